@@ -97,8 +97,8 @@ struct gl_text {
   uint32_t version;  // of a daemon that refuses a gl_hello because of the client's; else 0
   // Older daemons had GL_TEXT bytes here: where the last of these is not 0, the text goes on, and there is no `world`.
   char text[GL_SAID];
-  uint32_t world;  // of a daemon that refuses a gl_hello for its rank: ranks of its ring; else 0
-  uint32_t reserved;
+  uint32_t world;     // of a daemon that refuses a gl_hello for its rank: ranks of its ring; else 0
+  uint32_t no_codec;  // 1: of a gl_codec_name: no codec has that name; else 0
 };
 
 GL_ASSERT(sizeof(struct gl_hello) == 16 && sizeof(struct gl_allocate) == 16 && sizeof(struct gl_segment) == 16);

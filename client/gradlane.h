@@ -55,13 +55,13 @@ typedef enum gradlane_cause {
   GRADLANE_CAUSE_CONFIGURED = 3,     // a node is configured differently
   GRADLANE_CAUSE_MISMATCH = 4,       // ranks have called different operations
   GRADLANE_CAUSE_TAG = 5,            // the same: they differ in their tags
-  GRADLANE_CAUSE_CANCELLED = 6,      // a rank has cancelled it, or has given it up
+  GRADLANE_CAUSE_CANCELLED = 6,      // a rank has cancelled it, or trainers of a node waited in vain for each other
   GRADLANE_CAUSE_NO_RING = 7,        // the nodes did not find each other in timeouts.start
   GRADLANE_CAUSE_TIMEOUT = 8,        // it took longer than its time limit
-  GRADLANE_CAUSE_NODE_LEFT = 9,      // a daemon was shut down
+  GRADLANE_CAUSE_NODE_LEFT = 9,      // a rank has left: its daemon was shut down, or its trainer has gone
   GRADLANE_CAUSE_DUPLICATE = 10,     // two machines have the same address
-  GRADLANE_CAUSE_TRAINER_GONE = 11,  // a trainer has ended, or closed its context
-  GRADLANE_CAUSE_RESUMED = 12,       // a trainer has begun afresh: gradlane_resume()
+  GRADLANE_CAUSE_TRAINER_GONE = 11,  // a trainer of this node has ended, or closed its context
+  GRADLANE_CAUSE_RESUMED = 12,       // a trainer of this rank has begun afresh: gradlane_resume()
   GRADLANE_CAUSE_OTHER = 13          // gradlane_error() says it
 } gradlane_cause;
 
@@ -117,11 +117,11 @@ int gradlane_local_reduce(const gradlane_context* gl);
 
 // The last error of this context in words, or of gradlane_open() in this thread (NULL). Valid until the next call.
 const char* gradlane_error(const gradlane_context* gl);
-// The cause of the last operation that this context was told had failed; gradlane_error() has it in words.
+// The cause of the last error of this context, where that was GRADLANE_FAILED; gradlane_error() has it in words.
 gradlane_cause gradlane_get_cause(const gradlane_context* gl);
 // Of the last gradlane_open() in this thread: how many ranks the ring of a daemon has that has refused the rank, and
-// the path of that daemon's socket in *socket (may be NULL; valid until the next gradlane_open()). 0: no daemon did, or
-// it does not say.
+// the path of that daemon's socket in *socket (may be NULL; valid until this thread's next gradlane_open(), or its
+// end). 0 and "": no daemon did, or it does not say.
 int gradlane_refused_by(const char** socket);
 
 // ---- Buffers

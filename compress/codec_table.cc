@@ -102,6 +102,9 @@ static_assert(std::ranges::all_of(kRows, prepared));
 static_assert(std::ranges::all_of(kRows, laid_out));
 static_assert(std::ranges::all_of(kRows, exact_or_not));
 static_assert(all_differ() && kRows[0].exact());
+static_assert(std::ranges::none_of(kRows, [](const CodecRow& row) {
+  return row.id == CodecId::kTrunc || row.id == CodecId::kDeflate;
+}));
 
 }  // namespace
 

@@ -35,9 +35,11 @@ enum class CodecId : uint8_t {
   kQsgd = 17,
   kInt8 = 18,
   kFp8 = 19,
-  // 20 and 21 were trunc and deflate, and stay taken (docs/codec-format.md, "Retired codecs").
+  // ---- Retired: no row has them (docs/codec-format.md, "Retired codecs")
+  kTrunc = 20,
+  kDeflate = 21,
 };
-inline constexpr size_t kCodecIds = static_cast<size_t>(CodecId::kFp8) + 1;
+inline constexpr size_t kCodecIds = static_cast<size_t>(CodecId::kDeflate) + 1;
 
 // In packet headers, of what goes through no codec: bytes as they are, whatever their type.
 inline constexpr CodecId kNoCodec = CodecId::kRaw;

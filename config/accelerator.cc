@@ -14,7 +14,7 @@
 #include "config/devices.h"
 #include "config/keys.h"
 #include "config/loader.h"
-#include "config/settings.h"
+#include "config/set_option.h"
 #include "config/values.h"
 #include "config/words.h"
 #include "config/yaml_tree.h"

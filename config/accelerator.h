@@ -57,7 +57,7 @@ using AnyConfig = std::variant<NodeConfig, AcceleratorConfig>;
 
 // As load_config() and parse_config() of config/loader.h, for files of both modes.
 // A rank is that of a node that the file is read for, whatever it says itself; a fault in an accelerator's file.
-// `settings`: as of apply_settings() of config/settings.h.
+// `settings`: as of apply_settings() of config/set_option.h.
 [[nodiscard]] AnyConfig load_any_config(const std::string& path, std::optional<unsigned> rank = {},
                                         std::span<const std::string> settings = {});
 [[nodiscard]] AnyConfig parse_any_config(std::string_view text, const std::string& name, const NodeChoice& choice = {});

@@ -15,7 +15,7 @@
 #include "config/common_sections.h"
 #include "config/faults.h"
 #include "config/machine.h"
-#include "config/settings.h"
+#include "config/set_option.h"
 
 namespace gradlane {
 namespace {

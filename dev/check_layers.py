@@ -2,6 +2,7 @@
 """Checks include directions between folders, and style that a script can see (docs/design.md, "Folders")."""
 
 import argparse
+import ast
 import pathlib
 import re
 import sys
@@ -154,6 +155,50 @@ def check_style(path, text, lines):
         yield f"{path}: not ASCII"
 
 
+# ---- Python: no module imports, even for types only, what imports it
+
+PACKAGE = "client/python/gradlane"
+
+
+def modules(root):
+    """{module: the modules of the package that it imports}, those under TYPE_CHECKING, too."""
+    base = root / PACKAGE
+    names = {path: (path.parent if path.name == "__init__.py" else path.with_suffix("")).relative_to(base.parent)
+             for path in base.rglob("*.py")}
+    known = {".".join(name.parts) for path, name in names.items() if path.name != "__init__.py"}
+    found = {}
+    for path, name in names.items():
+        folder = path.parent.relative_to(base.parent).parts
+        imports = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                there = (*folder[: len(folder) - node.level + 1], *(node.module.split(".") if node.module else ()))
+                imports |= {".".join(there), *(".".join((*there, alias.name)) for alias in node.names)}
+        found[".".join(name.parts)] = sorted(imports & known)
+    return found
+
+
+def circle(graph):
+    """The modules of one circle, or none."""
+    done, path = set(), []
+
+    def visit(name):
+        if name in path:
+            return path[path.index(name):]
+        if name in done:
+            return []
+        path.append(name)
+        for other in graph.get(name, ()):
+            found = visit(other)
+            if found:
+                return found
+        path.pop()
+        done.add(name)
+        return []
+
+    return next(filter(None, map(visit, graph)), [])
+
+
 def sources(root):
     for path in sorted(root.rglob("*")):
         if path.suffix in SOURCES and not path.relative_to(root).parts[0].startswith(("build", ".")):
@@ -175,6 +220,9 @@ def main():
         lines = text.splitlines()
         faults += check_includes(relative, lines)
         faults += check_style(relative, text, lines)
+    around = [] if args.list else circle(modules(args.root))
+    if around:
+        faults.append(f"{PACKAGE}: {' imports '.join([*around, around[0]])}, which is a circle; types are for a Protocol")
     for fault in faults:
         print(fault, file=sys.stderr)
     return 1 if faults else 0

@@ -12,6 +12,7 @@ static _Thread_local char open_error[GL_ERROR_TEXT];
 static char* error_of(gradlane_context* gl) { return gl != NULL ? ((struct gl_base*)gl)->error : open_error; }
 
 gradlane_code gl_fail(gradlane_context* gl, gradlane_code code, const char* format, ...) {
+  if (gl != NULL) ((struct gl_base*)gl)->cause = GRADLANE_CAUSE_NONE;
   va_list arguments;
   va_start(arguments, format);
   (void)vsnprintf(error_of(gl), GL_ERROR_TEXT, format, arguments);

@@ -14,7 +14,7 @@ enum { GL_ERROR_TEXT = 512 };
 // What a context begins with.
 struct gl_base {
   pid_t owner;           // the process that has opened it
-  gradlane_cause cause;  // of the last operation that has failed
+  gradlane_cause cause;  // of the error, where that is a failed operation's
   char error[GL_ERROR_TEXT];
 };
 

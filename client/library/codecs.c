@@ -70,7 +70,6 @@ static gradlane_code remember(gradlane_context* gl, const struct gl_codec_name* 
 static void add_usage(gradlane_context* gl, const char* name) {
   char* const text = gl->base.error;
   const size_t room = sizeof(gl->base.error);
-  if (strstr(text, "codec '") == NULL) return;  // the name is right, and it is something else that is not
   bool known = false;
   for (uint32_t i = 0; i < gl->codecs.count; ++i) known = known || has_word(&gl->codecs.rows[i], name);
   const char* before = known ? "; usage: " : "; there are ";
@@ -103,7 +102,7 @@ static gradlane_code find(gradlane_context* gl, const char* name, size_t length,
   union gl_message answer;
   const gradlane_code code =
       gl_ask(gl, &request, sizeof(request), GL_MSG_CODEC, sizeof(answer.codec), GRADLANE_BAD_ARGUMENT, &answer, NULL);
-  if (code == GRADLANE_BAD_ARGUMENT) add_usage(gl, request.name);
+  if (code == GRADLANE_BAD_ARGUMENT && answer.text.no_codec != 0) add_usage(gl, request.name);
   if (code != GRADLANE_OK) return code;
   *codec = answer.codec;
   if (codec->states > kMostStates) {

@@ -147,7 +147,7 @@ static gradlane_code check_welcome(const char* path, const union gl_message* ans
                                    const struct gl_fds* fds) {
   if (answer->type == GL_MSG_REFUSED || answer->type == GL_MSG_GOODBYE) {
     const bool version = answer->type == GL_MSG_REFUSED && answer->text.version != 0;
-    if (answer->type == GL_MSG_REFUSED && answer->text.world <= INT_MAX) {
+    if (answer->type == GL_MSG_REFUSED && answer->text.world != 0 && answer->text.world <= INT_MAX) {
       refusal.world = (int)answer->text.world;
       (void)snprintf(refusal.socket, sizeof(refusal.socket), "%s", path);
     }
@@ -262,9 +262,10 @@ void gradlane_disconnect(gradlane_context* gl) {
 }
 
 gradlane_code gradlane_open(gradlane_context** out, const gradlane_options* options) {
+  refusal.world = 0;
+  refusal.socket[0] = 0;
   if (out == NULL) return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "gradlane_open: where to put the context is NULL");
   *out = NULL;
-  refusal.world = 0;
   struct wishes wishes;
   gradlane_code code = read_wishes(options, &wishes);
   if (code != GRADLANE_OK) return code;

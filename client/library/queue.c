@@ -141,12 +141,13 @@ void gl_enqueue(gradlane_context* gl, struct gl_request* request) {
   gl->last = request;
 }
 
-void gl_drop_queue(gradlane_context* gl, gradlane_code code, const char* text) {
+void gl_drop_queue(gradlane_context* gl, gradlane_code code, gradlane_cause cause, const char* text) {
   while (gl->first != NULL) {
     struct gl_request* const it = gl->first;
     gl->first = it->next;
     if (it->code == GRADLANE_OK) {
       it->code = code;
+      it->cause = cause;
       (void)snprintf(it->text, sizeof(it->text), "%s", text);
     }
     it->operation.parts = it->begun;

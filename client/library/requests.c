@@ -38,6 +38,7 @@ struct gl_request* gl_new_request(gradlane_context* gl, const struct gl_operatio
   it->begun = it->ended = 0;
   it->cancelled = false;
   it->code = GRADLANE_OK;
+  it->cause = GRADLANE_CAUSE_NONE;
   it->lanes_failed = 0;
   it->tells_end = false;
   it->loss = (struct gl_loss_sum){0};

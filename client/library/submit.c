@@ -113,7 +113,8 @@ gradlane_code gradlane_resume(gradlane_context* gl, uint64_t next_tag) {
   if (gl->gone) return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
   gl->next_tag = next_tag;
   // They belong to what is given up; the daemon fails what it has.
-  gl_drop_queue(gl, GRADLANE_FAILED, "this rank has begun afresh (gradlane_resume) before the operation had its turn");
+  gl_drop_queue(gl, GRADLANE_FAILED, GRADLANE_CAUSE_RESUMED,
+                "this rank has begun afresh (gradlane_resume) before the operation had its turn");
   gl_choose_afresh(gl);
   gl->resuming = true;
   gl_advance(gl);

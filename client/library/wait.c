@@ -101,7 +101,7 @@ static gradlane_code finish(gradlane_context* gl, struct gl_request* it) {
     code = it->code;
     if (code != GRADLANE_OK) {
       (void)gl_fail(gl, code, "%s", it->text);
-      gl->base.cause = it->cause;
+      gl->base.cause = code == GRADLANE_FAILED ? it->cause : GRADLANE_CAUSE_NONE;
       see_ends(gl, it);
     }
     gl_release_request(gl, it);

@@ -290,7 +290,7 @@ struct ChunkPasses {
       each(floats, [&](size_t i, size_t count) GRADLANE_INLINE_LAMBDA {
         const Floats v = load(x + i);
         const Words code = code_of(v);
-        concat<8>(code, codes.bytes + i);
+        concat(code, codes.bytes + i);
         if (residual != nullptr) store(left_of(v, code), residual + i, count);
       });
     };
@@ -318,7 +318,7 @@ struct ChunkPasses {
     part_codes(special ? escape_bits(bits) : bits, chunk + kHeadBytes, floats, codes);
     const C scale(params, heads);
     each(floats, [&](size_t i, size_t count) GRADLANE_INLINE_LAMBDA {
-      const Words code = extract<8>(codes.bytes + i);
+      const Words code = extract(codes.bytes + i);
       put(i, count, special ? special_value(code) : scale.value(code));
     });
   }

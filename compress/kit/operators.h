@@ -1,4 +1,4 @@
-// operators.h - the seven operators that codecs are made of: map, reduce, filter, select, random, concat, extract
+// operators.h - the operators that codecs are made of: reduce, filter, select, random, concat, extract
 // (CompLL's, of HiPress, SOSP 2021; its sort is there to find the k largest, which select does without sorting)
 //
 // On sixteen floats at a time (vectors.h). What goes over a run of floats calls f(first, count) for each sixteen of
@@ -19,14 +19,6 @@ GRADLANE_INLINE void each(size_t floats, F f) {
   size_t i = 0;
   for (; i + kLanes <= floats; i += kLanes) f(i, kLanes);
   if (i < floats) f(i, floats - i);
-}
-
-// ---- map: out[i] = f(in[i], ...). `out` may be one of `in`.
-
-template <class F, class... In>
-GRADLANE_INLINE void map(float* out, size_t floats, F f, const In*... in) {
-  each(floats,
-       [&](size_t i, size_t count) GRADLANE_INLINE_LAMBDA { store(f(load(in + i, count)...), out + i, count); });
 }
 
 // ---- reduce: sixteen partial results, lane by lane, of acc = f(acc, in[i], ...); where there are no floats left, acc
@@ -109,70 +101,28 @@ class Random {
     x = (x ^ shifted_right<16>(x)) * all(0x85ebca6bU);
     return ((x ^ shifted_right<13>(x)) + all(second_)) * all(0xc2b2ae35U);
   }
-  // words() of one position.
-  [[nodiscard]] uint32_t word(uint64_t position) const {
-    uint32_t x = static_cast<uint32_t>(position) + first_;
-    x = (x ^ x >> 16) * 0x85ebca6bU;
-    x = ((x ^ x >> 13) + second_) * 0xc2b2ae35U;
-    return x ^ x >> 16;
-  }
 
  private:
   uint32_t first_;
   uint32_t second_;
 };
 
-// In [0, 1), multiples of 2^-24.
-GRADLANE_INLINE Floats uniform(const Words& random) { return to_floats(shifted_right<8>(random)) * all(0x1p-24F); }
+// ---- concat: sixteen codes of a byte side by side; they have no other bits set. extract: the codes again.
 
-// ---- concat: sixteen codes of kBits bits (1, 2, 4 or 8) side by side, the first one in the lowest bits: 2 kBits
-// bytes. The codes have no other bits set. extract: the codes again.
-
-template <unsigned kBits>
 GRADLANE_INLINE void concat(const Words& codes, uint8_t* out) {
-  if constexpr (kBits == 1) {
-    const auto bits = static_cast<uint16_t>(mask_bits(codes == all(1U)));
-    std::memcpy(out, &bits, sizeof bits);
-  } else if constexpr (kBits == 8) {
-    for_parts([&](size_t k) GRADLANE_INLINE_LAMBDA {
-      const hn::Rebind<uint8_t, Tag<uint32_t>> bytes;
-      hn::StoreU(hn::DemoteTo(bytes, hn::BitCast(Tag<int32_t>(), codes.part[k])), bytes, out + k * kPart);
-    });
-  } else {
-    uint32_t lane[kLanes];
-    store(codes, lane);
-    constexpr size_t kEach = 32 / kBits;  // codes of a word
-    for (size_t w = 0; w < kLanes / kEach; ++w) {
-      uint32_t word = 0;
-      for (size_t i = 0; i < kEach; ++i) word |= lane[w * kEach + i] << i * kBits;
-      std::memcpy(out + w * sizeof word, &word, sizeof word);
-    }
-  }
+  for_parts([&](size_t k) GRADLANE_INLINE_LAMBDA {
+    const hn::Rebind<uint8_t, Tag<uint32_t>> bytes;
+    hn::StoreU(hn::DemoteTo(bytes, hn::BitCast(Tag<int32_t>(), codes.part[k])), bytes, out + k * kPart);
+  });
 }
 
-template <unsigned kBits>
 GRADLANE_INLINE Words extract(const uint8_t* in) {
-  if constexpr (kBits == 1) {
-    uint16_t bits;
-    std::memcpy(&bits, in, sizeof bits);
-    return only(mask_of_bits(bits), all(1U));
-  } else if constexpr (kBits == 8) {
-    Words codes;
-    for_parts([&](size_t k) GRADLANE_INLINE_LAMBDA {
-      const hn::Rebind<uint8_t, Tag<uint32_t>> bytes;
-      codes.part[k] = hn::PromoteTo(Tag<uint32_t>(), hn::LoadU(bytes, in + k * kPart));
-    });
-    return codes;
-  } else {
-    uint32_t lane[kLanes];
-    constexpr size_t kEach = 32 / kBits;
-    for (size_t w = 0; w < kLanes / kEach; ++w) {
-      uint32_t word;
-      std::memcpy(&word, in + w * sizeof word, sizeof word);
-      for (size_t i = 0; i < kEach; ++i) lane[w * kEach + i] = word >> i * kBits & ((1U << kBits) - 1);
-    }
-    return load_lanes<uint32_t>(lane);
-  }
+  Words codes;
+  for_parts([&](size_t k) GRADLANE_INLINE_LAMBDA {
+    const hn::Rebind<uint8_t, Tag<uint32_t>> bytes;
+    codes.part[k] = hn::PromoteTo(Tag<uint32_t>(), hn::LoadU(bytes, in + k * kPart));
+  });
+  return codes;
 }
 
 }  // namespace

@@ -38,4 +38,35 @@ FailureCause cause_of(const Failure& failure) noexcept {
   return {.cause = code_of(failure), .text = text.view()};
 }
 
+FailureCause trainer_gone(std::optional<uint64_t> rank) noexcept {
+  FailureCause cause = {.cause = GRADLANE_CAUSE_TRAINER_GONE, .text = {}};
+  if (rank) {
+    cause.text.add("rank ").add(*rank).add(", a trainer of this node, has gone");
+  } else {
+    cause.text.add("a trainer of this node has gone");
+  }
+  return cause;
+}
+
+FailureCause trainer_replaced() noexcept {
+  return {GRADLANE_CAUSE_TRAINER_GONE, "another trainer of this node has taken the place of one that has gone"};
+}
+
+FailureCause failed_before() noexcept {
+  return {GRADLANE_CAUSE_OTHER,
+          "it failed before this trainer submitted it: another trainer of this node has gone, or has given it up"};
+}
+
+FailureCause trainer_resumed() noexcept { return {GRADLANE_CAUSE_RESUMED, "a trainer of this rank has begun afresh"}; }
+
+FailureCause cancelled_by(uint64_t rank) noexcept {
+  FailureCause cause = {.cause = GRADLANE_CAUSE_CANCELLED, .text = {}};
+  cause.text.add("rank ").add(rank).add(" has cancelled it");
+  return cause;
+}
+
+FailureCause daemon_ends(const char* why) noexcept {
+  return {GRADLANE_CAUSE_NODE_LEFT, why != nullptr ? why : "the daemon is shutting down"};
+}
+
 }  // namespace gradlane

@@ -1,5 +1,8 @@
-// failure_cause.h - why an operation has failed, as trainers are told (worker thread)
+// failure_cause.h - why an operation has failed, as trainers are told: codes and texts (worker thread)
 #pragma once
+
+#include <cstdint>
+#include <optional>
 
 #include "base/fixed_text.h"
 #include "client/abi.h"
@@ -13,9 +16,22 @@ struct FailureCause {
   gradlane_cause cause = GRADLANE_CAUSE_NONE;
   FixedText<GL_TEXT> text;  // as much as a completion can say
 
-  [[nodiscard]] bool empty() const noexcept { return text.empty(); }
+  [[nodiscard]] bool empty() const noexcept { return cause == GRADLANE_CAUSE_NONE; }
 };
 
+// Of what the exchange says. collectives/operation.cc has these texts.
 [[nodiscard]] FailureCause cause_of(const Failure& failure) noexcept;
+
+// ---- Of what happens on this node
+// A trainer has ended, or closed its context. rank: none where the node has one trainer.
+[[nodiscard]] FailureCause trainer_gone(std::optional<uint64_t> rank) noexcept;
+// Another trainer came in its place while operations were in flight.
+[[nodiscard]] FailureCause trainer_replaced() noexcept;
+// The operation had failed before this trainer submitted it.
+[[nodiscard]] FailureCause failed_before() noexcept;
+[[nodiscard]] FailureCause trainer_resumed() noexcept;
+[[nodiscard]] FailureCause cancelled_by(uint64_t rank) noexcept;
+// why: what ends the daemon; null: nobody says.
+[[nodiscard]] FailureCause daemon_ends(const char* why) noexcept;
 
 }  // namespace gradlane

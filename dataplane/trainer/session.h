@@ -84,7 +84,7 @@ class Session {
   void answer(const T& message, std::span<const int> fds = {}) {
     if (!send_message(socket_.get(), message, fds)) cut_off(kDoesNotRead);
   }
-  void refuse(const std::string& why, uint32_t world = 0);  // world: as gl_text's
+  void refuse(const std::string& why, uint32_t world = 0, bool no_codec = false);  // as gl_text's
 
   // Steps
   void place(Nanos now);

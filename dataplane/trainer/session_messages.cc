@@ -124,11 +124,13 @@ void copy_text(std::span<char> out, std::string_view text) noexcept {
   std::fill(out.begin() + static_cast<std::ptrdiff_t>(bytes), out.end(), '\0');
 }
 
-bool send_text(int fd, gl_message_type type, std::string_view text, uint32_t version, uint32_t world) noexcept {
+bool send_text(int fd, gl_message_type type, std::string_view text, uint32_t version, uint32_t world,
+               bool no_codec) noexcept {
   gl_text message{};
   message.type = type;
   message.version = version;
   message.world = world;
+  message.no_codec = no_codec ? 1 : 0;
   copy_text(message.text, text);
   return send_message(fd, message);
 }
@@ -193,7 +195,7 @@ std::string fault_text(const FaultReport& report, TrainerFault fault, unsigned l
       return "for " + word_of(report.a) + " ranks agree by links between all nodes: add `direct` to `strategies`" +
              where;
     case TrainerFault::kBadOperation:
-      return "average of integers, minimum of no sum, no such root, residual without feedback, codec for the way back "
+      return "average of integers, minimum of no sum, no such root, residual without feedback, way back "
              "of no aggregator, blocks or states that overlap, not with local_reduce" +
              where;
   }

@@ -46,9 +46,9 @@ template <typename T>
   static_assert(std::is_trivially_copyable_v<T>);
   return send_bytes(fd, {reinterpret_cast<const uint8_t*>(&message), sizeof(T)}, fds);
 }
-// What does not fit into a gl_text is cut off. version, world: as gl_text's.
+// What does not fit into a gl_text is cut off. version, world, no_codec: as gl_text's.
 [[nodiscard]] bool send_text(int fd, gl_message_type type, std::string_view text, uint32_t version = 0,
-                             uint32_t world = 0) noexcept;
+                             uint32_t world = 0, bool no_codec = false) noexcept;
 
 // Has the client read what was sent, then the end. (Closed with unread messages, its first read would be an error.)
 void end_connection(int fd) noexcept;

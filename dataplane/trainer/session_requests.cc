@@ -20,9 +20,9 @@ constexpr int kMessagesPerStep = 8;  // of one trainer, so that a flood of them 
 
 }  // namespace
 
-void Session::refuse(const std::string& why, uint32_t world) {
+void Session::refuse(const std::string& why, uint32_t world, bool no_codec) {
   spdlog::debug("{} is refused: {}", who(), why);
-  if (!send_text(socket_.get(), GL_MSG_REFUSED, why, 0, world)) cut_off(kDoesNotRead);
+  if (!send_text(socket_.get(), GL_MSG_REFUSED, why, 0, world, no_codec)) cut_off(kDoesNotRead);
 }
 
 void Session::receive(Nanos now) {
@@ -126,7 +126,7 @@ void Session::find(const gl_codec_name& message) {
     // The rest is how names are written, which trainers have a table of.
     std::string text = error.what();
     text.resize(std::min(text.find('\n'), text.size()));
-    refuse(text);
+    refuse(text, 0, true);
   }
 }
 

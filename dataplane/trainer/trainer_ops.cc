@@ -7,13 +7,6 @@ namespace gradlane {
 namespace {
 
 constexpr size_t kJobs = 4 * GL_SLOTS;  // more than a trainer can have open, as they end in any order
-const FailureCause kSuccess{};
-const FailureCause kResumed = {GRADLANE_CAUSE_RESUMED, "a trainer of this rank has begun afresh"};
-const FailureCause kFailedBefore = {
-    GRADLANE_CAUSE_TRAINER_GONE,
-    "it failed before this trainer submitted it: another trainer of this node has gone, or has given it up"};
-const FailureCause kReplaced = {GRADLANE_CAUSE_TRAINER_GONE,
-                                "another trainer of this node has taken the place of one that has gone"};
 constexpr Nanos kPublish = 100 * kMillisecond;
 
 }  // namespace
@@ -52,7 +45,7 @@ bool TrainerOps::complete(Nanos now) noexcept {
       Job& it = job(number);
       if (it.state != Job::State::kCopying) continue;
       if (copy_piece(it)) {
-        finish(it, kSuccess);
+        finish(it, {});
         ended = true;
       }
       moved = true;
@@ -85,7 +78,7 @@ bool TrainerOps::obey(Command& command) noexcept {
   TrainerRings& rings = rings_[trainer];
   switch (command.kind) {
     case Command::Kind::kAttach:
-      if (!exchange_.fresh()) break_off(kReplaced);
+      if (!exchange_.fresh()) break_off(trainer_replaced());
       rings.attach(command, exchange_.counters());
       if (setup_.looks != nullptr && trainer == 0) setup_.looks->reset();
       ends_[trainer] = {};
@@ -137,13 +130,8 @@ void TrainerOps::begin_detach(Command& command) noexcept {
 
 void TrainerOps::give_up() noexcept {
   gave_up_ = true;
-  FailureCause why = {.cause = GRADLANE_CAUSE_TRAINER_GONE, .text = {}};
-  if (departed_ && shares_buffer()) {
-    why.text.add("rank ").add(rank_of(gone_)).add(", a trainer of this node, has gone");
-  } else {
-    why.text.add("a trainer of this node has gone");
-  }
-  break_off(why);
+  const bool named = departed_ && shares_buffer();
+  break_off(trainer_gone(named ? std::optional(rank_of(gone_)) : std::nullopt));
 }
 
 bool TrainerOps::exchanging() const noexcept {
@@ -194,7 +182,7 @@ bool TrainerOps::read_submission(unsigned trainer, Nanos now) noexcept {
   Job* const it = begin(number, now);
   if (it == nullptr) {
     leave(looks_of(trainer, *submission), false, false);
-    rings_[trainer].complete(submission->cookie, kFailedBefore, {});
+    rings_[trainer].complete(submission->cookie, failed_before(), {});
     return true;
   }
   if (submission->cancelled) note_cancel(*it, trainer);
@@ -219,10 +207,10 @@ void TrainerOps::resume(unsigned trainer) noexcept {
   (void)read_completions();
   for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
     Job& it = job(number);
-    if (it.state != Job::State::kFree && it.parts[trainer].submitted) finish(it, kResumed);
+    if (it.state != Job::State::kFree && it.parts[trainer].submitted) finish(it, trainer_resumed());
   }
   if (!exchange_.fresh() && (exchanging() || stuck_)) {
-    break_off(kResumed);
+    break_off(trainer_resumed());
   }
   stuck_ = false;
   while (jobs_submitted_ != jobs_begun_ && job(jobs_submitted_).state == Job::State::kFree) ++jobs_submitted_;
@@ -243,7 +231,7 @@ TrainerOps::Job* TrainerOps::begin(uint64_t number, Nanos now) noexcept {
   it.state = Job::State::kGathering;
   it.arrived = 0;
   it.cancelled = false;
-  it.failure = kSuccess;
+  it.failure = {};
   it.begun_at = now;
   it.timeout = 0;
   it.looks = nullptr;
@@ -301,11 +289,8 @@ void TrainerOps::note_cancel(Job& it, unsigned trainer) const noexcept {
 
 // Says which rank is to blame for a job that not all trainers have submitted.
 FailureCause TrainerOps::why_incomplete(const Job& it) const noexcept {
-  FailureCause why = {.cause = it.cancelled ? GRADLANE_CAUSE_CANCELLED : GRADLANE_CAUSE_TIMEOUT, .text = {}};
-  if (it.cancelled) {
-    why.text.add("rank ").add(rank_of(it.cancelled_by)).add(" has cancelled it");
-    return why;
-  }
+  if (it.cancelled) return cancelled_by(rank_of(it.cancelled_by));
+  FailureCause why = {.cause = GRADLANE_CAUSE_CANCELLED, .text = {}};  // which other nodes hear
   why.text.add("other trainers of this node have waited too long for rank ");
   const char* gap = "";
   for (unsigned i = 0; i < setup_.trainers; ++i) {
@@ -389,7 +374,7 @@ void TrainerOps::end(Job& it, const Completion& completion) noexcept {
     return;
   }
   if (!shares_buffer() || it.share.count == 0 || it.alone) {
-    finish(it, kSuccess);
+    finish(it, {});
     return;
   }
   it.state = Job::State::kCopying;

@@ -63,18 +63,17 @@ void TrainerOps::break_off(const FailureCause& failure) noexcept {
   fail_waiting(failure);
   (void)read_completions();
   next_job_.fill(jobs_submitted_);
+  why_ended_ = failure;
 }
 
 // `why`: what has gone, and has ended what is in flight, whatever the exchange says of it; null: nothing. What trainers
 // submit from now on is not told that this rank has left, which is what others hear.
 void TrainerOps::close(const char* why) noexcept {
-  const FailureCause cause = {.cause = GRADLANE_CAUSE_NODE_LEFT,
-                              .text = why != nullptr ? why : "the daemon is shutting down"};
+  const FailureCause cause = daemon_ends(why);
   for (Job& it : jobs_) {
     if (why != nullptr && it.state == Job::State::kExchanging && it.failure.empty()) it.failure = cause;
   }
   break_off(cause);
-  why_ended_ = cause;
 }
 
 bool TrainerOps::unaware(unsigned trainer, const Submission& submission) const noexcept {

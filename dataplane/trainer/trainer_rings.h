@@ -12,6 +12,7 @@
 #include "client/gradlane.h"
 #include "collectives/counters.h"
 #include "collectives/operation.h"
+#include "dataplane/trainer/failure_cause.h"
 #include "dataplane/trainer/mailbox.h"
 
 namespace gradlane {

@@ -176,11 +176,12 @@ void FakeDaemon::serve_message() {
   }
 }
 
-void FakeDaemon::refuse(int fd, const std::string& text, uint32_t version) {
+void FakeDaemon::refuse(int fd, const std::string& text, uint32_t version, bool no_codec) {
   gl_text message{};
   message.type = GL_MSG_REFUSED;
   message.version = version;
   message.world = settings_.refused_world;
+  message.no_codec = no_codec ? 1 : 0;
   copy_text(static_cast<char*>(message.text), settings_.refused_bytes, text);
   send_message(fd, &message, sizeof(message));
 }
@@ -256,7 +257,7 @@ void FakeDaemon::find_codec(gl_codec_name request) {
   const size_t word = name.find(':');
   const auto row = std::ranges::find_if(rows, [&](const gl_codec_row& it) { return name.substr(0, word) == it.word; });
   if (row == rows.end() || (row->most != 0 && word == name.npos)) {
-    return refuse(client_, "there is no codec '" + name + "'");
+    return refuse(client_, "there is no codec '" + name + "'", 0, true);
   }
   request.type = GL_MSG_CODEC;
   request.id = row->id;

@@ -175,7 +175,7 @@ class FakeDaemon {
   void allocate(const gl_allocate& request);
   void free_segment(const gl_segment& request);
   void find_codec(gl_codec_name request);
-  void refuse(int fd, const std::string& text, uint32_t version = 0);
+  void refuse(int fd, const std::string& text, uint32_t version = 0, bool no_codec = false);
   bool serve_lanes();
   bool serve_lane(unsigned number);
   void put(unsigned lane, const gl_completion& completion);

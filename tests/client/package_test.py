@@ -39,6 +39,8 @@ class Header(unittest.TestCase):
 
     def test_enums(self):
         self.same(gradlane.Code, enum_of("gradlane_code"))
+        causes = {name.removeprefix("CAUSE_"): value for name, value in enum_of("gradlane_cause").items()}
+        self.same(gradlane.Cause, causes)
         self.same(_library.Type, enum_of("gradlane_type"))
         self.same(_library.Reduction, enum_of("gradlane_reduction"))
         flags = dict(re.findall(r"#define GRADLANE_CODEC_([A-Z_]+) (\d+)u", HEADER))
@@ -114,9 +116,11 @@ class Errors(unittest.TestCase):
 
     def test_copies(self):
         for cause in (gradlane.DaemonGone, gradlane.OperationFailed, gradlane.Error):
-            copy = pickle.loads(pickle.dumps(cause(gradlane.Code.FAILED, "why")))
+            copy = pickle.loads(pickle.dumps(cause(gradlane.Code.FAILED, "why", 8)))
             self.assertIs(type(copy), cause)
-            self.assertEqual((copy.code, str(copy)), (gradlane.Code.FAILED, "why"))
+            self.assertEqual((copy.code, str(copy), f"{copy.cause}"), (gradlane.Code.FAILED, "why", "TIMEOUT"))
+        self.assertEqual((errors.error(-4, "", 99).cause, errors.error(-1, "", 8).cause),
+                         (gradlane.Cause.OTHER, gradlane.Cause.NONE))
 
 
 def public(tree):

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "config/machine.h"
-#include "config/settings.h"
+#include "config/set_option.h"
 
 namespace gradlane::test::node_words_test {
 namespace {

@@ -35,7 +35,7 @@ void check_cpus(const CheckedWorkers& workers, CheckReport& report);
 // Ports against the workers' cores.
 void check_numa(const std::vector<PortConfig>& ports, const std::vector<unsigned>& cores, CheckReport& report);
 
-// ---- Shared with check_links.cc
+// ---- Shared with links.cc
 
 // "gl0" of "net_af_packet0,iface=gl0,...", for ports on interfaces of the kernel; else empty.
 [[nodiscard]] std::string interface_of(const PortConfig& port);

@@ -83,19 +83,18 @@ def open(socket: str | bytes | os.PathLike[str] | None = None, *, rank: int | No
             # Whoever answers, does so before the time is up.
             now = time.monotonic()
             if now >= end or now - start < share * 0.9:
-                raise errors.error(code, lib.gradlane_error(None).decode(errors="replace"))
+                error = errors.error(code, lib.gradlane_error(None).decode(errors="replace"))
+                if isinstance(error, errors.NoDaemon):
+                    error.refused_by = _refused_by(lib)
+                raise error
     except BaseException:
         connection.disconnect()
         raise
 
 
-def refused_by() -> tuple[str, int] | None:
-    """(Socket, ranks of its ring) of the daemon that has refused the rank which the last open() in this thread wanted.
-
-    None if none has, or it does not say.
-    """
+def _refused_by(lib: ctypes.CDLL) -> tuple[str, int] | None:
     socket = ctypes.c_char_p()
-    world = _library.load().gradlane_refused_by(ctypes.byref(socket))
+    world = lib.gradlane_refused_by(ctypes.byref(socket))
     return ((socket.value or b"").decode(errors="replace"), world) if world else None
 
 

@@ -11,7 +11,7 @@ from . import _buffers, errors
 from ._forms import Form
 
 if TYPE_CHECKING:
-    from ._core import Core
+    from ._protocols import Memory
 
 _NOTHING: NDArray[Any] = numpy.empty(0)
 
@@ -55,7 +55,7 @@ class Operand:
     this object.
     """
 
-    def __init__(self, context: Core, array: NDArray[Any], form: Form, copy: bool = False) -> None:
+    def __init__(self, context: Memory, array: NDArray[Any], form: Form, copy: bool = False) -> None:
         dtype, self.array = array.dtype, array
         self._bounds: tuple[int, int] | None = None
         self._view = array.view(form.dtype) if form.raw and dtype.itemsize > 0 else array
@@ -81,7 +81,7 @@ class Operand:
         """[(where to, from where)] of what is to be copied when the operation has ended."""
         return [(self._view, self.work)] if self._block is not None and self.array.flags.writeable else []
 
-    def release(self, context: Core) -> None:
+    def release(self, context: Memory) -> None:
         """The daemon is done with it."""
         block, self._block = self._block, None
         self.work = self._view = _NOTHING

@@ -20,15 +20,14 @@ from . import errors
 from ._operands import Operand, overlap
 
 if TYPE_CHECKING:
-    from ._core import Core
-    from ._requests import Request  # noqa: F401 - it is named in a string
+    from ._protocols import Operations
     from .adaptive import AdaptiveBound
 
 _CALL: Callable[[Any], Any] = functools.partial.__call__
 _SET = numpy.ndarray.__setitem__
 
 
-class Holder(weakref.ref["Request[Any]"]):
+class Holder(weakref.ref[Any]):
     """A reference to the Request of an operation. When that goes it is appended to a deque, by C."""
 
     operation: Operation | None = None
@@ -38,9 +37,9 @@ class Operation:
     """From before the library has it until its end is taken in.
 
     source: what an all-to-all sends; data is where blocks come to. number: the library's, 0 until it has the operation.
-    said: code and text of its latest answer. holder: of the Request. bound: an AdaptiveBound that chose its codec, or
-    None. paid: the array of a residual that is in the data, to be zeros then. scale: of the data, so that it is an
-    average. outcome: code, text and cause, when it is over.
+    said: code, text and cause of its latest answer. holder: of the Request. bound: an AdaptiveBound that chose its
+    codec, or None. paid: the array of a residual that is in the data, to be zeros then. scale: of the data, so that it
+    is an average. outcome: code, text and cause, when it is over.
     """
 
     def __init__(self, name: str, data: Operand | None = None, bound: AdaptiveBound | None = None) -> None:
@@ -90,7 +89,7 @@ class Operation:
                                        functools.partial(lib.gradlane_get_cause, handle)))
         return self.ended
 
-    def settle(self, context: Core, copy: bool = True) -> None:
+    def settle(self, context: Operations, copy: bool = True) -> None:
         """Takes in how it has ended. copy: the result goes to a plain array, too."""
         if self.outcome is not None:
             return
@@ -118,14 +117,14 @@ class Operation:
                 copies.append((self.paid, 0))
         return copies
 
-    def forget(self, context: Core) -> None:
+    def forget(self, context: Operations) -> None:
         """The library never had it."""
         self.drop(context)
         if self.bound is not None and self.bound._user is self:
             self.bound._lend(None)
         self.outcome = errors.Code.BAD_ARGUMENT, "it has not begun", errors.Cause.NONE
 
-    def drop(self, context: Core) -> None:
+    def drop(self, context: Operations) -> None:
         """The library does not have it, or no more."""
         if self.data is not None:
             self.data.release(context)

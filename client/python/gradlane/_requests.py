@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 from . import _arguments, _operations, errors
 
 if TYPE_CHECKING:
-    from ._core import Core
+    from ._protocols import Asked
 
 # Between two of these Python sees signals, Ctrl-C above all.
 _SLICE_MS = 100
@@ -24,7 +24,7 @@ class Request(Generic[Result]):
     result into a plain array. Drop a request, and its operation runs to its end all the same, which nobody hears of.
     """
 
-    def __init__(self, context: Core, operation: _operations.Operation) -> None:
+    def __init__(self, context: Asked, operation: _operations.Operation) -> None:
         self._context = context
         self._operation = operation
 

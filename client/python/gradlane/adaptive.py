@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from . import _arguments, _buffers, _codecs, _library, errors
 
 if TYPE_CHECKING:
-    from ._core import Core
-    from ._operations import Operation
+    from ._protocols import Memory, Scaled
 
 MIN_BITS, DEFAULT_BITS, MAX_BITS = 1, 4, 12
 CHANGE = 8.0  # a result that has grown or shrunk by more than this is no measure of the next one
@@ -76,7 +75,7 @@ class AdaptiveBound:
         self.error_feedback = _arguments.flag("error_feedback", error_feedback)
         # Means of squares, finite and above 0; whether they are a measure; the operation that will give the next one.
         # They change together, at once, whatever exception may come in between.
-        self._state: tuple[tuple[float, ...], bool, Operation | None] = (), False, None
+        self._state: tuple[tuple[float, ...], bool, Scaled | None] = (), False, None
         self._residual: NDArray[numpy.float32] | None = None
 
     def __repr__(self) -> str:
@@ -187,14 +186,14 @@ class AdaptiveBound:
     # ---- For contexts
 
     @property
-    def _user(self) -> Operation | None:
+    def _user(self) -> Any:
         """The operation that it has chosen a codec for, if that has not ended."""
         return self._state[2]
 
-    def _lend(self, operation: Operation | None) -> None:
+    def _lend(self, operation: Scaled | None) -> None:
         self._state = *self._state[:2], operation
 
-    def _take(self, operation: Operation, result: NDArray[numpy.float32] | None) -> None:
+    def _take(self, operation: Scaled, result: NDArray[numpy.float32] | None) -> None:
         """The operation's result, or None if it failed; once."""
         if self._user is not operation:
             return
@@ -203,7 +202,7 @@ class AdaptiveBound:
         squares, steady = ((), False) if result is None else self._after(result, operation.scale)
         self._state = squares, steady, None
 
-    def _residual_in(self, context: Core, size: int) -> NDArray[numpy.float32]:
+    def _residual_in(self, context: Memory, size: int) -> NDArray[numpy.float32]:
         """The residual, in the memory of this context."""
         old = self._residual
         if old is not None and old.size != size:

@@ -64,10 +64,16 @@ class Cause(enum.IntEnum):
     RESUMED = 12
     OTHER = 13
 
+    def __str__(self) -> str:
+        return self.name
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self), spec) if spec else self.name
+
     @classmethod
-    def _missing_(cls, value: object) -> Cause:
-        """Of a library that is newer than this package."""
-        return cls.OTHER
+    def _missing_(cls, value: object) -> Cause | None:
+        """Of a library that is newer than this package: a number that has no name here."""
+        return cls.OTHER if isinstance(value, int) else None
 
 
 class Error(RuntimeError):
@@ -94,7 +100,12 @@ class BadArgument(Error, ValueError):
 
 
 class NoDaemon(Error, ConnectionError):
-    """Cannot connect, or the daemon refused; also if it speaks another version."""
+    """Cannot connect, or the daemon refused; also if it speaks another version.
+
+    refused_by: (socket, ranks of its ring) of a daemon that has refused the rank; None: none has, or it does not say.
+    """
+
+    refused_by: tuple[str, int] | None = None
 
 
 class DaemonGone(Error, ConnectionError):

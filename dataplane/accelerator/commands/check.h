@@ -11,8 +11,8 @@
 namespace gradlane {
 
 // time: how long the accelerator may ask its peers. print: called when verdicts have come and others take time.
-// document: gets the daemon's answer to "stats" (docs/stats.md), if one runs. Throws SetupError if this build has no
-// accelerator mode.
+// document: gets the daemon's answer to "stats" (docs/stats.md), if one runs. In a build without accelerator
+// mode the verdict says so.
 void check_accelerator(const AcceleratorConfig& config, std::chrono::milliseconds time, CheckReport& report,
                        const std::function<void()>& print, nlohmann::json& document);
 

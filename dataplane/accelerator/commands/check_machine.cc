@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "config/devices.h"
-#include "dataplane/accelerator/commands/check.h"
 #include "dataplane/accelerator/daemon.h"
 #include "dataplane/accelerator/kernel/bypass.h"
 #include "dataplane/accelerator/kernel/offloads.h"

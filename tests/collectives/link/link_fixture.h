@@ -110,6 +110,7 @@ inline ExchangeConfig with_window(size_t window) {
   ExchangeConfig config;
   config.mtu = kMtu;
   config.window = window;
+  config.min_rto = kMillisecond;
   return config;
 }
 

@@ -304,7 +304,7 @@ TEST_F(ServerEndTest, Faults) {
       {TrainerFault::kBadStrategy,
        "strategy ring is not allowed (strategies), or cannot do operations of kind 2 (ring of lane 1)"},
       {TrainerFault::kBadOperation,
-       "average of integers, minimum of no sum, no such root, residual without feedback, codec for the way back of no "
+       "average of integers, minimum of no sum, no such root, residual without feedback, way back of no "
        "aggregator, blocks or states that overlap, not with local_reduce (ring of lane 1)"},
       {TrainerFault::kDoesNotAdd, "bf16 does not add: use strategy direct or aggregator, not direct (ring of lane 1)"},
       {TrainerFault::kNoLinks,

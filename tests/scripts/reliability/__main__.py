@@ -30,7 +30,7 @@ def arguments():
     parser.add_argument("--repeat", type=int, default=1, help="how often each row, each time with another victim")
     parser.add_argument("--short", action="store_true",
                         help="what tools/test.sh plays: some of the rows, --unbounded, cables down until all have noticed")
-    parser.add_argument("--unbounded", action="store_true", help="a --peer of 12, and errors may come whenever they do: where "
+    parser.add_argument("--unbounded", action="store_true", help="a --peer of 8, and errors may come whenever they do: where "
                         "processes get no time for seconds")
     parser.add_argument("--codec", default="raw", help="of the operations in flight; results are checked with two")
     parser.add_argument("--alone", action="store_true", help="trainers recover each by itself, not together")
@@ -44,7 +44,7 @@ def arguments():
     parser.add_argument("--verbose", action="store_true", help="daemons log at debug")
     args = parser.parse_args()
     unbounded = args.short or args.unbounded
-    Limits.peer = args.peer or (12.0 if unbounded else Limits.peer)
+    Limits.peer = args.peer or (8.0 if unbounded else Limits.peer)
     Limits.slack = None if unbounded else args.slack
     args.links = args.links.split(",")
     args.names = [name for name in args.rows.split(",") if name]

@@ -6,17 +6,29 @@ package. Before there is a connection nobody can say whether there is a codec of
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from .. import _codecs, adaptive, errors
 from ..adaptive import AdaptiveBound
 
-if TYPE_CHECKING:
-    from .engine import Engine
+
+class Daemon(Protocol):
+    """Who knows the daemon's codecs: an Engine. codec: that of operations that name none."""
+
+    @property
+    def codec(self) -> str: ...
+
+    @property
+    def codecs(self) -> _codecs.Codecs: ...
+
+    def find_codec(self, name: str | None) -> Any:
+        """Raises BadArgument if there is none of this name."""
+
+    def table(self) -> tuple[_codecs.Codec, ...]:
+        """All of the daemon's."""
 
 
-def check(codec: object, engine: Engine | None) -> str | None:
+def check(codec: object, engine: Daemon | None) -> str | None:
     """The codec, or what its short form stands for: "fixed" is "fixed:auto". Raises BadArgument if there is none."""
     if codec is None:
         return None
@@ -33,18 +45,14 @@ def check(codec: object, engine: Engine | None) -> str | None:
     return codec
 
 
-def unknown(error: errors.BadArgument, name: str | None, engine: Engine) -> errors.BadArgument:
+def unknown(error: errors.BadArgument, name: str | None, engine: Daemon) -> errors.BadArgument:
     """What the library says of a name that it does not know, and what of this package's may have been meant."""
     codecs = engine.codecs
     auto = f"{codecs.auto} or {codecs.auto}:BITS (BITS {adaptive.MIN_BITS} to {adaptive.MAX_BITS})"
     word = _codecs.word_of(name or engine.codec)
-    known = any(codec.word == word for codec in _codecs.table(engine._context._connection))
+    known = any(codec.word == word for codec in engine.table())
     more = "" if known and word != codecs.word else f" or {auto}" if known else f", {auto}"
-    text, (_, _, rest) = str(error), str(name).partition(":")
-    if _codecs.is_auto(f"{codecs.word}:{rest}"):  # a typo in front of it: the library knows no such rest
-        meant = f"(did you mean {codecs.word}:"
-        text = re.sub(re.escape(meant) + r"[^)]*\?\)", f"{meant}{rest}?)", text)
-    return errors.bad_argument(f"gradlane: {text}{more}")
+    return errors.bad_argument(f"gradlane: {error}{more}")
 
 
 def is_adaptive(codec: str | None) -> bool:
@@ -52,7 +60,7 @@ def is_adaptive(codec: str | None) -> bool:
     return codec is not None and _codecs.is_auto(codec)
 
 
-def bound_of(codec: str | None, engine: Engine | None, window: int = 1) -> AdaptiveBound | None:
+def bound_of(codec: str | None, engine: Daemon | None, window: int = 1) -> AdaptiveBound | None:
     """A new AdaptiveBound for fixed:auto; None for other codecs."""
     bound = AdaptiveBound.parse(codec, window)
     if bound is not None and engine is not None:

@@ -139,15 +139,15 @@ def _must(store: dist.Store, keys: list[str], end: float, who: Callable[[list[st
 
 def _wait(store: dist.Store, keys: list[str], limit: datetime.timedelta) -> bool:
     """Whether they come in time. Looks again and again for up to _LOOK, as PyTorch warns of each wait() in vain."""
+    start = time.monotonic()
     if limit > _LOOK:
         try:
             store.wait(keys, limit)
-        except RuntimeError as reason:
-            if "imed out" in str(reason) or "imeout" in str(reason):
-                return False
-            raise
+        except RuntimeError:
+            if time.monotonic() < start + limit.total_seconds():  # it has not waited in vain
+                raise
+            return False
         return True
-    start = time.monotonic()
     end = start + limit.total_seconds()
     while not store.check(keys):
         now = time.monotonic()

@@ -208,7 +208,8 @@ class Delegate:
         if self._process != os.getpid():
             raise errors.daemon_gone("gradlane: the process group belongs to the parent of a fork")
         if self._failure is not None:
-            raise type(self._failure)(self._failure.code, f"{self._failure} (an operation before this one)") \
+            raise type(self._failure)(self._failure.code, f"{self._failure} (an operation before this one)",
+                                      self._failure.cause) \
                 if isinstance(self._failure, errors.Error) else self._failure
 
     def give_up(self, failure: Exception) -> None:
@@ -240,18 +241,20 @@ class Delegate:
             with torch.inference_mode() if inference else contextlib.nullcontext(), torch.no_grad():
                 finish()
 
-        # Arguments are checked above. What fails here or later has failed for the group: Gloo has closed connections.
+        # Once it is under way: then Gloo has closed connections.
         def explained(error: Exception) -> Exception:
             if self._failure is not None:
                 return self._failure
-            failed = errors.error(errors.Code.FAILED, f"{told}: {_cause(error)}")
+            failed = errors.error(errors.Code.FAILED, f"{told}: {error}")
             self.give_up(failed)
             return failed
 
         try:
             other = start(self._nccl_group() if cuda else self.gloo)
         except RuntimeError as error:
-            raise explained(error) from None
+            if name in ("send", "recv"):  # which connect two ranks
+                raise explained(error) from None
+            raise errors.bad_argument(f"{told}: {error}") from None
         collective = name not in ("send", "recv")
         self.behind = self.behind or collective and name != "barrier"
         return Handed(other, result, end, explained, collective)
@@ -276,11 +279,6 @@ class Delegate:
             options._timeout = self._limits._timeout
             self._nccl = dist.ProcessGroupNCCL(dist.PrefixStore("nccl", self._store), self._rank, self._size, options)
         return self._nccl
-
-
-def _cause(error: Exception) -> str:
-    """Without what Gloo advises."""
-    return str(error).split(" This is typically", maxsplit=1)[0]
 
 
 def _finish(wires: Sequence[Wire]) -> None:

@@ -256,7 +256,8 @@ class Driver(Pieces):
                 for other in self._failed:
                     self._count(other)
                     if isinstance(failure, FOR_ALL):
-                        other.fail(type(failure)(failure.code, f"{failure} (an operation before this one)"))
+                        text = f"{failure} (an operation before this one)"
+                        other.fail(type(failure)(failure.code, text, failure.cause))
                     self._note(other)
                     self._complete(other)
                 with self.lock:

@@ -97,7 +97,7 @@ class Engine:
                     Engine._current = Engine(_context.open(rank=rank))
                 except (errors.Error, ImportError) as error:  # again when ranks have met, so that all hear of it
                     Engine._patience = 0.0 if isinstance(error, errors.NoDaemon) else None
-                    daemon = None if isinstance(error, ImportError) else _context.refused_by()
+                    daemon = error.refused_by if isinstance(error, errors.NoDaemon) else None
                     return daemon[1] if daemon else None
             return Engine._world
 
@@ -185,11 +185,15 @@ class Engine:
                 self._found[name] = self._ask_for(name)
         return self._found[name]
 
+    def table(self) -> tuple[Codec, ...]:
+        """All codecs of the daemon."""
+        return _codecs.table(self._context._connection)
+
     def with_residual(self, word: str) -> str:
         """The name of a codec of the daemon's that takes residuals, of this word if there is one; "": there is none."""
         with self._driver.lock:
             self._driver.check()
-            return _codecs.with_residual(_codecs.table(self._context._connection), word)
+            return _codecs.with_residual(self.table(), word)
 
     def check_way(self, codec: str, strategy: str | None) -> None:
         """Raises BadArgument if sums by this codec cannot go by this strategy, None: by none of the daemon's."""

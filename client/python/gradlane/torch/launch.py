@@ -167,8 +167,10 @@ def _find(rank: int, size: int) -> tuple[str, str]:
         return "", ""
     except errors.BadArgument as error:  # several
         return "", str(error)
-    except errors.NoDaemon:
-        daemon = _context.refused_by()
+    except errors.NoDaemon as error:
+        daemon = error.refused_by
+    except errors.Error:
+        return "", ""
     if daemon is None:
         return "", ""
     socket, ranks = daemon

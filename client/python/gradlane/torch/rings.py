@@ -76,7 +76,7 @@ def _of_the_job(group: dist.ProcessGroup) -> Iterator[None]:
     except errors.Error as error:
         ranks = ranks_text(dist.get_process_group_ranks(group))
         raise type(error)(error.code, f"{error} (ranks of a group, which are {ranks} of the job; all of them call "
-                          "hsdp(), fsdp() or State() with that group)") from error
+                          "hsdp(), fsdp() or State() with that group)", error.cause) from error
 
 
 def _join(name: str, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Engine:

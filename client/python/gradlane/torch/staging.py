@@ -9,16 +9,13 @@ CUDA tensors (gpu.py).
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable, Protocol
 
 import torch
 
 from .. import _buffers, errors
 from .._library import Type
 from . import gpu
-
-if TYPE_CHECKING:
-    from .operations import Flight
 
 # Bytes of an operation of the daemon; a larger tensor is several. The same on all ranks, and so few that what is copied
 # stays in the cache.
@@ -35,6 +32,13 @@ _TYPES = {
 }
 _WIDENED = (torch.uint8, torch.int8, torch.int16, torch.bool)  # summed as int32
 _COMPLEX = (torch.complex64, torch.complex128)  # summed as pairs
+
+
+class Flight(Protocol):
+    """A piece under way (operations.py). staged: the address is of a staging block."""
+
+    address: int | None
+    staged: bool
 
 
 class Memory:

@@ -1,5 +1,5 @@
-// settings.cc - settings of the command line, KEY=VALUE, in the tree of a configuration (set-up only)
-#include "config/settings.h"
+// set_option.cc - settings of the command line, KEY=VALUE, in the tree of a configuration (set-up only)
+#include "config/set_option.h"
 
 #include <fmt/format.h>
 

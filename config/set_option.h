@@ -1,4 +1,4 @@
-// settings.h - settings of the command line, KEY=VALUE, in the tree of a configuration (set-up only)
+// set_option.h - settings of the command line, KEY=VALUE, in the tree of a configuration (set-up only)
 #pragma once
 
 #include <span>

@@ -222,6 +222,8 @@ class Operations(Case):
 
     def test_waits_hide_nothing(self):
         """What a call leaves to the engine's thread counts as a start, and its wait(), wherever it sleeps, as waited."""
+        if WORLD == 1 or "DETAIL" in os.environ.get("TORCH_DISTRIBUTED_DEBUG", ""):
+            self.skipTest("nobody is waited for in gradlane: with DETAIL, PyTorch has ranks meet before")
         overlap = gradlane.torch.Engine.existing()._driver.overlap
         for numel in (5, 1 << 20):
             for late in range(WORLD):

@@ -33,7 +33,7 @@ inline constexpr SettingRange<size_t> kQueueTarget = {16, 1, kMaxWindow};
 inline constexpr SettingRange<Nanos> kPeerTimeout = {2 * kSecond, 10 * kMillisecond, 3600 * kSecond};
 inline constexpr SettingRange<Nanos> kStartTimeout = {10 * kSecond, kMillisecond, 36000 * kSecond};
 inline constexpr SettingRange<Nanos> kOperationTimeout = {60 * kSecond, kMillisecond, 36000 * kSecond};
-// Longer than a neighbour's thread waits for its core where others want that, too. 1 ms is no faster on lossy links.
+// docs/exchange.md, "Tuning", has what was measured.
 inline constexpr SettingRange<Nanos> kMinRto = {5 * kMillisecond, 10 * kMicrosecond, kSecond};
 
 }  // namespace settings

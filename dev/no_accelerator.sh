@@ -5,6 +5,7 @@ cd "$(dirname "$0")/.."
 PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 folder=build-no-accelerator
 [ -e "$folder/build.ninja" ] || meson setup "$folder" -Daccelerator=false
+ninja -C "$folder" tools/gradlane tools/gradlaned
 meson test -C "$folder" --suite unit --suite sim
 file=$folder/accelerator.yaml
 printf '%s\n' 'mode: accelerator' "host: {device: 'net_af_packet0,iface=h0'}" "wire: {device: 'net_af_packet1,iface=w0'}" \

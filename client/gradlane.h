@@ -49,7 +49,7 @@ typedef enum gradlane_code {
 
 // Why an operation has failed (GRADLANE_FAILED). Later versions may have more.
 typedef enum gradlane_cause {
-  GRADLANE_CAUSE_NONE = 0,           // it has not failed, or the daemon is older than version 8
+  GRADLANE_CAUSE_NONE = 0,           // it has not failed, or the daemon is of release 0.1
   GRADLANE_CAUSE_SILENT = 1,         // a node has not answered for timeouts.peer
   GRADLANE_CAUSE_RESTARTED = 2,      // a node has restarted, and knows nothing of the operation
   GRADLANE_CAUSE_CONFIGURED = 3,     // a node is configured differently

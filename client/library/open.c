@@ -132,7 +132,7 @@ static gradlane_code greet(const struct wishes* wishes, struct gl_found* found, 
   }
 }
 
-// Of the daemon that has refused the last rank. 0: none has.
+// The daemon that refused the rank of this thread's last gradlane_open(). A world of 0: none did.
 static _Thread_local struct {
   int world;
   char socket[sizeof(((struct sockaddr_un*)0)->sun_path)];

@@ -11,18 +11,23 @@
 
 namespace gradlane {
 
-// A text and, for programs, its cause. Empty: it has not failed.
+// The cause for programs, and the text for people. An operation that has not failed has no cause.
 struct FailureCause {
   gradlane_cause cause = GRADLANE_CAUSE_NONE;
   FixedText<GL_TEXT> text;  // as much as a completion can say
 
   [[nodiscard]] bool empty() const noexcept { return cause == GRADLANE_CAUSE_NONE; }
+  void clear() noexcept {
+    cause = GRADLANE_CAUSE_NONE;
+    text.clear();
+  }
 };
+inline const FailureCause kNoFailure;
 
-// Of what the exchange says. collectives/operation.cc has these texts.
+// Translates what the exchange says; collectives/operation.cc has these texts.
 [[nodiscard]] FailureCause cause_of(const Failure& failure) noexcept;
 
-// ---- Of what happens on this node
+// ---- Failures that begin on this node
 // A trainer has ended, or closed its context. rank: none where the node has one trainer.
 [[nodiscard]] FailureCause trainer_gone(std::optional<uint64_t> rank) noexcept;
 // Another trainer came in its place while operations were in flight.
@@ -31,7 +36,7 @@ struct FailureCause {
 [[nodiscard]] FailureCause failed_before() noexcept;
 [[nodiscard]] FailureCause trainer_resumed() noexcept;
 [[nodiscard]] FailureCause cancelled_by(uint64_t rank) noexcept;
-// why: what ends the daemon; null: nobody says.
+// why: what ends the daemon; null: it was told to shut down.
 [[nodiscard]] FailureCause daemon_ends(const char* why) noexcept;
 
 }  // namespace gradlane

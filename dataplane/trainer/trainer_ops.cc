@@ -45,7 +45,7 @@ bool TrainerOps::complete(Nanos now) noexcept {
       Job& it = job(number);
       if (it.state != Job::State::kCopying) continue;
       if (copy_piece(it)) {
-        finish(it, {});
+        finish(it, kNoFailure);
         ended = true;
       }
       moved = true;
@@ -231,7 +231,7 @@ TrainerOps::Job* TrainerOps::begin(uint64_t number, Nanos now) noexcept {
   it.state = Job::State::kGathering;
   it.arrived = 0;
   it.cancelled = false;
-  it.failure = {};
+  it.failure.clear();
   it.begun_at = now;
   it.timeout = 0;
   it.looks = nullptr;
@@ -374,7 +374,7 @@ void TrainerOps::end(Job& it, const Completion& completion) noexcept {
     return;
   }
   if (!shares_buffer() || it.share.count == 0 || it.alone) {
-    finish(it, {});
+    finish(it, kNoFailure);
     return;
   }
   it.state = Job::State::kCopying;

@@ -1,4 +1,4 @@
-"""What parts of the package need of those that are made of them: so none imports what imports it."""
+"""Types of what modules call but do not import, so that imports have one direction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Memory(Protocol):
-    """Of a context, for operands and residuals: its shared memory."""
+    """A context's shared memory, for operands and residuals."""
 
     _connection: Connection
 
@@ -21,13 +21,13 @@ class Memory(Protocol):
 
 
 class Operations(Memory, Protocol):
-    """Of a context, for an operation: those that are under way."""
+    """A context's operations that are under way, for one of them to leave."""
 
     _pending: dict[Any, Any]
 
 
 class Asked(Protocol):
-    """Of a context, for a request: how its operation is."""
+    """A context that tells a request whether its operation has ended, and cancels it."""
 
     def _ask(self, operation: Any, timeout_ms: int) -> bool: ...
 
@@ -35,6 +35,6 @@ class Asked(Protocol):
 
 
 class Scaled(Protocol):
-    """Of an operation, for who has chosen its codec. scale: of the data, so that it is an average."""
+    """An operation, for the AdaptiveBound that has chosen its codec. scale: of the data, so that it is an average."""
 
     scale: float

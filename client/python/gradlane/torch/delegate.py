@@ -241,7 +241,7 @@ class Delegate:
             with torch.inference_mode() if inference else contextlib.nullcontext(), torch.no_grad():
                 finish()
 
-        # Once it is under way: then Gloo has closed connections.
+        # After a failure of an operation that is under way, Gloo has closed its connections.
         def explained(error: Exception) -> Exception:
             if self._failure is not None:
                 return self._failure
@@ -337,7 +337,7 @@ def _check_types(name: str, tensors: Sequence[torch.Tensor]) -> None:
 
 
 def _check_reduction(name: str, tensor: torch.Tensor, op: Any) -> None:
-    """Complex numbers are summed as pairs; of pairs there is nothing else that would mean anything."""
+    """Refuses what has no meaning. Complex numbers are summed as pairs, which have no product and no least one."""
     if tensor.is_complex() and not _is_one(op, "SUM", "AVG"):
         raise errors.bad_argument(f"gradlane: {name} of {tensor.dtype} is a sum or an average, and nothing else")
     if tensor.is_floating_point() and _is_one(op, "BAND", "BOR", "BXOR"):
@@ -345,5 +345,5 @@ def _check_reduction(name: str, tensor: torch.Tensor, op: Any) -> None:
 
 
 def _is_one(op: Any, *names: str) -> bool:
-    """Whether op is one of these. (`in` says no: it asks the names, which know other names only.)"""
+    """Whether op is one of these. PyTorch compares a ReduceOp with a name on its right only, so `in` does not do."""
     return any(op == getattr(dist.ReduceOp, name) for name in names)

@@ -19,6 +19,7 @@ constexpr uint64_t kFirstGeneration = uint64_t{1} << 32;
 constexpr uint64_t kMostGenerations = uint64_t{1} << 30;
 
 uint64_t generation_of(uint64_t session) { return session >> 32; }
+uint16_t root_of(uint64_t session) { return static_cast<uint16_t>(session >> 16); }
 
 // Of those that are not 0.
 uint32_t lesser(uint32_t a, uint32_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
@@ -146,7 +147,6 @@ Membership::Event Membership::receive(size_t link, const LinkHeader& header, std
   if (absurd || (!echoes && !(peer.known && hello.incarnation == peer.incarnation))) {
     // Somebody new, or something late: the answer to our next hello will show.
     counters_.add(Counter::kHelloStale);
-    peer.session = header.session;
     tell(peer, now);
     return Event::kNone;
   }
@@ -167,7 +167,6 @@ Membership::Event Membership::meet(size_t link, const LinkHeader& header, const 
   }
   peer.known = true;
   peer.incarnation = hello.incarnation;
-  peer.session = header.session;
   if (restarted) counters_.add(Counter::kPeerRestarted);
   // Unless others have noticed, and this is how we hear of it.
   if (doubled) {
@@ -233,7 +232,7 @@ void Membership::update_reach() noexcept {
 
 Membership::Event Membership::raise(uint64_t above, const Failure& cause) noexcept {
   const uint64_t next = generation_of(std::max(session_, above)) + 1;
-  return enter(next << 32 | random_.next() >> 32, cause);
+  return enter(next << 32 | uint64_t{root_of(session_)} << 16 | random_.next() >> 48, cause);
 }
 
 Membership::Event Membership::give_up(const Failure& cause) noexcept {
@@ -244,9 +243,11 @@ Membership::Event Membership::give_up(const Failure& cause) noexcept {
 Membership::Event Membership::enter(uint64_t session, const Failure& cause) noexcept {
   // What waits here since this node restarted is none of the operations that its restart has ended.
   const bool own_restart = cause.code == FailureCode::kRestarted && cause.rank == rank_;
-  const bool ended = whole_ || (shared_ && !own_restart && generation_of(session) != generation_of(session_));
-  const bool first = session_ == 0;
-  if (generation_of(session) != generation()) own_since_ = 0;
+  const bool raised = generation_of(session) != generation_of(session_);
+  const bool took_part = first_generation_ != 0 || roots_[root_of(session)];
+  const bool ended = whole_ || (raised && took_part && !own_restart);
+  roots_.set(root_of(session));
+  if (raised) own_since_ = 0;
   session_ = session;
   since_ = own_since_;
   if (ended || generation_of(session) != 1) cause_ = cause;
@@ -254,7 +255,6 @@ Membership::Event Membership::enter(uint64_t session, const Failure& cause) noex
   reach_ = 1;
   complete_ = peers_.size() == ring_links_;
   whole_ = world_ == 1;
-  shared_ |= !first;
   for (size_t i = 0; i < peers_.size(); ++i) {
     links_[i].reset(session);
     peers_[i].reach = 0;
@@ -352,8 +352,6 @@ Membership::Event Membership::poll(Nanos now) noexcept {
       continue;
     }
     peer.sent_at = now;
-    // Whoever could accept this hello may take over this session.
-    shared_ |= peer.challenge != 0 && peer.session <= session_;
     peer.hello_at = settled(i) ? kNever : now + peer.interval;
     peer.interval = std::min(2 * peer.interval, max_interval_);
   }

@@ -1,6 +1,7 @@
 // membership.h - agreement of all ranks on one session, and on being configured alike
 #pragma once
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -23,6 +24,10 @@ namespace gradlane {
 // low half; these merge into the greatest before anything runs. A node that finds its neighbour dead or restarted
 // *raises*: it proposes one of the next generation, which carries the cause. Entering a later generation ends all
 // operations.
+//
+// Root. Bits 16 to 31 of a session: those of the session of generation 1 from which it was raised. A node that has just
+// started may hear of a generation that ended before its time. It has been in no session of that root, so nobody has
+// begun anything with it, and what its trainers have submitted stays.
 //
 // Reach. How many ranks, counting back from this one, are known to be in this session without a gap, and to have met
 // all that they have links to: 1 + the predecessor's reach. When it is the world size, all have entered the session
@@ -89,12 +94,12 @@ class Membership {
   [[nodiscard]] uint32_t first_generation() const noexcept { return first_generation_; }
 
  private:
+  static constexpr size_t kRoots = size_t{1} << 16;
   struct Peer {
     bool known = false;  // its incarnation is
     uint64_t incarnation = 0;
     uint64_t previous = 0;       // the incarnation before that; 0: none
     uint64_t challenge = 0;      // what to echo; 0: none heard yet
-    uint64_t session = 0;        // its latest
     uint16_t reach = 0;          // in this session
     bool met = false;            // its incarnation was heard of in this session
     bool knows_us = false;       // it has met this life of this node in this session
@@ -141,9 +146,9 @@ class Membership {
   unsigned reach_ = 1;
   bool complete_ = false;  // all that this rank has links to beside the ring have met it: else it does not count
   bool whole_ = false;
-  bool shared_ = false;     // another rank may be, or have been, in this session or one before
-  uint32_t since_ = 0;      // of all ranks in this session
-  uint32_t own_since_ = 0;  // of this one in this generation
+  std::bitset<kRoots> roots_;  // of all sessions so far
+  uint32_t since_ = 0;         // of all ranks in this session
+  uint32_t own_since_ = 0;     // of this one in this generation
   uint32_t first_generation_ = 0;
   Failure cause_;  // of the end of the last generation
 };

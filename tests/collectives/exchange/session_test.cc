@@ -216,6 +216,35 @@ TEST(LatePackets, ChangeNothing) {
   }
 }
 
+// A node that has restarted hears of the ring's session before its neighbour hears of its new life. Data that comes
+// then is for the old one.
+TEST(LatePackets, ForAnEarlierLife) {
+  TestRing ring(slow_ring(2, 1));
+  Bytes hello;
+  ring.net().set_tap([&](unsigned, unsigned to, std::span<const uint8_t> packet) {
+    if (to == 1 && load<LinkHeader>(packet.data()).kind == PacketKind::kHello) hello = {packet.begin(), packet.end()};
+  });
+  EXPECT_TRUE(ring.works());
+  ring.restart(1);
+  const auto count = [&](Counter counter) { return ring.net().node(1).exchange().counters()[counter]; };
+  ASSERT_TRUE(
+      ring.net().run_until([&] { return count(Counter::kHelloReceived) != 0; }, ring.net().now() + 5 * kSecond));
+  const auto header = load<LinkHeader>(hello.data());
+  const auto body = load<Hello>(hello.data() + sizeof(LinkHeader));
+  ASSERT_NE(body.met, ring.net().node(1).config().incarnation);
+  ASSERT_EQ(header.session, ring.net().node(1).exchange().ring_status().session);
+  LinkHeader data = header;
+  data.kind = PacketKind::kData;
+  data.sequence = 0;
+  const uint64_t stale = count(Counter::kStaleSession);
+  ring.net().inject(1, 0, make_packet(data, {}));
+  ring.run_for(1);
+  EXPECT_EQ(count(Counter::kStaleSession), stale + 1);
+  EXPECT_EQ(count(Counter::kDelivered), 0U);
+  EXPECT_TRUE(ring.wait_whole(5 * kSecond));
+  EXPECT_TRUE(ring.works());
+}
+
 // Those of the running session too are but duplicates.
 TEST(LatePackets, OfTheRunningSessionChangeNothing) {
   Random random(4);

@@ -46,10 +46,10 @@ std::vector<PeerFigures> peer_figures(const accel::Peers& peers, Nanos now) {
 }
 
 // What the kernel does beside it first: nothing else matters more.
-std::vector<std::string> advice_of(const AcceleratorParts& parts, Nanos now) {
-  std::vector<std::string> advice;
-  if (std::string fault = parts.hold.fault(); !fault.empty()) advice.push_back(std::move(fault));
-  for (std::string& each : parts.watch.advice(parts.worker.engine(), now)) advice.push_back(std::move(each));
+std::vector<AcceleratorAdvice> advice_of(const AcceleratorParts& parts, Nanos now) {
+  std::vector<AcceleratorAdvice> advice;
+  if (std::string fault = parts.hold.fault(); !fault.empty()) advice.push_back({"kernel", std::move(fault)});
+  for (AcceleratorAdvice& each : parts.watch.advice(parts.worker.engine(), now)) advice.push_back(std::move(each));
   return advice;
 }
 

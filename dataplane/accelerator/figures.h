@@ -51,7 +51,7 @@ struct AcceleratorFigures {
   std::vector<PeerFigures> peers;
   bool kernel_kept_off = false;
   bool bypass_in_place = false;
-  std::vector<std::string> advice;
+  std::vector<AcceleratorAdvice> advice;
 };
 
 // Figures of the worker are up to 100 ms old.

@@ -61,6 +61,12 @@ json streams_json(const CounterSet<accel::StreamFigure>& streams) {
 }  // namespace
 
 json accelerator_json(const AcceleratorFigures& figures) {
+  json advice = json::array();
+  json about = json::array();
+  for (const AcceleratorAdvice& it : figures.advice) {
+    advice.push_back(it.text);
+    about.push_back(it.about);
+  }
   return {{"mode", "accelerator"},
           {"version", figures.process.version},
           {"uptime_s", figures.process.uptime_s},
@@ -71,7 +77,8 @@ json accelerator_json(const AcceleratorFigures& figures) {
           {"streams", streams_json(figures.streams)},
           {"peers", peers_json(figures.peers)},
           {"kernel", {{"kept_off", figures.kernel_kept_off}, {"bypass", figures.bypass_in_place}}},
-          {"advice", figures.advice}};
+          {"advice", std::move(advice)},
+          {"advice_about", std::move(about)}};
 }
 
 }  // namespace gradlane

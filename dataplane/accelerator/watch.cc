@@ -80,14 +80,15 @@ void AcceleratorWatch::log_figures(const accel::Accelerator& engine) const {
   spdlog::debug("figures:{}", text);
 }
 
-std::vector<std::string> AcceleratorWatch::advice(const accel::Accelerator& engine, Nanos now) const {
-  std::vector<std::string> advice = offload_faults(config_);
-  if (super_segments_.lately(now)) advice.push_back(super_segments());
-  if (unfinished_.lately(now)) advice.push_back(unfinished());
+std::vector<AcceleratorAdvice> AcceleratorWatch::advice(const accel::Accelerator& engine, Nanos now) const {
+  std::vector<AcceleratorAdvice> advice;
+  for (std::string& fault : offload_faults(config_)) advice.push_back({"offloads", std::move(fault)});
+  if (super_segments_.lately(now)) advice.push_back({"packets", super_segments()});
+  if (unfinished_.lately(now)) advice.push_back({"packets", unfinished()});
   engine.peers().for_each(now, [&](uint32_t ip, State state, uint64_t, uint64_t, Nanos ago) {
     if (ago >= accel::Peers::kKept) return;
-    if (state == State::kSilent) advice.push_back(silent_text(ip));
-    if (state == State::kBlocked) advice.push_back(blocked_text(ip));
+    if (state == State::kSilent) advice.push_back({"peer", silent_text(ip)});
+    if (state == State::kBlocked) advice.push_back({"peer", blocked_text(ip)});
   });
   return advice;
 }

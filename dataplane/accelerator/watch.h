@@ -12,6 +12,12 @@
 
 namespace gradlane {
 
+// Something that is wrong, and what to do.
+struct AcceleratorAdvice {
+  const char* about;  // kernel, offloads, packets, peer
+  std::string text;
+};
+
 // Looks at the engine's figures again and again, and says what to do where something is wrong.
 class AcceleratorWatch {
  public:
@@ -24,8 +30,7 @@ class AcceleratorWatch {
   // Every 100 ms. Times never go backwards.
   void look(const accel::Accelerator& engine, Nanos now);
 
-  // What is wrong now, and what to do.
-  [[nodiscard]] std::vector<std::string> advice(const accel::Accelerator& engine, Nanos now) const;
+  [[nodiscard]] std::vector<AcceleratorAdvice> advice(const accel::Accelerator& engine, Nanos now) const;
 
  private:
   // Something that should not happen at all.

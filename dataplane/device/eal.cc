@@ -56,11 +56,9 @@ std::string why_not(const EalOptions& options, size_t megabytes, const Hugepages
     return "DPDK did not start for want of hugepages: " + hugepages_text(hugepages, bytes) + "; " +
            hugepages_advice(hugepages, bytes);
   }
-  // Most of what keeps it from starting has nothing to do with memory: a folder of drivers that anybody could write to.
-  if (!messages.empty() && messages.find("emory") == std::string::npos && messages.find("ugepage") == std::string::npos)
-    return "DPDK did not start: " + messages;
-  return "DPDK did not start" + error + "; see its messages above; it needs about " + std::to_string(megabytes) +
-         " MiB of memory" + (options.hugepages ? " in hugepages, which `memory: {hugepages: false}` does without" : "");
+  return "DPDK did not start" + (messages.empty() ? error : ": " + messages) + "; it needs about " +
+         std::to_string(megabytes) + " MiB of memory" +
+         (options.hugepages ? " in hugepages, which `memory: {hugepages: false}` does without" : "");
 }
 
 size_t bytes_of(const msghdr& message) noexcept {

@@ -14,7 +14,6 @@
 #include "dataplane/accelerator/commands/check_machine.h"
 #include "dataplane/accelerator/engine/peers.h"
 #include "dataplane/accelerator/kernel/bypass.h"
-#include "dataplane/accelerator/kernel/offloads.h"
 #include "tools/admin/client.h"
 #include "tools/admin/json_fields.h"
 #include "tools/check/daemon.h"
@@ -109,15 +108,12 @@ void check_kernel(const AcceleratorConfig& config, const json& document, CheckRe
 }
 
 // What it says itself, but for what has a line of its own here: offloads, peers.
-void check_advice(const AcceleratorConfig& config, const json& document, CheckReport& report) {
-  const std::vector<std::string> told = offload_faults(config);
-  const json peers = list_at(document, "peers");
-  for (const json& it : list_at(document, "advice")) {
-    const std::string advice = it.is_string() ? it.get<std::string>() : "";
-    const auto is_about = [&advice](const json& peer) { return advice.starts_with(text_at(peer, "ip") + ":"); };
-    if (advice.empty() || std::ranges::find(told, advice) != told.end() || std::ranges::any_of(peers, is_about))
-      continue;
-    report.fail("accelerator", advice, "");
+void check_advice(const json& document, CheckReport& report) {
+  const json texts = list_at(document, "advice");
+  const json about = list_at(document, "advice_about");
+  for (size_t i = 0; i < std::min(texts.size(), about.size()); ++i) {
+    if (about[i] == "offloads" || about[i] == "peer" || !texts[i].is_string()) continue;
+    report.fail("accelerator", texts[i].get<std::string>(), "");
   }
 }
 
@@ -147,7 +143,7 @@ void check_answer(const AcceleratorConfig& config, const json& document, CheckRe
   check_configuration(config, document, report);
   check_links_up(document, report);
   check_kernel(config, document, report);
-  check_advice(config, document, report);
+  check_advice(document, report);
   const json peers = list_at(document, "peers");
   for (const json& peer : peers) check_peer(config, peer, report);
   if (peers.empty()) {

@@ -55,7 +55,7 @@ class InterfacesTest(SpaceTest):
         # Told once, not again by the daemon's own words.
         self.inside("ethtool", "-K", "eth1", "gro", "on")
         words = [line for line in self.alone("^FAIL offloads") if line.startswith("FAIL")][0]
-        with self.daemon(changed(advice=[words.removeprefix("FAIL offloads: ")])):
+        with self.daemon(changed(advice=[words.removeprefix("FAIL offloads: ")], advice_about=["offloads"])):
             self.check(1, "^FAIL offloads")
 
     def good(self):

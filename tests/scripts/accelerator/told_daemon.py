@@ -39,6 +39,7 @@ DOCUMENT = {
                "used_s_ago": 0.5}],
     "kernel": {"kept_off": True, "bypass": True},
     "advice": [],
+    "advice_about": [],
 }
 
 

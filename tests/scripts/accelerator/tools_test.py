@@ -26,7 +26,8 @@ class CheckTest(ToolsTest):
             self.assertEqual(daemon.requests, [b"stats\n"])
 
     def test_nobody_answers(self):
-        silent = changed(peers=peer("silent"), advice=["10.77.0.2: marked traffic goes uncompressed, what else"])
+        silent = changed(peers=peer("silent"), advice=["10.77.0.2: marked traffic goes uncompressed, what else"],
+                         advice_about=["peer"])
         with self.daemon(silent):
             lines = self.check(1, r"^FAIL 10\.77\.0\.2: marked traffic \(ToS 0x28\) goes there uncompressed: no "
                                r"accelerator answers; misconfigured: start an accelerator there with udp_port: 18400 and tos: "
@@ -65,13 +66,15 @@ class CheckTest(ToolsTest):
             self.check(0, "^ok   the kernel takes nothing of what comes in at glnone$",
                        "^ok   without gradlaned nothing passes$")
         self.admin.unlink()
-        wrong = changed(kernel={"kept_off": False, "bypass": False}, advice=["the kernel is not kept off"])
+        wrong = changed(kernel={"kept_off": False, "bypass": False}, advice=["the kernel is not kept off"],
+                        advice_about=["kernel"])
         with self.daemon(wrong):
             lines = self.check(1, "^FAIL accelerator: the kernel is not kept off$")
             self.assertFalse([line for line in lines if line.startswith("ok   ") and "kernel takes" in line])
 
     def test_what_the_daemon_says(self):
-        with self.daemon(changed(advice=["7 packets longer than the MTU were dropped: ethtool -K gl0 tx off"])):
+        with self.daemon(changed(advice=["7 packets longer than the MTU were dropped: ethtool -K gl0 tx off"],
+                                 advice_about=["packets"])):
             self.check(1, "^FAIL accelerator: 7 packets longer than the MTU were dropped: ethtool -K gl0 tx off$")
         self.admin.unlink()
         down = copy.deepcopy(DOCUMENT)

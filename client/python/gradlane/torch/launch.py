@@ -27,7 +27,6 @@ _FIND_S = 5.0  # for a daemon that was found to let go of the rank that had the 
 _ATTEMPTS = 3
 # Of one rank, which all hear of.
 _FAULTS = (errors.Error, ImportError, OSError, ValueError, places.Unfit, started.CannotStart)
-_WRONG = (" warning ", " error ", " critical ")  # in lines of a log
 
 
 class Held:
@@ -109,7 +108,7 @@ def tell() -> None:
         return
     _held.told = True
     log = started.log_beside(_held.socket)
-    text = started.tail(log, _WRONG)
+    text = started.tail(log, ("warning", "error", "critical"))
     if text:
         print(f"gradlane: the daemon's log, {log}{text}", file=sys.stderr, flush=True)
 

@@ -126,12 +126,13 @@ class Started:
         return True
 
 
-def tail(log: str, only: Sequence[str] = ("",)) -> str:
-    """The last lines of a log that have one of these words, behind a colon; "": there is nothing."""
+def tail(log: str, levels: Sequence[str] = ()) -> str:
+    """Return the last lines of a daemon's log, or those of these levels, behind a colon; "" if there are none."""
     lines: list[str] = []
     with contextlib.suppress(OSError), open(log, errors="replace") as file:
         for line in file:
-            if line.strip() and line not in lines[-1:] and any(word in line for word in only):
+            level = line.split(maxsplit=3)[2:3]  # behind date and time
+            if line.strip() and line not in lines[-1:] and (not levels or set(level) & set(levels)):
                 lines.append(line)
     return "".join([":", *(f"\n    {line.rstrip()}" for line in lines[-_LINES:])]) if lines else ""
 

@@ -3,7 +3,7 @@
 
 Results are in a file in JSON, from which a later call goes on where this one was interrupted:
 
-    dev/repeat_tests.py --suite unit --suite sim --times 50 --results results.json
+    dev/repeat_tests.py --suite unit --suite sim --native --times 50 --results results.json
     dev/repeat_tests.py --suite system --times 10 --stolen --results stolen.json
 
 Ends with how often which test failed. The folders are to be built: tools/test.sh does that.
@@ -100,6 +100,7 @@ class Repetition:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", action="append", required=True, choices=[*run_suites.FOLDERS])
+    parser.add_argument("--native", action="store_true", help="unit and sim from build/, without sanitizers")
     parser.add_argument("--test", action="append", help="only the tests of this name")
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--stolen", action="store_true", help="under dev/steal_time.py")
@@ -108,7 +109,7 @@ def main():
     args = parser.parse_args()
     path = args.results.resolve()
     os.chdir(suites.ROOT)
-    tests = [test for suite in args.suite for folder in run_suites.FOLDERS[suite]
+    tests = [test for suite in args.suite for folder in (["build"] if args.native else run_suites.FOLDERS[suite])
              for test in suites.load(folder, [suite]) if not args.test or test.name in args.test]
     if not tests:
         sys.exit("there are no such tests")

@@ -42,6 +42,7 @@ void ExchangeState::trace_submitted(const Running& it, Nanos now) noexcept {
   record.asked = it.operation.asked != 0 ? it.operation.asked : now;
   record.gathered = it.operation.gathered != 0 ? it.operation.gathered : now;
   record.submitted = now;
+  if (const auto last = it.operation.last_rank) record.flags |= (*last + uint64_t{1}) << 8;
   trace_->wait(place, TraceCause::kRing, membership_.missing());
 }
 

@@ -301,6 +301,12 @@ uint32_t Node::in_flight() const noexcept {
   return sum;
 }
 
+Nanos Node::awaited(unsigned trainer) const noexcept {
+  Nanos most = 0;
+  for (const auto& desk : desks_) most = std::max(most, desk->awaited[trainer].load(std::memory_order_relaxed));
+  return most;
+}
+
 size_t Node::unacknowledged() const noexcept {
   size_t sum = 0;
   for_each_lane([&sum](const Lane& lane, unsigned) {

@@ -77,6 +77,13 @@ void add_node(MetricsText& out, const MetricLabels& labels, const NodeFigures& n
   for (size_t i = 0; i < node.workers.size(); ++i) {
     out.sample(labels.with("worker", i), node.workers[i].busy_us / 1e6);
   }
+  if (!node.awaited.empty()) {
+    out.family("gradlane_trainer_awaited_seconds_total", Type::kCounter,
+               "with local_reduce: how long the other trainers of the node have waited for this one");
+  }
+  for (const TrainerFigures& it : node.awaited) {
+    out.sample(labels.with("rank", uint64_t{it.rank}), it.awaited_us / 1e6);
+  }
   out.family("gradlane_buffers", Type::kGauge, "packet buffers");
   for (size_t i = 0; i < node.pools.size(); ++i) out.sample(labels.with("pool", i), node.pools[i].buffers);
   out.family("gradlane_buffers_free", Type::kGauge, "packet buffers that nobody has");

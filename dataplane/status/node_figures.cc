@@ -197,6 +197,7 @@ NodeFigures node_figures(const Node& node, Nanos now) {
                       .table = table_figures(config),
                       .metrics = config.metrics ? address_text(*config.metrics) : "",
                       .workers = {},
+                      .awaited = {},
                       .ranks = {},
                       .plan = plan_figures(node.server().reports())};
   for (size_t i = 0; i < node.ports().size(); ++i) figures.ports.push_back(port_figures(node, i, now));
@@ -209,6 +210,10 @@ NodeFigures node_figures(const Node& node, Nanos now) {
   }
   for (const auto& worker : node.workers()) {
     figures.workers.push_back({static_cast<double>(worker->busy()) / kMicrosecond});
+  }
+  for (unsigned i = 0; config.local_reduce && config.trainers > 1 && i < config.trainers; ++i) {
+    const double waited = static_cast<double>(node.awaited(i)) / kMicrosecond;
+    figures.awaited.push_back({config.rank * config.trainers + i, waited});
   }
   node.for_each_lane([&figures](const Lane& lane, unsigned number) {
     figures.ranks.push_back(rank_figures(lane, number));

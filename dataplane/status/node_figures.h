@@ -89,6 +89,12 @@ struct StrategyFigures {
   OperationHistogram times;  // of operations that succeeded, from their submission on
 };
 
+// With local_reduce.
+struct TrainerFigures {
+  unsigned rank = 0;
+  double awaited_us = 0;  // how long the other trainers of this node have waited for it
+};
+
 struct WorkerFigures {
   double busy_us = 0;  // of rounds that moved something
 };
@@ -128,6 +134,7 @@ struct NodeFigures {
   std::vector<TableFigures> table;
   std::string metrics;  // ADDRESS:PORT; "": nobody listens
   std::vector<WorkerFigures> workers;
+  std::vector<TrainerFigures> awaited;
   std::vector<RankFigures> ranks;
   std::vector<PlanFigures> plan;  // of operations that were left to trainers' libraries
 };

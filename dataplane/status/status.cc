@@ -97,6 +97,12 @@ json workers_json(const NodeFigures& node) {
   return workers;
 }
 
+json awaited_json(const NodeFigures& node) {
+  json awaited = json::array();
+  for (const TrainerFigures& it : node.awaited) awaited.push_back({{"rank", it.rank}, {"us", it.awaited_us}});
+  return awaited;
+}
+
 json links_json(const RankFigures& rank) {
   json links = json::array();
   for (const LinkFigures& link : rank.links) {
@@ -201,6 +207,7 @@ json status_json(const NodeFigures& node, const ProcessFigures& process) {
           {"table", table_json(node)},
           {"metrics", text_or_null(node.metrics)},
           {"workers", workers_json(node)},
+          {"awaited", awaited_json(node)},
           {"ranks", ranks_json(node)},
           {"plan", plan_json(node)}};
 }

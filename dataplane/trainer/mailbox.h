@@ -99,7 +99,10 @@ struct LaneDesk {
   Mailbox mailbox;                     // control thread writes, lane reads
   std::array<FaultReport, 16> faults;  // by trainer: lane writes, control thread reads and resets after kDetach
   std::atomic<uint32_t> in_flight{0};  // operations: lane writes, control thread reads
-  std::atomic<TraceLog*> trace{};      // control thread sets it, once; null: no trace was asked for yet
+  // By trainer, with local_reduce: how long the node's oldest operation has waited for it, in ns. Lane writes, control
+  // thread reads.
+  std::array<std::atomic<uint64_t>, 16> awaited{};
+  std::atomic<TraceLog*> trace{};  // control thread sets it, once; null: no trace was asked for yet
 };
 
 }  // namespace gradlane

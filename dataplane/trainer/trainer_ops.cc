@@ -2,6 +2,7 @@
 #include "dataplane/trainer/trainer_ops.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace gradlane {
 namespace {
@@ -55,6 +56,7 @@ bool TrainerOps::complete(Nanos now) noexcept {
   if (!waiting_.empty()) finish_commands();
   if (moved || now >= published_at_ + kPublish) {
     published_at_ = now;
+    count_awaited(now);
     for (unsigned i = 0; i < setup_.trainers; ++i) rings_[i].publish(exchange_.counters());
   }
   for (unsigned i = 0; i < setup_.trainers; ++i) rings_[i].notify(ended, now);
@@ -185,6 +187,7 @@ bool TrainerOps::read_submission(unsigned trainer, Nanos now) noexcept {
     rings_[trainer].complete(submission->cookie, failed_before(), {});
     return true;
   }
+  count_awaited(now);
   if (submission->cancelled) note_cancel(*it, trainer);
   const Nanos timeout = submission->operation.timeout;
   if (timeout != 0) it->timeout = it->timeout != 0 ? std::min(it->timeout, timeout) : timeout;
@@ -195,6 +198,7 @@ bool TrainerOps::read_submission(unsigned trainer, Nanos now) noexcept {
   if (it->looks == nullptr) it->looks = looks_of(trainer, *submission);
   ++it->arrived;
   it->gathered_at = now;
+  it->last = trainer;
   if (it->arrived > 1) compare(*it, trainer);
   return true;
 }
@@ -287,6 +291,20 @@ void TrainerOps::note_cancel(Job& it, unsigned trainer) const noexcept {
   it.cancelled = true;
 }
 
+// Adds the time since the last call to all trainers that the oldest operation waits for.
+void TrainerOps::count_awaited(Nanos now) noexcept {
+  const Nanos since = std::exchange(awaited_at_, now);
+  if (!shares_buffer() || jobs_submitted_ == jobs_begun_) return;
+  const Job& oldest = job(jobs_submitted_);
+  if (oldest.state != Job::State::kGathering) return;
+  const Nanos waited = now - std::max(since, oldest.begun_at);
+  for (unsigned i = 0; i < setup_.trainers; ++i) {
+    if (oldest.parts[i].submitted) continue;
+    std::atomic<uint64_t>& sum = desk_.awaited[setup_.first_trainer + i];
+    sum.store(sum.load(std::memory_order_relaxed) + waited, std::memory_order_relaxed);
+  }
+}
+
 // Says which rank is to blame for a job that not all trainers have submitted.
 FailureCause TrainerOps::why_incomplete(const Job& it) const noexcept {
   if (it.cancelled) return cancelled_by(rank_of(it.cancelled_by));
@@ -311,6 +329,7 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
   operation.timeout = it.timeout;
   operation.asked = it.begun_at;
   operation.gathered = it.gathered_at;
+  if (shares_buffer()) operation.last_rank = static_cast<uint16_t>(rank_of(it.last));
   if (operation.kind != OpKind::kBarrier) {
     const size_t width = element_bytes(operation.type);
     operation.whole = length_of(operation);

@@ -88,6 +88,7 @@ class TrainerOps {
     unsigned cancelled_by = 0;  // trainer
     Nanos begun_at = 0;
     Nanos gathered_at = 0;
+    unsigned last = 0;     // the trainer that was the last one to submit it
     Nanos timeout = 0;     // the shortest that a trainer has named; 0: none has
     Nanos deadline = 0;    // for all trainers to have submitted it
     FailureCause failure;  // not empty: it will fail on all ranks, and this is why
@@ -131,6 +132,7 @@ class TrainerOps {
   void give_up() noexcept;
   void note_cancel(Job& job, unsigned trainer) const noexcept;
   [[nodiscard]] FailureCause why_incomplete(const Job& job) const noexcept;
+  void count_awaited(Nanos now) noexcept;
   [[nodiscard]] bool read_completions() noexcept;
   void end(Job& job, const Completion& completion) noexcept;
   void finish(Job& job, const FailureCause& failure) noexcept;
@@ -206,7 +208,8 @@ class TrainerOps {
   unsigned gone_ = 0;              // the last one that did
   bool gave_up_ = false;           // the generation, since it has gone
   Nanos published_at_ = 0;
-  Nanos now_ = 0;  // of the latest complete()
+  Nanos awaited_at_ = 0;  // the latest count_awaited()
+  Nanos now_ = 0;         // of the latest complete()
   struct alignas(64) Line {
     std::array<uint8_t, 64> bytes;
   };

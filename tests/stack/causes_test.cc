@@ -143,6 +143,34 @@ TEST_F(Causes, ARankThatIsAbsent) {
 
 // ---- A path whose MTU shrinks: what fails names the MTU, which probes have found, and then it works again
 
+// The last trainer of a node to submit an operation keeps the others waiting; its daemon counts how long.
+TEST(LocalReduce, CountsWhoIsWaitedFor) {
+  Stack stack({.nodes = 2, .strategies = "ring", .seed = 1, .change = [](NodeConfig& it) {
+                 it.trainers = 3;
+                 it.local_reduce = true;
+               }});
+  TrainerGroup group(stack);
+  const auto begin = [&](unsigned rank) { return group[rank].all_reduce(group[rank].array(0, 1000)); };
+  std::map<unsigned, gradlane_request> requests;
+  for (const unsigned rank : {0U, 1U, 2U, 4U}) requests[rank] = begin(rank);
+  stack.run_for(30 * kMillisecond);
+  requests[3] = begin(3);
+  stack.run_for(50 * kMillisecond);
+  const auto awaited = [&](unsigned node) { return stack.figures(node).awaited; };
+  // It is told every 100 ms at least, also while they wait.
+  stack.run_for(110 * kMillisecond);
+  EXPECT_GE(awaited(1)[2].awaited_us, 80'000);
+  requests[5] = begin(5);
+  for (const auto& [rank, request] : requests) EXPECT_EQ(group[rank].wait(request).code, GRADLANE_OK);
+  ASSERT_EQ(awaited(1).size(), 3U);
+  EXPECT_EQ(awaited(1)[2].rank, 5U);
+  EXPECT_EQ(awaited(1)[1].awaited_us, 0);
+  // Calls of the library take some virtual ms.
+  EXPECT_NEAR(awaited(1)[0].awaited_us, 30'000, 15'000);
+  EXPECT_NEAR(awaited(1)[2].awaited_us, 190'000, 15'000);
+  for (const TrainerFigures& it : awaited(0)) EXPECT_LT(it.awaited_us, 15'000);
+}
+
 TEST(Path, WhoseMtuShrinks) {
   constexpr size_t kLess = 1400;
   Stack stack({.nodes = 2, .change = [](NodeConfig& it) { it = patient(it); }});

@@ -37,7 +37,7 @@ double option_number(const char* option, const std::string& text, double usual, 
   throw SetupError(fmt::format("{} '{}': must be a number from {:g} to {:g}", option, text, least, most));
 }
 
-unsigned whole(const char* option, const std::string& text, unsigned usual, unsigned least, unsigned most) {
+unsigned whole_number(const char* option, const std::string& text, unsigned usual, unsigned least, unsigned most) {
   if (text.empty()) return usual;
   if (const auto value = parse_decimal(text, least, most)) return static_cast<unsigned>(*value);
   throw SetupError(fmt::format("{} '{}': must be a whole number from {} to {}", option, text, least, most));
@@ -75,7 +75,7 @@ void read_model(const PlanOptions& options, PlanSetting& setting) {
                                  fmt::join(model_names(), ", ")));
   }
   const unsigned own = setting.batch;
-  setting.batch = whole("--batch", options.batch, own, 1, static_cast<unsigned>(kMostBatch));
+  setting.batch = whole_number("--batch", options.batch, own, 1, static_cast<unsigned>(kMostBatch));
   if (setting.batch != own && setting.compute_from != kAsV100) {
     setting.compute_from = fmt::format("scaled from the profile's batch of {}", own);
   }
@@ -133,7 +133,7 @@ void read_costs(const PlanOptions& options, PlanSetting& setting) {
   for (const LinkCost& link : calibration.links) nodes = std::max({nodes, link.from + 1, link.to + 1});
   setting.nodes_assumed = options.nodes.empty() && calibration.links.empty();
   setting.gbps_assumed = options.gbps.empty() && calibration.links.empty();
-  setting.nodes = whole("--nodes", options.nodes, nodes, 1, kMaxWorld);
+  setting.nodes = whole_number("--nodes", options.nodes, nodes, 1, kMaxWorld);
   const double known = calibration.link.bandwidth * 8e-9;
   setting.gbps = option_number("--gbps", options.gbps, known > 0 ? known : 10, 1e-3, kMostGbps);
   calibration.link.bandwidth = setting.gbps * 1e9 / 8;
@@ -265,7 +265,7 @@ PlanPort plan_port_of(const std::string& text) {
   throw SetupError(fmt::format("--port '{}': must be udp, packets or card", text));
 }
 
-unsigned plan_lanes_of(const std::string& text, unsigned usual) { return whole("--lanes", text, usual, 1, 256); }
+unsigned plan_lanes_of(const std::string& text, unsigned usual) { return whole_number("--lanes", text, usual, 1, 256); }
 
 PlanSetting make_plan_setting(const PlanOptions& options) {
   PlanSetting setting;

@@ -2,9 +2,13 @@
 #include "tools/top/figures.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "tools/stats/parts.h"
 
@@ -14,6 +18,8 @@ namespace {
 using nlohmann::json;
 
 constexpr double kLongEnough = 0.05;  // of the time, to say what a link did while it was full
+constexpr double kLate = 0.25;        // of the time: a trainer for which the others of its node wait so long is late,
+constexpr double kLater = 2;          //   if they wait so many times as long as for any other
 
 bool has_rates(const TopLooks& looks) { return !looks.before.is_null() && looks.seconds > 0 && looks.gone.empty(); }
 
@@ -32,18 +38,48 @@ double over_ports(const json& document, const char* name) {
   return sum;
 }
 
-// Share of the time that operations were under way, of the lane where that is most; none: the daemon does not tell.
-std::optional<double> under_way(const TopLooks& looks) {
-  std::optional<double> most;
+// Share of the time that operations of each rank were under way, on the lane where that is most.
+std::map<unsigned, double> under_way_by_rank(const TopLooks& looks) {
+  std::map<unsigned, double> shares;
   const json& ranks = at(looks.now, "ranks");
   for (size_t i = 0; element(&ranks, i) != nullptr; ++i) {
     const json& now = at(at(ranks[i], "counters"), "exchange_ns");
     const json* const before = member(member(element(&at(looks.before, "ranks"), i), "counters"), "exchange_ns");
     if (!now.is_number() || before == nullptr) continue;
-    most = std::max(most.value_or(0), (number(now) - number(*before)) / 1e9 / looks.seconds);
+    double& most = shares[whole(at(ranks[i], "rank"))];
+    most = std::clamp((number(now) - number(*before)) / 1e9 / looks.seconds, most, 1.0);
   }
-  if (most) most = std::clamp(*most, 0.0, 1.0);
-  return most;
+  return shares;
+}
+
+// How long the others of its node wait for each trainer, as a share of the time.
+std::map<unsigned, double> awaited_by_rank(const TopLooks& looks) {
+  std::map<unsigned, double> shares;
+  const json& awaited = at(looks.now, "awaited");
+  for (size_t i = 0; element(&awaited, i) != nullptr; ++i) {
+    const json* const before = member(element(&at(looks.before, "awaited"), i), "us");
+    if (before == nullptr) continue;
+    shares[whole(at(awaited[i], "rank"))] = (number(at(awaited[i], "us")) - number(*before)) / 1e6 / looks.seconds;
+  }
+  return shares;
+}
+
+// The one trainer of the node that the others wait for. Where each is a rank of the ring, its operations are under way
+// for a shorter time than theirs.
+std::optional<unsigned> late_rank_of(const TopLooks& looks) {
+  std::map<unsigned, double> awaited = awaited_by_rank(looks);
+  if (awaited.empty()) {
+    const std::map<unsigned, double> shares = under_way_by_rank(looks);
+    double most = 0;
+    for (const auto& [rank, share] : shares) most = std::max(most, share);
+    for (const auto& [rank, share] : shares) awaited[rank] = most - share;
+  }
+  if (awaited.size() < 2) return std::nullopt;
+  std::vector<std::pair<double, unsigned>> order;
+  for (const auto& [rank, share] : awaited) order.emplace_back(share, rank);
+  std::ranges::sort(order, std::greater{});
+  if (order[0].first < kLate || order[0].first < kLater * order[1].first) return std::nullopt;
+  return order[0].second;
 }
 
 double busiest(const TopLooks& looks) {
@@ -111,7 +147,10 @@ TopNode figures_of(const TopLooks& looks) {
   node.in_flight = number(at(looks.now, "in_flight"));
   node.exchanging = looks.exchanging;
   if (!has_rates(looks)) return node;
-  if (const std::optional<double> share = under_way(looks)) node.exchanging = *share;
+  // An older daemon does not say how long operations are under way.
+  const auto shares = under_way_by_rank(looks);
+  if (!shares.empty()) node.exchanging = std::ranges::max(shares | std::views::values);
+  node.late_rank = late_rank_of(looks);
   const auto ranks = [&](const char* name) {
     return std::max(over_ranks(looks.now, name) - over_ranks(looks.before, name), 0.0) / looks.seconds;
   };

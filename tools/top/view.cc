@@ -121,6 +121,7 @@ bool exchanges(const TopNode& node) { return node.exchanging >= kExchanges; }
 // most of the time, all have them for a short time only.
 bool is_late(const TopView& view, const TopNode& node) {
   if (node.state != "whole" || node.attached == 0) return false;
+  if (node.late_rank) return true;
   std::vector<double> others;
   for (const TopNode& it : view.nodes) {
     if (it.node != node.node && it.state == "whole") others.push_back(it.exchanging);
@@ -129,6 +130,11 @@ bool is_late(const TopView& view, const TopNode& node) {
   std::ranges::sort(others);
   const double usual = others[others.size() / 2];
   return node.exchanging < usual - kWaiting && node.exchanging < usual / 2;
+}
+
+std::string trainer_of(const TopNode& node) {
+  if (!node.late_rank) return fmt::format("the trainer of node {}", node.node);
+  return fmt::format("the trainer of rank {}, on node {},", *node.late_rank, node.node);
 }
 
 // What daemons say has an end.
@@ -157,13 +163,15 @@ const TopLink* fullest_of(const TopView& view, unsigned node) {
 std::string waits_of(const TopView& view, const TopNode& node, const json& document) {
   if (node.state != "whole") return missing_text(document);
   if (node.attached == 0) return "no trainer is here";
+  if (node.late_rank) return fmt::format("its own trainer of rank {}", *node.late_rank);
   if (!exchanges(node) || is_late(view, node)) return "its own trainer";
   const auto late = std::ranges::find_if(view.nodes, [&view](const TopNode& it) { return is_late(view, it); });
   const TopLink* const link = fullest_of(view, node.node);
   if (link != nullptr && link->full >= kHeldUp * std::max(node.exchanging, kExchanges)) {
     return fmt::format("the link to node {}", link->to);
   }
-  if (late != view.nodes.end()) return fmt::format("the trainer of node {}", late->node);
+  if (late != view.nodes.end() && late->late_rank) return fmt::format("the trainer of rank {}", *late->late_rank);
+  if (late != view.nodes.end()) return trainer_of(*late);
   if (node.busy >= kBusyWorker) return "its own worker";
   if (view.size < 2) return "";
   return fmt::format("packets of node {}", (node.node + view.size - 1) % view.size);
@@ -253,7 +261,7 @@ void judge(TopView& view) {
   } else if (!view.rates) {
     view.verdict = "the ring is whole";
   } else if (const TopNode* const late = late_of(view)) {
-    view.verdict = fmt::format("the trainer of node {} is late: the others wait for it", late->node);
+    view.verdict = trainer_of(*late) + " is late: the others wait for it";
     view.held_up = true;
   } else if (!view.links.empty() && view.links.front().mark == TopLink::Mark::kSlowest) {
     view.verdict = slowest_text(view);
@@ -321,6 +329,7 @@ json top_json(const TopView& view) {
                      {"saved_s_per_s", it.saved},
                      {"busy", it.busy},
                      {"uptime_s", it.up},
+                     {"late_rank", it.late_rank ? json(*it.late_rank) : json()},
                      {"waits_for", it.waits}});
   }
   json links = json::array();

@@ -41,7 +41,9 @@ struct TopNode {
   double saved = 0;        // seconds per second that uncompressed elements would have taken longer; an estimate
   double busy = 0;         // share of the time, of the busiest worker
   double up = 0;           // seconds
-  std::string waits;       // for whom, or what
+  // Of several trainers: the rank that the others wait for.
+  std::optional<unsigned> late_rank = std::nullopt;
+  std::string waits;  // for whom, or what
 };
 
 // From one node to another, its lanes and ranks together.

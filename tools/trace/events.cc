@@ -135,7 +135,9 @@ void Events::add_operations(const NodeRecording& node, const LaneRecording& lane
     if (it->submitted > it->asked) {
       span(node.node, thread, "queued", "queued", it->asked, it->submitted, json::object());
       if (it->gathered > it->asked && it->gathered <= it->submitted) {
-        span(node.node, thread, "queued", "other trainers of this node", it->asked, it->gathered, json::object());
+        const uint64_t last = it->flags >> 8;
+        const std::string whom = last == 0 ? "other trainers" : fmt::format("trainer of rank {}", last - 1);
+        span(node.node, thread, "queued", whom, it->asked, it->gathered, json::object());
       }
     }
   }

@@ -38,18 +38,17 @@ Bounds bounds_of(std::span<const NodeRecording> nodes) {
 using OperationKey = std::tuple<unsigned, uint64_t, uint64_t>;
 struct Asked {
   Nanos first = ~Nanos{0};
-  unsigned nodes = 0;
+  size_t ranks = 0;
 };
 std::map<OperationKey, Asked> first_asked(std::span<const NodeRecording> nodes) {
   std::map<OperationKey, Asked> asked;
   for (const NodeRecording& node : nodes) {
     for (const LaneRecording& lane : node.lanes) {
-      if (lane.rank % node.ranks_per_node != 0) continue;
       for (const TraceOperation& it : lane.operations) {
         if ((it.flags & TraceOperation::kCut) != 0) continue;
         Asked& of = asked[{lane.lane, it.session, it.number}];
         of.first = std::min(of.first, it.asked);
-        ++of.nodes;
+        ++of.ranks;
       }
     }
   }
@@ -72,12 +71,13 @@ double idle_of(const LaneRecording& lane, const Bounds& bounds) {
 
 class NodeSums {
  public:
-  NodeSums(const NodeRecording& node, const Bounds& bounds, const std::map<OperationKey, Asked>& asked, size_t nodes)
-      : bounds_(bounds), asked_(asked), nodes_(nodes) {
+  // `ranks`: in all recordings.
+  NodeSums(const NodeRecording& node, const Bounds& bounds, const std::map<OperationKey, Asked>& asked, size_t ranks)
+      : bounds_(bounds), asked_(asked), ranks_(ranks) {
     sum_.node = node.node;
     sum_.missing = node.missing;
     sum_.idle = node.lanes.empty() ? 0 : 1;
-    for (const LaneRecording& lane : node.lanes) add(lane, lane.rank % node.ranks_per_node == 0);
+    for (const LaneRecording& lane : node.lanes) add(lane);
   }
   // Shares of each link's sender's operations in which it was full.
   [[nodiscard]] NodeSummary take(std::map<Link, double>& full) {
@@ -92,12 +92,25 @@ class NodeSums {
     sum_.queued /= took;
     sum_.took /= count;
     for (double* const mean : {&sum_.encode, &sum_.add, &sum_.decode}) *mean /= count;
-    if (compared_ != 0) sum_.late /= static_cast<double>(compared_);
+    for (const auto& [rank, of] : late_) {
+      const double mean = of.time / static_cast<double>(of.operations);
+      if (mean < sum_.late) continue;
+      sum_.late = mean;
+      sum_.late_rank = rank;
+    }
+    const auto last = std::ranges::max_element(gathering_, {}, [](const auto& it) { return it.second; });
+    if (last != gathering_.end()) sum_.last_rank = last->first;
+    sum_.gathering /= count;
     return sum_;
   }
 
  private:
-  void add(const LaneRecording& lane, bool compares) {
+  struct Late {
+    double time = 0;
+    uint64_t operations = 0;
+  };
+
+  void add(const LaneRecording& lane) {
     sum_.skipped += lane.skipped;
     double cpu = 0;
     for (const TraceOperation& it : lane.operations) {
@@ -112,9 +125,15 @@ class NodeSums {
       sum_.decode += static_cast<double>(it.decode);
       cpu += static_cast<double>(it.encode + it.add + it.decode);
       const auto asked = asked_.find({lane.lane, it.session, it.number});
-      if (!compares || asked == asked_.end() || asked->second.nodes != nodes_) continue;
-      ++compared_;
-      sum_.late += static_cast<double>(it.asked - std::min(asked->second.first, it.asked));
+      if (const uint64_t last = it.flags >> 8; last != 0) {
+        const auto time = static_cast<double>(it.gathered - std::min(it.asked, it.gathered));
+        gathering_[static_cast<unsigned>(last - 1)] += time;
+        sum_.gathering += time;
+      }
+      if (asked == asked_.end() || asked->second.ranks != ranks_) continue;
+      Late& late = late_[lane.rank];
+      ++late.operations;
+      late.time += static_cast<double>(it.asked - std::min(asked->second.first, it.asked));
     }
     for (const TraceWait& it : lane.waits) {
       const auto cause = static_cast<size_t>(it.what & 0xff);
@@ -138,12 +157,13 @@ class NodeSums {
 
   const Bounds& bounds_;
   const std::map<OperationKey, Asked>& asked_;
-  const size_t nodes_;
+  const size_t ranks_;
   NodeSummary sum_;
   std::array<std::map<unsigned, double>, kTraceCauses> whom_;
   std::map<Link, double> full_;
-  std::map<unsigned, double> took_;  // by rank
-  uint64_t compared_ = 0;
+  std::map<unsigned, double> took_;       // by rank
+  std::map<unsigned, Late> late_;         // by rank
+  std::map<unsigned, double> gathering_;  // by the trainer that was the last one
 };
 
 std::vector<LinkSummary> links_of(std::span<const NodeRecording> nodes, const std::map<Link, double>& full) {
@@ -192,11 +212,13 @@ TraceSummary summary_of(std::span<const NodeRecording> nodes) {
   const Bounds bounds = bounds_of(nodes);
   summary.seconds = bounds.length() / 1e9;
   const auto asked = first_asked(nodes);
+  size_t ranks = 0;
+  for (const NodeRecording& node : nodes) ranks += node.ranks_per_node;
   std::map<Link, double> full;
   for (const NodeRecording& node : nodes) {
     summary.ranks_per_node = node.ranks_per_node;
     summary.nodes_of_ring = std::max(summary.nodes_of_ring, node.nodes);
-    summary.nodes.push_back(NodeSums(node, bounds, asked, nodes.size()).take(full));
+    summary.nodes.push_back(NodeSums(node, bounds, asked, ranks).take(full));
     summary.clock_error = std::max(summary.clock_error, 2 * node.clock.error);
     for (const LaneRecording& lane : node.lanes) summary.dropped += lane.dropped;
   }

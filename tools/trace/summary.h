@@ -20,7 +20,10 @@ struct NodeSummary {
   uint64_t failed = 0;                            //   of these,
   uint64_t skipped = 0;                           //   and not recorded
   double took = 0;                                // mean, from the trainer's asking to the end
-  double late = 0;                                // mean: asked so long after the first node that asked for the same
+  double late = 0;                                // mean: asked so long after the first rank that asked for the same,
+  unsigned late_rank = 0;                         //   the rank of the node that did so latest
+  double gathering = 0;                           // mean: until the last trainer had handed it over, with local_reduce,
+  unsigned last_rank = 0;                         //   the one that most of it was for
   double queued = 0;                              // share
   std::array<double, kTraceCauses> waited{};      // shares
   std::array<unsigned, kTraceCauses> for_whom{};  // of each, the rank that most of it was for

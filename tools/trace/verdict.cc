@@ -63,8 +63,18 @@ std::string of_late(const TraceSummary& summary) {
   if (late.node == nullptr || late.most / 1e9 < kAtLeast || late.most < kLater * late.others) return "";
   const auto took = outlier(summary, [](const NodeSummary& node) { return node.took; });
   if (late.most < kLate * took.most) return "";
-  return fmt::format("the trainer of node {} is late: it asks for operations {} after the first one, which take {}",
-                     late.node->node, duration_text(late.most), duration_text(took.most));
+  return fmt::format("the trainer of {} is late: it asks for operations {} after the first one, which take {}",
+                     rank_text(late.node->late_rank, summary.ranks_per_node), duration_text(late.most),
+                     duration_text(took.most));
+}
+
+// With local_reduce.
+std::string of_late_on_a_node(const TraceSummary& summary) {
+  const auto late = outlier(summary, [](const NodeSummary& node) { return node.gathering; });
+  if (late.node == nullptr || late.most / 1e9 < kAtLeast || late.most < kLate * late.node->took) return "";
+  return fmt::format(
+      "the trainer of rank {} is late: the others of node {} wait {} for it in an operation, which takes {}",
+      late.node->last_rank, late.node->node, duration_text(late.most), duration_text(late.node->took));
 }
 
 std::string of_links(const TraceSummary& summary) {
@@ -97,7 +107,7 @@ std::string of_workers(const TraceSummary& summary) {
 }
 
 std::string of_nodes_here(const TraceSummary& summary, bool& held_up) {
-  for (const auto look : {of_fault, of_late, of_links, of_workers}) {
+  for (const auto look : {of_fault, of_late, of_late_on_a_node, of_links, of_workers}) {
     const std::string found = look(summary);
     held_up = !found.empty();
     if (held_up) return found;

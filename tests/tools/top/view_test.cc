@@ -90,6 +90,32 @@ TEST(TopView, TheSlowestLinkIsTheOneThatIsFullLongerThanTheOthers) {
   EXPECT_TRUE(marks(top_view(ring({100, 5e4, 100, 100}))).empty()) << "full for too short a time to hold up anybody";
 }
 
+// Trainers of one node: with local_reduce their daemon counts who waits for whom; else each is a rank.
+TEST(TopView, ALateTrainerOfSeveralIsNamed) {
+  std::vector<TopLooks> local = ring({0, 0, 0});
+  local[1].before["awaited"] = {{{"rank", 2}, {"us", 5e5}}, {{"rank", 3}, {"us", 1e6}}};
+  local[1].now["awaited"] = {{{"rank", 2}, {"us", 6e5}}, {{"rank", 3}, {"us", 2.5e6}}};
+  std::vector<TopLooks> ranks = ring({0, 0, 0});
+  for (TopLooks& it : ranks) {
+    for (json* const each : {&it.now, &it.before}) {
+      json& all = each->at("ranks");
+      all[0]["rank"] = 2 * at(*each, "node").get<unsigned>();
+      all[0]["counters"]["exchange_ns"] = each == &it.now ? 1.9e9 : 0;
+      all.push_back(all[0]);
+      all[1]["rank"] = all[0]["rank"].get<unsigned>() + 1;
+    }
+  }
+  ranks[1].now["ranks"][1]["counters"]["exchange_ns"] = 5e8;
+  for (const std::vector<TopLooks>& each : {local, ranks}) {
+    const TopView view = top_view(each);
+    EXPECT_EQ(view.verdict, "the trainer of rank 3, on node 1, is late: the others wait for it");
+    EXPECT_EQ(view.nodes[1].waits, "its own trainer of rank 3");
+    EXPECT_EQ(view.nodes[2].waits, "the trainer of rank 3");
+    EXPECT_EQ(top_json(view)["nodes"][1]["late_rank"], 3);
+    EXPECT_TRUE(top_json(view)["nodes"][0]["late_rank"].is_null());
+  }
+}
+
 TEST(TopView, ANodeIsAsItsWorstLane) {
   const std::vector<std::string> order = {"refused", "incomplete", "unknown", "whole"};
   for (size_t worse = 0; worse < order.size(); ++worse) {

@@ -128,6 +128,40 @@ TEST(TraceSummaryTest, ALateTrainer) {
   EXPECT_NEAR(summary.nodes[1].late, 0, 1);
 }
 
+TEST(TraceSummaryTest, ALateTrainerOfSeveral) {
+  constexpr unsigned kLate = 5;
+  auto ring = ring_recording(2 * kNodes, kOperations);
+  std::vector<NodeRecording> nodes(kNodes);
+  for (unsigned rank = 0; rank < 2 * kNodes; ++rank) {
+    NodeRecording& node = nodes[rank / 2];
+    node.node = rank / 2;
+    node.nodes = kNodes;
+    node.ranks_per_node = 2;
+    node.lanes.push_back(ring[rank].lanes[0]);
+    if (rank != kLate) continue;
+    for (TraceOperation& it : node.lanes.back().operations) it.asked += 6 * kMillisecond;
+  }
+  const TraceSummary summary = summary_of(nodes);
+  EXPECT_THAT(summary.verdict, testing::StartsWith("the trainer of rank 5 is late: it asks for operations 6.00 ms"));
+  EXPECT_EQ(summary.nodes[2].late_rank, kLate);
+}
+
+TEST(TraceSummaryTest, ALateTrainerWithLocalReduce) {
+  auto ring = ring_recording(kNodes, kOperations);
+  for (TraceOperation& it : ring[2].lanes[0].operations) {
+    it.gathered = it.asked + 6 * kMillisecond;
+    it.submitted = it.gathered;
+    it.flags |= uint64_t{9 + 1} << 8;
+  }
+  const TraceSummary summary = summary_of(ring);
+  EXPECT_TRUE(summary.held_up);
+  EXPECT_EQ(summary.verdict,
+            "the trainer of rank 9 is late: the others of node 2 wait 6.00 ms for it in an operation, which takes "
+            "10.0 ms");
+  EXPECT_EQ(summary_json(summary)["nodes"][2]["last_rank"], 9);
+  EXPECT_EQ(summary_json(summary)["nodes"][2]["gathering_us"], 6000);
+}
+
 TEST(TraceSummaryTest, FaultsComeFirst) {
   auto ring = ring_recording(kNodes, kOperations);
   fill_link(ring[1], 2, 0.7);

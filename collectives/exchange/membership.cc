@@ -184,7 +184,12 @@ Membership::Event Membership::meet(size_t link, const LinkHeader& header, const 
                   .ours = hello.cause_ours,
                   .theirs = hello.cause_theirs};
     if (!ends_generations(cause.code)) cause = {.code = FailureCode::kRestarted, .rank = rank};
-    event = enter(header.session, cause);
+    // All ranks are in that session, in which this life has never been: an earlier one was.
+    const bool succeeds = hello.reach == world_;
+    if (succeeds) cause = {.code = FailureCode::kRestarted, .rank = static_cast<uint16_t>(rank_)};
+    const bool foreign = whole_ && !roots_[root_of(header.session)];
+    event = succeeds || foreign ? raise(header.session, cause, succeeds ? header.session : session_)
+                                : enter(header.session, cause);
   }
   if (header.session == session_) {
     links_[link].set_up(now);
@@ -230,9 +235,14 @@ void Membership::update_reach() noexcept {
 
 // ---- Sessions.
 
-Membership::Event Membership::raise(uint64_t above, const Failure& cause) noexcept {
+// `above`: a session of the same ring. `from`: whose root the next one has.
+Membership::Event Membership::raise(uint64_t above, const Failure& cause, uint64_t from) noexcept {
   const uint64_t next = generation_of(std::max(session_, above)) + 1;
-  return enter(next << 32 | uint64_t{root_of(session_)} << 16 | random_.next() >> 48, cause);
+  return enter(next << 32 | uint64_t{root_of(from)} << 16 | random_.next() >> 48, cause);
+}
+
+Membership::Event Membership::raise(uint64_t above, const Failure& cause) noexcept {
+  return raise(above, cause, session_);
 }
 
 Membership::Event Membership::give_up(const Failure& cause) noexcept {
@@ -244,8 +254,7 @@ Membership::Event Membership::enter(uint64_t session, const Failure& cause) noex
   // What waits here since this node restarted is none of the operations that its restart has ended.
   const bool own_restart = cause.code == FailureCode::kRestarted && cause.rank == rank_;
   const bool raised = generation_of(session) != generation_of(session_);
-  const bool took_part = first_generation_ != 0 || roots_[root_of(session)];
-  const bool ended = whole_ || (raised && took_part && !own_restart);
+  const bool ended = whole_ || (raised && roots_[root_of(session)] && !own_restart);
   roots_.set(root_of(session));
   if (raised) own_since_ = 0;
   session_ = session;

@@ -27,7 +27,8 @@ namespace gradlane {
 //
 // Root. Bits 16 to 31 of a session: those of the session of generation 1 from which it was raised. A node that has just
 // started may hear of a generation that ended before its time. It has been in no session of that root, so nobody has
-// begun anything with it, and what its trainers have submitted stays.
+// begun anything with it, and what its trainers have submitted stays. So that ranks of the root hear of an end all the
+// same, a whole ring that hears of a later generation of another root raises above it.
 //
 // Reach. How many ranks, counting back from this one, are known to be in this session without a gap, and to have met
 // all that they have links to: 1 + the predecessor's reach. When it is the world size, all have entered the session
@@ -119,6 +120,7 @@ class Membership {
   [[nodiscard]] Failure diagnosis(size_t link, bool heard, Nanos now) const noexcept;
   [[nodiscard]] Event meet(size_t link, const LinkHeader& header, const Hello& hello, Nanos now) noexcept;
   [[nodiscard]] Event raise(uint64_t above, const Failure& cause) noexcept;
+  [[nodiscard]] Event raise(uint64_t above, const Failure& cause, uint64_t from) noexcept;
   [[nodiscard]] Event enter(uint64_t session, const Failure& cause) noexcept;
   void learn_since(uint32_t since) noexcept;
   void update_reach() noexcept;

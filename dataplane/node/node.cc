@@ -302,9 +302,9 @@ uint32_t Node::in_flight() const noexcept {
 }
 
 Nanos Node::awaited(unsigned trainer) const noexcept {
-  Nanos most = 0;
-  for (const auto& desk : desks_) most = std::max(most, desk->awaited[trainer].load(std::memory_order_relaxed));
-  return most;
+  Nanos sum = 0;
+  for (const auto& desk : desks_) sum += desk->awaited[trainer].load(std::memory_order_relaxed);
+  return sum / desks_.size();
 }
 
 size_t Node::unacknowledged() const noexcept {

@@ -8,6 +8,7 @@
 
 #include "client/abi.h"
 #include "collectives/trace_log.h"
+#include "config/config.h"
 
 namespace gradlane {
 
@@ -96,12 +97,13 @@ struct FaultReport {
 
 // Between the control thread and one lane, about one rank of it: its trainer, or its trainers with local_reduce.
 struct LaneDesk {
-  Mailbox mailbox;                     // control thread writes, lane reads
-  std::array<FaultReport, 16> faults;  // by trainer: lane writes, control thread reads and resets after kDetach
+  Mailbox mailbox;  // control thread writes, lane reads
+  std::array<FaultReport, kMaxTrainers>
+      faults;                          // by trainer: lane writes, control thread reads and resets after kDetach
   std::atomic<uint32_t> in_flight{0};  // operations: lane writes, control thread reads
   // By trainer, with local_reduce: how long the node's oldest operation has waited for it, in ns. Lane writes, control
   // thread reads.
-  std::array<std::atomic<uint64_t>, 16> awaited{};
+  std::array<std::atomic<uint64_t>, kMaxTrainers> awaited{};
   std::atomic<TraceLog*> trace{};  // control thread sets it, once; null: no trace was asked for yet
 };
 

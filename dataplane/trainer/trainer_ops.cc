@@ -21,6 +21,7 @@ TrainerOps::TrainerOps(const TrainerOpsSetup& setup, Exchange& exchange, LaneDes
 
 bool TrainerOps::submit(Nanos now) noexcept {
   bool moved = generation_has_ended() && read_completions();
+  follow_generation();
   while (Command* const command = desk_.mailbox.take()) moved |= obey(*command);
   for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) {
     // A flood of cancels must not keep others waiting.
@@ -266,6 +267,7 @@ bool TrainerOps::hand_over(Nanos now) noexcept {
       if (it.state == Job::State::kSumming) moved = true;
       if (!ready(it, now) || !submit_job(it, now)) break;
     }
+    count_awaited(now);
     ++jobs_submitted_;
     moved = true;
   }

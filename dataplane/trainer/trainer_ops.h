@@ -83,7 +83,7 @@ class TrainerOps {
     bool alone = false;       // there is no other node, and nothing is rounded: the exchange only counts it
     Share share;              // of the tensor, or of each rank's block, this lane's
     uint64_t id = 0;          // the exchange's
-    uint32_t generation = 0;  // in which the exchange took it
+    uint32_t generation = 0;  // in which it is exchanged
     bool cancelled = false;
     unsigned cancelled_by = 0;  // trainer
     Nanos begun_at = 0;
@@ -150,6 +150,7 @@ class TrainerOps {
 
   // ---- trainer_ops_generations.cc
   [[nodiscard]] bool generation_has_ended() const noexcept;  // and nobody was told
+  void follow_generation() noexcept;
   void close(const char* why) noexcept;
   void break_off(const FailureCause& failure) noexcept;
   Told count_end() noexcept;
@@ -198,6 +199,7 @@ class TrainerOps {
   };
   std::array<Ends, kMaxTrainers> ends_{};
   std::array<uint32_t, kMaxTrainers> since_{};  // generation of the first operation that went well; 0: none yet
+  uint32_t generation_ = 0;                     // of the exchange, at the last look
   uint32_t took_part_ = 0;  // the last generation in which the exchange had something of this rank; 0: none
   FailureCause why_ended_;  // the last one
   unsigned attached_ = 0;

@@ -16,6 +16,15 @@ bool TrainerOps::generation_has_ended() const noexcept {
   return exchange_.fresh() && std::ranges::any_of(ends_, &Ends::took_part);
 }
 
+// What this node submitted while the ring was not whole may be exchanged in a later generation.
+void TrainerOps::follow_generation() noexcept {
+  if (exchange_.generation() == generation_) return;
+  generation_ = exchange_.generation();
+  for (Job& it : jobs_) {
+    if (it.state == Job::State::kExchanging) it.generation = took_part_ = generation_;
+  }
+}
+
 void TrainerOps::tell(unsigned trainer) noexcept {
   ends_[trainer].took_part = false;
   rings_[trainer].publish_ends(++ends_[trainer].count);

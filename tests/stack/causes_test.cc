@@ -141,7 +141,43 @@ TEST_F(Causes, ARankThatIsAbsent) {
   team_.expect_works(kCount);
 }
 
-// ---- A path whose MTU shrinks: what fails names the MTU, which probes have found, and then it works again
+// A daemon that was started again, whose new trainer submits before the ring is whole, and then leaves: the others are
+// told at once.
+TEST(Absent, AfterADaemonThatWasStartedAgain) {
+  Stack stack({.nodes = 3, .strategies = "ring", .seed = 1});
+  TrainerGroup group(stack);
+  group.expect_works();
+  const auto begin = [&](unsigned rank) { return group[rank].all_reduce(group[rank].array(0, 1000)); };
+  for (int i = 0; i < 3; ++i) {
+    stack.kill(1);
+    group.close(1);
+    stack.start(1);
+    group.open(1);
+    std::map<unsigned, gradlane_request> requests = {{1, begin(1)}};
+    ASSERT_TRUE(stack.run_until([&] { return stack.is_complete(); }));
+    for (const unsigned rank : {0U, 2U}) {
+      group.close(rank);  // another trainer, which has been here in this generation only
+      group.open(rank);
+      requests[rank] = begin(rank);
+    }
+    for (const auto& [rank, request] : requests) {
+      const Outcome ended = group[rank].wait(request);
+      EXPECT_EQ(ended.code, GRADLANE_OK) << "rank " << rank << ": " << ended.text;
+    }
+    group.close(1);
+    for (int again = 0; again < 2; ++again) {  // in this generation, and in the next one
+      const Nanos since = stack.now();
+      for (const auto& [rank, ended] : group.barrier()) {
+        EXPECT_EQ(ended.code, GRADLANE_FAILED) << "rank " << rank;
+        EXPECT_THAT(ended.text, HasSubstr("rank 1 has left"));
+      }
+      EXPECT_LT(stack.now() - since, kSecond);
+      group.resume();
+    }
+    group.open(1);
+    group.expect_works();
+  }
+}
 
 // The last trainer of a node to submit an operation keeps the others waiting; its daemon counts how long.
 TEST(LocalReduce, CountsWhoIsWaitedFor) {
@@ -170,6 +206,8 @@ TEST(LocalReduce, CountsWhoIsWaitedFor) {
   EXPECT_NEAR(awaited(1)[2].awaited_us, 190'000, 15'000);
   for (const TrainerFigures& it : awaited(0)) EXPECT_LT(it.awaited_us, 15'000);
 }
+
+// ---- A path whose MTU shrinks: what fails names the MTU, which probes have found, and then it works again
 
 TEST(Path, WhoseMtuShrinks) {
   constexpr size_t kLess = 1400;

@@ -117,6 +117,46 @@ TEST(Start, AfterMillionsOfGenerations) {
   EXPECT_TRUE(ring.works());
 }
 
+// Two neighbours restart before anybody notices. What they have submitted since is none of what that ends.
+TEST(Start, AfterTwoRestartsAtOnce) {
+  for (unsigned seed = 1; seed <= 30; ++seed) {
+    for (const bool later : {false, true}) {
+      SCOPED_TRACE(testing::Message() << "seed " << seed << (later ? ", later generation" : ""));
+      TestRing ring(slow_ring(4, seed));
+      if (later) {
+        ring.restart(0);
+        EXPECT_TRUE(ring.wait_whole(kSecond));
+      }
+      EXPECT_TRUE(ring.works());
+      ring.restart(1);
+      ring.run_for(seed * 2 * kMicrosecond);  // less than rank 1 needs to hear of the ring
+      ring.restart(2);
+      const size_t job = ring.make(kSmallJob);
+      ring.submit(job, 1);
+      ring.submit(job, 2);
+      ring.run_for(100 * kMillisecond);
+      for (const unsigned rank : {0U, 3U}) ring.submit(job, rank);
+      EXPECT_TRUE(ring.finish({&job, 1}, kSecond));
+      EXPECT_TRUE(ring.succeeded(job));
+    }
+  }
+}
+
+// A rank of the ring that has not seen it whole yet must hear of its end, even if a node that has just started began
+// the next generation.
+TEST(Start, AWholeRingKeepsItsRoot) {
+  TestRing ring(slow_ring(4, 1));
+  EXPECT_TRUE(ring.works());
+  const auto session = [&] { return ring.net().node(0).exchange().ring_status().session; };
+  const uint64_t before = session();
+  ring.restart(3);
+  for (int i = 0; i < 5; ++i) ring.net().close(3);  // each begins the next generation
+  EXPECT_TRUE(ring.wait_whole(kSecond));
+  EXPECT_GT(session() >> 32, 5U);
+  EXPECT_EQ(session() >> 16 & 0xffff, before >> 16 & 0xffff);
+  EXPECT_TRUE(ring.works());
+}
+
 // ---- Late packets
 
 struct Recorded {
@@ -219,12 +259,13 @@ TEST(LatePackets, ChangeNothing) {
 // A node that has restarted hears of the ring's session before its neighbour hears of its new life. Data that comes
 // then is for the old one.
 TEST(LatePackets, ForAnEarlierLife) {
-  TestRing ring(slow_ring(2, 1));
+  TestRing ring(slow_ring(3, 1));
+  ring.net().pause(2);  // so that the session has not begun
   Bytes hello;
   ring.net().set_tap([&](unsigned, unsigned to, std::span<const uint8_t> packet) {
     if (to == 1 && load<LinkHeader>(packet.data()).kind == PacketKind::kHello) hello = {packet.begin(), packet.end()};
   });
-  EXPECT_TRUE(ring.works());
+  ring.run_for(50 * kMillisecond);
   ring.restart(1);
   const auto count = [&](Counter counter) { return ring.net().node(1).exchange().counters()[counter]; };
   ASSERT_TRUE(
@@ -241,6 +282,7 @@ TEST(LatePackets, ForAnEarlierLife) {
   ring.run_for(1);
   EXPECT_EQ(count(Counter::kStaleSession), stale + 1);
   EXPECT_EQ(count(Counter::kDelivered), 0U);
+  ring.net().resume(2);
   EXPECT_TRUE(ring.wait_whole(5 * kSecond));
   EXPECT_TRUE(ring.works());
 }

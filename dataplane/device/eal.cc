@@ -56,8 +56,8 @@ std::string why_not(const EalOptions& options, size_t megabytes, const Hugepages
     return "DPDK did not start for want of hugepages: " + hugepages_text(hugepages, bytes) + "; " +
            hugepages_advice(hugepages, bytes);
   }
-  return "DPDK did not start" + (messages.empty() ? error : ": " + messages) + "; it needs about " +
-         std::to_string(megabytes) + " MiB of memory" +
+  if (!messages.empty()) return "DPDK did not start: " + messages;
+  return "DPDK did not start" + error + "; it needs about " + std::to_string(megabytes) + " MiB of memory" +
          (options.hugepages ? " in hugepages, which `memory: {hugepages: false}` does without" : "");
 }
 

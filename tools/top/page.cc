@@ -74,7 +74,7 @@ std::vector<PageLine> node_lines(const TopView& view, bool wide) {
   for (size_t i = 0; i < view.nodes.size(); ++i) {
     const TopNode& it = view.nodes[i];
     const bool bad = it.state != "whole" && it.state != "not asked";
-    const bool late = view.held_up && (it.waits.starts_with("the link") || it.waits.starts_with("its own"));
+    const bool late = view.held_up && it.is_slow;
     lines.push_back({text[i + 1] + "  " + it.waits, bad ? Style::kBad : late ? Style::kWarning : Style::kPlain});
   }
   return lines;

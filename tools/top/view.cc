@@ -121,7 +121,6 @@ bool exchanges(const TopNode& node) { return node.exchanging >= kExchanges; }
 // most of the time, all have them for a short time only.
 bool is_late(const TopView& view, const TopNode& node) {
   if (node.state != "whole" || node.attached == 0) return false;
-  if (node.late_rank) return true;
   std::vector<double> others;
   for (const TopNode& it : view.nodes) {
     if (it.node != node.node && it.state == "whole") others.push_back(it.exchanging);
@@ -130,6 +129,14 @@ bool is_late(const TopView& view, const TopNode& node) {
   std::ranges::sort(others);
   const double usual = others[others.size() / 2];
   return node.exchanging < usual - kWaiting && node.exchanging < usual / 2;
+}
+
+// The node whose trainer the others wait for, or else one where trainers of one node wait for each other.
+const TopNode* late_of(const TopView& view) {
+  const auto late = std::ranges::find_if(view.nodes, [&view](const TopNode& it) { return is_late(view, it); });
+  if (late != view.nodes.end()) return &*late;
+  const auto some = std::ranges::find_if(view.nodes, [](const TopNode& it) { return it.late_rank.has_value(); });
+  return some == view.nodes.end() ? nullptr : &*some;
 }
 
 std::string trainer_of(const TopNode& node) {
@@ -160,19 +167,22 @@ const TopLink* fullest_of(const TopView& view, unsigned node) {
   return it == view.links.end() ? nullptr : &*it;
 }
 
-std::string waits_of(const TopView& view, const TopNode& node, const json& document) {
+// `is_slow`: set if it is its own trainer, worker or link.
+std::string waits_of(const TopView& view, const TopNode& node, const json& document, bool& is_slow) {
   if (node.state != "whole") return missing_text(document);
   if (node.attached == 0) return "no trainer is here";
+  is_slow = true;
   if (node.late_rank) return fmt::format("its own trainer of rank {}", *node.late_rank);
   if (!exchanges(node) || is_late(view, node)) return "its own trainer";
-  const auto late = std::ranges::find_if(view.nodes, [&view](const TopNode& it) { return is_late(view, it); });
+  const TopNode* const late = late_of(view);
   const TopLink* const link = fullest_of(view, node.node);
   if (link != nullptr && link->full >= kHeldUp * std::max(node.exchanging, kExchanges)) {
     return fmt::format("the link to node {}", link->to);
   }
-  if (late != view.nodes.end() && late->late_rank) return fmt::format("the trainer of rank {}", *late->late_rank);
-  if (late != view.nodes.end()) return trainer_of(*late);
-  if (node.busy >= kBusyWorker) return "its own worker";
+  is_slow = node.busy >= kBusyWorker && late == nullptr;
+  if (late != nullptr && late->late_rank) return fmt::format("the trainer of rank {}", *late->late_rank);
+  if (late != nullptr) return trainer_of(*late);
+  if (is_slow) return "its own worker";
   if (view.size < 2) return "";
   return fmt::format("packets of node {}", (node.node + view.size - 1) % view.size);
 }
@@ -235,11 +245,6 @@ std::vector<std::string> others_lines(std::span<const TopOther> others) {
     lines.emplace_back("other nodes have no figures for other causes: see below");
   }
   return lines;
-}
-
-const TopNode* late_of(const TopView& view) {
-  const auto it = std::ranges::find_if(view.nodes, [&view](const TopNode& node) { return is_late(view, node); });
-  return it == view.nodes.end() ? nullptr : &*it;
 }
 
 // What has gone is the cause of what is missing elsewhere.
@@ -305,7 +310,7 @@ TopView top_view(std::span<const TopLooks> looks, std::span<const TopOther> othe
   mark(view.links);
   for (const TopLooks& each : looks) {
     const auto it = std::ranges::find(view.nodes, whole(at(each.now, "node")), &TopNode::node);
-    if (each.gone.empty()) it->waits = waits_of(view, *it, each.now);
+    if (each.gone.empty()) it->waits = waits_of(view, *it, each.now, it->is_slow);
   }
   judge(view);
   for (std::string& line : others_lines(others)) view.notes.push_back(std::move(line));

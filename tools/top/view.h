@@ -43,7 +43,8 @@ struct TopNode {
   double up = 0;           // seconds
   // Of several trainers: the rank that the others wait for.
   std::optional<unsigned> late_rank = std::nullopt;
-  std::string waits;  // for whom, or what
+  std::string waits;     // for whom, or what:
+  bool is_slow = false;  //   for something of its own
 };
 
 // From one node to another, its lanes and ranks together.

@@ -98,9 +98,13 @@ class NodeSums {
       sum_.late = mean;
       sum_.late_rank = rank;
     }
-    const auto last = std::ranges::max_element(gathering_, {}, [](const auto& it) { return it.second; });
-    if (last != gathering_.end()) sum_.last_rank = last->first;
-    sum_.gathering /= count;
+    for (const auto& [rank, time] : gathering_) {
+      const double mean = time / count;
+      sum_.gathering_next = std::max(sum_.gathering_next, std::min(mean, sum_.gathering));
+      if (mean <= sum_.gathering) continue;
+      sum_.gathering = mean;
+      sum_.last_rank = rank;
+    }
     return sum_;
   }
 
@@ -126,9 +130,8 @@ class NodeSums {
       cpu += static_cast<double>(it.encode + it.add + it.decode);
       const auto asked = asked_.find({lane.lane, it.session, it.number});
       if (const uint64_t last = it.flags >> 8; last != 0) {
-        const auto time = static_cast<double>(it.gathered - std::min(it.asked, it.gathered));
-        gathering_[static_cast<unsigned>(last - 1)] += time;
-        sum_.gathering += time;
+        gathering_[static_cast<unsigned>(last - 1)] +=
+            static_cast<double>(it.gathered - std::min(it.asked, it.gathered));
       }
       if (asked == asked_.end() || asked->second.ranks != ranks_) continue;
       Late& late = late_[lane.rank];

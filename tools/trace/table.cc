@@ -84,22 +84,14 @@ json summary_json(const TraceSummary& summary) {
       {"held_up", summary.held_up}, {"records_dropped", summary.dropped},          {"nodes", json::array()},
       {"links", json::array()}};
   for (const NodeSummary& it : summary.nodes) {
-    json node = {{"node", it.node},
-                 {"operations", it.operations},
-                 {"failed", it.failed},
-                 {"left_out", it.skipped},
-                 {"took_us", it.took / 1e3},
-                 {"late_us", it.late / 1e3},
-                 {"queued", it.queued},
-                 {"encode_us", it.encode / 1e3},
-                 {"add_us", it.add / 1e3},
-                 {"cpu", it.cpu},
-                 {"decode_us", it.decode / 1e3},
-                 {"idle", it.idle},
-                 {"missing", it.missing},
-                 {"waits", json::object()},
-                 {"waits_for", json::object()},
-                 {"late_rank", it.late_rank}};
+    json node = {
+        {"node", it.node},        {"operations", it.operations},  {"failed", it.failed},
+        {"left_out", it.skipped}, {"took_us", it.took / 1e3},     {"late_us", it.late / 1e3},
+        {"queued", it.queued},    {"encode_us", it.encode / 1e3}, {"add_us", it.add / 1e3},
+        {"cpu", it.cpu},          {"decode_us", it.decode / 1e3}, {"idle", it.idle},
+        {"missing", it.missing},  {"waits", json::object()},      {"waits_for", json::object()},
+    };
+    if (it.late > 0) node["late_rank"] = it.late_rank;
     if (it.gathering > 0) {
       node["gathering_us"] = it.gathering / 1e3;
       node["last_rank"] = it.last_rank;

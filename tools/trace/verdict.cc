@@ -71,7 +71,10 @@ std::string of_late(const TraceSummary& summary) {
 // With local_reduce.
 std::string of_late_on_a_node(const TraceSummary& summary) {
   const auto late = outlier(summary, [](const NodeSummary& node) { return node.gathering; });
-  if (late.node == nullptr || late.most / 1e9 < kAtLeast || late.most < kLate * late.node->took) return "";
+  if (late.node == nullptr || late.most / 1e9 < kAtLeast || late.most < kLate * late.node->took ||
+      late.most < kLater * late.node->gathering_next) {
+    return "";
+  }
   return fmt::format(
       "the trainer of rank {} is late: the others of node {} wait {} for it in an operation, which takes {}",
       late.node->last_rank, late.node->node, duration_text(late.most), duration_text(late.node->took));

@@ -114,6 +114,9 @@ TEST(TopView, ALateTrainerOfSeveralIsNamed) {
     EXPECT_EQ(top_json(view)["nodes"][1]["late_rank"], 3);
     EXPECT_TRUE(top_json(view)["nodes"][0]["late_rank"].is_null());
   }
+  // A node that all others wait for comes first.
+  local[2].exchanging = 0.1;
+  EXPECT_EQ(top_view(local).verdict, "the trainer of node 2 is late: the others wait for it");
 }
 
 TEST(TopView, ANodeIsAsItsWorstLane) {

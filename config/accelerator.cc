@@ -12,7 +12,7 @@
 #include "config/common_sections.h"
 #include "config/devargs.h"
 #include "config/devices.h"
-#include "config/keys.h"
+#include "config/key_types.h"
 #include "config/loader.h"
 #include "config/set_option.h"
 #include "config/values.h"

@@ -48,9 +48,8 @@ void read_codec(const Section& root, Codec& codec, const std::string& more) {
   try {
     codec = find_codec(*name);
   } catch (const SetupError& error) {
-    const std::string what = error.what();
-    const bool lists = !more.empty() && what.find("\nallowed:") != std::string::npos;
-    value->fault(lists ? what + "  " + more + "\n" : what);
+    const bool lists = !more.empty() && error.fault() == SetupFault::kUnknownName;
+    value->fault(lists ? error.what() + ("  " + more + "\n") : error.what());
   }
 }
 

@@ -19,7 +19,7 @@
 #include "config/addresses.h"
 #include "config/choices.h"
 #include "config/common_sections.h"
-#include "config/keys.h"
+#include "config/key_types.h"
 #include "config/nodes.h"
 #include "config/ports.h"
 #include "config/section.h"

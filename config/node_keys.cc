@@ -7,7 +7,7 @@
 
 #include "config/addresses.h"
 #include "config/common_sections.h"
-#include "config/keys.h"
+#include "config/key_types.h"
 #include "config/loader.h"
 #include "config/strategies.h"
 #include "config/words.h"

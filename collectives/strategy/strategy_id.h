@@ -10,10 +10,9 @@
 #include <vector>
 
 #include "base/fixed_text.h"
+#include "collectives/op_kind.h"
 
 namespace gradlane {
-
-enum class OpKind : uint8_t;
 
 using StrategyName = FixedText<32>;
 

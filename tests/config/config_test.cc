@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "config/addresses.h"
-#include "config/keys.h"
+#include "config/key_types.h"
 #include "config/loader.h"
 #include "tests/config/same_config.h"
 

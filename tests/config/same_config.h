@@ -37,7 +37,7 @@ inline auto fields(const AcceleratorConfig& config) {
 }
 
 inline bool same(const AcceleratorConfig& a, const AcceleratorConfig& b) { return fields(a) == fields(b); }
-// Compares all keys by their rows (config/keys.h), and what texts do not show.
+// Compares all keys by their rows (config/key_types.h), and what texts do not show.
 inline bool same(const NodeConfig& a, const NodeConfig& b) {
   const auto all = [](const auto& list) {
     std::vector<decltype(fields(list.front()))> items;

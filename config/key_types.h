@@ -1,4 +1,4 @@
-// keys.h - rows of configuration keys: what the reader, config_text() and the page of settings are made of (set-up
+// key_types.h - rows of configuration keys: what the reader, config_text() and the page of settings are made of (set-up
 // only)
 #pragma once
 

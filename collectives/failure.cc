@@ -1,12 +1,14 @@
-// operation.cc - names of types and kinds, and failures in words (logs and error texts, not per packet)
-#include "collectives/operation.h"
+// failure.cc - failures in words, for logs and error texts
+#include "collectives/failure.h"
 
+#include "base/time.h"
 #include "collectives/codec_value.h"
 #include "collectives/diagnosis.h"
 #include "collectives/left_open.h"
+#include "collectives/op_kind.h"
+#include "collectives/strategy/strategy_id.h"
 
 namespace gradlane {
-
 namespace {
 
 const char* field_name(Field field) noexcept {
@@ -182,101 +184,6 @@ void add_value(FailureText& text, Field field, uint64_t value) noexcept {
   }
 }
 
-}  // namespace
-
-void add_difference(FailureText& text, const Failure& failure, std::string_view here, std::string_view there) noexcept {
-  if (failure.field == Field::kNone) return;
-  text.add(": ").add(field_name(failure.field)).add(": ");
-  add_value(text, failure.field, failure.ours);
-  text.add(" ").add(here).add(", ");
-  add_value(text, failure.field, failure.theirs);
-  text.add(" ").add(there);
-  if (failure.field == Field::kChoice) text.add("; all ranks must ask for auto alike, and resume alike");
-}
-
-std::string difference_text(const Failure& failure, const std::string& here, const std::string& there) {
-  FailureText text;
-  add_difference(text, failure, here, there);
-  return std::string(text.view());
-}
-
-size_t element_bytes(ElementType type) noexcept {
-  switch (type) {
-    case ElementType::kFloat64:
-    case ElementType::kInt64:
-      return 8;
-    case ElementType::kFloat32:
-    case ElementType::kInt32:
-      return 4;
-    case ElementType::kFloat16:
-    case ElementType::kBfloat16:
-      return 2;
-    case ElementType::kBytes:
-      break;
-  }
-  return 1;
-}
-
-const char* element_name(ElementType type) noexcept {
-  switch (type) {
-    case ElementType::kFloat32:
-      return "float32";
-    case ElementType::kFloat64:
-      return "float64";
-    case ElementType::kFloat16:
-      return "float16";
-    case ElementType::kBfloat16:
-      return "bfloat16";
-    case ElementType::kInt32:
-      return "int32";
-    case ElementType::kInt64:
-      return "int64";
-    case ElementType::kBytes:
-      return "bytes";
-  }
-  return "?";
-}
-
-const char* op_name(OpKind kind) noexcept {
-  switch (kind) {
-    case OpKind::kAllReduce:
-      return "all-reduce";
-    case OpKind::kReduceScatter:
-      return "reduce-scatter";
-    case OpKind::kAllGather:
-      return "all-gather";
-    case OpKind::kBroadcast:
-      return "broadcast";
-    case OpKind::kBarrier:
-      return "barrier";
-    case OpKind::kReduce:
-      return "reduce";
-    case OpKind::kGather:
-      return "gather";
-    case OpKind::kScatter:
-      return "scatter";
-    case OpKind::kAllToAll:
-      return "all-to-all";
-  }
-  return "?";
-}
-
-const char* reduction_name(Reduction reduction) noexcept {
-  switch (reduction) {
-    case Reduction::kSum:
-      return "sum";
-    case Reduction::kAverage:
-      return "average";
-    case Reduction::kMin:
-      return "minimum";
-    case Reduction::kMax:
-      return "maximum";
-  }
-  return "?";
-}
-
-namespace {
-
 // "02:00:00:00:00:01", "life 0x1234".
 void add_source(FailureText& text, uint64_t source) noexcept {
   if ((source & kMacSource) == 0) {
@@ -295,6 +202,22 @@ void add_limit(FailureText& text, const Failure& failure) noexcept {
 }
 
 }  // namespace
+
+void add_difference(FailureText& text, const Failure& failure, std::string_view here, std::string_view there) noexcept {
+  if (failure.field == Field::kNone) return;
+  text.add(": ").add(field_name(failure.field)).add(": ");
+  add_value(text, failure.field, failure.ours);
+  text.add(" ").add(here).add(", ");
+  add_value(text, failure.field, failure.theirs);
+  text.add(" ").add(there);
+  if (failure.field == Field::kChoice) text.add("; all ranks must ask for auto alike, and resume alike");
+}
+
+std::string difference_text(const Failure& failure, const std::string& here, const std::string& there) {
+  FailureText text;
+  add_difference(text, failure, here, there);
+  return std::string(text.view());
+}
 
 void add_failure(FailureText& text, const Failure& failure) noexcept {
   const auto rank = [&]() -> FailureText& { return text.add("rank ").add(failure.rank); };

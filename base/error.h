@@ -10,7 +10,8 @@ namespace gradlane {
 // The causes of a SetupError that programs tell apart.
 enum class SetupFault : uint8_t {
   kOther,
-  kPortInUse,  // another process has a UDP port
+  kPortInUse,    // another process has a UDP port
+  kUnknownName,  // the text ends with a list of the names that there are, a line each
 };
 
 // Something the user gave cannot be used. what() says what was wrong, where, and what is allowed.

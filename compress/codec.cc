@@ -28,7 +28,8 @@ const CodecRow* find_row(CodecId id) noexcept {
 // `word`: what is the matter is behind it.
 [[noreturn]] void refuse(std::string_view name, const std::string& why, std::string_view word = "") {
   const char* const what = word.empty() ? "\nallowed:\n" : "\nusage:\n";
-  throw SetupError("codec '" + std::string(name) + "': " + why + what + codec_help(word));
+  throw SetupError("codec '" + std::string(name) + "': " + why + what + codec_help(word),
+                   word.empty() ? SetupFault::kUnknownName : SetupFault::kOther);
 }
 
 // Codecs of earlier releases, and what to take instead.

@@ -31,7 +31,7 @@ failed=0
 trained() {
   local word=$1 ranks=$2 script=$3
   shift 3
-  timeout 180 "$venv/bin/torchrun" --standalone --nproc_per_node "$ranks" "tests/scripts/torch/ordinary/$script.py" \
+  timeout 900 "$venv/bin/torchrun" --standalone --nproc_per_node "$ranks" "tests/scripts/torch/ordinary/$script.py" \
     "$word" "$@" >"$scratch/out" 2>"$scratch/err"
 }
 
@@ -40,7 +40,7 @@ compare() {
   local ranks=$1 script=$2 theirs ours
   shift 2
   trained gloo "$ranks" "$script" "$@" || true  # Gloo may abort at the end
-  theirs=$(grep -o '^loss .*' "$scratch/out" || echo none)
+  theirs=$(grep -o '^loss .*' "$scratch/out" || { tail -n 5 "$scratch/err" >&2 && echo none; })
   if trained gradlane "$ranks" "$script" "$@"; then
     ours=$(grep -o '^loss .*' "$scratch/out" || echo none)
   else

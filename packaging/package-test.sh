@@ -36,7 +36,7 @@ quietly() { "$@" >"$scratch/apt.log" 2>&1 || { tail -n 20 "$scratch/apt.log"; fa
 # All files and folders, but for what a machine writes by itself.
 list='find / -xdev -not -path "/srv/*" -not -path "/var/cache/*" -not -path "/var/lib/apt/*" -not -path "/var/lib/dpkg/*" \
   -not -path "/var/lib/systemd/*" -not -path "/var/log/*" -not -path "/etc/*-" -not -path "/tmp/*" \
-  -not -path "/var/tmp/systemd-*" -not -path "/root/.cache*" | LC_ALL=C sort'
+  -not -path "/var/tmp/systemd-*" -not -path "/root/.cache*" -not -path "/usr/local/lib/python3*" | LC_ALL=C sort'
 ours='gradlane|gradlane-doc|libgradlane0|libgradlane-dev|python3-gradlane'
 
 source packaging/deb/one.sh

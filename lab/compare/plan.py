@@ -3,6 +3,11 @@
 import dataclasses
 
 KIB, MIB = 1024, 1024 * 1024
+
+# Of lab/scalability.sh: strategies, and the simulated ports.
+AGGREGATOR, RING, DIRECT = "aggregator:0", "ring", "direct"
+GBPS, RTT = 10, "50us"
+
 NODES = (4, 2)
 # Of --rate. full: the same cables, and nothing that shapes; none: shared memory and loopback.
 RATES = ("1gbit", "5gbit", "full", "none")

@@ -10,16 +10,13 @@ import subprocess
 import sys
 import time
 
-from lab.compare import plan
 from lab.compare.busy import busy_cores
+from lab.compare.plan import AGGREGATOR, DIRECT, GBPS, MIB, MTU, RING, RTT
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-MIB = plan.MIB
-AGGREGATOR, RING, DIRECT = "aggregator:0", "ring", "direct"
 STRATEGIES, CODECS = (AGGREGATOR, RING, DIRECT), ("raw", "fixed:10")
 DATA = "gauss-0.01"
 REAL_NODES, SIMULATED_NODES = (4, 6, 8), (4, 6, 8, 16, 32, 64)
-GBPS, RTT = 10, "50us"  # of the simulated ports
 ITERATIONS, WARMUP = 3, 1  # of each way in each round
 PATIENCE = 600  # seconds, of one job
 
@@ -134,7 +131,7 @@ def parse():
 
 def settings_of(args):
     return {
-        "gradlane": str(args.gradlane.resolve()), "rate": args.rate, "mtu": plan.MTU, "quick": args.quick,
+        "gradlane": str(args.gradlane.resolve()), "rate": args.rate, "mtu": MTU, "quick": args.quick,
         "rounds": 1 if args.quick else args.rounds, "iterations": 1 if args.quick else ITERATIONS,
         "bytes": MIB // 4 if args.quick else 2 * MIB, "simulated_bytes": MIB // 4 if args.quick else 8 * MIB,
         "real_nodes": [4] if args.quick else list(REAL_NODES),

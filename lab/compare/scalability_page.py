@@ -3,8 +3,8 @@
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from lab.compare import style
+from lab.compare.plan import AGGREGATOR, DIRECT, GBPS, MIB, RING, RTT
 from lab.compare.plots import ticks_of_log
-from lab.compare.scalability import AGGREGATOR, DIRECT, GBPS, MIB, RING, RTT
 from lab.compare.style import plt
 from lab.compare.tables import number, table
 

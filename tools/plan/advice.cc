@@ -93,17 +93,21 @@ bool stands_in(const PlanSetting& setting, const std::string& codec) {
   return setting.follows && codec.starts_with(kFixed);
 }
 
+std::string both_text(const std::string& one, const std::string& other) {
+  return other.empty() ? one : one + " and " + other;
+}
+
 // " by ring: 2.3x (what to set)"
 std::string how_text(const PlanSetting& setting, const PlanRow& row) {
-  std::string what = configuration_text(row.codec, row.ways, setting.calibration.strategies);
+  const auto [codec, strategies] = configuration_of(row.codec, row.ways, setting.calibration.strategies);
+  std::string what = both_text(codec, strategies);
   if (stands_in(setting, row.codec)) {
     const std::string way = row.ways.find('+') == row.ways.npos ? row.ways : "auto";
-    const size_t strategies = what.find(" and strategies: ");
     const std::string state = fmt::format("gradlane.torch.State(\"fixed:auto\", strategy=\"{}\")", way);
-    if (strategies == what.npos) {
+    if (strategies.empty()) {
       return fmt::format(" by {}: {} ({})", ways_text(row.ways), times_text(row.speedup), state);
     }
-    what = state + what.substr(strategies);
+    what = both_text(state, strategies);
   }
   return fmt::format(" by {}: {} ({} in the daemons' configuration)", ways_text(row.ways), times_text(row.speedup),
                      what);
@@ -164,8 +168,8 @@ std::string basis_text(const PlanSetting& setting) {
 
 }  // namespace
 
-std::string configuration_text(const std::string& codec, const std::string& ways,
-                               const std::vector<std::string>& allowed) {
+PlanConfiguration configuration_of(const std::string& codec, const std::string& ways,
+                                   const std::vector<std::string>& allowed) {
   std::string name = codec;
   if (codec.starts_with(kFixed)) name = "auto:2^-" + codec.substr(std::string_view(kFixed).size());
   if (codec == "bf16") name = "auto:rel=8";
@@ -181,13 +185,19 @@ std::string configuration_text(const std::string& codec, const std::string& ways
   // What is first is what goes without a choice.
   if ((chosen || several) && std::ranges::find(needed, "ring") == needed.end()) needed.insert(needed.begin(), "ring");
   std::stable_partition(needed.begin(), needed.end(), [](const std::string& each) { return each == "ring"; });
-  std::string text = "codec: " + name;
-  if (!chosen && several) text += ", strategy: auto";
+  PlanConfiguration text{.codec = "codec: " + name, .strategies = ""};
+  if (!chosen && several) text.codec += ", strategy: auto";
   const std::vector<std::string> there = allowed.empty() ? std::vector<std::string>{"ring"} : allowed;
   const auto has = [&](const std::string& each) { return std::ranges::find(there, each) != there.end(); };
   const bool enough = chosen || several ? std::ranges::all_of(needed, has) : there.front() == needed.front();
-  if (!enough) text += fmt::format(" and strategies: [{}]", fmt::join(needed, ", "));
+  if (!enough) text.strategies = fmt::format("strategies: [{}]", fmt::join(needed, ", "));
   return text;
+}
+
+std::string configuration_text(const std::string& codec, const std::string& ways,
+                               const std::vector<std::string>& allowed) {
+  const auto [own, strategies] = configuration_of(codec, ways, allowed);
+  return both_text(own, strategies);
 }
 
 std::string origin_text(const PlanSetting& setting) {

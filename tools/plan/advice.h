@@ -20,8 +20,15 @@ namespace gradlane {
 // checks were off, what to do then.
 [[nodiscard]] std::string advice(const PlanSetting& setting, const PlanRows& rows);
 
-// What stands in the daemons' configuration for that codec to go by these ways ("ring+direct"): "codec: auto:2^-10 and
-// strategies: [ring, direct]". `allowed`: what is there already; empty: not known, so the default.
+// What stands in the daemons' configuration for that codec to go by these ways ("ring+direct").
+struct PlanConfiguration {
+  std::string codec;       // "codec: auto:2^-10"
+  std::string strategies;  // "strategies: [ring, direct]"; "": they are there already
+};
+// `allowed`: the strategies that are there; empty: not known, so the default.
+[[nodiscard]] PlanConfiguration configuration_of(const std::string& codec, const std::string& ways,
+                                                 const std::vector<std::string>& allowed);
+// Both, joined by "and".
 [[nodiscard]] std::string configuration_text(const std::string& codec, const std::string& ways,
                                              const std::vector<std::string>& allowed);
 

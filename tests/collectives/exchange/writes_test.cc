@@ -119,6 +119,17 @@ TEST_P(Writes, DoNotChangeWhatOthersGather) {
   });
 }
 
+TEST_P(Writes, DoNotChangeWhatOthersSendToTheRoot) {
+  expect_right(OpKind::kGather, [](const Ends& ends, unsigned rank, size_t i) {
+    const size_t from = i / kCount;
+    const float is = ends.tensors[rank][i];
+    return rank != 0 || is == static_cast<float>(from + 1) || (from == kWriter && is == -1.0F);
+  });
+  expect_right(OpKind::kScatter, [](const Ends& ends, unsigned rank, size_t i) {
+    return i / kCount != rank || ends.tensors[rank][i] == 1.0F;
+  });
+}
+
 // A sum may have any of the writer's elements in it, but is the same on all other ranks.
 TEST_P(Writes, LeaveSumsAlikeOnAllRanks) {
   expect_right(OpKind::kAllReduce, [](const Ends& ends, unsigned rank, size_t i) {

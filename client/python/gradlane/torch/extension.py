@@ -27,6 +27,7 @@ from typing import Any, Iterator
 
 import torch
 
+_LINES = 5  # of what the compiler says
 _NAME = "gradlane_native"
 _SOURCES = pathlib.Path(__file__).resolve().parent / "native"
 
@@ -161,9 +162,8 @@ def _compile(library: pathlib.Path) -> None:
         except OSError as reason:
             raise CannotBuild(f"{compiler[0]}: {reason.strerror}") from None
         if ended.returncode != 0:
-            lines = ended.stdout.splitlines()
-            text = next((line for line in lines if "error" in line), lines[0] if lines else f"{ended.returncode}")
-            raise CannotBuild(f"{compiler[0]}: {text}")
+            lines = ended.stdout.splitlines()[:_LINES] or [f"exit status {ended.returncode}"]
+            raise CannotBuild(f"{compiler[0]}: " + "\n    ".join(lines))
         os.replace(made, library)
 
 

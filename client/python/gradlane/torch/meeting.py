@@ -25,6 +25,9 @@ from .engine import Engine
 
 _Joined = TypeVar("_Joined")
 
+# What ranks tell each other when they have tried to join: that they have, or why not, behind _FAILED.
+_JOINED, _FAILED = "joined", "failed: "
+
 job = ""  # the word that the ranks of the default group have agreed on; "": it has one rank
 
 
@@ -45,23 +48,23 @@ def join_all(store: dist.Store, rank: int, size: int, timeout: datetime.timedelt
     """The same, of ranks that have met: the store is theirs alone."""
     council = Council(store, rank, timeout)
     joined: _Joined | Exception
-    text = "ok"
+    text = _JOINED
     try:
         joined = join(store)
     except Exception as error:  # the others shall hear of it
-        joined, text = error, str(error)
+        joined, text = error, _FAILED + str(error)
     try:
         texts = council.hear("joined", range(size), text)
     except errors.Error:  # whoever comes later need not wait for this rank
         council.part(size, stay=False)
         raise
-    failed = next((other for other, its in enumerate(texts) if its != "ok"), None)
+    failed = next((other for other, its in enumerate(texts) if its != _JOINED), None)
     if failed is None and not isinstance(joined, Exception):
         return joined
     council.part(size, stay=True)
     if isinstance(joined, Exception):
         raise joined
-    text = texts[failed or 0]
+    text = texts[failed or 0].removeprefix(_FAILED)
     raise errors.bad_argument(f"gradlane: rank {failed} cannot take part: {text}")
 
 

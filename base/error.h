@@ -11,7 +11,7 @@ namespace gradlane {
 enum class SetupFault : uint8_t {
   kOther,
   kPortInUse,    // another process has a UDP port
-  kUnknownName,  // the text ends with a list of the names that there are, a line each
+  kUnknownName,  // what() ends with the list of valid names, one a line
 };
 
 // Something the user gave cannot be used. what() says what was wrong, where, and what is allowed.

@@ -1,4 +1,4 @@
-// failure.h - why an operation, or a generation of the ring, has failed, and in words
+// failure.h - why an operation or a generation failed: the record and its text
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// op_kind.cc - sizes and names
+// op_kind.cc - sizes of elements, and names
 #include "collectives/op_kind.h"
 
 namespace gradlane {

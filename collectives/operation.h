@@ -73,7 +73,7 @@ struct Operation {
   // For traces: when the first and the last trainer of this rank handed it over; 0: not told.
   Nanos asked = 0;
   Nanos gathered = 0;
-  std::optional<uint16_t> last_rank{};  // of the last trainer; none: it was the only one
+  std::optional<uint16_t> last_rank{};  // the trainer that submitted it last; none: the rank has one trainer
 
   // ---- A tensor divided among several exchanges; 0 where this is all of it.
   // Elements of the whole: what `count` is of it must follow from that alone, in the same way on all ranks, which

@@ -36,7 +36,7 @@ struct TraceOperation {
   uint64_t session = 0;
   uint64_t number = 0;
   uint64_t what = 0;    // OpKind | ElementType << 8 | CodecId << 16 | its parameter << 24 | FailureCode << 32
-  uint64_t flags = 0;   // Flag | (rank of the last trainer to hand it over + 1, of several; 0: of one) << 8
+  uint64_t flags = 0;   // Flag | last << 8; last: 1 + rank of the trainer that submitted it last, 0: of one trainer
   uint64_t bytes = 0;   // of elements: this lane's part
   uint64_t sent = 0;    // Completion::sent_bytes
   Nanos asked = 0;      // the first trainer here handed it over,

@@ -225,7 +225,7 @@ def main():
         faults += check_style(relative, text, lines)
     around = [] if args.list else next(filter(None, (circle(modules(args.root / each)) for each in PACKAGES)), [])
     if around:
-        faults.append(f"{' imports '.join([*around, around[0]])}, which is a circle; a Protocol can stand for a type")
+        faults.append(f"import cycle: {' imports '.join([*around, around[0]])}; replace one import of a type with a Protocol")
     for fault in faults:
         print(fault, file=sys.stderr)
     return 1 if faults else 0

@@ -100,7 +100,7 @@ class Repetition:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", action="append", required=True, choices=[*run_suites.FOLDERS])
-    parser.add_argument("--native", action="store_true", help="unit and sim from build/, without sanitizers")
+    parser.add_argument("--native", action="store_true", help="run the suites from build/, without sanitizers")
     parser.add_argument("--test", action="append", help="only the tests of this name")
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--stolen", action="store_true", help="under dev/steal_time.py")

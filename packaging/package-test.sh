@@ -33,7 +33,7 @@ says() {
 }
 quietly() { "$@" >"$scratch/apt.log" 2>&1 || { tail -n 20 "$scratch/apt.log"; fail "apt-get has failed"; }; }
 
-# All files and folders, but for what a machine writes by itself.
+# All files and folders, except those that a machine writes by itself and the PyTorch that this script copies.
 list='find / -xdev -not -path "/srv/*" -not -path "/var/cache/*" -not -path "/var/lib/apt/*" -not -path "/var/lib/dpkg/*" \
   -not -path "/var/lib/systemd/*" -not -path "/var/log/*" -not -path "/etc/*-" -not -path "/tmp/*" \
   -not -path "/var/tmp/systemd-*" -not -path "/root/.cache*" -not -path "/usr/local/lib/python3*" | LC_ALL=C sort'

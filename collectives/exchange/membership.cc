@@ -184,12 +184,13 @@ Membership::Event Membership::meet(size_t link, const LinkHeader& header, const 
                   .ours = hello.cause_ours,
                   .theirs = hello.cause_theirs};
     if (!ends_generations(cause.code)) cause = {.code = FailureCode::kRestarted, .rank = rank};
-    // All ranks are in that session, in which this life has never been: an earlier one was.
-    const bool succeeds = hello.reach == world_;
-    if (succeeds) cause = {.code = FailureCode::kRestarted, .rank = static_cast<uint16_t>(rank_)};
-    const bool foreign = whole_ && !roots_[root_of(header.session)];
-    event = succeeds || foreign ? raise(header.session, cause, succeeds ? header.session : session_)
-                                : enter(header.session, cause);
+    // All ranks are in that session. This life has not been in it, so an earlier life was.
+    const bool has_earlier_life = hello.reach == world_;
+    if (has_earlier_life) cause = {.code = FailureCode::kRestarted, .rank = static_cast<uint16_t>(rank_)};
+    const bool has_other_root = whole_ && !roots_[root_of(header.session)];
+    event = has_earlier_life || has_other_root
+                ? raise(header.session, cause, has_earlier_life ? header.session : session_)
+                : enter(header.session, cause);
   }
   if (header.session == session_) {
     links_[link].set_up(now);
@@ -235,7 +236,7 @@ void Membership::update_reach() noexcept {
 
 // ---- Sessions.
 
-// `above`: a session of the same ring. `from`: whose root the next one has.
+// Proposes the generation after the later one of session_ and `above`, with the root of `from`.
 Membership::Event Membership::raise(uint64_t above, const Failure& cause, uint64_t from) noexcept {
   const uint64_t next = generation_of(std::max(session_, above)) + 1;
   return enter(next << 32 | uint64_t{root_of(from)} << 16 | random_.next() >> 48, cause);

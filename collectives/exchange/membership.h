@@ -23,12 +23,13 @@ namespace gradlane {
 // and starts afresh. Its high half is the *generation*. A node that starts proposes one of generation 1 with a random
 // low half; these merge into the greatest before anything runs. A node that finds its neighbour dead or restarted
 // *raises*: it proposes one of the next generation, which carries the cause. Entering a later generation ends all
-// operations.
+// operations, if this node was in a session of its root.
 //
-// Root. Bits 16 to 31 of a session: those of the session of generation 1 from which it was raised. A node that has just
-// started may hear of a generation that ended before its time. It has been in no session of that root, so nobody has
-// begun anything with it, and what its trainers have submitted stays. So that ranks of the root hear of an end all the
-// same, a whole ring that hears of a later generation of another root raises above it.
+// Root. Bits 16 to 31 of a session. A raised session keeps the root of the generation-1 session that it descends from.
+// A node that has just started may hear of a generation that ended before it started. It has been in no session of that
+// root, so the operations of its trainers continue. A node whose ring is whole and that hears of a greater session of
+// another root raises above it with its own root, so that all ranks of its root get the failure. Exception: if the
+// sender's reach is the world size, an earlier life of this node was in that session, and the node keeps its root.
 //
 // Reach. How many ranks, counting back from this one, are known to be in this session without a gap, and to have met
 // all that they have links to: 1 + the predecessor's reach. When it is the world size, all have entered the session

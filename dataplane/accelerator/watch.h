@@ -12,9 +12,9 @@
 
 namespace gradlane {
 
-// Something that is wrong, and what to do.
+// A fault and its remedy.
 struct AcceleratorAdvice {
-  const char* about;  // kernel, offloads, packets, peer
+  const char* about;  // "kernel", "offloads", "packets" or "peer": gradlane check has its own lines for two of them
   std::string text;
 };
 

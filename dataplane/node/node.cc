@@ -303,7 +303,7 @@ uint32_t Node::in_flight() const noexcept {
 
 Nanos Node::awaited(unsigned trainer) const noexcept {
   Nanos sum = 0;
-  for (const auto& desk : desks_) sum += desk->awaited[trainer].load(std::memory_order_relaxed);
+  for (const auto& desk : desks_) sum += desk->awaited_ns[trainer].load(std::memory_order_relaxed);
   return sum / desks_.size();
 }
 

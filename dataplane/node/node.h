@@ -72,7 +72,7 @@ class Node {
   [[nodiscard]] const NodeConfig& config() const noexcept { return config_; }
   [[nodiscard]] std::vector<std::string> files() const;  // that it makes in the file system; not all need be there
   [[nodiscard]] uint32_t in_flight() const noexcept;     // operations, each lane counted
-  // With local_reduce: how long the other trainers of this node have waited for this one, the mean of all lanes.
+  // With local_reduce: how long operations of this node have waited for this trainer, the mean of all lanes.
   [[nodiscard]] Nanos awaited(unsigned trainer) const noexcept;
   // Packets to ranks that are up, as of some 100 ms ago; trainers may know of the end of their operations before.
   [[nodiscard]] size_t unacknowledged() const noexcept;

@@ -79,7 +79,7 @@ void add_node(MetricsText& out, const MetricLabels& labels, const NodeFigures& n
   }
   if (!node.awaited.empty()) {
     out.family("gradlane_trainer_awaited_seconds_total", Type::kCounter,
-               "with local_reduce: how long the other trainers of the node have waited for this one");
+               "with local_reduce: how long operations of the node have waited for this trainer");
   }
   for (const TrainerFigures& it : node.awaited) {
     out.sample(labels.with("rank", uint64_t{it.rank}), it.awaited_us / 1e6);

@@ -92,7 +92,7 @@ struct StrategyFigures {
 // With local_reduce.
 struct TrainerFigures {
   unsigned rank = 0;
-  double awaited_us = 0;  // how long the other trainers of this node have waited for it
+  double awaited_us = 0;  // how long operations of this node have waited for it
 };
 
 struct WorkerFigures {

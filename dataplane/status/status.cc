@@ -99,7 +99,7 @@ json workers_json(const NodeFigures& node) {
 
 json awaited_json(const NodeFigures& node) {
   json awaited = json::array();
-  for (const TrainerFigures& it : node.awaited) awaited.push_back({{"rank", it.rank}, {"us", it.awaited_us}});
+  for (const TrainerFigures& it : node.awaited) awaited.push_back({{"rank", it.rank}, {"awaited_us", it.awaited_us}});
   return awaited;
 }
 

@@ -101,9 +101,9 @@ struct LaneDesk {
   std::array<FaultReport, kMaxTrainers>
       faults;                          // by trainer: lane writes, control thread reads and resets after kDetach
   std::atomic<uint32_t> in_flight{0};  // operations: lane writes, control thread reads
-  // By trainer, with local_reduce: how long the node's oldest operation has waited for it, in ns. Lane writes, control
-  // thread reads.
-  std::array<std::atomic<uint64_t>, kMaxTrainers> awaited{};
+  // By trainer, with local_reduce: the total time in which the node's oldest operation lacked this trainer's
+  // submission. Lane writes, control thread reads.
+  std::array<std::atomic<uint64_t>, kMaxTrainers> awaited_ns{};
   std::atomic<TraceLog*> trace{};  // control thread sets it, once; null: no trace was asked for yet
 };
 

@@ -302,7 +302,7 @@ void TrainerOps::count_awaited(Nanos now) noexcept {
   const Nanos waited = now - std::max(since, oldest.begun_at);
   for (unsigned i = 0; i < setup_.trainers; ++i) {
     if (oldest.parts[i].submitted) continue;
-    std::atomic<uint64_t>& sum = desk_.awaited[setup_.first_trainer + i];
+    std::atomic<uint64_t>& sum = desk_.awaited_ns[setup_.first_trainer + i];
     sum.store(sum.load(std::memory_order_relaxed) + waited, std::memory_order_relaxed);
   }
 }

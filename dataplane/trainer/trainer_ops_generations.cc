@@ -16,7 +16,7 @@ bool TrainerOps::generation_has_ended() const noexcept {
   return exchange_.fresh() && std::ranges::any_of(ends_, &Ends::took_part);
 }
 
-// What this node submitted while the ring was not whole may be exchanged in a later generation.
+// An operation that was submitted before the ring was whole may run in a later generation.
 void TrainerOps::follow_generation() noexcept {
   if (exchange_.generation() == generation_) return;
   generation_ = exchange_.generation();

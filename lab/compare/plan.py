@@ -4,7 +4,7 @@ import dataclasses
 
 KIB, MIB = 1024, 1024 * 1024
 
-# Of lab/scalability.sh: strategies, and the simulated ports.
+# lab/scalability.sh uses these strategies, and this rate and RTT for simulated ports.
 AGGREGATOR, RING, DIRECT = "aggregator:0", "ring", "direct"
 GBPS, RTT = 10, "50us"
 

@@ -141,9 +141,9 @@ TEST_F(Causes, ARankThatIsAbsent) {
   team_.expect_works(kCount);
 }
 
-// A daemon that was started again, whose new trainer submits before the ring is whole, and then leaves: the others are
-// told at once.
-TEST(Absent, AfterADaemonThatWasStartedAgain) {
+// The new trainer of a restarted daemon submits before the ring is whole, and leaves later. The other ranks fail at
+// once.
+TEST(Departure, OfTheTrainerOfARestartedDaemon) {
   Stack stack({.nodes = 3, .strategies = "ring", .seed = 1});
   TrainerGroup group(stack);
   group.expect_works();
@@ -156,7 +156,7 @@ TEST(Absent, AfterADaemonThatWasStartedAgain) {
     std::map<unsigned, gradlane_request> requests = {{1, begin(1)}};
     ASSERT_TRUE(stack.run_until([&] { return stack.is_complete(); }));
     for (const unsigned rank : {0U, 2U}) {
-      group.close(rank);  // another trainer, which has been here in this generation only
+      group.close(rank);  // the new trainer has taken part in this generation only
       group.open(rank);
       requests[rank] = begin(rank);
     }
@@ -179,8 +179,8 @@ TEST(Absent, AfterADaemonThatWasStartedAgain) {
   }
 }
 
-// The last trainer of a node to submit an operation keeps the others waiting; its daemon counts how long.
-TEST(LocalReduce, CountsWhoIsWaitedFor) {
+// The daemon counts how long operations wait for each trainer of its node.
+TEST(LocalReduce, CountsTheWaitForEachTrainer) {
   Stack stack({.nodes = 2, .strategies = "ring", .seed = 1, .change = [](NodeConfig& it) {
                  it.trainers = 3;
                  it.local_reduce = true;
@@ -193,7 +193,7 @@ TEST(LocalReduce, CountsWhoIsWaitedFor) {
   requests[3] = begin(3);
   stack.run_for(50 * kMillisecond);
   const auto awaited = [&](unsigned node) { return stack.figures(node).awaited; };
-  // It is told every 100 ms at least, also while they wait.
+  // The lane publishes the counts every 100 ms, also during a wait.
   stack.run_for(110 * kMillisecond);
   EXPECT_GE(awaited(1)[2].awaited_us, 80'000);
   requests[5] = begin(5);
@@ -201,7 +201,7 @@ TEST(LocalReduce, CountsWhoIsWaitedFor) {
   ASSERT_EQ(awaited(1).size(), 3U);
   EXPECT_EQ(awaited(1)[2].rank, 5U);
   EXPECT_EQ(awaited(1)[1].awaited_us, 0);
-  // Calls of the library take some virtual ms.
+  // Library calls take a few ms of virtual time.
   EXPECT_NEAR(awaited(1)[0].awaited_us, 30'000, 15'000);
   EXPECT_NEAR(awaited(1)[2].awaited_us, 190'000, 15'000);
   for (const TrainerFigures& it : awaited(0)) EXPECT_LT(it.awaited_us, 15'000);

@@ -93,7 +93,7 @@ void expect_whole(Testbed& testbed) {
 
 enum class Again {
   kAtOnce,  // before anybody can have noticed
-  kSoon,    // when all have; trainers go on before the ring is whole, and hear nothing of the failure any more
+  kSoon,    // after all have failed; trainers submit before the ring is whole again, and do not fail again
   kLater,   // when all have, and trainers wait for the ring
 };
 

@@ -20,15 +20,15 @@ namespace gradlane {
 // checks were off, what to do then.
 [[nodiscard]] std::string advice(const PlanSetting& setting, const PlanRows& rows);
 
-// What stands in the daemons' configuration for that codec to go by these ways ("ring+direct").
+// The keys to set in the daemons' configuration, so that this codec uses these strategies ("ring+direct").
 struct PlanConfiguration {
   std::string codec;       // "codec: auto:2^-10"
-  std::string strategies;  // "strategies: [ring, direct]"; "": they are there already
+  std::string strategies;  // "strategies: [ring, direct]"; "": nothing to set
 };
 // `allowed`: the strategies that are there; empty: not known, so the default.
 [[nodiscard]] PlanConfiguration configuration_of(const std::string& codec, const std::string& ways,
                                                  const std::vector<std::string>& allowed);
-// Both, joined by "and".
+// Returns both, joined by " and ", or only the codec.
 [[nodiscard]] std::string configuration_text(const std::string& codec, const std::string& ways,
                                              const std::vector<std::string>& allowed);
 

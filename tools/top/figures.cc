@@ -18,8 +18,8 @@ namespace {
 using nlohmann::json;
 
 constexpr double kLongEnough = 0.05;  // of the time, to say what a link did while it was full
-constexpr double kLate = 0.25;        // of the time: a trainer for which the others of its node wait so long is late,
-constexpr double kLater = 2;          //   if they wait so many times as long as for any other
+constexpr double kLateShare = 0.25;   // of the time, that the node waits for a trainer: from there on it is late,
+constexpr double kLateRatio = 2;      //   if the node waits so many times as long as for any other trainer
 
 bool has_rates(const TopLooks& looks) { return !looks.before.is_null() && looks.seconds > 0 && looks.gone.empty(); }
 
@@ -57,15 +57,16 @@ std::map<unsigned, double> awaited_by_rank(const TopLooks& looks) {
   std::map<unsigned, double> shares;
   const json& awaited = at(looks.now, "awaited");
   for (size_t i = 0; element(&awaited, i) != nullptr; ++i) {
-    const json* const before = member(element(&at(looks.before, "awaited"), i), "us");
+    const json* const before = member(element(&at(looks.before, "awaited"), i), "awaited_us");
     if (before == nullptr) continue;
-    shares[whole(at(awaited[i], "rank"))] = (number(at(awaited[i], "us")) - number(*before)) / 1e6 / looks.seconds;
+    shares[whole(at(awaited[i], "rank"))] =
+        (number(at(awaited[i], "awaited_us")) - number(*before)) / 1e6 / looks.seconds;
   }
   return shares;
 }
 
-// The one trainer of the node that the others wait for. Where each is a rank of the ring, its operations are under way
-// for a shorter time than theirs.
+// Returns the trainer that the others of its node wait for. If each trainer is a rank of the ring, that is the one
+// whose operations are under way for the shortest time.
 std::optional<unsigned> late_rank_of(const TopLooks& looks) {
   std::map<unsigned, double> awaited = awaited_by_rank(looks);
   if (awaited.empty()) {
@@ -78,7 +79,7 @@ std::optional<unsigned> late_rank_of(const TopLooks& looks) {
   std::vector<std::pair<double, unsigned>> order;
   for (const auto& [rank, share] : awaited) order.emplace_back(share, rank);
   std::ranges::sort(order, std::greater{});
-  if (order[0].first < kLate || order[0].first < kLater * order[1].first) return std::nullopt;
+  if (order[0].first < kLateShare || order[0].first < kLateRatio * order[1].first) return std::nullopt;
   return order[0].second;
 }
 
@@ -147,7 +148,7 @@ TopNode figures_of(const TopLooks& looks) {
   node.in_flight = number(at(looks.now, "in_flight"));
   node.exchanging = looks.exchanging;
   if (!has_rates(looks)) return node;
-  // An older daemon does not say how long operations are under way.
+  // `shares` is empty if the daemon is older and does not send `exchange_ns`.
   const auto shares = under_way_by_rank(looks);
   if (!shares.empty()) node.exchanging = std::ranges::max(shares | std::views::values);
   node.late_rank = late_rank_of(looks);

@@ -131,7 +131,7 @@ bool is_late(const TopView& view, const TopNode& node) {
   return node.exchanging < usual - kWaiting && node.exchanging < usual / 2;
 }
 
-// The node whose trainer the others wait for, or else one where trainers of one node wait for each other.
+// Returns a node whose trainers are later than those of the other nodes; else a node with a late_rank; else null.
 const TopNode* late_of(const TopView& view) {
   const auto late = std::ranges::find_if(view.nodes, [&view](const TopNode& it) { return is_late(view, it); });
   if (late != view.nodes.end()) return &*late;
@@ -167,7 +167,7 @@ const TopLink* fullest_of(const TopView& view, unsigned node) {
   return it == view.links.end() ? nullptr : &*it;
 }
 
-// `is_slow`: set if it is its own trainer, worker or link.
+// Returns what the node waits for. Sets `is_slow` if that is its own trainer, worker or link.
 std::string waits_of(const TopView& view, const TopNode& node, const json& document, bool& is_slow) {
   if (node.state != "whole") return missing_text(document);
   if (node.attached == 0) return "no trainer is here";

@@ -96,14 +96,14 @@ class NodeSums {
       const double mean = of.time / static_cast<double>(of.operations);
       if (mean < sum_.late) continue;
       sum_.late = mean;
-      sum_.late_rank = rank;
+      sum_.latest_rank = rank;
     }
-    for (const auto& [rank, time] : gathering_) {
+    for (const auto& [rank, time] : awaited_) {
       const double mean = time / count;
-      sum_.gathering_next = std::max(sum_.gathering_next, std::min(mean, sum_.gathering));
-      if (mean <= sum_.gathering) continue;
-      sum_.gathering = mean;
-      sum_.last_rank = rank;
+      sum_.awaited_second = std::max(sum_.awaited_second, std::min(mean, sum_.awaited));
+      if (mean <= sum_.awaited) continue;
+      sum_.awaited = mean;
+      sum_.awaited_rank = rank;
     }
     return sum_;
   }
@@ -130,8 +130,7 @@ class NodeSums {
       cpu += static_cast<double>(it.encode + it.add + it.decode);
       const auto asked = asked_.find({lane.lane, it.session, it.number});
       if (const uint64_t last = it.flags >> 8; last != 0) {
-        gathering_[static_cast<unsigned>(last - 1)] +=
-            static_cast<double>(it.gathered - std::min(it.asked, it.gathered));
+        awaited_[static_cast<unsigned>(last - 1)] += static_cast<double>(it.gathered - std::min(it.asked, it.gathered));
       }
       if (asked == asked_.end() || asked->second.ranks != ranks_) continue;
       Late& late = late_[lane.rank];
@@ -164,9 +163,9 @@ class NodeSums {
   NodeSummary sum_;
   std::array<std::map<unsigned, double>, kTraceCauses> whom_;
   std::map<Link, double> full_;
-  std::map<unsigned, double> took_;       // by rank
-  std::map<unsigned, Late> late_;         // by rank
-  std::map<unsigned, double> gathering_;  // by the trainer that was the last one
+  std::map<unsigned, double> took_;     // by rank
+  std::map<unsigned, Late> late_;       // by rank
+  std::map<unsigned, double> awaited_;  // by the trainer that was the last one
 };
 
 std::vector<LinkSummary> links_of(std::span<const NodeRecording> nodes, const std::map<Link, double>& full) {

@@ -16,17 +16,17 @@ namespace gradlane {
 // `cpu`.
 struct NodeSummary {
   unsigned node = 0;
-  uint64_t operations = 0;  // recorded, each lane counted,
-  uint64_t failed = 0;      //   of these,
-  uint64_t skipped = 0;     //   and not recorded
-  double took = 0;          // mean, from the trainer's asking to the end
-  double late = 0;          // mean: asked so long after the first rank that asked for the same,
-  unsigned late_rank = 0;   //   the rank of the node that did so latest
-  // With local_reduce, means: so long the others waited for the trainer that they waited for most, and for the next
-  // one.
-  double gathering = 0;
-  double gathering_next = 0;
-  unsigned last_rank = 0;                         // the trainer of `gathering`
+  uint64_t operations = 0;   // recorded, each lane counted,
+  uint64_t failed = 0;       //   of these,
+  uint64_t skipped = 0;      //   and not recorded
+  double took = 0;           // mean, from the trainer's asking to the end
+  double late = 0;           // mean time from the first rank's request to that of this node's latest rank,
+  unsigned latest_rank = 0;  //   that rank
+  // With local_reduce, means: how long an operation waited for the trainer that it waited for longest, and for the
+  // second one.
+  double awaited = 0;
+  double awaited_second = 0;
+  unsigned awaited_rank = 0;                      // the trainer of `awaited`
   double queued = 0;                              // share
   std::array<double, kTraceCauses> waited{};      // shares
   std::array<unsigned, kTraceCauses> for_whom{};  // of each, the rank that most of it was for

@@ -91,10 +91,10 @@ json summary_json(const TraceSummary& summary) {
         {"cpu", it.cpu},          {"decode_us", it.decode / 1e3}, {"idle", it.idle},
         {"missing", it.missing},  {"waits", json::object()},      {"waits_for", json::object()},
     };
-    if (it.late > 0) node["late_rank"] = it.late_rank;
-    if (it.gathering > 0) {
-      node["gathering_us"] = it.gathering / 1e3;
-      node["last_rank"] = it.last_rank;
+    if (it.late > 0) node["latest_rank"] = it.latest_rank;
+    if (it.awaited > 0) {
+      node["awaited_us"] = it.awaited / 1e3;
+      node["awaited_rank"] = it.awaited_rank;
     }
     for (size_t cause = 0; cause < kTraceCauses; ++cause) {
       const char* const name = cause_name(static_cast<TraceCause>(cause));

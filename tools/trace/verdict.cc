@@ -63,21 +63,21 @@ std::string of_late(const TraceSummary& summary) {
   if (late.node == nullptr || late.most / 1e9 < kAtLeast || late.most < kLater * late.others) return "";
   const auto took = outlier(summary, [](const NodeSummary& node) { return node.took; });
   if (late.most < kLate * took.most) return "";
-  return fmt::format("the trainer of {} is late: it asks for operations {} after the first one, which take {}",
-                     rank_text(late.node->late_rank, summary.ranks_per_node), duration_text(late.most),
-                     duration_text(took.most));
+  return fmt::format(
+      "the trainer of {} is late: it submits operations {} after the first rank does; an operation takes {}",
+      rank_text(late.node->latest_rank, summary.ranks_per_node), duration_text(late.most), duration_text(took.most));
 }
 
-// With local_reduce.
-std::string of_late_on_a_node(const TraceSummary& summary) {
-  const auto late = outlier(summary, [](const NodeSummary& node) { return node.gathering; });
+// Names a trainer that the others of its node wait for. Needs local_reduce.
+std::string of_local_reduce(const TraceSummary& summary) {
+  const auto late = outlier(summary, [](const NodeSummary& node) { return node.awaited; });
   if (late.node == nullptr || late.most / 1e9 < kAtLeast || late.most < kLate * late.node->took ||
-      late.most < kLater * late.node->gathering_next) {
+      late.most < kLater * late.node->awaited_second) {
     return "";
   }
   return fmt::format(
-      "the trainer of rank {} is late: the others of node {} wait {} for it in an operation, which takes {}",
-      late.node->last_rank, late.node->node, duration_text(late.most), duration_text(late.node->took));
+      "the trainer of rank {} is late: the other trainers of node {} wait {} for it per operation, of {}",
+      late.node->awaited_rank, late.node->node, duration_text(late.most), duration_text(late.node->took));
 }
 
 std::string of_links(const TraceSummary& summary) {
@@ -110,7 +110,7 @@ std::string of_workers(const TraceSummary& summary) {
 }
 
 std::string of_nodes_here(const TraceSummary& summary, bool& held_up) {
-  for (const auto look : {of_fault, of_late, of_late_on_a_node, of_links, of_workers}) {
+  for (const auto look : {of_fault, of_late, of_local_reduce, of_links, of_workers}) {
     const std::string found = look(summary);
     held_up = !found.empty();
     if (held_up) return found;

@@ -276,14 +276,14 @@ TEST(Ops, GrantsAreNotForDeliveries) {
   }
 }
 
-// Grants that are overtaken by a later one take nothing back.
-TEST(Ops, GrantsOvertake) {
+// A grant that is smaller than an earlier one does not lower the limit.
+TEST(Ops, ASmallerGrantTakesNothingBack) {
   constexpr unsigned kOwner = 1;
   constexpr size_t kGranule = 32;  // of floats
   SimNet net(switched(3, "direct", size_t{4} << 20));
-  LinkHeader header{};  // of the owner's last packet to rank 0,
-  RunHeader start{};    //   and its first run
-  size_t sent = 0;      // so far into the owner's block, by rank 0
+  LinkHeader header{};  // of the owner's last packet to rank 0
+  RunHeader start{};    // the first run of that packet
+  size_t sent = 0;      // elements of the owner's block that rank 0 has sent
   net.set_tap([&](unsigned from, unsigned to, std::span<const uint8_t> packet) {
     if (!is_data(packet)) return;
     const auto run = load<RunHeader>(packet.data() + sizeof(LinkHeader));
@@ -296,11 +296,11 @@ TEST(Ops, GrantsOvertake) {
   });
   Job job({.kind = OpKind::kAllReduce, .count = 300'000, .codec = "raw"}, 3, 1);
   for (const unsigned rank : {0U, kOwner}) net.submit(rank, job.operation(rank));
-  // The owner waits for rank 2, and keeps what rank 0 may send without a grant.
+  // Rank 2 has not submitted, so rank 0 sends only what needs no grant.
   net.run_until(net.now() + 200 * kMillisecond);
-  const size_t unasked = sent;
-  ASSERT_GT(unasked, 0U);
-  ASSERT_LT(unasked, 80'000U);
+  const size_t without_grant = sent;
+  ASSERT_GT(without_grant, 0U);
+  ASSERT_LT(without_grant, 80'000U);
   const auto grant = [&](size_t elements) {
     RunHeader run = start;
     run.phase = Phase::kGrant;
@@ -313,10 +313,10 @@ TEST(Ops, GrantsOvertake) {
     header.echo = 0;
     net.inject(0, kOwner, make_packet(header, runs));
   };
-  grant(unasked + 8192);  // what one window of the link has room for, as the owner acknowledges none of it
-  grant(unasked + 4096);
+  grant(without_grant + 8192);  // fits one window of the link: the owner acknowledges none of it
+  grant(without_grant + 4096);
   net.run_until(net.now() + 100 * kMillisecond);
-  EXPECT_EQ(sent, unasked + 8192);
+  EXPECT_EQ(sent, without_grant + 8192);
 }
 
 // What has been delivered by then stays inside the tensor; nothing else is written afterwards.

@@ -117,7 +117,7 @@ TEST(Start, AfterMillionsOfGenerations) {
   EXPECT_TRUE(ring.works());
 }
 
-// Two neighbours restart before anybody notices. What they have submitted since is none of what that ends.
+// Two neighbours restart before another rank notices. What they submit afterwards does not fail.
 TEST(Start, AfterTwoRestartsAtOnce) {
   for (unsigned seed = 1; seed <= 30; ++seed) {
     for (const bool later : {false, true}) {
@@ -129,7 +129,7 @@ TEST(Start, AfterTwoRestartsAtOnce) {
       }
       EXPECT_TRUE(ring.works());
       ring.restart(1);
-      ring.run_for(seed * 2 * kMicrosecond);  // less than rank 1 needs to hear of the ring
+      ring.run_for(seed * 2 * kMicrosecond);  // too short for rank 1 to receive a hello
       ring.restart(2);
       const size_t job = ring.make(kSmallJob);
       ring.submit(job, 1);
@@ -142,8 +142,8 @@ TEST(Start, AfterTwoRestartsAtOnce) {
   }
 }
 
-// A rank of the ring that has not seen it whole yet must hear of its end, even if a node that has just started began
-// the next generation.
+// A whole ring keeps its root when a restarted node raises. Otherwise a rank that has not yet seen the ring whole would
+// not get the failure.
 TEST(Start, AWholeRingKeepsItsRoot) {
   TestRing ring(slow_ring(4, 1));
   EXPECT_TRUE(ring.works());
@@ -256,11 +256,11 @@ TEST(LatePackets, ChangeNothing) {
   }
 }
 
-// A node that has restarted hears of the ring's session before its neighbour hears of its new life. Data that comes
-// then is for the old one.
+// A restarted node enters the ring's session before its neighbour learns of the restart. Data that arrives in between
+// is for the earlier life, and is dropped.
 TEST(LatePackets, ForAnEarlierLife) {
   TestRing ring(slow_ring(3, 1));
-  ring.net().pause(2);  // so that the session has not begun
+  ring.net().pause(2);  // so that the ring is not whole
   Bytes hello;
   ring.net().set_tap([&](unsigned, unsigned to, std::span<const uint8_t> packet) {
     if (to == 1 && load<LinkHeader>(packet.data()).kind == PacketKind::kHello) hello = {packet.begin(), packet.end()};

@@ -119,7 +119,7 @@ TEST_P(Writes, DoNotChangeWhatOthersGather) {
   });
 }
 
-TEST_P(Writes, DoNotChangeWhatOthersSendToTheRoot) {
+TEST_P(Writes, DoNotChangeWhatOthersGatherOrScatter) {
   expect_right(OpKind::kGather, [](const Ends& ends, unsigned rank, size_t i) {
     const size_t from = i / kCount;
     const float is = ends.tensors[rank][i];

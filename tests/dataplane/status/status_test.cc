@@ -77,7 +77,7 @@ TEST(Status, TheWholeDocument) {
                "queues": [{"queue": 0, "counters": {"received": 7, "sent": 0}},
                           {"queue": 1, "counters": {"received": 0, "sent": 9}}]}],
     "workers": [{"busy_us": 12.5}],
-    "awaited": [{"rank": 3, "us": 2.5}],
+    "awaited": [{"rank": 3, "awaited_us": 2.5}],
     "pools": [{"lane": 0, "buffers": 3344, "free": 3300}],
     "table": [{"node": 0, "address": "10.77.0.1", "reach": "node-a"}, {"node": 1, "address": "10.77.0.2", "reach": null}],
     "metrics": "0.0.0.0:9400",

@@ -171,7 +171,7 @@ TEST_P(Pipelines, AreOverSoonAfterATrainerHasGone) {
   const unsigned ranks = nodes * of_each;
   std::mt19937 random(ranks);
   Trainers trainers({.nodes = nodes, .lanes = lanes, .trainers = of_each});
-  trainers.run({.count = 1000});  // before the ring is whole, one that goes is waited for like one that has not come
+  trainers.run({.count = 1000});  // makes the ring whole: before that, ranks wait for a trainer that has left
   for (int round = 0; round < rounds(60); ++round) {
     std::vector<std::deque<uint64_t>> pending(ranks);
     std::deque<bool> told(ranks, false);

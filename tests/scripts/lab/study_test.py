@@ -240,7 +240,7 @@ def check_observation(gradlane, folder):
     assert list(rows) == [name for name in plan.BY_NAME if name in plan.QUICK_OBSERVATION], rows.keys()
     assert not result["missing"] and not result["different"], result
     gradients, weights, both = (rows[name]["step_bytes"] for name in plan.QUICK_OBSERVATION[1:])
-    # Weights as many bytes as gradients. Zeros take fewer, and not all have the same.
+    # Weights take about as many bytes as gradients. Zeros take fewer bytes, and the runs differ in their zeros.
     assert 1.8 < weights / gradients < 2.2 and 0.99 < weights / both < 1.01, (gradients, weights, both)
     page = report.page_of(plan.OBSERVATION_MODE, result, [])
     line = next(line for line in page.splitlines() if line.startswith("| trunc:16"))

@@ -90,11 +90,11 @@ TEST(TopView, TheSlowestLinkIsTheOneThatIsFullLongerThanTheOthers) {
   EXPECT_TRUE(marks(top_view(ring({100, 5e4, 100, 100}))).empty()) << "full for too short a time to hold up anybody";
 }
 
-// Trainers of one node: with local_reduce their daemon counts who waits for whom; else each is a rank.
+// With local_reduce the daemon counts the wait for each trainer. Without it each trainer is a rank.
 TEST(TopView, ALateTrainerOfSeveralIsNamed) {
   std::vector<TopLooks> local = ring({0, 0, 0});
-  local[1].before["awaited"] = {{{"rank", 2}, {"us", 5e5}}, {{"rank", 3}, {"us", 1e6}}};
-  local[1].now["awaited"] = {{{"rank", 2}, {"us", 6e5}}, {{"rank", 3}, {"us", 2.5e6}}};
+  local[1].before["awaited"] = {{{"rank", 2}, {"awaited_us", 5e5}}, {{"rank", 3}, {"awaited_us", 1e6}}};
+  local[1].now["awaited"] = {{{"rank", 2}, {"awaited_us", 6e5}}, {{"rank", 3}, {"awaited_us", 2.5e6}}};
   std::vector<TopLooks> ranks = ring({0, 0, 0});
   for (TopLooks& it : ranks) {
     for (json* const each : {&it.now, &it.before}) {
@@ -114,7 +114,7 @@ TEST(TopView, ALateTrainerOfSeveralIsNamed) {
     EXPECT_EQ(top_json(view)["nodes"][1]["late_rank"], 3);
     EXPECT_TRUE(top_json(view)["nodes"][0]["late_rank"].is_null());
   }
-  // A node that all others wait for comes first.
+  // A late node has precedence over a late trainer of one node.
   local[2].exchanging = 0.1;
   EXPECT_EQ(top_view(local).verdict, "the trainer of node 2 is late: the others wait for it");
 }

@@ -123,7 +123,7 @@ TEST(TraceSummaryTest, ALateTrainer) {
   }
   const TraceSummary summary = summary_of(ring);
   EXPECT_TRUE(summary.held_up);
-  EXPECT_THAT(summary.verdict, HasSubstr("the trainer of node 2 is late: it asks for operations 6.00 ms after"));
+  EXPECT_THAT(summary.verdict, HasSubstr("the trainer of node 2 is late: it submits operations 6.00 ms after"));
   EXPECT_NEAR(summary.nodes[2].late, 6e6, 1);
   EXPECT_NEAR(summary.nodes[1].late, 0, 1);
 }
@@ -142,8 +142,8 @@ TEST(TraceSummaryTest, ALateTrainerOfSeveral) {
     for (TraceOperation& it : node.lanes.back().operations) it.asked += 6 * kMillisecond;
   }
   const TraceSummary summary = summary_of(nodes);
-  EXPECT_THAT(summary.verdict, testing::StartsWith("the trainer of rank 5 is late: it asks for operations 6.00 ms"));
-  EXPECT_EQ(summary.nodes[2].late_rank, kLate);
+  EXPECT_THAT(summary.verdict, testing::StartsWith("the trainer of rank 5 is late: it submits operations 6.00 ms"));
+  EXPECT_EQ(summary.nodes[2].latest_rank, kLate);
 }
 
 TEST(TraceSummaryTest, ALateTrainerWithLocalReduce) {
@@ -155,12 +155,12 @@ TEST(TraceSummaryTest, ALateTrainerWithLocalReduce) {
   }
   const TraceSummary summary = summary_of(ring);
   EXPECT_TRUE(summary.held_up);
-  EXPECT_EQ(summary.verdict,
-            "the trainer of rank 9 is late: the others of node 2 wait 6.00 ms for it in an operation, which takes "
-            "10.0 ms");
-  EXPECT_EQ(summary_json(summary)["nodes"][2]["last_rank"], 9);
-  EXPECT_EQ(summary_json(summary)["nodes"][2]["gathering_us"], 6000);
-  // Where each of them is the last one at times, none is late.
+  EXPECT_EQ(
+      summary.verdict,
+      "the trainer of rank 9 is late: the other trainers of node 2 wait 6.00 ms for it per operation, of 10.0 ms");
+  EXPECT_EQ(summary_json(summary)["nodes"][2]["awaited_rank"], 9);
+  EXPECT_EQ(summary_json(summary)["nodes"][2]["awaited_us"], 6000);
+  // If two trainers take turns at being last, none is late.
   uint64_t turn = 0;
   for (TraceOperation& it : ring[2].lanes[0].operations) it.flags = (8 + turn++ % 2 + 1) << 8;
   EXPECT_FALSE(summary_of(ring).held_up);

@@ -27,17 +27,17 @@ from typing import Any, Iterator
 
 import torch
 
-_LINES = 5  # of what the compiler says
+_LINES = 20  # of the compiler's output, in the error text
 _NAME = "gradlane_native"
 _SOURCES = pathlib.Path(__file__).resolve().parent / "native"
 
 
 class CannotBuild(RuntimeError):
-    """Why not, in a line."""
+    """Says why not."""
 
 
 def load() -> Any:
-    """Returns the module. Raises CannotBuild, in one line that says what to install; it is tried once."""
+    """Return the module. Raise CannotBuild, whose text ends with what to install. It is tried once."""
     outcome = _outcome()
     if isinstance(outcome, CannotBuild):
         raise outcome
@@ -86,7 +86,7 @@ def _outcome() -> Any:
         return _load()
     except (CannotBuild, OSError, ImportError, ValueError) as reason:
         return CannotBuild(
-            f"gradlane: no backend for PyTorch {torch.__version__}: {reason}. It is built once, in {folder()}, with "
+            f"gradlane: no backend for PyTorch {torch.__version__}: {reason}\nIt is built once, in {folder()}, with "
             "g++ and the headers of Python: apt install g++ python3-dev, and for Debian's own PyTorch libtorch-dev "
             "pybind11-dev")
 

@@ -25,7 +25,7 @@ from .engine import Engine
 
 _Joined = TypeVar("_Joined")
 
-# What ranks tell each other when they have tried to join: that they have, or why not, behind _FAILED.
+# Each rank sends one of these after it has tried to join. The reason follows _FAILED.
 _JOINED, _FAILED = "joined", "failed: "
 
 job = ""  # the word that the ranks of the default group have agreed on; "": it has one rank

@@ -127,11 +127,11 @@ class Started:
 
 
 def tail(log: str, levels: Sequence[str] = ()) -> str:
-    """Return the last lines of a daemon's log, or those of these levels, behind a colon; "" if there are none."""
+    """Return ":" and the last lines of a daemon's log, only those of `levels` if given; "" if there are none."""
     lines: list[str] = []
     with contextlib.suppress(OSError), open(log, errors="replace") as file:
         for line in file:
-            level = line.split(maxsplit=3)[2:3]  # behind date and time
+            level = line.split(maxsplit=3)[2:3]  # the third word, after date and time
             if line.strip() and line not in lines[-1:] and (not levels or set(level) & set(levels)):
                 lines.append(line)
     return "".join([":", *(f"\n    {line.rstrip()}" for line in lines[-_LINES:])]) if lines else ""

@@ -80,7 +80,7 @@ class Extension(unittest.TestCase):
     def test_one_fails_for_all(self):
         with unittest.mock.patch.dict(os.environ, self.compiler(FAILING, PROCESSES)):
             for answer in self.together():
-                self.assertRegex(answer, "^not: .*compiler: extension.cc:1: fatal error: torch/extension.h: No such")
+                self.assertRegex(answer, r"^not: .*compiler: In file .*\n +extension.cc:1: fatal error: torch/extension.h: No such")
             self.assertEqual(self.log.read_text(), "called\n")
         with unittest.mock.patch.dict(os.environ, self.compiler(WORKING)):  # the next job tries again
             self.assertEqual(built(self.place), str(self.place / "gradlane_native.so"))

@@ -85,8 +85,9 @@ def _outcome() -> Any:
     try:
         return _load()
     except (CannotBuild, OSError, ImportError, ValueError) as reason:
+        gap = "\n" if "\n" in str(reason) else ". "
         return CannotBuild(
-            f"gradlane: no backend for PyTorch {torch.__version__}: {reason}\nIt is built once, in {folder()}, with "
+            f"gradlane: no backend for PyTorch {torch.__version__}: {reason}{gap}It is built once, in {folder()}, with "
             "g++ and the headers of Python: apt install g++ python3-dev, and for Debian's own PyTorch libtorch-dev "
             "pybind11-dev")
 

@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <ranges>
 #include <set>
 #include <utility>
 #include <vector>
@@ -150,7 +149,8 @@ TopNode figures_of(const TopLooks& looks) {
   if (!has_rates(looks)) return node;
   // `shares` is empty if the daemon is older and does not send `exchange_ns`.
   const auto shares = under_way_by_rank(looks);
-  if (!shares.empty()) node.exchanging = std::ranges::max(shares | std::views::values);
+  const auto most = std::ranges::max_element(shares, {}, [](const auto& it) { return it.second; });
+  if (most != shares.end()) node.exchanging = most->second;
   node.late_rank = late_rank_of(looks);
   const auto ranks = [&](const char* name) {
     return std::max(over_ranks(looks.now, name) - over_ranks(looks.before, name), 0.0) / looks.seconds;

@@ -280,10 +280,10 @@ TEST(Ops, GrantsAreNotForDeliveries) {
 TEST(Ops, ASmallerGrantTakesNothingBack) {
   constexpr unsigned kOwner = 1;
   constexpr size_t kGranule = 32;  // of floats
+  LinkHeader header{};             // of the owner's last packet to rank 0
+  RunHeader start{};               // the first run of that packet
+  size_t sent = 0;                 // elements of the owner's block that rank 0 has sent
   SimNet net(switched(3, "direct", size_t{4} << 20));
-  LinkHeader header{};  // of the owner's last packet to rank 0
-  RunHeader start{};    // the first run of that packet
-  size_t sent = 0;      // elements of the owner's block that rank 0 has sent
   net.set_tap([&](unsigned from, unsigned to, std::span<const uint8_t> packet) {
     if (!is_data(packet)) return;
     const auto run = load<RunHeader>(packet.data() + sizeof(LinkHeader));

@@ -98,8 +98,8 @@ struct FaultReport {
 // Between the control thread and one lane, about one rank of it: its trainer, or its trainers with local_reduce.
 struct LaneDesk {
   Mailbox mailbox;  // control thread writes, lane reads
-  std::array<FaultReport, kMaxTrainers>
-      faults;                          // by trainer: lane writes, control thread reads and resets after kDetach
+  // By trainer: lane writes, control thread reads and resets after kDetach.
+  std::array<FaultReport, kMaxTrainers> faults;
   std::atomic<uint32_t> in_flight{0};  // operations: lane writes, control thread reads
   // By trainer, with local_reduce: the total time in which the node's oldest operation lacked this trainer's
   // submission. Lane writes, control thread reads.

@@ -118,7 +118,6 @@ void kill(Testbed& testbed, unsigned victim, unsigned victims, Again again = Aga
 
 void kill_one(Testbed& testbed, unsigned victim) { kill(testbed, victim, 1); }
 void restart(Testbed& testbed, unsigned victim) { kill(testbed, victim, 1, Again::kAtOnce); }
-void restart_two(Testbed& testbed, unsigned victim) { kill(testbed, victim, 2, Again::kAtOnce); }
 void restart_soon(Testbed& testbed, unsigned victim) { kill(testbed, victim, 1, Again::kSoon); }
 void kill_two(Testbed& testbed, unsigned victim) { kill(testbed, victim, 2); }
 void restart_two_soon(Testbed& testbed, unsigned victim) { kill(testbed, victim, 2, Again::kSoon); }
@@ -315,7 +314,6 @@ void early_trainer(Testbed& testbed, unsigned victim) {
 constexpr Row kRows[] = {
     {"Kill", kill_one},
     {"Restart", restart},
-    {"RestartTwo", restart_two},
     {"RestartSoon", restart_soon},
     {"KillTwo", kill_two},
     {"RestartTwoSoon", restart_two_soon},

@@ -321,7 +321,11 @@ void ExchangeState::take_result(const Run& run, bool relayed, Nanos now) noexcep
   }
   counters_.add(run.step.send ? Counter::kRunsRelayed : Counter::kRunsStored);
   const size_t begin = run.header.first * it.coder.granule();
-  store_result(it, it.back, run.header.block, begin, run.payload, run.header.count);
+  if (it.task.stage == 0) {  // a call of store_result() costs 5 % of a packet
+    (void)it.back.decode(run.payload, elements(it, run.header.block, begin), run.header.count);
+  } else {
+    store_result(it, it.back, run.header.block, begin, run.payload, run.header.count);
+  }
   complete(it, run.header.block, begin, run.header.count);
 }
 

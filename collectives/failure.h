@@ -23,7 +23,7 @@ enum class FailureCode : uint8_t {
   kDoubled,    // `rank` is two at once: ours and theirs say who, see kMacSource
 };
 
-// What two nodes or two operations can differ in.
+// The setting in which two nodes or two operations differ, or what a failure is about.
 enum class Field : uint8_t {
   kNone,
   kVersion,
@@ -47,11 +47,11 @@ enum class Field : uint8_t {
   kTosRaw,
   kTosControl,
   kAddresses,
-  // Of kSilent; `ours` is a Way (collectives/diagnosis.h).
+  // kSilent has these; `ours` is a Way (collectives/diagnosis.h).
   kArrivedTos,  // packets arrive with a ToS byte that no class has: theirs
   kPacketSize,  // packets as long as this one get lost; theirs: the longest that arrived meanwhile, 0: none
   kNoAnswer,    // packets get lost, whatever their length
-  // Of operations and, the second one, of nodes.
+  // Operations have these; nodes have the second one.
   kStrategy,    // values are StrategyId::code()
   kStrategies,  // those that nodes allow: pack_strategies()
   kBackCodec,
@@ -78,7 +78,7 @@ struct Failure {
 
 // "rank 3 has been silent for too long", "rank 1 refused: codec: fixed:10 here, raw there". For logs and error texts.
 [[nodiscard]] std::string failure_text(const Failure& failure);
-// The same for workers: allocates nothing.
+// Workers use this one: it allocates nothing.
 using FailureText = FixedText<512>;
 void add_failure(FailureText& text, const Failure& failure) noexcept;
 void add_difference(FailureText& text, const Failure& failure, std::string_view here, std::string_view there) noexcept;

@@ -12,7 +12,7 @@ enum class OpKind : uint8_t {
   kAllGather,
   kBroadcast,
   kBarrier,
-  // Of links between all: StrategyId::Kind::kDirect.
+  // These need links between all ranks: StrategyId::Kind::kDirect.
   kReduce,
   kGather,
   kScatter,

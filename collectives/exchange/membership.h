@@ -19,8 +19,8 @@ namespace gradlane {
 
 // Neighbours send each other hellos until the ring is whole, without any leader.
 //
-// Session. A number, of which the greatest wins: whoever hears of a greater one takes it over, tells its neighbours,
-// and starts afresh. Its high half is the *generation*. A node that starts proposes one of generation 1 with a random
+// Session. A number; the greatest wins: a node that receives a greater one enters that session, tells its neighbours,
+// and resets its links. Its high half is the *generation*. A node that starts proposes one of generation 1 with a random
 // low half; these merge into the greatest before anything runs. A node that finds its neighbour dead or restarted
 // *raises*: it proposes one of the next generation, which carries the cause. Entering a later generation ends all
 // operations, if this node was in a session of its root.

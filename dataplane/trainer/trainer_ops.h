@@ -199,7 +199,7 @@ class TrainerOps {
   };
   std::array<Ends, kMaxTrainers> ends_{};
   std::array<uint32_t, kMaxTrainers> since_{};  // generation of the first operation that went well; 0: none yet
-  uint32_t generation_ = 0;                     // of the exchange, at the last look
+  uint32_t generation_ = 0;                     // the exchange's, when follow_generation() ran last
   uint32_t took_part_ = 0;  // the last generation in which the exchange had something of this rank; 0: none
   FailureCause why_ended_;  // the last one
   unsigned attached_ = 0;

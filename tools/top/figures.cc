@@ -51,7 +51,7 @@ std::map<unsigned, double> under_way_by_rank(const TopLooks& looks) {
   return shares;
 }
 
-// How long the others of its node wait for each trainer, as a share of the time.
+// Returns, for each trainer, the share of the time in which its node waits for it.
 std::map<unsigned, double> awaited_by_rank(const TopLooks& looks) {
   std::map<unsigned, double> shares;
   const json& awaited = at(looks.now, "awaited");

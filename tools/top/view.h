@@ -41,7 +41,7 @@ struct TopNode {
   double saved = 0;        // seconds per second that uncompressed elements would have taken longer; an estimate
   double busy = 0;         // share of the time, of the busiest worker
   double up = 0;           // seconds
-  // Of several trainers: the rank that the others wait for.
+  // The trainer that the others of this node wait for; none: no one, or there is one trainer.
   std::optional<unsigned> late_rank = std::nullopt;
   std::string waits;     // for whom, or what:
   bool is_slow = false;  //   for something of its own

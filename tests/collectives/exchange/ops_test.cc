@@ -219,7 +219,7 @@ TEST(Ops, RootsMustAgree) {
   }
 }
 
-// Who waits for it names it, though it is neither the next rank nor the one before.
+// A rank names the one that it waits for, though that is neither the next rank nor the one before.
 TEST(Ops, NamesWhoNeverSubmits) {
   for (const OpKind kind : kKinds) {
     SimNet net(switched(5, "direct", size_t{4} << 20));

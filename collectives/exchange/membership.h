@@ -20,10 +20,10 @@ namespace gradlane {
 // Neighbours send each other hellos until the ring is whole, without any leader.
 //
 // Session. A number; the greatest wins: a node that receives a greater one enters that session, tells its neighbours,
-// and resets its links. Its high half is the *generation*. A node that starts proposes one of generation 1 with a random
-// low half; these merge into the greatest before anything runs. A node that finds its neighbour dead or restarted
-// *raises*: it proposes one of the next generation, which carries the cause. Entering a later generation ends all
-// operations, if this node was in a session of its root.
+// and resets its links. Its high half is the *generation*. A node that starts proposes one of generation 1 with a
+// random low half; these merge into the greatest before anything runs. A node that finds its neighbour dead or
+// restarted *raises*: it proposes one of the next generation, which carries the cause. Entering a later generation ends
+// all operations, if this node was in a session of its root.
 //
 // Root. Bits 16 to 31 of a session. A raised session keeps the root of the generation-1 session that it descends from.
 // A node that has just started may hear of a generation that ended before it started. It has been in no session of that

@@ -163,20 +163,4 @@ std::string codec_help(std::string_view word) {
   return text;
 }
 
-const char* status_text(Status status) noexcept {
-  switch (status) {
-    case Status::kOk:
-      return "ok";
-    case Status::kShort:
-      return "block too short for its tags";
-    case Status::kLong:
-      return "block longer than its tags say";
-    case Status::kBadEscape:
-      return "a group is longer than one can be";
-    case Status::kBadTail:
-      return "tags set behind the last float";
-  }
-  return "?";
-}
-
 }  // namespace gradlane

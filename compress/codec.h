@@ -239,7 +239,4 @@ class Codec {
 // One line per codec, of this word if there is one: how to write its name, and what it promises.
 [[nodiscard]] std::string codec_help(std::string_view word = "");
 
-// The outcome in words, for logs and error texts.
-[[nodiscard]] const char* status_text(Status status) noexcept;
-
 }  // namespace gradlane

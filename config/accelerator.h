@@ -55,7 +55,7 @@ struct AcceleratorConfig {
 // By `mode`: node, which is the default, or accelerator.
 using AnyConfig = std::variant<NodeConfig, AcceleratorConfig>;
 
-// As load_config() and parse_config() of config/loader.h, for files of both modes.
+// As parse_config() and read_config() of config/loader.h, for files of both modes.
 // A rank is that of a node that the file is read for, whatever it says itself; a fault in an accelerator's file.
 // `settings`: as of apply_settings() of config/set_option.h.
 [[nodiscard]] AnyConfig load_any_config(const std::string& path, std::optional<unsigned> rank = {},

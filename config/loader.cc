@@ -229,8 +229,6 @@ NodeConfig read_config(const ConfigTree& source, const NodeChoice& choice) {
   return config;
 }
 
-NodeConfig load_config(const std::string& path) { return parse_config(read_config_file(path), path, this_machine()); }
-
 NodeChoice this_machine(std::optional<unsigned> rank) {
   NodeChoice choice{.rank = rank, .hosts = {}};
   std::array<char, kLongestHost + 1> name{};

@@ -12,11 +12,6 @@ namespace gradlane {
 
 struct ConfigTree;
 
-// Reads and checks a configuration file (docs/configuration.md). Throws SetupError: "file:line:column: key: what is
-// wrong, what is allowed", or why the file cannot be read. With several faults it names the first one in the file;
-// before those come faults of the YAML syntax, and behind them keys that are missing.
-[[nodiscard]] NodeConfig load_config(const std::string& path);
-
 // Which of its nodes a file is read for, where it does not say (`rank` is not there, or auto), or whatever it says.
 struct NodeChoice {
   std::optional<unsigned> rank;    // comes before that of the file
@@ -24,11 +19,14 @@ struct NodeChoice {
 };
 [[nodiscard]] NodeChoice this_machine(std::optional<unsigned> rank = {});
 
-// The same of a text; `name` stands for the file in messages. And of a tree.
+// Reads and checks the text of a configuration file (docs/configuration.md); `name` stands for the file in messages.
+// Throws SetupError: "file:line:column: key: what is wrong, what is allowed". With several faults it names the first
+// one in the file; before those come faults of the YAML syntax, and behind them keys that are missing.
 [[nodiscard]] NodeConfig parse_config(std::string_view text, const std::string& name, const NodeChoice& choice = {});
+// The same of a tree that has been parsed.
 [[nodiscard]] NodeConfig read_config(const ConfigTree& source, const NodeChoice& choice = {});
 
-// All settings, defaults included, as a file that load_config() reads to the same NodeConfig.
+// All settings, defaults included, as a file that parse_config() reads to the same NodeConfig.
 [[nodiscard]] std::string config_text(const NodeConfig& config);
 
 // A digest of what must be equal on all nodes: the table of nodes (ranks and IP addresses), trainers, local_reduce,

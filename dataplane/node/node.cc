@@ -166,6 +166,7 @@ void Node::make_lanes() {
   for (setup.lane = 0; setup.lane < config_.lanes; ++setup.lane) {
     for (unsigned local = 0; local < ranks; ++local) {
       setup.first_trainer = local;
+      setup.first_rank = config_.rank * config_.trainers + local;
       setup.looks = looks_.empty() ? nullptr : looks_[local].get();
       LaneDesk& desk = *desks_[lanes_.size()];
       ExchangeConfig exchange = exchange_config(config_, config_.rank * ranks + local, incarnation_);

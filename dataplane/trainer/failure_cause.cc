@@ -48,8 +48,10 @@ FailureCause trainer_gone(std::optional<uint64_t> rank) noexcept {
   return cause;
 }
 
-FailureCause trainer_replaced() noexcept {
-  return {GRADLANE_CAUSE_TRAINER_GONE, "another trainer of this node has taken the place of one that has gone"};
+FailureCause trainer_replaced(uint64_t rank) noexcept {
+  FailureCause cause = {.cause = GRADLANE_CAUSE_TRAINER_GONE, .text = {}};
+  cause.text.add("a new trainer has taken the place of rank ").add(rank).add(", a trainer of this node that has gone");
+  return cause;
 }
 
 FailureCause failed_before() noexcept {
@@ -57,7 +59,11 @@ FailureCause failed_before() noexcept {
           "it failed before this trainer submitted it: another trainer of this node has gone, or has given it up"};
 }
 
-FailureCause trainer_resumed() noexcept { return {GRADLANE_CAUSE_RESUMED, "a trainer of this rank has begun afresh"}; }
+FailureCause trainer_resumed(uint64_t rank) noexcept {
+  FailureCause cause = {.cause = GRADLANE_CAUSE_RESUMED, .text = {}};
+  cause.text.add("rank ").add(rank).add(" has begun afresh (gradlane_resume)");
+  return cause;
+}
 
 FailureCause cancelled_by(uint64_t rank) noexcept {
   FailureCause cause = {.cause = GRADLANE_CAUSE_CANCELLED, .text = {}};

@@ -24,17 +24,17 @@ struct FailureCause {
 };
 inline const FailureCause kNoFailure;
 
-// Translates what the exchange says; collectives/operation.cc has these texts.
+// Translates what the exchange says; collectives/failure.cc has these texts.
 [[nodiscard]] FailureCause cause_of(const Failure& failure) noexcept;
 
 // ---- Failures that begin on this node
 // A trainer has ended, or closed its context. rank: none where the node has one trainer.
 [[nodiscard]] FailureCause trainer_gone(std::optional<uint64_t> rank) noexcept;
-// Another trainer came in its place while operations were in flight.
-[[nodiscard]] FailureCause trainer_replaced() noexcept;
+// A new trainer of this rank came while operations of the one before were in flight.
+[[nodiscard]] FailureCause trainer_replaced(uint64_t rank) noexcept;
 // The operation had failed before this trainer submitted it.
 [[nodiscard]] FailureCause failed_before() noexcept;
-[[nodiscard]] FailureCause trainer_resumed() noexcept;
+[[nodiscard]] FailureCause trainer_resumed(uint64_t rank) noexcept;
 [[nodiscard]] FailureCause cancelled_by(uint64_t rank) noexcept;
 // why: what ends the daemon; null: it was told to shut down.
 [[nodiscard]] FailureCause daemon_ends(const char* why) noexcept;

@@ -81,7 +81,7 @@ bool TrainerOps::obey(Command& command) noexcept {
   TrainerRings& rings = rings_[trainer];
   switch (command.kind) {
     case Command::Kind::kAttach:
-      if (!exchange_.fresh()) break_off(trainer_replaced());
+      if (!exchange_.fresh()) break_off(trainer_replaced(rank_of(trainer)));
       rings.attach(command, exchange_.counters());
       if (setup_.looks != nullptr && trainer == 0) setup_.looks->reset();
       ends_[trainer] = {};
@@ -134,7 +134,7 @@ void TrainerOps::begin_detach(Command& command) noexcept {
 void TrainerOps::give_up() noexcept {
   gave_up_ = true;
   const bool named = departed_ && shares_buffer();
-  break_off(trainer_gone(named ? std::optional(rank_of(gone_)) : std::nullopt));
+  break_off(trainer_gone(named ? std::optional<uint64_t>(rank_of(gone_)) : std::nullopt));
 }
 
 bool TrainerOps::exchanging() const noexcept {
@@ -212,11 +212,9 @@ void TrainerOps::resume(unsigned trainer) noexcept {
   (void)read_completions();
   for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
     Job& it = job(number);
-    if (it.state != Job::State::kFree && it.parts[trainer].submitted) finish(it, trainer_resumed());
+    if (it.state != Job::State::kFree && it.parts[trainer].submitted) finish(it, trainer_resumed(rank_of(trainer)));
   }
-  if (!exchange_.fresh() && (exchanging() || stuck_)) {
-    break_off(trainer_resumed());
-  }
+  if (!exchange_.fresh() && (exchanging() || stuck_)) break_off(trainer_resumed(rank_of(trainer)));
   stuck_ = false;
   while (jobs_submitted_ != jobs_begun_ && job(jobs_submitted_).state == Job::State::kFree) ++jobs_submitted_;
   afresh_[trainer] = true;

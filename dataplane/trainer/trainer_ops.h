@@ -24,6 +24,7 @@ struct TrainerOpsSetup {
   unsigned lanes = 1;
   unsigned trainers = 1;                   // more than one: they reduce locally
   unsigned first_trainer = 0;              // local number; their commands carry it
+  unsigned first_rank = 0;                 // of that trainer, among all trainers
   unsigned node = 0;                       // with local reduction: this rank's place in the ring, for roots
   Nanos operation_timeout = 60 * kSecond;  // how long trainers of this node wait for one another
   SubmissionLimits limits;
@@ -113,10 +114,7 @@ class TrainerOps {
 
   Job& job(uint64_t number) noexcept { return jobs_[number % jobs_.size()]; }
   [[nodiscard]] bool shares_buffer() const noexcept { return setup_.trainers > 1; }
-  // Returns the number of a trainer's rank. Call it only if the node has several trainers.
-  [[nodiscard]] uint64_t rank_of(unsigned trainer) const noexcept {
-    return uint64_t{setup_.node} * setup_.trainers + trainer;
-  }
+  [[nodiscard]] unsigned rank_of(unsigned trainer) const noexcept { return setup_.first_rank + trainer; }
 
   // ---- trainer_ops.cc
   bool obey(Command& command) noexcept;

@@ -25,7 +25,7 @@ std::filesystem::path folder() {
   return path;
 }
 
-NodeConfig example(const char* name) { return load_config(folder() / name); }
+NodeConfig example(const char* name) { return std::get<NodeConfig>(load_any_config(folder() / name)); }
 
 template <class Config>
 void check_text(const Config& config, const std::string& path) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "config/accelerator.h"
 #include "config/loader.h"
 #include "config/yaml_tree.h"
 #include "tests/thorough.h"
@@ -379,7 +380,7 @@ TEST(Faults, HugeTexts) {
 TEST(Faults, FilesThatCannotBeRead) {
   const auto fault = [](const char* path) -> std::string {
     try {
-      (void)load_config(path);
+      (void)load_any_config(path);
     } catch (const SetupError& error) {
       return error.what();
     }

@@ -117,6 +117,7 @@ TrainerWorld::TrainerWorld(const TrainerConfig& config) : config_(config) {
       setup.lane = lane;
       setup.lanes = config.lanes;
       setup.trainers = config.trainers;
+      setup.first_rank = node * config.trainers;
       setup.node = node;
       setup.operation_timeout = config.operation_timeout;
       setup.limits = {.world = config.nodes * config.trainers,

@@ -20,9 +20,7 @@ void TrainerOps::compare(Job& it, unsigned trainer) noexcept {
   };
   const Failure difference = mismatch(description(first), description(trainer), 0);
   if (!difference) return;
-  const auto named = [this](unsigned local) {
-    return FixedText<32>("by rank ").add(rank_of(local));
-  };
+  const auto named = [this](unsigned local) { return FixedText<32>("by rank ").add(rank_of(local)); };
   FailureText text = "trainers of one node run different operations";
   add_difference(text, difference, named(first).view(), named(trainer).view());
   it.failure = {.cause = difference.field == Field::kTag ? GRADLANE_CAUSE_TAG : GRADLANE_CAUSE_MISMATCH,

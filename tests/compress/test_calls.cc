@@ -155,10 +155,10 @@ std::string difference(const Outcome& want, const Outcome& got) {
     return std::to_string(b.size()) + " for " + std::to_string(a.size()) +
            (a == b ? " bytes, equal" : " bytes, first difference at byte " + std::to_string(at));
   };
-  return "status " + std::to_string(static_cast<int>(got.status)) + " for " + std::to_string(static_cast<int>(want.status)) +
-         ", floats " +
-         std::to_string(got.floats) + " for " + std::to_string(want.floats) + ", output " +
-         differ(want.bytes, got.bytes) + ", residual " + differ(want.residual, got.residual);
+  return "status " + std::to_string(static_cast<int>(got.status)) + " for " +
+         std::to_string(static_cast<int>(want.status)) + ", floats " + std::to_string(got.floats) + " for " +
+         std::to_string(want.floats) + ", output " + differ(want.bytes, got.bytes) + ", residual " +
+         differ(want.residual, got.residual);
 }
 
 }  // namespace gradlane::test

@@ -36,7 +36,4 @@ inline constexpr size_t kMostStart = sizeof(Descriptor) + sizeof(Offer);
 // Whether it is one by which libraries agree on what to choose, and nobody's of their callers.
 [[nodiscard]] bool is_agreement(const Descriptor& descriptor) noexcept;
 
-// kMismatch with `rank`, which says `theirs`, and the first field that differs; none: they are one operation.
-[[nodiscard]] Failure mismatch(const Descriptor& ours, const Descriptor& theirs, uint16_t rank) noexcept;
-
 }  // namespace gradlane

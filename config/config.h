@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/time.h"
-#include "collectives/config.h"
+#include "collectives/exchange_config.h"
 
 namespace gradlane {
 

@@ -12,7 +12,7 @@
 #include "client/abi.h"
 #include "client/gradlane.h"
 #include "client/library/base.h"
-#include "client/library/rounds.h"
+#include "client/library/trials.h"
 
 // What the daemon has answered, by name.
 struct gl_codec_cache {

@@ -4,6 +4,7 @@
 
 #include "collectives/descriptor.h"
 #include "collectives/exchange/exchange_state.h"
+#include "collectives/mismatch.h"
 
 namespace gradlane {
 namespace {

@@ -8,8 +8,8 @@
 #include <span>
 
 #include "base/time.h"
-#include "collectives/config.h"
 #include "collectives/counters.h"
+#include "collectives/exchange_config.h"
 #include "collectives/link/link_totals.h"
 #include "collectives/operation.h"
 #include "collectives/packet_io.h"

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/time.h"
-#include "collectives/config.h"
 #include "collectives/exchange/blocks.h"
 #include "collectives/exchange/coder.h"
 #include "collectives/exchange/deferred.h"
@@ -21,6 +20,7 @@
 #include "collectives/exchange/outbox.h"
 #include "collectives/exchange/running.h"
 #include "collectives/exchange/turns.h"
+#include "collectives/exchange_config.h"
 #include "collectives/link/link.h"
 #include "collectives/operation.h"
 #include "collectives/strategy/ring.h"

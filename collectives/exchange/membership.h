@@ -9,8 +9,8 @@
 
 #include "base/random.h"
 #include "base/time.h"
-#include "collectives/config.h"
 #include "collectives/counters.h"
+#include "collectives/exchange_config.h"
 #include "collectives/link/link.h"
 #include "collectives/operation.h"
 #include "collectives/wire.h"

@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "base/time.h"
-#include "collectives/config.h"
 #include "collectives/counters.h"
+#include "collectives/exchange_config.h"
 #include "collectives/link/congestion.h"
 #include "collectives/link/link_totals.h"
 #include "collectives/link/receive_window.h"
+#include "collectives/link/rtt.h"
 #include "collectives/packet_io.h"
 #include "collectives/wire.h"
 

@@ -10,7 +10,6 @@
 #include <span>
 #include <vector>
 
-#include "base/counter_set.h"
 #include "base/time.h"
 #include "collectives/crc32c.h"
 #include "collectives/operation.h"
@@ -23,6 +22,7 @@
 #include "dataplane/lane/address_table.h"
 #include "dataplane/lane/fault_injector.h"
 #include "dataplane/lane/probe_board.h"
+#include "dataplane/lane/queue_counters.h"
 #include "dataplane/lane/source_watch.h"
 
 namespace gradlane {
@@ -73,98 +73,6 @@ inline constexpr uint64_t kMacKnown = kMacSource;
 [[nodiscard]] MacAddress unpack_mac(uint64_t packed) noexcept;
 // Of whoever sent it, packed.
 [[nodiscard]] uint64_t frame_source(const uint8_t* frame) noexcept;
-
-// What becomes of packets between the frame and the exchange, beside FrameVerdict.
-enum class QueueCounter : uint8_t {
-  kReceived,
-  kReceivedBytes,
-  kSent,
-  kSentBytes,
-  kSegmented,
-  kNotNeighbour,
-  kStranger,
-  kForged,
-  kWrongTos,
-  kWrongLane,
-  kSendBusy,
-  kNoMac,
-  kNoAddress,
-  kLinkDown,
-  kNoCopy,
-  kAnswered,
-  kInjectedDrop,
-  kInjectedDuplicate,
-  kInjectedReorder,
-  kInjectedCorrupt,
-  kInjectedDelay,
-  kArpSent,
-  kProbeSent,
-  kProbeRefused,
-  kCount
-};
-// Metrics of Prometheus that the counters below are samples of.
-inline constexpr MetricFamily kPortReceiveFramesMetric = {"gradlane_port_receive_frames_total", "", "frames received"};
-inline constexpr MetricFamily kPortReceiveBytesMetric = {"gradlane_port_receive_bytes_total", "",
-                                                         "bytes of frames received"};
-inline constexpr MetricFamily kPortTransmitFramesMetric = {"gradlane_port_transmit_frames_total", "", "frames sent"};
-inline constexpr MetricFamily kPortTransmitBytesMetric = {"gradlane_port_transmit_bytes_total", "",
-                                                          "bytes of frames sent"};
-inline constexpr MetricFamily kPortPutOffMetric = {
-    "gradlane_port_put_off_total", "cause",
-    "packets put off: the device took no more, or there was no buffer for a copy"};
-inline constexpr MetricFamily kPortAnswersMetric = {"gradlane_port_answers_total", "",
-                                                    "ARP requests and pings answered"};
-inline constexpr MetricFamily kPortInjectedFaultsMetric = {"gradlane_port_injected_faults_total", "fault",
-                                                           "frames doubled, held back or changed on purpose"};
-inline constexpr MetricFamily kPortRequestsMetric = {"gradlane_port_requests_total", "kind",
-                                                     "ARP requests, probes and answers to probes sent"};
-inline constexpr CounterRow<QueueCounter> kQueueCounterRows[] = {
-    {QueueCounter::kReceived, "received", "frames received", &kPortReceiveFramesMetric},
-    {QueueCounter::kReceivedBytes, "received_bytes", "bytes of frames received", &kPortReceiveBytesMetric},
-    {QueueCounter::kSent, "sent", "frames sent", &kPortTransmitFramesMetric},
-    {QueueCounter::kSentBytes, "sent_bytes", "bytes of frames sent", &kPortTransmitBytesMetric},
-    {QueueCounter::kSegmented, "segmented", "frames dropped: in more than one buffer", &kPortDropsMetric},
-    {QueueCounter::kNotNeighbour, "not_neighbour", "gradlane packets dropped: from a node that is no neighbour",
-     &kPortDropsMetric},
-    {QueueCounter::kStranger, "stranger", "gradlane packets dropped: of a second machine with a neighbour's address",
-     &kPortDropsMetric},
-    {QueueCounter::kForged, "forged", "gradlane packets dropped: not made with the ring's key", &kPortDropsMetric},
-    {QueueCounter::kWrongTos, "wrong_tos", "gradlane packets dropped: of a neighbour, with a ToS of no class",
-     &kPortDropsMetric},
-    {QueueCounter::kWrongLane, "wrong_lane", "gradlane packets dropped: for a lane of another worker",
-     &kPortDropsMetric},
-    {QueueCounter::kSendBusy, "send_busy", "packets put off: the device takes no more now", &kPortPutOffMetric, "busy"},
-    {QueueCounter::kNoMac, "no_mac", "packets dropped: the neighbour has not answered ARP yet", &kPortDropsMetric},
-    {QueueCounter::kNoAddress, "no_address", "packets dropped: this node's address is not, or not yet, its own",
-     &kPortDropsMetric},
-    {QueueCounter::kLinkDown, "link_down", "packets dropped: the device has taken none for some time",
-     &kPortDropsMetric},
-    {QueueCounter::kNoCopy, "no_copy", "packets put off: no buffer for a copy", &kPortPutOffMetric},
-    {QueueCounter::kAnswered, "answered", "ARP requests and pings answered", &kPortAnswersMetric},
-    {QueueCounter::kInjectedDrop, "injected_drop", "frames thrown away on purpose (faults)", &kPortDropsMetric},
-    {QueueCounter::kInjectedDuplicate, "injected_duplicate", "frames doubled on purpose", &kPortInjectedFaultsMetric,
-     "duplicate"},
-    {QueueCounter::kInjectedReorder, "injected_reorder", "frames held back on purpose, behind later ones",
-     &kPortInjectedFaultsMetric, "reorder"},
-    {QueueCounter::kInjectedCorrupt, "injected_corrupt", "frames changed on purpose, one bit each",
-     &kPortInjectedFaultsMetric, "corrupt"},
-    {QueueCounter::kInjectedDelay, "injected_delay", "frames held back on purpose, for some time",
-     &kPortInjectedFaultsMetric, "delay"},
-    {QueueCounter::kArpSent, "arp_sent", "ARP requests sent", &kPortRequestsMetric, "arp"},
-    {QueueCounter::kProbeSent, "probe_sent", "probes and answers to probes sent", &kPortRequestsMetric, "probe"},
-    {QueueCounter::kProbeRefused, "probe_refused", "probes dropped: damaged, from no neighbour, not asked for",
-     &kPortDropsMetric},
-};
-static_assert(is_complete(kQueueCounterRows));
-constexpr const auto& counter_rows(QueueCounter) noexcept { return kQueueCounterRows; }
-
-struct QueueCounters {
-  CounterSet<QueueCounter> events;
-  CounterSet<FrameVerdict> verdicts;
-  CounterSet<TrafficClass> classes;  // received IPv4 packets
-
-  void add(QueueCounter counter, uint64_t n = 1) noexcept { events.add(counter, n); }
-};
 
 class PortQueue {
  public:

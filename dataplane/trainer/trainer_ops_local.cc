@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "collectives/descriptor.h"
+#include "collectives/mismatch.h"
 #include "dataplane/trainer/trainer_ops.h"
 
 namespace gradlane {

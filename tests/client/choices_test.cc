@@ -10,7 +10,7 @@
 #include "tests/client/choices_fixture.h"
 
 extern "C" {
-#include "client/library/rounds.h"
+#include "client/library/trials.h"
 }
 
 namespace gradlane::test::choices_test {

@@ -12,8 +12,8 @@
 
 #include "tools/admin/bounded_json.h"
 #include "tools/admin/http_response.h"
-#include "tools/top/page.h"
 #include "tools/top/remote.h"
+#include "tools/top/table.h"
 #include "tools/top/view.h"
 
 namespace gradlane::test {

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/parse.h"
-#include "collectives/config.h"
+#include "collectives/exchange_config.h"
 #include "sim/data.h"
 
 namespace gradlane {

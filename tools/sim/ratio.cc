@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/parse.h"
-#include "collectives/config.h"
+#include "collectives/exchange_config.h"
 #include "sim/simnet.h"
 #include "tools/bench/codec_list.h"
 #include "tools/bench/settle.h"

@@ -3,7 +3,7 @@
 
 #include "collectives/counters.h"
 #include "dataplane/frame/frame.h"
-#include "dataplane/lane/port_queue.h"
+#include "dataplane/lane/queue_counters.h"
 #include "tools/stats/table.h"
 
 namespace gradlane {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/file_descriptor.h"
-#include "tools/top/page.h"
+#include "tools/top/table.h"
 
 namespace gradlane {
 

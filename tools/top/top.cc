@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "tools/top/askers.h"
-#include "tools/top/page.h"
+#include "tools/top/table.h"
 #include "tools/top/terminal.h"
 
 namespace gradlane {

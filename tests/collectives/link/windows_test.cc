@@ -7,9 +7,10 @@
 #include <set>
 #include <vector>
 
-#include "collectives/config.h"
+#include "collectives/exchange_config.h"
 #include "collectives/link/congestion.h"
 #include "collectives/link/receive_window.h"
+#include "collectives/link/rtt.h"
 #include "tests/compress/test_floats.h"
 
 namespace gradlane::test::windows_test {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tools/top/figures.h"
-#include "tools/top/page.h"
+#include "tools/top/table.h"
 
 namespace gradlane::test::top_view_test {
 namespace {

@@ -1,4 +1,4 @@
-// page.h - a view as lines of text that fit a screen (pure functions)
+// table.h - a view as lines of text that fit a screen (pure functions)
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// rounds_test.cc - which way operations of a class go: what ranks with times of their own choose, and how soon
+// trials_test.cc - which way operations of a class go: what ranks with times of their own choose, and how soon
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <vector>
 
 extern "C" {
-#include "client/library/rounds.h"
+#include "client/library/trials.h"
 }
 
 namespace gradlane::test::rounds_test {

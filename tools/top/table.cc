@@ -1,5 +1,5 @@
-// page.cc - a view as lines of text that fit a screen (pure functions)
-#include "tools/top/page.h"
+// table.cc - a view as lines of text that fit a screen (pure functions)
+#include "tools/top/table.h"
 
 #include <fmt/format.h>
 

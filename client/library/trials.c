@@ -1,5 +1,5 @@
-// rounds.c - which way the operations of a class go: trials of several ways, and what follows from them (pure)
-#include "client/library/rounds.h"
+// trials.c - which way the operations of a class go: trials of several ways, and what follows from them (pure)
+#include "client/library/trials.h"
 
 #include <stddef.h>
 #include <string.h>

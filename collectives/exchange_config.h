@@ -1,4 +1,4 @@
-// config.h - what an exchange is made with
+// exchange_config.h - what an exchange is made with
 #pragma once
 
 #include <cstddef>
@@ -7,36 +7,12 @@
 
 #include "base/time.h"
 #include "collectives/left_open.h"
+#include "collectives/settings.h"
 #include "collectives/strategy/strategy_id.h"
 #include "collectives/wire.h"
 #include "compress/codec.h"
 
 namespace gradlane {
-
-inline constexpr size_t kMinWindow = 2;
-inline constexpr size_t kMaxWindow = 4096;
-inline constexpr size_t kMaxOperations = 256;
-
-// What a setting is if nobody says it, and what it may be: of an ExchangeConfig, and in the configuration file.
-template <class T>
-struct SettingRange {
-  T standard;
-  T least;
-  T most;
-};
-namespace settings {
-
-inline constexpr SettingRange<size_t> kWindow = {256, kMinWindow, kMaxWindow};
-inline constexpr SettingRange<size_t> kOperations = {16, 1, kMaxOperations};
-inline constexpr SettingRange<size_t> kMaxTensor = {size_t{256} << 20, kGranuleBytes, size_t{1} << 38};
-inline constexpr SettingRange<size_t> kQueueTarget = {16, 1, kMaxWindow};
-inline constexpr SettingRange<Nanos> kPeerTimeout = {2 * kSecond, 10 * kMillisecond, 3600 * kSecond};
-inline constexpr SettingRange<Nanos> kStartTimeout = {10 * kSecond, kMillisecond, 36000 * kSecond};
-inline constexpr SettingRange<Nanos> kOperationTimeout = {60 * kSecond, kMillisecond, 36000 * kSecond};
-// docs/exchange.md, "Tuning", has what was measured.
-inline constexpr SettingRange<Nanos> kMinRto = {5 * kMillisecond, 10 * kMicrosecond, kSecond};
-
-}  // namespace settings
 
 struct ExchangeConfig {
   // ---- Equal on all ranks; neighbours compare these.

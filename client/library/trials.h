@@ -1,4 +1,4 @@
-// rounds.h - which way the operations of a class go: trials of several ways, what ranks agree these came to, and when
+// trials.h - which way the operations of a class go: trials of several ways, what ranks agree these came to, and when
 // to try again (pure: no clock, no I/O, no allocation)
 //
 // A class is operations of about one size that are asked for alike. Its ways are strategy and codec; the first one is

@@ -1,0 +1,93 @@
+// rtt.h - round-trip time, retransmission time-out, and waits on the way back, of one link
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/time.h"
+
+namespace gradlane {
+
+// Smoothed round-trip time and retransmission time-out after RFC 6298, and the least round-trip time of the last 10 to
+// 20 s, which stands for the path without queues.
+class RttEstimator {
+ public:
+  RttEstimator(Nanos min_rto, Nanos max_rto) : min_rto_(min_rto), max_rto_(max_rto) {}
+
+  void sample(Nanos rtt, Nanos now) noexcept {
+    if (smoothed_ == 0) {
+      smoothed_ = rtt;
+      deviation_ = rtt / 2;
+      epoch_ = now;
+    } else {
+      const Nanos error = rtt > smoothed_ ? rtt - smoothed_ : smoothed_ - rtt;
+      deviation_ = (3 * deviation_ + error) / 4;
+      smoothed_ = std::max<Nanos>((7 * smoothed_ + rtt) / 8, 1);
+    }
+    if (now - epoch_ > kEpoch) {
+      epoch_ = now;
+      previous_least_ = least_;
+      least_ = rtt;
+    }
+    least_ = std::min(least_, rtt);
+  }
+
+  [[nodiscard]] bool known() const noexcept { return smoothed_ != 0; }
+  [[nodiscard]] Nanos smoothed() const noexcept { return smoothed_; }
+  [[nodiscard]] Nanos least() const noexcept { return std::min(least_, previous_least_); }
+
+  [[nodiscard]] Nanos timeout(unsigned backoff) const noexcept {
+    // Where the RTT is steady the deviation is nothing, but a burst of others' packets may still double it.
+    const Nanos margin = std::max({4 * deviation_, smoothed_, min_rto_});
+    const Nanos plain = known() ? smoothed_ + margin : kUnknownFactor * min_rto_;
+    return std::min(plain << backoff, std::max(max_rto_, min_rto_));
+  }
+
+ private:
+  static constexpr Nanos kEpoch = 10 * kSecond;
+  static constexpr Nanos kUnknownFactor = 20;  // nothing measured yet: the path may be a slow one
+
+  Nanos min_rto_;
+  Nanos max_rto_;
+  Nanos smoothed_ = 0;
+  Nanos deviation_ = 0;
+  Nanos least_ = kNever;
+  Nanos previous_least_ = kNever;
+  Nanos epoch_ = 0;
+};
+
+// The queue on the way back, where the neighbour sends data too: acknowledgements that ride on it wait there, which is
+// not this side's doing. What a packet's clock reading lies behind ours is its delay plus the clocks' difference; its
+// least value within the last 64 to 128 ms stands for no queue, and clocks drift apart by a few microseconds in that
+// time.
+class ReturnQueue {
+ public:
+  // A packet that was stamped by the neighbour's clock came at `now` on ours, both in stamps. Returns its wait, in
+  // stamps.
+  uint32_t sample(uint32_t now, uint32_t stamp, Nanos time) noexcept {
+    const uint32_t behind = now - stamp;
+    if (!known_) previous_least_ = least_ = behind;
+    known_ = true;
+    if (time - epoch_ > kEpoch) {
+      epoch_ = time;
+      previous_least_ = least_;
+      least_ = behind;
+    }
+    if (before(behind, least_)) least_ = behind;
+    return behind - (before(least_, previous_least_) ? least_ : previous_least_);
+  }
+
+ private:
+  static constexpr Nanos kEpoch = 64 * kMillisecond;
+
+  // Clock differences wrap.
+  static bool before(uint32_t a, uint32_t b) noexcept { return static_cast<int32_t>(a - b) < 0; }
+
+  bool known_ = false;
+  uint32_t least_ = 0;
+  uint32_t previous_least_ = 0;
+  Nanos epoch_ = 0;
+};
+
+}  // namespace gradlane

@@ -59,7 +59,7 @@ MAY_INCLUDE_WITHIN = {
 
 # Files of a folder that build on each other in one direction: each may include those before it.
 IN_ORDER = {
-    "client/library": ("clock", "waits", "base", "rounds", "context", "squares", "message", "find", "loss", "requests", "staging", "report", "choices", "queue",
+    "client/library": ("clock", "waits", "base", "trials", "context", "squares", "message", "find", "loss", "requests", "staging", "report", "choices", "queue",
                        "progress", "talk", "wishes", "codecs", "strategies", "buffers", "kinds", "candidates", "coding",
                        "check", "wait", "submit", "open"),
 }

@@ -1,4 +1,4 @@
-// exchange.cc - construction, polls, status
+// exchange.cc - construction, submissions, polls, status
 #include "collectives/exchange/exchange.h"
 
 #include <algorithm>
@@ -6,19 +6,16 @@
 #include <string>
 
 #include "base/error.h"
+#include "collectives/descriptor.h"
 #include "collectives/exchange/exchange_state.h"
 #include "collectives/strategy/codec_ways.h"
-#include "collectives/strategy/owners.h"
-#include "collectives/strategy/rings.h"
 
 namespace gradlane {
 namespace {
 
-using Kind = StrategyId::Kind;
+constexpr size_t kSmall = size_t{64} << 10;  // bytes of a tensor
 
-constexpr size_t kSmallTogether = 4;  // times as many operations as `operations`, where tensors are small
-
-constexpr Nanos kRetry = 10 * kMicrosecond;  // after the owner had no buffer
+constexpr Nanos kLookAgain = 10 * kMicrosecond;  // while another exchange looks at a tensor
 
 void check_range(const char* what, uint64_t value, uint64_t least, uint64_t most) {
   if (value >= least && value <= most) return;
@@ -80,107 +77,145 @@ ExchangeConfig checked(const ExchangeConfig& config) {
   return config;
 }
 
-// What is the same as the ring is the ring.
-bool is_ring(const StrategyId& id, unsigned world) {
-  return id.kind == Kind::kRing || world == 1 || (id.kind == Kind::kRings && (id.group() == 1 || id.group() == world));
-}
-
 }  // namespace
 
 ExchangeState::ExchangeState(const ExchangeConfig& config, PacketIo& io)
     : config_(checked(config)),
-      io_(io),
       topology_(config_.strategies, config_.world, config_.rank),
-      all_linked_(links_all(config_.strategies, config_.world)),
-      ring_(Team::of(topology_, config_.rank, config_.world, 0, 1)),
-      links_([&] {
-        std::vector<Link> links;
-        const size_t extra = extra_window(config_.window, topology_.extra_links());
-        for (const unsigned rank : topology_.neighbours()) {
-          const size_t window = links.size() < topology_.ring_links() ? config_.window : extra;
-          links.emplace_back(config_, window, rank, io_, counters_);
-        }
-        return links;
-      }()),
-      // Only who is linked to all can own blocks.
-      fanout_(any_owners(config_) && links_.size() + 1 == config_.world ? std::span(links_) : std::span<Link>{}, io_,
-              counters_, config_.mtu, config_.pad),
-      membership_(config_, topology_.ring_links(), links_, counters_),
-      peers_(links_.size()),
-      unsent_(links_.size()),
+      admission_(config_, topology_),
+      tracer_(config_.rank, topology_.neighbours()),
+      peers_(topology_.links()),
+      egress_(config_, topology_, any_owners(config_), io, counters_, peers_, budget_, tracer_),
+      membership_(config_, topology_.ring_links(), egress_.links(), counters_),
       scratch_(kMaxPacket),
-      private_(config_.world > 2 ? kMaxRunElements * sizeof(uint64_t) : 0) {
-  for (Link& link : links_) outboxes_.emplace_back(link, io_, counters_, config_.mtu, config_.pad);
-  for (const StrategyId& id : config_.strategies) {
-    std::unique_ptr<const Strategy> made;
-    if (is_ring(id, config_.world)) {
-      made = std::make_unique<Ring>(ring_);
-    } else if (id.kind == Kind::kRings) {
-      made = std::make_unique<Rings>(topology_, config_.world, config_.rank, id.group());
-    } else {
-      made = std::make_unique<Owners>(topology_, id, config_.world, config_.rank);
-    }
-    allowed_.push_back({id, std::move(made)});
+      shelter_(config_.world > 2 ? kMaxRunElements * sizeof(uint64_t) : 0),
+      parts_{.config = config_,
+             .topology = topology_,
+             .counters = counters_,
+             .budget = budget_,
+             .tracer = tracer_,
+             .peers = peers_,
+             .egress = egress_,
+             .scratch = scratch_,
+             .shelter = shelter_},
+      table_(config_, any_owners(config_) ? config_.world : 0, parts_),
+      preparation_(parts_, membership_, table_),
+      lifecycle_(parts_, admission_.ring(), membership_, table_, preparation_),
+      control_(parts_, table_, lifecycle_) {}
+
+// ---- Operations
+
+Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now) noexcept {
+  using Refusal = Exchange::Refusal;
+  Running* const place = table_.next_place();
+  if (place == nullptr) return {.id = 0, .refusal = Refusal::kFull};
+  if (const auto refusal = admission_.check(operation); refusal != Refusal::kNone) return {.id = 0, .refusal = refusal};
+  Room* const room = table_.room_for(admission_.room_bytes(operation), *place);
+  if (room == nullptr) return {.id = 0, .refusal = Refusal::kFull};
+
+  Running& it = *place;
+  table_.take(it, *room);
+  it.world = config_.world;
+  it.outcome = {};
+  it.news = {};
+  it.prepared.counted = false;
+  it.times = {.submitted = now, .deadline = now + (operation.timeout != 0 ? operation.timeout : config_.start_timeout)};
+  it.operation = operation;
+  if (operation.kind == OpKind::kBarrier) {
+    it.token = 1;
+    it.operation = Operation{};
+    it.operation.tag = operation.tag;
+    it.operation.timeout = operation.timeout;
+    it.operation.kind = OpKind::kBarrier;
+    it.operation.strategy = operation.strategy;
+    it.operation.type = ElementType::kInt32;
+    it.operation.count = 1;
+    it.operation.data = &it.token;
   }
-  for (PeerState& peer : peers_) peer.announced.resize(kMaxOperations);
-  // Each rank's block may end within a granule.
-  const size_t granules = config_.max_bytes / kGranuleBytes + 2 * size_t{config_.world};
-  const size_t small = Turns::kSmallBytes / kGranuleBytes + 2 * size_t{config_.world};
-  const auto relayed = [&](size_t all) { return private_.empty() ? 0 : all; };
-  const unsigned owners = any_owners(config_) ? config_.world : 0;
-  const size_t places = std::min(kMaxOperations, config_.operations * kSmallTogether);
-  rooms_.reserve(places + config_.operations);
-  table_.reserve(places);
-  for (size_t i = 0; i < places; ++i) {
-    rooms_.emplace_back(small, relayed(small), owners, true);
-    table_.emplace_back(config_.codec, &rooms_.back(), owners);
-  }
-  for (size_t i = 0; i < config_.operations; ++i) rooms_.emplace_back(granules, relayed(granules), owners, false);
+  it.strategy = admission_.complete(it.operation);
+  it.make_coders();
+  it.descriptor = describe(it.operation, *it.operation.codec);
+  it.digest = digest_of(it.descriptor);
+  lifecycle_.note_deadline(it);
+  if (tracer_.on()) tracer_.submitted(it, membership_.session(), membership_.missing(), now);
+  return {.id = it.id, .refusal = Refusal::kNone};
 }
 
-ExchangeState::~ExchangeState() {
-  fanout_.reset();
-  for (Outbox& outbox : outboxes_) outbox.reset();
-  for (Link& link : links_) link.reset(0);
+void ExchangeState::abort(uint64_t id) noexcept {
+  if (Running* const it = table_.find(id)) lifecycle_.abort(*it, polled_at_);
 }
+
+void ExchangeState::close() noexcept {
+  lifecycle_.handle(membership_.give_up({.code = FailureCode::kClosed, .rank = static_cast<uint16_t>(config_.rank)}));
+}
+
+void ExchangeState::refuse(const Failure& why) noexcept {
+  if (const auto link = topology_.link_to(why.rank)) lifecycle_.handle(membership_.refuse(*link, why));
+}
+
+// ---- Polls
 
 void ExchangeState::poll(Nanos now) noexcept {
-  seen_at_ = now;
+  lifecycle_.set_time(now);
   if (was_active_) counters_.add(Counter::kExchangeNs, now - polled_at_);
   polled_at_ = now;
-  handle(membership_.poll(now));
-  for (Link& link : links_) link.poll(now);
-  start_waiting(now);
-  check_deadlines(now);
+  lifecycle_.handle(membership_.poll(now));
+  for (Link& link : egress_.links()) link.poll(now);
+  lifecycle_.start_waiting(now);
+  lifecycle_.check_deadlines(now);
   pump(now);
-  if (trace_ != nullptr) trace_waits();
-  for (Link& link : links_) link.flush(now);
-  was_active_ = active_ != 0;
+  if (tracer_.on()) trace_waits();
+  for (Link& link : egress_.links()) link.flush(now);
+  was_active_ = table_.any_active();
+}
+
+// What arrived for others, and found no room, goes before own elements.
+void ExchangeState::pump(Nanos now) noexcept {
+  budget_.begin();
+  egress_.begin_poll();
+  if (!table_.any_started()) return;
+  preparation_.poll();
+  const auto for_ready = [this](auto visit) {
+    table_.for_running([&](Running& it) {
+      if (it.prepared.ready) visit(it, *it.algorithm);
+    });
+  };
+  for_ready([&](Running&, Algorithm& algorithm) { algorithm.send_grants(now); });
+  control_.send(now);
+  bool more = false;  // was there to send
+  for_ready([&](Running& it, Algorithm& algorithm) {
+    more |= algorithm.send_passing(now);
+    lifecycle_.look_for_failure(it);
+  });
+  // Barriers and scalars need not wait until a large tensor is through.
+  for (const bool small : {true, false}) {
+    for_ready([&](Running& it, Algorithm& algorithm) {
+      if (small != (it.blocks.elements() * it.coder.element_bytes() <= kSmall)) return;
+      more |= algorithm.send_own(now);
+      lifecycle_.look_for_failure(it);
+      lifecycle_.go_on(it);
+    });
+  }
+  egress_.end_poll(more, now);
 }
 
 Nanos ExchangeState::deadline() const noexcept {
-  const bool startable = membership_.whole() && base_ + started_ != submitted_;
-  if (more_ || startable) return polled_at_;
-  Nanos next = std::min(membership_.deadline(), operations_at_);
-  for (size_t i = 0; i < links_.size(); ++i) {
-    next = std::min(next, links_[i].deadline());
-    if (outboxes_[i].starved()) next = std::min(next, polled_at_ + kRetry);
-    if (!outboxes_[i].idle() && links_[i].can_pass()) {
-      for (const auto channel : Outbox::kData) next = std::min(next, flush_at(i, channel));
-    }
-  }
-  if (fanout_.starved() || others_look_) next = std::min(next, polled_at_ + kRetry);
-  return std::min(next, flush_results_at());
+  const bool startable = membership_.whole() && table_.any_waiting();
+  if (budget_.more() || startable) return polled_at_;
+  Nanos next = std::min({membership_.deadline(), lifecycle_.deadline(), egress_.deadline(polled_at_)});
+  if (preparation_.waits_for_others()) next = std::min(next, polled_at_ + kLookAgain);
+  return next;
 }
 
+// ---- Status
+
 RingStatus ExchangeState::ring_status() const noexcept {
-  return {membership_.whole(),   membership_.session(), membership_.missing(),
-          membership_.refused(), membership_.cause(),   failed_,
-          past_failures_};
+  return {membership_.whole(), membership_.session(), membership_.missing(),     membership_.refused(),
+          membership_.cause(), lifecycle_.failed(),   lifecycle_.past_failures()};
 }
 
 LinkStatus ExchangeState::link_status(size_t neighbour) const noexcept {
-  const Link& link = links_[neighbour];
+  const Link& link = egress_.links()[neighbour];
   return {link.peer(),
           link.up(),
           link.in_flight(),
@@ -192,54 +227,40 @@ LinkStatus ExchangeState::link_status(size_t neighbour) const noexcept {
           link.totals()};
 }
 
-bool ExchangeState::awaited() const noexcept {
-  const auto next = static_cast<uint32_t>(submitted_ - base_);
-  return std::ranges::any_of(peers_,
-                             [next](const PeerState& peer) { return static_cast<int32_t>(peer.started - next) > 0; });
+std::unique_ptr<TraceLog> ExchangeState::make_trace(size_t words, TraceLog::Clock clock) const {
+  return std::make_unique<TraceLog>(table_.all().size(), config_.world, words, clock);
 }
 
-RunHeader ExchangeState::run_header(const Running& it, const Coder& coder, Phase phase, unsigned block,
-                                    size_t element) noexcept {
-  return {.operation = it.number,
-          .digest = it.digest,
-          .first = static_cast<uint32_t>(element / coder.granule()),
-          .count = 0,
-          .bytes = 0,
-          .block = static_cast<uint8_t>(block),
-          .phase = phase,
-          .codec = static_cast<uint8_t>(coder.codec_id()),
-          .param = coder.codec_param()};
-}
-
-// `place`: from the tensor's first element on.
-Origin ExchangeState::origin_at(const Running& it, ptrdiff_t place, bool contributes) noexcept {
-  const Operation& op = it.operation;
-  Origin origin{.position = op.offset + static_cast<uint64_t>(place)};
-  if (op.residual == nullptr) return origin;
-  float* const second = op.codec->states() > 1 ? op.residual + op.state_pitch + place : nullptr;
-  const bool adds = op.codec->row().adds;
-  if (contributes) {
-    origin.residual = op.residual + place;
-    origin.second = adds ? second : nullptr;
-  } else if (!adds) {
-    origin.residual = second;
+void ExchangeState::trace_waits() noexcept {
+  for (Running& it : table_.all()) {
+    if (it.state == Running::State::kWaiting || it.state == Running::State::kRunning) trace_wait(it);
   }
-  return origin;
 }
 
-void ExchangeState::complete(const Running& it, unsigned block, size_t element, size_t count) noexcept {
-  if (it.operation.reduction == Reduction::kAverage && last_stage(it))
-    it.coder.divide(elements(it, block, element), count, it.world);
+// Whom or what it waits for.
+void ExchangeState::trace_wait(Running& it) noexcept {
+  const auto waits = [&](TraceCause cause, unsigned rank) { tracer_.waits(it, cause, rank); };
+  if (it.state == Running::State::kWaiting) return waits(TraceCause::kRing, membership_.missing());
+  if (!it.prepared.ready) {
+    const size_t link = it.prepared.bid ? peers_.unheard(it) : topology_.links();
+    if (link == topology_.links()) return waits(TraceCause::kLook, config_.rank);
+    return waits(TraceCause::kStart, egress_.peer(link));
+  }
+  if (topology_.links() == 0) return waits(TraceCause::kWork, config_.rank);
+  if (const auto step = it.algorithm->next_step()) {
+    if (!peers_.takes(it, *step)) return waits(TraceCause::kStart, egress_.peer(step->link));
+    if (!egress_.link(step->link).can_send()) return waits(TraceCause::kLink, egress_.peer(step->link));
+    return waits(TraceCause::kWork, config_.rank);
+  }
+  if (const auto sender = it.algorithm->sender()) return waits(TraceCause::kPackets, *sender);
+  waits(TraceCause::kStart, it.algorithm->awaited());  // all is done: see Lifecycle::go_on()
 }
 
 // ---- Exchange.
 
 size_t Exchange::buffers(const ExchangeConfig& config) {
   const Topology topology(config.strategies, config.world, config.rank);
-  constexpr size_t kOpen = Outbox::kChannels + 1;  // and one for acknowledgements
-  const size_t extra = extra_window(config.window, topology.extra_links());
-  const size_t links = topology.ring_links() * (config.window + kOpen) + topology.extra_links() * (extra + kOpen);
-  return links + (any_owners(config) ? Fanout::kPackets + 2 : 0) + 1;
+  return Egress::buffers(config, topology, any_owners(config));
 }
 
 Exchange::Exchange(const ExchangeConfig& config, PacketIo& io) : state_(std::make_unique<ExchangeState>(config, io)) {}

@@ -1,18 +1,17 @@
 // running.h - one operation on one rank, and the memory that grows with its tensor (lane's thread)
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <vector>
 
+#include "base/time.h"
 #include "collectives/descriptor.h"
+#include "collectives/exchange/algorithms.h"
 #include "collectives/exchange/blocks.h"
 #include "collectives/exchange/coder.h"
 #include "collectives/exchange/deferred.h"
-#include "collectives/exchange/outbox.h"
 #include "collectives/exchange/turns.h"
 #include "collectives/operation.h"
 #include "collectives/strategy/strategy.h"
@@ -39,6 +38,7 @@ struct Room {
 };
 
 // One operation, from submit() until its completion has been read and all ranks have been told what they must know.
+// What moves its elements is its Algorithm.
 struct Running {
   enum class State : uint8_t {
     kFree,
@@ -47,17 +47,79 @@ struct Running {
     kOver,
   };
 
-  // `owners`: ranks, where blocks may have owners; else 0.
-  Running(const Codec& codec, Room* small, unsigned owners)
-      : room(small),
-        coder(ElementType::kFloat32, codec),
-        back(coder),
-        sent(owners),
-        limit(owners),
-        due(owners),
-        look(std::make_unique<Look>()) {}
+  struct Times {
+    Nanos submitted = 0;
+    Nanos deadline = 0;
+    Nanos tell_all = kNever;  // then all neighbours that have not started it hear that this rank has
+  };
 
-  Room* room;  // while it is free: any
+  // Before its first element: Preparation.
+  struct Prepared {
+    bool ready = true;         // for elements; until then neighbours send none, as they hear of no stage
+    bool counted = true;       // in Operation::lookers
+    unsigned lead = 0;         // 1: the codec looks first, and stages are announced by numbers from 1
+    std::optional<float> bid;  // what this rank offers
+    LinkSet takers;            // neighbours that must hear when it is ready
+    std::unique_ptr<Look> look = std::make_unique<Look>();
+  };
+
+  // What neighbours must hear: Control.
+  struct News {
+    LinkSet start;       // that it has started
+    LinkSet failure;     // that it has failed,
+    uint8_t origin = 0;  //   on this rank
+
+    [[nodiscard]] bool none() const noexcept { return start.none() && failure.none(); }
+  };
+
+  struct Outcome {
+    Failure failure;  // while it waits: how it will fail at its turn; while it runs: what its algorithm has found
+    bool residual_cleared = false;
+    Loss loss;
+    uint64_t sent_bytes = 0;  // Completion::sent_bytes so far
+  };
+
+  Running(size_t place_in_table, const Codec& codec, Room* small)
+      : place(place_in_table), room(small), coder(ElementType::kFloat32, codec), back(coder) {}
+
+  // ---- The tensor. Elements count from the first one of a block on.
+  [[nodiscard]] uint8_t* elements(unsigned block, size_t element) const noexcept {
+    return static_cast<uint8_t*>(operation.data) + (base + blocks.offset(block) + element) * coder.element_bytes();
+  }
+  // Where a contribution lies, or what is added up: the states of the one who adds are the second ones.
+  [[nodiscard]] Origin origin(unsigned block, size_t element, bool contribution) const noexcept {
+    return origin_at(static_cast<ptrdiff_t>(base + blocks.offset(block) + element), contribution);
+  }
+  [[nodiscard]] Origin origin_at(ptrdiff_t element_of_tensor, bool contribution) const noexcept;
+  // These results have been sent, or need not be: what is left to do to them.
+  void complete(unsigned block, size_t element, size_t count) const noexcept {
+    if (operation.reduction == Reduction::kAverage && last_stage())
+      coder.divide(elements(block, element), count, world);
+  }
+  // Of an all-to-all: elements that stay on this rank.
+  void copy_share(unsigned block, size_t first, size_t count) const noexcept;
+
+  // ---- The stage
+  // Its sums are what this rank adds its contribution to.
+  [[nodiscard]] bool contributes() const noexcept { return reduces(task.kind) && task.stage == 0; }
+  // What is added last in this stage has all contributions.
+  [[nodiscard]] bool sums_end() const noexcept {
+    return reduces(task.kind) && task.stage == strategy->stages(task.kind) / 2;
+  }
+  [[nodiscard]] bool last_stage() const noexcept { return task.stage + 1 >= strategy->stages(operation.kind); }
+  [[nodiscard]] RunHeader run_header(const Coder& by, Phase phase, unsigned block, size_t element) const noexcept;
+
+  // ---- Of the operation's codecs as they are now.
+  void make_coders() noexcept;
+  // This rank has seen the tensor, or need not.
+  void note_looked() noexcept;
+  // It failed while sums were under way: what it owed is lost.
+  void clear_residual() noexcept;
+
+  const size_t place;  // in the table
+  Room* room;          // while it is free: any
+  AlgorithmSet algorithms;
+  Algorithm* algorithm = nullptr;  // of these, from its start on
   State state = State::kFree;
   bool unread = false;  // its completion is
   uint64_t id = 0;
@@ -65,57 +127,20 @@ struct Running {
   Operation operation;
   Descriptor descriptor{};
   uint32_t digest = 0;
-  Coder coder;
+  Coder coder;  // of contributions and sums
+  Coder back;   // of results
   const Strategy* strategy = nullptr;
   Task task;
   unsigned world = 1;
-  Nanos submitted_at = 0;
-  Nanos deadline = 0;
-  Nanos tell_at = kNever;  // then all neighbours that have not started it hear that this rank has
-  Failure failure;
-  bool residual_cleared = false;
-  Loss loss;
-  uint64_t sent_bytes = 0;  // Completion::sent_bytes so far
-  int32_t token = 0;        // what a barrier sums up
-
-  // ---- Before its first element: beginnings.cc.
-  bool ready = true;         // for elements; until then neighbours send none, as they hear of no stage
-  bool counted = true;       // in Operation::lookers
-  unsigned lead = 0;         // 1: the codec looks first, and stages are announced by numbers from 1
-  std::optional<float> bid;  // what this rank offers
-  LinkSet takers;            // neighbours that must hear when it is ready
-
-  // ---- Of the present stage: how the tensor, or the part of it from element `base` on, is divided,
+  Times times;
+  Prepared prepared;
+  News news;
+  Outcome outcome;
+  int32_t token = 0;  // what a barrier sums up
+  // How the tensor, or the part of it from element `base` on, is divided in the present stage.
   Blocks blocks;
   size_t base = 0;
-  size_t from = 0;  //   and in a ring the link by which runs come.
-
-  // What is still to come, and to be sent.
-  size_t sums_left = 0;                            // elements of Phase::kReduce to receive
-  size_t results_left = 0;                         // of Phase::kGather
-  std::array<size_t, Outbox::kChannels> coming{};  // its part of ExchangeState::coming_
-  unsigned own_block = 0;                          // own elements are sent block by block,
-  size_t own_sent = 0;                             //   of this one these many so far
-  size_t others_sent = 0;                          // the same of other ranks, about
-  size_t offer = 0;                                // elements to offer the coder: about as many as a packet takes
-  LinkSet announce;                                // neighbours that must hear that it has started
-  LinkSet spread;                                  // neighbours that must hear that it has failed,
-  uint8_t origin = 0;                              //   on this rank
-
-  // ---- Where blocks have owners.
-  Coder back;                 // of results
-  unsigned own = 0;           // that block; as many as there are blocks: none
-  size_t queued = 0;          // its results that are on their way to all
-  size_t window = 1;          // elements that one rank may send ahead of its turn; runs do not cross its multiples
-  size_t to_send = 0;         // elements of this rank, to others
-  std::vector<size_t> sent;   // by block: elements sent to its owner,
-  std::vector<size_t> limit;  //   who takes them up to here
-  unsigned next_owner = 0;    // who is sent to next
-
-  // ---- Where blocks are delivered; `sent` and `next_owner` hold for them too.
-  std::vector<size_t> due;  // by rank: elements still to come from there
-
-  std::unique_ptr<Look> look;
+  size_t offer = 0;  // elements to offer the coder: about as many as a packet takes
 };
 
 }  // namespace gradlane

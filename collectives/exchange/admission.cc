@@ -1,9 +1,12 @@
-// submissions.cc - what callers ask for: operations taken or refused, read, cancelled (worker thread)
+// admission.cc - which operations an exchange takes, and by which strategy and codecs they go (lane's thread)
+#include "collectives/exchange/admission.h"
+
 #include <algorithm>
 
-#include "collectives/descriptor.h"
-#include "collectives/exchange/exchange_state.h"
+#include "collectives/exchange/coder.h"
 #include "collectives/strategy/codec_ways.h"
+#include "collectives/strategy/owners.h"
+#include "collectives/strategy/rings.h"
 
 namespace gradlane {
 namespace {
@@ -37,13 +40,36 @@ bool sums_coded(const Operation& operation) {
   return reduces(operation.kind) && encoded(operation.type, operation.reduction);
 }
 
+// What is the same as the ring is the ring.
+bool is_ring(const StrategyId& id, unsigned world) {
+  const bool round_all = id.kind == StrategyId::Kind::kRings && (id.group() == 1 || id.group() == world);
+  return id.kind == StrategyId::Kind::kRing || world == 1 || round_all;
+}
+
 bool can_come_back(const Codec& back, const Codec& codec) {
   return back.is(codec) || (!back.finishes() && back.row().agreement == Agreement::kNone);
 }
 
 }  // namespace
 
-Exchange::Refusal ExchangeState::check(const Operation& operation) const noexcept {
+Admission::Admission(const ExchangeConfig& config, const Topology& topology)
+    : config_(config),
+      all_linked_(links_all(config.strategies, config.world)),
+      ring_(Team::of(topology, config.rank, config.world, 0, 1)) {
+  for (const StrategyId& id : config.strategies) {
+    std::unique_ptr<const Strategy> made;
+    if (is_ring(id, config.world)) {
+      made = std::make_unique<Ring>(ring_);
+    } else if (id.kind == StrategyId::Kind::kRings) {
+      made = std::make_unique<Rings>(topology, config.world, config.rank, id.group());
+    } else {
+      made = std::make_unique<Owners>(topology, id, config.world, config.rank);
+    }
+    allowed_.push_back({id, std::move(made)});
+  }
+}
+
+Exchange::Refusal Admission::check(const Operation& operation) const noexcept {
   using Refusal = Exchange::Refusal;
   if (operation.kind > kLastKind || operation.type > ElementType::kBytes) return Refusal::kBad;
   StrategyId strategy;
@@ -71,7 +97,7 @@ Exchange::Refusal ExchangeState::check(const Operation& operation) const noexcep
   return has_way_out(operation, config_.world) ? Refusal::kNone : Refusal::kBad;
 }
 
-FailureText ExchangeState::packet_fault(const Operation& operation) const noexcept {
+FailureText Admission::packet_fault(const Operation& operation) const noexcept {
   const Codec there = codec_for(operation, config_.codec);
   const bool fits = fits_packet(there, config_.mtu);
   const Codec& codec = fits && operation.back_codec ? *operation.back_codec : there;
@@ -79,7 +105,7 @@ FailureText ExchangeState::packet_fault(const Operation& operation) const noexce
 }
 
 // None: it is not to be had. What goes round the ring has the ring's name, or none.
-const Strategy* ExchangeState::strategy_for(const Operation& operation, StrategyId& id) const noexcept {
+const Strategy* Admission::strategy_for(const Operation& operation, StrategyId& id) const noexcept {
   id = {};
   const bool coded = sums_coded(operation);
   const CodecRow& row = codec_for(operation, config_.codec).row();
@@ -98,118 +124,29 @@ const Strategy* ExchangeState::strategy_for(const Operation& operation, Strategy
   return found->strategy.get();
 }
 
-// Small tensors have a room of their own in each place: so there may be many at a time. None: all others are taken.
-Room* ExchangeState::room_for(const Operation& operation, size_t place) noexcept {
-  const bool barrier = operation.kind == OpKind::kBarrier;
+size_t Admission::room_bytes(const Operation& operation) const noexcept {
+  if (operation.kind == OpKind::kBarrier) return sizeof(int32_t);
   const size_t width = element_bytes(operation.type) * (has_shares(operation.kind) ? config_.world : 1);
-  size_t bytes = barrier ? sizeof(Running::token) : operation.count * width;
   // One that adds all of a tensor keeps as much for each rank.
   StrategyId strategy;
   (void)strategy_for(operation, strategy);
   const bool one_block = operation.kind == OpKind::kReduce || strategy.kind == StrategyId::Kind::kAggregator;
-  if (one_block) bytes *= config_.world;
-  if (bytes <= Turns::kSmallBytes) return &rooms_[place];
-  const auto room = std::find_if(rooms_.begin() + static_cast<ptrdiff_t>(table_.size()), rooms_.end(),
-                                 [](const Room& each) { return !each.taken; });
-  return room != rooms_.end() ? &*room : nullptr;
+  return operation.count * width * (one_block ? config_.world : 1);
 }
 
-Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now) noexcept {
-  Running& it = table_[submitted_ % table_.size()];
-  if (it.state != Running::State::kFree) return {.id = 0, .refusal = Exchange::Refusal::kFull};
-  if (const auto refusal = check(operation); refusal != Exchange::Refusal::kNone) return {.id = 0, .refusal = refusal};
-  Room* const room = room_for(operation, submitted_ % table_.size());
-  if (room == nullptr) return {.id = 0, .refusal = Exchange::Refusal::kFull};
-
-  room->taken = true;
-  it.room = room;
-  ++active_;
-  it.state = Running::State::kWaiting;
-  it.unread = true;
-  it.world = config_.world;
-  it.id = submitted_++;
-  it.number = static_cast<uint32_t>(it.id - base_);
-  it.operation = operation;
-  it.failure = {};
-  it.announce.reset();
-  it.spread.reset();
-  it.loss = {};
-  it.sent_bytes = 0;
-  it.counted = false;
-  it.submitted_at = now;
-  it.deadline = now + (operation.timeout != 0 ? operation.timeout : config_.start_timeout);
-  Operation& own = it.operation;
-  if (own.kind == OpKind::kBarrier) {
-    it.token = 1;
-    own = Operation{};
-    own.tag = operation.tag;
-    own.timeout = operation.timeout;
-    own.kind = OpKind::kBarrier;
-    own.strategy = operation.strategy;
-    own.type = ElementType::kInt32;
-    own.count = 1;
-    own.data = &it.token;
-  }
-  if (!has_root(own.kind)) own.root = 0;
-  own.codec = codec_for(own, config_.codec);
+const Strategy* Admission::complete(Operation& operation) const noexcept {
+  if (!has_root(operation.kind)) operation.root = 0;
+  operation.codec = codec_for(operation, config_.codec);
   StrategyId id;
-  it.strategy = strategy_for(own, id);
-  own.strategy = id;
+  const Strategy* const strategy = strategy_for(operation, id);
+  operation.strategy = id;
   if (id.kind != StrategyId::Kind::kAggregator) {
-    own.back_codec = own.codec;
-  } else if (!own.back_codec) {
-    own.back_codec = find_codec(kNoCodec, 0, own.codec->isa());
+    operation.back_codec = operation.codec;
+  } else if (!operation.back_codec) {
+    operation.back_codec = find_codec(kNoCodec, 0, operation.codec->isa());
   }
-  if (own.state_pitch == 0) own.state_pitch = extent(own, config_.world);
-  make_coders(it);
-  it.descriptor = describe(own, *own.codec);
-  it.digest = digest_of(it.descriptor);
-  note_deadline(it);
-  if (trace_ != nullptr) trace_submitted(it, now);
-  return {.id = it.id, .refusal = Exchange::Refusal::kNone};
-}
-
-bool ExchangeState::next_completion(Completion& completion) noexcept {
-  if (unread_ == 0) return false;
-  // Operations complete independently: any may be the next.
-  for (uint64_t id = read_; id != submitted_; ++id) {
-    Running& it = table_[id % table_.size()];
-    if (it.id != id || !it.unread || it.state != Running::State::kOver) continue;
-    completion = {.id = id,
-                  .failure = it.failure,
-                  .residual_cleared = it.residual_cleared,
-                  .loss = it.loss,
-                  .sent_bytes = it.sent_bytes};
-    it.unread = false;
-    --unread_;
-    release_if_read(it);
-    while (read_ != submitted_ && !table_[read_ % table_.size()].unread) ++read_;
-    return true;
-  }
-  return false;
-}
-
-void ExchangeState::abort(uint64_t id) noexcept {
-  Running& it = table_[id % table_.size()];
-  if (id >= submitted_ || it.id != id) return;
-  const Failure failure{.code = FailureCode::kAborted, .rank = static_cast<uint16_t>(config_.rank)};
-  if (it.state == Running::State::kRunning) fail_everywhere(it, failure, config_.rank);
-  // One that waits keeps its number, and fails everywhere at its turn.
-  if (it.state == Running::State::kWaiting) {
-    it.failure = failure;
-    // A ring that does not come up must not keep it for as long as the caller's limit is.
-    it.deadline = std::min(it.deadline, polled_at_ + config_.start_timeout);
-    set_deadline();
-  }
-  more_ = true;
-}
-
-void ExchangeState::close() noexcept {
-  handle(membership_.give_up({.code = FailureCode::kClosed, .rank = static_cast<uint16_t>(config_.rank)}));
-}
-
-void ExchangeState::refuse(const Failure& why) noexcept {
-  if (const auto link = topology_.link_to(why.rank)) handle(membership_.refuse(*link, why));
+  if (operation.state_pitch == 0) operation.state_pitch = extent(operation, config_.world);
+  return strategy;
 }
 
 }  // namespace gradlane

@@ -1,0 +1,46 @@
+// admission.h - which operations an exchange takes, and by which strategy and codecs they go (lane's thread)
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "collectives/exchange/exchange.h"
+#include "collectives/exchange_config.h"
+#include "collectives/operation.h"
+#include "collectives/strategy/ring.h"
+#include "collectives/strategy/strategy.h"
+#include "collectives/strategy/topology.h"
+
+namespace gradlane {
+
+class Admission {
+ public:
+  Admission(const ExchangeConfig& config, const Topology& topology);
+
+  [[nodiscard]] Exchange::Refusal check(const Operation& operation) const noexcept;
+  // Why kPacket.
+  [[nodiscard]] FailureText packet_fault(const Operation& operation) const noexcept;
+
+  // Of one that is taken. Fills in what it leaves open: codecs, the strategy's name, pitches.
+  const Strategy* complete(Operation& operation) const noexcept;
+  // What it takes of a Room.
+  [[nodiscard]] size_t room_bytes(const Operation& operation) const noexcept;
+
+  [[nodiscard]] const Ring& ring() const noexcept { return ring_; }  // of all ranks
+
+ private:
+  [[nodiscard]] const Strategy* strategy_for(const Operation& operation, StrategyId& id) const noexcept;
+
+  struct Allowed {
+    StrategyId id;
+    std::unique_ptr<const Strategy> strategy;
+  };
+
+  const ExchangeConfig& config_;
+  const bool all_linked_;  // all ranks, not just this one, have links to all others
+  const Ring ring_;
+  std::vector<Allowed> allowed_;
+};
+
+}  // namespace gradlane

@@ -1,0 +1,50 @@
+// algorithms.cc - a row for each algorithm
+#include "collectives/exchange/algorithms.h"
+
+#include <iterator>
+
+#include "collectives/exchange/delivery_algorithm.h"
+#include "collectives/exchange/lone_algorithm.h"
+#include "collectives/exchange/owner_algorithm.h"
+#include "collectives/exchange/ring_algorithm.h"
+#include "collectives/exchange/running.h"
+
+namespace gradlane {
+namespace {
+
+struct AlgorithmRow {
+  bool (*serves)(const Running& it);
+  std::unique_ptr<Algorithm> (*make)(Running& it, const EngineParts& parts);
+};
+
+template <class Made>
+std::unique_ptr<Algorithm> make_one(Running& it, const EngineParts& parts) {
+  return std::make_unique<Made>(it, parts);
+}
+
+// An operation goes by the first one that serves it.
+constexpr AlgorithmRow kRows[] = {
+    {[](const Running& it) { return it.world == 1; }, make_one<LoneAlgorithm>},
+    {[](const Running& it) { return delivers(it.operation.kind); }, make_one<DeliveryAlgorithm>},
+    {[](const Running& it) { return it.strategy->has_owners(); }, make_one<OwnerAlgorithm>},
+    {[](const Running&) { return true; }, make_one<RingAlgorithm>},
+};
+static_assert(std::size(kRows) == kAlgorithms);
+
+}  // namespace
+
+AlgorithmSet::AlgorithmSet() noexcept = default;
+AlgorithmSet::AlgorithmSet(AlgorithmSet&&) noexcept = default;
+AlgorithmSet::~AlgorithmSet() = default;
+
+void AlgorithmSet::make(Running& it, const EngineParts& parts) {
+  for (size_t i = 0; i < kAlgorithms; ++i) made_[i] = kRows[i].make(it, parts);
+}
+
+Algorithm& AlgorithmSet::of(const Running& it) const noexcept {
+  size_t row = 0;
+  while (!kRows[row].serves(it)) ++row;
+  return *made_[row];
+}
+
+}  // namespace gradlane

@@ -1,0 +1,39 @@
+// control.h - runs without elements: that an operation has started, or failed, or may send on (packet path)
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "collectives/counters.h"
+#include "collectives/exchange/algorithm.h"
+#include "collectives/exchange/lifecycle.h"
+#include "collectives/exchange/operation_table.h"
+
+namespace gradlane {
+
+class Control {
+ public:
+  Control(const EngineParts& parts, OperationTable& table, Lifecycle& lifecycle) noexcept
+      : parts_(parts), table_(table), lifecycle_(lifecycle) {}
+
+  [[nodiscard]] static bool is_control(Phase phase) noexcept {
+    return phase == Phase::kStart || phase == Phase::kAbort || phase == Phase::kGrant;
+  }
+  // What is wrong with such a run, if anything is.
+  [[nodiscard]] std::optional<Counter> check(const Run& run, size_t link) noexcept;
+  void on_run(const Run& run, size_t link) noexcept;
+
+  // Tells neighbours what they must hear, as far as there is room.
+  void send(Nanos now) noexcept;
+
+ private:
+  void take_start(const Run& run, size_t link) noexcept;
+  void take_abort(const Run& run) noexcept;
+  void send_aborts(Running& it, Nanos now) noexcept;
+
+  const EngineParts& parts_;
+  OperationTable& table_;
+  Lifecycle& lifecycle_;
+};
+
+}  // namespace gradlane

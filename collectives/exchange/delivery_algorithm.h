@@ -1,0 +1,39 @@
+// delivery_algorithm.h - blocks that go from one rank to one other: gather, scatter, all-to-all (packet path)
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "collectives/exchange/algorithm.h"
+#include "collectives/exchange/block_sender.h"
+
+namespace gradlane {
+
+// Nobody has to say how much he can take: what comes goes right where it belongs. Who will receive says that he has
+// started, which is all that a sender waits for.
+class DeliveryAlgorithm final : public Algorithm {
+ public:
+  DeliveryAlgorithm(Running& it, const EngineParts& parts);
+
+  void begin() noexcept override;
+  [[nodiscard]] bool accepts(const Run& run, size_t link, std::span<const Run> before) const noexcept override;
+  void on_run(const Run& run, size_t link, bool relayed, Nanos now) noexcept override;
+  bool send_own(Nanos now) noexcept override;
+  [[nodiscard]] bool done() const noexcept override { return results_left_ == 0 && sender_.all_sent(); }
+  [[nodiscard]] unsigned awaited() const noexcept override;
+  [[nodiscard]] std::optional<unsigned> sender() const noexcept override { return awaited(); }
+  [[nodiscard]] std::optional<Step> next_step() noexcept override { return sender_.next_step(it_); }
+  // Each rank needs what each other one sends: so nobody is through before.
+  [[nodiscard]] bool tells_dependents(bool) const noexcept override { return false; }
+
+ private:
+  size_t copy_share(unsigned block, size_t first) noexcept;
+
+  BlockSender sender_;
+  std::vector<size_t> due_;  // by rank: elements still to come from there
+  size_t results_left_ = 0;  // all of these
+};
+
+}  // namespace gradlane

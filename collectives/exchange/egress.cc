@@ -1,0 +1,195 @@
+// egress.cc - runs on their way out: links, the packets that are being filled for them, when these leave (packet path)
+#include "collectives/exchange/egress.h"
+
+#include <algorithm>
+
+namespace gradlane {
+namespace {
+
+constexpr Nanos kRetry = 10 * kMicrosecond;  // after the owner had no buffer
+
+// An offer of about so many elements.
+size_t whole_cuts(const Running& it, size_t elements) {
+  const size_t cut = std::max(it.coder.cut(), it.back.cut());
+  return std::min((elements + cut - 1) / cut, kMaxRunElements / cut) * cut;
+}
+
+std::vector<Link> make_links(const ExchangeConfig& config, const Topology& topology, PacketIo& io, Counters& counters) {
+  std::vector<Link> links;
+  const size_t extra = extra_window(config.window, topology.extra_links());
+  for (const unsigned rank : topology.neighbours()) {
+    const size_t window = links.size() < topology.ring_links() ? config.window : extra;
+    links.emplace_back(config, window, rank, io, counters);
+  }
+  return links;
+}
+
+}  // namespace
+
+Egress::Egress(const ExchangeConfig& config, const Topology& topology, bool owners, PacketIo& io, Counters& counters,
+               const Peers& peers, PollBudget& budget, Tracer& tracer)
+    : config_(config),
+      counters_(counters),
+      peers_(peers),
+      budget_(budget),
+      tracer_(tracer),
+      links_(make_links(config, topology, io, counters)),
+      // Only who is linked to all can own blocks.
+      fanout_(owners && links_.size() + 1 == config.world ? std::span(links_) : std::span<Link>{}, io, counters,
+              config.mtu, config.pad),
+      unsent_(links_.size()) {
+  for (Link& link : links_) outboxes_.emplace_back(link, io, counters, config.mtu, config.pad);
+}
+
+Egress::~Egress() {
+  fanout_.reset();
+  for (Outbox& outbox : outboxes_) outbox.reset();
+  for (Link& link : links_) link.reset(0);
+}
+
+size_t Egress::buffers(const ExchangeConfig& config, const Topology& topology, bool owners) noexcept {
+  constexpr size_t kOpen = Outbox::kChannels + 1;  // and one for acknowledgements
+  const size_t extra = extra_window(config.window, topology.extra_links());
+  const size_t links = topology.ring_links() * (config.window + kOpen) + topology.extra_links() * (extra + kOpen);
+  return links + (owners ? Fanout::kPackets + 2 : 0) + 1;
+}
+
+void Egress::reset() noexcept {
+  fanout_.reset();
+  for (Outbox& outbox : outboxes_) outbox.reset();
+  senders_ = 1;
+}
+
+void Egress::share(unsigned senders, unsigned blocks) noexcept {
+  blocks_ = blocks;
+  if (senders == senders_) return;
+  senders_ = senders;
+  for (Link& link : links_) link.share(senders);
+}
+
+void Egress::expect(const PerChannel& elements) noexcept {
+  for (size_t i = 0; i < coming_.size(); ++i) coming_[i] += elements[i];
+}
+
+void Egress::forget(const PerChannel& elements) noexcept {
+  for (size_t i = 0; i < coming_.size(); ++i) coming_[i] -= elements[i];
+}
+
+// ---- Runs
+
+Egress::Piece Egress::encode(Running& it, const Step& step, const Source& from, Nanos now) noexcept {
+  if (!peers_.takes(it, step) || !links_[step.link].can_send() || budget_.spent()) return {};
+  const Outbox::Channel channel = channel_of(step);
+  const Coder& coder = step.phase == Phase::kGather ? it.back : it.coder;
+  Piece piece{.header = it.run_header(coder, step.phase, from.block, from.first), .place = {}};
+  Outbox& outbox = outboxes_[step.link];
+  const Origin origin = it.origin(from.block, from.first, from.contribution);
+  EncodeResult encoded{};
+  size_t count = from.count;
+  const Nanos began = tracer_.begins();
+  do {
+    piece.place = outbox.reserve(channel, piece.header, coder, coder.cut(), step.sink, now, from.apart);
+    if (piece.place.bytes.empty()) return {};
+    count = std::min(count, piece.place.elements);
+    encoded = from.contribution ? coder.encode(from.data, count, origin, piece.place.bytes)
+                                : coder.represent(from.data, count, origin, piece.place.bytes);
+  } while (encoded.floats == 0 && outbox.begin_next(channel, now));
+  tracer_.time(it, &TraceOperation::encode, began);
+  budget_.spend(encoded.floats);
+  piece.elements = encoded.floats;
+  piece.bytes = encoded.bytes;
+  // Offering more than fits costs time, offering less needs another join.
+  const size_t fits = encoded.floats == it.offer ? 2 * it.offer : encoded.floats + encoded.floats / 8;
+  if (encoded.floats != 0 && (encoded.floats == it.offer || encoded.floats < count)) it.offer = whole_cuts(it, fits);
+  return piece;
+}
+
+void Egress::commit(Running& it, const Step& step, const Piece& piece) noexcept {
+  const Coder& coder = step.phase == Phase::kGather ? it.back : it.coder;
+  const size_t bytes =
+      outboxes_[step.link].commit(channel_of(step), piece.place, piece.header, coder, piece.elements, piece.bytes);
+  count_sent(it, step.phase, piece.header.block, step.link, bytes, piece.elements);
+}
+
+size_t Egress::send(Running& it, const Step& step, const Source& from, Nanos now) noexcept {
+  const Piece piece = encode(it, step, from, now);
+  if (piece.elements == 0) return 0;
+  const Coder& coder = step.phase == Phase::kGather ? it.back : it.coder;
+  if (step.store) (void)coder.decode(piece.encoded(), from.data, piece.elements);
+  commit(it, step, piece);
+  return piece.elements;
+}
+
+// ---- A poll
+
+void Egress::begin_poll() noexcept {
+  for (Outbox& outbox : outboxes_) outbox.try_again();
+  fanout_.outbox().try_again();
+  std::ranges::fill(unsent_, uint8_t{0});
+}
+
+void Egress::end_poll(bool more, Nanos now) noexcept {
+  flush_results(now);
+  for (size_t link = 0; link < links_.size(); ++link) {
+    const bool left = more || unsent_[link] != 0;
+    if (left && !links_[link].can_send()) links_[link].count_stall();
+    flush(link, left, now);
+  }
+}
+
+Nanos Egress::deadline(Nanos polled_at) const noexcept {
+  Nanos next = flush_results_at();
+  for (size_t i = 0; i < links_.size(); ++i) {
+    next = std::min(next, links_[i].deadline());
+    if (outboxes_[i].starved()) next = std::min(next, polled_at + kRetry);
+    if (!outboxes_[i].idle() && links_[i].can_pass()) {
+      for (const auto channel : Outbox::kData) next = std::min(next, flush_at(i, channel));
+    }
+  }
+  if (fanout_.starved()) next = std::min(next, polled_at + kRetry);
+  return next;
+}
+
+// A packet that is not full waits for what will arrive for it and for own elements (`more`), unless no other is on its
+// way, and never for long.
+void Egress::flush(size_t link, bool more, Nanos now) noexcept {
+  Outbox& outbox = outboxes_[link];
+  if (outbox.idle()) return;
+  outbox.flush(Outbox::kControl, now);
+  for (const auto channel : Outbox::kData) {
+    if (!outbox.holds(channel)) continue;
+    const bool waits = !outbox.full(channel) && links_[link].in_flight() != 0 && (more || coming_[channel] != 0);
+    if (!waits || now >= flush_at(link, channel)) outbox.flush(channel, now);
+  }
+}
+
+// When an open packet has waited long enough; kNever if there is none. Of the sums that arrive, one in so many as it
+// has blocks ends here, so results come that much more slowly.
+Nanos Egress::flush_at(size_t link, Outbox::Channel channel) const noexcept {
+  const Nanos since = outboxes_[link].held_since(channel);
+  if (since == kNever) return kNever;
+  const RttEstimator& rtt = links_[link].rtt();
+  const Nanos hold = rtt.known() ? std::min(config_.max_hold, rtt.smoothed() / 4) : config_.max_hold;
+  return since + (channel == Outbox::kResults ? hold * blocks_ : hold);
+}
+
+// As flush() does it: what is not full waits for more, unless nothing else is on its way, and never for long.
+void Egress::flush_results(Nanos now) noexcept {
+  Outbox& outbox = fanout_.outbox();
+  (void)fanout_.pump(now);
+  if (!outbox.holds(Outbox::kResults)) return;
+  const bool waits = !outbox.full(Outbox::kResults) && !fanout_.empty() && owned_ != 0;
+  if (waits && now < flush_results_at()) return;
+  fanout_.prepare();
+  outbox.flush(Outbox::kResults, now);
+  (void)fanout_.pump(now);
+}
+
+Nanos Egress::flush_results_at() const noexcept {
+  const Outbox& outbox = fanout_.outbox();
+  const Nanos since = outbox.held_since(Outbox::kResults);
+  if (since == kNever || !fanout_.takes(false)) return kNever;
+  return since + config_.max_hold * config_.world;
+}
+
+}  // namespace gradlane

@@ -1,0 +1,67 @@
+// lone_algorithm.cc - a world of one: the contribution is the result, rounded as a contribution is (lane's thread)
+#include "collectives/exchange/lone_algorithm.h"
+
+#include <algorithm>
+
+#include "collectives/exchange/poll_budget.h"
+#include "collectives/exchange/running.h"
+
+namespace gradlane {
+namespace {
+
+constexpr size_t kRoundsPerPoll = 64;  // so that a poll stays short
+
+}  // namespace
+
+void LoneAlgorithm::begin() noexcept {
+  block_ = 0;
+  done_ = 0;
+}
+
+bool LoneAlgorithm::done() const noexcept { return block_ == it_.blocks.blocks(); }
+
+bool LoneAlgorithm::send_own(Nanos) noexcept {
+  const bool copies = it_.task.kind == OpKind::kAllToAll;
+  size_t rounds = 0;
+  for (; block_ != it_.blocks.blocks(); ++block_, done_ = 0) {
+    const size_t count = it_.strategy->start(it_.task, block_).expected ? it_.blocks.count(block_) : 0;
+    while (done_ < count) {
+      if (copies && parts_.budget.spent()) return true;
+      if (!copies && rounds++ == kRoundsPerPoll) {
+        parts_.budget.ask_again();
+        return true;
+      }
+      const size_t left = count - done_;
+      if (copies) {
+        const size_t now = std::min(left, parts_.budget.elements());
+        it_.copy_share(block_, done_, now);
+        parts_.budget.spend(now);
+        done_ += now;
+      } else {
+        round(std::min(left, std::max(it_.coder.granule() * 16, it_.coder.cut())));
+      }
+    }
+  }
+  return false;
+}
+
+void LoneAlgorithm::round(size_t count) noexcept {
+  uint8_t* const data = it_.elements(block_, done_);
+  const Origin from = it_.origin(block_, done_, it_.contributes());
+  const EncodeResult encoded = it_.contributes() ? it_.coder.encode(data, count, from, parts_.scratch)
+                                                 : it_.coder.represent(data, count, from, parts_.scratch);
+  (void)it_.coder.decode(parts_.scratch.first(encoded.bytes), data, encoded.floats);
+  if (it_.contributes() && (it_.coder.selects() || !it_.operation.codec->row().adds)) finish(data, encoded.floats);
+  it_.complete(block_, done_, encoded.floats);
+  done_ += encoded.floats;
+}
+
+// What an owner, or the last one to add, makes of a sum.
+void LoneAlgorithm::finish(uint8_t* sums, size_t count) noexcept {
+  const Origin from = it_.origin(block_, done_, false);
+  it_.coder.finish(sums, count, from.position);
+  const EncodeResult encoded = it_.back.represent(sums, count, from, parts_.scratch);
+  (void)it_.back.decode(parts_.scratch.first(encoded.bytes), sums, encoded.floats);
+}
+
+}  // namespace gradlane

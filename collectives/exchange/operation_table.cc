@@ -1,0 +1,89 @@
+// operation_table.cc - the operations of an exchange, from submission to the read completion (lane's thread)
+#include "collectives/exchange/operation_table.h"
+
+#include "collectives/exchange/algorithm.h"
+#include "collectives/wire.h"
+
+namespace gradlane {
+namespace {
+
+constexpr size_t kSmallTogether = 4;  // times as many operations as `operations`, where tensors are small
+
+}  // namespace
+
+OperationTable::OperationTable(const ExchangeConfig& config, unsigned owners, const EngineParts& parts) {
+  // Each rank's block may end within a granule.
+  const size_t granules = config.max_bytes / kGranuleBytes + 2 * size_t{config.world};
+  const size_t small = Turns::kSmallBytes / kGranuleBytes + 2 * size_t{config.world};
+  const auto relayed = [&](size_t all) { return parts.shelter.empty() ? 0 : all; };
+  const size_t places = std::min(kMaxOperations, config.operations * kSmallTogether);
+  rooms_.reserve(places + config.operations);
+  table_.reserve(places);
+  for (size_t i = 0; i < places; ++i) {
+    rooms_.emplace_back(small, relayed(small), owners, true);
+    table_.emplace_back(i, config.codec, &rooms_.back()).algorithms.make(table_.back(), parts);
+  }
+  for (size_t i = 0; i < config.operations; ++i) rooms_.emplace_back(granules, relayed(granules), owners, false);
+}
+
+Running* OperationTable::next_place() noexcept {
+  Running& it = of(submitted_);
+  return it.state == Running::State::kFree ? &it : nullptr;
+}
+
+// Small tensors have a room of their own in each place: so there may be many at a time.
+Room* OperationTable::room_for(size_t bytes, const Running& place) noexcept {
+  if (bytes <= Turns::kSmallBytes) return &rooms_[place.place];
+  const auto room = std::find_if(rooms_.begin() + static_cast<ptrdiff_t>(table_.size()), rooms_.end(),
+                                 [](const Room& each) { return !each.taken; });
+  return room != rooms_.end() ? &*room : nullptr;
+}
+
+void OperationTable::take(Running& it, Room& room) noexcept {
+  room.taken = true;
+  it.room = &room;
+  it.state = Running::State::kWaiting;
+  it.unread = true;
+  it.id = submitted_++;
+  it.number = static_cast<uint32_t>(it.id - base_);
+  ++active_;
+}
+
+Running* OperationTable::find(uint64_t id) noexcept {
+  Running& it = of(id);
+  return id < submitted_ && it.id == id ? &it : nullptr;
+}
+
+void OperationTable::end(Running& it) noexcept {
+  it.state = Running::State::kOver;
+  --active_;
+  ++unread_;
+}
+
+bool OperationTable::next_completion(Completion& completion) noexcept {
+  if (unread_ == 0) return false;
+  // Operations complete independently: any may be the next.
+  for (uint64_t id = read_; id != submitted_; ++id) {
+    Running& it = of(id);
+    if (it.id != id || !it.unread || it.state != Running::State::kOver) continue;
+    completion = {.id = id,
+                  .failure = it.outcome.failure,
+                  .residual_cleared = it.outcome.residual_cleared,
+                  .loss = it.outcome.loss,
+                  .sent_bytes = it.outcome.sent_bytes};
+    it.unread = false;
+    --unread_;
+    release_if_read(it);
+    while (read_ != submitted_ && !of(read_).unread) ++read_;
+    return true;
+  }
+  return false;
+}
+
+void OperationTable::release_if_read(Running& it) noexcept {
+  if (it.state != Running::State::kOver || !it.news.none() || it.unread) return;
+  it.state = Running::State::kFree;
+  it.room->taken = false;
+}
+
+}  // namespace gradlane

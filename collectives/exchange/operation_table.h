@@ -1,0 +1,100 @@
+// operation_table.h - the operations of an exchange, from submission to the read completion (lane's thread)
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "collectives/exchange/running.h"
+#include "collectives/exchange_config.h"
+#include "collectives/operation.h"
+
+namespace gradlane {
+
+// Operations have ids, which count from 0, and numbers on the wire, which count from 0 in each generation of the ring.
+// They start in the order of both, and end in any.
+class OperationTable {
+ public:
+  // Allocates all memory. `owners`: ranks, where blocks may have owners; else 0. `parts` outlives this.
+  OperationTable(const ExchangeConfig& config, unsigned owners, const EngineParts& parts);
+  OperationTable(const OperationTable&) = delete;
+  OperationTable& operator=(const OperationTable&) = delete;
+
+  [[nodiscard]] std::span<Running> all() noexcept { return table_; }
+  [[nodiscard]] std::span<const Running> all() const noexcept { return table_; }
+
+  // One of the last 2^31 numbers that have started; its place may be another's by now.
+  [[nodiscard]] Running& at(uint32_t number) noexcept {
+    const uint32_t back = static_cast<uint32_t>(started_) - number;
+    return of(base_ + started_ - back);
+  }
+  // The one that runs with this number; null: it is over.
+  [[nodiscard]] Running* running(uint32_t number) noexcept {
+    Running& it = at(number);
+    return it.state == Running::State::kRunning && it.number == number ? &it : nullptr;
+  }
+  // So many before the next one that starts, which is at 0.
+  [[nodiscard]] int32_t ahead(uint32_t number) const noexcept {
+    return static_cast<int32_t>(number - static_cast<uint32_t>(started_));
+  }
+
+  // Visits those that run, in the order in which they were submitted.
+  template <typename Visit>
+  void for_running(Visit visit) noexcept {
+    // None that was submitted before this one runs: what runs is unread.
+    const uint64_t first = std::max(read_, base_ + started_ - std::min<uint64_t>(started_, table_.size()));
+    const uint64_t end = base_ + started_;
+    for (uint64_t id = first; id < end; ++id) {
+      Running& it = of(id);
+      if (it.id == id && it.state == Running::State::kRunning) visit(it);
+    }
+  }
+
+  // ---- Submissions
+  // The next place, or null: the one before has not been read, or is not told to all.
+  [[nodiscard]] Running* next_place() noexcept;
+  // For a tensor of so many bytes, with all that this rank adds up for others; null: there is none now.
+  [[nodiscard]] Room* room_for(size_t bytes, const Running& place) noexcept;
+  // The place is taken by an operation that waits.
+  void take(Running& it, Room& room) noexcept;
+  // null: this id is over, and its place another's, or it was never there.
+  [[nodiscard]] Running* find(uint64_t id) noexcept;
+
+  // No operation was submitted in this generation.
+  [[nodiscard]] bool fresh() const noexcept { return base_ == submitted_; }
+  [[nodiscard]] bool any_started() const noexcept { return started_ != 0; }
+  [[nodiscard]] bool any_waiting() const noexcept { return base_ + started_ != submitted_; }
+  // The number that the next one to be submitted will have.
+  [[nodiscard]] uint32_t next_number() const noexcept { return static_cast<uint32_t>(submitted_ - base_); }
+  // The oldest one that waits has its turn; only if one does.
+  [[nodiscard]] Running& start_next() noexcept { return of(base_ + started_++); }
+  // The next one that is submitted has number 0. What waits or runs must be over.
+  void restart_numbers() noexcept {
+    base_ = submitted_;
+    started_ = 0;
+  }
+
+  // ---- Ends
+  void end(Running& it) noexcept;
+  [[nodiscard]] bool any_active() const noexcept { return active_ != 0; }  // that wait or run
+  [[nodiscard]] bool next_completion(Completion& completion) noexcept;
+  // Its place is free again when the caller knows how it ended, and the others know what they must.
+  static void release_if_read(Running& it) noexcept;
+
+ private:
+  [[nodiscard]] Running& of(uint64_t id) noexcept { return table_[id % table_.size()]; }
+
+  // Of each place of the table one for small tensors, and behind those the ones for others.
+  std::vector<Room> rooms_;
+  std::vector<Running> table_;
+  size_t active_ = 0;
+  size_t unread_ = 0;       // that are over, and their completions have not been read
+  uint64_t submitted_ = 0;  // ids from 0
+  uint64_t read_ = 0;       // completions are given in the order of ids where they are there
+  uint64_t base_ = 0;       // id of the operation with number 0
+  uint64_t started_ = 0;    // numbers before this one have started
+};
+
+}  // namespace gradlane

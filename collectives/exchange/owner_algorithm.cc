@@ -1,0 +1,242 @@
+// owner_algorithm.cc - blocks with owners: contributions to them, sums in turns, results to all (packet path)
+#include "collectives/exchange/owner_algorithm.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/exchange/egress.h"
+#include "collectives/exchange/peers.h"
+#include "collectives/exchange/running.h"
+
+namespace gradlane {
+
+OwnerAlgorithm::OwnerAlgorithm(Running& it, const EngineParts& parts)
+    : Algorithm(it, parts), sender_(parts.config.world) {}
+
+void OwnerAlgorithm::begin() noexcept {
+  sender_.begin(it_);
+  const unsigned rank = parts_.config.rank;
+  const unsigned blocks = it_.blocks.blocks();
+  const bool sums = adds(it_.task.kind);
+  own_ = blocks;
+  queued_ = 0;
+  results_left_ = 0;
+  for (unsigned block = 0; block < blocks; ++block) {
+    const unsigned owner = it_.strategy->owner(it_.task, block);
+    const size_t count = it_.blocks.count(block);
+    if (owner == rank) {
+      if (count != 0) own_ = block;
+      continue;
+    }
+    if (sums) sender_.add(block, count, std::min(sender_.window(), count));
+    if (reaches_all(it_.task.kind)) results_left_ += count;
+  }
+  if (owns()) expect_results(true);
+  if (owns() || !sums) it_.news.start |= it_.strategy->sources(it_.task);
+  if (owns() && sums && it_.prepared.ready) begin_turns();
+}
+
+void OwnerAlgorithm::prepared() noexcept {
+  if (owns()) begin_turns();
+}
+
+void OwnerAlgorithm::end() noexcept { expect_results(false); }
+
+void OwnerAlgorithm::expect_results(bool more) noexcept {
+  if (more != expected_) parts_.egress.expect_results(more);
+  expected_ = more;
+}
+
+bool OwnerAlgorithm::done() const noexcept {
+  if (owns() && queued_ != it_.blocks.count(own_)) return false;
+  return results_left_ == 0 && sender_.all_sent();
+}
+
+unsigned OwnerAlgorithm::turn_of(unsigned rank) const noexcept {
+  const unsigned world = parts_.config.world;
+  return (rank + world - it_.strategy->first_of(it_.task, own_)) % world;
+}
+
+// ---- What arrives
+
+bool OwnerAlgorithm::accepts(const Run& run, size_t link, std::span<const Run> before) const noexcept {
+  if (run.step.in_turn) return has_room(run, link, before);
+  size_t left = results_left_;
+  for (const Run& other : before) {
+    if (other.operation == &it_ && other.header.phase == run.header.phase) left -= other.header.count;
+  }
+  return run.header.count <= left;
+}
+
+// A contribution to the block of this rank.
+bool OwnerAlgorithm::has_room(const Run& run, size_t link, std::span<const Run> before) const noexcept {
+  const size_t first = run.header.first * it_.coder.granule();
+  const size_t end = first + run.header.count;
+  if (!it_.room->turns.has_place(turn_of(parts_.egress.peer(link)), first, run.header.count)) return false;
+  return std::ranges::none_of(before, [&](const Run& other) {
+    if (other.operation != &it_ || !other.step.in_turn) return false;
+    const size_t begin = other.header.first * it_.coder.granule();
+    return begin < end && first < begin + other.header.count;
+  });
+}
+
+void OwnerAlgorithm::on_run(const Run& run, size_t link, bool, Nanos) noexcept {
+  if (run.step.in_turn) {
+    take_contribution(run, link);
+    return;
+  }
+  const size_t begin = run.header.first * it_.coder.granule();
+  results_left_ -= run.header.count;
+  parts_.counters.add(Counter::kRunsStored);
+  (void)it_.back.decode(run.payload, it_.elements(run.header.block, begin), run.header.count);
+  it_.complete(run.header.block, begin, run.header.count);
+}
+
+bool OwnerAlgorithm::accepts_grant(unsigned block, size_t link) const noexcept {
+  return block < it_.blocks.blocks() && it_.strategy->owner(it_.task, block) == parts_.egress.peer(link);
+}
+
+void OwnerAlgorithm::on_grant(unsigned block, size_t elements) noexcept {
+  const size_t count = it_.blocks.count(block);
+  sender_.raise(block, elements >= count ? count : elements - elements % it_.coder.cut());
+}
+
+// ---- Contributions
+
+bool OwnerAlgorithm::send_own(Nanos now) noexcept {
+  queue_results(now);
+  const unsigned receivers = it_.blocks.blocks() == 1 ? 1 : parts_.config.world - 1;
+  sender_.send(it_, parts_.config.rank, receivers, parts_.budget, [&](unsigned block, size_t first, size_t count) {
+    const Step step = it_.strategy->start(it_.task, block);
+    const Egress::Source source{.block = block,
+                                .first = first,
+                                .data = it_.elements(block, first),
+                                .count = count,
+                                .contribution = it_.contributes(),
+                                .apart = first % sender_.window() == 0};
+    const size_t sent = parts_.egress.send(it_, step, source, now);
+    if (sent == 0) parts_.egress.note_unsent(step.link);
+    return sent;
+  });
+  return false;
+}
+
+// ---- What an owner does
+
+void OwnerAlgorithm::begin_turns() noexcept {
+  const Operation& op = it_.operation;
+  const Coder plain(op.type, find_codec(kNoCodec, 0, op.codec->isa()).value_or(*op.codec), op.reduction);
+  it_.room->turns.begin(it_.blocks.count(own_), turn_of(parts_.config.rank), it_.coder, plain);
+  it_.room->turns.start(
+      [&](size_t first, size_t count, uint8_t* sums, bool begins) { add_own(first, count, sums, begins); },
+      [](size_t, size_t, const uint8_t*) {});  // others come behind
+}
+
+void OwnerAlgorithm::take_contribution(const Run& run, size_t link) noexcept {
+  parts_.counters.add(Counter::kRunsMerged);
+  it_.room->turns.take(
+      turn_of(parts_.egress.peer(link)), run.header.first * it_.coder.granule(), run.header.count, run.payload,
+      [&](size_t first, size_t count, uint8_t* sums, bool begins) { add_own(first, count, sums, begins); },
+      [&](size_t first, size_t count, const uint8_t* sums) {
+        uint8_t* const to = it_.elements(own_, first);
+        std::memcpy(to, sums, count * it_.coder.element_bytes());
+        if (it_.sums_end()) it_.coder.finish(to, count, it_.origin(own_, first, false).position);
+      });
+}
+
+// This rank's own elements, rounded as all contributions are.
+void OwnerAlgorithm::add_own(size_t first, size_t count, uint8_t* sums, bool begins) noexcept {
+  for (size_t done = 0; done < count;) {
+    const EncodeResult encoded = it_.coder.encode(it_.elements(own_, first + done), count - done,
+                                                  it_.origin(own_, first + done, it_.contributes()), parts_.scratch);
+    const std::span block = parts_.scratch.first(encoded.bytes);
+    uint8_t* const out = sums + done * it_.coder.element_bytes();
+    (void)(begins ? it_.coder.decode(block, out, encoded.floats) : it_.coder.add(block, out, encoded.floats));
+    done += encoded.floats;
+  }
+}
+
+void OwnerAlgorithm::send_grants(Nanos now) noexcept {
+  Turns& turns = it_.room->turns;
+  if (!owns() || !adds(it_.task.kind) || !turns.moved()) return;
+  const unsigned world = parts_.config.world;
+  for (unsigned turn = 0; turn < world; ++turn) {
+    const size_t limit = turns.grant(turn);
+    if (limit == 0) continue;
+    const unsigned rank = (it_.strategy->first_of(it_.task, own_) + turn) % world;
+    const RunHeader header = it_.run_header(it_.coder, Phase::kGrant, own_, limit + it_.coder.granule() - 1);
+    if (parts_.egress.outbox(parts_.topology.link_to(rank).value_or(0)).control(header, {}, now)) {
+      turns.told(turn, limit);
+    } else {
+      turns.again();
+    }
+  }
+}
+
+// Results of this rank's block that are there, into packets for all others.
+void OwnerAlgorithm::queue_results(Nanos now) noexcept {
+  if (!owns()) return;
+  const Turns& turns = it_.room->turns;
+  const size_t count = it_.blocks.count(own_);
+  size_t ready = count;
+  if (adds(it_.task.kind)) {
+    ready = it_.strategy->streams() || turns.complete() ? turns.done() : 0;
+  } else {
+    for (size_t link = 0; link < parts_.topology.links(); ++link) {
+      if (!parts_.peers.started(link, it_)) return;
+    }
+  }
+  if (ready != count) ready -= ready % it_.back.cut();
+  while (queued_ < ready && queue_result(ready - queued_, now)) {
+  }
+  if (queued_ == count) expect_results(false);
+}
+
+bool OwnerAlgorithm::queue_result(size_t count, Nanos now) noexcept {
+  if (parts_.budget.spent()) return false;
+  uint8_t* const data = it_.elements(own_, queued_);
+  const Origin from = it_.origin(own_, queued_, false);
+  EncodeResult encoded;
+  const Nanos began = parts_.tracer.begins();
+  if (!reaches_all(it_.task.kind)) {  // it stays here
+    encoded = it_.back.represent(data, count, from, parts_.scratch);
+    (void)it_.back.decode(parts_.scratch.first(encoded.bytes), data, encoded.floats);
+  } else {
+    const RunHeader header = it_.run_header(it_.back, Phase::kGather, own_, queued_);
+    parts_.egress.fanout().prepare();
+    Outbox& outbox = parts_.egress.fanout().outbox();
+    Outbox::Place place;
+    do {
+      place = outbox.reserve(Outbox::kResults, header, it_.back, it_.back.cut(), 0, now);
+      if (place.bytes.empty()) return false;
+      encoded = it_.back.represent(data, std::min(count, place.elements), from, place.bytes);
+    } while (encoded.floats == 0 && outbox.begin_next(Outbox::kResults, now));
+    if (encoded.floats == 0) return false;
+    (void)it_.back.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
+    const size_t links = parts_.topology.links();
+    const size_t bytes = outbox.commit(Outbox::kResults, place, header, it_.back, encoded.floats, encoded.bytes);
+    parts_.egress.count_sent(it_, Phase::kGather, own_, links, bytes * links, encoded.floats * links);
+  }
+  parts_.tracer.time(it_, &TraceOperation::encode, began);
+  it_.complete(own_, queued_, encoded.floats);
+  queued_ += encoded.floats;
+  parts_.budget.spend(encoded.floats);
+  return true;
+}
+
+// An owner that has not started it, whoever has sent this rank least, or else an owner.
+unsigned OwnerAlgorithm::awaited() const noexcept {
+  unsigned owner = parts_.egress.peer(0);
+  for (unsigned block = 0; block < it_.blocks.blocks(); ++block) {
+    const unsigned of = it_.strategy->owner(it_.task, block);
+    const auto link = parts_.topology.link_to(of);
+    if (!link || it_.blocks.count(block) == 0) continue;
+    owner = of;
+    if (!parts_.peers.started(*link, it_)) return of;
+  }
+  const Turns& turns = it_.room->turns;
+  const bool waits = owns() && adds(it_.task.kind) && !turns.complete();
+  return waits ? (it_.strategy->first_of(it_.task, own_) + turns.last()) % parts_.config.world : owner;
+}
+
+}  // namespace gradlane

@@ -1,0 +1,153 @@
+// preparation.cc - what an operation does before its first element: seeds, looks at the tensor, agrees (lane's thread)
+#include "collectives/exchange/preparation.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "collectives/descriptor.h"
+#include "collectives/exchange/egress.h"
+#include "collectives/exchange/loss_sample.h"
+#include "collectives/exchange/peers.h"
+#include "collectives/exchange/poll_budget.h"
+#include "collectives/exchange/tracer.h"
+
+namespace gradlane {
+namespace {
+
+// What of a tensor lies how: this exchange's part and those of others.
+struct Whole {
+  unsigned parts;
+  size_t length;
+  size_t pitch;
+};
+Whole whole_of(const Operation& op, unsigned world) noexcept {
+  return {.parts = has_shares(op.kind) ? world : 1,
+          .length = op.whole != 0 ? op.whole : op.count,
+          .pitch = op.pitch != 0 ? op.pitch : op.count};
+}
+
+}  // namespace
+
+void Preparation::begin(Running& it) noexcept {
+  Operation& op = it.operation;
+  const bool coded = encoded(op.type, op.reduction);
+  if (coded) {
+    const uint64_t seed = seed_of(membership_.generation(), it.number, op.tag);
+    op.codec->seed(seed, own_seed_of(seed, parts_.config.rank));
+    op.back_codec->seed(seed, own_seed_of(seed, parts_.config.rank));
+    it.make_coders();
+  }
+  Running::Prepared& prepared = it.prepared;
+  prepared.bid = std::nullopt;
+  prepared.takers.reset();
+  prepared.ready = !coded || !reduces(op.kind) || op.codec->passes() == 0 || op.count == 0;
+  prepared.lead = prepared.ready ? 0 : 1;
+  if (prepared.ready) {
+    it.note_looked();
+  } else {
+    *prepared.look = Look{};
+  }
+}
+
+void Preparation::look_at_loss(Running& it) noexcept {
+  Loss& loss = it.outcome.loss;
+  loss = sample_loss(it.operation, it.blocks, it.id);
+  if (loss.values == 0) return;
+  parts_.counters.add(Counter::kLossyOperations);
+  parts_.counters.add(Counter::kLossyValues, loss.values);
+  parts_.counters.add(Counter::kLossyZeroed, loss.zeroed);
+  parts_.counters.add(Counter::kLossyNormPpm, static_cast<uint64_t>(loss.lost_share() * 1e6));
+}
+
+void Preparation::poll() noexcept {
+  others_look_ = false;
+  size_t floats = kLookSlice;  // of a poll: 20 us where memory is slow
+  for (const bool small : {true, false}) {
+    table_.for_running([&](Running& it) {
+      if (it.prepared.ready || small != (it.operation.count <= kLookSlice / 2)) return;
+      look_on(it, floats);
+      go_on(it);
+    });
+  }
+}
+
+// Whole slices, as many as `floats` has. They are this rank's contribution, all of it, wherever it is divided.
+void Preparation::look_on(Running& it, size_t& floats) noexcept {
+  const Operation& op = it.operation;
+  Codec& codec = *it.operation.codec;
+  const Whole whole = whole_of(op, parts_.config.world);
+  const size_t all = whole.parts * whole.length;
+  Look& look = *it.prepared.look;
+  while (look.pass < codec.passes()) {
+    look.values = std::clamp<uint64_t>(look.next, look.values, all);
+    if (look.values == all) {
+      codec.pass_over(look);
+      continue;
+    }
+    const size_t first = look.values % whole.length;
+    const size_t count = std::min(kLookSlice - first % kLookSlice, whole.length - first);
+    if (count > floats) break;
+    const auto place = static_cast<ptrdiff_t>(look.values / whole.length * whole.pitch + first);
+    const ptrdiff_t at = place - static_cast<ptrdiff_t>(op.offset);
+    const Origin from = it.origin_at(at, true);
+    codec.look(look, {.in = static_cast<const float*>(op.data) + at,
+                      .residual = from.residual,
+                      .second = from.second,
+                      .floats = count,
+                      .position = from.position});
+    floats -= count;
+  }
+  if (look.pass == codec.passes()) {
+    it.note_looked();
+  } else {
+    parts_.budget.ask_again();
+  }
+}
+
+// It has looked, perhaps: tells what it has found, and begins if all others have.
+void Preparation::go_on(Running& it) noexcept {
+  if (!it.prepared.counted) return;
+  const Operation& op = it.operation;
+  if (op.lookers != nullptr && op.lookers->load(std::memory_order_acquire) != 0) {
+    others_look_ = true;
+    return;
+  }
+  if (op.codec->row().agreement == Agreement::kNone) {
+    settle(it, 0);
+    return;
+  }
+  if (!it.prepared.bid) {
+    const float offer = op.codec->offer(*it.prepared.look);
+    it.prepared.bid = std::isfinite(offer) && offer > 0 ? offer : 0.0F;
+    it.prepared.takers = it.news.start;
+    for (size_t link = 0; link < parts_.topology.links(); ++link) it.news.start.set(link);
+  }
+  if (const auto all = agreed(it)) settle(it, *all);
+}
+
+std::optional<float> Preparation::agreed(const Running& it) const noexcept {
+  const size_t links = parts_.topology.links();
+  if (parts_.peers.unheard(it) != links) return std::nullopt;
+  std::array<float, kMaxWorld> offers;
+  offers[parts_.config.rank] = *it.prepared.bid;
+  for (size_t link = 0; link < links; ++link) {
+    offers[parts_.topology.neighbours()[link]] = *parts_.peers.start_of(link, it)->offer;
+  }
+  return agreed_on(it.operation.codec->row().agreement, std::span(offers).first(parts_.config.world));
+}
+
+void Preparation::settle(Running& it, float agreed) noexcept {
+  Operation& op = it.operation;
+  const bool alike = op.codec->is(*op.back_codec);
+  op.codec->settle(*it.prepared.look, agreed);
+  if (alike) op.back_codec = op.codec;
+  it.make_coders();
+  it.prepared.ready = true;
+  if (parts_.tracer.on()) parts_.tracer.started(it, membership_.session());
+  it.news.start |= it.prepared.takers;
+  look_at_loss(it);
+  it.algorithm->prepared();
+}
+
+}  // namespace gradlane

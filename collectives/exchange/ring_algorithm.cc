@@ -1,0 +1,353 @@
+// ring_algorithm.cc - blocks that go round a ring: each rank adds its part to sums, and passes on results (packet path)
+#include "collectives/exchange/ring_algorithm.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/crc32c.h"
+#include "collectives/exchange/peers.h"
+#include "collectives/exchange/running.h"
+
+namespace gradlane {
+
+void RingAlgorithm::begin() noexcept {
+  it_.room->partial.begin(it_.blocks.blocks(), it_.blocks.stride());
+  it_.room->result.begin(it_.blocks.blocks(), it_.blocks.stride());
+  sums_left_ = results_left_ = 0;
+  coming_ = {};
+  own_block_ = 0;
+  own_sent_ = 0;
+  others_sent_ = 0;
+  const LinkSet sources = it_.strategy->sources(it_.task);
+  it_.news.start |= sources;
+  from_ = sources._Find_first();
+  for (unsigned block = 0; block < it_.blocks.blocks(); ++block) {
+    const size_t count = it_.blocks.count(block);
+    const Step sum = it_.strategy->arrival(it_.task, Phase::kReduce, block, from_);
+    if (sum.expected) sums_left_ += count;
+    if (sum.expected && sum.send) coming_[Egress::channel_of(sum)] += count;
+    const Step result = it_.strategy->arrival(it_.task, Phase::kGather, block, from_);
+    if (result.expected) results_left_ += count;
+  }
+  parts_.egress.expect(coming_);
+}
+
+void RingAlgorithm::end() noexcept { parts_.egress.forget(coming_); }
+
+bool RingAlgorithm::all_sent() const noexcept { return own_block_ == it_.blocks.blocks(); }
+
+bool RingAlgorithm::done() const noexcept {
+  return sums_left_ == 0 && results_left_ == 0 && all_sent() && it_.room->partial.empty() && it_.room->result.empty();
+}
+
+Deferred& RingAlgorithm::deferred(Phase phase) const noexcept {
+  return phase == Phase::kReduce ? it_.room->partial : it_.room->result;
+}
+
+// ---- What arrives
+
+// No more elements than are still to come, with the earlier runs of the packet.
+bool RingAlgorithm::accepts(const Run& run, size_t, std::span<const Run> before) const noexcept {
+  size_t left = run.header.phase == Phase::kReduce ? sums_left_ : results_left_;
+  for (const Run& other : before) {
+    if (other.operation == &it_ && other.header.phase == run.header.phase) left -= other.header.count;
+  }
+  return run.header.count <= left;
+}
+
+void RingAlgorithm::on_run(const Run& run, size_t, bool relayed, Nanos now) noexcept {
+  if (!run.step.merge) {
+    results_left_ -= run.header.count;
+    take_result(run, relayed, now);
+    return;
+  }
+  sums_left_ -= run.header.count;
+  if (run.step.send) {
+    const Outbox::Channel channel = Egress::channel_of(run.step);
+    coming_[channel] -= run.header.count;
+    parts_.egress.arrived(channel, run.header.count);
+  }
+  take_sum(run, now);
+}
+
+// A partial sum: adds the local elements, in one pass to the next packet if there is one to write to.
+void RingAlgorithm::take_sum(const Run& run, Nanos now) noexcept {
+  others_sent_ += (run.header.first * it_.coder.granule() + run.header.count) / 16;
+  others_sent_ -= others_sent_ / 16;
+  // Where the codec selects, what is in the tensor now is no contribution.
+  if (!it_.contributes() && it_.coder.selects()) {
+    parts_.counters.add(Counter::kRunsAbsorbed);
+    add_sum(run);
+    return;
+  }
+  const size_t passed = pass_on(run, now);
+  if (passed == run.header.count) {
+    parts_.counters.add(Counter::kRunsMerged);
+    return;
+  }
+  parts_.counters.add(run.step.send ? Counter::kRunsAbsorbed : Counter::kRunsStored);
+  absorb(run, passed);
+}
+
+size_t RingAlgorithm::pass_on(const Run& run, Nanos now) noexcept {
+  const Step& step = run.step;
+  const size_t begin = run.header.first * it_.coder.granule();
+  const size_t count = run.header.count;
+  size_t done = 0;
+  if (!step.send || !parts_.peers.takes(it_, step)) return done;
+  if (step.store && it_.coder.finishes()) return done;  // a sum is not the result yet
+  Outbox& outbox = parts_.egress.outbox(step.link);
+  const Outbox::Channel channel = Egress::channel_of(step);
+  const unsigned block = run.header.block;
+  const uint8_t* const local = it_.elements(block, begin);
+  const Origin from = it_.origin(block, begin, it_.contributes());
+  while (done < count) {
+    const RunHeader header = it_.run_header(it_.coder, step.phase, block, begin + done);
+    const Outbox::Place place = outbox.reserve(channel, header, it_.coder, count - done, step.sink, now);
+    if (place.bytes.empty()) break;
+    const HopResult hop = it_.coder.hop(run.payload, local, count, from, place.bytes, done);
+    if (hop.status == Status::kOk && hop.floats == 0 && outbox.begin_next(channel, now)) continue;
+    if (hop.status != Status::kOk || hop.floats == 0) break;
+    if (step.store) {
+      // decode(encode(sum)) is the result for this rank too. The local elements are used up.
+      store_result(it_.coder, block, begin + done, place.bytes.first(hop.bytes), hop.floats);
+      it_.complete(block, begin + done, hop.floats);
+    }
+    const size_t bytes = outbox.commit(channel, place, header, it_.coder, hop.floats, hop.bytes);
+    parts_.egress.count_sent(it_, step.phase, block, step.link, bytes, hop.floats);
+    done += hop.floats;
+  }
+  return done;
+}
+
+// The same with the tensor as destination: the sums are sent from there, later. They are decode(encode()) of something,
+// which encodes to the same bytes again.
+void RingAlgorithm::absorb(const Run& run, size_t done) noexcept {
+  const unsigned block = run.header.block;
+  const size_t granule = it_.coder.granule();
+  const size_t begin = run.header.first * granule;
+  const size_t count = run.header.count;
+  const uint8_t* const local = it_.elements(block, begin);
+  const Origin from = it_.origin(block, begin, it_.contributes());
+  const bool finished = run.step.store && it_.sums_end();
+  const size_t mark_first = (begin + done) / granule;
+  const size_t mark_end = (begin + count + granule - 1) / granule;
+  while (done < count) {
+    const HopResult hop = it_.coder.hop(run.payload, local, count, from, parts_.scratch, done);
+    if (hop.status != Status::kOk || hop.floats == 0) return;  // not for a block that was valid
+    uint8_t* const sums = it_.elements(block, begin + done);
+    (void)it_.coder.decode(parts_.scratch.first(hop.bytes), sums, hop.floats);
+    if (finished) it_.coder.finish(sums, hop.floats, from.position + done);
+    if (!run.step.send) it_.complete(block, begin + done, hop.floats);
+    done += hop.floats;
+  }
+  if (run.step.send) deferred(run.step.phase).mark(block, mark_first, mark_end - mark_first);
+}
+
+// The same where this rank's part is a sum itself: it stays one.
+void RingAlgorithm::add_sum(const Run& run) noexcept {
+  const unsigned block = run.header.block;
+  const size_t granule = it_.coder.granule();
+  const size_t begin = run.header.first * granule;
+  const size_t count = run.header.count;
+  uint8_t* const sums = it_.elements(block, begin);
+  (void)it_.coder.add(run.payload, sums, count);
+  if (run.step.store && it_.sums_end()) it_.coder.finish(sums, count, it_.origin(block, begin, false).position);
+  if (run.step.send) {
+    deferred(run.step.phase).mark(block, run.header.first, (count + granule - 1) / granule);
+  } else {
+    it_.complete(block, begin, count);
+  }
+}
+
+void RingAlgorithm::take_result(const Run& run, bool relayed, Nanos now) noexcept {
+  const unsigned block = run.header.block;
+  const size_t granule = it_.coder.granule();
+  const size_t begin = run.header.first * granule;
+  const size_t count = run.header.count;
+  if (run.step.send && !relayed && !copy(run, now)) {  // it goes on from the tensor, later
+    parts_.counters.add(Counter::kRunsAbsorbed);
+    store_with_digests(it_.back, block, begin, run.payload, count);
+    it_.room->result.mark(block, run.header.first, (count + granule - 1) / granule);
+    return;
+  }
+  parts_.counters.add(run.step.send ? Counter::kRunsRelayed : Counter::kRunsStored);
+  if (it_.task.stage == 0) {  // a call of store_result() costs 5 % of a packet
+    (void)it_.back.decode(run.payload, it_.elements(block, begin), count);
+  } else {
+    store_result(it_.back, block, begin, run.payload, count);
+  }
+  it_.complete(block, begin, count);
+}
+
+// Passes a run on inside another packet, where its own cannot go on whole.
+bool RingAlgorithm::copy(const Run& run, Nanos now) noexcept {
+  if (!parts_.peers.takes(it_, run.step)) return false;
+  const unsigned block = run.header.block;
+  const size_t count = run.header.count;
+  const RunHeader header = it_.run_header(it_.back, run.step.phase, block, run.header.first * it_.coder.granule());
+  Outbox& outbox = parts_.egress.outbox(run.step.link);
+  const Outbox::Place place = outbox.reserve(Outbox::kPassing, header, it_.back, count, run.step.sink, now);
+  if (place.bytes.size() < run.payload.size()) return false;
+  std::ranges::copy(run.payload, place.bytes.begin());
+  const size_t bytes = outbox.commit(Outbox::kPassing, place, header, it_.back, count, run.payload.size());
+  parts_.egress.count_sent(it_, run.step.phase, block, run.step.link, bytes, count);
+  return true;
+}
+
+// ---- What leaves
+
+bool RingAlgorithm::send_passing(Nanos now) noexcept {
+  while (own_sent_ < others_sent_ && !all_sent() && send_next(now)) {
+  }
+  for (const Phase phase : {Phase::kReduce, Phase::kGather}) {
+    while (!deferred(phase).empty() && send_deferred(phase, now)) {
+    }
+  }
+  return !it_.room->partial.empty() || !it_.room->result.empty();
+}
+
+bool RingAlgorithm::send_own(Nanos now) noexcept {
+  while (!all_sent() && send_next(now)) {
+  }
+  return !all_sent();
+}
+
+// Sends one run of what is in the tensor; false if nothing can be sent now.
+bool RingAlgorithm::send_deferred(Phase phase, Nanos now) noexcept {
+  const size_t granule = it_.coder.granule();
+  const Deferred::Run marked = deferred(phase).next(it_.offer / granule);
+  const size_t first = marked.first * granule;
+  const size_t count = std::min(marked.count * granule, it_.blocks.count(marked.block) - first);
+  // Sums were on their way to being passed on; results are passed on as those that arrive, or, where this rank is the
+  // last to add, as its own.
+  Step step = it_.strategy->arrival(it_.task, phase, marked.block, from_);
+  const bool relayed = step.expected && phase == Phase::kGather;
+  if (!step.expected) step = it_.strategy->arrival(it_.task, Phase::kReduce, marked.block, from_);
+  // It is stored, unless it has become a result since.
+  step.store = step.begins && it_.coder.finishes();
+  if (!parts_.peers.takes(it_, step) || !parts_.egress.link(step.link).can_send()) return false;
+  uint8_t* const data = relayed ? read_result(marked.block, first, count) : it_.elements(marked.block, first);
+  if (data == nullptr) return false;
+  const Egress::Source source{
+      .block = marked.block, .first = first, .data = data, .count = count, .contribution = false};
+  const size_t sent = send(step, source, now);
+  if (sent == 0) return false;
+  deferred(phase).clear(marked.block, marked.first, (sent + granule - 1) / granule);
+  if (phase == Phase::kGather) it_.complete(marked.block, first, sent);
+  return true;
+}
+
+// Sends a run of this rank's own elements; false if nothing can be sent now.
+bool RingAlgorithm::send_next(Nanos now) noexcept {
+  const Step step = it_.strategy->start(it_.task, own_block_);
+  const size_t block_count = step.expected ? it_.blocks.count(own_block_) : 0;
+  if (own_sent_ == block_count) {
+    ++own_block_;
+    own_sent_ = 0;
+    return true;
+  }
+  const size_t first = own_sent_;
+  const size_t count = std::min(block_count - first, it_.offer);
+  uint8_t* data = it_.elements(own_block_, first);
+  if (it_.task.stage != 0 && step.phase == Phase::kGather) {  // results of the stage before
+    if (!parts_.peers.takes(it_, step) || !parts_.egress.link(step.link).can_send()) return false;
+    data = read_result(own_block_, first, count);
+    if (data == nullptr) return false;
+  }
+  const Egress::Source source{
+      .block = own_block_, .first = first, .data = data, .count = count, .contribution = it_.contributes()};
+  const size_t sent = send(step, source, now);
+  own_sent_ += sent;
+  // A share of a sum, on its last round.
+  if (step.phase == Phase::kGather) it_.complete(own_block_, first, sent);
+  return sent != 0;
+}
+
+// If the outcome is a result here already, the tensor gets what the others will decode.
+size_t RingAlgorithm::send(const Step& step, const Egress::Source& from, Nanos now) noexcept {
+  const bool stays = step.phase == Phase::kGather && it_.task.stage != 0 && !it_.last_stage();
+  if (!stays || from.data == parts_.shelter.data()) return parts_.egress.send(it_, step, from, now);
+  const Egress::Piece piece = parts_.egress.encode(it_, step, from, now);
+  if (piece.elements == 0) return 0;
+  store_result(it_.back, from.block, from.first, piece.encoded(), piece.elements);
+  parts_.egress.commit(it_, step, piece);
+  return piece.elements;
+}
+
+// ---- Results in the tensor
+
+// Shares may begin within a granule of the tensor, blocks of a spread tensor do not; their digests must outlive a
+// stage, and the next one divides the tensor differently.
+uint32_t* RingAlgorithm::digests(unsigned block, size_t element) const noexcept {
+  const size_t granule = it_.coder.granule();
+  const size_t place = has_shares(it_.operation.kind) ? it_.room->result.place(block, element / granule)
+                                                      : (it_.base + it_.blocks.offset(block) + element) / granule;
+  return &it_.room->digests[place];
+}
+
+// Decodes a result into the tensor. With digests, if it will be sent from there in the next stage.
+void RingAlgorithm::store_result(const Coder& coder, unsigned block, size_t first, std::span<const uint8_t> encoded,
+                                 size_t count) noexcept {
+  if (it_.task.stage == 0 || it_.last_stage()) {
+    (void)coder.decode(encoded, it_.elements(block, first), count);
+  } else {
+    store_with_digests(coder, block, first, encoded, count);
+  }
+}
+
+void RingAlgorithm::store_with_digests(const Coder& coder, unsigned block, size_t first,
+                                       std::span<const uint8_t> encoded, size_t count) noexcept {
+  const size_t bytes = count * it_.coder.element_bytes();
+  const uint8_t* const copy = parts_.shelter.data();
+  (void)coder.decode(encoded, parts_.shelter.data(), count);
+  std::memcpy(it_.elements(block, first), copy, bytes);
+  uint32_t* digest = digests(block, first);
+  for (size_t at = 0; at < bytes; at += kGranuleBytes) {
+    *digest++ = crc32c(kCrcStart, copy + at, std::min(kGranuleBytes, bytes - at));
+  }
+}
+
+// Copies a result that was stored with digests to where no trainer can write. Null, and the operation fails, if the
+// trainer has changed it.
+uint8_t* RingAlgorithm::read_result(unsigned block, size_t first, size_t count) noexcept {
+  const size_t bytes = count * it_.coder.element_bytes();
+  uint8_t* const copy = parts_.shelter.data();
+  std::memcpy(copy, it_.elements(block, first), bytes);
+  const uint32_t* digest = digests(block, first);
+  for (size_t at = 0; at < bytes; at += kGranuleBytes) {
+    if (*digest++ == crc32c(kCrcStart, copy + at, std::min(kGranuleBytes, bytes - at))) continue;
+    it_.outcome.failure = {
+        .code = FailureCode::kAborted, .rank = static_cast<uint16_t>(parts_.config.rank), .field = Field::kTensor};
+    return nullptr;
+  }
+  return copy;
+}
+
+// ---- For people, and for failures
+
+unsigned RingAlgorithm::awaited() const noexcept {
+  const size_t successor = Topology::kSuccessor;
+  const bool follows = from_ != successor && !parts_.peers.started(successor, it_);
+  return parts_.egress.peer(follows ? successor : from_);
+}
+
+std::optional<unsigned> RingAlgorithm::sender() const noexcept {
+  if (sums_left_ == 0 && results_left_ == 0) return std::nullopt;
+  return parts_.egress.peer(from_);
+}
+
+std::optional<Step> RingAlgorithm::next_step() noexcept {
+  for (const Phase phase : {Phase::kReduce, Phase::kGather}) {
+    if (deferred(phase).empty()) continue;
+    const unsigned block = deferred(phase).next(1).block;
+    const Step step = it_.strategy->arrival(it_.task, phase, block, from_);
+    if (step.expected && step.send) return step;
+    return it_.strategy->arrival(it_.task, Phase::kReduce, block, from_);
+  }
+  if (all_sent()) return std::nullopt;
+  const Step step = it_.strategy->start(it_.task, own_block_);
+  return step.send ? std::optional(step) : std::nullopt;
+}
+
+}  // namespace gradlane

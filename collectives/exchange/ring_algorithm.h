@@ -1,0 +1,69 @@
+// ring_algorithm.h - blocks that go round a ring: each rank adds its part to sums, and passes on results (packet path)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "collectives/exchange/algorithm.h"
+#include "collectives/exchange/coder.h"
+#include "collectives/exchange/deferred.h"
+#include "collectives/exchange/egress.h"
+
+namespace gradlane {
+
+// For `ring` and for each stage of `rings:G`. Sums and results that arrive are passed on at once if the link has room,
+// and may exceed its window a little: whatever goes round takes up its place at every rank, and the ring does not fill
+// up with beginnings. What found no room is in the tensor, and goes before own elements. A node can therefore take any
+// packet at any time, whatever its successor does: nothing waits in a circle.
+//
+// The trainer can write to the tensor at any time. Results that other ranks will get from there have digests, made of a
+// copy that it cannot write to (EngineParts::shelter), and are compared with these before they are sent.
+class RingAlgorithm final : public Algorithm {
+ public:
+  RingAlgorithm(Running& it, const EngineParts& parts) noexcept : Algorithm(it, parts) {}
+
+  void begin() noexcept override;
+  void end() noexcept override;
+  [[nodiscard]] bool accepts(const Run& run, size_t link, std::span<const Run> before) const noexcept override;
+  void on_run(const Run& run, size_t link, bool relayed, Nanos now) noexcept override;
+  bool send_passing(Nanos now) noexcept override;
+  bool send_own(Nanos now) noexcept override;
+  [[nodiscard]] bool done() const noexcept override;
+  [[nodiscard]] unsigned awaited() const noexcept override;
+  [[nodiscard]] std::optional<unsigned> sender() const noexcept override;
+  [[nodiscard]] std::optional<Step> next_step() noexcept override;
+
+ private:
+  [[nodiscard]] bool all_sent() const noexcept;
+  [[nodiscard]] Deferred& deferred(Phase phase) const noexcept;
+  // ---- What arrives
+  void take_sum(const Run& run, Nanos now) noexcept;
+  size_t pass_on(const Run& run, Nanos now) noexcept;
+  void absorb(const Run& run, size_t done) noexcept;
+  void add_sum(const Run& run) noexcept;
+  void take_result(const Run& run, bool relayed, Nanos now) noexcept;
+  bool copy(const Run& run, Nanos now) noexcept;
+  // ---- What leaves
+  bool send_deferred(Phase phase, Nanos now) noexcept;
+  bool send_next(Nanos now) noexcept;
+  size_t send(const Step& step, const Egress::Source& from, Nanos now) noexcept;
+  // ---- Results in the tensor
+  void store_result(const Coder& coder, unsigned block, size_t first, std::span<const uint8_t> encoded,
+                    size_t count) noexcept;
+  void store_with_digests(const Coder& coder, unsigned block, size_t first, std::span<const uint8_t> encoded,
+                          size_t count) noexcept;
+  uint8_t* read_result(unsigned block, size_t first, size_t count) noexcept;
+  [[nodiscard]] uint32_t* digests(unsigned block, size_t element) const noexcept;
+
+  size_t from_ = 0;              // the link by which runs come
+  size_t sums_left_ = 0;         // elements of Phase::kReduce to receive
+  size_t results_left_ = 0;      // of Phase::kGather
+  Egress::PerChannel coming_{};  // of these, what goes on in an open packet
+  unsigned own_block_ = 0;       // own elements are sent block by block,
+  size_t own_sent_ = 0;          //   of this one these many so far
+  size_t others_sent_ = 0;       // the same of other ranks, about
+};
+
+}  // namespace gradlane

@@ -1,0 +1,96 @@
+// tracer.cc - what a trace says of operations: moments, hops, whom they wait for (worker thread; while one is taken)
+#include "collectives/exchange/tracer.h"
+
+namespace gradlane {
+
+bool Tracer::follow(TraceLog& log, std::span<Running> operations, uint64_t session, Nanos now) noexcept {
+  const bool on = log.on();
+  if (on) log.set_now(now);
+  if (on == (log_ != nullptr)) {
+    if (!on && log.begun()) log.close(neighbours_);
+    return on;
+  }
+  log_ = &log;
+  for (const Running& it : operations) {
+    if (it.state != Running::State::kWaiting && it.state != Running::State::kRunning) continue;
+    if (!on) {
+      ended(it, {}, TraceOperation::kOpen);
+      continue;
+    }
+    if (!log_->begin(it.place, session, it.number)) continue;
+    TraceOperation& record = *log_->operation(it.place);
+    record.flags = TraceOperation::kCut;
+    record.asked = record.gathered = record.submitted = now;
+    if (it.state == Running::State::kRunning) record.started = now;
+    if (it.state == Running::State::kRunning && it.prepared.ready) record.ready = now;
+  }
+  if (on) return true;
+  log.close(neighbours_);
+  log_ = nullptr;
+  return false;
+}
+
+void Tracer::submitted(const Running& it, uint64_t session, unsigned missing, Nanos now) noexcept {
+  if (!log_->begin(it.place, session, it.number)) return;
+  TraceOperation& record = *log_->operation(it.place);
+  record.asked = it.operation.asked != 0 ? it.operation.asked : now;
+  record.gathered = it.operation.gathered != 0 ? it.operation.gathered : now;
+  record.submitted = now;
+  if (const auto last = it.operation.last_rank) record.flags |= (*last + uint64_t{1}) << 8;
+  log_->wait(it.place, TraceCause::kRing, missing);
+}
+
+void Tracer::started(const Running& it, uint64_t session) noexcept {
+  TraceOperation* const record = log_->operation(it.place);
+  if (record == nullptr) return;
+  // The ring may have come up only now.
+  record->session = session;
+  if (record->started == 0) record->started = log_->now();
+  if (it.prepared.ready) record->ready = log_->now();
+}
+
+void Tracer::ended(const Running& it, const Failure& failure, uint64_t flags) noexcept {
+  TraceOperation* const record = log_->operation(it.place);
+  if (record == nullptr) return;
+  const Operation& op = it.operation;
+  const size_t shares = has_shares(op.kind) ? it.world : 1;
+  record->what = static_cast<uint64_t>(op.kind) | static_cast<uint64_t>(op.type) << 8 |
+                 static_cast<uint64_t>(it.coder.codec_id()) << 16 |
+                 static_cast<uint64_t>(it.coder.codec_param()) << 24 | static_cast<uint64_t>(failure.code) << 32;
+  record->flags |= flags;
+  record->bytes = op.count * shares * element_bytes(op.type);
+  record->sent = it.outcome.sent_bytes;
+  record->ended = log_->now();
+  log_->end(it.place);
+}
+
+void Tracer::sent(const Running& it, Phase phase, unsigned block, size_t link, size_t bytes) noexcept {
+  const bool all = link == neighbours_.size();
+  const uint64_t flags =
+      (phase == Phase::kGather ? uint64_t{TraceHop::kGather} : 0) | (all ? uint64_t{TraceHop::kToAll} : 0);
+  const uint64_t to = all ? rank_ : neighbours_[link];
+  log_->hop(it.place, block, flags | uint64_t{it.task.stage} << 8 | uint64_t{block} << 16 | to << 32, 1,
+            all ? bytes / neighbours_.size() : bytes);
+}
+
+void Tracer::received(const Running& it, const RunHeader& run, bool in_turn, size_t link) noexcept {
+  const bool sum = run.phase == Phase::kReduce;
+  const uint64_t from = neighbours_[link];
+  const uint64_t what = TraceHop::kIn | (sum ? 0 : uint64_t{TraceHop::kGather}) | uint64_t{it.task.stage} << 8 |
+                        uint64_t{run.block} << 16 | from << 32;
+  // Of one block there may be something of every rank.
+  const bool by_rank = in_turn || delivers(it.task.kind);
+  log_->hop(it.place, by_rank ? from : run.block, what, 1, sizeof(RunHeader) + run.bytes);
+}
+
+void Tracer::waits(const Running& it, TraceCause cause, unsigned rank) noexcept {
+  if (log_->operation(it.place) != nullptr) log_->wait(it.place, cause, rank);
+}
+
+void Tracer::time(const Running& it, Nanos TraceOperation::*of, Nanos began) noexcept {
+  if (began == 0) return;
+  TraceOperation* const record = log_->operation(it.place);
+  if (record != nullptr) record->*of += (log_->clock() - began) * TraceLog::kTimeEvery;
+}
+
+}  // namespace gradlane

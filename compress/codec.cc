@@ -2,6 +2,7 @@
 #include "compress/codec.h"
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 
 #include "base/error.h"
@@ -58,12 +59,14 @@ size_t distance(std::string_view one, std::string_view other) {
 }
 
 // " (did you mean ...?)" where a codec's name is like this one.
-std::string guess(std::string_view name, std::string_view word) {
+std::string guess(std::string name, size_t word_length) {
   constexpr size_t kMost = 2;
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string_view word = std::string_view(name).substr(0, word_length);
   const auto far = [word](const CodecRow& row) { return distance(word, row.word); };
   const CodecRow& nearest = *std::ranges::min_element(codec_table(), {}, far);
   if (far(nearest) > std::min(kMost, word.size() / 2)) return "";
-  const std::string meant = std::string(nearest.word) + std::string(name.substr(word.size()));
+  const std::string meant = nearest.word + name.substr(word_length);
   try {
     return " (did you mean " + find_codec(meant, Isa::kScalar).name() + "?)";
   } catch (const SetupError&) {
@@ -133,7 +136,7 @@ Codec find_codec(std::string_view name, Isa isa) {
   for (const Retired& codec : kRetired) {
     if (text.word == codec.word) refuse(name, codec.why);
   }
-  refuse(name, name.empty() ? "empty name" : "unknown codec" + guess(name, text.word));
+  refuse(name, name.empty() ? "empty name" : "unknown codec" + guess(std::string(name), text.word.size()));
 }
 
 Codec find_codec(std::string_view name) { return find_codec(name, select_isa()); }

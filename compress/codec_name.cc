@@ -145,6 +145,10 @@ class Parser {
     if (!text_.has_value) return word() + " needs the rate of elements that travel, as in " + row_.example;
     const auto parsed = parse_rate(text);
     if (!parsed) return "the rate must be 0.0001% to 100%, not '" + std::string(text) + "'";
+    if (*parsed == kRateOfAll && !text.ends_with('%')) {  // 1%, most likely
+      return "a rate of " + std::string(text) + " is all elements; write " + word() + ":" + std::string(text) +
+             "% for one in a hundred, " + word() + ":100% for all";
+    }
     arguments_.rate = *parsed;
     return "";
   }

@@ -56,6 +56,8 @@ class State:
         self._plan = Plan(self._engine, self.codec, self.strategy, warmup, ramp)
         self.error_feedback = _feedback(error_feedback, self.codec, self._engine)
         self._exact = named(exact, model)
+        # Called by a step that torch.compile() has compiled, it runs as it is.
+        self._uncompiled = torch.compiler.disable(self._exchange)
         self._group = process_group
         self._step = 0
         # Parameters: their numbers, in the order in which the first step of a DDP has them, which is the same in every
@@ -324,7 +326,7 @@ def hook(state: State, bucket: dist.GradBucket) -> Future[torch.Tensor]:
             f"gradlane.torch.hook with a state of {type(state).__name__}: it is "
             "ddp.register_comm_hook(gradlane.torch.State(), gradlane.torch.hook)"
         )
-    return state._exchange(bucket)
+    return state._uncompiled(bucket)
 
 
 # DDP compares them with its own classes, and they are strings so far.

@@ -72,7 +72,7 @@ class Backend : public c10d::Backend {
   virtual c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
                                                   const std::vector<int>& ranks,
                                                   const c10::intrusive_ptr<Options>& options) {
-    py::gil_scoped_acquire gil;
+    const Interpreter interpreter;
     const auto timeout = options ? options->timeout : ask<std::chrono::milliseconds>("get_timeout");
     const py::object part = policy_.get().attr("split")(store, ranks, timeout);
     return part.is_none() ? nullptr : part.cast<c10::intrusive_ptr<c10d::Backend>>();
@@ -81,7 +81,7 @@ class Backend : public c10d::Backend {
   // Of the CPU alone, which has no number.
   virtual bool supportsTensorAlloc(c10::DeviceIndex device) { return device < 0 && ask<bool>("supports_tensor_alloc"); }
   virtual at::Tensor allocateTensor(long size, at::TensorOptions options) {
-    py::gil_scoped_acquire gil;
+    const Interpreter interpreter;
     const auto type = c10::typeMetaToScalarType(options.dtype());
     const auto dtype = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(torch::getTHPDtype(type)));
     return policy_.get().attr("allocate_tensor")(size, dtype).cast<at::Tensor>();
@@ -167,20 +167,20 @@ class Backend : public c10d::Backend {
 
   template <class... Arguments>
   WorkPtr call(const char* method, Arguments&... arguments) {
-    py::gil_scoped_acquire gil;
+    const Interpreter interpreter;
     return work_of(policy_.get().attr(method)(arguments...));
   }
 
   template <class... Arguments>
   void tell(const char* method, Arguments... arguments) {
     if (!interpreter_is_there()) return;
-    py::gil_scoped_acquire gil;
+    const Interpreter interpreter;
     (void)policy_.get().attr(method)(arguments...);
   }
 
   template <class Answer>
   Answer ask(const char* method) {
-    py::gil_scoped_acquire gil;
+    const Interpreter interpreter;
     return policy_.get().attr(method)().template cast<Answer>();
   }
 
@@ -189,7 +189,7 @@ class Backend : public c10d::Backend {
     const bool average = options.reduceOp.op_ == c10d::ReduceOp::AVG;
     const auto outcome = express_->all_reduce(tensors[0], average, std::clamp<int64_t>(timeout_ms_, 1, kLongestMs));
     if (!outcome) return nullptr;
-    py::gil_scoped_acquire gil;
+    const Interpreter interpreter;
     const py::object release = express_->release();
     try {
       WorkPtr work = end_express(tensors, average, *outcome);

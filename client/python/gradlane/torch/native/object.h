@@ -15,6 +15,26 @@ inline bool interpreter_is_there() {
 #endif
 }
 
+// Whoever has one may call Python: it has the interpreter lock. What is called runs as it is, also within
+// torch.compile(), which would compile it with the model.
+class Interpreter {
+ public:
+  Interpreter() : before_(set_eval_frame()(py::none())) {}
+  ~Interpreter() { (void)set_eval_frame()(before_); }
+  Interpreter(const Interpreter&) = delete;
+  Interpreter& operator=(const Interpreter&) = delete;
+
+ private:
+  static py::handle set_eval_frame() {
+    static const py::handle function =
+        py::object(py::module_::import("torch._C._dynamo.eval_frame").attr("set_eval_frame")).release();
+    return function;
+  }
+
+  py::gil_scoped_acquire gil_;
+  py::object before_;  // what compiles frames of this thread
+};
+
 // A reference that may be let go in any thread, whether it has the interpreter lock or not, and when the interpreter
 // has ended: then it is left as it is, as waiting for the lock would be for ever.
 class Object {

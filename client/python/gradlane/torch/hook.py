@@ -160,6 +160,8 @@ class State:
         if not self._engine.usable:
             self._reconnect()
         buffer = bucket.buffer()
+        if buffer.is_sparse:
+            return self._exchange_sparse(bucket, buffer)
         known = len(self._order)
         kept = self._keep(bucket.parameters(), buffer)
         self._see(bucket, kept, known)
@@ -191,11 +193,26 @@ class State:
                                                   strategy=None if exact else self.strategy, **options)
         return kept.future
 
-    def _see(self, bucket: dist.GradBucket, kept: Kept, known: int) -> None:
+    def _exchange_sparse(self, bucket: dist.GradBucket, buffer: torch.Tensor) -> Future[torch.Tensor]:
+        """Exactly, by the job's own backend. Nothing is kept of such a one, and it has no number."""
+        self._see(bucket, None, len(self._order))
+        if bucket.is_last():
+            self._step += 1
+        world = dist.get_world_size(self._group)
+        work = dist.all_reduce(buffer, group=self._group, async_op=True)
+
+        def average(future: Future[Any]) -> torch.Tensor:
+            future.value()  # raises what has gone wrong
+            return buffer / world
+
+        return work.get_future().then(average)
+
+    def _see(self, bucket: dist.GradBucket, kept: Kept | None, known: int) -> None:
         """known: how many parameters had numbers before it. Raises BadArgument if a state dict is of others."""
         if bucket.index() == 0:
             self._seen = []
-        self._seen.append(kept)
+        if kept is not None:
+            self._seen.append(kept)
         if len(self._order) > known:
             self._firsts.append(len(self._order) - known)
         last = bucket.is_last()
@@ -318,8 +335,8 @@ class State:
 def hook(state: State, bucket: dist.GradBucket) -> Future[torch.Tensor]:
     """For DistributedDataParallel.register_comm_hook(State(...), hook): averages a bucket over the ranks.
 
-    bucket: of any floating type; of float32 the codec of the State takes its share, other types travel exactly. Returns
-    a future of the bucket's flat tensor. Raises BadArgument for another state, or if a state dict does not fit.
+    bucket: of any floating type; of float32 the codec of the State takes its share, other types travel exactly, and
+    sparse gradients by the job's own backend. Returns a future of the bucket's flat tensor. Raises BadArgument for another state, or if a state dict does not fit.
     """
     if not isinstance(state, State):
         raise errors.bad_argument(

@@ -38,13 +38,15 @@ struct EngineParts {
   Tracer& tracer;
   Peers& peers;
   Egress& egress;
+  unsigned owners;             // ranks, where blocks may have owners; else 0
   std::span<uint8_t> scratch;  // a block, between encode and decode
   std::span<uint8_t> shelter;  // elements of a run that no trainer can write to; empty where nothing is relayed
 };
 
-// One for each place of the table of operations and each way to move elements, made with the exchange: it has what only
-// this way knows of the operation that is in its place. `Strategy` says where elements go, an algorithm brings them
-// there. All functions are for an operation that runs.
+// What moves the elements of one operation; `Strategy` says where they go. There is one object for each place of the
+// table of operations and each row of algorithms.cc, made with the exchange. It has what only this way of moving
+// elements must know of the operation in its place. All functions are for an operation that runs. One that must fail
+// gets Outcome::failure, and fails on all ranks when the call is over.
 class Algorithm {
  public:
   virtual ~Algorithm() = default;
@@ -58,18 +60,22 @@ class Algorithm {
   // The operation is over, well or not.
   virtual void end() noexcept {}
 
-  // ---- Runs that arrive. First all of a packet are checked, `before` being those in front of this one; then each is
-  // taken. A run of a packet that went on as it is, in its own buffer, was `relayed`.
+  // ---- Runs that arrive. First all runs of a packet are checked: `before` has those in front of this one. Then each
+  // is taken. `relayed`: its packet went on as it is, in its own buffer.
   [[nodiscard]] virtual bool accepts(const Run& run, size_t link, std::span<const Run> before) const noexcept = 0;
   virtual void on_run(const Run& run, size_t link, bool relayed, Nanos now) noexcept = 0;
-  // Grants, which say how far a neighbour takes elements of a block.
-  [[nodiscard]] virtual bool accepts_grant(unsigned, size_t) const noexcept { return false; }
-  virtual void on_grant(unsigned, size_t) noexcept {}
+  // A grant says how many elements of a block its owner takes.
+  [[nodiscard]] virtual bool accepts_grant([[maybe_unused]] unsigned block,
+                                           [[maybe_unused]] size_t link) const noexcept {
+    return false;
+  }
+  virtual void on_grant([[maybe_unused]] unsigned block, [[maybe_unused]] size_t elements) noexcept {}
 
   // ---- Runs that leave. A poll calls these, each for all operations before the next one.
-  virtual void send_grants(Nanos) noexcept {}
-  // What arrived for others and found no room. Returns whether some of it is left.
-  virtual bool send_passing(Nanos) noexcept { return false; }
+  virtual void send_grants([[maybe_unused]] Nanos now) noexcept {}
+  // What arrived for others and found no room, and own elements as far as others have sent theirs. Returns whether some
+  // of the former is left.
+  virtual bool send_passing([[maybe_unused]] Nanos now) noexcept { return false; }
   // This rank's own elements. Returns whether some are left that would go into open packets.
   virtual bool send_own(Nanos now) noexcept = 0;
 
@@ -83,11 +89,19 @@ class Algorithm {
   [[nodiscard]] virtual std::optional<unsigned> sender() const noexcept = 0;
   // What could be sent now, if the neighbour and the way there take it.
   [[nodiscard]] virtual std::optional<Step> next_step() noexcept = 0;
-  // It has failed: whether those that depend on this rank must hear of it from here. `here`: it began on this rank.
-  [[nodiscard]] virtual bool tells_dependents(bool) const noexcept { return true; }
+  // It has failed, on this rank first or not: whether those that depend on this rank must hear of it from here.
+  [[nodiscard]] virtual bool tells_dependents([[maybe_unused]] bool on_this_rank) const noexcept { return true; }
 
  protected:
   Algorithm(Running& it, const EngineParts& parts) noexcept : it_(it), parts_(parts) {}
+
+  // Of so many elements that are still to come, this run and those of its phase before it have no more.
+  [[nodiscard]] bool fits(const Run& run, std::span<const Run> before, size_t left) const noexcept {
+    for (const Run& other : before) {
+      if (other.operation == &it_ && other.header.phase == run.header.phase) left -= other.header.count;
+    }
+    return run.header.count <= left;
+  }
 
   Running& it_;
   const EngineParts& parts_;

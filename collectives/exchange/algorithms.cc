@@ -33,18 +33,16 @@ static_assert(std::size(kRows) == kAlgorithms);
 
 }  // namespace
 
-AlgorithmSet::AlgorithmSet() noexcept = default;
-AlgorithmSet::AlgorithmSet(AlgorithmSet&&) noexcept = default;
-AlgorithmSet::~AlgorithmSet() = default;
-
-void AlgorithmSet::make(Running& it, const EngineParts& parts) {
-  for (size_t i = 0; i < kAlgorithms; ++i) made_[i] = kRows[i].make(it, parts);
+AlgorithmSet make_algorithms(Running& it, const EngineParts& parts) {
+  AlgorithmSet made;
+  for (size_t i = 0; i < kAlgorithms; ++i) made[i] = kRows[i].make(it, parts);
+  return made;
 }
 
-Algorithm& AlgorithmSet::of(const Running& it) const noexcept {
+Algorithm& algorithm_of(const Running& it) noexcept {
   size_t row = 0;
   while (!kRows[row].serves(it)) ++row;
-  return *made_[row];
+  return *it.algorithms[row];
 }
 
 }  // namespace gradlane

@@ -5,28 +5,19 @@
 #include <cstddef>
 #include <memory>
 
-namespace gradlane {
+#include "collectives/exchange/algorithm.h"
 
-class Algorithm;
-struct EngineParts;
-struct Running;
+namespace gradlane {
 
 inline constexpr size_t kAlgorithms = 4;
 
 // One object of each, for one place of the table of operations.
-class AlgorithmSet {
- public:
-  AlgorithmSet() noexcept;
-  AlgorithmSet(AlgorithmSet&&) noexcept;
-  ~AlgorithmSet();
+using AlgorithmSet = std::array<std::unique_ptr<Algorithm>, kAlgorithms>;
 
-  // Allocates them; `it` and `parts` outlive this.
-  void make(Running& it, const EngineParts& parts);
-  // The one for an operation whose kind and strategy are known.
-  [[nodiscard]] Algorithm& of(const Running& it) const noexcept;
+// Allocates them. `it` and `parts` outlive them.
+[[nodiscard]] AlgorithmSet make_algorithms(Running& it, const EngineParts& parts);
 
- private:
-  std::array<std::unique_ptr<Algorithm>, kAlgorithms> made_;
-};
+// Of those of the operation's place, the one that it goes by. Its kind and strategy are known.
+[[nodiscard]] Algorithm& algorithm_of(const Running& it) noexcept;
 
 }  // namespace gradlane

@@ -103,7 +103,7 @@ std::optional<Counter> ExchangeState::check_run(Run& run, size_t link) noexcept 
   const RunHeader& header = run.header;
   if (Control::is_control(header.phase)) return control_.check(run, link);
   if (header.phase != Phase::kReduce && header.phase != Phase::kGather) return Counter::kBadRoute;
-  if (table_.ahead(header.operation) >= 0) return Counter::kNotStarted;
+  if (!table_.has_started(header.operation)) return Counter::kNotStarted;
   Running* const found = table_.running(header.operation);
   if (found == nullptr) return std::nullopt;  // over
   Running& it = *found;
@@ -169,7 +169,7 @@ void ExchangeState::take(const Run& run, size_t link, bool relayed, Nanos now) n
     tracer_.received(it, run.header, run.step.in_turn, link);
     tracer_.time(it, run.header.phase == Phase::kReduce ? &TraceOperation::add : &TraceOperation::decode, began);
   }
-  lifecycle_.go_on(it);
+  lifecycle_.end_if_done(it);
 }
 
 }  // namespace gradlane

@@ -74,7 +74,7 @@ void Control::take_start(const Run& run, size_t link) noexcept {
                            .stage = static_cast<uint8_t>(run.header.first),
                            .offer = read_offer(run.payload),
                            .descriptor = theirs});
-  if (table_.ahead(number) >= 0) return;  // compared when it starts
+  if (!table_.has_started(number)) return;  // compared when it starts
   if (Running* const it = table_.running(number)) lifecycle_.compare(*it, link, theirs);
 }
 

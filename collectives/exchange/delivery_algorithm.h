@@ -25,12 +25,8 @@ class DeliveryAlgorithm final : public Algorithm {
   [[nodiscard]] unsigned awaited() const noexcept override;
   [[nodiscard]] std::optional<unsigned> sender() const noexcept override { return awaited(); }
   [[nodiscard]] std::optional<Step> next_step() noexcept override { return sender_.next_step(it_); }
-  // Each rank needs what each other one sends: so nobody is through before.
-  [[nodiscard]] bool tells_dependents(bool) const noexcept override { return false; }
 
  private:
-  size_t copy_share(unsigned block, size_t first) noexcept;
-
   BlockSender sender_;
   std::vector<size_t> due_;  // by rank: elements still to come from there
   size_t results_left_ = 0;  // all of these

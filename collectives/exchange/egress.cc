@@ -111,15 +111,6 @@ void Egress::commit(Running& it, const Step& step, const Piece& piece) noexcept 
   count_sent(it, step.phase, piece.header.block, step.link, bytes, piece.elements);
 }
 
-size_t Egress::send(Running& it, const Step& step, const Source& from, Nanos now) noexcept {
-  const Piece piece = encode(it, step, from, now);
-  if (piece.elements == 0) return 0;
-  const Coder& coder = step.phase == Phase::kGather ? it.back : it.coder;
-  if (step.store) (void)coder.decode(piece.encoded(), from.data, piece.elements);
-  commit(it, step, piece);
-  return piece.elements;
-}
-
 // ---- A poll
 
 void Egress::begin_poll() noexcept {

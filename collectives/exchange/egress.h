@@ -18,7 +18,6 @@
 #include "collectives/exchange/tracer.h"
 #include "collectives/exchange_config.h"
 #include "collectives/link/link.h"
-#include "collectives/link/link_totals.h"
 #include "collectives/packet_io.h"
 #include "collectives/strategy/topology.h"
 
@@ -41,30 +40,30 @@ class Egress {
   [[nodiscard]] std::span<Link> links() noexcept { return links_; }
   [[nodiscard]] std::span<const Link> links() const noexcept { return links_; }
   [[nodiscard]] Link& link(size_t link) noexcept { return links_[link]; }
-  [[nodiscard]] unsigned peer(size_t link) const noexcept { return links_[link].peer(); }
   [[nodiscard]] Outbox& outbox(size_t link) noexcept { return outboxes_[link]; }
   [[nodiscard]] Fanout& fanout() noexcept { return fanout_; }
   [[nodiscard]] const AllCodecTotals& codec_totals() const noexcept { return codec_totals_; }
 
   // Links are new: nothing is in open packets, and nobody shares a queue.
   void reset() noexcept;
-  // So many ranks send to one at a time; operations have so many blocks, at most.
+  // Of the operations that run, so many ranks send to one at a time, and they have so many blocks, at most.
   void share(unsigned senders, unsigned blocks) noexcept;
   [[nodiscard]] bool is_shared() const noexcept { return senders_ > 1; }
-  [[nodiscard]] bool shares(unsigned senders, unsigned blocks) const noexcept {
+  // So many, or more, are reckoned with already.
+  [[nodiscard]] bool reckons_with(unsigned senders, unsigned blocks) const noexcept {
     return senders <= senders_ && blocks <= blocks_;
   }
 
-  // ---- Packets that are not full wait for what is still to come:
+  // ---- What packets that are not full wait for
+  // Elements that will arrive and go on in an open packet. What is expected arrives, or is forgotten.
   using PerChannel = std::array<size_t, Outbox::kChannels>;
-  // elements that arrive and go on in an open packet,
   void expect(const PerChannel& elements) noexcept;
   void forget(const PerChannel& elements) noexcept;
   void arrived(Outbox::Channel channel, size_t elements) noexcept { coming_[channel] -= elements; }
-  // own elements that the link took no more of in this poll,
+  // A link took no more of the own elements in this poll.
   void note_unsent(size_t link) noexcept { unsent_[link] = 1; }
-  // results of so many blocks, for all.
-  void expect_results(bool more) noexcept { owned_ += more ? 1 : -1; }
+  // Blocks of this rank, more or fewer than before, have results that will go to all.
+  void expect_results(int blocks) noexcept { owned_ += blocks; }
 
   // ---- A poll
   void begin_poll() noexcept;
@@ -96,8 +95,6 @@ class Egress {
   // until then nothing else may be encoded.
   [[nodiscard]] Piece encode(Running& it, const Step& step, const Source& from, Nanos now) noexcept;
   void commit(Running& it, const Step& step, const Piece& piece) noexcept;
-  // Both. Where the step stores the outcome, the elements become what the others will decode. Returns how many went.
-  size_t send(Running& it, const Step& step, const Source& from, Nanos now) noexcept;
 
   // Elements of a block have gone into runs of so many bytes. `link`: as many as there are: to all.
   void count_sent(Running& it, Phase phase, unsigned block, size_t link, size_t bytes, size_t elements) noexcept {

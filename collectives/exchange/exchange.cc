@@ -96,9 +96,10 @@ ExchangeState::ExchangeState(const ExchangeConfig& config, PacketIo& io)
              .tracer = tracer_,
              .peers = peers_,
              .egress = egress_,
+             .owners = any_owners(config_) ? config_.world : 0,
              .scratch = scratch_,
              .shelter = shelter_},
-      table_(config_, any_owners(config_) ? config_.world : 0, parts_),
+      table_(parts_),
       preparation_(parts_, membership_, table_),
       lifecycle_(parts_, admission_.ring(), membership_, table_, preparation_),
       control_(parts_, table_, lifecycle_) {}
@@ -185,15 +186,14 @@ void ExchangeState::pump(Nanos now) noexcept {
   bool more = false;  // was there to send
   for_ready([&](Running& it, Algorithm& algorithm) {
     more |= algorithm.send_passing(now);
-    lifecycle_.look_for_failure(it);
+    lifecycle_.fail_if_found(it);
   });
   // Barriers and scalars need not wait until a large tensor is through.
   for (const bool small : {true, false}) {
     for_ready([&](Running& it, Algorithm& algorithm) {
       if (small != (it.blocks.elements() * it.coder.element_bytes() <= kSmall)) return;
       more |= algorithm.send_own(now);
-      lifecycle_.look_for_failure(it);
-      lifecycle_.go_on(it);
+      lifecycle_.end_if_done(it);
     });
   }
   egress_.end_poll(more, now);
@@ -227,13 +227,10 @@ LinkStatus ExchangeState::link_status(size_t neighbour) const noexcept {
           link.totals()};
 }
 
-std::unique_ptr<TraceLog> ExchangeState::make_trace(size_t words, TraceLog::Clock clock) const {
-  return std::make_unique<TraceLog>(table_.all().size(), config_.world, words, clock);
-}
-
 void ExchangeState::trace_waits() noexcept {
   for (Running& it : table_.all()) {
-    if (it.state == Running::State::kWaiting || it.state == Running::State::kRunning) trace_wait(it);
+    const bool waits = it.state == Running::State::kWaiting || it.state == Running::State::kRunning;
+    if (waits && tracer_.records(it)) trace_wait(it);
   }
 }
 
@@ -244,16 +241,16 @@ void ExchangeState::trace_wait(Running& it) noexcept {
   if (!it.prepared.ready) {
     const size_t link = it.prepared.bid ? peers_.unheard(it) : topology_.links();
     if (link == topology_.links()) return waits(TraceCause::kLook, config_.rank);
-    return waits(TraceCause::kStart, egress_.peer(link));
+    return waits(TraceCause::kStart, topology_.rank_at(link));
   }
   if (topology_.links() == 0) return waits(TraceCause::kWork, config_.rank);
   if (const auto step = it.algorithm->next_step()) {
-    if (!peers_.takes(it, *step)) return waits(TraceCause::kStart, egress_.peer(step->link));
-    if (!egress_.link(step->link).can_send()) return waits(TraceCause::kLink, egress_.peer(step->link));
+    if (!peers_.takes(it, *step)) return waits(TraceCause::kStart, topology_.rank_at(step->link));
+    if (!egress_.link(step->link).can_send()) return waits(TraceCause::kLink, topology_.rank_at(step->link));
     return waits(TraceCause::kWork, config_.rank);
   }
   if (const auto sender = it.algorithm->sender()) return waits(TraceCause::kPackets, *sender);
-  waits(TraceCause::kStart, it.algorithm->awaited());  // all is done: see Lifecycle::go_on()
+  waits(TraceCause::kStart, it.algorithm->awaited());  // all is done: see Lifecycle::end_if_done()
 }
 
 // ---- Exchange.
@@ -270,36 +267,38 @@ Exchange::Submitted Exchange::submit(const Operation& operation, Nanos now) noex
   return state_->submit(operation, now);
 }
 FailureText Exchange::packet_fault(const Operation& operation) const noexcept {
-  return state_->packet_fault(operation);
+  return state_->admission_.packet_fault(operation);
 }
 void Exchange::abort(uint64_t id) noexcept { state_->abort(id); }
 void Exchange::close() noexcept { state_->close(); }
 void Exchange::refuse(const Failure& why) noexcept { state_->refuse(why); }
-bool Exchange::fresh() const noexcept { return state_->fresh(); }
-bool Exchange::awaited() const noexcept { return state_->awaited(); }
+bool Exchange::fresh() const noexcept { return state_->table_.fresh(); }
+bool Exchange::awaited() const noexcept { return state_->peers_.any_started(state_->table_.next_number()); }
 void Exchange::complain(unsigned from, uint8_t tos, Nanos now) noexcept {
-  const auto ranks = state_->neighbours();
+  const auto ranks = state_->topology_.neighbours();
   const auto place = std::ranges::find(ranks, from);
-  if (place != ranks.end()) state_->membership().complain(static_cast<size_t>(place - ranks.begin()), tos, now);
+  if (place != ranks.end()) state_->membership_.complain(static_cast<size_t>(place - ranks.begin()), tos, now);
 }
-void Exchange::seek(uint32_t since) noexcept { state_->membership().seek(since); }
-uint32_t Exchange::sought() const noexcept { return state_->membership().sought(); }
-uint32_t Exchange::generation() const noexcept { return state_->membership().generation(); }
-uint32_t Exchange::first_generation() const noexcept { return state_->membership().first_generation(); }
-bool Exchange::next_completion(Completion& completion) noexcept { return state_->next_completion(completion); }
+void Exchange::seek(uint32_t since) noexcept { state_->membership_.seek(since); }
+uint32_t Exchange::sought() const noexcept { return state_->membership_.sought(); }
+uint32_t Exchange::generation() const noexcept { return state_->membership_.generation(); }
+uint32_t Exchange::first_generation() const noexcept { return state_->membership_.first_generation(); }
+bool Exchange::next_completion(Completion& completion) noexcept { return state_->table_.next_completion(completion); }
 bool Exchange::receive(unsigned from, Packet packet, size_t bytes, Nanos now) noexcept {
   return state_->receive(from, packet, bytes, now);
 }
 void Exchange::poll(Nanos now) noexcept { state_->poll(now); }
 std::unique_ptr<TraceLog> Exchange::make_trace(size_t words, TraceLog::Clock clock) const {
-  return state_->make_trace(words, clock);
+  return std::make_unique<TraceLog>(state_->table_.all().size(), state_->config_.world, words, clock);
 }
-bool Exchange::trace(TraceLog& log, Nanos now) noexcept { return state_->trace(log, now); }
+bool Exchange::trace(TraceLog& log, Nanos now) noexcept {
+  return state_->tracer_.follow(log, state_->table_.all(), state_->membership_.session(), now);
+}
 Nanos Exchange::deadline() const noexcept { return state_->deadline(); }
-std::span<const unsigned> Exchange::neighbours() const noexcept { return state_->neighbours(); }
-const Counters& Exchange::counters() const noexcept { return state_->counters(); }
-const AllCodecTotals& Exchange::codec_totals() const noexcept { return state_->codec_totals(); }
-const OperationTimes& Exchange::operation_times() const noexcept { return state_->operation_times(); }
+std::span<const unsigned> Exchange::neighbours() const noexcept { return state_->topology_.neighbours(); }
+const Counters& Exchange::counters() const noexcept { return state_->counters_; }
+const AllCodecTotals& Exchange::codec_totals() const noexcept { return state_->egress_.codec_totals(); }
+const OperationTimes& Exchange::operation_times() const noexcept { return state_->lifecycle_.operation_times(); }
 RingStatus Exchange::ring_status() const noexcept { return state_->ring_status(); }
 LinkStatus Exchange::link_status(size_t neighbour) const noexcept { return state_->link_status(neighbour); }
 

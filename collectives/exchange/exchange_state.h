@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -32,31 +31,19 @@ class ExchangeState {
  public:
   ExchangeState(const ExchangeConfig& config, PacketIo& io);
 
-  // ---- As in Exchange.
+  // ---- As in Exchange, which asks the parts for all else.
   Exchange::Submitted submit(const Operation& operation, Nanos now) noexcept;
-  FailureText packet_fault(const Operation& operation) const noexcept { return admission_.packet_fault(operation); }
   void abort(uint64_t id) noexcept;
   void close() noexcept;
   void refuse(const Failure& why) noexcept;
-  bool fresh() const noexcept { return table_.fresh(); }
-  bool awaited() const noexcept { return peers_.any_started(table_.next_number()); }
-  bool next_completion(Completion& completion) noexcept { return table_.next_completion(completion); }
   bool receive(unsigned from, Packet packet, size_t bytes, Nanos now) noexcept;
   void poll(Nanos now) noexcept;
   Nanos deadline() const noexcept;
-  std::span<const unsigned> neighbours() const noexcept { return topology_.neighbours(); }
-  const Counters& counters() const noexcept { return counters_; }
-  const AllCodecTotals& codec_totals() const noexcept { return egress_.codec_totals(); }
-  const OperationTimes& operation_times() const noexcept { return lifecycle_.operation_times(); }
   RingStatus ring_status() const noexcept;
   LinkStatus link_status(size_t neighbour) const noexcept;
-  Membership& membership() noexcept { return membership_; }
-  std::unique_ptr<TraceLog> make_trace(size_t words, TraceLog::Clock clock) const;
-  bool trace(TraceLog& log, Nanos now) noexcept {
-    return tracer_.follow(log, table_.all(), membership_.session(), now);
-  }
 
  private:
+  friend class Exchange;
   static constexpr size_t kMaxRuns = kMaxMtu / sizeof(RunHeader);
 
   // ---- arrivals.cc: packets received

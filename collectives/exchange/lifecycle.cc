@@ -34,7 +34,7 @@ void Lifecycle::start(Running& it, Nanos now) noexcept {
              .root = op.root,
              .rotation = few && it.strategy->rotates() ? it.number % parts_.config.world : 0,
              .stage = 0};
-  it.algorithm = &it.algorithms.of(it);
+  it.algorithm = &algorithm_of(it);
   it.news.start.reset();
   if (parts_.topology.ring_links() != 0) it.news.start.set(parts_.topology.predecessor());
   begin_stage(it);
@@ -51,12 +51,9 @@ void Lifecycle::start(Running& it, Nanos now) noexcept {
   if (parts_.tracer.on()) parts_.tracer.started(it, membership_.session());
   const unsigned senders = it.strategy->senders();
   if (senders > 1) ++sharing_;
-  if (!parts_.egress.shares(senders, it.blocks.blocks())) share_links();
+  if (!parts_.egress.reckons_with(senders, it.blocks.blocks())) share_links();
 
-  if (it.outcome.failure) {  // aborted while it waited
-    fail_everywhere(it, it.outcome.failure, parts_.config.rank);
-    return;
-  }
+  if (fail_if_found(it)) return;  // aborted while it waited
   for (size_t link = 0; link < parts_.topology.links() && it.state == Running::State::kRunning; ++link) {
     if (const auto* const theirs = parts_.peers.start_of(link, it)) compare(it, link, theirs->descriptor);
   }
@@ -91,14 +88,14 @@ void Lifecycle::share_links() noexcept {
 }
 
 void Lifecycle::compare(Running& it, size_t link, const Descriptor& theirs) noexcept {
-  const Failure failure = mismatch(it.descriptor, theirs, static_cast<uint16_t>(parts_.egress.peer(link)));
+  const Failure failure = mismatch(it.descriptor, theirs, static_cast<uint16_t>(parts_.topology.rank_at(link)));
   if (failure) fail_everywhere(it, failure, parts_.config.rank);
 }
 
 // ---- Ending.
 
-void Lifecycle::go_on(Running& it) noexcept {
-  if (it.state != Running::State::kRunning || !it.algorithm->done()) return;
+void Lifecycle::end_if_done(Running& it) noexcept {
+  if (fail_if_found(it) || it.state != Running::State::kRunning || !it.algorithm->done()) return;
   if (!it.last_stage()) {
     if (parts_.tracer.on()) parts_.tracer.stage_ended(it);
     ++it.task.stage;
@@ -142,9 +139,10 @@ void Lifecycle::note(const Failure& failure) noexcept {
   failed_ = failure;
 }
 
-void Lifecycle::look_for_failure(Running& it) noexcept {
-  if (it.state != Running::State::kRunning || !it.outcome.failure) return;
-  fail_everywhere(it, it.outcome.failure, parts_.config.rank);
+bool Lifecycle::fail_if_found(Running& it) noexcept {
+  const bool found = it.state == Running::State::kRunning && it.outcome.failure;
+  if (found) fail_everywhere(it, it.outcome.failure, parts_.config.rank);
+  return found;
 }
 
 void Lifecycle::fail_everywhere(Running& it, const Failure& failure, unsigned origin) noexcept {
@@ -219,7 +217,7 @@ void Lifecycle::tell_all(Running& it) noexcept {
 
 unsigned Lifecycle::awaited(const Running& it) const noexcept {
   if (parts_.topology.links() == 0 || (!it.prepared.ready && !it.prepared.bid)) return parts_.config.rank;
-  return it.prepared.ready ? it.algorithm->awaited() : parts_.egress.peer(parts_.peers.unheard(it));
+  return it.prepared.ready ? it.algorithm->awaited() : parts_.topology.rank_at(parts_.peers.unheard(it));
 }
 
 // ---- Sessions

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
+#include "base/time.h"
 #include "collectives/exchange/algorithm.h"
 #include "collectives/exchange/exchange.h"
 #include "collectives/exchange/membership.h"
@@ -28,15 +28,16 @@ class Lifecycle {
   // ---- Ends
   // The time of a call that may end operations.
   void set_time(Nanos now) noexcept { now_ = now; }
-  // Begins the next stage, or ends it, if nothing of this one is left to do.
-  void go_on(Running& it) noexcept;
-  // Its algorithm has found that it must fail.
-  void look_for_failure(Running& it) noexcept;
+  // If nothing of its stage is left to do, begins the next one, or ends it. If its algorithm has found that it must
+  // fail, it does.
+  void end_if_done(Running& it) noexcept;
+  bool fail_if_found(Running& it) noexcept;
   // It fails here, and the others will hear of it. `origin`: the rank on which that began.
   void fail_everywhere(Running& it, const Failure& failure, unsigned origin) noexcept;
   void abort(Running& it, Nanos polled_at) noexcept;
 
-  // ---- Times. An operation that was submitted has a deadline.
+  // ---- Times
+  // check_deadlines() will look at this operation in time.
   void note_deadline(const Running& it) noexcept;
   void check_deadlines(Nanos now) noexcept;
   [[nodiscard]] Nanos deadline() const noexcept { return operations_at_; }

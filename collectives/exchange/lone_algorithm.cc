@@ -21,25 +21,21 @@ void LoneAlgorithm::begin() noexcept {
 bool LoneAlgorithm::done() const noexcept { return block_ == it_.blocks.blocks(); }
 
 bool LoneAlgorithm::send_own(Nanos) noexcept {
-  const bool copies = it_.task.kind == OpKind::kAllToAll;
   size_t rounds = 0;
   for (; block_ != it_.blocks.blocks(); ++block_, done_ = 0) {
     const size_t count = it_.strategy->start(it_.task, block_).expected ? it_.blocks.count(block_) : 0;
     while (done_ < count) {
-      if (copies && parts_.budget.spent()) return true;
-      if (!copies && rounds++ == kRoundsPerPoll) {
+      if (it_.task.kind == OpKind::kAllToAll) {
+        const size_t copied = it_.copy_share(block_, done_, parts_.budget);
+        if (copied == 0) return true;
+        done_ += copied;
+        continue;
+      }
+      if (rounds++ == kRoundsPerPoll) {
         parts_.budget.ask_again();
         return true;
       }
-      const size_t left = count - done_;
-      if (copies) {
-        const size_t now = std::min(left, parts_.budget.elements());
-        it_.copy_share(block_, done_, now);
-        parts_.budget.spend(now);
-        done_ += now;
-      } else {
-        round(std::min(left, std::max(it_.coder.granule() * 16, it_.coder.cut())));
-      }
+      round(std::min(count - done_, std::max(it_.coder.granule() * 16, it_.coder.cut())));
     }
   }
   return false;

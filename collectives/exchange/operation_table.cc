@@ -11,7 +11,8 @@ constexpr size_t kSmallTogether = 4;  // times as many operations as `operations
 
 }  // namespace
 
-OperationTable::OperationTable(const ExchangeConfig& config, unsigned owners, const EngineParts& parts) {
+OperationTable::OperationTable(const EngineParts& parts) {
+  const ExchangeConfig& config = parts.config;
   // Each rank's block may end within a granule.
   const size_t granules = config.max_bytes / kGranuleBytes + 2 * size_t{config.world};
   const size_t small = Turns::kSmallBytes / kGranuleBytes + 2 * size_t{config.world};
@@ -20,10 +21,11 @@ OperationTable::OperationTable(const ExchangeConfig& config, unsigned owners, co
   rooms_.reserve(places + config.operations);
   table_.reserve(places);
   for (size_t i = 0; i < places; ++i) {
-    rooms_.emplace_back(small, relayed(small), owners, true);
-    table_.emplace_back(i, config.codec, &rooms_.back()).algorithms.make(table_.back(), parts);
+    rooms_.emplace_back(small, relayed(small), parts.owners, true);
+    Running& it = table_.emplace_back(i, config.codec, &rooms_.back());
+    it.algorithms = make_algorithms(it, parts);  // they refer to it: from here on nothing moves
   }
-  for (size_t i = 0; i < config.operations; ++i) rooms_.emplace_back(granules, relayed(granules), owners, false);
+  for (size_t i = 0; i < config.operations; ++i) rooms_.emplace_back(granules, relayed(granules), parts.owners, false);
 }
 
 Running* OperationTable::next_place() noexcept {

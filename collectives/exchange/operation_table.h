@@ -17,25 +17,24 @@ namespace gradlane {
 // They start in the order of both, and end in any.
 class OperationTable {
  public:
-  // Allocates all memory. `owners`: ranks, where blocks may have owners; else 0. `parts` outlives this.
-  OperationTable(const ExchangeConfig& config, unsigned owners, const EngineParts& parts);
+  // Allocates all memory. `parts` outlives this.
+  explicit OperationTable(const EngineParts& parts);
   OperationTable(const OperationTable&) = delete;
   OperationTable& operator=(const OperationTable&) = delete;
 
   [[nodiscard]] std::span<Running> all() noexcept { return table_; }
   [[nodiscard]] std::span<const Running> all() const noexcept { return table_; }
 
-  // One of the last 2^31 numbers that have started; its place may be another's by now.
-  [[nodiscard]] Running& at(uint32_t number) noexcept {
-    const uint32_t back = static_cast<uint32_t>(started_) - number;
-    return of(base_ + started_ - back);
-  }
-  // The one that runs with this number; null: it is over.
+  // Of a number that has started: the operation, or null if it is over.
   [[nodiscard]] Running* running(uint32_t number) noexcept {
-    Running& it = at(number);
+    const uint32_t back = static_cast<uint32_t>(started_) - number;
+    Running& it = of(base_ + started_ - back);
     return it.state == Running::State::kRunning && it.number == number ? &it : nullptr;
   }
-  // So many before the next one that starts, which is at 0.
+  [[nodiscard]] bool has_started(uint32_t number) const noexcept {
+    return static_cast<int32_t>(static_cast<uint32_t>(started_) - number) > 0;
+  }
+  // How far a number is ahead of the next one to start. Less than 0: it has started.
   [[nodiscard]] int32_t ahead(uint32_t number) const noexcept {
     return static_cast<int32_t>(number - static_cast<uint32_t>(started_));
   }

@@ -6,12 +6,10 @@
 
 #include "collectives/exchange/egress.h"
 #include "collectives/exchange/peers.h"
-#include "collectives/exchange/running.h"
 
 namespace gradlane {
 
-OwnerAlgorithm::OwnerAlgorithm(Running& it, const EngineParts& parts)
-    : Algorithm(it, parts), sender_(parts.config.world) {}
+OwnerAlgorithm::OwnerAlgorithm(Running& it, const EngineParts& parts) : Algorithm(it, parts), sender_(parts.owners) {}
 
 void OwnerAlgorithm::begin() noexcept {
   sender_.begin(it_);
@@ -31,7 +29,7 @@ void OwnerAlgorithm::begin() noexcept {
     if (sums) sender_.add(block, count, std::min(sender_.window(), count));
     if (reaches_all(it_.task.kind)) results_left_ += count;
   }
-  if (owns()) expect_results(true);
+  if (owns()) parts_.egress.expect_results(1);
   if (owns() || !sums) it_.news.start |= it_.strategy->sources(it_.task);
   if (owns() && sums && it_.prepared.ready) begin_turns();
 }
@@ -40,17 +38,11 @@ void OwnerAlgorithm::prepared() noexcept {
   if (owns()) begin_turns();
 }
 
-void OwnerAlgorithm::end() noexcept { expect_results(false); }
-
-void OwnerAlgorithm::expect_results(bool more) noexcept {
-  if (more != expected_) parts_.egress.expect_results(more);
-  expected_ = more;
+void OwnerAlgorithm::end() noexcept {
+  if (!all_queued()) parts_.egress.expect_results(-1);
 }
 
-bool OwnerAlgorithm::done() const noexcept {
-  if (owns() && queued_ != it_.blocks.count(own_)) return false;
-  return results_left_ == 0 && sender_.all_sent();
-}
+bool OwnerAlgorithm::done() const noexcept { return all_queued() && results_left_ == 0 && sender_.all_sent(); }
 
 unsigned OwnerAlgorithm::turn_of(unsigned rank) const noexcept {
   const unsigned world = parts_.config.world;
@@ -60,19 +52,14 @@ unsigned OwnerAlgorithm::turn_of(unsigned rank) const noexcept {
 // ---- What arrives
 
 bool OwnerAlgorithm::accepts(const Run& run, size_t link, std::span<const Run> before) const noexcept {
-  if (run.step.in_turn) return has_room(run, link, before);
-  size_t left = results_left_;
-  for (const Run& other : before) {
-    if (other.operation == &it_ && other.header.phase == run.header.phase) left -= other.header.count;
-  }
-  return run.header.count <= left;
+  return run.step.in_turn ? has_room(run, link, before) : fits(run, before, results_left_);
 }
 
 // A contribution to the block of this rank.
 bool OwnerAlgorithm::has_room(const Run& run, size_t link, std::span<const Run> before) const noexcept {
   const size_t first = run.header.first * it_.coder.granule();
   const size_t end = first + run.header.count;
-  if (!it_.room->turns.has_place(turn_of(parts_.egress.peer(link)), first, run.header.count)) return false;
+  if (!it_.room->turns.has_place(turn_of(parts_.topology.rank_at(link)), first, run.header.count)) return false;
   return std::ranges::none_of(before, [&](const Run& other) {
     if (other.operation != &it_ || !other.step.in_turn) return false;
     const size_t begin = other.header.first * it_.coder.granule();
@@ -93,7 +80,7 @@ void OwnerAlgorithm::on_run(const Run& run, size_t link, bool, Nanos) noexcept {
 }
 
 bool OwnerAlgorithm::accepts_grant(unsigned block, size_t link) const noexcept {
-  return block < it_.blocks.blocks() && it_.strategy->owner(it_.task, block) == parts_.egress.peer(link);
+  return block < it_.blocks.blocks() && it_.strategy->owner(it_.task, block) == parts_.topology.rank_at(link);
 }
 
 void OwnerAlgorithm::on_grant(unsigned block, size_t elements) noexcept {
@@ -106,18 +93,7 @@ void OwnerAlgorithm::on_grant(unsigned block, size_t elements) noexcept {
 bool OwnerAlgorithm::send_own(Nanos now) noexcept {
   queue_results(now);
   const unsigned receivers = it_.blocks.blocks() == 1 ? 1 : parts_.config.world - 1;
-  sender_.send(it_, parts_.config.rank, receivers, parts_.budget, [&](unsigned block, size_t first, size_t count) {
-    const Step step = it_.strategy->start(it_.task, block);
-    const Egress::Source source{.block = block,
-                                .first = first,
-                                .data = it_.elements(block, first),
-                                .count = count,
-                                .contribution = it_.contributes(),
-                                .apart = first % sender_.window() == 0};
-    const size_t sent = parts_.egress.send(it_, step, source, now);
-    if (sent == 0) parts_.egress.note_unsent(step.link);
-    return sent;
-  });
+  sender_.send(it_, parts_, receivers, now);
   return false;
 }
 
@@ -135,7 +111,7 @@ void OwnerAlgorithm::begin_turns() noexcept {
 void OwnerAlgorithm::take_contribution(const Run& run, size_t link) noexcept {
   parts_.counters.add(Counter::kRunsMerged);
   it_.room->turns.take(
-      turn_of(parts_.egress.peer(link)), run.header.first * it_.coder.granule(), run.header.count, run.payload,
+      turn_of(parts_.topology.rank_at(link)), run.header.first * it_.coder.granule(), run.header.count, run.payload,
       [&](size_t first, size_t count, uint8_t* sums, bool begins) { add_own(first, count, sums, begins); },
       [&](size_t first, size_t count, const uint8_t* sums) {
         uint8_t* const to = it_.elements(own_, first);
@@ -175,7 +151,7 @@ void OwnerAlgorithm::send_grants(Nanos now) noexcept {
 
 // Results of this rank's block that are there, into packets for all others.
 void OwnerAlgorithm::queue_results(Nanos now) noexcept {
-  if (!owns()) return;
+  if (all_queued()) return;
   const Turns& turns = it_.room->turns;
   const size_t count = it_.blocks.count(own_);
   size_t ready = count;
@@ -189,7 +165,7 @@ void OwnerAlgorithm::queue_results(Nanos now) noexcept {
   if (ready != count) ready -= ready % it_.back.cut();
   while (queued_ < ready && queue_result(ready - queued_, now)) {
   }
-  if (queued_ == count) expect_results(false);
+  if (all_queued()) parts_.egress.expect_results(-1);
 }
 
 bool OwnerAlgorithm::queue_result(size_t count, Nanos now) noexcept {
@@ -226,7 +202,7 @@ bool OwnerAlgorithm::queue_result(size_t count, Nanos now) noexcept {
 
 // An owner that has not started it, whoever has sent this rank least, or else an owner.
 unsigned OwnerAlgorithm::awaited() const noexcept {
-  unsigned owner = parts_.egress.peer(0);
+  unsigned owner = parts_.topology.rank_at(0);
   for (unsigned block = 0; block < it_.blocks.blocks(); ++block) {
     const unsigned of = it_.strategy->owner(it_.task, block);
     const auto link = parts_.topology.link_to(of);

@@ -8,6 +8,7 @@
 
 #include "collectives/exchange/algorithm.h"
 #include "collectives/exchange/block_sender.h"
+#include "collectives/exchange/running.h"
 
 namespace gradlane {
 
@@ -30,10 +31,13 @@ class OwnerAlgorithm final : public Algorithm {
   [[nodiscard]] unsigned awaited() const noexcept override;
   [[nodiscard]] std::optional<unsigned> sender() const noexcept override { return awaited(); }
   [[nodiscard]] std::optional<Step> next_step() noexcept override { return sender_.next_step(it_); }
-  [[nodiscard]] bool tells_dependents(bool here) const noexcept override { return here && owns(); }
+  // An owner on which it has failed tells all that take its results.
+  [[nodiscard]] bool tells_dependents(bool on_this_rank) const noexcept override { return on_this_rank && owns(); }
 
  private:
   [[nodiscard]] bool owns() const noexcept { return own_ != it_.blocks.blocks(); }
+  // All results of this rank's block, if it has one, are on their way.
+  [[nodiscard]] bool all_queued() const noexcept { return !owns() || queued_ == it_.blocks.count(own_); }
   [[nodiscard]] unsigned turn_of(unsigned rank) const noexcept;
   [[nodiscard]] bool has_room(const Run& run, size_t link, std::span<const Run> before) const noexcept;
   void begin_turns() noexcept;
@@ -41,13 +45,11 @@ class OwnerAlgorithm final : public Algorithm {
   void add_own(size_t first, size_t count, uint8_t* sums, bool begins) noexcept;
   void queue_results(Nanos now) noexcept;
   bool queue_result(size_t count, Nanos now) noexcept;
-  void expect_results(bool more) noexcept;
 
   BlockSender sender_;
   unsigned own_ = 0;         // this rank's block; as many as there are blocks: none
   size_t queued_ = 0;        // its results that are on their way to all
   size_t results_left_ = 0;  // elements of results to receive
-  bool expected_ = false;    // Egress knows that there will be more results
 };
 
 }  // namespace gradlane

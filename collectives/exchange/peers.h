@@ -48,21 +48,20 @@ class Peers {
       if (known.offer) heard.offer = known.offer;
     }
     known = heard;
-    known.valid = true;
   }
 
-  // The neighbour has started this operation, as far as its number goes,
+  // The neighbour has started an operation with the number of this one.
   [[nodiscard]] bool started(size_t link, const Running& it) const noexcept {
     return static_cast<int32_t>(peers_[link].started - it.number) > 0;
   }
-  // takes runs of its present stage,
+  // It takes runs of the present stage by this step.
   [[nodiscard]] bool takes(const Running& it, const Step& step) const noexcept {
     const unsigned stage = it.task.stage + it.prepared.lead;
     if (stage == 0) return started(step.link, it);
     const Start* const start = start_of(step.link, it);
     return start != nullptr && start->stage >= stage;
   }
-  // and has said what it is; null: it has not.
+  // What it has said of the operation; null: nothing yet.
   [[nodiscard]] const Start* start_of(size_t link, const Running& it) const noexcept {
     const Start& start = peers_[link].starts[it.number % peers_[link].starts.size()];
     return start.valid && start.number == it.number ? &start : nullptr;

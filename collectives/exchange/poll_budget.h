@@ -8,8 +8,8 @@
 
 namespace gradlane {
 
-// Packets of zeros have many elements each, and what arrives meanwhile waits: a whole window of them would take
-// milliseconds.
+// How many elements a poll may still encode, and whether the next poll is to come at once. Without a bound a whole
+// window of packets of zeros, which have many elements each, would take milliseconds, and what arrives would wait.
 class PollBudget {
  public:
   void begin() noexcept {
@@ -17,7 +17,7 @@ class PollBudget {
     more_ = false;
   }
   [[nodiscard]] size_t elements() const noexcept { return elements_; }
-  // Nothing may be encoded any more; the next poll goes on.
+  // Nothing may be encoded any more. Then the next poll comes at once.
   [[nodiscard]] bool spent() noexcept {
     more_ |= elements_ == 0;
     return elements_ == 0;

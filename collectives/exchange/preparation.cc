@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
+#include <span>
 
 #include "collectives/descriptor.h"
-#include "collectives/exchange/egress.h"
 #include "collectives/exchange/loss_sample.h"
 #include "collectives/exchange/peers.h"
 #include "collectives/exchange/poll_budget.h"
@@ -132,7 +133,7 @@ std::optional<float> Preparation::agreed(const Running& it) const noexcept {
   std::array<float, kMaxWorld> offers;
   offers[parts_.config.rank] = *it.prepared.bid;
   for (size_t link = 0; link < links; ++link) {
-    offers[parts_.topology.neighbours()[link]] = *parts_.peers.start_of(link, it)->offer;
+    offers[parts_.topology.rank_at(link)] = *parts_.peers.start_of(link, it)->offer;
   }
   return agreed_on(it.operation.codec->row().agreement, std::span(offers).first(parts_.config.world));
 }

@@ -46,13 +46,8 @@ Deferred& RingAlgorithm::deferred(Phase phase) const noexcept {
 
 // ---- What arrives
 
-// No more elements than are still to come, with the earlier runs of the packet.
 bool RingAlgorithm::accepts(const Run& run, size_t, std::span<const Run> before) const noexcept {
-  size_t left = run.header.phase == Phase::kReduce ? sums_left_ : results_left_;
-  for (const Run& other : before) {
-    if (other.operation == &it_ && other.header.phase == run.header.phase) left -= other.header.count;
-  }
-  return run.header.count <= left;
+  return fits(run, before, run.header.phase == Phase::kReduce ? sums_left_ : results_left_);
 }
 
 void RingAlgorithm::on_run(const Run& run, size_t, bool relayed, Nanos now) noexcept {
@@ -266,11 +261,15 @@ bool RingAlgorithm::send_next(Nanos now) noexcept {
 
 // If the outcome is a result here already, the tensor gets what the others will decode.
 size_t RingAlgorithm::send(const Step& step, const Egress::Source& from, Nanos now) noexcept {
-  const bool stays = step.phase == Phase::kGather && it_.task.stage != 0 && !it_.last_stage();
-  if (!stays || from.data == parts_.shelter.data()) return parts_.egress.send(it_, step, from, now);
   const Egress::Piece piece = parts_.egress.encode(it_, step, from, now);
   if (piece.elements == 0) return 0;
-  store_result(it_.back, from.block, from.first, piece.encoded(), piece.elements);
+  const bool goes_on = step.phase == Phase::kGather && it_.task.stage != 0 && !it_.last_stage();
+  if (goes_on && from.data != parts_.shelter.data()) {
+    store_with_digests(it_.back, from.block, from.first, piece.encoded(), piece.elements);
+  } else if (step.store) {
+    const Coder& coder = step.phase == Phase::kGather ? it_.back : it_.coder;
+    (void)coder.decode(piece.encoded(), from.data, piece.elements);
+  }
   parts_.egress.commit(it_, step, piece);
   return piece.elements;
 }
@@ -329,12 +328,12 @@ uint8_t* RingAlgorithm::read_result(unsigned block, size_t first, size_t count) 
 unsigned RingAlgorithm::awaited() const noexcept {
   const size_t successor = Topology::kSuccessor;
   const bool follows = from_ != successor && !parts_.peers.started(successor, it_);
-  return parts_.egress.peer(follows ? successor : from_);
+  return parts_.topology.rank_at(follows ? successor : from_);
 }
 
 std::optional<unsigned> RingAlgorithm::sender() const noexcept {
   if (sums_left_ == 0 && results_left_ == 0) return std::nullopt;
-  return parts_.egress.peer(from_);
+  return parts_.topology.rank_at(from_);
 }
 
 std::optional<Step> RingAlgorithm::next_step() noexcept {

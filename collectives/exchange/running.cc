@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "collectives/exchange/poll_budget.h"
+
 namespace gradlane {
 
 Origin Running::origin_at(ptrdiff_t element_of_tensor, bool contribution) const noexcept {
@@ -22,10 +24,14 @@ Origin Running::origin_at(ptrdiff_t element_of_tensor, bool contribution) const 
   return origin;
 }
 
-void Running::copy_share(unsigned block, size_t first, size_t count) const noexcept {
+size_t Running::copy_share(unsigned block, size_t first, PollBudget& budget) const noexcept {
+  if (budget.spent()) return 0;
+  const size_t count = std::min(blocks.count(block) - first, budget.elements());
   const size_t at = (blocks.offset(block) + first) * coder.element_bytes();
   std::memcpy(static_cast<uint8_t*>(operation.out) + at, static_cast<const uint8_t*>(operation.data) + at,
               count * coder.element_bytes());
+  budget.spend(count);
+  return count;
 }
 
 RunHeader Running::run_header(const Coder& by, Phase phase, unsigned block, size_t element) const noexcept {

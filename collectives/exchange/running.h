@@ -15,6 +15,7 @@
 #include "collectives/exchange/turns.h"
 #include "collectives/operation.h"
 #include "collectives/strategy/strategy.h"
+#include "collectives/wire.h"
 
 namespace gradlane {
 
@@ -73,7 +74,9 @@ struct Running {
   };
 
   struct Outcome {
-    Failure failure;  // while it waits: how it will fail at its turn; while it runs: what its algorithm has found
+    // Once it is over: how it failed. While it runs: that it must, as its algorithm has found. While it waits: that it
+    // will, at its turn.
+    Failure failure;
     bool residual_cleared = false;
     Loss loss;
     uint64_t sent_bytes = 0;  // Completion::sent_bytes so far
@@ -96,8 +99,8 @@ struct Running {
     if (operation.reduction == Reduction::kAverage && last_stage())
       coder.divide(elements(block, element), count, world);
   }
-  // Of an all-to-all: elements that stay on this rank.
-  void copy_share(unsigned block, size_t first, size_t count) const noexcept;
+  // Of an all-to-all, copies elements of a block that stay on this rank, as many as a poll may. Returns how many.
+  size_t copy_share(unsigned block, size_t first, PollBudget& budget) const noexcept;
 
   // ---- The stage
   // Its sums are what this rank adds its contribution to.

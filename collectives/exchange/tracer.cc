@@ -1,4 +1,4 @@
-// tracer.cc - what a trace says of operations: moments, hops, whom they wait for (worker thread; while one is taken)
+// tracer.cc - what a trace says of operations: moments, hops, whom they wait for (lane's thread)
 #include "collectives/exchange/tracer.h"
 
 namespace gradlane {
@@ -81,10 +81,6 @@ void Tracer::received(const Running& it, const RunHeader& run, bool in_turn, siz
   // Of one block there may be something of every rank.
   const bool by_rank = in_turn || delivers(it.task.kind);
   log_->hop(it.place, by_rank ? from : run.block, what, 1, sizeof(RunHeader) + run.bytes);
-}
-
-void Tracer::waits(const Running& it, TraceCause cause, unsigned rank) noexcept {
-  if (log_->operation(it.place) != nullptr) log_->wait(it.place, cause, rank);
 }
 
 void Tracer::time(const Running& it, Nanos TraceOperation::*of, Nanos began) noexcept {

@@ -1,4 +1,4 @@
-// tracer.h - what a trace says of operations: moments, hops, whom they wait for (worker thread; while one is taken)
+// tracer.h - what a trace says of operations: moments, hops, whom they wait for (lane's thread)
 #pragma once
 
 #include <cstddef>
@@ -29,20 +29,19 @@ class Tracer {
   void submitted(const Running& it, uint64_t session, unsigned missing, Nanos now) noexcept;
   void started(const Running& it, uint64_t session) noexcept;
   void stage_ended(const Running& it) noexcept { log_->write_hops(it.place); }
-  void ended(const Running& it, const Failure& failure) noexcept { ended(it, failure, 0); }
+  void ended(const Running& it, const Failure& failure, uint64_t flags = 0) noexcept;
 
   // A run of so many bytes. `link`: as many as there are: it goes to all.
   void sent(const Running& it, Phase phase, unsigned block, size_t link, size_t bytes) noexcept;
   void received(const Running& it, const RunHeader& run, bool in_turn, size_t link) noexcept;
-  void waits(const Running& it, TraceCause cause, unsigned rank) noexcept;
+  [[nodiscard]] bool records(const Running& it) const noexcept { return log_->operation(it.place) != nullptr; }
+  void waits(const Running& it, TraceCause cause, unsigned rank) noexcept { log_->wait(it.place, cause, rank); }
 
   // The time, if what begins now is to be timed; else 0, with which time() does nothing.
   [[nodiscard]] Nanos begins() const noexcept { return log_ != nullptr && log_->times() ? log_->clock() : 0; }
   void time(const Running& it, Nanos TraceOperation::*of, Nanos began) noexcept;
 
  private:
-  void ended(const Running& it, const Failure& failure, uint64_t flags) noexcept;
-
   const unsigned rank_;
   const std::span<const unsigned> neighbours_;
   TraceLog* log_ = nullptr;  // of the trace that is taken; null: none is

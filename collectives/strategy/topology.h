@@ -27,6 +27,7 @@ class Topology {
 
   [[nodiscard]] std::span<const unsigned> neighbours() const noexcept { return neighbours_; }
   [[nodiscard]] size_t links() const noexcept { return neighbours_.size(); }
+  [[nodiscard]] unsigned rank_at(size_t link) const noexcept { return neighbours_[link]; }
   // Those of the ring: 0, 1 (a world of two) or 2.
   [[nodiscard]] size_t ring_links() const noexcept { return ring_links_; }
   [[nodiscard]] size_t extra_links() const noexcept { return links() - ring_links_; }

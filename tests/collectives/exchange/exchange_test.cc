@@ -55,6 +55,19 @@ TEST_P(World, AllCodecsAndKinds) {
   run_all(specs);
 }
 
+// What one poll does not do the next one does, at once.
+TEST(Exchange, AWorldOfOneDoesNotSleepOverALargeTensor) {
+  for (const OpKind kind : {OpKind::kAllToAll, OpKind::kAllReduce}) {
+    const JobSpec spec{.kind = kind, .count = 600'000, .codec = "raw"};
+    SimConfig config;
+    config.nodes = 1;
+    config.exchange.strategies = find_strategies("direct");
+    SimNet net(config);
+    std::vector<Job> jobs = make_jobs(std::span(&spec, 1), 1, 1);
+    EXPECT_TRUE(run(net, jobs, kMillisecond)) << op_name(kind);
+  }
+}
+
 TEST_P(World, AllTypesAndKinds) {
   using enum ElementType;
   const std::vector<ElementType> types = {kFloat64, kFloat16, kBfloat16, kInt32, kInt64, kBytes};

@@ -336,7 +336,8 @@ def hook(state: State, bucket: dist.GradBucket) -> Future[torch.Tensor]:
     """For DistributedDataParallel.register_comm_hook(State(...), hook): averages a bucket over the ranks.
 
     bucket: of any floating type; of float32 the codec of the State takes its share, other types travel exactly, and
-    sparse gradients by the job's own backend. Returns a future of the bucket's flat tensor. Raises BadArgument for another state, or if a state dict does not fit.
+    sparse gradients by the job's own backend. Returns a future of the bucket's flat tensor. Raises BadArgument for
+    another state, or if a state dict does not fit.
     """
     if not isinstance(state, State):
         raise errors.bad_argument(

@@ -1,0 +1,68 @@
+// block_sender.cc - own elements on their way to the ranks that take them, in turn (packet path)
+#include "collectives/exchange/block_sender.h"
+
+#include "collectives/exchange/egress.h"
+#include "collectives/exchange/poll_budget.h"
+#include "collectives/exchange/running.h"
+#include "collectives/exchange/turns.h"
+
+namespace gradlane {
+
+void BlockSender::begin(const Running& it) noexcept {
+  window_ = Turns::window(it.world) / it.coder.element_bytes();
+  left_ = 0;
+  next_ = 1;
+  std::ranges::fill(sent_, 0);
+  std::ranges::fill(limit_, 0);
+}
+
+void BlockSender::send(Running& it, const EngineParts& parts, unsigned receivers, Nanos now) noexcept {
+  if (left_ == 0) return;
+  const bool one_block = it.blocks.blocks() == 1;
+  for (bool again = true; again;) {
+    again = false;
+    for (unsigned i = 0; i < receivers; ++i) {
+      const unsigned back = 1 + (next_ - 1 + i) % receivers;
+      const unsigned block = one_block ? 0 : (2 * it.world + parts.config.rank - back - it.task.rotation) % it.world;
+      const size_t sent = sent_[block] < limit_[block] ? send_piece(it, parts, block, now) : 0;
+      sent_[block] += sent;
+      left_ -= sent;
+      again |= sent != 0;
+      if (parts.budget.more()) {  // that is enough for one poll
+        next_ = 1 + (next_ + i) % receivers;
+        return;
+      }
+    }
+  }
+}
+
+size_t BlockSender::send_piece(Running& it, const EngineParts& parts, unsigned block, Nanos now) noexcept {
+  const Step step = it.strategy->start(it.task, block);
+  const size_t first = sent_[block];
+  if (!step.send) return it.copy_share(block, first, parts.budget);
+  const size_t end = std::min({limit_[block], first + it.offer, first - first % window_ + window_});
+  const Egress::Source source{.block = block,
+                              .first = first,
+                              .data = it.elements(block, first),
+                              .count = end - first,
+                              .contribution = it.contributes(),
+                              .apart = first % window_ == 0};
+  const Egress::Piece piece = parts.egress.encode(it, step, source, now);
+  if (piece.elements == 0) {
+    parts.egress.note_unsent(step.link);
+  } else {
+    parts.egress.commit(it, step, piece);
+  }
+  return piece.elements;
+}
+
+std::optional<Step> BlockSender::next_step(const Running& it) const noexcept {
+  if (left_ == 0) return std::nullopt;
+  for (unsigned block = 0; block < it.blocks.blocks(); ++block) {
+    const Step step = it.strategy->start(it.task, block);
+    if (step.send && sent_[block] < limit_[block]) return step;
+  }
+  return std::nullopt;
+}
+
+}  // namespace gradlane

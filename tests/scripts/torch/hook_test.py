@@ -303,3 +303,52 @@ class Errors(unittest.TestCase):
             state.reset()
             ddp = wrapped(module, state, 1024)
             self.assertLessEqual(worst(step(ddp, draw(seed, shapes, 0.1)), exact_average(seed, shapes, 0.1)), 2.0**-20)
+
+
+class Sparse(unittest.TestCase):
+    class Words(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(3)
+            self.embedding = torch.nn.Embedding(40, 8, sparse=True)
+            self.linear = torch.nn.Linear(8, 200)
+
+        def forward(self, words):
+            return self.linear(self.embedding(words).mean(1))
+
+    def test_an_embedding_is_averaged_exactly(self):
+        model, alone = self.Words(), self.Words()
+        state = gradlane.torch.State("raw")
+        ddp = wrapped(model, state, 1)
+        for seed in range(3):
+            given = [torch.randint(0, 40, (16, 3), generator=torch.Generator().manual_seed(10 * seed + rank))
+                     for rank in range(WORLD)]
+            for module, words in ((ddp, given[RANK]), (alone, torch.cat(given))):
+                module.zero_grad()
+                module(words).square().mean().backward()
+            for one, other in zip(model.parameters(), alone.parameters()):
+                self.assertEqual(one.grad.is_sparse, other.grad.is_sparse)
+                self.assertLess(float((one.grad.to_dense() - other.grad.to_dense()).abs().max()), 1e-6)
+        self.assertEqual(len(state.state_dict()["shapes"]), 2)  # of the dense ones
+
+
+class Compiled(unittest.TestCase):
+    def test_nothing_of_gradlane_is_compiled(self):
+        """A step with its backward pass, as torch.compile() takes it: the hook and the backend run as they are."""
+        training, plain = (Training("fixed:10", True, bucket_kib=4096) for _ in range(2))
+
+        def run(one, inputs):
+            one.ddp(inputs).square().mean().backward()
+            counts = torch.ones(3)
+            dist.all_reduce(counts)
+            one.optimizer.step()
+            one.optimizer.zero_grad()
+            return counts
+
+        compiled = torch.compile(run, backend="eager")
+        for number in range(4):
+            inputs = torch.randn(8, 20, generator=torch.Generator().manual_seed(100 * number + RANK))
+            for one, how in ((training, compiled), (plain, run)):
+                self.assertEqual(how(one, inputs).tolist(), [WORLD] * 3)
+        for one, other in zip(training.parameters(), plain.parameters()):
+            self.assertTrue(torch.equal(one, other))

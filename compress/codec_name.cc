@@ -126,10 +126,10 @@ class Parser {
     if (row_.has_rate) return rate(text);
     if (stands(row_.extra, ":")) return text_.has_value ? parse_extra(row_.extra, "the number", text, extra_) : "";
     if (row_.max_bits == 0) return text_.has_value ? word() + " takes no parameter" : "";
-    if (row_.adaptive && (!text_.has_value || text.starts_with("auto"))) {
+    if (row_.adaptive && (!text_.has_value || text.starts_with("adaptive") || text.starts_with("auto"))) {
       return "name its B, as in " + std::string(row_.example) +
              "; a bound that follows the gradients is the trainer's choice: " + word() +
-             ":auto in PyTorch, gradlane.AdaptiveBound with NumPy";
+             ":adaptive in PyTorch, gradlane.AdaptiveBound with NumPy";
     }
     if (!text_.has_value) return word() + " needs its parameter B";
     const auto bits = number_of<unsigned>(text);

@@ -30,7 +30,7 @@ struct CodecError {
   bool bounded = true;  // else v says nothing of that kind
 };
 
-// Of adaptive codecs "WORD:auto:BITS": what BITS, the bits below a tensor's magnitude, may be.
+// Of adaptive codecs "WORD:adaptive:BITS": what BITS, the bits below a tensor's magnitude, may be.
 inline constexpr unsigned kMinAutoBits = 1;
 inline constexpr unsigned kMaxAutoBits = 12;
 
@@ -114,7 +114,7 @@ struct CodecRow {
   bool adds = true;          // else blocks are encoded once: by whom they are from, and, sums of them, by an owner
   bool exact_sums = false;   // adds without rounding whatever the arguments: see Codec::exact_sums()
   bool unbiased = false;     // on average, what arrives is what was given: the rest is noise, and nothing is lost
-  bool adaptive = false;     // trainers may choose B from step to step (AdaptiveBound, "WORD:auto")
+  bool adaptive = false;     // trainers may choose B from step to step (AdaptiveBound, "WORD:adaptive")
   bool accelerator = false;  // changes floats by a known amount and makes them smaller: for `mode: accelerator`
   bool engine = false;       // the hardware engine of `gradlane bench codec` is one for it
   const char* source = "";   // the paper

@@ -32,7 +32,7 @@ static const char* remedy(const struct gl_codec_name* codec) {
   if ((codec->flags & GL_CODEC_ADAPTIVE) != 0) {
     return "codec raw, error feedback (a residual; in PyTorch the hook with State(error_feedback=True)), or a bound "
            "that "
-           "follows the values and has bits enough (AdaptiveBound, in PyTorch fixed:auto)";
+           "follows the values and has bits enough (AdaptiveBound, in PyTorch fixed:adaptive)";
   }
   if ((codec->flags & GL_CODEC_FEEDBACK) != 0) {
     return "error feedback, which this codec is made for (a residual; in PyTorch the hook with "

@@ -9,7 +9,7 @@ import gradlane.torch
 gradlane.torch.init()
 torch.manual_seed(0)
 model = DistributedDataParallel(torch.nn.Linear(1000, 1000))
-model.register_comm_hook(gradlane.torch.State(codec="fixed:auto", error_feedback=True), gradlane.torch.hook)
+model.register_comm_hook(gradlane.torch.State(codec="fixed:adaptive", error_feedback=True), gradlane.torch.hook)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 inputs = torch.randn(32, 1000, generator=torch.Generator().manual_seed(dist.get_rank()))
 for _ in range(20):

@@ -66,7 +66,7 @@ class Whole(Gradlane):
 
 
 class Adaptive(Gradlane):
-    """fixed:auto: the result of an operation decides on the bound of the next one, which is part of its time."""
+    """fixed:adaptive: the result of an operation decides on the bound of the next one, which is part of its time."""
 
     def point(self, source, operations):
         super().point(source, operations)
@@ -171,7 +171,7 @@ def make(names, engine, groups, folder, numel, start):
             found[name] = Others(start(name), folder)
         elif kind == "backend":
             found[name] = Backend(plain, groups["gradlane"], detail)
-        elif detail == "fixed:auto":
+        elif detail == "fixed:adaptive":
             found[name] = Adaptive(shared, engine, detail)
         elif name in plan.STRATEGIES:
             found[name] = (Whole if name == plan.BASELINE else Gradlane)(shared, engine, detail, kind)

@@ -23,13 +23,13 @@ MOST_OPERATIONS = 256
 # with ordinary tensors; "direct" and "aggregator:0" are strategies of gradlane's, with tensors in shared memory, too;
 # "packets" are gradlane's ports of AF_PACKET, where the others have sockets. "gloo 2" is that of another PyTorch.
 METHODS = (
-    "gradlane raw", "gradlane bf16", "gradlane fixed:10", "gradlane fixed:auto", "gradlane inceptionn:10",
+    "gradlane raw", "gradlane bf16", "gradlane fixed:10", "gradlane fixed:adaptive", "gradlane inceptionn:10",
     "backend raw", "backend fixed:10", "direct raw", "packets raw", "packets fixed:10", "aggregator:0 raw",
     "gloo", "gloo 2", "gloo fp16", "aggregator", "mpi tcp", "mpi ring", "mpi shm",
 )
 LABELS = {
     "gradlane raw": "gradlane raw", "gradlane bf16": "gradlane bf16", "gradlane fixed:10": "gradlane fixed:10",
-    "gradlane fixed:auto": "gradlane fixed:auto", "gradlane inceptionn:10": "gradlane inceptionn:10",
+    "gradlane fixed:adaptive": "gradlane fixed:adaptive", "gradlane inceptionn:10": "gradlane inceptionn:10",
     "backend raw": "PyTorch backend raw", "backend fixed:10": "PyTorch backend fixed:10",
     "direct raw": "gradlane direct raw", "aggregator:0 raw": "gradlane aggregator raw",
     "packets raw": "gradlane raw, AF_PACKET", "packets fixed:10": "gradlane fixed:10, AF_PACKET", "gloo": "Gloo",

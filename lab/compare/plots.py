@@ -11,7 +11,7 @@ BROWN = "#8B6914"
 # Colour, marker and line. gradlane's lines are solid, those of others dashed.
 LOOKS = {
     "gradlane raw": (style.BLUE, "o", "-"), "gradlane bf16": (style.SKY, "s", "-"),
-    "gradlane fixed:10": (style.VERMILION, "o", "-"), "gradlane fixed:auto": (style.ORANGE, "D", "-"),
+    "gradlane fixed:10": (style.VERMILION, "o", "-"), "gradlane fixed:adaptive": (style.ORANGE, "D", "-"),
     "gradlane inceptionn:10": (style.PURPLE, "^", "-"), "backend raw": (style.BLUE, "x", ":"),
     "backend fixed:10": (style.VERMILION, "x", ":"), "gloo": (style.BLACK, "v", "--"),
     "direct raw": (style.SKY, "x", ":"), "aggregator:0 raw": (style.GREEN, "X", ":"),

@@ -67,7 +67,7 @@ METHODS = [
     _gradlane("fixed:6"),
     _gradlane("fixed:6", True),
     _gradlane("fixed:5", True),
-    _gradlane("fixed:auto"),
+    _gradlane("fixed:adaptive"),
     _gradlane("inceptionn:10"),
     _gradlane("inceptionn:10,truncate"),
     _gradlane("raw", strategy="aggregator:0"),
@@ -109,12 +109,12 @@ PAPERS_BESIDE = [WORKER_AGGREGATOR, GLOO, "Gloo, fp16 hook", "raw", "fixed:10", 
 OBSERVED = ["trunc:10", "trunc:16", "trunc:22", "inceptionn:10", "inceptionn:6", "fixed:10", "fixed:6"]
 OBSERVATION = [of_what(codec, what) for codec in OBSERVED for what in (GRADIENTS, WEIGHTS, BOTH)]
 
-FOLLOWING = [_gradlane("fixed:auto", True), _gradlane("fixed:auto:5", True)]
+FOLLOWING = [_gradlane("fixed:adaptive", True), _gradlane("fixed:adaptive:5", True)]
 FSDP, FSDP_HALVES = "FSDP2 on Gloo", "FSDP2 on Gloo, bf16"
 SHARDED = [
     Method(FSDP, "fsdp"),
     Method(FSDP_HALVES, "fsdp", halves=True),
-    Method("FSDP2, fixed:auto + feedback, bf16 parameters", "fsdp", "fixed:auto", True, parameters="bf16"),
+    Method("FSDP2, fixed:adaptive + feedback, bf16 parameters", "fsdp", "fixed:adaptive", True, parameters="bf16"),
 ]
 
 # The same method may be in several of them.
@@ -133,21 +133,21 @@ BY_LOSS = ("gpt",)  # reach a loss; the others an accuracy
 # The convolutional net is there to see whether another kind of network does the same: fewer methods will do.
 CONV_METHODS = [
     WORKER_AGGREGATOR, GLOO, "Gloo, fp16 hook", "raw", "fixed:10", "fixed:8 + feedback", "fixed:5 + feedback",
-    "fixed:auto", "inceptionn:10",
+    "fixed:adaptive", "inceptionn:10",
 ]
 # Studies beside that of all methods, by what stands on the command line.
 SYSTEMS_MODE, PAPERS_MODE, OBSERVATION_MODE, RACE_MODE = "systems", "papers", "observation", "race"
 MODES = (SYSTEMS_MODE, PAPERS_MODE, OBSERVATION_MODE, RACE_MODE)
 # What people have today, and what they would take instead.
 BF16 = "Gloo, bf16"
-_RACE = [GLOO, BF16, "raw", "bf16", "fixed:10", "fixed:8 + feedback", "fixed:6 + feedback", "fixed:auto + feedback"]
+_RACE = [GLOO, BF16, "raw", "bf16", "fixed:10", "fixed:8 + feedback", "fixed:6 + feedback", "fixed:adaptive + feedback"]
 RACE = {
     "digits": [WORKER_AGGREGATOR, *_RACE],
     "conv": _RACE,
-    "gpt": [GLOO, BF16, "bf16", "fixed:auto + feedback", "fixed:auto:5 + feedback",
+    "gpt": [GLOO, BF16, "bf16", "fixed:adaptive + feedback", "fixed:adaptive:5 + feedback",
             *(method.name for method in SHARDED)],
 }
-QUICK_RACE = {"digits": [GLOO, "fixed:8 + feedback"], "conv": [GLOO, BF16], "gpt": [GLOO, "fixed:auto + feedback"]}
+QUICK_RACE = {"digits": [GLOO, "fixed:8 + feedback"], "conv": [GLOO, BF16], "gpt": [GLOO, "fixed:adaptive + feedback"]}
 QUICK_PAPERS = [GLOO, "Gloo, bf16", "direct qsgd:4 + feedback", "PowerSGD 4 on raw"]
 QUICK_OBSERVATION = [GLOO, "trunc:16", "weights: trunc:16", "both: trunc:16"]
 

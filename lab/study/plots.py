@@ -21,7 +21,7 @@ CURVES = {
     "fixed:10": (BLUE, "-", "D"),
     "fixed:8 + feedback": (GREEN, "--", "P"),
     "fixed:5 + feedback": (BROWN, "-", "*"),
-    "fixed:auto": (PURPLE, ":", "X"),
+    "fixed:adaptive": (PURPLE, ":", "X"),
 }
 TITLES = {"digits": "classifier, 789,010 parameters", "conv": "convolutional net, 283,786 parameters",
           "gpt": "GPT of 2 blocks, 1,645,664 parameters"}

@@ -137,7 +137,7 @@ def figures(models):
     digits = models.get("digits")
     rows = {row["method"]: row for row in digits["rows"]} if digits else {}
     result = []
-    for name in (plan.DEFAULT, "fixed:8 + feedback", "fixed:auto"):
+    for name in (plan.DEFAULT, "fixed:8 + feedback", "fixed:adaptive"):
         row = rows.get(name)
         if row is None:
             continue

@@ -269,13 +269,15 @@ class Decisions(unittest.TestCase):
 
 class Interface(unittest.TestCase):
     def test_parse(self):
-        self.assertEqual(gradlane.AdaptiveBound.parse("fixed:auto").bits, 4)
-        self.assertEqual(gradlane.AdaptiveBound.parse("fixed:auto:6").bits, 6)
-        self.assertEqual(gradlane.AdaptiveBound.parse("fixed:auto:12", window=8).window, 8)
+        self.assertEqual(gradlane.AdaptiveBound.parse("fixed:adaptive").bits, 4)
+        self.assertEqual(gradlane.AdaptiveBound.parse("fixed:auto:6").bits, 6)  # as release 0.1 had it
+        self.assertEqual(gradlane.AdaptiveBound.parse("fixed:adaptive:6").bits, 6)
+        self.assertEqual(gradlane.AdaptiveBound.parse("fixed:adaptive:12", window=8).window, 8)
         for other in (None, "raw", "fixed", "fixed:10", "fixed:aut", "bf16", 3):
             self.assertIsNone(gradlane.AdaptiveBound.parse(other))
-        for bad in ("fixed:auto:", "fixed:auto:0", "fixed:auto:13", "fixed:auto:x", "fixed:auto:4:5", "fixed:automatic",
-                    "fixed:auto:-1", "fixed:auto: 4", "fixed:auto:\u0664"):
+        for bad in ("fixed:adaptive:", "fixed:adaptive:0", "fixed:adaptive:13", "fixed:adaptive:x", "fixed:adaptive:4:5",
+                    "fixed:adaptively", "fixed:automatic",
+                    "fixed:adaptive:-1", "fixed:adaptive: 4", "fixed:adaptive:\u0664"):
             with self.subTest(bad), self.assertRaisesRegex(gradlane.BadArgument, "BITS 1 to 12"):
                 gradlane.AdaptiveBound.parse(bad)
 

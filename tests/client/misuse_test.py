@@ -85,7 +85,7 @@ class Arguments(unittest.TestCase):
     def test_codecs(self):
         for value in (10, b"raw", ["raw"], 1.5, gradlane.AdaptiveBound):
             self.refused(lambda: gl.all_reduce(floats(), codec=value), "codec is .*; it is a name, 'raw' or")
-        for value in ("fixed", "fixed:auto", "fixed:auto:6"):
+        for value in ("fixed", "fixed:adaptive", "fixed:adaptive:6"):
             pattern = rf"'{value}'.*gradlane\.AdaptiveBound\((6, )?error_feedback=True\)"
             self.refused(lambda: gl.all_reduce(floats(), codec=value), pattern)
         # Whatever the type of the array is.

@@ -73,10 +73,10 @@ TEST_P(Names, Defaults) {
   for (const std::string_view name : {kDefaultCodec, kDefaultLossyCodec}) {
     EXPECT_EQ(codec(std::string(name)).name(), name);
   }
-  for (const char* const name : {"fixed", "fixed:auto", "fixed:auto:6"}) {
+  for (const char* const name : {"fixed", "fixed:adaptive", "fixed:adaptive:6"}) {
     const std::string error = setup_error([&] { (void)codec(name); });
     EXPECT_TRUE(contains(error, "name its B, as in fixed:10")) << error;
-    EXPECT_TRUE(contains(error, "fixed:auto in PyTorch, gradlane.AdaptiveBound with NumPy")) << error;
+    EXPECT_TRUE(contains(error, "fixed:adaptive in PyTorch, gradlane.AdaptiveBound with NumPy")) << error;
   }
 }
 

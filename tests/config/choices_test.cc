@@ -42,7 +42,7 @@ TEST(AutoNames, Which) {
     EXPECT_TRUE(is_auto_codec(name)) << name;
   }
   for (const char* const name : {"auto:", "auto:10", "auto:2^-0", "auto:2^-31", "auto:2^-01",
-                                 "auto:rel=", "auto:rel=99", "automatic", "Auto", "", "fixed:auto", "auto/raw"}) {
+                                 "auto:rel=", "auto:rel=99", "automatic", "Auto", "", "fixed:adaptive", "auto/raw"}) {
     EXPECT_FALSE(is_auto_codec(name)) << name;
   }
   EXPECT_TRUE(begins_auto("auto/raw"));

@@ -203,7 +203,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("--codec", default="fixed:10", help="of the gradients; fixed:auto:BITS too (%(default)s)")
+    parser.add_argument("--codec", default="fixed:10", help="of the gradients; fixed:adaptive:BITS too (%(default)s)")
     parser.add_argument("--feedback", action="store_true", help="add to each step what its last one rounded off")
     parser.add_argument("--epochs", type=number(int, 1), default=50, help="(%(default)s)")
     parser.add_argument("--batch", type=number(int, 1), default=32, help="images per trainer and step (%(default)s)")

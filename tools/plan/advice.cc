@@ -62,12 +62,12 @@ std::string fixed_text(const PlanSetting& setting, const std::string& codec) {
   const std::string bits = codec.substr(std::string_view(kFixed).size());
   if (setting.follows) {
     return fmt::format(
-        "; fixed:auto, of PyTorch's hook, is reckoned by {}'s figures, with which gradients below 2^-{} "
+        "; fixed:adaptive, of PyTorch's hook, is reckoned by {}'s figures, with which gradients below 2^-{} "
         "vanish",
         codec, bits);
   }
   return fmt::format(
-      "; gradients below 2^-{} vanish in it: fixed:auto, the default of PyTorch's hook, follows their size "
+      "; gradients below 2^-{} vanish in it: fixed:adaptive, the default of PyTorch's hook, follows their size "
       "at the same bytes",
       bits);
 }
@@ -88,7 +88,7 @@ std::string raw_text(const PlanRows& rows, const PlanRow& chosen) {
   return "";
 }
 
-// fixed:auto was asked for, and this one has its figures.
+// fixed:adaptive was asked for, and this one has its figures.
 bool stands_in(const PlanSetting& setting, const std::string& codec) {
   return setting.follows && codec.starts_with(kFixed);
 }
@@ -103,7 +103,7 @@ std::string how_text(const PlanSetting& setting, const PlanRow& row) {
   std::string what = both_text(codec, strategies);
   if (stands_in(setting, row.codec)) {
     const std::string way = row.ways.find('+') == row.ways.npos ? row.ways : "auto";
-    const std::string state = fmt::format("gradlane.torch.State(\"fixed:auto\", strategy=\"{}\")", way);
+    const std::string state = fmt::format("gradlane.torch.State(\"fixed:adaptive\", strategy=\"{}\")", way);
     if (strategies.empty()) {
       return fmt::format(" by {}: {} ({})", ways_text(row.ways), times_text(row.speedup), state);
     }
@@ -131,7 +131,7 @@ std::string decision(const PlanSetting& setting, const PlanRows& rows) {
     return fmt::format("compress only with {}, which has no bound of its error,{}", most.codec,
                        how_text(setting, most));
   }
-  const std::string name = stands_in(setting, least.codec) ? "fixed:auto" : least.codec;
+  const std::string name = stands_in(setting, least.codec) ? "fixed:adaptive" : least.codec;
   std::string text = fmt::format("compress with {}{}", name, how_text(setting, least));
   if (most.speedup > least.speedup * (1 + kWorthIt)) {
     text += fmt::format("; {}, without a bound of its error: {}", most.codec, times_text(most.speedup));

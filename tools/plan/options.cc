@@ -25,7 +25,7 @@ namespace {
 constexpr const char* kUsualCodecs[] = {"bf16", "fixed:10", "int8", "qsgd:4", "signsgd", "dgc:1%"};
 constexpr PlanPort kPorts[] = {PlanPort::kUdp, PlanPort::kPackets, PlanPort::kCard};
 // Of PyTorch's hook: no codec, but a fixed:B whose B follows the gradients.
-constexpr const char* kFollows = "fixed:auto";
+constexpr std::string_view kFollows[] = {"fixed:adaptive", "fixed:auto"};  // the latter as release 0.1 had it
 constexpr const char* kFollowedCodec = "fixed:10";
 constexpr double kMostGbps = 1e5;
 constexpr double kMostBatch = 1e6;
@@ -164,7 +164,8 @@ void leave_out_codecs(const PlanOptions& options, PlanSetting& setting) {
 void read_codecs(const PlanOptions& options, PlanSetting& setting) {
   const Calibration& calibration = setting.calibration;
   for (const std::string& each : codec_list(options.codecs)) {
-    const bool follows = each == kFollows || each.starts_with(std::string(kFollows) + ":");
+    const bool follows = std::ranges::any_of(
+        kFollows, [&](std::string_view name) { return each == name || each.starts_with(std::string(name) + ":"); });
     setting.follows |= follows;
     const std::string name = find_codec(follows ? kFollowedCodec : each).name();
     if (calibration.find(name) == nullptr && !names_all(options.codecs.front())) {

@@ -53,7 +53,7 @@ struct PlanSetting {
   bool calibrated = false;
   std::string ignored;              // of `places`: which file cannot be used here, and why; empty: none, or one can
   std::vector<std::string> codecs;  // names; "raw" is not among them
-  bool follows = false;             // fixed:auto was asked for, whose figures are those of kFollowedCodec
+  bool follows = false;             // fixed:adaptive was asked for, whose figures are those of kFollowedCodec
   std::vector<StrategyId> strategies;
   std::vector<StrategyId> lacking;  // usual ones that the ring that was calibrated does not allow
   bool nodes_assumed = false;       // nobody has said or measured it

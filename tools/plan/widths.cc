@@ -31,7 +31,7 @@ constexpr size_t kUniform = kAround;  // the place of the one for all among a la
 constexpr double kMib = 1048576;
 constexpr double kFirstBucket = kMib;
 constexpr double kBuckets[] = {kMib, 25 * kMib};  // of DistributedDataParallel, and smaller ones
-constexpr int kAutoBits = 4;                      // of fixed:auto
+constexpr int kAutoBits = 4;                      // of fixed:adaptive
 constexpr size_t kBlock = 8192;
 
 // What is the same for all layers or buckets, and what a choice for each takes at the same error.
@@ -179,7 +179,7 @@ std::vector<WidthsRow> widths_rows(const Recording& recording, WithFeedback& fee
   return rows;
 }
 
-// fixed:auto has a width for each bucket, by the RMS of its average: gradlane.AdaptiveBound.
+// fixed:adaptive has a width for each bucket, by the RMS of its average: gradlane.AdaptiveBound.
 std::vector<BucketsRow> buckets_rows(const Recording& recording, WithFeedback& feedback) {
   std::vector<BucketsRow> rows;
   for (const double most : kBuckets) {
@@ -257,7 +257,7 @@ void print(const Report& report) {
   }
   fmt::print("\n");
   for (const BucketsRow& row : report.buckets) {
-    fmt::print("fixed:auto, {:>2} buckets of {:>2g} MiB {}\n", row.buckets, row.mib, saving_text(row.saving));
+    fmt::print("fixed:adaptive, {:>2} buckets of {:>2g} MiB {}\n", row.buckets, row.mib, saving_text(row.saving));
   }
   fmt::print("\n");
   for (const LayersRow& row : report.codecs) fmt::print("{:<32} {}\n", row.codec, saving_text(row.saving));

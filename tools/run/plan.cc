@@ -47,20 +47,23 @@ std::string parse_name(const char* option, const std::string& text, const Names&
   throw SetupError(fmt::format("{} '{}': must be one of {}", option, text, fmt::join(allowed, ", ")));
 }
 
-// What daemons cannot do is left to trainers: fixed:auto, whose bound follows each tensor, and fixed without a number.
+// What daemons cannot do is left to trainers: fixed:adaptive, whose bound follows each tensor, and fixed without a
+// number.
 std::string adaptive_codec(const std::string& name) {
   const std::string word = name.substr(0, name.find(':'));
   const auto may = [&](const CodecRow& row) { return row.adaptive && word == row.word; };
   if (std::ranges::none_of(codec_table(), may)) return {};
-  const std::string automatic = word + ":auto";
-  if (name == word || name == automatic) return automatic;
-  if (!name.starts_with(automatic)) return {};
-  const auto bits = parse_decimal(std::string_view(name).substr(automatic.size() + 1), kMinAutoBits, kMaxAutoBits);
-  if (name[automatic.size()] != ':' || !bits) {
-    throw SetupError(fmt::format("--codec '{}': it is {}, or {}:BITS with BITS {} to {}", name, automatic, automatic,
+  const std::string adaptive = word + ":adaptive";
+  const std::string old = word + ":auto";  // as release 0.1 had it
+  const std::string& begun = name.starts_with(old) ? old : adaptive;
+  if (name == word || name == begun) return adaptive;
+  if (!name.starts_with(begun)) return {};
+  const auto bits = parse_decimal(std::string_view(name).substr(begun.size() + 1), kMinAutoBits, kMaxAutoBits);
+  if (name[begun.size()] != ':' || !bits) {
+    throw SetupError(fmt::format("--codec '{}': it is {}, or {}:BITS with BITS {} to {}", name, adaptive, adaptive,
                                  kMinAutoBits, kMaxAutoBits));
   }
-  return fmt::format("{}:{}", automatic, *bits);
+  return fmt::format("{}:{}", adaptive, *bits);
 }
 
 // The daemons' codec, and what trainers are told that one was named.

@@ -30,7 +30,7 @@ struct RunPlan {
   std::string link_name;
   std::string codec;
   std::string
-      trainers_codec;  // of --codec, for PyTorch: fixed:auto, say, which daemons do not do; empty: none was named
+      trainers_codec;  // of --codec, for PyTorch: fixed:adaptive, say, which daemons do not do; empty: none was named
   std::vector<StrategyId> strategies = {StrategyId{}};
   unsigned lanes = 1;
   unsigned trainers = 1;  // per node

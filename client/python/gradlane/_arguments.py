@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 
 from . import errors
-from ._codecs import Codecs, is_auto
+from ._codecs import Codecs, is_adaptive
 from ._library import Reduction
 
 _BOOLS = (bool, numpy.bool_)
@@ -86,7 +86,7 @@ def codec_name(codec: object, codecs: Codecs) -> bytes | None:
         return None
     if not isinstance(codec, str):
         raise wrong("codec", codec, "a name, 'raw' or 'fixed:10' say, or of all_reduce a gradlane.AdaptiveBound")
-    if codec == codecs.word or codec.split(":")[0] == codecs.word and is_auto(codec):
+    if codec == codecs.word or codec.split(":")[0] == codecs.word and is_adaptive(codec):
         bits = codec.split(":")[-1]
         bits = f"{bits}, " if bits.isdigit() else ""
         raise errors.bad_argument(

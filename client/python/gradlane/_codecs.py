@@ -11,7 +11,8 @@ from ._library import Capability, CodecInfo
 if TYPE_CHECKING:
     from ._buffers import Connection
 
-AUTO = "auto"  # in place of B
+ADAPTIVE = "adaptive"  # in place of B
+_OLD = "auto"  # its name in release 0.1
 
 
 class Codecs(NamedTuple):
@@ -27,9 +28,9 @@ class Codecs(NamedTuple):
     most: int
 
     @property
-    def auto(self) -> str:
+    def adaptive(self) -> str:
         """The name for a B that follows the tensor."""
-        return f"{self.word}:{AUTO}"
+        return f"{self.word}:{ADAPTIVE}"
 
 
 # Until a daemon says what it has; some never do.
@@ -94,9 +95,16 @@ def with_residual(codecs: Iterable[Codec], word: str) -> str:
     return next((codec.example for codec in able if codec.word == word), able[0].example if able else "")
 
 
-def is_auto(name: str) -> bool:
-    """Whether it is WORD:auto, with or without what may follow, or is meant to be."""
-    return name.partition(":")[2].startswith(AUTO)
+def is_adaptive(name: str) -> bool:
+    """Whether it is WORD:adaptive, with or without what may follow, or is meant to be; or as release 0.1 had it."""
+    return name.partition(":")[2].startswith((ADAPTIVE, _OLD))
+
+
+def renewed(name: str) -> str:
+    """A name that release 0.1 had, WORD:auto, as it is now; any other as it is."""
+    word, colon, rest = name.partition(":")
+    old, more, bits = rest.partition(":")
+    return f"{word}:{ADAPTIVE}{more}{bits}" if colon and old == _OLD else name
 
 
 def of(connection: Connection) -> Codecs:

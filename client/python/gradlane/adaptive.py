@@ -1,4 +1,4 @@
-"""The bound of codec fixed that follows a tensor's magnitude from step to step: what "fixed:auto" stands for."""
+"""The bound of codec fixed that follows a tensor's magnitude from step to step: what "fixed:adaptive" stands for."""
 
 from __future__ import annotations
 
@@ -88,14 +88,17 @@ class AdaptiveBound:
 
     @staticmethod
     def parse(codec: object, window: int = 1) -> AdaptiveBound | None:
-        """Of "fixed:auto" (4 bits) or "fixed:auto:6"; None for all other codecs. Raises BadArgument."""
-        if not isinstance(codec, str) or not _codecs.is_auto(codec):
+        """Of "fixed:adaptive" (4 bits) or "fixed:adaptive:6"; None for all other codecs. Raises BadArgument.
+
+        Release 0.1 called it "fixed:auto".
+        """
+        if not isinstance(codec, str) or not _codecs.is_adaptive(codec):
             return None
-        word, auto, *rest = codec.split(":")
+        word, adaptive, *rest = _codecs.renewed(codec).split(":")
         digits = rest[0] if rest else str(DEFAULT_BITS)
-        fits = auto == _codecs.AUTO and len(rest) <= 1 and digits.isascii() and digits.isdigit()
+        fits = adaptive == _codecs.ADAPTIVE and len(rest) <= 1 and digits.isascii() and digits.isdigit()
         if not fits or not MIN_BITS <= int(digits) <= MAX_BITS:
-            name = f"{word}:{_codecs.AUTO}"
+            name = f"{word}:{_codecs.ADAPTIVE}"
             raise errors.bad_argument(f"codec {codec!r}: it is {name} or {name}:BITS, BITS {MIN_BITS} to {MAX_BITS}")
         bound = AdaptiveBound(int(digits), window)
         bound._codecs = bound._codecs._replace(word=word)

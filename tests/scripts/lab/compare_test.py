@@ -100,13 +100,13 @@ class QuickTest(unittest.TestCase):
         for row in self.rows:
             self.assertEqual(row["wrong"], 0, row)
             self.assertIs(row["same_on_all_ranks"], True, row)
-            name = "fixed:auto" if row["method"].endswith("auto") else row["codec"]
+            name = "fixed:adaptive" if row["method"].endswith("auto") else row["codec"]
             least, most = bounds.get(name, (1e-9, 1e-3))
             self.assertLessEqual(row["largest_error"], most, row)
             self.assertGreaterEqual(row["largest_error"], least, row)
 
     def test_auto_chose_a_bound(self):
-        codecs = {row["codec"] for row in self.rows if row["method"] == "gradlane fixed:auto"}
+        codecs = {row["codec"] for row in self.rows if row["method"] == "gradlane fixed:adaptive"}
         self.assertTrue(codecs and all(codec.startswith("fixed:") for codec in codecs), codecs)
 
     def test_samples_and_statistics(self):

@@ -296,21 +296,21 @@ def check_loss():
                 "compute_seconds": [0.1], "identical": True, "hashes": []}
 
     trainings = [training(plan.GLOO, [3.0, 2.5, 2.0], 1.0), training(plan.BF16, [3.0, 2.5, 2.02], 0.75),
-                 training("fixed:auto + feedback", [3.0, 2.019, 2.0], 0.5), training("bf16", [3.0, 2.5, 2.03], 0.1)]
+                 training("fixed:adaptive + feedback", [3.0, 2.019, 2.0], 0.5), training("bf16", [3.0, 2.5, 2.03], 0.1)]
     result = summary.summarize({"mode": plan.RACE_MODE}, trainings)
     model = result["models"]["gpt"]
     assert abs(model["target"] - 2.02) < 1e-9, model
     found = {row["method"]: row["seconds_to"] and row["seconds_to"]["mean"] for row in model["rows"]}
-    assert found == {plan.GLOO: 3.0, plan.BF16: 2.25, "bf16": None, "fixed:auto + feedback": 1.0}, found
+    assert found == {plan.GLOO: 3.0, plan.BF16: 2.25, "bf16": None, "fixed:adaptive + feedback": 1.0}, found
     assert [(one["value"], one["met"]) for one in result["figures"]] == [(3.0, True), (2.25, True)], result["figures"]
     # Each seed has a target of its own, and speed-ups are of the seeds that both have.
-    trainings += [training(plan.GLOO, [3.0, 2.5, 2.2], 1.2, 2), training("fixed:auto + feedback", [3.0, 2.5, 2.21], 0.5, 2),
+    trainings += [training(plan.GLOO, [3.0, 2.5, 2.2], 1.2, 2), training("fixed:adaptive + feedback", [3.0, 2.5, 2.21], 0.5, 2),
                   training(plan.GLOO, [3.0, 2.5, 2.1], 9.0, 3)]
     model = summary.summarize({"mode": plan.RACE_MODE}, trainings)["models"]["gpt"]
     rows = {row["method"]: row for row in model["rows"]}
-    assert rows[plan.GLOO]["reached"] == 3 and rows["fixed:auto + feedback"]["reached"] == 2, rows
-    assert abs(rows["fixed:auto + feedback"]["to_accuracy_gloo"] - (3 + 3.6) / (1 + 1.5)) < 1e-9, rows
-    assert abs(rows["fixed:auto + feedback"]["to_accuracy_bf16"] - 2.25) < 1e-9, rows
+    assert rows[plan.GLOO]["reached"] == 3 and rows["fixed:adaptive + feedback"]["reached"] == 2, rows
+    assert abs(rows["fixed:adaptive + feedback"]["to_accuracy_gloo"] - (3 + 3.6) / (1 + 1.5)) < 1e-9, rows
+    assert abs(rows["fixed:adaptive + feedback"]["to_accuracy_bf16"] - 2.25) < 1e-9, rows
     assert "1 of 1" not in report.race(model) and "0 of 1 seeds" in report.race(model), report.race(model)
 
 

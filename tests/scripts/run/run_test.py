@@ -79,8 +79,9 @@ class RunTest(RunCase):
             self.assertEqual(run.out, f"[0] {value}\n")
 
     def test_codec_of_trainers(self):
-        """fixed:auto is theirs, and the daemons' is raw then; what is not named is not said."""
-        for options, told, daemons in ((["fixed"], "fixed:auto", "raw"), (["fixed:auto:6"], "fixed:auto:6", "raw"),
+        """fixed:adaptive is theirs, and the daemons' is raw then; what is not named is not said."""
+        for options, told, daemons in ((["fixed"], "fixed:adaptive", "raw"), (["fixed:auto:6"], "fixed:adaptive:6", "raw"),
+                                       (["fixed:adaptive:6"], "fixed:adaptive:6", "raw"),
                                        (["fixed:9"], "fixed:9", "fixed:9"), ([], "", None)):
             with tempfile.TemporaryDirectory() as folder:
                 options = [word for name in options for word in ("--codec", name)]
@@ -295,7 +296,7 @@ class RunTest(RunCase):
             (["-n", "two"], ["-n 'two'", "1 to 64"]),
             (["-n", "2", "--codec", "zip"], ["zip", "fixed:B"]),
             (["-n", "2", "--codec", ""], ["--codec ''", "gradlane codecs"]),
-            (["-n", "2", "--codec", "fixed:auto:13"], ["fixed:auto:13", "BITS 1 to 12"]),
+            (["-n", "2", "--codec", "fixed:adaptive:13"], ["fixed:adaptive:13", "BITS 1 to 12"]),
             (["-n", "2", "--codec", "fixed:automatic"], ["fixed:automatic", "BITS 1 to 12"]),
             (["-n", "2", "--link", "tcp"], ["--link 'tcp'", "vhost, memif, ring"]),
             (["-n", "2", "--lanes", "17"], ["--lanes '17'", "1 to 16"]),

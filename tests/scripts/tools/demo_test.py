@@ -74,8 +74,8 @@ def main():
         check(json.loads(feedback.read_text()), "fixed:7", True, 10, 60)
         narrow = train(gradlane, folder, "narrow", "--codec", "fixed:5", "--feedback")
         check(json.loads(narrow.read_text()), "fixed:5", True, 30, 120)
-        auto = train(gradlane, folder, "auto", "--codec", "fixed:auto:2", "--feedback")
-        check(json.loads(auto.read_text()), "fixed:auto:2", True, 4, 12)
+        auto = train(gradlane, folder, "auto", "--codec", "fixed:adaptive:2", "--feedback")
+        check(json.loads(auto.read_text()), "fixed:adaptive:2", True, 4, 12)
         check_table([raw, feedback, narrow, auto], folder)
     print("four trainings in order")
     return 0

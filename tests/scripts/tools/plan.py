@@ -140,7 +140,7 @@ def check_widths(gradlane, folder):
     closed = next(row["fixed"] for row in report["widths"] if row["bits"] == 12)
     assert abs(closed["bits_all"] / fixed["layers"]["bits_all"] - 1) < 0.01, (closed, fixed)
     assert abs(closed["vnmse"] / fixed["layers"]["vnmse"] - 1) < 0.1, (closed, fixed)
-    assert "fixed:auto" in run(gradlane, *words).stdout
+    assert "fixed:adaptive" in run(gradlane, *words).stdout
     layers["layers"].pop()
     model.write_text(json.dumps(layers))
     for arguments, found in ((words, "4096 elements"), (words[:2], "--model"), ((*words, "--paper"), "--paper"),

@@ -132,7 +132,7 @@ class Sums(Case):
 
     def test_adaptive_bound(self):
         """Async operations of one size: every rank has to come to the same bounds."""
-        with gradlane.torch.use_codec("fixed:auto:6"):
+        with gradlane.torch.use_codec("fixed:adaptive:6"):
             for step in range(6):
                 every = [torch.randn(20000, generator=torch.Generator().manual_seed(step * WORLD + rank)) * 1e-5
                          for rank in range(WORLD)]
@@ -148,7 +148,7 @@ class Sums(Case):
                 self.assertGreater(error, 0)
 
     def test_codec_for_a_while(self):
-        with gradlane.torch.use_codec("fixed:auto"):
+        with gradlane.torch.use_codec("fixed:adaptive"):
             dist.all_reduce(torch.ones(5000))
             with gradlane.torch.use_codec("raw"):
                 dist.all_reduce(torch.ones(5000))
@@ -159,7 +159,7 @@ class Sums(Case):
         """That of gradlane run --codec, which may be one that daemons do not know."""
         of_the_job.cache_clear()
         self.addCleanup(of_the_job.cache_clear)
-        for name, wanted in (("fixed:auto:6", "raw"), ("fixed", "raw"), ("bf16", "bf16"), ("", None)):
+        for name, wanted in (("fixed:adaptive:6", "raw"), ("fixed", "raw"), ("bf16", "bf16"), ("", None)):
             with unittest.mock.patch.dict(os.environ, GRADLANE_CODEC=name):
                 codec, bound = Setting.choose(5000)
                 self.assertEqual(codec if bound is None else bound.codec(), wanted)
@@ -167,7 +167,7 @@ class Sums(Case):
                     self.assertEqual(Setting.choose(5000), ("fp16", None))
             Setting.bounds.clear()
             of_the_job.cache_clear()
-        for name in ("fixed:auto:20", "fixd"):
+        for name in ("fixed:adaptive:20", "fixd"):
             if name == "fixd" and WORLD == 1:  # there is no daemon to ask
                 continue
             wrong = self.assertRaisesRegex(gradlane.BadArgument, f"GRADLANE_CODEC in the environment: .*codec '{name}'")
@@ -177,7 +177,7 @@ class Sums(Case):
 
     @unittest.skipIf(WORLD == 1, "there is no daemon")
     def test_names_of_codecs(self):
-        """use_codec() knows what the daemon knows, at both ends of each range. (And "fixed", for fixed:auto.)"""
+        """use_codec() knows what the daemon knows, at both ends of each range. (And "fixed", for fixed:adaptive.)"""
         words = ["raw", "raw:1", "bf16", "bf16:", "fp", "fixed:", "inceptionn", "inceptionn:8,truncate",
                  "inceptionn:,truncate", "inceptionn:8,", "fixed:8,truncate", "fixed:+8", "fixed: 8", "Raw", " raw", ""]
         for word in words + [f"{word}:{b}" for word in ("fixed", "inceptionn") for b in (0, 1, 2, 14, 15, 30, 31)]:

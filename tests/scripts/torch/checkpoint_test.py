@@ -34,7 +34,7 @@ class Checkpoints(unittest.TestCase):
             with self.subTest(cut=cut):
                 self.check_resumed("fixed:7", True, cut, 8)
         # One bucket, of which the bound is the same however it is ordered.
-        self.check_resumed("fixed:auto", True, 4, 1024)
+        self.check_resumed("fixed:adaptive", True, 4, 1024)
 
     def test_the_residuals_matter(self):
         whole = Training("fixed:7", True)
@@ -54,13 +54,13 @@ class Checkpoints(unittest.TestCase):
             self.assertTrue(torch.equal(one, other))
 
     def test_bounds_go_on(self):
-        first = Training("fixed:auto", False)
+        first = Training("fixed:adaptive", False)
         first.run(0, 4)
         self.assertGreater(len(first.state.state_dict()["bounds"]), 1)
-        second = Training("fixed:auto", False)
+        second = Training("fixed:adaptive", False)
         second.load(first.save())
         second.run(4, 5)
-        third = Training("fixed:auto", False)
+        third = Training("fixed:adaptive", False)
         third.load(second.save())
         self.assertEqual(third.state.state_dict()["bounds"], second.state.state_dict()["bounds"])
         self.assertTrue(all(bound["steady"] for bound in second.state.state_dict()["bounds"]))

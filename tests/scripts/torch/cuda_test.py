@@ -21,7 +21,7 @@ from tests.scripts.torch.feedback_test import Picky
 from tests.scripts.torch.fsdp_test import FSDP2
 
 SIZES = (0, 1, 1000, 5000, 5000001)  # the last is several pieces
-CODECS = ("raw", "bf16", "fixed:10", "signsgd,ternary", "topk:1%", "dgc:1%", "fixed:auto:5")
+CODECS = ("raw", "bf16", "fixed:10", "signsgd,ternary", "topk:1%", "dgc:1%", "fixed:adaptive:5")
 SHAPES = ((300, 400), (1000,), (17,), (100, 100))
 CYCLES = 200_000_000  # of a GPU: a tenth of a second
 
@@ -211,7 +211,7 @@ class Sharded(unittest.TestCase):
         """What is applied, and what is owed, to the bit."""
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
-        for codec in ("fixed:10", "fixed:auto:5"):
+        for codec in ("fixed:10", "fixed:adaptive:5"):
             outcomes = []
             for device, is_far in (("cpu", False), (DEVICE, True)):
                 model = Picky((300000,)).to(device)

@@ -216,10 +216,10 @@ class Refusals(unittest.TestCase):
                      lambda codec: engine.all_reduce(torch.zeros(5000), codec=codec)):
             with self.assertRaisesRegex(gradlane.BadArgument, "codec 8 is int"):
                 call(8)
-            for codec in ("nonsense", "fixd:8", "fixed:99", "fixed:", "fixed:auto:99", "inceptionn:8,trunc", ""):
+            for codec in ("nonsense", "fixd:8", "fixed:99", "fixed:", "fixed:adaptive:99", "inceptionn:8,trunc", ""):
                 # Where it is set, and with all that there is, or how one of that word is written.
                 said = {"inceptionn:8,trunc": "usage: inceptionn:B", "": "empty name; there are raw"}.get(
-                    codec, "fixed:auto or fixed:auto:BITS")
+                    codec, "fixed:adaptive or fixed:adaptive:BITS")
                 with self.assertRaisesRegex(gradlane.BadArgument, f"codec '{codec}': .*{said}"):
                     call(codec)
         tensor = torch.ones(5000)  # nothing has happened

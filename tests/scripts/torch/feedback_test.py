@@ -17,7 +17,7 @@ from tests.scripts.torch.ddp import WORLD, Given, draw, same_everywhere, wrapped
 SHAPES = [(60, 50), (5000,), (2048,), (7,)]
 UNIT = 2.0**-24
 MAGNITUDE = 2.0**-10
-CODECS = ("fixed:12", "fixed:auto:1", "topk:25%")  # the same step always, steps that change, what travels late
+CODECS = ("fixed:12", "fixed:adaptive:1", "topk:25%")  # the same step always, steps that change, what travels late
 
 
 class Picky(Given):
@@ -208,7 +208,7 @@ class Survives(unittest.TestCase):
         self.each(run)
 
     def test_two_models(self):
-        both = [Books(SHAPES, "fixed:12"), Books(SHAPES[::-1], "fixed:auto:1")]
+        both = [Books(SHAPES, "fixed:12"), Books(SHAPES[::-1], "fixed:adaptive:1")]
         for seed in range(4):
             for books in both:
                 books.clear()

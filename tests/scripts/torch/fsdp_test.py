@@ -183,7 +183,7 @@ class Fsdp(unittest.TestCase):
 
     def test_adaptive(self):
         numel = 4096
-        model, sharded = given(numel, codec="fixed:auto:6")
+        model, sharded = given(numel, codec="fixed:adaptive:6")
         for number in range(4):
             mine = gradient(numel, number)
             mean = total(mine) / WORLD

@@ -75,7 +75,7 @@ class Average(unittest.TestCase):
             self.assertLessEqual(worst([v.grad for v in ddp.module.values], exact), 2.0**-9 + 2.0**-20)
 
     def test_two_models(self):
-        states = [gradlane.torch.State("fixed:8", True), gradlane.torch.State("fixed:auto", True)]
+        states = [gradlane.torch.State("fixed:8", True), gradlane.torch.State("fixed:adaptive", True)]
         models = [wrapped(Given(*SHAPES), states[0], 8), wrapped(Given(*SHAPES[::-1]), states[1], 8)]
         for seed in range(4):
             self.assertLessEqual(worst(step(models[0], draw(seed, SHAPES)), exact_average(seed, SHAPES)), 2.0**-7)
@@ -119,7 +119,7 @@ class Residuals(unittest.TestCase):
     def test_auto(self):
         # Twice a change after which all that is owed travels with a raw step.
         magnitudes = [2.0**-14] * 3 + [2.0**-18] * 3 + [2.0**-14] * 3
-        for codec in ("fixed:auto", "fixed:auto:1"):
+        for codec in ("fixed:adaptive", "fixed:adaptive:1"):
             with self.subTest(codec):
                 self.check_nothing_is_lost(gradlane.torch.State(codec, True), magnitudes)
 
@@ -149,7 +149,7 @@ class Residuals(unittest.TestCase):
 class Auto(unittest.TestCase):
     def test_gradients_of_1e_6(self):
         losses = {}
-        for codec in ("raw", "fixed:10", "fixed:auto", "fixed:auto:6"):
+        for codec in ("raw", "fixed:10", "fixed:adaptive", "fixed:adaptive:6"):
             # Gradients of 1e-6 and less, in one bucket: sums of fewer than 1024 elements are exact.
             training = Training(codec, False, scale=1e-5, bucket_kib=64)
             before, first = training.parameters(), training.loss()
@@ -159,12 +159,12 @@ class Auto(unittest.TestCase):
                 self.assertTrue(all(torch.equal(a, b) for a, b in zip(before, training.parameters())))
             self.assertTrue(same_everywhere(training.parameters()))
         self.assertLess(losses["raw"], 0.5 * first)
-        self.assertLess(abs(losses["fixed:auto"] - losses["raw"]), 0.05 * losses["raw"])
-        self.assertLess(abs(losses["fixed:auto:6"] - losses["raw"]), 0.02 * losses["raw"])
+        self.assertLess(abs(losses["fixed:adaptive"] - losses["raw"]), 0.05 * losses["raw"])
+        self.assertLess(abs(losses["fixed:adaptive:6"] - losses["raw"]), 0.02 * losses["raw"])
 
     def test_promise(self):
         for bits, feedback in ((4, False), (4, True), (1, False), (1, True)):
-            ddp = wrapped(Given((5000,)), gradlane.torch.State(f"fixed:auto:{bits}", feedback))
+            ddp = wrapped(Given((5000,)), gradlane.torch.State(f"fixed:adaptive:{bits}", feedback))
             previous = None
             for seed, magnitude in enumerate([1e-3] * 4 + [1e-5] * 3 + [1.0] * 3 + [0.0] * 2 + [1e-2] * 3):
                 unit = 2.0**-40 if magnitude < 1e-4 else 2.0**-20
@@ -176,7 +176,7 @@ class Auto(unittest.TestCase):
                 previous = max(rms(result), 2.0**-40)
 
     def test_nan(self):
-        for codec in ("fixed:10", "fixed:auto", "raw"):
+        for codec in ("fixed:10", "fixed:adaptive", "raw"):
             with self.subTest(codec):
                 ddp = wrapped(Given(*SHAPES), gradlane.torch.State(codec, codec != "raw"), 8)
                 for seed in range(6):
@@ -204,7 +204,7 @@ class Errors(unittest.TestCase):
             gradlane.torch.State("fixed:8", "no")
 
     def test_wrong_where_it_is_said(self):
-        for codec, listed in (("fixd:10", " raw, bf16, "), ("fixed:31", "usage: fixed:B or "), ("fixed:auto:20", "")):
+        for codec, listed in (("fixd:10", " raw, bf16, "), ("fixed:31", "usage: fixed:B or "), ("fixed:adaptive:20", "")):
             with self.assertRaisesRegex(gradlane.BadArgument, f"codec '{codec}': .*{listed}.*BITS 1 to 12"):
                 gradlane.torch.State(codec)
         with self.assertRaisesRegex(gradlane.BadArgument, "strategy 'star': the daemon allows ring.* .strategies in"):
@@ -216,10 +216,10 @@ class Errors(unittest.TestCase):
             gradlane.torch.State(process_group=[0, 1])
 
     def test_what_is_not_said(self):
-        for codec in (None, "fixed", "fixed:auto"):
+        for codec in (None, "fixed", "fixed:adaptive"):
             for feedback in (None, False, True):
                 state = gradlane.torch.State(codec, feedback)
-                self.assertEqual((state.codec, state.error_feedback), ("fixed:auto", feedback is not False))
+                self.assertEqual((state.codec, state.error_feedback), ("fixed:adaptive", feedback is not False))
         for codec in ("raw", "fixed:8"):
             self.assertFalse(gradlane.torch.State(codec).error_feedback)
 
@@ -249,7 +249,7 @@ class Errors(unittest.TestCase):
         """Ranks that disagree: all of them learn of it, and start anew with zeros."""
         if WORLD < 2:
             self.skipTest("there are no other ranks")
-        state = gradlane.torch.State("fixed:auto", error_feedback=True)
+        state = gradlane.torch.State("fixed:adaptive", error_feedback=True)
         shape, module = (5000,), Given((5000,))
         ddp = wrapped(module, state)
         for seed in range(3):
@@ -274,7 +274,7 @@ class Errors(unittest.TestCase):
         if WORLD < 2 or BACKEND != "gloo":
             self.skipTest("with other backends the process group is made anew")
         shapes = [(600000,)] * 4
-        module, state = Given(*shapes), gradlane.torch.State("fixed:auto", error_feedback=True)
+        module, state = Given(*shapes), gradlane.torch.State("fixed:adaptive", error_feedback=True)
 
         store = dist.distributed_c10d._get_default_store()
 

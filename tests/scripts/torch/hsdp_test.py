@@ -81,7 +81,7 @@ class Hsdp(unittest.TestCase):
             self.assertTrue(torch.equal(one, other))
 
     def test_same_on_all_ranks(self):
-        for codec in ("fixed:8", "fixed:auto"):
+        for codec in ("fixed:8", "fixed:adaptive"):
             model = network(mesh=self.shard)
             gradlane.torch.hsdp(model, self.replicate, codec, True)
             for parameter in trained(model):

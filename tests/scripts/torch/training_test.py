@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Trainings with every default of gradlane's, and with fixed:auto, end where Gloo's end: by ranks.py, four of them.
+"""Trainings with every default of gradlane's, and with fixed:adaptive, end where Gloo's end: by ranks.py, four of them.
 Gradients are small, so that fixed:10, whose bound is an absolute one, stops such trainings."""
 
 import contextlib
@@ -15,10 +15,10 @@ import gradlane.torch
 LAST = 5  # steps whose mean loss counts
 WAYS = {
     "backend": {},
-    "backend with fixed:auto": {"use": "fixed:auto"},
+    "backend with fixed:adaptive": {"use": "fixed:adaptive"},
     "hook": {"hook": {}},
-    "hook with fixed:auto:3": {"hook": {"codec": "fixed:auto:3"}},
-    "hook with fixed:auto and no feedback": {"hook": {"codec": "fixed:auto", "error_feedback": False}},
+    "hook with fixed:adaptive:3": {"hook": {"codec": "fixed:adaptive:3"}},
+    "hook with fixed:adaptive and no feedback": {"hook": {"codec": "fixed:adaptive", "error_feedback": False}},
 }
 
 

@@ -107,11 +107,11 @@ TEST(Advice, SaysWhatFixedLoses) {
   PlanSetting setting = setting_of("1");
   setting.codecs = {"fixed:10"};
   std::string text = advice(setting, plan_rows(setting));
-  EXPECT_NE(text.find("gradients below 2^-10 vanish in it: fixed:auto"), text.npos) << text;
+  EXPECT_NE(text.find("gradients below 2^-10 vanish in it: fixed:adaptive"), text.npos) << text;
   setting.follows = true;
   text = advice(setting, plan_rows(setting));
-  EXPECT_TRUE(text.starts_with("compress with fixed:auto by ")) << text;
-  EXPECT_NE(text.find("(gradlane.torch.State(\"fixed:auto\", strategy=\""), text.npos) << text;
+  EXPECT_TRUE(text.starts_with("compress with fixed:adaptive by ")) << text;
+  EXPECT_NE(text.find("(gradlane.torch.State(\"fixed:adaptive\", strategy=\""), text.npos) << text;
   EXPECT_NE(text.find("is reckoned by fixed:10's figures, with which"), text.npos) << text;
 }
 

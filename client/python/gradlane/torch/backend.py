@@ -150,7 +150,7 @@ class Group(Delegating):
         return self._reduce("reduce", tensor if opts.rootRank == self._rank else tensor.clone(), tensors, op)
 
     def reduce_scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None) -> Work:
-        """reduce_scatter(): SUM, AVG, MIN or MAX of blocks of one shape and type; with fixed:auto exact."""
+        """reduce_scatter(): SUM, AVG, MIN or MAX of blocks of one shape and type; with fixed:adaptive exact."""
         output = only(outputs, "reduce_scatter")
         op, blocks = premultiplied(op_of(opts), only(inputs, "reduce_scatter"), False)
         why = self._why(op, output)

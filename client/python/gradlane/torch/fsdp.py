@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Sequence
 import torch
 import torch.distributed as dist
 
-from .. import errors
+from .. import _codecs, errors
 from .codec import bound_of, check
 from .delegating import premultiplied
 from .engine import Engine
@@ -51,7 +51,7 @@ class Sharded:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from state_dict() of the same rank, model and codec. Raises BadArgument, now or in the first step."""
-        if state.get("version") != _VERSION or state.get("codec") != self.codec:
+        if state.get("version") != _VERSION or _codecs.renewed(str(state.get("codec"))) != self.codec:
             raise errors.bad_argument(
                 f"a state dict of version {state.get('version')} and codec {state.get('codec')!r}, and this is version "
                 f"{_VERSION} and codec {self.codec!r}"
@@ -70,7 +70,7 @@ def fsdp(model: torch.nn.Module, codec: str | None = None, error_feedback: bool 
     """Has all units of a model, for which fully_shard() was called before, reduce their gradients through gradlane.
 
     codec: of float32 gradients (so with MixedPrecisionPolicy(reduce_dtype=torch.float32), where parameters are
-    bfloat16); None or "fixed": "fixed:auto", whose bound follows the unit's gradients. Other types travel exactly.
+    bfloat16); None or "fixed": "fixed:adaptive", whose bound follows the unit's gradients. Other types travel exactly.
     Codecs that look at whole tensors (topk, fixed:rel, ...) are refused: a unit is many. error_feedback, strategy,
     process_group: as of State. parameters: None: by the job's own backend, as before; "raw": through gradlane, exactly;
     "bf16": through gradlane, rounded to bfloat16 for the forward and backward pass (the optimizer's shards stay as they
@@ -111,13 +111,13 @@ class Way(NamedTuple):
            process_group: dist.ProcessGroup | None) -> Way:
         """Of what the user said; the group has been checked. Raises NoDaemon and BadArgument."""
         engine = _open(process_group)
-        chosen = check(codec, engine) or engine.codecs.auto
+        chosen = check(codec, engine) or engine.codecs.adaptive
         engine.find_strategy(strategy)
         plan = Plan(engine, chosen, strategy, 0, ())
         if plan.looks:
             raise errors.bad_argument(
                 f"gradlane: {caller} with codec {chosen!r}: it looks at whole tensors, and a unit has many in one; "
-                f"take '{engine.codecs.auto}', or one that does not: 'gradlane codecs' lists them"
+                f"take '{engine.codecs.adaptive}', or one that does not: 'gradlane codecs' lists them"
             )
         feedback = _feedback(error_feedback, chosen, engine)
         return Way(engine, chosen, feedback, strategy, plan.states if feedback else 0, _timeout_of(process_group))

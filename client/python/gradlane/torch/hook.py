@@ -32,14 +32,14 @@ _VERSION = 2  # of state dicts
 class State:
     """How hook() averages gradients, and what is kept from step to step. One per DDP model.
 
-    codec: of float32 gradients; None or "fixed": "fixed:auto", whose bound follows the gradients; "auto:2^-10": chosen
-    for each size of buckets, within that bound (docs/plan.md). Other types travel exactly. error_feedback: what a codec
-    takes away is added in the next step. None: with "fixed:auto", and with codecs that are made for it (topk, onebit,
-    ...), yes. process_group: None: the default one, which must have as many ranks as the daemons; one of some ranks has
-    daemons of its own started. strategy: which way round gradients go, one of those that the daemon allows; None: its
-    first, or the first that can. warmup: so many steps at first are exact. ramp: [(codec, steps), ...], codecs of the
-    same word that come before `codec`, each for so many steps. exact: patterns (fnmatch) of names of parameters that
-    travel exactly, "*.bias" say; model: whose parameters these are.
+    codec: of float32 gradients; None or "fixed": "fixed:adaptive", whose bound follows the gradients; "auto:2^-10":
+    chosen for each size of buckets, within that bound (docs/plan.md). Other types travel exactly. error_feedback: what
+    a codec takes away is added in the next step. None: with "fixed:adaptive", and with codecs that are made for it
+    (topk, onebit, ...), yes. process_group: None: the default one, which must have as many ranks as the daemons; one of
+    some ranks has daemons of its own started. strategy: which way round gradients go, one of those that the daemon
+    allows; None: its first, or the first that can. warmup: so many steps at first are exact. ramp: [(codec, steps),
+    ...], codecs of the same word that come before `codec`, each for so many steps. exact: patterns (fnmatch) of names
+    of parameters that travel exactly, "*.bias" say; model: whose parameters these are.
 
     Raises NoDaemon, and BadArgument if something does not go together. The connection is shared with backend gradlane.
     """
@@ -51,7 +51,7 @@ class State:
         _check_group(process_group)
         # Never released: whoever opens a rank anew ends what other ranks still do.
         self._engine = _open(process_group)
-        self.codec = check(codec, self._engine) or self._engine.codecs.auto
+        self.codec = check(codec, self._engine) or self._engine.codecs.adaptive
         self.strategy = self._engine.find_strategy(strategy)
         self._plan = Plan(self._engine, self.codec, self.strategy, warmup, ramp)
         self.error_feedback = _feedback(error_feedback, self.codec, self._engine)
@@ -362,7 +362,7 @@ def _feedback(wanted: object, codec: str, engine: Engine) -> bool:
         able = engine.with_residual(found.word)
         raise errors.bad_argument(
             f"gradlane: error_feedback with codec {codec!r}: it keeps nothing from step to step; one that does is "
-            f"{(able or engine.codecs.auto)!r}"
+            f"{(able or engine.codecs.adaptive)!r}"
         )
     return wanted
 

@@ -22,11 +22,11 @@ class Setting:
 
     name: str | None = None  # None: the daemon's
     strategy: str | None = None  # None: the daemon's
-    bounds: dict[int, AdaptiveBound] = {}  # of fixed:auto, by number of elements
+    bounds: dict[int, AdaptiveBound] = {}  # of fixed:adaptive, by number of elements
 
     @classmethod
     def choose(cls, numel: int, engine: Engine | None = None) -> tuple[str | None, AdaptiveBound | None]:
-        """For a sum of so many float32: (codec, None), or for fixed:auto (None, the bound to ask and to tell)."""
+        """For a sum of so many float32: (codec, None), or for fixed:adaptive (None, the bound to ask and to tell)."""
         if numel < EXACT_BELOW:
             return None, None
         name = cls.name or of_the_job()
@@ -38,7 +38,7 @@ class Setting:
 
     @classmethod
     def tell(cls) -> None:
-        """What it is now, to the engine, where sums go without Python. Bounds of fixed:auto are kept in Python."""
+        """What it is now, to the engine, where sums go without Python. Bounds of fixed:adaptive are kept in Python."""
         if Engine.exists():
             name = cls.name or of_the_job()
             Engine.existing().tell(name, cls.strategy, not is_adaptive(name))
@@ -63,7 +63,7 @@ def _of_the_environment() -> Iterator[None]:
 
 @functools.lru_cache(None)
 def of_the_job() -> str | None:
-    """What `gradlane run --codec fixed:auto` has named, which daemons do not know; else None, for the daemon's."""
+    """What `gradlane run --codec fixed:adaptive` has named, which daemons do not know; else None, for the daemon's."""
     with _of_the_environment():
         return check(os.environ.get("GRADLANE_CODEC") or None, None)
 
@@ -71,12 +71,12 @@ def of_the_job() -> str | None:
 def use_codec(name: str | None) -> ContextManager[None]:
     """The codec of the backend's sums of float32 from now on, in this process; all ranks must say the same.
 
-    "raw": exact, which is the default. "fixed:auto", "fixed:auto:6" or "fixed": with bounds that follow the tensors'
-    magnitudes (gradlane.AdaptiveBound), one for all tensors with the same number of elements. "fixed:8", "bf16", ...:
-    see docs/codecs.md, also on what they lose. None: what the daemon's configuration or gradlane run names, raw if they
-    name none. Raises BadArgument if there is no such codec; before init_process_group(), which then raises it, only the
-    names of fixed:auto can be looked at. Used as a context manager, it sets back the old one at the end, with its
-    bounds.
+    "raw": exact, which is the default. "fixed:adaptive", "fixed:adaptive:6" or "fixed": with bounds that follow the
+    tensors' magnitudes (gradlane.AdaptiveBound), one for all tensors with the same number of elements. "fixed:8",
+    "bf16", ...: see docs/codecs.md, also on what they lose. None: what the daemon's configuration or gradlane run
+    names, raw if they name none. Raises BadArgument if there is no such codec; before init_process_group(), which then
+    raises it, only the names of fixed:adaptive can be looked at. Used as a context manager, it sets back the old one at
+    the end, with its bounds.
     """
     old = Setting.name, Setting.bounds
     Setting.name, Setting.bounds = check(name, Engine.existing() if Engine.exists() else None), {}

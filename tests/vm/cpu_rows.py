@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 
 from tests.scripts.fixtures.paths import ROOT
 from tests.vm.driver_rows import CARDS
@@ -47,7 +48,7 @@ def unit_tests(build):
     if not program.exists():
         raise Missing(f"no {program}: ninja -C {build} {TESTS}")
     found = {f"/tests/{program.name}": program.read_bytes()}
-    for path in (ROOT / "tests/compress/golden").iterdir():
+    for path in filter(pathlib.Path.is_file, (ROOT / "tests/compress/golden").iterdir()):
         found[f"/golden/{path.name}"] = path.read_bytes()
     return found
 

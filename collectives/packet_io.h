@@ -52,6 +52,14 @@ class PacketIo {
   // of the same buffer is under way, or sends a copy.
   [[nodiscard]] virtual bool transmit(unsigned rank, Packet packet, size_t bytes) noexcept = 0;
 
+  // Whether hardware may still read this buffer for an earlier transmission to that rank. Then what is sent again goes
+  // in another buffer: a new header in this one would make a packet that is damaged, or seems to be forged.
+  [[nodiscard]] virtual bool is_read(unsigned rank, Packet packet) const noexcept {
+    static_cast<void>(rank);
+    static_cast<void>(packet);
+    return false;
+  }
+
   // What the owner has found out about the way to that rank, for the text of a failure: the longest packet of IP that
   // gets there, if not all do; else, and if it does not know, 0.
   [[nodiscard]] virtual size_t path_bytes(unsigned rank) const noexcept {

@@ -92,7 +92,7 @@ void Link::send(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) no
 void Link::transmit(uint32_t sequence, Nanos now) noexcept {
   Slot& it = slot(sequence);
   const Nanos sent_before = sent_at_;
-  if (!emit(it.packet, it.bytes, PacketKind::kData, sequence, it.payload_crc, now)) {
+  if (!own_buffer(it) || !emit(it.packet, it.bytes, PacketKind::kData, sequence, it.payload_crc, now)) {
     counters_.add(Counter::kTransmitBusy);
     retry_at_ = now + kRetry;
     return;
@@ -123,6 +123,17 @@ void Link::transmit(uint32_t sequence, Nanos now) noexcept {
   --waiting_;
   ++in_flight_;
   if (expire_at_ == kNever) expire_at_ = now + rtt_.timeout(backoff_);
+}
+
+// Of a packet that is sent again, if its buffer is still read: moves it to another one. False: there is none.
+bool Link::own_buffer(Slot& it) noexcept {
+  if (it.state == State::kUnsent || !io_.is_read(peer_, it.packet)) return true;
+  const Packet copy = io_.allocate();
+  if (!copy) return false;
+  std::copy_n(it.packet.data + sizeof(LinkHeader), it.bytes - sizeof(LinkHeader), copy.data + sizeof(LinkHeader));
+  io_.release(it.packet);
+  it.packet = copy;
+  return true;
 }
 
 bool Link::emit(Packet packet, size_t bytes, PacketKind kind, uint32_t sequence, uint32_t payload_crc,

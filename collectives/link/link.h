@@ -132,6 +132,7 @@ class Link final : public PacketSink {
     return up_ && next_ - unacked_ + spare < table_.size() && static_cast<int32_t>(limit_ - next_ - spare) > 0;
   }
   void transmit(uint32_t sequence, Nanos now) noexcept;
+  bool own_buffer(Slot& it) noexcept;
   bool emit(Packet packet, size_t bytes, PacketKind kind, uint32_t sequence, uint32_t payload_crc, Nanos now) noexcept;
   void arrived(Slot& slot) noexcept;
   void lose(Slot& slot, State reason) noexcept;

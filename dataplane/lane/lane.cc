@@ -175,6 +175,12 @@ bool Lane::transmit(unsigned rank, Packet packet, size_t bytes) noexcept {
   return sent;
 }
 
+bool Lane::is_read(unsigned rank, Packet packet) const noexcept {
+  const size_t link = link_of(rank);
+  const Route* const route = link < routes_.size() ? &routes_[link] : nullptr;
+  return route != nullptr && route->queue != nullptr && route->queue->is_read(mbuf_of(packet));
+}
+
 size_t Lane::path_bytes(unsigned rank) const noexcept {
   const size_t link = link_of(rank);
   const Neighbour* const neighbour = link < routes_.size() ? routes_[link].neighbour : nullptr;

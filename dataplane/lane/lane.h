@@ -99,6 +99,7 @@ class Lane final : public PacketIo {
   [[nodiscard]] Packet allocate() noexcept override;
   void release(Packet packet) noexcept override;
   [[nodiscard]] bool transmit(unsigned rank, Packet packet, size_t bytes) noexcept override;
+  [[nodiscard]] bool is_read(unsigned rank, Packet packet) const noexcept override;
   [[nodiscard]] size_t path_bytes(unsigned rank) const noexcept override;
 
  private:

@@ -226,6 +226,10 @@ bool PortQueue::queue(rte_mbuf* mbuf) noexcept {
   return true;
 }
 
+bool PortQueue::is_read(const rte_mbuf* mbuf) const noexcept {
+  return rte_mbuf_refcnt_read(mbuf) != 1 && !is_queued(mbuf);
+}
+
 bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour) noexcept {
   return send(packet, bytes, flow, neighbour, classifier_.tos_of(class_of(packet.data, bytes)));
 }
@@ -239,7 +243,7 @@ bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neigh
   flow.destination_mac = unpack_mac(mac);
   auto* mbuf = static_cast<rte_mbuf*>(packet.handle);
   // It is sent again, and has not gone for the first time: its new header goes then, and tag and checksum must fit it.
-  if (rte_mbuf_refcnt_read(mbuf) != 1 && std::find(queued_.begin(), queued_end(), mbuf) != queued_end()) {
+  if (rte_mbuf_refcnt_read(mbuf) != 1 && is_queued(mbuf)) {
     finish(mbuf, bytes, flow, tos);
     return true;
   }

@@ -1,6 +1,7 @@
 // port_queue.h - one queue pair of a port: bursts in, frames told apart, bursts out (worker thread only)
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -103,7 +104,9 @@ class PortQueue {
   // Where it will not be for longer, the packet counts as sent and lost: asking again and again would keep the CPU
   // busy. `packet` has its own buffer, in front of which the headers have room.
   [[nodiscard]] bool send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour) noexcept;
-  // The same with this ToS, whatever the packet is.
+  // The device may still read this buffer. One that it has not been given yet can have another header.
+  [[nodiscard]] bool is_read(const rte_mbuf* mbuf) const noexcept;
+  // The same as send() with this ToS, whatever the packet is.
   [[nodiscard]] bool send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour,
                           uint8_t tos) noexcept;
 
@@ -168,7 +171,10 @@ class PortQueue {
   void mark_doubled(Neighbour& neighbour, const SourceWatch& watch, Nanos now) noexcept;
   [[nodiscard]] bool authenticate(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept;
   void finish(rte_mbuf* mbuf, size_t bytes, const Flow& flow, uint8_t tos) noexcept;
-  [[nodiscard]] auto queued_end() noexcept { return queued_.begin() + static_cast<ptrdiff_t>(queued_count_); }
+  [[nodiscard]] bool is_queued(const rte_mbuf* mbuf) const noexcept {
+    const auto end = queued_.begin() + static_cast<ptrdiff_t>(queued_count_);
+    return std::find(queued_.begin(), end, mbuf) != end;
+  }
   void deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;
   void handle_probe(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;
   void send_probe(const Neighbour& neighbour, const ProbeHeader& header, size_t bytes, uint16_t to) noexcept;

@@ -54,8 +54,10 @@ class End final : public PacketIo {
   bool transmit(unsigned, Packet packet, size_t bytes) noexcept override {
     if (busy && busy()) return false;
     send({packet.data, packet.data + bytes});
+    sent_from.push_back(packet.data);
     return true;
   }
+  bool is_read(unsigned, Packet packet) const noexcept override { return reads && reads(packet); }
 
   // Sends packets of numbers from sent on, until `end`.
   void pump(uint32_t end, Nanos now) {
@@ -97,7 +99,9 @@ class End final : public PacketIo {
   size_t held = 0;
   std::function<void(Bytes)> send;
   std::function<bool()> busy;
-  std::function<bool(uint32_t)> refuse;  // what does not pass the owner's checks
+  std::function<bool(Packet)> reads;      // hardware, still
+  std::vector<const uint8_t*> sent_from;  // buffers of transmissions
+  std::function<bool(uint32_t)> refuse;   // what does not pass the owner's checks
   uint32_t sent = 0;
   std::set<uint32_t> arrived;
   uint32_t in_order = 0;  // all before this one have arrived

@@ -128,6 +128,33 @@ TEST(Link, TheLastPacketIsSentAgainAfterTheTimeout) {
   EXPECT_LE(pair.now, begin + 2 * kMillisecond);
 }
 
+// Hardware that still has the first transmission must not see its bytes change.
+TEST(Link, WhatIsStillReadIsSentAgainFromAnotherBuffer) {
+  for (const bool is_read : {false, true}) {
+    Pair pair(128, 128);
+    pair.a.reads = [&](Packet) { return is_read; };
+    pair.fate_ab = lose_once({0});
+    pair.a.pump(1, pair.now);
+    EXPECT_TRUE(pair.run(1, 0, kSecond));
+    ASSERT_GE(pair.a.sent_from.size(), 2U);
+    EXPECT_EQ(pair.a.sent_from[0] == pair.a.sent_from[1], !is_read);
+    EXPECT_EQ(pair.a.counters[Counter::kRetransmitTimeout], 1U);
+  }
+}
+
+TEST(Link, WhatIsStillReadWaitsForABuffer) {
+  Pair pair(128, 128);
+  pair.a.reads = [](Packet) { return true; };
+  pair.fate_ab = lose_once({0});
+  pair.a.pump(1, pair.now);
+  pair.a.buffers = pair.a.held;
+  pair.run_until(pair.now + 100 * kMillisecond);
+  EXPECT_TRUE(pair.b.arrived.empty());
+  EXPECT_GT(pair.a.counters[Counter::kTransmitBusy], 0U);
+  pair.a.buffers += 2;
+  EXPECT_TRUE(pair.run(1, 0, kSecond));
+}
+
 // The time-out doubles, up to a sixteenth of the peer's time-out, and starts anew when something is acknowledged.
 TEST(Link, TimeoutsBackOff) {
   Pair pair(128, 128);

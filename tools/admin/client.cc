@@ -15,6 +15,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -32,6 +34,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::string_view kSuffix = ".sock";
 constexpr const char* kWhere = "--socket, --admin or --config say where it is; gradlaned --check prints it";
 constexpr size_t kMostAnswer = size_t{64} << 20;
+constexpr std::chrono::milliseconds kFindPatience{1000};  // with a daemon that nobody has named
 
 std::string beside(std::string socket) {
   if (socket.ends_with(kSuffix)) socket.resize(socket.size() - kSuffix.size());
@@ -70,7 +73,37 @@ std::vector<std::string> listening_in(const std::string& folder, std::string& si
   return found;
 }
 
-// Of the first folder that has any. If there are none: one of which whoever connects to it hears what is wrong.
+// The admin sockets of the jobs of this user, by node: `gradlane run` makes a folder for each job, gradlane.torch one
+// for each rank. Of the latter those of a job have the ring in common, and no other job has its addresses.
+std::map<std::string, std::vector<std::string>> sockets_of_jobs(const std::string& runtime) {
+  std::map<std::string, std::map<std::pair<unsigned, std::string>, std::string>> rings;
+  std::error_code error;
+  for (const fs::path& folder : {fs::path(runtime), fs::temp_directory_path(error)}) {
+    if (!folder.is_absolute()) continue;
+    for (const auto& entry : fs::directory_iterator(folder, fs::directory_options::skip_permission_denied, error)) {
+      const std::string path = entry.path().string();
+      if (!entry.path().filename().string().starts_with("gradlane-") || !is_private_folder(path, geteuid())) continue;
+      std::string silent;
+      for (const std::string& each : listening_in(path, silent)) {
+        try {
+          const nlohmann::json status = ask_admin(each, "stats", kFindPatience);
+          const bool of_rank = entry.path().filename().string().starts_with("gradlane-job-");
+          const std::string ring = of_rank && status.contains("config_digest") ? status["config_digest"].dump() : path;
+          rings[ring][{status.value("node", 0U), each}] = each;
+        } catch (const std::exception&) {  // it ends, or is none of gradlane's
+        }
+      }
+    }
+  }
+  std::map<std::string, std::vector<std::string>> found;
+  for (const auto& [ring, nodes] : rings) {
+    for (const auto& node : nodes) found[ring].push_back(node.second);
+  }
+  return found;
+}
+
+// Of the first folder that has any, or else of the only job. If there are none: one of which whoever connects to it
+// hears what is wrong.
 std::vector<std::string> all_of_one_folder() {
   const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
   const std::string own = private_socket_folder(geteuid());
@@ -80,16 +113,27 @@ std::vector<std::string> all_of_one_folder() {
     std::vector<std::string> found = listening_in(folder, silent);
     if (!found.empty()) return found;
   }
+  const auto jobs = sockets_of_jobs(runtime != nullptr ? runtime : "");
+  if (jobs.size() == 1) return jobs.begin()->second;
+  if (jobs.size() > 1) {
+    std::vector<std::string> firsts;
+    for (const auto& job : jobs) firsts.push_back(job.second.front());
+    throw SetupError(
+        fmt::format("daemons of {} jobs run; choose one with --admin: {}", jobs.size(), fmt::join(firsts, ", ")));
+  }
   return {silent.empty() ? std::string(kSystemSocketFolder) + "/node0.admin" : silent};
 }
 
-// That of rank 0, else the only one.
+// That of node 0, else the only one.
 std::string only_one() {
   const std::vector<std::string> found = all_of_one_folder();
   for (const std::string& each : found) {
-    if (fs::path(each).filename() == "node0.admin") return each;
+    const std::string name = fs::path(each).filename();
+    if (name == "node0.admin" || name == "n0.admin") return each;
   }
-  if (found.size() > 1)
+  // Those of a job of PyTorch's have a folder each, and come by node.
+  const bool same_folder = fs::path(found.front()).parent_path() == fs::path(found.back()).parent_path();
+  if (found.size() > 1 && same_folder)
     throw SetupError(fmt::format("several admin sockets: {}; choose one with --admin", fmt::join(found, ", ")));
   return found.front();
 }

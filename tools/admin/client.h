@@ -10,7 +10,7 @@
 namespace gradlane {
 
 // Where to ask: at most one of them. Empty: what GRADLANE_SOCKET says, else node0.admin, else the only *.admin, in the
-// first of socket_folders() where one accepts.
+// first of socket_folders() where one accepts; else node 0 of the only job of this user that runs here.
 struct AdminPlace {
   std::string socket;  // of the trainers: the admin socket stands beside it
   std::string admin;

@@ -363,5 +363,39 @@ class FailingTest(unittest.TestCase):
         wait_for(lambda: fails() == 5, "a failure that is told")
 
 
+class JobTest(unittest.TestCase):
+    """The daemons of a job, asked from elsewhere by the same user."""
+
+    def setUp(self):
+        for folder in (pathlib.Path("/run/gradlane"), pathlib.Path(f"/tmp/gradlane-{os.getuid()}")):
+            if folder.is_dir() and any(folder.glob("*.admin")):
+                self.skipTest(f"{folder} has sockets of this machine's own daemons, which come first")
+
+    def job(self, nodes, command):
+        """What rank 0 of a job prints that knows nothing of its daemons."""
+        with tempfile.TemporaryDirectory(prefix="gl-job-") as folder:
+            environment = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
+            ended = subprocess.run(
+                [GRADLANE, "run", "-n", str(nodes), "--", "sh", "-c",
+                 f"test $RANK != 0 || env -u GRADLANE_SOCKET GRADLANE={GRADLANE} sh -c '{command}'"],
+                capture_output=True, text=True, timeout=PATIENCE, check=False,
+                env={**environment, "TMPDIR": folder, "GRADLANED": GRADLANED})
+        self.assertEqual(ended.returncode, 0, ended)
+        return "".join(line.removeprefix("[0] ") for line in ended.stdout.splitlines(keepends=True)
+                       if line.startswith("[0] "))
+
+    def test_is_found(self):
+        status = json.loads(self.job(2, "$GRADLANE stats --json || test $? = 4"))  # the ring need not be whole yet
+        self.assertEqual((status["node"], status["nodes"]), (0, 2))
+
+    def test_is_found_by_top(self):
+        nodes = json.loads(self.job(3, "$GRADLANE top --once --json"))["nodes"]
+        self.assertEqual([node["node"] for node in nodes], [0, 1, 2])
+
+    def test_must_be_chosen_among_two(self):
+        said = self.job(1, '$GRADLANE run -n 1 -- sh -c "env -u GRADLANE_SOCKET $GRADLANE stats 2>&1; test \\$? = 2"')
+        self.assertRegex(said, "daemons of 2 jobs run; choose one with --admin: .*/n0.admin, .*/n0.admin")
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)

@@ -19,7 +19,7 @@ from typing import Any, Callable, Sequence
 from torch.futures import Future
 
 from .. import _buffers, errors
-from . import gpu, ledger, summary
+from . import gpu, interrupts, ledger, summary
 from .bell import Bell
 from .operations import Failure, Flight, Operation, outcome
 from .pieces import FOR_ALL, Pieces
@@ -36,6 +36,7 @@ class Driver(Pieces):
 
     def __init__(self, connection: _buffers.Connection, own: str | None = None) -> None:
         super().__init__(connection, own)
+        interrupts.clear()
         self._silent = False
         self.overlap = summary.Overlap()
         self._small = SMALL
@@ -64,6 +65,7 @@ class Driver(Pieces):
                 try:
                     over = self._try(operation)
                 except BaseException:  # Ctrl-C: it has its place in the order on all ranks, so the thread ends it
+                    interrupts.note()
                     self._repair(operation)
                     self._enqueue(operation)
                     raise

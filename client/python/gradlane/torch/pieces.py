@@ -13,9 +13,10 @@ import time
 import zlib
 
 from .. import _buffers, _library, _losses, errors
-from . import staging, started
+from . import interrupts, staging, started
 from .operations import Flight, Operation
 
+_DIFFERENT = (errors.Cause.MISMATCH, errors.Cause.TAG)  # operations that ranks have called
 FOR_ALL = (errors.OperationFailed, errors.DaemonGone)  # failures that operations behind share
 
 
@@ -107,6 +108,9 @@ class Pieces:
         text, cause = self._connection.error(), self._connection.cause()
         if code == errors.Code.FAILED and cause == errors.Cause.TAG:
             text += " (the ranks called different operations, or not equally many, or disagree about what has failed)"
+        if code == errors.Code.FAILED and cause in _DIFFERENT and interrupts.seen:
+            text += ("; a signal, Ctrl-C say, has broken off a call of this rank before, which may have left out "
+                     "operations since: begin anew on all ranks, destroy_process_group() and init_process_group()")
         timed_out = code == errors.Code.FAILED and cause == errors.Cause.TIMEOUT
         if timed_out and operation is not None and operation.is_late():
             text += f"; the timeout of the process group is {operation.timeout:g} s"

@@ -10,6 +10,7 @@ from typing import Any, Callable
 import torch.distributed as dist
 from torch.futures import Future
 
+from . import interrupts
 from .summary import Overlap
 
 _SLICE_S = 0.1
@@ -58,6 +59,11 @@ class Work(dist.Work):
             while not ended.wait(min(_SLICE_S, end - time.monotonic()) if seconds > 0 else _SLICE_S):
                 if 0 < seconds and end <= time.monotonic():
                     raise TimeoutError(f"gradlane: the operation was not over within {seconds:g} s")
+        except TimeoutError:
+            raise
+        except BaseException:
+            interrupts.note()
+            raise
         finally:
             Overlap.wait(time.monotonic() - begin)
 

@@ -129,7 +129,10 @@ class WorkOfPython : public c10d::Work {
   static void look_at_signals() {
     if (getpid() != gettid() || !interpreter_is_there()) return;
     py::gil_scoped_acquire gil;
-    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    if (PyErr_CheckSignals() == 0) return;
+    const py::error_already_set error;
+    (void)py::module_::import("gradlane.torch.interrupts").attr("note")();
+    throw error;
   }
 
   [[noreturn]] static void raise_late(std::chrono::milliseconds timeout) {

@@ -13,10 +13,9 @@ constexpr Nanos kPublish = 100 * kMillisecond;
 }  // namespace
 
 TrainerOps::TrainerOps(const TrainerOpsSetup& setup, Exchange& exchange, LaneDesk& desk)
-    : setup_(setup), exchange_(exchange), desk_(desk), jobs_(kJobs) {
+    : setup_(setup), exchange_(exchange), desk_(desk), local_(setup_), jobs_(kJobs) {
   for (Job& job : jobs_) job.parts.resize(setup.trainers);
   waiting_.reserve(kMaxTrainers + GL_MAX_SEGMENTS);
-  if (shares_buffer()) scratch_.resize(kPieceBytes / sizeof(Line));
 }
 
 bool TrainerOps::submit(Nanos now) noexcept {
@@ -46,7 +45,7 @@ bool TrainerOps::complete(Nanos now) noexcept {
     for (uint64_t number = jobs_over_; number != jobs_begun_; ++number) {
       Job& it = job(number);
       if (it.state != Job::State::kCopying) continue;
-      if (copy_piece(it)) {
+      if (local_.copy_piece(it)) {
         finish(it, kNoFailure);
         ended = true;
       }
@@ -200,7 +199,7 @@ bool TrainerOps::read_submission(unsigned trainer, Nanos now) noexcept {
   ++it->arrived;
   it->gathered_at = now;
   it->last = trainer;
-  if (it->arrived > 1) compare(*it, trainer);
+  if (it->arrived > 1) local_.compare(*it, trainer);
   return true;
 }
 
@@ -279,9 +278,9 @@ bool TrainerOps::ready(Job& it, Nanos now) noexcept {
       if (now < it.deadline && !it.cancelled) return false;
       it.failure = why_incomplete(it);
     }
-    begin_sum(it);
+    local_.begin(it);
   }
-  if (it.state == Job::State::kSumming && (!it.failure.empty() || sum_piece(it))) it.state = Job::State::kSummed;
+  if (it.state == Job::State::kSumming && (!it.failure.empty() || local_.sum_piece(it))) it.state = Job::State::kSummed;
   if (it.state == Job::State::kSummed && all_summed(it)) it.state = Job::State::kReady;
   return it.state == Job::State::kReady;
 }
@@ -323,7 +322,7 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
   // One that will fail is that of any trainer, as it was submitted: the exchange must take it.
   if (!it.failure.empty()) {
     it.buffer = static_cast<unsigned>(std::ranges::find_if(it.parts, &Part::submitted) - it.parts.begin());
-    it.share = share(it.parts[it.buffer].operation);
+    it.share = local_.share(it.parts[it.buffer].operation);
   }
   Operation operation = it.parts[it.buffer].operation;
   operation.timeout = it.timeout;
@@ -332,7 +331,7 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
   if (shares_buffer()) operation.last_rank = static_cast<uint16_t>(rank_of(it.last));
   if (operation.kind != OpKind::kBarrier) {
     const size_t width = element_bytes(operation.type);
-    operation.whole = length_of(operation);
+    operation.whole = local_.length_of(operation);
     if (shares_buffer() && has_shares(operation.kind)) operation.pitch = operation.whole;
     operation.offset = it.share.first;
     operation.lookers = it.looks != nullptr ? &it.looks->to_look : nullptr;

@@ -6,30 +6,16 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/fixed_text.h"
 #include "base/time.h"
-#include "collectives/exchange/coder.h"
 #include "collectives/exchange/exchange.h"
 #include "config/config.h"
 #include "dataplane/trainer/failure_cause.h"
-#include "dataplane/trainer/lane_looks.h"
+#include "dataplane/trainer/local_reduction.h"
 #include "dataplane/trainer/mailbox.h"
-#include "dataplane/trainer/share.h"
+#include "dataplane/trainer/trainer_job.h"
 #include "dataplane/trainer/trainer_rings.h"
 
 namespace gradlane {
-
-struct TrainerOpsSetup {
-  unsigned lane = 0;
-  unsigned lanes = 1;
-  unsigned trainers = 1;                   // more than one: they reduce locally
-  unsigned first_trainer = 0;              // local number; their commands carry it
-  unsigned first_rank = 0;                 // of that trainer, among all trainers
-  unsigned node = 0;                       // with local reduction: this rank's place in the ring, for roots
-  Nanos operation_timeout = 60 * kSecond;  // how long trainers of this node wait for one another
-  SubmissionLimits limits;
-  LaneLooks* looks = nullptr;  // of all lanes of this rank; null: there is one lane
-};
 
 // Worker thread only, but for the desk. One operation after the other is made of one submission of each trainer:
 //
@@ -66,50 +52,8 @@ class TrainerOps {
   void wake_up() noexcept;
 
  private:
-  // One trainer's part in a job.
-  struct Part {
-    bool submitted = false;
-    uint64_t cookie = 0;
-    unsigned segment = GL_MAX_SEGMENTS;
-    unsigned residual_segment = GL_MAX_SEGMENTS;
-    Operation operation;  // as submitted: the whole tensor
-    uint32_t ends = 0;    // of generations, when it was submitted
-  };
-  struct Job {
-    enum class State : uint8_t { kFree, kGathering, kSumming, kSummed, kReady, kExchanging, kCopying };
-    State state = State::kFree;
-    std::vector<Part> parts;  // by trainer
-    unsigned arrived = 0;
-    unsigned buffer = 0;      // the trainer whose tensor the exchange works on
-    bool alone = false;       // there is no other node, and nothing is rounded: the exchange only counts it
-    Share share;              // of the tensor, or of each rank's block, this lane's
-    uint64_t id = 0;          // the exchange's
-    uint32_t generation = 0;  // in which it is exchanged
-    bool cancelled = false;
-    unsigned cancelled_by = 0;  // trainer
-    Nanos begun_at = 0;
-    Nanos gathered_at = 0;
-    unsigned last = 0;     // the trainer that was the last one to submit it
-    Nanos timeout = 0;     // the shortest that a trainer has named; 0: none has
-    Nanos deadline = 0;    // for all trainers to have submitted it
-    FailureCause failure;  // not empty: it will fail on all ranks, and this is why
-    // Of codecs that look at the whole; else null. What this lane has said there: that it has added up, and that the
-    // exchange will say that it has looked.
-    LaneLooks::Entry* looks = nullptr;
-    bool summed = false;
-    bool given = false;
-    size_t done = 0;  // summing and copying: so many elements of the share, of all blocks that are concerned
-    Completion completion;
-  };
-
-  // Of all trainers' memory, in a poll: some 20 us. Other operations and acknowledgements wait so long.
-  static constexpr size_t kPieceBytes = size_t{256} << 10;
-  // Elements of a tensor, and where each trainer has a block, whose they are.
-  struct Span {
-    size_t element = 0;
-    size_t count = 0;
-    unsigned owner = 0;
-  };
+  using Job = TrainerJob;
+  using Part = TrainerJob::Part;
   using Told = std::array<bool, kMaxTrainers>;  // of the end of a generation, or will be by its next submission
 
   Job& job(uint64_t number) noexcept { return jobs_[number % jobs_.size()]; }
@@ -164,24 +108,10 @@ class TrainerOps {
   void leave(LaneLooks::Entry* looks, bool summed, bool given) noexcept;
   [[nodiscard]] bool all_summed(Job& job) noexcept;
 
-  // ---- trainer_ops_local.cc: several trainers
-  void compare(Job& job, unsigned trainer) noexcept;
-  [[nodiscard]] Share share(const Operation& operation) const noexcept;
-  [[nodiscard]] size_t length_of(const Operation& operation) const noexcept;
-  void begin_sum(Job& job) noexcept;
-  [[nodiscard]] bool exact(const Operation& operation) const noexcept;
-  [[nodiscard]] Span span(const Job& job, bool all, size_t most) const noexcept;
-  [[nodiscard]] const uint8_t* sum_block(Job& job, const Coder& coder, const Span& span) noexcept;
-  void put(Job& job, const uint8_t* from, const Span& span, unsigned to) noexcept;
-  void hand_out(Job& job, const uint8_t* from, const Span& span) noexcept;
-  [[nodiscard]] bool sum_piece(Job& job) noexcept;   // true: done
-  [[nodiscard]] bool copy_piece(Job& job) noexcept;  // true: done
-  [[nodiscard]] size_t piece(const Job& job) const noexcept;
-  [[nodiscard]] uint8_t* elements(Job& job, unsigned trainer, size_t element) noexcept;
-
   const TrainerOpsSetup setup_;
   Exchange& exchange_;
   LaneDesk& desk_;
+  LocalReduction local_;
   std::array<TrainerRings, kMaxTrainers> rings_;
   std::array<uint64_t, kMaxTrainers> next_job_{};  // of each trainer
   std::vector<Job> jobs_;                          // by number modulo their count
@@ -210,10 +140,6 @@ class TrainerOps {
   Nanos published_at_ = 0;
   Nanos awaited_at_ = 0;  // the latest count_awaited()
   Nanos now_ = 0;         // of the latest complete()
-  struct alignas(64) Line {
-    std::array<uint8_t, 64> bytes;
-  };
-  std::vector<Line> scratch_;  // two halves: sums so far, and with the next trainer's
 };
 
 }  // namespace gradlane

@@ -1,16 +1,28 @@
-// trainer_ops_local.cc - trainers of one node: added up before the ring, results to all of them, in pieces between
-// polls (worker thread only)
+// local_reduction.cc - trainers of one node: added up before the ring, results to all of them, in pieces between polls
+// (worker thread only)
+#include "dataplane/trainer/local_reduction.h"
+
 #include <algorithm>
 #include <cstring>
 
+#include "base/fixed_text.h"
 #include "collectives/descriptor.h"
 #include "collectives/mismatch.h"
-#include "dataplane/trainer/trainer_ops.h"
 
 namespace gradlane {
+namespace {
+
+// Of all trainers' memory, in a poll: some 20 us. Other operations and acknowledgements wait so long.
+constexpr size_t kPieceBytes = size_t{256} << 10;
+
+}  // namespace
+
+LocalReduction::LocalReduction(const TrainerOpsSetup& setup) : setup_(setup) {
+  if (shares_buffer()) scratch_.resize(kPieceBytes / sizeof(Line));
+}
 
 // With the first one that submitted it.
-void TrainerOps::compare(Job& it, unsigned trainer) noexcept {
+void LocalReduction::compare(TrainerJob& it, unsigned trainer) const noexcept {
   if (!it.failure.empty()) return;
   const auto earlier = [&](unsigned other) { return other != trainer && it.parts[other].submitted; };
   unsigned first = 0;
@@ -21,26 +33,24 @@ void TrainerOps::compare(Job& it, unsigned trainer) noexcept {
   };
   const Failure difference = mismatch(description(first), description(trainer), 0);
   if (!difference) return;
-  const auto named = [this](unsigned local) { return FixedText<32>("by rank ").add(rank_of(local)); };
+  const auto named = [this](unsigned local) { return FixedText<32>("by rank ").add(setup_.first_rank + local); };
   FailureText text = "trainers of one node run different operations";
   add_difference(text, difference, named(first).view(), named(trainer).view());
   it.failure = {.cause = difference.field == Field::kTag ? GRADLANE_CAUSE_TAG : GRADLANE_CAUSE_MISMATCH,
                 .text = text.view()};
 }
 
-Share TrainerOps::share(const Operation& operation) const noexcept {
+Share LocalReduction::share(const Operation& operation) const noexcept {
   if (operation.kind == OpKind::kBarrier) return {};
   return share_of(length_of(operation), element_bytes(operation.type), setup_.lane, setup_.lanes);
 }
 
-// Elements of a tensor or, where ranks have blocks, of a block: that of trainers which are one rank has all of theirs.
-size_t TrainerOps::length_of(const Operation& operation) const noexcept {
+size_t LocalReduction::length_of(const Operation& operation) const noexcept {
   return has_shares(operation.kind) ? operation.count * setup_.trainers : operation.count;
 }
 
-// Finds this lane's share, and whose tensor the exchange shall work on.
-void TrainerOps::begin_sum(Job& it) noexcept {
-  const Operation& operation = std::ranges::find_if(it.parts, &Part::submitted)->operation;
+void LocalReduction::begin(TrainerJob& it) const noexcept {
+  const Operation& operation = std::ranges::find_if(it.parts, &TrainerJob::Part::submitted)->operation;
   it.share = share(operation);
   it.buffer = 0;
   const bool root_here = shares_buffer() && operation.root / setup_.trainers == setup_.node;
@@ -49,23 +59,23 @@ void TrainerOps::begin_sum(Job& it) noexcept {
   const bool moves = shares_buffer() && it.share.count != 0;
   it.alone = moves && setup_.limits.ranks == 1 && exact(operation);
   const bool sums = moves && (it.alone || operation.kind != OpKind::kBroadcast);
-  it.state = sums ? Job::State::kSumming : Job::State::kSummed;
+  it.state = sums ? TrainerJob::State::kSumming : TrainerJob::State::kSummed;
 }
 
 // Nothing of it is rounded on its way.
-bool TrainerOps::exact(const Operation& operation) const noexcept {
+bool LocalReduction::exact(const Operation& operation) const noexcept {
   const Codec& codec = operation.codec ? *operation.codec : setup_.limits.codec;
   return !encoded(operation.type, operation.reduction) || codec.row().exact();
 }
 
-uint8_t* TrainerOps::elements(Job& it, unsigned trainer, size_t element) noexcept {
+uint8_t* LocalReduction::elements(TrainerJob& it, unsigned trainer, size_t element) noexcept {
   const Operation& operation = it.parts[trainer].operation;
   return static_cast<uint8_t*>(operation.data) + element * element_bytes(operation.type);
 }
 
 // What is next of the share: at most a block's worth, of one node's trainers, and where each rank has a block, of one
 // trainer's. `all`: of all nodes; else of this one, where each has some.
-TrainerOps::Span TrainerOps::span(const Job& it, bool all, size_t most) const noexcept {
+LocalReduction::Span LocalReduction::span(const TrainerJob& it, bool all, size_t most) const noexcept {
   const Operation& operation = it.parts[it.buffer].operation;
   const size_t at = it.share.first + it.done % it.share.count;
   size_t left = it.share.count - it.done % it.share.count;
@@ -80,7 +90,7 @@ TrainerOps::Span TrainerOps::span(const Job& it, bool all, size_t most) const no
 
 // Of all trainers, in the order 0, 1, ...; all that is in a poll's piece stays in the L2 cache, so that memory is read
 // once for each trainer and, by whoever takes the sums, written once.
-const uint8_t* TrainerOps::sum_block(Job& it, const Coder& coder, const Span& span) noexcept {
+const uint8_t* LocalReduction::sum_block(TrainerJob& it, const Coder& coder, const Span& span) noexcept {
   const size_t bytes = span.count * coder.element_bytes();
   const uint8_t* sum = elements(it, 0, span.element);
   for (unsigned other = 1; other < setup_.trainers; ++other) {
@@ -95,18 +105,18 @@ const uint8_t* TrainerOps::sum_block(Job& it, const Coder& coder, const Span& sp
   return sum;
 }
 
-void TrainerOps::put(Job& it, const uint8_t* from, const Span& span, unsigned to) noexcept {
+void LocalReduction::put(TrainerJob& it, const uint8_t* from, const Span& span, unsigned to) noexcept {
   uint8_t* const place = elements(it, to, span.element);
   if (place != from) std::memcpy(place, from, span.count * element_bytes(it.parts[to].operation.type));
 }
 
 // To whom it goes: where each rank gets a block of its own, to that one.
-void TrainerOps::hand_out(Job& it, const uint8_t* from, const Span& span) noexcept {
+void LocalReduction::hand_out(TrainerJob& it, const uint8_t* from, const Span& span) const noexcept {
   if (it.parts[it.buffer].operation.kind == OpKind::kReduceScatter) return put(it, from, span, span.owner);
   for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) put(it, from, span, trainer);
 }
 
-bool TrainerOps::sum_piece(Job& it) noexcept {
+bool LocalReduction::sum_piece(TrainerJob& it) noexcept {
   const Operation& operation = it.parts[it.buffer].operation;
   // Plain sums: what is rounded is the sum of the node, once.
   const Coder coder(operation.type, codec_of(FloatForm::kFp32, setup_.limits.codec.isa()), operation.reduction);
@@ -127,7 +137,7 @@ bool TrainerOps::sum_piece(Job& it) noexcept {
   return it.done == count;
 }
 
-bool TrainerOps::copy_piece(Job& it) noexcept {
+bool LocalReduction::copy_piece(TrainerJob& it) const noexcept {
   const Operation& operation = it.parts[it.buffer].operation;
   const bool all = operation.kind == OpKind::kAllGather;
   const size_t count = it.share.count * (all ? setup_.limits.ranks : 1);
@@ -141,7 +151,7 @@ bool TrainerOps::copy_piece(Job& it) noexcept {
 }
 
 // Elements of a poll, of each trainer: as many as can be, since the processor fetches long runs ahead; whole pages.
-size_t TrainerOps::piece(const Job& it) const noexcept {
+size_t LocalReduction::piece(const TrainerJob& it) const noexcept {
   constexpr size_t kPage = 4096;
   const size_t bytes = kPieceBytes / setup_.trainers / kPage * kPage;
   return std::min(bytes / element_bytes(it.parts[it.buffer].operation.type), kMaxRunElements);

@@ -17,7 +17,7 @@ size_t extent(const Operation& operation, unsigned world) {
   return (has_shares(operation.kind) ? (world - 1) * pitch : 0) + operation.count;
 }
 
-// `out` is there where it must be, and nothing of it is in the data.
+// Whether `out` is set exactly where the operation needs it, and does not overlap the data.
 bool has_way_out(const Operation& operation, unsigned world) {
   if (operation.kind != OpKind::kAllToAll) return operation.out == nullptr;
   if (operation.count == 0) return true;
@@ -40,7 +40,7 @@ bool sums_coded(const Operation& operation) {
   return reduces(operation.kind) && encoded(operation.type, operation.reduction);
 }
 
-// What is the same as the ring is the ring.
+// Whether a strategy moves elements just as `ring` does.
 bool is_ring(const StrategyId& id, unsigned world) {
   const bool round_all = id.kind == StrategyId::Kind::kRings && (id.group() == 1 || id.group() == world);
   return id.kind == StrategyId::Kind::kRing || world == 1 || round_all;
@@ -104,7 +104,7 @@ FailureText Admission::packet_fault(const Operation& operation) const noexcept {
   return gradlane::packet_fault(codec, config_.mtu, config_.around);
 }
 
-// None: it is not to be had. What goes round the ring has the ring's name, or none.
+// Returns null if no strategy serves the operation. An operation of the ring names the ring, or no strategy.
 const Strategy* Admission::strategy_for(const Operation& operation, StrategyId& id) const noexcept {
   id = {};
   const bool coded = sums_coded(operation);
@@ -127,7 +127,7 @@ const Strategy* Admission::strategy_for(const Operation& operation, StrategyId& 
 size_t Admission::room_bytes(const Operation& operation) const noexcept {
   if (operation.kind == OpKind::kBarrier) return sizeof(int32_t);
   const size_t width = element_bytes(operation.type) * (has_shares(operation.kind) ? config_.world : 1);
-  // One that adds all of a tensor keeps as much for each rank.
+  // A rank that adds up a whole tensor keeps a contribution of that size for each rank.
   StrategyId strategy;
   (void)strategy_for(operation, strategy);
   const bool one_block = operation.kind == OpKind::kReduce || strategy.kind == StrategyId::Kind::kAggregator;

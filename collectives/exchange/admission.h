@@ -22,9 +22,9 @@ class Admission {
   // Why kPacket.
   [[nodiscard]] FailureText packet_fault(const Operation& operation) const noexcept;
 
-  // Of one that is taken. Fills in what it leaves open: codecs, the strategy's name, pitches.
+  // Fills in what an accepted operation leaves open: codecs, the strategy's name, pitches. Returns its strategy.
   const Strategy* complete(Operation& operation) const noexcept;
-  // What it takes of a Room.
+  // Returns the bytes that the operation needs in a Room.
   [[nodiscard]] size_t room_bytes(const Operation& operation) const noexcept;
 
   [[nodiscard]] const Ring& ring() const noexcept { return ring_; }  // of all ranks

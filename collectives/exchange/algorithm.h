@@ -43,19 +43,19 @@ struct EngineParts {
   std::span<uint8_t> shelter;  // elements of a run that no trainer can write to; empty where nothing is relayed
 };
 
-// What moves the elements of one operation; `Strategy` says where they go. There is one object for each place of the
-// table of operations and each row of algorithms.cc, made with the exchange. It has what only this way of moving
-// elements must know of the operation in its place. All functions are for an operation that runs. One that must fail
-// gets Outcome::failure, and fails on all ranks when the call is over.
+// Moves the elements of one operation; `Strategy` says where they go. The exchange makes one object for each place of
+// the table of operations and each row of algorithms.cc. The object has the state that only this algorithm needs. All
+// functions expect a running operation. To fail it, a function sets Outcome::failure: the engine fails the operation on
+// all ranks when the call returns.
 class Algorithm {
  public:
   virtual ~Algorithm() = default;
   Algorithm(const Algorithm&) = delete;
   Algorithm& operator=(const Algorithm&) = delete;
 
-  // A stage begins, whose division into blocks is there. Says by News::start who must hear of it.
+  // Begins a stage; Running::blocks already has its division. Adds to News::start the links that must hear of it.
   virtual void begin() noexcept = 0;
-  // The operation is prepared now, and was not when the stage began: elements may move.
+  // Called when an operation becomes ready after its stage has begun: from now on elements may move.
   virtual void prepared() noexcept {}
   // The operation is over, well or not.
   virtual void end() noexcept {}
@@ -73,8 +73,8 @@ class Algorithm {
 
   // ---- Runs that leave. A poll calls these, each for all operations before the next one.
   virtual void send_grants([[maybe_unused]] Nanos now) noexcept {}
-  // What arrived for others and found no room, and own elements as far as others have sent theirs. Returns whether some
-  // of the former is left.
+  // Sends runs for other ranks that found no room when they arrived, and this rank's own elements as far as other ranks
+  // have sent theirs. Returns whether runs for other ranks are left.
   virtual bool send_passing([[maybe_unused]] Nanos now) noexcept { return false; }
   // This rank's own elements. Returns whether some are left that would go into open packets.
   virtual bool send_own(Nanos now) noexcept = 0;
@@ -89,13 +89,13 @@ class Algorithm {
   [[nodiscard]] virtual std::optional<unsigned> sender() const noexcept = 0;
   // What could be sent now, if the neighbour and the way there take it.
   [[nodiscard]] virtual std::optional<Step> next_step() noexcept = 0;
-  // It has failed, on this rank first or not: whether those that depend on this rank must hear of it from here.
+  // Whether this rank must send aborts to its dependents. `on_this_rank`: the failure began on this rank.
   [[nodiscard]] virtual bool tells_dependents([[maybe_unused]] bool on_this_rank) const noexcept { return true; }
 
  protected:
   Algorithm(Running& it, const EngineParts& parts) noexcept : it_(it), parts_(parts) {}
 
-  // Of so many elements that are still to come, this run and those of its phase before it have no more.
+  // Whether this run and the earlier runs of its phase in the packet have at most `left` elements together.
   [[nodiscard]] bool fits(const Run& run, std::span<const Run> before, size_t left) const noexcept {
     for (const Run& other : before) {
       if (other.operation == &it_ && other.header.phase == run.header.phase) left -= other.header.count;

@@ -11,9 +11,8 @@
 
 namespace gradlane {
 
-// Each block goes to one rank, which gets about a packet at a time. The rank before this one is the first, then that
-// before it, and so on: so no two ranks send to the same one at a time, and elements arrive in the order in which an
-// owner adds them.
+// Sends each block to one rank, about a packet at a time. It begins with the predecessor and goes backwards round the
+// ranks: so no two ranks send to the same rank at a time, and elements arrive in the order in which an owner adds them.
 class BlockSender {
  public:
   // `ranks`: as many as there may be blocks.
@@ -21,7 +20,7 @@ class BlockSender {
 
   // Nothing is to be sent. Runs do not cross multiples of the window.
   void begin(const Running& it) noexcept;
-  // So many elements of a block, of which those before `limit` may go now.
+  // Adds `elements` elements of a block, of which those before `limit` may be sent now.
   void add(unsigned block, size_t elements, size_t limit) noexcept {
     left_ += elements;
     limit_[block] = limit;
@@ -33,7 +32,7 @@ class BlockSender {
   [[nodiscard]] bool all_sent() const noexcept { return left_ == 0; }
   [[nodiscard]] bool has_sent(unsigned block) const noexcept { return sent_[block] == limit_[block]; }
 
-  // Sends what may go, to so many ranks in turn. What stays on this rank is copied.
+  // Sends what may go now, to `receivers` ranks in turn. Elements that stay on this rank are copied.
   void send(Running& it, const EngineParts& parts, unsigned receivers, Nanos now) noexcept;
   // Which run could go now.
   [[nodiscard]] std::optional<Step> next_step(const Running& it) const noexcept;
@@ -43,8 +42,8 @@ class BlockSender {
 
   size_t window_ = 1;          // elements that one rank may send ahead of its turn
   size_t left_ = 0;            // elements of this rank, to others
-  std::vector<size_t> sent_;   // by block: elements sent to its rank,
-  std::vector<size_t> limit_;  //   which takes them up to here
+  std::vector<size_t> sent_;   // by block: elements sent
+  std::vector<size_t> limit_;  // by block: elements that its rank takes so far
   unsigned next_ = 1;          // who is sent to next: so many ranks before this one
 };
 

@@ -29,8 +29,8 @@ std::optional<Counter> Control::check(const Run& run, size_t link) noexcept {
     default:
       if (header.bytes != 0) return Counter::kBadRun;
   }
-  // An operation may fail only where it has started, and its sender knows that. A neighbour may have started more than
-  // this rank, but no more than what can be in flight on all ranks between.
+  // Aborts and grants go only to ranks that have started the operation, as their sender knows. A neighbour may have
+  // started more operations than this rank, but no more than can be in flight on all ranks between.
   const int32_t ahead = table_.ahead(header.operation);
   const int32_t most = header.phase == Phase::kStart ? int32_t{kMaxOperations} * int32_t{kMaxWorld} : 0;
   if (ahead >= most || ahead <= -kFarBack) return Counter::kNotStarted;
@@ -84,12 +84,12 @@ void Control::send(Nanos now) noexcept {
   const size_t links = parts_.topology.links();
   for (Running& it : table_.all()) {
     if (it.news.none()) continue;
-    // Looking at the tensor, it takes nothing, and has nothing to say.
-    if (it.state == Running::State::kRunning && !it.prepared.ready && !it.prepared.bid) continue;
+    // While its codec scans the tensor, the operation takes no elements and has nothing to report.
+    if (it.state == Running::State::kRunning && !it.prepared.ready && !it.prepared.local_offer) continue;
     RunHeader header = it.run_header(it.coder, Phase::kStart, 0, 0);
     header.first = it.prepared.ready ? it.task.stage + it.prepared.lead : 0;
     uint8_t start[kMostStart];
-    const std::span bytes = std::span(start).first(write_start(it.descriptor, it.prepared.bid, start));
+    const std::span bytes = std::span(start).first(write_start(it.descriptor, it.prepared.local_offer, start));
     LinkSet& told = it.news.start;
     for (size_t link = told._Find_first(); link < links; link = told._Find_next(link)) {
       if (parts_.egress.outbox(link).control(header, bytes, now)) told.reset(link);
@@ -99,8 +99,9 @@ void Control::send(Nanos now) noexcept {
   }
 }
 
-// To those that have started it: others would not know what it is about. The next rank always tells; of others, those
-// that have not told in the time that the operation had here do something else.
+// Sends aborts to neighbours that have started the operation: others would not know what it is about. The successor
+// always reports its start. Any other neighbour that has not reported it by the deadline runs other operations, and
+// gets no abort.
 void Control::send_aborts(Running& it, Nanos now) noexcept {
   const RunHeader header = it.run_header(it.coder, Phase::kAbort, it.news.origin, 0);
   const Failure& failure = it.outcome.failure;

@@ -11,8 +11,8 @@
 
 namespace gradlane {
 
-// Nobody has to say how much he can take: what comes goes right where it belongs. Who will receive says that he has
-// started, which is all that a sender waits for.
+// No grants are needed: elements that arrive go straight to their place. A receiver reports that it has started the
+// operation, and a sender waits for nothing else.
 class DeliveryAlgorithm final : public Algorithm {
  public:
   DeliveryAlgorithm(Running& it, const EngineParts& parts);

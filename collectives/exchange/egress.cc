@@ -154,8 +154,8 @@ void Egress::flush(size_t link, bool more, Nanos now) noexcept {
   }
 }
 
-// When an open packet has waited long enough; kNever if there is none. Of the sums that arrive, one in so many as it
-// has blocks ends here, so results come that much more slowly.
+// Returns when an open packet has waited long enough; kNever if there is none. Only one in `blocks_` of the sums that
+// arrive is completed on this rank, so packets of results fill that much more slowly.
 Nanos Egress::flush_at(size_t link, Outbox::Channel channel) const noexcept {
   const Nanos since = outboxes_[link].held_since(channel);
   if (since == kNever) return kNever;

@@ -46,16 +46,17 @@ class Egress {
 
   // Links are new: nothing is in open packets, and nobody shares a queue.
   void reset() noexcept;
-  // Of the operations that run, so many ranks send to one at a time, and they have so many blocks, at most.
+  // Divides the links for the operations that run: at most `senders` ranks send to one at a time, and an operation has
+  // at most `blocks` blocks.
   void share(unsigned senders, unsigned blocks) noexcept;
   [[nodiscard]] bool is_shared() const noexcept { return senders_ > 1; }
-  // So many, or more, are reckoned with already.
-  [[nodiscard]] bool reckons_with(unsigned senders, unsigned blocks) const noexcept {
+  // Whether share() already allows for so many senders and blocks.
+  [[nodiscard]] bool allows_for(unsigned senders, unsigned blocks) const noexcept {
     return senders <= senders_ && blocks <= blocks_;
   }
 
-  // ---- What packets that are not full wait for
-  // Elements that will arrive and go on in an open packet. What is expected arrives, or is forgotten.
+  // ---- What an open packet waits for
+  // Elements that will arrive and go on in an open packet. Each one ends in arrived() or in forget().
   using PerChannel = std::array<size_t, Outbox::kChannels>;
   void expect(const PerChannel& elements) noexcept;
   void forget(const PerChannel& elements) noexcept;

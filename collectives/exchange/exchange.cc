@@ -239,7 +239,7 @@ void ExchangeState::trace_wait(Running& it) noexcept {
   const auto waits = [&](TraceCause cause, unsigned rank) { tracer_.waits(it, cause, rank); };
   if (it.state == Running::State::kWaiting) return waits(TraceCause::kRing, membership_.missing());
   if (!it.prepared.ready) {
-    const size_t link = it.prepared.bid ? peers_.unheard(it) : topology_.links();
+    const size_t link = it.prepared.local_offer ? peers_.unheard(it) : topology_.links();
     if (link == topology_.links()) return waits(TraceCause::kLook, config_.rank);
     return waits(TraceCause::kStart, topology_.rank_at(link));
   }

@@ -12,8 +12,8 @@
 namespace gradlane {
 namespace {
 
-// An operation that lasts so long may wait for a rank whose trainer has gone, and which cannot know that it is awaited:
-// of an operation only those are told at its start who are to send something, and the rank before.
+// After this time an operation may be waiting for a rank whose trainer has gone. That rank cannot know that it is
+// awaited: at the start, only the predecessor and the ranks that must send something hear of an operation.
 constexpr Nanos kTellAll = 5 * kMillisecond;
 
 }  // namespace
@@ -51,7 +51,7 @@ void Lifecycle::start(Running& it, Nanos now) noexcept {
   if (parts_.tracer.on()) parts_.tracer.started(it, membership_.session());
   const unsigned senders = it.strategy->senders();
   if (senders > 1) ++sharing_;
-  if (!parts_.egress.reckons_with(senders, it.blocks.blocks())) share_links();
+  if (!parts_.egress.allows_for(senders, it.blocks.blocks())) share_links();
 
   if (fail_if_found(it)) return;  // aborted while it waited
   for (size_t link = 0; link < parts_.topology.links() && it.state == Running::State::kRunning; ++link) {
@@ -110,7 +110,8 @@ void Lifecycle::end_if_done(Running& it) noexcept {
 
 void Lifecycle::end(Running& it, const Failure& failure) noexcept {
   const bool runs = it.state == Running::State::kRunning;
-  // While it waits, looks or agrees it owes what it owed; and others may still look at that, on threads of their own.
+  // An operation that is not ready yet has not changed its residual. Other exchanges may still read it, on threads of
+  // their own.
   it.outcome.residual_cleared = failure && runs && it.prepared.ready && it.operation.residual != nullptr;
   if (it.outcome.residual_cleared) it.clear_residual();
   it.note_looked();
@@ -148,7 +149,7 @@ bool Lifecycle::fail_if_found(Running& it) noexcept {
 void Lifecycle::fail_everywhere(Running& it, const Failure& failure, unsigned origin) noexcept {
   end(it, failure);
   it.news.origin = static_cast<uint8_t>(origin);
-  // Where operations differ, nobody is through with any.
+  // On a mismatch no rank can have finished the operation: the abort that goes round the ring reaches all.
   const bool tells =
       failure.code != FailureCode::kMismatch && it.algorithm->tells_dependents(origin == parts_.config.rank);
   it.news.failure = tells ? it.strategy->dependents(it.task) : LinkSet{};
@@ -216,13 +217,13 @@ void Lifecycle::tell_all(Running& it) noexcept {
 }
 
 unsigned Lifecycle::awaited(const Running& it) const noexcept {
-  if (parts_.topology.links() == 0 || (!it.prepared.ready && !it.prepared.bid)) return parts_.config.rank;
+  if (parts_.topology.links() == 0 || (!it.prepared.ready && !it.prepared.local_offer)) return parts_.config.rank;
   return it.prepared.ready ? it.algorithm->awaited() : parts_.topology.rank_at(parts_.peers.unheard(it));
 }
 
 // ---- Sessions
 
-// All that wait, here only: nobody knows of them, and the next ones have the first numbers.
+// Fails all operations that wait, on this rank only: no other rank knows of them. The next ones count from 0.
 void Lifecycle::fail_waiting(const Failure& failure) noexcept {
   for (Running& it : table_.all()) {
     if (it.state != Running::State::kWaiting) continue;

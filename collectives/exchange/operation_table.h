@@ -14,7 +14,7 @@
 namespace gradlane {
 
 // Operations have ids, which count from 0, and numbers on the wire, which count from 0 in each generation of the ring.
-// They start in the order of both, and end in any.
+// They start in the order of ids and numbers, and end in any order.
 class OperationTable {
  public:
   // Allocates all memory. `parts` outlives this.
@@ -52,9 +52,9 @@ class OperationTable {
   }
 
   // ---- Submissions
-  // The next place, or null: the one before has not been read, or is not told to all.
+  // Returns the next place, or null: the completion of its last operation is unread, or a notice of it is unsent.
   [[nodiscard]] Running* next_place() noexcept;
-  // For a tensor of so many bytes, with all that this rank adds up for others; null: there is none now.
+  // Returns a room for a tensor of `bytes`, which includes all that this rank adds up for others; null if none is free.
   [[nodiscard]] Room* room_for(size_t bytes, const Running& place) noexcept;
   // The place is taken by an operation that waits.
   void take(Running& it, Room& room) noexcept;
@@ -67,7 +67,7 @@ class OperationTable {
   [[nodiscard]] bool any_waiting() const noexcept { return base_ + started_ != submitted_; }
   // The number that the next one to be submitted will have.
   [[nodiscard]] uint32_t next_number() const noexcept { return static_cast<uint32_t>(submitted_ - base_); }
-  // The oldest one that waits has its turn; only if one does.
+  // Starts the oldest operation that waits. Call it only if one waits.
   [[nodiscard]] Running& start_next() noexcept { return of(base_ + started_++); }
   // The next one that is submitted has number 0. What waits or runs must be over.
   void restart_numbers() noexcept {
@@ -79,13 +79,13 @@ class OperationTable {
   void end(Running& it) noexcept;
   [[nodiscard]] bool any_active() const noexcept { return active_ != 0; }  // that wait or run
   [[nodiscard]] bool next_completion(Completion& completion) noexcept;
-  // Its place is free again when the caller knows how it ended, and the others know what they must.
+  // Frees the place once the completion has been read and all notices to neighbours have been sent.
   static void release_if_read(Running& it) noexcept;
 
  private:
   [[nodiscard]] Running& of(uint64_t id) noexcept { return table_[id % table_.size()]; }
 
-  // Of each place of the table one for small tensors, and behind those the ones for others.
+  // First one room for small tensors for each place of the table, then the rooms for large tensors.
   std::vector<Room> rooms_;
   std::vector<Running> table_;
   size_t active_ = 0;

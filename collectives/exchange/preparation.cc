@@ -1,4 +1,4 @@
-// preparation.cc - what an operation does before its first element: seeds, looks at the tensor, agrees (lane's thread)
+// preparation.cc - before the first element: seeds, scans the tensor, agrees with other ranks (lane's thread)
 #include "collectives/exchange/preparation.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace gradlane {
 namespace {
 
-// What of a tensor lies how: this exchange's part and those of others.
+// How the whole tensor lies in memory: the part of this exchange and the parts of others.
 struct Whole {
   unsigned parts;
   size_t length;
@@ -40,8 +40,8 @@ void Preparation::begin(Running& it) noexcept {
     it.make_coders();
   }
   Running::Prepared& prepared = it.prepared;
-  prepared.bid = std::nullopt;
-  prepared.takers.reset();
+  prepared.local_offer = std::nullopt;
+  prepared.ready_notification.reset();
   prepared.ready = !coded || !reduces(op.kind) || op.codec->passes() == 0 || op.count == 0;
   prepared.lead = prepared.ready ? 0 : 1;
   if (prepared.ready) {
@@ -106,7 +106,7 @@ void Preparation::look_on(Running& it, size_t& floats) noexcept {
   }
 }
 
-// It has looked, perhaps: tells what it has found, and begins if all others have.
+// If the scan is complete, sends this rank's offer, and makes the operation ready once all others have sent theirs.
 void Preparation::go_on(Running& it) noexcept {
   if (!it.prepared.counted) return;
   const Operation& op = it.operation;
@@ -118,10 +118,10 @@ void Preparation::go_on(Running& it) noexcept {
     settle(it, 0);
     return;
   }
-  if (!it.prepared.bid) {
+  if (!it.prepared.local_offer) {
     const float offer = op.codec->offer(*it.prepared.look);
-    it.prepared.bid = std::isfinite(offer) && offer > 0 ? offer : 0.0F;
-    it.prepared.takers = it.news.start;
+    it.prepared.local_offer = std::isfinite(offer) && offer > 0 ? offer : 0.0F;
+    it.prepared.ready_notification = it.news.start;
     for (size_t link = 0; link < parts_.topology.links(); ++link) it.news.start.set(link);
   }
   if (const auto all = agreed(it)) settle(it, *all);
@@ -131,7 +131,7 @@ std::optional<float> Preparation::agreed(const Running& it) const noexcept {
   const size_t links = parts_.topology.links();
   if (parts_.peers.unheard(it) != links) return std::nullopt;
   std::array<float, kMaxWorld> offers;
-  offers[parts_.config.rank] = *it.prepared.bid;
+  offers[parts_.config.rank] = *it.prepared.local_offer;
   for (size_t link = 0; link < links; ++link) {
     offers[parts_.topology.rank_at(link)] = *parts_.peers.start_of(link, it)->offer;
   }
@@ -146,7 +146,7 @@ void Preparation::settle(Running& it, float agreed) noexcept {
   it.make_coders();
   it.prepared.ready = true;
   if (parts_.tracer.on()) parts_.tracer.started(it, membership_.session());
-  it.news.start |= it.prepared.takers;
+  it.news.start |= it.prepared.ready_notification;
   look_at_loss(it);
   it.algorithm->prepared();
 }

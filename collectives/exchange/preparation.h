@@ -1,4 +1,4 @@
-// preparation.h - what an operation does before its first element: seeds, looks at the tensor, agrees (lane's thread)
+// preparation.h - before the first element: seeds, scans the tensor, agrees with other ranks (lane's thread)
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@ class Preparation {
 
   // The operation starts. It is ready right away where there is nothing to look at.
   void begin(Running& it) noexcept;
-  // It is ready: a sample shows what rounding takes away.
+  // Called when it is ready: samples what rounding takes away from the tensor.
   void look_at_loss(Running& it) noexcept;
-  // Looks on, one operation after the other, as far as a poll goes. Small ones need not wait until a large one has.
+  // Continues the scans, as far as one poll may. Small tensors go first, so that they do not wait for a large one.
   void poll() noexcept;
-  // Other exchanges have parts of a tensor, and still look at these.
+  // Other exchanges have parts of the same tensor, and have not finished scanning them.
   [[nodiscard]] bool waits_for_others() const noexcept { return others_look_; }
 
  private:

@@ -115,7 +115,7 @@ size_t RingAlgorithm::pass_on(const Run& run, Nanos now) noexcept {
   return done;
 }
 
-// The same with the tensor as destination: the sums are sent from there, later. They are decode(encode()) of something,
+// Like pass_on(), but stores the sums in the tensor, from where they are sent later. It stores decode(encode(sum)),
 // which encodes to the same bytes again.
 void RingAlgorithm::absorb(const Run& run, size_t done) noexcept {
   const unsigned block = run.header.block;
@@ -139,7 +139,7 @@ void RingAlgorithm::absorb(const Run& run, size_t done) noexcept {
   if (run.step.send) deferred(run.step.phase).mark(block, mark_first, mark_end - mark_first);
 }
 
-// The same where this rank's part is a sum itself: it stays one.
+// Like absorb(), where the tensor already has a sum: adds to it without encoding, so that nothing is selected twice.
 void RingAlgorithm::add_sum(const Run& run) noexcept {
   const unsigned block = run.header.block;
   const size_t granule = it_.coder.granule();
@@ -214,8 +214,8 @@ bool RingAlgorithm::send_deferred(Phase phase, Nanos now) noexcept {
   const Deferred::Run marked = deferred(phase).next(it_.offer / granule);
   const size_t first = marked.first * granule;
   const size_t count = std::min(marked.count * granule, it_.blocks.count(marked.block) - first);
-  // Sums were on their way to being passed on; results are passed on as those that arrive, or, where this rank is the
-  // last to add, as its own.
+  // Deferred sums take the step of sums that arrive. Deferred results take the step of results that arrive or, where
+  // this rank was the last to add, the step that sends its own results.
   Step step = it_.strategy->arrival(it_.task, phase, marked.block, from_);
   const bool relayed = step.expected && phase == Phase::kGather;
   if (!step.expected) step = it_.strategy->arrival(it_.task, Phase::kReduce, marked.block, from_);
@@ -276,8 +276,9 @@ size_t RingAlgorithm::send(const Step& step, const Egress::Source& from, Nanos n
 
 // ---- Results in the tensor
 
-// Shares may begin within a granule of the tensor, blocks of a spread tensor do not; their digests must outlive a
-// stage, and the next one divides the tensor differently.
+// Returns the digest of a granule. Shares may begin within a granule of the tensor, so their digests are found by
+// block. Blocks of a spread tensor do not, and their digests are found by position in the tensor: they must outlive a
+// stage, and the next stage divides the tensor differently.
 uint32_t* RingAlgorithm::digests(unsigned block, size_t element) const noexcept {
   const size_t granule = it_.coder.granule();
   const size_t place = has_shares(it_.operation.kind) ? it_.room->result.place(block, element / granule)

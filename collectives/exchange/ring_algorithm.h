@@ -13,10 +13,10 @@
 
 namespace gradlane {
 
-// For `ring` and for each stage of `rings:G`. Sums and results that arrive are passed on at once if the link has room,
-// and may exceed its window a little: whatever goes round takes up its place at every rank, and the ring does not fill
-// up with beginnings. What found no room is in the tensor, and goes before own elements. A node can therefore take any
-// packet at any time, whatever its successor does: nothing waits in a circle.
+// For `ring` and for each stage of `rings:G`. Sums and results that arrive are passed on at once if the link has room.
+// They may exceed its window a little, so that new runs cannot fill the ring and block those under way. A run that
+// finds no room waits in the tensor, and goes before this rank's own elements. A rank can therefore take any packet at
+// any time, whatever its successor does, and the ring cannot deadlock.
 //
 // The trainer can write to the tensor at any time. Results that other ranks will get from there have digests, made of a
 // copy that it cannot write to (EngineParts::shelter), and are compared with these before they are sent.

@@ -56,26 +56,26 @@ struct Running {
 
   // Before its first element: Preparation.
   struct Prepared {
-    bool ready = true;         // for elements; until then neighbours send none, as they hear of no stage
-    bool counted = true;       // in Operation::lookers
-    unsigned lead = 0;         // 1: the codec looks first, and stages are announced by numbers from 1
-    std::optional<float> bid;  // what this rank offers
-    LinkSet takers;            // neighbours that must hear when it is ready
+    bool ready = true;    // elements may move; until then neighbours send none, as no stage is announced
+    bool counted = true;  // has been subtracted from Operation::lookers, or need not be
+    unsigned lead = 0;    // 1: the codec scans the tensor first, and stages are announced by numbers from 1
+    std::optional<float> local_offer;  // for the value that all ranks agree on
+    LinkSet ready_notification;        // neighbours that must hear when it is ready
     std::unique_ptr<Look> look = std::make_unique<Look>();
   };
 
   // What neighbours must hear: Control.
   struct News {
-    LinkSet start;       // that it has started
-    LinkSet failure;     // that it has failed,
-    uint8_t origin = 0;  //   on this rank
+    LinkSet start;       // links that must hear that it has started
+    LinkSet failure;     // links that must hear that it has failed
+    uint8_t origin = 0;  // the rank on which the failure began
 
     [[nodiscard]] bool none() const noexcept { return start.none() && failure.none(); }
   };
 
   struct Outcome {
-    // Once it is over: how it failed. While it runs: that it must, as its algorithm has found. While it waits: that it
-    // will, at its turn.
+    // Once it is over: how it failed. While it runs: the failure that its algorithm has found. While it waits: the
+    // failure that it gets at its turn.
     Failure failure;
     bool residual_cleared = false;
     Loss loss;
@@ -89,12 +89,12 @@ struct Running {
   [[nodiscard]] uint8_t* elements(unsigned block, size_t element) const noexcept {
     return static_cast<uint8_t*>(operation.data) + (base + blocks.offset(block) + element) * coder.element_bytes();
   }
-  // Where a contribution lies, or what is added up: the states of the one who adds are the second ones.
+  // The position and residuals of elements: of this rank's contribution, or of a sum, which uses the second residual.
   [[nodiscard]] Origin origin(unsigned block, size_t element, bool contribution) const noexcept {
     return origin_at(static_cast<ptrdiff_t>(base + blocks.offset(block) + element), contribution);
   }
   [[nodiscard]] Origin origin_at(ptrdiff_t element_of_tensor, bool contribution) const noexcept;
-  // These results have been sent, or need not be: what is left to do to them.
+  // Finishes results that have been sent or need not be: for an average, divides them.
   void complete(unsigned block, size_t element, size_t count) const noexcept {
     if (operation.reduction == Reduction::kAverage && last_stage())
       coder.divide(elements(block, element), count, world);
@@ -105,18 +105,19 @@ struct Running {
   // ---- The stage
   // Its sums are what this rank adds its contribution to.
   [[nodiscard]] bool contributes() const noexcept { return reduces(task.kind) && task.stage == 0; }
-  // What is added last in this stage has all contributions.
+  // Whether the last addition of this stage completes the sum of all contributions.
   [[nodiscard]] bool sums_end() const noexcept {
     return reduces(task.kind) && task.stage == strategy->stages(task.kind) / 2;
   }
   [[nodiscard]] bool last_stage() const noexcept { return task.stage + 1 >= strategy->stages(operation.kind); }
   [[nodiscard]] RunHeader run_header(const Coder& by, Phase phase, unsigned block, size_t element) const noexcept;
 
-  // ---- Of the operation's codecs as they are now.
+  // ---- Codecs
+  // Makes the coders from the operation's codecs as they are now.
   void make_coders() noexcept;
-  // This rank has seen the tensor, or need not.
+  // Records that this rank has scanned the tensor, or need not.
   void note_looked() noexcept;
-  // It failed while sums were under way: what it owed is lost.
+  // Sets the residual to zero: the operation failed while sums were under way, so what it had is lost.
   void clear_residual() noexcept;
 
   const size_t place;  // in the table

@@ -20,23 +20,23 @@ class LocalReduction {
   // `setup` outlives this.
   explicit LocalReduction(const TrainerOpsSetup& setup);
 
-  // A trainer has submitted its part: fails the job if that is another operation than the first one's.
+  // Called when a trainer has submitted its part: fails the job if the operation differs from the first trainer's.
   void compare(TrainerJob& job, unsigned trainer) const noexcept;
 
-  // All trainers have. Finds this lane's share, and whose tensor the exchange shall work on.
+  // Called when all trainers have submitted. Finds this lane's share, and the tensor that the exchange works on.
   void begin(TrainerJob& job) const noexcept;
-  // A poll's piece of the sum, and of the copies of the result. Whether that was the last one.
+  // Does one poll's piece of the sum, or of the copies of the result. Returns whether it was the last piece.
   [[nodiscard]] bool sum_piece(TrainerJob& job) noexcept;
   [[nodiscard]] bool copy_piece(TrainerJob& job) const noexcept;
 
   // This lane's share of a tensor, or of each rank's block.
   [[nodiscard]] Share share(const Operation& operation) const noexcept;
-  // Elements of a tensor or, where ranks have blocks, of a block: that of trainers which are one rank has all of
-  // theirs.
+  // Returns the elements of a tensor or, where ranks have blocks, of a block. If several trainers are one rank, its
+  // block has the blocks of all of them.
   [[nodiscard]] size_t length_of(const Operation& operation) const noexcept;
 
  private:
-  // Elements of a tensor, and where each trainer has a block, whose they are.
+  // Elements of a tensor, and the trainer that owns them, where each trainer has a block.
   struct Span {
     size_t element = 0;
     size_t count = 0;

@@ -26,7 +26,7 @@ struct TrainerOpsSetup {
   LaneLooks* looks = nullptr;  // of all lanes of this rank; null: there is one lane
 };
 
-// Made of one submission of each trainer; TrainerOps explains its states.
+// One operation, made of one submission from each trainer; TrainerOps explains its states.
 struct TrainerJob {
   // Of one trainer.
   struct Part {
@@ -54,8 +54,8 @@ struct TrainerJob {
   Nanos timeout = 0;     // the shortest that a trainer has named; 0: none has
   Nanos deadline = 0;    // for all trainers to have submitted it
   FailureCause failure;  // not empty: it will fail on all ranks, and this is why
-  // Of codecs that look at the whole; else null. What this lane has said there: that it has added up, and that the
-  // exchange will say that it has looked.
+  // Null unless the codec scans the whole tensor. `summed`: this lane has reported its sum there; `given`: the exchange
+  // will report the scan.
   LaneLooks::Entry* looks = nullptr;
   bool summed = false;
   bool given = false;

@@ -73,8 +73,9 @@ std::vector<std::string> listening_in(const std::string& folder, std::string& si
   return found;
 }
 
-// The admin sockets of the jobs of this user, by node: `gradlane run` makes a folder for each job, gradlane.torch one
-// for each rank. Of the latter those of a job have the ring in common, and no other job has its addresses.
+// Returns the admin sockets of this user's jobs, by node. `gradlane run` makes one folder for each job, gradlane.torch
+// one for each rank. Folders of ranks belong to the same job if their rings have the same configuration digest: it
+// covers the ring's addresses and UDP ports, which no other job has.
 std::map<std::string, std::vector<std::string>> sockets_of_jobs(const std::string& runtime) {
   std::map<std::string, std::map<std::pair<unsigned, std::string>, std::string>> rings;
   std::error_code error;
@@ -102,8 +103,8 @@ std::map<std::string, std::vector<std::string>> sockets_of_jobs(const std::strin
   return found;
 }
 
-// Of the first folder that has any, or else of the only job. If there are none: one of which whoever connects to it
-// hears what is wrong.
+// Returns the admin sockets of the first folder that has any, or else those of the only job. If there are none, returns
+// one path: connecting to it fails with a message that says what is wrong.
 std::vector<std::string> all_of_one_folder() {
   const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
   const std::string own = private_socket_folder(geteuid());

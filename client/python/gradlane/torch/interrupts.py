@@ -1,17 +1,17 @@
-"""Whether a signal, Ctrl-C above all, has broken off a call: this rank may have left out operations since."""
+"""Record of interrupted calls: after a signal such as Ctrl-C, this rank may have skipped operations."""
 
 from __future__ import annotations
 
-seen = False  # since the engine was opened
+seen = False  # whether a call has been interrupted since the engine was opened
 
 
 def note() -> None:
-    """A call was broken off; also called by native/work.h."""
+    """Record that a signal has interrupted a call; native/work.h calls this, too."""
     global seen
     seen = True
 
 
 def clear() -> None:
-    """Ranks have met, and count operations anew."""
+    """Forget interrupts: the rendezvous is complete, and ranks count operations from 0 again."""
     global seen
     seen = False

@@ -189,7 +189,7 @@ class Backend : public c10d::Backend {
     const bool average = options.reduceOp.op_ == c10d::ReduceOp::AVG;
     const auto outcome = express_->all_reduce(tensors[0], average, std::clamp<int64_t>(timeout_ms_, 1, kLongestMs));
     if (!outcome) return nullptr;
-    const Interpreter interpreter;
+    py::gil_scoped_acquire gil;
     const py::object release = express_->release();
     try {
       WorkPtr work = end_express(tensors, average, *outcome);
@@ -204,11 +204,15 @@ class Backend : public c10d::Backend {
   // With the interpreter lock and the driver's held.
   WorkPtr end_express(Tensors& tensors, bool average, const Express::Outcome& outcome) {
     if (outcome.code != GRADLANE_OK) {
+      const Interpreter interpreter;
       return work_of(policy_.get().attr("resume_all_reduce")(tensors, average, outcome.number, outcome.request,
                                                              static_cast<int>(outcome.code)));
     }
     express_->over(tensors[0].nbytes());
-    if (outcome.warning != nullptr) (void)policy_.get().attr("warn")(outcome.warning);
+    if (outcome.warning != nullptr) {
+      const Interpreter interpreter;
+      (void)policy_.get().attr("warn")(outcome.warning);
+    }
     return c10::make_intrusive<WorkOver>(tensors);
   }
 

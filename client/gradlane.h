@@ -8,10 +8,10 @@
 //   if (gradlane_all_reduce(gl, gradients, n, GRADLANE_FLOAT32, NULL, NULL) != GRADLANE_OK) die(gradlane_error(gl));
 //
 // Every function returns GRADLANE_OK or one of the other codes below, and gradlane_error() then has a sentence that
-// says what was wrong. A context, its buffers and requests belong to one thread at a time; the library starts none and
-// installs no signal handler. A context belongs to the process that opened it: after fork() the child's calls are
-// refused, the parent notices nothing of them, and gradlane_close() in the child frees what is the child's. Link with
-// -lgradlane; it needs libc only.
+// says what was wrong. A context, its buffers and requests belong to one thread at a time, unless gradlane_share() was
+// called; the library starts no thread and installs no signal handler. A context belongs to the process that opened it:
+// after fork() the child's calls are refused, the parent notices nothing of them, and gradlane_close() in the child
+// frees what is the child's. Link with -lgradlane; it needs libc only.
 #pragma once
 
 #include <stddef.h>
@@ -29,8 +29,8 @@ extern "C" {
 // gradlane_find_codec() and gradlane_local_reduce(); version 5 has strategies, minima, maxima, a codec for the way
 // back, and gradlane_reduce(), gradlane_gather(), gradlane_scatter() and gradlane_all_to_all(); version 6 residuals of
 // several arrays, and says more of codecs; version 7 ordinary memory; version 8 has gradlane_get_cause() and
-// gradlane_refused_by().
-#define GRADLANE_API_VERSION 8
+// gradlane_refused_by(); version 9 has `blocks` of gradlane_how, and tasks, gradlane_share().
+#define GRADLANE_API_VERSION 9
 
 typedef struct gradlane_context gradlane_context;  // a connection to the daemon of this node, as one rank
 
@@ -219,10 +219,15 @@ typedef struct gradlane_how {
   // own and back, in this and in all calls that wait, test or start, while others are under way. 1 MiB is good. 0: 64
   // MiB, and data lies in buffers of gradlane_alloc().
   size_t part_bytes;
+  // NULL, or with part_bytes and without a residual, where the blocks of reduce-scatter and all-gather lie: one pointer
+  // for each rank, to `count` elements each, in any memory. The array and the blocks stay until the request is over.
+  // `data` then has `count` elements: the result of reduce-scatter, or this rank's block of all-gather, which is copied
+  // to blocks[rank] as well.
+  void* const* blocks;
 } gradlane_how;
 
 #define GRADLANE_HOW_INIT \
-  { sizeof(gradlane_how), NULL, NULL, 0, 0, 0, 0, 0, NULL, GRADLANE_SUM, 0, 0, 0 }
+  { sizeof(gradlane_how), NULL, NULL, 0, 0, 0, 0, 0, NULL, GRADLANE_SUM, 0, 0, 0, NULL }
 
 gradlane_code gradlane_all_reduce(gradlane_context* gl, void* data, size_t count, gradlane_type type,
                                   const gradlane_how* how, gradlane_request* request);
@@ -261,6 +266,79 @@ int gradlane_fd(gradlane_context* gl);
 // and try again (docs/client.md). It also says that the caller knows of all failures so far: without it, what is
 // submitted before gradlane_wait() or gradlane_test() has told of one that ended everything fails at once as well.
 gradlane_code gradlane_resume(gradlane_context* gl, uint64_t next_tag);
+
+// ---- Tasks: operations of several threads
+//
+// After gradlane_share() several threads may add tasks to one context. A task is an operation. Tasks run one after the
+// other, in the order of the calls. One thread of the caller's calls gradlane_next() in a loop: this call moves tasks
+// on and returns each time that one has ended. The next task begins with the next call. What this thread adds between
+// two calls runs to its end inside gradlane_add(), so it has the same place in the order on all ranks. gradlane_add()
+// also ends small tasks of other threads, if nothing else is under way and the links are fast enough.
+//
+// On a shared context these functions may be called by any thread: gradlane_add(), gradlane_alloc(), gradlane_free(),
+// gradlane_find_codec(), gradlane_check_codec(), gradlane_get_codec(), gradlane_get_figures(), gradlane_error(), which
+// has the last error of the calling thread, and gradlane_disconnect(), after which all tasks fail. gradlane_next() and
+// gradlane_answer() belong to one thread. Functions that start operations or wait for requests must not be called.
+//
+// After fork() the child's calls are refused, as of any context. A signal handler may not call any of these. At the end
+// of the process call gradlane_disconnect(): gradlane_next() then returns, and its thread can be joined.
+
+typedef enum gradlane_collective {
+  GRADLANE_ALL_REDUCE = 1,
+  GRADLANE_REDUCE_SCATTER = 2,
+  GRADLANE_ALL_GATHER = 3,
+  GRADLANE_BROADCAST = 4,
+  GRADLANE_BARRIER = 5
+} gradlane_collective;
+
+#define GRADLANE_ASKS 1u  // gradlane_next() says when it is this task's turn; gradlane_answer() lets it begin
+
+typedef struct gradlane_task {
+  size_t struct_size;  // sizeof(gradlane_task)
+  int collective;      // a gradlane_collective
+  int type;            // a gradlane_type
+  int root;            // of broadcast
+  unsigned flags;      // GRADLANE_ASKS
+  void* data;          // as of the function of the collective; it stays until the task has ended
+  size_t count;
+  // NULL, or as of other operations. It is copied, but for what data, residual and the blocks point to. has_tag is
+  // ignored: the library makes tags of what the task is, how many there were before, and which of these have failed.
+  const gradlane_how* how;
+  const char* what;  // NULL, or what else ranks must agree on: the type that the data was converted from, say
+  uint64_t user;     // for the caller, who gets it back
+} gradlane_task;
+
+#define GRADLANE_TASK_INIT \
+  { sizeof(gradlane_task), 0, 0, 0, 0, NULL, 0, NULL, NULL, 0 }
+
+// How a task ended, or that it asks.
+typedef struct gradlane_outcome {
+  size_t struct_size;  // sizeof(gradlane_outcome)
+  uint64_t task;       // number of the task, from 1
+  uint64_t user;       // of gradlane_task
+  int code;            // a gradlane_code; GRADLANE_PENDING: it has not ended
+  int cause;           // a gradlane_cause
+  int asks;            // 1: it is its turn, and it waits for gradlane_answer()
+  int late;            // 1: it ran into its own time limit, not into that of a rank that began before
+  char text[512];      // what was wrong, or ""
+  char warning[512];   // what gradlane_warning() would have said, or ""
+} gradlane_outcome;
+
+#define GRADLANE_OUTCOME_INIT                              \
+  {                                                        \
+    sizeof(gradlane_outcome), 0, 0, 0, 0, 0, 0, {0}, { 0 } \
+  }
+
+// Prepares the context for several threads. It may be called again.
+gradlane_code gradlane_share(gradlane_context* gl);
+// Adds a task and returns GRADLANE_PENDING, or how it has ended already: gradlane_next() does not say that again. After
+// a task has failed with GRADLANE_FAILED or GRADLANE_DAEMON_GONE, those that wait behind it fail, too.
+gradlane_code gradlane_add(gradlane_context* gl, const gradlane_task* task, gradlane_outcome* outcome);
+// Waits until a task has ended or asks. GRADLANE_DAEMON_GONE: gradlane_disconnect() was called, and there are none.
+gradlane_code gradlane_next(gradlane_context* gl, gradlane_outcome* outcome);
+// Lets the task begin that asks. `code` GRADLANE_OK: by this codec (NULL: the one of its `how`); any other code: it
+// fails with that, on this rank.
+gradlane_code gradlane_answer(gradlane_context* gl, gradlane_code code, const char* codec);
 
 // ---- Codecs
 

@@ -61,7 +61,7 @@ MAY_INCLUDE_WITHIN = {
 IN_ORDER = {
     "client/library": ("clock", "waits", "base", "trials", "context", "squares", "message", "find", "loss", "requests", "staging", "report", "choices", "queue",
                        "progress", "talk", "wishes", "codecs", "strategies", "buffers", "kinds", "candidates", "coding",
-                       "check", "wait", "submit", "open"),
+                       "check", "wait", "submit", "tasks", "open"),
 }
 
 # Commands of accelerator mode: like tools/, they may include anything.

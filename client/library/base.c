@@ -9,7 +9,25 @@
 // Of calls that have no context to keep it in.
 static _Thread_local char open_error[GL_ERROR_TEXT];
 
+// The last error of this thread about a shared context.
+static _Thread_local struct {
+  const gradlane_context* gl;
+  char error[GL_ERROR_TEXT];
+} shared_error;
+
 static char* error_of(gradlane_context* gl) { return gl != NULL ? ((struct gl_base*)gl)->error : open_error; }
+
+static bool is_here(const gradlane_context* gl) { return ((const struct gl_base*)gl)->owner == getpid(); }
+
+gradlane_context* gl_enter(gradlane_context* gl) {
+  if (gl == NULL || !((struct gl_base*)gl)->shared || !is_here(gl)) return NULL;
+  (void)pthread_mutex_lock(&((struct gl_base*)gl)->lock);
+  return gl;
+}
+
+void gl_leave(gradlane_context* entered) {
+  if (entered != NULL) (void)pthread_mutex_unlock(&((struct gl_base*)entered)->lock);
+}
 
 gradlane_code gl_fail(gradlane_context* gl, gradlane_code code, const char* format, ...) {
   if (gl != NULL) ((struct gl_base*)gl)->cause = GRADLANE_CAUSE_NONE;
@@ -17,11 +35,17 @@ gradlane_code gl_fail(gradlane_context* gl, gradlane_code code, const char* form
   va_start(arguments, format);
   (void)vsnprintf(error_of(gl), GL_ERROR_TEXT, format, arguments);
   va_end(arguments);
+  if (gl != NULL && ((struct gl_base*)gl)->shared) {
+    shared_error.gl = gl;
+    memcpy(shared_error.error, ((struct gl_base*)gl)->error, GL_ERROR_TEXT);
+  }
   return code;
 }
 
 const char* gradlane_error(const gradlane_context* gl) {
-  return gl != NULL ? ((const struct gl_base*)gl)->error : open_error;
+  if (gl == NULL) return open_error;
+  if (!((const struct gl_base*)gl)->shared) return ((const struct gl_base*)gl)->error;
+  return shared_error.gl == gl ? shared_error.error : "";
 }
 
 gradlane_cause gradlane_get_cause(const gradlane_context* gl) {

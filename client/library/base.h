@@ -2,6 +2,7 @@
 // thread, as to contexts the thread of the context)
 #pragma once
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,11 +17,20 @@ struct gl_base {
   pid_t owner;           // the process that has opened it
   gradlane_cause cause;  // of the error, where that is a failed operation's
   char error[GL_ERROR_TEXT];
+  bool shared;  // by several threads; the lock is theirs
+  pthread_mutex_t lock;
 };
 
 // Keeps the text for gradlane_error() and returns the code. `gl` NULL: for gradlane_error(NULL).
 gradlane_code gl_fail(gradlane_context* gl, gradlane_code code, const char* format, ...)
     __attribute__((format(printf, 3, 4)));
+// Locks a shared context of this process, and returns it; any other one needs no lock, and the answer is NULL. The lock
+// is recursive. gl_leave() takes that answer.
+gradlane_context* gl_enter(gradlane_context* gl);
+void gl_leave(gradlane_context* entered);
+static inline void gl_leave_scope(gradlane_context* const* entered) { gl_leave(*entered); }
+// Holds the lock to the end of the scope.
+#define GL_LOCK(gl) gradlane_context* const gl_entered __attribute__((cleanup(gl_leave_scope), unused)) = gl_enter(gl)
 // Whether there is a context, of this process. `call` is for the text.
 gradlane_code gl_check_context(gradlane_context* gl, const char* call);
 // Reads a struct of the caller's, which may be that of an older header: it then has at least `least` bytes, and what it

@@ -131,6 +131,7 @@ static void insert(gradlane_context* gl, struct gl_buffer buffer) {
 }
 
 gradlane_code gradlane_alloc(gradlane_context* gl, size_t bytes, void** buffer) {
+  GL_LOCK(gl);
   if (buffer == NULL) return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_alloc: where to put the buffer is NULL");
   *buffer = NULL;
   const gradlane_code usable = gl_check_context(gl, "gradlane_alloc");
@@ -158,6 +159,7 @@ gradlane_code gradlane_alloc(gradlane_context* gl, size_t bytes, void** buffer) 
 }
 
 gradlane_code gradlane_free(gradlane_context* gl, void* buffer) {
+  GL_LOCK(gl);
   const gradlane_code usable = gl_check_context(gl, "gradlane_free");
   if (usable != GRADLANE_OK) return usable;
   if (buffer == NULL) return GRADLANE_OK;

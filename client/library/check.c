@@ -35,6 +35,7 @@ enum {
 // Bytes of the tensor, and how it is divided (abi.h).
 static gradlane_code measure(gradlane_context* gl, enum gl_submission_kind kind, size_t count,
                              const struct type_row* type, size_t part, struct gl_operation* out, size_t* bytes) {
+  const bool local_reduce = (gl->welcome.flags & GL_WELCOME_LOCAL_REDUCE) != 0;
   out->width = (uint32_t)type->bytes;
   out->blocks = gl_has_blocks(kind);
   out->each = count;
@@ -48,8 +49,8 @@ static gradlane_code measure(gradlane_context* gl, enum gl_submission_kind kind,
   while (most > gl->welcome.max_bytes) most /= 2;
   if (part != 0 && part < most) most = part;
   if (*bytes <= most) return GRADLANE_OK;
-  // Parts of it would be slices of every rank's block.
-  if (out->blocks && (gl->welcome.flags & GL_WELCOME_LOCAL_REDUCE) != 0) {
+  // Parts of one tensor would be slices of every rank's block.
+  if (out->blocks && out->rows == NULL && local_reduce) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
                    "%s: %zu bytes of all ranks; with local_reduce in the daemon's configuration at most %" PRIu64
                    " at a time: divide it",
@@ -231,10 +232,30 @@ static gradlane_code check_kind(gradlane_context* gl, enum gl_submission_kind ki
   return GRADLANE_OK;
 }
 
-static gradlane_code check_part(gradlane_context* gl, enum gl_submission_kind kind, size_t part) {
+static gradlane_code check_blocks(gradlane_context* gl, enum gl_submission_kind kind, size_t count,
+                                  const gradlane_how* how) {
+  if (how->blocks == NULL) return GRADLANE_OK;
+  const char* const name = gl_kind_name(kind);
+  if (kind != GL_REDUCE_SCATTER && kind != GL_ALL_GATHER) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: blocks are for reduce_scatter and all_gather", name);
+  }
+  if (how->part_bytes == 0 || how->residual != NULL) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: blocks go with part_bytes, and without a residual", name);
+  }
+  for (uint32_t rank = 0; rank < gl->welcome.world && count > 0; ++rank) {
+    if (how->blocks[rank] != NULL) continue;
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: the block of rank %u is NULL", name, rank);
+  }
+  return GRADLANE_OK;
+}
+
+static gradlane_code check_part(gradlane_context* gl, enum gl_submission_kind kind, const gradlane_how* how) {
+  const size_t part = how->part_bytes;
   if (part == 0) return GRADLANE_OK;
-  if (gl_has_blocks(kind) || kind == GL_BARRIER) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: part_bytes are for all_reduce, broadcast and reduce",
+  if ((gl_has_blocks(kind) && how->blocks == NULL) || kind == GL_BARRIER) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "%s: part_bytes are for all_reduce, broadcast and reduce, and with blocks for reduce_scatter and "
+                   "all_gather",
                    gl_kind_name(kind));
   }
   if (part < kLeastPart || (part & (part - 1)) != 0 || part > GL_PART_BYTES) {
@@ -244,8 +265,7 @@ static gradlane_code check_part(gradlane_context* gl, enum gl_submission_kind ki
   return GRADLANE_OK;
 }
 
-// Everything but the arguments' own values.
-static gradlane_code read_how(gradlane_context* gl, const char* call, const gradlane_how* given, gradlane_how* how) {
+gradlane_code gl_read_how(gradlane_context* gl, const char* call, const gradlane_how* given, gradlane_how* how) {
   const gradlane_code code = gl_check_context(gl, call);
   if (code != GRADLANE_OK) return code;
   *how = (gradlane_how)GRADLANE_HOW_INIT;
@@ -261,7 +281,7 @@ gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind k
                                  struct gl_operation* out) {
   const char* const call = gl_kind_name(kind);
   gradlane_how how;
-  gradlane_code code = read_how(gl, call, given, &how);
+  gradlane_code code = gl_read_how(gl, call, given, &how);
   if (code != GRADLANE_OK) return code;
   memset(out, 0, sizeof(*out));
   struct gl_submission* const submission = &out->submission;
@@ -277,13 +297,15 @@ gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind k
   if (code != GRADLANE_OK) return code;
   if (submission->timeout_ms == 0) submission->timeout_ms = gl->timeout_ms;
   code = check_kind(gl, kind, type, root);
-  if (code == GRADLANE_OK) code = check_part(gl, kind, how.part_bytes);
+  if (code == GRADLANE_OK) code = check_blocks(gl, kind, count, &how);
+  if (code == GRADLANE_OK) code = check_part(gl, kind, &how);
   if (code != GRADLANE_OK) return code;
+  out->rows = how.blocks;
   size_t bytes = 0;
   code = measure(gl, kind, count, &kTypes[type], how.part_bytes, out, &bytes);
   if (code != GRADLANE_OK) return code;
-  out->data = (struct gl_range){.base = data, .bytes = bytes};
-  out->staged = how.part_bytes != 0 && bytes != 0 && gl_find_buffer(gl, data) == NULL;
+  out->data = (struct gl_range){.base = data, .bytes = out->rows != NULL ? count * out->width : bytes};
+  out->staged = how.part_bytes != 0 && bytes != 0 && (out->rows != NULL || gl_find_buffer(gl, data) == NULL);
   code = out->staged ? check_users(gl, call, "data", out->data)
                      : locate(gl, call, "data", out->data, &submission->segment, &submission->offset);
   if (code != GRADLANE_OK) return code;

@@ -3,6 +3,8 @@
 
 #include "client/library/context.h"
 
+// Reads what the caller has given, which may be NULL or of an older header; `call` is for errors.
+gradlane_code gl_read_how(gradlane_context* gl, const char* call, const gradlane_how* given, gradlane_how* how);
 // `target`: where an all-to-all puts what comes; NULL: of other kinds.
 gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind kind, void* data, void* target,
                                  size_t count, gradlane_type type, int root, const gradlane_how* how,

@@ -68,8 +68,9 @@ static gradlane_code remember(gradlane_context* gl, const struct gl_codec_name* 
 // To the daemon's refusal of a name, whose messages have no room for it: how names with its word are written, or where
 // there are none, which words there are.
 static void add_usage(gradlane_context* gl, const char* name) {
-  char* const text = gl->base.error;
-  const size_t room = sizeof(gl->base.error);
+  char text[GL_ERROR_TEXT];
+  const size_t room = sizeof(text);
+  memcpy(text, gl->base.error, room);
   bool known = false;
   for (uint32_t i = 0; i < gl->codecs.count; ++i) known = known || has_word(&gl->codecs.rows[i], name);
   const char* before = known ? "; usage: " : "; there are ";
@@ -83,6 +84,7 @@ static void add_usage(gradlane_context* gl, const char* name) {
     before = known ? " or " : ", ";
     used += more > 0 ? (size_t)more : room;
   }
+  (void)gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s", text);
 }
 
 // `name` has `length` characters.
@@ -175,6 +177,7 @@ static gradlane_code tell(gradlane_context* gl, const char* call, gradlane_codec
 }
 
 gradlane_code gradlane_get_codec(gradlane_context* gl, size_t number, gradlane_codec_info* info) {
+  GL_LOCK(gl);
   const char* const call = "gradlane_get_codec";
   const gradlane_code code = gl_check_context(gl, call);
   if (code != GRADLANE_OK) return code;
@@ -199,6 +202,7 @@ static gradlane_codec_info told_of_auto(const struct gl_wish* wish) {
 }
 
 gradlane_code gradlane_find_codec(gradlane_context* gl, const char* name, gradlane_codec_info* info) {
+  GL_LOCK(gl);
   const char* const call = "gradlane_find_codec";
   gradlane_code code = gl_check_context(gl, call);
   if (code != GRADLANE_OK) return code;

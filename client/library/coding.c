@@ -112,6 +112,7 @@ gradlane_code gl_choose_coding(gradlane_context* gl, enum gl_submission_kind kin
 // ---- Questions of the caller
 
 gradlane_code gradlane_check_codec(gradlane_context* gl, const char* codec, const char* strategy) {
+  GL_LOCK(gl);
   gradlane_code code = gl_check_context(gl, "gradlane_check_codec");
   if (code != GRADLANE_OK) return code;
   gradlane_how how = GRADLANE_HOW_INIT;

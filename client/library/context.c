@@ -20,6 +20,7 @@ int gradlane_local_reduce(const gradlane_context* gl) {
 const char* gradlane_codec(const gradlane_context* gl) { return gl != NULL ? gl->welcome.codec : ""; }
 
 gradlane_code gradlane_get_figures(gradlane_context* gl, gradlane_figures* figures) {
+  GL_LOCK(gl);
   const gradlane_code code = gl_check_context(gl, "gradlane_get_figures");
   if (code != GRADLANE_OK) return code;
   gradlane_figures all = {.struct_size = sizeof(all)};

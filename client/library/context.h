@@ -159,6 +159,7 @@ struct gl_operation {
   uint32_t width;                      // bytes of an element
   bool blocks;                         // one per rank
   bool staged;                         // the data is not in shared memory: parts are copied
+  void* const* rows;                   // where the ranks' blocks lie, each on its own (gradlane_how); NULL: in `data`
   bool pays;                           // too small for a codec: the residual is added to the data,
   bool owes_states;                    //   and so are its other states: they are what owners of sums owe
   const struct gl_choice_set* choice;  // which way it goes is chosen when it has its turn; NULL: it is known
@@ -305,6 +306,7 @@ struct gradlane_context {
   int64_t still_us;
 
   struct gl_losses losses;
+  struct gl_tasks* tasks;  // NULL: the context is not shared
 
   bool gone;
   char gone_text[GL_ERROR_TEXT];

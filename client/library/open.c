@@ -20,6 +20,7 @@
 #include "client/library/progress.h"
 #include "client/library/requests.h"
 #include "client/library/strategies.h"
+#include "client/library/tasks.h"
 #include "client/library/waits.h"
 
 enum {
@@ -243,6 +244,7 @@ void gradlane_close(gradlane_context* gl) {
   // fork() has the socket too; and for that child, it is not its to end.
   if (gl->socket >= 0 && getpid() == gl->base.owner) (void)shutdown(gl->socket, SHUT_RDWR);
   close_descriptors(gl);
+  gl_free_tasks(gl);
   gl_unmap_buffers(gl);
   if (gl->control != NULL) (void)munmap(gl->control, gl->welcome.control_bytes);
   gl_free_requests(gl);
@@ -257,8 +259,10 @@ void gradlane_disconnect(gradlane_context* gl) {
     if (gl != NULL) close_descriptors(gl);
     return;
   }
+  GL_LOCK(gl);
   gl_gone(gl, "this program has disconnected from the daemon at %s", gl->address.sun_path);
   gl_update_fd(gl);
+  gl_end_tasks(gl);
 }
 
 gradlane_code gradlane_open(gradlane_context** out, const gradlane_options* options) {

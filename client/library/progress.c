@@ -71,7 +71,7 @@ static bool take(gradlane_context* gl, unsigned lane, struct gl_completion* comp
   flight->lanes_left &= ~bit;
   if (flight->lanes_left != 0) return true;
   if (flight->stage != NULL) {
-    gl_unload_stage(flight->stage, gl_part_range(&it->operation, flight->part), it->code == GRADLANE_OK);
+    gl_unload_stage(gl, flight->stage, &it->operation, flight->part, it->code == GRADLANE_OK);
   }
   it->ns += flight->ns;
   gl->slots &= ~(UINT64_C(1) << flight->slot);

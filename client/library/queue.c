@@ -50,7 +50,7 @@ static struct gl_submission part_of(const struct gl_operation* operation, uint64
   if (operation->parts == 1) return it;
   const uint64_t first = part * operation->each;
   const uint64_t left = it.count - first;
-  if (operation->blocks) it.pitch = it.count;
+  if (operation->blocks && operation->rows == NULL) it.pitch = it.count;
   it.count = left < operation->each ? left : operation->each;
   it.offset += first * operation->width;
   it.residual_offset += first * operation->width;
@@ -63,10 +63,9 @@ static bool begin_part(gradlane_context* gl, struct gl_request* request) {
   struct gl_submission part = part_of(&request->operation, request->begun);
   struct gl_stage* stage = NULL;
   if (request->operation.staged) {
-    const struct gl_range range = gl_part_range(&request->operation, request->begun);
-    stage = gl_take_stage(gl, range.bytes);
+    stage = gl_take_stage(gl, gl_part_bytes(gl, &request->operation, request->begun));
     if (stage == NULL) return false;
-    if (!request->cancelled) gl_load_stage(stage, range);
+    if (!request->cancelled) gl_load_stage(gl, stage, &request->operation, request->begun);
     part.segment = (uint8_t)stage->segment;
     part.offset = stage->offset;
   }

@@ -8,11 +8,13 @@
 
 // A block for one part of `bytes` bytes, or NULL: all are in use, and their ends ring the bell.
 struct gl_stage* gl_take_stage(gradlane_context* gl, size_t bytes);
-// Where a part of the caller's tensor lies, and its bytes.
-struct gl_range gl_part_range(const struct gl_operation* operation, uint64_t part);
-// What the daemon shall have of it, into the block.
-void gl_load_stage(struct gl_stage* stage, struct gl_range part);
-// The result out of it; `wanted`: there is one. The block is free then.
-void gl_unload_stage(struct gl_stage* stage, struct gl_range part, bool wanted);
+// Returns how many bytes a part takes there.
+size_t gl_part_bytes(const gradlane_context* gl, const struct gl_operation* operation, uint64_t part);
+// Copies into the block what the daemon shall have of the part.
+void gl_load_stage(const gradlane_context* gl, struct gl_stage* stage, const struct gl_operation* operation,
+                   uint64_t part);
+// Copies the result out of the block if it is wanted. The block is free then.
+void gl_unload_stage(const gradlane_context* gl, struct gl_stage* stage, const struct gl_operation* operation,
+                     uint64_t part, bool wanted);
 // All blocks are free, and nothing is copied: the daemon has gone.
 void gl_drop_stages(gradlane_context* gl);

@@ -24,7 +24,12 @@ static const int64_t kStoppedUs = 10000000;
 // Sleeps until a lane has completed something, or the daemon says goodbye, or for timeout_ms (-1: no limit).
 static void sleep_on_daemon(gradlane_context* gl, int timeout_ms) {
   struct pollfd wanted[2] = {{.fd = gl->completion_fd, .events = POLLIN}, {.fd = gl->socket, .events = POLLIN}};
-  if (gl_poll(wanted, gl->gone ? 1 : 2, timeout_ms) <= 0) return;  // EINTR too: the caller looks at the time
+  const unsigned count = gl->gone ? 1 : 2;
+  // Other threads may add tasks meanwhile.
+  gl_leave(gl->base.shared ? gl : NULL);
+  const int ready = gl_poll(wanted, count, timeout_ms);
+  (void)gl_enter(gl);
+  if (ready <= 0) return;  // EINTR too: the caller looks at the time
   if (wanted[0].revents != 0) gl_silence(gl->completion_fd);
   if (wanted[1].revents != 0) gl_hear(gl);
 }

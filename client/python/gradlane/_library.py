@@ -9,7 +9,7 @@ import pathlib
 
 from . import errors
 
-API_VERSION = 8
+API_VERSION = 9
 EXACT_BELOW = 1024  # GRADLANE_EXACT_BELOW: sums of fewer float32 lose nothing, whichever codec is named
 
 
@@ -31,6 +31,19 @@ class Reduction(enum.IntEnum):
     SUM = 0
     MIN = 1
     MAX = 2
+
+
+class Collective(enum.IntEnum):
+    """gradlane_collective: what a task does."""
+
+    ALL_REDUCE = 1
+    REDUCE_SCATTER = 2
+    ALL_GATHER = 3
+    BROADCAST = 4
+    BARRIER = 5
+
+
+ASKS = 1  # GRADLANE_ASKS
 
 
 class Capability(enum.IntFlag):
@@ -80,7 +93,44 @@ class How(ctypes.Structure):
         ("reserved", ctypes.c_int),
         ("state_pitch", ctypes.c_size_t),
         ("part_bytes", ctypes.c_size_t),
+        ("blocks", ctypes.POINTER(ctypes.c_void_p)),
     ]
+
+
+class Task(ctypes.Structure):
+    """gradlane_task."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("collective", ctypes.c_int),
+        ("type", ctypes.c_int),
+        ("root", ctypes.c_int),
+        ("flags", ctypes.c_uint),
+        ("data", ctypes.c_void_p),
+        ("count", ctypes.c_size_t),
+        ("how", ctypes.POINTER(How)),
+        ("what", ctypes.c_char_p),
+        ("user", ctypes.c_uint64),
+    ]
+
+
+class Outcome(ctypes.Structure):
+    """gradlane_outcome."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("task", ctypes.c_uint64),
+        ("user", ctypes.c_uint64),
+        ("code", ctypes.c_int),
+        ("cause", ctypes.c_int),
+        ("asks", ctypes.c_int),
+        ("late", ctypes.c_int),
+        ("text", ctypes.c_char * 512),
+        ("warning", ctypes.c_char * 512),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(ctypes.sizeof(Outcome))
 
 
 class Figures(ctypes.Structure):
@@ -170,6 +220,10 @@ def _declare(lib: ctypes.CDLL) -> None:
         "gradlane_cancel": (integer, [context, ctypes.c_uint64]),
         "gradlane_fd": (integer, [context]),
         "gradlane_resume": (integer, [context, ctypes.c_uint64]),
+        "gradlane_share": (integer, [context]),
+        "gradlane_add": (integer, [context, ctypes.POINTER(Task), ctypes.POINTER(Outcome)]),
+        "gradlane_next": (integer, [context, ctypes.POINTER(Outcome)]),
+        "gradlane_answer": (integer, [context, integer, ctypes.c_char_p]),
         "gradlane_get_figures": (integer, [context, ctypes.POINTER(Figures)]),
         "gradlane_sum_of_squares": (ctypes.c_double, [context, size]),
     }

@@ -268,7 +268,7 @@ class Refusals(unittest.TestCase):
         held, free = threading.Event(), threading.Event()
 
         def hold():  # a thread of the parent may be in the middle of something
-            with gradlane.torch.Engine.existing()._driver.lock:
+            with gradlane.torch.Engine.existing()._tasks.lock:
                 held.set()
                 free.wait()
 

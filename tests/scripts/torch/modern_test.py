@@ -194,20 +194,20 @@ class Operations(Case):
     @unittest.skipIf(WORLD == 1, "all go by Python")
     def test_by_either_way(self):
         """Sums that end within the call, and the same in Python on other ranks."""
-        driver = gradlane.torch.Engine.existing()._driver
-        before = driver._counted
+        engine = gradlane.torch.Engine.existing()
+        before = engine._context.figures().operations
         for numel in (1024, 5000, 1 << 18):
             for op, value in ((dist.ReduceOp.SUM, TOTAL), (dist.ReduceOp.AVG, TOTAL / WORLD)):
                 for codec in (None, "raw", "fixed:10"):
                     with gradlane.torch.use_codec(codec):
                         for python in (0, 1, WORLD):  # a rank that goes by Python, or none
                             if python == RANK:
-                                driver.tell(None, None, False)
+                                engine.tell(None, None, False)
                             tensor = mine(numel)
                             dist.all_reduce(tensor, op=op)
                             self.assertAll(tensor, value)
                             gradlane.torch.setting.Setting.tell()
-        self.assertEqual(driver._counted, before + 3 * 2 * 3 * 3)
+        self.assertEqual(engine._context.figures().operations, before + 3 * 2 * 3 * 3)
 
     def test_late(self):
         """A rank waits for another, longer than a call waits by itself."""
@@ -224,7 +224,7 @@ class Operations(Case):
         """What a call leaves to the engine's thread counts as a start, and its wait(), wherever it sleeps, as waited."""
         if WORLD == 1 or "DETAIL" in os.environ.get("TORCH_DISTRIBUTED_DEBUG", ""):
             self.skipTest("nobody is waited for in gradlane: with DETAIL, PyTorch has ranks meet before")
-        overlap = gradlane.torch.Engine.existing()._driver.overlap
+        overlap = gradlane.torch.Engine.existing()._tasks.overlap
         for numel in (5, 1 << 20):
             for late in range(WORLD):
                 dist.barrier()

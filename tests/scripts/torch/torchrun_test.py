@@ -58,7 +58,7 @@ def main():
     dist.all_gather_into_tensor(blocks, torch.full((3,), float(rank)))
     assert blocks.view(world, 3)[:, 0].tolist() == [float(it) for it in range(world)], blocks
     if PHASE == "destroy" and rank == 1:
-        gradlane.torch.driver.Driver.close = lambda *_: die("destroy")
+        gradlane.torch.tasks.Tasks.close = lambda *_: die("destroy")
     dist.destroy_process_group()
     say(f"done {rank} {world} {os.environ.get('TORCHELASTIC_RESTART_COUNT')}")
 
@@ -237,7 +237,7 @@ class Phases(Case):
                     for rank in (0, 2):
                         job.ranks[rank].say("reduce(8000000)")
                 if phase == "destroy":
-                    job.ranks[1].say("gradlane.torch.driver.Driver.close = lambda *_: os.kill(os.getpid(), 9)")
+                    job.ranks[1].say("gradlane.torch.tasks.Tasks.close = lambda *_: os.kill(os.getpid(), 9)")
                     job.ranks[1].hear()
                     job.ranks[1].say("dist.destroy_process_group()")
                     job.ranks[1].process.wait()

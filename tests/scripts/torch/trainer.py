@@ -55,19 +55,17 @@ def refused(times):
 
 def interrupted():
     """A sum, as if Ctrl-C were pressed while the call waits."""
-    while driver()._queue:  # else it would not wait
-        time.sleep(0.01)
-    if driver()._express is not None:  # nor in Python
-        driver()._close_express()
-    land = driver()._land
+    tasks().tell(None, None, False)  # else Python does not see it
+    take, calls = tasks()._take, []
 
-    def interrupt(*arguments):
-        if threading.current_thread() is threading.main_thread():
+    def interrupt(ends):
+        calls.append(ends)
+        if len(calls) == 1:
             raise KeyboardInterrupt
-        return land(*arguments)
+        take(ends)
 
     try:
-        with unittest.mock.patch.object(driver(), "_land", interrupt):
+        with unittest.mock.patch.object(tasks(), "_take", interrupt):
             return reduce(2000)
     except KeyboardInterrupt:
         return "interrupted"
@@ -75,10 +73,11 @@ def interrupted():
 
 def ctrl_c(call):
     """The same by a signal, which comes while the call waits for the other rank. Prints a line then."""
-    before = driver()._counted
+    while tasks()._under_way:
+        time.sleep(0.001)
 
     def press():
-        while driver()._counted == before or not driver()._queue:
+        while not tasks()._under_way:
             time.sleep(0.001)
         print("pressed", flush=True)
         os.kill(os.getpid(), signal.SIGINT)
@@ -89,7 +88,7 @@ def ctrl_c(call):
 
 def waiting(operations):
     """Until so many are under way."""
-    while len(driver()._queue) < operations:
+    while len(tasks()._under_way) < operations:
         time.sleep(0.01)
 
 
@@ -132,8 +131,8 @@ def loaded():
     return read.tolist(), [work.wait() and work.result()[0][0].item() for work in works], reduce()
 
 
-def driver():
-    return gradlane.torch.Engine.existing()._driver
+def tasks():
+    return gradlane.torch.Engine.existing()._tasks
 
 
 def held():
@@ -144,7 +143,7 @@ def held():
 
 NAMES = {"datetime": datetime, "loaded": loaded, "ctrl_c": ctrl_c, "backward": backward, "gradlane": gradlane,
          "coded": coded, "refused": refused, "interrupted": interrupted, "retried": retried, "waiting": waiting,
-         "driver": driver, "held": held, "torch": torch, "dist": dist, "os": os, "sys": sys,
+         "tasks": tasks, "held": held, "torch": torch, "dist": dist, "os": os, "sys": sys,
          "time": time, "init": init, "limit": limit, "reduce": reduce, "RANK": RANK, "WORLD": WORLD}
 for line in sys.stdin:
     try:

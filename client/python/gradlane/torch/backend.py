@@ -18,7 +18,8 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from .. import _losses, errors
-from . import extension, gpu, launch, ledger, meeting, staging
+from .._library import Reduction
+from . import extension, gpu, interrupts, launch, ledger, meeting, staging
 from .delegate import wanted
 from .delegating import Delegating, only, op_name, op_of, premultiplied
 from .engine import TORCH, Engine
@@ -257,11 +258,17 @@ class Group(Delegating):
         Setting.tell()
         return express
 
-    def resume_all_reduce(self, tensors: list[torch.Tensor], average: bool, *resumed: int) -> Work:
-        """Goes on with what native/express.h could not end: it is still under way, or has failed."""
-        codec, _ = Setting.choose(tensors[0].numel(), self._engine)
-        return self._begin(tensors, "all_reduce", tensors[0], average=average, codec=codec, strategy=Setting.strategy,
-                           resumed=resumed)
+    def resume_all_reduce(self, tensors: list[torch.Tensor], average: bool, reduction: int, outcome: int) -> Work:
+        """Goes on with what native/express.h could not end: it is still under way, or has failed.
+
+        reduction: a number of Reduction. outcome: the address of a gradlane_outcome.
+        """
+        try:
+            return self._begin(tensors, "all_reduce", tensors[0], average=average,
+                               reduction=Reduction(reduction).name.lower(), resumed=outcome)
+        except BaseException:
+            interrupts.note()
+            raise
 
     def warn(self, text: str) -> None:
         """Warns of what the library has said of a sum. Raises it where warnings are errors."""

@@ -1,7 +1,6 @@
 """The process's connection to its daemon, for the backend and the hook: operations on tensors, from any thread.
 
-They run in the order of the calls, one after the other; driver.py has the details. Large tensors travel in pieces,
-several of them under way.
+They run in the order of the calls, one after the other; tasks.py has the details.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from .._codecs import Codec
 from .._library import Reduction, Type
 from . import gpu, operations, staging, summary
 from .codec import check, is_adaptive, unknown
-from .driver import Driver
+from .tasks import Tasks
 
 if TYPE_CHECKING:
     from torch.futures import Future
@@ -55,7 +54,7 @@ class Engine:
     takes (docs/codecs.md); all else arrives as it is.
 
     Attributes: rank, world, codec, strategies: as of gradlane.Context. codecs: what the daemon has. express(), tell():
-    as of the driver. is_apart: of apart().
+    as of Tasks. is_apart: of apart().
     """
 
     socket: str | None = None  # of the job's own daemon; None: what the environment says, or is found
@@ -158,9 +157,9 @@ class Engine:
             Engine._world = self.world
         self._context = connected  # keeps the connection open
         self._users = 0
-        self._driver = Driver(connected._connection, apart or Engine.socket)
-        self._memory = self._driver.memory
-        self.express, self.tell = self._driver.express, self._driver.tell
+        self._tasks = Tasks(connected._connection, apart or Engine.socket)
+        self._memory = self._tasks.memory
+        self.express, self.tell = self._tasks.express, self._tasks.tell
         trainers: int = connected._lib.gradlane_local_reduce(connected._connection.handle)
         self._local_reduce = trainers != 0
         # Of an average, where trainers of a node are summed up first, residuals are of their mean: what one owes is so
@@ -175,13 +174,13 @@ class Engine:
     @property
     def usable(self) -> bool:
         """Whether there is a daemon that operations can go to."""
-        return not self._driver.closed and not self._driver.gone
+        return not self._tasks.closed and not self._tasks.gone
 
     def find_codec(self, name: str | None) -> Codec:
         """The daemon's codec of this name, None: that of its configuration. Raises BadArgument if there is none."""
         if name not in self._found:
-            with self._driver.lock:
-                self._driver.check()
+            with self._tasks.lock:
+                self._tasks.check()
                 self._found[name] = self._ask_for(name)
         return self._found[name]
 
@@ -191,15 +190,15 @@ class Engine:
 
     def with_residual(self, word: str) -> str:
         """The name of a codec of the daemon's that takes residuals, of this word if there is one; "": there is none."""
-        with self._driver.lock:
-            self._driver.check()
+        with self._tasks.lock:
+            self._tasks.check()
             return _codecs.with_residual(self.table(), word)
 
     def check_way(self, codec: str, strategy: str | None) -> None:
         """Raises BadArgument if sums by this codec cannot go by this strategy, None: by none of the daemon's."""
         connection = self._context._connection
-        with self._driver.lock:
-            self._driver.check()
+        with self._tasks.lock:
+            self._tasks.check()
             way = None if strategy is None else strategy.encode()
             code = connection.lib.gradlane_check_codec(connection.handle, codec.encode(), way)
             if code != errors.OK:
@@ -218,8 +217,8 @@ class Engine:
 
     def zeros(self, numel: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """A flat tensor of zeros in shared memory: all_reduce and broadcast use it where it is. Raises OutOfMemory."""
-        with self._driver.lock:
-            self._driver.check()
+        with self._tasks.lock:
+            self._tasks.check()
             return self._memory.tensor(numel, dtype)
 
     empty = zeros
@@ -260,7 +259,7 @@ class Engine:
         own = self._operand(tensor, "all_gather", False)
         theirs = [self._operand(output, "all_gather", False, filled=False) for output in outputs]
         self._match("all_gather", own, theirs)
-        return self._start(operations.Blocks(True, self.rank, theirs, own), outputs, **options)
+        return self._start(operations.Blocks(True, theirs, own), outputs, **options)
 
     def reduce_scatter(self, output: torch.Tensor, inputs: Sequence[torch.Tensor], *, average: bool = False,
                        codec: str | None = None, reduction: str = "sum", **options: Any) -> Future[Any]:
@@ -274,7 +273,7 @@ class Engine:
         theirs = [self._operand(tensor, *kind) for tensor in inputs]
         self._match("reduce_scatter", target, theirs)
         codec = self._codec(codec, target, output)
-        operation = operations.Blocks(False, self.rank, theirs, target, codec, average)
+        operation = operations.Blocks(False, theirs, target, codec, average)
         operation.reduction = picked
         return self._start(operation, output, **options)
 
@@ -322,16 +321,16 @@ class Engine:
         """Gives the rank back; what is not over fails, on all ranks. Tensors of zeros() stay valid."""
         atexit.unregister(self.close)
         summarize = summarize and not self.is_apart and summary.wanted(self.rank) and self.usable
-        self._driver.close(self._context.close, silent)
+        self._tasks.close(self._context.close, silent)
         if summarize:  # behind it: nobody waits for what the daemon says
-            summary.show(Engine.socket, self._driver.overlap.hidden)
+            summary.show(Engine.socket, self._tasks.overlap.hidden)
 
     # ---- Private
 
     def _forget(self) -> None:
         """In a child after fork(): the connection is the parent's."""
-        closed = self._driver.closed
-        self._driver.forget()
+        closed = self._tasks.closed
+        self._tasks.forget()
         if closed:
             return
         Engine._current = None
@@ -360,7 +359,7 @@ class Engine:
 
     def _operand(self, tensor: torch.Tensor, name: str, reduce: bool, average: bool = False,
                  pick: bool = False, filled: bool = True) -> staging.Operand:
-        return staging.Operand(self._driver.lend, tensor, name, reduce, average, pick, filled)
+        return staging.Operand(self._tasks.lend, tensor, name, reduce, average, pick, filled)
 
     def _codec(self, codec: Any, operand: staging.Operand, tensor: torch.Tensor) -> Any:
         if not callable(codec) and is_adaptive(check(codec, self)):
@@ -386,7 +385,7 @@ class Engine:
                on_result: Callable[[Any], None] | None = None,
                on_error: Callable[[Exception], None] | None = None,
                on_data: Callable[[torch.Tensor], None] | None = None,
-               resumed: tuple[int, int, int] | None = None) -> Future[Any]:
+               resumed: int | None = None) -> Future[Any]:
         operation.tensor, operation.on_result, operation.on_error = tensor, on_result, on_error
         operation.result, operation.on_data = tensor if result is None else result, on_data
         operation.devices = gpu.devices_of(tensor, result)
@@ -394,4 +393,4 @@ class Engine:
         operation.timeout = timeout
         if operation.type == Type.FLOAT32:  # a codec may have something to say
             operation.caller = _losses.caller(TORCH)
-        return self._driver.start(operation) if resumed is None else self._driver.resume(operation, *resumed)
+        return self._tasks.start(operation) if resumed is None else self._tasks.resume(operation, resumed)

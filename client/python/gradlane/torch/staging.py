@@ -1,26 +1,20 @@
 """Tensors as the daemon can take them: types, shared memory, copies.
 
-Whatever the daemon reads or writes lies in shared memory. A contiguous CPU tensor of a type that the daemon adds is
-copied there piece by piece, by the library or, where ranks have blocks, here; or used where it is if it came from
-Engine.empty(). All others are copied as a whole first (Operand): non-contiguous ones, types that travel as another, and
-CUDA tensors (gpu.py).
+Whatever the daemon reads or writes lies in shared memory. The library copies a contiguous CPU tensor of a type that the
+daemon adds there part by part, or uses it where it is if it came from Engine.empty(). All others are copied as a whole
+first (Operand): non-contiguous ones, types that travel as another, and CUDA tensors (gpu.py).
 """
 
 from __future__ import annotations
 
 import weakref
-from typing import Any, Callable, Protocol
+from typing import Any, Callable
 
 import torch
 
 from .. import _buffers, errors
 from .._library import Type
 from . import gpu
-
-# Bytes of an operation of the daemon; a larger tensor is several. The same on all ranks, and so few that what is copied
-# stays in the cache.
-PIECE = 512 << 10
-WINDOW = 6  # of blocks of ranks: pieces under way at a time
 
 _TYPES = {
     torch.float32: Type.FLOAT32,
@@ -34,22 +28,13 @@ _WIDENED = (torch.uint8, torch.int8, torch.int16, torch.bool)  # summed as int32
 _COMPLEX = (torch.complex64, torch.complex128)  # summed as pairs
 
 
-class Flight(Protocol):
-    """A piece under way (operations.py). staged: the address is of a staging block."""
-
-    address: int | None
-    staged: bool
-
-
 class Memory:
-    """The shared memory of a connection, as tensors and as staging blocks. Under the engine's lock, but address()."""
+    """The shared memory of a connection, as tensors. Under the engine's lock, but address()."""
 
     def __init__(self, connection: _buffers.Connection) -> None:
         self._connection = connection
         # By address: what tensors lie in.
         self._blocks: weakref.WeakValueDictionary[int, _buffers.Block] = weakref.WeakValueDictionary()
-        self._pieces: list[_buffers.Block] = []  # staging blocks; all of one size
-        self._lent: set[int] = set()  # addresses of these
         self.pinned = gpu.Pool(self._pinned)
 
     def tensor(self, numel: int, dtype: torch.dtype) -> torch.Tensor:
@@ -81,30 +66,6 @@ class Memory:
         storage = tensor.untyped_storage()
         block = self._blocks.get(storage.data_ptr())
         return tensor.data_ptr() if block is not None else None
-
-    def lend(self, flight: Flight) -> None:
-        """Its address becomes that of a staging block of PIECE bytes, or stays None if all are in use.
-
-        Raises OutOfMemory. An exception anywhere in it leaves nothing that give_back() would not mend.
-        """
-        free = next((block.address for block in self._pieces if block.address not in self._lent), None)
-        if free is None:
-            if len(self._pieces) == WINDOW:
-                return
-            try:
-                self._pieces.append(self._allocate(PIECE))
-            except errors.OutOfMemory:
-                if not self._pieces:
-                    raise
-                return
-            free = self._pieces[-1].address
-        flight.address = free
-        self._lent.add(free)
-
-    def give_back(self, flight: Flight) -> None:
-        """The staging block of the flight, if it has one."""
-        if flight.staged and flight.address is not None:
-            self._lent.discard(flight.address)
 
 
 def check(tensor: object, name: str) -> None:

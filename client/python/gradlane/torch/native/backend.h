@@ -89,7 +89,7 @@ class Backend : public c10d::Backend {
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
     sequence_.fetch_add(1, std::memory_order_relaxed);
-    if (express_ && gate_->is_open() && Express::can(tensors, options)) {
+    if (express_ && gate_->is_open() && interpreter_is_there() && Express::can(tensors, options)) {
       WorkPtr work = by_express(tensors, options);
       if (work) return work;
     }
@@ -186,34 +186,27 @@ class Backend : public c10d::Backend {
 
   // nullptr: it could not go so.
   WorkPtr by_express(Tensors& tensors, const c10d::AllreduceOptions& options) {
-    const bool average = options.reduceOp.op_ == c10d::ReduceOp::AVG;
-    const auto outcome = express_->all_reduce(tensors[0], average, std::clamp<int64_t>(timeout_ms_, 1, kLongestMs));
-    if (!outcome) return nullptr;
-    py::gil_scoped_acquire gil;
-    const py::object release = express_->release();
-    try {
-      WorkPtr work = end_express(tensors, average, *outcome);
-      (void)release();
-      return work;
-    } catch (...) {
-      (void)release();
-      throw;
-    }
-  }
-
-  // With the interpreter lock and the driver's held.
-  WorkPtr end_express(Tensors& tensors, bool average, const Express::Outcome& outcome) {
-    if (outcome.code != GRADLANE_OK) {
+    gradlane_outcome outcome = GRADLANE_OUTCOME_INIT;
+    const int64_t timeout_ms = std::clamp<int64_t>(timeout_ms_, 1, kLongestMs);
+    if (!express_->all_reduce(tensors[0], options, timeout_ms, &outcome)) return nullptr;
+    if (outcome.code != GRADLANE_OK) return resume(tensors, options, outcome);
+    if (outcome.warning[0] != 0) {
       const Interpreter interpreter;
-      return work_of(policy_.get().attr("resume_all_reduce")(tensors, average, outcome.number, outcome.request,
-                                                             static_cast<int>(outcome.code)));
-    }
-    express_->over(tensors[0].nbytes());
-    if (outcome.warning != nullptr) {
-      const Interpreter interpreter;
-      (void)policy_.get().attr("warn")(outcome.warning);
+      (void)policy_.get().attr("warn")(static_cast<const char*>(outcome.warning));
     }
     return c10::make_intrusive<WorkOver>(tensors);
+  }
+
+  WorkPtr resume(Tensors& tensors, const c10d::AllreduceOptions& options, const gradlane_outcome& outcome) {
+    const Interpreter interpreter;
+    try {
+      return work_of(policy_.get().attr("resume_all_reduce")(tensors, options.reduceOp.op_ == c10d::ReduceOp::AVG,
+                                                             static_cast<int>(Express::reduction_of(options)),
+                                                             reinterpret_cast<uint64_t>(&outcome)));
+    } catch (...) {
+      express_->keep(tensors[0]);
+      throw;
+    }
   }
 
   static constexpr int64_t kLongestMs = 1000000000;  // operations._LONGEST_MS

@@ -10,9 +10,7 @@ using gradlane::native::Gate;
 
 PYBIND11_MODULE(gradlane_native, module) {
   py::class_<Express, std::shared_ptr<Express>>(module, "Express")
-      .def(py::init<py::object, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t>(), py::arg("driver"),
-           py::arg("all_reduce"), py::arg("wait"), py::arg("warning"), py::arg("context"), py::arg("block"))
-      .def("close", &Express::close)
+      .def(py::init<py::object, uint64_t, uint64_t>(), py::arg("connection"), py::arg("add"), py::arg("context"))
       .def("take_counts", &Express::take_counts)
       .def("set", &Express::set, py::arg("codec"), py::arg("strategy"), py::arg("coded"));
   py::class_<Gate, std::shared_ptr<Gate>>(module, "Gate").def(py::init<>()).def("close", &Gate::close);

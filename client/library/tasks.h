@@ -1,0 +1,8 @@
+// tasks.h - operations of several threads, which run one after the other (any thread)
+#pragma once
+
+#include "client/library/context.h"
+
+// Ends gradlane_next(), once nothing is left to tell. The caller holds the lock, and has cut the connection.
+void gl_end_tasks(gradlane_context* gl);
+void gl_free_tasks(gradlane_context* gl);

@@ -1,0 +1,342 @@
+"""Operations on their way to the library and back, and the thread that is told of their ends.
+
+The library (client/gradlane.h, "Tasks") runs operations in the order of the calls, one after the other. It ends small
+ones in the thread that calls. Callbacks of all others run in the thread "gradlane", before the next operation begins.
+So an operation that a callback starts has the same place in the order on all ranks. It runs to its end inside the call,
+so that the callback can wait for it.
+
+Ctrl-C may come between any two steps of the thread that calls. An operation that the library has is noted in
+`_under_way` before, so that it ends all the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import threading
+import traceback
+from typing import Any, Callable, Sequence
+
+from torch.futures import Future
+
+from .. import _buffers, _library, _losses, errors
+from . import gpu, interrupts, ledger, staging, started, summary
+from .operations import Failure, Operation, outcome
+
+_JOIN_S = 5.0
+_DIFFERENT = (errors.Cause.MISMATCH, errors.Cause.TAG)  # ranks have called different operations
+
+
+class Tasks:
+    """Runs operations over a connection; start() and close() may be called in any thread.
+
+    own: the socket of the daemon, if the job has started it.
+    """
+
+    def __init__(self, connection: _buffers.Connection, own: str | None = None) -> None:
+        interrupts.clear()
+        self.lock = threading.RLock()  # around the memory and what is below
+        self.memory = staging.Memory(connection)
+        self.closed = False
+        self.gone = False  # whether the daemon is
+        self.overlap = summary.Overlap()
+        self._own = own
+        self._connection, self._lib, self._handle = connection, connection.lib, connection.handle
+        connection.check(self._lib.gradlane_share(self._handle))
+        self._dead: str | None = None  # why the thread is
+        self._silent = False
+        self._thread: threading.Thread | None = None
+        self._users = itertools.count(1)
+        # By the `user` of a task: the operation, and which piece of it this is. Tasks that native/express.h has added
+        # have the negative of their number; `_parked` has those that ended before resume() was called.
+        self._under_way: dict[int, tuple[Operation, int]] = {}
+        self._parked: dict[int, _library.Outcome] = {}
+        self._express: Any = None
+
+    def start(self, operation: Operation) -> Future[Any]:
+        """Returns a Future of operation.result."""
+        operation.future = gpu.future_of(operation.devices)
+        if operation.is_remote:  # not with the lock: the GPU may have no room for more
+            self._depart(operation)
+        if threading.current_thread() is self._thread:
+            self.check()
+            self._run_now(operation)
+            return self._future_of(operation)
+        ends: dict[int, _library.Outcome] = {}
+        try:
+            with self.lock:
+                self.check()
+                self.overlap.start(bool(self._under_way))
+                self._add(operation, ends)
+            self._take(ends)
+        except Exception:
+            raise
+        except BaseException:  # the operation has its place in the order on all ranks, so it ends
+            interrupts.note()
+            self._take(ends)
+            raise
+        if operation.piece_count == 0:
+            self._complete(operation)
+        return self._future_of(operation)
+
+    def resume(self, operation: Operation, address: int) -> Future[Any]:
+        """Does the same for a task that native/express.h has added. address: of its gradlane_outcome."""
+        end = _library.Outcome.from_buffer_copy(ctypes.string_at(address, ctypes.sizeof(_library.Outcome)))
+        operation.future = Future()
+        with self.lock:
+            if end.code != errors.OK and end.code != errors.PENDING:
+                self.check()
+            self.overlap.start(bool(self._under_way))
+            if end.code == errors.PENDING:
+                self._ensure_thread()
+                end = self._parked.pop(-end.task, end)
+            operation.left = 1
+            self._under_way[-end.task] = operation, 0
+        if end.code != errors.PENDING:
+            self._take({-end.task: end})
+        return self._future_of(operation)
+
+    def express(self, native: Any) -> Any:
+        """Returns the extension's way of all-reduces without Python."""
+        if self._express is None:
+            with self.lock:
+                self.check()
+                add = ctypes.cast(self._lib.gradlane_add, ctypes.c_void_p).value
+                self._express = native.Express(self._connection, add, self._handle)
+                ledger.follow(self._express)
+        return self._express
+
+    def tell(self, codec: str | None, strategy: str | None, coded: bool) -> None:
+        """Sets what all-reduces that go so have from now on; coded: those that a codec applies to may."""
+        if self._express is not None:
+            self._express.set(codec, strategy, coded)
+
+    def close(self, disconnect: Callable[[], None], silent: bool = False) -> None:
+        """Calls `disconnect`; what is not over fails. silent: no thread that waits for it wakes up."""
+        with self.lock:
+            if self.closed:
+                return
+            self.closed, self._silent = True, silent
+            if self._express is not None:
+                ledger.forget(self._express)
+            self.memory.pinned.clear()
+            disconnect()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_JOIN_S)
+
+    # ---- Any thread
+
+    def check(self) -> None:
+        """Raises if there is no connection any more."""
+        if self.closed:
+            raise errors.daemon_gone("gradlane: the process group was destroyed, or belongs to the parent of a fork")
+        if self._dead is not None:
+            raise self._death()
+
+    def lend(self, nbytes: int) -> Any:
+        """Returns pinned memory for a tensor on a GPU. Where there is none, others end first. Raises OutOfMemory."""
+        while True:
+            with self.lock:
+                self.check()
+                try:
+                    return self.memory.pinned.lend(nbytes)
+                except errors.OutOfMemory:
+                    if not self._under_way or threading.current_thread() is self._thread:
+                        raise
+                    oldest = next(iter(self._under_way.values()))[0]
+            oldest.future.wait()
+
+    def forget(self) -> None:
+        """Gives everything to the parent, in a child after fork(); a lock that another thread held, too."""
+        self.closed = True
+        self.lock = threading.RLock()
+
+    # ---- Private
+
+    def _future_of(self, operation: Operation) -> Future[Any]:
+        future = operation.future
+        return future if future.done() and operation.error is None else future.then(outcome)
+
+    def _depart(self, operation: Operation) -> None:
+        with self.lock:
+            self.check()
+        operation.depart()
+        with self.lock:
+            for host in operation.hosts():
+                if host.last is not None:
+                    self.memory.pinned.follow(host.block, host.last)
+
+    def _add(self, operation: Operation, ends: dict[int, _library.Outcome]) -> None:
+        """Adds all pieces in one step, which Ctrl-C does not divide. With the lock. ends: by user, of those added."""
+        self._ensure_thread()
+        flags = _library.ASKS if operation.asks else 0
+        users = list(itertools.islice(self._users, operation.piece_count))
+        tasks = [operation.task(piece, user, flags) for piece, user in enumerate(users)]
+        outcomes = [_library.Outcome() for _ in users]
+        operation.left = len(users)
+        self._under_way.update((user, (operation, piece)) for piece, user in enumerate(users))
+        codes: list[int] = []
+        try:
+            codes[:] = map(self._lib.gradlane_add, itertools.repeat(self._handle), tasks, outcomes)
+        finally:
+            if codes:
+                ends.update(zip(users, outcomes))
+            else:  # none was added
+                for user in users:
+                    self._under_way.pop(user, None)
+
+    def _take(self, ends: dict[int, _library.Outcome]) -> None:
+        """Takes those that are over. It may be called again, if it was interrupted."""
+        for user, end in ends.items():
+            if end.code == errors.PENDING:
+                continue
+            entry = self._under_way.pop(user, None)
+            if entry is not None:
+                self._end(*entry, end)
+
+    def _run_now(self, operation: Operation) -> None:
+        """Runs an operation that a callback of another one has started."""
+        operation.left = operation.piece_count
+        for piece in range(operation.piece_count):
+            end = _library.Outcome()
+            try:
+                operation.prepare(piece)
+            except Exception as error:
+                operation.fail(error)
+                end.code = errors.Code.BAD_ARGUMENT
+            else:
+                task = operation.task(piece, 0, 0)
+                end.code = self._lib.gradlane_add(self._handle, task, end)
+            self._end(operation, piece, end)
+        if operation.piece_count == 0:
+            self._complete(operation)
+
+    def _ensure_thread(self) -> None:
+        if self._thread is not None:
+            return
+        self._thread = threading.Thread(target=self._run, name="gradlane", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # there can be no more threads
+            self._thread = None
+            raise
+
+    def _end(self, operation: Operation, piece: int, end: _library.Outcome) -> None:
+        """Notes how a piece has ended."""
+        if end.code != errors.OK:
+            operation.fail(self._error(end, operation))
+        elif not self._silent:
+            try:
+                with operation.mode():
+                    operation.landed(piece)
+            except RuntimeError as error:  # of the GPU
+                operation.fail(error)
+        if end.warning:
+            self._warn(operation, end.warning.decode(errors="replace"))
+        operation.left -= 1
+        if operation.left <= 0:
+            self._complete(operation)
+
+    def _warn(self, operation: Operation, text: str) -> None:
+        """Warns. Where warnings are errors, the operation goes on all the same: other ranks have none."""
+        try:
+            _losses.say(text, operation.caller or _losses.caller())
+        except errors.LossWarning as warning:
+            operation.warning = operation.warning or warning
+
+    def _complete(self, operation: Operation) -> None:
+        if self._silent:
+            return
+        try:
+            if operation.error is None:
+                with gpu.behind(operation.devices), operation.mode():
+                    operation.finish()
+                    if operation.on_result is not None:
+                        operation.on_result(operation.tensor)
+                    if operation.devices:
+                        gpu.claim(operation.tensor, operation.result)
+                operation.error = operation.warning
+        except Exception as reason:  # whoever waits shall have it
+            operation.error = reason
+        error = operation.error
+        try:
+            if error is not None and operation.on_error is not None:
+                operation.on_error(error)
+        finally:
+            if operation.is_remote:
+                self._let_go(operation)  # what it returns ends here, without the lock: to unpin takes time
+            with gpu.behind(operation.devices):
+                operation.future.set_result(operation.result if error is None else Failure(error))
+
+    def _let_go(self, operation: Operation) -> Sequence[Any]:
+        with self.lock:
+            return operation.let_go(self.memory.pinned)
+
+    def _death(self) -> errors.Error:
+        text = f"gradlane: its thread has ended, which is a bug: {self._dead}; start the process anew"
+        return errors.daemon_gone(text)
+
+    def _error(self, end: _library.Outcome, operation: Operation) -> errors.Error:
+        if self.closed:
+            return errors.daemon_gone("gradlane: the process group was destroyed before the operation ended")
+        self.gone = self.gone or end.code == errors.Code.DAEMON_GONE
+        text = end.text.decode(errors="replace")
+        if end.cause == errors.Cause.TAG:
+            text += " (the ranks called different operations, or not equally many, or disagree about what has failed)"
+        if end.cause in _DIFFERENT and interrupts.seen:
+            text += ("; a signal, Ctrl-C say, has broken off a call of this rank before, which may have left out "
+                     "operations since: begin anew on all ranks, destroy_process_group() and init_process_group()")
+        if end.late and operation.timeout is not None:
+            text += f"; the timeout of the process group is {operation.timeout:g} s"
+        if end.code == errors.Code.DAEMON_GONE:
+            text += started.last_words(self._own)
+        return errors.error(end.code, "gradlane: " + text, end.cause)
+
+    # ---- The thread
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:  # else all who wait would do so for ever
+            self._die(error)
+
+    def _work(self) -> None:
+        end = _library.Outcome()
+        while self._lib.gradlane_next(self._handle, end) == errors.OK:
+            user = end.user or -end.task
+            if end.asks:
+                self._answer(*self._under_way[user])
+                continue
+            with self.lock:
+                entry = self._under_way.get(user)
+                if entry is None:
+                    self._parked[user] = _library.Outcome.from_buffer_copy(end)
+                    continue
+            self._end(*entry, end)
+            with self.lock:
+                self._under_way.pop(user, None)
+
+    def _answer(self, operation: Operation, piece: int) -> None:
+        code, codec = errors.OK, None
+        try:
+            gpu.settle(operation.devices)
+            codec = operation.prepare(piece)
+        except Exception as error:  # whoever waits shall have it
+            operation.fail(error)
+            code = errors.Code.BAD_ARGUMENT
+        self._lib.gradlane_answer(self._handle, code, None if codec is None else codec.encode())
+
+    def _die(self, error: BaseException) -> None:
+        """Nobody is told of ends any more: operations under way fail, and start() refuses others."""
+        with self.lock:
+            self.gone, self._dead = True, repr(error)
+            self._connection.disconnect()  # nothing is copied to what operations let go of
+            others = dict.fromkeys(operation for operation, _ in self._under_way.values())
+            self._under_way.clear()
+        for other in others:
+            if not other.future.done():
+                other.fail(self._death())
+                try:
+                    self._complete(other)
+                except Exception:  # the others shall hear of it, too
+                    traceback.print_exc()

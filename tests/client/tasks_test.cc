@@ -1,0 +1,372 @@
+// tasks_test.cc - operations of several threads, which run one after the other
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/client/client_fixture.h"
+
+namespace gradlane::test::tasks_test {
+namespace {
+
+constexpr size_t kLarge = 2 << 20;  // floats: gradlane_add() does not wait for so many
+
+class Tasks : public testing::Test {
+ protected:
+  void open(FakeDaemon::Settings settings) {
+    gl_.reset();
+    daemon_ = std::make_unique<FakeDaemon>(std::move(settings));
+    gl_ = open_context(*daemon_);
+    data_ = allocate(gl_, kLarge);
+    ASSERT_EQ(gradlane_share(gl_.get()), GRADLANE_OK);
+    ASSERT_EQ(gradlane_share(gl_.get()), GRADLANE_OK) << "a second time";
+  }
+  void open_manual() {
+    open({.on_submission = [](unsigned, const gl_submission&) { return false; }});
+  }
+  void SetUp() override { open({}); }
+
+  // In the thread that calls next().
+  gradlane_code add_here(size_t count, uint64_t user = 0, unsigned flags = 0) {
+    gradlane_task task = GRADLANE_TASK_INIT;
+    task.collective = GRADLANE_ALL_REDUCE;
+    task.type = GRADLANE_FLOAT32;
+    task.data = data_;
+    task.count = count;
+    task.user = user;
+    task.flags = flags;
+    task.how = &how_;
+    task.what = what_;
+    return gradlane_add(gl_.get(), &task, &added_);
+  }
+  // In another one.
+  gradlane_code add(size_t count, uint64_t user = 0, unsigned flags = 0) {
+    gradlane_code code = GRADLANE_OK;
+    std::thread([&] { code = add_here(count, user, flags); }).join();
+    return code;
+  }
+  gradlane_code next() { return gradlane_next(gl_.get(), &outcome_); }
+  void complete(size_t number, int32_t code = GRADLANE_OK, const std::string& text = "") {
+    ASSERT_TRUE(daemon_->await_seen(0, number + 1));
+    daemon_->complete(0, daemon_->seen(0)[number].cookie, code, text);
+  }
+  // The tag of the task that the daemon has seen as this one.
+  uint64_t tag(size_t number) {
+    EXPECT_TRUE(daemon_->await_seen(0, number + 1));
+    return daemon_->seen(0)[number].tag;
+  }
+
+  std::unique_ptr<FakeDaemon> daemon_;
+  Context gl_;
+  float* data_ = nullptr;
+  gradlane_how how_ = GRADLANE_HOW_INIT;
+  const char* what_ = nullptr;
+  gradlane_outcome added_ = GRADLANE_OUTCOME_INIT;
+  gradlane_outcome outcome_ = GRADLANE_OUTCOME_INIT;
+};
+
+TEST_F(Tasks, LargeOnesAreToldInTheOrderOfTheCalls) {
+  for (uint64_t user = 1; user <= 3; ++user) EXPECT_EQ(add(kLarge, user), GRADLANE_PENDING);
+  EXPECT_EQ(added_.task, 3U);
+  for (uint64_t user = 1; user <= 3; ++user) {
+    ASSERT_EQ(next(), GRADLANE_OK);
+    EXPECT_EQ(outcome_.user, user);
+    EXPECT_EQ(outcome_.task, user);
+    EXPECT_EQ(outcome_.code, GRADLANE_OK);
+    EXPECT_EQ(daemon_->seen(0).size(), user) << "the next one has begun before the caller is through with this one";
+  }
+  gradlane_disconnect(gl_.get());
+  EXPECT_EQ(next(), GRADLANE_DAEMON_GONE);
+}
+
+// The fake daemon may be late. Then the task is told like a large one.
+TEST_F(Tasks, SmallOnesEndInTheCall) {
+  for (uint64_t user = 1; user <= 20; ++user) {
+    const gradlane_code code = add(100, user);
+    if (code == GRADLANE_PENDING) {
+      ASSERT_EQ(next(), GRADLANE_OK);
+      EXPECT_EQ(outcome_.user, user);
+      return;
+    }
+    ASSERT_EQ(code, GRADLANE_OK);
+    EXPECT_EQ(added_.user, user);
+    EXPECT_EQ(added_.code, GRADLANE_OK);
+  }
+  gradlane_disconnect(gl_.get());
+  EXPECT_EQ(next(), GRADLANE_DAEMON_GONE) << "nothing is told twice";
+}
+
+TEST_F(Tasks, OneThatAsksWaitsForTheAnswer) {
+  EXPECT_EQ(add(kLarge, 7, GRADLANE_ASKS), GRADLANE_PENDING);
+  ASSERT_EQ(next(), GRADLANE_OK);
+  EXPECT_EQ(outcome_.asks, 1);
+  EXPECT_EQ(outcome_.code, GRADLANE_PENDING);
+  EXPECT_EQ(outcome_.user, 7U);
+  EXPECT_TRUE(daemon_->seen(0).empty());
+  EXPECT_EQ(next(), GRADLANE_BAD_ARGUMENT);
+  ASSERT_EQ(gradlane_answer(gl_.get(), GRADLANE_OK, "fixed:12"), GRADLANE_OK);
+  EXPECT_EQ(gradlane_answer(gl_.get(), GRADLANE_OK, nullptr), GRADLANE_BAD_ARGUMENT);
+  ASSERT_EQ(next(), GRADLANE_OK);
+  EXPECT_EQ(outcome_.code, GRADLANE_OK);
+  EXPECT_NE(daemon_->seen(0).at(0).flags & GL_FLAG_CODEC, 0);
+  // One that is given up has had its turn, and those behind it go on.
+  EXPECT_EQ(add(kLarge, 8, GRADLANE_ASKS), GRADLANE_PENDING);
+  EXPECT_EQ(add(kLarge, 9), GRADLANE_PENDING);
+  ASSERT_EQ(next(), GRADLANE_OK);
+  ASSERT_EQ(gradlane_answer(gl_.get(), GRADLANE_BAD_ARGUMENT, nullptr), GRADLANE_OK);
+  ASSERT_EQ(next(), GRADLANE_OK);
+  EXPECT_EQ(outcome_.code, GRADLANE_BAD_ARGUMENT);
+  ASSERT_EQ(next(), GRADLANE_OK);
+  EXPECT_EQ(outcome_.user, 9U);
+  EXPECT_EQ(outcome_.code, GRADLANE_OK);
+}
+
+TEST_F(Tasks, WhatACallbackStartsRunsInFrontOfThoseThatWait) {
+  EXPECT_EQ(add(kLarge, 1), GRADLANE_PENDING);
+  EXPECT_EQ(add(kLarge, 2), GRADLANE_PENDING);
+  ASSERT_EQ(next(), GRADLANE_OK);
+  ASSERT_EQ(outcome_.user, 1U);
+  EXPECT_EQ(add_here(300, 3), GRADLANE_OK);
+  EXPECT_EQ(added_.user, 3U);
+  EXPECT_EQ(daemon_->seen(0).at(1).count, 300U);
+  ASSERT_EQ(next(), GRADLANE_OK);
+  EXPECT_EQ(outcome_.user, 2U);
+}
+
+TEST_F(Tasks, AFailureFailsThoseThatWait) {
+  open_manual();
+  for (uint64_t user = 1; user <= 3; ++user) EXPECT_EQ(add(kLarge, user), GRADLANE_PENDING);
+  std::thread daemon([&] { complete(0, GRADLANE_FAILED, "a rank has left"); });
+  ASSERT_EQ(next(), GRADLANE_OK);
+  daemon.join();
+  EXPECT_EQ(outcome_.code, GRADLANE_FAILED);
+  EXPECT_STREQ(static_cast<const char*>(outcome_.text), "a rank has left");
+  EXPECT_EQ(add(kLarge, 4), GRADLANE_PENDING) << "who knows of the failure starts afresh";
+  for (uint64_t user = 2; user <= 3; ++user) {
+    ASSERT_EQ(next(), GRADLANE_OK);
+    EXPECT_EQ(outcome_.user, user);
+    EXPECT_EQ(outcome_.code, GRADLANE_FAILED);
+    EXPECT_STREQ(static_cast<const char*>(outcome_.text), "a rank has left (an operation before this one)");
+  }
+  EXPECT_EQ(daemon_->seen(0).size(), 1U);
+  std::thread again([&] { complete(1); });
+  ASSERT_EQ(next(), GRADLANE_OK);
+  again.join();
+  EXPECT_EQ(outcome_.user, 4U);
+  EXPECT_EQ(outcome_.code, GRADLANE_OK);
+}
+
+// What is wrong with a call is nobody else's failure.
+TEST_F(Tasks, AWrongArgumentFailsOneTask) {
+  how_.reduction = 7;
+  EXPECT_EQ(add(kLarge, 1), GRADLANE_PENDING);
+  how_.reduction = GRADLANE_SUM;
+  EXPECT_EQ(add(kLarge, 2), GRADLANE_PENDING);
+  ASSERT_EQ(next(), GRADLANE_OK);
+  EXPECT_EQ(outcome_.code, GRADLANE_BAD_ARGUMENT);
+  EXPECT_TRUE(contains(static_cast<const char*>(outcome_.text), "no reduction 7"));
+  ASSERT_EQ(next(), GRADLANE_OK);
+  EXPECT_EQ(outcome_.code, GRADLANE_OK);
+}
+
+// Two ranks must have the same tags if and only if they have added the same tasks, and the same of them have failed.
+TEST_F(Tasks, TagsAreOfWhatRanksMustAgreeOn) {
+  std::vector<uint64_t> tags;
+  const auto run = [&](size_t count) {
+    EXPECT_EQ(add(count, 0), GRADLANE_PENDING);
+    EXPECT_EQ(next(), GRADLANE_OK);
+    return tag(daemon_->seen(0).size() - 1);
+  };
+  const uint64_t first = run(kLarge);
+  const uint64_t second = run(kLarge);
+  EXPECT_NE(first, second);
+  open({});
+  EXPECT_EQ(run(kLarge), first);
+  open({});
+  EXPECT_NE(run(kLarge - 1), first);
+  open({});
+  how_.average = 1;
+  EXPECT_NE(run(kLarge), first);
+  how_.average = 0;
+  open({});
+  what_ = " of torch.int8";
+  EXPECT_NE(run(kLarge), first);
+  what_ = nullptr;
+  open_manual();
+  EXPECT_EQ(add(kLarge), GRADLANE_PENDING);
+  std::thread daemon([&] { complete(0, GRADLANE_FAILED, "it was cut"); });
+  EXPECT_EQ(next(), GRADLANE_OK);
+  daemon.join();
+  EXPECT_EQ(add(kLarge), GRADLANE_PENDING);
+  std::thread again([&] { complete(1); });
+  EXPECT_EQ(next(), GRADLANE_OK);
+  again.join();
+  EXPECT_NE(tag(1), second) << "after a failure";
+}
+
+TEST_F(Tasks, DisconnectingFailsAll) {
+  open_manual();
+  EXPECT_EQ(add(kLarge, 1), GRADLANE_PENDING);
+  EXPECT_EQ(add(kLarge, 2), GRADLANE_PENDING);
+  std::vector<uint64_t> told;
+  std::thread engine([&] {
+    while (next() == GRADLANE_OK) {
+      EXPECT_EQ(outcome_.code, GRADLANE_DAEMON_GONE);
+      told.push_back(outcome_.user);
+    }
+  });
+  ASSERT_TRUE(daemon_->await_seen(0, 1));
+  gradlane_disconnect(gl_.get());
+  engine.join();
+  EXPECT_EQ(told, (std::vector<uint64_t>{1, 2}));
+  EXPECT_EQ(add(1), GRADLANE_DAEMON_GONE);
+  EXPECT_TRUE(contains(static_cast<const char*>(added_.text), "disconnected"));
+}
+
+TEST_F(Tasks, ManyThreadsAdd) {
+  constexpr uint64_t kThreads = 4;
+  constexpr uint64_t kEach = 50;
+  std::atomic<uint64_t> ended{0};
+  std::thread engine([&] {
+    gradlane_outcome outcome = GRADLANE_OUTCOME_INIT;
+    while (gradlane_next(gl_.get(), &outcome) == GRADLANE_OK) {
+      EXPECT_EQ(outcome.code, GRADLANE_OK) << static_cast<const char*>(outcome.text);
+      ++ended;
+    }
+  });
+  std::vector<float*> data;
+  for (uint64_t i = 0; i < kThreads; ++i) data.push_back(allocate(gl_, 5000));
+  std::vector<std::thread> threads;
+  for (uint64_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      gradlane_outcome outcome = GRADLANE_OUTCOME_INIT;
+      for (uint64_t k = 0; k < kEach; ++k) {
+        gradlane_task task = GRADLANE_TASK_INIT;
+        task.collective = GRADLANE_ALL_REDUCE;
+        task.data = data[i] + k * 100;
+        task.count = 100;
+        const gradlane_code code = gradlane_add(gl_.get(), &task, &outcome);
+        EXPECT_TRUE(code == GRADLANE_OK || code == GRADLANE_PENDING) << static_cast<const char*>(outcome.text);
+        ended += code == GRADLANE_OK ? 1 : 0;
+        void* more = nullptr;
+        EXPECT_EQ(gradlane_alloc(gl_.get(), 100, &more), GRADLANE_OK);
+        EXPECT_EQ(gradlane_free(gl_.get(), nullptr), GRADLANE_OK);
+        EXPECT_EQ(gradlane_free(gl_.get(), &outcome), GRADLANE_BAD_ARGUMENT);
+        EXPECT_TRUE(contains(gradlane_error(gl_.get()), "not the start of a buffer"));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  while (ended < kThreads * kEach) std::this_thread::yield();
+  gradlane_disconnect(gl_.get());
+  engine.join();
+}
+
+// ---- Blocks of ranks, each in memory of its own
+
+class Blocks : public Tasks {
+ protected:
+  static constexpr uint32_t kWorld = 3;
+  static constexpr uint32_t kRank = 1;
+  static constexpr size_t kCount = 1000;
+  // Adds one to what it sees: to all rows.
+  void SetUp() override {
+    open({.rank = kRank,
+          .world = kWorld,
+          .flags = GL_WELCOME_LOCAL_REDUCE,
+          .on_submission = [this](unsigned, const gl_submission& it) {
+            EXPECT_EQ(it.pitch, 0U) << "each part is a tensor of its own";
+            auto* const floats = reinterpret_cast<float*>(memory_.load() + it.offset);
+            for (size_t i = 0; adds_ && i < it.count * kWorld; ++i) floats[i] += 1;
+            return true;
+          }});
+    how_.part_bytes = 4096;
+    // The library's blocks of shared memory lie in one segment.
+    ASSERT_EQ(gradlane_all_reduce(gl_.get(), own_.data(), 1, GRADLANE_FLOAT32, &how_, nullptr), GRADLANE_OK);
+    memory_ = daemon_->bytes(daemon_->seen(0).at(0).segment);
+    adds_ = true;
+    for (uint32_t rank = 0; rank < kWorld; ++rank) {
+      rows_.emplace_back(kCount + 1, static_cast<float>(rank * 100));
+    }
+    for (auto& row : rows_) pointers_.push_back(row.data());
+    how_.blocks = pointers_.data();
+  }
+
+  std::atomic<uint8_t*> memory_{nullptr};
+  std::atomic<bool> adds_{false};
+  std::vector<std::vector<float>> rows_;
+  std::vector<void*> pointers_;
+  std::vector<float> own_ = std::vector<float>(kCount + 1, 50);
+};
+
+TEST_F(Blocks, ReduceScatterReadsThemAll) {
+  ASSERT_EQ(gradlane_reduce_scatter(gl_.get(), own_.data(), kCount, GRADLANE_FLOAT32, &how_, nullptr), GRADLANE_OK)
+      << gradlane_error(gl_.get());
+  for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(own_[i], 101) << i;
+  EXPECT_EQ(own_[kCount], 50) << "behind the data";
+  for (uint32_t rank = 0; rank < kWorld; ++rank) ASSERT_EQ(rows_[rank][7], static_cast<float>(rank * 100));
+  EXPECT_GT(daemon_->seen(0).size(), 2U) << "in parts";
+}
+
+TEST_F(Blocks, AllGatherWritesThemAll) {
+  std::vector<float> before(kCount, 9);
+  ASSERT_EQ(gradlane_all_gather(gl_.get(), own_.data(), kCount, GRADLANE_FLOAT32, &how_, nullptr), GRADLANE_OK)
+      << gradlane_error(gl_.get());
+  for (size_t i = 0; i < kCount; ++i) {
+    ASSERT_EQ(own_[i], 50) << i;
+    ASSERT_EQ(rows_[kRank][i], 51) << i;
+  }
+  EXPECT_EQ(rows_[kRank][kCount], 100) << "behind the block";
+}
+
+TEST_F(Blocks, OfATaskAreCopiedPointers) {
+  gradlane_task task = GRADLANE_TASK_INIT;
+  task.collective = GRADLANE_REDUCE_SCATTER;
+  task.data = own_.data();
+  task.count = kCount;
+  task.how = &how_;
+  task.flags = GRADLANE_ASKS;
+  ASSERT_EQ(gradlane_add(gl_.get(), &task, &added_), GRADLANE_PENDING);
+  pointers_.assign(kWorld, nullptr);
+  ASSERT_EQ(next(), GRADLANE_OK);
+  ASSERT_EQ(gradlane_answer(gl_.get(), GRADLANE_OK, nullptr), GRADLANE_OK);
+  ASSERT_EQ(next(), GRADLANE_OK);
+  ASSERT_EQ(outcome_.code, GRADLANE_OK) << static_cast<const char*>(outcome_.text);
+  EXPECT_EQ(own_[0], 101);
+}
+
+TEST_F(Blocks, WhatIsRefused) {
+  const auto expect_bad = [&](gradlane_code code, const char* words) {
+    EXPECT_EQ(code, GRADLANE_BAD_ARGUMENT);
+    EXPECT_SAYS(gl_.get(), words);
+  };
+  expect_bad(gradlane_all_reduce(gl_.get(), own_.data(), 8, GRADLANE_FLOAT32, &how_, nullptr), "blocks are for");
+  pointers_[2] = nullptr;
+  expect_bad(gradlane_all_gather(gl_.get(), own_.data(), 8, GRADLANE_FLOAT32, &how_, nullptr), "rank 2 is NULL");
+  how_.part_bytes = 0;
+  expect_bad(gradlane_all_gather(gl_.get(), own_.data(), 8, GRADLANE_FLOAT32, &how_, nullptr), "go with part_bytes");
+}
+
+TEST(NotShared, TasksAreRefused) {
+  FakeDaemon daemon({});
+  const Context gl = open_context(daemon);
+  gradlane_outcome outcome = GRADLANE_OUTCOME_INIT;
+  gradlane_task task = GRADLANE_TASK_INIT;
+  EXPECT_EQ(gradlane_add(gl.get(), &task, &outcome), GRADLANE_BAD_ARGUMENT);
+  EXPECT_SAYS(gl.get(), "gradlane_share() first");
+  EXPECT_EQ(gradlane_next(gl.get(), &outcome), GRADLANE_BAD_ARGUMENT);
+  EXPECT_EQ(gradlane_answer(gl.get(), GRADLANE_OK, nullptr), GRADLANE_BAD_ARGUMENT);
+  ASSERT_EQ(gradlane_share(gl.get()), GRADLANE_OK);
+  EXPECT_EQ(gradlane_add(gl.get(), &task, &outcome), GRADLANE_BAD_ARGUMENT);
+  EXPECT_TRUE(contains(static_cast<const char*>(outcome.text), "no collective 0"));
+  task.collective = GRADLANE_BARRIER;
+  task.type = 7;
+  EXPECT_EQ(gradlane_add(gl.get(), &task, &outcome), GRADLANE_BAD_ARGUMENT);
+  EXPECT_EQ(gradlane_add(gl.get(), nullptr, &outcome), GRADLANE_BAD_ARGUMENT);
+  EXPECT_EQ(gradlane_add(gl.get(), &task, nullptr), GRADLANE_BAD_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace gradlane::test::tasks_test

@@ -30,6 +30,15 @@ class Average(unittest.TestCase):
                         self.assertLessEqual(worst(result, exact_average(seed, SHAPES)), allowed)
                         self.assertTrue(same_everywhere(result))
 
+    @unittest.skipIf(BACKEND == "gloo", "nothing is counted there")
+    def test_explained(self):
+        ddp = wrapped(Given(*SHAPES), gradlane.torch.State("raw", False), 8)
+        gradlane.torch.ledger.clear()
+        step(ddp, draw(1, SHAPES))
+        rows = [row for row in gradlane.torch.explain(show=False) if row["operation"] == "gradients of the hook"]
+        self.assertEqual([(row["where"], row["bytes"]) for row in rows],
+                         [("gradlane", 4 * sum(math.prod(shape) for shape in SHAPES))])
+
     def test_chosen_by_the_library(self):
         """Whatever it tries and settles for is within the bound, and the same everywhere."""
         shapes = [(300_000,), (600, 600), (100,)]

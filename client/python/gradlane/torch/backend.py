@@ -11,7 +11,7 @@ import contextlib
 import datetime
 import types
 import weakref
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -20,15 +20,13 @@ from torch.futures import Future
 from .. import _losses, errors
 from .._library import Reduction
 from . import extension, gpu, interrupts, launch, ledger, meeting, staging
-from .delegate import wanted
-from .delegating import Delegating, only, op_name, op_of, premultiplied
 from .engine import TORCH, Engine
-from .handed import Several
+from .fallback import State, wanted
 from .meeting import refusal, watch
 from .setting import Setting
-from .wire import divide
 from .work import Work
 
+_ANOTHER = "make a group of another backend for it: dist.new_group(backend='gloo')"
 _LOST = (errors.Cause.TIMEOUT, errors.Cause.NODE_LEFT, errors.Cause.TRAINER_GONE)  # the group is of no use then
 
 
@@ -41,9 +39,11 @@ def create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta)
         extension.load()  # may build for half a minute: before ranks wait for one another
     group = _connect(store, rank, size, timeout)
     native = extension.load()
-    gate = native.Gate()
-    group.watch(gate)
-    return native.Backend(group, rank, size, "gradlane", group.express(native), gate)
+    gate, fallback = native.Gate(), None
+    if group.state is not None:
+        group.state.gate = gate
+        fallback = native.Fallback(group.state, rank, size)
+    return native.Backend(group, rank, size, "gradlane", group.express(native), gate, fallback, group.apart)
 
 
 def _create_by_options(options: Any, _: Any) -> Any:
@@ -70,7 +70,7 @@ def _connect(store: dist.Store, rank: int, size: int, timeout: datetime.timedelt
         group = meeting.meet(store, rank, size, timeout, join)
         launch.verify(group._engine, timeout)
     if wanted():
-        group.connect(meeting.own(store))
+        group.state = State(meeting.own(store), rank, size, group.options)
     return group
 
 
@@ -82,14 +82,18 @@ def register() -> None:
     watch()
 
 
-class Group(Delegating):
-    """All ranks, or one: then there is nothing to exchange, and no daemon needed. Of others it hands over everything.
+class Group:
+    """All ranks, or one: then there is nothing to exchange, and no daemon needed. Others are left to the fallback.
 
-    native/backend.h calls the methods, one for each virtual method of c10d::Backend. Operations return a Work, whose
-    wait() raises OperationFailed and DaemonGone; what is wrong with a call is raised at once, as BadArgument.
+    native/backend.h calls the methods, for what gradlane does itself. Operations return a Work, whose wait() raises
+    OperationFailed and DaemonGone; what is wrong with a call is raised at once, as BadArgument. apart: why gradlane
+    does nothing of this group itself, or "". state: of the fallback, where there is one.
     """
 
     _engine: Engine | None
+    apart = ""
+    state: State | None = None
+    _refusal: errors.BadArgument | None = None
 
     def __init__(self, rank: int, size: int, timeout: datetime.timedelta) -> None:
         self._rank, self._size = rank, size
@@ -100,7 +104,7 @@ class Group(Delegating):
             return
         if dist.is_initialized() and size != dist.get_world_size():
             world = dist.get_world_size()
-            self._apart = f"a group of {size} of {world} ranks"
+            self.apart = f"a group of {size} of {world} ranks"
             if not wanted():
                 # Not raised here: the ranks that are no members would wait in new_group() for those that are.
                 self._refusal = refusal(size, world)
@@ -118,49 +122,33 @@ class Group(Delegating):
 
     def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """all_reduce(): SUM, AVG, MIN or MAX, in place; sums of float32 through the codec of use_codec()."""
-        tensor = only(tensors, "all_reduce")
-        op, _ = premultiplied(op_of(opts), tensors, True)
-        why = self._why(op, tensor)
-        if why:
-            return self.reducer("all_reduce", op).all_reduce(why, "all_reduce", tensors, op, opts)
-        return self._reduce("all_reduce", tensor, tensors, op)
+        return self._reduce("all_reduce", only(tensors, "all_reduce"), tensors, op_of(opts))
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """all_reduce_coalesced(): as one tensor. All are of one type and on one device."""
         name = "all_reduce_coalesced"
         if len({(tensor.dtype, tensor.device) for tensor in tensors}) != 1:
             raise errors.bad_argument(f"gradlane: {name} needs tensors, of one type and on one device")
-        op, _ = premultiplied(op_of(opts), tensors, True)
-        why = self._why(op, tensors[0])
-        if why:
-            return self.reducer(name, op).all_reduce(why, name, tensors, op, opts)
         flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
 
         def spread(result: torch.Tensor) -> None:
             for tensor, part in zip(tensors, result.split([tensor.numel() for tensor in tensors])):
                 tensor.detach().copy_(part.view(tensor.shape))
 
-        return self._reduce(name, flat, tensors, op, spread)
+        return self._reduce(name, flat, tensors, op_of(opts), spread)
 
     def reduce(self, tensors: list[torch.Tensor], opts: Any) -> Work:
         """reduce(): an all_reduce() that other ranks do not see the result of."""
-        op, (tensor,) = premultiplied(op_of(opts), [only(tensors, "reduce")], opts.rootRank == self._rank)
-        why = self._why(op, tensor)
-        if why:
-            return self.reducer("reduce", op).reduce(why, tensor, op, opts)
-        return self._reduce("reduce", tensor if opts.rootRank == self._rank else tensor.clone(), tensors, op)
+        tensor = only(tensors, "reduce")
+        return self._reduce("reduce", tensor if opts.rootRank == self._rank else tensor.clone(), tensors, op_of(opts))
 
     def reduce_scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None) -> Work:
         """reduce_scatter(): SUM, AVG, MIN or MAX of blocks of one shape and type; with fixed:adaptive exact."""
-        output = only(outputs, "reduce_scatter")
-        op, blocks = premultiplied(op_of(opts), only(inputs, "reduce_scatter"), False)
-        why = self._why(op, output)
-        if why:
-            return self.reducer("reduce_scatter", op).reduce_scatter(why, outputs, blocks, op, opts)
+        output, blocks, op = only(outputs, "reduce_scatter"), only(inputs, "reduce_scatter"), op_of(opts)
         kind = _reduction(op)
         if op == dist.ReduceOp.AVG and _whole(output.dtype):
             kind["average"] = False
-            kind["on_result"] = lambda _: divide(output.detach(), self._size)
+            kind["on_result"] = lambda _: _divide(output.detach(), self._size)
         if self._engine is None:
             output.copy_(blocks[0])
         # An adaptive bound would need the whole result on all ranks.
@@ -171,7 +159,7 @@ class Group(Delegating):
 
     def reduce_scatter_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Work:
         """reduce_scatter_tensor(): of a contiguous tensor of all blocks."""
-        return self.reduce_scatter([output], [self._blocks("reduce_scatter_tensor", tensor, output)], opts)
+        return self.reduce_scatter([output], [self.blocks("reduce_scatter_tensor", tensor, output)], opts)
 
     def _reduce(self, name: str, tensor: torch.Tensor, result: list[torch.Tensor], op: Any,
                 on_result: Callable[[torch.Tensor], None] | None = None) -> Work:
@@ -201,7 +189,7 @@ class Group(Delegating):
         total = tensor.detach().to(torch.int64)
 
         def average(_: torch.Tensor) -> None:
-            divide(total, self._size)
+            _divide(total, self._size)
             if total.data_ptr() != tensor.data_ptr():
                 tensor.detach().copy_(total)
             if on_result is not None:
@@ -214,37 +202,28 @@ class Group(Delegating):
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> Work:
         """broadcast(), bit by bit."""
         tensor = only(tensors, "broadcast")
-        if self._apart:
-            return self.other("broadcast").broadcast(self._apart, tensor, opts)
         return self._begin(tensors, "broadcast", tensor, opts.rootRank)
 
     def allgather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> Work:
         """all_gather(), bit by bit: blocks of one shape and type."""
         own, theirs = only(inputs, "all_gather"), only(outputs, "all_gather")
-        if self._apart:
-            return self.other("all_gather").all_gather(self._apart, theirs, own, opts)
         if self._engine is None:
             theirs[0].copy_(own)
         return self._begin(outputs, "all_gather", theirs, own)
 
     def all_gather_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Work:
         """all_gather_into_tensor(): to a contiguous tensor of all blocks."""
-        blocks = self._blocks("all_gather_into_tensor", output, tensor)
+        blocks = self.blocks("all_gather_into_tensor", output, tensor)
         return self.allgather([blocks], [tensor.reshape(-1)], opts)
 
     def barrier(self, opts: Any = None) -> Work:
-        """barrier(): also of what has gone to the other engine."""
-        if self._apart:
-            return self.other("barrier").barrier(self._apart)
-        work = self._begin([], "barrier")
-        if self._delegate is None or not self._delegate.behind:
-            return work
-        return Several([work, self._delegate.barrier("what went there before")], [])
+        """barrier()."""
+        return self._begin([], "barrier")
 
     def abort(self) -> None:
         """What is under way fails, and what comes, here and on the other ranks: destroy the group."""
-        if self._delegate is not None:
-            self._delegate.give_up(errors.error(errors.Code.FAILED, "gradlane: the process group was aborted"))
+        if self.state is not None:
+            self.state.give_up(errors.error(errors.Code.FAILED, "gradlane: the process group was aborted"))
         if self._engine is not None:
             self._engine.close(summarize=False)
 
@@ -274,7 +253,29 @@ class Group(Delegating):
         """Warns of what the library has said of a sum. Raises it where warnings are errors."""
         _losses.say(text, _losses.caller(TORCH))
 
+    # ---- What gradlane has not
+
+    def premultiplied(self, op: Any, tensors: list[torch.Tensor], in_place: bool) -> Sequence[torch.Tensor] | None:
+        """Returns the tensors times the factor of PREMUL_SUM; None: PyTorch 2.6 hides the factor."""
+        total, scaled = staging.premultiplied(op, tensors, in_place)
+        return scaled if total == dist.ReduceOp.SUM else None
+
+    def refuse(self, name: str, op: Any = None) -> None:
+        """Raises why there is no such operation, where there is no fallback."""
+        if self._refusal is not None:
+            raise self._refusal
+        if op is None:
+            raise NotImplementedError(f"gradlane: the backend gradlane has no {name}; {_ANOTHER}")
+        here = "the backend gradlane has SUM, AVG, MIN and MAX"
+        raise NotImplementedError(f"gradlane: {name} with {_op_name(op)}; {here}; {_ANOTHER}")
+
     # ---- What else PyTorch asks
+
+    def set_timeout(self, timeout: datetime.timedelta) -> None:
+        """Sets the limit of operations from now on."""
+        self.options._timeout = timeout
+        if self.state is not None:
+            self.state.set_timeout(timeout)
 
     def get_timeout(self) -> datetime.timedelta:
         """Returns the limit of each operation."""
@@ -296,7 +297,7 @@ class Group(Delegating):
 
     # ---- Private
 
-    def _blocks(self, name: str, large: torch.Tensor, small: torch.Tensor) -> list[torch.Tensor]:
+    def blocks(self, name: str, large: torch.Tensor, small: torch.Tensor) -> list[torch.Tensor]:
         """The flat parts of `large`, one per rank."""
         if large.numel() != small.numel() * self._size or not large.is_contiguous():
             raise errors.bad_argument(
@@ -305,20 +306,12 @@ class Group(Delegating):
             )
         return list(large.detach().view(self._size, -1))
 
-    def _why(self, op: Any, tensor: torch.Tensor) -> str:
-        """Why a reduction is not for gradlane's engine; "": it is."""
-        if self._apart:
-            return self._apart
-        if _reduction(op):
-            return "a sparse tensor" if tensor.is_sparse and self._delegate is not None else ""
-        return op_name(op)
-
     def _begin(self, result: Any, name: str, *arguments: Any, on_failure: Callable[[], None] | None = None,
                noted: str | None = None, **how: Any) -> Work:
         """Starts an operation of the engine; a Work with `result`. noted: as explain() calls it."""
-        delegate = self._delegate  # not the group, which shall end when it is destroyed, whatever is under way
-        if delegate is not None and "resumed" not in how:  # that has its place in the order already
-            delegate.check()
+        state = self.state  # not the group, which shall end when it is destroyed, whatever is under way
+        if state is not None and "resumed" not in how:  # that has its place in the order already
+            state.check()
         ledger.note(noted or name, ledger.HERE, "", max(map(ledger.size_of, arguments), default=0))
         work = Work(result)
 
@@ -335,8 +328,8 @@ class Group(Delegating):
                 on_error(error)
                 if _is_lost(error):
                     launch.tell()
-                    if delegate is not None:
-                        delegate.give_up(error)
+                    if state is not None:
+                        state.give_up(error)
                 if on_failure is not None and not isinstance(error, errors.LossWarning):
                     on_failure()
 
@@ -364,3 +357,27 @@ def _reduction(op: Any) -> dict[str, Any]:
         if op == known:
             return {"average": known == dist.ReduceOp.AVG, "reduction": reduction}
     return {}
+
+
+def only(tensors: Sequence[Any], name: str) -> Any:
+    """PyTorch passes lists for several GPUs of a process, which nobody has any more."""
+    if len(tensors) != 1:
+        raise errors.bad_argument(f"gradlane: {name} takes one tensor per process, not {len(tensors)}")
+    return tensors[0]
+
+
+def op_of(opts: Any) -> Any:
+    """What a call asks for; nothing said: SUM. native/backend.h has scaled the tensors of PREMUL_SUM."""
+    op = dist.ReduceOp.SUM if opts is None else opts.reduceOp
+    return dist.ReduceOp.SUM if op == dist.ReduceOp.PREMUL_SUM else op
+
+
+def _op_name(op: Any) -> str:
+    """As PyTorch calls it."""
+    names = ("SUM", "AVG", "MIN", "MAX", "PRODUCT", "BAND", "BOR", "BXOR", "PREMUL_SUM")
+    return next((name for name in names if op == getattr(dist.ReduceOp, name, None)), str(op))
+
+
+def _divide(total: torch.Tensor, size: int) -> None:
+    """A sum of so many ranks becomes their average; of whole numbers what is left of the point, as NCCL has it."""
+    total.div_(size, rounding_mode=None if total.dtype.is_floating_point or total.is_complex() else "trunc")

@@ -17,11 +17,11 @@ import torch.distributed as dist
 
 from .. import _codecs, errors
 from .codec import bound_of, check
-from .delegating import premultiplied
 from .engine import Engine
 from .hook import _check_group, _feedback, _open, _timeout_of
 from .plan import Plan
 from .rings import ranks_text
+from .staging import premultiplied
 from .work import Work
 
 _VERSION = 1  # of state dicts

@@ -19,7 +19,7 @@ from torch.futures import Future
 
 from .. import adaptive, errors
 from .._library import Capability
-from . import gpu, launch, meeting, rings
+from . import gpu, launch, ledger, meeting, rings
 from .codec import bound_of, check, is_adaptive
 from .council import convene
 from .engine import Engine
@@ -165,6 +165,7 @@ class State:
         known = len(self._order)
         kept = self._keep(bucket.parameters(), buffer)
         self._see(bucket, kept, known)
+        ledger.note("gradients of the hook", ledger.HERE, "", ledger.size_of(buffer))
         codec: str | None = None
         residual: torch.Tensor | None = None
         if buffer.dtype == torch.float32:

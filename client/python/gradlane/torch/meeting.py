@@ -20,7 +20,7 @@ import torch.distributed as dist
 from .. import errors
 from . import launch
 from .council import Council, convene
-from .delegate import wanted
+from .fallback import wanted
 from .engine import Engine
 
 _Joined = TypeVar("_Joined")

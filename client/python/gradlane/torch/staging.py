@@ -8,9 +8,10 @@ first (Operand): non-contiguous ones, types that travel as another, and CUDA ten
 from __future__ import annotations
 
 import weakref
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 import torch
+import torch.distributed as dist
 
 from .. import _buffers, errors
 from .._library import Type
@@ -94,6 +95,15 @@ def summable(tensor: torch.Tensor, name: str, average: bool, pick: bool) -> tupl
             f"{'a floating type' if average else 'float32, say'}"
         )
     return work, _TYPES[work.dtype]
+
+
+def premultiplied(op: Any, tensors: Sequence[torch.Tensor], in_place: bool) -> tuple[Any, Sequence[torch.Tensor]]:
+    """Returns PREMUL_SUM as a sum of the tensors times its factor, all else as it is. PyTorch 2.6 hides the factor."""
+    factor = getattr(op, "factor", None) if op == dist.ReduceOp.PREMUL_SUM else None
+    if factor is None:
+        return op, tensors
+    scaled = [tensor.detach().mul_(factor) if in_place else tensor * factor for tensor in tensors]
+    return dist.ReduceOp.SUM, tensors if in_place else scaled
 
 
 class Operand:

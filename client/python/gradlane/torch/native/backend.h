@@ -11,16 +11,13 @@
 #include <vector>
 
 #include "express.h"
+#include "fallback.h"
 #include "work.h"
 
 namespace gradlane::native {
 
-using Tensors = std::vector<at::Tensor>;
-using TensorLists = std::vector<Tensors>;
-using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-
 // Whether a group's sums may go without Python: until one of its operations has lost a rank, in whichever engine.
-// Shared with delegate.py, which closes it.
+// Shared with fallback.py, which closes it.
 class Gate {
  public:
   void close() { open_.store(false, std::memory_order_relaxed); }
@@ -30,20 +27,23 @@ class Gate {
   std::atomic<bool> open_{true};
 };
 
-// The policy, gradlane.torch.backend.Group, has a method for each virtual one here, which takes the same arguments and
-// returns a Work. What it raises comes out where PyTorch was called. PyTorch 2.6 does not have all of the methods:
-// those without `override` are newer.
+// The policy, gradlane.torch.backend.Group, has a method for each operation that gradlane does itself, which takes the
+// same arguments and returns a Work. What it raises comes out where PyTorch was called. All else goes to the fallback.
+// PyTorch 2.6 does not have all of the methods: those without `override` are newer.
 class Backend : public c10d::Backend {
  public:
-  // express: the way of all-reduces without Python, as long as the gate is open; may be nullptr.
+  // express: the way of all-reduces without Python, as long as the gate is open; may be nullptr. fallback: nullptr
+  // where there is none. apart: why gradlane does nothing of this group itself, or "".
   Backend(py::object policy, int rank, int size, std::string name, std::shared_ptr<Express> express,
-          std::shared_ptr<Gate> gate)
+          std::shared_ptr<Gate> gate, std::shared_ptr<Fallback> fallback, std::string apart)
       : c10d::Backend(rank, size),
         policy_(policy),
         name_(std::move(name)),
         express_(std::move(express)),
-        gate_(std::move(gate)) {
-    timeout_ms_ = policy.attr("get_timeout")().cast<std::chrono::milliseconds>().count();
+        gate_(std::move(gate)),
+        fallback_(std::move(fallback)),
+        apart_(std::move(apart)) {
+    note_timeout(policy.attr("get_timeout")().cast<std::chrono::milliseconds>());
     init();
   }
 
@@ -57,7 +57,7 @@ class Backend : public c10d::Backend {
   }
 
   virtual void setTimeout(std::chrono::milliseconds timeout) {
-    timeout_ms_ = timeout.count();
+    note_timeout(timeout);
     tell("set_timeout", timeout);
   }
   virtual void abort() { tell("abort"); }
@@ -87,82 +87,193 @@ class Backend : public c10d::Backend {
     return policy_.get().attr("allocate_tensor")(size, dtype).cast<at::Tensor>();
   }
 
-  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
-    sequence_.fetch_add(1, std::memory_order_relaxed);
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& given) override {
+    count();
+    c10d::AllreduceOptions options = given;
+    if (tensors.size() == 1) scale(tensors, options.reduceOp, true);
     if (express_ && gate_->is_open() && interpreter_is_there() && Express::can(tensors, options)) {
       WorkPtr work = by_express(tensors, options);
       if (work) return work;
     }
-    return call("allreduce", tensors, options);
+    const std::string why = why_not(tensors, options.reduceOp);
+    if (why.empty()) return call("allreduce", tensors, options);
+    return reducer("all_reduce", options.reduceOp).all_reduce("all_reduce", why, tensors, options);
   }
-  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override {
-    return start("allreduce_sparse", tensors, options);
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& given) override {
+    count();
+    c10d::AllreduceCoalescedOptions options = given;
+    scale(tensors, options.reduceOp, true);
+    const std::string why = why_not(tensors, options.reduceOp);
+    if (why.empty()) return call("allreduce_coalesced", tensors, options);
+    return reducer("all_reduce_coalesced", options.reduceOp).all_reduce("all_reduce_coalesced", why, tensors, options);
   }
-  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override {
-    return start("allreduce_coalesced", tensors, options);
-  }
-  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
-    return start("reduce", tensors, options);
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& given) override {
+    count();
+    c10d::ReduceOptions options = given;
+    Tensors scaled = tensors;
+    scale(scaled, options.reduceOp, options.rootRank == getRank());
+    const std::string why = why_not(scaled, options.reduceOp);
+    if (why.empty()) return call("reduce", scaled, options);
+    return reducer("reduce", options.reduceOp).reduce(why, scaled, options);
   }
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
-    return start("broadcast", tensors, options);
+    count();
+    if (apart_.empty()) return call("broadcast", tensors, options);
+    return fallback("broadcast").broadcast(apart_, tensors, options);
   }
 
   WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
-    return start("allgather", outputs, inputs, options);
+    count();
+    if (apart_.empty()) return call("allgather", outputs, inputs, options);
+    return fallback("all_gather").all_gather(apart_, outputs.at(0), inputs.at(0), options);
   }
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override {
-    return start("all_gather_single", output, input, options);
+    count();
+    if (apart_.empty()) return call("all_gather_single", output, input, options);
+    Tensors blocks = blocks_of("all_gather_into_tensor", output, input);
+    return fallback("all_gather").all_gather(apart_, blocks, input.reshape(-1), options);
   }
+  // outputs[rank][i] ends as inputs[i] of the rank.
   WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
-    return start("allgather_coalesced", outputs, inputs, options);
+    std::vector<WorkPtr> works;
+    Tensors all;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      TensorLists column(1);
+      for (Tensors& row : outputs) column[0].push_back(row.at(i));
+      all.insert(all.end(), column[0].begin(), column[0].end());
+      Tensors one{inputs[i]};
+      works.push_back(allgather(column, one, options));
+    }
+    return c10::make_intrusive<WorkOfSeveral>(std::move(works), std::move(all));
   }
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& options) override {
-    return start("all_gather_single_coalesced", outputs, inputs, options);
+    std::vector<WorkPtr> works;
+    for (size_t i = 0; i < inputs.size(); ++i) works.push_back(_allgather_base(outputs.at(i), inputs[i], options));
+    return c10::make_intrusive<WorkOfSeveral>(std::move(works), outputs);
   }
 
-  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& options) override {
-    return start("reduce_scatter", outputs, inputs, options);
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& given) override {
+    count();
+    c10d::ReduceScatterOptions options = given;
+    TensorLists scaled = inputs;
+    if (scaled.size() == 1) scale(scaled[0], options.reduceOp, false);
+    const std::string why = why_not(outputs, options.reduceOp);
+    if (why.empty()) return call("reduce_scatter", outputs, scaled, options);
+    return reducer("reduce_scatter", options.reduceOp).reduce_scatter(why, outputs, scaled.at(0), options);
   }
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                const c10d::ReduceScatterOptions& options) override {
-    return start("reduce_scatter_single", output, input, options);
+    Tensors outputs{output};
+    TensorLists blocks{blocks_of("reduce_scatter_tensor", input, output)};
+    return reduce_scatter(outputs, blocks, options);
   }
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::ReduceScatterOptions& options) override {
-    return start("reduce_scatter_single_coalesced", outputs, inputs, options);
+    std::vector<WorkPtr> works;
+    for (size_t i = 0; i < inputs.size(); ++i) works.push_back(_reduce_scatter_base(outputs.at(i), inputs[i], options));
+    return c10::make_intrusive<WorkOfSeveral>(std::move(works), outputs);
   }
 
   WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) override {
-    return start("gather", outputs, inputs, options);
+    count();
+    return fallback("gather").gather(absent(), outputs, inputs.at(0), options);
   }
   WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& options) override {
-    return start("scatter", outputs, inputs, options);
+    count();
+    return fallback("scatter").scatter(absent(), outputs.at(0), inputs, options);
   }
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
                         std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) override {
-    return start("all_to_all_single", output, input, output_sizes, input_sizes, options);
+    count();
+    return fallback("all_to_all_single").all_to_all_single(absent(), output, input, output_sizes, input_sizes, options);
   }
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
-    return start("alltoall", outputs, inputs, options);
+    count();
+    return fallback("all_to_all").all_to_all(absent(), outputs, inputs, options);
   }
 
   // Between two ranks, so that others do not count it.
-  WorkPtr send(Tensors& tensors, int rank, int tag) override { return call("send", tensors, rank, tag); }
-  WorkPtr recv(Tensors& tensors, int rank, int tag) override { return call("recv", tensors, rank, tag); }
-  WorkPtr recvAnysource(Tensors& tensors, int tag) override { return call("recv_anysource", tensors, tag); }
+  WorkPtr send(Tensors& tensors, int rank, int tag) override {
+    return fallback("send").send(absent(), tensors, rank, tag);
+  }
+  WorkPtr recv(Tensors& tensors, int rank, int tag) override {
+    return fallback("recv").recv(absent(), tensors, rank, tag);
+  }
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override {
+    return fallback("recv from any rank").recv(absent(), tensors, -1, tag);
+  }
 
-  WorkPtr barrier(const c10d::BarrierOptions& options) override { return start("barrier", options); }
+  // Also of what has gone to the fallback.
+  WorkPtr barrier(const c10d::BarrierOptions& options) override {
+    count();
+    if (!apart_.empty()) return fallback("barrier").barrier(apart_);
+    WorkPtr work = call("barrier", options);
+    if (!fallback_ || !fallback_->behind()) return work;
+    std::vector<WorkPtr> both{std::move(work), fallback_->barrier("what went there before")};
+    return c10::make_intrusive<WorkOfSeveral>(std::move(both), Tensors{});
+  }
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override {
-    tell("monitored_barrier", options.timeout, wait_all_ranks);
+    fallback("monitored_barrier").monitored_barrier(options, wait_all_ranks);
   }
 
  private:
-  template <class... Arguments>
-  WorkPtr start(const char* method, Arguments&... arguments) {
-    sequence_.fetch_add(1, std::memory_order_relaxed);
-    return call(method, arguments...);
+  void count() { sequence_.fetch_add(1, std::memory_order_relaxed); }
+
+  void note_timeout(std::chrono::milliseconds timeout) {
+    timeout_ms_ = timeout.count();
+    if (fallback_) fallback_->set_timeout(timeout);
+  }
+
+  // Raises where there is none.
+  Fallback& fallback(const char* name) {
+    if (!fallback_) tell("refuse", name);
+    return *fallback_;
+  }
+  Fallback& reducer(const char* name, const c10d::ReduceOp& op) {
+    if (!fallback_) tell("refuse", name, op);
+    return *fallback_;
+  }
+
+  // As explain() says why an operation that gradlane does not have is not gradlane's.
+  std::string absent() const { return apart_.empty() ? "no operation of gradlane's" : apart_; }
+
+  // Why a reduction is not for gradlane's engine; "": it is.
+  std::string why_not(const Tensors& tensors, const c10d::ReduceOp& op) const {
+    if (!apart_.empty()) return apart_;
+    switch (op.op_) {
+      case c10d::ReduceOp::SUM:
+      case c10d::ReduceOp::AVG:
+      case c10d::ReduceOp::MIN:
+      case c10d::ReduceOp::MAX:
+        return fallback_ && tensors.at(0).is_sparse() ? "a sparse tensor" : "";
+      case c10d::ReduceOp::PRODUCT:
+        return "PRODUCT";
+      case c10d::ReduceOp::BAND:
+        return "BAND";
+      case c10d::ReduceOp::BOR:
+        return "BOR";
+      case c10d::ReduceOp::BXOR:
+        return "BXOR";
+      default:
+        return "an operation that it does not have";
+    }
+  }
+
+  // PREMUL_SUM becomes a sum of the tensors times its factor.
+  void scale(Tensors& tensors, c10d::ReduceOp& op, bool in_place) {
+    if (op.op_ != c10d::ReduceOp::PREMUL_SUM) return;
+    const Interpreter interpreter;
+    const py::object scaled = policy_.get().attr("premultiplied")(op, tensors, in_place);
+    if (scaled.is_none()) return;
+    tensors = scaled.cast<Tensors>();
+    op = c10d::ReduceOp(c10d::ReduceOp::SUM);
+  }
+
+  // The flat parts of `large`, one per rank.
+  Tensors blocks_of(const char* name, const at::Tensor& large, const at::Tensor& small) {
+    const Interpreter interpreter;
+    return policy_.get().attr("blocks")(name, large, small).cast<Tensors>();
   }
 
   template <class... Arguments>
@@ -215,6 +326,8 @@ class Backend : public c10d::Backend {
   const std::string name_;
   const std::shared_ptr<Express> express_;
   const std::shared_ptr<Gate> gate_;
+  const std::shared_ptr<Fallback> fallback_;
+  const std::string apart_;
   std::atomic<int64_t> timeout_ms_{0};
   std::atomic<uint64_t> sequence_{0};
 };

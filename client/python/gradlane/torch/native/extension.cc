@@ -6,6 +6,7 @@
 
 using gradlane::native::Backend;
 using gradlane::native::Express;
+using gradlane::native::Fallback;
 using gradlane::native::Gate;
 
 PYBIND11_MODULE(gradlane_native, module) {
@@ -14,9 +15,13 @@ PYBIND11_MODULE(gradlane_native, module) {
       .def("take_counts", &Express::take_counts)
       .def("set", &Express::set, py::arg("codec"), py::arg("strategy"), py::arg("coded"));
   py::class_<Gate, std::shared_ptr<Gate>>(module, "Gate").def(py::init<>()).def("close", &Gate::close);
+  py::class_<Fallback, std::shared_ptr<Fallback>>(module, "Fallback")
+      .def(py::init<py::object, int, int>(), py::arg("state"), py::arg("rank"), py::arg("size"));
   py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(module, "Backend")
-      .def(py::init<py::object, int, int, std::string, std::shared_ptr<Express>, std::shared_ptr<Gate>>(),
-           py::arg("policy"), py::arg("rank"), py::arg("size"), py::arg("name"), py::arg("express"), py::arg("gate"))
+      .def(py::init<py::object, int, int, std::string, std::shared_ptr<Express>, std::shared_ptr<Gate>,
+                    std::shared_ptr<Fallback>, std::string>(),
+           py::arg("policy"), py::arg("rank"), py::arg("size"), py::arg("name"), py::arg("express"), py::arg("gate"),
+           py::arg("fallback"), py::arg("apart"))
       .def_property_readonly("policy", &Backend::policy)
       .def("abort", &Backend::abort, py::call_guard<py::gil_scoped_release>())
       .def("set_timeout", &Backend::setTimeout, py::call_guard<py::gil_scoped_release>())

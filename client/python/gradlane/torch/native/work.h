@@ -17,6 +17,13 @@
 
 namespace gradlane::native {
 
+[[noreturn]] inline void raise_late(std::chrono::milliseconds timeout) {
+  py::gil_scoped_acquire gil;
+  PyErr_Format(PyExc_TimeoutError, "gradlane: the operation was not over within %d ms",
+               static_cast<int>(timeout.count()));
+  throw py::error_already_set();
+}
+
 // A Work that is written in Python. It holds the Python object: without that, its methods would not be found. Waiting
 // is done here and not in Python: when the interpreter ends, it ends threads that wait for its lock, and objects on
 // their stacks cannot be let go of.
@@ -133,13 +140,6 @@ class WorkOfPython : public c10d::Work {
     const py::error_already_set error;
     (void)py::module_::import("gradlane.torch.interrupts").attr("note")();
     throw error;
-  }
-
-  [[noreturn]] static void raise_late(std::chrono::milliseconds timeout) {
-    py::gil_scoped_acquire gil;
-    PyErr_Format(PyExc_TimeoutError, "gradlane: the operation was not over within %d ms",
-                 static_cast<int>(timeout.count()));
-    throw py::error_already_set();
   }
 
   static constexpr std::chrono::milliseconds kSlice{100};

@@ -11,6 +11,8 @@ import unittest.mock
 import torch
 
 from gradlane.torch import gpu
+from gradlane.torch.engine import Engine
+from gradlane.torch.tasks import Tasks
 
 HERE = torch.cuda.is_available()
 DEVICE = "cuda" if HERE else "cpu"
@@ -48,8 +50,16 @@ def far(is_far=True):
     if HERE or not is_far:
         yield
         return
-    with unittest.mock.patch.multiple(gpu, is_far=lambda _: True, Host=StandIn, PART=1 << 20):
-        yield
+    express = Engine.existing()._tasks._express if Engine.exists() else None  # which sees that they are not
+    with unittest.mock.patch.multiple(gpu, is_far=lambda _: True, Host=StandIn, PART=1 << 20), \
+            unittest.mock.patch.object(Tasks, "express", lambda *_: None):
+        if express is not None:
+            express.pause(True)
+        try:
+            yield
+        finally:
+            if express is not None:
+                express.pause(False)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from .. import _losses, errors
-from .._library import Reduction
 from . import extension, gpu, interrupts, launch, ledger, meeting, staging
 from .engine import TORCH, Engine
 from .fallback import State, wanted
@@ -237,14 +236,13 @@ class Group:
         Setting.tell()
         return express
 
-    def resume_all_reduce(self, tensors: list[torch.Tensor], average: bool, reduction: int, outcome: int) -> Work:
-        """Goes on with what native/express.h could not end: it is still under way, or has failed.
+    def adopt(self, tensors: list[torch.Tensor], outcome: int) -> Work:
+        """Goes on with an all-reduce that native/express.h could not end: it is still under way, or has failed.
 
-        reduction: a number of Reduction. outcome: the address of a gradlane_outcome.
+        outcome: the address of a gradlane_outcome.
         """
         try:
-            return self._begin(tensors, "all_reduce", tensors[0], average=average,
-                               reduction=Reduction(reduction).name.lower(), resumed=outcome)
+            return self._begin(tensors, "adopt", tensors[0], outcome, noted="all_reduce")
         except BaseException:
             interrupts.note()
             raise
@@ -310,7 +308,7 @@ class Group:
                noted: str | None = None, **how: Any) -> Work:
         """Starts an operation of the engine; a Work with `result`. noted: as explain() calls it."""
         state = self.state  # not the group, which shall end when it is destroyed, whatever is under way
-        if state is not None and "resumed" not in how:  # that has its place in the order already
+        if state is not None and name != "adopt":  # that has its place in the order already
             state.check()
         ledger.note(noted or name, ledger.HERE, "", max(map(ledger.size_of, arguments), default=0))
         work = Work(result)

@@ -305,6 +305,12 @@ class Engine:
         """Ends when all ranks have started it."""
         return self._start(operations.Operation(), None, **options)
 
+    def adopt(self, tensor: torch.Tensor, outcome: int, **options: Any) -> Future[Any]:
+        """Goes on with an all-reduce in place that native/express.h has begun. outcome: address of its outcome."""
+        operation = operations.Operation()
+        operation.keep = tensor
+        return self._start(operation, tensor, adopted=outcome, **options)
+
     # ---- Ends
 
     def release(self) -> None:
@@ -385,12 +391,12 @@ class Engine:
                on_result: Callable[[Any], None] | None = None,
                on_error: Callable[[Exception], None] | None = None,
                on_data: Callable[[torch.Tensor], None] | None = None,
-               resumed: int | None = None) -> Future[Any]:
+               adopted: int | None = None) -> Future[Any]:
         operation.tensor, operation.on_result, operation.on_error = tensor, on_result, on_error
         operation.result, operation.on_data = tensor if result is None else result, on_data
         operation.devices = gpu.devices_of(tensor, result)
         operation.inference = staging.is_inference((tensor, result))
         operation.timeout = timeout
-        if operation.type == Type.FLOAT32:  # a codec may have something to say
+        if operation.type == Type.FLOAT32 or adopted is not None:  # a codec may have something to say
             operation.caller = _losses.caller(TORCH)
-        return self._tasks.start(operation) if resumed is None else self._tasks.resume(operation, resumed)
+        return self._tasks.start(operation) if adopted is None else self._tasks.adopt(operation, adopted)

@@ -48,7 +48,7 @@ class Tasks:
         self._thread: threading.Thread | None = None
         self._users = itertools.count(1)
         # By the `user` of a task: the operation, and which piece of it this is. Tasks that native/express.h has added
-        # have the negative of their number; `_parked` has those that ended before resume() was called.
+        # have the negative of their number; `_parked` has those that ended before adopt() was called.
         self._under_way: dict[int, tuple[Operation, int]] = {}
         self._parked: dict[int, _library.Outcome] = {}
         self._express: Any = None
@@ -79,7 +79,7 @@ class Tasks:
             self._complete(operation)
         return self._future_of(operation)
 
-    def resume(self, operation: Operation, address: int) -> Future[Any]:
+    def adopt(self, operation: Operation, address: int) -> Future[Any]:
         """Does the same for a task that native/express.h has added. address: of its gradlane_outcome."""
         end = _library.Outcome.from_buffer_copy(ctypes.string_at(address, ctypes.sizeof(_library.Outcome)))
         operation.future = Future()

@@ -91,7 +91,7 @@ class Backend : public c10d::Backend {
     count();
     c10d::AllreduceOptions options = given;
     if (tensors.size() == 1) scale(tensors, options.reduceOp, true);
-    if (express_ && gate_->is_open() && interpreter_is_there() && Express::can(tensors, options)) {
+    if (express_ && gate_->is_open() && interpreter_is_there() && express_->can(tensors, options)) {
       WorkPtr work = by_express(tensors, options);
       if (work) return work;
     }
@@ -300,7 +300,7 @@ class Backend : public c10d::Backend {
     gradlane_outcome outcome = GRADLANE_OUTCOME_INIT;
     const int64_t timeout_ms = std::clamp<int64_t>(timeout_ms_, 1, kLongestMs);
     if (!express_->all_reduce(tensors[0], options, timeout_ms, &outcome)) return nullptr;
-    if (outcome.code != GRADLANE_OK) return resume(tensors, options, outcome);
+    if (outcome.code != GRADLANE_OK) return adopt(tensors, outcome);
     if (outcome.warning[0] != 0) {
       const Interpreter interpreter;
       (void)policy_.get().attr("warn")(static_cast<const char*>(outcome.warning));
@@ -308,12 +308,10 @@ class Backend : public c10d::Backend {
     return c10::make_intrusive<WorkOver>(tensors);
   }
 
-  WorkPtr resume(Tensors& tensors, const c10d::AllreduceOptions& options, const gradlane_outcome& outcome) {
+  WorkPtr adopt(Tensors& tensors, const gradlane_outcome& outcome) {
     const Interpreter interpreter;
     try {
-      return work_of(policy_.get().attr("resume_all_reduce")(tensors, options.reduceOp.op_ == c10d::ReduceOp::AVG,
-                                                             static_cast<int>(Express::reduction_of(options)),
-                                                             reinterpret_cast<uint64_t>(&outcome)));
+      return work_of(policy_.get().attr("adopt")(tensors, reinterpret_cast<uint64_t>(&outcome)));
     } catch (...) {
       express_->keep(tensors[0]);
       throw;

@@ -17,7 +17,7 @@
 namespace gradlane::native {
 
 // Adds a task to the library's queue for one dense tensor on the CPU. Whatever is not over then, or has failed, goes on
-// in Tasks.resume() in Python.
+// in Tasks.adopt() in Python.
 class Express {
  public:
   using Add = decltype(&gradlane_add);
@@ -36,8 +36,11 @@ class Express {
     coded_ = coded;
   }
 
-  static bool can(const std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) {
-    if (tensors.size() != 1 || options.sparseIndices.has_value()) return false;
+  // Sends all-reduces through Python as long as it is paused; for tests.
+  void pause(bool paused) { paused_ = paused; }
+
+  bool can(const std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) const {
+    if (paused_ || tensors.size() != 1 || options.sparseIndices.has_value()) return false;
     const at::Tensor& tensor = tensors[0];
     const auto op = options.reduceOp.op_;
     const bool is_plain = tensor.layout() == at::kStrided && tensor.is_cpu() && tensor.is_contiguous() &&
@@ -125,6 +128,7 @@ class Express {
   std::optional<std::string> codec_;
   std::optional<std::string> strategy_;
   bool coded_ = false;
+  std::atomic<bool> paused_{false};
   std::vector<at::Tensor> kept_;
   std::atomic<uint64_t> calls_{0};
   std::atomic<uint64_t> bytes_{0};

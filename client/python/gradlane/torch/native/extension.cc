@@ -12,6 +12,7 @@ using gradlane::native::Gate;
 PYBIND11_MODULE(gradlane_native, module) {
   py::class_<Express, std::shared_ptr<Express>>(module, "Express")
       .def(py::init<py::object, uint64_t, uint64_t>(), py::arg("connection"), py::arg("add"), py::arg("context"))
+      .def("pause", &Express::pause, py::arg("paused"))
       .def("take_counts", &Express::take_counts)
       .def("set", &Express::set, py::arg("codec"), py::arg("strategy"), py::arg("coded"));
   py::class_<Gate, std::shared_ptr<Gate>>(module, "Gate").def(py::init<>()).def("close", &Gate::close);

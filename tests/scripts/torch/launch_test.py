@@ -162,6 +162,20 @@ class Jobs(Case):
         job.ranks[1].end()
         self.assertNothingLeft(job)
 
+    def test_ranks_were_told_different_sizes(self):
+        """All of them hear of it at once, before PyTorch waits for ranks that there are not."""
+        for one, other in ((2, 3), (3, 2), (1, 2)):
+            with self.subTest(sizes=(one, other)):
+                job = self.job()
+                for rank, size in zip(job.ranks, (one, other)):
+                    rank.say(f"os.environ['WORLD_SIZE'] = '{size}'")
+                    self.assertEqual(rank.hear(), "ok None")
+                    rank.say("init(600)")
+                said = (f"^BadArgument: gradlane: rank (0 was started with WORLD_SIZE {one}, and rank 1 with {other}|"
+                        f"1 was started with WORLD_SIZE {other}, and rank 0 with {one}): all ranks must")
+                self.assertRegex(job.ranks[0].hear(), "^ok" if one == 1 else said)  # one does without others
+                self.assertRegex(job.ranks[1].hear(), said)
+
     def test_two_jobs_that_are_killed(self):
         jobs = [self.job(), self.job()]
         for job in jobs:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
+import os
 import secrets
 import time
 from typing import Any, Callable, Iterable, Iterator, Sequence
@@ -22,6 +23,7 @@ _ANSWER_S = 60.0  # for a rank to say what it has found, or done
 _LOOK = datetime.timedelta(milliseconds=100)  # for what may be of an earlier attempt
 _SLICE_S = 0.01
 _SHORTEST_S = 0.001  # from one look to the next, or a tenth of what it has taken so far
+_LEAVE_S = 1.0
 _PREFIX = "gradlane meeting"
 
 
@@ -43,6 +45,32 @@ def convene(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta
     except Late as late:
         raise errors.error(errors.Code.FAILED, f"gradlane: rank {rank} has waited {timeout.total_seconds():g} s, the "
                            f"timeout of the process group, for {late}") from None
+
+
+def compare_sizes(host: str, port: int, rank: int, size: int, timeout: datetime.timedelta) -> dist.Store | None:
+    """Raises BadArgument if the ranks of a job were told different numbers of ranks, before PyTorch waits for them all,
+    and OperationFailed if rank 0 cannot be reached for as long as `timeout`.
+
+    host, port: of the job's TCPStore, which PyTorch makes there afterwards, with the same server; so the result must
+    live until then. None: there can be no such store, and PyTorch will say why. PyTorch waits for a rank that does not
+    come.
+    """
+    start = time.monotonic()
+    try:
+        store = dist.TCPStore(host, port, None, rank == 0, timeout, wait_for_workers=False, multi_tenant=True,
+                              use_libuv=os.environ.get("USE_LIBUV", "1") == "1")
+        sizes = dist.PrefixStore(f"{_PREFIX} sizes", store)
+        attempt = sizes.add(f"attempt {rank}", 1)  # the store may be that of an earlier job of these processes
+        sizes.set(f"{attempt} {rank}", str(size))
+        text = _differing(sizes, attempt, rank, size, min(timeout.total_seconds(), _ANSWER_S))
+    except (RuntimeError, ValueError) as reason:
+        if rank > 0 and time.monotonic() >= start + 0.9 * timeout.total_seconds():
+            raise errors.error(errors.Code.FAILED, f"gradlane: rank {rank} has not reached rank 0 at {host}:{port} for "
+                               f"{timeout.total_seconds():g} s, the timeout of the process group: {reason}") from None
+        return None
+    if text:
+        raise errors.bad_argument(f"gradlane: {text}: all ranks must have the same WORLD_SIZE")
+    return store
 
 
 class Council:
@@ -92,6 +120,30 @@ class Council:
 
 
 # ---- Private
+
+
+def _differing(store: dist.Store, attempt: int, rank: int, size: int, seconds: float) -> str:
+    """Returns which rank has another size; "": none. Rank 0 waits for all, the others for what it says."""
+    end = time.monotonic() + seconds
+    others = list(range(1, size)) if rank == 0 else [0]
+    result = f"{attempt} result"
+    while time.monotonic() < end:
+        there = [other for other in others if store.check([f"{attempt} {other}"])]
+        for other in there:
+            its = int(store.get(f"{attempt} {other}"))
+            if its == size:
+                continue
+            text = f"rank {rank} was started with WORLD_SIZE {size}, and rank {other} with {its}"
+            store.set(result, text)
+            time.sleep(_LEAVE_S if rank == 0 else 0)  # the others read it from this process
+            return text
+        if store.check([result]):
+            return store.get(result).decode()
+        if len(there) == len(others) and rank == 0:
+            store.set(result, "")
+            return ""
+        time.sleep(_SLICE_S)
+    return ""
 
 
 def _propose(store: dist.Store, size: int, end: float) -> str:

@@ -16,13 +16,15 @@ import urllib.parse
 from typing import Any, Callable, TypeVar
 
 import torch.distributed as dist
+from torch.distributed.constants import default_pg_timeout
 
 from .. import errors
 from . import launch
-from .council import Council, convene
+from .council import Council, compare_sizes, convene
 from .fallback import wanted
 from .engine import Engine
 
+_AGENT = "TORCHELASTIC_USE_AGENT_STORE"  # "True": the store is of torchrun's agent
 _Joined = TypeVar("_Joined")
 
 # Each rank sends one of these after it has tried to join. The reason follows _FAILED.
@@ -91,7 +93,7 @@ def watch() -> None:
                 setattr(module, name, watched)
 
 
-def _watched(original: Callable[..., Any], look: Callable[[dict[str, Any]], None]) -> Callable[..., Any]:
+def _watched(original: Callable[..., Any], look: Callable[[dict[str, Any]], Any]) -> Callable[..., Any]:
     signature = inspect.signature(original)
 
     @functools.wraps(original)
@@ -100,9 +102,10 @@ def _watched(original: Callable[..., Any], look: Callable[[dict[str, Any]], None
             call = signature.bind(*arguments, **options).arguments
         except TypeError:
             call = None  # the original says what is wrong with it
-        if call is not None:
-            look(call)
-        return original(*arguments, **options)
+        kept = None if call is None else look(call)  # a store, until the original has one
+        result = original(*arguments, **options)
+        del kept
+        return result
 
     return watched
 
@@ -116,11 +119,11 @@ def _look_at_group(call: dict[str, Any]) -> None:
         raise refusal(size, world)
 
 
-def _look_at_job(call: dict[str, Any]) -> None:
-    """Whether there are as many ranks as the daemons have that the environment tells of. (Those that are only found may
-    be of others.) What else is wrong, meet() will find."""
-    if not _is_ours(call.get("backend")) or dist.is_initialized() or launch.wanted():
-        return
+def _look_at_job(call: dict[str, Any]) -> dist.Store | None:
+    """Whether all ranks were told the same number of ranks, and as many as the daemons have that the environment tells
+    of. (Those that are only found may be of others.) What else is wrong, meet() will find."""
+    if not _is_ours(call.get("backend")) or dist.is_initialized():
+        return None
     url = urllib.parse.urlparse(call.get("init_method") or "env://")
     named = dict(urllib.parse.parse_qsl(url.query))
     job: list[int | None] = []
@@ -130,8 +133,20 @@ def _look_at_job(call: dict[str, Any]) -> None:
             number = named.get(word, os.environ.get(word.upper()) if url.scheme == "env" else None)
         job.append(int(number) if str(number).isdecimal() else None)
     rank, size = job
-    if rank is None or size is None or size == 1:
-        return
+    if rank is None or size is None or call.get("store") is not None:
+        return None
+    if size > 1 and not launch.wanted():
+        _look_at_daemons(rank, size)
+    place = url.netloc if url.scheme == "tcp" else ":".join(
+        os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
+    host, _, port = place.rpartition(":")
+    # An elastic agent has told all ranks the same.
+    if url.scheme in ("env", "tcp") and host and port.isdecimal() and os.environ.get(_AGENT) != "True":
+        return compare_sizes(host.strip("[]"), int(port), rank, size, call.get("timeout") or default_pg_timeout)
+    return None
+
+
+def _look_at_daemons(rank: int, size: int) -> None:
     world = Engine.world_of(rank)
     if world is not None and world != size:
         raise errors.bad_argument(

@@ -150,23 +150,12 @@ RankHere rank_here(const std::vector<FoundHost>& hosts, const std::vector<IpAddr
   for (const LocalIp& it : here) {
     if (!is_loopback(it.ip) && !is_of_one_link(it.ip)) own.push_back(ip_text(it.ip) + " on " + it.interface);
   }
-  const std::string launched = launcher_text(environment);
+  const std::string launched = given ? text_of(*given) : "";
   const std::string say = fmt::format("say which node this is by --rank 0 to {}", hosts.size() - 1) +
                           (launched.empty() ? "" : fmt::format("; the rank given to it is {}", launched));
   if (!matches.empty()) refuse_word(where, fmt::format("several nodes are this machine: {}; {}", listed(matched), say));
   refuse_word(where, fmt::format("none of the nodes is this machine: they are {}, and it has {}; {}", listed(nodes),
                                  own.empty() ? "loopback alone" : listed(own), say));
-}
-
-std::optional<Launched> launched(const Environment& environment) {
-  const std::optional<Given> given = given_by(environment);
-  if (!given || !given->size) return std::nullopt;
-  return Launched{given->rank, *given->size};
-}
-
-std::string launcher_text(const Environment& environment) {
-  const auto given = given_by(environment);
-  return given ? text_of(*given) : "";
 }
 
 }  // namespace gradlane

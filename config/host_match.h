@@ -43,14 +43,4 @@ struct RankHere {
                                  const std::vector<LocalIp>& here, const Environment& environment,
                                  const std::string& where);
 
-// The rank of a launcher that says how many processes it has started; nothing: there is none such. It may be above.
-struct Launched {
-  uint64_t rank = 0;
-  uint64_t world = 0;
-};
-[[nodiscard]] std::optional<Launched> launched(const Environment& environment);
-
-// "0 of 4 (OMPI_COMM_WORLD_RANK)", "0 of an unknown number (PMIX_RANK)"; empty: nobody has given a rank.
-[[nodiscard]] std::string launcher_text(const Environment& environment);
-
 }  // namespace gradlane

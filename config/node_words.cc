@@ -14,14 +14,12 @@
 #include "base/socket_folders.h"
 #include "config/common_sections.h"
 #include "config/faults.h"
-#include "config/machine.h"
 #include "config/set_option.h"
 
 namespace gradlane {
 namespace {
 
 constexpr size_t kMostMtu = 1500;  // unless it is set: what gets through most networks
-constexpr std::string_view kMeeting = "@mpi:";
 constexpr const char* kSlurmNames[] = {"SLURM_JOB_NODELIST", "SLURM_NODELIST"};
 
 // ---- Which hosts
@@ -44,85 +42,24 @@ std::vector<Host> slurm_hosts(const Environment& environment, const std::string&
               "SLURM_JOB_NODELIST is not set: this is not in a job of SLURM, or its environment was not passed on");
 }
 
-// mpirun's ranks have no addresses.
+// mpirun tells its processes no hosts. Until 0.2 nodes met at rank 0's host for that, "@mpi:HOST".
 [[noreturn]] void refuse_mpi(const Environment& environment, const std::string& where) {
-  const std::string given = launcher_text(environment);
   const bool slurm = environment(kSlurmNames[0]).has_value();
-  refuse_word(where,
-              fmt::format("{}, and mpirun tells its processes no hosts: say where rank 0 runs, --nodes @mpi:HOST, or "
-                          "name all, as --nodes HOST,HOST,... or --nodes @HOSTFILE{}",
-                          given.empty() ? "none of OMPI_COMM_WORLD_RANK, PMIX_RANK and PMI_RANK is set"
-                                        : "this is rank " + given,
-                          slurm ? ", or as this is a job of SLURM, --nodes @slurm" : ""));
+  refuse_word(where, fmt::format("mpirun tells its processes no hosts: name them as for mpirun, --nodes HOST,HOST,... "
+                                 "or --nodes @HOSTFILE{}",
+                                 slurm ? ", or as this is a job of SLURM, --nodes @slurm" : ""));
 }
 
-struct Hosts {
-  std::vector<Host> list;
-  std::optional<unsigned> rank;  // where the list was made by rank
-};
-
-// "HOST" or "HOST:PORT", where rank 0 listens.
-Hosts meet_at(const std::string& place, std::optional<unsigned> rank, const Surroundings& surroundings,
-              const std::string& where) {
-  const std::vector<Host> at = parse_hosts(place, where, "TCP");
-  if (at.size() != 1) refuse_word(where, fmt::format("{} hosts, allowed: one, on which rank 0 runs", at.size()));
-  const auto given = launched(surroundings.environment);
-  if (!given) {
-    const std::string text = launcher_text(surroundings.environment);
-    refuse_word(where, fmt::format("{}: no launcher says which rank this is, of how many (it sets "
-                                   "OMPI_COMM_WORLD_RANK and _SIZE, PMI_RANK and PMI_SIZE, or SLURM_PROCID and "
-                                   "SLURM_NTASKS): write all hosts, --nodes HOST,HOST,...",
-                                   text.empty() ? "no rank" : "rank " + text));
-  }
-  if (given->rank >= given->world) {
-    refuse_word(where, fmt::format("rank {}: the launcher's numbers do not fit: {} processes have ranks 0 to {}",
-                                   launcher_text(surroundings.environment), given->world,
-                                   given->world - std::min<uint64_t>(given->world, 1)));
-  }
-  if (given->world > kMaxNodes) {
-    refuse_word(where, fmt::format("{} processes, allowed: 1 to {}, one for each node", given->world, kMaxNodes));
-  }
-  const IpAddress ip = choose_ips(surroundings.look_up(at), where).front();
-  if (given->world > 1 && is_loopback(ip)) {
-    refuse_word(where, fmt::format("{} is loopback here ({}), which no other machine reaches: write rank 0's address; "
-                                   "{} nodes on this machine alone: gradlane run -n {} -- COMMAND",
-                                   at.front().name, ip_text(ip), given->world, given->world));
-  }
-  Meeting meeting{.ip = ip, .port = at.front().port != 0 ? at.front().port : NodeConfig{}.udp_port};
-  meeting.rank = rank.value_or(static_cast<unsigned>(given->rank));
-  meeting.world = static_cast<unsigned>(given->world);
-  if (meeting.rank >= meeting.world) {
-    refuse_word(fmt::format("--rank {}", meeting.rank), fmt::format("the launcher has started {}", meeting.world));
-  }
-  Hosts hosts{{}, meeting.rank};
-  const std::vector<IpAddress> ips = surroundings.meet(meeting, where);
-  for (size_t i = 0; i < ips.size(); ++i) {
-    const auto same = std::ranges::find(ips, ips[i]);
-    if (same - ips.begin() != static_cast<ptrdiff_t>(i)) {
-      refuse_word(where,
-                  fmt::format("ranks {} and {} are both at {}: start one for each machine, as mpirun --map-by "
-                              "ppr:1:node does; or, behind one NAT, write all hosts with a port for each; on one "
-                              "machine: gradlane run -n {} -- COMMAND",
-                              same - ips.begin(), i, ip_text(ips[i]), ips.size()));
-    }
-    hosts.list.push_back({ip_text(ips[i]), 0});
-  }
-  return hosts;
-}
-
-Hosts hosts_of(const NodeWords& words, const Surroundings& surroundings) {
+std::vector<Host> hosts_of(const NodeWords& words, const Surroundings& surroundings) {
   const std::string& nodes = words.nodes;
-  if (nodes.empty()) refuse_word("--nodes", "no hosts, allowed: HOST,HOST,..., @FILE, @slurm, @mpi:HOST");
-  if (nodes[0] != '@') return {parse_hosts(nodes, "--nodes"), {}};
+  if (nodes.empty()) refuse_word("--nodes", "no hosts, allowed: HOST,HOST,..., @FILE, @slurm");
+  if (nodes[0] != '@') return parse_hosts(nodes, "--nodes");
   const std::string where = "--nodes " + nodes;
-  if (nodes == "@slurm") return {slurm_hosts(surroundings.environment, where), {}};
-  if (nodes == "@mpi") refuse_mpi(surroundings.environment, where);
-  if (nodes.starts_with(kMeeting)) {
-    return meet_at(nodes.substr(kMeeting.size()), words.rank, surroundings, where);
-  }
+  if (nodes == "@slurm") return slurm_hosts(surroundings.environment, where);
+  if (nodes == "@mpi" || nodes.starts_with("@mpi:")) refuse_mpi(surroundings.environment, where);
   const std::string path = nodes.substr(1);
-  if (path.empty()) refuse_word(where, "no name of a file behind @, allowed: @FILE, @slurm, @mpi:HOST");
-  return {parse_host_file(read_host_file(path, where), path), {}};
+  if (path.empty()) refuse_word(where, "no name of a file behind @, allowed: @FILE, @slurm");
+  return parse_host_file(read_host_file(path, where), path);
 }
 
 // ---- Ports
@@ -230,14 +167,10 @@ std::optional<std::string> own_folder(const Surroundings& surroundings) {
 }  // namespace
 
 WordsTree tree_of(const NodeWords& words, const Surroundings& surroundings) {
-  ConfigTree settings_alone;  // what is wrong with those is said before anybody waits for others
+  ConfigTree settings_alone;  // what is wrong with those is said before names are looked up
   settings_alone.root = map_at(add_word(settings_alone, "--set"));
   apply_settings(settings_alone, words.settings);
-  if (words.nodes.starts_with(kMeeting) && find_key(settings_alone.root, "rank") != nullptr) {
-    refuse_word("--set rank", fmt::format("--nodes {} goes by the launcher's, allowed: --rank", words.nodes));
-  }
-  const Hosts named = hosts_of(words, surroundings);
-  const std::vector<FoundHost> hosts = surroundings.look_up(named.list);
+  const std::vector<FoundHost> hosts = surroundings.look_up(hosts_of(words, surroundings));
   const std::vector<IpAddress> ips = choose_ips(hosts, "--nodes");
   const std::vector<LocalIp> here = surroundings.local_ips();
   WordsTree found;
@@ -252,8 +185,7 @@ WordsTree tree_of(const NodeWords& words, const Surroundings& surroundings) {
   if (!words.rank && find_key(tree.root, "rank") != nullptr) {
     rank = number_at(tree, "rank");
   } else if (!words.rank) {
-    const RankHere given = named.rank ? RankHere{*named.rank, launcher_text(surroundings.environment)}
-                                      : rank_here(hosts, ips, here, surroundings.environment, "--nodes");
+    const RankHere given = rank_here(hosts, ips, here, surroundings.environment, "--nodes");
     rank = given.rank;
     found.launcher = given.launcher;
     add_key(tree.root, place, "rank", scalar_at(place, fmt::format("{}", rank)));
@@ -278,11 +210,8 @@ WordsTree tree_of(const NodeWords& words, const Surroundings& surroundings) {
   return found;
 }
 
-LoadedWords load_node_words(const NodeWords& words) {
-  const auto find = [](const std::vector<Host>& hosts) { return look_up(hosts, "--nodes"); };
-  const auto say = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
-  const auto meet_others = [&](const Meeting& meeting, const std::string& where) { return meet(meeting, where, say); };
-  const WordsTree found = tree_of(words, {find, local_ips, environment(), geteuid(), can_hold_sockets, meet_others});
+LoadedWords load_node_words(const NodeWords& words, const Surroundings& surroundings) {
+  const WordsTree found = tree_of(words, surroundings);
   return {read_any_config(found.tree, NodeChoice{words.rank, {}}), found.launcher};
 }
 
@@ -292,7 +221,6 @@ std::string ways_to_start(const Environment& environment) {
       "nothing says which nodes there are:\n"
       "  gradlaned --nodes 10.0.0.1,10.0.0.2   the same on every machine: addresses, names\n"
       "  gradlaned --nodes @hosts.txt          the same, a host in each line{}\n"
-      "  gradlaned --nodes @mpi:HOST           those that mpirun starts, where HOST has rank 0\n"
       "  gradlaned --config FILE               all settings of a file, docs/configuration.md",
       slurm ? "\n  gradlaned --nodes @slurm              the hosts of this job of SLURM" : "");
 }

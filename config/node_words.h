@@ -10,14 +10,13 @@
 
 #include "config/accelerator.h"
 #include "config/host_match.h"
-#include "config/meeting.h"
 #include "config/yaml_tree.h"
 
 namespace gradlane {
 
 // What was written. All but `nodes` may be empty.
 struct NodeWords {
-  std::string nodes;                  // hosts, @FILE, @slurm or @mpi:HOST
+  std::string nodes;                  // hosts, @FILE or @slurm
   std::vector<std::string> ports;     // "udp", "af_packet:eth1", "net_memif0,...", "0000:03:00.0", or YAML
   std::vector<std::string> settings;  // as of apply_settings()
   std::optional<unsigned> rank;       // comes before the address
@@ -30,7 +29,6 @@ struct Surroundings {
   Environment environment;
   uid_t user = 0;                                              // of this process
   std::function<bool(const std::string&)> can_hold_sockets{};  // as of base/socket_folders.h
-  std::function<std::vector<IpAddress>(const Meeting&, const std::string& where)> meet{};
 };
 
 struct WordsTree {
@@ -41,12 +39,12 @@ struct WordsTree {
 // The tree of the file that the words amount to. Throws SetupError, "--nodes ...: what is wrong, what is allowed".
 [[nodiscard]] WordsTree tree_of(const NodeWords& words, const Surroundings& surroundings);
 
-// The same, of this machine, and read as a file is.
+// The same, read as a file is.
 struct LoadedWords {
   AnyConfig config;
   std::string launcher;
 };
-[[nodiscard]] LoadedWords load_node_words(const NodeWords& words);
+[[nodiscard]] LoadedWords load_node_words(const NodeWords& words, const Surroundings& surroundings);
 
 // For whoever says neither where a file is nor which nodes there are: how to do that.
 [[nodiscard]] std::string ways_to_start(const Environment& environment);

@@ -199,7 +199,7 @@ def mpirun(cluster):
         command = (f"mpirun --allow-run-as-root --bind-to none --host node-a:2,node-b:2 --mca plm_rsh_args '{options}' "
                    f"--mca oob_tcp_if_include gl0 --mca btl_tcp_if_include gl0 {names}")
         said = check_training(cluster.run(0, f"{command} -x MASTER_ADDR=node-a {cluster.python} {TRAIN}"), 4)
-        cluster.start(0, f"{command} --map-by ppr:1:node sh -c 'exec gradlaned --nodes @mpi:node-a "
+        cluster.start(0, f"{command} --map-by ppr:1:node sh -c 'exec gradlaned --nodes node-a,node-b "
                          f"--set socket={cluster.folder}/$OMPI_COMM_WORLD_RANK.sock'")
         deadline = time.monotonic() + PATIENCE
         while not pathlib.Path(cluster.folder, "1.sock").exists() and time.monotonic() < deadline:

@@ -22,11 +22,11 @@
 #include "config/accelerator.h"
 #include "config/addresses.h"
 #include "config/choices.h"
-#include "config/machine.h"
 #include "config/node_words.h"
 #include "dataplane/accelerator/daemon.h"
 #include "dataplane/daemon/daemon.h"
 #include "dataplane/daemon/log_file.h"
+#include "tools/hosts/machine.h"
 #include "tools/unknown_option.h"
 #include "tools/version.h"
 
@@ -89,19 +89,10 @@ void check_options(const Options& options) {
     throw gradlane::SetupError("--rank: of one node, and there are several --config");
 }
 
-// As --nodes takes them.
-std::string hosts_text(const std::vector<gradlane::AnyConfig>& configs) {
-  std::vector<std::string> hosts;
-  if (const auto* const node = std::get_if<gradlane::NodeConfig>(&configs.front())) {
-    for (const gradlane::NodeAddress& it : node->nodes) hosts.push_back(gradlane::ip_text(gradlane::address_of(it)));
-  }
-  return fmt::format("{}", fmt::join(hosts, ","));
-}
-
 // `launcher`: whose rank it is, for the log, if it is one's.
 std::vector<gradlane::AnyConfig> load(const Options& options, std::string& launcher) {
   if (options.files.empty()) {
-    gradlane::LoadedWords loaded = gradlane::load_node_words(options.words);
+    gradlane::LoadedWords loaded = gradlane::load_node_words(options.words, gradlane::surroundings());
     launcher = loaded.launcher;
     return {std::move(loaded.config)};
   }
@@ -119,10 +110,9 @@ void add_options(CLI::App& app, Options& options) {
                  "Hosts of the ring, the same on all of them: names or\n"
                  "addresses with commas, with :PORT of UDP or without;\n"
                  "@FILE: a host in each line, as of mpirun; @slurm: those\n"
-                 "of the SLURM job; @mpi:HOST: those that mpirun started,\n"
-                 "which meet where rank 0 runs. The rank is the place of\n"
-                 "the address that this machine has; else that of mpirun\n"
-                 "or srun, if they started one gradlaned for each host")
+                 "of the SLURM job. The rank is the place of the address\n"
+                 "that this machine has; else that of mpirun or srun, if\n"
+                 "they started one gradlaned for each host")
       ->type_name("HOSTS");
   app.add_option("--config,-c", options.files, "Configuration of a node, or of an accelerator; once for\neach node")
       ->type_name("FILE")
@@ -193,12 +183,7 @@ int run(int argc, char** argv) {
   spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
   const std::string level = std::visit([](const auto& it) { return it.log; }, configs.front());
   spdlog::set_level(spdlog::level::from_str(level));
-  if (options.words.nodes.starts_with("@mpi:")) {
-    spdlog::log(std::max(spdlog::get_level(), spdlog::level::info),
-                "the nodes have met, --nodes {}: what to say to one that is started again alone", hosts_text(configs));
-  } else if (!launcher.empty()) {
-    spdlog::info("the rank is that of the launcher, {}: addresses do not tell", launcher);
-  }
+  if (!launcher.empty()) spdlog::info("the rank is that of the launcher, {}: addresses do not tell", launcher);
   const int code = run_all(configs, options.serving);
   spdlog::shutdown();
   if (options.tidy && code == 0) remove_log(log_file);

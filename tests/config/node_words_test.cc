@@ -7,7 +7,6 @@
 #include <map>
 
 #include "base/error.h"
-#include "config/machine.h"
 #include "config/set_option.h"
 
 namespace gradlane::test::node_words_test {
@@ -64,14 +63,7 @@ struct Machine {
       return it == variables.end() ? std::nullopt : std::optional(it->second);
     };
     const auto holds = [this](const std::string& folder) { return std::ranges::find(open, folder) != open.end(); };
-    const auto meet = [](const Meeting& meeting, const std::string&) {
-      std::vector<IpAddress> all(meeting.world, meeting.ip);
-      for (size_t i = 1; i < all.size(); ++i) all[i].back() = static_cast<uint8_t>(i + 1);
-      all[meeting.rank].back() = static_cast<uint8_t>(meeting.port % 100);
-      if (meeting.port == 19002) all[1] = all[2];
-      return all;
-    };
-    return {find, local, environment, user, holds, meet};
+    return {find, local, environment, user, holds};
   }
 };
 
@@ -181,54 +173,15 @@ TEST(NodeWords, Sources) {
   EXPECT_NE(ways_to_start(machine.surroundings().environment).find("--nodes @slurm"), std::string::npos);
   EXPECT_EQ(ways_to_start(Machine().surroundings().environment).find("@slurm"), std::string::npos);
   EXPECT_EQ(nodes("@mpi"),
-            "--nodes @mpi: none of OMPI_COMM_WORLD_RANK, PMIX_RANK and PMI_RANK is set, and mpirun tells its processes "
-            "no hosts: say where rank 0 runs, --nodes @mpi:HOST, or name all, as --nodes HOST,HOST,... or --nodes "
-            "@HOSTFILE");
-  machine.variables["OMPI_COMM_WORLD_RANK"] = "1";
-  EXPECT_EQ(nodes("@mpi", machine),
-            "--nodes @mpi: this is rank 1 of an unknown number (OMPI_COMM_WORLD_RANK), and mpirun tells its processes "
-            "no hosts: say where rank 0 runs, --nodes @mpi:HOST, or name all, as --nodes HOST,HOST,... or --nodes "
-            "@HOSTFILE, or as this is a job of SLURM, --nodes @slurm");
+            "--nodes @mpi: mpirun tells its processes no hosts: name them as for mpirun, --nodes HOST,HOST,... or "
+            "--nodes @HOSTFILE");
+  EXPECT_EQ(nodes("@mpi:alpha", machine),
+            "--nodes @mpi:alpha: mpirun tells its processes no hosts: name them as for mpirun, --nodes HOST,HOST,... "
+            "or --nodes @HOSTFILE, or as this is a job of SLURM, --nodes @slurm");
   EXPECT_EQ(nodes("@/nowhere/h"), "--nodes @/nowhere/h: cannot read /nowhere/h: No such file or directory");
   EXPECT_TRUE(nodes("@/").starts_with("--nodes @/: cannot read /: "));
-  EXPECT_EQ(nodes("@"), "--nodes @: no name of a file behind @, allowed: @FILE, @slurm, @mpi:HOST");
-  EXPECT_EQ(nodes(""), "--nodes: no hosts, allowed: HOST,HOST,..., @FILE, @slurm, @mpi:HOST");
-}
-
-// Rank and number come from the launcher, hosts from where rank 0 listens.
-TEST(NodeWords, Meetings) {
-  Machine machine;
-  EXPECT_TRUE(
-      nodes("@mpi:alpha", machine).starts_with("--nodes @mpi:alpha: no rank: no launcher says which rank this"));
-  machine.variables = {{"PMIX_RANK", "1"}};
-  EXPECT_NE(nodes("@mpi:alpha", machine).find("rank 1 of an unknown number (PMIX_RANK): no launcher"),
-            std::string::npos);
-  machine.variables = {{"OMPI_COMM_WORLD_RANK", "5"}, {"OMPI_COMM_WORLD_SIZE", "2"}};
-  EXPECT_EQ(
-      nodes("@mpi:alpha", machine),
-      "--nodes @mpi:alpha: rank 5 of 2 (OMPI_COMM_WORLD_RANK): the launcher's numbers do not fit: 2 processes have "
-      "ranks 0 to 1");
-  EXPECT_EQ(nodes("@mpi:alpha:99999", machine),
-            "--nodes @mpi:alpha:99999: 'alpha:99999' has no TCP port behind its ':', allowed: 1 to 65535");
-  machine.variables = {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "3"}};
-  EXPECT_TRUE(nodes("@mpi:alpha:19077", machine)
-                  .starts_with("{nodes: [{rank: 0, ip: 10.0.0.1}, {rank: 1, ip: 10.0.0.77}, {rank: 2, ip: 10.0.0.3}], "
-                               "rank: 1, "))
-      << nodes("@mpi:alpha:19077", machine);
-  EXPECT_EQ(tree_of({"@mpi:alpha:19077", {}, {}, {}}, machine.surroundings()).launcher,
-            "1 of 3 (OMPI_COMM_WORLD_RANK)");
-  EXPECT_NE(tree({"@mpi:alpha:19088", {}, {}, 2}, machine).find("{rank: 2, ip: 10.0.0.88}]"), std::string::npos);
-  EXPECT_EQ(tree({"@mpi:alpha", {}, {}, 3}, machine), "--rank 3: the launcher has started 3");
-  EXPECT_EQ(nodes("@mpi:alpha,beta", machine), "--nodes @mpi:alpha,beta: 2 hosts, allowed: one, on which rank 0 runs");
-  EXPECT_EQ(nodes("@mpi:self", machine),
-            "--nodes @mpi:self: self is loopback here (127.0.1.1), which no other machine reaches: write rank 0's "
-            "address; 3 nodes on this machine alone: gradlane run -n 3 -- COMMAND");
-  EXPECT_TRUE(nodes("@mpi:alpha:19002", machine).starts_with("--nodes @mpi:alpha:19002: ranks 1 and 2 are both at"));
-  EXPECT_EQ(tree({"@mpi:alpha", {}, {"rank=1"}, {}}, machine),
-            "--set rank: --nodes @mpi:alpha goes by the launcher's, allowed: --rank");
-  EXPECT_TRUE(nodes("@mpi:", machine).starts_with("--nodes @mpi:: ")) << nodes("@mpi:", machine);
-  machine.variables["OMPI_COMM_WORLD_SIZE"] = "257";
-  EXPECT_EQ(nodes("@mpi:alpha", machine), "--nodes @mpi:alpha: 257 processes, allowed: 1 to 256, one for each node");
+  EXPECT_EQ(nodes("@"), "--nodes @: no name of a file behind @, allowed: @FILE, @slurm");
+  EXPECT_EQ(nodes(""), "--nodes: no hosts, allowed: HOST,HOST,..., @FILE, @slurm");
 }
 
 // Root's folder is not everybody's.
@@ -334,28 +287,6 @@ TEST(Settings, ThatAreNone) {
   EXPECT_EQ(set("a: [1]", {"a[1]=1"}), "--set a[1]=1: a has 1 items, counted from 0");
   EXPECT_TRUE(set("", {"a={"}).starts_with("--set a={:1:"));
   EXPECT_TRUE(set("", {"a=!b c"}).starts_with("--set 'a=!b c':1:1: tags")) << set("", {"a=!b c"});
-}
-
-// ---- What the machine itself says
-
-TEST(Machine, KnowsItsLoopback) {
-  const std::vector<FoundHost> found = look_up({{"127.0.0.1", 0}, {"localhost", 7}, {"fd00::1", 0}}, "--nodes");
-  ASSERT_EQ(found.size(), 3U);
-  EXPECT_EQ(ip_text(found[0].ips.at(0)), "127.0.0.1");
-  EXPECT_TRUE(is_loopback(found[1].ips.at(0)));
-  EXPECT_EQ(found[1].host.port, 7);
-  EXPECT_EQ(ip_text(found[2].ips.at(0)), "fd00::1");
-  for (const LocalIp& it : local_ips()) EXPECT_FALSE(it.interface.empty());
-}
-
-TEST(Machine, NamesWhatItDoesNotFind) {
-  try {
-    (void)look_up({{"localhost", 0}, {"gradlane-no-such.invalid", 0}}, "--nodes");
-    FAIL();
-  } catch (const SetupError& error) {
-    EXPECT_TRUE(std::string_view(error.what()).starts_with("--nodes: cannot find gradlane-no-such.invalid ("))
-        << error.what();
-  }
 }
 
 }  // namespace

@@ -15,9 +15,9 @@
 #include "base/error.h"
 #include "base/file_descriptor.h"
 #include "config/addresses.h"
-#include "config/machine.h"
 #include "config/socket_address.h"
 #include "tools/admin/http_response.h"
+#include "tools/hosts/machine.h"
 
 namespace gradlane {
 

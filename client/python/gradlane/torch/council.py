@@ -138,7 +138,7 @@ def _differing(store: dist.Store, attempt: int, rank: int, size: int, seconds: f
             time.sleep(_LEAVE_S if rank == 0 else 0)  # the others read it from this process
             return text
         if store.check([result]):
-            return store.get(result).decode()
+            return str(store.get(result).decode())
         if len(there) == len(others) and rank == 0:
             store.set(result, "")
             return ""

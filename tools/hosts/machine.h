@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "config/host_match.h"
+#include "config/node_words.h"
 
 namespace gradlane {
 
@@ -15,5 +16,8 @@ namespace gradlane {
 
 // Of this process.
 [[nodiscard]] Environment environment();
+
+// All of these, and the user.
+[[nodiscard]] Surroundings surroundings();
 
 }  // namespace gradlane

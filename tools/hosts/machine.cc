@@ -1,5 +1,5 @@
 // machine.cc - what the machine says: its addresses, and what names mean here (set-up only)
-#include "config/machine.h"
+#include "tools/hosts/machine.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -17,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/file_descriptor.h"
+#include "base/socket_folders.h"
 
 namespace gradlane {
 namespace {
@@ -24,7 +26,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::nanoseconds;
 
-constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kLookUpPatience{5};
 
 // Nothing: it is no address of IP.
 std::optional<IpAddress> ip_of(const sockaddr* address) {
@@ -74,7 +76,7 @@ struct LookUps {
 
   // False: some have not ended.
   [[nodiscard]] bool wait() {
-    const auto end = Clock::now() + kPatience;
+    const auto end = Clock::now() + kLookUpPatience;
     for (gaicb* const it : list) {
       while (gai_error(it) == EAI_INPROGRESS) {
         const auto left = std::chrono::duration_cast<nanoseconds>(end - Clock::now()).count();
@@ -154,6 +156,11 @@ Environment environment() {
     const char* const value = std::getenv(name);
     return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
   };
+}
+
+Surroundings surroundings() {
+  const auto find = [](const std::vector<Host>& hosts) { return look_up(hosts, "--nodes"); };
+  return {find, local_ips, environment(), geteuid(), can_hold_sockets};
 }
 
 }  // namespace gradlane

@@ -252,7 +252,7 @@ class Refused(Case):
     def test_however_slow_one_rank_is(self):
         """The store is there until it has read why there is no daemon, and the others wait for it."""
         job = self.job(GRADLANED="/nowhere/gradlaned")
-        job.ranks[1].say("from gradlane.torch import council")
+        job.ranks[1].say("from gradlane.torch.bootstrap import store_group")
         job.ranks[1].say("wait = council._wait")
         job.ranks[1].say("council._wait = lambda *them: (wait(*them), time.sleep(0.25))[0]")
         self.assertEqual([job.ranks[1].hear() for _ in range(3)], ["ok None"] * 3)

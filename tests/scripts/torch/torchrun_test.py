@@ -36,8 +36,8 @@ def die(phase):
 
 def main():
     if PHASE == "init":
-        ask = gradlane.torch.launch.Council.ask
-        gradlane.torch.launch.Council.ask = lambda self, what, *more: die("init") if what != "facts" else ask(self, what, *more)
+        ask = gradlane.torch.bootstrap.launch.StoreGroup.ask
+        gradlane.torch.bootstrap.launch.StoreGroup.ask = lambda self, what, *more: die("init") if what != "facts" else ask(self, what, *more)
     die("before")
     dist.init_process_group("gradlane")
     rank, world = dist.get_rank(), dist.get_world_size()
@@ -220,7 +220,7 @@ class Phases(Case):
     def test_in_init(self):
         job = self.job(3)
         job.ask("'all have loaded PyTorch'")
-        job.ranks[1].say("gradlane.torch.launch.Council.ask = lambda *_: os.kill(os.getpid(), 9)")
+        job.ranks[1].say("gradlane.torch.bootstrap.launch.StoreGroup.ask = lambda *_: os.kill(os.getpid(), 9)")
         job.ranks[1].hear()
         for rank in job.ranks:
             rank.say("init(4)")

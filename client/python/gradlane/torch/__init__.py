@@ -23,7 +23,7 @@ from .engine import Engine
 from .fsdp import fsdp
 from .hook import State, hook
 from .hsdp import hsdp
-from .launchers import environment, init
+from .bootstrap.launchers import environment, init
 from .ledger import explain
 from .profiling import profile
 from .replicas import check_replicas

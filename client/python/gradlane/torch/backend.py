@@ -18,10 +18,11 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from .. import _losses, errors
-from . import extension, gpu, interrupts, launch, ledger, meeting, staging
+from . import extension, gpu, interrupts, ledger, staging
+from .bootstrap import joining, launch
 from .engine import TORCH, Engine
 from .fallback import State, wanted
-from .meeting import refusal, watch
+from .bootstrap.joining import refusal, watch
 from .setting import Setting
 from .work import Work
 
@@ -32,7 +33,7 @@ _LOST = (errors.Cause.TIMEOUT, errors.Cause.NODE_LEFT, errors.Cause.TRAINER_GONE
 def create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Any:
     """Returns the c10d::Backend of a new process group.
 
-    Raises CannotBuild where the part in C++ is not to be had, and what meeting.meet() raises.
+    Raises CannotBuild where the part in C++ is not to be had, and what joining.meet() raises.
     """
     with contextlib.suppress(extension.CannotBuild):  # _connect() raises it, so that the other ranks hear of it
         extension.load()  # may build for half a minute: before ranks wait for one another
@@ -57,7 +58,7 @@ def _connect(store: dist.Store, rank: int, size: int, timeout: datetime.timedelt
         Engine.renew()
         Setting.bounds = {}
         ledger.clear()
-        meeting.job = ""
+        joining.job = ""
     if size == 1 or dist.is_initialized() and (Engine.exists() or size != dist.get_world_size()):
         group = Group(rank, size, timeout)
     else:
@@ -66,10 +67,10 @@ def _connect(store: dist.Store, rank: int, size: int, timeout: datetime.timedelt
             launch.prepare(own, rank, size, timeout)
             return Group(rank, size, timeout)
 
-        group = meeting.meet(store, rank, size, timeout, join)
+        group = joining.meet(store, rank, size, timeout, join)
         launch.verify(group._engine, timeout)
     if wanted():
-        group.state = State(meeting.own(store), rank, size, group.options)
+        group.state = State(joining.own(store), rank, size, group.options)
     return group
 
 

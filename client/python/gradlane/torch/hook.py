@@ -19,9 +19,10 @@ from torch.futures import Future
 
 from .. import adaptive, errors
 from .._library import Capability
-from . import gpu, launch, ledger, meeting, rings
+from . import gpu, ledger, rings
+from .bootstrap import joining, launch
 from .codec import bound_of, check, is_adaptive
-from .council import convene
+from .bootstrap.store_group import rendezvous
 from .engine import Engine
 from .kept import Cuts, Kept, Loaded, check_buckets, check_codec, check_fits, shape_of_residual, too_many
 from .plan import Plan, named
@@ -401,8 +402,8 @@ def _open(process_group: dist.ProcessGroup | None) -> Engine:
         if launch.wanted() and not Engine.exists() and world == dist.get_world_size():
             limit = datetime.timedelta(seconds=_timeout_of(process_group) or 0)
             store = dist.distributed_c10d._get_default_store()
-            store = dist.PrefixStore(convene(store, rank, world, limit), store)
-            meeting.join_all(store, rank, world, limit, lambda own: launch.prepare(own, rank, world, limit))
+            store = dist.PrefixStore(rendezvous(store, rank, world, limit), store)
+            joining.join_all(store, rank, world, limit, lambda own: launch.prepare(own, rank, world, limit))
     try:
         return Engine.shared(number, ranks)
     except errors.NoDaemon as error:

@@ -15,8 +15,8 @@ from typing import Iterator, NamedTuple, Sequence
 import torch.distributed as dist
 
 from .. import errors
-from . import launch, meeting
-from .council import Council, convene
+from .bootstrap import joining, launch
+from .bootstrap.store_group import StoreGroup, rendezvous
 from .engine import Engine
 
 
@@ -35,7 +35,7 @@ def engine_of(group: dist.ProcessGroup, timeout: datetime.timedelta) -> Engine:
     rank, size, name = dist.get_rank(group), dist.get_world_size(group), group.group_name
     with _of_the_job(group):
         store = _convened("ring", group, timeout)
-        engine = meeting.join_all(store, rank, size, timeout, lambda own: _join(name, own, rank, size, timeout))
+        engine = joining.join_all(store, rank, size, timeout, lambda own: _join(name, own, rank, size, timeout))
         launch.verify(engine, timeout, _rings[name].held)
     return engine
 
@@ -45,7 +45,7 @@ def hear(group: dist.ProcessGroup, said: str, timeout: datetime.timedelta) -> li
     come."""
     with _of_the_job(group):
         store = _convened("words", group, timeout)
-        return Council(store, dist.get_rank(group), timeout).hear("said", range(dist.get_world_size(group)), said)
+        return StoreGroup(store, dist.get_rank(group), timeout).hear("said", range(dist.get_world_size(group)), said)
 
 
 def leave(group: dist.ProcessGroup) -> None:
@@ -65,7 +65,7 @@ def ranks_text(ranks: Sequence[int]) -> str:
 
 def _convened(what: str, group: dist.ProcessGroup, timeout: datetime.timedelta) -> dist.Store:
     job = dist.PrefixStore(f"gradlane {what} {group.group_name}", dist.distributed_c10d._get_default_store())
-    return dist.PrefixStore(convene(job, dist.get_rank(group), dist.get_world_size(group), timeout), job)
+    return dist.PrefixStore(rendezvous(job, dist.get_rank(group), dist.get_world_size(group), timeout), job)
 
 
 @contextlib.contextmanager

@@ -20,7 +20,8 @@ from typing import Any, Callable, Sequence
 from torch.futures import Future
 
 from .. import _buffers, _library, _losses, errors
-from . import gpu, interrupts, ledger, staging, started, summary
+from . import gpu, interrupts, ledger, staging, summary
+from .bootstrap import local_daemon
 from .operations import Failure, Operation, outcome
 
 _JOIN_S = 5.0
@@ -289,7 +290,7 @@ class Tasks:
         if end.late and operation.timeout is not None:
             text += f"; the timeout of the process group is {operation.timeout:g} s"
         if end.code == errors.Code.DAEMON_GONE:
-            text += started.last_words(self._own)
+            text += local_daemon.last_words(self._own)
         return errors.error(end.code, "gradlane: " + text, end.cause)
 
     # ---- The thread

@@ -39,7 +39,7 @@ def binary() -> str:
             no = "this is no program that can be run" if os.path.exists(named) else "there is no such program"
             raise CannotStart(f"GRADLANED={named}: {no}")
         return os.path.abspath(found)
-    package = pathlib.Path(__file__).resolve().parents[1]
+    package = pathlib.Path(__file__).resolve().parents[2]
     places = [package / "bin" / "gradlaned"]
     if len(package.parents) > 2:  # in the source tree the package is client/python/gradlane
         places.append(package.parents[2] / "build" / "tools" / "gradlaned")

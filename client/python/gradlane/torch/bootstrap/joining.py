@@ -18,11 +18,11 @@ from typing import Any, Callable, TypeVar
 import torch.distributed as dist
 from torch.distributed.constants import default_pg_timeout
 
-from .. import errors
+from ... import errors
 from . import launch
-from .council import Council, compare_sizes, convene
-from .fallback import wanted
-from .engine import Engine
+from .store_group import StoreGroup, compare_sizes, rendezvous
+from ..fallback import wanted
+from ..engine import Engine
 
 _AGENT = "TORCHELASTIC_USE_AGENT_STORE"  # "True": the store is of torchrun's agent
 _Joined = TypeVar("_Joined")
@@ -41,14 +41,14 @@ def meet(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
     Not before all are here: a rank that is taken anew ends what others are still finishing of the job before.
     """
     global job
-    job = convene(store, rank, size, timeout)
+    job = rendezvous(store, rank, size, timeout)
     return join_all(own(store), rank, size, timeout, join)
 
 
 def join_all(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
              join: Callable[[dist.Store], _Joined]) -> _Joined:
     """The same, of ranks that have met: the store is theirs alone."""
-    council = Council(store, rank, timeout)
+    group = StoreGroup(store, rank, timeout)
     joined: _Joined | Exception
     text = _JOINED
     try:
@@ -56,14 +56,14 @@ def join_all(store: dist.Store, rank: int, size: int, timeout: datetime.timedelt
     except Exception as error:  # the others shall hear of it
         joined, text = error, _FAILED + str(error)
     try:
-        texts = council.hear("joined", range(size), text)
+        texts = group.hear("joined", range(size), text)
     except errors.Error:  # whoever comes later need not wait for this rank
-        council.part(size, stay=False)
+        group.part(size, stay=False)
         raise
     failed = next((other for other, its in enumerate(texts) if its != _JOINED), None)
     if failed is None and not isinstance(joined, Exception):
         return joined
-    council.part(size, stay=True)
+    group.part(size, stay=True)
     if isinstance(joined, Exception):
         raise joined
     text = texts[failed or 0].removeprefix(_FAILED)

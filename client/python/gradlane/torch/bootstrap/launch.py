@@ -2,7 +2,7 @@
 
 The ranks say by the job's store where they are. Where each finds daemons that fit already, or is told whose socket to
 use, these are taken. Else the first rank of those that share a daemon starts it, and each daemon ends with the
-processes that it serves. places.py decides who shares one, alike on all ranks. Whatever goes wrong is raised on all
+processes that it serves. placement.py decides who shares one, alike on all ranks. Whatever goes wrong is raised on all
 ranks, with the same text, and within bounded time.
 """
 
@@ -17,22 +17,22 @@ from typing import Any, Callable
 
 import torch.distributed as dist
 
-from .. import _arguments, _context, errors
-from . import addresses, places, started
-from .council import Council
-from .engine import Engine
+from ... import _arguments, _context, errors
+from . import host_info, local_daemon, placement
+from .store_group import StoreGroup
+from ..engine import Engine
 
 _READY_S = 30.0  # for a daemon to start; all is on its way in a fraction of a second
 _FIND_S = 5.0  # for a daemon that was found to let go of the rank that had the place before
 _ATTEMPTS = 3
 # Of one rank, which all hear of.
-_FAULTS = (errors.Error, ImportError, OSError, ValueError, places.Unfit, started.CannotStart)
+_FAULTS = (errors.Error, ImportError, OSError, ValueError, placement.Unfit, local_daemon.CannotStart)
 
 
 class Held:
     """The job's own daemons, as this process knows them. daemons: how many. ours: the one that it has started."""
 
-    def __init__(self, mark: str, daemons: int, socket: str, ours: started.Started | None) -> None:
+    def __init__(self, mark: str, daemons: int, socket: str, ours: local_daemon.Started | None) -> None:
         self.mark, self.daemons, self.ours = mark, daemons, ours
         self.socket = socket
         self.told = False
@@ -58,31 +58,31 @@ def wanted() -> bool:
 def prepare(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> None:
     """Has daemons for a job whose ranks are all here: Engine.shared() finds that of this rank then.
 
-    store: of these ranks alone, council.convene(). Raises NoDaemon, the same on all ranks. `timeout` is the group's:
+    store: of these ranks alone, group.rendezvous(). Raises NoDaemon, the same on all ranks. `timeout` is the group's:
     nothing takes longer.
     """
     global _held
-    council = Council(store, rank, timeout)
-    facts = _ask(council, size, lambda: _facts(rank, size))
-    if places.keeps(facts):
+    group = StoreGroup(store, rank, timeout)
+    facts = _ask(group, size, lambda: _facts(rank, size))
+    if placement.keeps(facts):
         return
     if _held is not None:
         _held.end()
     _held = Engine.socket = None
-    if places.joins(facts):
+    if placement.joins(facts):
         return
     Engine.dismiss()
     _say_what_is_passed(facts, rank)
-    _held = _launch(council, facts, rank)
+    _held = _launch(group, facts, rank)
     Engine.socket = _held.socket
 
 
 def ring(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta, known: Held | None) -> Held:
     """Daemons for some ranks of a job alone, whatever others it has. known: what an earlier call has returned; it is
     returned again if all of these ranks have that still. store, rank: of these ranks. Raises as prepare()."""
-    council = Council(store, rank, timeout)
-    facts = _ask(council, size, lambda: _facts_of_ring(known))
-    return known if known is not None and places.keeps(facts) else _launch(council, facts, rank)
+    group = StoreGroup(store, rank, timeout)
+    facts = _ask(group, size, lambda: _facts_of_ring(known))
+    return known if known is not None and placement.keeps(facts) else _launch(group, facts, rank)
 
 
 def verify(engine: Engine | None, timeout: datetime.timedelta, held: Held | None = None) -> None:
@@ -98,7 +98,7 @@ def verify(engine: Engine | None, timeout: datetime.timedelta, held: Held | None
     if failed:
         error = failed[0]
         advice = " (is there a firewall? GRADLANE_NODES=HOST:PORT,HOST:PORT has the daemons use these UDP ports)"
-        text = f"{error}{advice if held.daemons > 1 else ''}{started.last_words(held.socket)}"
+        text = f"{error}{advice if held.daemons > 1 else ''}{local_daemon.last_words(held.socket)}"
         raise errors.error(errors.Code.FAILED, text)
 
 
@@ -107,8 +107,8 @@ def tell() -> None:
     if _held is None or _held.ours is None or _held.told:
         return
     _held.told = True
-    log = started.log_beside(_held.socket)
-    text = started.tail(log, ("warning", "error", "critical"))
+    log = local_daemon.log_beside(_held.socket)
+    text = local_daemon.tail(log, ("warning", "error", "critical"))
     if text:
         print(f"gradlane: the daemon's log, {log}{text}", file=sys.stderr, flush=True)
 
@@ -127,36 +127,36 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-def _ask(council: Council, size: int, facts: Callable[[], places.Facts]) -> list[places.Facts]:
-    said = council.ask("facts", range(size), lambda: facts().text(), _FAULTS)
-    return [places.Facts.read(text) for text in said]
+def _ask(group: StoreGroup, size: int, facts: Callable[[], placement.Facts]) -> list[placement.Facts]:
+    said = group.ask("facts", range(size), lambda: facts().text(), _FAULTS)
+    return [placement.Facts.read(text) for text in said]
 
 
-def _facts(rank: int, size: int) -> places.Facts:
+def _facts(rank: int, size: int) -> placement.Facts:
     held = daemon = passed = ""
     if not wanted():
-        daemon = places.NAMED
+        daemon = placement.NAMED
     elif _held is not None and _held.lives():
         held = _held.mark
     else:
         daemon, passed = _find(rank, size)
-    return places.Facts(addresses.place(), os.getpid(), held, daemon, passed, _route(),
-                        os.environ.get("GRADLANE_NODES", ""), secrets.token_hex(8))
+    return placement.Facts(host_info.place(), os.getpid(), held, daemon, passed, _route(),
+                           os.environ.get("GRADLANE_NODES", ""), secrets.token_hex(8))
 
 
-def _facts_of_ring(known: Held | None) -> places.Facts:
+def _facts_of_ring(known: Held | None) -> placement.Facts:
     """The ports of GRADLANE_NODES are the job's, and its hosts those of all ranks."""
     if os.environ.get("GRADLANE_START", "1") == "0":
         raise errors.error(errors.Code.NO_DAEMON, "a group of some ranks has daemons of its own, and GRADLANE_START=0")
     held = known.mark if known is not None and known.lives() else ""
-    named = (addresses.of_host(host.name) for host in places.named_hosts(os.environ.get("GRADLANE_NODES", "")))
-    here = next((address for address in named if addresses.is_here(address)), "")
-    return places.Facts(addresses.place(), os.getpid(), held, route=here or _route(), mark=secrets.token_hex(8))
+    named = (host_info.of_host(host.name) for host in placement.named_hosts(os.environ.get("GRADLANE_NODES", "")))
+    here = next((address for address in named if host_info.is_here(address)), "")
+    return placement.Facts(host_info.place(), os.getpid(), held, route=here or _route(), mark=secrets.token_hex(8))
 
 
 def _route() -> str:
     interface = os.environ.get("GRADLANE_INTERFACE", "")
-    return addresses.of_interface(interface) if interface else addresses.towards(os.environ.get("MASTER_ADDR", ""))
+    return host_info.of_interface(interface) if interface else host_info.towards(os.environ.get("MASTER_ADDR", ""))
 
 
 def _find(rank: int, size: int) -> tuple[str, str]:
@@ -182,7 +182,7 @@ def _find(rank: int, size: int) -> tuple[str, str]:
     return socket, ""
 
 
-def _say_what_is_passed(facts: list[places.Facts], rank: int) -> None:
+def _say_what_is_passed(facts: list[placement.Facts], rank: int) -> None:
     passed = next((number for number, fact in enumerate(facts) if fact.passed), None)
     if passed is None and any(fact.daemon for fact in facts):
         passed = next(number for number, fact in enumerate(facts) if not fact.daemon)
@@ -192,18 +192,18 @@ def _say_what_is_passed(facts: list[places.Facts], rank: int) -> None:
               flush=True)
 
 
-def _launch(council: Council, facts: list[places.Facts], rank: int) -> Held:
+def _launch(group: StoreGroup, facts: list[placement.Facts], rank: int) -> Held:
     try:
-        plan = places.plan(facts)
-    except places.Unfit as error:  # on all ranks
+        plan = placement.plan(facts)
+    except placement.Unfit as error:  # on all ranks
         raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemons for the job: {error}") from None
     starters = range(0, len(facts), plan.trainers)
     mine = rank // plan.trainers
     for attempt in range(_ATTEMPTS):
-        ours: list[started.Started] = []  # one, or none
+        ours: list[local_daemon.Started] = []  # one, or none
         sockets: list[str] = []
         try:
-            sockets = _attempt(council, facts, plan, rank, f"{attempt}", ours)
+            sockets = _attempt(group, facts, plan, rank, f"{attempt}", ours)
         finally:
             if not sockets or not all(sockets):
                 for daemon in ours:
@@ -215,71 +215,70 @@ def _launch(council: Council, facts: list[places.Facts], rank: int) -> Held:
                        f"ports, {_ATTEMPTS} times: GRADLANE_NODES=HOST:PORT,... may name others")
 
 
-def _attempt(council: Council, facts: list[places.Facts], plan: places.Plan, rank: int, attempt: str,
-             ours: list[started.Started]) -> list[str]:
+def _attempt(group: StoreGroup, facts: list[placement.Facts], plan: placement.Plan, rank: int, attempt: str,
+             ours: list[local_daemon.Started]) -> list[str]:
     """The daemons' sockets; "" of one whose ports somebody else has taken meanwhile. ours: where this rank's is added,
     if it starts one."""
     starters = range(0, len(facts), plan.trainers)
     mine = rank // plan.trainers
     reserved: list[Any] = []
     try:
-        ends = [places.Endpoint("127.0.0.1", 0, places.LOCAL_MTU)]
+        ends = [placement.Endpoint("127.0.0.1", 0, placement.LOCAL_MTU)]
         if len(plan.machines) > 1:
-            said = council.ask("endpoint " + attempt, starters, lambda: _endpoint(facts, plan, mine, reserved).text(),
-                               _FAULTS)
-            ends = [places.Endpoint.read(text) for text in said]
+            said = group.ask("endpoint " + attempt, starters, lambda: _endpoint(facts, plan, mine, reserved).text(),
+                             _FAULTS)
+            ends = [placement.Endpoint.read(text) for text in said]
             try:
-                places.check(plan, ends)
-            except places.Unfit as error:  # on all ranks
+                placement.check(plan, ends)
+            except placement.Unfit as error:  # on all ranks
                 raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemons for the job: {error}") from None
-        sockets: list[str] = council.ask("socket " + attempt, starters,
-                                         lambda: _start(facts, plan, mine, ends, reserved, council.limit, ours),
-                                         _FAULTS)
+        sockets: list[str] = group.ask("socket " + attempt, starters,
+                                       lambda: _start(facts, plan, mine, ends, reserved, group.limit, ours), _FAULTS)
         return sockets
     finally:
         for it in reserved:
             it.close()
 
 
-def _endpoint(facts: list[places.Facts], plan: places.Plan, mine: int, reserved: list[Any]) -> places.Endpoint:
+def _endpoint(facts: list[placement.Facts], plan: placement.Plan, mine: int, reserved: list[Any]) -> placement.Endpoint:
     """Where this rank's daemon will be; the ports are kept by sockets until it is started."""
     address, port = ("127.0.0.1", 0) if plan.alone else _address(facts, plan, mine)
     if port == 0:
-        reserved += addresses.free_ports(address, places.ports(plan.trainers))
+        reserved += host_info.free_ports(address, placement.ports(plan.trainers))
         port = reserved[0].getsockname()[1]
-    return places.Endpoint(address, port, places.LOCAL_MTU if plan.alone else addresses.mtu_of(address))
+    return placement.Endpoint(address, port, placement.LOCAL_MTU if plan.alone else host_info.mtu_of(address))
 
 
-def _address(facts: list[places.Facts], plan: places.Plan, mine: int) -> tuple[str, int]:
+def _address(facts: list[placement.Facts], plan: placement.Plan, mine: int) -> tuple[str, int]:
     """(Of this machine, its first port, 0: any)."""
-    named = places.named_hosts(facts[0].nodes)
+    named = placement.named_hosts(facts[0].nodes)
     if not named:
         routes = [facts[rank].route for rank in range(0, len(facts), plan.trainers)]
-        if not places.is_loopback(routes[mine]):
+        if not placement.is_loopback(routes[mine]):
             return routes[mine], 0
-        others = (route for route in routes if not places.is_loopback(route))
-        return addresses.towards(next(others, "")), 0
-    found = [addresses.of_host(host.name) for host in named]
+        others = (route for route in routes if not placement.is_loopback(route))
+        return host_info.towards(next(others, "")), 0
+    found = [host_info.of_host(host.name) for host in named]
     # What a translator on the way makes of a machine's address, no machine has: then the order tells.
-    here = next((number for number, address in enumerate(found) if addresses.is_here(address)), plan.machines[mine])
+    here = next((number for number, address in enumerate(found) if host_info.is_here(address)), plan.machines[mine])
     port = named[here].port
-    return found[here], port and port + plan.before(mine) * places.ports(plan.trainers)
+    return found[here], port and port + plan.before(mine) * placement.ports(plan.trainers)
 
 
-def _start(facts: list[places.Facts], plan: places.Plan, mine: int, ends: list[places.Endpoint], reserved: list[Any],
-           limit: datetime.timedelta, ours: list[started.Started]) -> str:
+def _start(facts: list[placement.Facts], plan: placement.Plan, mine: int, ends: list[placement.Endpoint],
+           reserved: list[Any], limit: datetime.timedelta, ours: list[local_daemon.Started]) -> str:
     """Starts this rank's daemon; its socket, "" if somebody else has its ports."""
     first = mine * plan.trainers
     nodes = "127.0.0.1" if len(ends) == 1 else ",".join(map(str, ends))
     words = ["--nodes", nodes, "--rank", str(mine)]
-    for setting in places.settings(plan, min(end.mtu for end in ends)):
+    for setting in placement.settings(plan, min(end.mtu for end in ends)):
         words += ["--set", setting]
     while reserved:
         reserved.pop().close()
-    daemon = started.Started(words, [fact.pid for fact in facts[first:first + plan.trainers]])
+    daemon = local_daemon.Started(words, [fact.pid for fact in facts[first:first + plan.trainers]])
     ours.append(daemon)
     try:
         daemon.wait_until_ready(min(limit.total_seconds(), _READY_S))
-    except started.PortsInUse:
+    except local_daemon.PortsInUse:
         return ""
     return daemon.socket

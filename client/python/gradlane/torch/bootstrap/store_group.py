@@ -1,8 +1,8 @@
 """How ranks ask each other through a store, and none waits longer than it may.
 
 A store outlives ranks: under torchrun's elastic agent the ranks of the next attempt have the store of the last one,
-with whatever those had written who were killed. So ranks first agree on a word that nobody has had before, convene(),
-and what belongs to them is behind that.
+with whatever those had written who were killed. So rendezvous() first has ranks agree on a word that nobody has had
+before, and what belongs to them is behind that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterable, Iterator, Sequence
 
 import torch.distributed as dist
 
-from .. import errors
+from ... import errors
 
 _ANSWER_S = 60.0  # for a rank to say what it has found, or done
 _LOOK = datetime.timedelta(milliseconds=100)  # for what may be of an earlier attempt
@@ -31,17 +31,17 @@ class Late(Exception):
     """Somebody has not come, or not answered."""
 
 
-def convene(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> str:
+def rendezvous(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> str:
     """A word that these ranks have, and that no others had, when all of them are here. Raises OperationFailed.
 
     Each says hello with a word of its own; rank 0 proposes a word to those whose hellos there are; who finds its own
     among these agrees. A hello of an attempt that is over is answered by nobody, and replaced when its rank comes.
     """
     end = time.monotonic() + timeout.total_seconds()
-    meeting = dist.PrefixStore(_PREFIX, store)
+    store = dist.PrefixStore(_PREFIX, store)
     try:
         with _reached():
-            return _propose(meeting, size, end) if rank == 0 else _agree(meeting, rank, end)
+            return _propose(store, size, end) if rank == 0 else _agree(store, rank, end)
     except Late as late:
         raise errors.error(errors.Code.FAILED, f"gradlane: rank {rank} has waited {timeout.total_seconds():g} s, the "
                            f"timeout of the process group, for {late}") from None
@@ -73,7 +73,7 @@ def compare_sizes(host: str, port: int, rank: int, size: int, timeout: datetime.
     return store
 
 
-class Council:
+class StoreGroup:
     """Ranks that have convened, and a store of their own."""
 
     def __init__(self, store: dist.Store, rank: int, timeout: datetime.timedelta) -> None:

@@ -11,7 +11,7 @@ import unittest.mock
 import torch.distributed as dist
 
 import gradlane
-from gradlane.torch import council, meeting
+from gradlane.torch.bootstrap import joining, store_group
 
 PATIENCE = datetime.timedelta(seconds=30)
 
@@ -42,55 +42,55 @@ class Waiting(Ranks):
     def test_short_and_long(self):
         """Looks again and again, or waits."""
         mine, other, _ = self.stores
-        for number, limit in enumerate((council._LOOK, PATIENCE)):
+        for number, limit in enumerate((store_group._LOOK, PATIENCE)):
             keys = [f"one {number}", f"two {number}"]
-            self.assertFalse(council._wait(mine, keys, council._LOOK))
+            self.assertFalse(store_group._wait(mine, keys, store_group._LOOK))
             other.set(keys[0], "")
-            self.assertFalse(council._wait(mine, keys, council._LOOK))
+            self.assertFalse(store_group._wait(mine, keys, store_group._LOOK))
             other.set(keys[1], "")
-            self.assertTrue(council._wait(mine, keys, limit))
+            self.assertTrue(store_group._wait(mine, keys, limit))
 
     def test_long_in_vain(self):
         mine, other, _ = self.stores
-        self.assertFalse(council._wait(mine, ["late"], 2 * council._LOOK))
+        self.assertFalse(store_group._wait(mine, ["late"], 2 * store_group._LOOK))
         other.set("late", "yes")
         self.assertEqual(mine.get("late"), b"yes")
 
 
 class Convening(Ranks):
-    def convene(self, rank, store):
-        return council.convene(store, rank, 3, PATIENCE)
+    def rendezvous(self, rank, store):
+        return store_group.rendezvous(store, rank, 3, PATIENCE)
 
     def test_one_word_for_all(self):
-        words = self.each(self.convene)
+        words = self.each(self.rendezvous)
         self.assertEqual(len(set(words)), 1, words)
         self.assertRegex(str(words[0]), "^[0-9a-f]{16}$")
 
     def test_what_an_earlier_attempt_has_left(self):
         """Rank 0 proposes a word to those who have gone, and another one to each that comes in their place."""
-        left = dist.PrefixStore(council._PREFIX, self.stores[0])
+        left = dist.PrefixStore(store_group._PREFIX, self.stores[0])
         for rank in (1, 2):
             left.set(f"hello {rank}", "of an earlier attempt")
 
         def late(rank, store):
-            before = dist.PrefixStore(council._PREFIX, store)
+            before = dist.PrefixStore(store_group._PREFIX, store)
             if rank == 1:
                 before.wait(["proposal"], PATIENCE)
             if rank == 2:  # rank 1 has been proposed to
                 while before.get("hello 1") == b"of an earlier attempt" or \
                         before.get("hello 1").decode() not in json.loads(before.get("proposal"))[1]:
                     pass
-            return self.convene(rank, store)
+            return self.rendezvous(rank, store)
 
         words = self.each(late)
         self.assertEqual(len(set(words)), 1, words)
         self.assertRegex(str(words[0]), "^[0-9a-f]{16}$")
 
     def test_who_does_not_come_is_named(self):
-        def convene(rank, store):
-            return council.convene(store, rank, 3, ms(300)) if rank != 1 else None
+        def rendezvous(rank, store):
+            return store_group.rendezvous(store, rank, 3, ms(300)) if rank != 1 else None
 
-        zero, _, two = self.each(convene)
+        zero, _, two = self.each(rendezvous)
         self.assertRegex(str(zero), "^gradlane: rank 0 has waited 0.3 s, the timeout of the process group, for rank 1$")
         self.assertIsInstance(two, gradlane.OperationFailed)
 
@@ -99,10 +99,10 @@ class Refusals(Ranks):
     def join(self, rank, store):
         """As rank 0's process does when it has failed: its store goes with it."""
         def start(own):
-            council.Council(own, rank, PATIENCE).ask("start", [0], self.refuse, (OSError,))
+            store_group.StoreGroup(own, rank, PATIENCE).ask("start", [0], self.refuse, (OSError,))
 
         try:
-            return meeting.join_all(store, rank, 3, PATIENCE, start)
+            return joining.join_all(store, rank, 3, PATIENCE, start)
         finally:
             if rank == 0:
                 self.server = None
@@ -112,7 +112,7 @@ class Refusals(Ranks):
 
     def check(self, step, then):
         """Rank 1 has heard all at this step, and gets no time to read it before the others wait for what is `then`."""
-        wait, waiting = council._wait, threading.Semaphore(0)
+        wait, waiting = store_group._wait, threading.Semaphore(0)
 
         def slow(store, keys, limit):
             if store is not self.slow and keys[0].endswith(then):
@@ -130,7 +130,7 @@ class Refusals(Ranks):
                 waiting.release()  # it has not waited, which is wrong; rank 1 shall not either
 
         self.slow = self.stores[1]
-        with unittest.mock.patch.object(council, "_wait", slow):
+        with unittest.mock.patch.object(store_group, "_wait", slow):
             for error in self.each(joined):
                 self.assertIsInstance(error, gradlane.NoDaemon)
                 self.assertEqual(str(error), "gradlane: no daemon for rank 0: no such thing")
@@ -143,14 +143,14 @@ class Refusals(Ranks):
 
     def test_who_says_nothing_is_named(self):
         def hear(rank, store):
-            return council.Council(store, rank, ms(300)).hear("it", range(3), "yes" if rank != 1 else None)
+            return store_group.StoreGroup(store, rank, ms(300)).hear("it", range(3), "yes" if rank != 1 else None)
 
         for error in self.each(hear):
             self.assertEqual(str(error), "gradlane: nothing was heard from rank 1 for 0.3 s: it has ended, or hangs")
 
     def test_the_store_has_gone(self):
         self.server = None
-        for error in self.each(lambda rank, store: council.Council(store, rank, ms(300)).hear("it", range(3), "yes")):
+        for error in self.each(lambda rank, store: store_group.StoreGroup(store, rank, ms(300)).hear("it", range(3), "yes")):
             self.assertIsInstance(error, gradlane.NoDaemon)
             self.assertRegex(str(error), "^gradlane: the store of the job has gone: ")
 

@@ -5,8 +5,8 @@ import os
 import socket
 import unittest
 
-from gradlane.torch import addresses, places
-from gradlane.torch.places import Endpoint, Facts, Host, Unfit
+from gradlane.torch.bootstrap import host_info, placement
+from gradlane.torch.bootstrap.placement import Endpoint, Facts, Host, Unfit
 
 
 def facts(places_, **each):
@@ -15,7 +15,7 @@ def facts(places_, **each):
 
 class Plans(unittest.TestCase):
     def check(self, where, trainers, machines):
-        self.assertEqual(places.plan(facts(where)), (trainers, machines))
+        self.assertEqual(placement.plan(facts(where)), (trainers, machines))
 
     def test_one_machine(self):
         self.check("aa", 2, (0,))
@@ -41,47 +41,47 @@ class Plans(unittest.TestCase):
         self.check("aabbaabb", 2, (0, 1, 0, 1))
 
     def test_before(self):
-        plan = places.plan(facts("aabbaabb"))
+        plan = placement.plan(facts("aabbaabb"))
         self.assertEqual([plan.before(daemon) for daemon in range(4)], [0, 0, 1, 1])
         self.assertFalse(plan.alone)
-        self.assertTrue(places.plan(facts("aaa")).alone)
+        self.assertTrue(placement.plan(facts("aaa")).alone)
 
     def test_too_many(self):
         with self.assertRaisesRegex(Unfit, "257 ranks, and daemons have 256 at most"):
-            places.plan(facts("a" * 257))
-        self.assertEqual(places.plan(facts("a" * 256)).trainers, 16)
+            placement.plan(facts("a" * 257))
+        self.assertEqual(placement.plan(facts("a" * 256)).trainers, 16)
 
     def test_nodes_fit(self):
         with self.assertRaisesRegex(Unfit, "GRADLANE_NODES has 3 hosts, and the job runs on 2 machines"):
-            places.plan(facts("aabb", nodes="x,y,z"))
+            placement.plan(facts("aabb", nodes="x,y,z"))
         mixed = facts("ab", nodes="x,y")
         with self.assertRaisesRegex(Unfit, "'x,y' for rank 0 and '' for rank 1"):
-            places.plan([mixed[0], mixed[1]._replace(nodes="")])
+            placement.plan([mixed[0], mixed[1]._replace(nodes="")])
 
     def test_settings(self):
-        settings = places.settings(places.plan(facts("aabb")), 1450)
+        settings = placement.settings(placement.plan(facts("aabb")), 1450)
         for word in ("trainers=2", "mtu=1450", "local_reduce=true", "strategies=[ring, direct]"):
             self.assertIn(word, settings)
-        self.assertIn("local_reduce=false", places.settings(places.plan(facts("aaab")), 1450))
-        self.assertIn("strategies=[ring]", places.settings(places.plan(facts(f"{i}" for i in range(65))), 1450))
+        self.assertIn("local_reduce=false", placement.settings(placement.plan(facts("aaab")), 1450))
+        self.assertIn("strategies=[ring]", placement.settings(placement.plan(facts(f"{i}" for i in range(65))), 1450))
 
 
 class Choices(unittest.TestCase):
     def test_found_by_all_or_by_none(self):
         found = facts("ab", daemon="/run/gradlane/node0.sock")
-        self.assertTrue(places.joins(found))
-        self.assertFalse(places.joins([found[0], found[1]._replace(daemon="")]))
-        self.assertFalse(places.joins(facts("ab")))
+        self.assertTrue(placement.joins(found))
+        self.assertFalse(placement.joins([found[0], found[1]._replace(daemon="")]))
+        self.assertFalse(placement.joins(facts("ab")))
 
     def test_who_is_told_waits(self):
         told = facts("ab")
-        self.assertTrue(places.joins([told[0], told[1]._replace(daemon=places.NAMED)]))
+        self.assertTrue(placement.joins([told[0], told[1]._replace(daemon=placement.NAMED)]))
 
     def test_kept(self):
-        self.assertTrue(places.keeps(facts("ab", held="x")))
-        self.assertFalse(places.keeps(facts("ab")))
+        self.assertTrue(placement.keeps(facts("ab", held="x")))
+        self.assertFalse(placement.keeps(facts("ab")))
         other = facts("ab", held="x")
-        self.assertFalse(places.keeps([other[0], other[1]._replace(held="y")]))
+        self.assertFalse(placement.keeps([other[0], other[1]._replace(held="y")]))
 
     def test_text(self):
         fact = facts("a", route="fd00::1", mark="m")[0]
@@ -91,54 +91,54 @@ class Choices(unittest.TestCase):
 
 class Hosts(unittest.TestCase):
     def test_words(self):
-        self.assertEqual(places.named_hosts("10.0.0.1, node-b:18400,[fd00::1]:20,[fd00::2],fd00::3"), [
+        self.assertEqual(placement.named_hosts("10.0.0.1, node-b:18400,[fd00::1]:20,[fd00::2],fd00::3"), [
             Host("10.0.0.1", 0), Host("node-b", 18400), Host("fd00::1", 20), Host("fd00::2", 0), Host("fd00::3", 0)])
-        self.assertEqual(places.named_hosts(" "), [])
+        self.assertEqual(placement.named_hosts(" "), [])
 
     def test_no_words(self):
         for text in ("a,,b", "a:x", "a:70000", "a b", "[a]:1", ":18400", "10.0.0.1:", "a:1:2"):
             with self.subTest(text), self.assertRaisesRegex(Unfit, "GRADLANE_NODES: '.*' is no host, allowed: HOST or"):
-                places.named_hosts(text)
+                placement.named_hosts(text)
 
     def test_endpoints(self):
-        two, one = places.plan(facts("ab")), places.plan(facts("aaab"))
-        places.check(two, [Endpoint("10.0.0.1", 1), Endpoint("10.0.0.2", 1)])
-        places.check(places.plan(facts("a" * 17)), [Endpoint("127.0.0.1", 20000 + i) for i in range(17)])
+        two, one = placement.plan(facts("ab")), placement.plan(facts("aaab"))
+        placement.check(two, [Endpoint("10.0.0.1", 1), Endpoint("10.0.0.2", 1)])
+        placement.check(placement.plan(facts("a" * 17)), [Endpoint("127.0.0.1", 20000 + i) for i in range(17)])
         for plan, ends, text in (
                 (two, ["10.0.0.1", "127.0.1.1"], "rank 1 has the address 127.0.1.1, which no other machine reaches: set"),
                 (two, ["10.0.0.1", "fd00::1"], "rank 0 has an address of IPv4, 10.0.0.1, that of rank 1 one of IPv6"),
                 (two, ["10.0.0.1", "10.0.0.1"], "ranks 0 and 1 would both have their daemon at 10.0.0.1:1: set"),
                 (one, ["10.0.0.1", "10.0.0.1", "10.0.0.3", "10.0.0.2"], "ranks 0 and 1 would both")):
             with self.subTest(text), self.assertRaisesRegex(Unfit, text):
-                places.check(plan, [Endpoint(address, 1) for address in ends])
+                placement.check(plan, [Endpoint(address, 1) for address in ends])
         self.assertEqual(str(Endpoint("fd00::1", 7)), "[fd00::1]:7")
 
 
 class Addresses(unittest.TestCase):
     def test_of_this_machine(self):
-        self.assertEqual(addresses.of_interface("lo"), "127.0.0.1")
-        self.assertEqual(addresses.of_host("127.0.0.1"), "127.0.0.1")
-        self.assertEqual(addresses.towards("127.0.0.1"), "127.0.0.1")
-        self.assertTrue(addresses.is_here("127.0.0.1"))
-        self.assertFalse(addresses.is_here("192.0.2.77"))
-        self.assertEqual(addresses.mtu_of("127.0.0.1"), 1500)
+        self.assertEqual(host_info.of_interface("lo"), "127.0.0.1")
+        self.assertEqual(host_info.of_host("127.0.0.1"), "127.0.0.1")
+        self.assertEqual(host_info.towards("127.0.0.1"), "127.0.0.1")
+        self.assertTrue(host_info.is_here("127.0.0.1"))
+        self.assertFalse(host_info.is_here("192.0.2.77"))
+        self.assertEqual(host_info.mtu_of("127.0.0.1"), 1500)
         with self.assertRaisesRegex(OSError, "GRADLANE_INTERFACE=none0: there is no such interface .*allowed: .*lo"):
-            addresses.of_interface("none0")
+            host_info.of_interface("none0")
 
     def test_ports(self):
-        first = addresses.free_ports("127.0.0.1", 4)
+        first = host_info.free_ports("127.0.0.1", 4)
         numbers = [it.getsockname()[1] for it in first]
         self.assertEqual(numbers, list(range(numbers[0], numbers[0] + 4)))
         with self.assertRaises(OSError):
-            addresses.bind("127.0.0.1", [numbers[3] + 1, numbers[0]])
-        addresses.bind("127.0.0.1", [numbers[3] + 1])[0].close()  # which that has let go of
+            host_info.bind("127.0.0.1", [numbers[3] + 1, numbers[0]])
+        host_info.bind("127.0.0.1", [numbers[3] + 1])[0].close()  # which that has let go of
         for it in first:
             it.close()
 
     def test_place(self):
-        self.assertEqual(addresses.place(), addresses.place())
-        self.assertIn(socket.gethostname(), addresses.place())
-        self.assertIn(os.readlink("/proc/self/ns/net"), addresses.place())
+        self.assertEqual(host_info.place(), host_info.place())
+        self.assertIn(socket.gethostname(), host_info.place())
+        self.assertIn(os.readlink("/proc/self/ns/net"), host_info.place())
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any, Mapping, NamedTuple
 
 import torch.distributed as dist
 
-from .. import errors
+from ... import errors
 
 _FIRST_PORT, _PORTS = 20000, 12000  # below those that kernels give away
 

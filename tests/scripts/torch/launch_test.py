@@ -253,8 +253,8 @@ class Refused(Case):
         """The store is there until it has read why there is no daemon, and the others wait for it."""
         job = self.job(GRADLANED="/nowhere/gradlaned")
         job.ranks[1].say("from gradlane.torch.bootstrap import store_group")
-        job.ranks[1].say("wait = council._wait")
-        job.ranks[1].say("council._wait = lambda *them: (wait(*them), time.sleep(0.25))[0]")
+        job.ranks[1].say("wait = store_group._wait")
+        job.ranks[1].say("store_group._wait = lambda *them: (wait(*them), time.sleep(0.25))[0]")
         self.assertEqual([job.ranks[1].hear() for _ in range(3)], ["ok None"] * 3)
         for rank in job.ranks:
             rank.say("init()")

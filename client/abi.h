@@ -280,16 +280,10 @@ GL_ASSERT(sizeof(struct gl_strategy_row) == 80);
 #define GL_LEAST_SIZE 12u
 #define GL_SIZES 15u
 
-enum gl_bound {
-  GL_BOUND_EXACT = 0,
-  GL_BOUND_ABSOLUTE = 1,  // errors of a contribution are at most 2^-bits,
-  GL_BOUND_RELATIVE = 2   //   or 2^-bits of its largest value
-};
-
 struct gl_way_row {
   uint32_t strategy;  // as gl_strategy_row's code
   uint8_t codec;      // as gl_codec_name's id
-  uint8_t bound;      // gl_bound
+  uint8_t bound;      // gl_bound, client/tuner/auto_name.h
   uint8_t bits;
   uint8_t scales;  // 1: the codec's B is `bits`, and with another B it keeps that bound; ns is about that of near ones
   uint8_t reserved[8];

@@ -278,7 +278,7 @@ gradlane_code gradlane_resume(gradlane_context* gl, uint64_t next_tag);
 // On a shared context these functions may be called by any thread: gradlane_add(), gradlane_alloc(), gradlane_free(),
 // gradlane_find_codec(), gradlane_check_codec(), gradlane_get_codec(), gradlane_get_figures(), gradlane_error(), which
 // has the last error of the calling thread, and gradlane_disconnect(), after which all tasks fail. gradlane_next() and
-// gradlane_answer() belong to one thread. Functions that start operations or wait for requests must not be called.
+// gradlane_answer() belong to one thread. Functions that start operations or wait for requests are refused.
 //
 // After fork() the child's calls are refused, as of any context. A signal handler may not call any of these. At the end
 // of the process call gradlane_disconnect(): gradlane_next() then returns, and its thread can be joined.

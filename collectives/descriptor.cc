@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/random.h"
-#include "collectives/agreement.h"
+#include "client/tuner/agreement.h"
 #include "collectives/codec_value.h"
 #include "collectives/crc32c.h"
 
@@ -74,7 +74,7 @@ uint64_t own_seed_of(uint64_t seed, unsigned rank) noexcept { return Random::mix
 
 bool is_agreement(const Descriptor& descriptor) noexcept {
   return descriptor.kind == static_cast<uint8_t>(OpKind::kAllReduce) &&
-         descriptor.type == static_cast<uint8_t>(ElementType::kFloat64) && is_agreement_tag(descriptor.tag);
+         descriptor.type == static_cast<uint8_t>(ElementType::kFloat64) && gl_is_agreement_tag(descriptor.tag);
 }
 
 }  // namespace gradlane

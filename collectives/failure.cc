@@ -91,12 +91,11 @@ void add_codec(FailureText& text, uint64_t value) noexcept {
 
 void add_left_open(FailureText& text, uint64_t value) noexcept {
   const LeftOpen it = left_open_of(value);
-  constexpr const char* kCodecs[] = {"", "auto", "auto:2^-", "auto:rel="};
-  const bool codec = it.codec != LeftOpen::Codec::kNamed;
-  text.add(kCodecs[static_cast<size_t>(it.codec)]);
-  if (codec && it.codec != LeftOpen::Codec::kExact) text.add(it.bits);
-  if (it.strategy) text.add(codec ? " and " : "").add("strategy auto");
-  if (!codec && !it.strategy) text.add("no auto");
+  constexpr const char* kCodecs[] = {"auto", "auto:2^-", "auto:rel="};
+  if (it.codec) text.add(kCodecs[it.codec->bound]);
+  if (it.codec && it.codec->bound != GL_BOUND_EXACT) text.add(it.codec->bits);
+  if (it.strategy) text.add(it.codec ? " and " : "").add("strategy auto");
+  if (!it.codec && !it.strategy) text.add("no auto");
 }
 
 void add_tos(FailureText& text, uint64_t value) noexcept { text.add("0x").add(value & 0xff, 16, 2); }

@@ -3,27 +3,29 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+
+#include "client/tuner/auto_name.h"
 
 namespace gradlane {
 
 // Of operations that name none.
 struct LeftOpen {
-  enum class Codec : uint8_t { kNamed, kExact, kAbsolute, kRelative };
-  Codec codec = Codec::kNamed;  // exact ones; of an error up to 2^-bits, or 2^-bits of the largest value
-  uint8_t bits = 0;
+  std::optional<gl_auto> codec{};  // chosen within this bound; nothing: it is named
   bool strategy = false;
 };
 
 [[nodiscard]] constexpr uint64_t left_open_value(const LeftOpen& it) noexcept {
-  return uint64_t{static_cast<uint8_t>(it.codec)} | uint64_t{it.bits} << 8 | uint64_t{it.strategy} << 16;
+  const uint64_t codec = it.codec ? (1 + uint64_t{it.codec->bound}) | uint64_t{it.codec->bits} << 8 : 0;
+  return codec | uint64_t{it.strategy} << 16;
 }
 // Values may come from another rank: what is unknown is left out.
 [[nodiscard]] constexpr LeftOpen left_open_of(uint64_t value) noexcept {
   const auto codec = static_cast<uint8_t>(value);
-  return {.codec = codec <= static_cast<uint8_t>(LeftOpen::Codec::kRelative) ? static_cast<LeftOpen::Codec>(codec)
-                                                                             : LeftOpen::Codec::kNamed,
-          .bits = static_cast<uint8_t>(value >> 8),
-          .strategy = (value >> 16 & 1) != 0};
+  LeftOpen it{.strategy = (value >> 16 & 1) != 0};
+  if (codec == 0 || codec > 1 + GL_BOUND_RELATIVE) return it;
+  it.codec = gl_auto{static_cast<gl_bound>(codec - 1), static_cast<uint8_t>(value >> 8)};
+  return it;
 }
 
 }  // namespace gradlane

@@ -7,12 +7,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
 #include "base/error.h"
-#include "base/parse.h"
 #include "collectives/strategy/codec_ways.h"
 #include "config/common_sections.h"
 #include "config/section.h"
@@ -28,16 +26,17 @@ constexpr const char* kChoiceKeys[] = {"from", "to", "strategy", "codec"};
 constexpr const char* kStrategyWords[] = {kAutoCodec};
 constexpr unsigned kPlanVersion = 1;
 constexpr uint64_t kMostBytes = uint64_t{1} << 50;
-constexpr unsigned kMostBits = 30;
 constexpr size_t kLongestStrategyName = 31;
 
 void read_codec_or_auto(const Section& root, NodeConfig& config) {
   const auto value = root.find("codec");
   const YamlNode* const node = value ? &value->node() : nullptr;
-  if (node == nullptr || node->kind != YamlNode::Kind::kScalar || !begins_auto(node->text)) {
-    return read_codec(root, config.codec, std::string(kAutoUsage) + ": chosen by what was the fastest");
+  if (node == nullptr || node->kind != YamlNode::Kind::kScalar || !gl_begins_auto(node->text.c_str())) {
+    return read_codec(root, config.codec, std::string(GL_AUTO_USAGE) + ": chosen by what was the fastest");
   }
-  if (!is_auto_codec(node->text)) return value->fault(quote_text(node->text) + " is no codec, allowed: " + kAutoUsage);
+  gl_auto asked{};
+  if (!gl_parse_auto(node->text.c_str(), &asked))
+    return value->fault(quote_text(node->text) + " is no codec, allowed: " + GL_AUTO_USAGE);
   config.auto_codec = node->text;
 }
 
@@ -92,10 +91,10 @@ std::string read_path(const Value& value, const NodeConfig& config) {
 void check_codec(const Section& section, const PlanChoice& choice, const std::vector<StrategyId>& strategies,
                  unsigned ranks) {
   const CodecRow& row = choice.codec.row();
-  const ErrorBound bound = error_bound(choice.codec);
+  const gl_auto bound = error_bound(choice.codec);
   const std::string name(choice.codec.name());
   std::string fault;
-  if (bound.kind != ErrorBound::Kind::kExact && bound.bits == 0) {
+  if (bound.bound != GL_BOUND_EXACT && bound.bits == 0) {
     fault =
         name + " has no bound of its error that `auto` could be asked for, allowed: raw, fixed:B, fixed:rel=B, bf16";
   } else if (ranks != 0 && !carries(choice.strategy, row, ranks)) {
@@ -134,48 +133,24 @@ void read_choice(const Value& each, const std::vector<StrategyId>& strategies, u
 
 }  // namespace
 
-bool begins_auto(std::string_view name) noexcept {
-  constexpr std::string_view kWord = kAutoCodec;
-  return name.starts_with(kWord) &&
-         (name.size() == kWord.size() || std::string_view(":,/+").find(name[kWord.size()]) != std::string_view::npos);
-}
-
-bool is_auto_codec(std::string_view name) noexcept {
-  if (!begins_auto(name)) return false;
-  std::string_view rest = name.substr(std::string_view(kAutoCodec).size());
-  if (rest.empty()) return true;
-  for (const std::string_view start : {":2^-", ":rel="}) {
-    if (!rest.starts_with(start)) continue;
-    rest.remove_prefix(start.size());
-    return !rest.empty() && rest.front() != '0' && parse_decimal(std::string(rest), 1, kMostBits).has_value();
-  }
-  return false;
-}
-
 LeftOpen left_open(const NodeConfig& config) noexcept {
   LeftOpen it{.strategy = config.auto_strategy};
-  const std::string_view name = config.auto_codec;
-  if (name.empty()) return it;
-  it.codec = LeftOpen::Codec::kExact;
-  const size_t digits = name.find_first_of("-=");
-  if (digits == name.npos) return it;
-  it.codec = name[digits] == '-' ? LeftOpen::Codec::kAbsolute : LeftOpen::Codec::kRelative;
-  (void)std::from_chars(name.data() + digits + 1, name.data() + name.size(), it.bits);
+  gl_auto asked{};
+  if (gl_parse_auto(config.auto_codec.c_str(), &asked)) it.codec = asked;
   return it;
 }
 
-ErrorBound error_bound(const Codec& codec) noexcept {
+gl_auto error_bound(const Codec& codec) noexcept {
   if (codec.row().exact()) return {};
   // Errors that are there even where all is 0 are those of the smallest floats.
   constexpr double kTiny = 0x1p-100;
   const CodecError error = codec.error();
   const double relative = error.relative + error.of_largest;
-  if (!error.bounded) return {ErrorBound::Kind::kRelative, 0};
+  if (!error.bounded) return {GL_BOUND_RELATIVE, 0};
   const bool absolute = relative == 0;
-  if (!absolute && error.absolute > kTiny) return {ErrorBound::Kind::kRelative, 0};
+  if (!absolute && error.absolute > kTiny) return {GL_BOUND_RELATIVE, 0};
   const double bits = std::floor(-std::log2(absolute ? error.absolute : relative));
-  return {absolute ? ErrorBound::Kind::kAbsolute : ErrorBound::Kind::kRelative,
-          static_cast<unsigned>(std::clamp(bits, 0.0, 255.0))};
+  return {absolute ? GL_BOUND_ABSOLUTE : GL_BOUND_RELATIVE, static_cast<unsigned>(std::clamp(bits, 0.0, 255.0))};
 }
 
 std::vector<PlanChoice> parse_plan(std::string_view text, const std::string& file,

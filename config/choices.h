@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "client/tuner/auto_name.h"
 #include "collectives/left_open.h"
 #include "config/config.h"
 
@@ -14,14 +15,7 @@ namespace gradlane {
 
 class Section;
 
-// "auto" and what may follow it are for the library: client/library/wishes.c reads the same names.
-inline constexpr const char* kAutoCodec = "auto";
-inline constexpr const char* kAutoUsage = "auto (exact), auto:2^-B or auto:rel=B, B 1 to 30";
-
-// Whether the name is meant to be one of those,
-[[nodiscard]] bool begins_auto(std::string_view name) noexcept;
-//   and is one.
-[[nodiscard]] bool is_auto_codec(std::string_view name) noexcept;
+inline constexpr const char* kAutoCodec = "auto";  // and what may follow it: client/tuner/auto_name.h
 
 // After the strategies have been read. `ranks`: how many there are; 0: that is not known.
 void read_choices(const Section& root, NodeConfig& config, unsigned ranks);
@@ -29,14 +23,8 @@ void read_choices(const Section& root, NodeConfig& config, unsigned ranks);
 // What it leaves to trainers' libraries.
 [[nodiscard]] LeftOpen left_open(const NodeConfig& config) noexcept;
 
-// The error of a codec's contributions: at most 2^-bits, or 2^-bits of the largest value. Bits 0 of what rounds: it has
-// no bound of that kind.
-struct ErrorBound {
-  enum class Kind : uint8_t { kExact, kAbsolute, kRelative };
-  Kind kind = Kind::kExact;
-  unsigned bits = 0;
-};
-[[nodiscard]] ErrorBound error_bound(const Codec& codec) noexcept;
+// Returns the bound of the error of a codec's contributions. Bits 0 of what rounds: it has no such bound.
+[[nodiscard]] gl_auto error_bound(const Codec& codec) noexcept;
 
 // Of a key that does nothing with the others as they are; empty: all do.
 [[nodiscard]] std::string choices_warning(const NodeConfig& config);

@@ -18,6 +18,9 @@ MAY_INCLUDE = {
     "dataplane": {"base", "collectives", "compress", "config", "client"},
 }
 
+# Anybody may include these, C that includes nothing of the project but each other: what library and daemon share.
+SHARED = ("client/abi.h", "client/tuner/")
+
 # The same between folders of one folder: what each may include from, in the order in which they build on each other.
 # What lies in the folder itself is for all of them.
 MAY_INCLUDE_WITHIN = {
@@ -35,6 +38,12 @@ MAY_INCLUDE_WITHIN = {
         "strategy": set(),
         "plan": {"strategy"},
         "exchange": {"link", "strategy"},
+    },
+    "client": {
+        "tuner": set(),
+        "library": {"tuner"},
+        "examples": set(),
+        "python/gradlane/torch/native": set(),
     },
     "dataplane": {
         "frame": set(),
@@ -59,8 +68,8 @@ MAY_INCLUDE_WITHIN = {
 
 # Files of a folder that build on each other in one direction: each may include those before it.
 IN_ORDER = {
-    "client/library": ("clock", "waits", "base", "trials", "context", "squares", "message", "find", "loss", "requests", "staging", "report", "choices", "queue",
-                       "progress", "talk", "wishes", "codecs", "strategies", "buffers", "kinds", "candidates", "coding",
+    "client/library": ("clock", "waits", "base", "context", "squares", "message", "find", "loss", "requests", "staging", "report", "choices", "queue",
+                       "progress", "talk", "codecs", "strategies", "buffers", "kinds", "choice_sets", "coding",
                        "check", "wait", "submit", "tasks", "open"),
 }
 
@@ -108,8 +117,10 @@ def check_own(path, own):
         return f'"{own}" must be written from the root of the repository'
     if folder not in MAY_INCLUDE or str(path.parent) == COMMANDS:
         return None
+    if str(path).startswith(SHARED) and not own.startswith(SHARED):
+        return f"{path} is for all layers, and must not include {own}"
     if target.parts[0] != folder:
-        return None if target.parts[0] in MAY_INCLUDE[folder] else f"{folder} must not include from {target.parts[0]}"
+        return None if own.startswith(SHARED) or target.parts[0] in MAY_INCLUDE[folder] else f"{folder} must not include from {target.parts[0]}"
     order = IN_ORDER.get(str(path.parent))
     if order and target.parent == path.parent and order.index(target.stem) > order.index(path.stem):
         return f"{path.name} comes before {target.name} in {path.parent} (IN_ORDER), so it must not include it"

@@ -19,14 +19,24 @@ static char* error_of(gradlane_context* gl) { return gl != NULL ? ((struct gl_ba
 
 static bool is_here(const gradlane_context* gl) { return ((const struct gl_base*)gl)->owner == getpid(); }
 
+// The shared context that this thread has locked, and how often.
+static _Thread_local struct {
+  const gradlane_context* gl;
+  unsigned times;
+} locked;
+
 gradlane_context* gl_enter(gradlane_context* gl) {
   if (gl == NULL || !((struct gl_base*)gl)->shared || !is_here(gl)) return NULL;
   (void)pthread_mutex_lock(&((struct gl_base*)gl)->lock);
+  locked.times = locked.gl == gl ? locked.times + 1 : 1;
+  locked.gl = gl;
   return gl;
 }
 
 void gl_leave(gradlane_context* entered) {
-  if (entered != NULL) (void)pthread_mutex_unlock(&((struct gl_base*)entered)->lock);
+  if (entered == NULL) return;
+  if (--locked.times == 0) locked.gl = NULL;
+  (void)pthread_mutex_unlock(&((struct gl_base*)entered)->lock);
 }
 
 gradlane_code gl_fail(gradlane_context* gl, gradlane_code code, const char* format, ...) {
@@ -56,6 +66,9 @@ gradlane_code gl_check_context(gradlane_context* gl, const char* call) {
   if (gl == NULL) return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "%s: the context is NULL", call);
   const pid_t here = getpid();
   const pid_t owner = ((const struct gl_base*)gl)->owner;
+  if (here == owner && ((const struct gl_base*)gl)->shared && locked.gl != gl) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: the context is shared by threads (gradlane_share): add a task", call);
+  }
   if (here == owner) return GRADLANE_OK;
   return gl_fail(
       gl, GRADLANE_BAD_ARGUMENT,

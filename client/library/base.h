@@ -31,7 +31,7 @@ void gl_leave(gradlane_context* entered);
 static inline void gl_leave_scope(gradlane_context* const* entered) { gl_leave(*entered); }
 // Holds the lock to the end of the scope.
 #define GL_LOCK(gl) gradlane_context* const gl_entered __attribute__((cleanup(gl_leave_scope), unused)) = gl_enter(gl)
-// Whether there is a context, of this process. `call` is for the text.
+// Whether there is a context, of this process; one that is shared is locked. `call` is for the text.
 gradlane_code gl_check_context(gradlane_context* gl, const char* call);
 // Reads a struct of the caller's, which may be that of an older header: it then has at least `least` bytes, and what it
 // does not have stays as it is in `out`. False: no version has a struct of this size.

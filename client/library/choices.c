@@ -12,6 +12,7 @@
 #include "client/library/loss.h"
 #include "client/library/report.h"
 #include "client/library/requests.h"
+#include "client/tuner/agreement.h"
 
 enum {
   kDigests = 2,  // of what may be chosen, and of the plan
@@ -26,50 +27,39 @@ unsigned gl_size_class(double bytes) {
 
 // ---- What all ranks agree on
 
-// 53 bits of FNV-1a, which a double holds.
-static uint64_t add_bytes(uint64_t digest, const void* bytes, size_t count) {
-  for (size_t i = 0; i < count; ++i) digest = (digest ^ ((const uint8_t*)bytes)[i]) * UINT64_C(0x100000001b3);
-  return digest;
-}
-
+// Digests have 53 bits, which a double holds.
 static double digest_of_ways(const gradlane_context* gl) {
   // To be raised with any change of how choices follow from what was agreed on: ranks with other rules would count
   // apart.
   const uint8_t rules = 2;
-  uint64_t digest = add_bytes(UINT64_C(0xcbf29ce484222325), &rules, sizeof(rules));
-  digest = add_bytes(digest, gl->welcome.codec, strnlen(gl->welcome.codec, GL_NAME));
+  uint64_t digest = gl_digest(GL_DIGEST, &rules, sizeof(rules));
+  digest = gl_digest(digest, gl->welcome.codec, strnlen(gl->welcome.codec, GL_NAME));
   for (uint32_t i = 0; i < gl->choices.row_count; ++i) {
     const struct gl_way_row* const row = &gl->choices.rows[i];
-    digest = add_bytes(digest, &row->strategy, sizeof(row->strategy));
+    digest = gl_digest(digest, &row->strategy, sizeof(row->strategy));
     const uint8_t what[] = {row->codec, row->bound, row->bits, row->scales};
-    digest = add_bytes(digest, what, sizeof(what));
-    digest = add_bytes(digest, row->name, strlen(row->name) + 1);
+    digest = gl_digest(digest, what, sizeof(what));
+    digest = gl_digest(digest, row->name, strlen(row->name) + 1);
   }
   for (uint32_t i = 0; i < gl->strategies.count; ++i) {
-    digest = add_bytes(digest, &gl->strategies.rows[i].code, sizeof(uint32_t));
+    digest = gl_digest(digest, &gl->strategies.rows[i].code, sizeof(uint32_t));
   }
   return (double)(digest >> 11);
 }
 
 static double digest_of_plan(const gradlane_context* gl) {
   const size_t bytes = gl->choices.plan_count * sizeof(struct gl_plan_row);
-  return (double)(add_bytes(UINT64_C(0xcbf29ce484222325), gl->choices.plan, bytes) >> 11);
+  return (double)(gl_digest(GL_DIGEST, gl->choices.plan, bytes) >> 11);
 }
 
-// Tags that nobody else is likely to have: of the place in this epoch, and what it is about.
-static uint64_t agreement_tag(uint64_t place, uint64_t what) {
-  uint64_t z = UINT64_C(0x6175746f63686f69) + (place << 8 | what) * UINT64_C(0x9e3779b97f4a7c15);
-  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-  return z ^ z >> 27;
-}
-
-// Puts an all-reduce of so many doubles of the memory in front of the first request. NULL: no memory.
+// Puts an all-reduce of so many doubles of the memory in front of the first request. `what`: what it is about, below
+// 256. NULL: no memory.
 static struct gl_request* insert_agreement(gradlane_context* gl, size_t from, size_t count, uint32_t flag,
                                            uint64_t what) {
   struct gl_choices* const choices = &gl->choices;
   struct gl_request* const cause = gl->first;
   const uint64_t bytes = count * sizeof(double);
-  const struct gl_operation operation = {.submission = {.tag = agreement_tag(choices->agreements++, what),
+  const struct gl_operation operation = {.submission = {.tag = gl_agreement_tag(choices->agreements++ << 8 | what),
                                                         .count = count,
                                                         .offset = choices->offset + from * sizeof(double),
                                                         .timeout_ms = cause->operation.submission.timeout_ms,

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "client/library/talk.h"
-#include "client/library/wishes.h"
+#include "client/tuner/auto_name.h"
 
 enum {
   kLeastInfo = offsetof(gradlane_codec_info, variant),  // bytes, before version 6
@@ -87,6 +87,18 @@ static void add_usage(gradlane_context* gl, const char* name) {
   (void)gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s", text);
 }
 
+static gradlane_code check_auto(gradlane_context* gl, const char* name) {
+  struct gl_auto asked;
+  if (!gl_parse_auto(name, &asked)) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "there is no codec '%.63s'; usage: %s", name, GL_AUTO_USAGE);
+  }
+  if (gl->choices.row_count == 0) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "codec %.63s: this daemon, an older one, has nothing to choose from",
+                   name);
+  }
+  return GRADLANE_OK;
+}
+
 // `name` has `length` characters.
 static gradlane_code find(gradlane_context* gl, const char* name, size_t length, struct gl_codec_name* codec) {
   if (length >= GL_NAME) {
@@ -129,7 +141,7 @@ gradlane_code gl_find_codecs(gradlane_context* gl, const char* name, struct gl_c
   if (name == NULL) name = gl->welcome.codec;
   pair->has_back = false;
   if (gl_begins_auto(name)) {
-    const gradlane_code code = gl_check_auto(gl, name);
+    const gradlane_code code = check_auto(gl, name);
     if (code != GRADLANE_OK) return code;
     const char* const exact = gl_codec_with(gl, GL_CODEC_EXACT, NULL);
     name = exact != NULL ? exact : "raw";
@@ -190,14 +202,15 @@ gradlane_code gradlane_get_codec(gradlane_context* gl, size_t number, gradlane_c
 }
 
 // No codec, but a name that stands for one.
-static gradlane_codec_info told_of_auto(const struct gl_wish* wish) {
+static gradlane_codec_info told_of_auto(const struct gl_auto* asked) {
   gradlane_codec_info told = told_of(NULL);
   told.word = "auto";
   told.usage = "auto, auto:2^-B or auto:rel=B";
   told.example = "auto:2^-10";
-  told.promise = wish->bound == GL_BOUND_EXACT ? "exact" : "the bound that is named";
-  told.states = wish->bound != GL_BOUND_EXACT;
-  told.flags = wish->bound == GL_BOUND_EXACT ? GRADLANE_CODEC_EXACT : GRADLANE_CODEC_FEEDBACK | GRADLANE_CODEC_ADAPTIVE;
+  told.promise = asked->bound == GL_BOUND_EXACT ? "exact" : "the bound that is named";
+  told.states = asked->bound != GL_BOUND_EXACT;
+  told.flags =
+      asked->bound == GL_BOUND_EXACT ? GRADLANE_CODEC_EXACT : GRADLANE_CODEC_FEEDBACK | GRADLANE_CODEC_ADAPTIVE;
   return told;
 }
 
@@ -206,9 +219,9 @@ gradlane_code gradlane_find_codec(gradlane_context* gl, const char* name, gradla
   const char* const call = "gradlane_find_codec";
   gradlane_code code = gl_check_context(gl, call);
   if (code != GRADLANE_OK) return code;
-  struct gl_wish wish;
-  if (gl_parse_auto(name != NULL ? name : gl->welcome.codec, &wish) && gl->choices.row_count > 0) {
-    gradlane_codec_info told = told_of_auto(&wish);
+  struct gl_auto asked;
+  if (gl_parse_auto(name != NULL ? name : gl->welcome.codec, &asked) && gl->choices.row_count > 0) {
+    gradlane_codec_info told = told_of_auto(&asked);
     return tell(gl, call, &told, info);
   }
   struct gl_codec_pair pair;

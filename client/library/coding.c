@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "client/library/candidates.h"
+#include "client/library/choice_sets.h"
 #include "client/library/codecs.h"
 #include "client/library/kinds.h"
 #include "client/library/report.h"
@@ -34,7 +34,7 @@ static void name_codecs(struct gl_submission* submission, const struct gl_codec_
 
 // What is left to the library.
 struct to_choose {
-  struct gl_wish wish;
+  struct gl_auto asked;
   const char* name;  // of the codec that counts, the caller's or the daemon's
   bool codec;
   bool strategy;
@@ -42,7 +42,7 @@ struct to_choose {
 
 static struct to_choose left_to_choose(const gradlane_context* gl, const gradlane_how* how) {
   struct to_choose it = {.name = how->codec != NULL ? how->codec : gl->welcome.codec};
-  it.codec = gl_parse_auto(it.name, &it.wish);
+  it.codec = gl_parse_auto(it.name, &it.asked);
   it.strategy = how->strategy != NULL ? strcmp(how->strategy, "auto") == 0
                                       : it.codec || (gl->welcome.flags & GL_WELCOME_AUTO_STRATEGY) != 0;
   return it;
@@ -53,13 +53,13 @@ static gradlane_code leave_open(gradlane_context* gl, enum gl_submission_kind ki
                                 const struct to_choose* open, const struct gl_codec_name* coded,
                                 struct gl_operation* out) {
   if (out->parts == 0) return GRADLANE_OK;
-  const bool wishes = open->codec && coded != NULL;
-  if ((!wishes && !open->strategy) || !gl_reduces(kind) || out->whole < GRADLANE_EXACT_BELOW) return GRADLANE_OK;
+  const bool asks = open->codec && coded != NULL;
+  if ((!asks && !open->strategy) || !gl_reduces(kind) || out->whole < GRADLANE_EXACT_BELOW) return GRADLANE_OK;
   const struct gl_choice_of of = {.kind = kind,
                                   .asked = open->name,
                                   .strategy = open->strategy ? NULL : how->strategy,
-                                  .wish = wishes ? &open->wish : NULL,
-                                  .codec = wishes ? NULL : coded,
+                                  .asks = asks ? &open->asked : NULL,
+                                  .codec = asks ? NULL : coded,
                                   .residual = how->residual != NULL};
   return gl_find_set(gl, &of, &out->choice);
 }
@@ -69,7 +69,7 @@ void gl_note_exact(gradlane_context* gl, const gradlane_how* how, const struct g
   if (out->submission.type == GRADLANE_FLOAT32 || out->whole < GRADLANE_EXACT_BELOW) return;
   if (!gl_reduces(out->submission.kind) || how->reduction != GRADLANE_SUM) return;
   const struct to_choose open = left_to_choose(gl, how);
-  if (open.codec ? open.wish.bound != GL_BOUND_EXACT : !is_exact(codec)) gl_report_exact(gl, out, open.name);
+  if (open.codec ? open.asked.bound != GL_BOUND_EXACT : !is_exact(codec)) gl_report_exact(gl, out, open.name);
 }
 
 gradlane_code gl_choose_coding(gradlane_context* gl, enum gl_submission_kind kind, gradlane_type type,

@@ -12,7 +12,7 @@
 #include "client/abi.h"
 #include "client/gradlane.h"
 #include "client/library/base.h"
-#include "client/library/trials.h"
+#include "client/tuner/candidates.h"
 
 // What the daemon has answered, by name.
 struct gl_codec_cache {
@@ -33,38 +33,6 @@ struct gl_strategies {
 };
 
 // ---- What `auto` has to choose from, and has chosen
-
-// A strategy and a codec.
-struct gl_way {
-  uint32_t strategy;
-  uint8_t codec;
-  bool exact;
-  uint64_t arguments;
-  int row;  // of the daemon's table, whose prediction it has; -1: none
-  char name[GL_NAME];
-};
-
-// What a row of the plan is to operations of a set.
-struct gl_planned {
-  uint8_t way;
-  uint8_t why;  // GL_REASON_...
-};
-
-// What operations ask for, as far as it decides which ways there are.
-struct gl_choice_set {
-  uint8_t kind;
-  bool codes;          // the codec is chosen, too
-  bool residual;       // there is one
-  bool asks;           // for a codec that rounds
-  uint32_t strategy;   // the only one; 0: any
-  uint64_t arguments;  // of the one that is named, where only the strategy is chosen
-  uint8_t codec;
-  char asked[GL_NAME];  // the codec by which they were
-  unsigned count;
-  struct gl_way ways[GL_ROUND_WAYS];
-  struct gl_planned plan[GL_MAX_PLAN_ROWS];
-  struct gl_choice_set* next;
-};
 
 // Operations of a set of about one size, and of one row of the plan.
 struct gl_choice_class {

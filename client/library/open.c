@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "client/library/buffers.h"
-#include "client/library/candidates.h"
+#include "client/library/choice_sets.h"
 #include "client/library/choices.h"
 #include "client/library/clock.h"
 #include "client/library/codecs.h"
@@ -254,12 +254,12 @@ void gradlane_close(gradlane_context* gl) {
 }
 
 void gradlane_disconnect(gradlane_context* gl) {
+  GL_LOCK(gl);
   if (gl_check_context(gl, "gradlane_disconnect") != GRADLANE_OK) {
     // As long as a child of fork() has the socket, the daemon does not see that its parent was killed.
     if (gl != NULL) close_descriptors(gl);
     return;
   }
-  GL_LOCK(gl);
   gl_gone(gl, "this program has disconnected from the daemon at %s", gl->address.sun_path);
   gl_update_fd(gl);
   gl_end_tasks(gl);

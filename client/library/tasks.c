@@ -14,10 +14,11 @@
 #include "client/library/check.h"
 #include "client/library/clock.h"
 #include "client/library/waits.h"
+#include "client/tuner/agreement.h"
 
 // gradlane_add() waits for tasks of up to `small` bytes, for so long at most. `small` follows how long tasks take.
 enum { kPatienceMs = 1, kSmall = 1 << 20, kSmallest = 16 << 10 };
-enum { kLookMs = 1000, kNumberBits = 24 };
+enum { kSliceMs = 1000, kNumberBits = 24 };
 
 enum task_state {
   TASK_WAITS,  // for its turn, or for gradlane_add()'s thread
@@ -65,18 +66,11 @@ struct gl_tasks {
 
 static const size_t kElement[] = {4, 8, 2, 2, 4, 8, 1};  // bytes, by gradlane_type
 
-// FNV-1a.
-static uint64_t hash(uint64_t sum, const void* bytes, size_t count) {
-  const uint8_t* const from = bytes;
-  for (size_t i = 0; i < count; ++i) sum = (sum ^ from[i]) * UINT64_C(0x100000001b3);
-  return sum;
-}
-
 static uint64_t identity_of(const struct task* it, const char* what) {
   const uint64_t fields[] = {(uint64_t)it->given.collective, (uint64_t)it->given.type,    it->bytes,
                              (uint64_t)it->how.average,      (uint64_t)it->how.reduction, (uint64_t)it->given.root};
-  const uint64_t sum = hash(UINT64_C(0xcbf29ce484222325), fields, sizeof(fields));
-  return what != NULL ? hash(sum, what, strlen(what)) : sum;
+  const uint64_t sum = gl_digest(GL_DIGEST, fields, sizeof(fields));
+  return what != NULL ? gl_digest(sum, what, strlen(what)) : sum;
 }
 
 // ---- One task
@@ -85,7 +79,7 @@ static void note_failure(gradlane_context* gl, const struct task* it) {
   struct gl_tasks* const tasks = gl->tasks;
   if (it->code != GRADLANE_FAILED && it->code != GRADLANE_DAEMON_GONE) return;
   // Ranks that disagree about what has failed may disagree about numbers, so their tags shall differ.
-  tasks->failed = hash(tasks->failed ^ UINT64_C(0xcbf29ce484222325), &tasks->begun, sizeof(tasks->begun));
+  tasks->failed = gl_digest(tasks->failed ^ GL_DIGEST, &tasks->begun, sizeof(tasks->begun));
   for (struct task* other = tasks->first; other != NULL && !it->is_doomed; other = other->next) {
     if (other == it || other->state != TASK_WAITS || other->is_doomed) continue;
     other->is_doomed = true;
@@ -96,7 +90,7 @@ static void note_failure(gradlane_context* gl, const struct task* it) {
   }
 }
 
-static void end(gradlane_context* gl, struct task* it, gradlane_code code) {
+static void end_task(gradlane_context* gl, struct task* it, gradlane_code code) {
   it->state = TASK_OVER;
   it->code = code;
   const int64_t took_us = gl_now_us() - it->begun_us;
@@ -121,7 +115,7 @@ static void end(gradlane_context* gl, struct task* it, gradlane_code code) {
   }
 }
 
-static gradlane_code start(gradlane_context* gl, struct task* it) {
+static gradlane_code start_request(gradlane_context* gl, struct task* it) {
   const gradlane_task* const task = &it->given;
   const gradlane_type type = (gradlane_type)task->type;
   switch (task->collective) {
@@ -138,31 +132,31 @@ static gradlane_code start(gradlane_context* gl, struct task* it) {
   }
 }
 
-static void take_turn(gradlane_context* gl, struct task* it) {
+static void begin_task(gradlane_context* gl, struct task* it) {
   struct gl_tasks* const tasks = gl->tasks;
   it->begun_us = gl_now_us();
   const uint64_t number = tasks->begun++;
   if (it->is_doomed) {
-    end(gl, it, it->code);
+    end_task(gl, it, it->code);
     return;
   }
-  const uint64_t sum = hash(it->identity, &tasks->failed, sizeof(tasks->failed));
+  const uint64_t sum = gl_digest(it->identity, &tasks->failed, sizeof(tasks->failed));
   it->how.has_tag = 1;
   it->how.tag = sum << kNumberBits | (number & ((1 << kNumberBits) - 1));
-  const gradlane_code code = start(gl, it);
+  const gradlane_code code = start_request(gl, it);
   if (code == GRADLANE_OK) {
     it->state = TASK_RUNS;
   } else {
-    end(gl, it, code);
+    end_task(gl, it, code);
   }
 }
 
-static void wait_for(gradlane_context* gl, struct task* it, int timeout_ms) {
+static void wait_for_task(gradlane_context* gl, struct task* it, int timeout_ms) {
   const gradlane_code code = gradlane_wait(gl, it->request, timeout_ms);
-  if (code != GRADLANE_PENDING) end(gl, it, code);
+  if (code != GRADLANE_PENDING) end_task(gl, it, code);
 }
 
-static gradlane_code tell(const struct task* it, gradlane_outcome* outcome) {
+static gradlane_code tell_task(const struct task* it, gradlane_outcome* outcome) {
   outcome->task = it->number;
   outcome->user = it->given.user;
   outcome->code = it->state == TASK_OVER ? it->code : GRADLANE_PENDING;
@@ -181,7 +175,7 @@ static gradlane_code tell(const struct task* it, gradlane_outcome* outcome) {
 
 // ---- The queue
 
-static gradlane_code check(gradlane_context* gl, const char* call, const gradlane_outcome* outcome) {
+static gradlane_code check_call(gradlane_context* gl, const char* call, const gradlane_outcome* outcome) {
   const gradlane_code code = gl_check_context(gl, call);
   if (code != GRADLANE_OK) return code;
   if (gl->tasks == NULL) return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: call gradlane_share() first", call);
@@ -218,18 +212,18 @@ static struct task* new_task(const gradlane_context* gl) {
   return NULL;
 }
 
-static void release(const gradlane_context* gl, struct task* it) {
+static void release_task(const gradlane_context* gl, struct task* it) {
   it->next = gl->tasks->free;
   gl->tasks->free = it;
 }
 
 // Wakes gradlane_next(). Neither call can block; each fails only where it has nothing to do.
-static void ring(const struct gl_tasks* tasks) {
+static void ring_bell(const struct gl_tasks* tasks) {
   const uint64_t one = 1;
   if (write(tasks->bell, &one, sizeof(one)) < 0) return;
 }
 
-static void silence(const struct gl_tasks* tasks) {
+static void silence_bell(const struct gl_tasks* tasks) {
   uint64_t count;
   if (read(tasks->bell, &count, sizeof(count)) < 0) return;
 }
@@ -240,7 +234,7 @@ static void keep_name(const char** name, char* room, size_t bytes) {
   *name = room;
 }
 
-static void fill(gradlane_context* gl, struct task* it, const gradlane_task* task, const gradlane_how* how) {
+static void fill_task(gradlane_context* gl, struct task* it, const gradlane_task* task, const gradlane_how* how) {
   it->next = NULL;
   it->state = TASK_WAITS;
   it->given = *task;
@@ -261,7 +255,7 @@ static void fill(gradlane_context* gl, struct task* it, const gradlane_task* tas
   it->text[0] = it->warning[0] = 0;
 }
 
-static void append(struct gl_tasks* tasks, struct task* it) {
+static void append_task(struct gl_tasks* tasks, struct task* it) {
   if (tasks->first == NULL) {
     tasks->first = it;
   } else {
@@ -270,37 +264,37 @@ static void append(struct gl_tasks* tasks, struct task* it) {
   tasks->last = it;
 }
 
-static void drop_first(gradlane_context* gl) {
+static void drop_first_task(gradlane_context* gl) {
   struct task* const it = gl->tasks->first;
   gl->tasks->first = it->next;
-  release(gl, it);
+  release_task(gl, it);
 }
 
 // Runs a task of gradlane_next()'s thread to its end, in front of those that wait.
 static gradlane_code run_at_once(gradlane_context* gl, struct task* it, gradlane_outcome* outcome) {
-  take_turn(gl, it);
-  while (it->state == TASK_RUNS) wait_for(gl, it, kLookMs);
-  const gradlane_code code = tell(it, outcome);
-  release(gl, it);
+  begin_task(gl, it);
+  while (it->state == TASK_RUNS) wait_for_task(gl, it, kSliceMs);
+  const gradlane_code code = tell_task(it, outcome);
+  release_task(gl, it);
   return code;
 }
 
 // Tries the task in the thread that adds it, which is the only one in the queue.
 static gradlane_code try_now(gradlane_context* gl, struct task* it, gradlane_outcome* outcome) {
   it->is_held = true;
-  take_turn(gl, it);
-  if (it->state == TASK_RUNS) wait_for(gl, it, kPatienceMs);
+  begin_task(gl, it);
+  if (it->state == TASK_RUNS) wait_for_task(gl, it, kPatienceMs);
   it->is_held = false;
-  const gradlane_code code = tell(it, outcome);
-  if (it->state == TASK_OVER) drop_first(gl);
-  if (gl->tasks->first != NULL) ring(gl->tasks);
+  const gradlane_code code = tell_task(it, outcome);
+  if (it->state == TASK_OVER) drop_first_task(gl);
+  if (gl->tasks->first != NULL) ring_bell(gl->tasks);
   return code;
 }
 
 gradlane_code gradlane_add(gradlane_context* gl, const gradlane_task* task, gradlane_outcome* outcome) {
   GL_LOCK(gl);
   gradlane_how how;
-  gradlane_code code = check(gl, "gradlane_add", outcome);
+  gradlane_code code = check_call(gl, "gradlane_add", outcome);
   if (code == GRADLANE_OK) code = check_task(gl, task);
   if (code == GRADLANE_OK) code = gl_read_how(gl, "gradlane_add", task->how, &how);
   if (code != GRADLANE_OK) {
@@ -311,14 +305,14 @@ gradlane_code gradlane_add(gradlane_context* gl, const gradlane_task* task, grad
   }
   struct task* const it = new_task(gl);
   if (it == NULL) return gl_fail(gl, GRADLANE_NO_MEMORY, "gradlane_add: no memory for another task");
-  fill(gl, it, task, &how);
+  fill_task(gl, it, task, &how);
   struct gl_tasks* const tasks = gl->tasks;
   if (tasks->has_teller && pthread_equal(tasks->teller, pthread_self())) return run_at_once(gl, it, outcome);
   const bool is_first = tasks->first == NULL;
-  append(tasks, it);
+  append_task(tasks, it);
   if (is_first && (task->flags & GRADLANE_ASKS) == 0 && it->bytes <= tasks->small) return try_now(gl, it, outcome);
-  if (is_first) ring(tasks);
-  return tell(it, outcome);
+  if (is_first) ring_bell(tasks);
+  return tell_task(it, outcome);
 }
 
 // Sleeps until a task is added, or the thread that held the first one leaves it.
@@ -327,17 +321,17 @@ static void sleep_on_bell(gradlane_context* gl) {
   gl_leave(gl);
   (void)gl_poll(&bell, 1, -1);
   (void)gl_enter(gl);
-  silence(gl->tasks);
+  silence_bell(gl->tasks);
 }
 
 gradlane_code gradlane_next(gradlane_context* gl, gradlane_outcome* outcome) {
   GL_LOCK(gl);
-  const gradlane_code code = check(gl, "gradlane_next", outcome);
+  const gradlane_code code = check_call(gl, "gradlane_next", outcome);
   if (code != GRADLANE_OK) return code;
   struct gl_tasks* const tasks = gl->tasks;
   tasks->teller = pthread_self();
   tasks->has_teller = true;
-  if (tasks->first != NULL && tasks->first->state == TASK_TOLD) drop_first(gl);
+  if (tasks->first != NULL && tasks->first->state == TASK_TOLD) drop_first_task(gl);
   for (;;) {
     struct task* const it = tasks->first;
     if (it == NULL && tasks->has_ended) return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
@@ -348,13 +342,13 @@ gradlane_code gradlane_next(gradlane_context* gl, gradlane_outcome* outcome) {
     if (it->state == TASK_ASKED) return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_next: call gradlane_answer()");
     if (it->state == TASK_WAITS && (it->given.flags & GRADLANE_ASKS) != 0 && !it->is_doomed) {
       it->state = TASK_ASKED;
-      (void)tell(it, outcome);
+      (void)tell_task(it, outcome);
       return GRADLANE_OK;
     }
-    if (it->state == TASK_WAITS) take_turn(gl, it);
-    if (it->state == TASK_RUNS) wait_for(gl, it, kLookMs);
+    if (it->state == TASK_WAITS) begin_task(gl, it);
+    if (it->state == TASK_RUNS) wait_for_task(gl, it, kSliceMs);
     if (it->state != TASK_OVER) continue;
-    (void)tell(it, outcome);
+    (void)tell_task(it, outcome);
     it->state = TASK_TOLD;
     return GRADLANE_OK;
   }
@@ -374,7 +368,7 @@ gradlane_code gradlane_answer(gradlane_context* gl, gradlane_code answer, const 
     it->begun_us = gl_now_us();
     ++gl->tasks->begun;
     (void)gl_fail(gl, answer, "the caller gave the task up");
-    end(gl, it, answer);
+    end_task(gl, it, answer);
   } else if (codec != NULL) {
     it->how.codec = codec;
     keep_name(&it->how.codec, it->codec, sizeof(it->codec));
@@ -383,6 +377,7 @@ gradlane_code gradlane_answer(gradlane_context* gl, gradlane_code answer, const 
 }
 
 gradlane_code gradlane_share(gradlane_context* gl) {
+  GL_LOCK(gl);
   const gradlane_code code = gl_check_context(gl, "gradlane_share");
   if (code != GRADLANE_OK || gl->tasks != NULL) return code;
   struct gl_tasks* const tasks = calloc(1, sizeof(*tasks));
@@ -407,7 +402,7 @@ gradlane_code gradlane_share(gradlane_context* gl) {
 void gl_end_tasks(gradlane_context* gl) {
   if (gl->tasks == NULL) return;
   gl->tasks->has_ended = true;
-  ring(gl->tasks);
+  ring_bell(gl->tasks);
 }
 
 static void free_list(struct task* it) {

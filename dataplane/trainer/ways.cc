@@ -86,12 +86,12 @@ class WayTable {
   void add(const StrategyId& strategy, const CodecCost& cost, const Codec& codec, bool scales) {
     if (rows_.size() == GL_MAX_WAYS) return;
     if (!carries(strategy, codec.row(), world_of(config_)) || (needs_links(codec.row()) && !links_)) return;
-    const CodecBound bound = bound_of(codec);
-    if (bound.kind != GL_BOUND_EXACT && bound.bits == 0) return;
+    const gl_auto bound = error_bound(codec);
+    if (bound.bound != GL_BOUND_EXACT && bound.bits == 0) return;
     gl_way_row row{};
     row.strategy = strategy.code();
     row.codec = static_cast<uint8_t>(codec.id());
-    row.bound = static_cast<uint8_t>(bound.kind);
+    row.bound = static_cast<uint8_t>(bound.bound);
     row.bits = static_cast<uint8_t>(bound.bits);
     row.scales = scales ? 1 : 0;
     copy_text(row.name, codec.name());
@@ -131,23 +131,15 @@ Planning::Planning(const NodeConfig& config, std::function<unsigned()> mbps)
 
 std::vector<gl_way_row> Planning::ways() const { return ways_of(config_, figures_, mbps_ ? mbps_() : 0); }
 
-CodecBound bound_of(const Codec& codec) noexcept {
-  static_assert(static_cast<int>(ErrorBound::Kind::kExact) == GL_BOUND_EXACT);
-  static_assert(static_cast<int>(ErrorBound::Kind::kAbsolute) == GL_BOUND_ABSOLUTE);
-  static_assert(static_cast<int>(ErrorBound::Kind::kRelative) == GL_BOUND_RELATIVE);
-  const ErrorBound bound = error_bound(codec);
-  return {static_cast<gl_bound>(bound.kind), bound.bits};
-}
-
 std::vector<gl_plan_row> plan_rows_of(const NodeConfig& config) {
   std::vector<gl_plan_row> rows;
   for (const PlanChoice& each : config.plan) {
-    const CodecBound bound = bound_of(each.codec);
+    const gl_auto bound = error_bound(each.codec);
     gl_plan_row row{};
     row.from = each.from;
     row.to = each.to;
     row.strategy = each.strategy.code();
-    row.bound = static_cast<uint8_t>(bound.kind);
+    row.bound = static_cast<uint8_t>(bound.bound);
     row.bits = static_cast<uint8_t>(bound.bits);
     copy_text(row.codec, each.codec.name());
     rows.push_back(row);

@@ -21,13 +21,6 @@ namespace gradlane {
 // link; 0: not known.
 [[nodiscard]] std::vector<gl_way_row> ways_of(const NodeConfig& config, const Calibration& figures, unsigned mbps);
 
-// The error of a codec's contributions, as a gl_bound and its bits. Bits 0: it has no bound of that kind.
-struct CodecBound {
-  gl_bound kind = GL_BOUND_EXACT;
-  unsigned bits = 0;
-};
-[[nodiscard]] CodecBound bound_of(const Codec& codec) noexcept;
-
 // The rows of the configuration's plan, as trainers are told of them.
 [[nodiscard]] std::vector<gl_plan_row> plan_rows_of(const NodeConfig& config);
 

@@ -10,7 +10,7 @@
 #include "tests/client/choices_fixture.h"
 
 extern "C" {
-#include "client/library/trials.h"
+#include "client/tuner/trials.h"
 }
 
 namespace gradlane::test::choices_test {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "client/abi.h"
+#include "client/tuner/auto_name.h"
 
 namespace gradlane {
 

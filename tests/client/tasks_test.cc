@@ -15,13 +15,12 @@ constexpr size_t kLarge = 2 << 20;  // floats: gradlane_add() does not wait for 
 
 class Tasks : public testing::Test {
  protected:
-  void open(FakeDaemon::Settings settings) {
+  void open(FakeDaemon::Settings settings, bool shared = true) {
     gl_.reset();
     daemon_ = std::make_unique<FakeDaemon>(std::move(settings));
     gl_ = open_context(*daemon_);
     data_ = allocate(gl_, kLarge);
-    ASSERT_EQ(gradlane_share(gl_.get()), GRADLANE_OK);
-    ASSERT_EQ(gradlane_share(gl_.get()), GRADLANE_OK) << "a second time";
+    for (int i = 0; shared && i < 2; ++i) ASSERT_EQ(gradlane_share(gl_.get()), GRADLANE_OK);
   }
   void open_manual() {
     open({.on_submission = [](unsigned, const gl_submission&) { return false; }});
@@ -225,6 +224,15 @@ TEST_F(Tasks, DisconnectingFailsAll) {
   EXPECT_TRUE(contains(static_cast<const char*>(added_.text), "disconnected"));
 }
 
+TEST_F(Tasks, OthersAreRefused) {
+  gradlane_request request = 0;
+  EXPECT_EQ(gradlane_all_reduce(gl_.get(), data_, 1, GRADLANE_FLOAT32, nullptr, &request), GRADLANE_BAD_ARGUMENT);
+  EXPECT_SAYS(gl_.get(), "shared by threads");
+  EXPECT_EQ(gradlane_wait(gl_.get(), 1, 0), GRADLANE_BAD_ARGUMENT);
+  EXPECT_EQ(gradlane_fd(gl_.get()), -1);
+  EXPECT_EQ(add(kLarge), GRADLANE_PENDING);
+}
+
 TEST_F(Tasks, ManyThreadsAdd) {
   constexpr uint64_t kThreads = 4;
   constexpr uint64_t kEach = 50;
@@ -276,12 +284,14 @@ class Blocks : public Tasks {
     open({.rank = kRank,
           .world = kWorld,
           .flags = GL_WELCOME_LOCAL_REDUCE,
-          .on_submission = [this](unsigned, const gl_submission& it) {
-            EXPECT_EQ(it.pitch, 0U) << "each part is a tensor of its own";
-            auto* const floats = reinterpret_cast<float*>(memory_.load() + it.offset);
-            for (size_t i = 0; adds_ && i < it.count * kWorld; ++i) floats[i] += 1;
-            return true;
-          }});
+          .on_submission =
+              [this](unsigned, const gl_submission& it) {
+                EXPECT_EQ(it.pitch, 0U) << "each part is a tensor of its own";
+                auto* const floats = reinterpret_cast<float*>(memory_.load() + it.offset);
+                for (size_t i = 0; adds_ && i < it.count * kWorld; ++i) floats[i] += 1;
+                return true;
+              }},
+         false);
     how_.part_bytes = 4096;
     // The library's blocks of shared memory lie in one segment.
     ASSERT_EQ(gradlane_all_reduce(gl_.get(), own_.data(), 1, GRADLANE_FLOAT32, &how_, nullptr), GRADLANE_OK);
@@ -322,6 +332,7 @@ TEST_F(Blocks, AllGatherWritesThemAll) {
 }
 
 TEST_F(Blocks, OfATaskAreCopiedPointers) {
+  ASSERT_EQ(gradlane_share(gl_.get()), GRADLANE_OK);
   gradlane_task task = GRADLANE_TASK_INIT;
   task.collective = GRADLANE_REDUCE_SCATTER;
   task.data = own_.data();

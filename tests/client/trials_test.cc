@@ -7,7 +7,7 @@
 #include <vector>
 
 extern "C" {
-#include "client/library/trials.h"
+#include "client/tuner/trials.h"
 }
 
 namespace gradlane::test::rounds_test {

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "collectives/agreement.h"
+#include "client/tuner/agreement.h"
 
 namespace gradlane::test::operation_test {
 namespace {
@@ -26,13 +26,13 @@ TEST(Operation, NamesAndSizes) {
 }
 
 TEST(Operation, TagsOfAgreements) {
-  for (const uint64_t number : {uint64_t{0}, uint64_t{1}, uint64_t{256}, (uint64_t{1} << kAgreementBits) - 1}) {
-    EXPECT_TRUE(is_agreement_tag(agreement_tag(number))) << number;
+  for (const uint64_t number : {uint64_t{0}, uint64_t{1}, uint64_t{256}, (uint64_t{1} << GL_AGREEMENT_BITS) - 1}) {
+    EXPECT_TRUE(gl_is_agreement_tag(gl_agreement_tag(number))) << number;
   }
-  EXPECT_FALSE(is_agreement_tag(agreement_tag(uint64_t{1} << kAgreementBits)));
+  EXPECT_FALSE(gl_is_agreement_tag(gl_agreement_tag(uint64_t{1} << GL_AGREEMENT_BITS)));
   for (uint64_t tag = 0; tag < 100'000; ++tag) {
-    EXPECT_FALSE(is_agreement_tag(tag)) << tag;
-    EXPECT_FALSE(is_agreement_tag(tag << 32)) << tag;
+    EXPECT_FALSE(gl_is_agreement_tag(tag)) << tag;
+    EXPECT_FALSE(gl_is_agreement_tag(tag << 32)) << tag;
   }
 }
 

@@ -29,24 +29,25 @@ std::string fault_of(const std::string& text) {
 TEST(ErrorBounds, AreNotBelowTheError) {
   for (const char* const name : {"fixed:10", "inceptionn:10", "bf16", "fp16", "int8", "fp8", "qsgd:8"}) {
     const Codec codec = find_codec(name);
-    const ErrorBound bound = error_bound(codec);
+    const gl_auto bound = error_bound(codec);
     const CodecError error = codec.error();
-    const double most = bound.kind == ErrorBound::Kind::kAbsolute ? error.absolute : error.relative + error.of_largest;
+    const double most = bound.bound == GL_BOUND_ABSOLUTE ? error.absolute : error.relative + error.of_largest;
     EXPECT_LE(most, std::ldexp(1, -static_cast<int>(bound.bits))) << name;
     EXPECT_TRUE(bound.bits == 0 || 2 * most > std::ldexp(1, -static_cast<int>(bound.bits))) << name;
   }
 }
 
 TEST(AutoNames, Which) {
+  gl_auto asked{};
   for (const char* const name : {"auto", "auto:2^-1", "auto:2^-10", "auto:2^-30", "auto:rel=6"}) {
-    EXPECT_TRUE(is_auto_codec(name)) << name;
+    EXPECT_TRUE(gl_parse_auto(name, &asked)) << name;
   }
   for (const char* const name : {"auto:", "auto:10", "auto:2^-0", "auto:2^-31", "auto:2^-01",
                                  "auto:rel=", "auto:rel=99", "automatic", "Auto", "", "fixed:adaptive", "auto/raw"}) {
-    EXPECT_FALSE(is_auto_codec(name)) << name;
+    EXPECT_FALSE(gl_parse_auto(name, &asked)) << name;
   }
-  EXPECT_TRUE(begins_auto("auto/raw"));
-  EXPECT_FALSE(begins_auto("automatic"));
+  EXPECT_TRUE(gl_begins_auto("auto/raw"));
+  EXPECT_FALSE(gl_begins_auto("automatic"));
 }
 
 TEST(Plans, Parsed) {

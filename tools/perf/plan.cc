@@ -120,9 +120,10 @@ std::vector<StrategyId> parse_strategies(const PerfOptions& options) {
 
 // Of what the library chooses, `there` is a codec with the bound that is asked for.
 PerfCodec parse_codec(const std::string& name) {
-  if (!begins_auto(name)) return {find_codec_pair(name)};
-  if (!is_auto_codec(name)) {
-    throw SetupError(fmt::format("--codec '{}': there is no such codec; allowed: {}", name, kAutoUsage));
+  if (!gl_begins_auto(name.c_str())) return {find_codec_pair(name)};
+  gl_auto asked{};
+  if (!gl_parse_auto(name.c_str(), &asked)) {
+    throw SetupError(fmt::format("--codec '{}': there is no such codec; allowed: {}", name, GL_AUTO_USAGE));
   }
   const size_t digits = name.find_last_not_of("0123456789") + 1;
   const bool relative = name.find("rel=") != std::string::npos;

@@ -72,9 +72,10 @@ void plan_codec(const RunOptions& options, RunPlan& plan) {
   const bool marked = plan.link == RunPlan::Link::kAccelerator;  // what is marked is to be compressed
   if (!marked) plan.trainers_codec = adaptive_codec(options.codec);
   const bool adaptive = !plan.trainers_codec.empty();
-  if (!marked && begins_auto(options.codec)) {
-    if (!is_auto_codec(options.codec)) {
-      throw SetupError(fmt::format("--codec '{}': there is no such codec; allowed: {}", options.codec, kAutoUsage));
+  if (!marked && gl_begins_auto(options.codec.c_str())) {
+    gl_auto asked{};
+    if (!gl_parse_auto(options.codec.c_str(), &asked)) {
+      throw SetupError(fmt::format("--codec '{}': there is no such codec; allowed: {}", options.codec, GL_AUTO_USAGE));
     }
     plan.codec = plan.trainers_codec = options.codec;
     return;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/agreement.h"
+#include "client/tuner/agreement.h"
 #include "tests/collectives/exchange/exchange_fixture.h"
 #include "tests/collectives/exchange/failure_fixture.h"
 
@@ -217,7 +217,7 @@ std::vector<Difference> differences() {
        [](Operation& op) {
          op.type = ElementType::kFloat64;
          op.count /= 2;
-         op.tag = agreement_tag(256);
+         op.tag = gl_agreement_tag(256);
        },
        Field::kChoice, 0, 1},
   };

@@ -80,13 +80,13 @@ TEST(Ways, PredictionsFollowTheLink) {
 }
 
 TEST(Ways, Bounds) {
-  EXPECT_EQ(bound_of(find_codec("raw")).kind, GL_BOUND_EXACT);
-  EXPECT_EQ(bound_of(find_codec("fixed:7")).bits, 7U);
-  EXPECT_EQ(bound_of(find_codec("fixed:rel=9")).kind, GL_BOUND_RELATIVE);
-  EXPECT_EQ(bound_of(find_codec("fixed:rel=9")).bits, 9U);
-  EXPECT_EQ(bound_of(find_codec("int8")).bits, 7U);
-  EXPECT_EQ(bound_of(find_codec("fp16")).bits, 0U) << "small and large floats keep none";
-  EXPECT_EQ(bound_of(find_codec("signsgd")).bits, 0U);
+  EXPECT_EQ(error_bound(find_codec("raw")).bound, GL_BOUND_EXACT);
+  EXPECT_EQ(error_bound(find_codec("fixed:7")).bits, 7U);
+  EXPECT_EQ(error_bound(find_codec("fixed:rel=9")).bound, GL_BOUND_RELATIVE);
+  EXPECT_EQ(error_bound(find_codec("fixed:rel=9")).bits, 9U);
+  EXPECT_EQ(error_bound(find_codec("int8")).bits, 7U);
+  EXPECT_EQ(error_bound(find_codec("fp16")).bits, 0U) << "small and large floats keep none";
+  EXPECT_EQ(error_bound(find_codec("signsgd")).bits, 0U);
 }
 
 gl_report_row report() {

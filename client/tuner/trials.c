@@ -1,5 +1,5 @@
 // trials.c - which way the operations of a class go: trials of several ways, and what follows from them (pure)
-#include "client/library/trials.h"
+#include "client/tuner/trials.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -1,19 +1,18 @@
-// candidates.h - the ways that operations which leave it to the library may go (the thread of the context)
+// choice_sets.h - what a context's tuner has to choose from (the thread of the context)
 #pragma once
 
 #include "client/library/context.h"
-#include "client/library/wishes.h"
 
 // Copies the daemon's tables out of the control segment of `bytes` bytes. False: they make no sense.
 bool gl_read_ways(gradlane_context* gl, size_t bytes);
 
-// What is to be chosen: by a codec that is found (`codec`), or that keeps a bound (`wish`); neither: of elements that
+// What is to be chosen: by a codec that is found (`codec`), or that keeps a bound (`asks`); neither: of elements that
 // travel as they are.
 struct gl_choice_of {
   enum gl_submission_kind kind;
   const char* asked;     // the name of the codec
   const char* strategy;  // NULL: to be chosen
-  const struct gl_wish* wish;
+  const struct gl_auto* asks;
   const struct gl_codec_name* codec;
   bool residual;
 };

@@ -1,0 +1,174 @@
+// candidates.c - the ways that operations which leave it to the library may go: strategy and codec (pure)
+#include "client/tuner/candidates.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct gl_codec_row* codec_row_of(const struct gl_tuning_tables* tables, uint8_t id) {
+  for (uint32_t i = 0; i < tables->codec_count; ++i) {
+    if (tables->codecs[i].id == id) return &tables->codecs[i];
+  }
+  return NULL;
+}
+
+static bool does_kind(const struct gl_tuning_tables* tables, uint32_t strategy, enum gl_submission_kind kind,
+                      bool owners) {
+  for (uint32_t i = 0; i < tables->strategy_count; ++i) {
+    const struct gl_strategy_row* const row = &tables->strategies[i];
+    if (row->code != strategy) continue;
+    return (row->kinds >> kind & 1u) != 0 && (!owners || (row->flags & GL_STRATEGY_OWNERS) != 0);
+  }
+  return false;
+}
+
+// The name that keeps the bound: the row's own, or the same with another B.
+static bool way_name(const struct gl_tuning_tables* tables, const struct gl_way_row* row, const struct gl_auto* asked,
+                     char* name) {
+  if (row->bound == GL_BOUND_EXACT || row->scales == 0) {
+    (void)snprintf(name, GL_NAME, "%s", row->name);
+    return row->bound == GL_BOUND_EXACT || row->bits >= asked->bits;
+  }
+  const struct gl_codec_row* const codec = codec_row_of(tables, row->codec);
+  if (codec == NULL || asked->bits < codec->least || asked->bits > codec->most) return false;
+  (void)snprintf(name, GL_NAME, "%.31s:%.15s%u", codec->word, codec->prefix, asked->bits);
+  return true;
+}
+
+// Of rows of one strategy and codec, which predict for several B: the next above the one asked for, else the largest.
+static bool is_nearest(const struct gl_tuning_tables* tables, const struct gl_way_row* row, unsigned bits) {
+  if (row->scales == 0) return true;
+  for (uint32_t i = 0; i < tables->way_count; ++i) {
+    const struct gl_way_row* const other = &tables->ways[i];
+    if (other == row || other->strategy != row->strategy || other->codec != row->codec || other->scales == 0) continue;
+    if (row->bits < bits ? other->bits > row->bits : other->bits >= bits && other->bits < row->bits) return false;
+  }
+  return true;
+}
+
+// Which of the set's it is now. -1: there are too many.
+static int add_way(struct gl_choice_set* set, const struct gl_way* way) {
+  for (unsigned i = 0; i < set->count; ++i) {
+    const struct gl_way* const it = &set->ways[i];
+    if (it->strategy == way->strategy && it->codec == way->codec && it->arguments == way->arguments) return (int)i;
+  }
+  if (set->count == GL_ROUND_WAYS) return -1;
+  set->ways[set->count] = *way;
+  return (int)set->count++;
+}
+
+// The row of this strategy whose codec is this one, or exact. -1: there is none.
+static int way_row_of(const struct gl_tuning_tables* tables, uint32_t strategy, const struct gl_codec_name* codec) {
+  int exact = -1;
+  for (uint32_t i = 0; i < tables->way_count; ++i) {
+    const struct gl_way_row* const row = &tables->ways[i];
+    if (row->strategy != strategy) continue;
+    if (codec != NULL && row->codec == codec->id) return (int)i;
+    if (row->bound == GL_BOUND_EXACT && exact < 0) exact = (int)i;
+  }
+  return exact;
+}
+
+// By one codec, or none, each strategy that can; the one of operations that name none first.
+static void add_strategies(const struct gl_tuning_tables* tables, const struct gl_tuning_request* request,
+                           struct gl_choice_set* set) {
+  const struct gl_codec_name* const codec = request->codec;
+  const bool owners = codec != NULL && (codec->flags & GL_CODEC_OWNED) != 0;
+  struct gl_way way = {.exact = codec == NULL || (codec->flags & GL_CODEC_EXACT) != 0};
+  if (codec != NULL) {
+    way.codec = codec->id;
+    way.arguments = codec->arguments;
+    memcpy(way.name, codec->name, GL_NAME);
+  }
+  for (uint32_t i = 0; i <= tables->strategy_count; ++i) {
+    const uint32_t strategy = i == 0 ? request->strategy : tables->strategies[i - 1].code;
+    if (!does_kind(tables, strategy, request->kind, owners)) continue;
+    if (request->only && strategy != request->strategy) continue;
+    way.strategy = strategy;
+    way.row = way_row_of(tables, strategy, codec);
+    (void)add_way(set, &way);
+  }
+}
+
+// Error feedback is for one array of states of codecs that add whole numbers.
+static bool takes_residual(const struct gl_codec_name* codec) {
+  const uint32_t wanted = GL_CODEC_FEEDBACK | GL_CODEC_EXACT_SUMS;
+  return (codec->flags & wanted) == wanted && codec->states == 1;
+}
+
+static int add_row(const struct gl_tuning_tables* tables, const struct gl_tuning_request* request,
+                   const struct gl_codec_finder* finder, int number, struct gl_choice_set* set) {
+  const struct gl_way_row* const row = &tables->ways[number];
+  if (row->bound == GL_BOUND_EXACT || row->bound != request->asked->bound) return GL_FOUND;
+  if (request->only && row->strategy != set->ways[0].strategy) return GL_FOUND;
+  struct gl_way way = {.strategy = row->strategy, .row = number};
+  if (!way_name(tables, row, request->asked, way.name)) return GL_FOUND;
+  if (!is_nearest(tables, row, request->asked->bits)) return GL_FOUND;
+  struct gl_codec_name found;
+  const int code = finder->find(finder->of, way.name, &found);
+  if (code == GL_NOT_FOUND) return GL_FOUND;  // its shortest run does not fit a packet, say
+  if (code != GL_FOUND) return code;
+  if (!does_kind(tables, row->strategy, request->kind, (found.flags & GL_CODEC_OWNED) != 0)) return GL_FOUND;
+  if (request->residual && !takes_residual(&found)) return GL_FOUND;
+  way.codec = found.id;
+  way.arguments = found.arguments;
+  (void)add_way(set, &way);
+  return GL_FOUND;
+}
+
+// ---- The plan
+
+// The exact way by this strategy; of a set whose codec is not to be chosen, the one way. -1: there is none.
+static int way_by(const struct gl_choice_set* set, uint32_t strategy) {
+  for (unsigned i = 0; i < set->count; ++i) {
+    if (set->ways[i].strategy == strategy && (set->ways[i].exact || !set->codes || !set->asks)) return (int)i;
+  }
+  return -1;
+}
+
+// The way that a row of the plan names, as one more of the set. -1: such operations cannot go by it.
+static int planned_way(const struct gl_tuning_tables* tables, const struct gl_tuning_request* request,
+                       const struct gl_codec_finder* finder, const struct gl_plan_row* row, struct gl_choice_set* set) {
+  struct gl_codec_name found;
+  if (request->only && row->strategy != set->ways[0].strategy) return -1;
+  if (finder->find(finder->of, row->codec, &found) != GL_FOUND) return -1;
+  if (!does_kind(tables, row->strategy, request->kind, (found.flags & GL_CODEC_OWNED) != 0)) return -1;
+  const bool exact = (found.flags & GL_CODEC_EXACT) != 0;
+  if (request->residual && !exact && !takes_residual(&found)) return -1;
+  struct gl_way way = {.strategy = row->strategy,
+                       .codec = found.id,
+                       .exact = exact,
+                       .arguments = found.arguments,
+                       .row = way_row_of(tables, row->strategy, &found)};
+  memcpy(way.name, row->codec, GL_NAME);
+  return add_way(set, &way);
+}
+
+static struct gl_planned plan_for(const struct gl_tuning_tables* tables, const struct gl_tuning_request* request,
+                                  const struct gl_codec_finder* finder, const struct gl_plan_row* row,
+                                  struct gl_choice_set* set) {
+  const struct gl_auto* const asked = request->asked;
+  const int exact = way_by(set, row->strategy);
+  int way = -1;
+  bool kept = true;
+  if (asked != NULL) {
+    kept = row->bound == GL_BOUND_EXACT || (row->bound == asked->bound && row->bits >= asked->bits);
+    if (kept) way = planned_way(tables, request, finder, row, set);
+  }
+  if (way < 0) way = exact;
+  if (way < 0) return (struct gl_planned){.way = 0, .why = GL_REASON_NO_PLAN};
+  return (struct gl_planned){.way = (uint8_t)way, .why = kept ? GL_REASON_PLAN : GL_REASON_ROUNDS};
+}
+
+int gl_fill_candidates(const struct gl_tuning_tables* tables, const struct gl_tuning_request* request,
+                       const struct gl_codec_finder* finder, struct gl_choice_set* set) {
+  add_strategies(tables, request, set);
+  if (set->count == 0) return GL_FOUND;
+  for (uint32_t i = 0; request->asked != NULL && i < tables->way_count; ++i) {
+    const int code = add_row(tables, request, finder, (int)i, set);
+    if (code != GL_FOUND) return code;
+  }
+  for (uint32_t i = 0; i < tables->plan_count; ++i) {
+    set->plan[i] = plan_for(tables, request, finder, &tables->plan[i], set);
+  }
+  return GL_FOUND;
+}

@@ -291,14 +291,15 @@ typedef enum gradlane_collective {
   GRADLANE_BARRIER = 5
 } gradlane_collective;
 
-#define GRADLANE_ASKS 1u  // gradlane_next() says when it is this task's turn; gradlane_answer() lets it begin
+#define GRADLANE_ASKS 1u   // gradlane_next() says when it is this task's turn; gradlane_answer() lets it begin
+#define GRADLANE_FAILS 2u  // by the thread of gradlane_next(): the task has its place in the order, and fails there
 
 typedef struct gradlane_task {
   size_t struct_size;  // sizeof(gradlane_task)
   int collective;      // a gradlane_collective
   int type;            // a gradlane_type
   int root;            // of broadcast
-  unsigned flags;      // GRADLANE_ASKS
+  unsigned flags;      // GRADLANE_ASKS, GRADLANE_FAILS
   void* data;          // as of the function of the collective; it stays until the task has ended
   size_t count;
   // NULL, or as of other operations. It is copied, but for what data, residual and the blocks point to. has_tag is

@@ -4,12 +4,17 @@
     torchrun --standalone --nproc_per_node 4 lab/bench_torch.py
 
 Medians over iterations of the slowest rank, of ordinary tensors and of tensors in memory that is shared with the daemon;
-with --cuda also of those on a GPU, and of a step that computes there beside its exchange.
+with --cuda also of those on a GPU, and of a step that computes there beside its exchange. With --perf, beside what
+`gradlane perf` takes by the same daemons, before and after:
+
+    gradlane run -n 2 -- python3 lab/bench_torch.py --sizes 4K,64K,1M --perf
 """
 
 import argparse
+import gc
 import json
 import statistics
+import subprocess
 import time
 
 import torch
@@ -36,17 +41,21 @@ def settle(tensor):
 
 
 def timed(tensor, group, times):
+    """Seconds of an all-reduce, by batches of them between two barriers: small ones one behind the other, as who waits
+    for a barrier begins later."""
+    batch = 10 if tensor.nbytes <= 1 << 20 else 1
     took = []
     for number in range(times + 2):
         tensor.fill_(1.0)
         settle(tensor)
         dist.barrier(group=group)
         began = time.perf_counter()
-        dist.all_reduce(tensor, group=group)
+        for _ in range(batch):
+            dist.all_reduce(tensor, group=group)
         settle(tensor)
         if number > 1:
-            took.append(time.perf_counter() - began)
-    assert tensor[0] == dist.get_world_size(), "a wrong sum"
+            took.append((time.perf_counter() - began) / batch)
+    assert tensor[0] == dist.get_world_size() ** batch, "a wrong sum"
     return took
 
 
@@ -64,6 +73,17 @@ def step(buckets, products, group):
         work.wait()
     torch.cuda.synchronize()
     return time.perf_counter() - began, called - began
+
+
+def perf(sizes):
+    """Microseconds of each, by a trainer without PyTorch. All ranks call it."""
+    times = {}
+    for text in sizes:
+        said = subprocess.run(["gradlane", "perf", "-b", text, "-e", text, "-n", "300", "-w", "50", "--codec", "raw",
+                               "--no-check", "--json"], check=True, capture_output=True, text=True).stdout
+        if said.strip():  # of rank 0
+            times[text] = json.loads(said)["rows"][0]["time_us"]
+    return times
 
 
 MATRIX = []
@@ -89,9 +109,12 @@ def main():
     parser.add_argument("--sizes", default="4K,64K,1M,16M,64M", help="bytes, with commas between")
     parser.add_argument("--rounds", type=int, default=3, help="of each, in turns; the median of their medians")
     parser.add_argument("--cuda", action="store_true", help="also tensors on a GPU, which all ranks may share")
+    parser.add_argument("--perf", action="store_true", help="also `gradlane perf`, by the daemons that there are")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    sizes = args.sizes.split(",")
+    before = perf(sizes) if args.perf else {}
     dist.init_process_group("gradlane")
     gloo = dist.new_group(backend="gloo")
     first = dist.get_rank() == 0
@@ -99,7 +122,7 @@ def main():
         print(f"{dist.get_world_size()} ranks, PyTorch {torch.__version__}, float32, us")
         print(f"{'size':>6} {'ordinary':>10} {'shared':>10} {'Gloo':>10} {'Gloo/ordinary':>14}"
               + (f" {'CUDA':>10} {'Gloo, CUDA':>10}" if args.cuda else ""))
-    for text in args.sizes.split(","):
+    for text in sizes:
         numel = size_of(text) // 4
         ordinary, shared = torch.ones(numel), gradlane.torch.zeros(numel, dtype=torch.float32)
         ways = {"ordinary": (ordinary, dist.group.WORLD), "shared": (shared, dist.group.WORLD), "gloo": (ordinary, gloo)}
@@ -126,7 +149,14 @@ def main():
             print("a step of 8 buckets of 25 MiB, ms")
             for name, ms in found.items():
                 print(f"{name:>26} {ms:>10.1f}")
+    ways.clear()  # which have the group
     dist.destroy_process_group()
+    gc.collect()
+    after = perf(sizes) if args.perf else {}
+    for text in before if first else ():
+        row = {"size": text, "perf before": before[text], "perf after": after[text]}
+        print(json.dumps(row) if args.json else f"{text:>6} perf: {before[text]:.0f} before, {after[text]:.0f} after",
+              flush=True)
 
 
 if __name__ == "__main__":

@@ -151,6 +151,14 @@ static void begin_task(gradlane_context* gl, struct task* it) {
   }
 }
 
+// The task has its turn, and does nothing with it. Other ranks may have begun it.
+static void give_up_task(gradlane_context* gl, struct task* it, gradlane_code code) {
+  it->begun_us = gl_now_us();
+  ++gl->tasks->begun;
+  (void)gl_fail(gl, code, "the caller gave the task up");
+  end_task(gl, it, code);
+}
+
 static void wait_for_task(gradlane_context* gl, struct task* it, int timeout_ms) {
   const gradlane_code code = gradlane_wait(gl, it->request, timeout_ms);
   if (code != GRADLANE_PENDING) end_task(gl, it, code);
@@ -272,7 +280,11 @@ static void drop_first_task(gradlane_context* gl) {
 
 // Runs a task of gradlane_next()'s thread to its end, in front of those that wait.
 static gradlane_code run_at_once(gradlane_context* gl, struct task* it, gradlane_outcome* outcome) {
-  begin_task(gl, it);
+  if ((it->given.flags & GRADLANE_FAILS) != 0) {
+    give_up_task(gl, it, GRADLANE_BAD_ARGUMENT);
+  } else {
+    begin_task(gl, it);
+  }
   while (it->state == TASK_RUNS) wait_for_task(gl, it, kSliceMs);
   const gradlane_code code = tell_task(it, outcome);
   release_task(gl, it);
@@ -287,7 +299,7 @@ static gradlane_code try_now(gradlane_context* gl, struct task* it, gradlane_out
   it->is_held = false;
   const gradlane_code code = tell_task(it, outcome);
   if (it->state == TASK_OVER) drop_first_task(gl);
-  if (gl->tasks->first != NULL) ring_bell(gl->tasks);
+  if (gl->tasks->first != NULL || gl->tasks->has_ended) ring_bell(gl->tasks);
   return code;
 }
 
@@ -297,14 +309,16 @@ gradlane_code gradlane_add(gradlane_context* gl, const gradlane_task* task, grad
   gradlane_code code = check_call(gl, "gradlane_add", outcome);
   if (code == GRADLANE_OK) code = check_task(gl, task);
   if (code == GRADLANE_OK) code = gl_read_how(gl, "gradlane_add", task->how, &how);
+  struct task* const it = code == GRADLANE_OK ? new_task(gl) : NULL;
+  if (code == GRADLANE_OK && it == NULL) {
+    code = gl_fail(gl, GRADLANE_NO_MEMORY, "gradlane_add: no memory for another task");
+  }
   if (code != GRADLANE_OK) {
     if (outcome == NULL || outcome->struct_size != sizeof(*outcome)) return code;
     *outcome = (gradlane_outcome){.struct_size = sizeof(*outcome), .code = code};
     (void)snprintf(outcome->text, sizeof(outcome->text), "%s", gradlane_error(gl));
     return code;
   }
-  struct task* const it = new_task(gl);
-  if (it == NULL) return gl_fail(gl, GRADLANE_NO_MEMORY, "gradlane_add: no memory for another task");
   fill_task(gl, it, task, &how);
   struct gl_tasks* const tasks = gl->tasks;
   if (tasks->has_teller && pthread_equal(tasks->teller, pthread_self())) return run_at_once(gl, it, outcome);
@@ -365,10 +379,7 @@ gradlane_code gradlane_answer(gradlane_context* gl, gradlane_code answer, const 
   it->state = TASK_WAITS;
   it->given.flags &= ~GRADLANE_ASKS;
   if (answer != GRADLANE_OK) {
-    it->begun_us = gl_now_us();
-    ++gl->tasks->begun;
-    (void)gl_fail(gl, answer, "the caller gave the task up");
-    end_task(gl, it, answer);
+    give_up_task(gl, it, answer);
   } else if (codec != NULL) {
     it->how.codec = codec;
     keep_name(&it->how.codec, it->codec, sizeof(it->codec));

@@ -134,6 +134,20 @@ TEST_F(Tasks, WhatACallbackStartsRunsInFrontOfThoseThatWait) {
   EXPECT_EQ(outcome_.user, 2U);
 }
 
+// One that fails by itself has its number all the same.
+TEST_F(Tasks, WhatACallbackGivesUpIsCounted) {
+  EXPECT_EQ(add(kLarge, 1), GRADLANE_PENDING);
+  ASSERT_EQ(next(), GRADLANE_OK);
+  EXPECT_EQ(add_here(300, 2, GRADLANE_FAILS), GRADLANE_BAD_ARGUMENT);
+  EXPECT_EQ(daemon_->seen(0).size(), 1U);
+  EXPECT_EQ(add_here(300, 3), GRADLANE_OK);
+  const uint64_t third = tag(1);
+  open({});
+  for (uint64_t user = 1; user <= 3; ++user) EXPECT_EQ(add(user == 1 ? kLarge : 300, user), GRADLANE_PENDING);
+  for (uint64_t user = 1; user <= 3; ++user) ASSERT_EQ(next(), GRADLANE_OK);
+  EXPECT_EQ(tag(2), third) << "where none was given up";
+}
+
 TEST_F(Tasks, AFailureFailsThoseThatWait) {
   open_manual();
   for (uint64_t user = 1; user <= 3; ++user) EXPECT_EQ(add(kLarge, user), GRADLANE_PENDING);

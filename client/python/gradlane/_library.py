@@ -43,7 +43,7 @@ class Collective(enum.IntEnum):
     BARRIER = 5
 
 
-ASKS = 1  # GRADLANE_ASKS
+ASKS, FAILS = 1, 2  # GRADLANE_ASKS, GRADLANE_FAILS
 
 
 class Capability(enum.IntFlag):
@@ -130,7 +130,7 @@ class Outcome(ctypes.Structure):
     ]
 
     def __init__(self) -> None:
-        super().__init__(ctypes.sizeof(Outcome))
+        super().__init__(ctypes.sizeof(Outcome), 0, 0, errors.PENDING)
 
 
 class Figures(ctypes.Structure):

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "client/gradlane.h"
+#include "config/choices.h"
 #include "config/loader.h"
 #include "dataplane/trainer/plan_reports.h"
 

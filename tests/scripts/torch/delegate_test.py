@@ -4,6 +4,7 @@
 import contextlib
 import datetime
 import functools
+import gc
 import io
 import os
 import unittest
@@ -388,3 +389,34 @@ class Whole(Case):
         tensor = torch.ones(3)
         dist.all_reduce(tensor)
         self.assertEqual(tensor[0], WORLD)
+
+    @unittest.skipIf(WORLD == 1, "nobody to wait for")
+    def test_a_failure_is_told_again(self):
+        group = dist.new_group(list(range(WORLD)), timeout=datetime.timedelta(seconds=1))
+        if RANK == 0:
+            work = dist.all_reduce(torch.ones(3), op=OP.PRODUCT, group=group, async_op=True)
+            future = work.get_future()
+            for _ in range(2):
+                with self.assertRaisesRegex(gradlane.OperationFailed, "all_reduce by Gloo: "):
+                    work.wait()
+                with self.assertRaisesRegex(RuntimeError, "OperationFailed: gradlane: all_reduce by Gloo: "):
+                    future.wait()
+            self.assertIsInstance(work.exception(), gradlane.OperationFailed)
+            self.assertFalse(work.is_success())
+        dist.barrier()
+
+    @unittest.skipIf(WORLD < 3, "there are only groups of all or of one")
+    def test_a_work_outlives_its_group(self):
+        ranks = [0, WORLD - 1]
+        group = dist.new_group(ranks)
+        if RANK in ranks:
+            blocks = [given(RANK + block, 1000) for block in range(2)]
+            output = torch.zeros(1000)
+            work = dist.reduce_scatter(output, blocks, op=OP.AVG, group=group, async_op=True)
+            dist.destroy_process_group(group)
+            del group
+            gc.collect()
+            work.wait()
+            index = ranks.index(RANK)
+            self.assertSame(output, sum(given(rank + index, 1000) for rank in ranks) / 2)
+        dist.barrier()

@@ -160,6 +160,14 @@ class Failures(Pair):
                 self.assertRegex(self.one(1, line), "^ok")
                 self.assertEqual(self.ask("reduce(2000)"), ["ok 2.0"] * 2)
 
+    def test_ctrl_c_while_gloo_waits(self):
+        product = "dist.all_reduce(torch.ones(3), op=dist.ReduceOp.PRODUCT)"
+        self.one(0, f"work = {product[:-1]}, async_op=True)")
+        self.assertEqual(self.one(0, "ctrl_c_soon(work.wait)"), "pressed")
+        self.assertRegex(self.trainers[0].hear(), "^KeyboardInterrupt")
+        self.assertEqual(self.one(1, product), "ok None")
+        self.assertEqual(self.ask(product), ["ok None"] * 2)
+
     def test_an_interrupted_call_is_recalled(self):
         """If ranks call different operations after it; until they have a new process group."""
         self.assertEqual(self.ask("interrupted()", "reduce(2000)"), ["ok interrupted", "ok 2.0"])

@@ -86,6 +86,17 @@ def ctrl_c(call):
     return call()
 
 
+def ctrl_c_soon(call):
+    """The same of a wait for what is under way elsewhere, during it or right before."""
+    def press():
+        time.sleep(0.3)
+        print("pressed", flush=True)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press).start()
+    return call()
+
+
 def waiting(operations):
     """Until so many are under way."""
     while len(tasks()._under_way) < operations:
@@ -141,7 +152,7 @@ def held():
     return len(os.listdir("/proc/self/fd")), engines
 
 
-NAMES = {"datetime": datetime, "loaded": loaded, "ctrl_c": ctrl_c, "backward": backward, "gradlane": gradlane,
+NAMES = {"datetime": datetime, "loaded": loaded, "ctrl_c": ctrl_c, "ctrl_c_soon": ctrl_c_soon, "backward": backward, "gradlane": gradlane,
          "coded": coded, "refused": refused, "interrupted": interrupted, "retried": retried, "waiting": waiting,
          "tasks": tasks, "held": held, "torch": torch, "dist": dist, "os": os, "sys": sys,
          "time": time, "init": init, "limit": limit, "reduce": reduce, "RANK": RANK, "WORLD": WORLD}

@@ -81,6 +81,7 @@ class Operation:
 
     def __init__(self) -> None:
         self.left = 0
+        self.completed = False  # its callbacks have begun
         self.error: Exception | None = None
         self.warning: errors.LossWarning | None = None
         self.caller: Caller | None = None

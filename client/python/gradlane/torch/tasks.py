@@ -11,6 +11,7 @@ Ctrl-C may come between any two steps of the thread that calls. An operation tha
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import itertools
 import threading
@@ -92,9 +93,10 @@ class Tasks:
                 self._ensure_thread()
                 end = self._parked.pop(-end.task, end)
             operation.left = 1
-            self._under_way[-end.task] = operation, 0
+            if end.code == errors.PENDING:
+                self._under_way[-end.task] = operation, 0
         if end.code != errors.PENDING:
-            self._take({-end.task: end})
+            self._end(operation, 0, end)
         return self._future_of(operation)
 
     def express(self, native: Any) -> Any:
@@ -176,14 +178,13 @@ class Tasks:
         outcomes = [_library.Outcome() for _ in users]
         operation.left = len(users)
         self._under_way.update((user, (operation, piece)) for piece, user in enumerate(users))
-        codes: list[int] = []
+        ends.update(zip(users, outcomes))
         try:
-            codes[:] = map(self._lib.gradlane_add, itertools.repeat(self._handle), tasks, outcomes)
+            # In C, all at once: Ctrl-C comes behind it.
+            collections.deque(map(self._lib.gradlane_add, itertools.repeat(self._handle), tasks, outcomes), maxlen=0)
         finally:
-            if codes:
-                ends.update(zip(users, outcomes))
-            else:  # none was added
-                for user in users:
+            for user, end in ends.items():
+                if end.task == 0 and end.code == errors.PENDING:  # it was not added
                     self._under_way.pop(user, None)
 
     def _take(self, ends: dict[int, _library.Outcome]) -> None:
@@ -191,23 +192,24 @@ class Tasks:
         for user, end in ends.items():
             if end.code == errors.PENDING:
                 continue
-            entry = self._under_way.pop(user, None)
+            entry = self._under_way.get(user)
             if entry is not None:
                 self._end(*entry, end)
+                self._under_way.pop(user, None)
 
     def _run_now(self, operation: Operation) -> None:
         """Runs an operation that a callback of another one has started."""
         operation.left = operation.piece_count
         for piece in range(operation.piece_count):
-            end = _library.Outcome()
             try:
-                operation.prepare(piece)
+                if operation.error is None:
+                    operation.prepare(piece)
             except Exception as error:
                 operation.fail(error)
-                end.code = errors.Code.BAD_ARGUMENT
-            else:
-                task = operation.task(piece, 0, 0)
-                end.code = self._lib.gradlane_add(self._handle, task, end)
+            end = _library.Outcome()
+            # What has failed keeps its place in the order: other ranks may have begun it.
+            flags = 0 if operation.error is None else _library.FAILS
+            self._lib.gradlane_add(self._handle, operation.task(piece, 0, flags), end)
             self._end(operation, piece, end)
         if operation.piece_count == 0:
             self._complete(operation)
@@ -223,7 +225,9 @@ class Tasks:
             raise
 
     def _end(self, operation: Operation, piece: int, end: _library.Outcome) -> None:
-        """Notes how a piece has ended."""
+        """Notes how a piece has ended. It may be called again, if it was interrupted."""
+        if operation.future.done():
+            return
         if end.code != errors.OK:
             operation.fail(self._error(end, operation))
         elif not self._silent:
@@ -248,8 +252,10 @@ class Tasks:
     def _complete(self, operation: Operation) -> None:
         if self._silent:
             return
+        is_first = not operation.completed
+        operation.completed = True
         try:
-            if operation.error is None:
+            if is_first and operation.error is None:
                 with gpu.behind(operation.devices), operation.mode():
                     operation.finish()
                     if operation.on_result is not None:
@@ -316,6 +322,8 @@ class Tasks:
             self._end(*entry, end)
             with self.lock:
                 self._under_way.pop(user, None)
+        if not self.closed:
+            raise RuntimeError(self._connection.error())
 
     def _answer(self, operation: Operation, piece: int) -> None:
         code, codec = errors.OK, None

@@ -132,18 +132,21 @@ inline void finish_all(const Carriage& all, const at::Tensor& flat = {}) {
 }
 
 // An operation of the other backend. `finish` puts the result where it belongs; it is called once, by whoever learns
-// first that the operation is over. `explained` makes the exception for what the other backend says.
+// first that the operation is over. `explained` makes a Python exception of what the other backend says.
 class WorkOfFallback : public c10d::Work {
  public:
-  using Explained = std::function<std::exception_ptr(std::exception_ptr)>;
+  using Explained = std::function<std::shared_ptr<Object>(const std::exception_ptr&)>;
 
-  WorkOfFallback(WorkPtr other, Tensors result, std::function<void()> finish, Explained explained)
+  // future: of `other`; sends and receives have none.
+  WorkOfFallback(WorkPtr other, FuturePtr future, Tensors result, std::function<void()> finish, Explained explained)
       : other_(std::move(other)),
+        others_future_(std::move(future)),
         result_(std::move(result)),
         finish_(std::move(finish)),
         explained_(std::move(explained)) {}
 
   bool wait(std::chrono::milliseconds timeout) override {
+    const Unlocked unlocked;
     {
       // A second wait() of Gloo's receive would wait for another one.
       const std::lock_guard lock(waiting_);
@@ -168,76 +171,104 @@ class WorkOfFallback : public c10d::Work {
   bool isSuccess() const override { return const_cast<WorkOfFallback*>(this)->isCompleted() && !exception(); }
   std::exception_ptr exception() const override {
     const std::lock_guard lock(mutex_);
-    return error_;
+    if (!failure_) return error_;
+    try {
+      raise(*failure_);
+    } catch (...) {
+      return std::current_exception();
+    }
   }
   Tensors result() override { return result_; }
   int sourceRank() const override { return other_->sourceRank(); }
 
-  // Sends and receives have none, and Gloo says so.
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
+  FuturePtr getFuture() override {
+    const Unlocked unlocked;
     const std::lock_guard lock(future_mutex_);
     if (!future_) {
       const auto self = c10::intrusive_ptr<WorkOfFallback>::reclaim_copy(this);
-      future_ = other_->getFuture()->then(
-          [self](c10::ivalue::Future& future) {
-            if (future.hasError()) std::rethrow_exception(self->fail(future.exception_ptr()));
-            self->end();
-            return c10::IValue(self->result_);
-          },
-          c10::ListType::create(c10::TensorType::get()));
+      future_ = other_->getFuture()->then([self](c10::ivalue::Future& future) { return self->value(future); },
+                                          c10::ListType::create(c10::TensorType::get()));
     }
     return future_;
   }
 
  private:
+  // Raises it anew: an exception of Python can be given to Python once.
+  [[noreturn]] static void raise(const Object& failure) {
+    py::gil_scoped_acquire gil;
+    native::raise(failure.get());
+  }
+
+  // What the future of an operation that has failed raises is a RuntimeError with class and text, as of all of them.
+  c10::IValue value(c10::ivalue::Future& future) {
+    try {
+      if (future.hasError()) fail(future.exception_ptr());
+      end();
+    } catch (py::error_already_set& error) {
+      py::gil_scoped_acquire gil;
+      throw std::runtime_error(error.what());
+    }
+    return c10::IValue(result_);
+  }
+
   bool is_known() const {
     const std::lock_guard lock(mutex_);
-    return is_finished_ || error_;
+    return is_finished_ || failure_ || error_;
   }
 
   void wait_for(std::chrono::milliseconds timeout) {
+    // Ctrl-C does not get through to the other backend.
+    if (others_future_ && !others_future_->completed()) (void)Waiting(others_future_).wait(timeout);
     try {
       (void)(timeout.count() > 0 ? other_->wait(timeout) : other_->wait());
     } catch (...) {
       if (timeout.count() > 0 && !other_->isCompleted()) raise_late(timeout);
-      std::rethrow_exception(fail(std::current_exception()));
+      fail(std::current_exception());
     }
   }
 
-  std::exception_ptr fail(std::exception_ptr error) {
+  // Raises what the failure is to Python.
+  [[noreturn]] void fail(const std::exception_ptr& error) {
+    std::shared_ptr<Object> failure = is_known() ? nullptr : explained_(error);  // which calls Python: without a lock
     {
       const std::lock_guard lock(mutex_);
-      if (error_) return error_;
+      if (!failure_ && !error_ && !is_finished_) failure_ = std::move(failure);
+      failure = failure_;
     }
-    error = explained_(std::move(error));  // which may call Python
-    const std::lock_guard lock(mutex_);
-    if (!error_) error_ = std::move(error);
-    return error_;
+    if (failure) raise(*failure);
+    std::rethrow_exception(error_ ? error_ : error);
   }
 
   void end() {
-    const std::lock_guard lock(mutex_);
-    if (!error_ && !is_finished_) {
-      try {
-        finish_();
-      } catch (...) {
-        error_ = std::current_exception();
+    std::shared_ptr<Object> failure;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!failure_ && !error_ && !is_finished_) {
+        try {
+          finish_();
+        } catch (...) {
+          error_ = std::current_exception();
+        }
+        is_finished_ = true;
       }
-      is_finished_ = true;
+      failure = failure_;
     }
+    if (failure) raise(*failure);
     if (error_) std::rethrow_exception(error_);
   }
 
   const WorkPtr other_;
+  const FuturePtr others_future_;
   const Tensors result_;
   const std::function<void()> finish_;
   const Explained explained_;
   std::mutex waiting_;
   std::mutex future_mutex_;
   mutable std::mutex mutex_;
-  std::exception_ptr error_;
+  std::shared_ptr<Object> failure_;  // what the other backend has failed with
+  std::exception_ptr error_;         // of finish_
   bool is_finished_ = false;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  FuturePtr future_;
 };
 
 // The other backend of a group. `state` is a gradlane.torch.fallback.State: it makes the backend, and knows whether the
@@ -254,12 +285,13 @@ class Fallback {
   WorkPtr all_reduce(const char* name, const std::string& why, Tensors& tensors, c10d::AllreduceOptions options) {
     const bool average = options.reduceOp.op_ == c10d::ReduceOp::AVG;
     check_reduction(name, tensors[0], options.reduceOp);
+    check_types(name, tensors, {});
     const auto as = tensors[0].is_sparse() ? Carried::As::kIs : Carried::As::kValues;
     const Carriage all = carry(tensors, name, as, average);
     at::Tensor flat = flat_of(all);
     set(options);
-    const auto finish = [=, this]() mutable {
-      if (average) divide(flat, size_);
+    const auto finish = [=, size = size_]() mutable {
+      if (average) divide(flat, size);
       finish_all(all, flat);
     };
     return forward(name, why, tensors, {flat}, finish, [&](c10d::Backend& other) {
@@ -275,9 +307,9 @@ class Fallback {
     const bool root = options.rootRank == rank_;
     at::Tensor flat = root ? it.wire : it.wire.clone();  // other ranks keep what they have
     set(options);
-    const auto finish = [=, this]() mutable {
+    const auto finish = [=, size = size_]() mutable {
       if (!root) return;
-      if (average) divide(flat, size_);
+      if (average) divide(flat, size);
       it.finish();
     };
     return forward("reduce", why, tensors, {flat}, finish, [&](c10d::Backend& other) {
@@ -299,10 +331,10 @@ class Fallback {
     options.reduceOp = given.reduceOp;
     options.timeout = given.timeout;
     set(options);
-    const auto finish = [=, this] {
+    const auto finish = [=, size = size_, rank = rank_] {
       at::Tensor own = output.wire;
-      own.copy_(whole.view({size_, -1}).select(0, rank_));
-      if (average) divide(own, size_);
+      own.copy_(whole.view({size, -1}).select(0, rank));
+      if (average) divide(own, size);
       output.finish();
     };
     return forward(name, why, outputs, {whole}, finish, [&](c10d::Backend& other) {
@@ -524,14 +556,10 @@ class Fallback {
     }
   }
 
-  static std::exception_ptr explain(const std::shared_ptr<Object>& state, const std::string& told,
-                                    const std::exception_ptr& error) {
+  static std::shared_ptr<Object> explain(const std::shared_ptr<Object>& state, const std::string& told,
+                                         const std::exception_ptr& error) {
     const Interpreter interpreter;
-    try {
-      raise(state->get().attr("failed")(told + ": " + text_of(error)));
-    } catch (...) {
-      return std::current_exception();
-    }
+    return std::make_shared<Object>(state->get().attr("failed")(told + ": " + text_of(error)));
   }
 
   // data: what ranks exchange, whose size counts. told: `name` with what errors say besides.
@@ -562,12 +590,15 @@ class Fallback {
     } catch (const py::error_already_set&) {
       throw;
     } catch (...) {
-      if (!collective) std::rethrow_exception(explain(state_, told, std::current_exception()));
+      if (!collective) {
+        const Interpreter interpreter;
+        raise(explain(state_, told, std::current_exception())->get());
+      }
       raise_bad_argument(told.substr(std::string("gradlane: ").size()) + ": " + text_of(std::current_exception()));
     }
     behind_ = behind_ || collective;
     return c10::make_intrusive<WorkOfFallback>(
-        std::move(work), result, end,
+        work, collective ? work->getFuture() : nullptr, result, end,
         [state = state_, told](const std::exception_ptr& error) { return explain(state, told, error); });
   }
 

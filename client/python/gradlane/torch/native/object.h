@@ -3,6 +3,7 @@
 
 #include <torch/csrc/utils/pybind.h>
 
+#include <optional>
 #include <utility>
 
 namespace gradlane::native {
@@ -33,6 +34,18 @@ class Interpreter {
 
   py::gil_scoped_acquire gil_;
   py::object before_;  // what compiles frames of this thread
+};
+
+// Without the interpreter lock as long as it lives: whatever waits for others must not have it. PyTorch calls some
+// methods with the lock, some without.
+class Unlocked {
+ public:
+  Unlocked() {
+    if (interpreter_is_there() && PyGILState_Check() != 0) release_.emplace();
+  }
+
+ private:
+  std::optional<py::gil_scoped_release> release_;
 };
 
 // A reference that may be let go in any thread, whether it has the interpreter lock or not, and when the interpreter

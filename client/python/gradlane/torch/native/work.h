@@ -24,6 +24,60 @@ namespace gradlane::native {
   throw py::error_already_set();
 }
 
+using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
+
+// Waits for a future, and looks at signals meanwhile: nobody waits for the interpreter lock in it, as whoever completes
+// the future may have that.
+class Waiting {
+ public:
+  explicit Waiting(FuturePtr future) : future_(std::move(future)), end_(std::make_shared<End>()) {
+    future_->addCallback([end = end_](c10::ivalue::Future&) {
+      const std::lock_guard lock(end->mutex);
+      end->over = true;
+      end->condition.notify_all();
+    });
+  }
+
+  // Until it is over, for so long at most; 0: no limit. Returns the seconds that it took.
+  double wait(std::chrono::milliseconds timeout) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto deadline = begin + timeout;
+    while (!is_over_within_a_slice()) {
+      if (timeout.count() > 0 && std::chrono::steady_clock::now() >= deadline) raise_late(timeout);
+      look_at_signals();
+    }
+    while (!interpreter_is_there()) pause();  // until the process has ended
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kSlice{100};
+
+  struct End {
+    std::mutex mutex;
+    std::condition_variable condition;
+    bool over = false;
+  };
+
+  bool is_over_within_a_slice() {
+    std::unique_lock lock(end_->mutex);
+    return end_->condition.wait_for(lock, kSlice, [&] { return end_->over; });
+  }
+
+  // Ctrl-C is for the main thread.
+  static void look_at_signals() {
+    if (getpid() != gettid() || !interpreter_is_there()) return;
+    py::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() == 0) return;
+    const py::error_already_set error;
+    (void)py::module_::import("gradlane.torch.interrupts").attr("note")();
+    throw error;
+  }
+
+  const FuturePtr future_;
+  const std::shared_ptr<End> end_;
+};
+
 // A Work that is written in Python. It holds the Python object: without that, its methods would not be found. Waiting
 // is done here and not in Python: when the interpreter ends, it ends threads that wait for its lock, and objects on
 // their stacks cannot be let go of.
@@ -34,8 +88,9 @@ class WorkOfPython : public c10d::Work {
 
   // Raises what the Python object's wait() does when it is over.
   bool wait(std::chrono::milliseconds timeout) override {
+    const Unlocked unlocked;
     double slept = 0;  // s
-    if (future_ && !future_->completed()) slept = sleep(timeout);
+    if (future_ && !future_->completed()) slept = Waiting(future_).wait(timeout);
     py::gil_scoped_acquire gil;
     if (slept > 0) py::module_::import("gradlane.torch.summary").attr("Overlap").attr("wait")(slept);
     if (future_ || timeout.count() <= 0) return work_.get().attr("wait")().cast<bool>();
@@ -79,8 +134,6 @@ class WorkOfPython : public c10d::Work {
   }
 
  private:
-  using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
-
   // Sends and receives have none: nullptr.
   static FuturePtr future_of(const py::object& work) {
     if (!work.attr("has_future").cast<bool>()) return nullptr;
@@ -101,48 +154,6 @@ class WorkOfPython : public c10d::Work {
     }
     for (const py::handle inner : part) append(inner, tensors);
   }
-
-  struct End {
-    std::mutex mutex;
-    std::condition_variable condition;
-    bool over = false;
-  };
-
-  // Until it is over, for so long at most; 0: no limit. Returns the seconds that it took.
-  double sleep(std::chrono::milliseconds timeout) {
-    const auto end = std::make_shared<End>();
-    future_->addCallback([end](c10::ivalue::Future&) {
-      const std::lock_guard lock(end->mutex);
-      end->over = true;
-      end->condition.notify_all();
-    });
-    const auto begin = std::chrono::steady_clock::now();
-    const auto deadline = begin + timeout;
-    while (!is_over_within_a_slice(*end)) {
-      if (timeout.count() > 0 && std::chrono::steady_clock::now() >= deadline) raise_late(timeout);
-      look_at_signals();
-    }
-    while (!interpreter_is_there()) pause();  // until the process has ended
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  }
-
-  // Without the interpreter lock, and nobody waits for that one in it: whoever completes the future may have it.
-  static bool is_over_within_a_slice(End& end) {
-    std::unique_lock lock(end.mutex);
-    return end.condition.wait_for(lock, kSlice, [&] { return end.over; });
-  }
-
-  // Ctrl-C is for the main thread.
-  static void look_at_signals() {
-    if (getpid() != gettid() || !interpreter_is_there()) return;
-    py::gil_scoped_acquire gil;
-    if (PyErr_CheckSignals() == 0) return;
-    const py::error_already_set error;
-    (void)py::module_::import("gradlane.torch.interrupts").attr("note")();
-    throw error;
-  }
-
-  static constexpr std::chrono::milliseconds kSlice{100};
 
   const FuturePtr future_;
   const Object work_;

@@ -302,7 +302,7 @@ typedef struct gradlane_task {
   unsigned flags;      // GRADLANE_ASKS, GRADLANE_FAILS
   void* data;          // as of the function of the collective; it stays until the task has ended
   size_t count;
-  // NULL, or as of other operations. It is copied, but for what data, residual and the blocks point to. has_tag is
+  // NULL, or as of other operations. The struct is copied; the memory of data, residual and blocks is not. has_tag is
   // ignored: the library makes tags of what the task is, how many there were before, and which of these have failed.
   const gradlane_how* how;
   const char* what;  // NULL, or what else ranks must agree on: the type that the data was converted from, say
@@ -320,7 +320,7 @@ typedef struct gradlane_outcome {
   int code;            // a gradlane_code; GRADLANE_PENDING: it has not ended
   int cause;           // a gradlane_cause
   int asks;            // 1: it is its turn, and it waits for gradlane_answer()
-  int late;            // 1: it ran into its own time limit, not into that of a rank that began before
+  int late;            // 1: this rank's time limit was over first
   char text[512];      // what was wrong, or ""
   char warning[512];   // what gradlane_warning() would have said, or ""
 } gradlane_outcome;
@@ -337,7 +337,7 @@ gradlane_code gradlane_share(gradlane_context* gl);
 gradlane_code gradlane_add(gradlane_context* gl, const gradlane_task* task, gradlane_outcome* outcome);
 // Waits until a task has ended or asks. GRADLANE_DAEMON_GONE: gradlane_disconnect() was called, and there are none.
 gradlane_code gradlane_next(gradlane_context* gl, gradlane_outcome* outcome);
-// Lets the task begin that asks. `code` GRADLANE_OK: by this codec (NULL: the one of its `how`); any other code: it
+// Starts the task that asks. `code` GRADLANE_OK: by this codec (NULL: the one of its `how`); any other code: it
 // fails with that, on this rank.
 gradlane_code gradlane_answer(gradlane_context* gl, gradlane_code code, const char* codec);
 

@@ -16,7 +16,8 @@
 #include "client/library/waits.h"
 #include "client/tuner/agreement.h"
 
-// gradlane_add() waits for tasks of up to `small` bytes, for so long at most. `small` follows how long tasks take.
+// gradlane_add() waits for tasks of up to `small` bytes, for so long at most. The limit is adapted to how long tasks
+// take.
 enum { kPatienceMs = 1, kSmall = 1 << 20, kSmallest = 16 << 10 };
 enum { kSliceMs = 1000, kNumberBits = 24 };
 
@@ -24,8 +25,8 @@ enum task_state {
   TASK_WAITS,  // for its turn, or for gradlane_add()'s thread
   TASK_ASKED,  // gradlane_next() has said that it is its turn
   TASK_RUNS,
-  TASK_OVER,  // gradlane_next() has not told it yet
-  TASK_TOLD   // the caller is busy with it
+  TASK_OVER,     // gradlane_next() has not told it yet
+  TASK_REPORTED  // the caller is busy with it
 };
 
 struct task {
@@ -37,9 +38,9 @@ struct task {
   char strategy[GL_NAME + 1];
   void** rows;  // of `how.blocks`
   uint64_t bytes;
-  uint64_t identity;  // hash of what ranks must agree on
-  bool is_doomed;     // a task before it has failed: it does so, too, when it has its turn
-  bool is_held;       // the thread in gradlane_add() waits for it
+  uint64_t identity;   // hash of what ranks must agree on
+  bool fails_at_turn;  // a task before it has failed: it does so, too, when it has its turn
+  bool adder_waits;    // the thread in gradlane_add() waits for it
   gradlane_request request;
   uint64_t number;  // of the task, from 1
   int64_t begun_us;
@@ -60,8 +61,8 @@ struct gl_tasks {
   uint64_t small;   // bytes
   int bell;         // eventfd that wakes gradlane_next()
   bool has_ended;
-  bool has_teller;   // gradlane_next() was called,
-  pthread_t teller;  //   by this thread
+  bool has_reporter;   // gradlane_next() was called,
+  pthread_t reporter;  //   by this thread
 };
 
 static const size_t kElement[] = {4, 8, 2, 2, 4, 8, 1};  // bytes, by gradlane_type
@@ -80,9 +81,9 @@ static void note_failure(gradlane_context* gl, const struct task* it) {
   if (it->code != GRADLANE_FAILED && it->code != GRADLANE_DAEMON_GONE) return;
   // Ranks that disagree about what has failed may disagree about numbers, so their tags shall differ.
   tasks->failed = gl_digest(tasks->failed ^ GL_DIGEST, &tasks->begun, sizeof(tasks->begun));
-  for (struct task* other = tasks->first; other != NULL && !it->is_doomed; other = other->next) {
-    if (other == it || other->state != TASK_WAITS || other->is_doomed) continue;
-    other->is_doomed = true;
+  for (struct task* other = tasks->first; other != NULL && !it->fails_at_turn; other = other->next) {
+    if (other == it || other->state != TASK_WAITS || other->fails_at_turn) continue;
+    other->fails_at_turn = true;
     other->code = it->code;
     other->cause = it->cause;
     const int room = GL_ERROR_TEXT - 40;
@@ -94,7 +95,7 @@ static void end_task(gradlane_context* gl, struct task* it, gradlane_code code) 
   it->state = TASK_OVER;
   it->code = code;
   const int64_t took_us = gl_now_us() - it->begun_us;
-  if (code != GRADLANE_OK && !it->is_doomed) {
+  if (code != GRADLANE_OK && !it->fails_at_turn) {
     it->cause = code == GRADLANE_FAILED ? gl->base.cause : GRADLANE_CAUSE_NONE;
     memcpy(it->text, gl->base.error, sizeof(it->text));
     // The daemon reads its clock once a round, so it may end an operation a little early.
@@ -105,9 +106,9 @@ static void end_task(gradlane_context* gl, struct task* it, gradlane_code code) 
   if (warning != NULL) (void)snprintf(it->warning, sizeof(it->warning), "%s", warning);
   note_failure(gl, it);
   struct gl_tasks* const tasks = gl->tasks;
-  if (it->bytes > kSmall || it->is_doomed) return;
+  if (it->bytes > kSmall || it->fails_at_turn) return;
   if (took_us > kPatienceMs * 1000) {
-    // What is smaller waits for other ranks, not for links.
+    // Tasks below kSmallest are limited by other ranks, not by links: they do not lower the limit.
     const uint64_t half = it->bytes / 2 > kSmallest ? it->bytes / 2 : kSmallest;
     if (it->bytes > kSmallest && half < tasks->small) tasks->small = half;
   } else if (tasks->small < 2 * it->bytes) {
@@ -136,7 +137,7 @@ static void begin_task(gradlane_context* gl, struct task* it) {
   struct gl_tasks* const tasks = gl->tasks;
   it->begun_us = gl_now_us();
   const uint64_t number = tasks->begun++;
-  if (it->is_doomed) {
+  if (it->fails_at_turn) {
     end_task(gl, it, it->code);
     return;
   }
@@ -164,7 +165,7 @@ static void wait_for_task(gradlane_context* gl, struct task* it, int timeout_ms)
   if (code != GRADLANE_PENDING) end_task(gl, it, code);
 }
 
-static gradlane_code tell_task(const struct task* it, gradlane_outcome* outcome) {
+static gradlane_code report_task(const struct task* it, gradlane_outcome* outcome) {
   outcome->task = it->number;
   outcome->user = it->given.user;
   outcome->code = it->state == TASK_OVER ? it->code : GRADLANE_PENDING;
@@ -256,7 +257,7 @@ static void fill_task(gradlane_context* gl, struct task* it, const gradlane_task
   const bool has_blocks = task->collective == GRADLANE_REDUCE_SCATTER || task->collective == GRADLANE_ALL_GATHER;
   it->bytes = (uint64_t)task->count * kElement[task->type] * (has_blocks ? gl->welcome.world : 1);
   it->identity = identity_of(it, task->what);
-  it->is_doomed = it->is_held = it->is_late = false;
+  it->fails_at_turn = it->adder_waits = it->is_late = false;
   it->number = ++gl->tasks->added;
   it->code = GRADLANE_OK;
   it->cause = GRADLANE_CAUSE_NONE;
@@ -279,25 +280,25 @@ static void drop_first_task(gradlane_context* gl) {
 }
 
 // Runs a task of gradlane_next()'s thread to its end, in front of those that wait.
-static gradlane_code run_at_once(gradlane_context* gl, struct task* it, gradlane_outcome* outcome) {
+static gradlane_code run_nested(gradlane_context* gl, struct task* it, gradlane_outcome* outcome) {
   if ((it->given.flags & GRADLANE_FAILS) != 0) {
     give_up_task(gl, it, GRADLANE_BAD_ARGUMENT);
   } else {
     begin_task(gl, it);
   }
   while (it->state == TASK_RUNS) wait_for_task(gl, it, kSliceMs);
-  const gradlane_code code = tell_task(it, outcome);
+  const gradlane_code code = report_task(it, outcome);
   release_task(gl, it);
   return code;
 }
 
 // Tries the task in the thread that adds it, which is the only one in the queue.
-static gradlane_code try_now(gradlane_context* gl, struct task* it, gradlane_outcome* outcome) {
-  it->is_held = true;
+static gradlane_code run_briefly(gradlane_context* gl, struct task* it, gradlane_outcome* outcome) {
+  it->adder_waits = true;
   begin_task(gl, it);
   if (it->state == TASK_RUNS) wait_for_task(gl, it, kPatienceMs);
-  it->is_held = false;
-  const gradlane_code code = tell_task(it, outcome);
+  it->adder_waits = false;
+  const gradlane_code code = report_task(it, outcome);
   if (it->state == TASK_OVER) drop_first_task(gl);
   if (gl->tasks->first != NULL || gl->tasks->has_ended) ring_bell(gl->tasks);
   return code;
@@ -321,12 +322,12 @@ gradlane_code gradlane_add(gradlane_context* gl, const gradlane_task* task, grad
   }
   fill_task(gl, it, task, &how);
   struct gl_tasks* const tasks = gl->tasks;
-  if (tasks->has_teller && pthread_equal(tasks->teller, pthread_self())) return run_at_once(gl, it, outcome);
+  if (tasks->has_reporter && pthread_equal(tasks->reporter, pthread_self())) return run_nested(gl, it, outcome);
   const bool is_first = tasks->first == NULL;
   append_task(tasks, it);
-  if (is_first && (task->flags & GRADLANE_ASKS) == 0 && it->bytes <= tasks->small) return try_now(gl, it, outcome);
+  if (is_first && (task->flags & GRADLANE_ASKS) == 0 && it->bytes <= tasks->small) return run_briefly(gl, it, outcome);
   if (is_first) ring_bell(tasks);
-  return tell_task(it, outcome);
+  return report_task(it, outcome);
 }
 
 // Sleeps until a task is added, or the thread that held the first one leaves it.
@@ -343,27 +344,27 @@ gradlane_code gradlane_next(gradlane_context* gl, gradlane_outcome* outcome) {
   const gradlane_code code = check_call(gl, "gradlane_next", outcome);
   if (code != GRADLANE_OK) return code;
   struct gl_tasks* const tasks = gl->tasks;
-  tasks->teller = pthread_self();
-  tasks->has_teller = true;
-  if (tasks->first != NULL && tasks->first->state == TASK_TOLD) drop_first_task(gl);
+  tasks->reporter = pthread_self();
+  tasks->has_reporter = true;
+  if (tasks->first != NULL && tasks->first->state == TASK_REPORTED) drop_first_task(gl);
   for (;;) {
     struct task* const it = tasks->first;
     if (it == NULL && tasks->has_ended) return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
-    if (it == NULL || it->is_held) {
+    if (it == NULL || it->adder_waits) {
       sleep_on_bell(gl);
       continue;
     }
     if (it->state == TASK_ASKED) return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_next: call gradlane_answer()");
-    if (it->state == TASK_WAITS && (it->given.flags & GRADLANE_ASKS) != 0 && !it->is_doomed) {
+    if (it->state == TASK_WAITS && (it->given.flags & GRADLANE_ASKS) != 0 && !it->fails_at_turn) {
       it->state = TASK_ASKED;
-      (void)tell_task(it, outcome);
+      (void)report_task(it, outcome);
       return GRADLANE_OK;
     }
     if (it->state == TASK_WAITS) begin_task(gl, it);
     if (it->state == TASK_RUNS) wait_for_task(gl, it, kSliceMs);
     if (it->state != TASK_OVER) continue;
-    (void)tell_task(it, outcome);
-    it->state = TASK_TOLD;
+    (void)report_task(it, outcome);
+    it->state = TASK_REPORTED;
     return GRADLANE_OK;
   }
 }

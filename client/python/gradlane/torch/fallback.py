@@ -34,8 +34,8 @@ def wanted() -> bool:
 class State:
     """Makes the other backend, and knows whether the group has failed: then it is of no use to either.
 
-    limits: the group's options; _timeout of them is that of operations that name none. gate: the native.Gate of sums
-    that do not come by check().
+    limits: the group's options; _timeout of them is that of operations that name none. gate: the native.Gate, which is
+    closed on a failure: it then stops all-reduces that bypass Python.
     """
 
     def __init__(self, store: dist.Store, rank: int, size: int, limits: Any) -> None:

@@ -50,9 +50,9 @@ class Tasks:
         self._thread: threading.Thread | None = None
         self._users = itertools.count(1)
         # By the `user` of a task: the operation, and which piece of it this is. Tasks that native/express.h has added
-        # have the negative of their number; `_parked` has those that ended before adopt() was called.
+        # have the negative of their number; `_early_ends` has those that ended before adopt() was called.
         self._under_way: dict[int, tuple[Operation, int]] = {}
-        self._parked: dict[int, _library.Outcome] = {}
+        self._early_ends: dict[int, _library.Outcome] = {}
         self._express: Any = None
 
     def start(self, operation: Operation) -> Future[Any]:
@@ -91,7 +91,7 @@ class Tasks:
             self.overlap.start(bool(self._under_way))
             if end.code == errors.PENDING:
                 self._ensure_thread()
-                end = self._parked.pop(-end.task, end)
+                end = self._early_ends.pop(-end.task, end)
             operation.left = 1
             if end.code == errors.PENDING:
                 self._under_way[-end.task] = operation, 0
@@ -317,7 +317,7 @@ class Tasks:
             with self.lock:
                 entry = self._under_way.get(user)
                 if entry is None:
-                    self._parked[user] = _library.Outcome.from_buffer_copy(end)
+                    self._early_ends[user] = _library.Outcome.from_buffer_copy(end)
                     continue
             self._end(*entry, end)
             with self.lock:

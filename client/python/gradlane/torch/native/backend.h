@@ -209,7 +209,7 @@ class Backend : public c10d::Backend {
     count();
     if (!apart_.empty()) return fallback("barrier").barrier(apart_);
     WorkPtr work = call("barrier", options);
-    if (!fallback_ || !fallback_->behind()) return work;
+    if (!fallback_ || !fallback_->has_pending()) return work;
     std::vector<WorkPtr> both{std::move(work), fallback_->barrier("what went there before")};
     return c10::make_intrusive<WorkOfSeveral>(std::move(both), Tensors{});
   }

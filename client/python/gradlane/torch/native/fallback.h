@@ -279,8 +279,8 @@ class Fallback {
       : state_(std::make_shared<Object>(std::move(state))), rank_(rank), size_(size) {}
 
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ms_ = timeout.count(); }
-  // Whether a collective has come since the last barrier, the same on all ranks.
-  bool behind() const { return behind_; }
+  // Whether a collective was started after the last barrier; the same on all ranks.
+  bool has_pending() const { return has_pending_; }
 
   WorkPtr all_reduce(const char* name, const std::string& why, Tensors& tensors, c10d::AllreduceOptions options) {
     const bool average = options.reduceOp.op_ == c10d::ReduceOp::AVG;
@@ -473,7 +473,7 @@ class Fallback {
     options.timeout = limit(options.timeout);
     WorkPtr work = forward(
         "barrier", why, {}, {}, [] {}, [&](c10d::Backend& other) { return other.barrier(options); });
-    behind_ = false;
+    has_pending_ = false;
     return work;
   }
 
@@ -540,7 +540,7 @@ class Fallback {
     return splits;
   }
 
-  // Raises if operations can no longer be.
+  // Raises if the group has failed.
   OtherPtr other(bool cuda) {
     const Interpreter interpreter;
     return state_->get().attr("backend")(cuda).cast<OtherPtr>();
@@ -596,7 +596,7 @@ class Fallback {
       }
       raise_bad_argument(told.substr(std::string("gradlane: ").size()) + ": " + text_of(std::current_exception()));
     }
-    behind_ = behind_ || collective;
+    has_pending_ = has_pending_ || collective;
     return c10::make_intrusive<WorkOfFallback>(
         work, collective ? work->getFuture() : nullptr, result, end,
         [state = state_, told](const std::exception_ptr& error) { return explain(state, told, error); });
@@ -606,7 +606,7 @@ class Fallback {
   const int rank_;
   const int size_;
   std::atomic<int64_t> timeout_ms_{0};
-  std::atomic<bool> behind_{false};
+  std::atomic<bool> has_pending_{false};
 };
 
 // Operations that are over when all of them are.

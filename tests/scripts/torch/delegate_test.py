@@ -401,8 +401,9 @@ class Whole(Case):
                     work.wait()
                 with self.assertRaisesRegex(RuntimeError, "OperationFailed: gradlane: all_reduce by Gloo: "):
                     future.wait()
-            self.assertIsInstance(work.exception(), gradlane.OperationFailed)
             self.assertFalse(work.is_success())
+            with contextlib.suppress(TypeError):  # PyTorch 2.6 does not give Python the exceptions of C++
+                self.assertIsInstance(work.exception(), gradlane.OperationFailed)
         dist.barrier()
 
     @unittest.skipIf(WORLD < 3, "there are only groups of all or of one")

@@ -125,6 +125,8 @@ class Operations(Case):
             self.assertAll(part, TOTAL / WORLD)
 
     def test_coalescing_manager(self):
+        if "DETAIL" in os.environ.get("TORCH_DISTRIBUTED_DEBUG", "") and torch.__version__.startswith("2.6"):
+            self.skipTest("the backend that PyTorch 2.6 puts around has no such operation")
         outputs = [torch.empty(2 * WORLD), torch.empty(5 * WORLD)]
         with dist._coalescing_manager(async_ops=True) as manager:
             for output in outputs:

@@ -3,6 +3,7 @@
 
 import concurrent.futures
 import datetime
+import os
 import json
 import threading
 import unittest
@@ -22,9 +23,9 @@ def ms(number):
 
 class Ranks(unittest.TestCase):
     def setUp(self):
-        self.server = dist.TCPStore("127.0.0.1", 0, 1, True, PATIENCE, wait_for_workers=False)
-        self.stores = [dist.TCPStore("127.0.0.1", self.server.port, 1, False, PATIENCE, wait_for_workers=False)
-                       for _ in range(3)]
+        options = {"wait_for_workers": False, "use_libuv": os.environ.get("USE_LIBUV", "1") == "1"}  # as PyTorch has it
+        self.server = dist.TCPStore("127.0.0.1", 0, 1, True, PATIENCE, **options)
+        self.stores = [dist.TCPStore("127.0.0.1", self.server.port, 1, False, PATIENCE, **options) for _ in range(3)]
 
     def each(self, call):
         """What call(rank, its store) has returned, or raised, on each rank."""

@@ -275,13 +275,18 @@ gradlane_code gradlane_resume(gradlane_context* gl, uint64_t next_tag);
 // two calls runs to its end inside gradlane_add(), so it has the same place in the order on all ranks. gradlane_add()
 // also ends small tasks of other threads, if nothing else is under way and the links are fast enough.
 //
+// The order of all threads together must be the same on all ranks, as of any operations. Threads that add tasks without
+// agreeing on an order give each of them a `what` of its own: ranks that mix them up then fail, instead of adding what
+// does not belong together. After a failure add tasks again: there is nothing to resume.
+//
 // On a shared context these functions may be called by any thread: gradlane_add(), gradlane_alloc(), gradlane_free(),
 // gradlane_find_codec(), gradlane_check_codec(), gradlane_get_codec(), gradlane_get_figures(), gradlane_error(), which
 // has the last error of the calling thread, and gradlane_disconnect(), after which all tasks fail. gradlane_next() and
 // gradlane_answer() belong to one thread. Functions that start operations or wait for requests are refused.
 //
 // After fork() the child's calls are refused, as of any context. A signal handler may not call any of these. At the end
-// of the process call gradlane_disconnect(): gradlane_next() then returns, and its thread can be joined.
+// of the process call gradlane_disconnect(): gradlane_next() then returns, its thread can be joined, and
+// gradlane_close() is safe.
 
 typedef enum gradlane_collective {
   GRADLANE_ALL_REDUCE = 1,
@@ -305,7 +310,7 @@ typedef struct gradlane_task {
   // NULL, or as of other operations. The struct is copied; the memory of data, residual and blocks is not. has_tag is
   // ignored: the library makes tags of what the task is, how many there were before, and which of these have failed.
   const gradlane_how* how;
-  const char* what;  // NULL, or what else ranks must agree on: the type that the data was converted from, say
+  const char* what;  // NULL, or what else ranks must agree on: the name of the tensor, say
   uint64_t user;     // for the caller, who gets it back
 } gradlane_task;
 

@@ -305,6 +305,9 @@ gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind k
   code = measure(gl, kind, count, &kTypes[type], how.part_bytes, out, &bytes);
   if (code != GRADLANE_OK) return code;
   out->data = (struct gl_range){.base = data, .bytes = out->rows != NULL ? count * out->width : bytes};
+  if (data == NULL && out->data.bytes != 0 && how.part_bytes != 0) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: data is NULL", call);
+  }
   out->staged = how.part_bytes != 0 && bytes != 0 && (out->rows != NULL || gl_find_buffer(gl, data) == NULL);
   code = out->staged ? check_users(gl, call, "data", out->data)
                      : locate(gl, call, "data", out->data, &submission->segment, &submission->offset);

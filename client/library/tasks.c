@@ -61,6 +61,7 @@ struct gl_tasks {
   uint64_t small;   // bytes
   int bell;         // eventfd that wakes gradlane_next()
   bool has_ended;
+  bool is_reporting;   // a thread is in gradlane_next()
   bool has_reporter;   // gradlane_next() was called,
   pthread_t reporter;  //   by this thread
 };
@@ -189,11 +190,13 @@ static gradlane_code check_call(gradlane_context* gl, const char* call, const gr
   if (code != GRADLANE_OK) return code;
   if (gl->tasks == NULL) return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: call gradlane_share() first", call);
   if (outcome != NULL && outcome->struct_size == sizeof(*outcome)) return GRADLANE_OK;
+  if (outcome == NULL) return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: the outcome is NULL", call);
   return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: struct_size of gradlane_outcome is not %zu", call, sizeof(*outcome));
 }
 
 static gradlane_code check_task(gradlane_context* gl, const gradlane_task* task) {
-  if (task == NULL || task->struct_size != sizeof(*task)) {
+  if (task == NULL) return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_add: the task is NULL");
+  if (task->struct_size != sizeof(*task)) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_add: struct_size of gradlane_task is not %zu", sizeof(*task));
   }
   if (task->collective < GRADLANE_ALL_REDUCE || task->collective > GRADLANE_BARRIER) {
@@ -201,6 +204,12 @@ static gradlane_code check_task(gradlane_context* gl, const gradlane_task* task)
   }
   if (task->type < GRADLANE_FLOAT32 || task->type > GRADLANE_BYTES) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_add: there is no type %d", task->type);
+  }
+  const bool is_own = gl->tasks->has_reporter && pthread_equal(gl->tasks->reporter, pthread_self());
+  const unsigned known = is_own ? GRADLANE_FAILS : GRADLANE_ASKS;
+  if ((task->flags & ~known) != 0) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_add: flags %u; %s thread of gradlane_next() can have %s only",
+                   task->flags, is_own ? "the" : "another than the", is_own ? "GRADLANE_FAILS" : "GRADLANE_ASKS");
   }
   if (gl->gone) return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
   return GRADLANE_OK;
@@ -339,14 +348,9 @@ static void sleep_on_bell(gradlane_context* gl) {
   silence_bell(gl->tasks);
 }
 
-gradlane_code gradlane_next(gradlane_context* gl, gradlane_outcome* outcome) {
-  GL_LOCK(gl);
-  const gradlane_code code = check_call(gl, "gradlane_next", outcome);
-  if (code != GRADLANE_OK) return code;
+// Waits until a task has ended or asks.
+static gradlane_code await_news(gradlane_context* gl, gradlane_outcome* outcome) {
   struct gl_tasks* const tasks = gl->tasks;
-  tasks->reporter = pthread_self();
-  tasks->has_reporter = true;
-  if (tasks->first != NULL && tasks->first->state == TASK_REPORTED) drop_first_task(gl);
   for (;;) {
     struct task* const it = tasks->first;
     if (it == NULL && tasks->has_ended) return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
@@ -367,6 +371,23 @@ gradlane_code gradlane_next(gradlane_context* gl, gradlane_outcome* outcome) {
     it->state = TASK_REPORTED;
     return GRADLANE_OK;
   }
+}
+
+gradlane_code gradlane_next(gradlane_context* gl, gradlane_outcome* outcome) {
+  GL_LOCK(gl);
+  const gradlane_code code = check_call(gl, "gradlane_next", outcome);
+  if (code != GRADLANE_OK) return code;
+  struct gl_tasks* const tasks = gl->tasks;
+  if (tasks->is_reporting) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_next: another thread is in it; it is for one thread");
+  }
+  tasks->reporter = pthread_self();
+  tasks->has_reporter = true;
+  if (tasks->first != NULL && tasks->first->state == TASK_REPORTED) drop_first_task(gl);
+  tasks->is_reporting = true;
+  const gradlane_code news = await_news(gl, outcome);
+  tasks->is_reporting = false;
+  return news;
 }
 
 gradlane_code gradlane_answer(gradlane_context* gl, gradlane_code answer, const char* codec) {

@@ -144,6 +144,8 @@ TEST_F(Ordinary, WhatIsRefused) {
     how_.part_bytes = bytes;
     expect_bad(start(data), "a power of two");
   }
+  how_.part_bytes = kPart;
+  expect_bad(gradlane_all_reduce(gl_.get(), nullptr, 8, GRADLANE_FLOAT32, &how_, nullptr), "data is NULL");
   how_.part_bytes = 0;
   expect_bad(start(data), "not in a buffer of gradlane_alloc()");
   how_.part_bytes = kPart;

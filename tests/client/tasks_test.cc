@@ -238,6 +238,27 @@ TEST_F(Tasks, DisconnectingFailsAll) {
   EXPECT_TRUE(contains(static_cast<const char*>(added_.text), "disconnected"));
 }
 
+TEST_F(Tasks, FlagsThatDoNotFit) {
+  EXPECT_EQ(add(kLarge, 1, 64), GRADLANE_BAD_ARGUMENT);
+  EXPECT_EQ(add(kLarge, 1, GRADLANE_FAILS), GRADLANE_BAD_ARGUMENT);
+  EXPECT_EQ(add(kLarge, 1), GRADLANE_PENDING);
+  ASSERT_EQ(next(), GRADLANE_OK);
+  EXPECT_EQ(add_here(300, 2, GRADLANE_ASKS), GRADLANE_BAD_ARGUMENT);
+  EXPECT_TRUE(contains(static_cast<const char*>(added_.text), "GRADLANE_FAILS only"));
+}
+
+TEST_F(Tasks, NextIsForOneThread) {
+  open_manual();
+  EXPECT_EQ(add(kLarge, 1), GRADLANE_PENDING);
+  std::thread engine([&] { EXPECT_EQ(next(), GRADLANE_OK); });
+  ASSERT_TRUE(daemon_->await_seen(0, 1));
+  gradlane_outcome other = GRADLANE_OUTCOME_INIT;
+  EXPECT_EQ(gradlane_next(gl_.get(), &other), GRADLANE_BAD_ARGUMENT);
+  EXPECT_SAYS(gl_.get(), "another thread is in it");
+  complete(0);
+  engine.join();
+}
+
 TEST_F(Tasks, OthersAreRefused) {
   gradlane_request request = 0;
   EXPECT_EQ(gradlane_all_reduce(gl_.get(), data_, 1, GRADLANE_FLOAT32, nullptr, &request), GRADLANE_BAD_ARGUMENT);

@@ -109,6 +109,9 @@ class Reductions(Case):
         """It is no failure of the group."""
         with self.assertRaisesRegex(gradlane.BadArgument, "all_reduce by .*BXOR is of whole numbers, not of .*float"):
             dist.all_reduce(torch.ones(4), op=OP.BXOR)
+        if hasattr(torch, "uint16"):
+            with self.assertRaisesRegex(gradlane.BadArgument, "all_reduce of torch.uint16 is not done by Gloo"):
+                dist.all_reduce(torch.ones(4, dtype=torch.uint16), op=OP.PRODUCT)
         dist.all_reduce(torch.ones(4), op=OP.PRODUCT)
 
     def test_complex(self):

@@ -176,6 +176,16 @@ class Jobs(Case):
                 self.assertRegex(job.ranks[0].hear(), "^ok" if one == 1 else said)  # one does without others
                 self.assertRegex(job.ranks[1].hear(), said)
 
+    def test_ranks_that_do_not_come(self):
+        """Rank 0 says which; one that there cannot be is refused at once."""
+        job = self.job()
+        job.ranks[0].say("init(2)")
+        self.assertRegex(job.ranks[0].hear(), "^OperationFailed: gradlane: rank 0 has waited 2 s, .*, for rank 1: is it")
+        job.ranks[1].say("os.environ['WORLD_SIZE'] = '1'")
+        job.ranks[1].hear()
+        job.ranks[1].say("init(600)")
+        self.assertRegex(job.ranks[1].hear(), "^BadArgument: gradlane: RANK is 1 and WORLD_SIZE 1: ranks are 0 to 0")
+
     def test_two_jobs_that_are_killed(self):
         jobs = [self.job(), self.job()]
         for job in jobs:

@@ -135,6 +135,8 @@ def _look_at_job(call: dict[str, Any]) -> dist.Store | None:
     rank, size = job
     if rank is None or size is None or call.get("store") is not None:
         return None
+    if rank >= size:
+        raise errors.bad_argument(f"gradlane: RANK is {rank} and WORLD_SIZE {size}: ranks are 0 to {size - 1}")
     if size > 1 and not launch.wanted():
         _look_at_daemons(rank, size)
     place = url.netloc if url.scheme == "tcp" else ":".join(

@@ -49,11 +49,10 @@ def rendezvous(store: dist.Store, rank: int, size: int, timeout: datetime.timede
 
 def compare_sizes(host: str, port: int, rank: int, size: int, timeout: datetime.timedelta) -> dist.Store | None:
     """Raises BadArgument if the ranks of a job were told different numbers of ranks, before PyTorch waits for them all,
-    and OperationFailed if rank 0 cannot be reached for as long as `timeout`.
+    and OperationFailed if rank 0 cannot be reached, or waits for others, for as long as `timeout`.
 
     host, port: of the job's TCPStore, which PyTorch makes there afterwards, with the same server; so the result must
-    live until then. None: there can be no such store, and PyTorch will say why. PyTorch waits for a rank that does not
-    come.
+    live until then. None: there can be no such store, and PyTorch will say why.
     """
     start = time.monotonic()
     try:
@@ -62,7 +61,9 @@ def compare_sizes(host: str, port: int, rank: int, size: int, timeout: datetime.
         sizes = dist.PrefixStore(f"{_PREFIX} sizes", store)
         attempt = sizes.add(f"attempt {rank}", 1)  # the store may be that of an earlier job of these processes
         sizes.set(f"{attempt} {rank}", str(size))
-        text = _differing(sizes, attempt, rank, size, min(timeout.total_seconds(), _ANSWER_S))
+        text = _differing(sizes, attempt, rank, size, timeout.total_seconds())
+    except errors.Error:
+        raise
     except (RuntimeError, ValueError) as reason:
         if rank > 0 and time.monotonic() >= start + 0.9 * timeout.total_seconds():
             raise errors.error(errors.Code.FAILED, f"gradlane: rank {rank} has not reached rank 0 at {host}:{port} for "
@@ -124,8 +125,9 @@ class StoreGroup:
 
 def _differing(store: dist.Store, attempt: int, rank: int, size: int, seconds: float) -> str:
     """Returns which rank has another size; "": none. Rank 0 waits for all, the others for what it says."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + (seconds if rank == 0 else min(seconds, _ANSWER_S))
     others = list(range(1, size)) if rank == 0 else [0]
+    there: list[int] = []
     result = f"{attempt} result"
     while time.monotonic() < end:
         there = [other for other in others if store.check([f"{attempt} {other}"])]
@@ -143,6 +145,10 @@ def _differing(store: dist.Store, attempt: int, rank: int, size: int, seconds: f
             store.set(result, "")
             return ""
         time.sleep(_SLICE_S)
+    if rank == 0 and len(there) < len(others):
+        missing = ", ".join(str(other) for other in others if other not in there)
+        raise errors.error(errors.Code.FAILED, f"gradlane: rank 0 has waited {seconds:g} s, the timeout of the process "
+                           f"group, for rank {missing}: is it started, and are MASTER_ADDR and MASTER_PORT the same?")
     return ""
 
 

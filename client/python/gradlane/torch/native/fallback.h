@@ -70,6 +70,10 @@ class Carried {
     if (as == As::kValues) work_ = work_.to(reduced_as(work_.scalar_type()));
     work_ = work_.contiguous();
     wire = work_.reshape(-1);
+    if (as == As::kValues && !is_carried(wire.scalar_type())) {
+      raise_bad_argument(name + " of " + name_of(tensor.scalar_type()) +
+                         " is not done by Gloo; convert the tensor to float32, say");
+    }
     if (as == As::kBytes && !is_carried(wire.scalar_type())) wire = wire.view(at::kByte);
   }
 

@@ -92,7 +92,7 @@ def summable(tensor: torch.Tensor, name: str, average: bool, pick: bool) -> tupl
         result = "average" if average else "minimum or maximum" if pick else "sum"
         raise errors.bad_argument(
             f"gradlane: {name} of {dtype} has no {result}; convert the tensor to "
-            f"{'a floating type' if average else 'float32, say'}"
+            f"{'a floating type' if average and not dtype.is_floating_point else 'float32, say'}"
         )
     return work, _TYPES[work.dtype]
 

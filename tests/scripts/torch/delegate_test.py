@@ -395,7 +395,7 @@ class Whole(Case):
 
     @unittest.skipIf(WORLD == 1, "nobody to wait for")
     def test_a_failure_is_told_again(self):
-        group = dist.new_group(list(range(WORLD)), timeout=datetime.timedelta(seconds=1))
+        group = dist.new_group(list(range(WORLD)), timeout=datetime.timedelta(seconds=3))
         if RANK == 0:
             work = dist.all_reduce(torch.ones(3), op=OP.PRODUCT, group=group, async_op=True)
             future = work.get_future()

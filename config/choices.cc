@@ -87,7 +87,7 @@ std::string read_path(const Value& value, const NodeConfig& config) {
   return path.size() > kLongestPath ? *text : path;
 }
 
-// What `auto` cannot choose would never be gone by.
+// Refuses codecs that `auto` cannot choose: their rows would never be used.
 void check_codec(const Section& section, const PlanChoice& choice, const std::vector<StrategyId>& strategies,
                  unsigned ranks) {
   const CodecRow& row = choice.codec.row();

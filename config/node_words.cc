@@ -145,7 +145,7 @@ bool has(const std::vector<LocalIp>& here, const IpAddress& ip) {
   return std::ranges::find(here, ip, &LocalIp::ip) != here.end();
 }
 
-// Of the interface with this address; 0: this machine does not have it.
+// Returns the MTU of the interface with this address; 0: this machine does not have it.
 size_t mtu_at(const IpAddress& ip, const std::vector<LocalIp>& here) {
   const auto found = std::ranges::find(here, ip, &LocalIp::ip);
   return found == here.end() ? 0 : std::min(found->mtu, kMostMtu);

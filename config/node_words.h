@@ -22,7 +22,7 @@ struct NodeWords {
   std::optional<unsigned> rank;       // comes before the address
 };
 
-// What is asked of the machine.
+// Functions that ask the machine.
 struct Surroundings {
   std::function<std::vector<FoundHost>(const std::vector<Host>&)> look_up;
   std::function<std::vector<LocalIp>()> local_ips;

@@ -9,15 +9,15 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-import socket
 import weakref
-from typing import Any, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from .. import errors
 from . import ledger
+from .bootstrap import host_info
 
 _states: weakref.WeakSet[State] = weakref.WeakSet()
 _of_parents: list[State] = []  # of processes that this one was forked from: their threads are not here to be ended
@@ -117,27 +117,12 @@ class State:
 
 
 def _device(gloo: Any) -> Any:
-    """The interface that Gloo is told, or gradlane is, else the address from which this machine reaches rank 0."""
+    """Returns the interface that Gloo or gradlane was told, else the address from which this machine reaches rank 0. A
+    hostname may stand for an address that no other machine reaches."""
     interface = os.environ.get("GLOO_SOCKET_IFNAME", os.environ.get("GRADLANE_INTERFACE", "")).split(",")[0]
-    place = {"interface": interface} if interface else {"hostname": _own_address()}
+    master = os.environ.get("MASTER_ADDR") or "localhost"
+    place = {"interface": interface} if interface else {"hostname": host_info.towards(master)}
     try:
         return gloo.create_device(**place, lazy_init=True)
     except TypeError:  # PyTorch 2.6
         return gloo.create_device(**place)
-
-
-def _own_address() -> str:
-    """What the route to MASTER_ADDR begins with; a hostname may stand for an address that no other machine reaches."""
-    host = os.environ.get("MASTER_ADDR", "localhost")
-    for family, kind, protocol, _, address in _addresses(host):
-        with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as probe:
-            probe.connect(address)  # of a datagram socket: sends nothing
-            return str(probe.getsockname()[0])
-    return "127.0.0.1"
-
-
-def _addresses(host: str) -> Sequence[Any]:
-    try:
-        return socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)
-    except OSError:
-        return ()

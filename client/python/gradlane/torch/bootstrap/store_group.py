@@ -126,14 +126,13 @@ class StoreGroup:
 def _differing(store: dist.Store, attempt: int, rank: int, size: int, seconds: float) -> str:
     """Returns which rank has another size; "": none. Rank 0 waits for all, the others for what it says."""
     end = time.monotonic() + (seconds if rank == 0 else min(seconds, _ANSWER_S))
-    others = list(range(1, size)) if rank == 0 else [0]
-    there: list[int] = []
+    missing = list(range(1, size)) if rank == 0 else [0]
     result = f"{attempt} result"
     while time.monotonic() < end:
-        there = [other for other in others if store.check([f"{attempt} {other}"])]
-        for other in there:
+        for other in [other for other in missing if store.check([f"{attempt} {other}"])]:
             its = int(store.get(f"{attempt} {other}"))
             if its == size:
+                missing.remove(other)
                 continue
             text = f"rank {rank} was started with WORLD_SIZE {size}, and rank {other} with {its}"
             store.set(result, text)
@@ -141,14 +140,14 @@ def _differing(store: dist.Store, attempt: int, rank: int, size: int, seconds: f
             return text
         if store.check([result]):
             return str(store.get(result).decode())
-        if len(there) == len(others) and rank == 0:
+        if not missing and rank == 0:
             store.set(result, "")
             return ""
         time.sleep(_SLICE_S)
-    if rank == 0 and len(there) < len(others):
-        missing = ", ".join(str(other) for other in others if other not in there)
+    if rank == 0:
+        ranks = ", ".join(map(str, missing))
         raise errors.error(errors.Code.FAILED, f"gradlane: rank 0 has waited {seconds:g} s, the timeout of the process "
-                           f"group, for rank {missing}: is it started, and are MASTER_ADDR and MASTER_PORT the same?")
+                           f"group, for rank {ranks}: is it started, and are MASTER_ADDR and MASTER_PORT the same?")
     return ""
 
 

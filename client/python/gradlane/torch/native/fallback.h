@@ -512,7 +512,7 @@ class Fallback {
     }
   }
 
-  // What travels as bytes would become something else where types differ.
+  // Refuses tensors of several types: the bytes of one would be read as another.
   static void check_types(const std::string& name, const Tensors& some, const Tensors& others) {
     std::set<at::ScalarType> types;
     for (const Tensors* tensors : {&some, &others}) {

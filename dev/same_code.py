@@ -1,0 +1,107 @@
+#!/usr/bin/python3
+"""Checks that a change of comments changes nothing else: compares the code of two versions without its comments.
+
+    dev/same_code.py                  # the working tree with HEAD
+    dev/same_code.py COMMIT           # the working tree with COMMIT
+    dev/same_code.py COMMIT COMMIT    # two commits
+    dev/same_code.py --messages ...   # strings may differ, too
+
+C and C++ are compared as the tokens that the compiler sees, Python as syntax trees without docstrings, shell scripts,
+Meson, Lua and YAML files as lines without comments. Markdown is not compared. Prints each file whose code differs; the
+exit status is 1 if there is one.
+"""
+
+import argparse
+import ast
+import pathlib
+import re
+import subprocess
+import sys
+
+COMPILED = {".cc": "c++", ".h": "c++", ".c": "c"}
+# What opens a comment. In a shell script and in YAML a space or the beginning of the line stands before it.
+COMMENT = {".sh": r"(?:^|(?<=\s))#(?!!)", ".yaml": r"(?:^|(?<=\s))#", ".yml": r"(?:^|(?<=\s))#", ".toml": r"^\s*#",
+           ".build": r"#", ".lua": r"--", ".options": r"#", ".txt": r"^\s*#"}
+
+
+def tokens(text, language, strings):
+    """Returns C or C++ without comments and with single spaces, with or without what is in strings. Raises
+    CalledProcessError."""
+    text = subprocess.run(["gcc", "-fpreprocessed", "-dD", "-E", "-P", "-w", "-x", language, "-"], input=text,
+                          capture_output=True, text=True, check=True).stdout
+    text = " ".join(text.split())
+    return text if strings else re.sub(r'"(?:\\.|[^"\\])*"(?: "(?:\\.|[^"\\])*")*', '""', text)
+
+
+def tree(text, strings):
+    """Returns the syntax tree of a Python file without docstrings, with or without what is in strings. Raises
+    SyntaxError."""
+    parsed = ast.parse(text)
+    for node in ast.walk(parsed):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and not strings:
+            node.value = ""
+        elif isinstance(node, ast.JoinedStr) and not strings:
+            node.values = [each for each in node.values if not isinstance(each, ast.Constant)]
+    for node in ast.walk(parsed):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            if ast.get_docstring(node) is not None:
+                node.body = node.body[1:]
+                # A class or function may consist of its docstring alone, or of it and `pass` or `...`.
+                node.body = [each for each in node.body if not isinstance(each, ast.Pass)]
+    return ast.dump(parsed)
+
+
+def lines(text, comment):
+    """Returns the lines without comments, which `comment` opens, and without empty lines."""
+    kept = [re.sub(r"\s*" + comment + r".*", "", line).rstrip() for line in text.splitlines()]
+    return [line for line in kept if line]
+
+
+def code_of(name, text, strings=True):
+    """Returns the code of a file, which must stay as it is; None if it is not compared."""
+    kind = pathlib.PurePath(name).suffix
+    first = text.split("\n", 1)[0]
+    if kind == ".md":
+        return None
+    if kind in COMPILED:
+        return tokens(text, COMPILED[kind], strings)
+    if kind == ".py" or first.startswith("#!") and "python" in first:
+        return tree(text, strings)
+    if kind in COMMENT:
+        return lines(text, COMMENT[kind])
+    return lines(text, COMMENT[".sh"]) if first.startswith("#!") and "sh" in first else text
+
+
+def git(*words):
+    return subprocess.run(["git", *words], capture_output=True, text=True, check=True, errors="replace").stdout
+
+
+def version(commit, name):
+    """Returns a file of a commit, or of the working tree if `commit` is empty."""
+    return git("show", f"{commit}:{name}") if commit else pathlib.Path(name).read_text(errors="replace")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("old", nargs="?", default="HEAD", metavar="COMMIT")
+    parser.add_argument("new", nargs="?", default="", metavar="COMMIT")
+    parser.add_argument("--messages", action="store_true", help="strings of C, C++ and Python may differ")
+    args = parser.parse_args()
+    names = git("diff", "--no-renames", "--name-only", args.old, *([args.new] if args.new else [])).split()
+    differing = []
+    for name in names:
+        try:
+            same = (code_of(name, version(args.old, name), not args.messages) ==
+                    code_of(name, version(args.new, name), not args.messages))
+        except (subprocess.CalledProcessError, FileNotFoundError, SyntaxError):
+            same = False  # not in both versions, or not to be parsed
+        if not same:
+            differing.append(name)
+    for name in differing:
+        print(f"the code differs: {name}")
+    print(f"{len(names)} files changed, the code of {len(differing)} differs")
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-// codec_value.h - a codec and all its arguments as numbers: in descriptors and hellos, and in failures (pure functions)
+// codec_value.h - a codec and all its arguments as numbers, for descriptors, hellos and failures (pure functions)
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace gradlane {
 
-// What a parameter byte leaves out of them: the other seven bytes.
+// Returns the arguments that are not in the parameter byte: the other seven bytes.
 [[nodiscard]] constexpr uint64_t more_arguments(const CodecArguments& arguments) noexcept {
   return std::bit_cast<uint64_t>(arguments) >> 8;
 }
@@ -17,7 +17,8 @@ namespace gradlane {
   return std::bit_cast<CodecArguments>(more << 8 | param);
 }
 
-// In failures: the parameter, the id, the other arguments. One without such is its id << 8 | its parameter.
+// The number for a codec in a failure holds the parameter in bits 0 to 7 and the id in bits 8 to 15. `extra` follows in
+// bits 16 to 31, `rate` (at most 2^20 - 1) in bits 32 to 51, and `value_bits` from bit 52 on.
 inline constexpr unsigned kValueRateBits = 20;
 [[nodiscard]] constexpr uint64_t codec_value(uint8_t id, const CodecArguments& arguments) noexcept {
   const uint64_t rate = std::min<uint64_t>(arguments.rate, (1U << kValueRateBits) - 1);

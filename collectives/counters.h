@@ -1,4 +1,4 @@
-// counters.h - every outcome of a packet, and other events worth counting, with their names
+// counters.h - counters for every outcome of a packet and for other events, with their names
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ enum class Counter : uint8_t {
   kBadCodec,
   kBadBlock,
   kNotStarted,
-  // acknowledgements inside packets that were taken
+  // acknowledgements in packets that were received
   kBadAck,
   // packets sent
   kDataSent,
@@ -41,7 +41,7 @@ enum class Counter : uint8_t {
   kRetransmitSack,
   kDataBytes,
   kControlBytes,
-  // what kept packets from being sent: events
+  // events that kept packets from being sent
   kTransmitBusy,
   kNoBuffer,
   kCreditStall,
@@ -72,7 +72,7 @@ enum class Counter : uint8_t {
   kPeerRestarted,
   kCount
 };
-// Metrics of Prometheus that the counters below are samples of.
+// Prometheus metrics. The counters below are samples of them.
 inline constexpr MetricFamily kPacketsReceivedMetric = {"gradlane_packets_received_total", "kind",
                                                         "packets received and taken"};
 inline constexpr MetricFamily kPacketsDroppedMetric = {"gradlane_packets_dropped_total", "reason",

@@ -1,4 +1,4 @@
-// crc32c.h - CRC32C (Castagnoli) in pieces
+// crc32c.h - CRC32C (Castagnoli), computed piece by piece
 #pragma once
 
 #include <array>
@@ -9,11 +9,11 @@ namespace gradlane {
 
 inline constexpr uint32_t kCrcStart = 0xffffffff;
 
-// The state after `bytes` more bytes. The CRC of RFC 3720 is the complement of the last state.
+// Returns the state after `bytes` more bytes. The CRC of RFC 3720 is the complement of the final state.
 [[nodiscard]] uint32_t crc32c(uint32_t state, const uint8_t* data, size_t bytes) noexcept;
 
-// The same for the 40 bytes of a link header before its CRC, little-endian, in registers: reading them from memory
-// right after they were written in other pieces stalls.
+// Does the same for the 40 bytes of a link header before its CRC, little-endian, in registers. Reading them from memory
+// would stall, because they were just written there in other pieces.
 using HeaderWords = std::array<uint64_t, 5>;
 #ifdef __x86_64__
 [[nodiscard]] inline uint32_t crc32c(uint32_t state, const HeaderWords& words) noexcept {
@@ -22,7 +22,7 @@ using HeaderWords = std::array<uint64_t, 5>;
   return static_cast<uint32_t>(wide);
 }
 #else
-// By the CPU's instruction where it has that: ARMv8.0 need not.
+// Uses the CPU's CRC instruction if there is one; in ARMv8.0 it is optional.
 [[nodiscard]] uint32_t crc32c(uint32_t state, const HeaderWords& words) noexcept;
 #endif
 

@@ -1,4 +1,4 @@
-// descriptor.cc - an operation as its ranks compare it (pure functions)
+// descriptor.cc - the descriptor of an operation, which ranks compare before they exchange data (pure functions)
 #include "collectives/descriptor.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// diagnosis.cc - why a neighbour is given up (worker thread, seldom)
+// diagnosis.cc - why a neighbour was given up (worker thread, seldom)
 #include "collectives/diagnosis.h"
 
 namespace gradlane {

@@ -1,4 +1,4 @@
-// diagnosis.h - why a neighbour is given up: from what was observed to a cause with a name (pure functions)
+// diagnosis.h - why a neighbour was given up: a named cause, derived from what was observed (pure functions)
 #pragma once
 
 #include <cstdint>
@@ -8,26 +8,28 @@
 
 namespace gradlane {
 
-// Of one link, when its neighbour is given up.
+// Facts about one link at the time when its neighbour is given up.
 struct LinkFacts {
   unsigned self = 0;
   unsigned peer = 0;
-  bool heard = false;  // lately; then it is our packets that get nowhere
-  // ToS byte with which packets arrive that no class has: theirs here, and, as the neighbour says, ours there.
+  bool heard = false;  // packets arrived lately, so it is our packets that do not get through
+  // ToS bytes that belong to no traffic class. The first is that of the neighbour's packets, as they arrive here. The
+  // second is that of our packets, as they arrive at the neighbour, which reported it.
   std::optional<uint8_t> arrived_tos = std::nullopt;
   std::optional<uint8_t> complained_tos = std::nullopt;
-  // heard: of the packet that is never acknowledged, and of the longest one that was meanwhile; of IP.
+  // If `heard`: bytes of the IP packet that is never acknowledged, and of the longest one that was acknowledged
+  // meanwhile.
   uint64_t blocked_bytes = 0;
   uint64_t acked_bytes = 0;
-  uint64_t path_bytes = 0;  // of IP, as PacketIo::path_bytes()
+  uint64_t path_bytes = 0;  // bytes of IP, see PacketIo::path_bytes()
 };
 
-// Packets up to this length pass any link of IP (RFC 791), so it is not their length that stops them.
+// Every IP link passes packets up to this length (RFC 791), so their length is not what stops them.
 inline constexpr uint64_t kAnyLinkBytes = 576;
 
 [[nodiscard]] Failure diagnose(const LinkFacts& facts) noexcept;
 
-// What Failure::ours holds of kArrivedTos, kPacketSize, kNoAnswer, kPathMtu: from which rank to which, and how long the
+// The content of Failure::ours for kArrivedTos, kPacketSize, kNoAnswer and kPathMtu: sender, receiver and length of the
 // packet.
 struct Way {
   uint16_t from = 0;

@@ -1,4 +1,4 @@
-// exchange_config.h - what an exchange is made with
+// exchange_config.h - the configuration of an exchange
 #pragma once
 
 #include <cstddef>
@@ -15,46 +15,47 @@
 namespace gradlane {
 
 struct ExchangeConfig {
-  // ---- Equal on all ranks; neighbours compare these.
+  // ---- These must be equal on all ranks. Neighbours compare them.
   unsigned world = 1;                       // 1 to kMaxWorld
   size_t mtu = 1472;                        // longest packet in bytes, from the link header on; kMinPacket to kMaxMtu
-  uint64_t rank_table = 0;                  // digest of who is which rank; 0 will do where that cannot differ
-  Codec codec = find_codec(kDefaultCodec);  // of fp32 operations that name none
-  // Those that operations may name; the first one is that of operations that name none. The ring always works, named or
-  // not.
+  uint64_t rank_table = 0;                  // digest of the ranks' addresses; 0 is allowed if they cannot differ
+  Codec codec = find_codec(kDefaultCodec);  // for fp32 operations that name none
+  // Strategies that operations may name. The first one is for operations that name none. The ring always works, listed
+  // or not.
   std::vector<StrategyId> strategies = {StrategyId{}};
-  LeftOpen left_open;     // what operations leave to trainers' libraries: they choose by what all ranks agree on
-  RingSettings settings;  // what `rank_table` is made of, for naming what differs; zeros: not told
+  LeftOpen left_open;     // choices left to the trainers' libraries, which agree on them among all ranks
+  RingSettings settings;  // settings in `rank_table`, to name one that differs; zeros: unknown
 
-  // Bytes of IP around a packet: users know MTUs of IP, and texts speak of those.
+  // Bytes by which an IP packet is longer than the packet in it (headers, tag). Users know the MTU of IP, so texts
+  // report lengths of IP packets.
   size_t around = 0;
 
-  // ---- Of this rank.
+  // ---- Settings of this rank.
   unsigned rank = 0;
-  uint64_t incarnation = 0;  // random, another one each time the node starts; not 0
+  uint64_t incarnation = 0;  // random, different each time the node starts; not 0
 
   // ---- Memory, fixed at construction; see Exchange.
-  size_t window = settings::kWindow.standard;  // packets in flight to one neighbour: a power of two
-  // In flight, waiting and unread; of small tensors four times as many.
+  size_t window = settings::kWindow.standard;  // packets in flight to one neighbour of the ring: a power of two
+  // Operations in flight, waiting, or with an unread completion. Small tensors may have four times as many.
   size_t operations = settings::kOperations.standard;
-  size_t max_bytes = settings::kMaxTensor.standard;  // of one operation's tensor
+  size_t max_bytes = settings::kMaxTensor.standard;  // largest tensor of an operation
 
-  unsigned ack_every = 4;  // data packets, or fewer after some time
-  // Data packets that are nearly full are made as long as full ones: for ports that take many of one length in one
-  // call.
+  unsigned ack_every = 4;  // data packets per acknowledgement; fewer if some time has passed
+  // Pads data packets that are nearly full to the length of full ones. Some ports handle many packets of one length in
+  // one call.
   bool pad = false;
 
-  // Packets of each link that the congestion window lets wait in queues on the way.
+  // Packets per link that the congestion window lets wait in queues on the path.
   size_t queue_target = settings::kQueueTarget.standard;
 
   // ---- Times.
-  // From a rank's last sign of life to the failure of all operations.
+  // Time from a rank's last sign of life to the failure of all operations.
   Nanos peer_timeout = settings::kPeerTimeout.standard;
-  Nanos start_timeout = settings::kStartTimeout.standard;  // how long an operation waits for the ring to come up
-  Nanos operation_timeout = settings::kOperationTimeout.standard;  // from an operation's start to its failure
-  Nanos min_rto = settings::kMinRto.standard;                      // shortest retransmission time-out
-  // Longest wait of sums for others that fill up their packet, of results `world` times that; less where the RTT is
-  // short.
+  Nanos start_timeout = settings::kStartTimeout.standard;          // longest wait of an operation for the ring
+  Nanos operation_timeout = settings::kOperationTimeout.standard;  // time from an operation's start to its failure
+  Nanos min_rto = settings::kMinRto.standard;                      // shortest retransmission timeout
+  // Longest time that partial sums wait for others to fill their packet. Results wait `world` times as long. Both times
+  // are shorter if the RTT is short.
   Nanos max_hold = 10 * kMicrosecond;
 };
 

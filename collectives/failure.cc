@@ -1,4 +1,4 @@
-// failure.cc - failures in words, for logs and error texts
+// failure.cc - texts of failures, for logs and error messages
 #include "collectives/failure.h"
 
 #include "base/time.h"
@@ -100,7 +100,7 @@ void add_left_open(FailureText& text, uint64_t value) noexcept {
 
 void add_tos(FailureText& text, uint64_t value) noexcept { text.add("0x").add(value & 0xff, 16, 2); }
 
-// Of a neighbour that does not answer: why, and what to do.
+// Appends why a neighbour does not answer, and what to do about it.
 void add_silence(FailureText& text, const Failure& failure) noexcept {
   constexpr const char* kCheck = "; run gradlane check on both";
   const Way way = way_of(failure.ours);
@@ -132,7 +132,7 @@ void add_silence(FailureText& text, const Failure& failure) noexcept {
   }
 }
 
-// Values may come from another rank: any number must do.
+// Appends a value of a field. It may come from another rank, so any number must work.
 void add_value(FailureText& text, Field field, uint64_t value) noexcept {
   const auto name_or_number = [&](bool known, const char* name) {
     if (known) {
@@ -183,7 +183,7 @@ void add_value(FailureText& text, Field field, uint64_t value) noexcept {
   }
 }
 
-// "02:00:00:00:00:01", "life 0x1234".
+// Appends a MAC address or an incarnation: "02:00:00:00:00:01", "life 0x1234".
 void add_source(FailureText& text, uint64_t source) noexcept {
   if ((source & kMacSource) == 0) {
     text.add(source == 0 ? "life " : "life 0x").add(source, 16);
@@ -192,7 +192,7 @@ void add_source(FailureText& text, uint64_t source) noexcept {
   for (unsigned i = 0; i < 6; ++i) text.add(i == 0 ? "" : ":").add(source >> 8 * i & 0xff, 16, 2);
 }
 
-// Of an operation that took too long; older versions do not say it.
+// Appends the time limit of an operation that took too long. Older versions do not send it.
 void add_limit(FailureText& text, const Failure& failure) noexcept {
   if (failure.ours == 0) return;
   const bool even = failure.ours % kSecond == 0;
@@ -258,7 +258,7 @@ void add_failure(FailureText& text, const Failure& failure) noexcept {
       return;
     case FailureCode::kDoubled:
       rank().add(" is two machines at once");
-      // They are not known where an older version is on the way.
+      // They are unknown if the failure passed through a node with an older version.
       if (failure.ours != 0) {
         add_source(text.add(", "), failure.ours);
         add_source(text.add(" and "), failure.theirs);
@@ -266,7 +266,7 @@ void add_failure(FailureText& text, const Failure& failure) noexcept {
       text.add(": has one of them the configuration of another node?");
       return;
   }
-  // What another rank sent.
+  // This version does not know the code that another rank sent.
   text.add("unknown failure ").add(static_cast<unsigned>(failure.code)).add(", ");
   rank();
 }

@@ -1,4 +1,4 @@
-// failure.h - why an operation or a generation failed: the record and its text
+// failure.h - the cause of a failed operation or generation, as a record and as text
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@ namespace gradlane {
 
 enum class FailureCode : uint8_t {
   kNone,
-  kSilent,     // `rank` has not answered for the peer time-out, or not to what matters: then `field` says to what
-  kRestarted,  // `rank` came back without its state
+  kSilent,     // `rank` was silent for the peer timeout, or packets on the link get lost; then `field` says which
+  kRestarted,  // `rank` restarted and lost its state
   kRefused,    // `rank` is configured differently: field, ours, theirs
   kMismatch,   // `rank` runs another operation under the same number: field, ours, theirs
-  kAborted,    // cancelled on `rank`; field: why it was given up there
-  kNoRing,     // the ring did not come up in time: nothing was heard of `rank`
-  kStuck,      // the operation took too long; `rank` is the nearest one that this one waits for; ours: the limit in
-               // ns, 0: not known; theirs: 1 if that is the configuration's
+  kAborted,    // cancelled on `rank`; field: the reason there
+  kNoRing,     // the ring was not ready in time; nothing was heard of `rank`
+  kStuck,      // the operation took too long; `rank` is the nearest rank that this one waits for; ours: the limit
+               // in ns, 0: unknown; theirs: 1 if the limit is the configured one
   kClosed,     // `rank` was shut down, or left
-  kDoubled,    // `rank` is two at once: ours and theirs say who, see kMacSource
+  kDoubled,    // two nodes claim to be `rank`: ours and theirs identify them, see kMacSource
 };
 
-// The setting in which two nodes or two operations differ, or what a failure is about.
+// The setting that differs between two nodes or two operations, or the subject of a failure.
 enum class Field : uint8_t {
   kNone,
   kVersion,
@@ -47,42 +47,44 @@ enum class Field : uint8_t {
   kTosRaw,
   kTosControl,
   kAddresses,
-  // kSilent has these; `ours` is a Way (collectives/diagnosis.h).
-  kArrivedTos,  // packets arrive with a ToS byte that no class has: theirs
-  kPacketSize,  // packets as long as this one get lost; theirs: the longest that arrived meanwhile, 0: none
-  kNoAnswer,    // packets get lost, whatever their length
-  // Operations have these; nodes have the second one.
+  // Fields of kSilent. Then `ours` is a Way (collectives/diagnosis.h).
+  kArrivedTos,  // packets arrive with a ToS byte that belongs to no traffic class: theirs
+  kPacketSize,  // packets of this length get lost; theirs: the longest that arrived meanwhile, 0: none
+  kNoAnswer,    // packets of any length get lost
+  // kStrategy and kBackCodec are fields of operations, kStrategies is one of nodes.
   kStrategy,    // values are StrategyId::code()
-  kStrategies,  // those that nodes allow: pack_strategies()
+  kStrategies,  // strategies that a node allows: pack_strategies()
   kBackCodec,
-  kPathMtu,   // of kSilent: as kPacketSize, and theirs is the longest that does arrive, as probes have found
-  kLeftOpen,  // of nodes: left_open_value()
-  kChoice,    // of operations: 1 where it is the library's own, by which ranks agree on what `auto` chooses; else 0
-  kTensor,    // of kAborted: the trainer wrote to the tensor while results of others waited there
+  kPathMtu,   // for kSilent: as kPacketSize, but theirs is the longest packet that arrives, as probes have found
+  kLeftOpen,  // for nodes: left_open_value()
+  kChoice,    // for operations: 1 if the client library submitted it to agree on what `auto` chooses, else 0
+  kTensor,    // for kAborted: the trainer wrote to the tensor while results for other ranks waited there
 };
 
-// Of FailureCode::kDoubled: in ours and theirs of two MAC addresses, whose first byte is the lowest. Without it they
-// are two incarnations.
+// Marks `ours` and `theirs` of FailureCode::kDoubled as MAC addresses, with the first byte lowest. If this bit is not
+// set, they are incarnations.
 inline constexpr uint64_t kMacSource = uint64_t{1} << 63;
 
 struct Failure {
   FailureCode code = FailureCode::kNone;
   uint16_t rank = 0;
   Field field = Field::kNone;
-  uint64_t ours = 0;  // as seen by the rank that found the difference
+  uint64_t ours = 0;  // value on the rank that found the difference
   uint64_t theirs = 0;
 
   explicit operator bool() const noexcept { return code != FailureCode::kNone; }
   bool operator==(const Failure&) const = default;
 };
 
-// "rank 3 has been silent for too long", "rank 1 refused: codec: fixed:10 here, raw there". For logs and error texts.
+// Returns the text of a failure, for logs and error messages. Example: "rank 1 is configured differently: codec:
+// fixed:10 here, raw there".
 [[nodiscard]] std::string failure_text(const Failure& failure);
-// Workers use this one: it allocates nothing.
+// Text for workers: it allocates nothing.
 using FailureText = FixedText<512>;
 void add_failure(FailureText& text, const Failure& failure) noexcept;
 void add_difference(FailureText& text, const Failure& failure, std::string_view here, std::string_view there) noexcept;
-// ": count: 100 here, 200 there", or nothing where no difference is named; in the caller's words for here and there.
+// Returns ": count: 100 here, 200 there", with the caller's words for here and there. Returns an empty text if the
+// failure names no difference.
 [[nodiscard]] std::string difference_text(const Failure& failure, const std::string& here, const std::string& there);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// left_open.h - what a node's configuration leaves to its trainers' libraries to choose, as a number: in hellos, and in
+// left_open.h - the choices that a node's configuration leaves to its trainers' libraries, as a number for hellos and
 // failures (pure functions)
 #pragma once
 
@@ -9,9 +9,10 @@
 
 namespace gradlane {
 
-// Of operations that name none.
+// Applies to operations that name no codec or no strategy.
 struct LeftOpen {
-  std::optional<gl_auto> codec{};  // chosen within this bound; nothing: it is named
+  // error bound within which the codec is chosen; none: the configuration names the codec
+  std::optional<gl_auto> codec{};
   bool strategy = false;
 };
 
@@ -19,7 +20,7 @@ struct LeftOpen {
   const uint64_t codec = it.codec ? (1 + uint64_t{it.codec->bound}) | uint64_t{it.codec->bits} << 8 : 0;
   return codec | uint64_t{it.strategy} << 16;
 }
-// Values may come from another rank: what is unknown is left out.
+// Reads a value, which may come from another rank. Unknown parts are left out.
 [[nodiscard]] constexpr LeftOpen left_open_of(uint64_t value) noexcept {
   const auto codec = static_cast<uint8_t>(value);
   LeftOpen it{.strategy = (value >> 16 & 1) != 0};

@@ -8,7 +8,8 @@
 
 namespace gradlane {
 
-// kMismatch with `rank`, which says `theirs`, and the first field that differs; none: they are one operation.
+// Returns kMismatch with `rank`, which sent `theirs`, and the first field that differs. Returns no failure if both are
+// the same operation.
 [[nodiscard]] Failure mismatch(const Descriptor& ours, const Descriptor& theirs, uint16_t rank) noexcept;
 
 }  // namespace gradlane

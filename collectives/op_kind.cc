@@ -1,4 +1,4 @@
-// op_kind.cc - sizes of elements, and names
+// op_kind.cc - sizes of elements, and names of types, kinds and reductions
 #include "collectives/op_kind.h"
 
 namespace gradlane {

@@ -12,7 +12,7 @@ enum class OpKind : uint8_t {
   kAllGather,
   kBroadcast,
   kBarrier,
-  // These need links between all ranks: StrategyId::Kind::kDirect.
+  // These need links between all ranks, so only StrategyId::Kind::kDirect supports them.
   kReduce,
   kGather,
   kScatter,
@@ -22,23 +22,23 @@ inline constexpr OpKind kLastKind = OpKind::kAllToAll;
 
 enum class ElementType : uint8_t { kFloat32, kFloat64, kFloat16, kBfloat16, kInt32, kInt64, kBytes };
 
-// How elements of different ranks become one. Averages are sums divided by the number of ranks (floating types only).
-// Minima and maxima are exact, of all types, whatever the codec: elements travel as they are. Where one is NaN, so is
-// the result (IEEE 754-2019, minimum and maximum), and -0 is less than +0; bytes are unsigned.
+// The operation that combines the elements of all ranks. An average is the sum divided by the number of ranks (floating
+// types only). Minima and maxima are exact for all types, because their elements travel without a codec. If an element
+// is NaN, the result is NaN (IEEE 754-2019, minimum and maximum). -0 is less than +0. Bytes are unsigned.
 enum class Reduction : uint8_t { kSum, kAverage, kMin, kMax };
 
 [[nodiscard]] constexpr bool is_floating(ElementType type) noexcept { return type < ElementType::kInt32; }
-// Its result is a sum over the ranks, or what else a Reduction makes of their elements.
+// Returns whether the result combines the elements of all ranks by a Reduction.
 [[nodiscard]] constexpr bool reduces(OpKind kind) noexcept {
   return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter || kind == OpKind::kReduce;
 }
-// Whether ranks add what they have: a barrier is the sum of one element.
+// Returns whether ranks add their elements. A barrier counts: it is the sum of one element per rank.
 [[nodiscard]] constexpr bool adds(OpKind kind) noexcept { return reduces(kind) || kind == OpKind::kBarrier; }
-// Each of its blocks goes from one rank to one other.
+// Returns whether each block goes from one rank to exactly one other rank.
 [[nodiscard]] constexpr bool delivers(OpKind kind) noexcept {
   return kind == OpKind::kGather || kind == OpKind::kScatter || kind == OpKind::kAllToAll;
 }
-// What becomes of a block is the same on all ranks, and goes to all.
+// Returns whether every rank ends with the result of every block.
 [[nodiscard]] constexpr bool reaches_all(OpKind kind) noexcept {
   return !delivers(kind) && kind != OpKind::kReduceScatter && kind != OpKind::kReduce;
 }
@@ -48,11 +48,11 @@ enum class Reduction : uint8_t { kSum, kAverage, kMin, kMax };
 [[nodiscard]] constexpr bool picks(Reduction reduction) noexcept {
   return reduction == Reduction::kMin || reduction == Reduction::kMax;
 }
-// Elements go through a codec; all others travel as they are.
+// Returns whether elements go through a codec. All others travel uncompressed.
 [[nodiscard]] constexpr bool encoded(ElementType type, Reduction reduction) noexcept {
   return type == ElementType::kFloat32 && !picks(reduction);
 }
-// Its data has a block for each rank, all of the same length.
+// Returns whether the data has one block for each rank, all of the same length.
 [[nodiscard]] constexpr bool has_shares(OpKind kind) noexcept {
   return kind == OpKind::kReduceScatter || kind == OpKind::kAllGather || delivers(kind);
 }

@@ -1,4 +1,4 @@
-// operation.h - what a caller asks of the exchange, and how it ended
+// operation.h - an operation that a caller submits to the exchange, and its completion
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@
 
 namespace gradlane {
 
-// One collective, in place but for all-to-all. All ranks submit the same operations in the same order. Whatever goes
-// through a codec ends as decode(encode()) of something, the same bytes on every rank.
+// One collective operation. It works in place, except all-to-all. All ranks must submit the same operations in the same
+// order. Elements that go through a codec end as decode(encode()) of something, with the same bytes on every rank.
 //
 // all-reduce      data: count elements; ends as the sum over the ranks
 // reduce-scatter  data: world * count elements; block `rank` ends as the sum of the ranks' blocks `rank`, the content
@@ -32,9 +32,9 @@ namespace gradlane {
 // all-to-all      data and out: world * count elements each; block i of `out` ends as rank i's block `rank` of `data`,
 //                 which stays as it was
 //
-// A reduce is rounded as an all-reduce is, and added in the order root+1, root+2, ..., root. What gather and scatter
-// deliver travels as it is, and so does an all-to-all's if it names no codec; if it does, all blocks but a rank's own
-// end as decode(encode()) of them.
+// A reduce rounds as an all-reduce does, and adds in the order root+1, root+2, ..., root. Gather and scatter deliver
+// elements without a codec. An all-to-all does so too, unless it names a codec. Then all blocks but a rank's own end as
+// decode(encode()) of them.
 //
 // Sums: fp32 as the codec adds, other floating types in their own precision (fp16 and bf16 rounded in every hop),
 // integers modulo 2^n, bytes modulo 256. Block b of an all-reduce is added in the order b+1, b+2, ..., b (mod world).
@@ -42,66 +42,70 @@ struct Operation {
   OpKind kind = OpKind::kAllReduce;
   ElementType type = ElementType::kFloat32;
   Reduction reduction = Reduction::kSum;
-  unsigned root = 0;  // where the kind has one: has_root()
-  // Must be the same on all ranks, or the operation fails with kMismatch: a step and bucket number, say, so that ranks
-  // that lost count of each other after a failure never add what does not belong together.
+  unsigned root = 0;  // for kinds with has_root()
+  // The operation fails with kMismatch if the tag is not the same on all ranks. It may hold a step and bucket number,
+  // for example. Then ranks that lost count of each other after a failure never add data that does not belong together.
   uint64_t tag = 0;
   size_t count = 0;  // elements
-  // Stays valid, and is touched by nobody else, until the completion. Any alignment will do.
+  // Must stay valid until the completion, and nobody else may touch it. Any alignment is allowed.
   void* data = nullptr;
-  // all-to-all: where blocks come to; none of it is in `data`. Else null.
+  // Output of an all-to-all, which must not overlap `data`. Null for all other kinds.
   void* out = nullptr;
-  // Error feedback (codecs that have it; all-reduce, reduce-scatter and reduce): as many floats as `data`, added to it,
-  // and left as the rounding error of this rank's contribution. An operation that fails leaves zeros, and its
-  // completion says so; where it still waited for the ring, looked or agreed, and was not cancelled, all as it was.
-  // Codecs with two states() have another such array behind it.
+  // Residuals for error feedback (codecs that have it; all-reduce, reduce-scatter and reduce): as many floats as
+  // `data`. They are added to `data`, and end as the rounding error of this rank's contribution. A failed operation
+  // sets them to zero, and its completion says so. They stay unchanged if it failed while it waited for the ring,
+  // scanned the tensor or agreed with other ranks, unless it was cancelled. Codecs with two states() have another such
+  // array behind this one.
   float* residual = nullptr;
-  // Floats from the start of one state array to that of the next one; 0: as many as `data` has.
+  // Number of floats from the start of one state array to the start of the next. 0: as many as `data` has.
   size_t state_pitch = 0;
-  // For fp32; by default the one the exchange is configured with, for an all-to-all raw. One that selects() is for
-  // sums: what is not summed travels as it is instead.
+  // Codec for fp32 elements. The default is the exchange's configured codec, or raw for an all-to-all. A codec that
+  // selects() works for sums only: in other kinds, elements travel uncompressed instead.
   std::optional<Codec> codec;
-  // By default the first of the configuration's; where that one cannot do such an operation, the ring; and where that
-  // cannot either, the first of the configuration's that can.
+  // The default is the first strategy of the configuration. If that one cannot do this operation, the ring is used. If
+  // the ring cannot either, the first strategy of the configuration that can is used.
   std::optional<StrategyId> strategy{};
-  // Of an aggregator, for fp32: the codec of the results on their way back; by default raw, as weights would go.
+  // Codec of an aggregator's results (fp32), as they are sent back to the ranks. The default is raw, as weights would
+  // travel.
   std::optional<Codec> back_codec{};
-  // From its submission to its failure; 0: start_timeout, then operation_timeout. Need not be alike on all ranks: the
-  // first to run out of time fails it for all.
+  // Time limit from submission to failure. 0: start_timeout until it starts, then operation_timeout. It may differ
+  // between ranks: the first rank that runs out of time fails the operation on all ranks.
   Nanos timeout = 0;
 
-  // For traces: when the first and the last trainer of this rank handed it over; 0: not told.
+  // For traces: times at which the first and the last trainer of this rank submitted it. 0: unknown.
   Nanos asked = 0;
   Nanos gathered = 0;
-  std::optional<uint16_t> last_rank{};  // the trainer that submitted it last; none: the rank has one trainer
+  std::optional<uint16_t> last_rank{};  // trainer that submitted it last; none if the rank has one trainer
 
-  // ---- A tensor divided among several exchanges; 0 where this is all of it.
-  // Elements of the whole: what `count` is of it must follow from that alone, in the same way on all ranks, which
-  // compare this instead.
+  // ---- For a tensor that is divided among several exchanges. 0 or null if it is not divided.
+  // Elements of the whole tensor. All ranks must derive `count` from this number in the same way. Ranks compare it
+  // instead of `count`.
   size_t whole = 0;
-  // Elements of the whole before the first one of `data`. Codecs that look at a tensor look at the whole, on each of
-  // these exchanges; random numbers follow an element's place in it. Where each rank has a block, both are about one
-  // block, and the place is counted over all of them with the pitch below.
+  // Elements of the whole tensor before the first one of `data`. Codecs that scan a tensor before they encode it
+  // (Codec::look()) scan the whole tensor, in each of these exchanges. Random numbers depend on an element's position
+  // in the whole tensor. If has_shares(), `whole` and `offset` count within one rank's block, and positions count over
+  // all blocks with the pitch below.
   size_t offset = 0;
-  // How many of these exchanges still have to look at the whole; it begins with all of them. None changes any of it, or
-  // of its states, before, whether it fails or not. Null: nobody else looks at it.
+  // Number of these exchanges that have not finished scanning the whole tensor. It starts at the number of exchanges.
+  // Until it is 0, no exchange changes the tensor or its states, not even if the operation fails. Null: no other
+  // exchange scans the tensor.
   std::atomic<uint32_t>* lookers = nullptr;
-  // Where each rank has a block, has_shares(): elements from the start of one rank's block to that of the next, at
-  // least `count`.
+  // Elements from the start of one rank's block to the start of the next, if has_shares(). It is at least `count`, or
+  // 0, which means `count`.
   size_t pitch = 0;
 };
 
-// Codecs that look at a tensor look at so many elements at a time, from the start of each rank's block on: sums over it
-// are made of these.
+// Codecs scan a tensor in slices of this many elements, from the start of each rank's block on. Sums over the tensor
+// are sums over these slices.
 inline constexpr size_t kLookSlice = 32768;
 
 struct Completion {
-  uint64_t id = 0;                // what submit() gave
+  uint64_t id = 0;                // id that submit() returned
   Failure failure;                // none: success
-  bool residual_cleared = false;  // it is all zeros now; else the operation succeeded, never began, or has none
-  Loss loss;                      // of a sample of this rank's contribution: sample_loss()
-  uint64_t sent_bytes = 0;  // of its elements that this rank has sent, in runs; without packets' own headers, what
-                            // was sent again, and control
+  bool residual_cleared = false;  // residual was set to zeros; false: the operation succeeded, never began or has none
+  Loss loss;                      // loss of a sample of this rank's contribution: sample_loss()
+  // Bytes of the runs with elements that this rank sent, without packet headers, retransmissions and control runs.
+  uint64_t sent_bytes = 0;
 };
 
 }  // namespace gradlane

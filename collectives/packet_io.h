@@ -1,4 +1,4 @@
-// packet_io.h - what the exchange needs from whoever owns packet buffers and moves packets
+// packet_io.h - the interface between an exchange and its owner, which has the packet buffers and moves packets
 #pragma once
 
 #include <cstddef>
@@ -8,21 +8,21 @@
 
 namespace gradlane {
 
-// A packet buffer, opaque but for where its bytes are: the place of the link header.
+// A packet buffer. `data` is the place of the link header; the exchange knows nothing else about it.
 struct Packet {
   uint8_t* data = nullptr;
-  void* handle = nullptr;  // the owner's
+  void* handle = nullptr;  // for the owner only
 
   explicit operator bool() const noexcept { return data != nullptr; }
 };
 
-// Where packets that are filled go.
+// A destination for filled packets.
 class PacketSink {
  public:
-  // Whether one may be given now; those of control find room where others do not.
+  // Returns whether take() may be called now. Control packets find room when data packets do not.
   [[nodiscard]] virtual bool takes(bool control) const noexcept = 0;
-  // Then: one whose bytes behind the link header are complete, and whose CRC state is `payload_crc`. The buffer is the
-  // sink's from now on.
+  // Takes a packet whose bytes behind the link header are complete and have the CRC state `payload_crc`. The buffer
+  // belongs to the sink from now on. Call it only if takes() is true.
   virtual void take(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept = 0;
 
  protected:
@@ -34,34 +34,35 @@ class PacketSink {
   ~PacketSink() = default;
 };
 
-// Implemented by the owner: a lane over DPDK, a simulated network. Called from the thread that calls the Exchange.
+// The owner of an Exchange implements this: a lane over DPDK, or a simulated network. It is called from the thread that
+// calls the Exchange.
 class PacketIo {
  public:
   virtual ~PacketIo() = default;
 
-  // A buffer for a packet of the MTU's length, or none while there is none. The exchange then tries again later. With
-  // three buffers a ring makes progress; with Exchange::buffers() of them it never lacks one.
+  // Returns a buffer for a packet of MTU length, or an empty Packet if there is none; then the exchange tries again
+  // later. A ring makes progress with three buffers. With Exchange::buffers() buffers it never lacks one.
   [[nodiscard]] virtual Packet allocate() noexcept = 0;
 
-  // Gives back a buffer from allocate(), or one that receive() kept.
+  // Takes back a buffer from allocate(), or one that receive() kept.
   virtual void release(Packet packet) noexcept = 0;
 
-  // Sends the first `bytes` bytes to the neighbour with this rank, or returns false if that is not possible now. The
-  // buffer stays the exchange's, which may send it again, with another header, or release it right after the call: an
-  // owner whose hardware reads it later holds a reference of its own, and returns false while an earlier transmission
-  // of the same buffer is under way, or sends a copy.
+  // Sends the first `bytes` bytes to the neighbour with this rank. Returns false if that is not possible now. The
+  // buffer still belongs to the exchange, which may send it again with another header, or release it right after the
+  // call. If hardware reads the buffer later, the owner must hold a reference of its own. While an earlier transmission
+  // of the same buffer is not finished, such an owner must return false or send a copy.
   [[nodiscard]] virtual bool transmit(unsigned rank, Packet packet, size_t bytes) noexcept = 0;
 
-  // Whether hardware may still read this buffer for an earlier transmission to that rank. Then what is sent again goes
-  // in another buffer: a new header in this one would make a packet that is damaged, or seems to be forged.
+  // Returns whether hardware may still read this buffer for an earlier transmission to that rank. Then a retransmission
+  // goes in another buffer: a new header in this one would make the packet on the wire damaged, or seem forged.
   [[nodiscard]] virtual bool is_read(unsigned rank, Packet packet) const noexcept {
     static_cast<void>(rank);
     static_cast<void>(packet);
     return false;
   }
 
-  // What the owner has found out about the way to that rank, for the text of a failure: the longest packet of IP that
-  // gets there, if not all do; else, and if it does not know, 0.
+  // Returns the length of the longest IP packet that gets to that rank, for failure texts. Returns 0 if packets of all
+  // lengths get there, or if the owner does not know.
   [[nodiscard]] virtual size_t path_bytes(unsigned rank) const noexcept {
     static_cast<void>(rank);
     return 0;

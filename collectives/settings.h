@@ -1,4 +1,4 @@
-// settings.h - defaults and ranges of what an exchange is made with, and configuration files may say
+// settings.h - defaults and ranges of the settings of an exchange, which configuration files may change
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ inline constexpr size_t kMinWindow = 2;
 inline constexpr size_t kMaxWindow = 4096;
 inline constexpr size_t kMaxOperations = 256;
 
-// What a setting is if nobody says it, and what it may be: of an ExchangeConfig, and in the configuration file.
+// The default and the range of a setting, for ExchangeConfig and for the configuration file.
 template <class T>
 struct SettingRange {
   T standard;
@@ -29,7 +29,7 @@ inline constexpr SettingRange<size_t> kQueueTarget = {16, 1, kMaxWindow};
 inline constexpr SettingRange<Nanos> kPeerTimeout = {2 * kSecond, 10 * kMillisecond, 3600 * kSecond};
 inline constexpr SettingRange<Nanos> kStartTimeout = {10 * kSecond, kMillisecond, 36000 * kSecond};
 inline constexpr SettingRange<Nanos> kOperationTimeout = {60 * kSecond, kMillisecond, 36000 * kSecond};
-// docs/exchange.md, "Tuning", has what was measured.
+// docs/exchange.md, "Tuning", has the measurements.
 inline constexpr SettingRange<Nanos> kMinRto = {5 * kMillisecond, 10 * kMicrosecond, kSecond};
 
 }  // namespace settings

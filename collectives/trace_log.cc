@@ -1,4 +1,4 @@
-// trace_log.cc - records of a trace on their way from a worker to the control thread (both threads)
+// trace_log.cc - records of a trace, passed from a worker to the control thread (both threads)
 #include "collectives/trace_log.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// trace_log.h - what happens to operations, for `gradlane trace`: written by a worker, read by the control thread
+// trace_log.h - the records of a `gradlane trace`: a worker writes what happens to operations, the control thread reads
+// it
 #pragma once
 
 #include <array>
@@ -12,47 +13,50 @@
 
 namespace gradlane {
 
-// Why an operation is not over, as its rank sees it at the end of a poll; `rank` of a wait says about whom.
+// The reason why an operation is not finished, as its rank sees it at the end of a poll. A wait's `rank` is the rank
+// that is waited for.
 enum class TraceCause : uint8_t {
-  kRing,     // the ring is not whole: rank
-  kLook,     // its codec looks at the tensor, on this rank
-  kStart,    // rank has not started it: its trainer has not asked for it, or its codec looks at the tensor
-  kLink,     // there is something to send, and no packet more may be on its way to rank
-  kPackets,  // all is sent that is here; packets of rank are to come
-  kWork,     // this rank's worker has not come to it yet, or has no packet buffer
+  kRing,     // the ring is not ready: rank is missing
+  kLook,     // its codec scans the tensor on this rank
+  kStart,    // rank has not started it: its trainer has not submitted it, or its codec scans the tensor
+  kLink,     // there is something to send, but the window of the link to rank is full
+  kPackets,  // everything that is here has been sent, and packets from rank are still to come
+  kWork,     // this rank's worker has not processed it yet, or has no packet buffer
   kCount
 };
 inline constexpr size_t kTraceCauses = static_cast<size_t>(TraceCause::kCount);
 
-// Records are whole words, all of them 64 bits. The first one is kind | words << 8 | more << 16, with the words of the
-// record, that one included. What follows are these, field by field. Times are those of the log's clock.
+// Records consist of 64-bit words. The first word is kind | words << 8, where `words` is the length of the record with
+// this word. The fields below follow in their order. Times are those of the log's clock.
 enum class TraceKind : uint8_t { kOperation = 1, kHop = 2, kWait = 3, kPacket = 4, kLink = 5 };
 
-// `session` and `number` are the same on all ranks and lanes for one operation.
+// `session` and `number` identify an operation on one lane, and are the same on all ranks.
 struct TraceOperation {
   static constexpr TraceKind kKind = TraceKind::kOperation;
-  enum Flag : uint64_t { kCut = 1, kOpen = 2 };  // it began before the trace; it was not over at the trace's end
+  // kCut: it began before the trace. kOpen: it was not finished at the trace's end.
+  enum Flag : uint64_t { kCut = 1, kOpen = 2 };
   uint64_t head = 0;
   uint64_t session = 0;
   uint64_t number = 0;
-  uint64_t what = 0;    // OpKind | ElementType << 8 | CodecId << 16 | its parameter << 24 | FailureCode << 32
-  uint64_t flags = 0;   // Flag | last << 8; last: 1 + rank of the trainer that submitted it last, 0: of one trainer
-  uint64_t bytes = 0;   // of elements: this lane's part
+  uint64_t what = 0;  // OpKind | ElementType << 8 | CodecId << 16 | its parameter << 24 | FailureCode << 32
+  // Flag | last << 8. `last` is 1 + rank of the trainer that submitted it last; 0: the rank has one trainer.
+  uint64_t flags = 0;
+  uint64_t bytes = 0;   // bytes of elements in this lane's part
   uint64_t sent = 0;    // Completion::sent_bytes
-  Nanos asked = 0;      // the first trainer here handed it over,
-  Nanos gathered = 0;   //   the last one did,
-  Nanos submitted = 0;  //   their sum was there, and the exchange had room
-  Nanos started = 0;    // 0: never
-  Nanos ready = 0;      // for elements; 0: never
+  Nanos asked = 0;      // time when the first trainer here submitted it
+  Nanos gathered = 0;   // time when the last trainer here submitted it
+  Nanos submitted = 0;  // time when the trainers' sum was ready and the exchange had room
+  Nanos started = 0;    // time when it started; 0: never
+  Nanos ready = 0;      // time when it was ready for elements; 0: never
   Nanos ended = 0;
-  // How long it has kept the worker busy, about: one call of kTimeEvery is timed.
-  Nanos encode = 0;  // own elements, and results of what was added here
-  Nanos add = 0;     // sums that came: checked, added to, encoded again
-  Nanos decode = 0;  // results that came
+  // Worker time, estimated: one of kTimeEvery calls is timed.
+  Nanos encode = 0;  // encoding own elements, and results that were added up here
+  Nanos add = 0;     // received sums: checking, adding, encoding again
+  Nanos decode = 0;  // decoding received results
   std::array<Nanos, kTraceCauses> waited{};
 };
 
-// Elements of one block that went to a neighbour, or came from it, in one phase and stage.
+// Elements of one block that were sent to a neighbour or received from it, in one phase and stage.
 struct TraceHop {
   static constexpr TraceKind kKind = TraceKind::kHop;
   enum Flag : uint64_t { kIn = 1, kGather = 2, kToAll = 4 };
@@ -76,7 +80,8 @@ struct TraceWait {
   Nanos until = 0;
 };
 
-// A data packet whose sequence number is a multiple of TraceLog::kPacketEvery: each time it is sent, and comes.
+// A data packet whose sequence number is a multiple of TraceLog::kPacketEvery. There is a record for each time it is
+// sent and for each time it arrives.
 struct TracePacket {
   static constexpr TraceKind kKind = TraceKind::kPacket;
   enum Flag : uint64_t { kIn = 1 };
@@ -87,8 +92,8 @@ struct TracePacket {
   Nanos at = 0;
 };
 
-// At the end of a trace, for each neighbour: how long recorded operations waited as its link was full, short waits
-// included.
+// A record at the end of a trace for each neighbour: the time that recorded operations waited because its link was
+// full. Short waits count too.
 struct TraceLink {
   static constexpr TraceKind kKind = TraceKind::kLink;
   uint64_t head = 0;
@@ -96,32 +101,35 @@ struct TraceLink {
   Nanos full = 0;
 };
 
-// The log of one rank on one lane. The control thread makes it when a trace is first asked for, and starts and stops
-// traces; the worker writes. A ring of words is between them: what does not fit is left out, and counted. Where there
-// are very many operations, one of 2, 4, ... of them is recorded, by their numbers, which are the same on all ranks.
+// The log of one rank on one lane. The control thread makes it when a trace is first requested, and starts and stops
+// traces. The worker writes to it. Between the two is a ring buffer of words; records that do not fit are dropped and
+// counted. If there are very many operations, only one of 2, 4, ... is recorded. It is chosen by its number, which is
+// the same on all ranks.
 class TraceLog {
  public:
   static constexpr uint32_t kPacketEvery = 128;
-  static constexpr unsigned kTimeEvery = 31;              // no divisor of a burst
-  static constexpr Nanos kLeastWait = 20 * kMicrosecond;  // shorter ones are in the sums only
-  static constexpr unsigned kMostWaits = 64;              // of an operation
-  static constexpr Nanos kWindow = 100 * kMillisecond;    // in which so many operations are recorded, or fewer:
+  static constexpr unsigned kTimeEvery = 31;              // does not divide the size of a burst
+  static constexpr Nanos kLeastWait = 20 * kMicrosecond;  // shorter waits are in the sums only
+  static constexpr unsigned kMostWaits = 64;              // per operation
+  // Period in which about kMostOperations operations are recorded, or fewer.
+  static constexpr Nanos kWindow = 100 * kMillisecond;
   static constexpr unsigned kMostOperations = 32;
 
   using Clock = Nanos (*)() noexcept;
-  // `places`: operations at a time. `words`: a power of two. Blocks beyond words / 4 hops, of all places
-  // together, have none.
+  // `places`: number of operations at a time. `words`: length of the ring buffer, a power of two. There is memory for
+  // words / 4 hops in all places together (kLeastHops at least). Hops of blocks beyond that are not recorded.
   TraceLog(size_t places, unsigned world, size_t words, Clock read_clock);
   TraceLog(const TraceLog&) = delete;
   TraceLog& operator=(const TraceLog&) = delete;
 
   // ---- Control thread
-  // What is left of an earlier trace is gone. Only when that one is over().
+  // Starts a trace, and discards what is left of an earlier one. Call it only if the earlier one is over().
   void start() noexcept;
   void stop() noexcept { on_.store(false, std::memory_order_release); }
-  // The worker has seen that it was stopped, and written what was left.
+  // Returns whether the worker has noticed the stop and written its last records.
   [[nodiscard]] bool over() const noexcept { return over_.load(std::memory_order_acquire); }
-  // Moves what is there, `most` words or somewhat more, whole records, to the end of `out`.
+  // Moves whole records to the end of `out`, until `most` words (or slightly more) have been moved or no record is
+  // left.
   void take(std::vector<uint64_t>& out, size_t most);
   [[nodiscard]] bool empty() const noexcept { return head_.load(std::memory_order_acquire) == tail_.load(); }
   [[nodiscard]] uint64_t dropped() const noexcept { return dropped_.load(std::memory_order_relaxed); }
@@ -132,26 +140,26 @@ class TraceLog {
   [[nodiscard]] bool begun() const noexcept { return !over_.load(std::memory_order_relaxed); }
   [[nodiscard]] Nanos now() const noexcept { return now_; }
   void set_now(Nanos now) noexcept { now_ = now; }
-  // Reads the clock: packets have come since the last time.
+  // Reads the clock again, because packets have arrived since the last time.
   void look_at_clock() noexcept { now_ = clock_(); }
   [[nodiscard]] Nanos clock() const noexcept { return clock_(); }
-  // Whether the next call is timed, and counts kTimeEvery times.
+  // Returns whether to time the next call, which then counts kTimeEvery times.
   [[nodiscard]] bool times() noexcept { return ++turn_ % kTimeEvery == 0; }
 
-  // An operation in a place of the exchange; false: it is not recorded.
+  // Begins the record of the operation in a place of the exchange's table. Returns false if it is not recorded.
   bool begin(size_t place, uint64_t session, uint32_t number) noexcept;
   [[nodiscard]] TraceOperation* operation(size_t place) noexcept {
     return open_[place].open ? &open_[place].record : nullptr;
   }
-  // `index`: of the hop, among those of one phase and direction; what travels by it has come, or goes, now.
+  // Records that a run was sent or received now. `index`: place of the hop among those of its phase and direction.
   void hop(size_t place, size_t index, uint64_t what, size_t runs, size_t bytes) noexcept;
-  void write_hops(size_t place) noexcept;  // and forgets them
-  // It waits for this from now on.
+  void write_hops(size_t place) noexcept;  // then clears them
+  // Records what the operation waits for from now on.
   void wait(size_t place, TraceCause cause, unsigned rank) noexcept;
-  // It is over, or the trace is; the caller has filled in its record but for the waits.
+  // Ends a record, because the operation or the trace is over. The caller has filled in all but the waits.
   void end(size_t place) noexcept;
   void packet(const TracePacket& packet) noexcept;
-  // The end of the trace, behind all operations.
+  // Ends the trace. Call it after all operations have ended.
   void close(std::span<const unsigned> neighbours) noexcept;
 
  private:
@@ -170,7 +178,7 @@ class TraceLog {
     Nanos since = 0;
     TraceOperation record;
   };
-  static constexpr size_t kWays = 4;  // of hops: phases and directions
+  static constexpr size_t kWays = 4;  // combinations of phase and direction of hops
   static constexpr size_t kLeastHops = 4096;
 
   [[nodiscard]] bool chosen(uint32_t number) noexcept;
@@ -183,13 +191,14 @@ class TraceLog {
 
   const Clock clock_;
   const size_t blocks_;
-  // Words from tail_ to head_, modulo their number.
+  // Holds the words from tail_ to head_, modulo its length.
   std::vector<uint64_t> words_;
-  alignas(64) std::atomic<uint64_t> head_{0};  // worker writes
-  std::atomic<uint64_t> dropped_{0};           //   records for which there was no room,
-  std::atomic<uint64_t> skipped_{0};           //   operations that were not recorded as there were too many;
-  std::atomic<bool> over_{true};               //   see over(): control thread writes at the start, worker at the end
-  alignas(64) std::atomic<uint64_t> tail_{0};  // control thread writes
+  alignas(64) std::atomic<uint64_t> head_{0};  // written by the worker
+  std::atomic<uint64_t> dropped_{0};           // written by the worker: records that did not fit
+  std::atomic<uint64_t> skipped_{0};  // written by the worker: operations not recorded because there were too many
+  // see over(); the control thread clears it at the start, the worker sets it at the end
+  std::atomic<bool> over_{true};
+  alignas(64) std::atomic<uint64_t> tail_{0};  // written by the control thread
   std::atomic<bool> on_{false};
 
   // Worker only.

@@ -1,4 +1,4 @@
-// wire.h - the bytes of a gradlane packet behind UDP: link header, run headers, hello; docs/wire-format.md in code
+// wire.h - the bytes of a packet behind the UDP header: link header, run headers, hello; docs/wire-format.md in code
 #pragma once
 
 #include <bit>
@@ -8,7 +8,7 @@
 
 namespace gradlane {
 
-// Integers travel little-endian, and structs are copied from and to packets as they are.
+// Integers travel little-endian, so structs are copied to and from packets unchanged.
 static_assert(std::endian::native == std::endian::little);
 
 inline constexpr uint16_t kMagic = 0x4c47;  // "GL"
@@ -16,20 +16,20 @@ inline constexpr uint8_t kProtocolVersion = 2;
 
 enum class PacketKind : uint8_t { kHello = 1, kAck = 2, kData = 3 };
 
-// Starts every packet. magic, version, kind and crc keep their places and meanings in all versions of the protocol, so
-// that two versions can name their difference.
+// Header at the start of every packet. The fields magic, version, kind and crc keep their places and meanings in all
+// protocol versions. So nodes of two versions can report the difference.
 struct [[gnu::packed]] LinkHeader {
   uint16_t magic;
   uint8_t version;
   PacketKind kind;
-  uint32_t sequence;  // data: number of this packet on this link; else the number the next one will have
-  uint64_t session;   // high half: generation of the ring; low half: who wins among those of one generation
+  uint32_t sequence;  // data packets: number of this packet on this link; others: number of the next data packet
+  uint64_t session;   // upper half: generation of the ring; lower half: the greatest wins within a generation
   uint64_t sack;      // bit i: packet ack + 1 + sack_from + i has arrived
   uint32_t ack;       // all packets before this one have arrived
-  uint16_t credit;    // packets from `ack` on that the sender of this header can take
+  uint16_t credit;    // number of packets from `ack` on that the sender of this header accepts
   uint16_t sack_from;
   uint32_t stamp;  // the sender's clock when it sent this, in units of 64 ns; bit 0 is always set
-  uint32_t echo;   // the stamp last received, advanced by the time it waited here; 0: none
+  uint32_t echo;   // last stamp received, plus the time since then; 0: none
   uint32_t crc;    // CRC32C of the bytes behind this header, followed by the bytes of this header before `crc`
 };
 static_assert(sizeof(LinkHeader) == 44);
@@ -52,28 +52,28 @@ inline constexpr unsigned kStampShift = 6;  // ns to stamps
 enum class Phase : uint8_t {
   kReduce = 0,   // a partial sum: add to it and pass it on
   kGather = 1,   // a result: store it and pass it on
-  kStart = 2,    // the sender has started this operation and takes its data; payload: Descriptor, perhaps an Offer
+  kStart = 2,    // the sender has started this operation and accepts its data; payload: Descriptor, perhaps an Offer
   kAbort = 3,    // the operation has failed; payload: AbortNotice
-  kGrant = 4,    // the sender, who owns the block, takes its elements from the receiver up to granule `first`
-  kPadding = 5,  // from here on there is nothing more in the packet
+  kGrant = 4,    // the sender owns the block, and accepts elements of it from the receiver up to granule `first`
+  kPadding = 5,  // the rest of the packet is padding
 };
 
-// Of a start, `first` is the stage that has started, one more where the codec must look at the tensor first: 0 then
-// says that it is looking or has an offer, and takes nothing yet.
+// `first` of a start is the number of the stage that has started. If the codec must scan the tensor before it encodes
+// (Codec::look()), it is one more. Then 0 means that the rank still scans or has an offer, and accepts no elements yet.
 //
-// A data packet is a sequence of runs, each this header and `bytes` bytes of payload. Reduce and gather runs describe
-// `count` elements of one block of the tensor, from granule `first` of that block on (a granule is 128 bytes of
-// uncompressed elements). Behind the last one there may be padding: zeros that are fewer than a run header's, or a run
-// of kPadding and whatever follows.
+// A data packet is a sequence of runs. Each run is this header and `bytes` bytes of payload. Reduce and gather runs
+// hold `count` elements of one block of the tensor, from granule `first` of that block on. A granule is 128 bytes of
+// uncompressed elements. Padding may follow the last run: zeros that are shorter than a run header, or a run of
+// kPadding with any content behind it.
 struct [[gnu::packed]] RunHeader {
   uint32_t operation;  // number within the session, from 0
-  uint32_t digest;     // of the operation's Descriptor: both ends must mean the same operation
+  uint32_t digest;     // digest of the operation's Descriptor, which must be the same at both ends
   uint32_t first;      // granules
   uint16_t count;      // elements
   uint16_t bytes;      // of payload
   uint8_t block;
   Phase phase;
-  uint8_t codec;  // CodecId; kNoCodec for all types but fp32
+  uint8_t codec;  // CodecId; kNoCodec for minima and maxima, and for all types but fp32
   uint8_t param;
 };
 static_assert(sizeof(RunHeader) == 20);
@@ -83,14 +83,15 @@ static_assert(offsetof(RunHeader, bytes) == 14);
 static_assert(offsetof(RunHeader, block) == 16);
 static_assert(offsetof(RunHeader, param) == 19);
 
-inline constexpr unsigned kMaxStages = 4;  // of an operation, and one for looking first
+// Numbers of stages in starts: three stages of an operation, and one number for a codec that scans the tensor first.
+inline constexpr unsigned kMaxStages = 4;
 inline constexpr size_t kGranuleBytes = 128;
-inline constexpr size_t kMaxRunElements = 32768;  // and of a packet that is sent from here
+inline constexpr size_t kMaxRunElements = 32768;  // limit of a run; this version also sends no packet with more
 
-// What two ranks must agree on for one operation.
+// The properties that must be equal on all ranks for one operation.
 struct [[gnu::packed]] Descriptor {
-  uint64_t tag;    // the callers'
-  uint64_t count;  // elements of the tensor; of one rank's share for reduce-scatter and all-gather
+  uint64_t tag;    // chosen by the caller
+  uint64_t count;  // elements of the tensor; if has_shares(), of one rank's block
   uint16_t root;
   uint8_t kind;       // OpKind
   uint8_t type;       // ElementType
@@ -98,13 +99,13 @@ struct [[gnu::packed]] Descriptor {
   uint8_t codec;
   uint8_t param;
   uint8_t reserved;  // 0
-  // ---- Where it does not go round the ring; else left out, and not part of the digest.
+  // ---- Present, and part of the digest, if `strategy` is not 0 or one of the arguments below is not 0.
   uint32_t strategy;   // StrategyId::code(); 0: the ring
-  uint8_t back_codec;  // of an aggregator's results
+  uint8_t back_codec;  // codec of an aggregator's results
   uint8_t back_param;
   uint16_t reserved2;  // 0
-  // ---- Where one of them is not 0; else left out, and not part of the digest.
-  uint64_t arguments;  // more_arguments() of the codec,
+  // ---- Present, and part of the digest, if one of them is not 0.
+  uint64_t arguments;  // more_arguments() of `codec`; the next field has those of `back_codec`
   uint64_t back_arguments;
 };
 static_assert(sizeof(Descriptor) == 48);
@@ -113,14 +114,15 @@ inline constexpr size_t kPlainDescriptor = 32;
 static_assert(offsetof(Descriptor, strategy) == kRingDescriptor);
 static_assert(offsetof(Descriptor, arguments) == kPlainDescriptor);
 
-// Behind all of a descriptor, of codecs that ranks agree on something for: what the sender offers, once it knows.
+// The value that a rank offers if the codec needs an agreement between ranks. It follows a full descriptor, once the
+// rank knows the value.
 struct [[gnu::packed]] Offer {
   float value;        // finite, not negative
   uint32_t reserved;  // 0
 };
 static_assert(sizeof(Offer) == 8);
 
-// Why an operation failed, for the ranks that have not noticed.
+// The reason why an operation failed, for ranks that have not noticed the failure.
 struct [[gnu::packed]] AbortNotice {
   uint64_t ours;
   uint64_t theirs;
@@ -131,9 +133,10 @@ struct [[gnu::packed]] AbortNotice {
 };
 static_assert(sizeof(AbortNotice) == 24);
 
-// What all nodes must be configured alike in, beside MTU and codec: for naming what differs where digests do.
+// The settings, apart from MTU and codec, that must be equal on all nodes. If the digests differ, these show which
+// setting differs.
 struct [[gnu::packed]] RingSettings {
-  uint16_t nodes = 0;  // 0: not told
+  uint16_t nodes = 0;  // 0: the sender does not report its settings
   uint16_t trainers = 0;
   uint16_t lanes = 0;
   uint16_t udp_port = 0;
@@ -145,38 +148,39 @@ struct [[gnu::packed]] RingSettings {
 };
 static_assert(sizeof(RingSettings) == 16);
 
-// Payload of a hello. It has grown, and may grow further: what is missing at its end counts as zeros. The first 56
-// bytes stay.
+// Payload of a hello. Later versions may append fields; fields that are missing at the end count as zeros. The first 56
+// bytes do not change.
 struct [[gnu::packed]] Hello {
-  uint64_t incarnation;  // random, chosen when the sender's node was made
-  uint64_t challenge;    // the receiver shall send this back as `echo`
-  uint64_t echo;         // the receiver's challenge, as last seen; 0: none
+  uint64_t incarnation;  // random number, chosen when the sender's node started
+  uint64_t challenge;    // number that the receiver must send back as `echo`
+  uint64_t echo;         // last challenge that the receiver sent; 0: none
   uint64_t rank_table;   // digest of the ranks' addresses
   uint16_t world;
-  uint16_t rank;    // of the sender
-  uint16_t target;  // whom the sender takes the receiver for
+  uint16_t rank;    // rank of the sender
+  uint16_t target;  // rank that the sender expects the receiver to have
   uint16_t mtu;     // longest packet, from the link header on, in bytes
   uint8_t codec;
   uint8_t param;
-  uint16_t reach;      // ranks known to be in this session without a gap, counted back from the sender
-  uint8_t cause_code;  // FailureCode that ended the generation before this one
+  uint16_t reach;      // number of ranks known to be in this session without a gap, counted back from the sender
+  uint8_t cause_code;  // FailureCode that ended the previous generation
   uint8_t unsettled;   // 1: the sender wants an answer
   uint16_t cause_rank;
   uint64_t met;  // incarnation of the receiver that the sender has met in this session; 0: none
-  // ---- Since the hello has 96 bytes.
-  uint32_t since;  // least generation in which trainers took part that have begun something in this session; 0: none
-  uint8_t cause_field;  // Field that the cause is about,
-  uint8_t complaint;    // Field: what is wrong with the receiver's packets as they arrive at the sender; 0: nothing
-  uint16_t complaint_value;  // as they arrive
-  uint64_t cause_ours;       //   and its values
+  // ---- Present in hellos of 96 bytes or more.
+  // Earliest previous generation in which a trainer took part that has begun something in this session; 0: none.
+  uint32_t since;
+  uint8_t cause_field;       // Field of that failure
+  uint8_t complaint;         // Field that is wrong with the receiver's packets as they arrive at the sender; 0: nothing
+  uint16_t complaint_value;  // its value on arrival
+  uint64_t cause_ours;       // Failure::ours and, in the next field, Failure::theirs of that failure
   uint64_t cause_theirs;
   RingSettings settings;
-  // ---- Since it has 104. Left out where it is 0.
-  uint64_t strategies;  // that operations may name: pack_strategies(); 0: the ring
-  // ---- Since it has 112. Left out where it is 0, and all that follows.
+  // ---- Present in hellos of 104 bytes or more. Left out if it and all that follow are 0.
+  uint64_t strategies;  // strategies that operations may name: pack_strategies(); 0: the ring alone
+  // ---- Present in hellos of 112 bytes or more. Left out if it and all that follow are 0.
   uint64_t arguments;  // more_arguments() of the codec
-  // ---- Since it has 120. Left out where it is 0.
-  uint64_t left_open;  // left_open_value(): what trainers' libraries choose
+  // ---- Present in hellos of 120 bytes or more. Left out if it is 0.
+  uint64_t left_open;  // choices left to the trainers' libraries: left_open_value()
 };
 static_assert(sizeof(Hello) == 120);
 static_assert(offsetof(Hello, since) == 56);

@@ -1,4 +1,4 @@
-// admission.cc - which operations an exchange takes, and by which strategy and codecs they go (lane's thread)
+// admission.cc - the rules for which operations an exchange takes, and their strategy and codecs (lane's thread)
 #include "collectives/exchange/admission.h"
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 namespace gradlane {
 namespace {
 
-// Elements from the first one to the last.
+// Returns the number of elements from the first one to the last, with the gaps between shares.
 size_t extent(const Operation& operation, unsigned world) {
   const size_t pitch = operation.pitch != 0 ? operation.pitch : operation.count;
   return (has_shares(operation.kind) ? (world - 1) * pitch : 0) + operation.count;
 }
 
-// Whether `out` is set exactly where the operation needs it, and does not overlap the data.
+// Returns whether `out` is set exactly where the operation needs it, and does not overlap the data.
 bool has_way_out(const Operation& operation, unsigned world) {
   if (operation.kind != OpKind::kAllToAll) return operation.out == nullptr;
   if (operation.count == 0) return true;
@@ -27,7 +27,8 @@ bool has_way_out(const Operation& operation, unsigned world) {
   return out != 0 && (out >= data ? out - data : data - out) >= bytes;
 }
 
-// What is delivered travels as it is, unless an all-to-all says otherwise.
+// Returns the codec of an operation. A gather or scatter has none, and an all-to-all only if it names one. A codec that
+// selects is used only for sums.
 Codec codec_for(const Operation& operation, const Codec& configured) {
   const Codec plain = find_codec(kNoCodec, 0, configured.isa()).value_or(configured);
   if (operation.kind == OpKind::kGather || operation.kind == OpKind::kScatter) return plain;
@@ -35,12 +36,12 @@ Codec codec_for(const Operation& operation, const Codec& configured) {
   return codec.selects() && !reduces(operation.kind) ? plain : codec;
 }
 
-// What is added goes through a codec.
+// Returns whether the operation adds elements through a codec.
 bool sums_coded(const Operation& operation) {
   return reduces(operation.kind) && encoded(operation.type, operation.reduction);
 }
 
-// Whether a strategy moves elements just as `ring` does.
+// Returns whether a strategy moves elements just as `ring` does.
 bool is_ring(const StrategyId& id, unsigned world) {
   const bool round_all = id.kind == StrategyId::Kind::kRings && (id.group() == 1 || id.group() == world);
   return id.kind == StrategyId::Kind::kRing || world == 1 || round_all;
@@ -104,7 +105,8 @@ FailureText Admission::packet_fault(const Operation& operation) const noexcept {
   return gradlane::packet_fault(codec, config_.mtu, config_.around);
 }
 
-// Returns null if no strategy serves the operation. An operation of the ring names the ring, or no strategy.
+// Returns the strategy of an operation, and sets `id` to its name; null if no strategy serves it. The ring need not be
+// allowed: it also serves operations that name it, or that name nothing if the first allowed strategy cannot do them.
 const Strategy* Admission::strategy_for(const Operation& operation, StrategyId& id) const noexcept {
   id = {};
   const bool coded = sums_coded(operation);

@@ -1,4 +1,4 @@
-// admission.h - which operations an exchange takes, and by which strategy and codecs they go (lane's thread)
+// admission.h - the rules for which operations an exchange takes, and their strategy and codecs (lane's thread)
 #pragma once
 
 #include <cstddef>
@@ -19,15 +19,16 @@ class Admission {
   Admission(const ExchangeConfig& config, const Topology& topology);
 
   [[nodiscard]] Exchange::Refusal check(const Operation& operation) const noexcept;
-  // Why kPacket.
+  // Returns the text for a refusal with kPacket: what is wrong, and what to do.
   [[nodiscard]] FailureText packet_fault(const Operation& operation) const noexcept;
 
-  // Fills in what an accepted operation leaves open: codecs, the strategy's name, pitches. Returns its strategy.
+  // Fills in what an accepted operation leaves open: root, codecs, the strategy's name, pitch of the states. Returns
+  // its strategy.
   const Strategy* complete(Operation& operation) const noexcept;
   // Returns the bytes that the operation needs in a Room.
   [[nodiscard]] size_t room_bytes(const Operation& operation) const noexcept;
 
-  [[nodiscard]] const Ring& ring() const noexcept { return ring_; }  // of all ranks
+  [[nodiscard]] const Ring& ring() const noexcept { return ring_; }  // the ring of all ranks
 
  private:
   [[nodiscard]] const Strategy* strategy_for(const Operation& operation, StrategyId& id) const noexcept;

@@ -1,4 +1,4 @@
-// algorithm.h - what moves the elements of an operation between ranks: the interface of each algorithm (packet path)
+// algorithm.h - the interface of algorithms, which move the elements of an operation between ranks (packet path)
 #pragma once
 
 #include <cstddef>
@@ -21,15 +21,15 @@ class PollBudget;
 class Tracer;
 struct Running;
 
-// A run of a packet that has been checked.
+// A checked run of a received packet.
 struct Run {
   RunHeader header;
   std::span<const uint8_t> payload;
-  Running* operation;  // null: over, or control
+  Running* operation;  // null if the operation is over, or for a control run
   Step step;
 };
 
-// What algorithms use of the engine.
+// The parts of the engine that algorithms use.
 struct EngineParts {
   const ExchangeConfig& config;
   const Topology& topology;
@@ -38,9 +38,9 @@ struct EngineParts {
   Tracer& tracer;
   Peers& peers;
   Egress& egress;
-  unsigned owners;             // ranks, where blocks may have owners; else 0
-  std::span<uint8_t> scratch;  // a block, between encode and decode
-  std::span<uint8_t> shelter;  // elements of a run that no trainer can write to; empty where nothing is relayed
+  unsigned owners;             // number of ranks if blocks may have owners, else 0
+  std::span<uint8_t> scratch;  // an encoded block, between encode and decode
+  std::span<uint8_t> shelter;  // copy of a run's elements that no trainer can write to; empty where nothing is relayed
 };
 
 // Moves the elements of one operation; `Strategy` says where they go. The exchange makes one object for each place of
@@ -53,49 +53,50 @@ class Algorithm {
   Algorithm(const Algorithm&) = delete;
   Algorithm& operator=(const Algorithm&) = delete;
 
-  // Begins a stage; Running::blocks already has its division. Adds to News::start the links that must hear of it.
+  // Begins a stage; Running::blocks already has its division. Adds to News::start the links to inform of the start.
   virtual void begin() noexcept = 0;
   // Called when an operation becomes ready after its stage has begun: from now on elements may move.
   virtual void prepared() noexcept {}
-  // The operation is over, well or not.
+  // Called when the operation is over, whether it succeeded or failed.
   virtual void end() noexcept {}
 
-  // ---- Runs that arrive. First all runs of a packet are checked: `before` has those in front of this one. Then each
-  // is taken. `relayed`: its packet went on as it is, in its own buffer.
+  // ---- Runs that arrive. First all runs of a packet are checked: `before` has the runs in front of this one. Then
+  // each run is taken. `relayed`: the packet was sent on unchanged, in its own buffer.
   [[nodiscard]] virtual bool accepts(const Run& run, size_t link, std::span<const Run> before) const noexcept = 0;
   virtual void on_run(const Run& run, size_t link, bool relayed, Nanos now) noexcept = 0;
-  // A grant says how many elements of a block its owner takes.
+  // Returns whether a grant is valid. A grant says how many elements of a block its owner takes.
   [[nodiscard]] virtual bool accepts_grant([[maybe_unused]] unsigned block,
                                            [[maybe_unused]] size_t link) const noexcept {
     return false;
   }
   virtual void on_grant([[maybe_unused]] unsigned block, [[maybe_unused]] size_t elements) noexcept {}
 
-  // ---- Runs that leave. A poll calls these, each for all operations before the next one.
+  // ---- Runs that leave. A poll calls each of these functions for all operations before it calls the next function.
   virtual void send_grants([[maybe_unused]] Nanos now) noexcept {}
   // Sends runs for other ranks that found no room when they arrived, and this rank's own elements as far as other ranks
   // have sent theirs. Returns whether runs for other ranks are left.
   virtual bool send_passing([[maybe_unused]] Nanos now) noexcept { return false; }
-  // This rank's own elements. Returns whether some are left that would go into open packets.
+  // Sends this rank's own elements. Returns whether some are left that would go into open packets.
   virtual bool send_own(Nanos now) noexcept = 0;
 
-  // Nothing of the stage is left to receive or to send.
+  // Returns whether nothing of the stage is left to receive or to send.
   [[nodiscard]] virtual bool done() const noexcept = 0;
 
-  // ---- For people, and for failures
-  // The rank that it waits for.
+  // ---- For status displays, traces and failures
+  //
+  // Returns the rank that the operation waits for.
   [[nodiscard]] virtual unsigned awaited() const noexcept = 0;
-  // The rank from which elements are still to come; none: all are here.
+  // Returns the rank from which elements are still missing; none if all have arrived.
   [[nodiscard]] virtual std::optional<unsigned> sender() const noexcept = 0;
-  // What could be sent now, if the neighbour and the way there take it.
+  // Returns a step that could be sent now if the neighbour and the link to it take it.
   [[nodiscard]] virtual std::optional<Step> next_step() noexcept = 0;
-  // Whether this rank must send aborts to its dependents. `on_this_rank`: the failure began on this rank.
+  // Returns whether this rank must send aborts to its dependents. `on_this_rank`: the failure began on this rank.
   [[nodiscard]] virtual bool tells_dependents([[maybe_unused]] bool on_this_rank) const noexcept { return true; }
 
  protected:
   Algorithm(Running& it, const EngineParts& parts) noexcept : it_(it), parts_(parts) {}
 
-  // Whether this run and the earlier runs of its phase in the packet have at most `left` elements together.
+  // Returns whether this run and the earlier runs of its phase in the packet have at most `left` elements together.
   [[nodiscard]] bool fits(const Run& run, std::span<const Run> before, size_t left) const noexcept {
     for (const Run& other : before) {
       if (other.operation == &it_ && other.header.phase == run.header.phase) left -= other.header.count;

@@ -1,4 +1,4 @@
-// algorithms.cc - a row for each algorithm
+// algorithms.cc - the table of algorithms, one row each
 #include "collectives/exchange/algorithms.h"
 
 #include <iterator>
@@ -22,7 +22,7 @@ std::unique_ptr<Algorithm> make_one(Running& it, const EngineParts& parts) {
   return std::make_unique<Made>(it, parts);
 }
 
-// An operation goes by the first one that serves it.
+// An operation uses the first row that serves it.
 constexpr AlgorithmRow kRows[] = {
     {[](const Running& it) { return it.world == 1; }, make_one<LoneAlgorithm>},
     {[](const Running& it) { return delivers(it.operation.kind); }, make_one<DeliveryAlgorithm>},

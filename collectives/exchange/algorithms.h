@@ -1,4 +1,4 @@
-// algorithms.h - the algorithms that there are, and which one an operation goes by
+// algorithms.h - the list of algorithms, and the choice of one for an operation
 #pragma once
 
 #include <array>
@@ -11,13 +11,13 @@ namespace gradlane {
 
 inline constexpr size_t kAlgorithms = 4;
 
-// One object of each, for one place of the table of operations.
+// One object of each algorithm, for one place of the table of operations.
 using AlgorithmSet = std::array<std::unique_ptr<Algorithm>, kAlgorithms>;
 
-// Allocates them. `it` and `parts` outlive them.
+// Allocates one object of each algorithm. `it` and `parts` must outlive them.
 [[nodiscard]] AlgorithmSet make_algorithms(Running& it, const EngineParts& parts);
 
-// Of those of the operation's place, the one that it goes by. Its kind and strategy are known.
+// Returns the algorithm that the operation uses, one of the objects of its place. Its kind and strategy must be known.
 [[nodiscard]] Algorithm& algorithm_of(const Running& it) noexcept;
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// arrivals.cc - what happens to a packet that comes in: checked, then merged, stored, relayed (packet path)
+// arrivals.cc - the handling of received packets: checks, then merging, storing or relaying (packet path)
 #include <algorithm>
 #include <optional>
 
@@ -17,7 +17,7 @@ bool ExchangeState::receive(unsigned from, Packet packet, size_t bytes, Nanos no
   if (bytes < sizeof(LinkHeader) || bytes > config_.mtu) return drop(Counter::kTooShort);
   const auto header = load<LinkHeader>(packet.data);
   if (header.magic != kMagic) return drop(Counter::kBadMagic);
-  // The payload comes first in the CRC: what a relayed packet carries on is computed once.
+  // The CRC covers the payload first. So its part is computed once, and is used again if the packet is relayed.
   const std::span<const uint8_t> payload{packet.data + sizeof(LinkHeader), bytes - sizeof(LinkHeader)};
   const uint32_t payload_crc = crc32c(kCrcStart, payload.data(), payload.size());
   if (header.crc != ~crc32c(payload_crc, load<HeaderWords>(packet.data))) return drop(Counter::kBadCrc);
@@ -41,7 +41,7 @@ bool ExchangeState::receive(unsigned from, Packet packet, size_t bytes, Nanos no
 bool ExchangeState::receive_data(size_t link, const LinkHeader& header, Packet packet, size_t bytes,
                                  uint32_t payload_crc, Nanos now) noexcept {
   Link& from = egress_.link(link);
-  // A packet for an earlier life of this rank, perhaps. (Whoever sends any has said hello before.)
+  // The packet may be for an earlier life of this rank. (A rank that sends data has sent a hello before.)
   if (!from.up() || !membership_.knows_us(link)) {
     counters_.add(Counter::kStaleSession);
     return false;
@@ -69,11 +69,11 @@ bool ExchangeState::receive_data(size_t link, const LinkHeader& header, Packet p
   return relayed;
 }
 
-// ---- Checking: all of a packet, before any of it counts.
+// ---- Checking. All runs of a packet are checked before any of them has an effect.
 
 namespace {
 
-// What is behind the last run.
+// Returns whether the bytes behind the last run are padding.
 bool is_padding(std::span<const uint8_t> bytes) noexcept {
   if (bytes.size() >= sizeof(RunHeader)) return load<RunHeader>(bytes.data()).phase == Phase::kPadding;
   return std::ranges::all_of(bytes, [](uint8_t byte) { return byte == 0; });
@@ -105,7 +105,7 @@ std::optional<Counter> ExchangeState::check_run(Run& run, size_t link) noexcept 
   if (header.phase != Phase::kReduce && header.phase != Phase::kGather) return Counter::kBadRoute;
   if (!table_.has_started(header.operation)) return Counter::kNotStarted;
   Running* const found = table_.running(header.operation);
-  if (found == nullptr) return std::nullopt;  // over
+  if (found == nullptr) return std::nullopt;  // the operation is over
   Running& it = *found;
   if (!it.prepared.ready) return Counter::kNotStarted;
   if (header.digest != it.digest) return Counter::kBadDigest;
@@ -130,7 +130,8 @@ std::optional<Counter> ExchangeState::check_run(Run& run, size_t link) noexcept 
 
 // ---- Taking.
 
-// A packet of nothing but results that all go on together goes on as it is, in its own buffer.
+// Sends a packet on unchanged, in its own buffer, if all its runs are results that go on together. Returns whether it
+// did so.
 bool ExchangeState::relay(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept {
   const std::span runs(runs_.data(), run_count_);
   const Run* going = nullptr;
@@ -147,7 +148,7 @@ bool ExchangeState::relay(Packet packet, size_t bytes, uint32_t payload_crc, Nan
     egress_.count_sent(*run.operation, Phase::kGather, run.header.block, run.step.link,
                        sizeof(RunHeader) + run.header.bytes, run.header.count);
   }
-  // Its bytes are still read below: sending rewrites the link header only.
+  // The runs are still read below this call: it rewrites the link header only.
   egress_.link(going->step.link).send(packet, bytes, payload_crc, now);
   return true;
 }
@@ -157,7 +158,7 @@ void ExchangeState::take(const Run& run, size_t link, bool relayed, Nanos now) n
     control_.on_run(run, link);
     return;
   }
-  // Over, perhaps since the run before this one.
+  // The operation is over, perhaps since the run before this one.
   if (run.operation == nullptr || run.operation->state != Running::State::kRunning) {
     counters_.add(Counter::kRunsDiscarded);
     return;

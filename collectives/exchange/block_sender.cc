@@ -1,4 +1,4 @@
-// block_sender.cc - own elements on their way to the ranks that take them, in turn (packet path)
+// block_sender.cc - sending of own elements to the ranks that take them, in turn (packet path)
 #include "collectives/exchange/block_sender.h"
 
 #include "collectives/exchange/egress.h"
@@ -28,7 +28,7 @@ void BlockSender::send(Running& it, const EngineParts& parts, unsigned receivers
       sent_[block] += sent;
       left_ -= sent;
       again |= sent != 0;
-      if (parts.budget.more()) {  // that is enough for one poll
+      if (parts.budget.more()) {  // the budget of this poll is spent
         next_ = 1 + (next_ + i) % receivers;
         return;
       }

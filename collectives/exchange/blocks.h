@@ -1,4 +1,4 @@
-// blocks.h - how the tensor of an operation is divided into blocks, and those into granules
+// blocks.h - the division of an operation's tensor into blocks, and of blocks into granules
 #pragma once
 
 #include <algorithm>
@@ -7,14 +7,15 @@
 
 namespace gradlane {
 
-// A tensor of `count` elements as `blocks` blocks. Either all have the same number of elements (reduce-scatter,
-// all-gather: one block per rank), and may lie apart; or the granules of the tensor are spread as evenly as possible
-// (all-reduce; broadcast: one block), and the last granule of all may be a partial one.
+// The division of a tensor into blocks. Either all blocks have the same number of elements, and may lie apart in memory
+// (for example reduce-scatter and all-gather, one block per rank). Or the granules of the tensor are spread over the
+// blocks as evenly as possible (all-reduce; broadcast, with one block). Then the last granule of the tensor may be a
+// partial one.
 class Blocks {
  public:
   Blocks() = default;
 
-  // Their first elements are `pitch` elements apart.
+  // Makes blocks of equal length. Their first elements are `pitch` elements apart.
   static Blocks equal(unsigned blocks, size_t elements_each, size_t granule, size_t pitch) noexcept {
     return {blocks, elements_each * blocks, granule, elements_each, pitch};
   }
@@ -26,7 +27,7 @@ class Blocks {
   [[nodiscard]] size_t elements() const noexcept { return elements_; }
   [[nodiscard]] size_t granule() const noexcept { return granule_; }
 
-  // First element of a block.
+  // Returns the first element of a block.
   [[nodiscard]] size_t offset(unsigned block) const noexcept {
     if (each_ != 0) return block * pitch_;
     return std::min(elements_, granules_ * block / blocks_ * granule_);
@@ -35,7 +36,8 @@ class Blocks {
     return each_ != 0 ? each_ : offset(block + 1) - offset(block);
   }
 
-  // Where an element lies, counted over all blocks, and how many of its block are left from there on.
+  // The place of an element, counted over all blocks: its offset in the tensor, and the number of elements from there
+  // on that lie without a gap.
   struct Place {
     size_t offset;
     size_t left;
@@ -45,7 +47,7 @@ class Blocks {
     return {element / each_ * pitch_ + element % each_, each_ - element % each_};
   }
 
-  // Granules of the longest block.
+  // Returns the number of granules of the longest block.
   [[nodiscard]] size_t stride() const noexcept {
     return each_ != 0 ? (each_ + granule_ - 1) / granule_ : (granules_ + blocks_ - 1) / blocks_;
   }
@@ -59,7 +61,7 @@ class Blocks {
   unsigned blocks_ = 1;
   size_t elements_ = 0;
   size_t granule_ = 1;
-  size_t each_ = 0;  // 0: spread
+  size_t each_ = 0;  // elements of each block; 0: the granules are spread
   size_t pitch_ = 0;
   size_t granules_ = 0;
 };

@@ -1,4 +1,4 @@
-// coder.cc - elements to blocks and back (lane's thread)
+// coder.cc - encoding of elements to blocks, and decoding (lane's thread)
 #include "collectives/exchange/coder.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kPieceBytes = 2048;
 
-// The codec whose kernels a type needs.
+// Returns the codec whose kernels a type needs.
 Codec kernels_of(ElementType type, const Codec& codec) noexcept {
   switch (type) {
     case ElementType::kFloat16:
@@ -37,7 +37,7 @@ ElementCombine combine_of(const ElementOps& ops, Reduction reduction) noexcept {
   }
 }
 
-// memcpy() wants pointers even where there is nothing to copy.
+// Copies bytes. Unlike memcpy(), it takes null pointers if there is nothing to copy.
 void copy(void* to, const void* from, size_t bytes) noexcept {
   if (bytes != 0) std::memcpy(to, from, bytes);
 }
@@ -79,7 +79,7 @@ size_t Coder::max_bytes(size_t elements) const noexcept {
   return coded() ? codec_.max_bytes(elements) : elements * width_;
 }
 
-// As much of `room` as a run of at most `elements` elements may use to be cut where it should be.
+// Returns how many bytes of `room` a run of at most `elements` elements may use, so that it ends at a cut.
 size_t Coder::run_room(size_t elements, size_t room) const noexcept {
   if (width_ == 0) return room;
   const size_t most = std::min(elements, kMaxRunElements) * width_;
@@ -153,7 +153,7 @@ HopResult Coder::hop(std::span<const uint8_t> block, const void* local, size_t c
 Status Coder::add(std::span<const uint8_t> block, void* accumulator, size_t count) const noexcept {
   if (coded()) return codec_.decode_add(block, {static_cast<float*>(accumulator), count});
   if (const Status status = validate(block, count); status != Status::kOk) return status;
-  // By way of the L1 cache, so that one kernel serves sums in place and elsewhere.
+  // The sums go through a buffer in the L1 cache, so that one kernel serves sums in place and elsewhere.
   std::array<uint8_t, kPieceBytes> piece;
   auto* const sums = static_cast<uint8_t*>(accumulator);
   for (size_t at = 0; at < block.size(); at += piece.size()) {

@@ -1,4 +1,4 @@
-// coder.h - how the elements of one operation travel: sums of fp32 through a codec, all else as it is
+// coder.h - encoding of an operation's elements: fp32 through a codec, except minima and maxima; all else as it is
 #pragma once
 
 #include <cstddef>
@@ -13,100 +13,104 @@ namespace gradlane {
 
 struct ElementOps;
 
-// A run as short as the codec lets them be cut goes into any packet of so many bytes.
+// Returns whether the shortest run that the codec allows always fits into a packet of `mtu` bytes.
 [[nodiscard]] inline bool fits_packet(const Codec& codec, size_t mtu) noexcept {
   return codec.max_bytes(codec.granule()) + sizeof(LinkHeader) + sizeof(RunHeader) <= mtu;
 }
 
-// Why it does not, and what to do. So many bytes are around packets, and belong to the MTU of IP.
+// Returns the text for a codec that does not fit: what is wrong, and what to do. `around`: bytes of IP around a packet,
+// which the text adds to the MTU.
 [[nodiscard]] FailureText packet_fault(const Codec& codec, size_t mtu, size_t around) noexcept;
 
-// out = a + b, or what else the operation makes of two elements; `out` overlaps neither. `codec` is the Coder's.
+// Computes out = a + b, or the minimum or maximum of two elements, for `count` elements. `out` overlaps neither input.
+// `codec` is the Coder's.
 using ElementCombine = void (*)(const Codec& codec, const uint8_t* a, const uint8_t* b, uint8_t* out,
                                 size_t count) noexcept;
 
-// Chosen once, when an operation starts. A small value: copy it.
+// A Coder is chosen once, when an operation starts. It is a small value: copy it.
 //
-// It writes and reads the payload of runs, called blocks as those of a Codec. fp32 goes through the codec given, but
-// for minima and maxima. All other blocks are the elements, little-endian, and nothing else.
+// It writes and reads the payload of runs, which is called a block like that of a Codec. Elements of fp32 go through
+// the given codec, except for minima and maxima. All other blocks are the elements, little-endian, and nothing else.
+// Statements about sums below hold for minima and maxima too, where the operation asks for them.
 //
-// What is said of sums below holds for minima and maxima too, where the operation asks for them.
+// All functions are pure: they use no heap, lock, exception or state. They read and write nothing outside the given
+// spans, whatever the bytes are. Elements, residuals and blocks may lie at any address. A pointer to no bytes may be
+// null. Outputs must not overlap inputs.
 //
-// Common to all functions below:
-// - They are pure: no heap, no lock, no exception, no state.
-// - Nothing outside the given spans is read or written, whatever the bytes are. Elements, residuals and blocks may lie
-//   at any address; what has no bytes may be null.
-// - Outputs must not overlap inputs.
-// - Every CPU gives the same bytes. A sum that is NaN is always the same NaN of its type: 0x7fc00000, 0x7ff8 and zeros,
-//   0x7e00 (fp16), 0x7fc0 (bf16); whatever is not added keeps its bits, but for what the codec of fp32 does.
-// - Minima and maxima are those of IEEE 754-2019 (minimum, maximum): NaN where either is NaN, and -0 < +0. They are
-//   exact, and do not depend on the order of the ranks.
+// Every CPU gives the same bytes. A sum that is NaN is always the same NaN of its type: 0x7fc00000 (fp32), 0x7ff8 and
+// zeros (fp64), 0x7e00 (fp16), 0x7fc0 (bf16). Elements that are not added keep their bits, except for what the codec of
+// fp32 changes.
 //
-// An Origin belongs to the same first element as the elements beside it. Its states are for error feedback. They may be
-// null, and are not touched where the codec has no feedback.
+// Minima and maxima are those of IEEE 754-2019 (minimum, maximum): NaN where either is NaN, and -0 < +0. They are
+// exact, and do not depend on the order of the ranks.
+//
+// An Origin describes the first of the elements that are passed with it. Its two state pointers are for error feedback.
+// They may be null, and their arrays are not touched if the codec has no feedback.
 struct Origin {
   float* residual = nullptr;
   float* second = nullptr;
-  uint64_t position = 0;  // of the first element in the whole tensor
+  uint64_t position = 0;  // position of the first element in the whole tensor
 };
 
 class Coder {
  public:
-  // `codec` is that of fp32; its instruction set serves other types too.
+  // `codec` is the codec of fp32. Other types use its instruction set.
   Coder(ElementType type, const Codec& codec, Reduction reduction = Reduction::kSum) noexcept;
 
   [[nodiscard]] size_t element_bytes() const noexcept { return element_bytes_; }
-  // Elements in kGranuleBytes bytes: runs begin and are cut at multiples of this.
+  // Returns the number of elements in kGranuleBytes bytes. Runs begin and are cut at multiples of this.
   [[nodiscard]] size_t granule() const noexcept { return granule_; }
-  // Where the codec lets runs be cut: multiples of this many elements, which is a multiple of granule().
+  // Returns the unit, in elements, at whose multiples the codec lets runs be cut. It is a multiple of granule().
   [[nodiscard]] size_t cut() const noexcept { return cut_; }
-  // With less room, elements up to a cut need not be tried; with it, they may still need more.
+  // Returns the least room, in bytes, with which encoding of one cut() is worth a try. The elements may still need
+  // more.
   [[nodiscard]] size_t least_room() const noexcept { return least_room_; }
-  // What a run header says: kNoCodec and 0 for all that does not go through a codec.
+  // Return the codec and its parameter for run headers: kNoCodec and 0 for all elements that do not go through a codec.
   [[nodiscard]] CodecId codec_id() const noexcept { return id_; }
   [[nodiscard]] uint8_t codec_param() const noexcept { return param_; }
-  // Bytes that a block of so many elements can never exceed.
+  // Returns a number of bytes that a block of `elements` elements never exceeds.
   [[nodiscard]] size_t max_bytes(size_t elements) const noexcept;
 
-  // Makes a block of as many of `count` elements, a rank's contribution, as fit into `out`: all of them, or a multiple
-  // of cut(); never more than kMaxRunElements. Returns what went in (its `floats` are elements) and what came out.
+  // Encodes as many of `count` elements, a rank's contribution, as fit into `out`: all of them, or a multiple of cut();
+  // never more than kMaxRunElements. Returns the elements that went in (`floats`) and the bytes that came out.
   [[nodiscard]] EncodeResult encode(const void* elements, size_t count, const Origin& origin,
                                     std::span<uint8_t> out) const noexcept;
 
-  // The same of sums and results: Codec::represent().
+  // Encodes sums and results in the same way: Codec::represent().
   [[nodiscard]] EncodeResult represent(const void* elements, size_t count, const Origin& origin,
                                        std::span<uint8_t> out) const noexcept;
 
-  // Makes results of sums of all contributions, in place: Codec::finish().
+  // Returns whether finish() has an effect. finish() makes results of sums of all contributions, in place:
+  // Codec::finish().
   [[nodiscard]] bool finishes() const noexcept { return coded() && codec_.finishes(); }
-  // Codec::selects()
+  // Returns Codec::selects() if elements go through the codec, else false.
   [[nodiscard]] bool selects() const noexcept { return coded() && codec_.selects(); }
   void finish(void* sums, size_t count, uint64_t position) const noexcept;
 
   // Checks a block of `count` elements. decode() and hop() of a valid block return kOk.
   [[nodiscard]] Status validate(std::span<const uint8_t> block, size_t count) const noexcept;
 
-  // Adds the `count` elements of `block`, at most kMaxRunElements, to those at `local` and makes a block of the sums,
-  // from element `first` (a multiple of cut(), at most `count`) on, cut as encode() cuts. Call again with `first`
-  // advanced by the result's floats to get the rest as a block of its own. `local` and the states have `count` elements
-  // and are left out up to `first`, too. Unless the status is kOk, the content of `out` and of the states is
-  // unspecified, and floats and bytes are 0.
+  // Adds the `count` elements of `block`, at most kMaxRunElements, to those at `local`, and makes a block of the sums.
+  // It takes elements from `first` on, which is a multiple of cut() and at most `count`, and it stops where encode()
+  // would stop. Call it again with `first` advanced by the result's floats, to get the rest as a separate block.
+  // `local` and the states have `count` elements, and those before `first` are skipped. Unless the status is kOk, the
+  // content of `out` and of the states is unspecified, and floats and bytes are 0.
   [[nodiscard]] HopResult hop(std::span<const uint8_t> block, const void* local, size_t count, const Origin& origin,
                               std::span<uint8_t> out, size_t first = 0) const noexcept;
 
-  // Adds the `count` elements of `block` to those at `accumulator`, in place: Codec::decode_add(), or what hop() would
-  // make of them. Unless the status is kOk, what is at `accumulator` is unspecified.
+  // Adds the `count` elements of `block` to those at `accumulator`, in place: Codec::decode_add(), or, for elements
+  // that go through no codec, the sums of hop(). Unless the status is kOk, the content of `accumulator` is unspecified.
   [[nodiscard]] Status add(std::span<const uint8_t> block, void* accumulator, size_t count) const noexcept;
 
   // Writes the `count` elements of a block to `out`, whose content is unspecified unless the status is kOk.
   [[nodiscard]] Status decode(std::span<const uint8_t> block, void* out, size_t count) const noexcept;
 
-  // Two blocks, one right behind the other, become the block of all elements: Codec::join(). The first one has a
-  // multiple of cut(). Returns its bytes.
+  // Joins two blocks, one right behind the other, into one block of all elements: Codec::join(). The first block has a
+  // multiple of cut() elements. Returns the bytes of the joined block.
   size_t join(uint8_t* block, BlockSize first, BlockSize second) const noexcept;
 
-  // Makes averages of sums, in place: divides, rounded to nearest even; a NaN becomes that of sums. 1 <= world <=
-  // kMaxWorld. Not for integers and bytes.
+  // Divides sums by `world`, in place, to make averages. The quotient is rounded to nearest even; a NaN becomes the NaN
+  // of sums. 1 <= world <= kMaxWorld. Not for integers and bytes.
   void divide(void* elements, size_t count, unsigned world) const noexcept;
 
  private:
@@ -116,14 +120,14 @@ class Coder {
                               std::span<uint8_t> out) const noexcept;
   [[nodiscard]] EncodeResult as_it_is(const void* elements, size_t count, std::span<uint8_t> out) const noexcept;
 
-  Codec codec_;             // of fp32; for fp16 and bf16 the one that converts them
+  Codec codec_;             // codec of fp32; for fp16 and bf16 the codec that converts them
   const ElementOps* ops_;   // arithmetic of the type
-  ElementCombine combine_;  // of these, the one that makes sums; null where the codec does
+  ElementCombine combine_;  // function of `ops_` for the reduction; null where the codec adds
   size_t element_bytes_;
   size_t granule_;
   size_t cut_;
   size_t least_room_;
-  size_t width_;  // bytes per element in a block; 0: it depends
+  size_t width_;  // bytes per element in a block; 0: they depend on the elements
   bool coded_;
   CodecId id_;
   uint8_t param_;

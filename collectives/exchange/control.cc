@@ -1,4 +1,4 @@
-// control.cc - runs without elements: that an operation has started, or failed, or may send on (packet path)
+// control.cc - control runs, which have no elements: start, abort and grant of an operation (packet path)
 #include "collectives/exchange/control.h"
 
 #include <algorithm>
@@ -10,11 +10,11 @@
 namespace gradlane {
 namespace {
 
-constexpr int32_t kFarBack = 1 << 30;  // operations; further back than any number that can still be under way
+constexpr int32_t kFarBack = 1 << 30;  // operations; no number that is further back can still be under way
 
 }  // namespace
 
-// ---- Received.
+// ---- Received
 
 std::optional<Counter> Control::check(const Run& run, size_t link) noexcept {
   const RunHeader& header = run.header;
@@ -29,8 +29,8 @@ std::optional<Counter> Control::check(const Run& run, size_t link) noexcept {
     default:
       if (header.bytes != 0) return Counter::kBadRun;
   }
-  // Aborts and grants go only to ranks that have started the operation, as their sender knows. A neighbour may have
-  // started more operations than this rank, but no more than can be in flight on all ranks between.
+  // A rank sends aborts and grants only to ranks that it knows to have started the operation. A neighbour may have
+  // started more operations than this rank, but no more than all ranks in between can have in flight.
   const int32_t ahead = table_.ahead(header.operation);
   const int32_t most = header.phase == Phase::kStart ? int32_t{kMaxOperations} * int32_t{kMaxWorld} : 0;
   if (ahead >= most || ahead <= -kFarBack) return Counter::kNotStarted;
@@ -74,11 +74,11 @@ void Control::take_start(const Run& run, size_t link) noexcept {
                            .stage = static_cast<uint8_t>(run.header.first),
                            .offer = read_offer(run.payload),
                            .descriptor = theirs});
-  if (!table_.has_started(number)) return;  // compared when it starts
+  if (!table_.has_started(number)) return;  // it is compared when it starts here
   if (Running* const it = table_.running(number)) lifecycle_.compare(*it, link, theirs);
 }
 
-// ---- Sent.
+// ---- Sent
 
 void Control::send(Nanos now) noexcept {
   const size_t links = parts_.topology.links();
@@ -99,9 +99,9 @@ void Control::send(Nanos now) noexcept {
   }
 }
 
-// Sends aborts to neighbours that have started the operation: others would not know what it is about. The successor
-// always reports its start. Any other neighbour that has not reported it by the deadline runs other operations, and
-// gets no abort.
+// Sends aborts only to neighbours that have started the operation: others would not know it. The successor always
+// reports its start. Any other neighbour that has not reported it by the deadline runs other operations, and gets no
+// abort.
 void Control::send_aborts(Running& it, Nanos now) noexcept {
   const RunHeader header = it.run_header(it.coder, Phase::kAbort, it.news.origin, 0);
   const Failure& failure = it.outcome.failure;

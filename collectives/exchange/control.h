@@ -1,4 +1,4 @@
-// control.h - runs without elements: that an operation has started, or failed, or may send on (packet path)
+// control.h - control runs, which have no elements: start, abort and grant of an operation (packet path)
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@ class Control {
   [[nodiscard]] static bool is_control(Phase phase) noexcept {
     return phase == Phase::kStart || phase == Phase::kAbort || phase == Phase::kGrant;
   }
-  // What is wrong with such a run, if anything is.
+  // Returns the counter for what is wrong with a control run; none if the run is valid.
   [[nodiscard]] std::optional<Counter> check(const Run& run, size_t link) noexcept;
   void on_run(const Run& run, size_t link) noexcept;
 
-  // Tells neighbours what they must hear, as far as there is room.
+  // Sends the notices that neighbours must get, as far as there is room.
   void send(Nanos now) noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// deferred.h - elements that are in the tensor and still have to be sent: one bit per granule
+// deferred.h - one bit per granule for elements that wait in the tensor to be sent
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,10 @@ namespace gradlane {
 
 class Deferred {
  public:
-  // Room for `bits` granules.
+  // Makes room for `bits` granules.
   explicit Deferred(size_t bits) : words_((bits + 63) / 64) {}
 
-  // For a tensor of `blocks` blocks of up to `stride` granules.
+  // Clears all marks for a tensor of `blocks` blocks of up to `stride` granules.
   void begin(unsigned blocks, size_t stride) noexcept {
     if (marked_ != 0) std::fill(words_.begin(), words_.begin() + static_cast<std::ptrdiff_t>(used_), 0);
     stride_ = stride;
@@ -25,10 +25,10 @@ class Deferred {
 
   [[nodiscard]] bool empty() const noexcept { return marked_ == 0; }
 
-  // The place of a granule of a block among all.
+  // Returns the index of a granule of a block among all granules.
   [[nodiscard]] size_t place(unsigned block, size_t granule) const noexcept { return block * stride_ + granule; }
 
-  // Granules `first` to `first + count` of a block.
+  // mark() and clear() change granules `first` to `first + count - 1` of a block.
   void mark(unsigned block, size_t first, size_t count) noexcept {
     change(place(block, first), count, [this](uint64_t& word, uint64_t mask) {
       marked_ += static_cast<size_t>(std::popcount(mask & ~word));
@@ -44,12 +44,12 @@ class Deferred {
 
   struct Run {
     unsigned block;
-    size_t first;  // granules
+    size_t first;  // in granules, like `count`
     size_t count;
   };
 
-  // Marked granules in a row, `most` at most, of one block: the next ones behind the last call's, going round. Only
-  // while not empty().
+  // Returns marked granules in a row, at most `most`, of one block. The search begins where the last call found
+  // granules, and wraps around at the end. Call it only while not empty().
   [[nodiscard]] Run next(size_t most) noexcept {
     while (words_[cursor_ / 64] >> (cursor_ % 64) == 0) {
       cursor_ = (cursor_ / 64 + 1) * 64;
@@ -81,7 +81,7 @@ class Deferred {
   }
 
   std::vector<uint64_t> words_;
-  size_t used_ = 0;  // words
+  size_t used_ = 0;  // number of words in use
   size_t stride_ = 1;
   size_t cursor_ = 0;
   size_t marked_ = 0;

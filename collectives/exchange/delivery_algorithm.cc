@@ -23,7 +23,7 @@ void DeliveryAlgorithm::begin() noexcept {
   std::ranges::fill(due_, 0);
   results_left_ = 0;
   for (size_t link = sources._Find_first(); link < parts_.topology.links(); link = sources._Find_next(link)) {
-    due_[parts_.topology.rank_at(link)] = it_.blocks.count(0);  // all are as long
+    due_[parts_.topology.rank_at(link)] = it_.blocks.count(0);  // all blocks have the same length
     results_left_ += it_.blocks.count(0);
   }
   it_.news.start |= sources;
@@ -52,7 +52,8 @@ bool DeliveryAlgorithm::send_own(Nanos now) noexcept {
   return false;
 }
 
-// The nearest rank that has not started it or from which something is still to come.
+// Returns the first neighbour from which elements are still to arrive, or which has not started and must still receive
+// some.
 unsigned DeliveryAlgorithm::awaited() const noexcept {
   for (size_t link = 0; link < parts_.topology.links(); ++link) {
     const unsigned peer = parts_.topology.rank_at(link);

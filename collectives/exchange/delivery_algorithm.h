@@ -11,8 +11,8 @@
 
 namespace gradlane {
 
-// No grants are needed: elements that arrive go straight to their place. A receiver reports that it has started the
-// operation, and a sender waits for nothing else.
+// No grants are needed, because elements that arrive go straight to their place in memory. A receiver reports that it
+// has started the operation, and a sender waits for nothing else.
 class DeliveryAlgorithm final : public Algorithm {
  public:
   DeliveryAlgorithm(Running& it, const EngineParts& parts);
@@ -28,8 +28,8 @@ class DeliveryAlgorithm final : public Algorithm {
 
  private:
   BlockSender sender_;
-  std::vector<size_t> due_;  // by rank: elements still to come from there
-  size_t results_left_ = 0;  // all of these
+  std::vector<size_t> due_;  // by rank: elements that are still to arrive from it
+  size_t results_left_ = 0;  // sum of `due_`
 };
 
 }  // namespace gradlane

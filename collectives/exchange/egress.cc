@@ -1,4 +1,4 @@
-// egress.cc - runs on their way out: links, the packets that are being filled for them, when these leave (packet path)
+// egress.cc - the sending side: links, the packets that are being filled for them, and when these leave (packet path)
 #include "collectives/exchange/egress.h"
 
 #include <algorithm>
@@ -6,9 +6,9 @@
 namespace gradlane {
 namespace {
 
-constexpr Nanos kRetry = 10 * kMicrosecond;  // after the owner had no buffer
+constexpr Nanos kRetry = 10 * kMicrosecond;  // delay after the owner had no buffer
 
-// An offer of about so many elements.
+// Returns an offer of about `elements` elements that is a multiple of the cut, and at most kMaxRunElements.
 size_t whole_cuts(const Running& it, size_t elements) {
   const size_t cut = std::max(it.coder.cut(), it.back.cut());
   return std::min((elements + cut - 1) / cut, kMaxRunElements / cut) * cut;
@@ -34,7 +34,7 @@ Egress::Egress(const ExchangeConfig& config, const Topology& topology, bool owne
       budget_(budget),
       tracer_(tracer),
       links_(make_links(config, topology, io, counters)),
-      // Only who is linked to all can own blocks.
+      // Only a rank that has links to all others can own blocks.
       fanout_(owners && links_.size() + 1 == config.world ? std::span(links_) : std::span<Link>{}, io, counters,
               config.mtu, config.pad),
       unsent_(links_.size()) {
@@ -48,7 +48,7 @@ Egress::~Egress() {
 }
 
 size_t Egress::buffers(const ExchangeConfig& config, const Topology& topology, bool owners) noexcept {
-  constexpr size_t kOpen = Outbox::kChannels + 1;  // and one for acknowledgements
+  constexpr size_t kOpen = Outbox::kChannels + 1;  // one more for acknowledgements
   const size_t extra = extra_window(config.window, topology.extra_links());
   const size_t links = topology.ring_links() * (config.window + kOpen) + topology.extra_links() * (extra + kOpen);
   return links + (owners ? Fanout::kPackets + 2 : 0) + 1;
@@ -98,7 +98,7 @@ Egress::Piece Egress::encode(Running& it, const Step& step, const Source& from, 
   budget_.spend(encoded.floats);
   piece.elements = encoded.floats;
   piece.bytes = encoded.bytes;
-  // Offering more than fits costs time, offering less needs another join.
+  // If the offer is too large, encoding takes longer. If it is too small, one more join is needed.
   const size_t fits = encoded.floats == it.offer ? 2 * it.offer : encoded.floats + encoded.floats / 8;
   if (encoded.floats != 0 && (encoded.floats == it.offer || encoded.floats < count)) it.offer = whole_cuts(it, fits);
   return piece;
@@ -141,8 +141,8 @@ Nanos Egress::deadline(Nanos polled_at) const noexcept {
   return next;
 }
 
-// A packet that is not full waits for what will arrive for it and for own elements (`more`), unless no other is on its
-// way, and never for long.
+// Sends the open packets of a link. A packet that is not full waits for elements that will arrive for it, or for own
+// elements (`more`). It does not wait if nothing is in flight on the link, and never longer than flush_at().
 void Egress::flush(size_t link, bool more, Nanos now) noexcept {
   Outbox& outbox = outboxes_[link];
   if (outbox.idle()) return;
@@ -155,7 +155,8 @@ void Egress::flush(size_t link, bool more, Nanos now) noexcept {
 }
 
 // Returns when an open packet has waited long enough; kNever if there is none. Only one in `blocks_` of the sums that
-// arrive is completed on this rank, so packets of results fill that much more slowly.
+// arrive is completed on this rank. Packets of results fill that much more slowly, so they may wait `blocks_` times as
+// long.
 Nanos Egress::flush_at(size_t link, Outbox::Channel channel) const noexcept {
   const Nanos since = outboxes_[link].held_since(channel);
   if (since == kNever) return kNever;
@@ -164,7 +165,8 @@ Nanos Egress::flush_at(size_t link, Outbox::Channel channel) const noexcept {
   return since + (channel == Outbox::kResults ? hold * blocks_ : hold);
 }
 
-// As flush() does it: what is not full waits for more, unless nothing else is on its way, and never for long.
+// Sends the open packet of results to all ranks. It waits while it is not full, results are still expected, and the
+// queue has packets, but never longer than flush_results_at().
 void Egress::flush_results(Nanos now) noexcept {
   Outbox& outbox = fanout_.outbox();
   (void)fanout_.pump(now);

@@ -1,4 +1,4 @@
-// egress.h - runs on their way out: links, the packets that are being filled for them, when these leave (packet path)
+// egress.h - the sending side: links, the packets that are being filled for them, and when these leave (packet path)
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ namespace gradlane {
 
 class Egress {
  public:
-  // `owners`: blocks may have owners, whose results go to all.
+  // `owners`: whether blocks may have owners, whose results go to all ranks.
   Egress(const ExchangeConfig& config, const Topology& topology, bool owners, PacketIo& io, Counters& counters,
          const Peers& peers, PollBudget& budget, Tracer& tracer);
   // Gives back all buffers.
@@ -33,7 +33,7 @@ class Egress {
   Egress(const Egress&) = delete;
   Egress& operator=(const Egress&) = delete;
 
-  // Packet buffers that it holds at most.
+  // Returns the largest number of packet buffers that it holds at a time.
   [[nodiscard]] static size_t buffers(const ExchangeConfig& config, const Topology& topology, bool owners) noexcept;
 
   // Links are in the order of Topology::neighbours().
@@ -44,60 +44,63 @@ class Egress {
   [[nodiscard]] Fanout& fanout() noexcept { return fanout_; }
   [[nodiscard]] const AllCodecTotals& codec_totals() const noexcept { return codec_totals_; }
 
-  // Links are new: nothing is in open packets, and nobody shares a queue.
+  // Begins a new session: empties the open packets, and ends the sharing of queues.
   void reset() noexcept;
-  // Divides the links for the operations that run: at most `senders` ranks send to one at a time, and an operation has
-  // at most `blocks` blocks.
+  // Adapts links and waiting times to the running operations. At most `senders` ranks send to one rank at a time, and
+  // an operation has at most `blocks` blocks.
   void share(unsigned senders, unsigned blocks) noexcept;
   [[nodiscard]] bool is_shared() const noexcept { return senders_ > 1; }
-  // Whether share() already allows for so many senders and blocks.
+  // Returns whether share() already allows for this many senders and blocks.
   [[nodiscard]] bool allows_for(unsigned senders, unsigned blocks) const noexcept {
     return senders <= senders_ && blocks <= blocks_;
   }
 
-  // ---- What an open packet waits for
-  // Elements that will arrive and go on in an open packet. Each one ends in arrived() or in forget().
+  // ---- Elements that an open packet waits for
+  //
+  // Numbers of elements that will arrive and go on in an open packet, by channel. expect() adds them. Each element is
+  // subtracted later, by arrived() or by forget().
   using PerChannel = std::array<size_t, Outbox::kChannels>;
   void expect(const PerChannel& elements) noexcept;
   void forget(const PerChannel& elements) noexcept;
   void arrived(Outbox::Channel channel, size_t elements) noexcept { coming_[channel] -= elements; }
-  // A link took no more of the own elements in this poll.
+  // Notes that a link took no more own elements in this poll.
   void note_unsent(size_t link) noexcept { unsent_[link] = 1; }
-  // Blocks of this rank, more or fewer than before, have results that will go to all.
+  // Changes the number of this rank's blocks whose results will go to all ranks. `blocks` may be negative.
   void expect_results(int blocks) noexcept { owned_ += blocks; }
 
   // ---- A poll
   void begin_poll() noexcept;
-  // `more`: links have own elements to send.
+  // `more`: operations have elements left that would go into open packets.
   void end_poll(bool more, Nanos now) noexcept;
-  // When it has something to do after a poll at that time; kNever if it has not.
+  // Returns when there is something to do after a poll at `polled_at`; kNever if there is nothing.
   [[nodiscard]] Nanos deadline(Nanos polled_at) const noexcept;
 
   // ---- Runs
-  // Elements that are to be sent: of a block, from element `first` on, at `data`.
+  // Elements to be sent: `count` elements of a block from element `first` on, which lie at `data`.
   struct Source {
     unsigned block;
     size_t first;
     uint8_t* data;
     size_t count;
-    bool contribution;   // by this rank; else sums or results
-    bool apart = false;  // what begins here is a run of its own
+    bool contribution;   // they are this rank's contribution; else they are sums or results
+    bool apart = false;  // they begin a new run, even if they continue the last one
   };
-  // Some of them, encoded behind what is in the open packet.
+  // Elements of a Source that were encoded behind the content of the open packet.
   struct Piece {
     RunHeader header;
     Outbox::Place place;
-    size_t elements = 0;  // 0: there was no room, or the neighbour does not take them yet
+    size_t elements = 0;  // 0: there was no room or no budget, or the neighbour does not take them yet
     size_t bytes = 0;
 
     [[nodiscard]] std::span<const uint8_t> encoded() const noexcept { return place.bytes.first(bytes); }
   };
-  // Encodes as many elements as there is room for. The piece belongs to the packet once it has been committed, and
-  // until then nothing else may be encoded.
+  // Encodes as many elements as there is room for. commit() makes the piece part of the packet; until then nothing else
+  // may be encoded.
   [[nodiscard]] Piece encode(Running& it, const Step& step, const Source& from, Nanos now) noexcept;
   void commit(Running& it, const Step& step, const Piece& piece) noexcept;
 
-  // Elements of a block have gone into runs of so many bytes. `link`: as many as there are: to all.
+  // Counts elements of a block that went into runs of `bytes` bytes in all. `link`: the number of links if they went to
+  // all ranks.
   void count_sent(Running& it, Phase phase, unsigned block, size_t link, size_t bytes, size_t elements) noexcept {
     if (tracer_.on()) [[unlikely]]
       tracer_.sent(it, phase, block, link, bytes);
@@ -108,7 +111,7 @@ class Egress {
     codec_totals_[static_cast<size_t>(it.coder.codec_id())].add(bytes, raw);
   }
 
-  // The open packet that a run of this step goes into.
+  // Returns the channel, and so the open packet, for a run of this step.
   [[nodiscard]] static Outbox::Channel channel_of(const Step& step) noexcept {
     if (step.phase == Phase::kReduce) return Outbox::kSums;
     return step.begins ? Outbox::kResults : Outbox::kPassing;
@@ -130,7 +133,7 @@ class Egress {
   std::vector<Outbox> outboxes_;
   Fanout fanout_;
   PerChannel coming_{};
-  std::vector<uint8_t> unsent_;  // by link
+  std::vector<uint8_t> unsent_;  // by link: set by note_unsent() in this poll
   int owned_ = 0;
   unsigned senders_ = 1;
   unsigned blocks_ = 1;

@@ -1,4 +1,4 @@
-// elements.h - sums, averages, minima and maxima of the types of elements (coder.cc only)
+// elements.h - arithmetic of the element types: sums, averages, minima and maxima (coder.cc only)
 #pragma once
 
 #include <algorithm>
@@ -23,19 +23,19 @@ struct ElementOps {
   ElementCombine add;  // null for fp32, which the codec adds
   ElementCombine min;
   ElementCombine max;
-  // Null for integers.
+  // Null for integers and bytes.
   void (*divide)(const Codec& codec, uint8_t* elements, size_t count, unsigned divisor) noexcept;
 };
 
 namespace {
 
-// The NaN of all sums: positive and quiet, no other bit set.
+// Replaces any NaN by the NaN of all sums: positive and quiet, no other bit set.
 template <class T>
 T one_nan(T value) {
   return std::isnan(value) ? std::numeric_limits<T>::quiet_NaN() : value;
 }
 
-// An element that CPUs calculate with. T is unsigned for integers: they wrap.
+// An element type that CPUs calculate with. T is unsigned for integers, so that they wrap.
 template <class T>
 struct Plain {
   using Word = T;
@@ -49,8 +49,8 @@ struct Plain {
   static T divide(T value, T divisor) { return one_nan(value / divisor); }
 };
 
-// Runs `pass(index, count)` over chunks of kChunk elements and what is left: with its trip count known, GCC makes
-// vector code of a loop at -O2.
+// Runs `pass(index, count)` over chunks of kChunk elements, and then over the rest. The trip count of a chunk is
+// constant, so that GCC makes vector code of the loop at -O2.
 template <size_t kChunk, class Pass>
 void for_chunks(size_t count, Pass pass) {
   size_t i = 0;
@@ -89,9 +89,9 @@ struct PlainOps {
   }
 };
 
-// The smaller or larger of two words. Whole is the integer, with its sign, that words are compared as; of floats, which
-// have Fraction bits behind the exponent, the magnitude's bits are turned over where they are negative. That orders
-// -0 < +0, and all NaNs beyond the infinities.
+// Picks the smaller or larger of two words. Words are compared as the integer type Whole, with its sign. Floats have
+// kFraction bits behind the exponent; rank() inverts the magnitude bits of negative ones. So -0 is less than +0, and
+// all NaNs lie beyond the infinities.
 template <class Whole, int kFraction = 0>
 struct Pick {
   static constexpr Whole kMagnitude = std::numeric_limits<Whole>::max();
@@ -115,8 +115,9 @@ struct Pick {
   static constexpr ElementCombine kMax = for_pairs<Whole, max>;
 };
 
-// fp16 and bf16 are calculated with as fp32 and rounded to nearest even, by the kernels of the codec of that name: a
-// block of theirs is the elements themselves. Rounding twice does no harm, 24 bits being more than twice their 11 or 8.
+// The arithmetic of fp16 and bf16: computes in fp32 and rounds to nearest even. The kernels of the codec of that name
+// convert the elements, because a block of that codec is an array of them. Rounding twice does no harm, as 24 bits are
+// more than twice their 11 or 8.
 struct HalfOps {
   static constexpr size_t kChunk = 512;  // 2 KiB of fp32: stays in the L1 cache
   static constexpr size_t kBytes = 2;
@@ -128,7 +129,7 @@ struct HalfOps {
       const size_t chunk = std::min(kChunk, count - i);
       const size_t at = i * kBytes;
       const size_t bytes = chunk * kBytes;
-      // Neither can fail or stop early: the lengths are right.
+      // Neither call can fail or stop early, because the lengths match.
       (void)codec.decode({b + at, bytes}, {floats.data(), chunk});
       (void)codec.hop({a + at, bytes}, {floats.data(), chunk}, {sum + at, bytes});
     }

@@ -13,9 +13,9 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kSmall = size_t{64} << 10;  // bytes of a tensor
+constexpr size_t kSmall = size_t{64} << 10;  // bytes; tensors up to this size send first
 
-constexpr Nanos kLookAgain = 10 * kMicrosecond;  // while another exchange looks at a tensor
+constexpr Nanos kLookAgain = 10 * kMicrosecond;  // time to the next poll while other exchanges scan the same tensor
 
 void check_range(const char* what, uint64_t value, uint64_t least, uint64_t most) {
   if (value >= least && value <= most) return;
@@ -34,7 +34,7 @@ bool any_owners(const ExchangeConfig& config) {
   return config.world > 1 && std::ranges::any_of(config.strategies, has);
 }
 
-// Where operations that name nothing would all be refused.
+// Throws SetupError if all operations would be refused that name neither codec nor strategy.
 void check_codec(const ExchangeConfig& config) {
   const Codec& codec = config.codec;
   if (!fits_packet(codec, config.mtu)) {
@@ -170,7 +170,8 @@ void ExchangeState::poll(Nanos now) noexcept {
   was_active_ = table_.any_active();
 }
 
-// What arrived for others, and found no room, goes before own elements.
+// Lets all operations send. Runs for other ranks that found no room when they arrived go before this rank's own
+// elements.
 void ExchangeState::pump(Nanos now) noexcept {
   budget_.begin();
   egress_.begin_poll();
@@ -183,12 +184,12 @@ void ExchangeState::pump(Nanos now) noexcept {
   };
   for_ready([&](Running&, Algorithm& algorithm) { algorithm.send_grants(now); });
   control_.send(now);
-  bool more = false;  // was there to send
+  bool more = false;  // elements are left to send
   for_ready([&](Running& it, Algorithm& algorithm) {
     more |= algorithm.send_passing(now);
     lifecycle_.fail_if_found(it);
   });
-  // Barriers and scalars need not wait until a large tensor is through.
+  // Barriers and scalars must not wait until a large tensor has been sent.
   for (const bool small : {true, false}) {
     for_ready([&](Running& it, Algorithm& algorithm) {
       if (small != (it.blocks.elements() * it.coder.element_bytes() <= kSmall)) return;
@@ -234,7 +235,7 @@ void ExchangeState::trace_waits() noexcept {
   }
 }
 
-// Whom or what it waits for.
+// Records what an operation waits for, and the rank that it concerns.
 void ExchangeState::trace_wait(Running& it) noexcept {
   const auto waits = [&](TraceCause cause, unsigned rank) { tracer_.waits(it, cause, rank); };
   if (it.state == Running::State::kWaiting) return waits(TraceCause::kRing, membership_.missing());
@@ -250,7 +251,8 @@ void ExchangeState::trace_wait(Running& it) noexcept {
     return waits(TraceCause::kWork, config_.rank);
   }
   if (const auto sender = it.algorithm->sender()) return waits(TraceCause::kPackets, *sender);
-  waits(TraceCause::kStart, it.algorithm->awaited());  // all is done: see Lifecycle::end_if_done()
+  // Nothing is left to send or receive. Lifecycle::end_if_done() waits for the successor's start.
+  waits(TraceCause::kStart, it.algorithm->awaited());
 }
 
 // ---- Exchange.

@@ -1,4 +1,5 @@
-// exchange.h - one node's end of the exchange: collectives over lossy datagrams, as logic without clock, I/O or threads
+// exchange.h - one rank's side of the exchange: collectives over lossy datagrams, as logic without clock, I/O or
+// threads
 #pragma once
 
 #include <array>
@@ -19,26 +20,26 @@ namespace gradlane {
 
 class ExchangeState;
 
-// A cause of failures, before another one came, and how many operations had failed by then.
+// An earlier cause of failures, and the number of operations that had failed when another cause appeared.
 struct PastFailure {
-  Failure failure;  // none: there was none
+  Failure failure;  // kNone: there was no such cause
   uint64_t until = 0;
   bool operator==(const PastFailure&) const = default;
 };
-using PastFailures = std::array<PastFailure, 3>;  // the latest first
+using PastFailures = std::array<PastFailure, 3>;  // latest first
 
-// What one rank's neighbourhood looks like; for status displays and tests.
+// The state of the ring as one rank sees it; for status displays and tests.
 struct RingStatus {
-  bool whole = false;  // all ranks are in this session: operations run
+  bool whole = false;  // the ring is ready: all ranks are in this session, and operations run
   uint64_t session = 0;
-  unsigned missing = 0;  // not whole: the first rank, counting back from this one, that nothing is known of
-  Failure refused;       // by this rank, of a neighbour that is configured differently
-  Failure ended;         // why the generation before this one ended; none: there was none
-  Failure failed;        // why the last operation failed that did; none: none has
-  PastFailures before;   // the causes before that one
+  unsigned missing = 0;  // rank that the ring waits for if it is not ready: Membership::missing()
+  Failure refused;       // difference for which this rank refuses a neighbour; kNone: it refuses none
+  Failure ended;         // cause that ended the previous generation; kNone: there was none
+  Failure failed;        // failure of the latest operation that failed; kNone: none has failed
+  PastFailures before;   // causes of failures before `failed`
 };
 
-// What a link to one neighbour does; for status displays, tests and tuning.
+// The state of a link to one neighbour; for status displays, tests and tuning.
 struct LinkStatus {
   unsigned rank = 0;
   bool up = false;
@@ -46,12 +47,13 @@ struct LinkStatus {
   double window = 0;       // congestion window, packets
   Nanos smoothed_rtt = 0;  // 0: not measured yet
   Nanos least_rtt = 0;
-  Failure refused;          // the neighbour is configured differently
-  Nanos waiting_since = 0;  // nothing in flight has been acknowledged since then; 0: nothing is in flight
+  Failure refused;          // difference for which this rank refuses the neighbour
+  Nanos waiting_since = 0;  // time when the oldest packet in flight became the oldest one; 0: nothing is in flight
   LinkTotals totals;
 };
 
-// What has been sent by a codec, as counters have it of all.
+// Bytes that were sent by one codec. Counter::kElementBytes and Counter::kRunBytes count the same for all codecs
+// together.
 struct CodecTotals {
   uint64_t element_bytes = 0;
   uint64_t run_bytes = 0;
@@ -61,27 +63,31 @@ struct CodecTotals {
     element_bytes += raw;
   }
 };
-using AllCodecTotals = std::array<CodecTotals, kCodecIds>;  // by CodecId
+using AllCodecTotals = std::array<CodecTotals, kCodecIds>;  // indexed by CodecId
 
-// How long operations took that succeeded, from their submission on; by StrategyId::Kind.
+// Durations of the operations that succeeded, from submission to completion, indexed by StrategyId::Kind.
 using OperationTimes = std::array<OperationHistogram, kStrategyKinds>;
 
-// The exchange of one lane of one node. docs/exchange.md explains it. The owner gives it packets and the time, and
-// calls poll() whenever packets came, operations were submitted, or deadline() has passed. Nothing blocks, and nothing
-// is allocated after construction. Times never go backwards, and `now` is read after packets were taken from a port:
-// one that is earlier than an arrival makes the path look shorter than it is, and queues seem to be everywhere. Not
-// thread-safe: one thread calls all functions.
+// The exchange of one rank on one lane. docs/exchange.md explains it. The owner gives it packets and the time. It calls
+// poll() when packets have arrived, when operations were submitted, or when deadline() has passed. No call blocks, and
+// nothing is allocated after construction.
 //
-// Memory, all allocated by the constructor: per neighbour, a table of 40 bytes for each packet in flight (`window`,
-// less beside the ring) and 17 KiB; per operation in flight, 2 bits per 128 bytes of max_bytes, 4 bits per rank, 84
-// KiB; from 3 ranks on, 4 bytes per 128 bytes of max_bytes, of which pages are touched when results wait there; where
-// blocks may have owners, 1.7 MiB more for each. Packet buffers are the owner's: buffers().
+// Times must never go backwards. Read `now` after packets were taken from a port. A time earlier than an arrival makes
+// the path look shorter than it is, and then every link seems to have queues. Not thread-safe: one thread calls all
+// functions.
+//
+// The constructor allocates all memory. Each neighbour takes 17 KiB, and 40 bytes for each packet in flight (`window`;
+// fewer on links outside the ring). Each operation in flight takes 84 KiB, 2 bits per 128 bytes of max_bytes, and 4
+// bits per rank. With 3 or more ranks it takes 4 bytes more per 128 bytes of max_bytes; pages of these are touched only
+// when results wait there. If blocks may have owners, it takes 1.7 MiB more. Packet buffers belong to the owner of the
+// exchange; buffers() returns their number.
 class Exchange {
  public:
-  // So many packet buffers an exchange holds at most, those that receive() keeps among them.
+  // Returns the largest number of packet buffers that an exchange holds at a time, including those that receive()
+  // keeps.
   [[nodiscard]] static size_t buffers(const ExchangeConfig& config);
 
-  // Throws SetupError naming what in `config` is out of range. `io` outlives the exchange.
+  // Throws SetupError that names the setting of `config` that is out of range. `io` must outlive the exchange.
   Exchange(const ExchangeConfig& config, PacketIo& io);
   // Gives back all buffers.
   ~Exchange();
@@ -90,87 +96,92 @@ class Exchange {
 
   enum class Refusal : uint8_t {
     kNone,
-    kFull,      // too many are not over, or their completions not read (ExchangeConfig::operations)
+    kFull,      // too many operations are not over or have unread completions (ExchangeConfig::operations)
     kTooLarge,  // the tensor has more than max_bytes
-    kStrategy,  // it is none of the configuration's, or cannot do such an operation; the codec does not add, and needs
-                // owners; ranks agree on something for it, and not all of them are linked to each other
+    kStrategy,  // the strategy is not allowed, or cannot do this operation, or has no owners for a codec that does not
+                // add; the codec needs links between all ranks, and they do not exist; `back_codec` without aggregator
     kPacket,    // a granule of the codec does not fit into a packet
-    kBad,       // no such root, an average of integers, a residual for a codec or kind without feedback, no data, an
-                // `out` that is missing, not asked for, or not apart from the data; a codec of the way back that needs
-                // to know the contributions
+    kBad,       // an argument is wrong: kind, type, reduction, root or pitch; a residual for a codec or kind without
+                // feedback; no data; an `out` that is missing, not asked for, or overlaps the data. Or `back_codec`
+                // differs from `codec`, and finishes sums or needs an agreement of the ranks.
   };
   struct Submitted {
-    uint64_t id = 0;  // counts from 0
+    uint64_t id = 0;  // number of the accepted submission, from 0
     Refusal refusal = Refusal::kNone;
   };
 
-  // Takes an operation, which starts in poll(). It ends with exactly one completion.
+  // Accepts an operation, which poll() starts. Each accepted operation ends with exactly one completion.
   [[nodiscard]] Submitted submit(const Operation& operation, Nanos now) noexcept;
 
-  // Of an operation that was refused for its codec (kPacket): what is wrong, and what to do.
+  // Returns the text for an operation that was refused with kPacket: what is wrong, and what to do.
   [[nodiscard]] FailureText packet_fault(const Operation& operation) const noexcept;
 
-  // Fails an operation on all ranks. Does nothing once it is over.
+  // Fails an operation on all ranks. Does nothing if the operation is over.
   void abort(uint64_t id) noexcept;
 
-  // Fails all operations, here and on all ranks. They hear of it from the polls of the next milliseconds; an exchange
-  // that is polled for longer takes part again.
+  // Fails all operations on all ranks. The other ranks learn of it through the polls of the next milliseconds. If the
+  // exchange is polled for longer, it takes part again.
   void close() noexcept;
 
-  // The neighbour of rank why.rank must not take part, as the owner has found: ends the generation, and what is
-  // submitted from now on fails. Does nothing if that is known. To be called again and again, as it holds for this
-  // session; and the owner keeps its packets back meanwhile.
+  // Excludes the neighbour of rank why.rank, because the owner has found that it must not take part. Ends the
+  // generation, and operations that are submitted from now on fail. Does nothing if the same refusal is already known.
+  // The refusal lasts for one session, so the owner must repeat the call. Meanwhile the owner must withhold that
+  // neighbour's packets.
   void refuse(const Failure& why) noexcept;
 
-  // No operation was submitted in this generation of the ring: the next one will have number 0. Where another program
-  // takes over the rank, and this is false, close() lets numbers begin afresh on all ranks.
+  // Returns whether no operation was submitted in this generation of the ring, so that the next one gets number 0. If
+  // this is false when another program takes over the rank, close() restarts the numbers on all ranks.
   [[nodiscard]] bool fresh() const noexcept;
 
-  // A neighbour has started an operation that was not submitted here yet.
+  // Returns whether a neighbour has started an operation that was not submitted here yet.
   [[nodiscard]] bool awaited() const noexcept;
 
-  // Packets of the neighbour of rank `from` come with a ToS byte that no class has, and are dropped. Does nothing for
-  // other ranks.
+  // Notes that packets from the neighbour of rank `from` arrive with a ToS byte that no class has, and are dropped.
+  // Does nothing if `from` is not a neighbour.
   void complain(unsigned from, uint8_t tos, Nanos now) noexcept;
 
-  // ---- Ranks whose trainer has gone, for the start of a generation (Membership explains it). Operations are begun
-  // here for trainers that took part in generation `since`, which is over.
+  // ---- Ranks whose trainer has gone, at the start of a generation; Membership explains them.
+  //
+  // Notes that operations begin here for trainers that took part in generation `since`, which is over.
   void seek(uint32_t since) noexcept;
-  // In this generation somebody, perhaps of this rank, has begun operations who took part in that one; 0: nobody has.
+  // Returns the earliest generation in which trainers took part that have begun operations in this one, on any rank; 0:
+  // there are no such trainers.
   [[nodiscard]] uint32_t sought() const noexcept;
   [[nodiscard]] uint32_t generation() const noexcept;
-  // The one in which the ring was whole here for the first time; 0: it never was.
+  // Returns the generation in which the ring was ready on this rank for the first time; 0: it never was.
   [[nodiscard]] uint32_t first_generation() const noexcept;
 
-  // The oldest unread completion; false if there is none.
+  // Hands over the unread completion with the lowest id. Returns false if there is none.
   [[nodiscard]] bool next_completion(Completion& completion) noexcept;
 
-  // A packet from the neighbour of rank `from`, from the link header on: `bytes` bytes at packet.data. Returns true if
-  // it keeps the buffer, which it then releases through PacketIo::release(); it may write to it. Otherwise the buffer
-  // is the caller's again.
+  // Takes a packet from the neighbour of rank `from`: `bytes` bytes at packet.data, from the link header on. Returns
+  // true if the exchange keeps the buffer. It may then write to the buffer, and releases it through
+  // PacketIo::release(). Otherwise the buffer belongs to the caller again.
   [[nodiscard]] bool receive(unsigned from, Packet packet, size_t bytes, Nanos now) noexcept;
 
-  // Sends what can be sent, looks after deadlines.
+  // Sends what can be sent, and checks deadlines.
   void poll(Nanos now) noexcept;
 
-  // When poll() has something to do without new packets; kNever if that will not be.
+  // Returns the time when poll() has something to do even without new packets; kNever if there is no such time.
   [[nodiscard]] Nanos deadline() const noexcept;
 
-  // The ranks that packets go to and come from: the next one and the one before, and those that the strategies of the
-  // configuration need beside them. Constant.
+  // Returns the ranks that packets go to and come from: the successor, the predecessor, and all others that the
+  // configured strategies need. The list is constant.
   [[nodiscard]] std::span<const unsigned> neighbours() const noexcept;
 
-  // ---- Traces. A log for this exchange, from any thread.
+  // ---- Traces
+  //
+  // Makes a log for this exchange. Any thread may call this.
   [[nodiscard]] std::unique_ptr<TraceLog> make_trace(size_t words, TraceLog::Clock clock) const;
-  // Before each poll, once there is a log, always the same one: a trace begins or ends as the log says. Whether one is
-  // being taken.
+  // Starts or stops a trace as the log says. Called before each poll once there is a log, always with the same one.
+  // Returns whether a trace is being taken.
   bool trace(TraceLog& log, Nanos now) noexcept;
 
   [[nodiscard]] const Counters& counters() const noexcept;
   [[nodiscard]] const AllCodecTotals& codec_totals() const noexcept;
   [[nodiscard]] const OperationTimes& operation_times() const noexcept;
   [[nodiscard]] RingStatus ring_status() const noexcept;
-  [[nodiscard]] LinkStatus link_status(size_t neighbour) const noexcept;  // index into neighbours()
+  [[nodiscard]] LinkStatus link_status(size_t neighbour) const noexcept;  // `neighbour`: index into neighbours()
 
  private:
   std::unique_ptr<ExchangeState> state_;

@@ -1,4 +1,4 @@
-// exchange_state.h - the parts of an Exchange, and what goes through them: packets in, polls
+// exchange_state.h - the parts of an Exchange, and the work that involves several of them: packets in, polls
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ class ExchangeState {
  public:
   ExchangeState(const ExchangeConfig& config, PacketIo& io);
 
-  // ---- As in Exchange, which asks the parts for all else.
+  // ---- Functions of Exchange that involve several parts. Exchange asks the parts directly for all others.
   Exchange::Submitted submit(const Operation& operation, Nanos now) noexcept;
   void abort(uint64_t id) noexcept;
   void close() noexcept;
@@ -76,9 +76,9 @@ class ExchangeState {
   Lifecycle lifecycle_;
   Control control_;
   Nanos polled_at_ = 0;
-  bool was_active_ = false;  // at polled_at_
+  bool was_active_ = false;  // an operation waited or ran at polled_at_
 
-  std::array<Run, kMaxRuns> runs_;  // of the packet at hand
+  std::array<Run, kMaxRuns> runs_;  // runs of the packet that is being received
   size_t run_count_ = 0;
 };
 

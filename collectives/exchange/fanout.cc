@@ -70,7 +70,7 @@ bool Fanout::send_next(size_t link, Nanos now) noexcept {
   } else {
     next.packet = {};
   }
-  if (next.left != links_.size()) {  // the outbox has counted one
+  if (next.left != links_.size()) {  // the outbox has counted the first copy
     counters_.add(Counter::kGatherPackets);
     counters_.add(Counter::kGatherBytes, next.bytes);
   }

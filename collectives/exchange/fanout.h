@@ -14,33 +14,33 @@
 
 namespace gradlane {
 
-// Full packets wait in a queue, which each link goes through at its own pace. One leaves the queue when all links have
-// had it. So a link that is slow, or has lost something, keeps others back only by the length of the queue; and results
-// are encoded once, as codecs that round anew each time would want it.
+// Full packets wait in a queue, and each link takes them at its own pace. A packet leaves the queue when all links have
+// had it. So a link that is slow, or has lost packets, delays others only by the length of the queue. Results are
+// encoded once for all links, and so rounded once.
 //
-// One buffer is kept for copies, and without it nothing enters the queue: or packets that wait for copies would take
-// the last buffers that these could be made in.
+// One buffer is kept for copies, and nothing enters the queue without it. Otherwise, packets that wait to be copied
+// could occupy the last buffers that the copies need.
 class Fanout final : public PacketSink {
  public:
   static constexpr size_t kPackets = 128;
 
-  // With no links there is none, and nothing is ever put in.
+  // Without links there is no queue, and nothing is ever put in.
   Fanout(std::span<Link> links, PacketIo& io, Counters& counters, size_t mtu, bool pad);
 
   // Gives back all buffers.
   void reset() noexcept;
 
-  // Before results are written: keeps a buffer for copies.
+  // Reserves a buffer for copies. Called before results are written.
   void prepare() noexcept;
-  // Where results are written to.
+  // Returns the outbox that results are written to.
   [[nodiscard]] Outbox& outbox() noexcept { return outbox_; }
   [[nodiscard]] const Outbox& outbox() const noexcept { return outbox_; }
 
-  // Sends what links have not had and take now. True if there is more.
+  // Sends to each link the packets that it has not had and takes now. Returns whether packets are left.
   bool pump(Nanos now) noexcept;
-  // All links have had all of it.
+  // Returns whether all links have had all packets.
   [[nodiscard]] bool empty() const noexcept { return head_ == tail_; }
-  // There was no buffer for results or for a copy in the last poll, or there is none now.
+  // Returns whether a buffer for results or for a copy was missing in the last poll, or is missing now.
   [[nodiscard]] bool starved() const noexcept {
     return starved_ || outbox_.starved() || (!spare_ && outbox_.holds(Outbox::kResults));
   }
@@ -54,15 +54,15 @@ class Fanout final : public PacketSink {
     Packet packet;
     size_t bytes = 0;
     uint32_t payload_crc = 0;
-    size_t left = 0;  // links that have not had it
+    size_t left = 0;  // number of links that have not had it
   };
   bool send_next(size_t link, Nanos now) noexcept;
 
   std::span<Link> links_;
   PacketIo& io_;
   Counters& counters_;
-  std::vector<Waiting> queue_;  // a ring
-  std::vector<uint64_t> sent_;  // by link: of all packets there ever were, so many
+  std::vector<Waiting> queue_;  // ring buffer
+  std::vector<uint64_t> sent_;  // by link: number of packets that it has had; counts like `head_`
   uint64_t tail_ = 0;
   uint64_t head_ = 0;
   Packet spare_;

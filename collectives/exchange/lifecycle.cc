@@ -1,4 +1,4 @@
-// lifecycle.cc - the life of operations: started, through a stage, over; sessions that end (lane's thread)
+// lifecycle.cc - the life of operations: their start, stages and end, also at the end of a session (lane's thread)
 #include "collectives/exchange/lifecycle.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace gradlane {
 namespace {
 
-// After this time an operation may be waiting for a rank whose trainer has gone. That rank cannot know that it is
-// awaited: at the start, only the predecessor and the ranks that must send something hear of an operation.
+// After this time an operation may be waiting for a rank whose trainer has gone. The rank cannot know that it is
+// awaited: at first an operation is announced only to the predecessor and to the ranks that must send something.
 constexpr Nanos kTellAll = 5 * kMillisecond;
 
 }  // namespace
@@ -38,7 +38,8 @@ void Lifecycle::start(Running& it, Nanos now) noexcept {
   it.news.start.reset();
   if (parts_.topology.ring_links() != 0) it.news.start.set(parts_.topology.predecessor());
   begin_stage(it);
-  // Those that send in a later stage must be able to tell if they fail before.
+  // The start is announced now to the ranks that send in a later stage. If they fail before that stage, they can send
+  // an abort: aborts go only to ranks that have announced the operation.
   for (Task later = it.task; later.stage + 1 < it.strategy->stages(op.kind);) {
     ++later.stage;
     it.news.start |= it.strategy->sources(later);
@@ -53,7 +54,7 @@ void Lifecycle::start(Running& it, Nanos now) noexcept {
   if (senders > 1) ++sharing_;
   if (!parts_.egress.allows_for(senders, it.blocks.blocks())) share_links();
 
-  if (fail_if_found(it)) return;  // aborted while it waited
+  if (fail_if_found(it)) return;  // it was aborted while it waited
   for (size_t link = 0; link < parts_.topology.links() && it.state == Running::State::kRunning; ++link) {
     if (const auto* const theirs = parts_.peers.start_of(link, it)) compare(it, link, theirs->descriptor);
   }
@@ -75,7 +76,7 @@ void Lifecycle::begin_stage(Running& it) noexcept {
   it.algorithm->begin();
 }
 
-// Links that end in one queue share it while that lasts.
+// Divides queues among the ranks that send to the same rank, for the operations that run now.
 void Lifecycle::share_links() noexcept {
   unsigned senders = 1;
   unsigned blocks = 1;
@@ -103,15 +104,16 @@ void Lifecycle::end_if_done(Running& it) noexcept {
     parts_.budget.ask_again();
     return;
   }
-  // A rank that has nothing to send learns only now whether the next one means the same operation.
+  // The operation ends only when the successor has started it. Only then does a rank that has nothing to send know
+  // whether the successor means the same operation.
   const Step next = ring_.failure(parts_.config.rank);
   if (!next.send || parts_.peers.started(next.link, it)) end(it, {});
 }
 
 void Lifecycle::end(Running& it, const Failure& failure) noexcept {
   const bool runs = it.state == Running::State::kRunning;
-  // An operation that is not ready yet has not changed its residual. Other exchanges may still read it, on threads of
-  // their own.
+  // An operation that is not ready yet has not changed its residual. Other exchanges may still read that residual, on
+  // threads of their own.
   it.outcome.residual_cleared = failure && runs && it.prepared.ready && it.operation.residual != nullptr;
   if (it.outcome.residual_cleared) it.clear_residual();
   it.note_looked();
@@ -129,7 +131,7 @@ void Lifecycle::end(Running& it, const Failure& failure) noexcept {
     const auto kind = static_cast<size_t>(it.operation.strategy.value_or(StrategyId{}).kind);
     operation_times_[kind].add(now_ - std::min(now_, it.times.submitted));
   }
-  if (!table_.any_active()) operations_at_ = kNever;  // else check_deadlines() finds out
+  if (!table_.any_active()) operations_at_ = kNever;  // otherwise check_deadlines() updates it
 }
 
 void Lifecycle::note(const Failure& failure) noexcept {
@@ -149,7 +151,7 @@ bool Lifecycle::fail_if_found(Running& it) noexcept {
 void Lifecycle::fail_everywhere(Running& it, const Failure& failure, unsigned origin) noexcept {
   end(it, failure);
   it.news.origin = static_cast<uint8_t>(origin);
-  // On a mismatch no rank can have finished the operation: the abort that goes round the ring reaches all.
+  // After a mismatch no rank can have finished the operation, so the abort that travels around the ring reaches all.
   const bool tells =
       failure.code != FailureCode::kMismatch && it.algorithm->tells_dependents(origin == parts_.config.rank);
   it.news.failure = tells ? it.strategy->dependents(it.task) : LinkSet{};
@@ -159,10 +161,10 @@ void Lifecycle::fail_everywhere(Running& it, const Failure& failure, unsigned or
 void Lifecycle::abort(Running& it, Nanos polled_at) noexcept {
   const Failure failure{.code = FailureCode::kAborted, .rank = static_cast<uint16_t>(parts_.config.rank)};
   if (it.state == Running::State::kRunning) fail_everywhere(it, failure, parts_.config.rank);
-  // One that waits keeps its number, and fails everywhere at its turn.
+  // A waiting operation keeps its number, and fails on all ranks when it starts.
   if (it.state == Running::State::kWaiting) {
     it.outcome.failure = failure;
-    // A ring that does not come up must not keep it for as long as the caller's limit is.
+    // If the ring does not become ready, the operation must not wait as long as the caller's timeout.
     it.times.deadline = std::min(it.times.deadline, polled_at + parts_.config.start_timeout);
     set_deadline();
   }
@@ -185,7 +187,7 @@ void Lifecycle::set_deadline() noexcept {
 
 void Lifecycle::check_deadlines(Nanos now) noexcept {
   if (table_.any_waiting() && !membership_.whole() && membership_.refused()) {
-    // Somebody must do something about it: all ranks hear of that.
+    // A person must resolve the difference, so all ranks must learn of it.
     handle(membership_.give_up(membership_.refused()));
     return;
   }
@@ -223,7 +225,8 @@ unsigned Lifecycle::awaited(const Running& it) const noexcept {
 
 // ---- Sessions
 
-// Fails all operations that wait, on this rank only: no other rank knows of them. The next ones count from 0.
+// Fails all waiting operations, on this rank only: no other rank knows of them. The next operations are numbered from
+// 0.
 void Lifecycle::fail_waiting(const Failure& failure) noexcept {
   for (Running& it : table_.all()) {
     if (it.state != Running::State::kWaiting) continue;

@@ -1,4 +1,4 @@
-// lifecycle.h - the life of operations: started, through a stage, over; sessions that end (lane's thread)
+// lifecycle.h - the life of operations: their start, stages and end, also at the end of a session (lane's thread)
 #pragma once
 
 #include <cstddef>
@@ -15,37 +15,45 @@ namespace gradlane {
 
 class Lifecycle {
  public:
-  // `ring`: of all ranks.
+  // `ring`: the ring of all ranks.
   Lifecycle(const EngineParts& parts, const Ring& ring, Membership& membership, OperationTable& table,
             Preparation& preparation) noexcept
       : parts_(parts), ring_(ring), membership_(membership), table_(table), preparation_(preparation) {}
 
-  // ---- Starts. Those that wait, if the ring is whole.
+  // ---- Starts
+  //
+  // Starts the operations that wait, if the ring is ready.
   void start_waiting(Nanos now) noexcept;
-  // What a neighbour says of this operation: it fails on all ranks if that is another one.
+  // Compares the operation with the one that a neighbour has announced under its number. Fails it on all ranks if they
+  // differ.
   void compare(Running& it, size_t link, const Descriptor& theirs) noexcept;
 
   // ---- Ends
-  // The time of a call that may end operations.
+  //
+  // Sets the time for calls that may end operations.
   void set_time(Nanos now) noexcept { now_ = now; }
-  // If nothing of its stage is left to do, begins the next one, or ends it. If its algorithm has found that it must
-  // fail, it does.
+  // If nothing of the stage is left to do, end_if_done() begins the next stage or ends the operation. Both functions
+  // fail the operation if its algorithm has found a failure. fail_if_found() returns whether it did so.
   void end_if_done(Running& it) noexcept;
   bool fail_if_found(Running& it) noexcept;
-  // It fails here, and the others will hear of it. `origin`: the rank on which that began.
+  // Fails the operation on this rank, and queues the aborts that inform the others. `origin`: the rank on which the
+  // failure began.
   void fail_everywhere(Running& it, const Failure& failure, unsigned origin) noexcept;
   void abort(Running& it, Nanos polled_at) noexcept;
 
   // ---- Times
-  // check_deadlines() will look at this operation in time.
+  //
+  // Makes sure that check_deadlines() looks at this operation in time.
   void note_deadline(const Running& it) noexcept;
   void check_deadlines(Nanos now) noexcept;
   [[nodiscard]] Nanos deadline() const noexcept { return operations_at_; }
 
-  // A new session: the links are fresh, and so are the numbers.
+  // Handles a change of the session: resets the links. After the end of a generation it also fails all operations and
+  // restarts their numbers.
   void handle(Membership::Event event) noexcept;
 
-  [[nodiscard]] const Failure& failed() const noexcept { return failed_; }  // the last operation that did
+  // Returns the failure of the latest operation that failed.
+  [[nodiscard]] const Failure& failed() const noexcept { return failed_; }
   [[nodiscard]] const PastFailures& past_failures() const noexcept { return past_failures_; }
   [[nodiscard]] const OperationTimes& operation_times() const noexcept { return operation_times_; }
 
@@ -65,7 +73,7 @@ class Lifecycle {
   Membership& membership_;
   OperationTable& table_;
   Preparation& preparation_;
-  size_t sharing_ = 0;            // operations that run, and have several ranks send to one at a time
+  size_t sharing_ = 0;            // running operations in which several ranks send to one at a time
   Nanos operations_at_ = kNever;  // the earliest time at which check_deadlines() has something to do
   Nanos now_ = 0;
   Failure failed_;

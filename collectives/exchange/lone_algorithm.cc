@@ -1,4 +1,4 @@
-// lone_algorithm.cc - a world of one: the contribution is the result, rounded as a contribution is (lane's thread)
+// lone_algorithm.cc - operations in a world of one: the result is the contribution, rounded like any (lane's thread)
 #include "collectives/exchange/lone_algorithm.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kRoundsPerPoll = 64;  // so that a poll stays short
+constexpr size_t kRoundsPerPoll = 64;  // limit that keeps a poll short
 
 }  // namespace
 
@@ -52,7 +52,7 @@ void LoneAlgorithm::round(size_t count) noexcept {
   done_ += encoded.floats;
 }
 
-// What an owner, or the last one to add, makes of a sum.
+// Makes a result of a sum, as an owner or the last rank to add does.
 void LoneAlgorithm::finish(uint8_t* sums, size_t count) noexcept {
   const Origin from = it_.origin(block_, done_, false);
   it_.coder.finish(sums, count, from.position);

@@ -1,4 +1,4 @@
-// lone_algorithm.h - a world of one: the contribution is the result, rounded as a contribution is (lane's thread)
+// lone_algorithm.h - operations in a world of one: the result is the contribution, rounded like any (lane's thread)
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@ class LoneAlgorithm final : public Algorithm {
   void round(size_t count) noexcept;
   void finish(uint8_t* sums, size_t count) noexcept;
 
-  unsigned block_ = 0;  // at hand,
-  size_t done_ = 0;     //   so many of its elements are results
+  unsigned block_ = 0;  // block that is being worked on
+  size_t done_ = 0;     // its elements that are results already
 };
 
 }  // namespace gradlane

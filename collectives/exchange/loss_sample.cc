@@ -1,4 +1,4 @@
-// loss_sample.cc - what rounding takes away from this rank's contribution to a sum, by a sample of it (lane's thread)
+// loss_sample.cc - estimate of what rounding takes from this rank's contribution to a sum, by a sample (lane's thread)
 #include "collectives/exchange/loss_sample.h"
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 namespace gradlane {
 namespace {
 
-// Votes, which have neither a bound nor feedback, say nothing of a value's size; and what is noise is no loss.
+// Returns whether the codec's error counts as a loss. Votes have neither a bound nor feedback, and carry no size of a
+// value. The error of unbiased codecs is noise, which is not a loss.
 bool approximates(const Codec& codec) noexcept {
   if (codec.row().exact() || codec.row().unbiased) return false;
   return codec.error().bounded || codec.has_feedback();
@@ -19,7 +20,8 @@ bool loses(const Operation& op) noexcept {
   return reduces(op.kind) && encoded(op.type, op.reduction) && op.residual == nullptr && approximates(*op.codec);
 }
 
-// Of `count` neighbours from the tensor's element `first` on, as far as they lie in one block; returns how many did.
+// Measures `count` neighbouring elements from the tensor's element `first` on, as far as they lie in one block. Returns
+// how many did.
 size_t measure_run(const Operation& op, const Blocks& blocks, size_t first, size_t count, Loss& loss) noexcept {
   const Blocks::Place place = blocks.place(first);
   const size_t here = std::min(count, place.left);
@@ -37,7 +39,7 @@ Loss sample_loss(const Operation& op, const Blocks& blocks, uint64_t seed) noexc
     for (size_t done = 0; done < elements;) done += measure_run(op, blocks, done, elements - done, loss);
     return loss;
   }
-  // A run in each of as many parts of equal size.
+  // Measures one run in each of kLossRuns parts of equal size.
   const size_t part = elements / kLossRuns;
   for (size_t run = 0; run < kLossRuns; ++run) {
     const size_t slack = part - kLossRun + 1;

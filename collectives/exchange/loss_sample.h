@@ -1,4 +1,4 @@
-// loss_sample.h - what rounding takes away from this rank's contribution to a sum, by a sample of it (lane's thread)
+// loss_sample.h - estimate of what rounding takes from this rank's contribution to a sum, by a sample (lane's thread)
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,16 @@
 
 namespace gradlane {
 
-// Elements of an operation that are looked at, at most: so many runs of neighbours, spread over the tensor.
+// The sample has at most kLossRuns runs of kLossRun neighbouring elements each, spread over the tensor.
 inline constexpr size_t kLossRuns = 16;
 inline constexpr size_t kLossRun = 128;
 
-// Empty but for sums of fp32 through a lossy codec: copies are exact, and with error feedback what is taken away is
-// only late. Nor does it look at codecs that give another value what they take from one, on average, and at votes.
-// Selections without feedback lose most of the norm, and it says so. `op` names its codec, which knows all that is to
-// be known of the operation (Codec::settle), and nothing of it has been sent yet; `blocks` is how its tensor is
-// divided. Where the runs begin depends on `seed`, so that in the end each element has its turn.
+// Returns the loss in a sample of this rank's contribution. It is empty except for sums of fp32 through a lossy codec
+// without residual: copies are exact, and with error feedback the loss is only delayed. It is also empty for unbiased
+// codecs, whose error is 0 on average, and for votes. Selections without feedback lose most of the norm, and the sample
+// shows that. `op` names its codec, which must be settled (Codec::settle). Nothing of the operation may have been sent
+// yet. `blocks` is the division of its tensor. `seed` decides where the runs begin, so that over time each element is
+// sampled.
 [[nodiscard]] Loss sample_loss(const Operation& op, const Blocks& blocks, uint64_t seed) noexcept;
 
 }  // namespace gradlane

@@ -11,17 +11,17 @@ namespace gradlane {
 namespace {
 
 constexpr Nanos kFirstInterval = kMillisecond;
-constexpr Nanos kLeastSpacing = 200 * kMicrosecond;  // of hellos to one neighbour
+constexpr Nanos kLeastSpacing = 200 * kMicrosecond;  // least time between hellos to one neighbour
 constexpr uint64_t kFirstGeneration = uint64_t{1} << 32;
 
-// Nobody can have missed more of them: programs that try again and again while a rank is absent end some hundreds a
-// second. And they must not wrap.
+// No rank can have missed more generations than this. Programs that retry while a rank is absent end some hundreds of
+// generations per second. The numbers must not wrap.
 constexpr uint64_t kMostGenerations = uint64_t{1} << 30;
 
 uint64_t generation_of(uint64_t session) { return session >> 32; }
 uint16_t root_of(uint64_t session) { return static_cast<uint16_t>(session >> 16); }
 
-// Of those that are not 0.
+// Returns the lesser number; ignores a number that is 0.
 uint32_t lesser(uint32_t a, uint32_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
 
 bool ends_generations(FailureCode code) {
@@ -35,7 +35,7 @@ Membership::Membership(const ExchangeConfig& config, size_t ring_links, std::spa
     : world_(config.world),
       rank_(config.rank),
       around_(config.around),
-      // A quarter of the time is for telling the others.
+      // The last quarter of the time is for informing the other ranks.
       silence_(config.peer_timeout - config.peer_timeout / 4),
       max_interval_(std::max(config.peer_timeout / 64, kFirstInterval)),
       ring_links_(ring_links),
@@ -70,7 +70,7 @@ void Membership::compare(Peer& peer, unsigned peer_rank, const Hello& hello) con
     uint64_t theirs;
     bool setting;
   } fields[] = {
-      // What people set first; ranks, and digests of it all, follow from that.
+      // Settings that people choose come first: ranks and digests follow from them.
       {Field::kNodes, ours.nodes, theirs.nodes, true},
       {Field::kTrainers, ours.trainers, theirs.trainers, true},
       {Field::kLocalReduce, ours.local_reduce, theirs.local_reduce, true},
@@ -136,7 +136,7 @@ Membership::Event Membership::receive(size_t link, const LinkHeader& header, std
     if (peer.refused != before) tell(peer, now);
     return Event::kNone;
   }
-  // Of whatever session: it may be what keeps the two from meeting in one.
+  // A complaint counts in any session, because it may be the reason why the two never meet in one.
   if (static_cast<Field>(hello.complaint) == Field::kArrivedTos) {
     peer.complained_tos = static_cast<uint8_t>(hello.complaint_value);
     peer.complained_at = now;
@@ -145,7 +145,7 @@ Membership::Event Membership::receive(size_t link, const LinkHeader& header, std
   const bool echoes = hello.echo == challenge_;
   const bool absurd = generation_of(header.session) > generation_of(session_) + kMostGenerations;
   if (absurd || (!echoes && !(peer.known && hello.incarnation == peer.incarnation))) {
-    // Somebody new, or something late: the answer to our next hello will show.
+    // Either the sender is new, or the hello is late. The answer to our next hello will show which.
     counters_.add(Counter::kHelloStale);
     tell(peer, now);
     return Event::kNone;
@@ -154,12 +154,12 @@ Membership::Event Membership::receive(size_t link, const LinkHeader& header, std
   return meet(link, header, hello, now);
 }
 
-// A hello of somebody who is there.
+// Handles a hello whose sender is known to be alive.
 Membership::Event Membership::meet(size_t link, const LinkHeader& header, const Hello& hello, Nanos now) noexcept {
   Peer& peer = peers_[link];
   const auto rank = static_cast<uint16_t>(links_[link].peer());
   const bool restarted = peer.known && hello.incarnation != peer.incarnation && links_[link].up();
-  // A life that has ended does not come back, and this one has just answered.
+  // A life that has ended does not come back. If the previous incarnation answers again, two nodes have this rank.
   const bool doubled = restarted && hello.incarnation == peer.previous;
   if (hello.incarnation != peer.incarnation) {
     peer.met = peer.knows_us = false;
@@ -168,7 +168,7 @@ Membership::Event Membership::meet(size_t link, const LinkHeader& header, const 
   peer.known = true;
   peer.incarnation = hello.incarnation;
   if (restarted) counters_.add(Counter::kPeerRestarted);
-  // Unless others have noticed, and this is how we hear of it.
+  // A restart ends the generation. If the hello is of a later generation, others have noticed the restart already.
   if (doubled) {
     const auto [less, more] = std::minmax({peer.previous & ~kMacSource, peer.incarnation & ~kMacSource});
     return raise(header.session, {.code = FailureCode::kDoubled, .rank = rank, .ours = less, .theirs = more});
@@ -184,7 +184,8 @@ Membership::Event Membership::meet(size_t link, const LinkHeader& header, const 
                   .ours = hello.cause_ours,
                   .theirs = hello.cause_theirs};
     if (!ends_generations(cause.code)) cause = {.code = FailureCode::kRestarted, .rank = rank};
-    // All ranks are in that session. This life has not been in it, so an earlier life was.
+    // If the reach is the world size, all ranks are in that session. This life has not been in it, so an earlier life
+    // was.
     const bool has_earlier_life = hello.reach == world_;
     if (has_earlier_life) cause = {.code = FailureCode::kRestarted, .rank = static_cast<uint16_t>(rank_)};
     const bool has_other_root = whole_ && !roots_[root_of(header.session)];
@@ -197,7 +198,7 @@ Membership::Event Membership::meet(size_t link, const LinkHeader& header, const 
     links_[link].acknowledge(header, now);
     if (!peer.met) peer.hello_at = 0;
     peer.met = true;
-    // Hellos may come late, and neither goes back within a session.
+    // Hellos may arrive late. Neither of these values goes back within a session.
     peer.knows_us |= hello.met == self_.incarnation;
     peer.reach = std::max(peer.reach, hello.reach);
     peer.since = lesser(peer.since, hello.since);
@@ -213,7 +214,7 @@ void Membership::seek(uint32_t since) noexcept {
   learn_since(since);
 }
 
-// It only ever becomes less within a session, so hellos may come late, and twice; and neighbours agree in the end.
+// The value only decreases within a session. So late and repeated hellos do no harm, and neighbours agree in the end.
 void Membership::learn_since(uint32_t since) noexcept {
   const uint32_t least = lesser(since_, since);
   if (least != since_) tell(0, peers_.size());
@@ -252,7 +253,7 @@ Membership::Event Membership::give_up(const Failure& cause) noexcept {
 }
 
 Membership::Event Membership::enter(uint64_t session, const Failure& cause) noexcept {
-  // What waits here since this node restarted is none of the operations that its restart has ended.
+  // If this node's own restart is the cause, operations that wait here were submitted after it, and do not end.
   const bool own_restart = cause.code == FailureCode::kRestarted && cause.rank == rank_;
   const bool raised = generation_of(session) != generation_of(session_);
   const bool ended = whole_ || (raised && roots_[root_of(session)] && !own_restart);
@@ -268,7 +269,7 @@ Membership::Event Membership::enter(uint64_t session, const Failure& cause) noex
   for (size_t i = 0; i < peers_.size(); ++i) {
     links_[i].reset(session);
     peers_[i].reach = 0;
-    peers_[i].refused = {};  // who still differs will say so
+    peers_[i].refused = {};  // a neighbour that still differs is refused again at its next hello
     peers_[i].met = false;
     peers_[i].knows_us = false;
     peers_[i].since = 0;
@@ -280,14 +281,14 @@ Membership::Event Membership::enter(uint64_t session, const Failure& cause) noex
 
 // ---- Hellos sent.
 
-// Soon, but not more often than kLeastSpacing.
+// Schedules the next hello to a neighbour: soon, but at least kLeastSpacing after the last one.
 void Membership::tell(Peer& peer, Nanos now) noexcept {
   const Nanos at = peer.sent_at == 0 ? now : std::max(now, peer.sent_at + kLeastSpacing);
   peer.hello_at = std::min(peer.hello_at, at);
   due_ = 0;
 }
 
-// The neighbours of the first links.
+// Schedules hellos to the neighbours of the first `links` links, and sets their intervals to the shortest one.
 void Membership::tell(Nanos at, size_t links) noexcept {
   due_ = 0;
   for (Peer& peer : std::span(peers_).first(links)) {
@@ -296,7 +297,7 @@ void Membership::tell(Nanos at, size_t links) noexcept {
   }
 }
 
-// The neighbour needs no more hellos.
+// Returns whether the neighbour needs no more hellos.
 bool Membership::settled(size_t link) const noexcept {
   const Peer& peer = peers_[link];
   const bool met = links_[link].up() && peer.knows_us && (peer.brief || peer.since == since_);
@@ -312,7 +313,8 @@ bool Membership::send_hello(size_t link, Nanos now) noexcept {
   hello.reach = static_cast<uint16_t>(complete_ ? reach_ : 0);
   hello.cause_code = static_cast<uint8_t>(cause_.code);
   hello.cause_rank = cause_.rank;
-  // Of a difference in configuration, "here" and "there" mean nothing elsewhere.
+  // The values of other causes are not sent. In a difference of configuration, "here" and "there" mean nothing on other
+  // ranks.
   if (cause_.code == FailureCode::kSilent || cause_.code == FailureCode::kDoubled) {
     hello.cause_field = static_cast<uint8_t>(cause_.field);
     hello.cause_ours = cause_.ours;
@@ -335,8 +337,9 @@ bool Membership::send_hello(size_t link, Nanos now) noexcept {
 
 Membership::Event Membership::poll(Nanos now) noexcept {
   Event event = Event::kNone;
-  // Whoever did not run heard nothing, and cannot say who was silent: a machine that stood still for a while would
-  // find all its neighbours dead. Links that are up are polled every keep-alive, which is half of this.
+  // A node that did not run received nothing, and cannot say who was silent. Without this, a machine that stood still
+  // for a while would take all its neighbours for dead. Links that are up are polled every keep-alive, which is half of
+  // this time.
   const Nanos asleep = now - polled_at_;
   if (polled_at_ != 0 && asleep > silence_ / 6) {
     for (Link& link : links_) link.excuse(asleep, now);
@@ -346,7 +349,8 @@ Membership::Event Membership::poll(Nanos now) noexcept {
   for (size_t i = 0; i < links_.size(); ++i) {
     const Link& link = links_[i];
     const bool silent = link.up() && now - link.last_heard() >= silence_;
-    // Of one that is dead a packet was the oldest before it was last heard, by a little: it is silent, not stuck.
+    // If the neighbour is dead, its oldest unacknowledged packet is slightly older than its silence. Such a neighbour
+    // is silent, not stuck.
     const bool heard = now - link.last_heard() < silence_ - silence_ / 4;
     const bool stuck = heard && link.stuck_since() != kNever && now - link.stuck_since() >= silence_;
     if (!silent && !stuck) continue;
@@ -365,7 +369,8 @@ Membership::Event Membership::poll(Nanos now) noexcept {
     peer.hello_at = settled(i) ? kNever : now + peer.interval;
     peer.interval = std::min(2 * peer.interval, max_interval_);
   }
-  // What is heard meanwhile only makes it later; but packets may get stuck.
+  // Packets that arrive earlier only postpone the time when a neighbour counts as silent. But packets may get stuck
+  // meanwhile.
   due_ = now + silence_ / 8;
   for (size_t i = 0; i < peers_.size(); ++i) {
     due_ = std::min(due_, peers_[i].hello_at);

@@ -1,4 +1,4 @@
-// membership.h - agreement of all ranks on one session, and on being configured alike
+// membership.h - agreement of all ranks on one session, and on equal configurations
 #pragma once
 
 #include <bitset>
@@ -17,103 +17,110 @@
 
 namespace gradlane {
 
-// Neighbours send each other hellos until the ring is whole, without any leader.
+// Neighbours send each other hellos until the ring is ready, without any leader.
 //
-// Session. A number; the greatest wins: a node that receives a greater one enters that session, tells its neighbours,
-// and resets its links. Its high half is the *generation*. A node that starts proposes one of generation 1 with a
-// random low half; these merge into the greatest before anything runs. A node that finds its neighbour dead or
-// restarted *raises*: it proposes one of the next generation, which carries the cause. Entering a later generation ends
-// all operations, if this node was in a session of its root.
+// Session. A session is a number, and the greatest one wins. A node that receives a greater one enters that session,
+// informs its neighbours, and resets its links. The high half of the number is the *generation*. A node that starts
+// proposes a session of generation 1 with a random low half. These proposals merge into the greatest before anything
+// runs. A node that finds its neighbour dead or restarted *raises*: it proposes a session of the next generation, and
+// gives the cause. Entering a later generation ends all operations, if this node was in a session of the same root.
 //
-// Root. Bits 16 to 31 of a session. A raised session keeps the root of the generation-1 session that it descends from.
-// A node that has just started may hear of a generation that ended before it started. It has been in no session of that
-// root, so the operations of its trainers continue. A node whose ring is whole and that hears of a greater session of
-// another root raises above it with its own root, so that all ranks of its root get the failure. Exception: if the
-// sender's reach is the world size, an earlier life of this node was in that session, and the node keeps its root.
+// Root. Bits 16 to 31 of a session are its root. A raised session keeps the root of the generation-1 session that it
+// descends from. A node that has just started may learn of a generation that ended before it started. It has been in no
+// session of that root, so the operations of its trainers continue. A node whose ring is ready may learn of a greater
+// session of another root. It raises above that session with its own root, so that all ranks of its root get the
+// failure. Exception: if the sender's reach is the world size, an earlier life of this node was in the sender's
+// session. Then the node raises with the root of that session.
 //
-// Reach. How many ranks, counting back from this one, are known to be in this session without a gap, and to have met
-// all that they have links to: 1 + the predecessor's reach. When it is the world size, all have entered the session
-// (and nobody goes back to an older one), so operations may start, if both neighbours have met this life of this node
-// (and did not count an earlier one). When the ring does not come up, rank - reach is the first one that is missing.
+// Reach. The reach counts the ranks, back from this one, that are known to be in this session without a gap. A rank
+// counts only when all neighbours that it has outside the ring have met it. The reach is 1 + the predecessor's reach.
+// When it is the world size, all ranks have entered the session, and none goes back to an older one. Operations start
+// when, in addition, all neighbours have met this life of this node, and not an earlier one. If the ring does not
+// become ready, rank - reach is the first rank that is missing.
 //
-// Lives. A node has a random incarnation. One with an unknown incarnation is believed only if its hello echoes the
-// challenge that this node made for this session: late hellos of an earlier life or session cannot do that.
+// Lives. A life is the time from a node's start to its end, and has a random incarnation number. A node with an unknown
+// incarnation is believed only if its hello echoes the challenge that this node made for this session. A late hello of
+// an earlier life or session cannot do that.
 class Membership {
  public:
   enum class Event : uint8_t {
     kNone,
-    kMerged,  // another session: nothing had started in the last one
-    kEnded,   // another generation: everything in flight has failed, because of cause()
+    kMerged,  // another session was entered; nothing had started in the previous one
+    kEnded,   // another generation was entered: everything in flight has failed, because of cause()
   };
 
   // The first `ring_links` of the links are those of the ring: to the successor, and to the predecessor.
   Membership(const ExchangeConfig& config, size_t ring_links, std::span<Link> links, Counters& counters);
 
-  // A hello that is undamaged. `bytes` is what stands behind the link header.
+  // Handles an undamaged hello. `bytes` is the part behind the link header.
   [[nodiscard]] Event receive(size_t link, const LinkHeader& header, std::span<const uint8_t> bytes,
                               Nanos now) noexcept;
-  // A damage-free packet of another protocol version.
+  // Handles an undamaged packet of another protocol version.
   void refuse_version(size_t link, uint8_t version) noexcept;
-  // The owner finds that a neighbour must not take part, and keeps its packets back. Until the next session: to be said
-  // again and again.
+  // Refuses a neighbour that must not take part, as the owner has found. The owner withholds its packets. The refusal
+  // lasts until the next session, so the owner must repeat the call.
   [[nodiscard]] Event refuse(size_t link, const Failure& why) noexcept;
-  // The neighbour has met this life of this node in this session: its packets are for us.
+  // Returns whether the neighbour has met this life of this node in this session. Then its packets are for this life.
   [[nodiscard]] bool knows_us(size_t link) const noexcept { return peers_[link].knows_us; }
 
-  // Packets of this neighbour come with a ToS byte that no class has: it is told, and it is the cause if it is given
-  // up.
+  // Notes that packets of this neighbour arrive with a ToS byte that no class has. The neighbour is informed. If it is
+  // given up, this is the cause.
   void complain(size_t link, uint8_t tos, Nanos now) noexcept;
 
-  // Ends this generation for a reason found elsewhere; always kEnded.
+  // Ends this generation for a reason found elsewhere. Always returns kEnded.
   [[nodiscard]] Event give_up(const Failure& cause) noexcept;
 
-  // Gives up silent neighbours, sends hellos.
+  // Gives up silent neighbours, and sends hellos.
   [[nodiscard]] Event poll(Nanos now) noexcept;
   [[nodiscard]] Nanos deadline() const noexcept { return due_; }
 
   [[nodiscard]] uint64_t session() const noexcept { return session_; }
   [[nodiscard]] bool whole() const noexcept { return whole_; }
-  // Not whole: the first one, counting back from this one, that nothing is known of, or that has not met all it has
-  // links to; where there are links beside the ring's, one that has not met this rank comes before that.
+  // Returns the rank that the ring waits for, if it is not ready. If there are links outside the ring, this is first of
+  // all a neighbour that has not met this rank. Otherwise it is the first rank, counted back from this one, that
+  // nothing is known of, or that its neighbours outside the ring have not all met.
   [[nodiscard]] unsigned missing() const noexcept;
   [[nodiscard]] const Failure& cause() const noexcept { return cause_; }
-  // Why the ring is not whole: whom nothing is known of, and what a neighbour's packets, or ours there, suffer from.
+  // Returns why the ring is not ready: the missing rank, and the ToS byte if packets from or to a neighbour arrive with
+  // a wrong one.
   [[nodiscard]] Failure no_ring() const noexcept;
-  // A neighbour that is configured differently, if there is one.
+  // Returns the refusal of a neighbour, for example because it is configured differently; kNone if none is refused.
   [[nodiscard]] const Failure& refused() const noexcept;
-  // This one, if it is.
+  // Returns the refusal of this neighbour; kNone if it is not refused.
   [[nodiscard]] const Failure& refused(size_t link) const noexcept { return peers_[link].refused; }
 
-  // ---- Survivors. What begins in a new generation may need a rank whose trainer went with the last one. Only that
-  // rank knows whether another one has come, and all the others only wait for it. So they say, in hellos that go both
-  // ways round the ring, since when they have been there: in which generation their trainers took part. A rank whose
-  // trainer was there then and is not now ends what they have begun. Those that came later are not heard of: at the
-  // start of a job everybody waits for everybody.
+  // ---- Survivors
+  //
+  // An operation that begins in a new generation may need a rank whose trainer left with the last one. Only that rank
+  // knows whether another trainer has come, and all others only wait for it. So ranks announce in which generation
+  // their trainers took part before, in hellos that travel both ways around the ring. If a rank had a trainer in that
+  // generation and has none now, it ends the operations that the others have begun. Trainers that came later are not
+  // announced: at the start of a job every rank waits for every other. seek() adds a generation to the announcement.
   void seek(uint32_t since) noexcept;
-  [[nodiscard]] uint32_t sought() const noexcept { return since_; }  // the least of them; 0: none
+  [[nodiscard]] uint32_t sought() const noexcept { return since_; }  // earliest generation announced; 0: none
   [[nodiscard]] uint32_t generation() const noexcept { return static_cast<uint32_t>(session_ >> 32); }
-  // The one in which this node saw the ring whole for the first time; 0: not yet.
+  // Returns the generation in which this node saw the ring ready for the first time; 0: not yet.
   [[nodiscard]] uint32_t first_generation() const noexcept { return first_generation_; }
 
  private:
   static constexpr size_t kRoots = size_t{1} << 16;
   struct Peer {
-    bool known = false;  // its incarnation is
+    bool known = false;  // its incarnation is known
     uint64_t incarnation = 0;
-    uint64_t previous = 0;       // the incarnation before that; 0: none
-    uint64_t challenge = 0;      // what to echo; 0: none heard yet
-    uint16_t reach = 0;          // in this session
-    bool met = false;            // its incarnation was heard of in this session
+    uint64_t previous = 0;       // previous incarnation; 0: none
+    uint64_t challenge = 0;      // challenge to echo; 0: none received yet
+    uint16_t reach = 0;          // its reach in this session
+    bool met = false;            // its incarnation has been confirmed in this session
     bool knows_us = false;       // it has met this life of this node in this session
-    bool brief = false;          // its hellos end before `since`
-    uint32_t since = 0;          // in this session
-    uint8_t arrived_tos = 0;     // of its packets that no class has,
-    Nanos arrived_at = 0;        //   and when such a one came last; 0: none
-    uint8_t complained_tos = 0;  // the same of ours, as it says
+    bool brief = false;          // its hellos are too short to have `since`
+    uint32_t since = 0;          // its earliest generation announced in this session; 0: none
+    uint8_t arrived_tos = 0;     // ToS byte of its packets that no class has
+    Nanos arrived_at = 0;        // arrival time of the latest such packet; 0: none
+    uint8_t complained_tos = 0;  // such a ToS byte of our packets, as it reports
     Nanos complained_at = 0;
     Failure refused;
-    Nanos hello_at = 0;  // when to send the next hello
-    Nanos interval = 0;  // and how much later the one after it
+    Nanos hello_at = 0;  // time to send the next hello
+    Nanos interval = 0;  // time from then to the hello after it
     Nanos sent_at = 0;
   };
 
@@ -134,26 +141,26 @@ class Membership {
   const unsigned world_;
   const unsigned rank_;
   const size_t around_;
-  const Nanos silence_;       // without a sign of life until a neighbour is given up
-  Nanos polled_at_ = 0;       // 0: never yet
-  Nanos due_ = 0;             // when poll() has to look at all links; not later
-  const Nanos max_interval_;  // of hellos
-  Hello self_{};              // what all hellos have in common
+  const Nanos silence_;       // time without a sign of life until a neighbour is given up
+  Nanos polled_at_ = 0;       // time of the latest poll; 0: none yet
+  Nanos due_ = 0;             // time by which poll() must look at all links again
+  const Nanos max_interval_;  // longest interval of hellos
+  Hello self_{};              // fields that all hellos have in common
   const size_t ring_links_;
-  std::span<Link> links_;  // successor, then predecessor, one for both in a world of two; then others
+  std::span<Link> links_;  // successor, predecessor (one link for both in a world of two), then others
   Counters& counters_;
-  std::vector<Peer> peers_;  // as links_
+  std::vector<Peer> peers_;  // indexed like links_
   Random random_;
   uint64_t session_ = 0;
   uint64_t challenge_ = 0;
   unsigned reach_ = 1;
-  bool complete_ = false;  // all that this rank has links to beside the ring have met it: else it does not count
+  bool complete_ = false;  // all neighbours outside the ring have met this rank; until then it announces a reach of 0
   bool whole_ = false;
-  std::bitset<kRoots> roots_;  // of all sessions so far
-  uint32_t since_ = 0;         // of all ranks in this session
-  uint32_t own_since_ = 0;     // of this one in this generation
+  std::bitset<kRoots> roots_;  // roots of all sessions so far
+  uint32_t since_ = 0;         // earliest generation announced by all ranks in this session; 0: none
+  uint32_t own_since_ = 0;     // earliest generation announced by this rank in this generation; 0: none
   uint32_t first_generation_ = 0;
-  Failure cause_;  // of the end of the last generation
+  Failure cause_;  // cause that ended the last generation
 };
 
 }  // namespace gradlane

@@ -1,4 +1,5 @@
-// membership_reports.cc - what is known of the ways to neighbours, and whom the ring waits for (worker thread, seldom)
+// membership_reports.cc - faults on the paths to neighbours, and the rank that the ring waits for (worker thread,
+// seldom)
 #include <algorithm>
 
 #include "collectives/diagnosis.h"
@@ -6,7 +7,8 @@
 
 namespace gradlane {
 
-// While packets are sent again and again: what has been mended is not named.
+// Returns whether a fault seen at `at` is recent enough to be reported. Packets are sent again and again, so a fault
+// that was not seen lately has been fixed.
 bool Membership::lately(Nanos at, Nanos now) const noexcept { return at != 0 && now - at < silence_ / 2; }
 
 void Membership::complain(size_t link, uint8_t tos, Nanos now) noexcept {

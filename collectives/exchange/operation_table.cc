@@ -7,7 +7,8 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kSmallTogether = 4;  // times as many operations as `operations`, where tensors are small
+// factor: the table has this many places per large room, so that more small tensors fit
+constexpr size_t kSmallTogether = 4;
 
 }  // namespace
 
@@ -23,7 +24,7 @@ OperationTable::OperationTable(const EngineParts& parts) {
   for (size_t i = 0; i < places; ++i) {
     rooms_.emplace_back(small, relayed(small), parts.owners, true);
     Running& it = table_.emplace_back(i, config.codec, &rooms_.back());
-    it.algorithms = make_algorithms(it, parts);  // they refer to it: from here on nothing moves
+    it.algorithms = make_algorithms(it, parts);  // these refer to `it`, so it must not move from now on
   }
   for (size_t i = 0; i < config.operations; ++i) rooms_.emplace_back(granules, relayed(granules), parts.owners, false);
 }
@@ -33,7 +34,7 @@ Running* OperationTable::next_place() noexcept {
   return it.state == Running::State::kFree ? &it : nullptr;
 }
 
-// Small tensors have a room of their own in each place: so there may be many at a time.
+// Each place has its own room for a small tensor, so more small operations than large ones can be in flight.
 Room* OperationTable::room_for(size_t bytes, const Running& place) noexcept {
   if (bytes <= Turns::kSmallBytes) return &rooms_[place.place];
   const auto room = std::find_if(rooms_.begin() + static_cast<ptrdiff_t>(table_.size()), rooms_.end(),
@@ -64,7 +65,7 @@ void OperationTable::end(Running& it) noexcept {
 
 bool OperationTable::next_completion(Completion& completion) noexcept {
   if (unread_ == 0) return false;
-  // Operations complete independently: any may be the next.
+  // Operations complete independently, so any of them may be next.
   for (uint64_t id = read_; id != submitted_; ++id) {
     Running& it = of(id);
     if (it.id != id || !it.unread || it.state != Running::State::kOver) continue;

@@ -25,7 +25,7 @@ class OperationTable {
   [[nodiscard]] std::span<Running> all() noexcept { return table_; }
   [[nodiscard]] std::span<const Running> all() const noexcept { return table_; }
 
-  // Of a number that has started: the operation, or null if it is over.
+  // Returns the operation with a number that has started; null if it is over.
   [[nodiscard]] Running* running(uint32_t number) noexcept {
     const uint32_t back = static_cast<uint32_t>(started_) - number;
     Running& it = of(base_ + started_ - back);
@@ -34,15 +34,15 @@ class OperationTable {
   [[nodiscard]] bool has_started(uint32_t number) const noexcept {
     return static_cast<int32_t>(static_cast<uint32_t>(started_) - number) > 0;
   }
-  // How far a number is ahead of the next one to start. Less than 0: it has started.
+  // Returns how far a number is ahead of the next one to start. The result is negative if the number has started.
   [[nodiscard]] int32_t ahead(uint32_t number) const noexcept {
     return static_cast<int32_t>(number - static_cast<uint32_t>(started_));
   }
 
-  // Visits those that run, in the order in which they were submitted.
+  // Visits the running operations in the order in which they were submitted.
   template <typename Visit>
   void for_running(Visit visit) noexcept {
-    // None that was submitted before this one runs: what runs is unread.
+    // No operation with an id before `first` runs, because running operations are unread.
     const uint64_t first = std::max(read_, base_ + started_ - std::min<uint64_t>(started_, table_.size()));
     const uint64_t end = base_ + started_;
     for (uint64_t id = first; id < end; ++id) {
@@ -52,24 +52,26 @@ class OperationTable {
   }
 
   // ---- Submissions
-  // Returns the next place, or null: the completion of its last operation is unread, or a notice of it is unsent.
+  // Returns the next place. Returns null if its last operation is not over, has an unread completion, or an unsent
+  // notice.
   [[nodiscard]] Running* next_place() noexcept;
   // Returns a room for a tensor of `bytes`, which includes all that this rank adds up for others; null if none is free.
   [[nodiscard]] Room* room_for(size_t bytes, const Running& place) noexcept;
-  // The place is taken by an operation that waits.
+  // Gives the place to a new operation, which waits.
   void take(Running& it, Room& room) noexcept;
-  // null: this id is over, and its place another's, or it was never there.
+  // Returns the operation with this id. Returns null if its place belongs to a later operation, or if it was never
+  // submitted.
   [[nodiscard]] Running* find(uint64_t id) noexcept;
 
-  // No operation was submitted in this generation.
+  // Returns whether no operation was submitted in this generation.
   [[nodiscard]] bool fresh() const noexcept { return base_ == submitted_; }
   [[nodiscard]] bool any_started() const noexcept { return started_ != 0; }
   [[nodiscard]] bool any_waiting() const noexcept { return base_ + started_ != submitted_; }
-  // The number that the next one to be submitted will have.
+  // Returns the number that the next submitted operation will have.
   [[nodiscard]] uint32_t next_number() const noexcept { return static_cast<uint32_t>(submitted_ - base_); }
   // Starts the oldest operation that waits. Call it only if one waits.
   [[nodiscard]] Running& start_next() noexcept { return of(base_ + started_++); }
-  // The next one that is submitted has number 0. What waits or runs must be over.
+  // Restarts the numbers: the next submitted operation has number 0. No operation may wait or run.
   void restart_numbers() noexcept {
     base_ = submitted_;
     started_ = 0;
@@ -77,7 +79,7 @@ class OperationTable {
 
   // ---- Ends
   void end(Running& it) noexcept;
-  [[nodiscard]] bool any_active() const noexcept { return active_ != 0; }  // that wait or run
+  [[nodiscard]] bool any_active() const noexcept { return active_ != 0; }  // whether any operation waits or runs
   [[nodiscard]] bool next_completion(Completion& completion) noexcept;
   // Frees the place once the completion has been read and all notices to neighbours have been sent.
   static void release_if_read(Running& it) noexcept;
@@ -89,9 +91,9 @@ class OperationTable {
   std::vector<Room> rooms_;
   std::vector<Running> table_;
   size_t active_ = 0;
-  size_t unread_ = 0;       // that are over, and their completions have not been read
-  uint64_t submitted_ = 0;  // ids from 0
-  uint64_t read_ = 0;       // completions are given in the order of ids where they are there
+  size_t unread_ = 0;       // operations that are over and have an unread completion
+  uint64_t submitted_ = 0;  // number of submissions, which is the next id
+  uint64_t read_ = 0;       // completions of all ids before this one have been read
   uint64_t base_ = 0;       // id of the operation with number 0
   uint64_t started_ = 0;    // numbers before this one have started
 };

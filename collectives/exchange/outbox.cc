@@ -9,10 +9,10 @@
 namespace gradlane {
 namespace {
 
-// A granule fits, whatever its elements and their codec are.
+// A granule always fits into kLongestGroup bytes, whatever its elements and their codec are.
 static_assert(kGranuleBytes == kGroupFloats * sizeof(float) && kGranuleBytes <= kLongestGroup);
 
-// A run can count the elements of any packet, and ends with a granule of any type.
+// A run header can count the elements of any packet. The longest run is a multiple of the granule of every type.
 static_assert(kMaxRunElements <= UINT16_MAX && kMaxRunElements % kGranuleBytes == 0);
 
 }  // namespace
@@ -42,7 +42,7 @@ bool Outbox::begin(Channel channel, unsigned sink, Nanos now) noexcept {
   return true;
 }
 
-// The same elements of the same block follow.
+// Returns whether a run continues the last one: it has the next elements of the same block.
 bool Outbox::goes_on(const Open& open, const RunHeader& run, const Coder& coder) noexcept {
   const RunHeader& last = open.run;
   return open.last != 0 && last.operation == run.operation && last.block == run.block && last.phase == run.phase &&

@@ -1,4 +1,4 @@
-// outbox.h - the packets that are being filled, for one neighbour or for all
+// outbox.h - the open packets, which are being filled for one neighbour or for all
 #pragma once
 
 #include <array>
@@ -14,71 +14,71 @@
 
 namespace gradlane {
 
-// A block that grows or shrinks in a hop would leave packets half empty, if every packet were one run. So runs are
-// appended to an open packet until it is full, and what did not fit goes to the head of the next one. A run that goes
-// on where the last one ended is joined with it (Coder::join), or packets would hold ever more and smaller runs from
-// hop to hop. There is one open packet for each channel: partial sums, results whose way begins here, results that were
-// put off on their way, and control. Results are relayed as whole packets, so all in one packet end at the same rank.
+// Runs are appended to an open packet until it is full, and the rest goes to the head of the next packet. If every
+// packet were one run, a block that grows or shrinks in a hop would leave packets half empty. A run that continues the
+// last one is joined with it (Coder::join). Otherwise packets would hold more and smaller runs after each hop. Each
+// channel has one open packet: partial sums, results that begin here, results of other ranks that are passed on, and
+// control. Results are relayed as whole packets, so all results in one packet end at the same rank.
 class Outbox {
  public:
   enum Channel : uint8_t { kSums, kResults, kPassing, kControl, kChannels };
 
   static constexpr std::array kData = {kSums, kResults, kPassing};
 
-  // `out`: a link, or what stands for several. `pad`: packets of data that are nearly full are made as long as full
-  // ones.
+  // `out`: a link, or a sink for several links. `pad`: data packets that are nearly full are padded to full length.
   Outbox(PacketSink& out, PacketIo& io, Counters& counters, size_t mtu, bool pad)
       : out_(out), io_(io), counters_(counters), mtu_(mtu), pad_from_(pad ? mtu - mtu / kPadding : mtu) {}
 
   // Gives back all buffers.
   void reset() noexcept;
 
-  // Where the next elements of a run may be written; no bytes if the packet is full and the link cannot take it, or if
-  // there is no buffer. There are Coder::least_room() of them otherwise.
+  // The place where the next elements of a run may be written. It has no bytes if the packet is full and the link
+  // cannot take it, or if there is no buffer. Otherwise it has at least Coder::least_room() bytes.
   struct Place {
     std::span<uint8_t> bytes;
-    size_t elements = 0;  // at most: up to a cut
-    bool joins = false;   // goes on the last run
+    size_t elements = 0;  // limit of elements; a multiple of the cut
+    bool joins = false;   // the elements continue the last run
   };
-  // `run` says which run it is: its count and bytes do not matter. There is place for at least `elements` of them, as
-  // far as their number goes. `sink`: where results end. `apart`: what begins here is a run of its own, even if it goes
-  // on the last one.
+  // Returns a place for the run that `run` describes; its count and bytes are ignored. The place takes at least
+  // `elements` elements, as far as the limit of their number goes. `sink`: rank where the results end. `apart`: begins
+  // a new run, even if the elements continue the last one.
   [[nodiscard]] Place reserve(Channel channel, const RunHeader& run, const Coder& coder, size_t elements, unsigned sink,
                               Nanos now, bool apart = false) noexcept;
-  // Nothing fitted into that place: a new packet is begun, if the open one can leave. False if it cannot, or if it has
-  // nothing in it, so that no packet has more room.
+  // Sends the open packet and begins a new one, after nothing fitted into the place. Returns false if the open packet
+  // cannot leave. Also returns false if it is empty, because then no packet has more room.
   [[nodiscard]] bool begin_next(Channel channel, Nanos now) noexcept;
-  // `elements` were written there as a block of `bytes` bytes. Returns how much longer the packet is.
+  // Adds `elements` elements, which were written to `place` as a block of `bytes` bytes. Returns how much longer the
+  // packet is.
   size_t commit(Channel channel, const Place& place, RunHeader run, const Coder& coder, size_t elements,
                 size_t bytes) noexcept;
 
-  // A run without elements on the control channel; false if there is no place.
+  // Adds a run without elements to the control channel. Returns false if there is no room.
   [[nodiscard]] bool control(RunHeader run, std::span<const uint8_t> payload, Nanos now) noexcept;
 
-  // Sends what is open, if there is something and the link takes it.
+  // Sends the open packet of a channel if it holds something and the link takes it.
   void flush(Channel channel, Nanos now) noexcept;
   [[nodiscard]] bool holds(Channel channel) const noexcept { return open_[channel].last != 0; }
-  // None of them holds anything.
+  // Returns whether no open packet holds anything.
   [[nodiscard]] bool idle() const noexcept { return held_ == 0; }
-  // Nothing more can go into it.
+  // Returns whether nothing more can go into the open packet.
   [[nodiscard]] bool full(Channel channel) const noexcept { return open_[channel].elements == kMaxRunElements; }
-  // The owner had no buffer, since the last try_again().
+  // Returns whether the owner had no buffer since the last try_again().
   [[nodiscard]] bool starved() const noexcept { return starved_; }
   void try_again() noexcept { starved_ = false; }
-  // When the oldest data was put into an open packet; kNever if there is none.
+  // Returns when the oldest data was put into the open packet; kNever if it holds nothing.
   [[nodiscard]] Nanos held_since(Channel channel) const noexcept {
     return holds(channel) ? open_[channel].since : kNever;
   }
 
  private:
-  static constexpr size_t kPadding = 16;  // at most so great a part of a packet
+  static constexpr size_t kPadding = 16;  // padding is at most 1 / kPadding of a packet
 
   struct Open {
     Packet packet;
     size_t bytes = 0;
-    size_t last = 0;  // where the last run's header is; 0: nothing open
+    size_t last = 0;  // offset of the last run's header; 0: the packet is empty
     size_t elements = 0;
-    RunHeader run{};  // its copy
+    RunHeader run{};  // copy of the last run's header
     unsigned sink = 0;
     Nanos since = 0;
   };

@@ -49,13 +49,13 @@ unsigned OwnerAlgorithm::turn_of(unsigned rank) const noexcept {
   return (rank + world - it_.strategy->first_of(it_.task, own_)) % world;
 }
 
-// ---- What arrives
+// ---- Arrivals
 
 bool OwnerAlgorithm::accepts(const Run& run, size_t link, std::span<const Run> before) const noexcept {
   return run.step.in_turn ? has_room(run, link, before) : fits(run, before, results_left_);
 }
 
-// A contribution to the block of this rank.
+// Returns whether there is room for a contribution to the block of this rank.
 bool OwnerAlgorithm::has_room(const Run& run, size_t link, std::span<const Run> before) const noexcept {
   const size_t first = run.header.first * it_.coder.granule();
   const size_t end = first + run.header.count;
@@ -97,7 +97,7 @@ bool OwnerAlgorithm::send_own(Nanos now) noexcept {
   return false;
 }
 
-// ---- What an owner does
+// ---- The owner's work
 
 void OwnerAlgorithm::begin_turns() noexcept {
   const Operation& op = it_.operation;
@@ -105,7 +105,7 @@ void OwnerAlgorithm::begin_turns() noexcept {
   it_.room->turns.begin(it_.blocks.count(own_), turn_of(parts_.config.rank), it_.coder, plain);
   it_.room->turns.start(
       [&](size_t first, size_t count, uint8_t* sums, bool begins) { add_own(first, count, sums, begins); },
-      [](size_t, size_t, const uint8_t*) {});  // others come behind
+      [](size_t, size_t, const uint8_t*) {});  // no sum is complete before the others contribute
 }
 
 void OwnerAlgorithm::take_contribution(const Run& run, size_t link) noexcept {
@@ -120,7 +120,7 @@ void OwnerAlgorithm::take_contribution(const Run& run, size_t link) noexcept {
       });
 }
 
-// This rank's own elements, rounded as all contributions are.
+// Adds this rank's own elements, rounded like all contributions.
 void OwnerAlgorithm::add_own(size_t first, size_t count, uint8_t* sums, bool begins) noexcept {
   for (size_t done = 0; done < count;) {
     const EncodeResult encoded = it_.coder.encode(it_.elements(own_, first + done), count - done,
@@ -149,7 +149,7 @@ void OwnerAlgorithm::send_grants(Nanos now) noexcept {
   }
 }
 
-// Results of this rank's block that are there, into packets for all others.
+// Puts the available results of this rank's block into packets for all other ranks.
 void OwnerAlgorithm::queue_results(Nanos now) noexcept {
   if (all_queued()) return;
   const Turns& turns = it_.room->turns;
@@ -174,7 +174,7 @@ bool OwnerAlgorithm::queue_result(size_t count, Nanos now) noexcept {
   const Origin from = it_.origin(own_, queued_, false);
   EncodeResult encoded;
   const Nanos began = parts_.tracer.begins();
-  if (!reaches_all(it_.task.kind)) {  // it stays here
+  if (!reaches_all(it_.task.kind)) {  // the result stays on this rank
     encoded = it_.back.represent(data, count, from, parts_.scratch);
     (void)it_.back.decode(parts_.scratch.first(encoded.bytes), data, encoded.floats);
   } else {
@@ -200,7 +200,7 @@ bool OwnerAlgorithm::queue_result(size_t count, Nanos now) noexcept {
   return true;
 }
 
-// An owner that has not started it, whoever has sent this rank least, or else an owner.
+// Returns an owner that has not started the operation; else the rank that has sent least to this owner; else any owner.
 unsigned OwnerAlgorithm::awaited() const noexcept {
   unsigned owner = parts_.topology.rank_at(0);
   for (unsigned block = 0; block < it_.blocks.blocks(); ++block) {

@@ -12,8 +12,9 @@
 
 namespace gradlane {
 
-// For `direct` and `aggregator:R`: each rank sends its elements of a block to the owner, which adds them in one order
-// (Turns) and sends the results to all (Fanout). A broadcast has one block, the root's.
+// The algorithm of `direct` and `aggregator:R`. Each rank sends its elements of a block to the owner. The owner adds
+// them in a fixed order (Turns), and sends the results to all ranks (Fanout). A broadcast has one block, which the root
+// owns.
 class OwnerAlgorithm final : public Algorithm {
  public:
   OwnerAlgorithm(Running& it, const EngineParts& parts);
@@ -31,12 +32,12 @@ class OwnerAlgorithm final : public Algorithm {
   [[nodiscard]] unsigned awaited() const noexcept override;
   [[nodiscard]] std::optional<unsigned> sender() const noexcept override { return awaited(); }
   [[nodiscard]] std::optional<Step> next_step() noexcept override { return sender_.next_step(it_); }
-  // An owner on which it has failed tells all that take its results.
+  // Returns true on an owner where the failure began. It informs all ranks that take its results.
   [[nodiscard]] bool tells_dependents(bool on_this_rank) const noexcept override { return on_this_rank && owns(); }
 
  private:
   [[nodiscard]] bool owns() const noexcept { return own_ != it_.blocks.blocks(); }
-  // All results of this rank's block, if it has one, are on their way.
+  // Returns whether all results of this rank's block, if it has one, are queued.
   [[nodiscard]] bool all_queued() const noexcept { return !owns() || queued_ == it_.blocks.count(own_); }
   [[nodiscard]] unsigned turn_of(unsigned rank) const noexcept;
   [[nodiscard]] bool has_room(const Run& run, size_t link, std::span<const Run> before) const noexcept;
@@ -47,8 +48,8 @@ class OwnerAlgorithm final : public Algorithm {
   bool queue_result(size_t count, Nanos now) noexcept;
 
   BlockSender sender_;
-  unsigned own_ = 0;         // this rank's block; as many as there are blocks: none
-  size_t queued_ = 0;        // its results that are on their way to all
+  unsigned own_ = 0;         // block that this rank owns; equal to the number of blocks if there is none
+  size_t queued_ = 0;        // elements of its results that are queued for all ranks
   size_t results_left_ = 0;  // elements of results to receive
 };
 

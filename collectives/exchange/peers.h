@@ -1,4 +1,4 @@
-// peers.h - what neighbours have said of their operations (packet path)
+// peers.h - operations that neighbours have announced (packet path)
 #pragma once
 
 #include <algorithm>
@@ -16,12 +16,12 @@ namespace gradlane {
 
 class Peers {
  public:
-  // The start of an operation, as a neighbour has told it.
+  // The start of an operation, as a neighbour has announced it.
   struct Start {
     uint32_t number = 0;
     bool valid = false;
-    uint8_t stage = 0;           // that it has come to
-    std::optional<float> offer;  // of what ranks agree on
+    uint8_t stage = 0;           // latest stage that it has announced
+    std::optional<float> offer;  // its offer for the value that ranks agree on
     Descriptor descriptor{};
   };
 
@@ -29,7 +29,7 @@ class Peers {
     for (Peer& peer : peers_) peer.starts.resize(kMaxOperations);
   }
 
-  // A new session: nobody has started anything.
+  // Begins a new session, in which no neighbour has started anything.
   void reset() noexcept {
     for (Peer& peer : peers_) {
       peer.started = 0;
@@ -37,7 +37,8 @@ class Peers {
     }
   }
 
-  // They start in order, but this may come out of order, even when its place is that of a later one.
+  // Notes an announcement. Neighbours start operations in order, but announcements may arrive out of order, even after
+  // the place was given to a later operation.
   void note(size_t link, Start heard) noexcept {
     Peer& peer = peers_[link];
     if (static_cast<int32_t>(heard.number + 1 - peer.started) > 0) peer.started = heard.number + 1;
@@ -50,24 +51,24 @@ class Peers {
     known = heard;
   }
 
-  // The neighbour has started an operation with the number of this one.
+  // Returns whether the neighbour has started an operation with the number of this one.
   [[nodiscard]] bool started(size_t link, const Running& it) const noexcept {
     return static_cast<int32_t>(peers_[link].started - it.number) > 0;
   }
-  // It takes runs of the present stage by this step.
+  // Returns whether the neighbour takes runs of the present stage by this step.
   [[nodiscard]] bool takes(const Running& it, const Step& step) const noexcept {
     const unsigned stage = it.task.stage + it.prepared.lead;
     if (stage == 0) return started(step.link, it);
     const Start* const start = start_of(step.link, it);
     return start != nullptr && start->stage >= stage;
   }
-  // What it has said of the operation; null: nothing yet.
+  // Returns the neighbour's announcement of the operation; null if there is none yet.
   [[nodiscard]] const Start* start_of(size_t link, const Running& it) const noexcept {
     const Start& start = peers_[link].starts[it.number % peers_[link].starts.size()];
     return start.valid && start.number == it.number ? &start : nullptr;
   }
 
-  // The first link by which no offer for this operation has come; as many as there are: all have.
+  // Returns the first link by which no offer for this operation has arrived; the number of links if all offers have.
   [[nodiscard]] size_t unheard(const Running& it) const noexcept {
     size_t link = 0;
     for (; link < peers_.size(); ++link) {
@@ -77,7 +78,7 @@ class Peers {
     return link;
   }
 
-  // A neighbour has started the operation with this number.
+  // Returns whether a neighbour has started the operation with this number.
   [[nodiscard]] bool any_started(uint32_t number) const noexcept {
     return std::ranges::any_of(peers_,
                                [number](const Peer& peer) { return static_cast<int32_t>(peer.started - number) > 0; });
@@ -85,8 +86,8 @@ class Peers {
 
  private:
   struct Peer {
-    uint32_t started = 0;       // so many
-    std::vector<Start> starts;  // the latest; by number modulo their count
+    uint32_t started = 0;       // number of operations that it has started
+    std::vector<Start> starts;  // latest announcements, indexed by number modulo their count
   };
   std::vector<Peer> peers_;
 };

@@ -1,4 +1,4 @@
-// poll_budget.h - how much one poll of an exchange encodes (packet path)
+// poll_budget.h - the limit on what one poll of an exchange encodes (packet path)
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,9 @@
 
 namespace gradlane {
 
-// How many elements a poll may still encode, and whether the next poll is to come at once. Without a bound a whole
-// window of packets of zeros, which have many elements each, would take milliseconds, and what arrives would wait.
+// The number of elements that a poll may still encode, and whether the next poll must come at once. Packets of zeros
+// have many elements each. Without a limit, encoding a whole window of them would take milliseconds, and packets that
+// arrive would wait.
 class PollBudget {
  public:
   void begin() noexcept {
@@ -17,13 +18,13 @@ class PollBudget {
     more_ = false;
   }
   [[nodiscard]] size_t elements() const noexcept { return elements_; }
-  // Nothing may be encoded any more. Then the next poll comes at once.
+  // Returns whether nothing more may be encoded in this poll. If so, the next poll comes at once.
   [[nodiscard]] bool spent() noexcept {
     more_ |= elements_ == 0;
     return elements_ == 0;
   }
   void spend(size_t elements) noexcept { elements_ -= std::min(elements_, elements); }
-  // There is something to do at once that needs no new packet.
+  // Requests another poll at once, because there is work that needs no new packet.
   void ask_again() noexcept { more_ = true; }
   [[nodiscard]] bool more() const noexcept { return more_; }
 

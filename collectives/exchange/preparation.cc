@@ -1,4 +1,5 @@
-// preparation.cc - before the first element: seeds, scans the tensor, agrees with other ranks (lane's thread)
+// preparation.cc - the work before the first element: seeds, scans of the tensor, agreement with other ranks (lane's
+// thread)
 #include "collectives/exchange/preparation.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@
 namespace gradlane {
 namespace {
 
-// How the whole tensor lies in memory: the part of this exchange and the parts of others.
+// The layout of the whole tensor in memory: the part of this exchange and the parts of others.
 struct Whole {
   unsigned parts;
   size_t length;
@@ -63,7 +64,7 @@ void Preparation::look_at_loss(Running& it) noexcept {
 
 void Preparation::poll() noexcept {
   others_look_ = false;
-  size_t floats = kLookSlice;  // of a poll: 20 us where memory is slow
+  size_t floats = kLookSlice;  // budget of a poll: 20 us where memory is slow
   for (const bool small : {true, false}) {
     table_.for_running([&](Running& it) {
       if (it.prepared.ready || small != (it.operation.count <= kLookSlice / 2)) return;
@@ -73,7 +74,8 @@ void Preparation::poll() noexcept {
   }
 }
 
-// Whole slices, as many as `floats` has. They are this rank's contribution, all of it, wherever it is divided.
+// Scans as many whole slices as `floats` allows. The scan covers this rank's whole contribution, including the parts
+// that other exchanges have.
 void Preparation::look_on(Running& it, size_t& floats) noexcept {
   const Operation& op = it.operation;
   Codec& codec = *it.operation.codec;

@@ -1,4 +1,5 @@
-// preparation.h - before the first element: seeds, scans the tensor, agrees with other ranks (lane's thread)
+// preparation.h - the work before the first element: seeds, scans of the tensor, agreement with other ranks (lane's
+// thread)
 #pragma once
 
 #include <cstddef>
@@ -10,20 +11,20 @@
 
 namespace gradlane {
 
-// Some codecs look at the whole tensor first, and ranks agree on what they have found. The operation runs meanwhile,
-// but it is not ready, and takes no elements.
+// Some codecs scan the whole tensor first, and ranks agree on a value that follows from the scans. Meanwhile the
+// operation runs, but it is not ready: it sends and takes no elements.
 class Preparation {
  public:
   Preparation(const EngineParts& parts, const Membership& membership, OperationTable& table) noexcept
       : parts_(parts), membership_(membership), table_(table) {}
 
-  // The operation starts. It is ready right away where there is nothing to look at.
+  // Starts the preparation of an operation. It is ready right away if its codec scans nothing.
   void begin(Running& it) noexcept;
-  // Called when it is ready: samples what rounding takes away from the tensor.
+  // Samples what rounding takes away from the tensor. Called when the operation is ready.
   void look_at_loss(Running& it) noexcept;
   // Continues the scans, as far as one poll may. Small tensors go first, so that they do not wait for a large one.
   void poll() noexcept;
-  // Other exchanges have parts of the same tensor, and have not finished scanning them.
+  // Returns whether other exchanges that have parts of the same tensor have not finished scanning it.
   [[nodiscard]] bool waits_for_others() const noexcept { return others_look_; }
 
  private:

@@ -1,4 +1,4 @@
-// ring_algorithm.cc - blocks that go round a ring: each rank adds its part to sums, and passes on results (packet path)
+// ring_algorithm.cc - blocks that travel around a ring: each rank adds to sums, and passes results on (packet path)
 #include "collectives/exchange/ring_algorithm.h"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ Deferred& RingAlgorithm::deferred(Phase phase) const noexcept {
   return phase == Phase::kReduce ? it_.room->partial : it_.room->result;
 }
 
-// ---- What arrives
+// ---- Arrivals
 
 bool RingAlgorithm::accepts(const Run& run, size_t, std::span<const Run> before) const noexcept {
   return fits(run, before, run.header.phase == Phase::kReduce ? sums_left_ : results_left_);
@@ -65,11 +65,11 @@ void RingAlgorithm::on_run(const Run& run, size_t, bool relayed, Nanos now) noex
   take_sum(run, now);
 }
 
-// A partial sum: adds the local elements, in one pass to the next packet if there is one to write to.
+// Takes a partial sum: adds the local elements, in one pass into the next packet if there is one to write to.
 void RingAlgorithm::take_sum(const Run& run, Nanos now) noexcept {
   others_sent_ += (run.header.first * it_.coder.granule() + run.header.count) / 16;
   others_sent_ -= others_sent_ / 16;
-  // Where the codec selects, what is in the tensor now is no contribution.
+  // In later stages the tensor has a sum, which is not a contribution. A codec that selects must not select from it.
   if (!it_.contributes() && it_.coder.selects()) {
     parts_.counters.add(Counter::kRunsAbsorbed);
     add_sum(run);
@@ -90,7 +90,7 @@ size_t RingAlgorithm::pass_on(const Run& run, Nanos now) noexcept {
   const size_t count = run.header.count;
   size_t done = 0;
   if (!step.send || !parts_.peers.takes(it_, step)) return done;
-  if (step.store && it_.coder.finishes()) return done;  // a sum is not the result yet
+  if (step.store && it_.coder.finishes()) return done;  // the complete sum must be finished before it is a result
   Outbox& outbox = parts_.egress.outbox(step.link);
   const Outbox::Channel channel = Egress::channel_of(step);
   const unsigned block = run.header.block;
@@ -104,7 +104,7 @@ size_t RingAlgorithm::pass_on(const Run& run, Nanos now) noexcept {
     if (hop.status == Status::kOk && hop.floats == 0 && outbox.begin_next(channel, now)) continue;
     if (hop.status != Status::kOk || hop.floats == 0) break;
     if (step.store) {
-      // decode(encode(sum)) is the result for this rank too. The local elements are used up.
+      // The result is decode(encode(sum)) on this rank too. The local elements are no longer needed.
       store_result(it_.coder, block, begin + done, place.bytes.first(hop.bytes), hop.floats);
       it_.complete(block, begin + done, hop.floats);
     }
@@ -129,7 +129,7 @@ void RingAlgorithm::absorb(const Run& run, size_t done) noexcept {
   const size_t mark_end = (begin + count + granule - 1) / granule;
   while (done < count) {
     const HopResult hop = it_.coder.hop(run.payload, local, count, from, parts_.scratch, done);
-    if (hop.status != Status::kOk || hop.floats == 0) return;  // not for a block that was valid
+    if (hop.status != Status::kOk || hop.floats == 0) return;  // cannot happen, as the block is valid
     uint8_t* const sums = it_.elements(block, begin + done);
     (void)it_.coder.decode(parts_.scratch.first(hop.bytes), sums, hop.floats);
     if (finished) it_.coder.finish(sums, hop.floats, from.position + done);
@@ -139,7 +139,8 @@ void RingAlgorithm::absorb(const Run& run, size_t done) noexcept {
   if (run.step.send) deferred(run.step.phase).mark(block, mark_first, mark_end - mark_first);
 }
 
-// Like absorb(), where the tensor already has a sum: adds to it without encoding, so that nothing is selected twice.
+// Like absorb(), but for a tensor that already has a sum: adds to it without encoding, so that nothing is selected
+// twice.
 void RingAlgorithm::add_sum(const Run& run) noexcept {
   const unsigned block = run.header.block;
   const size_t granule = it_.coder.granule();
@@ -160,14 +161,14 @@ void RingAlgorithm::take_result(const Run& run, bool relayed, Nanos now) noexcep
   const size_t granule = it_.coder.granule();
   const size_t begin = run.header.first * granule;
   const size_t count = run.header.count;
-  if (run.step.send && !relayed && !copy(run, now)) {  // it goes on from the tensor, later
+  if (run.step.send && !relayed && !copy(run, now)) {  // it will be sent from the tensor later
     parts_.counters.add(Counter::kRunsAbsorbed);
     store_with_digests(it_.back, block, begin, run.payload, count);
     it_.room->result.mark(block, run.header.first, (count + granule - 1) / granule);
     return;
   }
   parts_.counters.add(run.step.send ? Counter::kRunsRelayed : Counter::kRunsStored);
-  if (it_.task.stage == 0) {  // a call of store_result() costs 5 % of a packet
+  if (it_.task.stage == 0) {  // a call of store_result() would cost 5 % of a packet's time
     (void)it_.back.decode(run.payload, it_.elements(block, begin), count);
   } else {
     store_result(it_.back, block, begin, run.payload, count);
@@ -175,7 +176,7 @@ void RingAlgorithm::take_result(const Run& run, bool relayed, Nanos now) noexcep
   it_.complete(block, begin, count);
 }
 
-// Passes a run on inside another packet, where its own cannot go on whole.
+// Passes a run on inside another packet, if its own packet cannot be relayed. Returns false if there is no room.
 bool RingAlgorithm::copy(const Run& run, Nanos now) noexcept {
   if (!parts_.peers.takes(it_, run.step)) return false;
   const unsigned block = run.header.block;
@@ -190,7 +191,7 @@ bool RingAlgorithm::copy(const Run& run, Nanos now) noexcept {
   return true;
 }
 
-// ---- What leaves
+// ---- Sending
 
 bool RingAlgorithm::send_passing(Nanos now) noexcept {
   while (own_sent_ < others_sent_ && !all_sent() && send_next(now)) {
@@ -208,7 +209,7 @@ bool RingAlgorithm::send_own(Nanos now) noexcept {
   return !all_sent();
 }
 
-// Sends one run of what is in the tensor; false if nothing can be sent now.
+// Sends one run that waits in the tensor. Returns false if nothing can be sent now.
 bool RingAlgorithm::send_deferred(Phase phase, Nanos now) noexcept {
   const size_t granule = it_.coder.granule();
   const Deferred::Run marked = deferred(phase).next(it_.offer / granule);
@@ -219,7 +220,7 @@ bool RingAlgorithm::send_deferred(Phase phase, Nanos now) noexcept {
   Step step = it_.strategy->arrival(it_.task, phase, marked.block, from_);
   const bool relayed = step.expected && phase == Phase::kGather;
   if (!step.expected) step = it_.strategy->arrival(it_.task, Phase::kReduce, marked.block, from_);
-  // It is stored, unless it has become a result since.
+  // The tensor already has what other ranks will decode, unless finish() has made it a result.
   step.store = step.begins && it_.coder.finishes();
   if (!parts_.peers.takes(it_, step) || !parts_.egress.link(step.link).can_send()) return false;
   uint8_t* const data = relayed ? read_result(marked.block, first, count) : it_.elements(marked.block, first);
@@ -233,7 +234,7 @@ bool RingAlgorithm::send_deferred(Phase phase, Nanos now) noexcept {
   return true;
 }
 
-// Sends a run of this rank's own elements; false if nothing can be sent now.
+// Sends a run of this rank's own elements. Returns false if nothing can be sent now.
 bool RingAlgorithm::send_next(Nanos now) noexcept {
   const Step step = it_.strategy->start(it_.task, own_block_);
   const size_t block_count = step.expected ? it_.blocks.count(own_block_) : 0;
@@ -245,7 +246,7 @@ bool RingAlgorithm::send_next(Nanos now) noexcept {
   const size_t first = own_sent_;
   const size_t count = std::min(block_count - first, it_.offer);
   uint8_t* data = it_.elements(own_block_, first);
-  if (it_.task.stage != 0 && step.phase == Phase::kGather) {  // results of the stage before
+  if (it_.task.stage != 0 && step.phase == Phase::kGather) {  // the elements are results of the previous stage
     if (!parts_.peers.takes(it_, step) || !parts_.egress.link(step.link).can_send()) return false;
     data = read_result(own_block_, first, count);
     if (data == nullptr) return false;
@@ -254,12 +255,12 @@ bool RingAlgorithm::send_next(Nanos now) noexcept {
       .block = own_block_, .first = first, .data = data, .count = count, .contribution = it_.contributes()};
   const size_t sent = send(step, source, now);
   own_sent_ += sent;
-  // A share of a sum, on its last round.
+  // In Phase::kGather the elements are results, for example a share of a sum in its last stage.
   if (step.phase == Phase::kGather) it_.complete(own_block_, first, sent);
   return sent != 0;
 }
 
-// If the outcome is a result here already, the tensor gets what the others will decode.
+// Sends elements. If they are final on this rank, stores in the tensor what the other ranks will decode.
 size_t RingAlgorithm::send(const Step& step, const Egress::Source& from, Nanos now) noexcept {
   const Egress::Piece piece = parts_.egress.encode(it_, step, from, now);
   if (piece.elements == 0) return 0;
@@ -277,8 +278,8 @@ size_t RingAlgorithm::send(const Step& step, const Egress::Source& from, Nanos n
 // ---- Results in the tensor
 
 // Returns the digest of a granule. Shares may begin within a granule of the tensor, so their digests are found by
-// block. Blocks of a spread tensor do not, and their digests are found by position in the tensor: they must outlive a
-// stage, and the next stage divides the tensor differently.
+// block. Blocks of a spread tensor do not. Their digests are found by position in the tensor, because they must outlive
+// a stage, and the next stage divides the tensor differently.
 uint32_t* RingAlgorithm::digests(unsigned block, size_t element) const noexcept {
   const size_t granule = it_.coder.granule();
   const size_t place = has_shares(it_.operation.kind) ? it_.room->result.place(block, element / granule)
@@ -286,7 +287,7 @@ uint32_t* RingAlgorithm::digests(unsigned block, size_t element) const noexcept 
   return &it_.room->digests[place];
 }
 
-// Decodes a result into the tensor. With digests, if it will be sent from there in the next stage.
+// Decodes a result into the tensor, with digests if it will be sent from there in the next stage.
 void RingAlgorithm::store_result(const Coder& coder, unsigned block, size_t first, std::span<const uint8_t> encoded,
                                  size_t count) noexcept {
   if (it_.task.stage == 0 || it_.last_stage()) {
@@ -308,8 +309,8 @@ void RingAlgorithm::store_with_digests(const Coder& coder, unsigned block, size_
   }
 }
 
-// Copies a result that was stored with digests to where no trainer can write. Null, and the operation fails, if the
-// trainer has changed it.
+// Copies a result that was stored with digests to memory that no trainer can write to. Returns null, and lets the
+// operation fail, if the trainer has changed the result.
 uint8_t* RingAlgorithm::read_result(unsigned block, size_t first, size_t count) noexcept {
   const size_t bytes = count * it_.coder.element_bytes();
   uint8_t* const copy = parts_.shelter.data();
@@ -324,7 +325,7 @@ uint8_t* RingAlgorithm::read_result(unsigned block, size_t first, size_t count) 
   return copy;
 }
 
-// ---- For people, and for failures
+// ---- For status displays, traces and failures
 
 unsigned RingAlgorithm::awaited() const noexcept {
   const size_t successor = Topology::kSuccessor;

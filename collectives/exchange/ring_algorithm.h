@@ -1,4 +1,4 @@
-// ring_algorithm.h - blocks that go round a ring: each rank adds its part to sums, and passes on results (packet path)
+// ring_algorithm.h - blocks that travel around a ring: each rank adds to sums, and passes results on (packet path)
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,14 @@
 
 namespace gradlane {
 
-// For `ring` and for each stage of `rings:G`. Sums and results that arrive are passed on at once if the link has room.
-// They may exceed its window a little, so that new runs cannot fill the ring and block those under way. A run that
-// finds no room waits in the tensor, and goes before this rank's own elements. A rank can therefore take any packet at
-// any time, whatever its successor does, and the ring cannot deadlock.
+// The algorithm of `ring`, and of each stage of `rings:G`. Sums and results that arrive are passed on at once if the
+// link has room. They may exceed its window a little, so that new runs cannot fill the ring and block those under way.
+// A run that finds no room waits in the tensor, and leaves before this rank's own elements. So a rank can take any
+// packet at any time, whatever its successor does, and the ring cannot deadlock.
 //
-// The trainer can write to the tensor at any time. Results that other ranks will get from there have digests, made of a
-// copy that it cannot write to (EngineParts::shelter), and are compared with these before they are sent.
+// The trainer can write to the tensor at any time. So results that other ranks will get from the tensor have digests. A
+// digest is made from a copy that the trainer cannot write to (EngineParts::shelter). Before results are sent, they are
+// compared with their digests.
 class RingAlgorithm final : public Algorithm {
  public:
   RingAlgorithm(Running& it, const EngineParts& parts) noexcept : Algorithm(it, parts) {}
@@ -38,14 +39,14 @@ class RingAlgorithm final : public Algorithm {
  private:
   [[nodiscard]] bool all_sent() const noexcept;
   [[nodiscard]] Deferred& deferred(Phase phase) const noexcept;
-  // ---- What arrives
+  // ---- Arrivals
   void take_sum(const Run& run, Nanos now) noexcept;
   size_t pass_on(const Run& run, Nanos now) noexcept;
   void absorb(const Run& run, size_t done) noexcept;
   void add_sum(const Run& run) noexcept;
   void take_result(const Run& run, bool relayed, Nanos now) noexcept;
   bool copy(const Run& run, Nanos now) noexcept;
-  // ---- What leaves
+  // ---- Sending
   bool send_deferred(Phase phase, Nanos now) noexcept;
   bool send_next(Nanos now) noexcept;
   size_t send(const Step& step, const Egress::Source& from, Nanos now) noexcept;
@@ -57,13 +58,13 @@ class RingAlgorithm final : public Algorithm {
   uint8_t* read_result(unsigned block, size_t first, size_t count) noexcept;
   [[nodiscard]] uint32_t* digests(unsigned block, size_t element) const noexcept;
 
-  size_t from_ = 0;              // the link by which runs come
+  size_t from_ = 0;              // link by which runs arrive
   size_t sums_left_ = 0;         // elements of Phase::kReduce to receive
-  size_t results_left_ = 0;      // of Phase::kGather
-  Egress::PerChannel coming_{};  // of these, what goes on in an open packet
-  unsigned own_block_ = 0;       // own elements are sent block by block,
-  size_t own_sent_ = 0;          //   of this one these many so far
-  size_t others_sent_ = 0;       // the same of other ranks, about
+  size_t results_left_ = 0;      // elements of Phase::kGather to receive
+  Egress::PerChannel coming_{};  // those of them that will go on in an open packet, by channel
+  unsigned own_block_ = 0;       // block of own elements that is being sent
+  size_t own_sent_ = 0;          // its elements that have been sent
+  size_t others_sent_ = 0;       // moving average of the position in their blocks up to which other ranks have sent
 };
 
 }  // namespace gradlane

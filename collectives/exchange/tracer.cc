@@ -1,4 +1,4 @@
-// tracer.cc - what a trace says of operations: moments, hops, whom they wait for (lane's thread)
+// tracer.cc - the records of operations in a trace: times, hops, and ranks that they wait for (lane's thread)
 #include "collectives/exchange/tracer.h"
 
 namespace gradlane {
@@ -43,7 +43,7 @@ void Tracer::submitted(const Running& it, uint64_t session, unsigned missing, Na
 void Tracer::started(const Running& it, uint64_t session) noexcept {
   TraceOperation* const record = log_->operation(it.place);
   if (record == nullptr) return;
-  // The ring may have come up only now.
+  // The ring may have become ready only now.
   record->session = session;
   if (record->started == 0) record->started = log_->now();
   if (it.prepared.ready) record->ready = log_->now();
@@ -78,7 +78,7 @@ void Tracer::received(const Running& it, const RunHeader& run, bool in_turn, siz
   const uint64_t from = neighbours_[link];
   const uint64_t what = TraceHop::kIn | (sum ? 0 : uint64_t{TraceHop::kGather}) | uint64_t{it.task.stage} << 8 |
                         uint64_t{run.block} << 16 | from << 32;
-  // Of one block there may be something of every rank.
+  // A block may have runs from every rank, so its hops are recorded by rank.
   const bool by_rank = in_turn || delivers(it.task.kind);
   log_->hop(it.place, by_rank ? from : run.block, what, 1, sizeof(RunHeader) + run.bytes);
 }

@@ -6,7 +6,7 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kKeptBytes = size_t{1} << 20;  // of all ranks together
+constexpr size_t kKeptBytes = size_t{1} << 20;  // bytes of kept elements of all ranks together
 constexpr size_t kMostWindow = size_t{256} << 10;
 constexpr size_t kLeastWindow = size_t{4} << 10;
 
@@ -78,7 +78,7 @@ void Turns::keep(unsigned turn, size_t first, size_t count, std::span<const uint
   }
 }
 
-// What was kept of a turn goes into the sums as far as the turn before allows; false if nothing does.
+// Adds kept runs of a turn to the sums, as far as the turn before allows. Returns false if nothing was added.
 bool Turns::add_kept(unsigned turn) noexcept {
   const size_t before = merged_[turn];
   const size_t end = open_to(turn);

@@ -1,4 +1,4 @@
-// turns.h - adding the contributions of all ranks to a block in one order, whatever order they come in
+// turns.h - addition of all ranks' contributions to a block, in a fixed order whatever order they arrive in
 #pragma once
 
 #include <algorithm>
@@ -12,44 +12,46 @@
 
 namespace gradlane {
 
-// What the owner of a block does in its name: every rank's elements, its own among them, are added at their turn, so
-// that a sum has the same bits in every run. (Sums of floats depend on the order. `fixed` adds exactly, but for what it
-// escapes.) Turn 0 begins a sum, each turn adds to it, and behind the last one it is done.
+// The addition of a block by its owner. The elements of each rank, including the owner, are added at its turn. So a sum
+// has the same bits in every run, although sums of floats depend on the order. (`fixed` adds exactly, except for values
+// that it escapes.) Turn 0 begins a sum, each turn adds to it, and after the last turn the sum is done.
 //
-// Elements of the block are merged from the front: turn t has merged those before merged(t), and merged(0) >= merged(1)
-// >= ... >= done(). A run whose turn it is goes right into the sums. One that comes earlier is kept, as elements. So
-// that there is a place for it, each rank sends only as far as its limit: `window` beyond what it has merged, and
-// kSumBytes beyond what is done, at most. The limit is told in grants, and begins at `window`, which all ranks know.
+// Elements of the block are merged from the front. Turn t has merged those before merged(t), and merged(0) >= merged(1)
+// >= ... >= done(). A run whose turn it is goes right into the sums. A run that comes earlier is kept, as elements.
+// Each rank sends only up to its limit, so that there is a place for every run. The limit is at most `window` beyond
+// what the turn has merged, and at most kSumBytes beyond what is done. Grants announce it to the rank. It begins at
+// `window`, which all ranks know.
 //
-// Nothing waits for ever: the elements at done() are below every limit, so all that have started send them; turn 0
-// needs no other to be merged, and each turn only the one before.
+// Nothing waits forever. The elements at done() are below every limit, so all ranks that have started send them. Turn 0
+// does not wait for another turn, and each other turn waits only for the one before.
 class Turns {
  public:
-  static constexpr size_t kSumBytes = size_t{512} << 10;  // of sums that are begun and not done
+  static constexpr size_t kSumBytes = size_t{512} << 10;  // bytes of sums that have begun and are not done
 
-  // Elements of one rank that may wait for their turn, in bytes: a power of two. Runs do not cross its multiples.
+  // Returns how many bytes of one rank's elements may wait for their turn: a power of two. Runs do not cross multiples
+  // of it.
   [[nodiscard]] static size_t window(unsigned world) noexcept;
 
-  // Memory for so many ranks; none for less than two. `small`: for blocks of which all ranks' elements together, and
-  // a granule for each rank, are kSmallBytes at most.
+  // The constructor allocates memory for `world` ranks, and none for fewer than two. `small`: only for blocks of which
+  // the elements of all ranks together have at most kSmallBytes, plus one granule for each rank.
   static constexpr size_t kSmallBytes = size_t{16} << 10;
   Turns(unsigned world, bool small);
 
-  // A block of so many elements, of which this rank's turn is `own`. `coder` is for contributions, `plain` for elements
-  // as they are.
+  // Begins a block of `elements` elements in which this rank's turn is `own`. `coder` is for contributions, `plain` for
+  // elements as they are.
   void begin(size_t elements, unsigned own, const Coder& coder, const Coder& plain) noexcept;
 
   [[nodiscard]] size_t done() const noexcept { return done_; }
   [[nodiscard]] bool complete() const noexcept { return done_ == elements_; }
-  // Who has sent least, among others: whom the sums wait for.
+  // Returns the turn of another rank that has merged least, which is the one that the sums wait for.
   [[nodiscard]] unsigned last() const noexcept;
 
-  // Whether a run of turn `turn` has a place.
+  // Returns whether there is a place for a run of turn `turn`.
   [[nodiscard]] bool has_place(unsigned turn, size_t first, size_t count) const noexcept;
 
-  // Such a run, its block valid. Then own elements and what was kept are merged as far as that goes: by
-  // own(first, count, sums, begins), which adds this rank's elements or, if `begins`, puts them there; and done(first,
-  // count, sums) gets sums that are complete.
+  // Takes a run that has a place and a valid block. Then merges own elements and kept runs as far as possible. For this
+  // rank's elements it calls own(first, count, sums, begins), which adds them or, if `begins`, writes them. It passes
+  // complete sums to done(first, count, sums).
   template <typename Own, typename Done>
   void take(unsigned turn, size_t first, size_t count, std::span<const uint8_t> block, Own own, Done done) noexcept {
     heard_[turn] = 1;
@@ -63,17 +65,17 @@ class Turns {
     merge(turn, own, done);
   }
 
-  // At the start: own elements may be first.
+  // Starts the merging, because own elements may be first.
   template <typename Own, typename Done>
   void start(Own own, Done done) noexcept {
     merge(0, own, done);
   }
 
-  // The limit of a turn if it is time to tell it, else 0. `told` notes that it has been.
+  // Returns the limit of a turn if it is time to announce it, else 0. told() notes that it was announced.
   [[nodiscard]] size_t grant(unsigned turn) const noexcept;
   void told(unsigned turn, size_t limit) noexcept { told_[turn] = limit; }
   void again() noexcept { moved_ = true; }
-  // Something has been merged since the last call, or again() was called.
+  // Returns whether something has been merged, or again() was called, since the last call.
   [[nodiscard]] bool moved() noexcept {
     const bool moved = moved_;
     moved_ = false;
@@ -87,7 +89,7 @@ class Turns {
   [[nodiscard]] uint8_t* sums_at(size_t element) noexcept {
     return sums_.data() + element % sum_elements_ * element_bytes_;
   }
-  // From here to `end` at most, not across a multiple of the window.
+  // Returns the number of elements from `first` on that lie before `end` and before the next multiple of the window.
   [[nodiscard]] size_t piece(size_t first, size_t end) const noexcept {
     return std::min(end, first - first % window_ + window_) - first;
   }
@@ -105,7 +107,8 @@ class Turns {
       for (bool forth = true; forth && turn < turns_; ++turn) {
         const bool first = turn == 0;
         if (turn != own_) {
-          // The one that has just taken a run may have others kept behind it.
+          // This turn may have just merged a run, and others may be kept behind it. The next turn goes on if this one
+          // is ahead of it.
           forth = add_kept(turn) || merged_[turn] != (turn + 1 < turns_ ? merged_[turn + 1] : done_);
           continue;
         }
@@ -124,27 +127,27 @@ class Turns {
         done(done_, count, sums_at(done_));
         done_ += count;
       }
-      turn = 0;  // whose limit has moved
+      turn = 0;  // done_ has advanced, and with it the limit of turn 0
     }
   }
 
   unsigned turns_;
   size_t window_bytes_;
-  size_t place_bytes_ = 0;  // of each turn, for what is kept: a window, or all of a block that is shorter
-  size_t mark_words_ = 0;   // of each turn
+  size_t place_bytes_ = 0;  // bytes per turn for kept elements: a window, or a whole block if that is shorter
+  size_t mark_words_ = 0;   // words of marks per turn
   std::vector<uint8_t> sums_;
-  std::vector<uint8_t> kept_;    // elements; `place_bytes_` of each turn
-  std::vector<uint64_t> marks_;  // bit of a granule: it is kept
-  std::vector<size_t> merged_;   // by turn
-  std::vector<size_t> told_;     // the limit, as the other side knows it
-  std::vector<uint8_t> heard_;   // something has come: it has started, and can be told
+  std::vector<uint8_t> kept_;    // kept elements; `place_bytes_` bytes per turn
+  std::vector<uint64_t> marks_;  // one bit per granule: it is kept
+  std::vector<size_t> merged_;   // elements merged, by turn
+  std::vector<size_t> told_;     // limit that was announced, by turn
+  std::vector<uint8_t> heard_;   // by turn: a run has arrived, so its rank has started and can get grants
 
   unsigned own_ = 0;
   size_t elements_ = 0;
   size_t done_ = 0;
   size_t granule_ = 1;
   size_t element_bytes_ = 1;
-  size_t window_ = 1;  // elements
+  size_t window_ = 1;  // in elements
   size_t sum_elements_ = 1;
   bool moved_ = false;
   Coder coder_;

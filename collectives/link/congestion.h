@@ -9,24 +9,28 @@
 
 namespace gradlane {
 
-// How many packets may be in flight. The signal is delay, not loss: links may lose packets at random without being full
-// (and a compressed exchange that halves its window for each of them would crawl). Once in a round trip the *least* RTT
-// of that round, so that single late packets do not count, tells how many of this link's own packets wait in queues, as
-// in TCP Vegas (Brakmo, Peterson, 1995): window * (rtt - least of the path) / rtt. The window is steered to a target of
-// those, by a part of the difference. Counting one's own packets, and not just the delay, is what makes links that
-// share a queue converge to equal shares; and where delay is the scheduler's noise, the window still does not shrink to
-// nothing. It starts with half as many more each round trip until a queue builds up. Only a round that lost more than a
-// sixteenth of its packets shrinks the window for loss's sake: such a queue is shorter than the target.
+// Computes how many packets may be in flight. The signal is delay, not loss: links may lose packets at random without
+// being full. A window that halves for each loss would slow a compressed exchange down to a crawl.
+//
+// Once per round trip, the number of this link's own packets that wait in queues is computed. The formula is that of
+// TCP Vegas (Brakmo, Peterson, 1995): window * (rtt - least RTT of the path) / rtt. Here `rtt` is the *least* RTT of
+// the round, so that single late packets do not count. The window moves towards a target for this number, by a part of
+// the difference.
+//
+// Because own packets count, and not just the delay, links that share a queue converge to equal shares. If the delay is
+// noise of the scheduler, the window still does not shrink to nothing. At the start the window grows by half in each
+// round trip, until a queue builds up. Loss shrinks the window only in a round that lost more than a sixteenth of its
+// packets: then the queue is shorter than the target.
 class CongestionWindow {
  public:
-  // At most `limit` packets, of which about `target` wait in queues.
+  // At most `limit` packets are in flight, of which about `target` wait in queues.
   CongestionWindow(size_t limit, size_t target)
       : limit_(static_cast<double>(limit)),
         whole_target_(static_cast<double>(target)),
         target_(whole_target_),
         window_(std::min(kInitial, limit_)) {}
 
-  // So many links end in the same queue: each has its part of the target, and of the packets that start it.
+  // Divides the target, and the initial window, by the number of links that end in the same queue.
   void share(unsigned links) noexcept {
     if (links == 1) {
       target_ = whole_target_;
@@ -40,8 +44,8 @@ class CongestionWindow {
   [[nodiscard]] size_t packets() const noexcept { return static_cast<size_t>(window_); }
   [[nodiscard]] double exact() const noexcept { return window_; }
 
-  // `acked` packets were acknowledged; all before `acked_to` are now, and `sent_to` is the next to be sent. `limited`:
-  // the window was what kept more from being sent.
+  // Processes an acknowledgement of `acked` packets. All packets before `acked_to` are acknowledged now, and `sent_to`
+  // is the next one to be sent. `limited`: the window kept more packets from being sent.
   void acknowledged(size_t acked, Nanos rtt, Nanos least, uint32_t acked_to, uint32_t sent_to, bool limited) noexcept {
     least_of_round_ = std::min(least_of_round_, rtt);
     acked_in_round_ += acked;
@@ -60,8 +64,8 @@ class CongestionWindow {
 
   void lost(size_t packets) noexcept { lost_in_round_ += packets; }
 
-  // `times` time-outs came before this one, with nothing acknowledged since. The first one may just be the loss of the
-  // last packet, with none behind it to show that.
+  // Processes a timeout. `times`: number of timeouts before it, with nothing acknowledged since. The first timeout does
+  // not shrink the window: it may just be the loss of the last packet, which no later packet shows.
   void timed_out(unsigned times) noexcept {
     starting_ = false;
     if (times != 0) window_ = clamp(window_ / 2);
@@ -70,13 +74,13 @@ class CongestionWindow {
  private:
   static constexpr double kInitial = 16;
   static constexpr double kLeast = 2;
-  static constexpr double kLeastTarget = 2;     // of each of several links
-  static constexpr double kMostTogether = 256;  // of all of them: a switch's queue is not much longer
+  static constexpr double kLeastTarget = 2;     // for each of several links
+  static constexpr double kMostTogether = 256;  // for all of them together: a switch's queue is not much longer
   static constexpr unsigned kStartSamples = 4;
 
   double clamp(double window) const noexcept { return std::clamp(window, std::min(kLeast, limit_), limit_); }
 
-  // Of this window's packets, those that waited in queues.
+  // Returns how many packets of this window waited in queues.
   double queued(Nanos least) const noexcept {
     const auto rtt = static_cast<double>(least_of_round_);
     return window_ * (rtt - static_cast<double>(least)) / rtt;

@@ -9,11 +9,12 @@
 namespace gradlane {
 namespace {
 
-constexpr uint64_t kReordering = 3;  // later arrivals that make a transmission a lost one
+constexpr uint64_t kReordering = 3;  // a packet is lost if one that was transmitted this much later has arrived
 constexpr Nanos kMaxAckDelay = 25 * kMicrosecond;
 constexpr unsigned kMaxBackoff = 10;
-constexpr Nanos kRetry = 10 * kMicrosecond;  // after the owner could not send
-constexpr unsigned kStuck = 8;  // transmissions of a packet, of which one should have arrived at any loss that is usual
+constexpr Nanos kRetry = 10 * kMicrosecond;  // time to the next try after the owner could not send
+// Retransmissions after which a packet counts as stuck. At any usual loss rate, one of them arrives.
+constexpr unsigned kStuck = 8;
 
 uint32_t stamp_of(Nanos now) { return static_cast<uint32_t>(now >> kStampShift) | 1; }
 
@@ -65,7 +66,7 @@ void Link::set_up(Nanos now) noexcept {
   if (up_) return;
   up_ = true;
   heard_at_ = now;
-  // Until the first acknowledgement tells the neighbour's window, only the smallest one is certain.
+  // Only the smallest window is certain until the first acknowledgement reports the neighbour's window.
   limit_ = next_ + static_cast<uint32_t>(kMinWindow);
 }
 
@@ -112,8 +113,8 @@ void Link::transmit(uint32_t sequence, Nanos now) noexcept {
       counters_.add(Counter::kDataSent);
       ++totals_.sent;
   }
-  // What got lost may get lost again: it is no sign of life, or long packets on a short MTU would make this rank
-  // silent.
+  // Many retransmissions of one packet are no sign of life: they may get lost, too. Otherwise no keep-alives would be
+  // sent while long packets exceed the path's MTU, and the neighbour would take this rank for silent.
   if (it.again >= kStuck / 2) sent_at_ = sent_before;
   counters_.add(Counter::kDataBytes, it.bytes);
   totals_.bytes += it.bytes;
@@ -125,7 +126,7 @@ void Link::transmit(uint32_t sequence, Nanos now) noexcept {
   if (expire_at_ == kNever) expire_at_ = now + rtt_.timeout(backoff_);
 }
 
-// Of a packet that is sent again, if its buffer is still read: moves it to another one. False: there is none.
+// Moves a packet that is sent again to another buffer, if hardware still reads its own. Returns false if there is none.
 bool Link::own_buffer(Slot& it) noexcept {
   if (it.state == State::kUnsent || !io_.is_read(peer_, it.packet)) return true;
   const Packet copy = io_.allocate();
@@ -138,7 +139,7 @@ bool Link::own_buffer(Slot& it) noexcept {
 
 bool Link::emit(Packet packet, size_t bytes, PacketKind kind, uint32_t sequence, uint32_t payload_crc,
                 Nanos now) noexcept {
-  // LinkHeader, in whole words (docs/wire-format.md).
+  // Writes the LinkHeader in whole words (docs/wire-format.md).
   const ReceiveWindow::Sack sack = received_.sack();
   const auto credit = static_cast<uint16_t>(std::min<uint32_t>(received_.size(), 0xffff));
   uint32_t echo = 0;
@@ -195,7 +196,7 @@ bool Link::send_bare(PacketKind kind, std::span<const uint8_t> payload, Nanos no
 // ---- Receiving.
 
 void Link::accept(const LinkHeader& header) noexcept {
-  ack_now_ |= header.sequence != received_.next();  // one is missing
+  ack_now_ |= header.sequence != received_.next();  // a packet is missing
   received_.accept(header.sequence);
   if (++unacknowledged_ == 1) {
     const Nanos delay = rtt_.known() ? std::min(rtt_.smoothed() / 8, kMaxAckDelay) : 0;
@@ -210,7 +211,7 @@ void Link::acknowledge(const LinkHeader& header, Nanos now) noexcept {
 
   const uint32_t sent = next_ - unacked_;
   const uint32_t acked = header.ack - unacked_;
-  if (static_cast<int32_t>(acked) < 0) return;  // an old packet, come late
+  if (static_cast<int32_t>(acked) < 0) return;  // an old packet that arrives late
   const uint64_t sack = header.sack;
   const uint32_t first = header.ack + 1 + header.sack_from;
   const uint32_t end = sack == 0 ? header.ack : first + 64 - static_cast<uint32_t>(std::countl_zero(sack));
@@ -247,7 +248,8 @@ void Link::acknowledge(const LinkHeader& header, Nanos now) noexcept {
   limited_ = false;
 }
 
-// The neighbour has no more in flight than this side takes, nor than its own table has.
+// Notes the neighbour's window and derives how often to acknowledge. The neighbour has no more packets in flight than
+// this side accepts, and no more than its own table holds.
 void Link::set_credit(uint16_t credit) noexcept {
   credit_ = credit;
   const size_t window = std::min<size_t>(credit, received_.size());
@@ -265,7 +267,7 @@ void Link::sample_rtt(const LinkHeader& header, size_t acked, Nanos now) noexcep
   if (acked != 0) congestion_.acknowledged(acked, there, rtt_.least(), unacked_, next_, limited_);
 }
 
-// The neighbour has it: the buffer is no longer needed.
+// Marks a packet as received by the neighbour, and releases its buffer.
 void Link::arrived(Slot& it) noexcept {
   if (it.state == State::kInFlight) {
     --in_flight_;
@@ -285,7 +287,7 @@ void Link::lose(Slot& it, State reason) noexcept {
   ++waiting_;
 }
 
-// Among the packets before one that has arrived.
+// Marks as lost those packets before `end` that were transmitted long enough before one that has arrived (kReordering).
 void Link::find_lost(uint32_t end) noexcept {
   size_t lost = 0;
   for (uint32_t sequence = unacked_; sequence != end; ++sequence) {
@@ -309,7 +311,7 @@ void Link::poll(Nanos now) noexcept {
   if (waiting_ == 0) return;
   const size_t window = congestion_.packets();
   size_t budget = window > in_flight_ ? window - in_flight_ : 0;
-  // The oldest goes in any case: everything may hang on it.
+  // The oldest packet goes in any case, because everything may depend on it.
   const State oldest = slot(unacked_).state;
   if (oldest != State::kInFlight && oldest != State::kArrived) budget = std::max<size_t>(budget, 1);
   for (uint32_t sequence = unacked_; sequence != next_ && budget != 0 && waiting_ != 0; ++sequence) {
@@ -322,8 +324,8 @@ void Link::poll(Nanos now) noexcept {
   }
 }
 
-// Packets that have been out for the time-out are lost. The timer is set for the oldest of the others, so that it fires
-// about once in a time-out and not once per packet.
+// Marks packets as lost that have been in flight for the timeout. The timer is set for the oldest of the others. So it
+// fires about once per timeout, and not once per packet.
 void Link::expire(Nanos now) noexcept {
   const Nanos timeout = rtt_.timeout(backoff_);
   Nanos oldest = kNever;
@@ -345,7 +347,7 @@ void Link::expire(Nanos now) noexcept {
   expire_at_ = oldest == kNever ? kNever : oldest + rtt_.timeout(backoff_);
 }
 
-// Full from one look to the next.
+// Counts the time since the last call as full if the link was full at the last call.
 void Link::count_full(Nanos now) noexcept {
   if (full_) {
     totals_.full += now - looked_at_;

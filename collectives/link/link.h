@@ -19,68 +19,72 @@
 
 namespace gradlane {
 
-// Sending. Each data packet gets the next sequence number and stays in a table, with its buffer, until the neighbour
-// says that it has it: cumulatively (`ack`: everything before) or singly (`sack`). A packet counts as lost
-//   - when one has arrived that was *transmitted* three or more transmissions later (RFC 9002, 6.1.1); transmissions
-//     are numbered for that, apart from sequence numbers, so that lost retransmissions are found the same way; or
-//   - when it has been out for the retransmission time-out (RFC 6298), which doubles until something is acknowledged.
-// Lost packets go first, within the congestion window. The header of a retransmission is new (acknowledgement, stamp),
-// the payload and its part of the CRC stay.
+// Sending. Each data packet gets the next sequence number. It stays in a table, with its buffer, until the neighbour
+// acknowledges it: cumulatively (`ack`: all packets before that one) or singly (`sack`). A packet counts as lost
 //
-// Receiving. The owner asks classify(), checks the content, and then calls accept(): what it does not accept is not
-// acknowledged. Every packet carries the acknowledgement; where none goes out, flush() sends a bare one after four data
-// packets, at once when one is missing or came twice, and otherwise after a moment.
+// - if a packet has arrived that was *transmitted* three or more transmissions later (RFC 9002, 6.1.1). Transmissions
+//   have numbers of their own for that, so lost retransmissions are found in the same way;
+// - if it has been in flight for the retransmission timeout (RFC 6298), which doubles until something is acknowledged.
+//
+// Lost packets are sent first, within the congestion window. A retransmission has a new header (acknowledgement,
+// stamp). Its payload, and the payload's part of the CRC, stay the same.
+//
+// Receiving. The owner calls classify(), checks the content, and then calls accept(). A packet that is not accepted is
+// not acknowledged. Every packet carries the acknowledgement. If no packet is sent, flush() sends an acknowledgement
+// alone. It does so at once if a packet is missing or came twice, after `ack_every` data packets, and otherwise after a
+// short time.
 //
 // A link belongs to one session at a time. reset() forgets everything but the round-trip time, and gives all buffers
-// back. While the link is up it keeps one buffer, so that it can acknowledge when the owner has none left: the
-// neighbour's acknowledgements, which free some, may depend on it.
+// back. While the link is up it keeps one buffer, so that it can acknowledge when the owner has none left. The
+// neighbour's acknowledgements, which free buffers here, may depend on that.
 class Link final : public PacketSink {
  public:
-  // At most `window` packets are in flight, a power of two.
+  // `window`: maximum number of packets in flight, a power of two.
   Link(const ExchangeConfig& config, size_t window, unsigned peer, PacketIo& io, Counters& counters);
 
   [[nodiscard]] unsigned peer() const noexcept { return peer_; }
 
-  // ---- Session. `up`: the neighbour is known to be in this session too.
+  // ---- Session. up(): the neighbour is known to be in this session too.
   void reset(uint64_t session) noexcept;
   void set_up(Nanos now) noexcept;
   [[nodiscard]] bool up() const noexcept { return up_; }
   [[nodiscard]] Nanos last_heard() const noexcept { return heard_at_; }
-  // This rank did not run for so long, so the neighbour's silence does not count.
+  // Excuses the neighbour's silence for a time in which this rank did not run.
   void excuse(Nanos asleep, Nanos now) noexcept {
     heard_at_ = std::min(heard_at_ + asleep, now);
     stuck_at_ = std::min(stuck_at_ + asleep, now);
   }
-  // The oldest packet has been sent again and again since then, and is not acknowledged; kNever: that is not so.
+  // Returns since when the oldest packet has been sent again and again without acknowledgement. kNever: that is not so.
   [[nodiscard]] Nanos stuck_since() const noexcept;
-  // Its length, and that of the longest one acknowledged meanwhile.
+  // Return the length of the oldest packet, and of the longest one acknowledged since it became the oldest.
   [[nodiscard]] size_t stuck_bytes() const noexcept { return table_[unacked_ & (table_.size() - 1)].bytes; }
   [[nodiscard]] size_t acked_bytes() const noexcept { return acked_bytes_; }
-  // Of IP, as PacketIo::path_bytes().
+  // Returns bytes of IP: PacketIo::path_bytes().
   [[nodiscard]] size_t path_bytes() const noexcept { return io_.path_bytes(peer_); }
-  // When the oldest packet became the oldest; 0: there is none.
+  // Returns when the oldest packet became the oldest. 0: there is none.
   [[nodiscard]] Nanos waiting_since() const noexcept { return unacked_ == next_ ? 0 : stuck_at_; }
 
   // ---- Sending data.
-  // Whether a data packet may go now. What passes through may exceed the congestion window by a quarter, so that it
-  // finds a place while what starts here fills the window; what is relayed as it came by a half, for it loses more by
-  // waiting. The last place of the table is for control packets.
+  // Return whether a data packet may be sent now. Data that passes through this rank may exceed the congestion window
+  // by a quarter, so that it finds room while own data fills the window. Packets that are relayed unchanged may exceed
+  // it by half, because they lose more by waiting. The last place of the table is kept for control packets.
   [[nodiscard]] bool can_send() const noexcept { return room_in_table(1) && in_flight() < window(); }
   [[nodiscard]] bool can_pass() const noexcept { return room_in_table(1) && in_flight() < window() + window() / 4; }
   [[nodiscard]] bool can_relay() const noexcept { return room_in_table(1) && in_flight() < window() + window() / 2; }
   [[nodiscard]] bool can_send_control() const noexcept { return room_in_table(0); }
   [[nodiscard]] size_t in_flight() const noexcept { return in_flight_ + waiting_; }
   [[nodiscard]] size_t window() const noexcept { return congestion_.packets(); }
-  // So many ranks send to the neighbour, or may, at a time: their queues are one, and have the place of one.
+  // Tells the congestion window how many ranks send, or may send, to the neighbour at a time. They share one queue.
   void share(unsigned senders) noexcept { congestion_.share(senders); }
   // Counts what keeps can_send() from being true.
   void count_stall() noexcept;
 
-  // Sends a data packet whose bytes behind the link header are complete, and whose CRC state is `payload_crc`, now or
-  // when the window allows. The buffer is the link's from now on. Only after one of the questions above.
+  // Sends a data packet now, or when the window allows. Its bytes behind the link header are complete, and its CRC
+  // state is `payload_crc`. The buffer belongs to the link from now on. Call this only if one of the functions above
+  // returns true.
   void send(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept;
 
-  // ---- PacketSink: what has waited a little in a packet that was being filled.
+  // ---- PacketSink: packets that have waited for a short time while they were filled.
   [[nodiscard]] bool takes(bool control) const noexcept override { return control ? can_send_control() : can_pass(); }
   void take(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept override {
     send(packet, bytes, payload_crc, now);
@@ -91,17 +95,18 @@ class Link final : public PacketSink {
 
   // ---- Receiving, for packets of this session.
   [[nodiscard]] ReceiveWindow::Place classify(uint32_t sequence) const noexcept { return received_.place(sequence); }
-  void accept(const LinkHeader& header) noexcept;  // a data packet
-  void repeat(uint32_t sequence) noexcept {        // one that had arrived
+  void accept(const LinkHeader& header) noexcept;  // takes a data packet
+  void repeat(uint32_t sequence) noexcept {        // takes a data packet that had arrived before
     received_.repeat(sequence);
     ack_now_ = true;
   }
-  // What any packet says about ours, and that the neighbour lives.
+  // Processes the acknowledgement in any packet, and notes that the neighbour is alive.
   void acknowledge(const LinkHeader& header, Nanos now) noexcept;
 
   // ---- Time.
-  void poll(Nanos now) noexcept;   // time-outs and retransmissions; before new data is sent
-  void flush(Nanos now) noexcept;  // acknowledgements that did not ride on data, and keep-alives; after it
+  void poll(Nanos now) noexcept;  // handles timeouts and retransmissions; call it before new data is sent
+  // Sends acknowledgements that no data packet carried, and keep-alives. Call it after new data was sent.
+  void flush(Nanos now) noexcept;
   [[nodiscard]] Nanos deadline() const noexcept;
 
   [[nodiscard]] const RttEstimator& rtt() const noexcept { return rtt_; }
@@ -113,18 +118,18 @@ class Link final : public PacketSink {
     kFree,
     kInFlight,
     kUnsent,    // the owner could not send it yet
-    kLostSack,  // to be sent again, and why
+    kLostSack,  // lost, because later packets arrived; to be sent again
     kLostTimeout,
-    kArrived,  // acknowledged singly; the buffer is given back
+    kArrived,  // acknowledged singly; the buffer has been given back
   };
   struct Slot {
     Packet packet;
     Nanos sent_at = 0;
-    uint64_t transmission = 0;  // number of the latest one
+    uint64_t transmission = 0;  // number of the latest transmission
     uint32_t payload_crc = 0;
     uint16_t bytes = 0;
     State state = State::kFree;
-    uint8_t again = 0;  // sent so many times more, or more: an acknowledgement does not say which one arrived
+    uint8_t again = 0;  // retransmissions, at most kStuck; an acknowledgement does not say which transmission arrived
   };
 
   Slot& slot(uint32_t sequence) noexcept { return table_[sequence & (table_.size() - 1)]; }
@@ -154,27 +159,27 @@ class Link final : public PacketSink {
   uint64_t session_ = 0;
   bool up_ = false;
   Nanos heard_at_ = 0;
-  Nanos sent_at_ = 0;  // anything but packets that are sent again
+  Nanos sent_at_ = 0;  // time of the last transmission; packets that are sent again many times do not count
   Packet spare_;
-  Nanos retry_at_ = 0;  // after the owner could not send, or had no buffer
+  Nanos retry_at_ = 0;  // time of the next try, after the owner could not send or had no buffer
 
   // Sending: sequence numbers unacked_ to next_ - 1 are in the table.
   std::vector<Slot> table_;
   uint32_t unacked_ = 0;
   uint32_t next_ = 0;
-  Nanos stuck_at_ = 0;      // since when the one at unacked_ has been the oldest
-  size_t acked_bytes_ = 0;  // of the longest one acknowledged since
-  uint32_t limit_ = 0;      // the neighbour takes sequence numbers before this one
+  Nanos stuck_at_ = 0;      // time when the packet at unacked_ became the oldest
+  size_t acked_bytes_ = 0;  // length of the longest packet acknowledged since then
+  uint32_t limit_ = 0;      // the neighbour accepts sequence numbers before this one
   size_t in_flight_ = 0;    // State::kInFlight
-  size_t waiting_ = 0;      // unsent and lost ones
+  size_t waiting_ = 0;      // unsent and lost packets
   uint64_t transmissions_ = 0;
-  uint64_t newest_arrived_ = 0;  // of the transmissions known to have arrived
+  uint64_t newest_arrived_ = 0;  // highest transmission number known to have arrived
   unsigned backoff_ = 0;
   Nanos expire_at_ = kNever;
   bool limited_ = false;
-  bool full_ = false;  // at looked_at_
+  bool full_ = false;  // state at looked_at_
   Nanos looked_at_ = 0;
-  uint64_t looked_bytes_ = 0;  // totals_.bytes then
+  uint64_t looked_bytes_ = 0;  // totals_.bytes at that time
   LinkTotals totals_;
   RttEstimator rtt_;
   CongestionWindow congestion_;
@@ -182,13 +187,13 @@ class Link final : public PacketSink {
 
   // Receiving.
   ReceiveWindow received_;
-  uint16_t credit_ = 0;  // of the neighbour, which is constant; 0: not known
+  uint16_t credit_ = 0;  // window of the neighbour, which is constant; 0: unknown
   unsigned ack_every_ = 1;
   unsigned unacknowledged_ = 0;  // data packets since the last acknowledgement
   bool ack_now_ = false;
   Nanos ack_at_ = kNever;
-  uint32_t stamp_ = 0;    // of the latest packet
-  Nanos stamped_at_ = 0;  // when it came
+  uint32_t stamp_ = 0;    // stamp of the latest packet
+  Nanos stamped_at_ = 0;  // time when that packet arrived
 };
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// link_totals.h - what a link has done since the start (plain data)
+// link_totals.h - totals of a link since the start (plain data)
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace gradlane {
 
-// In all sessions.
+// The totals include all sessions.
 struct LinkTotals {
-  uint64_t sent = 0;        // data packets, without those that were sent again:
-  uint64_t resent = 0;      //   these
-  uint64_t bytes = 0;       // of both, from the link header on
-  Nanos full = 0;           // how long its window was full, so that what was to be sent had to wait
-  uint64_t full_bytes = 0;  // of `bytes`: those that were sent meanwhile, so what the link carries is full_bytes / full
-  RttHistogram rtt;         // of each acknowledgement, as it came
+  uint64_t sent = 0;        // data packets, without retransmissions
+  uint64_t resent = 0;      // retransmissions of data packets
+  uint64_t bytes = 0;       // bytes of both, from the link header on
+  Nanos full = 0;           // time during which the window was full, so that data had to wait
+  uint64_t full_bytes = 0;  // part of `bytes` sent during that time; the link's rate is full_bytes / full
+  RttHistogram rtt;         // round-trip time at each acknowledgement
 };
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// receive_window.h - which sequence numbers have arrived: next expected, and a bitmap of those beyond it
+// receive_window.h - the sequence numbers that have arrived: the next expected one, and a bitmap of those beyond it
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ class ReceiveWindow {
  public:
   enum class Place : uint8_t { kNew, kDuplicate, kTooFar };
 
-  // Takes sequence numbers up to `size` (a power of two) from next() on.
+  // Accepts `size` sequence numbers (a power of two) from next() on.
   explicit ReceiveWindow(size_t size) : size_(static_cast<uint32_t>(size)), bits_(std::max<size_t>(size / 64, 1)) {}
 
   void reset() noexcept {
@@ -22,7 +22,7 @@ class ReceiveWindow {
     std::fill(bits_.begin(), bits_.end(), 0);
   }
 
-  // All before this one have arrived.
+  // Returns the next expected number. All packets before it have arrived.
   [[nodiscard]] uint32_t next() const noexcept { return next_; }
   [[nodiscard]] uint32_t size() const noexcept { return size_; }
 
@@ -32,12 +32,12 @@ class ReceiveWindow {
     return (word(sequence) >> (sequence & 63) & 1) != 0 ? Place::kDuplicate : Place::kNew;
   }
 
-  // One that had arrived came again: perhaps its sender has not heard of it.
+  // Notes that a packet arrived again. Perhaps its sender has not received the acknowledgement.
   void repeat(uint32_t sequence) noexcept {
     if (static_cast<int32_t>(sequence - next_) >= 0) latest_ = sequence;
   }
 
-  // Notes the arrival of a new one.
+  // Notes the arrival of a new packet.
   void accept(uint32_t sequence) noexcept {
     latest_ = sequence;
     if (sequence != next_) {
@@ -51,8 +51,9 @@ class ReceiveWindow {
     }
   }
 
-  // 64 places behind next(), of which the last is the latest arrival's if that is further away than they reach: so each
-  // arrival is reported many times, however long the window is. Bit i: next() + 1 + from + i has arrived.
+  // A bitmap of 64 sequence numbers behind next(). They begin right behind next(), unless the latest arrival is further
+  // away; then the last of them is the latest arrival. So each arrival is reported many times, however long the window
+  // is. Bit i: next() + 1 + from + i has arrived.
   struct Sack {
     uint64_t bits;
     uint16_t from;
@@ -62,7 +63,7 @@ class ReceiveWindow {
     const uint32_t from = ahead > 64 ? static_cast<uint32_t>(ahead) - 64 : 0;
     const uint32_t first = next_ + 1 + from;
     const unsigned shift = first & 63;
-    // Where the window has 64 places or less, the two words are one, and the shifts rotate it; the place of next()
+    // If the window has 64 places or fewer, the two words are one word, and the shifts rotate it. The place of next()
     // itself, which comes last then, is 0.
     const uint64_t low = word(first) >> shift;
     return {shift == 0 ? low : low | word(first + 64) << (64 - shift), static_cast<uint16_t>(from)};
@@ -76,8 +77,8 @@ class ReceiveWindow {
 
   uint32_t next_ = 0;
   uint32_t size_;
-  uint32_t latest_ = 0;         // arrival
-  std::vector<uint64_t> bits_;  // a ring: the bit of a sequence number is at its value modulo the ring's length
+  uint32_t latest_ = 0;         // sequence number that arrived last
+  std::vector<uint64_t> bits_;  // ring buffer: the bit of a sequence number is at its value modulo the length
 };
 
 }  // namespace gradlane

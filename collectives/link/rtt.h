@@ -1,4 +1,4 @@
-// rtt.h - round-trip time, retransmission time-out, and waits on the way back, of one link
+// rtt.h - round-trip time, retransmission timeout, and queueing delay on the return path, of one link
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace gradlane {
 
-// Smoothed round-trip time and retransmission time-out after RFC 6298, and the least round-trip time of the last 10 to
-// 20 s, which stands for the path without queues.
+// Estimates the smoothed round-trip time and the retransmission timeout as in RFC 6298. It also keeps the least
+// round-trip time of the last 10 to 20 s, which stands for the path without queues.
 class RttEstimator {
  public:
   RttEstimator(Nanos min_rto, Nanos max_rto) : min_rto_(min_rto), max_rto_(max_rto) {}
@@ -38,7 +38,7 @@ class RttEstimator {
   [[nodiscard]] Nanos least() const noexcept { return std::min(least_, previous_least_); }
 
   [[nodiscard]] Nanos timeout(unsigned backoff) const noexcept {
-    // Where the RTT is steady the deviation is nothing, but a burst of others' packets may still double it.
+    // If the RTT is steady, the deviation is 0, but a burst of others' packets may still double the RTT.
     const Nanos margin = std::max({4 * deviation_, smoothed_, min_rto_});
     const Nanos plain = known() ? smoothed_ + margin : kUnknownFactor * min_rto_;
     return std::min(plain << backoff, std::max(max_rto_, min_rto_));
@@ -46,7 +46,7 @@ class RttEstimator {
 
  private:
   static constexpr Nanos kEpoch = 10 * kSecond;
-  static constexpr Nanos kUnknownFactor = 20;  // nothing measured yet: the path may be a slow one
+  static constexpr Nanos kUnknownFactor = 20;  // nothing is measured yet, and the path may be slow
 
   Nanos min_rto_;
   Nanos max_rto_;
@@ -57,14 +57,14 @@ class RttEstimator {
   Nanos epoch_ = 0;
 };
 
-// The queue on the way back, where the neighbour sends data too: acknowledgements that ride on it wait there, which is
-// not this side's doing. What a packet's clock reading lies behind ours is its delay plus the clocks' difference; its
-// least value within the last 64 to 128 ms stands for no queue, and clocks drift apart by a few microseconds in that
-// time.
+// Estimates the delay in the queue on the return path, if the neighbour sends data too. Acknowledgements that travel
+// with that data wait in the queue, for which this side is not responsible. The difference between our clock and a
+// packet's stamp is the packet's delay plus the clocks' difference. Its least value within the last 64 to 128 ms stands
+// for an empty queue. Clocks drift apart by only a few microseconds in that time.
 class ReturnQueue {
  public:
-  // A packet that was stamped by the neighbour's clock came at `now` on ours, both in stamps. Returns its wait, in
-  // stamps.
+  // Processes a packet with the neighbour's clock reading `stamp` that arrived at `now` on our clock, both in stamps.
+  // Returns its delay in the queue, in stamps.
   uint32_t sample(uint32_t now, uint32_t stamp, Nanos time) noexcept {
     const uint32_t behind = now - stamp;
     if (!known_) previous_least_ = least_ = behind;
@@ -81,7 +81,7 @@ class ReturnQueue {
  private:
   static constexpr Nanos kEpoch = 64 * kMillisecond;
 
-  // Clock differences wrap.
+  // Compares differences of clocks, which wrap.
   static bool before(uint32_t a, uint32_t b) noexcept { return static_cast<int32_t>(a - b) < 0; }
 
   bool known_ = false;

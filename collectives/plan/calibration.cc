@@ -1,4 +1,4 @@
-// calibration.cc - what an exchange costs: figures, and whether they may be used (pure)
+// calibration.cc - what an exchange costs: the figures, and the check whether they may be used (pure)
 #include "collectives/plan/calibration.h"
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 namespace gradlane {
 namespace {
 
-// From the preamble to the UDP header.
+// Bytes from the preamble to the UDP header.
 constexpr double kFrameBytes = 66;
-// Of these, what is IP and UDP.
+// Bytes of IP and UDP headers among these.
 constexpr double kDatagramBytes = 28;
 
 std::string days_text(uint64_t seconds) { return std::to_string(seconds / 86400) + " days"; }
@@ -27,7 +27,7 @@ double CodecCost::width(double contributions) const noexcept {
 }
 
 double CodecCost::result_width(double contributions) const noexcept {
-  if (owners) return bytes;  // encoded once more, as a contribution is
+  if (owners) return bytes;  // the owner encodes it again, as a contribution is encoded
   return results > 0 ? results : width(contributions);
 }
 

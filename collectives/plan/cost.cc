@@ -10,28 +10,28 @@ namespace {
 
 constexpr double kNano = 1e-9;
 constexpr double kFloat = 4;
-// Elements in a granule, in multiples of which blocks are divided among ranks.
+// Elements in a granule. The blocks of ranks are multiples of it.
 constexpr double kGranule = 32;
 
-// What the busiest rank has to do in one stage, and what the way of one piece through it takes.
+// The work of the busiest rank in one stage, and the time that one piece takes through the stage.
 struct PlanStage {
   double codec_ns = 0;
-  double bytes = 0;     // of blocks that go one way (the direction that has more)
-  double reduced = 0;   // packets that come as contributions or sums, and go
-  double gathered = 0;  // the same of results
-  double sent = 0;      // of both, those that go one way after each other; 0: all
+  double bytes = 0;     // bytes of blocks that travel in one direction (the one that has more)
+  double reduced = 0;   // packets of contributions or sums that arrive and are sent on
+  double gathered = 0;  // packets of results that arrive and are sent on
+  double sent = 0;      // packets of both kinds that one direction carries one after the other; 0: all
   double encoded = 0;   // packets that are encoded here
-  double ways = 1;      // of a packet: half where those that come do not go on
+  double ways = 1;      // share of the port's work per packet: half if packets that arrive are not sent on
   double elements = 0;  // of the tensor that are read and written
-  double path = 0;      // s, of a piece through all hops
-  double first = 0;     // s, of these through the first one
+  double path = 0;      // time of a piece through all hops, in s
+  double first = 0;     // part of `path` for the first hop, in s
 };
 
 double packets_of(const Calibration& calibration, double bytes) {
   return std::max(1.0, std::ceil(bytes / calibration.packets.payload));
 }
 
-// Blocks of at least a granule, and how many of them are not empty.
+// Length of blocks, which is at least a granule, and the number of blocks that are not empty.
 struct PlanBlocks {
   double elements;
   double count;
@@ -46,15 +46,16 @@ double port_ns(const PacketCost& packets) {
   return packets.send_ns + packets.receive_ns + 2 * packets.call_ns / std::max(packets.per_call, 1.0);
 }
 
-// A hop of blocks, cut into pieces.
+// One hop of blocks that are cut into pieces.
 struct PlanHop {
   double block_bytes;
-  double block_ns;     // of the codec
-  double exchange_ns;  // of a packet
-  double senders = 1;  // a piece of each must have come through one port
+  double block_ns;     // time of the codec
+  double exchange_ns;  // time of the exchange per packet
+  double senders = 1;  // number of ranks of which a piece must come through one port first
 };
 
-// A piece is sent by one port, and goes on by another one, behind those of other senders, when all of it is there.
+// Adds a hop to the path. One port sends a piece. When all of it has arrived, another port sends it on, behind the
+// pieces of other senders.
 void add_hop(const Calibration& calibration, const PlanHop& hop, double partitions, PlanStage& stage) {
   const PacketCost& packet = calibration.packets;
   const double packets = packets_of(calibration, hop.block_bytes);
@@ -71,8 +72,8 @@ void add_hop(const Calibration& calibration, const PlanHop& hop, double partitio
   stage.path += time;
 }
 
-// Part of a way round: a reduce-scatter, an all-gather or both in a ring of `ranks`, each of which has the sum of
-// `base` contributions; `total` go into the result.
+// Part of an all-reduce in a ring of `ranks`: a reduce-scatter, an all-gather or both. Each rank begins with the sum of
+// `base` contributions, and the result has `total` contributions.
 struct RingPart {
   double elements;
   double ranks;
@@ -85,7 +86,7 @@ struct RingPart {
 PlanStage ring_stage(const Calibration& calibration, const CodecCost& codec, const RingPart& part, double partitions) {
   const PlanBlocks block = blocks_of(part.elements, part.ranks);
   const double turns = part.ranks - 1;
-  // A rank sends a block in each turn; where some are empty, in so many of them.
+  // A rank sends a block in each turn. If some blocks are empty, it sends only in that share of the turns.
   const double sends = turns * block.count / part.ranks;
   PlanStage stage;
   const PacketCost& packet = calibration.packets;
@@ -112,12 +113,12 @@ PlanStage ring_stage(const Calibration& calibration, const CodecCost& codec, con
   return stage;
 }
 
-// Every block has an owner, to whom all others send at once, and who sends to all.
+// Returns the stage of direct: every block has an owner. All others send to it at once, and it sends to all.
 PlanStage direct_stage(const Calibration& calibration, const CodecCost& codec, double elements, double world,
                        double partitions) {
   const PlanBlocks block = blocks_of(elements, world);
   const double others = world - 1;
-  const double owns = block.count / world;  // blocks of a rank: below 1, where some have none
+  const double owns = block.count / world;  // blocks per rank; below 1 if some ranks have none
   const double there = block.elements * codec.width(1);
   const double back = block.elements * codec.result_width(world);
   const PacketCost& packet = calibration.packets;
@@ -135,7 +136,8 @@ PlanStage direct_stage(const Calibration& calibration, const CodecCost& codec, d
   return stage;
 }
 
-// All to one, and one to all: what its port has to take, one way after the other, or at once where it streams.
+// Returns the stage of an aggregator: all ranks send to one, which sends to all. Its port carries one direction after
+// the other, or both at once if it streams.
 PlanStage aggregator_stage(const Calibration& calibration, const CodecCost& codec, double elements, double world,
                            bool stream) {
   const double others = world - 1;
@@ -170,7 +172,7 @@ void add_stage(const Calibration& calibration, const CodecCost& codec, const Pla
       kNano * stage.ways *
       (stage.reduced * (port_ns(packet) + packet.reduce_ns) + stage.gathered * (port_ns(packet) + packet.gather_ns)) /
       cores;
-  // Read once, written once, which reads it, too; and packets, once in and once out.
+  // The tensor is read once and written once, and writing reads it, too. Packets go in once and out once.
   const double memory =
       calibration.memory > 0 ? (3 * kFloat * stage.elements + 2 * stage.bytes) / calibration.memory : 0;
 

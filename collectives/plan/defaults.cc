@@ -1,4 +1,4 @@
-// defaults.cc - what an exchange costs where nothing was calibrated: the figures of docs/figures.md
+// defaults.cc - what an exchange costs if nothing was calibrated: the figures of docs/figures.md
 #include <iterator>
 
 #include "collectives/plan/calibration.h"
@@ -6,12 +6,13 @@
 namespace gradlane {
 namespace {
 
-// ns per element from `gradlane codecs --measure --data gauss-0.01`, whose shares of memcpy's speed are taken at 42
-// GB/s (docs/figures.md, Codecs: a Xeon with AVX-512 and GFNI). Bytes are of one contribution of such floats, which
-// does not depend on the machine. Sums of k independent contributions are sqrt(k) times as large, half a bit more for
-// each doubling, where a codec adds whole numbers (and some more, as the largest of a group counts: from simulations
-// with 4 to 64 ranks); counts of votes grow by less than a bit. What packets cost a codec is `cutting` in
-// docs/figures.md.
+// Times are ns per element from `gradlane codecs --measure --data gauss-0.01`. It gives shares of memcpy's speed, which
+// are converted at 42 GB/s (docs/figures.md, Codecs: a Xeon with AVX-512 and GFNI). Bytes are those of one contribution
+// of such floats, which do not depend on the machine.
+//
+// A sum of k independent contributions is sqrt(k) times as large: half a bit more for each doubling, if the codec adds
+// integers. The figures are slightly more, because the largest of a group counts (from simulations with 4 to 64 ranks).
+// Counts of votes grow by less than a bit. The cost of a packet for a codec is `cutting` in docs/figures.md.
 constexpr double kHalfBit = 0.072;
 constexpr double kVote = 0.105;
 
@@ -62,9 +63,9 @@ std::vector<CodecCost> usual_codecs() {
   return codecs;
 }
 
-// docs/figures.md, Sockets: four nodes, 16 MiB, `raw`, 1 Gb/s take 21 s (UDP) and 34 s (AF_PACKET) of CPU time per GB
-// of tensor. That is 4.9 and 8.0 us for a packet of 1408 bytes that comes and one that goes, of which the exchange has
-// 0.5 (Packets: 243 and 183 ns, and 178 and 94 ns of checksums). UDP has 21 packets in a call.
+// Source: docs/figures.md, Sockets (four nodes, 16 MiB, `raw`, 1 Gb/s). One GB of tensor takes 21 s (UDP) or 34 s
+// (AF_PACKET) of CPU time. So it takes 4.9 or 8.0 us to receive and to send a packet of 1408 bytes. The exchange takes
+// 0.5 us of it (Packets: 243 and 183 ns, and 178 and 94 ns of checksums). One call for UDP carries 21 packets.
 PacketCost usual_packets(PlanPort port) {
   PacketCost packets;
   packets.reduce_ns = 243 + 178;

@@ -1,4 +1,4 @@
-// fit.cc - figures of a calibration, from times that were measured (pure)
+// fit.cc - figures of a calibration, computed from measured times (pure)
 #include "collectives/plan/fit.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kNanosecond = 1e-9;
 
-// Of one core, whatever else there is.
+// Returns the calibration for one lane, without contention.
 Calibration on_one_core(Calibration calibration) {
   calibration.lanes = 1;
   calibration.contention = 1;
@@ -43,7 +43,7 @@ double port_ns_of(const Calibration& calibration, const AllReduceShape& shape, d
   without.packets.send_ns = without.packets.receive_ns = without.packets.call_ns = 0;
   const AllReduceTime time = raw_time(without, shape);
   if (packets <= 0 || time.sent_packets <= 0) return 0;
-  const double alone = busy / std::max(1.0, calibration.contention);  // workers had each other beside them
+  const double alone = busy / std::max(1.0, calibration.contention);  // without the contention of the workers
   return std::max(0.0, alone / packets / kNanosecond - (time.codec + time.packets) / time.sent_packets / kNanosecond);
 }
 
@@ -54,7 +54,7 @@ double place_ns_of(const Calibration& calibration, const CodecCost& codec, const
   without.place_ns = 0;
   const AllReduceTime time = all_reduce_time(calibration, without, shape);
   if (shape.elements <= 0 || !std::isfinite(time.seconds)) return 0;
-  // Lanes share the elements, and hold each other up.
+  // Lanes share the elements, and slow each other down.
   const double cores = std::max(1U, calibration.lanes) / std::max(1.0, calibration.contention);
   const double busiest = std::max({time.link, time.codec + time.packets, time.memory});
   const double around = std::max(0.0, time.seconds - busiest);

@@ -1,4 +1,4 @@
-// fit.h - figures of a calibration, from times that were measured (pure)
+// fit.h - figures of a calibration, computed from measured times (pure)
 #pragma once
 
 #include "collectives/plan/calibration.h"
@@ -6,42 +6,44 @@
 
 namespace gradlane {
 
-// Of so many bytes of a tensor that travel as they are: with all headers, in full packets.
+// Returns the bytes on the wire for `bytes` bytes of a tensor that is not compressed: with all headers, in full
+// packets.
 [[nodiscard]] double wire_bytes(const PacketCost& packets, double bytes) noexcept;
 
-// A link's bytes per s, from what two transfers over it took, of which the second one is longer. What both have in
-// common, as latency and what a token bucket lets through at first, does not count. Where their difference says that
-// the link is more than a tenth faster than the longer one was as a whole, without `delay` (s, a round trip), it is not
-// believed: something has held up the shorter one.
+// Returns a link's bandwidth in bytes per s, from the times of two transfers over it, of which `more` is the longer
+// one. It divides the difference of the bytes by the difference of the times. So costs that both have do not count:
+// latency, and what a token bucket lets through at first. But if something delayed the shorter transfer, the result is
+// too high. Therefore it must not exceed the rate of the longer transfer alone, less `delay` (s, a round trip), by more
+// than a tenth. If it does, the function returns the rate of the longer transfer.
 struct TimedBytes {
   double bytes = 0;  // on the wire
   double seconds = 0;
 };
 [[nodiscard]] double bandwidth_of(const TimedBytes& less, const TimedBytes& more, double delay) noexcept;
 
-// ns that one packet's way through a port takes, in and out, where workers together were busy for `busy` s with
-// `packets` data packets that a rank sent in all-reduces of that shape, without compressing: what is left without
-// contention, codec and exchange, which `calibration` has. At least 0.
+// Returns the ns that one packet takes through a port, in and out. In all-reduces of that shape without compression, a
+// rank sent `packets` data packets, and its workers were busy for `busy` s in total. Contention, and the times of codec
+// and exchange from `calibration`, are subtracted. The result is at least 0.
 [[nodiscard]] double port_ns_of(const Calibration& calibration, const AllReduceShape& shape, double busy,
                                 double packets);
 
-// CodecCost::place_ns of a codec, from an all-reduce of that shape: what is left of it per element, with all other
-// figures known. By what the workers of a rank did; or, where the link cannot have been what took so long, by all of
-// its time, in which cores were another's, too. At least 0.
+// Returns CodecCost::place_ns of a codec from an all-reduce of that shape: the time per element that no other figure
+// explains. It uses the busy time of a rank's workers. If the link cannot have been the limit, it uses the whole time
+// instead, if that is more: then others had the cores, too. The result is at least 0.
 struct TimedCodec {
-  double seconds = 0;  // from beginning to end
-  double busy = 0;     // s, of all workers of a rank
+  double seconds = 0;  // duration
+  double busy = 0;     // busy time of all workers of a rank, in s
 };
 [[nodiscard]] double place_ns_of(const Calibration& calibration, const CodecCost& codec, const AllReduceShape& shape,
                                  const TimedCodec& timed);
 
-// Calibration::start from the time of a short all-reduce with that codec: what the model, with all other figures, does
-// not explain. At least 0.
+// Returns Calibration::start from the time of a short all-reduce with that codec: the part that the model does not
+// explain with all other figures. The result is at least 0.
 [[nodiscard]] double start_of(const Calibration& calibration, const CodecCost& codec, const AllReduceShape& shape,
                               double seconds);
 
-// One way, from the round trip of a short packet, whose ways through the ports of both ends are no part of it. At least
-// a tenth of the half.
+// Returns the latency of one direction from the round trip of a short packet, without its times in the ports of both
+// ends. The result is at least a tenth of half the round trip.
 [[nodiscard]] double latency_of(double round_trip, double port_ns) noexcept;
 
 }  // namespace gradlane

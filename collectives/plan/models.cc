@@ -1,4 +1,4 @@
-// models.cc - the shapes of well-known models, made from their architectures (pure)
+// models.cc - the layers of well-known models, computed from their architectures (pure)
 #include "collectives/plan/models.h"
 
 #include <array>
@@ -6,7 +6,7 @@
 namespace gradlane {
 namespace {
 
-// Layers of a network, one behind the other; `side` is that of the image there.
+// Adds the layers of a network one after the other. `side` is the side of the image at the current layer.
 class Builder {
  public:
   explicit Builder(std::string_view name, double side = 0) : side_(side) { table_.name = name; }
@@ -57,7 +57,7 @@ ModelTable alexnet() {
   return net.done();
 }
 
-// Five groups of convolutions, each at half the side of the one before.
+// Five groups of convolutions follow each other. Each has half the image side of the group before.
 ModelTable vgg(std::string_view name, const std::array<unsigned, 5>& groups) {
   constexpr std::array<double, 5> kWidths = {64, 128, 256, 512, 512};
   Builder net(name, 224);
@@ -67,7 +67,7 @@ ModelTable vgg(std::string_view name, const std::array<unsigned, 5>& groups) {
     for (unsigned i = 0; i < groups[group]; ++i) {
       net.convolve(at("features", place), kWidths[group], inputs, 3);
       inputs = kWidths[group];
-      place += 2;  // and its ReLU
+      place += 2;  // the convolution and its ReLU
     }
     ++place;  // pooling
     net.set_side(net.side() / 2);
@@ -108,7 +108,7 @@ ModelTable resnet(std::string_view name, const std::array<unsigned, 4>& groups) 
   return net.done();
 }
 
-// What a token costs in attention beside the matrices, queries by keys and weights by values, is noted with `layer`.
+// Adds the work of attention that is in no parameter matrix to `layer`: queries by keys, and weights by values.
 void add_attention(ModelLayer& layer, double tokens, double features) { layer.work += 2 * tokens * tokens * features; }
 
 ModelTable bert_base() {
@@ -153,7 +153,7 @@ ModelTable gpt2() {
     net.dense(block + "mlp.c_proj", kFeatures, 4 * kFeatures, kTokens);
   }
   net.normalise("ln_f", kFeatures);
-  // The head comes first in backward, and its gradient is part of the embedding's, which is there last.
+  // The head comes first in backward. Its gradient is part of the embedding's, which is complete last.
   net.last().work += kWords * kFeatures * kTokens;
   return net.done();
 }

@@ -1,4 +1,4 @@
-// models.h - the shapes of well-known models, made from their architectures: what there is to exchange (pure)
+// models.h - the layers of well-known models, computed from their architectures: the gradients to exchange (pure)
 #pragma once
 
 #include <optional>
@@ -12,32 +12,32 @@ namespace gradlane {
 struct ModelLayer {
   std::string name;
   double elements = 0;
-  // As a matrix, which low-rank codecs take it for: outputs by inputs. 0 rows: a vector.
+  // Shape as a matrix for low-rank codecs: outputs by inputs. 0 rows: a vector.
   double rows = 0;
   double columns = 0;
-  // What backward spends on it, in any unit: multiply-adds of one sample, or measured time.
+  // The cost in backward, in any unit: multiply-adds of one sample, or measured time.
   double work = 0;
 };
 
 struct ModelTable {
   std::string name;
   std::vector<ModelLayer> layers;  // in the order of forward
-  unsigned batch = 0;              // of a profile
-  double backward = 0;             // s, of a profile; 0: nothing was measured
+  unsigned batch = 0;              // batch size of a profile
+  double backward = 0;             // s, of a profile; 0: not measured
 
   [[nodiscard]] double elements() const noexcept;
   [[nodiscard]] double work() const noexcept;
 };
 
-// "alexnet", "vgg16", "vgg19", "resnet50", "resnet101", "bert-base", "gpt2". As torchvision has the first five for 224
-// x 224 images and 1000 classes (buffers of normalisation are not parameters); BERT-base uncased with its pooler and
-// without a head, 128 tokens; GPT-2 small, whose head is its embedding, 1024 tokens.
-// The case of letters does not matter.
+// Returns the layers of "alexnet", "vgg16", "vgg19", "resnet50", "resnet101", "bert-base" or "gpt2". The first five are
+// those of torchvision for 224 x 224 images and 1000 classes (buffers of normalisation are not parameters). BERT-base
+// is uncased, with its pooler and without a head, for 128 tokens. GPT-2 is the small one, whose head is its embedding,
+// for 1024 tokens. The case of letters does not matter.
 [[nodiscard]] std::optional<ModelTable> find_model(std::string_view name);
 [[nodiscard]] std::vector<std::string> model_names();
 
-// s that backward takes for one sample on a V100: scaled by multiply-adds from ResNet-50's 122 ms for 64 (MLSys'22). Of
-// tables with multiply-adds only.
+// Returns the s that backward takes for one sample on a V100. It is scaled by multiply-adds from ResNet-50's 122 ms for
+// 64 samples (MLSys'22), so it is only for tables with multiply-adds.
 [[nodiscard]] double v100_backward(const ModelTable& model);
 
 }  // namespace gradlane

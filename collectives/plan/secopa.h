@@ -1,12 +1,12 @@
-// secopa.h - SeCoPa, the plan of HiPress (SOSP 2021), as its paper and its code have it: to be compared with (pure)
+// secopa.h - SeCoPa, the planner of HiPress (SOSP 2021), as in its paper and its code, for comparison (pure)
 #pragma once
 
 #include <optional>
 
 namespace gradlane {
 
-// A time that a kernel or a transfer takes: ms = overhead below a threshold, else slope * elements + constant. The
-// threshold is where the line gets to the overhead, (overhead - constant) / slope, or 0. There it may jump.
+// The time of a kernel or a transfer: ms = overhead below a threshold, else slope * elements + constant. The threshold
+// is where the line reaches the overhead, (overhead - constant) / slope, or 0 if that is less.
 struct SecopaCurve {
   double slope = 0;     // ms per element
   double constant = 0;  // ms
@@ -15,19 +15,20 @@ struct SecopaCurve {
   [[nodiscard]] double ms(double elements) const noexcept;
 };
 
-// What a cluster takes; the constants that HiPress ships are of V100s on 56 Gb/s, measured once by hand.
+// The costs of a cluster. The constants that HiPress ships are those of V100s on 56 Gb/s, measured once by hand.
 struct SecopaCosts {
   SecopaCurve encode;
   SecopaCurve decode;
   SecopaCurve send;  // between two nodes of a ring
-  // A parameter server whose nodes are all workers: all send to one (gather), and one to all (broadcast).
+  // For a parameter server whose nodes are all workers: all send to one (gather), and one sends to all (broadcast).
   SecopaCurve gather;
   SecopaCurve broadcast;
-  double merge = 0;  // ms for each contribution that is added: 0 in HiPress' code
+  double merge = 0;  // ms for each contribution that is added; 0 in HiPress' code
   double ratio = 1.0 / 16;
 };
 
-// Those of HiPress' code. Gather and broadcast were measured for 4, 8 and 16 nodes; none for others.
+// Returns the constants of HiPress' code. Gather and broadcast were measured for 4, 8 and 16 nodes. None: another
+// number.
 [[nodiscard]] std::optional<SecopaCosts> hipress_costs(unsigned nodes) noexcept;
 
 enum class SecopaWay { kRing, kServers };
@@ -38,18 +39,18 @@ struct SecopaPlan {
   double ms = 0;
 };
 
-// Section 3.3 of the paper: of all K in 1..N, compressed or not, the one that takes the least; of equal ones
-// uncompressed, and then the smaller K.
+// Returns the fastest plan by section 3.3 of the paper, over all K in 1..N, compressed or not. If plans are equal, it
+// prefers not to compress, and then the smaller K.
 //
 //   ring     raw 2(N-1) S(m/K);        compressed 2(N-1) S(r m/K) + N E(m/K) + N D(r m/K)
 //   servers  raw G(m/K) + B(m/K);      compressed G(r m/K) + B(r m/K) + min(K+1, N) E(m/K)
 //                                                 + min(N-1+K, 2(N-1)) D(r m/K)
 //
-// and (N-1) merge in both. S, E, D, G, B: send, encode, decode, gather, broadcast; m: elements; r: ratio.
+// Both have (N-1) merge in addition. S, E, D, G, B: send, encode, decode, gather, broadcast; m: elements; r: ratio.
 [[nodiscard]] SecopaPlan secopa_plan(const SecopaCosts& costs, SecopaWay way, unsigned nodes, double elements) noexcept;
 
-// The least number of elements from which on to compress pays: found by bisection up to `most`. None: it does not even
-// there.
+// Returns the number of elements from which on compression is faster, found by bisection up to `most`. None: it is not
+// faster even at `most`.
 [[nodiscard]] std::optional<double> secopa_threshold(const SecopaCosts& costs, SecopaWay way, unsigned nodes,
                                                      double most = 1e9) noexcept;
 

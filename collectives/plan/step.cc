@@ -1,4 +1,4 @@
-// step.cc - a training step: exchanges beside backward, and what of them is left over (pure)
+// step.cc - the time of a training step: exchanges during backward, and what is left of them after it (pure)
 #include "collectives/plan/step.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ double step_of(const Calibration& calibration, std::span<const CodecCost* const>
   return plan_step(calibration, codecs, buckets, compute, world, strategies).time.step;
 }
 
-// The one by which all shares together took longest.
+// Returns the limit of those buckets that together took longest.
 PlanLimit main_limit(std::span<const BucketChoice> choices) {
   double seconds[5] = {};
   for (const BucketChoice& each : choices) seconds[static_cast<size_t>(each.time.limit)] += each.time.seconds;
@@ -60,10 +60,10 @@ std::vector<PlanBucket> buckets_of(const ModelTable& model, double bytes, double
 StepTime step_time(std::span<const PlanBucket> buckets, std::span<const double> seconds, const StepCompute& compute,
                    double lambda) {
   StepTime time;
-  double now = 0;   // s since backward began
-  double done = 0;  // of backward, in s of its own
+  double now = 0;   // time since backward began, in s
+  double done = 0;  // part of backward that is done, in s at full speed
   for (size_t i = 0; i < buckets.size(); ++i) {
-    const double alone = std::max(0.0, buckets[i].ready * compute.backward - done);  // until the bucket is there
+    const double alone = std::max(0.0, buckets[i].ready * compute.backward - done);  // until the bucket is ready
     now += alone + seconds[i];
     done += alone;
     done += std::min(compute.backward - done, seconds[i] / lambda);

@@ -1,4 +1,4 @@
-// widths.cc - a width for each layer of a gradient: the fewest bytes within an error (pure)
+// widths.cc - a bit width for each layer of a gradient: the fewest bytes within an error (pure)
 #include "collectives/plan/widths.h"
 
 #include <algorithm>
@@ -12,13 +12,13 @@ namespace {
 // docs/codec-format.md, bit planes.
 constexpr size_t kGroup = 32;
 constexpr unsigned kMostPlanes = 16;
-constexpr unsigned kTagPlanes = 14;  // as many as a tag can say
+constexpr unsigned kTagPlanes = 14;  // the most that a tag can say
 constexpr double kPlaneBytes = 4;
 constexpr double kEscapeBytes = 5;
 constexpr int kBias = 127;
-constexpr int kExact = 23;  // from so many doublings of the step on nothing is rounded
+constexpr int kExact = 23;  // values from this many doublings of the step on are not rounded
 
-// Planes that hold q: -2^(w-1) <= q < 2^(w-1).
+// Returns the number of planes w that hold q: -2^(w-1) <= q < 2^(w-1).
 unsigned planes_of(double q) noexcept {
   if (q == 0) return 0;
   constexpr double kMost = 32768;
@@ -30,12 +30,12 @@ unsigned planes_of(double q) noexcept {
 // ---- The dynamic program. A plan for the layers so far: what it costs, and how to find its choices.
 struct Partial {
   WidthCost cost;
-  uint32_t before = 0;  // place among the plans of one layer less
+  uint32_t before = 0;  // index of its plan for one layer less
   uint32_t choice = 0;
 };
-using Frontier = std::vector<Partial>;  // errors grow, bytes shrink
+using Frontier = std::vector<Partial>;  // in order: errors grow, bytes shrink
 
-// Leaves those that no other one is as good as.
+// Removes plans if another plan is at least as good in both bytes and error.
 void keep_best(Frontier& plans) {
   std::ranges::sort(plans, [](const Partial& a, const Partial& b) {
     return a.cost.error != b.cost.error ? a.cost.error < b.cost.error : a.cost.bytes < b.cost.bytes;
@@ -47,7 +47,8 @@ void keep_best(Frontier& plans) {
   plans.resize(kept);
 }
 
-// Cuts the range of errors into equal parts, and leaves one plan in each: that of the fewest bytes, which is the last.
+// Cuts the range of errors into equal parts, and keeps one plan in each: the one with the fewest bytes, which is the
+// last.
 void thin(Frontier& plans) {
   if (plans.size() <= kMostPlans) return;
   const double first = plans.front().cost.error;
@@ -55,7 +56,7 @@ void thin(Frontier& plans) {
   const auto part_of = [&](const Partial& plan) { return std::floor((plan.cost.error - first) / part); };
   size_t kept = 0;
   for (size_t i = 0; i < plans.size(); ++i) {
-    // The very first one stays: what comes may need all that is allowed.
+    // The very first plan stays: later layers may need all of the allowed error.
     if (i == 0 || i + 1 == plans.size() || part_of(plans[i]) != part_of(plans[i + 1])) plans[kept++] = plans[i];
   }
   plans.resize(kept);
@@ -102,7 +103,7 @@ void WidthHistogram::add_group(std::span<const float> floats) noexcept {
     if (!std::isfinite(value) || value == 0) continue;
     highest = std::max(highest, value);
     lowest = std::min(lowest, value);
-    // What is a power of two belongs to those below it: half a step is rounded to 0.
+    // A power of two belongs to the magnitudes below it, because half a step is rounded to 0.
     const uint32_t bits = std::bit_cast<uint32_t>(std::fabs(each));
     const size_t exponent = (bits - 1) >> 23;
     ++counts_[exponent];
@@ -128,7 +129,7 @@ WidthCost WidthHistogram::fixed(int bits) const noexcept {
   double raw = 0;
   for (int e = 0; e < static_cast<int>(kExponents); ++e) {
     const auto at = static_cast<size_t>(e);
-    const int doublings = e - kBias - (1 - bits);  // of the step, to the least magnitude of these
+    const int doublings = e - kBias - (1 - bits);  // from the step to the least magnitude of these
     if (doublings < -1) {
       cost.error += squares_[at];
     } else if (doublings < kExact) {
@@ -142,7 +143,7 @@ WidthCost WidthHistogram::fixed(int bits) const noexcept {
     const double bytes = kPlaneBytes * planes + (planes > kTagPlanes ? kEscapeBytes : 0);
     cost.bytes += static_cast<double>(widths[planes]) * bytes;
   }
-  // Of groups with raw floats: 16 planes for the others, unless all of them together take no less than raw ones.
+  // Groups with raw floats have 16 planes for the other floats, unless it takes no more bytes to store all of them raw.
   const auto wide = static_cast<double>(widths[kWide]);
   cost.bytes += kEscapeBytes * wide + kPlaneBytes * std::min(kGroup * wide, kMostPlanes * wide + raw);
   return cost;
@@ -154,11 +155,11 @@ WidthCost uniform_cost(std::span<const std::vector<WidthCost>> layers, size_t un
 
 WidthPlan plan_widths(std::span<const std::vector<WidthCost>> layers, size_t uniform) {
   WidthPlan plan = {std::vector<size_t>(layers.size(), uniform), uniform_cost(layers, uniform)};
-  // Those that matter the least first: what thin() leaves out is small beside the range of errors so far.
+  // Layers with the least error come first: what thin() removes is small compared with the range of errors so far.
   std::vector<size_t> order(layers.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, {}, [&](size_t i) { return layers[i][uniform].error; });
-  const double allowed = plan.cost.error * (1 + std::ldexp(1.0, -40));  // sums in another order round otherwise
+  const double allowed = plan.cost.error * (1 + std::ldexp(1.0, -40));  // sums in another order round differently
   std::vector<Frontier> frontiers = {{Partial{}}};
   for (const size_t layer : order) frontiers.push_back(extended(frontiers.back(), layers[layer], allowed));
   if (frontiers.back().empty()) return plan;

@@ -1,4 +1,4 @@
-// codec_ways.cc - whether all ranks have links to all others (set-up)
+// codec_ways.cc - check whether all ranks have links to all others (set-up)
 #include "collectives/strategy/codec_ways.h"
 
 #include "collectives/strategy/topology.h"

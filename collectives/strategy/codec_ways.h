@@ -1,4 +1,4 @@
-// codec_ways.h - which codecs' sums can go by which strategies: the rule, for all that have to know it
+// codec_ways.h - the rules for which strategies carry sums of which codecs, for all callers that must know them
 #pragma once
 
 #include <span>
@@ -8,20 +8,23 @@
 
 namespace gradlane {
 
-// Blocks do not add: each needs an owner, who adds what they stand for. Not in a world of one.
+// Returns whether encoded blocks cannot be added. Then each block needs an owner, which adds what they decode to. A
+// world of one needs no owners.
 [[nodiscard]] constexpr bool needs_owners(const CodecRow& row) noexcept { return !row.adds; }
-// Ranks agree on something first, each with each: links_all() of what is allowed, whichever strategy it is.
+// Returns whether all ranks must first agree on a value, each with each. Then links_all() must hold for the allowed
+// strategies, whichever strategy the operation uses.
 [[nodiscard]] constexpr bool needs_links(const CodecRow& row) noexcept { return row.agreement != Agreement::kNone; }
 
-// Somebody has all of a block's sum before others get it, and encodes it for them.
+// Returns whether one rank has the complete sum of a block before others get it, and encodes it for them.
 [[nodiscard]] constexpr bool has_owners(const StrategyId& strategy, unsigned world) noexcept {
   using Kind = StrategyId::Kind;
   return world == 1 || strategy.kind == Kind::kDirect || strategy.kind == Kind::kAggregator;
 }
-// Where these are allowed, all ranks have links to all others. (Set-up only.)
+// Returns whether all ranks have links to all others if these strategies are allowed. (Set-up only.)
 [[nodiscard]] bool links_all(std::span<const StrategyId> allowed, unsigned world);
 
-// A strategy that has what the codec needs of it. Links are another question, which is not about the strategy.
+// Returns whether the strategy has the owners that the codec may need. It does not check links, which do not depend on
+// the operation's strategy.
 [[nodiscard]] constexpr bool carries(const StrategyId& strategy, const CodecRow& row, unsigned world) noexcept {
   return !needs_owners(row) || has_owners(strategy, world);
 }

@@ -47,7 +47,7 @@ Step Owners::start(const Task& task, unsigned block) const noexcept {
   }
   const unsigned to = owner(task, block);
   if (adds(task.kind)) {
-    if (to == rank_) return step;  // its turn comes
+    if (to == rank_) return step;  // the owner adds its own elements at their turn
     step.expected = true;
     step.send = true;
     step.link = static_cast<uint8_t>(topology_.link_to(to).value_or(0));
@@ -88,8 +88,8 @@ Step Owners::arrival(const Task& task, Phase phase, unsigned block, size_t link)
   return step;
 }
 
-// Who has sent its part knows that an owner has started, so results come unasked. An aggregator's are all there is to
-// come to the others, and they have sent theirs.
+// Results need no announcement in kinds that add: an owner sends them after it got this rank's elements, so it knows
+// that this rank has started. With an aggregator, other ranks receive nothing but results.
 LinkSet Owners::sources(const Task& task) const noexcept {
   LinkSet links;
   if (delivers(task.kind)) {
@@ -109,8 +109,9 @@ LinkSet Owners::sources(const Task& task) const noexcept {
   return links;
 }
 
-// A share of a sum is there when all have sent theirs, and then its owner is through. Of all else each rank needs what
-// each other one sends, or what all get: so nobody is through before.
+// In a reduce-scatter an owner has finished when all ranks have sent their elements of its block; then it forwards no
+// abort. In an all-reduce, all-gather, all-to-all or barrier each rank needs data from every other rank, so none
+// finishes before this rank has sent its part.
 LinkSet Owners::dependents(const Task& task) const noexcept {
   return task.kind == OpKind::kReduceScatter ? sources(task) : LinkSet{};
 }

@@ -1,4 +1,4 @@
-// owners.h - the routing rules of direct and aggregator:R, where blocks have owners
+// owners.h - the routing rules of direct and aggregator:R, the strategies whose blocks have owners
 #pragma once
 
 #include <cstddef>
@@ -8,20 +8,20 @@
 
 namespace gradlane {
 
-// Each block has an owner. All others send it their elements of the block, it adds them in the order of the ring, b+1,
-// b+2, ..., b for block b, and sends the result to all others. So it is two hops, whatever the number of ranks.
+// Each block has an owner. All other ranks send it their elements of the block. It adds them in the order of the ring
+// (b+1, b+2, ..., b for block b), and sends the result to all others. So there are two hops for any number of ranks.
 //
 //   p = 4, block 0:   reduce   1, 2, 3 -> 0             gather   0 -> 1, 2, 3
 //
-// direct (HiPress, SOSP 2021: a parameter server with every worker a server): block b is rank b's, or where there are
-// fewer granules than ranks, another one's in each operation. aggregator:R: there is one block, which is R's.
+// direct (HiPress, SOSP 2021: a parameter server with every worker a server): rank b owns block b. If there are fewer
+// granules than ranks, the owner changes from operation to operation. aggregator:R: there is one block, and rank R owns
+// it.
 //
-// Broadcast and reduce have one block, which is the root's. What is delivered, delivers(kind), has none to be added:
-// block b goes from rank b to the root (gather), from the root to rank b (scatter), or from each rank to rank b
-// (all-to-all).
+// Broadcast and reduce have one block, which the root owns. Kinds with delivers(kind) add nothing. Their block b goes
+// from rank b to the root (gather), from the root to rank b (scatter), or from each rank to rank b (all-to-all).
 class Owners final : public Strategy {
  public:
-  // `strategy`: direct or an aggregator.
+  // `strategy` is direct or an aggregator.
   Owners(const Topology& topology, const StrategyId& strategy, unsigned world, unsigned rank) noexcept;
 
   [[nodiscard]] Division division(const Task& task) const noexcept override;
@@ -41,7 +41,7 @@ class Owners final : public Strategy {
     unsigned from;
     unsigned to;
   };
-  // Of a block that is delivered, as `sender` has it.
+  // Returns the sender and the receiver of a block in a kind with delivers(). `sender` counts only for an all-to-all.
   [[nodiscard]] static Way way(const Task& task, unsigned block, unsigned sender) noexcept;
   [[nodiscard]] bool direct() const noexcept { return strategy_.kind == StrategyId::Kind::kDirect; }
 

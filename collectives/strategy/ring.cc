@@ -15,7 +15,7 @@ Division Ring::division(const Task& task) const noexcept {
   return {.blocks = task.kind == OpKind::kBroadcast ? 1 : team_.size};
 }
 
-// Stores a result that started at place `from`, and passes it on to where it was not yet.
+// Returns the step that stores a result from place `from`, and passes it on unless the next place is `from`.
 Step Ring::pass_result(unsigned from) const noexcept {
   Step step;
   step.expected = true;

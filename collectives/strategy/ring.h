@@ -8,15 +8,15 @@
 
 namespace gradlane {
 
-// Who makes up a ring: `size` ranks with places 0 to size - 1, this one at `place`, with links to the next place and to
-// the one before.
+// The ranks of a ring: `size` ranks at places 0 to size - 1. This rank is at `place`, with links to the next place and
+// to the previous one.
 struct Team {
   unsigned size = 1;
   unsigned place = 0;
   uint8_t successor = 0;
   uint8_t predecessor = 0;
 
-  // Ranks first, first + step, ...: `size` of them, `rank` among them.
+  // Returns the ring of the `size` ranks first, first + step, ..., which include `rank`.
   static Team of(const Topology& topology, unsigned rank, unsigned size, unsigned first, unsigned step) noexcept;
 };
 
@@ -24,9 +24,9 @@ struct Team {
 // Patarasuk and Yuan, 2009.)
 //
 // Block b of a sum starts at place b+1, which sends its own elements as a partial sum. Every rank on the way adds its
-// own and passes the sum on, until it comes to place b, the last one to add: it has the result. This is reduce-scatter.
-// In an all-reduce the result goes round once more: place b sends it to b+1, and each rank stores it and passes it on,
-// to place b-1, where its way ends. All-gather is the second half alone, and broadcast an all-gather of one block.
+// own elements and passes the sum on. Place b adds last, and has the result. This is reduce-scatter. In an all-reduce,
+// the result then travels through the ring once. Place b sends it to b+1, and each rank stores it and passes it on, up
+// to place b-1. All-gather is this second half alone. Broadcast is an all-gather of one block.
 //
 //   p = 4, block 0:   reduce   1 -> 2 -> 3 -> 0          gather   0 -> 1 -> 2 -> 3
 class Ring final : public Strategy {
@@ -40,7 +40,7 @@ class Ring final : public Strategy {
 
   [[nodiscard]] size_t successor() const noexcept { return team_.successor; }
 
-  // Where the news that an operation has failed goes next, if it comes from (or starts at) place `origin`.
+  // Returns where the abort of a failed operation goes next, if it comes from (or starts at) place `origin`.
   [[nodiscard]] Step failure(unsigned origin) const noexcept;
 
  private:

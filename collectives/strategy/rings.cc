@@ -9,7 +9,7 @@ Rings::Rings(const Topology& topology, unsigned world, unsigned rank, unsigned g
       inside_(Team::of(topology, rank, group, rank - place_, 1)),
       across_(Team::of(topology, rank, world / group, place_, group)) {}
 
-// What a stage is in its ring.
+// Returns the task of a stage as its ring sees it.
 Task Rings::part(const Task& task) noexcept {
   constexpr OpKind kKinds[] = {OpKind::kReduceScatter, OpKind::kAllReduce, OpKind::kAllGather};
   Task part = task;
@@ -34,7 +34,8 @@ Step Rings::arrival(const Task& task, Phase phase, unsigned block, size_t link) 
 
 LinkSet Rings::sources(const Task& task) const noexcept { return ring(task.stage).sources(part(task)); }
 
-// A group may be through while another one is not, and the ring of all ranks goes through both.
+// A group may have finished the operation while another one has not. The ring of all ranks, which forwards aborts, goes
+// through both.
 LinkSet Rings::dependents(const Task&) const noexcept {
   LinkSet links;
   for (const Ring* const ring : {&inside_, &across_}) links.set(ring->successor());

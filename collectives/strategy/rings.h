@@ -1,4 +1,4 @@
-// rings.h - the routing rule of rings:G, rings of G ranks and rings across them
+// rings.h - the routing rule of rings:G: rings of G ranks, and rings across them
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,18 @@
 
 namespace gradlane {
 
-// p ranks as p/G groups of G in a row. An all-reduce is three stages: (INCEPTIONN, MICRO 2018, Figure 1c)
+// p ranks form p/G groups of G consecutive ranks. An all-reduce has three stages (INCEPTIONN, MICRO 2018, Figure 1c):
 //
-//   1  reduce-scatter in the ring of the group, of G shares: the one at place i has share i of the group's sum
-//   2  all-reduce of share i in the ring of those at place i of all groups
+//   1  reduce-scatter of G shares in the ring of the group: place i ends with share i of the group's sum
+//   2  all-reduce of share i in the ring of the ranks at place i of all groups
 //   3  all-gather in the ring of the group
 //
 //   p = 6, G = 3:    0 -> 1 -> 2 (-> 0)     stages 1 and 3
 //                    |    |    |            stage 2
 //                    3 -> 4 -> 5 (-> 3)
 //
-// Bytes are those of one ring; the last one makes 2 (G - 1) + 2 (p/G - 1) hops, not 2 (p - 1).
+// A rank sends as many bytes as in one ring of all ranks. The last byte makes 2 (G - 1) + 2 (p/G - 1) hops, not 2 (p -
+// 1).
 class Rings final : public Strategy {
  public:
   Rings(const Topology& topology, unsigned world, unsigned rank, unsigned group) noexcept;

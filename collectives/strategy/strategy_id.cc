@@ -1,4 +1,4 @@
-// strategy_id.cc - names of strategies, and what they can do (set-up code, but for code() and supports())
+// strategy_id.cc - names of strategies, and the operations they support (set-up code, except code() and supports())
 #include "collectives/strategy/strategy_id.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr std::string_view kStream = "stream";
   throw SetupError("strategy is '" + std::string(name) + "', allowed: " + kStrategyUsage);
 }
 
-// The number behind the colon.
+// Returns the number behind the colon. Throws SetupError if it is not one from `least` to `most`.
 unsigned number_in(std::string_view name, std::string_view digits, unsigned least, unsigned most) {
   unsigned value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);

@@ -1,4 +1,4 @@
-// strategy_id.h - which way round an operation goes, as callers name it: "ring", "direct", "rings:4", "aggregator:0"
+// strategy_id.h - the strategy of an operation, and its names for users: "ring", "direct", "rings:4", "aggregator:0"
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@ namespace gradlane {
 
 using StrategyName = FixedText<32>;
 
-// docs/exchange.md has a picture of each.
+// docs/exchange.md has a picture of each strategy.
 //
-// ring          every block goes round all ranks. (INCEPTIONN, MICRO 2018)
-// direct        every block has an owner, which all others send to, and which sends to all others. (HiPress, SOSP 2021:
-//               a parameter server with every worker a server)
-// rings:G       rings of G ranks in a row, and across those rings; G divides the number of ranks. (INCEPTIONN, Figure
-//               1c)
-// aggregator:R  all send to rank R, which adds and sends to all: the baseline of INCEPTIONN. R begins to send when it
-//               has the whole sum; with ",stream" as soon as it has some of it.
+//   ring          Every block travels through all ranks. (INCEPTIONN, MICRO 2018)
+//   direct        Every block has an owner. All other ranks send to it, and it sends to all of them.
+//                 (HiPress, SOSP 2021: a parameter server with every worker a server)
+//   rings:G       There are rings of G consecutive ranks, and rings across those. G divides the number of ranks.
+//                 (INCEPTIONN, Figure 1c)
+//   aggregator:R  All ranks send to rank R, which adds and sends to all: the baseline of INCEPTIONN. R begins to send
+//                 when it has the whole sum, with ",stream" as soon as it has some of it.
 struct StrategyId {
   enum class Kind : uint8_t { kRing, kDirect, kRings, kAggregator };  // on the wire
 
@@ -32,37 +32,37 @@ struct StrategyId {
   uint8_t param = 0;    // rings: G - 1; aggregator: R
   bool stream = false;  // aggregator
 
-  [[nodiscard]] unsigned group() const noexcept { return param + 1U; }  // ranks of a ring of `rings:G`
-  [[nodiscard]] unsigned root() const noexcept { return param; }        // of an aggregator
-  [[nodiscard]] StrategyName name() const noexcept;                     // find_strategy() takes it
-  // For the ABI and for messages: 0 is none, and never a strategy's.
+  [[nodiscard]] unsigned group() const noexcept { return param + 1U; }  // number of ranks in a ring of `rings:G`
+  [[nodiscard]] unsigned root() const noexcept { return param; }        // rank of an aggregator
+  [[nodiscard]] StrategyName name() const noexcept;                     // name for find_strategy()
+  // Returns the number of the strategy, for the ABI and for messages. It is never 0, which means "none".
   [[nodiscard]] uint32_t code() const noexcept;
   bool operator==(const StrategyId&) const = default;
 };
 inline constexpr size_t kStrategyKinds = 4;
-// Of all strategies of that kind: "rings".
+// Returns the word that names of all strategies of that kind begin with: "rings".
 [[nodiscard]] const char* strategy_word(StrategyId::Kind kind) noexcept;
 
-// What to write, for help texts: "ring, direct, rings:G, aggregator:R[,stream]".
+// The syntax of names, for help texts.
 inline constexpr const char* kStrategyUsage = "ring, direct, rings:G, aggregator:R[,stream]";
 
-// Throws SetupError, saying what there is.
+// Returns the strategy with that name. If there is none, throws SetupError that lists the names.
 [[nodiscard]] StrategyId find_strategy(std::string_view name);
-// Several, with commas between them; ",stream" belongs to the aggregator before it. Throws SetupError.
+// Reads several names with commas between them. A ",stream" belongs to the aggregator before it. Throws SetupError.
 [[nodiscard]] std::vector<StrategyId> find_strategies(std::string_view names);
-// Of what code() gave; none: it gives no such number.
+// Returns the strategy with that code(). None: no strategy has that code.
 [[nodiscard]] std::optional<StrategyId> strategy_of(uint32_t code) noexcept;
 
-// An exchange allows so many at most, so that they fit in one number: 12 bits each, the first one lowest. 0: the ring
-// alone, which hellos need not tell of.
+// The maximum number of strategies that an exchange allows. They fit in one number with 12 bits each, the first one
+// lowest. 0: the ring alone, which hellos need not mention.
 inline constexpr size_t kMaxStrategies = 5;
 [[nodiscard]] uint64_t pack_strategies(std::span<const StrategyId> strategies) noexcept;
-// "ring, direct"; whatever the number is.
+// Returns "ring, direct", for example. Any number is allowed.
 [[nodiscard]] FixedText<160> packed_names(uint64_t packed) noexcept;
 
-// Why not in a world of so many ranks: a text for people; empty: it is possible.
+// Returns a text for people: why the strategy is not possible in a world of that size. Empty: it is possible.
 [[nodiscard]] std::string strategy_fault(const StrategyId& strategy, unsigned world);
-// Whether it can do such operations. (The ring can do all but those that need direct links.)
+// Returns whether the strategy can do operations of that kind. (The ring can do all that need no direct links.)
 [[nodiscard]] bool supports(const StrategyId& strategy, OpKind kind) noexcept;
 
 }  // namespace gradlane

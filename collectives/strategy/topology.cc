@@ -1,4 +1,4 @@
-// topology.cc - which ranks packets are exchanged with (set-up code)
+// topology.cc - the ranks that one rank has links to (set-up code)
 #include "collectives/strategy/topology.h"
 
 #include <algorithm>

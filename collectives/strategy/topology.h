@@ -1,4 +1,4 @@
-// topology.h - which ranks packets are exchanged with, as the strategies that are allowed need it
+// topology.h - the ranks that one rank has links to, as the allowed strategies need them
 #pragma once
 
 #include <array>
@@ -13,14 +13,15 @@
 
 namespace gradlane {
 
-// The ranks that one rank has links to: the next one of the ring and the one before, by which ranks vouch for each
-// other (docs/exchange.md, Sessions), and then those that strategies need beside them, the nearest ahead first.
+// Returns the ranks that one rank has links to. The next and the previous rank in the ring come first. In a session,
+// ranks vouch for each other by these two links (docs/exchange.md, Sessions). Then come the others that strategies
+// need, the nearest ahead first.
 //
-// direct: all; rings:G: the next one and the one before in the ring of G, and the same across the rings, G ranks away;
-// aggregator:R: rank R, of which all are.
+// The strategy direct needs all ranks. The strategy rings:G needs the next and the previous rank in the ring of G
+// ranks, and in the ring across them, G ranks away. The strategy aggregator:R needs rank R, and rank R needs all.
 [[nodiscard]] std::vector<unsigned> linked_ranks(std::span<const StrategyId> strategies, unsigned world, unsigned rank);
 
-// The same, to be asked per packet. Links are numbers of neighbours().
+// The same ranks, for lookups per packet. A link is an index into neighbours().
 class Topology {
  public:
   Topology(std::span<const StrategyId> strategies, unsigned world, unsigned rank);
@@ -28,10 +29,10 @@ class Topology {
   [[nodiscard]] std::span<const unsigned> neighbours() const noexcept { return neighbours_; }
   [[nodiscard]] size_t links() const noexcept { return neighbours_.size(); }
   [[nodiscard]] unsigned rank_at(size_t link) const noexcept { return neighbours_[link]; }
-  // Those of the ring: 0, 1 (a world of two) or 2.
+  // Returns the number of links of the ring: 0, 1 (a world of two) or 2.
   [[nodiscard]] size_t ring_links() const noexcept { return ring_links_; }
   [[nodiscard]] size_t extra_links() const noexcept { return links() - ring_links_; }
-  // Where there are ring links.
+  // Links of the ring, if there are any.
   static constexpr size_t kSuccessor = 0;
   [[nodiscard]] size_t predecessor() const noexcept { return ring_links_ - 1; }
   [[nodiscard]] std::optional<size_t> link_to(unsigned rank) const noexcept {
@@ -45,8 +46,9 @@ class Topology {
   std::array<int16_t, kMaxWorld> link_of_;  // -1: none
 };
 
-// Packets in flight on each link beside the ring's, of which there are `links`, where a link of the ring has `window`:
-// all of them together have four times that, and each one 16 at least. A power of two.
+// Returns the number of packets in flight on each of the `links` links that do not belong to the ring, if a link of the
+// ring has `window`. All of them together have at most 4 * `window`, unless each would have fewer than 16. None has
+// more than `window`. The result is a power of two.
 [[nodiscard]] size_t extra_window(size_t window, size_t links) noexcept;
 
 }  // namespace gradlane

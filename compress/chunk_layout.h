@@ -1,6 +1,6 @@
-// chunk_layout.h - lengths of blocks of chunks; included by the kernels of every instruction set, and by their rows
+// chunk_layout.h - lengths of blocks of chunks; included by the kernels of every instruction set, and by rows/chunks.h
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include "compress/layout.h"
@@ -8,14 +8,15 @@
 namespace gradlane {
 namespace {
 
-// A header of NaN says that codes tell what is not finite, in two bits at least.
+// Least bits of a code in a chunk with Inf or NaN, whose header is NaN: its codes then mark these values.
 constexpr unsigned kEscapeBits = 2;
 
 constexpr unsigned escape_bits(unsigned bits) { return bits < kEscapeBits ? kEscapeBits : bits; }
 
 constexpr size_t code_bytes(size_t floats, unsigned bits) { return (floats * bits + 7) / 8; }
 
-// Of chunks with so many floats as headers and codes of so many bits.
+// Returns the bytes of all chunks, of `chunk` floats each (the last one may be shorter). A chunk has `heads` floats of
+// header, and codes of `bits` bits.
 constexpr size_t chunks_bytes(size_t chunk, size_t heads, unsigned bits, size_t floats) {
   const size_t last = floats % chunk;
   return floats / chunk * (heads * sizeof(float) + code_bytes(chunk, bits)) +

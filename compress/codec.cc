@@ -1,4 +1,4 @@
-// codec.cc - finding a codec, and the choice of its kernels (set-up only)
+// codec.cc - look-ups of codecs, and the choice of their kernels (set-up only)
 #include "compress/codec.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace gradlane {
 
 namespace {
 
-// The best of those that there are and that a CPU with `isa` runs.
+// Returns the best kernels that exist and that a CPU with `isa` can run.
 const CodecOps& ops_of(const CodecKernels& kernels, Isa isa) noexcept {
   auto best = static_cast<size_t>(std::ranges::find(kIsas, isa) - kIsas.begin());
   while (kernels[best] == nullptr) --best;
@@ -26,14 +26,15 @@ const CodecRow* find_row(CodecId id) noexcept {
   return nullptr;
 }
 
-// `word`: what is the matter is behind it.
+// Throws SetupError. `word` is the codec's word if the fault is in the text after it. If it is empty, the message lists
+// all codecs.
 [[noreturn]] void refuse(std::string_view name, const std::string& why, std::string_view word = "") {
   const char* const what = word.empty() ? "\nallowed:\n" : "\nusage:\n";
   throw SetupError("codec '" + std::string(name) + "': " + why + what + codec_help(word),
                    word.empty() ? SetupFault::kUnknownName : SetupFault::kOther);
 }
 
-// Codecs of earlier releases, and what to take instead.
+// Codecs of earlier releases, and what to use instead.
 struct Retired {
   std::string_view word;
   const char* why;
@@ -43,7 +44,7 @@ constexpr Retired kRetired[] = {
     {"deflate", "retired: it took 200 times as long as raw, which is exact too"},
 };
 
-// Letters to change, to insert and to leave out (Levenshtein's distance).
+// Returns the number of letters to change, to insert and to remove (Levenshtein's distance).
 size_t distance(std::string_view one, std::string_view other) {
   std::vector<size_t> row(other.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -58,7 +59,7 @@ size_t distance(std::string_view one, std::string_view other) {
   return row.back();
 }
 
-// " (did you mean ...?)" where a codec's name is like this one.
+// Returns " (did you mean ...?)" if a codec's name resembles this one, else "".
 std::string guess(std::string name, size_t word_length) {
   constexpr size_t kMost = 2;
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -126,8 +127,8 @@ Codec find_codec(std::string_view name, Isa isa) {
   for (const CodecRow& row : codec_table()) {
     if (text.word != row.word) continue;
     CodecArguments arguments;
-    // Of rows with one word, the last complaint is about the one that comes nearest: those that are not meant come
-    // first, and say nothing.
+    // Several rows may have this word. The reason comes from the last row that the name can only mean
+    // (NameFault::meant), or else from the first row.
     const NameFault fault = parse_arguments(row, text, arguments);
     if (fault.why.empty()) return *find_codec(row.id, arguments, isa);
     if (why.empty() || fault.meant) why = fault.why;

@@ -1,4 +1,4 @@
-// codec.h - codecs: what each promises, and the functions a packet path calls
+// codec.h - the Codec class: error bounds of the codecs, the functions that the packet path calls, and look-ups by name
 #pragma once
 
 #include <cstddef>
@@ -15,87 +15,92 @@
 
 namespace gradlane {
 
-// What new configurations use: exact unless asked.
+// The codec of new configurations. It is exact: users must ask for a lossy codec.
 inline constexpr std::string_view kDefaultCodec = "raw";
-// Where being lossy is what was asked for: accelerators, measurements of codecs.
+// The codec for users of lossy codecs that name none: accelerators, and measurements of codecs.
 inline constexpr std::string_view kDefaultLossyCodec = "fixed:10";
 
-// Of a name in characters, whoever writes it: configurations, command lines, trainers. None that there is needs more.
+// Limit of a codec's name in characters, in configurations, on command lines and in trainers. No codec needs more.
 inline constexpr size_t kLongestCodecName = 63;
 using CodecName = FixedText<kLongestCodecName + 1>;
 
-// One codec with its parameter, bound to the kernels of one instruction set. A small value: copy it, keep it in set-up
-// state, call it per packet.
+// One codec with its parameters, bound to the kernels of one instruction set. It is a small value: copy it, keep it in
+// set-up state, call it for each packet.
 //
-// A *block* is what one call of encode() or hop() writes: the compressed form of a run of fp32 values. Its length in
-// floats is not part of it; whoever sends a block sends that count beside it. docs/codec-format.md has every bit of it.
+// A *block* is what one call of encode() or hop() writes: the compressed form of a run of fp32 values. It does not
+// contain the number of its values: the sender of a block transmits that separately. docs/codec-format.md specifies
+// every bit of a block.
 //
-// Common to all functions below:
+// All functions below have these properties:
 // - They are pure: no heap, no lock, no exception, no state. They assume the default MXCSR (round to nearest even, no
 //   flush-to-zero), and never change it.
-// - Nothing outside the given spans is read or written, whatever the bytes are. No slack, no alignment is asked for:
-//   the float spans may lie at odd addresses too.
-// - Outputs must not overlap inputs. Bytes of an output behind the result's length may have been written.
-// - Every ISA gives the same bytes, the ones the scalar kernels give.
-// - NaN and Inf survive encode() and decode() with their payload bits (bf16 and fp16 keep the upper ones and set the
-//   quiet bit). Where two values are *added*, a NaN result is always 0x7fc00000, so that the order of the ranks cannot
-//   leak into the bytes.
+// - They access only the given spans, whatever the bytes are. They need no slack and no alignment: float spans may
+//   begin at odd addresses.
+// - Outputs must not overlap inputs. Output bytes behind the result's length may have been overwritten.
+// - Every ISA gives the same bytes as the scalar kernels.
+// - NaN and Inf survive encode() and decode(). Arrays, tagged blocks and bit planes keep the payload bits of a NaN
+//   (bf16 and fp16 keep the upper ones and set the quiet bit). Votes, sparse records and chunks make each NaN
+//   0x7fc00000. Where two values are *added*, a NaN result is always 0x7fc00000, so that the order of the ranks cannot
+//   change the bytes.
 //
-// Error per contribution, for the value v that decode(encode(f)) gives (b is the codec's parameter):
+// Error per contribution, for the value v that decode(encode(f)) gives (b is the codec's parameter). See error() for
+// codecs that are not listed:
 //   raw                      v = f
 //   bf16, fp16               |v - f| <= |f| 2^-8 (bf16), |f| 2^-11 (fp16) while f is in the format's normal
 //                            range; below it |v - f| <= 2^-134 (bf16), 2^-25 (fp16); what rounds past the largest
 //                            number becomes Inf
 //   inceptionn:b[,truncate]  |v - f| < 2^-b, 2 <= b <= 14; v = f where |f| >= 1
 //   fixed:b                  |v - f| <= 2^-b, 1 <= b <= 30; v = f where |f| >= 2^(24-b)
-// A sum of p contributions through hop() stays within p 2^-b of the exact one while every partial sum stays below
-// 2^(25-b) for `fixed` (2^24 steps), 2^(24-b) for `inceptionn`. That of `fixed` does not depend on the order of the
-// ranks then, to the byte; `inceptionn` rounds again in every hop, and its sum does.
-// (INCEPTIONN: Li et al., MICRO 2018. `fixed`: docs/design.md.)
+// A sum of p contributions through hop() is within p 2^-b of the exact sum. This holds while every partial sum is below
+// 2^(25-b) (2^24 steps) for `fixed`, and below 2^(24-b) for `inceptionn`. The bytes of a `fixed` sum then do not depend
+// on the order of the ranks. `inceptionn` rounds again in every hop, so its sum depends on that order. (INCEPTIONN: Li
+// et al., MICRO 2018. `fixed`: docs/design.md.)
 class Codec {
  public:
-  // What is known of it: names, layout, capabilities.
+  // The codec's row in the table of codecs: names, layout, capabilities.
   [[nodiscard]] const CodecRow& row() const noexcept { return *row_; }
   [[nodiscard]] CodecId id() const noexcept { return row_->id; }
-  // All that its name says behind the word, as operations' descriptors have it.
+  // All arguments after the word in its name, as the descriptor of an operation has them.
   [[nodiscard]] const CodecArguments& arguments() const noexcept { return params_.arguments; }
-  // Of these, what a packet header has: b, with kOptionBit where the codec's option is on; 0 for codecs without one.
+  // The parameter byte of packet headers: b, with kOptionBit if the option is on. A codec without b has its second
+  // Extra there, or 0.
   [[nodiscard]] uint8_t param() const noexcept { return params_.arguments.bits; }
-  // What it is made of: b (0 for codecs without one), and whether the option is on.
+  // The parts of param(): b (0 for codecs without b), and whether the option is on.
   [[nodiscard]] unsigned bits() const noexcept { return row_->max_bits != 0 ? param() & ~unsigned{kOptionBit} : 0; }
   [[nodiscard]] bool option() const noexcept { return row_->option != nullptr && (param() & kOptionBit) != 0; }
   [[nodiscard]] Isa isa() const noexcept { return isa_; }
-  // It has the same name.
+  // Returns whether both codecs have the same name.
   [[nodiscard]] bool is(const Codec& other) const noexcept {
     return id() == other.id() && arguments() == other.arguments();
   }
-  // The canonical text name, which find_codec() takes: "fixed:10", "inceptionn:10,truncate".
+  // Returns the canonical text name, which find_codec() takes: "fixed:10", "inceptionn:10,truncate".
   [[nodiscard]] std::string name() const;
   [[nodiscard]] CodecName short_name() const noexcept;  // the same, allocating nothing
 
-  // Bytes that a block of `floats` values can never exceed, and that it has at least.
+  // Return the most and the fewest bytes that a block of `floats` values can have.
   [[nodiscard]] size_t max_bytes(size_t floats) const noexcept { return row_->max_bytes(arguments(), floats); }
   [[nodiscard]] size_t least_bytes(size_t floats) const noexcept { return row_->least_bytes(arguments(), floats); }
-  // Where a run may be cut: encode() and hop() stop at multiples of this many floats only.
+  // Returns the granule: encode() and hop() cut runs only at multiples of this number of floats.
   [[nodiscard]] size_t granule() const noexcept { return row_->granule != 0 ? row_->granule : arguments().extra; }
   [[nodiscard]] bool has_feedback() const noexcept { return row_->feedback && bits() >= row_->feedback_from; }
-  // Arrays of floats that its error feedback keeps; 0: it has none.
+  // Returns the number of arrays of floats that its error feedback keeps; 0 without error feedback.
   [[nodiscard]] unsigned states() const noexcept { return has_feedback() ? row_->states : 0; }
-  // Adds without rounding while in range: sums do not depend on the order of the ranks.
+  // Returns whether sums are exact while in range. Such sums do not depend on the order of the ranks.
   [[nodiscard]] bool exact_sums() const noexcept {
     return row_->exact_sums || (row_->takes_lattice && arguments().value_bits != 0);
   }
-  // How far decode(encode(f)) may be from f.
+  // Returns the bound of the difference between decode(encode(f)) and f.
   [[nodiscard]] CodecError error() const noexcept { return row_->exact() ? CodecError{} : row_->error(arguments()); }
 
-  // ---- One operation. Codecs that need nothing known of it can do without all of this.
+  // ---- Preparation of one operation. Codecs without passes and without random numbers need none of this.
   //
-  // A contribution is *looked at* in `passes` passes of look() over all of it, in any pieces, each pass followed by
-  // pass_over(), with a Look that was made anew for the first one. Then, where row().agreement is one, all ranks tell
-  // each other their offer(), and settle() gets what they agree on: agreed_on() of these, rank by rank. From then on
-  // this codec encodes that operation.
+  // Before it encodes, a rank scans its contribution in passes() passes. A pass consists of calls of look() for all of
+  // the contribution, in any pieces, and one call of pass_over(). The first pass gets a new Look, and later passes
+  // continue with it. If row().agreement is not kNone, all ranks then exchange the results of offer(). settle() takes
+  // what agreed_on() computes from the offers in the order of ranks. After that, this object encodes that operation.
   [[nodiscard]] unsigned passes() const noexcept { return row_->passes; }
-  // What is in front of Look::next need not be looked at; who skips it adds it to Look::values.
+  // Scans one piece. Values in front of Look::next need no scan: a caller that skips them adds their number to
+  // Look::values.
   void look(Look& look, const LookJob& job) const noexcept {
     ops_->look(params_, look, job);
     look.values += job.floats;
@@ -112,15 +117,15 @@ class Codec {
   void settle(Look& look, float agreed) noexcept {
     if (row_->settle != nullptr) row_->settle(params_, look, agreed);
   }
-  // Random numbers are pure functions of these, `own` of one rank, and of an element's place in the tensor: what is
-  // encoded again has the same bits.
+  // Sets the seeds of random numbers: `of_all` is the same on all ranks, `own` is that of this rank. A random number
+  // depends only on a seed and on an element's place in the tensor. So encoding again gives the same bits.
   void seed(uint64_t of_all, uint64_t own) noexcept {
     params_.seed = of_all;
     params_.own_seed = own;
   }
-  // Of contributions it makes something else than of sums: it is for what is summed, and for nothing else.
+  // Returns whether contributions are encoded differently from sums. Such a codec is for reductions only.
   [[nodiscard]] bool selects() const noexcept { return passes() != 0 || finishes() || ops_->represent != nullptr; }
-  // The same codec for results, which it encodes with represent() and decodes.
+  // Returns the same codec for results, which are encoded with represent() and decoded.
   [[nodiscard]] Codec for_results() const noexcept {
     Codec codec = *this;
     codec.params_.result = true;
@@ -128,80 +133,83 @@ class Codec {
   }
 
   // Encodes as many floats of `in` as fit into `out`: all of them, or the largest multiple of granule() whose block
-  // fits. Returns what went in and what came out. Where granule() is not 1 and `out` is below max_bytes(), at most
-  // kMaxPacket bytes of it are used, so: pass a packet's room to fill a packet, max_bytes() to encode a tensor of any
-  // size.
+  // fits. Returns how many floats it consumed and how many bytes it wrote. If granule() is not 1 and `out` is smaller
+  // than max_bytes(), it uses at most kMaxPacket bytes of `out`. So pass a packet's room to fill a packet, and
+  // max_bytes() to encode a tensor of any size.
   [[nodiscard]] EncodeResult encode(std::span<const float> in, std::span<uint8_t> out) const noexcept {
     return ops_->encode(params_, {in.data(), nullptr, in.size(), out.data(), out.size()});
   }
 
-  // The same with error feedback, where has_feedback(): encodes x = in + residual and leaves x - decode(encode(x)) in
-  // residual (0 where x is Inf or NaN). residual has in.size() values; those of floats that were not consumed stay as
-  // they are.
+  // Encodes with error feedback; only for codecs with has_feedback(). Encodes x = in + residual, and leaves x -
+  // decode(encode(x)) in `residual` (0 where x is Inf or NaN). `residual` has in.size() values; those of floats that
+  // were not consumed do not change.
   [[nodiscard]] EncodeResult encode_feedback(std::span<const float> in, float* residual,
                                              std::span<uint8_t> out) const noexcept {
     return ops_->encode(params_, {in.data(), residual, in.size(), out.data(), out.size()});
   }
 
-  // The same with all that there is to know of a contribution. `residual` and `second` are the state arrays, as many as
-  // states(); both are null where nothing is kept.
+  // Encodes a contribution with its position and its state arrays, `residual` and `second`, as many as states(). Both
+  // are null if no state is kept.
   [[nodiscard]] EncodeResult encode(const EncodeJob& job) const noexcept { return ops_->encode(params_, job); }
 
-  // Encodes sums, or results, which are decode() of something, so that they decode to the same: nothing is selected,
-  // and no state is kept, but for codecs that do not add, which round what an owner has summed up: these take the
-  // owner's states.
+  // Encodes sums or results. Values that decode() gave decode to the same values again: nothing is selected, and no
+  // state is used. Codecs that do not add are the exception: they round what an owner has added up, and use the owner's
+  // states.
   [[nodiscard]] EncodeResult represent(const EncodeJob& job) const noexcept {
     return ops_->represent != nullptr ? ops_->represent(params_, job) : ops_->encode(params_, job);
   }
 
-  // Makes results of sums of all contributions, in place: the winners of a vote. `position` is that of the first one.
+  // finishes() says whether sums of all contributions are not yet the results, as in a vote. finish() then turns the
+  // sums into results, in place. `position` is the place of the first sum in the tensor.
   [[nodiscard]] bool finishes() const noexcept { return ops_->finish != nullptr; }
   void finish(std::span<float> sums, uint64_t position) const noexcept {
     if (finishes()) ops_->finish(params_, sums.data(), sums.size(), position);
   }
 
   // Checks a block of `floats` values by its length, its tags and its escapes, without reading the payload. decode(),
-  // decode_add() and hop() of a valid block return kOk.
+  // decode_add() and hop() return kOk for a valid block.
   [[nodiscard]] Status validate(std::span<const uint8_t> block, size_t floats) const noexcept {
     return ops_->validate(params_, block.data(), block.size(), floats);
   }
 
-  // Decodes a block of out.size() values. Unless kOk is returned, the content of `out` is unspecified: call validate()
-  // first where that matters.
+  // Decodes a block of out.size() values. If the status is not kOk, the content of `out` is unspecified: call
+  // validate() first where that matters.
   [[nodiscard]] Status decode(std::span<const uint8_t> block, std::span<float> out) const noexcept {
     return ops_->decode(params_, block.data(), block.size(), out.data(), out.size());
   }
 
-  // accumulator += decode(block), under the same rules.
+  // Adds decode(block) to `accumulator`, under the same rules.
   [[nodiscard]] Status decode_add(std::span<const uint8_t> block, std::span<float> accumulator) const noexcept {
     return ops_->decode_add(params_, block.data(), block.size(), accumulator.data(), accumulator.size());
   }
 
-  // One reduce hop in one pass: decodes `block` (of local.size() values), adds `local` and encodes the sum into `out`.
-  // `fixed` rounds `local` to its lattice and adds exactly; so does `inceptionn` (but for truncate) with its finest
-  // step, 2^-15, and rounds the sum again. Takes floats from `first` (a multiple of granule(), at most local.size())
-  // on, and stops as encode() does when `out` is full; call again with `first` advanced by the result's floats to get
-  // the rest as a block of its own. A hop that stops early may have checked only as much of the block as it read.
-  // Unless the status is kOk, the content of `out` is unspecified and floats and bytes are 0.
+  // Does one reduce hop in one pass: decodes `block` (of local.size() values), adds `local` and encodes the sum into
+  // `out`. `fixed` rounds `local` to its lattice and adds exactly. `inceptionn` without truncate rounds `local` to
+  // multiples of its finest step, 2^-15, and rounds the sum again.
+  //
+  // The hop starts at float `first` (a multiple of granule(), at most local.size()), and stops as encode() does when
+  // `out` is full. Call it again with `first` advanced by the result's floats: the rest becomes a block of its own. A
+  // hop that stops early may have checked only the part of the block that it read. If the status is not kOk, the
+  // content of `out` is unspecified, and floats and bytes are 0.
   [[nodiscard]] HopResult hop(std::span<const uint8_t> block, std::span<const float> local, std::span<uint8_t> out,
                               size_t first = 0) const noexcept {
     return hop_feedback(block, local, nullptr, out, first);
   }
 
-  // The same with error feedback, where has_feedback(): adds x = local + residual and leaves the rounding error of x
-  // in residual (local.size() values), as encode_feedback() does. After a bad status the residual of floats that were
-  // read is unspecified.
+  // Does a hop with error feedback; only for codecs with has_feedback(). Adds x = local + residual, and leaves the
+  // rounding error of x in `residual` (local.size() values), as encode_feedback() does. If the status is not kOk, the
+  // residuals of floats that were read are unspecified.
   [[nodiscard]] HopResult hop_feedback(std::span<const uint8_t> block, std::span<const float> local, float* residual,
                                        std::span<uint8_t> out, size_t first = 0) const noexcept {
     return ops_->hop(params_,
                      {block.data(), block.size(), local.data(), residual, local.size(), first, out.data(), out.size()});
   }
-  // The same with all that there is to know of the contribution; see encode().
+  // Does a hop with the contribution's position and all its state arrays; see encode().
   [[nodiscard]] HopResult hop(const HopJob& job) const noexcept { return ops_->hop(params_, job); }
 
-  // Two blocks of a packet that stand one right behind the other become one, in place: `block` has a valid block of a
-  // multiple of 32 floats, then another one. Afterwards it has the block of all of them, what encode() makes of the
-  // floats in one go, if it made the two. Returns its bytes, which may be fewer than those of the two.
+  // Joins two adjacent blocks of a packet in place: `block` has a valid block of a multiple of 32 floats, then another
+  // one. Afterwards it has one block of all their floats. If encode() made both blocks, the result is what encode()
+  // makes of all floats in one go. Returns the bytes of the joined block, which may be fewer than those of the two.
   size_t join(uint8_t* block, BlockSize first, BlockSize second) const noexcept {
     return row_->join == nullptr ? first.bytes + second.bytes : row_->join(block, first, second);
   }
@@ -216,27 +224,28 @@ class Codec {
   Isa isa_ = Isa::kScalar;
 };
 
-// What ranks agree on, of their offers in the order of ranks: the greatest, or the mean.
+// Returns what ranks agree on, given their offers in the order of ranks: the greatest, or the mean.
 [[nodiscard]] float agreed_on(Agreement agreement, std::span<const float> offers) noexcept;
 
-// The codec of a text name, as codec_help() has them. Throws SetupError for anything else, and when GRADLANE_ISA is not
-// usable here. Its first line says what is wrong; behind it is how names with that word are written or, where there is
-// no such word, all there are.
+// Returns the codec of a text name; codec_help() lists the names. Throws SetupError for any other name, and if
+// GRADLANE_ISA is not usable here. The first line of the message says what is wrong. The next lines show how names with
+// that word are written or, if there is no such word, all names.
 [[nodiscard]] Codec find_codec(std::string_view name);
 [[nodiscard]] Codec find_codec(std::string_view name, Isa isa);
 
-// The codec of these arguments, or nothing if there is none. The CPU must support `isa`.
+// Returns the codec of these arguments, or nothing if there is none. The CPU must support `isa`.
 [[nodiscard]] std::optional<Codec> find_codec(CodecId id, const CodecArguments& arguments, Isa isa) noexcept;
-// The same where a packet header names it: one that has no other arguments.
+// Returns the codec that a packet header names: one that has no other arguments.
 [[nodiscard]] std::optional<Codec> find_codec(CodecId id, uint8_t param, Isa isa) noexcept;
 
-// The codec whose blocks are arrays of this format, which is not kNone; that of fp32 is exact.
+// Returns the codec whose blocks are arrays of this format, which must not be kNone. The codec of kFp32 is exact.
 [[nodiscard]] Codec codec_of(FloatForm form, Isa isa) noexcept;
 
-// Those that are fit for `mode: accelerator`, sorted: "fixed:B", ...
+// Returns the names of codecs that `mode: accelerator` accepts, sorted: "fixed:B", ...
 [[nodiscard]] std::vector<std::string> accelerator_codecs();
 
-// One line per codec, of this word if there is one: how to write its name, and what it promises.
+// Returns one line per codec: how to write its name, and what it promises. A `word` that is not empty limits this to
+// codecs with that word.
 [[nodiscard]] std::string codec_help(std::string_view word = "");
 
 }  // namespace gradlane

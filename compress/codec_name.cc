@@ -1,4 +1,5 @@
-// codec_name.cc - names of codecs: what they say of arguments, and how these are written (set-up; names anywhere)
+// codec_name.cc - codec names: parsing of their arguments, and writing of names (set-up; Codec::short_name() on any
+// thread)
 #include "compress/codec_name.h"
 
 #include <algorithm>
@@ -27,7 +28,7 @@ std::optional<Number> number_of(std::string_view text) {
   return number;
 }
 
-// "250" for 2.5 where 1 is kept as 100.
+// Writes a stored number as text: 250 becomes "2.5" if 1 is stored as 100.
 std::string written(unsigned value, unsigned per_one) {
   std::string text = std::to_string(value / per_one);
   unsigned rest = value % per_one;
@@ -50,7 +51,8 @@ std::string range_of(const Extra& extra) {
          (extra.per_one > 1 ? ", in steps of " + written(1, extra.per_one) : "");
 }
 
-// What has been kept of a number, or why it is none.
+// Parses the number of an Extra into `value`. Returns "", or a message that calls the number `what` and says why it is
+// wrong.
 std::string parse_extra(const Extra& extra, std::string_view what, std::string_view text, unsigned& value) {
   const auto number = number_of<double>(text);
   const double kept = number ? *number * extra.per_one : -1;
@@ -85,7 +87,7 @@ Option split_option(std::string_view text) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-// The arguments of one name, bit by bit; what fails leaves its reason.
+// Parses the arguments of one name, part by part. Each part returns why it is wrong, or "".
 class Parser {
  public:
   Parser(const CodecRow& row, const CodecText& text) : row_(row), text_(text) {
@@ -106,11 +108,11 @@ class Parser {
   }
 
  private:
-  // Another row is meant where this one's prefix or variant is missing.
+  // Checks prefix and variant: if this row's are missing, the name means another row.
   NameFault variant() {
     const std::string prefix = row_.prefix;
     if (!text_.value.starts_with(prefix)) {
-      // "rel" and "rel:8" for "rel=8".
+      // The user may have written "rel" or "rel:8" for "rel=8".
       const bool begun = text_.value.starts_with(std::string_view(prefix).substr(0, prefix.size() - 1));
       return {"write " + std::string(row_.usage) + ", as in " + row_.example, begun};
     }
@@ -145,7 +147,7 @@ class Parser {
     if (!text_.has_value) return word() + " needs the rate of elements that travel, as in " + row_.example;
     const auto parsed = parse_rate(text);
     if (!parsed) return "the rate must be 0.0001% to 100%, not '" + std::string(text) + "'";
-    if (*parsed == kRateOfAll && !text.ends_with('%')) {  // 1%, most likely
+    if (*parsed == kRateOfAll && !text.ends_with('%')) {  // the user most likely means 1%
       return "a rate of " + std::string(text) + " is all elements; write " + word() + ":" + std::string(text) +
              "% for one in a hundred, " + word() + ":100% for all";
     }

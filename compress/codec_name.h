@@ -1,8 +1,8 @@
-// codec_name.h - what a codec's name says behind its word (codec.cc only; set-up)
+// codec_name.h - the parser of codec names: the arguments after the word (codec.cc only; set-up)
 //
 //     word [":" value] ["/" number] {"," option} ["+fixed:" b]
 //
-// `value` is B, with the row's prefix before it, a rate ("1%", "0.01"), or the first Extra.
+// `value` is B (after the row's prefix), a rate ("1%", "0.01"), or the first Extra.
 #pragma once
 
 #include <string>
@@ -13,27 +13,27 @@
 
 namespace gradlane {
 
-// A name in its parts, which are parts of it.
+// A name split into its parts, which are views of it.
 struct CodecText {
   std::string_view word;
-  bool has_value = false;  // a colon
+  bool has_value = false;  // the name has a colon
   std::string_view value;
-  bool has_number = false;  // a slash
+  bool has_number = false;  // the name has a slash
   std::string_view number;
   std::vector<std::string_view> options;
-  bool has_lattice = false;  // a plus
+  bool has_lattice = false;  // the name has a plus sign
   std::string_view lattice;
 };
 [[nodiscard]] CodecText split_name(std::string_view name);
 
 struct NameFault {
-  std::string why;     // empty: none
+  std::string why;     // the reason; empty if there is no fault
   bool meant = false;  // the name can only mean this row
 };
-// `text` has the row's word.
+// Parses the arguments of `text`, whose word must be the row's.
 [[nodiscard]] NameFault parse_arguments(const CodecRow& row, const CodecText& text, CodecArguments& arguments);
 
-// Whether a name of this row can say that.
+// Returns whether a name of this row can have these arguments.
 [[nodiscard]] bool allowed(const CodecRow& row, const CodecArguments& arguments) noexcept;
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// codec_table.cc - the table of codecs, made of the families in rows/, and what all rows keep to (set-up only, but for
+// codec_table.cc - the table of codecs, made of the families in rows/, and rules for all rows (set-up only, except
 // join())
 #include "compress/codec_table.h"
 
@@ -27,9 +27,9 @@ constexpr auto joined(const CodecRow (&... families)[kSizes]) {
 
 constexpr auto kRows = joined(kPlainRows, kLatticeRows, kVoteRows, kSparseRows, kChunkRows);
 
-// ---- What the rows must keep to
+// ---- Rules for rows, checked by the compiler
 
-// Else clients would hear a part of it (GL_NAME).
+// Clients have GL_NAME bytes for these texts, and would get only a part of a longer one.
 constexpr bool fits(std::string_view text) { return text.size() <= kLongestCodecName; }
 
 constexpr bool complete(const CodecRow& row) {
@@ -40,7 +40,8 @@ constexpr bool complete(const CodecRow& row) {
          row.states <= kMostStates;
 }
 
-// A number stands in one place, and there is room for it.
+// Checks the numbers in names. arguments.bits can hold B or the second Extra, not both. The limits must be in order. If
+// granule is 0, the first Extra must be a power of two.
 constexpr bool extras_fit(const CodecRow& row) {
   const bool second = row.second_extra.place != nullptr;
   if (second && (row.max_bits != 0 || row.second_extra.most > UINT8_MAX || row.extra.place == nullptr)) return false;
@@ -51,7 +52,7 @@ constexpr bool extras_fit(const CodecRow& row) {
   return row.granule != 0 || (row.extra.place != nullptr && row.extra.power_of_two);
 }
 
-// What is agreed on has been looked for.
+// Checks that a row with an agreement makes an offer after at least one pass, and that a row with passes has settle().
 constexpr bool prepared(const CodecRow& row) {
   if ((row.agreement != Agreement::kNone) != (row.offer != nullptr)) return false;
   return (row.passes != 0) == (row.settle != nullptr) && (row.offer == nullptr || row.passes != 0);
@@ -75,7 +76,7 @@ constexpr bool laid_out(const CodecRow& row) {
   return row.width != 0 || granule != 1;
 }
 
-// Rows of one word are told apart by what stands before B, or by a variant.
+// Checks that two rows differ: in id, in format, and in word, prefix of B or variant.
 constexpr bool unlike(const CodecRow& row, const CodecRow& other) {
   const auto variant = [](const CodecRow& of) { return std::string_view(of.variant != nullptr ? of.variant : ""); };
   return row.id != other.id &&
@@ -93,7 +94,7 @@ constexpr bool all_differ() {
   return true;
 }
 
-// Nothing is lost of floats that travel as they are.
+// Checks that kNoCodec, and no other codec, is exact: it is for bytes that travel as they are.
 constexpr bool exact_or_not(const CodecRow& row) { return row.exact() == (row.id == kNoCodec); }
 
 static_assert(std::ranges::all_of(kRows, complete));

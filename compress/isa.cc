@@ -1,4 +1,4 @@
-// isa.cc - CPU detection and the GRADLANE_ISA pin (set-up only)
+// isa.cc - detection of the CPU's instruction sets, and the GRADLANE_ISA override (set-up only)
 #include "compress/isa.h"
 
 #ifdef __x86_64__
@@ -15,9 +15,9 @@ namespace {
 
 #ifdef __x86_64__
 
-// Register state that the operating system saves (XCR0).
+// Bits of XCR0: register state that the operating system saves.
 constexpr uint32_t kXcr0Avx = 0x6;      // XMM, YMM
-constexpr uint32_t kXcr0Avx512 = 0xe6;  // and opmask, upper ZMM, ZMM16-31
+constexpr uint32_t kXcr0Avx512 = 0xe6;  // the same and opmask, upper ZMM, ZMM16-31
 
 uint32_t read_xcr0() noexcept {
   uint32_t low, high;
@@ -49,7 +49,7 @@ CpuFeatures detect() noexcept {
 }
 
 bool cpu_has(Isa isa) noexcept {
-  // CPUID traps in a virtual machine, which takes some 10 us.
+  // The result is kept, since CPUID traps in a virtual machine, which takes about 10 us.
   static const CpuFeatures cpu = detect();
   return (isa == Isa::kAvx2 && cpu.avx2) || (isa == Isa::kAvx512 && cpu.avx512);
 }

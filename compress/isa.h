@@ -1,4 +1,4 @@
-// isa.h - which instruction set the codecs run on
+// isa.h - the instruction sets that codecs run on, and the choice of one
 #pragma once
 
 #include <array>
@@ -7,13 +7,13 @@
 namespace gradlane {
 
 enum class Isa : uint8_t {
-  kScalar,  // x86-64-v2 (SSE4.2, POPCNT), ARMv8-A without vectors: the specification
+  kScalar,  // no vectors: x86-64-v2 (SSE4.2, POPCNT) or ARMv8-A; these kernels are the specification
   kAvx2,    // AVX2, F16C, BMI1/2
   kAvx512,  // AVX-512 F, BW, DQ, VL, VBMI, VBMI2, VPOPCNTDQ, GFNI, with the above: Ice Lake, Zen 4 and later
   kNeon,    // Advanced SIMD, which every ARMv8-A has
 };
 
-// Those that this build has kernels for, the fastest last.
+// The instruction sets that this build has kernels for, the fastest last.
 #if defined(__x86_64__)
 inline constexpr std::array kIsas = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512};
 #elif defined(__aarch64__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -22,14 +22,14 @@ inline constexpr std::array kIsas = {Isa::kScalar, Isa::kNeon};
 #error "gradlane is for x86-64 and 64-bit ARM: another machine needs its list of instruction sets here"
 #endif
 
-// "scalar", "avx2", "avx512", "neon"
+// Returns "scalar", "avx2", "avx512" or "neon".
 [[nodiscard]] const char* isa_name(Isa isa) noexcept;
 
-// Whether this CPU and operating system run it.
+// Returns whether this CPU and operating system support `isa`.
 [[nodiscard]] bool isa_supported(Isa isa) noexcept;
 
-// The one to use: what GRADLANE_ISA names, or else the best supported one. Throws SetupError if GRADLANE_ISA is set to
-// something unknown or unsupported here.
+// Returns the instruction set to use: the one that GRADLANE_ISA names, else the best supported one. Throws SetupError
+// if GRADLANE_ISA is unknown or not supported here.
 [[nodiscard]] Isa select_isa();
 
 }  // namespace gradlane

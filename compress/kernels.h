@@ -1,7 +1,7 @@
-// kernels.h - what codec.h and the kernels of every instruction set agree on; call codecs through codec.h
+// kernels.h - types that codec.h shares with the kernels of every instruction set; call codecs through codec.h
 //
-// Included by translation units of every ISA: plain data and nothing else, so that no function compiled for one
-// instruction set can be picked by the linker for another.
+// Translation units of every ISA include this file. So it has plain data and nothing else: the linker cannot pick a
+// function that was compiled for another instruction set.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace gradlane {
 
-// Values travel in packet headers.
+// The codec of a packet: packet headers carry these values.
 enum class CodecId : uint8_t {
   kRaw = 0,
   kBf16 = 1,
@@ -41,18 +41,18 @@ enum class CodecId : uint8_t {
 };
 inline constexpr size_t kCodecIds = static_cast<size_t>(CodecId::kDeflate) + 1;
 
-// In packet headers, of what goes through no codec: bytes as they are, whatever their type.
+// Id in packet headers of data that no codec encodes: bytes of any type, as they are.
 inline constexpr CodecId kNoCodec = CodecId::kRaw;
 
-// In the parameter byte: the option of the codec is on (`inceptionn`: truncate).
+// Bit of the parameter byte: the codec's option is on (`inceptionn`: truncate).
 inline constexpr uint8_t kOptionBit = 0x80;
 
 enum class [[nodiscard]] Status : uint8_t{
     kOk,
-    kShort,      // the block ends before what its tags and escapes announce (or before its tags)
+    kShort,      // the block is shorter than its tags and escapes announce (or than its tags)
     kLong,       // bytes are left over behind the last float
     kBadTail,    // tags, or an escape, announce floats behind the last one
-    kBadEscape,  // a group is longer than one can be, or not what its head says
+    kBadEscape,  // a group or a record announces an impossible length, or its head is invalid
 };
 
 struct EncodeResult {
@@ -66,34 +66,35 @@ struct HopResult {
   size_t bytes;   // written
 };
 
-// Blocks come in groups of 32 floats, but for those that are arrays.
+// Floats of a group. Tagged blocks and bit planes consist of groups; records and chunks have a multiple of this number.
 inline constexpr size_t kGroupFloats = 32;
-// Of a group of a tagged block, whose tags are one 64-bit word. (Those of bit planes are in planes.h.)
+// Bytes of the tags of one group in a tagged block: one 64-bit word. (planes.h has those of bit planes.)
 inline constexpr size_t kTagBytes = 8;
-// A block that is cut to fit its output is at most this long, in bytes (jumbo frames have 9216).
+// Longest block, in bytes, that an encoder writes when it cuts a run to fit its output (jumbo frames have 9216).
 inline constexpr size_t kMaxPacket = 16384;
 
-// No codec cuts runs more coarsely.
+// Largest granule of any codec.
 inline constexpr size_t kMaxGranule = 1024;
 
-// What blocks of all codecs keep to: bytes of a block of kGroupFloats floats.
+// Limit for blocks of all codecs: bytes per kGroupFloats floats.
 inline constexpr size_t kLongestGroup = kTagBytes + kGroupFloats * 4;
 
-// What a codec's name says behind its word, as it travels in an operation's descriptor: eight bytes, little-endian.
-// Which of them a codec has is in its row (codec_table.h); the others are 0.
+// Arguments after the word in a codec's name, as the descriptor of an operation carries them: eight bytes,
+// little-endian. The codec's row (codec_table.h) says which of them it has; the others are 0.
 struct CodecArguments {
-  uint8_t bits = 0;        // B, with kOptionBit where the option is on; or the second Extra
-  uint8_t value_bits = 0;  // of "+fixed:b": b
+  uint8_t bits = 0;        // B, with kOptionBit if the option is on; or the second Extra
+  uint8_t value_bits = 0;  // b of "+fixed:b"
   uint16_t extra = 0;      // the first Extra
-  uint32_t rate = 0;       // elements selected of a million
+  uint32_t rate = 0;       // elements that are selected, out of a million
   bool operator==(const CodecArguments&) const = default;
 };
 static_assert(sizeof(CodecArguments) == 8);
 
-// Everything a kernel needs to know of its codec. Computed once at look-up; what is below the line for each operation,
-// by Codec::settle() and its like.
+// Everything that a kernel needs to know about its codec, computed at look-up. Codec::pass_over(), settle(), seed() and
+// for_results() set the fields at the end for each operation. If ranks agree on a step, settle() also sets `step` and
+// the three fields after it.
 struct CodecParams {
-  uint32_t bits = 0;        // b: error at most 2^-b per contribution
+  uint32_t bits = 0;        // b of the name; `fixed`: error at most 2^-b per contribution
   uint32_t split = 0;       // inceptionn: h = b/2, magnitudes below 2^-h have the 8-bit class
   float step = 0;           // s, the finest step: fixed 2^(1-b), inceptionn 2^-15
   float steps_per_one = 0;  // 1 / s
@@ -101,49 +102,49 @@ struct CodecParams {
   float exact = 0;          // 2^23 * s; from this magnitude on every float is a multiple of s
   CodecArguments arguments;
 
-  // ---- Of one operation.
-  float threshold = 0;  // sparse: magnitudes from here on are selected
-  float gain = 1;       // contributions are multiplied by it first
-  float scale = 1;      // agreed by all ranks: a power of two
-  uint64_t from = 0;    // a run of positions, [from, until), that a selection treats apart
+  // ---- Fields of one operation
+  float threshold = 0;  // sparse codecs: least magnitude that is sent; terngrad: magnitude that floats are clipped to
+  float gain = 1;       // dgc: factor of the gradient, less than 1 if it is clipped
+  float scale = 1;      // signsgd,ef: power of two that all ranks agreed on; dgc: momentum
+  uint64_t from = 0;    // mstopk: run of positions [from, until) that is sent from the bin of the cut
   uint64_t until = 0;
-  uint64_t seed = 0;      // of random numbers that are alike on all ranks
-  uint64_t own_seed = 0;  // of those that are this rank's
-  bool result = false;    // encodes results and not contributions
+  uint64_t seed = 0;      // seed of random numbers that are the same on all ranks
+  uint64_t own_seed = 0;  // seed of this rank's own random numbers
+  bool result = false;    // encodes results, not contributions
 };
 
-// What a pass over a contribution finds out before any of it is encoded: CodecOps::look. 19 KiB.
+// Findings of the scan of a contribution, before any of it is encoded: see CodecOps::look. 19 KiB.
 struct Look {
   static constexpr size_t kCounts = 4096;
   static constexpr size_t kMarks = 64;
 
-  // What the counts from that of `bin` on were when so many values had been looked at.
+  // Snapshot of eight counts, from that of `bin` on, taken after `values` values.
   struct Mark {
     uint64_t values;
     uint32_t bin;
     uint32_t counts[8];
   };
 
-  unsigned pass = 0;              // of row().passes
-  uint64_t values = 0;            // looked at so far in this pass, or skipped
-  uint64_t next = 0;              // the first value of this pass that matters, of those to come: others may be skipped
-  uint64_t finite = 0;            // of these
-  uint64_t chosen = 0;            // for the codec's own counting
-  float largest = 0;              // magnitude, of finite ones
-  double magnitude = 0;           // sums over finite ones: of magnitudes,
-  double square = 0;              //   of squares
-  uint32_t counts[kCounts] = {};  // for a histogram
-  size_t marks = 0;               // of it as it grew, in order
+  unsigned pass = 0;              // number of passes that are complete, up to row().passes
+  uint64_t values = 0;            // number of values scanned or skipped so far in this pass
+  uint64_t next = 0;              // next value of this pass that matters; values before it may be skipped
+  uint64_t finite = 0;            // number of finite values among these
+  uint64_t chosen = 0;            // state of the codec's own counting (kit/select.h)
+  float largest = 0;              // largest finite magnitude
+  double magnitude = 0;           // sum of finite magnitudes
+  double square = 0;              // sum of their squares
+  uint32_t counts[kCounts] = {};  // histogram of magnitudes
+  size_t marks = 0;               // number of snapshots of the histogram as it grew, in order
   Mark mark[kMarks];
 };
 
-// A run of this rank's own elements. What has no memory of earlier ones leaves the states null.
+// A piece of this rank's own elements to scan. The states are null if the operation keeps none.
 struct LookJob {
   const float* in;
   const float* residual;  // the codec's first state array
   const float* second;    // and its second one
   size_t floats;
-  uint64_t position;  // of the first one in the whole tensor
+  uint64_t position;  // place of the first one in the whole tensor
 };
 
 struct EncodeJob {
@@ -152,7 +153,7 @@ struct EncodeJob {
   size_t floats;
   uint8_t* out;
   size_t room;            // bytes at out
-  uint64_t position = 0;  // of in[0] in the whole tensor
+  uint64_t position = 0;  // place of in[0] in the whole tensor
   float* second = nullptr;
 };
 
@@ -161,26 +162,26 @@ struct HopJob {
   size_t block_bytes;
   const float* local;
   float* residual;  // null: no error feedback
-  size_t floats;    // of the block, and of local and residual
+  size_t floats;    // number of values in the block, in local and in residual
   size_t first;     // a multiple of the granule
   uint8_t* out;
   size_t room;
-  uint64_t position = 0;  // of local[0] in the whole tensor
+  uint64_t position = 0;  // place of local[0] in the whole tensor
   float* second = nullptr;
 };
 
-// The functions of one codec in one instruction set. Contracts are in codec.h.
+// The functions of one codec in one instruction set. codec.h has their contracts.
 struct CodecOps {
   EncodeResult (*encode)(const CodecParams&, const EncodeJob&) noexcept;
   Status (*validate)(const CodecParams&, const uint8_t* block, size_t bytes, size_t floats) noexcept;
   Status (*decode)(const CodecParams&, const uint8_t* block, size_t bytes, float* out, size_t floats) noexcept;
   Status (*decode_add)(const CodecParams&, const uint8_t* block, size_t bytes, float* acc, size_t floats) noexcept;
   HopResult (*hop)(const CodecParams&, const HopJob&) noexcept;
-  // Null where encode() serves: what it makes of sums is what it makes of contributions.
+  // Null if encode() serves: the codec encodes sums as it encodes contributions.
   EncodeResult (*represent)(const CodecParams&, const EncodeJob&) noexcept = nullptr;
-  // Null: nothing need be known beforehand.
+  // Null if the codec needs no scan.
   void (*look)(const CodecParams&, Look&, const LookJob&) noexcept = nullptr;
-  // Null: sums are the results.
+  // Null if sums are the results.
   void (*finish)(const CodecParams&, float* sums, size_t floats, uint64_t position) noexcept = nullptr;
 };
 

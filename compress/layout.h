@@ -1,6 +1,6 @@
 // layout.h - groups, and index arithmetic of tagged blocks; included by the kernels of every instruction set
 //
-// Blocks in bit planes have theirs in planes.h.
+// planes.h has the same for blocks in bit planes.
 //
 // Everything is in an unnamed namespace on purpose: each translation unit gets its own copy, compiled for its own
 // instruction set, and the linker has nothing to merge.
@@ -14,8 +14,8 @@
 #error "gradlane needs IEEE arithmetic: never compile it with -ffast-math"
 #endif
 
-// For what must be part of the loop that calls it. AddressSanitizer's checks would make that so long that it takes
-// minutes to compile.
+// Marks code that must become part of the loop that calls it. With AddressSanitizer's checks such loops would take
+// minutes to compile, so the marks do nothing there.
 #if defined(__SANITIZE_ADDRESS__)
 #define GRADLANE_SANITIZED
 #elif defined(__has_feature)
@@ -43,13 +43,13 @@ constexpr size_t tagged_max_bytes(size_t floats) { return groups_of(floats) * kT
 
 constexpr size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-// Room that an encoder may use: see codec.h, Codec::encode().
+// Returns the room that an encoder may use: see Codec::encode().
 constexpr size_t usable_room(size_t floats, size_t room) {
   if (room >= tagged_max_bytes(floats)) return room;
   return smaller(room, kMaxPacket);
 }
 
-// Set bits of a group's tag word that belong to floats behind the last one.
+// Returns whether the last tag word has set bits that belong to floats behind the last one.
 constexpr bool bad_tail(uint64_t last_word, size_t floats) {
   const size_t used = floats % kGroupFloats;
   return used != 0 && (last_word >> (2 * used)) != 0;
@@ -63,10 +63,10 @@ inline uint64_t load_tags(const uint8_t* p) {
 
 inline void store_tags(uint8_t* p, uint64_t word) { std::memcpy(p, &word, sizeof word); }
 
-// A bit, at the low one of its tag, for each float of a group that has tag 3.
+// Returns a bit, at the low bit of its tag, for each float of a group that has tag 3.
 inline uint64_t raw_tags(uint64_t tags) { return tags & (tags >> 1) & kTagLow; }
 
-// Payload bytes of one group: 0, 1, 2, 4 for tags 0, 1, 2, 3.
+// Returns the payload bytes of one group: 0, 1, 2, 4 for tags 0, 1, 2, 3.
 inline size_t payload_bytes(uint64_t tags) {
   const uint64_t low = tags & kTagLow;
   const uint64_t high = (tags >> 1) & kTagLow;
@@ -74,17 +74,17 @@ inline size_t payload_bytes(uint64_t tags) {
                              __builtin_popcountll(low & high));
 }
 
-// Payload bytes of `groups` groups.
+// Returns the payload bytes of `groups` groups.
 inline size_t payload_bytes(const uint8_t* tags, size_t groups) {
   size_t bytes = 0;
   for (size_t g = 0; g < groups; ++g) bytes += payload_bytes(load_tags(tags + g * kTagBytes));
   return bytes;
 }
 
-// What can be said of a block before its payload is looked at: room for the tags, nothing in the padded tail.
+// Checks a block without reading its payload: there is room for the tags, and no tag bit is set behind the last float.
 inline Status check_tags(const uint8_t* block, size_t bytes, size_t floats) {
   const size_t groups = groups_of(floats);
-  if (bytes / kTagBytes < groups) return Status::kShort;  // not by a product: `floats` may be anything
+  if (bytes / kTagBytes < groups) return Status::kShort;  // no product, which might overflow: `floats` may be anything
   if (groups != 0 && bad_tail(load_tags(block + (groups - 1) * kTagBytes), floats)) return Status::kBadTail;
   return Status::kOk;
 }
@@ -93,7 +93,7 @@ inline Status compare_length(size_t have, size_t want) {
   return have == want ? Status::kOk : have < want ? Status::kShort : Status::kLong;
 }
 
-// The same for `floats` words of `width` bytes each, whatever their number.
+// Compares the length with that of `floats` words of `width` bytes each. `floats` may be any number.
 inline Status compare_words(size_t bytes, size_t floats, size_t width) {
   if (bytes / width != floats) return bytes / width < floats ? Status::kShort : Status::kLong;
   return bytes % width == 0 ? Status::kOk : Status::kLong;

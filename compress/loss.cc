@@ -1,4 +1,4 @@
-// loss.cc - what a codec takes away from values (set-up of an operation)
+// loss.cc - measurement of what a codec loses of given values (set-up of an operation)
 #include "compress/loss.h"
 
 #include <algorithm>
@@ -10,12 +10,12 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kPart = 4 * kGroupFloats;   // floats at a time
-constexpr size_t kRoom = 4 * kLongestGroup;  // no codec needs more bytes for so many
+constexpr size_t kPart = 4 * kGroupFloats;   // floats per step
+constexpr size_t kRoom = 4 * kLongestGroup;  // bytes that kPart floats need at most, with any codec
 
 bool finite(float value) noexcept { return (std::bit_cast<uint32_t>(value) & 0x7fffffff) < 0x7f800000; }
 
-// Without branches, and with several sums, as it is done for each small operation.
+// Compares without branches and with several sums, to be fast: this runs for each small operation.
 void compare(const float* before, const float* after, size_t count, Loss& loss) noexcept {
   constexpr size_t kLanes = 4;
   std::array<double, kLanes> squares{};

@@ -1,6 +1,7 @@
-// passes.h - the entry points of a codec around the kernels of an instruction set; included by each of them
+// passes.h - entry points of codecs without tags and of tagged codecs, around the kernels of an instruction set;
+// included by each of them
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include "compress/writer.h"
@@ -10,8 +11,8 @@ namespace {
 
 // ---- Codecs without tags
 //
-// `Lanes` is a vector of kCount floats: `load<Form>(p, count)` and `store<Form>(p, count, v)` move the first `count` of
-// them, which stand at p in the form of a codec, Form::kWidth bytes each; `Lanes::Float` is the form of fp32;
+// `Lanes` is a vector of kCount floats. `load<Form>(p, count)` and `store<Form>(p, count, v)` move its first `count`
+// floats, which are at p in the format of a codec, Form::kWidth bytes each. `Lanes::Float` is the format of fp32.
 // `add(a, b)` has one NaN for all (see Codec).
 template <class Lanes, class Form>
 struct FlatPasses {
@@ -57,7 +58,7 @@ struct FlatPasses {
     return Lanes::template load<typename Lanes::Float>(reinterpret_cast<const uint8_t*>(p) + i * sizeof(float), count);
   }
 
-  // Runs `pass(index, count)` over all vectors, and over what is left of the last one.
+  // Calls `pass(index, count)` for each full vector, and for the rest of the floats.
   template <class Pass>
   static GRADLANE_INLINE void for_lanes(size_t floats, Pass pass) {
     size_t i = 0;
@@ -69,11 +70,12 @@ struct FlatPasses {
 // ---- Tagged codecs
 //
 // `Kernels` has the passes of an instruction set, with a codec C as their parameter. None of them has error feedback.
-// - `Encode<C>{params, in, floats}`, a source of write_block() that encodes
-// - `Hop<C>{params, tags, payload, scratch, local, floats, status}`, one that adds: to the block with its tag words at
-//   `tags`, payload at Kernels::Payload{begin, end} and memory of its own, a Kernels::Scratch. Sets *status if the
-//   payload ends early (kShort), or if something is left behind the last group (kLong)
-// - `decode<C, kAdd>` and `validate`, as in CodecOps
+// - `Encode<C>{params, in, floats}` is a source of write_block() that encodes.
+// - `Hop<C>{params, tags, payload, scratch, local, floats, status}` is a source that adds `local` to a block. The block
+//   has its tag words at `tags` and its payload at Kernels::Payload{begin, end}. `scratch` is memory for the source, a
+//   Kernels::Scratch. The source sets *status to kShort if the payload ends early, and to kLong if bytes are left
+//   behind the last group.
+// - `decode<C, kAdd>` and `validate` are as in CodecOps.
 template <class Kernels, class C>
 struct TaggedPasses {
   static EncodeResult encode(const CodecParams& params, const EncodeJob& job) noexcept {

@@ -1,8 +1,9 @@
-// plane_group.h - one group of any kind, to bit planes and back; included by the kernels of every instruction set
+// plane_group.h - conversion of one group of any kind to bit planes and back; included by the kernels of every
+// instruction set
 //
 // This is the specification in code. Kernels have shortcuts for full groups without escapes.
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include <bit>
@@ -14,7 +15,7 @@
 namespace gradlane {
 namespace {
 
-// Bit j of byte i becomes bit i of byte j (Hacker's Delight, 7-3).
+// Transposes 8 x 8 bits: bit j of byte i becomes bit i of byte j (Hacker's Delight, 7-3).
 constexpr uint64_t transpose_bits(uint64_t x) {
   uint64_t t = (x ^ x >> 7) & 0x00aa00aa00aa00aa;
   x ^= t ^ t << 7;
@@ -24,16 +25,16 @@ constexpr uint64_t transpose_bits(uint64_t x) {
   return x ^ t ^ t << 28;
 }
 
-// A group on its way into a block.
+// A group that is coded, but not yet written to a block.
 struct CodedGroup {
   unsigned tag;
-  Escape escape;                            // the width, and what is raw, for any tag
-  alignas(32) int16_t q[kGroupFloats];      // 0 of what is raw; in any form that code() and put() agree on
-  alignas(32) float rounded[kGroupFloats];  // where it is, what travels
+  Escape escape;                            // width, and mask of raw floats, whatever the tag is
+  alignas(32) int16_t q[kGroupFloats];      // steps, 0 for raw floats, in any form that code() and put() agree on
+  alignas(32) float rounded[kGroupFloats];  // floats rounded to the step; raw floats are sent from here
 
   [[nodiscard]] size_t bytes() const { return escape.words() * kPlaneBytes + (tag == kEscape ? kEscapeBytes : 0); }
 
-  // Chooses the tag, when q and what is raw are known, and the width of q. `count` floats are there.
+  // Chooses the tag. q, the width of q and the mask of raw floats must be known. The group has `count` floats.
   void close(size_t count) {
     if (escape.words() > count) {
       for (size_t i = 0; i < count; ++i) {
@@ -44,7 +45,7 @@ struct CodedGroup {
     tag = escape.raw == 0 && escape.width < kEscape ? escape.width : kEscape;
   }
 
-  // Raw floats, and what the tag does not say.
+  // Writes the raw floats, and the escape if there is one.
   void put_raw(uint8_t* at, uint8_t* escapes) const {
     for (uint32_t left = escape.raw; left != 0; left &= left - 1, at += sizeof(float)) {
       std::memcpy(at, rounded + std::countr_zero(left), sizeof(float));
@@ -59,21 +60,22 @@ inline void get_raw(Escape escape, const uint8_t* at, float* x) {
   }
 }
 
-// The work on one group of 32 floats, of which missing ones are 0, one by one. An instruction set may have its own.
+// Operations on one group of 32 floats, one float at a time. Missing floats are 0. An instruction set may have its own
+// version of this.
 struct AnyGroup {
-  // The multiples of the step nearest to x; x itself where there is none, or it is Inf or NaN.
+  // Rounds x to the nearest multiples of the step. Inf, NaN and magnitudes from p.exact on stay as they are.
   static void round(const CodecParams& p, const float* x, float* out) {
     for (size_t i = 0; i < kGroupFloats; ++i) {
       out[i] = std::fabs(x[i]) < p.exact ? std::nearbyintf(x[i] * p.steps_per_one) * p.step : x[i];
     }
   }
 
-  // a = add(a, b) (see elements.h)
+  // Computes a = add(a, b) (see elements.h).
   static void add_to(float* a, const float* b) {
     for (size_t i = 0; i < kGroupFloats; ++i) a[i] = add(a[i], b[i]);
   }
 
-  // What is left over of x, which comes to `rounded`; never -0.
+  // Computes the residual, x - `rounded`. It is never -0, and it is 0 for Inf and NaN.
   static void subtract(const float* x, const float* rounded, float* out) {
     for (size_t i = 0; i < kGroupFloats; ++i) out[i] = std::isfinite(x[i]) ? x[i] - rounded[i] + 0.0F : 0.0F;
   }
@@ -81,7 +83,7 @@ struct AnyGroup {
   static void code(const CodecParams& p, const float* x, size_t count, CodedGroup& out) {
     round(p, x, out.rounded);
     out.escape = {0, 0};
-    uint32_t bits = 0;  // those of q that differ from its sign, and one more
+    uint32_t bits = 0;  // bits in which any q differs from its sign, shifted up by one for the sign
     for (size_t i = 0; i < kGroupFloats; ++i) {
       const float steps = out.rounded[i] * p.steps_per_one;
       const bool fits = std::fabs(x[i]) < p.exact && -32768 <= steps && steps <= 32767;
@@ -94,10 +96,10 @@ struct AnyGroup {
     out.close(count);
   }
 
-  // Writes payload at `at`, and what the tag does not say in front of `escapes`.
+  // Writes the payload at `at`, and the escape, if there is one, in front of `escapes`.
   static void put(const CodedGroup& group, uint8_t* at, uint8_t* escapes) {
     uint8_t values[2][kGroupFloats];
-    uint8_t planes[2][kGroupFloats];  // 0 to 7, 8 to 15
+    uint8_t planes[2][kGroupFloats];  // planes 0 to 7, and 8 to 15
     for (size_t i = 0; i < kGroupFloats; ++i) {
       values[0][i] = static_cast<uint8_t>(group.q[i]);
       values[1][i] = static_cast<uint8_t>(static_cast<uint16_t>(group.q[i]) >> 8);
@@ -109,10 +111,10 @@ struct AnyGroup {
     group.put_raw(at + bytes, escapes);
   }
 
-  // The floats of a group whose payload is all there. Of missing ones anything.
+  // Decodes a group whose payload is complete. Missing floats get arbitrary values.
   static void get(const CodecParams& p, Escape escape, const uint8_t* at, float* x) {
     uint8_t values[2][kGroupFloats];
-    uint8_t planes[2 * kGroupFloats];  // 0 to 7, 8 to 15
+    uint8_t planes[2 * kGroupFloats];  // planes 0 to 7, and 8 to 15
     const size_t bytes = escape.width * kPlaneBytes;
     std::memcpy(planes, at, bytes);
     // Planes above the width are copies of the sign.
@@ -128,7 +130,7 @@ struct AnyGroup {
   }
 
  private:
-  // Eight bytes of each of four words become one byte of each of eight words, or the other way round.
+  // Convert the same byte of 32 steps to eight planes, and back: 8 x 8 bits at a time.
   static void transpose_to_planes(const uint8_t* values, uint8_t* planes) {
     for (size_t k = 0; k < 4; ++k) {
       uint64_t word;

@@ -1,14 +1,14 @@
-// plane_passes.h - the entry points of a codec in bit planes around the kernels of an instruction set; included by each
-// of them
+// plane_passes.h - entry points of codecs in bit planes, around the kernels of an instruction set; included by each of
+// them
 //
-// `Kernels` has the shortcuts of an instruction set, for full groups without escapes. All of them take groups from
-// `group` on, stop before the first one that they are not made for, and return it:
-// - `encode<kFeedback>(job, group, sink, tags)`: of the full groups of `job`, a PlaneJob
-// - `hop<kFeedback>(job, input, group, sink, tags)`: the same, added to those of `input`, a PlaneInput
-// - `decode<kAdd>(params, input, out, group, groups)`: to `out`, which is that of group 0
-// They begin at even groups only. `GroupOps` is AnyGroup, or the same in that instruction set.
+// `Kernels` has the shortcuts of an instruction set, for full groups without escapes. Each of them starts at `group`,
+// stops before the first group that it cannot handle, and returns that group:
+// - `encode<kFeedback>(job, group, sink, tags)` encodes full groups of `job`, a PlaneJob.
+// - `hop<kFeedback>(job, input, group, sink, tags)` adds full groups of `job` to those of `input`, a PlaneInput.
+// - `decode<kAdd>(params, input, out, group, groups)` decodes to `out`, which is the address of group 0.
+// They begin only at even groups. `GroupOps` is AnyGroup, or an instruction set's own version of it.
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include "compress/plane_group.h"
@@ -16,32 +16,32 @@
 namespace gradlane {
 namespace {
 
-// Where groups go: payload from `at` on, escapes down from `escapes`.
+// Output for groups: payload grows from `at` upwards, and escapes grow from `escapes` downwards.
 struct PlaneSink {
   uint8_t* at;
   uint8_t* escapes;
-  size_t wanted = 0;  // bytes of the group that found no room
+  size_t wanted = 0;  // bytes of the group that did not fit
 
   [[nodiscard]] ptrdiff_t room() const { return escapes - at; }
 };
 
-// Where they come from, with a block that is all there: as many escapes as its tags announce.
+// Input of groups. The block is complete: it has all escapes that its tags announce.
 struct PlaneInput {
   const uint8_t* tags;
-  const uint8_t* at;       // payload
-  const uint8_t* escapes;  // the next one is in front of it
-  size_t first = 0;        // its group that is group 0 here
+  const uint8_t* at;       // next payload
+  const uint8_t* escapes;  // end of the next escape
+  size_t first = 0;        // group of the block that counts as group 0
 
   [[nodiscard]] GRADLANE_INLINE unsigned tag(size_t group) const { return plane_tag(tags, first + group); }
 
-  // Of two groups, 4 bits each.
+  // Returns the tags of two groups, 4 bits each.
   [[nodiscard]] GRADLANE_INLINE unsigned two_tags(size_t group) const {
     const uint8_t* const from = tags + (first + group) / 2;
     if ((first + group) % 2 == 0) return from[0];
     return static_cast<unsigned>(from[0] >> 4 | (from[1] & 15) << 4);
   }
 
-  // The next group, `group`.
+  // Reads the next group, whose number is `group`.
   Escape next(size_t group, const uint8_t*& payload) {
     const unsigned tag = this->tag(group);
     Escape escape{tag, 0};
@@ -54,7 +54,7 @@ struct PlaneInput {
     return escape;
   }
 
-  // Leaves out the first `groups`.
+  // Skips the first `groups` groups.
   void skip(size_t groups) {
     first = groups;
     const PlaneTags sum = sum_tags(tags, groups, escapes);
@@ -63,7 +63,7 @@ struct PlaneInput {
   }
 };
 
-// The input for a block, if that is valid.
+// Opens a block as input, if it is valid.
 inline Status open_planes(const uint8_t* block, size_t bytes, size_t floats, PlaneInput& input) {
   size_t length = 0;
   if (const Status status = check_plane_tags(block, bytes, floats, length); status != Status::kOk) return status;
@@ -72,19 +72,19 @@ inline Status open_planes(const uint8_t* block, size_t bytes, size_t floats, Pla
   return Status::kOk;
 }
 
-// The same of what a hop adds to.
+// Opens the block of a hop as input, from job.first on.
 inline Status open_planes(const HopJob& job, PlaneInput& input) {
   const Status status = open_planes(job.block, job.block_bytes, job.floats, input);
   if (status == Status::kOk) input.skip(job.first / kGroupFloats);
   return status;
 }
 
-// About the bytes of a sum: it is hardly shorter than what is added to.
+// Estimates the bytes of a sum: it is hardly shorter than the block that is added to.
 inline size_t least_planes(const PlaneInput& input, size_t floats) {
   return plane_tag_bytes(groups_of(floats)) + static_cast<size_t>(input.escapes - input.at);
 }
 
-// A group of floats, which may lie at odd addresses.
+// Returns the address of a group of floats, which may be odd.
 inline const uint8_t* group_at(const float* p, size_t group) {
   return reinterpret_cast<const uint8_t*>(p) + group * kGroupFloats * sizeof(float);
 }
@@ -92,7 +92,7 @@ inline uint8_t* group_at(float* p, size_t group) {
   return reinterpret_cast<uint8_t*>(p) + group * kGroupFloats * sizeof(float);
 }
 
-// What is encoded, or added.
+// The floats to encode or to add.
 struct PlaneJob {
   const CodecParams& params;
   const float* in;
@@ -102,7 +102,7 @@ struct PlaneJob {
   [[nodiscard]] size_t full_groups() const { return floats / kGroupFloats; }
   [[nodiscard]] size_t count(size_t group) const { return smaller(kGroupFloats, floats - group * kGroupFloats); }
 
-  // The floats of a group, with what feedback owes them. Missing ones are 0.
+  // Loads the floats of a group, plus their residuals. Missing floats are 0.
   template <class GroupOps, bool kFeedback>
   void load(size_t group, float* x) const {
     load_some(in, group, x);
@@ -113,7 +113,7 @@ struct PlaneJob {
     }
   }
 
-  // Leaves behind what their rounding owes them now.
+  // Stores the new residuals of a group.
   template <class GroupOps>
   void owe(size_t group, const float* x, const float* rounded) const {
     alignas(32) float owed[kGroupFloats];
@@ -128,7 +128,7 @@ struct PlaneJob {
   }
 };
 
-// Puts one group; false, and nothing done, if there is no room.
+// Writes one group. If there is no room, it writes nothing, sets sink.wanted and returns false.
 template <class GroupOps>
 bool put_planes(const CodecParams& params, const float* x, size_t count, size_t group, PlaneSink& sink, uint8_t* tags,
                 CodedGroup& coded) {
@@ -144,7 +144,8 @@ bool put_planes(const CodecParams& params, const float* x, size_t count, size_t 
   return true;
 }
 
-// ---- Sources of write_planes(): run() writes groups with shortcuts, step() one of any kind, if there is room for it
+// ---- Sources of write_planes(): run() writes groups with shortcuts, step() writes one group of any kind if there is
+// room
 
 template <class Kernels, bool kFeedback>
 struct PlaneEncoder {
@@ -196,23 +197,24 @@ struct PlaneAdder {
   }
 };
 
-// ---- How a block grows in an output of limited room
+// ---- Growth of a block in limited room
 //
-// Tags stand in front of the payload, so where that begins depends on how many groups will fit. It is written behind
-// the tags of as many as are planned, which mostly is all of them, and escapes at the end of the room. Where there is
-// room for fewer, or for more, the payload moves, and it goes on from there. In the end escapes move to the payload.
+// Tags are in front of the payload, so the payload's start depends on how many groups will fit. The payload is written
+// behind the tags of a planned number of groups, which mostly is all of them. Escapes are written at the end of the
+// room. If fewer or more groups fit, the payload moves, and writing continues behind it. At the end, the escapes move
+// next to the payload.
 
-// A block on its way.
+// A block that is being written.
 struct PlaneBlock {
   uint8_t* out;
-  uint8_t* end;     // of the room
-  size_t groups;    // in all
-  size_t planned;   // their tags are in front of the payload
-  size_t done = 0;  // are written
+  uint8_t* end;     // end of the room
+  size_t groups;    // number of groups in all
+  size_t planned;   // number of groups whose tags have room in front of the payload
+  size_t done = 0;  // number of groups that are written
 
   [[nodiscard]] uint8_t* payload() const { return out + plane_tag_bytes(planned); }
 
-  // Makes it the payload behind the tags of another number of groups.
+  // Moves the payload behind the tags of `number` groups.
   void plan(size_t number, PlaneSink& sink) {
     uint8_t* const from = payload();
     const auto bytes = static_cast<size_t>(sink.at - from);
@@ -221,17 +223,17 @@ struct PlaneBlock {
     sink.at = payload() + bytes;
   }
 
-  // After all that were planned are done, or the next one was not put: plans for what the room will hold if the rest is
-  // like these. False if it holds no more.
+  // Makes a new plan, when all planned groups are written or the next one did not fit. The plan assumes that the
+  // remaining groups are as long as those written. Returns false if no group fits any more.
   [[gnu::noinline]] bool go_on(PlaneSink& sink) {
     const auto bytes = static_cast<size_t>(sink.at - payload());
     const auto used = bytes + static_cast<size_t>(end - sink.escapes);
-    const auto room = static_cast<size_t>(end - out) - used;  // for tags, and what is to come
+    const auto room = static_cast<size_t>(end - out) - used;  // room for tags and for the next groups
     const size_t next = done < planned ? sink.wanted : 0;
     if (plane_tag_bytes(done + 1) + next > room) return false;
     const size_t left = room - plane_tag_bytes(done);
     const size_t likely = done == 0 ? 1 : done * 2 * left / (bytes * 2 + done);
-    const size_t most = smaller(groups, 2 * (room - next));  // fewer than were planned, if one was not put
+    const size_t most = smaller(groups, 2 * (room - next));  // fewer than planned, if a group did not fit
     plan(smaller(done + (likely == 0 ? 1 : likely), most), sink);
     return true;
   }
@@ -244,8 +246,8 @@ struct PlaneBlock {
   }
 };
 
-// Writes a block of as many of `floats` values as fit into `room` bytes (see Codec::encode()); `bytes` is about what
-// all would take, or 0. Takes as many floats from the source as it says.
+// Writes a block of as many of `floats` values as fit into `room` bytes (see Codec::encode()). `bytes` estimates the
+// bytes of all values, or is 0. The source may take source.job.floats floats at a time; this function sets that.
 template <class Source>
 GRADLANE_INLINE EncodeResult write_planes(Source& source, size_t floats, size_t bytes, uint8_t* out, size_t room) {
   room = usable_plane_room(floats, room);
@@ -300,7 +302,7 @@ struct PlanePasses {
   static constexpr CodecOps ops() { return {encode, validate, decode<false>, decode<true>, hop}; }
 
  private:
-  // Functions of their own, so that each has the registers to itself.
+  // These functions are not inlined, so that each has all registers to itself.
   template <bool kFeedback>
   [[gnu::noinline]] static EncodeResult encode_with(const CodecParams& params, const EncodeJob& job) noexcept {
     PlaneEncoder<Kernels, kFeedback> source{{params, job.in, job.residual, job.floats}};

@@ -2,7 +2,7 @@
 //
 //     tags, 4 bits a group | planes and raw floats, by group | escapes, 5 bytes each, that of the first group last
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include "compress/layout.h"
@@ -10,10 +10,10 @@
 namespace gradlane {
 namespace {
 
-constexpr unsigned kEscape = 15;      // the tag; others are widths
-constexpr unsigned kMostPlanes = 16;  // of a group
-constexpr size_t kPlaneBytes = 4;     // a bit of each float
-constexpr size_t kEscapeBytes = 5;    // width, mask of raw floats
+constexpr unsigned kEscape = 15;      // tag of an escaped group; other tags are widths
+constexpr unsigned kMostPlanes = 16;  // most planes of a group
+constexpr size_t kPlaneBytes = 4;     // one bit of each float
+constexpr size_t kEscapeBytes = 5;    // width, and mask of raw floats
 
 constexpr size_t plane_tag_bytes(size_t groups) { return groups / 2 + groups % 2; }
 
@@ -23,14 +23,14 @@ constexpr size_t plane_max_bytes(size_t floats) {
   return plane_least_bytes(floats) + groups_of(floats) * kEscapeBytes + floats * sizeof(float);
 }
 
-// As usable_room() of layout.h.
+// Returns the room that an encoder may use, like usable_room() of layout.h.
 constexpr size_t usable_plane_room(size_t floats, size_t room) {
   return room >= plane_max_bytes(floats) ? room : smaller(room, kMaxPacket);
 }
 
 inline unsigned plane_tag(const uint8_t* tags, size_t group) { return tags[group / 2] >> (group % 2 * 4) & 15; }
 
-// In order: a group of an even number clears the other half of its byte.
+// Sets tags in the order of groups: an even group clears the other half of its byte.
 inline void set_plane_tag(uint8_t* tags, size_t group, unsigned tag) {
   uint8_t& at = tags[group / 2];
   at = static_cast<uint8_t>(group % 2 == 0 ? tag : at | tag << 4);
@@ -43,15 +43,15 @@ inline uint32_t load_plane(const uint8_t* p) {
 }
 inline void store_plane(uint8_t* p, uint32_t word) { std::memcpy(p, &word, sizeof word); }
 
-// What the tag of a group does not say.
+// Width and raw floats of a group, which an escape states if the tag cannot.
 struct Escape {
   unsigned width;
-  uint32_t raw;  // a bit for each float that is there as it is
+  uint32_t raw;  // a bit for each float that is stored as fp32
 
   [[nodiscard]] size_t words() const { return width + static_cast<size_t>(__builtin_popcount(raw)); }
 };
 
-// They stand in front of `end`, the first one next to it.
+// Read and write the escape that ends at `end`. The next escape is in front of it; put_escape() returns its end.
 inline Escape load_escape(const uint8_t* end) { return {end[-5], load_plane(end - 4)}; }
 inline uint8_t* put_escape(uint8_t* end, Escape escape) {
   end[-5] = static_cast<uint8_t>(escape.width);
@@ -59,13 +59,13 @@ inline uint8_t* put_escape(uint8_t* end, Escape escape) {
   return end - kEscapeBytes;
 }
 
-// What the tags of some groups come to.
+// Totals over the tags of some groups.
 struct PlaneTags {
-  size_t words = 0;    // of planes, where the tag is a width
-  size_t escapes = 0;  // groups whose tag is not
+  size_t words = 0;    // number of planes of groups whose tag is a width
+  size_t escapes = 0;  // number of groups whose tag is kEscape
 };
 
-// Of 16 groups.
+// Adds the tags of 16 groups to `sum`.
 GRADLANE_INLINE void add_tags(uint64_t word, PlaneTags& sum) {
   constexpr uint64_t kOnes = 0x1111111111111111;
   constexpr uint64_t kHalves = 0x0f0f0f0f0f0f0f0f;
@@ -75,7 +75,7 @@ GRADLANE_INLINE void add_tags(uint64_t word, PlaneTags& sum) {
   sum.escapes += static_cast<size_t>(__builtin_popcountll(escapes));
 }
 
-// Of groups [0, groups) of a block that ends at `end`.
+// Returns the totals of groups [0, groups) of a block that ends at `end`.
 inline PlaneTags sum_tags(const uint8_t* tags, size_t groups, const uint8_t* end) {
   PlaneTags sum;
   uint64_t word;
@@ -94,8 +94,8 @@ inline PlaneTags sum_tags(const uint8_t* tags, size_t groups, const uint8_t* end
   return sum;
 }
 
-// What can be said of a block before its payload is looked at: all but whether `bytes` is the length that it says it
-// has, which is left in `length`.
+// Checks the tags and escapes of a block, without its payload. Sets `length` to the length that they announce; the
+// caller must compare it with `bytes`.
 inline Status check_plane_tags(const uint8_t* block, size_t bytes, size_t floats, size_t& length) {
   const size_t groups = groups_of(floats);
   const size_t tag_bytes = plane_tag_bytes(groups);
@@ -111,7 +111,7 @@ inline Status check_plane_tags(const uint8_t* block, size_t bytes, size_t floats
     if (escape.width > kMostPlanes || escape.words() > kGroupFloats) return Status::kBadEscape;
     length += escape.words() * kPlaneBytes;
   }
-  // The last one read is that of the last escaped group.
+  // The escape that was read last is that of the last escaped group.
   const size_t rest = floats % kGroupFloats;
   const bool last_escapes = rest != 0 && plane_tag(block, groups - 1) == kEscape;
   if (last_escapes && load_escape(at + kEscapeBytes).raw >> rest != 0) return Status::kBadTail;

@@ -1,10 +1,10 @@
-// selected_planes.h - the entry points of codecs that round floats to the lattice in a way of their own; included by
-// the kernels of every instruction set
+// selected_planes.h - entry points of codecs that round floats to the lattice in their own way; included by the kernels
+// of every instruction set
 //
-// Floats are rounded a tile at a time, which then is encoded, or added to a block, as `fixed` does it, whose kernels
-// these are. Sums are encoded as `fixed` encodes them. None of these codecs has error feedback.
+// These codecs round floats one tile at a time. The kernels of `fixed` then encode the tile, or add it to a block. Sums
+// are encoded as `fixed` encodes them. None of these codecs has error feedback.
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include "compress/plane_passes.h"
@@ -15,7 +15,7 @@ namespace {
 
 using Select = void(const CodecParams&, const SelectJob&) noexcept;
 
-// An even number of groups.
+// Groups of a tile; an even number.
 constexpr size_t kTileGroups = 16;
 
 template <Select* kSelect>
@@ -23,7 +23,7 @@ class SelectedTile {
  public:
   explicit SelectedTile(uint64_t position) : position_(position) {}
 
-  // Selects the floats of `group` and some behind it, unless it has them.
+  // Selects the floats of `group` and of some groups behind it, unless the tile has them already.
   void hold(const PlaneJob& job, size_t group) {
     if (begin_ <= group && group < end_) return;
     begin_ = group;
@@ -36,19 +36,19 @@ class SelectedTile {
 
   [[nodiscard]] const float* at(size_t group) const { return floats_[group - begin_]; }
 
-  // Its floats from `group` on, for kernels without feedback.
+  // Returns the floats of the tile from `group` on, for kernels without feedback.
   [[nodiscard]] PlaneJob rest(const PlaneJob& job, size_t group) const {
     return {job.params, at(group), nullptr, smaller(end_ * kGroupFloats, job.floats) - group * kGroupFloats};
   }
 
  private:
-  uint64_t position_;  // of group 0
+  uint64_t position_;  // place of group 0 in the tensor
   size_t begin_ = 0;
   size_t end_ = 0;
   alignas(64) float floats_[kTileGroups][kGroupFloats];
 };
 
-// ---- Sources of write_planes(), which see
+// ---- Sources of write_planes() (plane_passes.h)
 
 template <class Kernels, Select* kSelect>
 struct SelectedEncoder {
@@ -61,7 +61,7 @@ struct SelectedEncoder {
       const PlaneJob rest = tile.rest(job, group);
       const size_t done = Kernels::template encode<false>(rest, 0, sink, tags + group / 2);
       group += done;
-      if (done != kTileGroups) break;  // the end, or not all of them; always at even groups else
+      if (done != kTileGroups) break;  // the end, or a group without shortcut; otherwise `group` stays even
     }
     return group;
   }
@@ -113,7 +113,7 @@ struct SelectedAdder {
   }
 };
 
-// ---- Entry points: those of `fixed` but for contributions
+// ---- Entry points: those of `fixed`, except for contributions
 
 template <auto kEncode, auto kHop>
 constexpr CodecOps selected_by(CodecOps ops) {

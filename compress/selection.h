@@ -1,19 +1,20 @@
-// selection.h - what ranks contribute to blocks in bit planes where that is a stage of its own, declared for every
-// instruction set (selections.cc of each of them)
+// selection.h - functions that choose what ranks contribute to blocks in bit planes, for every instruction set
 //
-// Plain data and nothing else, as kernels.h.
+// They are for codecs where this choice is a separate stage. selections.cc of each instruction set defines them.
+//
+// Like kernels.h, this file has plain data and declarations, and no function with a body.
 #pragma once
 
 #include "compress/kernels.h"
 
 namespace gradlane {
 
-// A run of this rank's own floats.
+// A run of this rank's own floats to select from.
 struct SelectJob {
   const float* in;
   size_t floats;
-  uint64_t position;  // of in[0] in the whole tensor
-  float* out;         // what is contributed: multiples of the step, Inf and NaN
+  uint64_t position;  // place of in[0] in the whole tensor
+  float* out;         // contributions: multiples of the step, Inf and NaN
 };
 
 }  // namespace gradlane

@@ -1,6 +1,7 @@
-// sparse_layout.h - sizes of blocks of sparse records; included by the kernels of every instruction set, and by rows
+// sparse_layout.h - sizes of blocks of sparse records; included by the kernels of every instruction set, and by
+// rows/sparse.h
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include "compress/layout.h"
@@ -9,16 +10,16 @@ namespace gradlane {
 namespace {
 
 constexpr size_t kRecordFloats = 256;
-// Instead of the number of places: they are a bitmap.
+// Value of the byte that has the number of places, if they are a bitmap instead of a list.
 constexpr uint8_t kBitmap = 255;
-// Bits of a value that is a number of steps, at most; and what stands in their place if the values are fp32.
+// Most bits of a value that is a number of steps; and the number that stands for fp32 values.
 constexpr unsigned kMostWidth = 25;
 constexpr unsigned kWholeFloat = 32;
 
 constexpr size_t bitmap_bytes(size_t floats) { return (floats + 7) / 8; }
 constexpr size_t value_bytes(size_t count, unsigned width) { return (count * width + 7) / 8; }
 
-// Of a record: the bitmap of all of its floats, and they themselves.
+// Returns the most bytes of a record: those of a bitmap and of all its floats.
 constexpr size_t longest_record(size_t floats, bool lattice) {
   return 1 + bitmap_bytes(floats) + (lattice ? 1 : 0) + floats * sizeof(float);
 }
@@ -30,7 +31,7 @@ constexpr size_t sparse_max_bytes(const CodecArguments& arguments, size_t floats
          (rest == 0 ? 0 : longest_record(rest, lattice));
 }
 
-// Nothing but zeros.
+// Returns the bytes of a block that has only zeros.
 constexpr size_t sparse_least_bytes(const CodecArguments&, size_t floats) {
   return floats / kRecordFloats + (floats % kRecordFloats == 0 ? 0 : 1);
 }

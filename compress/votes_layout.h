@@ -1,9 +1,9 @@
-// votes_layout.h - records of blocks of votes: small integers times a scale, in bit planes; included by the kernels of
-// every instruction set, and by rows
+// votes_layout.h - records of blocks of votes (small integers times a scale, in bit planes); included by the kernels of
+// every instruction set, and by rows/votes.h
 //
 //     head, 16 bits | planes of c, lowest first | planes of codes, if there are any
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include <bit>
@@ -13,29 +13,29 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kVoteFloats = 256;  // of a record, but for the last one
+constexpr size_t kVoteFloats = 256;  // floats of a record; the last one may be shorter
 constexpr size_t kHeadBytes = 2;
-constexpr unsigned kMostVotes = 256;  // sums beyond that are cut off
+constexpr unsigned kMostVotes = 256;  // largest magnitude of a sum; larger sums are clipped to it
 constexpr unsigned kRangeBits = 0x3ff;
-constexpr unsigned kSingleBit = 0x4000;   // values are c - m, else 2 c - m
+constexpr unsigned kSingleBit = 0x4000;   // values are c - m; without it they are 2 c - m
 constexpr unsigned kSpecialBit = 0x8000;  // codes follow: 0 finite, 1 Inf, 2 -Inf, 3 NaN
 constexpr size_t kCodePlanes = 2;
 
-// What the head of a record says.
+// The head of a record.
 struct VoteHead {
-  unsigned range = 0;  // m
+  unsigned range = 0;  // m, the range
   bool single = false;
   bool special = false;
 
   [[nodiscard]] constexpr size_t planes() const {
     return static_cast<size_t>(std::bit_width(single ? 2 * range : range));
   }
-  // Of a record of `floats` floats.
+  // Returns the bytes of a record of `floats` floats.
   [[nodiscard]] constexpr size_t bytes(size_t floats) const {
     return kHeadBytes + (planes() + (special ? kCodePlanes : 0)) * (floats / 8 + (floats % 8 != 0 ? 1 : 0));
   }
 
-  // Whether planes can say more than kMostVotes, which nobody's sums do; values beyond are cut off.
+  // Returns whether the planes can express more than kMostVotes. No encoder's sums do; decoders clip such values.
   [[nodiscard]] constexpr bool exceeds() const {
     const size_t most = (size_t{1} << planes()) - 1;
     return (single ? most : 2 * most) > range + kMostVotes;
@@ -52,7 +52,7 @@ struct VoteHead {
   }
 };
 
-// The head of the record at `at`, of `floats` floats, if it is all there before `end`.
+// Reads the head of the record at `at`, of `floats` floats. The whole record must lie before `end`.
 inline Status open_votes(const uint8_t* at, const uint8_t* end, size_t floats, VoteHead& head) {
   if (end - at < static_cast<ptrdiff_t>(kHeadBytes)) return Status::kShort;
   constexpr unsigned kHeadBits = (kRangeBits | kSingleBit | kSpecialBit) >> 8;
@@ -63,7 +63,7 @@ inline Status open_votes(const uint8_t* at, const uint8_t* end, size_t floats, V
 
 constexpr size_t vote_records(size_t floats) { return floats / kVoteFloats + (floats % kVoteFloats != 0 ? 1 : 0); }
 
-// All of a record's values are 0; or of every value up to the largest.
+// Return the bytes of a block of zeros, and of a block that has all values up to the largest, and Inf or NaN.
 constexpr size_t votes_least_bytes(size_t floats) { return vote_records(floats) * kHeadBytes; }
 constexpr size_t votes_max_bytes(size_t floats) {
   constexpr VoteHead kLongest{kMostVotes, true, true};

@@ -1,19 +1,20 @@
-// writer.h - how a tagged block grows in an output of limited room; included by the kernels of every instruction set
+// writer.h - the writer of a tagged block into limited room; included by the kernels of every instruction set
 //
-// Tags stand in front of the payload, so where the payload begins depends on how many groups will fit, which is known
-// only at the end. Nearly always all groups offered fit: the payload is written where it belongs then, and nothing
-// moves. Else the groups that did not fit behind the full set of tags go on in a buffer on the stack, and the two parts
-// of the payload are joined behind the tags that were really used.
+// Tags are in front of the payload, so the payload's start depends on how many groups will fit. The writer knows that
+// only at the end. Nearly always all groups fit: then the payload is written to its final place, and nothing moves.
+// Otherwise, groups that do not fit behind the full set of tags go to a buffer on the stack. At the end, both parts of
+// the payload are joined behind the tags that are really used.
 //
-// A source is a copyable object that knows the floats. All of its functions write groups from `group` on, payload to
-// the sink, tag words where they belong in the block at `tags`, and return the group they stopped at. Of groups that
-// were not written they change nothing.
-// - `size_t run(size_t group, Sink& sink, uint8_t* tags)` stops wherever it likes to.
-// - `size_t resume(size_t group, Sink& sink, uint8_t* tags)` does so, too, but gets further where room is scarce.
-// - `size_t step(size_t group, Sink& sink, uint8_t* tags)` writes the first one, of any kind, if the sink has room, and
-//   may write more. A source that cannot go on for another reason writes nothing from then on.
+// A source is a copyable object that knows the floats. Each of its functions writes groups from `group` on, their
+// payload to the sink, and their tag words to their places in the block at `tags`. It returns the group at which it
+// stopped, and changes nothing for groups that it did not write.
+// - `size_t run(size_t group, Sink& sink, uint8_t* tags)` may stop at any group.
+// - `size_t resume(size_t group, Sink& sink, uint8_t* tags)` may stop at any group, too, but gets further where room is
+//   scarce.
+// - `size_t step(size_t group, Sink& sink, uint8_t* tags)` writes at least the first group, of any kind, if the sink
+//   has room. A source that cannot continue for another reason writes nothing from then on.
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include "compress/layout.h"
@@ -21,14 +22,15 @@
 namespace gradlane {
 namespace {
 
-// Where payload goes: from `at` on, up to `end`.
+// Output for payload: from `at` on, up to `end`.
 struct Sink {
   uint8_t* at;
-  uintptr_t end;      // an address, since it may lie before `at` when there is no room left
-  size_t group_cost;  // room that every group takes beside its payload: its tag word, where that is not set aside yet
+  uintptr_t end;  // an integer, since it may lie before `at` when there is no room left
+  // room that each group takes besides its payload: its tag word, if no room is set aside for that
+  size_t group_cost;
 
   [[nodiscard]] ptrdiff_t room() const { return static_cast<ptrdiff_t>(end - reinterpret_cast<uintptr_t>(at)); }
-  // As many groups of `bytes` payload each surely fit.
+  // Returns a number of groups of `bytes` payload each that surely fit.
   [[nodiscard]] size_t fitting(size_t bytes) const {
     const ptrdiff_t left = room();
     return left < static_cast<ptrdiff_t>(bytes) ? 0 : static_cast<size_t>(left) / (bytes + kTagBytes);
@@ -50,7 +52,7 @@ GRADLANE_INLINE size_t write_groups(Source& source, size_t done, size_t groups, 
   }
 }
 
-// Goes on where the first run() stopped, after `done` groups. `sink` stands behind their payload if there was room for
+// Continues where the first run() stopped, after `done` groups. `sink` is behind their payload if there was room for
 // the full set of tags.
 template <class Source>
 [[gnu::noinline]] EncodeResult write_rest(Source source, size_t floats, size_t done, Sink sink, uint8_t* out,
@@ -62,7 +64,7 @@ template <class Source>
     direct = static_cast<size_t>(sink.at - out) - groups * kTagBytes;
     if (done == groups) return {floats, groups * kTagBytes + direct};
   }
-  if (room > kMaxPacket) return {0, 0};  // room for all: the source has given up
+  if (room > kMaxPacket) return {0, 0};  // there was room for all: the source has given up
   uint8_t buffer[kMaxPacket];
   sink = {buffer, reinterpret_cast<uintptr_t>(buffer) + room - (done + 1) * kTagBytes - direct, kTagBytes};
   done = write_groups(source, done, groups, sink, out);
@@ -74,8 +76,8 @@ template <class Source>
   return {done * kGroupFloats, done * kTagBytes + direct + spilt};
 }
 
-// Writes a block of as many of `floats` values as fit into `room` bytes (see Codec::encode()). Most blocks end with the
-// first run(); all else is out of line, which keeps that path free of its registers and stack.
+// Writes a block of as many of `floats` values as fit into `room` bytes (see Codec::encode()). Most blocks are complete
+// after the first run(). The rest is out of line, so that this path needs none of its registers and stack.
 template <class Source>
 GRADLANE_INLINE EncodeResult write_block(Source source, size_t floats, uint8_t* out, size_t room) {
   room = usable_room(floats, room);

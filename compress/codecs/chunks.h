@@ -1,15 +1,15 @@
-// chunks.h - the entry points of codecs that give each chunk of floats a scale of its own and each float a code of one
-// width; included by the kernels of every instruction set
+// chunks.h - entry points of codecs with a scale for each chunk of floats and codes of one width; included by the
+// kernels of every instruction set
 //
-// A codec C is what a chunk's header says, kHeads floats:
-// - `static unsigned bits(params)` of a code: 1 to 8
-// - `Measure` sees a chunk, `see(x, count)` by `see(x, count)`, of which `count` floats are its own and those behind 0;
-//   `heads(params, floats, heads)` then makes the header, which is finite if the floats are
-// - `C(params, heads)`, from which on `code(x)` has no bits but these, and `value(code)` is a float, whatever the
-//   header is: Inf and NaN only of headers that no encoder makes
-// What is not finite, where a run is cut and what is owed is the same for all.
+// A codec C describes the header of a chunk, which is kHeads floats:
+// - `static unsigned bits(params)` returns the bits of a code, 1 to 8.
+// - `Measure` scans a chunk by calls of `see(x, count)`: `count` floats belong to the chunk, and those behind them are
+//   0. `heads(params, floats, heads)` then makes the header, which is finite if the floats are.
+// - `C(params, heads)` makes an object. Its `code(x)` sets no bits but these. Its `value(code)` is a float for any
+//   header; it is Inf or NaN only for headers that no encoder makes.
+// Inf and NaN, the places where a run may be cut, and the residuals are the same for all codecs.
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include "compress/chunk_layout.h"
@@ -18,20 +18,20 @@
 namespace gradlane {
 namespace {
 
-// ---- What scales are made of
+// ---- Scales
 
 constexpr float kLeastStep = 0x1p-126F;
 constexpr float kHuge = 0x1p124F;
 
-// Of so many steps up to `largest`. Steps that would be denormal are 0; near the end of the range they are a bit
-// smaller, so that no value becomes Inf.
+// Returns the step that divides the range up to `largest` into `steps` steps. A step that would be denormal is 0. Near
+// the end of the range of floats a step is slightly smaller, so that no value becomes Inf.
 inline float step_of(float largest, float steps) {
   const float step = largest * (1.0F / steps) * (largest < kHuge ? 1.0F : 1.0F - 0x1p-20F);
   return step < kLeastStep ? 0.0F : step;
 }
 inline float per_step(float step) { return step == 0 ? 0.0F : 1.0F / step; }
 
-// The nearest integers, ties to even, of what is within +-2^22: their low byte.
+// Returns the low bytes of the nearest integers, ties to even. v must be within +-2^22.
 GRADLANE_INLINE Words nearest_byte(const Floats& v) { return bits_of(v + all(0x1.8p23F)) & all(0xffU); }
 
 // Measures the largest magnitude.
@@ -41,9 +41,10 @@ struct Largest {
   Floats largest = all(0.0F);
 };
 
-// ---- Codes side by side, from a byte each and back
+// ---- Packing of codes, which have a byte each when unpacked
 
-// Eight codes are as many bytes as a code has bits: pairs of them, then pairs of these, move together.
+// Packs eight codes into as many bytes as a code has bits, and unpacks them. It joins codes to pairs, pairs to fours,
+// and the two fours.
 struct Squeeze {
   explicit Squeeze(unsigned of_bits)
       : bits(of_bits),
@@ -56,7 +57,7 @@ struct Squeeze {
     codes = (codes & twos) | (codes >> (16 - 2 * bits) & twos << 2 * bits);
     return (codes & fours) | (codes >> (32 - 4 * bits) & fours << 4 * bits);
   }
-  // Bits behind those of eight codes may be anything.
+  // Unpacks eight codes. Bits behind those of the eight codes may be anything.
   [[nodiscard]] GRADLANE_INLINE uint64_t apart(uint64_t codes) const {
     codes = (codes & fours) | (codes << (32 - 4 * bits) & fours << 32);
     codes = (codes & twos) | (codes << (16 - 2 * bits) & twos << 16);
@@ -69,8 +70,8 @@ struct Squeeze {
   uint64_t fours;
 };
 
-constexpr size_t kEight = 8;  // codes of a step
-// A byte for each code of a chunk; more than that are read and written.
+constexpr size_t kEight = 8;  // codes that are packed in one step
+// A byte for each code of a chunk. Functions may read and write kBehind bytes more.
 constexpr size_t kBehind = 64;
 struct ChunkCodes {
   alignas(64) uint8_t bytes[kMaxGranule + kBehind];
@@ -79,7 +80,8 @@ struct ChunkCodes {
 using Pairs = hn::CappedTag<uint16_t, 2 * kLanes>;
 constexpr size_t kPairs = hn::MaxLanes(Pairs());
 
-// Two codes of so many bits, in two bytes, become one of as many as both, in one byte.
+// Packs two codes of `bits` bits, in two bytes, into one byte, as one code of twice as many bits. part_pairs() unpacks
+// them.
 GRADLANE_INLINE void join_pairs(unsigned bits, ChunkCodes& codes, size_t floats) {
   const hn::RebindToSigned<Pairs> words;
   for (size_t i = 0; i < floats; i += 2 * kPairs) {
@@ -98,7 +100,7 @@ GRADLANE_INLINE void part_pairs(unsigned bits, const ChunkCodes& from, size_t fl
   }
 }
 
-// There are zeros behind the codes.
+// Packs all codes of a chunk. There must be zeros behind the codes.
 GRADLANE_INLINE void join_codes(unsigned bits, ChunkCodes& codes, size_t floats, uint8_t* out) {
   const size_t bytes = code_bytes(floats, bits);
   floats = (floats + kEight - 1) / kEight * kEight;
@@ -121,7 +123,7 @@ GRADLANE_INLINE void part_codes(unsigned bits, const uint8_t* in, size_t floats,
   ChunkCodes packed;
   const size_t bytes = code_bytes(floats, bits);
   floats = (floats + kEight - 1) / kEight * kEight;
-  const bool halves = bits == 4 || bits == 1;  // are parted once, or three times
+  const bool halves = bits == 4 || bits == 1;  // these take one or three calls of part_pairs()
   uint8_t* const to = bits == 8 || bits == 2 ? codes.bytes : packed.bytes;
   std::memcpy(to, in, bytes);
   std::memset(to + bytes, 0, kBehind);
@@ -146,7 +148,7 @@ GRADLANE_INLINE void part_codes(unsigned bits, const uint8_t* in, size_t floats,
   }
 }
 
-// ---- What is not finite
+// ---- Inf and NaN
 
 GRADLANE_INLINE Words special_code(const Floats& v) {
   const Words sign = shifted_right<31>(bits_of(v)) + all(1U);
@@ -172,7 +174,7 @@ struct ChunkPasses {
     return write(params, job.floats, job.residual, job.out, job.room, next);
   }
 
-  // By the headers.
+  // Checks the lengths, by the headers.
   static Status validate(const CodecParams& params, const uint8_t* block, size_t bytes, size_t floats) noexcept {
     for (size_t done = 0; done < floats; done += params.arguments.extra) {
       const size_t length = chunk_bytes(params, block, bytes, smaller(floats - done, params.arguments.extra));
@@ -200,7 +202,7 @@ struct ChunkPasses {
     return compare_length(bytes, 0);
   }
 
-  // Rounds the sum, and owes what that takes away.
+  // Encodes the rounded sum. The residual gets what rounding takes away.
   static HopResult hop(const CodecParams& params, const HopJob& job) noexcept {
     const Status status = validate(params, job.block, job.block_bytes, job.floats);
     if (status != Status::kOk) return {status, 0, 0};
@@ -238,14 +240,14 @@ struct ChunkPasses {
     return head != head;
   }
 
-  // More than `bytes` if the header is not there.
+  // Returns the bytes of a chunk, or more than `bytes` if the header is incomplete.
   static size_t chunk_bytes(const CodecParams& params, const uint8_t* chunk, size_t bytes, size_t floats) {
     if (bytes < kHeadBytes) return kHeadBytes;
     const unsigned bits = C::bits(params);
     return kHeadBytes + code_bytes(floats, escaped(chunk) ? escape_bits(bits) : bits);
   }
 
-  // As many chunks as fit; next(i, count) gives `count` floats from i on, and 0 behind.
+  // Writes as many chunks as fit. next(i, count) returns `count` floats from i on, and 0 in the other lanes.
   template <class Next>
   GRADLANE_INLINE static EncodeResult write(const CodecParams& params, size_t floats, float* residual, uint8_t* out,
                                             size_t room, Next next) {
@@ -265,12 +267,12 @@ struct ChunkPasses {
     return all_of;
   }
 
-  // 0 if there is no room, and nothing is owed then.
+  // Writes one chunk and returns its bytes. If there is no room, it returns 0 and does not change the residual.
   template <class Next>
   GRADLANE_INLINE static size_t write_chunk(const CodecParams& params, size_t floats, float* residual, uint8_t* out,
                                             size_t room, Next next) {
     float x[kMaxGranule];
-    Words odd = all(0U);  // v - v is 0 of all that is finite
+    Words odd = all(0U);  // v - v is 0 if v is finite
     typename C::Measure measure;
     each(floats, [&](size_t i, size_t count) GRADLANE_INLINE_LAMBDA {
       const Floats v = next(i, count);
@@ -307,7 +309,7 @@ struct ChunkPasses {
     return bytes;
   }
 
-  // put(i, count, values) of a chunk that is long enough.
+  // Calls put(i, count, values) for all floats of a chunk, which must be complete.
   template <class Put>
   GRADLANE_INLINE static void read(const CodecParams& params, const uint8_t* chunk, size_t floats, Put put) {
     float heads[C::kHeads];

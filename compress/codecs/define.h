@@ -1,4 +1,4 @@
-// define.h - defines the tables of tables.h; included once by kit.cc of each instruction set
+// define.h - definitions of the tables in tables.h; included once by kit.cc of each instruction set
 #pragma once
 
 #include "compress/codecs/dgc.h"

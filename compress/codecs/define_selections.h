@@ -1,4 +1,5 @@
-// define_selections.h - what selection.h declares; included once by selections.cc of each instruction set
+// define_selections.h - definitions of the functions in selection.h; included once by selections.cc of each instruction
+// set
 #pragma once
 
 #include "compress/codecs/moments.h"

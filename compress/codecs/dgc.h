@@ -1,6 +1,7 @@
-// dgc.h - codec dgc: what reaches a threshold of a velocity that adds up (Deep Gradient Compression, ICLR 2018)
+// dgc.h - codec dgc: velocities that add up and reach a threshold (Deep Gradient Compression, ICLR 2018)
 //
-// u = m u + gain g and v += u; where v is sent, both start again from 0. The first state array is v, the second one u.
+// Each operation computes u = m u + gain g and v += u, and sends v where it reaches the threshold. There u becomes 0,
+// and v becomes 0 or the rounding error. The first state array is v, the second one u.
 #pragma once
 
 #include "compress/codecs/look.h"
@@ -21,7 +22,7 @@ struct Dgc {
   }
   GRADLANE_INLINE Mask takes(const Floats& x, size_t) const { return !(abs(x) < threshold_); }
 
-  // First the gradient's norm, where it is clipped.
+  // The first pass computes the gradient's norm if it is to be clipped. Later passes count magnitudes.
   static void see(const CodecParams& params, Look& look, const LookJob& job) {
     if (look.pass == 0) {
       if (params.arguments.bits != 0) return see_squares(look, job);

@@ -1,4 +1,4 @@
-// fp8.h - codec fp8: e4m3 numbers, which reach from -448 to 448, in units of a 448th of a chunk's largest magnitude
+// fp8.h - codec fp8: e4m3 numbers (-448 to 448) times a unit, which is a 448th of a chunk's largest magnitude
 //
 // (Micikevicius et al., FP8 Formats for Deep Learning, 2022.)
 #pragma once
@@ -27,7 +27,7 @@ struct Fp8 {
     const Words sign = shifted_right<24>(bits_of(y)) & all(0x80U);
     return choose(abs(y) < all(0x1p-6F), denormal, normal) | sign;
   }
-  // The code that is e4m3's NaN is never sent: 480.
+  // The code of e4m3's NaN is never sent. It decodes to 480 units.
   GRADLANE_INLINE Floats value(const Words& code) const {
     const Words size = shifted_left<20>(code & all(0x7fU));
     const Floats normal = floats_of(size + all(120U << 23));

@@ -1,7 +1,7 @@
 // int8.h - codec int8: the nearest of 255 values that are evenly spread from -m to m, m the largest magnitude of a
 // chunk
 //
-// (torchft's and others' per-row int8.)
+// (The per-row int8 of torchft and others is similar.)
 #pragma once
 
 #include "compress/codecs/chunks.h"

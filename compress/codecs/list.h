@@ -1,6 +1,6 @@
-// list.h - the codecs that are made with the kit: X(table of its functions, class that has them)
+// list.h - list of the codecs that are made with the kit: X(table of its functions, class that has them)
 //
-// Each instruction set has these tables in its namespace: kit.cc of it defines them, kernels_of() in rows/ finds them.
+// Each instruction set has these tables in its namespace: its kit.cc defines them, and rows/kernels.h refers to them.
 #pragma once
 
 #define GRADLANE_KIT_CODECS(X)                    \

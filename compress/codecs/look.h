@@ -1,7 +1,7 @@
-// look.h - passes over a contribution that codecs share; included by the kernels of every instruction set that are made
+// look.h - scans of a contribution that codecs share; included by the kernels of every instruction set that are made
 // with the kit
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include "compress/kit/operators.h"
@@ -10,7 +10,8 @@
 namespace gradlane {
 namespace {
 
-// f(i, count, x) for floats `first` to `end` of a job, where x(g, residual, second) is what there is to send of them.
+// Calls f(i, count, v) for floats `first` to `end` of a job. v is x(g, residual, second), the values that could be
+// sent.
 template <class X, class F>
 GRADLANE_INLINE void each_x(const LookJob& job, size_t first, size_t end, X x, F f) {
   const bool kept = job.residual != nullptr, two = job.second != nullptr;
@@ -23,7 +24,7 @@ GRADLANE_INLINE void each_x(const LookJob& job, size_t first, size_t end, X x, F
   });
 }
 
-// Counts magnitudes, given as bits. Returns how many of them are finite.
+// Counts magnitudes, given as bits, in the histogram. Returns how many of them are finite.
 inline uint64_t count_bits(Look& look, const uint32_t* bits, size_t count) {
   uint32_t largest = std::bit_cast<uint32_t>(look.largest);
   uint64_t finite = 0;
@@ -38,9 +39,10 @@ inline uint64_t count_bits(Look& look, const uint32_t* bits, size_t count) {
   return finite;
 }
 
-// The histogram of what is finite, and the largest. In pass `first` only of what is not below a bar, which rises with
-// each job, and more often in the first one: more than are wanted of all that has been seen are above it. settle()
-// finds out whether that was enough in the end; if it was not, the next pass counts all.
+// Counts finite magnitudes in the histogram, and finds the largest. Pass `first` counts only magnitudes from a bar on.
+// The bar rises with each job, and more often in the first job. It stays so low that more of the values seen so far are
+// above it than are to be sent. settle() checks in the end whether the counts suffice. If not, the next pass counts all
+// values.
 template <class X>
 GRADLANE_INLINE void see_magnitudes(const CodecParams& params, Look& look, const LookJob& job, unsigned first, X x) {
   constexpr size_t kRun = 2048;
@@ -55,14 +57,14 @@ GRADLANE_INLINE void see_magnitudes(const CodecParams& params, Look& look, const
       const Floats size = abs(v);
       Mask seen = !(size < bar);
       if (count < kLanes) seen = seen & first_lanes(count);
-      // One register is compressed in less time than a branch takes that nobody can foresee.
+      // Compressing one register takes less time than a branch that is often mispredicted.
       if (kParts == 1 || any(seen)) some += filter(seen, bits_of(size), above + some);
     });
     look.finite += end - done - some + count_bits(look, above, some);
   }
 }
 
-// The sum of squares of what is finite, one by one: squares of floats may be more than a float holds.
+// Adds the squares of finite floats in double, one by one: the square of a float may exceed the range of floats.
 inline double large_squares(const float* in, size_t floats) {
   double sum = 0;
   for (size_t i = 0; i < floats; ++i) {
@@ -73,7 +75,8 @@ inline double large_squares(const float* in, size_t floats) {
   return sum;
 }
 
-// The same, of most floats. Partial sums are as long as that of a run of one length.
+// Adds the squares of finite floats with vectors; large_squares() replaces sums that overflow. Partial sums are over
+// runs of kRun floats.
 inline void see_squares(Look& look, const LookJob& job) {
   constexpr size_t kRun = 256;
   for (size_t done = 0; done < job.floats; done += kRun) {
@@ -87,8 +90,9 @@ inline void see_squares(Look& look, const LookJob& job) {
   }
 }
 
-// Of sixteen floats from `position` on, those of one bin: their numbers are look.chosen and the next ones. Where the
-// run params.from to params.until of these numbers begins and ends goes to the counts, which nobody needs any more.
+// Counts those of sixteen floats from `position` on that are in the cut's bin, as `bits` says: their numbers are
+// look.chosen and the next ones. The run of numbers [params.from, params.until) is to be sent. If it begins or ends
+// here, the place is stored in look.counts, which no longer has to be a histogram.
 GRADLANE_INLINE void see_run(const CodecParams& params, Look& look, uint64_t position, uint32_t bits) {
   if (bits == 0) return;
   const uint64_t first = look.chosen;

@@ -1,7 +1,6 @@
-// moments.h - a pass over a contribution that finds out how large its finite floats are; included by the translation
-// units of selections
+// moments.h - a scan for the sizes of a contribution's finite floats; included by selections and by votes.h
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include "compress/kit/operators.h"
@@ -9,7 +8,8 @@
 namespace gradlane {
 namespace {
 
-// Sums are those of sixteen lanes in every instruction set, so that all have the same bits.
+// Adds to the sums and the maximum in `look`. In every instruction set, sums have sixteen lanes, so that all get the
+// same bits.
 inline void look_at_moments(Look& look, const LookJob& job) {
   Floats largest = all(look.largest);
   double magnitude[kLanes] = {}, square[kLanes] = {};

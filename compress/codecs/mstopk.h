@@ -1,8 +1,9 @@
-// mstopk.h - codec mstopk: the k largest, exactly; of those that the cut goes through, k allows for some, which are a
-// run of neighbours from a random one on ("On the Utility of Gradient Compression", MLSys 2022)
+// mstopk.h - codec mstopk: exactly the k largest elements ("On the Utility of Gradient Compression", MLSys 2022)
 //
-// From params.threshold on it is the bin of the cut, whose elements are sent at positions `from` to `until` only; what
-// lies above that bin is sent anywhere. Nothing is apart where the two are the same.
+// The bin of the cut, which has the k-th largest element, begins at params.threshold. All elements above that bin are
+// sent. If the bin has more elements than k allows, only those at positions [from, until) are sent. They are a run of
+// neighbours in the bin, and its start is random. If `from` equals `until`, all elements from the threshold on are
+// sent.
 #pragma once
 
 #include "compress/codecs/look.h"
@@ -26,7 +27,8 @@ struct MsTopK {
     return (in_run | !(abs(x) < upper_)) & !(abs(x) < lower_);
   }
 
-  // First the histogram; then where the run is whose numbers in the bin are `from` to `until`.
+  // The first passes make the histogram. Then [from, until) are numbers of elements in the bin of the cut. The last
+  // pass finds the places of these elements.
   static void see(const CodecParams& params, Look& look, const LookJob& job) {
     if (look.pass == 0) set_mark(look);
     if (look.pass < 2) return see_magnitudes(params, look, job, 0, x);
@@ -46,7 +48,8 @@ struct MsTopK {
   }
 
  private:
-  // Of a place in the tensor, in a record that begins at `position`; or in front of it, or behind it.
+  // Converts a place in the tensor to a place in the record that begins at `position`. A place in front of the record
+  // becomes 0, one behind it kRecordFloats.
   static uint32_t within(uint64_t place, uint64_t position) {
     return place < position ? 0 : static_cast<uint32_t>(smaller(place - position, kRecordFloats));
   }

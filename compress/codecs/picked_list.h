@@ -1,6 +1,6 @@
-// picked_list.h - the elements of a sparse record that have a value, as a list: AVX2 and scalar kernels
+// picked_list.h - list of the elements of a sparse record that have a value (all kernels but those of AVX-512)
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include "compress/codecs/sparse_record.h"
@@ -8,15 +8,16 @@
 namespace gradlane {
 namespace {
 
-// The elements of a record that have a value, in order, with room for what filter() writes behind them.
+// The elements of a record that have a value, in order. The arrays have room behind them for what filter() writes
+// there.
 struct Picked {
-  Picked() {}  // leaves them unset
+  Picked() {}  // leaves the arrays unset
   size_t count = 0;
   alignas(64) uint32_t place[kRecordFloats + kLanes];
   alignas(64) float value[kRecordFloats + kLanes];
 };
 
-// The elements' places, as a list, or as a bitmap where that is shorter. Returns their bytes.
+// Writes the elements' places, as a list, or as a bitmap where that is shorter. Returns the bytes written.
 GRADLANE_INLINE size_t write_places(const Picked& picked, size_t floats, uint8_t* out) {
   const size_t bitmap = bitmap_bytes(floats);
   if (picked.count <= bitmap) [[likely]] {
@@ -33,13 +34,13 @@ GRADLANE_INLINE size_t write_places(const Picked& picked, size_t floats, uint8_t
   return 1 + bitmap;
 }
 
-// The same of at most kFew, as a list. kFew bytes may be written.
+// Writes the places of at most kFew elements, as a list. kFew bytes may be written.
 constexpr size_t kFew = kLanes;
 GRADLANE_INLINE void write_few_places(const Picked& picked, uint8_t* out) {
   store_bytes(load_lanes<uint32_t>(picked.place), out);
 }
 
-// The places and values of a valid record.
+// Reads the places and values of a valid record.
 GRADLANE_INLINE void unpack(const CodecParams& params, const SparseRecord& record, Picked& picked) {
   picked.count = record.count;
   if (kParts == 1 && record.count <= kLanes && !record.bitmap && record.width == kWholeFloat) [[likely]] {
@@ -54,14 +55,15 @@ GRADLANE_INLINE void unpack(const CodecParams& params, const SparseRecord& recor
   });
 }
 
-// What two have, added up, of all elements whose sum is not 0. Both must have room for one more.
+// Adds the elements of two records. `sum` gets all elements whose sum is not 0. Both inputs must have room for one
+// more.
 GRADLANE_INLINE void merge(Picked& own, Picked& other, Picked& sum) {
   for (Picked* const each : {&own, &other}) {
     each->place[each->count] = kRecordFloats;
     each->value[each->count] = 0;
   }
   size_t count = 0;
-  // No branch within: how the places of two ranks lie is chance.
+  // There is no branch in the loop: how the places of two ranks alternate cannot be predicted.
   for (size_t i = 0, k = 0;;) {
     const uint32_t mine = own.place[i], others = other.place[k];
     const uint32_t place = mine < others ? mine : others;
@@ -78,7 +80,8 @@ GRADLANE_INLINE void merge(Picked& own, Picked& other, Picked& sum) {
   sum.count = count;
 }
 
-// What is sent of the elements of a record. What is not, or is rounded away, stays.
+// Picks the elements of a record that are sent. With kKeep, the other elements and the rounding errors go to the
+// states.
 template <bool kKeep, bool kLattice, class Choice>
 GRADLANE_INLINE void pick(const Choice& choice, const Own& own, float exact, size_t floats, Picked& picked) {
   size_t picks = 0;

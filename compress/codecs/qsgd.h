@@ -1,7 +1,7 @@
-// qsgd.h - codec qsgd: the nearest of 2^b values that are evenly spread from a bucket's least to its largest one
+// qsgd.h - codec qsgd: the nearest of 2^b values that are evenly spread from a bucket's least to its largest value
 //
-// (CGX's max-min quantizer, which HiPress ships as TernGrad. Theirs round at random if asked; this one leaves a
-// residual.)
+// (This is CGX's max-min quantizer, which HiPress ships as TernGrad. Theirs can round at random; this one rounds to
+// nearest and leaves a residual.)
 #pragma once
 
 #include "compress/codecs/chunks.h"
@@ -9,9 +9,9 @@
 namespace gradlane {
 namespace {
 
-// In halves, as the distance of the two may be more than the largest float.
+// It computes with halves, since the difference of the largest and the least value may exceed the largest float.
 struct Qsgd {
-  static constexpr size_t kHeads = 2;  // half of the least one, half of the step
+  static constexpr size_t kHeads = 2;  // half of the least value, half of the step
   static unsigned bits(const CodecParams& params) { return params.arguments.bits; }
 
   struct Measure {

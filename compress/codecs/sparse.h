@@ -1,16 +1,16 @@
-// sparse.h - the entry points of a codec that sends some elements and keeps the others; included by the kernels of
-// every instruction set that are made with the kit
+// sparse.h - entry points of codecs that send some elements and keep the others; included by the kernels of every
+// instruction set that are made with the kit
 //
-// `Choice` is the codec: an object made of (params, position of the record's first float), with
-// - `Floats x(g, residual, second)`: what there is to send of sixteen elements. `second`, its second state array, is
-//   changed to what it is now
-// - `Mask takes(x, i)`: which of these are sent, of the record's floats from i on: NaN and Inf, and none that is 0, or
-//   becomes 0 on the lattice, which is why params.threshold is never 0 (rows/sparse.h)
-// - `see(params, look, job)`: CodecOps::look
-// - `kSecond`: whether there is one
-// What is sent leaves the first state array but for what rounding takes away, and the second one altogether.
+// `Choice` is the codec: an object made of (params, position of the record's first float). It has:
+// - `Floats x(g, residual, second)` returns what could be sent of sixteen elements. It updates `second`, the second
+//   state array.
+// - `Mask takes(x, i)` returns which floats of the record are sent, from i on. NaN and Inf are. A value that is 0, or
+//   becomes 0 on the lattice, is not; so params.threshold is never 0 (rows/sparse.h).
+// - `see(params, look, job)` is CodecOps::look.
+// - `kSecond` says whether there is a second state array.
+// Where an element is sent, the first state array keeps only the rounding error, and the second one becomes 0.
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include "compress/codecs/sparse_writer.h"
@@ -18,7 +18,7 @@
 namespace gradlane {
 namespace {
 
-// Sums and results: all that is not 0.
+// The choice for sums and results: all elements that are not 0.
 struct Everything {
   static constexpr bool kSecond = false;
   Everything(const CodecParams&, uint64_t) {}
@@ -26,7 +26,7 @@ struct Everything {
   static GRADLANE_INLINE Mask takes(const Floats& x, size_t) { return has_value(x); }
 };
 
-// What a record's states were, for when it does not fit.
+// Copy of a record's states, to restore them if the record does not fit.
 struct Before {
   float residual[kRecordFloats];
   float second[kRecordFloats];
@@ -41,15 +41,16 @@ struct Before {
   }
 };
 
-// One codec: how it chooses, whether it keeps the rest, and whether what it sends is rounded.
+// Writes records of one codec. The parameters say how it chooses, whether it keeps the rest, and whether it rounds what
+// it sends.
 template <class Choice, bool kKeep, bool kLattice>
 struct SparseWriter {
   const CodecParams& params;
   uint8_t* at;
   size_t room;
 
-  // Writes the record of `floats` elements, the first one at `position`, with `theirs` added if that is not null.
-  // False: it does not fit, and nothing changes.
+  // Writes the record of `floats` elements, the first one at `position`. Adds `theirs` to it, if that is not null.
+  // Returns false and changes nothing if the record does not fit.
   GRADLANE_INLINE bool put(uint64_t position, const Own& own, const SparseRecord* theirs, size_t floats) {
     if (!kKeep || room >= longest_record(kRecordFloats, true)) [[likely]]
       return put_sure(position, own, theirs, floats);
@@ -175,7 +176,7 @@ struct SparsePasses {
     return {Status::kOk, done, static_cast<size_t>(writer.at - job.out)};
   }
 
-  // f(first float, floats, record) for all of them.
+  // Calls f(first float, floats, record) for all records.
   template <class F>
   static GRADLANE_INLINE Status read(const CodecParams& params, const uint8_t* block, size_t bytes, size_t floats,
                                      F f) {

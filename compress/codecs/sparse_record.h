@@ -1,7 +1,7 @@
-// sparse_record.h - reading records of up to 256 floats: which of them have a value, and the values; included by the
-// kernels of every instruction set that are made with the kit
+// sparse_record.h - the reader of sparse records of up to 256 floats; included by the kernels of every instruction set
+// that are made with the kit
 //
-// docs/codec-format.md says the same in prose. In an unnamed namespace for the same reason as layout.h.
+// docs/codec-format.md says the same in prose. The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@
 namespace gradlane {
 namespace {
 
-// One record of a block, all of it there.
+// One record of a block, which is complete.
 struct SparseRecord {
   size_t count;
   bool bitmap;
@@ -22,11 +22,11 @@ struct SparseRecord {
   const uint8_t* end;
 };
 
-// Whether places ascend, and the last one is that of a float.
+// Returns whether places ascend, and the last one is that of a float.
 GRADLANE_INLINE bool in_order(const uint8_t* places, size_t count, size_t floats) {
   if (count == 0) return true;
   if (kParts == 1 && count <= kLanes) [[likely]] {
-    // The byte in front of the first one is there, and does not matter.
+    // The byte in front of the first place exists, and its value does not matter.
     const Mask good = load_bytes(places - 1, count) < load_bytes(places, count);
     const uint32_t all_good = (1U << count) - 1;
     return ((mask_bits(good) | 1) & all_good) == all_good && places[count - 1] < floats;
@@ -60,7 +60,7 @@ GRADLANE_INLINE Status open_places(const uint8_t* at, const uint8_t* end, size_t
   return in_order(at, count, floats) ? Status::kOk : Status::kBadTail;
 }
 
-// The record of `floats` values (at most 256) at `at`.
+// Opens the record of `floats` values (at most 256) at `at`.
 GRADLANE_INLINE Status open_record(const CodecParams& params, const uint8_t* at, const uint8_t* end, size_t floats,
                                    SparseRecord& record) {
   if (const Status status = open_places(at, end, floats, record); status != Status::kOk) return status;
@@ -76,7 +76,7 @@ GRADLANE_INLINE Status open_record(const CodecParams& params, const uint8_t* at,
   return Status::kOk;
 }
 
-// Value i of those that there are.
+// Returns value i of those that the record has.
 GRADLANE_INLINE float value_of(const CodecParams& params, const SparseRecord& record, size_t i) {
   if (record.width == kWholeFloat) [[likely]] {
     float value;
@@ -91,7 +91,7 @@ GRADLANE_INLINE float value_of(const CodecParams& params, const SparseRecord& re
   return static_cast<float>(static_cast<int32_t>(bits) >> (32 - record.width)) * params.step;
 }
 
-// f(place, value) for all of them, in order.
+// Calls f(place, value) for all values, in order.
 template <class F>
 GRADLANE_INLINE void for_values(const CodecParams& params, const SparseRecord& record, F f) {
   if (!record.bitmap) [[likely]] {
@@ -107,7 +107,7 @@ GRADLANE_INLINE void for_values(const CodecParams& params, const SparseRecord& r
   }
 }
 
-// What a rank adds: its floats, with what it keeps of earlier ones. Null where it keeps nothing.
+// The floats that a rank adds, and its states, which are null if it keeps nothing.
 struct Own {
   const float* in;
   float* residual;

@@ -1,9 +1,9 @@
-// sparse_writer.h - writing records of up to 256 floats; included by the kernels of every instruction set that are made
-// with the kit
+// sparse_writer.h - the writer of sparse records of up to 256 floats; included by the kernels of every instruction set
+// that are made with the kit
 //
-// What is picked is kept as a list, unless the translation unit has another way and includes it first.
+// Picked elements are kept as a list, unless the translation unit has another way and includes that first.
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #ifndef GRADLANE_PICKED
@@ -13,7 +13,7 @@
 namespace gradlane {
 namespace {
 
-// Bits that each value takes on the lattice; kWholeFloat if one of them is not on it.
+// Returns the bits that each value takes as a number of steps, or kWholeFloat if a value is not on the lattice.
 inline unsigned width_of(const CodecParams& params, const Picked& picked, uint32_t (&steps)[kRecordFloats]) {
   uint32_t used = 0;
   for (size_t i = 0; i < picked.count; ++i) {
@@ -37,7 +37,7 @@ inline void write_steps(const uint32_t* steps, size_t count, unsigned width, uin
   if (have != 0) *out = static_cast<uint8_t>(bits);
 }
 
-// Returns the record's bytes, or 0 if it does not fit.
+// Writes a record. Returns its bytes, or 0 if it does not fit.
 [[gnu::noinline]] size_t write_any_record(const CodecParams& params, const Picked& picked, size_t floats, uint8_t* out,
                                           size_t room) {
   const bool lattice = params.arguments.value_bits != 0 && picked.count != 0;
@@ -56,7 +56,7 @@ inline void write_steps(const uint32_t* steps, size_t count, unsigned width, uin
   return static_cast<size_t>(at + values - out);
 }
 
-// The same. Most records have few values, and room behind them.
+// Writes a record as write_any_record() does, but faster in the usual case of few values with room behind them.
 GRADLANE_INLINE size_t write_record(const CodecParams& params, const Picked& picked, size_t floats, uint8_t* out,
                                     size_t room) {
   const size_t count = picked.count;

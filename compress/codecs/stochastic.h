@@ -1,5 +1,5 @@
-// stochastic.h - selection of codec fixed:b,stochastic: up or down to a multiple of the step, by chance, so that the
-// mean is the float
+// stochastic.h - selection of codec fixed:b,stochastic: floats are rounded up or down to a multiple of the step at
+// random, so that on average the result is the float
 #pragma once
 
 #include "compress/codecs/chance.h"

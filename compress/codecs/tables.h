@@ -1,4 +1,4 @@
-// tables.h - tables of functions of the codecs that are made with the kit, declared for every instruction set (rows)
+// tables.h - declarations of the function tables of codecs that are made with the kit, for every instruction set (rows)
 #pragma once
 
 #include "compress/codecs/list.h"

@@ -1,4 +1,4 @@
-// tbq.h - selection of codec tbq: -T, 0 or T by a threshold T; the rest is kept (Strom, Interspeech 2015)
+// tbq.h - selection of codec tbq: -T, 0 or T, by a threshold T; the residual keeps the rest (Strom, Interspeech 2015)
 #pragma once
 
 #include "compress/kit/operators.h"
@@ -10,7 +10,7 @@ class Tbq {
  public:
   explicit Tbq(const CodecParams& p) : step_(all(p.step)) {}
 
-  // Which of sixteen floats, of these sizes, are contributed.
+  // Returns which of sixteen floats are contributed; `size` has their magnitudes.
   GRADLANE_INLINE Mask operator()(const Floats& size, uint64_t) const { return size >= step_; }
 
  private:

@@ -1,11 +1,11 @@
 // ternary.h - encode() and hop() of codecs whose contributions are -s, 0 or s, in bit planes of step s; included by the
 // translation units of selections
 //
-// A selection S says of sixteen floats which are contributed, with their signs: S(p)(magnitudes, position). It never
-// chooses 0. `Runs` are the shortcuts of an instruction set for full groups without escapes, as `TernaryRuns`. Inf and
-// NaN are contributed as they are.
+// A selection S chooses which of sixteen floats are contributed, with their signs: S(p)(magnitudes, position). It never
+// chooses 0. Inf and NaN are contributed as they are. `Runs` has the shortcuts of an instruction set for full groups
+// without escapes, like `TernaryRuns`.
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include "compress/codecs/ternary_runs.h"
@@ -19,12 +19,12 @@ class TernarySelection {
  public:
   static constexpr bool kFeedback = kWithFeedback;
   using Group = TernaryGroup;
-  using Left = FloatPair;  // what stays
+  using Left = FloatPair;  // new residuals
 
   TernarySelection(const CodecParams& params, uint64_t position)
       : select_(params), position_(position), step_(all(params.step)) {}
 
-  // A full group.
+  // Takes a full group.
   GRADLANE_INLINE Group take(const PlaneJob& job, size_t group) const {
     const auto half = [&](size_t i, Floats& x, Mask& chosen) GRADLANE_INLINE_LAMBDA {
       x = load(job.in + i);
@@ -37,12 +37,12 @@ class TernarySelection {
     return out;
   }
 
-  // Whether all are finite.
+  // Returns whether all floats are finite.
   static GRADLANE_INLINE bool fits(const Group& group) {
     return mask_bits(is_finite(group.x.low) & is_finite(group.x.high)) == 0xffff;
   }
 
-  // Never -0.
+  // Returns the new residuals, which are never -0.
   GRADLANE_INLINE Left left(const Group& group) const {
     const auto rest = [&](const Floats& x, const Mask& chosen)
                           GRADLANE_INLINE_LAMBDA { return choose(chosen, x - signed_as(x), x) + all(0.0F); };
@@ -53,7 +53,7 @@ class TernarySelection {
     store(left.high, job.residual + group * kGroupFloats + kLanes);
   }
 
-  // Any group, of which missing floats are 0: what is contributed, and what stays.
+  // Handles any group, whose missing floats are 0. `out` gets what is contributed, `left` the new residuals.
   void get_any(const PlaneJob& job, size_t group, float* out, float* left) const {
     std::memset(out, 0, kGroupFloats * sizeof(float));
     each(job.count(group), [&](size_t i, size_t count) GRADLANE_INLINE_LAMBDA {
@@ -80,7 +80,7 @@ class TernarySelection {
   Floats step_;
 };
 
-// ---- Sources of write_planes(), which see
+// ---- Sources of write_planes() (plane_passes.h)
 
 template <class Selection, class Runs>
 struct TernaryEncoder {

@@ -1,7 +1,7 @@
-// ternary_runs.h - runs of groups of -1, 0 and 1, written as bit planes and added to those of a block; included by the
-// translation units of selections
+// ternary_runs.h - encoding of runs of groups of -1, 0 and 1 as bit planes, and their addition to a block's groups;
+// included by the translation units of selections
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include <bit>
@@ -24,13 +24,13 @@ struct FloatPair {
   Floats low, high;
 };
 
-// 32 floats, and which of their signs are contributed.
+// 32 floats, and masks of those whose signs are contributed.
 struct TernaryGroup {
   FloatPair x;
   Mask low, high;
 };
 
-// As two's complement: plane 0, and all others.
+// A group in two's complement: plane 0, and the sign, which all other planes repeat.
 struct TernaryPlanes {
   uint32_t low, sign;
 
@@ -43,7 +43,7 @@ struct TernaryPlanes {
   }
 };
 
-// Writes a group; false, and nothing done, without room for both planes.
+// Writes a group. Returns false and writes nothing if there is no room for two planes.
 GRADLANE_INLINE bool put_ternary(TernaryPlanes planes, PlaneSink& sink, uint8_t* tags, size_t group) {
   if (sink.room() < static_cast<ptrdiff_t>(2 * kPlaneBytes)) [[unlikely]]
     return false;
@@ -55,8 +55,8 @@ GRADLANE_INLINE bool put_ternary(TernaryPlanes planes, PlaneSink& sink, uint8_t*
   return true;
 }
 
-// Adds one group to one of less than kPlanes planes, and writes the sum; false, and nothing done, without room for
-// kPlanes.
+// Adds a group to one of fewer than kPlanes planes, and writes the sum. Returns false and writes nothing if there is no
+// room for kPlanes planes.
 template <size_t kPlanes>
 GRADLANE_INLINE bool put_sum(const uint8_t* at, unsigned width, TernaryPlanes other, PlaneSink& sink, uint8_t* tags,
                              size_t group) {
@@ -89,7 +89,7 @@ template <class Selection>
 struct TernaryRuns {
   static GRADLANE_INLINE size_t encode(const Selection& selection, const PlaneJob& from, size_t group, PlaneSink& to,
                                        uint8_t* tags) {
-    const PlaneJob job = from;  // copies, so that bytes that are written are none of theirs
+    const PlaneJob job = from;  // copies, so that the bytes that are written cannot alias them
     const Selection select = selection;
     PlaneSink sink = to;
     for (const size_t full = job.full_groups(); group < full; ++group) {

@@ -1,5 +1,7 @@
-// terngrad.h - selection of codec terngrad: -s, 0 or s by chance, so that the mean is the float, clipped to what s is
-// made of (Wen et al., NeurIPS 2017)
+// terngrad.h - selection of codec terngrad: -s, 0 or s at random (Wen et al., NeurIPS 2017)
+//
+// On average, a contribution is the float, clipped to some standard deviations. s is the least power of two that no
+// clipped float of any rank exceeds.
 #pragma once
 
 #include "compress/codecs/chance.h"
@@ -12,7 +14,7 @@ class TernGrad {
   explicit TernGrad(const CodecParams& p)
       : random_(p.own_seed), steps_per_one_(all(p.steps_per_one)), clip_(all(p.threshold)) {}
 
-  // Which of sixteen floats, of these sizes, are contributed.
+  // Returns which of sixteen floats are contributed; `size` has their magnitudes.
   GRADLANE_INLINE Mask operator()(const Floats& size, uint64_t position) const {
     return between(random_.upper(position)) < lower(size, clip_) * steps_per_one_;
   }

@@ -1,4 +1,4 @@
-// topk.h - codecs topk and graddrop: what reaches a threshold, which about k elements do
+// topk.h - codecs topk and graddrop: the elements, about k, whose magnitude reaches a threshold
 #pragma once
 
 #include "compress/codecs/look.h"

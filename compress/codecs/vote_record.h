@@ -1,7 +1,7 @@
-// vote_record.h - one record of votes, worked on plane by plane: 256 small integers at a time; included by the kernels
-// of every instruction set that are made with the kit
+// vote_record.h - one record of votes, 256 small integers that are processed plane by plane; included by the kernels of
+// every instruction set that are made with the kit
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include "compress/kit/vectors.h"
@@ -10,7 +10,7 @@
 namespace gradlane {
 namespace {
 
-// The same as memcpy() for at most 32 bytes; a call of that for a number that is not constant takes longer.
+// Copies at most 32 bytes, like memcpy(), which takes longer for a number that is not constant.
 GRADLANE_INLINE void copy_few(uint8_t* to, const uint8_t* from, size_t bytes) {
   const auto both = [&](auto whole) GRADLANE_INLINE_LAMBDA {
     auto last = whole;
@@ -31,7 +31,7 @@ GRADLANE_INLINE void copy_few(uint8_t* to, const uint8_t* from, size_t bytes) {
   }
 }
 
-// At most eight bytes, lowest first.
+// Loads at most eight bytes, lowest first.
 GRADLANE_INLINE uint64_t load_few(const uint8_t* from, size_t bytes) {
   const auto both = [&](auto first) GRADLANE_INLINE_LAMBDA {
     auto last = first;
@@ -46,16 +46,16 @@ GRADLANE_INLINE uint64_t load_few(const uint8_t* from, size_t bytes) {
   return from[0];
 }
 
-// A bit for each float of a record, to be set one by one.
+// A bit for each float of a record, to be set piece by piece.
 struct BitWords {
   uint64_t word[4] = {};
 
-  // Sixteen bits at float i.
+  // Sets sixteen bits from float i on.
   GRADLANE_INLINE void put(size_t i, uint32_t here) { word[i / 64] |= static_cast<uint64_t>(here & 0xffff) << i % 64; }
 };
 
-// The same to calculate with. It is made of words in registers: a register that is read where its halves have just been
-// written waits for these to be in memory.
+// A bit for each float of a record, to calculate with. It is assembled in registers. If halves of it were stored first,
+// loading it would wait until they are in memory.
 struct Bits {
   using Words = hn::CappedTag<uint64_t, 4>;
   static constexpr size_t kEach = hn::MaxLanes(Words());
@@ -65,7 +65,8 @@ struct Bits {
   static GRADLANE_INLINE Bits of(Word a, Word b, Word c, Word d) {
     const hn::CappedTag<Word, 4> tag;
     Bits out;
-    if constexpr (hn::MaxLanes(tag) == 4) {  // found by their arguments: Highway's scalar namespace has none of these
+    // The next lines have no hn::, since Highway's scalar namespace lacks these functions: their arguments find them.
+    if constexpr (hn::MaxLanes(tag) == 4) {
       const auto low = InterleaveLower(tag, hn::Set(tag, a), hn::Set(tag, b));
       const auto high = InterleaveLower(tag, hn::Set(tag, c), hn::Set(tag, d));
       out.part[0] = ConcatUpperLower(tag, high, low);
@@ -77,7 +78,7 @@ struct Bits {
   }
   static GRADLANE_INLINE Bits of(const BitWords& w) { return of(w.word[0], w.word[1], w.word[2], w.word[3]); }
   static GRADLANE_INLINE Bits none() { return of<uint64_t>(0, 0, 0, 0); }
-  // Those of the first `floats`.
+  // Returns the bits of the first `floats` floats.
   static Bits first(size_t floats) {
     const auto word = [floats](size_t i) GRADLANE_INLINE_LAMBDA {
       const size_t here = floats <= 64 * i ? 0 : gradlane::smaller(floats - 64 * i, 64);
@@ -134,33 +135,33 @@ GRADLANE_INLINE Bits operator|(const Bits& a, const Bits& b) {
 GRADLANE_INLINE Bits operator^(const Bits& a, const Bits& b) {
   return bits_by([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::Xor(x, y); }, a, b);
 }
-// a without b
+// Returns a without the bits of b.
 GRADLANE_INLINE Bits operator-(const Bits& a, const Bits& b) {
   return bits_by([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::AndNot(y, x); }, a, b);
 }
 
-// Of c of any value for a range of kMostVotes.
+// Number of planes for any c with a range of kMostVotes.
 constexpr size_t kWidePlanes = 10;
 
-// What one rank votes: +1, -1, neither (0), or a code.
+// The votes of one rank: +1, -1, neither (0), or a code.
 struct Votes {
   Bits plus, minus;
-  Bits code[kCodePlanes];  // low, high
+  Bits code[kCodePlanes];  // low bits, high bits
 
   [[nodiscard]] GRADLANE_INLINE Bits special() const { return code[0] | code[1]; }
 };
 
-// The values of a record: 2 c - m, or c - m, as its head says. Where there is a code, c is 0 and nothing depends on it.
+// The values of a record: 2 c - m, or c - m, as its head says. A float with a code has c = 0, which has no meaning.
 class VoteRecord {
  public:
-  // With room for what an addition carries.
+  // Number of planes, with room for the carries of an addition.
   static constexpr size_t kMostPlanes = 13;
 
   VoteHead head;
   Bits plane[kMostPlanes];
   Bits code[kCodePlanes];
 
-  // Of a block that has been opened.
+  // Loads a record of a block. open_votes() must have filled in `head`.
   GRADLANE_INLINE void load(const uint8_t* at, size_t floats) {
     const size_t bytes = (floats + 7) / 8;
     at += kHeadBytes;
@@ -173,7 +174,7 @@ class VoteRecord {
     }
   }
 
-  // Its bytes; 0, and nothing done, if there are more than `room`.
+  // Stores the record and returns its bytes. Returns 0 and writes nothing if there are more than `room`.
   GRADLANE_INLINE size_t store(uint8_t* at, size_t floats, size_t room) const {
     const size_t bytes = head.bytes(floats);
     if (bytes > room) return 0;
@@ -189,7 +190,7 @@ class VoteRecord {
     return bytes;
   }
 
-  // Of what one rank votes, with the bits of all floats that there are.
+  // Makes this the record of one rank's votes. `all` has the bits of all floats of the record.
   GRADLANE_INLINE void be(const Votes& votes, const Bits& all) {
     const Bits some = votes.plus | votes.minus;
     be_special(votes);
@@ -201,7 +202,7 @@ class VoteRecord {
     plane[1] = votes.plus;
   }
 
-  // Adds what one rank votes.
+  // Adds the votes of one rank.
   GRADLANE_INLINE void add(const Votes& votes, const Bits& all) {
     const Bits some = votes.plus | votes.minus;
     if (!head.special) code[0] = code[1] = Bits::none();
@@ -216,14 +217,14 @@ class VoteRecord {
       ripple(0, votes.plus);
     } else {
       if (!head.single) halve_step();
-      // 0, 1 or 2 for -1, 0 or 1.
+      // c grows by 0, 1 or 2 for a vote of -1, 0 or 1.
       ripple(0, none);
       ripple(1, votes.plus);
     }
     settle(finite);
   }
 
-  // Has the codes of these votes.
+  // Takes the codes of these votes.
   void be_special(const Votes& votes) {
     head.special = votes.special().any();
     if (!head.special) return;
@@ -231,7 +232,8 @@ class VoteRecord {
     code[1] = votes.code[1];
   }
 
-  // Of values of any kind, given as c of kWidePlanes planes for a range of kMostVotes and step 1.
+  // Brings values of any kind to the normal form. They are given as c of kWidePlanes planes, for a range of kMostVotes
+  // and step 1.
   void settle_wide(const Bits& finite) {
     head.range = kMostVotes;
     head.single = true;
@@ -239,7 +241,8 @@ class VoteRecord {
     settle(finite);
   }
 
-  // The same with values of at most kMostVotes: only others' blocks have larger ones. `there`: the floats that are.
+  // Clips values to kMostVotes, and brings them to the normal form. Only blocks of other encoders have larger values.
+  // `there` has the floats of the record.
   [[gnu::noinline]] void cut_off(const Bits& there) {
     BitWords wide[kWidePlanes];
     for (size_t i = 0; i < kVoteFloats; ++i) {
@@ -252,7 +255,7 @@ class VoteRecord {
     settle_wide(head.special ? there - (code[0] | code[1]) : there);
   }
 
-  // The value of one float that has no code.
+  // Returns the value of one float that has no code.
   [[nodiscard]] int value(size_t i) const {
     int c = 0;
     for (size_t j = 0; j < count_; ++j) c |= static_cast<int>(plane[j].words().word[i / 64] >> i % 64 & 1) << j;
@@ -260,7 +263,7 @@ class VoteRecord {
   }
 
  private:
-  // c += bits 2^from, with a plane more.
+  // Adds `carry` times 2^from to c, which may get another plane.
   GRADLANE_INLINE void ripple(size_t from, Bits carry) {
     if (count_ <= from) {
       while (count_ < from) plane[count_++] = Bits::none();
@@ -275,7 +278,7 @@ class VoteRecord {
     if (carry.any()) plane[count_++] = carry;
   }
 
-  // Values stay, step 2 becomes step 1.
+  // Changes the step from 2 to 1. Values stay the same.
   void halve_step() {
     for (size_t j = count_; j != 0; --j) plane[j] = plane[j - 1];
     plane[0] = Bits::none();
@@ -283,7 +286,7 @@ class VoteRecord {
     head.single = true;
   }
 
-  // The least and the greatest c among `those`.
+  // The least and the greatest c of some floats.
   struct Ends {
     unsigned least = 0, greatest = 0;
   };
@@ -305,7 +308,7 @@ class VoteRecord {
     return ends;
   }
 
-  // Adds the same number to all c, of `planes` planes; none leaves its range.
+  // Adds the same number to all c, which get `planes` planes. No c leaves their range.
   void shift(int number, size_t planes) {
     for (; count_ < planes; ++count_) plane[count_] = Bits::none();
     if (number == 0) return;
@@ -321,7 +324,7 @@ class VoteRecord {
     }
   }
 
-  // Makes it the record that its values have: the least range, step 2 if that is all they need, no c where codes are.
+  // Reduces the record to its normal form: the least range, step 2 if that suffices, and c = 0 for floats with a code.
   GRADLANE_INLINE void settle(const Bits& finite) {
     const auto step = head.single ? 1 : 2;
     const auto range = static_cast<int>(head.range);
@@ -345,7 +348,7 @@ class VoteRecord {
     count_ = planes;
   }
 
-  size_t count_ = 0;  // of planes of c
+  size_t count_ = 0;  // number of planes of c
 };
 
 }  // namespace

@@ -2,10 +2,10 @@
 // instruction set that are made with the kit
 //
 // `Ballot` is the codec:
-// - kAbstains: 0 votes for nothing; else for a sign that is drawn
-// - kElects: results are the signs of sums, else these themselves
+// - kAbstains: a 0 has no vote; if false, it votes for a sign drawn at random.
+// - kElects: results are the signs of sums; if false, they are the sums.
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include "compress/codecs/moments.h"
@@ -115,7 +115,8 @@ struct VotePasses {
  private:
   // ---- Blocks
 
-  // A block of as many records as fit: `fill(i, count, there, record, left)` makes the one of `count` floats from i on.
+  // Writes a block of as many records as fit. `fill(i, count, there, record, left)` makes the record of `count` floats
+  // from i on, and their new residuals in `left`.
   template <class Fill>
   static GRADLANE_INLINE HopResult write(size_t floats, float* residual, uint8_t* out, size_t room, Fill fill) {
     if (room < votes_max_bytes(floats)) room = smaller(room, kMaxPacket);
@@ -153,21 +154,21 @@ struct VotePasses {
     return block == end ? Status::kOk : Status::kLong;
   }
 
-  // `size` with the sign bits of `words`.
+  // Returns `size` with the sign bits of `words`.
   static GRADLANE_INLINE Floats signed_as(const Words& words, const Floats& size) {
     return floats_of(bits_of(size) | (words & all(0x80000000U)));
   }
 
   // ---- Contributions
 
-  // What is voted for by x = in + residual, and what stays of it, where `left` is not null.
+  // Returns the votes for x = in + residual. If `residual` is not null, `left` gets the new residuals.
   static GRADLANE_INLINE Votes vote(const CodecParams& params, const float* in, const float* residual, size_t count,
                                     uint64_t position, const Bits& there, float* left) {
     return residual != nullptr ? vote_with<true>({params, in, residual, count, position, left}, there)
                                : vote_with<false>({params, in, nullptr, count, position, left}, there);
   }
 
-  // A record's floats.
+  // The floats of a record.
   struct Contribution {
     const CodecParams& params;
     const float* in;
@@ -186,7 +187,7 @@ struct VotePasses {
     GRADLANE_INLINE void owe(const Floats& x, size_t i, size_t lanes, uint32_t plus) const {
       const Floats scale = all(params.scale);
       const Floats sent = choose(mask_of_bits(plus), scale, all(0.0F) - scale);
-      // Never -0.
+      // Adding 0 turns -0 into 0.
       if constexpr (kFeedback) store(only(is_finite(x), x - sent) + all(0.0F), left + i, lanes);
     }
   };
@@ -204,7 +205,7 @@ struct VotePasses {
     return vote_any<kFeedback>(from);
   }
 
-  // Those of 64 floats that are above 0; `plain` no more if some of them do not just have signs.
+  // Returns a bit for each of 64 floats, set if it is above 0. Clears `plain` if one of them is 0, Inf or NaN.
   template <bool kFeedback>
   static GRADLANE_INLINE uint64_t plus_word(const Contribution& from, size_t i, bool& plain) {
     const Floats x[4] = {from.template x<kFeedback>(i, kLanes), from.template x<kFeedback>(i + 16, kLanes),
@@ -220,7 +221,7 @@ struct VotePasses {
     return plus[0] | plus[1] << 16 | static_cast<uint64_t>(plus[2] | plus[3] << 16) << 32;
   }
 
-  // The same of fewer than 64, the last ones.
+  // Does the same for the last floats of a record, fewer than 64.
   template <bool kFeedback>
   [[gnu::noinline]] static uint64_t last_plus_word(const Contribution& from, size_t i, bool& plain) {
     uint64_t word = 0;
@@ -234,7 +235,7 @@ struct VotePasses {
     return word;
   }
 
-  // Of any floats.
+  // Returns the votes for floats of any kind.
   template <bool kFeedback>
   [[gnu::noinline]] static Votes vote_any(const Contribution& from) {
     BitWords plus_bits, minus_bits, code[kCodePlanes];
@@ -250,14 +251,15 @@ struct VotePasses {
     return {Bits::of(plus_bits), Bits::of(minus_bits), {Bits::of(code[0]), Bits::of(code[1])}};
   }
 
-  // Twice the magnitude's bits less 1: kOdd or more of 0, Inf and NaN.
+  // oddity() is twice the bits of the magnitude, minus 1: kOdd or more for 0, Inf and NaN, and less for all others.
   static constexpr uint32_t kOdd = 0xfeffffff;
   static GRADLANE_INLINE Words oddity(const Floats& x) { return bits_of(x) + bits_of(x) + all(0xffffffffU); }
   static GRADLANE_INLINE Words larger_word(const Words& a, const Words& b) {
     return lanes_of<uint32_t>([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::Max(x, y); }, a, b);
   }
 
-  // Sixteen of which some are 0, Inf, NaN or not there: those zeros that vote nevertheless. Their signs go to `plus`.
+  // Handles sixteen floats of which some are 0, Inf, NaN or missing. Returns the zeros that vote; their signs go to
+  // `plus`.
   [[gnu::noinline]] static uint32_t vote_rest(const Contribution& from, const Floats& x, size_t lanes, size_t i,
                                               uint32_t& plus, BitWords (&code)[kCodePlanes]) {
     put_codes(x, i, code);
@@ -285,7 +287,7 @@ struct VotePasses {
     const Floats zero = all(0.0F), one = all(1.0F), most = all(static_cast<float>(kMostVotes));
     const Floats steps_per_one = all(1 / params.scale);
     BitWords plus, minus, code[kCodePlanes];
-    uint32_t large = 0;  // not all are -1, 0 and 1
+    uint32_t large = 0;  // set if a value is not -1, 0 or 1
     uint32_t c[kVoteFloats];
     each(count, [&](size_t i, size_t lanes) GRADLANE_INLINE_LAMBDA {
       const Floats x = load(in + i, lanes);

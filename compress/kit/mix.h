@@ -1,6 +1,7 @@
-// mix.h - 64 bits that depend on all of 64 bits: where random numbers come from (kernels, and the rows of codecs)
+// mix.h - a function that mixes 64 bits: each bit of the result depends on all of them, as random numbers need it
+// (kernels, and the rows of codecs)
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 namespace gradlane {
 namespace {
 
-// A step of SplitMix64 (Steele et al., OOPSLA 2014).
+// Does a step of SplitMix64 (Steele et al., OOPSLA 2014).
 constexpr uint64_t mixed(uint64_t seed) {
   seed += 0x9e3779b97f4a7c15;
   seed = (seed ^ seed >> 30) * 0xbf58476d1ce4e5b9;

@@ -1,10 +1,12 @@
 // operators.h - the operators that codecs are made of: reduce, filter, select, random, concat, extract
-// (CompLL's, of HiPress, SOSP 2021; its sort is there to find the k largest, which select does without sorting)
 //
-// On sixteen floats at a time (vectors.h). What goes over a run of floats calls f(first, count) for each sixteen of
-// them, and for what is left of the last ones: each().
+// They are those of CompLL (HiPress, SOSP 2021). Its sort finds the k largest values; select (select.h) does that
+// without sorting.
 //
-// In an unnamed namespace for the same reason as layout.h.
+// They work on sixteen floats at a time (vectors.h). Functions over a run of floats call f(first, count) for each
+// sixteen floats, and for the rest: see each().
+//
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include "compress/kit/mix.h"
@@ -13,7 +15,7 @@
 namespace gradlane {
 namespace {
 
-// f(i, count) for floats i to i + count - 1.
+// Calls f(i, count) for floats i to i + count - 1; count is kLanes, or less in the last call.
 template <class F>
 GRADLANE_INLINE void each(size_t floats, F f) {
   size_t i = 0;
@@ -21,8 +23,10 @@ GRADLANE_INLINE void each(size_t floats, F f) {
   if (i < floats) f(i, floats - i);
 }
 
-// ---- reduce: sixteen partial results, lane by lane, of acc = f(acc, in[i], ...); where there are no floats left, acc
-// stays. total() and largest_of() make one of them, in one order.
+// ---- reduce
+//
+// Computes sixteen partial results, lane by lane: acc = f(acc, in[i], ...). A lane for which there is no float left
+// keeps its acc. total() and largest_of() make one result of these, in one fixed order.
 
 template <class T, class F, class... In>
 GRADLANE_INLINE Lanes<T> reduce(Lanes<T> acc, size_t floats, F f, const In*... in) {
@@ -33,7 +37,7 @@ GRADLANE_INLINE Lanes<T> reduce(Lanes<T> acc, size_t floats, F f, const In*... i
   return acc;
 }
 
-// Of lanes i and i + 8, then of i and i + 4, ...
+// Folds lanes i and i + 8, then lanes i and i + 4, and so on.
 template <class T, class F>
 GRADLANE_INLINE T fold(const Lanes<T>& v, F f) {
   T lane[kLanes];
@@ -50,7 +54,8 @@ GRADLANE_INLINE float largest_of(const Floats& v) {
   return fold(v, [](float a, float b) { return a > b ? a : b; });
 }
 
-// The same without a word on zeros, and on numbers that are none: faster.
+// Return the least and the greatest lane, faster than a fold. They may return either of 0 and -0, and anything if a
+// lane is NaN.
 GRADLANE_INLINE float lowest_of(const Floats& v) {
   auto least = v.part[0];
   for_parts([&](size_t k) GRADLANE_INLINE_LAMBDA { least = hn::Min(least, v.part[k]); });
@@ -62,8 +67,10 @@ GRADLANE_INLINE float highest_of(const Floats& v) {
   return hn::GetLane(hn::MaxOfLanes(Tag<float>(), most));
 }
 
-// ---- filter: the lanes of a mask move together, to the front of `out`. All that is left of kLanes places may be
-// written, too. Returns how many there are.
+// ---- filter
+//
+// Moves the lanes that a mask selects together, to the front of `out`. The rest of the kLanes places may be
+// overwritten, too. Returns how many lanes the mask selects.
 
 template <class T>
 GRADLANE_INLINE size_t filter(const Mask& mask, const Lanes<T>& v, T* out) {
@@ -82,20 +89,22 @@ GRADLANE_INLINE size_t filter(const Mask& mask, const Lanes<T>& v, T* out) {
   }
 }
 
-// ---- random: of a seed and a position in the tensor, nothing else. Positions that share their lower 32 bits share
-// their number. (The mixing steps are those of MurmurHash3's last stage.)
+// ---- random
+//
+// A random number depends on a seed and a position in the tensor, and on nothing else. Positions with the same lower 32
+// bits have the same number. (The mixing steps are those of MurmurHash3's last stage.)
 
 class Random {
  public:
   explicit Random(uint64_t seed)
       : first_(static_cast<uint32_t>(mixed(seed))), second_(static_cast<uint32_t>(mixed(seed) >> 32)) {}
 
-  // 32 random bits for each of sixteen positions.
+  // Returns 32 random bits for each of sixteen positions.
   [[nodiscard]] GRADLANE_INLINE Words words(uint64_t position) const {
     const Words x = upper(position);
     return x ^ shifted_right<16>(x);
   }
-  // The same, of which the upper bits are as good and the lower ones are not.
+  // Returns the same with fewer steps: the upper bits are as good as those of words(), the lower bits are not.
   [[nodiscard]] GRADLANE_INLINE Words upper(uint64_t position) const {
     Words x = count_from(static_cast<uint32_t>(position) + first_);
     x = (x ^ shifted_right<16>(x)) * all(0x85ebca6bU);
@@ -107,7 +116,10 @@ class Random {
   uint32_t second_;
 };
 
-// ---- concat: sixteen codes of a byte side by side; they have no other bits set. extract: the codes again.
+// ---- concat and extract
+//
+// concat() stores sixteen codes, a byte each, side by side. The codes must have no other bits set. extract() loads them
+// again.
 
 GRADLANE_INLINE void concat(const Words& codes, uint8_t* out) {
   for_parts([&](size_t k) GRADLANE_INLINE_LAMBDA {

@@ -1,7 +1,7 @@
-// select.h - select-k without sorting: a histogram of magnitudes, by exponent and leading mantissa bits, and where it
-// is cut so that about k of them are above (kernels, and the rows of codecs)
+// select.h - selection of about the k largest magnitudes without sorting: a histogram by exponent and leading mantissa
+// bits, and the cut in it (kernels, and the rows of codecs)
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include <bit>
@@ -12,25 +12,27 @@
 namespace gradlane {
 namespace {
 
-// The bin of a magnitude is what is left of its bits: 8 of the exponent, 4 of the mantissa.
+// The bin of a magnitude is its bits, shifted right by this number: 8 bits of the exponent and 4 of the mantissa
+// remain.
 constexpr int kBinShift = 19;
 static_assert(Look::kCounts == size_t{1} << (31 - kBinShift));
 
-constexpr uint32_t kInfinite = 0x7f800000;  // bits from which on a magnitude is none of a number
+constexpr uint32_t kInfinite = 0x7f800000;  // bits of Inf; magnitudes below are finite
 
-// From this magnitude on, they are in this bin or in one above.
+// Returns the least magnitude in a bin.
 constexpr float bin_from(uint32_t bin) { return std::bit_cast<float>(bin << kBinShift); }
 
 inline float next_bin(float from) { return std::bit_cast<float>(std::bit_cast<uint32_t>(from) + (1U << kBinShift)); }
 
-// The bin with the k-th largest: `above` are in bins above it, fewer than k, and `inside` in itself.
+// The cut is the bin that has the k-th largest magnitude. `above` counts magnitudes in the bins above it, which are
+// fewer than k. `inside` counts those in the bin.
 struct Cut {
   uint32_t bin = 0;
   uint64_t above = 0;
   uint64_t inside = 0;
 };
 
-// No count above that of the largest is anything but 0.
+// Finds the cut. All counts in bins above that of `largest` must be 0.
 inline Cut cut_at(const uint32_t (&counts)[Look::kCounts], uint64_t k, float largest) {
   const uint32_t top = std::bit_cast<uint32_t>(largest) >> kBinShift;
   Cut cut{top, 0, counts[top]};
@@ -41,7 +43,8 @@ inline Cut cut_at(const uint32_t (&counts)[Look::kCounts], uint64_t k, float lar
   return cut;
 }
 
-// A magnitude that about k have or exceed, if those of a bin are spread evenly over it, up to the largest of all.
+// Returns a threshold that about k magnitudes reach. It assumes that the magnitudes in a bin are spread evenly, up to
+// the largest of all.
 inline float threshold_at(const uint32_t (&counts)[Look::kCounts], uint64_t k, float largest) {
   const Cut cut = cut_at(counts, k, largest);
   if (cut.bin == 0 || cut.inside == 0) return bin_from(cut.bin);
@@ -52,12 +55,13 @@ inline float threshold_at(const uint32_t (&counts)[Look::kCounts], uint64_t k, f
   return std::bit_cast<float>(from + static_cast<uint32_t>((cut.inside - wanted) * width / cut.inside));
 }
 
-// How many of those looked at are to be sent: one at least.
+// Returns how many of the scanned values are to be sent, at least one.
 inline uint64_t wanted_of(const CodecParams& params, const Look& look) {
   return (look.finite * params.arguments.rate + 500'000) / 1'000'000 | (look.finite * params.arguments.rate < 500'000);
 }
 
-// Look::chosen while magnitudes are counted: the bin of the bar, below which some may not be; or that all is known.
+// While magnitudes are counted, Look::chosen is the bin of the bar: magnitudes below it may not be counted. kKnown says
+// that the counts are complete.
 constexpr uint64_t kKnown = ~uint64_t{0};
 
 inline void raise_bar(const CodecParams& params, Look& look) {
@@ -68,11 +72,12 @@ inline void raise_bar(const CodecParams& params, Look& look) {
   if (bar > look.chosen) look.chosen = bar;
 }
 
-// Look::next where all has been seen that matters.
+// Value of Look::next when the rest of a pass may be skipped.
 constexpr uint64_t kNothing = ~uint64_t{0};
 
-// Keeps what has been counted up to here, of the bins in which the cut may be: every so many values, and half as often
-// where that becomes too much. Which ones of a bin's elements are where is known then without looking at all of them.
+// Saves the counts of the bins in which the cut may be, as a mark, each time N more values have been scanned. If the
+// marks are full, every other one is dropped and N doubles. With marks, a later pass can find elements of a bin without
+// scanning all values.
 inline void set_mark(Look& look) {
   constexpr uint64_t kOften = 32768;
   if (look.marks == Look::kMarks) {
@@ -87,20 +92,20 @@ inline void set_mark(Look& look) {
   for (size_t i = 0; i < std::size(mark.counts); ++i) mark.counts[i] = look.counts[mark.bin + i];
 }
 
-// Skips all up to the last mark behind `values` that number `number` of the elements in the threshold's bin is behind.
-// Look::chosen is the number of the first one from there on.
+// Skips to the last mark, not before `values`, that has element `number` of the threshold's bin behind it. Look::chosen
+// becomes the number of the first element behind the mark.
 inline void go_to(const CodecParams& params, Look& look, uint64_t number, uint64_t values) {
   const uint32_t bin = std::bit_cast<uint32_t>(params.threshold) >> kBinShift;
   for (size_t i = 0; i < look.marks; ++i) {
     const Look::Mark& mark = look.mark[i];
-    const uint32_t which = bin - mark.bin;  // never below it, as the bar only rises
+    const uint32_t which = bin - mark.bin;  // never negative, as the bar only rises
     if (mark.values < values || which >= std::size(mark.counts) || mark.counts[which] > number) continue;
     look.next = mark.values;
     look.chosen = mark.counts[which];
   }
 }
 
-// Two positions that a second pass finds, in the counts of the first one.
+// Places in Look::counts where the last pass of mstopk keeps two positions, the ends of the run.
 constexpr size_t kRunFrom = 0;
 constexpr size_t kRunUntil = 2;
 inline void set_place(Look& look, size_t at, uint64_t place) {

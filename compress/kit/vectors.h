@@ -1,11 +1,12 @@
-// vectors.h - sixteen floats or words at a time, in whatever registers the instruction set has; included by the kernels
-// of every instruction set that are made with the kit
+// vectors.h - vectors of sixteen floats or words, in the registers of the instruction set; included by the kernels of
+// every instruction set that are made with the kit
 //
-// Always sixteen: what is computed lane by lane, and then of sixteen partial sums, has the same bits everywhere. One
-// register of AVX-512, two of AVX2, four of SSE4.2, sixteen plain variables where Highway is told to be scalar
-// (compress/meson.build tells it what each translation unit is for: nothing is dispatched at run time).
+// A vector always has sixteen lanes. So results that are computed lane by lane, and then from sixteen partial sums,
+// have the same bits everywhere. A vector is one register of AVX-512, two of AVX2, or four of SSE4.2 or NEON. It is
+// sixteen plain variables if Highway is told to be scalar. compress/meson.build tells Highway the instruction set of
+// each translation unit; nothing is dispatched at run time.
 //
-// Spans may lie at odd addresses. In an unnamed namespace for the same reason as layout.h.
+// Spans may lie at odd addresses. The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include <hwy/highway.h>
@@ -45,7 +46,7 @@ struct Mask {
   hn::Mask<Tag<float>> part[kParts];
 };
 
-// The lanes of f(part of a, part of b, ...).
+// Applies f to each part of a, b, ..., and returns the results as lanes.
 template <class T, class F, class... In>
 GRADLANE_INLINE Lanes<T> lanes_of(F f, const In&... in) {
   Lanes<T> out;
@@ -98,7 +99,7 @@ GRADLANE_INLINE void store(const Lanes<T>& v, void* to) {
   });
 }
 
-// first, first + 1, ... (Highway's Iota goes through memory.)
+// Lane numbers, to compute first, first + 1, ... (Highway's Iota goes through memory.)
 alignas(64) constexpr uint32_t kCount[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 GRADLANE_INLINE Words count_from(uint32_t first) {
   return lanes_of<uint32_t>([](auto a, auto b) GRADLANE_INLINE_LAMBDA { return hn::Add(a, b); },
@@ -107,7 +108,7 @@ GRADLANE_INLINE Words count_from(uint32_t first) {
 
 GRADLANE_INLINE Floats load(const float* from) { return load_lanes<float>(from); }
 
-// The first `count` of them, and 0 behind.
+// Loads the first `count` lanes. The others are 0.
 template <class T>
 GRADLANE_INLINE Lanes<T> load_lanes(const void* from, size_t count) {
   if constexpr (kParts == 1) {
@@ -125,7 +126,7 @@ GRADLANE_INLINE Floats load(const float* from, size_t count) {
   return load_lanes<float>(from, count);
 }
 
-// Of bytes, at most sixteen.
+// Loads `count` bytes, at most sixteen, one per lane. The other lanes are 0.
 GRADLANE_INLINE Words load_bytes(const uint8_t* from, size_t count) {
   if constexpr (kParts == 1) {
     const hn::Rebind<uint8_t, Tag<uint32_t>> tag;
@@ -137,7 +138,7 @@ GRADLANE_INLINE Words load_bytes(const uint8_t* from, size_t count) {
   }
 }
 
-// The first `count` of them.
+// Stores the first `count` lanes.
 template <class T>
 GRADLANE_INLINE void store(const Lanes<T>& v, T* to, size_t count) {
   if (count >= kLanes) [[likely]]
@@ -147,7 +148,7 @@ GRADLANE_INLINE void store(const Lanes<T>& v, T* to, size_t count) {
   std::memcpy(to, some, count * sizeof(T));
 }
 
-// The low bytes of all lanes: 16 bytes.
+// Stores the low byte of each lane: 16 bytes.
 GRADLANE_INLINE void store_bytes(const Words& v, uint8_t* to) {
   for_parts([&](size_t k) GRADLANE_INLINE_LAMBDA {
     const hn::Rebind<uint8_t, Tag<uint32_t>> tag;
@@ -155,7 +156,7 @@ GRADLANE_INLINE void store_bytes(const Words& v, uint8_t* to) {
   });
 }
 
-// ---- Bits, and the other type
+// ---- Bits and conversions
 
 GRADLANE_INLINE Words bits_of(const Floats& v) {
   return lanes_of<uint32_t>([](auto a) GRADLANE_INLINE_LAMBDA { return hn::BitCast(Tag<uint32_t>(), a); }, v);
@@ -163,12 +164,12 @@ GRADLANE_INLINE Words bits_of(const Floats& v) {
 GRADLANE_INLINE Floats floats_of(const Words& v) {
   return lanes_of<float>([](auto a) GRADLANE_INLINE_LAMBDA { return hn::BitCast(Tag<float>(), a); }, v);
 }
-// The nearest integers, ties to even, in two's complement, of what is within +-2^31.
+// Returns the nearest integers, ties to even, in two's complement. v must be within +-2^31.
 GRADLANE_INLINE Words nearest(const Floats& v) {
   return lanes_of<uint32_t>(
       [](auto a) GRADLANE_INLINE_LAMBDA { return hn::BitCast(Tag<uint32_t>(), hn::NearestInt(a)); }, v);
 }
-// Of integers in two's complement.
+// Converts integers in two's complement to floats.
 GRADLANE_INLINE Floats to_floats(const Words& v) {
   return lanes_of<float>(
       [](auto a) GRADLANE_INLINE_LAMBDA { return hn::ConvertTo(Tag<float>(), hn::BitCast(Tag<int32_t>(), a)); }, v);
@@ -214,7 +215,7 @@ GRADLANE_INLINE Words shifted_right(const Words& v) {
 GRADLANE_INLINE Floats abs(const Floats& v) {
   return lanes_of<float>([](auto a) GRADLANE_INLINE_LAMBDA { return hn::Abs(a); }, v);
 }
-// Of numbers that are none, either may come.
+// Return the smaller and the larger value of each lane. If one of the two is NaN, they may return either.
 GRADLANE_INLINE Floats smaller(const Floats& a, const Floats& b) {
   return lanes_of<float>([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::IfThenElse(hn::Lt(x, y), x, y); }, a,
                          b);
@@ -224,7 +225,7 @@ GRADLANE_INLINE Floats larger(const Floats& a, const Floats& b) {
                          b);
 }
 
-// Faster: of zeros, and with numbers that are none, either may come.
+// Faster versions: they may return either value for 0 and -0, too, and if one is NaN.
 GRADLANE_INLINE Floats lower(const Floats& a, const Floats& b) {
   return lanes_of<float>([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::Min(x, y); }, a, b);
 }
@@ -232,7 +233,7 @@ GRADLANE_INLINE Floats upper(const Floats& a, const Floats& b) {
   return lanes_of<float>([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::Max(x, y); }, a, b);
 }
 
-// ---- Truth
+// ---- Comparisons and masks
 
 template <class T>
 GRADLANE_INLINE Mask operator<(const Lanes<T>& a, const Lanes<T>& b) {
@@ -260,11 +261,11 @@ GRADLANE_INLINE Mask operator|(const Mask& a, const Mask& b) {
   return mask_of([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::Or(x, y); }, a, b);
 }
 
-// Inf is not.
+// Returns which lanes are finite. Inf and NaN are not.
 GRADLANE_INLINE Mask is_finite(const Floats& v) { return abs(v) < all(__builtin_inff()); }
-// Anything but 0 and -0.
+// Returns which lanes are neither 0 nor -0.
 GRADLANE_INLINE Mask has_value(const Floats& v) { return !(v == all(0.0F)); }
-// The first `count`.
+// Returns a mask of the first `count` lanes.
 GRADLANE_INLINE Mask first_lanes(size_t count) { return count_from(0) < all(static_cast<uint32_t>(count)); }
 
 template <class T>
@@ -273,7 +274,7 @@ GRADLANE_INLINE Lanes<T> choose(const Mask& mask, const Lanes<T>& yes, const Lan
                          GRADLANE_INLINE_LAMBDA { return hn::IfThenElse(hn::RebindMask(Tag<T>(), m), a, b); },
                      mask, yes, no);
 }
-// v where the mask is true, else 0.
+// Returns v where the mask is true, else 0.
 template <class T>
 GRADLANE_INLINE Lanes<T> only(const Mask& mask, const Lanes<T>& v) {
   return lanes_of<T>([](auto m, auto a)
@@ -287,11 +288,11 @@ GRADLANE_INLINE bool any(const Mask& mask) {
   return found;
 }
 
-// Bit i is lane i's.
+// Returns a word whose bit i is lane i.
 GRADLANE_INLINE uint32_t mask_bits(const Mask& mask) {
   uint32_t bits = 0;
   for_parts([&](size_t k) GRADLANE_INLINE_LAMBDA {
-    uint8_t bytes[8] = {};  // what Highway writes
+    uint8_t bytes[8] = {};  // Highway writes eight bytes
     hn::StoreMaskBits(Tag<float>(), mask.part[k], bytes);
     uint16_t word;
     std::memcpy(&word, bytes, sizeof word);
@@ -311,14 +312,14 @@ GRADLANE_INLINE Mask mask_of_bits(uint32_t bits) {
   return out;
 }
 
-// ---- Numbers as codecs need them
+// ---- Addition and rounding
 
-// IEEE addition whose NaN does not depend on the operands.
+// one_nan() makes every NaN 0x7fc00000. add() is IEEE addition whose NaN does not depend on the operands.
 GRADLANE_INLINE Floats one_nan(const Floats& v) { return choose(v == v, v, floats_of(all(0x7fc00000U))); }
 GRADLANE_INLINE Floats add(const Floats& a, const Floats& b) { return one_nan(a + b); }
 
-// The nearest multiples of a power of two, ties to even; `exact` is 2^23 of these (CodecParams), from where on all
-// floats are multiples. NaN and Inf stay what they are.
+// Returns the nearest multiples of a power of two, ties to even. `exact` is 2^23 times that power (CodecParams): from
+// there on all floats are multiples. NaN and Inf stay as they are.
 GRADLANE_INLINE Floats to_multiples(const Floats& v, float exact) {
   const Floats size = abs(v), limit = all(exact);
   const Words sign = bits_of(v) & all(0x80000000U);

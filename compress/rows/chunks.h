@@ -1,4 +1,4 @@
-// chunks.h - rows of codecs with a scale for each chunk: these do not add
+// chunks.h - rows of codecs with a scale for each chunk, whose blocks do not add
 #pragma once
 
 #include "compress/chunk_layout.h"
@@ -8,7 +8,7 @@
 namespace gradlane {
 namespace {
 
-// Codes of kBits bits; 0: as many as B says.
+// Return limits for a block of codes of kBits bits. If kBits is 0, B is the number of bits.
 template <size_t kHeads, unsigned kBits>
 constexpr size_t chunked_max_bytes(const CodecArguments& arguments, size_t floats) {
   return chunks_bytes(arguments.extra, kHeads, escape_bits(kBits != 0 ? kBits : arguments.bits), floats);
@@ -18,13 +18,14 @@ constexpr size_t chunked_least_bytes(const CodecArguments& arguments, size_t flo
   return chunks_bytes(arguments.extra, kHeads, kBits != 0 ? kBits : arguments.bits, floats);
 }
 
-// Steps of scales that are not 0 are normal numbers, and computing with them has errors of its own.
+// Adds two allowances to an error: a step below 2^-126 becomes 0 (absolute), and computing with steps rounds
+// (of_largest).
 inline CodecError chunk_error(double relative, double of_largest) {
   return {.relative = relative, .absolute = 0x1p-116, .of_largest = of_largest + 0x1p-20};
 }
 inline CodecError onebit_error(const CodecArguments&) { return chunk_error(0, 1); }
 inline CodecError qsgd_error(const CodecArguments& arguments) {
-  return chunk_error(0, 1.0 / ((1U << arguments.bits) - 1));  // half a step, of the distance of two values
+  return chunk_error(0, 1.0 / ((1U << arguments.bits) - 1));  // half a step, which is the distance of two values
 }
 inline CodecError int8_error(const CodecArguments&) { return chunk_error(0, 0.5 / 127); }
 inline CodecError fp8_error(const CodecArguments&) { return chunk_error(0x1p-4, 0x1p-10 / 448); }
@@ -62,7 +63,7 @@ constexpr CodecRow kChunkRows[] = {
      .max_bytes = chunked_max_bytes<2, 0>,
      .least_bytes = chunked_least_bytes<2, 0>,
      .error = qsgd_error,
-     .feedback_from = 2,  // with two values, what is owed may be half of the range, and widens it
+     .feedback_from = 2,  // with two values, residuals can be half of the range, and widen it
      .layout = Form::kChunks,
      .feedback = true,
      .states = 2,

@@ -1,4 +1,5 @@
-// common.h - what rows of the table of codecs are made of; codec_table.cc only, as all of rows/ (set-up)
+// common.h - parts of which rows of the table of codecs are made; only codec_table.cc includes it and the rest of rows/
+// (set-up)
 #pragma once
 
 #include <algorithm>
@@ -17,16 +18,16 @@ constexpr size_t flat_bytes(const CodecArguments&, size_t floats) {
   return floats * kWidth;
 }
 
-// Of a layout that is the same for all arguments.
+// Returns the bytes of a block in a layout that is the same for all arguments.
 template <size_t (*of)(size_t floats)>
 constexpr size_t bytes_of(const CodecArguments&, size_t floats) {
   return of(floats);
 }
 
-// Two neighbours swap places.
+// Swaps two adjacent parts in place, of `first` and `second` bytes.
 void swap_parts(uint8_t* at, size_t first, size_t second) noexcept {
   if (first == 0 || second == 0) return;
-  std::array<uint8_t, kMaxPacket / 2> shorter;  // of the two parts of any packet
+  std::array<uint8_t, kMaxPacket / 2> shorter;  // enough for the shorter part of any packet
   if (second <= first && second <= shorter.size()) {
     std::memcpy(shorter.data(), at + first, second);
     std::memmove(at + second, at, first);
@@ -40,7 +41,7 @@ void swap_parts(uint8_t* at, size_t first, size_t second) noexcept {
   }
 }
 
-// Multiples of 2^exponent.
+// Returns the parameters of a lattice: multiples of 2^exponent.
 inline CodecParams lattice(unsigned bits, int exponent) {
   CodecParams params;
   params.bits = bits;

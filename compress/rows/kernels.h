@@ -1,11 +1,12 @@
-// kernels.h - the kernels of a codec in all instruction sets that this build has, as rows name them
+// kernels.h - the kernels of a codec in all instruction sets of this build, for its row in the table
 #pragma once
 
 #include "compress/codecs/tables.h"
 #include "compress/isa.h"
 #include "compress/scalar/scalar.h"
 
-// CodecKernels of one name; where there are none in NEON.
+// GRADLANE_KERNELS(name) lists the kernels `name` of all instruction sets, as a CodecKernels. GRADLANE_X86_KERNELS is
+// for codecs that have no kernels for NEON.
 #if defined(__x86_64__)
 #include "compress/avx2/avx2.h"
 #include "compress/avx512/avx512.h"

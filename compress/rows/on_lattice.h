@@ -7,8 +7,8 @@
 namespace gradlane {
 namespace {
 
-// Half a byte is between the tags of an odd number of groups and `bytes` bytes of tags behind them: these move there.
-// Returns how many bytes are left of them.
+// Moves the tags of `groups` groups, which are `bytes` bytes, down by half a byte. This closes the gap behind the tags
+// of an odd number of groups in front of them. Returns how many of the bytes are still needed.
 size_t close_gap(uint8_t* tags, size_t bytes, size_t groups) noexcept {
   tags[-1] = static_cast<uint8_t>(tags[-1] | tags[0] << 4);
   size_t i = 0;
@@ -48,11 +48,11 @@ inline CodecParams fixed_params(const CodecArguments& arguments) {
   return lattice(bits_of(arguments), 1 - static_cast<int>(bits_of(arguments)));
 }
 
-// Steps for which 2^24 of them, and 1 / s, are normal floats.
+// Limits of the exponent of a step s. Within them, 2^24 s and 1 / s are normal floats.
 constexpr int kLeastExponent = -126;
 constexpr int kMostExponent = 103;
 
-// Of a multiple of 2^exponent, as far as there is one.
+// Sets the step to 2^exponent, or to the nearest one within the limits.
 inline void set_step(CodecParams& params, int exponent) {
   const CodecParams of_step = lattice(params.bits, std::clamp(exponent, kLeastExponent, kMostExponent));
   params.step = of_step.step;
@@ -61,7 +61,7 @@ inline void set_step(CodecParams& params, int exponent) {
   params.exact = of_step.exact;
 }
 
-// The exponent of the greatest power of two that is not above a number that ranks have agreed on.
+// Returns the exponent of the greatest power of two that is not above `agreed`, a number that ranks agreed on.
 inline int exponent_below(float agreed) {
   if (!(agreed > 0)) return kLeastExponent;
   return std::isinf(agreed) ? kMostExponent : std::ilogb(agreed);
@@ -79,7 +79,7 @@ inline CodecError stochastic_error(const CodecArguments& arguments) {
   return {.absolute = std::ldexp(1.0, 1 - static_cast<int>(bits_of(arguments)))};
 }
 
-// ---- fixed:rel=k: as if the largest were 1, until it is known
+// ---- fixed:rel=B: the step is that for a largest magnitude of 1, until the largest is known
 
 inline void settle_relative(CodecParams& params, Look&, float agreed) {
   set_step(params, exponent_below(agreed) + 1 - static_cast<int>(params.bits));
@@ -87,12 +87,12 @@ inline void settle_relative(CodecParams& params, Look&, float agreed) {
 
 inline float offer_largest(const CodecParams&, const Look& look) { return look.largest; }
 
-// Half of the finest step there is, where the largest is so small.
+// The absolute error is half of the least step, which is used if the largest magnitude is very small.
 inline CodecError relative_error(const CodecArguments& arguments) {
   return {.absolute = 0x1p-127, .of_largest = bound_error(arguments).absolute};
 }
 
-// ---- terngrad: likewise
+// ---- terngrad: s is 1 until it is known
 
 inline CodecParams terngrad_params(const CodecArguments&) {
   CodecParams params = lattice(0, 0);
@@ -100,7 +100,8 @@ inline CodecParams terngrad_params(const CodecArguments&) {
   return params;
 }
 
-// Where it clips: some standard deviations from 0, which the mean is taken for.
+// Returns the magnitude at which this rank clips: CLIP standard deviations (the mean is taken to be 0), but at most its
+// largest magnitude.
 inline float offer_clip(const CodecParams& params, const Look& look) {
   if (look.finite == 0) return 0;
   const double sigmas = params.arguments.extra / 100.0;
@@ -119,7 +120,7 @@ inline CodecParams tbq_params(const CodecArguments& arguments) {
   return lattice(bits_of(arguments), -static_cast<int>(bits_of(arguments)));
 }
 
-// What is alike in all of them.
+// Sets what these rows have in common.
 constexpr CodecRow lattice_row(CodecRow row) {
   row.granule = kGroupFloats;
   row.max_bytes = bytes_of<plane_max_bytes>;

@@ -10,7 +10,7 @@
 namespace gradlane {
 namespace {
 
-// Nothing is known yet: all that is not 0 is sent, or does not become 0 on the lattice.
+// Returns parameters for elements that were not scanned: all are sent but those that are 0, or become 0 on the lattice.
 inline CodecParams sparse_params(const CodecArguments& arguments) {
   const int bits = arguments.value_bits;
   CodecParams params = lattice(arguments.value_bits, bits == 0 ? 0 : 1 - bits);
@@ -19,10 +19,10 @@ inline CodecParams sparse_params(const CodecArguments& arguments) {
   return params;
 }
 
-// What is not sent stays, and may be anything.
+// Elements that are not sent stay in the residual, and may be of any size.
 inline CodecError unbounded_error(const CodecArguments&) { return {.bounded = false}; }
 
-// Whether what has been counted in pass `first` is enough. If not, all is to be counted in the next one.
+// Returns whether the counts of pass `first` suffice. If not, it clears them, and the next pass must count all values.
 inline bool counted(const CodecParams& params, Look& look, unsigned first) {
   if (look.pass != first || cut_at(look.counts, wanted_of(params, look), look.largest).bin >= look.chosen) return true;
   look.finite = look.chosen = look.marks = 0;
@@ -31,7 +31,7 @@ inline bool counted(const CodecParams& params, Look& look, unsigned first) {
   return false;
 }
 
-// Never above the largest, so that something is sent even if all are alike.
+// Finds a threshold. It is never above the largest magnitude, so that something is sent even if all elements are alike.
 inline void find_threshold(CodecParams& params, Look& look, unsigned first) {
   if (look.chosen == kKnown || !counted(params, look, first)) return;
   const float found = threshold_at(look.counts, wanted_of(params, look), look.largest);
@@ -42,7 +42,8 @@ inline void find_threshold(CodecParams& params, Look& look, unsigned first) {
 
 inline void settle_threshold(CodecParams& params, Look& look, float) { find_threshold(params, look, 0); }
 
-// The bin that the cut goes through, and which numbers of its elements are sent, with a start that this rank draws.
+// Finds the bin of the cut, and which elements of it are sent, as a run of their numbers. This rank draws the start of
+// the run.
 inline void find_run(CodecParams& params, Look& look) {
   if (look.chosen == kKnown || !counted(params, look, 0)) return;
   const uint64_t wanted = wanted_of(params, look);
@@ -58,7 +59,7 @@ inline void find_run(CodecParams& params, Look& look) {
   look.next = kNothing;
 }
 
-// After the third pass: where the run is.
+// Runs after each pass. After the third one, it replaces the numbers in the run by places.
 inline void settle_exactly(CodecParams& params, Look& look, float) {
   if (look.pass < 2) {
     find_run(params, look);
@@ -73,7 +74,7 @@ inline void settle_exactly(CodecParams& params, Look& look, float) {
   }
 }
 
-// The clip option is the largest norm of one rank's gradient, times ten.
+// The clip option, kept times ten, is the largest norm of one rank's gradient.
 constexpr uint16_t kClipPerOne = 10;
 constexpr uint16_t kMomentumPerOne = 1000;
 
@@ -89,7 +90,7 @@ inline void settle_clipped(CodecParams& params, Look& look, float) {
   params.gain = params.arguments.bits != 0 && norm > most ? static_cast<float>(most / norm) : 1.0F;
 }
 
-// What is alike in all of them.
+// Sets what these rows have in common.
 constexpr CodecRow sparse_row(CodecRow row) {
   row.has_rate = true;
   row.takes_lattice = true;

@@ -8,7 +8,7 @@
 namespace gradlane {
 namespace {
 
-// Votes are +1 and -1 and no more.
+// Votes are +1 or -1: the step is 1.
 inline CodecParams votes_params(const CodecArguments&) { return lattice(0, 0); }
 
 inline CodecError votes_error(const CodecArguments&) { return {.bounded = false}; }
@@ -19,7 +19,8 @@ inline float offer_mean(const CodecParams&, const Look& look) {
   return look.finite == 0 ? 0 : static_cast<float>(look.magnitude / static_cast<double>(look.finite));
 }
 
-// The power of two that is nearest to it by its ratio; kMostVotes of them are a float.
+// Sets the scale to the power of two that is nearest to `agreed` by its ratio. Its limits keep kMostVotes times the
+// scale finite.
 inline void settle_scale(CodecParams& params, Look&, float agreed) {
   constexpr int kLeast = -126, kMost = 119;
   int exponent = kLeast;
@@ -27,7 +28,7 @@ inline void settle_scale(CodecParams& params, Look&, float agreed) {
   params.scale = std::ldexp(1.0F, std::clamp(exponent, kLeast, kMost));
 }
 
-// What is alike in all of them.
+// Sets what these rows have in common.
 constexpr CodecRow vote_row(CodecRow row) {
   row.params = votes_params;
   row.granule = kVoteFloats;

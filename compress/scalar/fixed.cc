@@ -1,4 +1,5 @@
-// fixed.cc - codec fixed: multiples of 2^(1-b), in bit planes, and those that select them otherwise (any thread)
+// fixed.cc - codec fixed, multiples of 2^(1-b) in bit planes, and codecs that choose multiples in another way (any
+// thread)
 //
 // docs/codec-format.md says the same in prose.
 #include "compress/scalar/scalar.h"
@@ -7,7 +8,7 @@
 namespace gradlane::scalar {
 namespace {
 
-// No shortcuts.
+// Kernels without any shortcuts.
 struct PlaneKernels {
   using GroupOps = AnyGroup;
   template <bool kFeedback>

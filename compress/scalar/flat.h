@@ -1,6 +1,6 @@
 // flat.h - codecs without tags, one float at a time: see FlatPasses; included by the scalar kernels of each of them
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include "compress/passes.h"
@@ -9,14 +9,14 @@
 namespace gradlane {
 namespace {
 
-// fp32 as it is: codec raw, and how floats are read and written.
+// fp32 as it is: the format of codec raw, and of floats in memory.
 struct Raw {
   using Word = uint32_t;
   static Word encode(float f) { return to_bits(f); }
   static float decode(Word w) { return to_float(w); }
 };
 
-// What a codec does with one float, in the form of a vector of one.
+// The format of a codec, as a vector of one float.
 template <class C>
 struct Form {
   static constexpr size_t kWidth = sizeof(typename C::Word);

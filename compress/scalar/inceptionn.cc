@@ -9,10 +9,11 @@ namespace {
 
 template <bool kTruncate>
 struct Inceptionn {
-  // What a float adds to a sum.
+  // Returns what a float adds to a sum.
   static float contribution(const CodecParams& p, float f) { return kTruncate ? f : on_lattice(p, f); }
 
-  // Everything is a multiple of 2^-15 first; classes are those of that multiple, and 8 bits serve if it rounds to them.
+  // Rounds to a multiple of 2^-15 first. The class is that of this multiple; 8 bits serve if it rounds to a value with
+  // 8 bits.
   static Tagged encode(const CodecParams& p, float f) {
     const uint32_t bits = to_bits(f);
     const float magnitude = to_float(bits & kMagnitude);
@@ -22,7 +23,7 @@ struct Inceptionn {
     if (q > 32767) return {3, bits};
     if (q < 1U << (15 - p.bits)) return {0, 0};
     const uint32_t negative = bits >> 31;
-    // 7 bits, the lowest one worth 2^-(h+7).
+    // The byte has 7 bits of magnitude, the lowest one worth 2^-(h+7).
     const uint32_t half = kTruncate ? 0 : 1U << (7 - p.split);
     const uint32_t byte = (q + half) >> (8 - p.split);
     if (byte <= 127) return {1, negative << 7 | byte};

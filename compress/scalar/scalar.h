@@ -1,4 +1,5 @@
-// scalar.h - the scalar kernels of each codec, a file each: the specification, and what runs where there is no AVX2
+// scalar.h - scalar kernels of each codec, a file each: they are the specification, and run where there are no faster
+// ones
 #pragma once
 
 #include "compress/kernels.h"

@@ -1,5 +1,4 @@
-// selections.cc - what ranks contribute to blocks in bit planes where that is a stage of its own, for all CPUs (any
-// thread)
+// selections.cc - functions that choose what ranks contribute to blocks in bit planes, for all CPUs (any thread)
 #include "compress/codecs/define_selections.h"
 
 namespace gradlane::scalar {

@@ -1,6 +1,6 @@
 // tagged.h - tagged codecs, one float at a time: see TaggedPasses; included by the scalar kernels of each of them
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include "compress/passes.h"
@@ -9,20 +9,20 @@
 namespace gradlane {
 namespace {
 
-// A float of a tagged codec: tag 0, 1, 2, 3 with 0, 1, 2, 4 payload bytes in the low bits.
+// A float of a tagged codec: its tag, 0 to 3, and 0, 1, 2 or 4 bytes of payload in the low bits.
 struct Tagged {
   unsigned tag;
   uint32_t payload;
 };
 
-// The multiple of the step s nearest to f, ties to even; f itself where all floats are multiples of s, or f is Inf or
-// NaN.
+// Returns the multiple of the step s nearest to f, ties to even. Returns f itself if all floats of its size are
+// multiples of s, and if f is Inf or NaN.
 inline float on_lattice(const CodecParams& p, float f) {
   if (!(std::fabs(f) < p.exact)) return f;
   return std::nearbyintf(f * p.steps_per_one) * p.step;
 }
 
-// Floats may lie at odd addresses.
+// Load and store floats, which may lie at odd addresses.
 inline float load_float(const float* p, size_t i) {
   uint32_t bits;
   std::memcpy(&bits, reinterpret_cast<const uint8_t*>(p) + i * sizeof bits, sizeof bits);
@@ -34,14 +34,14 @@ inline void store_float(float* p, size_t i, float f) {
 
 constexpr size_t kPayloadWidth[] = {0, 1, 2, 4};
 
-// Payload yet to be read.
+// Payload that is not yet read.
 struct Payload {
   const uint8_t* at;
   const uint8_t* end;
 
   [[nodiscard]] size_t left() const { return static_cast<size_t>(end - at); }
 
-  // The next float, whose tag is in the low bits of `tags`; shifts them out.
+  // Returns the next float. Its tag is in the low bits of `tags`, and is shifted out.
   template <class C>
   float next(const CodecParams& params, uint64_t& tags) {
     const unsigned tag = tags & 3;
@@ -53,7 +53,7 @@ struct Payload {
   }
 };
 
-// Puts one group of `count` floats, the values of `next(i)`; false if there is no room.
+// Writes one group of `count` floats, the values of `next(i)`. Returns false if there is no room.
 template <class C, class Next>
 bool put_group(const CodecParams& params, size_t count, Next next, Sink& sink, uint8_t* tags) {
   uint8_t payload[kGroupFloats * sizeof(float)];
@@ -94,7 +94,7 @@ struct NoScratch {};
 template <class C>
 struct HopSource {
   const CodecParams& params;
-  const uint8_t* block_tags;  // of the first group
+  const uint8_t* block_tags;  // tags of the first group
   Payload payload;
   const NoScratch* scratch;
   const float* local;

@@ -35,8 +35,8 @@
 namespace gradlane {
 namespace {
 
-constexpr Nanos kFigures = 250 * kMillisecond;  // for lanes to have said what is unacknowledged
-constexpr Nanos kClaim = 2000 * kMillisecond;   // for addresses to turn out to be free, which takes 300 ms
+constexpr Nanos kFigures = 250 * kMillisecond;  // time for lanes to publish what is unacknowledged
+constexpr Nanos kClaim = 2000 * kMillisecond;   // time for addresses to be found free, which takes 300 ms
 
 void start_dpdk(const std::vector<NodeConfig>& nodes) {
   std::vector<std::string> pci;
@@ -53,7 +53,7 @@ void start_dpdk(const std::vector<NodeConfig>& nodes) {
   start_eal(options);
 }
 
-// The user that all nodes of this process ask for.
+// Returns the user that all nodes of this process ask for. Throws SetupError if they differ.
 std::string user_of(const std::vector<NodeConfig>& configs) {
   const std::string& user = configs.front().user;
   for (const NodeConfig& config : configs) {
@@ -67,7 +67,8 @@ std::string user_of(const std::vector<NodeConfig>& configs) {
 using Nodes = std::vector<std::unique_ptr<Node>>;
 using Jobs = std::vector<std::unique_ptr<JobWatch>>;
 
-// What the user will not be able to do.
+// Checks what the new user may not do. Throws SetupError if a socket could not be made, and warns of what will be left
+// behind.
 void look_ahead(const Node& node) {
   const std::string& user = node.config().user;
   warn_of_leftovers(user, node.files());
@@ -86,7 +87,7 @@ void look_ahead(const Node& node) {
   }
 }
 
-// All that root is needed for has been done.
+// Changes to the configured user, when everything that needs root is done.
 void drop_privileges(const Privileges& privileges, const Nodes& nodes) {
   if (!privileges.active()) return;
   for (const auto& node : nodes) {
@@ -98,7 +99,7 @@ void drop_privileges(const Privileges& privileges, const Nodes& nodes) {
   spdlog::info("running as user {} from now on, without capabilities", nodes.front()->config().user);
 }
 
-// What ends the daemon from outside.
+// Events from outside that end the daemon: signals, and the end of the processes that it serves.
 struct Ends {
   explicit Ends(const std::string& log_file, std::span<const pid_t> serving) : signals(log_file), processes(serving) {}
 
@@ -115,7 +116,7 @@ struct Ends {
 
 int poll_ms(Nanos time) { return static_cast<int>(time / kMillisecond); }
 
-// One look at everything, waiting `most` for something to happen; what ends the daemon, or null.
+// Waits at most `most` for an event and does a round of housekeeping. Returns the reason to end, or null.
 const char* step(Housekeeping& housekeeping, Ends& ends, Nanos most) {
   std::vector<pollfd> fds = {{ends.signals.fd(), POLLIN, 0}, {ends.processes.fd(), POLLIN, 0}};
   for (const int fd : housekeeping.fds()) fds.push_back({fd, POLLIN, 0});
@@ -139,7 +140,7 @@ void tell(Supervisor& supervisor, const Nodes& nodes) {
   supervisor.status(status);
 }
 
-// Until something ends it; what that is. Throws DeviceLost.
+// Runs until there is a reason to end, and returns it. Throws DeviceLost.
 const char* work(Housekeeping& housekeeping, const Nodes& nodes, Ends& ends, Supervisor& supervisor) {
   const char* end = nullptr;
   for (; end == nullptr; end = step(housekeeping, ends, Housekeeping::kStep)) {
@@ -150,13 +151,14 @@ const char* work(Housekeeping& housekeeping, const Nodes& nodes, Ends& ends, Sup
   return end;
 }
 
-// Workers run, and ask whether the addresses are free. A port whose link is down asks later.
+// Waits until the running workers have found out whether the addresses are free. Throws SetupError if another host has
+// one. A port whose link is down asks later.
 void settle_addresses(Nodes& nodes, const Signals& signals) {
   const Nanos end = clock_now() + kClaim;
   const auto settled = [](const auto& node) { return node->addresses_settled(); };
   pollfd fd{signals.fd(), POLLIN, 0};
   while (!std::ranges::all_of(nodes, settled) && clock_now() < end) {
-    if (poll(&fd, 1, poll_ms(Housekeeping::kBusyStep)) != 0) break;  // it ends, as it will see
+    if (poll(&fd, 1, poll_ms(Housekeeping::kBusyStep)) != 0) break;  // a signal has come; the main loop handles it
   }
   for (const auto& node : nodes) node->check_addresses();
 }
@@ -166,8 +168,8 @@ void log_counters(const Node& node) {
   for (const std::string& line : counter_lines(node_figures(node, clock_now()))) spdlog::debug("{}", line);
 }
 
-// Trainers that have ended have what they waited for; trainers of other nodes may wait for packets that are sent again.
-// A further signal cuts the wait short.
+// Waits until other nodes have acknowledged all packets. The trainers of this node have ended, with their results.
+// Trainers of other nodes may still wait for packets that must be retransmitted. A further signal ends the wait.
 void let_others_end(Housekeeping& housekeeping, const Nodes& nodes, Ends& ends) {
   const auto done = [](const auto& node) { return node->unacknowledged() == 0; };
   const Nanos begin = clock_now();
@@ -178,20 +180,20 @@ void let_others_end(Housekeeping& housekeeping, const Nodes& nodes, Ends& ends) 
   }
 }
 
-// `why`: what has gone, so that nothing can end well; null: it was told to end.
+// Shuts the nodes down. `why` names the lost device, without which no operation can complete; null for an ordinary end.
 void shut_down(Housekeeping& housekeeping, const Nodes& nodes, Ends& ends, const char* why) {
   Shutdown shutdown(nodes, why, clock_now());
-  bool hurry = false;  // a further signal
+  bool hurry = false;  // whether a further signal came
   while (!shutdown.step(clock_now(), hurry)) hurry = step(housekeeping, ends, Housekeeping::kBusyStep) != nullptr;
   for (const auto& node : nodes) node->stop_workers();
   for (const auto& node : nodes) {
     log_counters(*node);
     node->say_goodbye();
   }
-  usleep(20'000);  // neighbours must have read it before devices go
+  usleep(20'000);  // neighbours must read the goodbye before the devices close
 }
 
-// Where Prometheus and `gradlane top` ask, if they are to.
+// Serves metrics for Prometheus and `gradlane top`, if they are configured.
 void serve_metrics(Node& node, const JobWatch& job, const ProcessFacts& process) {
   const NodeConfig& config = node.config();
   if (!config.metrics) return;
@@ -210,7 +212,8 @@ void serve_metrics(Node& node, const JobWatch& job, const ProcessFacts& process)
   spdlog::info("node {}: metrics at http://{}/metrics", config.rank, address_text(*config.metrics));
 }
 
-// Figures of another host, or of long ago, would be worse than none.
+// Throws SetupError if the configured calibration is not valid here. Figures of another host, or old ones, would be
+// worse than none.
 void check_calibration(const NodeConfig& config, const std::string& version) {
   if (config.calibration.empty()) return;
   const std::string fault = calibration_fault(load_calibration(config.calibration), calibration_use(version));
@@ -230,7 +233,7 @@ int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> se
   for (const NodeConfig& config : configs) check_calibration(config, version);
   start_dpdk(configs);
   RingLinks links;
-  Jobs jobs;  // of the nodes
+  Jobs jobs;  // one for each node
   Nodes nodes;
   for (const NodeConfig& config : configs) {
     nodes.push_back(std::make_unique<Node>(config, links, static_cast<unsigned>(nodes.size())));

@@ -1,4 +1,4 @@
-// daemon.h - gradlaned: nodes of one process, from start to orderly end
+// daemon.h - gradlaned: the nodes of one process, from start to orderly end (control thread)
 #pragma once
 
 #include <sys/types.h>
@@ -11,10 +11,13 @@
 
 namespace gradlane {
 
-// Runs until SIGTERM or SIGINT and returns 0, or until an interface or a card goes away, and returns kDeviceLostStatus.
-// `serving`: processes that it is for, so that it ends like that, too, when the last one of these has ended; none: they
-// do not count. `version` is what it says of itself. Throws SetupError if it cannot start. One call per process, which
-// then ends by std::_Exit(): DPDK's threads still run, and may look after links that their other side leaves.
+// Runs the nodes of this process until it is told to end. Returns 0 after SIGTERM or SIGINT, after SIGHUP if there is
+// no log file, or when the last process of `serving` has ended. An empty `serving` does not count. Returns
+// kDeviceLostStatus when an interface or a card is lost. `version` is the version that the daemon reports. Throws
+// SetupError if it cannot start.
+//
+// Call it once per process. The caller must then end the process by std::_Exit(), because DPDK's threads still run, and
+// may still handle links whose other side leaves.
 int run_daemon(const std::vector<NodeConfig>& nodes, std::span<const pid_t> serving, const std::string& version);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// housekeeping.h - what the control thread does for the nodes of a process, round after round (control thread only)
+// housekeeping.h - the recurring work of the control thread for the nodes of a process (control thread only)
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace gradlane {
 class Housekeeping {
  public:
   static constexpr Nanos kStep = 100 * kMillisecond;    // period of tend(), whose events have no file descriptor
-  static constexpr Nanos kBusyStep = 2 * kMillisecond;  // while lanes work on commands
+  static constexpr Nanos kBusyStep = 2 * kMillisecond;  // period while lanes work on commands
 
   // `jobs`: one for each node. `nodes` and `jobs` must outlive this object, and must not move.
   Housekeeping(std::span<const std::unique_ptr<Node>> nodes, std::span<const std::unique_ptr<JobWatch>> jobs)

@@ -16,7 +16,7 @@ namespace {
 
 constexpr mode_t kLogMode = 0640;
 
-int starters = -1;  // standard error as it was; written once, before the first thread
+int starters = -1;  // standard error from before open_log(); written once, before the first thread starts
 
 }  // namespace
 
@@ -30,7 +30,7 @@ void open_log(const std::string& path) {
 }
 
 void tell_starter(const std::string& text) noexcept {
-  // Nobody may read there any more.
+  // The reader may be gone, so errors are ignored.
   if (starters >= 0) (void)!write(starters, text.data(), text.size());
 }
 

@@ -5,12 +5,13 @@
 
 namespace gradlane {
 
-// Standard error goes to the end of this file from now on, what DPDK writes there included; it is made if it is not
-// there. Again with the same path: whatever has that name now. "": nothing happens. Throws SetupError, and then all is
-// as it was.
+// Redirects standard error to the end of this file, including what DPDK writes. Creates the file if necessary. A
+// further call with the same path opens the file that has this name now. Does nothing if `path` is empty. Throws
+// SetupError and then changes nothing.
 void open_log(const std::string& path);
 
-// Beside the log, to where standard error went before open_log(): who started the daemon reads there why it ended.
+// Also writes `text` to the standard error from before open_log(). The program that started the daemon reads there why
+// it ended.
 void tell_starter(const std::string& text) noexcept;
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// privileges.cc - from root to a user who may do little, once everything is open (control thread)
+// privileges.cc - the change from root to a user with few rights, once everything is open (control thread)
 #include "dataplane/daemon/privileges.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ constexpr mode_t kFolderMode = 0750;
 
 [[noreturn]] void fail(const std::string& what) { throw SetupError(what + ": " + std::strerror(errno)); }
 
-// Whether this thread has any capability left.
+// Returns whether this thread has any capability left.
 bool has_capabilities() {
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> sets{};
@@ -50,7 +50,7 @@ Privileges::Privileges(const std::string& user) : user_(user) {
   if (entry->pw_uid == 0) throw SetupError("user: '" + user + "' is root, which has all rights: name another one");
   const bool is_user = geteuid() == entry->pw_uid;
   if (is_user && has_capabilities()) {
-    // Each thread has its own, and DPDK has threads that only the change from root to a user reaches.
+    // Each thread has its own capabilities. Only a change from root to a user drops those of DPDK's threads too.
     throw SetupError("user: started as '" + user + "' with capabilities, which could not be dropped for all threads: " +
                      "start the daemon as root instead, or without capabilities, or leave `user` out to keep them");
   }
@@ -68,13 +68,14 @@ void Privileges::prepare_folder_of(const std::string& path) const {
   const size_t slash = path.rfind('/');
   if (!active_ || slash == std::string::npos || slash == 0) return;
   const std::string folder = path.substr(0, slash);
-  if (mkdir(folder.c_str(), kFolderMode) != 0) return;  // it is there, or whoever needs it says why it cannot be
+  if (mkdir(folder.c_str(), kFolderMode) != 0) return;  // it exists, or the code that uses it will report the error
   give(folder);
 }
 
 void Privileges::give(const std::string& path) const {
   if (!active_ || path.empty()) return;
-  // In a folder of the user's it may be replaced any time, by a link to a file of root's, say.
+  // A path in a folder of the user may be replaced at any time, for example by a link to a file of root. So the file is
+  // opened without following links, and only this descriptor is used.
   const FileDescriptor fd(open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   if (!fd && errno == ENOENT) return;
   struct stat what {};
@@ -89,10 +90,10 @@ bool Privileges::may_write_to(const std::string& folder) {
 
 void Privileges::drop() const {
   if (!active_) return;
-  // glibc has all threads of the process do these.
+  // glibc makes these calls in all threads of the process.
   if (initgroups(user_.c_str(), gid_) != 0) fail("user: cannot take the groups of " + user_);
   if (setresgid(gid_, gid_, gid_) != 0) fail("user: cannot take the group of " + user_);
-  // The last root user id that goes takes all capabilities with it (capabilities(7)).
+  // All capabilities are dropped with the last user id that is root's (capabilities(7)).
   if (setresuid(uid_, uid_, uid_) != 0) fail("user: cannot become " + user_);
   if (has_capabilities() || setuid(0) == 0) throw SetupError("user: something of root is left; see capabilities(7)");
 }

@@ -1,4 +1,4 @@
-// processes.cc - other processes, whose end is waited for (control thread only)
+// processes.cc - a watch for the end of other processes (control thread only)
 #include "dataplane/daemon/processes.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ Processes::Processes(std::span<const pid_t> numbers) {
   epoll_ = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) throw SetupError(fmt::format("cannot make an epoll instance: {}", std::strerror(errno)));
   for (const pid_t number : numbers) {
-    // Close-on-exec by itself; glibc has a function for it from 2.36 on.
+    // A pidfd is close-on-exec by default. glibc has a function for this call from 2.36 on.
     FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, number, 0U)));
     if (!process && errno == ESRCH) continue;
     epoll_event event{};
@@ -37,7 +37,7 @@ Processes::Processes(std::span<const pid_t> numbers) {
 bool Processes::take() noexcept {
   epoll_event event{};
   while (!left_.empty() && epoll_wait(epoll_.get(), &event, 1, 0) == 1) {
-    // Closed, it is watched no more.
+    // Closing the pidfd also removes it from the epoll instance.
     std::erase_if(left_, [&](const FileDescriptor& it) { return it.get() == event.data.fd; });
   }
   const bool now = left_.empty() && !told_;

@@ -1,4 +1,4 @@
-// processes.h - other processes, whose end is waited for (control thread only)
+// processes.h - a watch for the end of other processes (control thread only)
 #pragma once
 
 #include <sys/types.h>
@@ -10,19 +10,20 @@
 
 namespace gradlane {
 
-// By pidfd: sockets that a process has do not tell, as its children by fork() have them too.
+// Watches processes by pidfd. Their sockets would not show when they end, because children made by fork() have them
+// too.
 class Processes {
  public:
-  // Those that are not there have ended already. Throws SetupError, which names it, if one cannot be watched: Linux
-  // before 5.3, a number that is none of a process.
+  // A process that does not exist counts as ended. Throws SetupError, which names the process, if one cannot be
+  // watched: the kernel is older than Linux 5.3, or the number cannot be that of a process.
   explicit Processes(std::span<const pid_t> numbers);
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
 
   [[nodiscard]] int fd() const noexcept {
     return epoll_.get();
-  }  // readable when one has ended; -1: there never was one
-  // True once: all have ended.
+  }  // readable when a process has ended; -1 if there was none to watch
+  // Returns true once, when all processes have ended.
   [[nodiscard]] bool take() noexcept;
 
  private:

@@ -8,8 +8,8 @@
 namespace gradlane {
 namespace {
 
-constexpr Nanos kNotifyTime = 50 * kMillisecond;     // for the other ranks to hear that this one ends
-constexpr Nanos kReleaseTime = 2000 * kMillisecond;  // for lanes to let go of trainers' memory
+constexpr Nanos kNotifyTime = 50 * kMillisecond;     // time for the other ranks to learn that this one ends
+constexpr Nanos kReleaseTime = 2000 * kMillisecond;  // time for lanes to release the memory of trainers
 
 }  // namespace
 

@@ -14,7 +14,8 @@ namespace gradlane {
 // trainers are disconnected. Reads no clock: the caller calls step() between rounds of Housekeeping.
 class Shutdown {
  public:
-  // `why`: the device that was lost, so that no operation can complete; it must stay valid. Null: an ordinary end.
+  // `why` names the lost device, without which no operation can complete; the text must stay valid. Null: an ordinary
+  // end.
   Shutdown(std::span<const std::unique_ptr<Node>> nodes, const char* why, Nanos now);
 
   // Returns true at the end, when workers can be stopped. `hurry`: ends the current phase now.
@@ -29,7 +30,7 @@ class Shutdown {
   const char* const why_;
   Phase phase_ = Phase::kOperations;
   Nanos timeout_ = 0;
-  Nanos until_ = 0;  // the phase lasts no longer
+  Nanos until_ = 0;  // latest end of the current phase
 };
 
 }  // namespace gradlane

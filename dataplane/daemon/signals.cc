@@ -21,7 +21,7 @@ Signals::Signals(const std::string& log_file) : log_file_(log_file) {
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGHUP);
-  // nohup has it ignored, and then it would not come.
+  // nohup makes a process ignore SIGHUP, and an ignored signal would never come.
   if (!log_file.empty()) signal(SIGHUP, SIG_DFL);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);

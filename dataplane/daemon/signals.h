@@ -7,16 +7,17 @@
 
 namespace gradlane {
 
-// Blocked in all threads that are started from here on; SIGPIPE is ignored. Throws SetupError.
+// Blocks the three signals in this thread and in all threads started later, and ignores SIGPIPE. Throws SetupError.
 class Signals {
  public:
-  // `log_file`: what SIGHUP opens anew (dataplane/daemon/log_file.h); "": it is a signal like the others.
+  // `log_file` is the file that SIGHUP opens again (dataplane/daemon/log_file.h). If it is "", SIGHUP ends the daemon
+  // like the other signals.
   explicit Signals(const std::string& log_file);
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  // The name of one that has come and ends the daemon, or null.
+  // Returns the name of a signal that has come and ends the daemon, or null.
   [[nodiscard]] const char* take() const;
 
  private:

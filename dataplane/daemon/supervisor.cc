@@ -1,4 +1,4 @@
-// supervisor.cc - what systemd is told of this process (control thread only)
+// supervisor.cc - notifications to systemd (control thread only)
 #include "dataplane/daemon/supervisor.h"
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@
 namespace gradlane {
 namespace {
 
-constexpr int kFeeds = 4;  // in an interval of the watchdog, at most
+constexpr int kFeeds = 4;  // notifications per interval of the watchdog, at most
 
 std::string_view variable(const char* name) {
   const char* const value = std::getenv(name);
@@ -33,7 +33,8 @@ std::optional<uint64_t> number(const char* name) {
   return value;
 }
 
-// "/path", or "@name" of an abstract one. Not open, with errno, if it cannot be had.
+// Connects to the socket "/path", or "@name" for an abstract one. On failure it returns a descriptor that is not open,
+// and sets errno.
 FileDescriptor connected(std::string_view name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -74,7 +75,7 @@ void Supervisor::ready() {
 void Supervisor::stopping() {
   if (told_stopping_) return;
   told_stopping_ = tell("STOPPING=1");
-  watchdog_.reset();  // systemd does not wait for it any more, either
+  watchdog_.reset();  // systemd does not wait for it any more either
 }
 
 void Supervisor::status(const std::string& text) {

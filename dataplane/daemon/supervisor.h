@@ -1,4 +1,4 @@
-// supervisor.h - what systemd is told of this process: sd_notify(3)'s datagrams (control thread only)
+// supervisor.h - notifications to systemd, as datagrams of sd_notify(3) (control thread only)
 #pragma once
 
 #include <chrono>
@@ -12,36 +12,37 @@
 
 namespace gradlane {
 
-// The protocol is a promise of systemd's, and a few lines: too little for a library in every program. What cannot be
-// told is in the log once, and stops nothing.
+// Notifies systemd about this process. systemd promises that the protocol is stable. It takes a few lines, so no
+// program needs to link a library for it. A failure to send is logged once and has no other effect.
 class Supervisor {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // As the environment has it: NOTIFY_SOCKET, without which nothing is told, and WATCHDOG_USEC, if WATCHDOG_PID is this
-  // process. Connects at once: later the user may not be allowed to.
+  // Reads the environment: NOTIFY_SOCKET, and WATCHDOG_USEC if WATCHDOG_PID is this process or is not set. Nothing is
+  // sent without NOTIFY_SOCKET. Connects at once, because the user may not be allowed to later.
   Supervisor();
 
-  // The start has gone well.
+  // Reports that the start is complete.
   void ready();
-  // Every 100 ms or so, with how many rounds each worker has done. The watchdog is fed a few times in its interval, if
-  // all of them have moved since it was fed last: a worker that hangs is in the log after half of it.
+  // Takes the number of rounds that each worker has done; call it every 100 ms or so. Notifies the watchdog at most
+  // four times per interval, and only if all workers have moved since the last time. A worker that hangs is logged
+  // after half of the interval.
   void look(std::span<const uint64_t> rounds, Clock::time_point now = Clock::now());
-  // What `systemctl status` shows; told when it is another one.
+  // Sets the text that `systemctl status` shows. Sends it only if it has changed.
   void status(const std::string& text);
-  // It ends; told once.
+  // Reports that the process is ending. Sends it once.
   void stopping();
 
  private:
-  bool tell(const std::string& text);  // false: not now
+  bool tell(const std::string& text);  // false: it could not be sent now
   void complain(std::span<const uint64_t> rounds, Clock::duration since);
 
   FileDescriptor socket_;
   std::optional<Clock::duration> watchdog_;
   Clock::time_point fed_;
-  std::vector<uint64_t> rounds_;  // as it was fed last
+  std::vector<uint64_t> rounds_;  // rounds at the last notification of the watchdog
   std::string status_;
-  bool told_ready_ = true;  // or it is not ready yet
+  bool told_ready_ = true;  // also true while the process is not ready yet
   bool told_stopping_ = false;
   bool warned_ = false;
   bool complained_ = false;

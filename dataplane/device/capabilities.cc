@@ -13,7 +13,7 @@
 namespace gradlane {
 namespace {
 
-// What a frame has beside an IP packet, as rte_ethdev reckons it.
+// Returns the bytes of a frame outside the IP packet, as rte_ethdev computes them.
 uint32_t overhead_of(const rte_eth_dev_info& info) noexcept {
   const bool told = info.max_mtu != UINT16_MAX && info.max_rx_pktlen > info.max_mtu;
   return told ? info.max_rx_pktlen - info.max_mtu : RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
@@ -27,7 +27,8 @@ void ask_for_mtu(const rte_eth_dev_info& info, const PortConfig& port, const Dev
     throw SetupError(fmt::format("the device wants buffers of {} bytes, and with mtu {} they have {}",
                                  info.min_rx_bufsize, mtu, room));
   }
-  // AF_PACKET and memif report an MTU of 1500, whatever they take; the loader checks their buffers.
+  // AF_PACKET and memif report an MTU of 1500, whatever they accept. The loader of the configuration checks their
+  // buffers.
   const bool silent = traits.local || is_af_packet(port);
   if (silent && !traits.wants_mtu) return;
   const uint32_t overhead = overhead_of(info);

@@ -1,4 +1,4 @@
-// capabilities.h - what is asked of a device, within what it reports (control thread only)
+// capabilities.h - requests for MTU and checksums, within what a device reports (control thread only)
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,16 @@ struct rte_eth_dev_info;
 
 namespace gradlane {
 
-// Asks for packets of `mtu` bytes, each in one buffer, of which `room` bytes are for a frame. Throws SetupError if the
-// device has no such packets.
+// Asks for packets of `mtu` bytes, each in one buffer with room for a frame of `room` bytes. Throws SetupError if the
+// device does not support such packets.
 void ask_for_mtu(const rte_eth_dev_info& info, const PortConfig& port, const DeviceTraits& traits, size_t mtu,
                  size_t room, rte_eth_conf& conf);
 
-// Asks for IPv4 and UDP checksums: checked on receive, each that it can, and computed on send, if it can do both. True
-// if it will compute them. Nothing on links inside the machine. No other offload is of use: not that buffers can be
-// freed fast, as packets are sent which the exchange still refers to; nor scattered packets.
+// Asks for IPv4 and UDP checksums. On receive, the device checks each of the two that it can. On send, it computes them
+// if it can compute both. Returns whether it will compute them. Asks for nothing on links inside the machine.
+//
+// No other offload helps. Buffers cannot be freed fast, because the exchange still refers to packets that are being
+// sent. Packets are not scattered.
 [[nodiscard]] bool ask_for_checksums(const rte_eth_dev_info& info, const DeviceTraits& traits, rte_eth_conf& conf);
 
 }  // namespace gradlane

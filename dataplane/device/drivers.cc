@@ -1,8 +1,8 @@
-// drivers.cc - cards and devices, DPDK's drivers for them, and Debian's packages (control thread only)
+// drivers.cc - cards and virtual devices, DPDK's drivers for them, and Debian's packages (control thread only)
 #include "dataplane/device/drivers.h"
 
 #include <dlfcn.h>
-#include <rte_config.h>  // the folder that EAL was built for
+#include <rte_config.h>  // has RTE_EAL_PMD_PATH, the folder that EAL was built for
 #include <rte_version.h>
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 namespace gradlane {
 namespace {
 
-// Of libraries and packages: the same for the three releases up to one in November.
+// The ABI version in the names of libraries and packages. A release of November and the two after it have the same one.
 constexpr unsigned kAbi = RTE_VER_YEAR + (RTE_VER_MONTH >= 11 ? 1 : 0);
 
-// Those that are linked in, by -Dstatic=true; empty: EAL finds them in a folder.
+// The drivers that are linked in by -Dstatic=true. Empty if EAL loads drivers from a folder.
 constexpr std::string_view kBuiltIn = " " GRADLANE_BUILT_IN_DRIVERS " ";
 constexpr bool kSharedDpdk = sizeof(GRADLANE_BUILT_IN_DRIVERS) == 1;
 
@@ -54,7 +54,7 @@ constexpr IntelCards kIntel[] = {
     {"net_ice", kIce},     {"net_igc", kIgc},     {"net_fm10k", kFm10k}, {"net_idpf", kIdpf},
 };
 
-// The vendors of one driver, or nearly so. `below`: the devices below this number have another driver.
+// Vendors whose cards have one driver, or two: devices with a number below `below` have the driver `other`.
 struct Vendor {
   uint16_t vendor;
   const char* driver;
@@ -84,7 +84,7 @@ constexpr Vendor kVendors[] = {
 };
 constexpr uint16_t kIntelVendor = 0x8086;
 
-// Names of virtual devices begin with these.
+// A prefix of the names of virtual devices, without the "net" or "eth" in front, and their driver.
 struct Named {
   const char* prefix;
   const char* driver;
@@ -105,7 +105,7 @@ uint16_t hexadecimal(std::string_view text) {
   return static_cast<uint16_t>(value);
 }
 
-// What to do without one that is not.
+// Returns advice for a driver that is not linked into this program.
 std::string of_a_shared_dpdk() {
   return "this program has " GRADLANE_BUILT_IN_DRIVERS
          " in itself, and no others; one that is built with Debian's DPDK "
@@ -118,7 +118,8 @@ bool is_loaded(const std::string& library) {
   return handle != nullptr;
 }
 
-// Debian's: with a dash between two numbers.
+// Returns the name of the driver's Debian package. A dash stands between a number at the end of the driver's name and
+// the ABI version.
 std::string package_of(const std::string& driver) {
   std::string name = "librte-" + driver;
   std::ranges::replace(name, '_', '-');
@@ -137,7 +138,7 @@ std::string driver_of_card(std::string_view ids) {
     for (const IntelCards& it : kIntel) {
       if (std::ranges::find(it.devices, device) != it.devices.end()) return it.driver;
     }
-    return "";  // newer than the list; this DPDK may know it
+    return "";  // newer than the list; DPDK may know it
   }
   for (const Vendor& it : kVendors) {
     if (it.vendor == vendor) return device < it.below ? it.other : it.driver;
@@ -152,7 +153,7 @@ bool may_be_e1000(std::string_view ids) {
 }
 
 std::string driver_of_device(std::string_view devargs) {
-  // Drivers have an older name, too.
+  // Device names may also have the older prefix eth_.
   if (!devargs.starts_with("net_") && !devargs.starts_with("eth_")) return "";
   for (const Named& it : kNamed) {
     if (devargs.substr(3).starts_with(it.prefix)) return it.driver;

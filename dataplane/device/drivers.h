@@ -1,4 +1,4 @@
-// drivers.h - which of DPDK's drivers a device needs, and where to get it (control thread only)
+// drivers.h - DPDK's driver for a device, and where to get it (control thread only)
 #pragma once
 
 #include <string>
@@ -6,19 +6,20 @@
 
 namespace gradlane {
 
-// "net_e1000" of "8086:10d3"; empty: not known.
+// Returns the driver of a card: "net_e1000" for "8086:10d3". Returns an empty text if it is not known.
 [[nodiscard]] std::string driver_of_card(std::string_view ids);
-// Whether net_e1000 may be its driver: it is, or the card is one of Intel's that is not known here. A later DPDK may
-// know it.
+// Returns whether net_e1000 may be the driver of a card. It may be if the driver is net_e1000, or if the card is one of
+// Intel's that this file does not list: a later DPDK may know it.
 [[nodiscard]] bool may_be_e1000(std::string_view ids);
-// "net_virtio" of "net_virtio_user0,..."; empty: not known.
+// Returns the driver of a virtual device: "net_virtio" for "net_virtio_user0,...". Returns an empty text if it is not
+// known.
 [[nodiscard]] std::string driver_of_device(std::string_view devargs);
 
-// EAL has found its library, or it is linked in.
+// Returns whether EAL has loaded the driver's library, or the driver is linked in.
 [[nodiscard]] bool driver_loaded(const std::string& driver);
-// "DPDK's driver librte_net_e1000.so is not in ...: ...".
+// Returns the error text for a missing driver: "DPDK's driver librte_net_e1000.so is not in ...: ...".
 [[nodiscard]] std::string missing_driver(const std::string& driver);
-// Which package of Debian has them all.
+// Returns advice that names the Debian package with all drivers. In a program with linked-in drivers, it names these.
 [[nodiscard]] std::string all_drivers();
 
 }  // namespace gradlane

@@ -24,7 +24,7 @@
 namespace gradlane {
 namespace {
 
-// The first at this NUMA node, if any is; -1: whichever.
+// Returns the first CPU of `set` at this NUMA node, or the first of all if none is there. -1 means any node.
 unsigned first_cpu(const cpu_set_t& set, int node) {
   std::optional<unsigned> first;
   for (unsigned cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
@@ -40,14 +40,14 @@ __extension__ using Wide = unsigned __int128;
 // Nanoseconds per cycle as a fixed-point number with 32 fractional bits; written once by start_eal().
 uint64_t nanos_per_cycle = 0;
 
-// For --socket-mem, whose first number is node 0's. -1: there is one node.
+// Returns the value of --socket-mem, whose first number is for node 0. `node` -1 means that there is one node.
 std::string memory_of_node(int node, size_t megabytes) {
   std::string text;
   for (int i = 0; i < node; ++i) text += "0,";
   return text + std::to_string(megabytes);
 }
 
-// EAL has refused to start.
+// Returns the error text after EAL has refused to start.
 std::string why_not(const EalOptions& options, size_t megabytes, const Hugepages& hugepages,
                     const std::string& messages) {
   const std::string error = rte_errno == 0 ? "" : std::string(": ") + rte_strerror(rte_errno);
@@ -70,10 +70,10 @@ size_t bytes_of(const msghdr& message) noexcept {
 }  // namespace
 }  // namespace gradlane
 
-// In place of libc's: DPDK's drivers call this one. A memif server greets each client, and where that one has gone
-// already, closes the socket while DPDK's interrupt thread still watches it, which ends the process: "PANIC in
-// eal_intr_thread_main()". In that thread such a greeting counts as sent. Then the thread is told that the client has
-// hung up, and the driver puts all away in order.
+// Replaces libc's sendmsg(); DPDK's drivers call this one. A memif server greets each client. If the client is gone,
+// the server closes the socket while DPDK's interrupt thread still watches it. Then the process ends: "PANIC in
+// eal_intr_thread_main()". So in that thread a greeting to a client that is gone counts as sent. The thread then learns
+// that the client has hung up, and the driver closes everything in order.
 extern "C" __attribute__((visibility("default"))) ssize_t sendmsg(int socket, const msghdr* message, int flags) {
   const ssize_t sent = syscall(SYS_sendmsg, socket, message, flags);
   const bool gone = sent < 0 && (errno == EPIPE || errno == ECONNRESET);
@@ -88,19 +88,19 @@ void start_eal(const EalOptions& options) {
   pthread_getaffinity_np(pthread_self(), sizeof(affinity), &affinity);
 
   const size_t megabytes = (options.memory_bytes >> 20) + 16;
-  // Packets are best at their card. What DPDK keeps for itself must be at the node of its CPU: it panics if that has
-  // no memory.
+  // Packets are best on the NUMA node of their card. DPDK's own data must be on the node of its CPU: DPDK panics if
+  // that node has no memory.
   const Hugepages hugepages =
       options.hugepages ? hugepages_for(node_of_cards(options.pci), megabytes << 20) : Hugepages();
   const int node = hugepages.node;
   std::vector<std::string> arguments = {"gradlaned", "-l", std::to_string(first_cpu(affinity, node)),
                                         options.verbose ? "--log-level=*:7" : "--log-level=*:4"};
   if (options.hugepages) {
-    // One file, so that vhost can hand it to the other side.
+    // All pages are in one file, so that vhost can pass it to the other side.
     arguments.insert(arguments.end(),
                      {"--in-memory", "--single-file-segments", "--socket-mem", memory_of_node(node, megabytes)});
   } else {
-    // Runs anywhere, leaves no files, needs no name that others could have.
+    // These options work on any machine, leave no files, and need no name that another process could use.
     arguments.insert(arguments.end(), {"--no-huge", "--no-shconf", "-m", std::to_string(megabytes)});
   }
   if (options.pci.empty()) arguments.emplace_back("--no-pci");
@@ -117,10 +117,10 @@ void start_eal(const EalOptions& options) {
     parsed = rte_eal_init(static_cast<int>(argv.size() - 1), argv.data());
     messages = heard.errors();
   }
-  // EAL has pinned this thread to the core of -l; threads made from now on would inherit that.
+  // EAL has pinned this thread to the core of -l. Threads started from now on would inherit that.
   pthread_setaffinity_np(pthread_self(), sizeof(affinity), &affinity);
   if (parsed < 0) throw SetupError(why_not(options, megabytes, hugepages, messages));
-  // They say so at length whenever the other side is not there; we say it ourselves.
+  // These drivers log at length whenever the other side is not there. The daemon reports that itself.
   for (const char* const driver : {"pmd.net.memif*", "pmd.net.vhost*", "pmd.net.virtio.*", "lib.vhost.*"}) {
     rte_log_set_level_pattern(driver, options.verbose ? RTE_LOG_DEBUG : RTE_LOG_CRIT);
   }

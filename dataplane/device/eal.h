@@ -17,14 +17,15 @@ struct EalOptions {
   bool verbose = false;              // EAL's own messages below warnings
 };
 
-// Starts EAL without touching the caller's CPU affinity. Throws SetupError. Signals that must not end up in EAL's
-// threads have to be blocked before.
+// Starts EAL without changing the caller's CPU affinity. Throws SetupError. Signals that EAL's threads must not receive
+// have to be blocked before.
 void start_eal(const EalOptions& options);
 
-// Lets DPDK give back what it holds. Nothing of it may be used after that; it cannot be started again.
+// Makes DPDK release what it holds. Nothing of DPDK may be used after that, and EAL cannot be started again.
 void stop_eal();
 
-// Nanoseconds of the time stamp counter: monotonic, the same in all threads, no system call.
+// Returns nanoseconds of the time stamp counter. The clock is monotonic and the same in all threads, and needs no
+// system call.
 [[nodiscard]] Nanos clock_now() noexcept;
 
 }  // namespace gradlane

@@ -10,9 +10,9 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kMost = 300;  // bytes to keep
+constexpr size_t kMost = 300;  // most bytes of errors to keep
 
-// Stays: threads of DPDK may still be about to write when nobody listens any more.
+// State that is never freed: DPDK's threads may still write a message after the last EalMessages is gone.
 struct Heard {
   std::mutex mutex;
   std::string errors;

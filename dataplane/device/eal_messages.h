@@ -1,11 +1,12 @@
-// eal_messages.h - what DPDK says while it starts (control thread, at the start)
+// eal_messages.h - a record of DPDK's error messages while it starts (control thread, at the start)
 #pragma once
 
 #include <string>
 
 namespace gradlane {
 
-// As long as it lives, DPDK's messages go to stderr, and errors among them are kept. One at a time.
+// While an object of this class lives, DPDK's messages go to stderr, and the errors among them are kept. Only one
+// object may exist at a time.
 class EalMessages {
  public:
   EalMessages() noexcept;
@@ -13,7 +14,7 @@ class EalMessages {
   EalMessages(const EalMessages&) = delete;
   EalMessages& operator=(const EalMessages&) = delete;
 
-  // The first ones, "; " between them.
+  // Returns the first errors, separated by "; ".
   [[nodiscard]] std::string errors() const;
 };
 

@@ -31,9 +31,9 @@ namespace {
 
 static_assert(kMaxProcessPorts <= RTE_MAX_ETHPORTS);
 constexpr uint16_t kDescriptors = 512;
-constexpr std::string_view kOldIntel = "net_e1000_em";  // e1000, e1000e
-constexpr unsigned kPatience = 10;                      // looks at a link, 100 ms apart, before its client tries again
-constexpr useconds_t kLookEvery = 100'000;              // us
+constexpr std::string_view kOldIntel = "net_e1000_em";  // driver of e1000 and e1000e
+constexpr unsigned kPatience = 10;  // number of looks at a link, 100 ms apart, before its memif client tries again
+constexpr useconds_t kLookEvery = 100'000;  // us
 
 }  // namespace
 
@@ -68,7 +68,7 @@ template <class Make>
 void EthdevPort::make(Make make_device) {
   try {
     check_frames(config_.device, mtu_ + kEthernetBytes);
-    // A file that an earlier process left keeps a server from starting.
+    // A socket file that an earlier process left would keep a server from starting.
     remove_socket(traits_.socket);
     check_socket(traits_.socket);
     if (traits_.blocks) {
@@ -102,7 +102,7 @@ EthdevPort::~EthdevPort() {
   remove_socket(traits_.socket);
   if (!made_ || traits_.left_to_the_end) return;
   steering_.remove();
-  // It would outlive the device. Needs the rights that enabling it needed.
+  // Promiscuous mode of the interface would outlive the device. Disabling it needs the same rights as enabling it.
   if (traits_.kernel && promiscuous_) (void)rte_eth_promiscuous_disable(id_);
   removal_.reset();
   if (started()) rte_eth_dev_stop(id_);
@@ -121,8 +121,8 @@ void EthdevPort::make_ring(RingLinks& links, const std::string& unique) {
 }
 
 void EthdevPort::probe() {
-  // EAL has looked for cards when it started, and rte_dev_probe() fails for what is there. A virtual device that cannot
-  // be made does not always fail it: the port must be there, too.
+  // EAL has probed the cards at its start, and rte_dev_probe() fails for a device that exists already. It may succeed
+  // for a virtual device that could not be made, so the port must exist as well.
   const bool there = config_.kind == PortConfig::Kind::kPci && find(config_, id_);
   if (!there) {
     const int result = rte_dev_probe(config_.device.c_str());
@@ -133,7 +133,7 @@ void EthdevPort::probe() {
 
 bool EthdevPort::find(const PortConfig& config, uint16_t& id) noexcept {
   if (rte_eth_dev_get_port_by_name(std::string(device_name(config.device)).c_str(), &id) == 0) return true;
-  // Cards may have been given in short.
+  // The configuration may have the short form of a card's address.
   return config.kind == PortConfig::Kind::kPci && rte_eth_dev_get_port_by_name(device_key(config).c_str(), &id) == 0;
 }
 
@@ -158,7 +158,8 @@ void EthdevPort::start() {
   if (rte_eth_dev_info_get(id_, &info) != 0) throw SetupError("the device does not answer");
   driver_ = info.driver_name;
   unsigned queues = std::min({lanes_, unsigned{info.max_rx_queues}, unsigned{info.max_tx_queues}});
-  // It says two of all its cards. Some have one, and never send what is in the other; none sorts what comes.
+  // The driver reports two queues for all its cards. Some cards have one, and never send packets of the second. None
+  // distributes received packets to queues.
   if (driver_ == kOldIntel) queues = std::min(queues, 1U);
   if (queues == 0) throw SetupError("the device has no queues");
   if (queues < lanes_ && traits_.blocks) {
@@ -184,13 +185,13 @@ void EthdevPort::start() {
   bool taken = own_mac;
   if (!own_mac) {
     std::ranges::copy(mac_, address.addr_bytes);
-    // Some virtual devices do not take one; what counts is which frames we answer to.
+    // Some virtual devices do not accept a MAC address. The node then still answers only frames to this address.
     taken = rte_eth_dev_default_mac_addr_set(id_, &address) == 0;
   }
   if (all_frames_) {
     open_to_all();
   } else if (!traits_.kernel || !taken) {
-    // An interface of the kernel would be promiscuous for everybody.
+    // Promiscuous mode of a kernel interface would affect all other programs.
     promiscuous_ = rte_eth_promiscuous_enable(id_) == 0;
   }
   if (!try_start() && !traits_.needs_goodbye) throw SetupError("the device does not start");
@@ -220,7 +221,7 @@ void EthdevPort::open_to_all() {
     if (interface_ != 0) listening_ = make_promiscuous(interface_);
     if (is_af_packet(config_) && interface_ != 0) look_at_socket();
   } else if (!traits_.kernel) {
-    // The other kernel devices are taps, which have all that the host sends.
+    // The other kernel devices are taps, which receive all frames that the host sends.
     promiscuous_ = rte_eth_promiscuous_enable(id_) == 0;
   }
   if (!promiscuous_ && config_.kind == PortConfig::Kind::kPci) {
@@ -280,7 +281,7 @@ void EthdevPort::tend() {
   }
   if (traits_.blocks) return;
   if (!started()) {
-    // Workers have not touched its queues since the last look.
+    // Workers have not touched the queues since the last call of tend().
     rte_eth_dev_stop(id_);
     try_start();
     return;
@@ -318,7 +319,7 @@ void EthdevPort::begin() {
 
 void EthdevPort::keep() noexcept {
   try {
-    // It may be another user's process by now.
+    // This process may run as another user by now.
     check_socket(traits_.socket);
     probe();
     start();

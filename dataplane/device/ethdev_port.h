@@ -1,5 +1,5 @@
-// ethdev_port.h - a DPDK device: made from devargs, a PCI address or an in-process link (control thread, and one thread
-// for each device that makes its caller wait)
+// ethdev_port.h - a port of a DPDK device: made from devargs, a PCI address or an in-process link (control thread, and
+// one thread for each device whose calls block)
 #pragma once
 
 #include <atomic>
@@ -24,35 +24,41 @@ namespace gradlane {
 
 class EthdevPort final : public Port {
  public:
-  // Makes the device with one queue pair per lane, or as many as it can have, and starts it; received packets go to the
-  // node's pool. A device that blocks comes later, see tend(). Throws SetupError: "port e0: ...". `unique` tells
-  // the devices of several nodes apart.
+  // Makes the device with one queue pair per lane, or as many as it can have, and starts it. Received packets are in
+  // buffers of `pools`. A device that blocks is made later, see tend(). `unique` makes the names of the devices of
+  // several nodes differ. Throws SetupError: "port e0: ...".
   EthdevPort(const PortConfig& config, const NodeConfig& node, std::span<rte_mempool* const> pools, RingLinks& links,
              const std::string& unique);
-  // For an accelerator: one queue pair, and all frames, whomever they are for, as they are. No ring.
+  // Makes the device of an accelerator: it has one queue pair, and receives all frames unchanged, whatever their
+  // destination. It cannot be an in-process link.
   EthdevPort(const PortConfig& config, size_t mtu, rte_mempool* pool);
-  // Stops and closes the device, unless that is left to the end of the process.
+  // Stops and closes the device, unless DeviceTraits::left_to_the_end is set.
   ~EthdevPort() override;
 
-  // Only once started().
+  // Returns DPDK's number of the device. Call it only once started().
   [[nodiscard]] uint16_t id() const noexcept { return id_; }
   [[nodiscard]] std::string socket_file() const override { return made_ && !traits_.blocks ? traits_.socket : ""; }
   [[nodiscard]] int packet_socket() const noexcept override { return packet_socket_; }
   [[nodiscard]] uint64_t missed() const noexcept override { return missed_; }
-  // Of a card, before the port is made; -1: not known, or not a card.
+  // Returns the NUMA node of a card, before the port is made; -1: not known, or not a card.
   [[nodiscard]] static int numa_node_of(const PortConfig& config) noexcept;
-  // The same: its receive buffers are powers of two, see longest_packet(). Before DPDK has looked at cards, and memory
-  // is reckoned: they may be.
+  // `wants_powers` returns whether a card's receive buffers are powers of two, see longest_packet(); the port is not
+  // made yet. `may_want_powers` is for the time before DPDK has found the cards, when the memory is computed. It
+  // returns true in case of doubt.
   [[nodiscard]] static bool wants_powers(const PortConfig& config);
   [[nodiscard]] static bool may_want_powers(const PortConfig& config);
   [[nodiscard]] bool program_stays() const noexcept override;
 
-  // DPDK makes one device at a time: the first time it starts the thread of a device that blocks, which is started()
-  // when its neighbour has come. Looks at the link. A memif client cannot start before its server listens, is turned
-  // away by one that has not started, and does not come back by itself to one that has restarted: so it is stopped and
-  // started again until its link is up. Throws DeviceLost if the interface of the kernel is not there any more: it was
-  // deleted, its driver was loaded anew, or it was given to another network namespace. One of the same name that comes
-  // later is another one, to which the device's sockets do not lead. Likewise if a card is taken out of the machine.
+  // Does the regular work of the port, see Port::tend(). DPDK makes one device at a time, so the first call starts the
+  // thread of a device that blocks. Such a device is started() when its neighbour has come. Each call looks at the
+  // link.
+  //
+  // A memif client cannot start before its server listens, and a server that has not started rejects it. It does not
+  // reconnect by itself to a server that has restarted. So it is stopped and started again until its link is up.
+  //
+  // Throws DeviceLost if the interface of the kernel is gone: it was deleted, its driver was loaded again, or it was
+  // moved to another network namespace. A later interface of the same name is a different one, which the device's
+  // sockets do not reach. Throws DeviceLost as well if a card is taken out of the machine.
   void tend() override;
   [[nodiscard]] bool leave() noexcept override;
 
@@ -60,7 +66,7 @@ class EthdevPort final : public Port {
   [[nodiscard]] uint16_t send(uint16_t queue, rte_mbuf** burst, uint16_t count) noexcept override;
 
  private:
-  // `node`: null for an accelerator.
+  // `node` is null for an accelerator.
   EthdevPort(const PortConfig& config, const NodeConfig* node, size_t mtu, std::span<rte_mempool* const> pools);
   template <class Make>
   void make(Make make_device);
@@ -78,26 +84,26 @@ class EthdevPort final : public Port {
   void begin();
   void keep() noexcept;
 
-  const bool all_frames_;                  // those for others, too; and nothing of them is looked at
-  const size_t mtu_;                       // of the node
-  const std::vector<rte_mempool*> pools_;  // by lane
-  // Written by whoever makes the device, before started_.
+  const bool all_frames_;                  // accelerator: receive frames for others too, and check no checksums
+  const size_t mtu_;                       // MTU of the node
+  const std::vector<rte_mempool*> pools_;  // buffer pools by lane
+  // The thread that makes the device writes these, before started_.
   uint16_t id_ = 0;
   bool made_ = false;
   bool promiscuous_ = false;
   int packet_socket_ = -1;
-  uint64_t missed_ = 0;              // as of the last tend()
-  std::optional<HostClaim> claim_;   // of the interface
-  std::optional<Removal> removal_;   // of a device that does not block
-  FileDescriptor program_;           // keeps an XDP program on it
-  FileDescriptor listening_;         // keeps an interface of the kernel promiscuous
-  unsigned interface_ = 0;           // of the kernel, that the device sends and receives with; 0: none
-  unsigned down_ = 0;                // looks in a row that found the link of a started memif client down
-  bool logged_up_ = false;           // what the log says of the link
-  bool kept_ = false;                // there is a thread
-  std::string failure_;              // of the thread, before failed_
-  std::atomic<bool> failed_{false};  // its thread writes, the control thread reads
-  std::atomic<bool> left_{false};    // the control thread writes, its thread reads
+  uint64_t missed_ = 0;              // total at the last tend()
+  std::optional<HostClaim> claim_;   // claim to the interface
+  std::optional<Removal> removal_;   // notice of the removal of a device that does not block
+  FileDescriptor program_;           // keeps the XDP program on the interface
+  FileDescriptor listening_;         // keeps the interface of the kernel promiscuous
+  unsigned interface_ = 0;           // interface of the kernel that the device sends and receives with; 0: none
+  unsigned down_ = 0;                // number of looks in a row that found the link of a started memif client down
+  bool logged_up_ = false;           // state of the link in the log
+  bool kept_ = false;                // whether the thread of a device that blocks was started
+  std::string failure_;              // error of the device's thread; written before failed_
+  std::atomic<bool> failed_{false};  // the device's thread writes, the control thread reads
+  std::atomic<bool> left_{false};    // leave() was called; the control thread writes, the device's thread reads
 };
 
 }  // namespace gradlane

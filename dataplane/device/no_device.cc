@@ -1,4 +1,4 @@
-// no_device.cc - what is wrong with a card, or a device that DPDK cannot make (control thread only)
+// no_device.cc - the error for a card or virtual device that DPDK cannot make (control thread only)
 #include "dataplane/device/no_device.h"
 
 #include <spdlog/fmt/fmt.h>
@@ -14,7 +14,8 @@
 namespace gradlane {
 namespace {
 
-// All that a card may reach is locked, which others than root may do with a part of the memory only.
+// Returns advice about the limit on locked memory, or "" if there is no limit. All memory that a card may access is
+// locked. Users other than root may lock only a part of the memory.
 std::string lock_advice() {
   rlimit limit{};
   if (geteuid() == 0 || getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";

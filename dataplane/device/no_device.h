@@ -1,4 +1,4 @@
-// no_device.h - why DPDK has no device, in words that say what to do (control thread only)
+// no_device.h - the error for a device that DPDK does not have, with advice (control thread only)
 #pragma once
 
 #include "base/error.h"
@@ -6,7 +6,8 @@
 
 namespace gradlane {
 
-// Once EAL runs, and rte_dev_probe() has answered with `result` or made no port.
+// Returns the error for a device that DPDK could not make, with the cause and advice. EAL must run, and rte_dev_probe()
+// has returned `result` or made no port.
 [[nodiscard]] SetupError no_device(const PortConfig& config, int result);
 
 }  // namespace gradlane

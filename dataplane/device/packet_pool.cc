@@ -15,11 +15,11 @@ namespace gradlane {
 namespace {
 
 constexpr unsigned kCache = 256;     // mbufs kept by each worker
-constexpr size_t kLeastRoom = 2048;  // drivers take less badly
+constexpr size_t kLeastRoom = 2048;  // drivers do not work well with less
 
 size_t room_of(size_t mtu) {
-  // Two VLAN tags and the checksum of Ethernet. Some cards count in KiB, and would spread a packet that may be longer
-  // than the whole ones over two buffers.
+  // The frame may have two VLAN tags and Ethernet's checksum. Some cards count buffers in whole KiB. They would spread
+  // a packet over two buffers if it might be longer than the whole KiB of one.
   const size_t frame = (kEthernetBytes + mtu + 2 * 4 + 4 + 1023) / 1024 * 1024;
   return RTE_PKTMBUF_HEADROOM + std::max(kLeastRoom, frame);
 }
@@ -34,18 +34,18 @@ PacketPool::PacketPool(const std::string& name, size_t buffers, size_t mtu, int 
     if (pool_ == nullptr && where >= 0) spdlog::warn("no memory for packet buffers on NUMA node {}", where);
   }
   if (pool_ != nullptr) return;
-  // Which is what makes and takes buffers, and without it an argument is invalid.
+  // The mempool_ring driver manages the free buffers of a pool. If it is missing, DPDK reports an invalid argument.
   if (rte_errno == EINVAL && !driver_loaded("mempool_ring")) throw SetupError(missing_driver("mempool_ring"));
   throw SetupError("no memory for " + std::to_string(buffers) + " packet buffers of " + std::to_string(mtu) +
                    " bytes: " + rte_strerror(rte_errno) + "; a smaller exchange.window or mtu needs less");
 }
 
-PacketPool::~PacketPool() { rte_mempool_free(pool_); }  // which takes null
+PacketPool::~PacketPool() { rte_mempool_free(pool_); }  // accepts null
 
 rte_mbuf* PacketPool::allocate() noexcept { return rte_pktmbuf_alloc(pool_); }
 
 size_t PacketPool::bytes_needed(size_t buffers, size_t mtu) noexcept {
-  // Without hugepages no mbuf crosses a page of 4 KiB, and larger ones have pages to themselves.
+  // Without hugepages, no mbuf crosses the border of a 4 KiB page, and a larger one has pages of its own.
   constexpr size_t kPage = 4096;
   const size_t object = room_of(mtu) + sizeof(rte_mbuf) + 192;
   const size_t placed = object < kPage ? kPage / (kPage / object) : (object + kPage - 1) / kPage * kPage;

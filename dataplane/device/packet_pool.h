@@ -1,4 +1,5 @@
-// packet_pool.h - packet buffers of a node (mbufs), and where in them packets lie
+// packet_pool.h - packet buffers (mbufs) of a node, and the position of packets in them (control thread; worker
+// threads)
 #pragma once
 
 #include <cstddef>
@@ -14,34 +15,35 @@ struct rte_mempool;
 
 namespace gradlane {
 
-// As DPDK's functions for devices take it: SOCKET_ID_ANY, in an unsigned parameter.
+// SOCKET_ID_ANY as an unsigned number, as DPDK's functions for devices take it.
 inline constexpr unsigned kAnySocket = ~0U;
 
-// Fixed at construction (control thread); buffers are taken and given back by any worker.
+// A pool whose size is fixed at construction (control thread). Any worker takes and returns buffers.
 class PacketPool {
  public:
-  // `buffers` of them, each with room for an IP packet of `mtu` bytes in one segment, in memory of that NUMA node if it
-  // has some (-1: of any). Throws SetupError.
+  // Makes `buffers` buffers, each with room for an IP packet of `mtu` bytes in one segment. They are in memory of NUMA
+  // node `socket` if it has enough, otherwise of any node (-1: any). Throws SetupError.
   PacketPool(const std::string& name, size_t buffers, size_t mtu, int socket = -1);
   ~PacketPool();
   PacketPool(const PacketPool&) = delete;
   PacketPool& operator=(const PacketPool&) = delete;
 
-  // Not to be freed: at the end of the process, where EAL would write zeros over all of it.
+  // Keeps the destructor from freeing the pool. At the end of the process, freeing would make EAL write zeros over all
+  // of its memory.
   void abandon() noexcept { pool_ = nullptr; }
 
   [[nodiscard]] rte_mempool* mempool() const noexcept { return pool_; }
   [[nodiscard]] rte_mbuf* allocate() noexcept;  // null: none left
 
-  // Memory that EAL must have for one.
+  // Returns the bytes of memory that EAL needs for such a pool.
   [[nodiscard]] static size_t bytes_needed(size_t buffers, size_t mtu) noexcept;
 
  private:
   rte_mempool* pool_ = nullptr;
 };
 
-// A buffer as the exchange sees it: its link header follows the headers of Ethernet, IP and UDP.
-[[nodiscard]] Packet packet_of(rte_mbuf* mbuf) noexcept;  // frame at the start of the mbuf's data
+// Return a buffer as the exchange sees it. Its link header follows the headers of Ethernet, IP and UDP.
+[[nodiscard]] Packet packet_of(rte_mbuf* mbuf) noexcept;  // the frame is at the start of the mbuf's data
 [[nodiscard]] Packet fresh_packet(rte_mbuf* mbuf) noexcept;
 
 }  // namespace gradlane

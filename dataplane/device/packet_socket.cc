@@ -15,11 +15,11 @@
 
 namespace {
 
-std::atomic<unsigned> without_fanout{0};  // how many WithoutFanout there are
+std::atomic<unsigned> without_fanout{0};  // number of WithoutFanout objects
 
 }  // namespace
 
-// In place of libc's: DPDK's drivers call this one.
+// Replaces libc's setsockopt(); DPDK's drivers call this one.
 extern "C" __attribute__((visibility("default"))) int setsockopt(int socket, int level, int name, const void* value,
                                                                  socklen_t bytes) noexcept {
   if (level == SOL_PACKET && name == PACKET_FANOUT && without_fanout.load(std::memory_order_relaxed) != 0) return 0;
@@ -66,7 +66,7 @@ uint64_t take_missed(int socket) noexcept {
 }
 
 bool push_ring(int socket) noexcept {
-  // 0: there was nothing. The first call may have sent it all.
+  // sendto() returns 0 if the ring was empty. The first call may have sent all frames, so a second one asks again.
   return sendto(socket, nullptr, 0, MSG_DONTWAIT, nullptr, 0) == 0 ||
          sendto(socket, nullptr, 0, MSG_DONTWAIT, nullptr, 0) == 0;
 }

@@ -1,13 +1,14 @@
-// packet_socket.h - the packet socket inside DPDK's AF_PACKET device, and what the device does not say or do with it
+// packet_socket.h - functions for the packet socket inside DPDK's AF_PACKET device that the device itself lacks
+// (control thread; push_ring(): worker)
 #pragma once
 
 #include <cstdint>
 
 namespace gradlane {
 
-// DPDK puts the socket of a queue into a PACKET_FANOUT group that has the kernel put IP fragments together. Devices
-// that are made while one of these lives (control thread) have no group, and need none for one queue: fragments arrive
-// as they are. Only in executables that export setsockopt(), see meson.build.
+// Keeps devices that are made in its lifetime (control thread) out of PACKET_FANOUT groups. DPDK puts the socket of
+// each queue into such a group, which makes the kernel reassemble IP fragments. A device with one queue needs no group,
+// and then fragments arrive unchanged. This works only in executables that export setsockopt(), see meson.build.
 class WithoutFanout {
  public:
   WithoutFanout() noexcept;
@@ -16,20 +17,22 @@ class WithoutFanout {
   WithoutFanout& operator=(const WithoutFanout&) = delete;
 };
 
-// The socket of this process that receives all frames of an interface of the kernel; it is not the caller's. -1: none.
+// Returns the socket of this process that receives all frames of a kernel interface, or -1. The caller must not close
+// it.
 [[nodiscard]] int find_packet_socket(unsigned interface) noexcept;
 
-// What the kernel sends there itself does not arrive from now on. False: this kernel cannot do that.
+// Stops the socket from receiving frames that the kernel itself sends on the interface. Returns false if the kernel
+// does not support that.
 bool ignore_outgoing(int socket) noexcept;
 
-// IP fragments are put together on their way to it.
+// Returns whether the kernel reassembles IP fragments before they reach the socket.
 [[nodiscard]] bool reassembles(int socket) noexcept;
 
-// Frames that came and got lost since this was last asked: its ring was full.
+// Returns the number of frames that were lost since the last call because the socket's ring was full.
 [[nodiscard]] uint64_t take_missed(int socket) noexcept;
 
-// Frames that were put into its ring to be sent may wait there for the next ones, when the queue behind it had no place
-// for them. Sends those (worker thread); true if nothing is left there.
+// Sends frames that wait in the socket's send ring (worker thread). They wait if the interface's queue was full, and
+// would otherwise stay there until the next frame is sent. Returns true if none is left.
 [[nodiscard]] bool push_ring(int socket) noexcept;
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// port.cc - what all ports have (control thread only)
+// port.cc - the state that all ports share (control thread only)
 #include "dataplane/device/port.h"
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-// port.h - what a node sends and receives frames through, with a queue pair for each lane (control thread; bursts:
-// worker threads)
+// port.h - the interface through which a node sends and receives frames, with a queue pair for each lane (control
+// thread; bursts: worker threads)
 #pragma once
 
 #include <atomic>
@@ -16,12 +16,12 @@ struct rte_mbuf;
 
 namespace gradlane {
 
-// What a port stands on has gone: a new process can have what is there then.
+// The interface or card under a port is gone. A new process can use the one that is there then.
 class DeviceLost : public SetupError {
  public:
   using SetupError::SetupError;
 };
-// Exit status of a daemon that ends for that.
+// Exit status of a daemon that ends because of DeviceLost.
 inline constexpr int kDeviceLostStatus = 3;
 
 class Port {
@@ -35,69 +35,72 @@ class Port {
   [[nodiscard]] unsigned queues() const noexcept { return queues_; }
   [[nodiscard]] const MacAddress& mac() const noexcept { return mac_; }
   [[nodiscard]] const std::vector<unsigned>& nodes() const noexcept { return config_.nodes; }
-  // What is sent arrives as the same buffer, which the receiver may write to: so only copies are sent.
+  // Returns whether the receiver gets the very buffer that was sent, and may write to it. Then only copies are sent.
   [[nodiscard]] bool shares_buffers() const noexcept { return traits_.shares_buffers; }
-  // memif, see DeviceTraits.
+  // Returns whether the link is memif, see DeviceTraits.
   [[nodiscard]] bool needs_goodbye() const noexcept { return traits_.needs_goodbye; }
-  // A link in the memory of this machine.
+  // Returns whether the link is in the memory of this machine.
   [[nodiscard]] bool local_link() const noexcept { return traits_.local; }
-  // AF_PACKET, see DeviceTraits.
+  // Returns whether the device is AF_PACKET, see DeviceTraits.
   [[nodiscard]] bool sticks() const noexcept { return traits_.sticks; }
-  // Sockets, see DeviceTraits.
+  // Returns whether the port uses sockets of the kernel, see DeviceTraits.
   [[nodiscard]] bool of_sockets() const noexcept { return traits_.sockets; }
-  // The device computes the checksums of IPv4 and UDP of packets whose flags ask for it. Only once started().
+  // Returns whether the device computes the IPv4 and UDP checksums of packets whose flags ask for it. Only once
+  // started().
   [[nodiscard]] bool checksum_offload() const noexcept { return checksum_offload_; }
-  // DPDK's, as net_ixgbe; "": it has none. Only once started().
+  // Returns the name of DPDK's driver, such as net_ixgbe; "": it has none. Only once started().
   [[nodiscard]] const std::string& driver() const noexcept { return driver_; }
-  // How packets of a lane come to its queue, and how many workers that allows.
+  // Returns how packets of a lane come to its queue, and which numbers of workers are possible then.
   [[nodiscard]] const Steering& steering() const noexcept { return steering_; }
-  // Of a card; -1: not known, or not a card.
+  // Returns the NUMA node of a card; -1: not known, or not a card.
   [[nodiscard]] int numa_node() const noexcept { return numa_node_; }
-  // The socket file that the device has made; empty: none.
+  // Returns the socket file that the device has made; empty: none.
   [[nodiscard]] virtual std::string socket_file() const { return ""; }
-  // AF_XDP: the program stays on the interface if the process has no right to take it off at the end.
+  // AF_XDP: returns whether the program stays on the interface at the end, because the process may not remove it.
   [[nodiscard]] virtual bool program_stays() const noexcept { return false; }
 
-  // How many packets may come to a queue before it is asked, and none gets lost: a power of two. Beyond it they may.
+  // Returns how many packets may wait in a queue without loss: a power of two. Further packets may get lost.
   [[nodiscard]] virtual size_t most_waiting() const noexcept { return SIZE_MAX / 2 + 1; }
 
-  // Of DPDK's AF_PACKET device of an accelerator, for push_ring(); -1: it is another one. Only once started().
+  // Returns the packet socket of an accelerator's AF_PACKET device, for push_ring(); -1 for any other device. Only once
+  // started().
   [[nodiscard]] virtual int packet_socket() const noexcept { return -1; }
-  // Frames that came to a packet socket and got lost, as it was full. Control thread.
+  // Returns the number of frames that were lost because a packet socket was full. Control thread.
   [[nodiscard]] virtual uint64_t missed() const noexcept { return 0; }
-  // Those of TCP that it cut into packets, and that it made of packets. Any thread.
+  // Counts of TCP superpackets: `received` ones were cut into packets, `sent` ones were made of packets. Any thread.
   struct Superpackets {
     uint64_t received = 0;
     uint64_t sent = 0;
   };
   [[nodiscard]] virtual Superpackets superpackets() const noexcept { return {}; }
 
-  // What becomes readable when packets come to a queue, for who sleeps until then; none: nothing does.
+  // Returns the file descriptors that become readable when packets come to a queue, for a worker that sleeps until
+  // then. It returns none if the port has no such descriptors.
   [[nodiscard]] virtual std::vector<int> fds(unsigned) const { return {}; }
 
-  // Every 100 ms, once all devices of the process have been made. Throws SetupError if one that makes its caller wait
-  // cannot be had, and DeviceLost if what it stands on has gone.
+  // Does the regular work of the port. Call it every 100 ms, once all devices of the process have been made. Throws
+  // SetupError if a device that blocks cannot be made, and DeviceLost if the interface or card is gone.
   virtual void tend() = 0;
-  // The end of a device that blocks; false: it has none. Its thread may wait for the neighbour still, so that nothing
-  // of the port can be freed; both end with the process.
+  // Ends a device that blocks; returns false if this is another device. Its thread may still wait for the neighbour, so
+  // nothing of the port can be freed. The port and the thread end with the process.
   [[nodiscard]] virtual bool leave() noexcept { return false; }
 
   // ---- Any thread.
-  // As of the last look, at most 100 ms ago.
+  // Returns whether the link was up at the last look, at most 100 ms ago.
   [[nodiscard]] bool link_up() const noexcept { return link_up_.load(std::memory_order_relaxed); }
-  // Mb/s; 0: the device does not say.
+  // Returns the speed in Mb/s; 0: the device does not report it.
   [[nodiscard]] unsigned link_speed() const noexcept { return link_speed_.load(std::memory_order_relaxed); }
-  // Queues must not be touched otherwise.
+  // Returns whether the port is started. Otherwise its queues must not be touched.
   [[nodiscard]] bool started() const noexcept { return started_.load(std::memory_order_acquire); }
 
-  // ---- The worker that has the queue.
-  // Frames that came, at most `count`; each is the caller's from then on.
+  // ---- The worker of the queue.
+  // Receives at most `count` frames and returns their number. The caller owns them from then on.
   [[nodiscard]] virtual uint16_t receive(uint16_t queue, rte_mbuf** burst, uint16_t count) noexcept = 0;
-  // So many of them, from the front on, are the port's from then on.
+  // Takes frames from the front of `burst` and returns their number. The port owns them from then on.
   [[nodiscard]] virtual uint16_t send(uint16_t queue, rte_mbuf** burst, uint16_t count) noexcept = 0;
 
  protected:
-  // One queue pair per lane, unless it turns out that it has fewer. `node`: null for an accelerator.
+  // Sets one queue pair per lane; the device may turn out to have fewer. `node` is null for an accelerator.
   Port(const PortConfig& config, const NodeConfig* node);
 
   [[noreturn]] void fail(const SetupError& error) const;
@@ -105,17 +108,17 @@ class Port {
   const PortConfig config_;
   const DeviceTraits traits_;
   const std::string name_;
-  const unsigned lanes_;  // of the node
-  // Written by whoever makes the device, before started_.
+  const unsigned lanes_;  // lanes of the node
+  // The thread that makes the device writes these, before started_.
   bool checksum_offload_ = false;
   int numa_node_ = -1;
   std::string driver_;
   unsigned queues_;
   MacAddress mac_{};
   Steering steering_;
-  std::atomic<bool> link_up_{false};     // whoever tends the device writes, any thread reads
-  std::atomic<unsigned> link_speed_{0};  // the same
-  std::atomic<bool> started_{false};     // whoever tends the device writes, workers read
+  std::atomic<bool> link_up_{false};     // the thread that tends the device writes, any thread reads
+  std::atomic<unsigned> link_speed_{0};  // likewise
+  std::atomic<bool> started_{false};     // the thread that tends the device writes, workers read
 };
 
 }  // namespace gradlane

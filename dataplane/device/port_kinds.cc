@@ -1,4 +1,4 @@
-// port_kinds.cc - what is known of DPDK's drivers, and the socket files of some (control thread only)
+// port_kinds.cc - facts about DPDK's drivers, and the socket files of some (control thread only)
 #include "dataplane/device/port_kinds.h"
 
 #include <sys/socket.h>
@@ -19,16 +19,18 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kLongestFrame = 32768;  // of AF_PACKET
-// Buffers that Intel's older cards (e1000, e1000e) can be told of, and what is beside an IP packet in one. They count
-// in powers of two, take one of 5 KiB for 4, and spread a packet over two of these.
+constexpr size_t kLongestFrame = 32768;  // longest frame of AF_PACKET
+// Limits of the buffers of Intel's older cards (e1000, e1000e), and the bytes of a buffer outside the IP packet. The
+// cards round a buffer size down to a power of two. They treat 5 KiB as 4 KiB, and spread a packet of 5 KiB over two
+// buffers.
 constexpr size_t kSmallestBuffer = 2048;
 constexpr size_t kLargestBuffer = 16384;
 constexpr size_t kBesidePacket = 26;
-// 14 bits of a descriptor: a length of 16384 is none, and nothing arrives. Its own MTU, 9000 at most, needs less.
+// A descriptor of vmxnet3 has 14 bits for the length. A buffer of 16384 bytes would count as empty, and nothing would
+// arrive. The card's own MTU, 9000 at most, needs less.
 constexpr size_t kMostOfVmxnet3 = 16383;
 constexpr size_t kPortBuffers = 2 * 512 + 128;
-// AF_XDP, zero-copy: the pool is its umem, and these are in its fill ring, and with the kernel to be sent.
+// AF_XDP with zero-copy: the pool is its umem. These buffers are in its fill ring, or wait in the kernel to be sent.
 constexpr size_t kXdpBuffers = 2 * 2048 + 128;
 
 DeviceTraits memif_traits(const std::string& devargs) {
@@ -36,7 +38,7 @@ DeviceTraits memif_traits(const std::string& devargs) {
   traits.local = traits.needs_goodbye = traits.left_to_the_end = true;
   const bool server = devargs_value(devargs, "role") == "server";
   traits.reconnects = !server;
-  // Abstract sockets, the default, have no file.
+  // Abstract sockets, which are the default, have no file.
   if (server && devargs_value(devargs, "socket-abstract") == "no") traits.socket = devargs_value(devargs, "socket");
   return traits;
 }
@@ -45,7 +47,7 @@ DeviceTraits virtio_traits(const std::string& devargs) {
   DeviceTraits traits;
   traits.wants_mtu = traits.needs_mac = traits.left_to_the_end = true;
   const std::string path = devargs_value(devargs, "path");
-  // /dev/vhost-net is the kernel, and /dev/vhost-vdpa-0 a card.
+  // /dev/vhost-net is the kernel, and /dev/vhost-vdpa-0 is a card.
   if (path.starts_with("/dev/vhost")) return traits;
   traits.local = true;
   if (devargs_value(devargs, "server") != "1") return traits;

@@ -1,4 +1,4 @@
-// port_kinds.h - what is known of DPDK's drivers when a port is made (control thread only)
+// port_kinds.h - facts about DPDK's drivers that are known before a port is made (control thread only)
 #pragma once
 
 #include <cstddef>
@@ -11,54 +11,56 @@
 
 namespace gradlane {
 
-// How a device of this kind wants to be treated. Nothing of the below: like a NIC.
+// The peculiarities of a kind of device. A device with none of them is treated like a NIC.
 struct DeviceTraits {
-  // Both ends are in the memory of this machine: nothing happens to bytes on their way.
+  // Both ends are in the memory of this machine, so bytes cannot be damaged on their way.
   bool local = false;
-  // What is sent arrives as the same buffer (in-process links).
+  // In-process links: the receiver gets the very buffer that was sent.
   bool shares_buffers = false;
-  // memif: the other side crashes if it polls while this side ends, as its rings are unmapped then.
+  // memif: the other side crashes if it polls while this side ends, because its rings are unmapped then.
   bool needs_goodbye = false;
-  // Neither stopped nor closed, but left to the end of the process. A memif that is stopped while the other side is,
-  // too, may crash in DPDK's interrupt thread; a virtio_user server aborts if it is closed when its client has gone,
-  // and waits for an answer from it if it is stopped.
+  // The device is neither stopped nor closed, but left open until the process ends. A memif that is stopped while the
+  // other side stops too may crash in DPDK's interrupt thread. A virtio_user server aborts if it is closed after its
+  // client has gone. If it is stopped, it waits for the client to answer.
   bool left_to_the_end = false;
-  // memif clients: do not come back by themselves, see Port::tend().
+  // memif clients: they do not reconnect by themselves, see EthdevPort::tend().
   bool reconnects = false;
-  // virtio_user servers: calls that make, start or look at them wait for the other side, for however long that takes.
+  // virtio_user servers: calls that make, start or query the device wait for the other side, without a time limit.
   bool blocks = false;
-  // The length of packets must be told; memif refuses to hear of it, and takes any frame of its bsize.
+  // The driver must be given the MTU. memif does not accept one, and takes any frame that fits into its bsize.
   bool wants_mtu = false;
-  // vhost and virtio_user: a random address each time, or the same for all.
+  // vhost and virtio_user: the port must set the MAC address, as the device has a random one or the same as all others.
   bool needs_mac = false;
   // AF_PACKET, AF_XDP, tap, sockets: packets pass through the kernel.
   bool kernel = false;
-  // AF_PACKET: may send nothing more behind a frame that is too long for its link.
+  // AF_PACKET: after a frame that is too long for its link, the device may send nothing more.
   bool sticks = false;
-  // Sockets: the kernel has the node's address, knows the way to others, and computes checksums.
+  // Sockets: the kernel has the node's address, routes packets to others, and computes checksums.
   bool sockets = false;
-  std::string socket;  // the file that it makes, and never removes
+  std::string socket;  // socket file that the device makes and never removes
 };
 [[nodiscard]] DeviceTraits traits_of(const PortConfig& config);
 
-// Packet buffers that one of its queue pairs holds on to: in its rings, received, waiting to be sent.
+// Returns the number of packet buffers that one queue pair of the port holds: in its rings, received, or waiting to be
+// sent.
 [[nodiscard]] size_t buffers_in(const PortConfig& port);
 
-// AF_PACKET wants buffers with room for all of its own, and some cards a power of two, of which others (vmxnet3) cannot
-// be told: the longest packet that has room then. `powers`: whether a port is of these cards; EthdevPort knows.
+// Returns the longest IP packet that buffers must have room for, at least `mtu`. AF_PACKET needs room for the longest
+// frame that it can take. Some cards need buffers whose size is a power of two, and `powers` tells which ports are such
+// cards; EthdevPort has two functions for it. Such sizes may be too large for other cards (vmxnet3), see check_room().
 [[nodiscard]] size_t longest_packet(std::span<const PortConfig> ports, size_t mtu, bool (&powers)(const PortConfig&));
 
-// Throws SetupError if a driver cannot be told of buffers that have room for so many bytes of a frame.
+// Throws SetupError if a driver does not support buffers with room for frames of `room` bytes.
 void check_room(std::string_view driver, size_t room);
-// Throws SetupError if frames of so many bytes would damage its memory.
+// Throws SetupError if frames of `frame` bytes would overflow the buffers of the device (memif).
 void check_frames(const std::string& devargs, size_t frame);
 
-// A locally administered address that no other node has: 02:67:10.77.0.1.
+// Returns a locally administered address that no other node has: 02:67, then the bytes of the IP address.
 [[nodiscard]] MacAddress mac_of(uint32_t ip) noexcept;
 
-// Removes what an earlier process has left there, if it is a socket. "" is none.
+// Removes the file that an earlier process has left at `path`, if it is a socket. "" means none.
 void remove_socket(const std::string& path) noexcept;
-// Throws SetupError if no socket can be made there.
+// Throws SetupError if no socket can be made at `path`.
 void check_socket(const std::string& path);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// removal.cc - what DPDK says of a device that goes (control thread, and DPDK's interrupt thread)
+// removal.cc - DPDK's events about the removal of a device (control thread, and DPDK's interrupt thread)
 #include "dataplane/device/removal.h"
 
 #include <rte_dev.h>
@@ -15,12 +15,12 @@ void note(void* asked_for) noexcept {
   static_cast<std::atomic<bool>*>(asked_for)->store(true, std::memory_order_release);
 }
 
-// From vfio-pci: the kernel asks for the card.
+// Handles an event of vfio-pci: the kernel asks for the card.
 void note_event(const char*, rte_dev_event_type event, void* asked_for) {
   if (event == RTE_DEV_EVENT_REMOVE) note(asked_for);
 }
 
-// From drivers that see it themselves.
+// Handles an event of a driver that detects the removal itself.
 int note_removal(uint16_t, rte_eth_event_type, void* asked_for, void*) {
   note(asked_for);
   return 0;
@@ -36,7 +36,7 @@ Removal::Removal(uint16_t id) : id_(id) {
 }
 
 Removal::~Removal() {
-  // Not while they run.
+  // Callbacks cannot be unregistered while they run.
   while (rte_eth_dev_callback_unregister(id_, RTE_ETH_EVENT_INTR_RMV, note_removal, &asked_for_) == -EAGAIN) {
     sched_yield();
   }

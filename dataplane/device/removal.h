@@ -1,4 +1,4 @@
-// removal.h - hears that a device is taken out of the machine (control thread; told by DPDK's interrupt thread)
+// removal.h - a watch for the removal of a device from the machine (control thread; DPDK's interrupt thread reports it)
 #pragma once
 
 #include <atomic>
@@ -9,18 +9,19 @@ namespace gradlane {
 
 class Removal {
  public:
-  // `id`: a port of DPDK, which must not be closed before this is destroyed.
+  // `id` is DPDK's number of the port, which must not be closed before this object is destroyed.
   explicit Removal(uint16_t id);
   ~Removal();
   Removal(const Removal&) = delete;
   Removal& operator=(const Removal&) = delete;
 
-  // The kernel has asked for the card, and waits until the process has given it back; or it is not there any more.
+  // Returns true if the kernel has asked for the card and waits until the process gives it back, or if the card is
+  // gone.
   [[nodiscard]] bool asked_for() const noexcept { return asked_for_.load(std::memory_order_acquire); }
 
  private:
   const uint16_t id_;
-  std::string device_;                  // DPDK's name of it; empty: it has none
+  std::string device_;                  // name of the device in DPDK; empty: it has none
   std::atomic<bool> asked_for_{false};  // DPDK's thread writes, the control thread reads
 };
 

@@ -1,4 +1,4 @@
-// ring_links.cc - making and ending links between nodes of one process (control thread only)
+// ring_links.cc - making and draining links between nodes of one process (control thread only)
 #include "dataplane/device/ring_links.h"
 
 #include <rte_mbuf.h>

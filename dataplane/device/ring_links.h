@@ -9,17 +9,18 @@ struct rte_ring;
 
 namespace gradlane {
 
-// In-process links by name: two nodes of the process that name the same one get its two ends.
+// Named links inside the process. Two nodes of the process that name the same link get its two ends.
 class RingLinks {
  public:
   ~RingLinks();
-  // rx and tx rings of one end, one per lane. Throws SetupError for a third end, or another number of lanes.
+  // The rx and tx rings of one end, one per lane. attach() throws SetupError for a third end, or if the two ends have
+  // different numbers of lanes.
   struct End {
     std::vector<rte_ring*> rx, tx;
   };
   [[nodiscard]] End attach(const std::string& name, unsigned lanes);
   void check_all_have_two_ends() const;
-  // Gives back packets on their way, while their pools are still there.
+  // Frees packets that are still in the rings. Their pools must still exist.
   void drain() noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// rss_plan.cc - flows to a node, queues and workers, RSS keys and tables (pure functions)
+// rss_plan.cc - the flows to a node, queues and workers, RSS keys and tables (pure functions)
 #include "dataplane/device/rss_plan.h"
 
 #include <rte_thash.h>
@@ -14,11 +14,11 @@
 namespace gradlane {
 namespace {
 
-constexpr uint64_t kKeys = 4096;  // tried; each takes some microseconds
+constexpr uint64_t kKeys = 4096;  // number of keys to try; each takes some microseconds
 constexpr uint16_t kNoQueue = 0xffff;
 
-// Bits 0 to 62 of a key are all that a source address meets.
-constexpr size_t kOfSource = 8;  // bytes
+// The source address is hashed with bits 0 to 62 of the key only. If these are zero, the hash ignores that address.
+constexpr size_t kOfSource = 8;  // in bytes
 
 void fill_key(uint64_t number, bool by_ports, std::span<uint8_t> key) noexcept {
   Random random(number << 32);
@@ -26,7 +26,8 @@ void fill_key(uint64_t number, bool by_ports, std::span<uint8_t> key) noexcept {
   if (by_ports) std::ranges::fill(key.first(kOfSource), uint8_t{0});
 }
 
-// Empty entries stay kNoQueue; false if two flows cannot share one.
+// Fills the table and returns true, or returns false if flows of different queues meet in one entry. Entries without a
+// flow stay kNoQueue.
 bool fill_table(std::span<const ArrivingFlow> flows, unsigned queues, std::span<const uint8_t> key,
                 std::span<uint16_t> table) noexcept {
   std::ranges::fill(table, kNoQueue);
@@ -75,7 +76,7 @@ bool workers_fit(unsigned lanes, unsigned queues, unsigned workers) noexcept {
 uint32_t rss_hash(const ArrivingFlow& flow, std::span<const uint8_t> key) noexcept {
   std::array<uint32_t, 3> tuple = {flow.source_ip, flow.destination_ip,
                                    uint32_t{flow.source_port} << 16 | flow.destination_port};
-  // Aligned, as it is read as words.
+  // The copy is aligned, because rte_softrss() reads it as words.
   std::array<uint32_t, kLeastRssKey / 4> words;
   std::memcpy(words.data(), key.data(), kLeastRssKey);
   return rte_softrss(tuple.data(), static_cast<uint32_t>(tuple.size()), reinterpret_cast<const uint8_t*>(words.data()));
@@ -85,7 +86,8 @@ std::optional<RssPlan> plan_rss(std::span<const ArrivingFlow> flows, unsigned qu
                                 size_t key_bytes) {
   if (!std::has_single_bit(entries) || key_bytes < kLeastRssKey) return std::nullopt;
   RssPlan plan{.key = std::vector<uint8_t>(key_bytes), .table = std::vector<uint16_t>(entries)};
-  // With ports alone, few entries do for any number of nodes; but other packets of all of them meet in one queue, too.
+  // With a hash of ports alone, few entries are enough for any number of nodes. But then other packets of all nodes
+  // share one queue, too. So it is the second choice.
   for (const bool by_ports : {false, true}) {
     for (uint64_t number = 1; number <= kKeys; ++number) {
       fill_key(number, by_ports, plan.key);

@@ -1,4 +1,5 @@
-// rss_plan.h - which packets come to a node, and how queues and RSS can have them at their lanes (pure functions)
+// rss_plan.h - the flows that come to a node, and an RSS set-up that brings them to the queues of their lanes (pure
+// functions)
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 
 namespace gradlane {
 
-// Packets that a neighbour sends to one lane of this node; addresses and ports in host byte order.
+// The packets that a neighbour sends to one lane of this node. Addresses and ports are in host byte order.
 struct ArrivingFlow {
   unsigned lane = 0;
   uint32_t source_ip = 0;
@@ -21,27 +22,29 @@ struct ArrivingFlow {
   bool operator==(const ArrivingFlow&) const = default;
 };
 
-// All of them, each once. `nodes`: those reached through the port in question; empty: all.
+// Returns all flows that come to this node, each once. `nodes` are the nodes reached through the port; empty: all
+// nodes.
 [[nodiscard]] std::vector<ArrivingFlow> arriving_flows(const NodeConfig& config, std::span<const unsigned> nodes);
 
-// Lane k's packets arrive at queue k % queues, which worker k % queues % workers polls, and worker k % workers runs the
-// lane. True if these two are the same for every lane.
+// Returns whether each lane's packets come to the worker that runs the lane. Packets of lane k arrive at queue k %
+// queues, which worker k % queues % workers polls. Worker k % workers runs lane k.
 [[nodiscard]] bool workers_fit(unsigned lanes, unsigned queues, unsigned workers) noexcept;
 
-inline constexpr size_t kLeastRssKey = 16;  // bytes that addresses and ports use
+inline constexpr size_t kLeastRssKey = 16;  // bytes of the key that addresses and ports use
 
-// Toeplitz hash of both addresses and both ports, as NICs compute it. The key has at least kLeastRssKey bytes.
+// Returns the Toeplitz hash of both addresses and both ports, as NICs compute it. The key must have at least
+// kLeastRssKey bytes.
 [[nodiscard]] uint32_t rss_hash(const ArrivingFlow& flow, std::span<const uint8_t> key) noexcept;
 
 struct RssPlan {
   std::vector<uint8_t> key;
-  std::vector<uint16_t> table;  // queue by hash % size
+  std::vector<uint16_t> table;  // queue number, by hash % size
 };
 
-// A key with which no two flows that belong to different queues meet in an entry of the table, and the table which
-// puts every flow at queue lane % queues. Everything else is at queue 0. Where there are too many flows for that, as
-// with links to all nodes, the key leaves out where they come from. Nothing if no such key was found, or
-// `entries` is not a power of two. The same arguments have the same plan.
+// Finds a key, and a table that brings every flow to queue lane % queues. No two flows of different queues may share an
+// entry of the table. Everything else goes to queue 0. With too many flows for that, such as with links to all nodes,
+// the key ignores the source address. Returns nothing if no such key was found, or if `entries` is not a power of two.
+// Equal arguments always give equal plans.
 [[nodiscard]] std::optional<RssPlan> plan_rss(std::span<const ArrivingFlow> flows, unsigned queues, size_t entries,
                                               size_t key_bytes);
 

@@ -12,10 +12,10 @@ namespace gradlane {
 namespace {
 
 constexpr uint64_t kHashed = RTE_ETH_RSS_NONFRAG_IPV4_UDP;
-constexpr size_t kUsualKey = 40;  // bytes, where a driver does not say
+constexpr size_t kUsualKey = 40;  // bytes of the key if the driver does not report a length
 constexpr size_t kGroup = RTE_ETH_RETA_GROUP_SIZE;
 
-// A rule that has packets to a UDP port at a queue. Its parts point to one another.
+// A rule that steers packets for a UDP port to a queue. Its members point to one another.
 struct Rule {
   Rule(uint16_t udp_port, uint16_t queue_index) {
     attributes.ingress = 1;
@@ -44,7 +44,7 @@ struct Rule {
 };
 
 rte_eth_rss_conf hash_of(RssPlan& plan) {
-  rte_eth_rss_conf hash{};  // DPDK 24.11 has another member
+  rte_eth_rss_conf hash{};  // DPDK 24.11 has one more member
   hash.rss_key = plan.key.data();
   hash.rss_key_len = static_cast<uint8_t>(plan.key.size());
   hash.rss_hf = kHashed;
@@ -128,7 +128,7 @@ void Steering::apply(uint16_t port, unsigned queues) {
                       queues_, no_flow, no_rss_);
 }
 
-// All are tried before any is made: half of them would be worse than none.
+// Makes the rules. All are validated before any is made, because only a part of them would be worse than none.
 std::string Steering::make_rules() {
   for (const bool make : {false, true}) {
     for (unsigned i = 0; i < lanes_ * ranks_; ++i) {
@@ -152,7 +152,8 @@ std::string Steering::make_rules() {
 }
 
 std::string Steering::fill_table() {
-  // Some drivers forget what they were configured with. Others take it then only: what counts is what reads back.
+  // Some drivers forget these settings of rte_eth_dev_configure(). Others accept them only there. So they are set
+  // again, and what the device reads back decides.
   rte_eth_rss_conf hash = hash_of(*rss_);
   (void)rte_eth_dev_rss_hash_update(port_, &hash);
   std::vector<rte_eth_rss_reta_entry64> table((rss_->table.size() + kGroup - 1) / kGroup);

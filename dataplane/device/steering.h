@@ -1,4 +1,5 @@
-// steering.h - how packets of lane k come to queue k of a port, and how many workers that allows (control thread only)
+// steering.h - steering of packets of lane k to queue k of a port, and the possible numbers of workers (control thread
+// only)
 #pragma once
 
 #include <cstddef>
@@ -17,41 +18,45 @@ struct rte_flow;
 
 namespace gradlane {
 
-// Lanes of different workers need their packets at queues of their own. In this order:
+// Steers packets to lanes: lanes of different workers need their packets at queues of their own. The first of these
+// that is possible is used:
 //   - one worker is configured: it polls all queues, and any packet may come to any of them;
-//   - by construction: the link's queue k is queue k of the other side, which sends what is for lane k there;
-//   - rte_flow: a rule per UDP destination port;
-//   - RSS: with a key and a table which put every flow that neighbours can send at its lane's queue;
-//   - one worker runs all lanes after all.
-// Frames which none of this is about may come to any queue.
+//   - by construction: queue k of the link is queue k of the other side, which sends packets for lane k there;
+//   - rte_flow: one rule per UDP destination port;
+//   - RSS: a key and a table that bring every flow that neighbours can send to its lane's queue;
+//   - none: one worker runs all lanes, although more are configured.
+// Other frames may come to any queue.
 class Steering {
  public:
-  // `nodes` are reached through the port.
+  // `nodes` are the nodes that are reached through the port.
   Steering(const NodeConfig& config, std::span<const unsigned> nodes, bool by_construction);
-  // One queue pair, and no lanes.
+  // Makes an object for a port with one queue pair and no lanes.
   Steering() noexcept;
   Steering(const Steering&) = delete;
   Steering& operator=(const Steering&) = delete;
 
-  // Before rte_eth_dev_configure() for so many queue pairs, at most one per lane: asks for RSS if it could be needed
-  // and the device can do it.
+  // Asks for RSS in `conf`, if it could be needed and the device supports it. Call it before rte_eth_dev_configure()
+  // for `queues` queue pairs, at most one per lane.
   void prepare(const rte_eth_dev_info& info, unsigned queues, rte_eth_conf& conf);
-  // rte_eth_dev_configure() did not take that: takes it out again.
+  // Takes RSS out of `conf` again, after rte_eth_dev_configure() has failed. Returns false if `conf` did not ask for
+  // RSS.
   [[nodiscard]] bool give_up_rss(rte_eth_conf& conf);
-  // Once the port has started. By construction, it need not exist.
+  // Sets up the steering once the port has started. With steering by construction, the port need not exist.
   void apply(uint16_t port, unsigned queues);
-  // Before it stops.
+  // Removes the rules; call it before the port stops.
   void remove() noexcept;
 
-  // So many workers may divide lanes and queues among them: lane k and queue k to worker k % workers.
+  // Returns whether `workers` workers may divide lanes and queues among them: lane k and queue k belong to worker k %
+  // workers.
   [[nodiscard]] bool allows(unsigned workers) const noexcept {
     return workers == 1 || (steered_ && workers_fit(lanes_, queues_, workers));
   }
-  // For the log: what was chosen, and why nothing better.
+  // Returns, for the log, the method that was chosen and why no better one is possible.
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
  private:
-  // Empty, or why it cannot be.
+  // The first two return "", or why the method is not possible. The third returns whether the device reports the key
+  // and table that it was given.
   [[nodiscard]] std::string make_rules();
   [[nodiscard]] std::string fill_table();
   [[nodiscard]] bool reads_back() const;
@@ -66,7 +71,7 @@ class Steering {
   unsigned queues_ = 1;
   std::vector<rte_flow*> rules_;
   std::optional<RssPlan> rss_;
-  std::string no_rss_ = "not reported";  // why
+  std::string no_rss_ = "not reported";  // reason
   bool steered_ = false;
   std::string text_;
 };

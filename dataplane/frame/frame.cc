@@ -12,18 +12,19 @@ namespace {
 
 using namespace internet;
 
-// ---- Where fields are that only this file looks at, from the header of their protocol on.
+// ---- Offsets of fields that only this file uses, from the start of the header of their protocol.
 
 constexpr MacAddress kBroadcastMac{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 
 constexpr size_t kArpOperation = 6, kArpSenderMac = 8, kArpSenderIp = 14, kArpTargetMac = 18, kArpTargetIp = 24;
-constexpr uint64_t kArpOfIpv4 = 0x0001'0800'0604;  // hardware and protocol types and address lengths
+// hardware type, protocol type, and the lengths of both kinds of addresses
+constexpr uint64_t kArpOfIpv4 = 0x0001'0800'0604;
 constexpr uint16_t kArpRequest = 1, kArpReply = 2;
 
 constexpr size_t kIcmpBytes = 8, kIcmpChecksum = 2;
 constexpr uint16_t kEchoRequest = 0x0800;  // type and code
 
-constexpr uint32_t kFirstGroupIp = 0xe0000000;  // from here on: multicast, reserved, broadcast
+constexpr uint32_t kFirstGroupIp = 0xe0000000;  // addresses from here on are multicast, reserved or broadcast
 
 // ---- Bytes
 
@@ -34,7 +35,8 @@ MacAddress load_mac(const uint8_t* from) noexcept {
 }
 void store_mac(uint8_t* to, const MacAddress& mac) noexcept { std::memcpy(to, mac.data(), mac.size()); }
 
-// A MAC address as a number, for comparisons in one instruction. The order of its bytes does not matter.
+// Returns a MAC address as a number, so that one instruction compares two of them. The order of the bytes does not
+// matter.
 uint64_t mac_key(const uint8_t* mac) noexcept { return load<uint32_t>(mac) | uint64_t{load<uint16_t>(mac + 4)} << 32; }
 bool is_group(const uint8_t* mac) noexcept { return (mac[0] & 1) != 0; }
 
@@ -50,13 +52,13 @@ FrameVerdict parse_arp(std::span<const uint8_t> frame, const LocalAddress& local
   const uint64_t types = uint64_t{load16(arp)} << 32 | load32(arp + 2);
   const uint16_t operation = load16(arp + kArpOperation);
   if (types != kArpOfIpv4 || (operation != kArpRequest && operation != kArpReply)) return FrameVerdict::kBadArp;
-  // RFC 1812, 3.3.2: never believe that a station has a group address.
+  // A station cannot have a group address (RFC 1812, 3.3.2).
   if (is_group(arp + kArpSenderMac)) return FrameVerdict::kBadArp;
   parsed.source_ip = load32(arp + kArpSenderIp);
   parsed.source_mac = load_mac(arp + kArpSenderMac);
-  // Whatever it is about: who sends with an address has it (RFC 5227, 2.4).
+  // Every ARP packet counts, whatever it asks: its sender uses the sender address (RFC 5227, 2.4).
   if (parsed.source_ip == local.ip || parsed.source_ip == 0) {
-    // A switch may send back what it gets: our own probe and announcement.
+    // A switch may send back our own probe and announcement.
     if (parsed.source_mac == local.mac) return FrameVerdict::kNotForUs;
     if (parsed.source_ip != 0) return FrameVerdict::kRival;
   }
@@ -73,7 +75,7 @@ FrameVerdict parse_icmp(const uint8_t* frame, size_t header, size_t length, Pars
   if (length - header < kIcmpBytes) return FrameVerdict::kRunt;
   if (load16(ip + header) != kEchoRequest) return FrameVerdict::kHost;
   if (header != kIpv4Bytes) return FrameVerdict::kIpOptions;
-  // Whom an answer to these would go to is many hosts, or nobody (RFC 1122, 3.2.2).
+  // An answer to such a source would reach many hosts or none (RFC 1122, 3.2.2).
   const uint32_t source = load32(ip + kIpSource);
   if (source == 0 || source >= kFirstGroupIp || is_group(frame + kSourceMac)) return FrameVerdict::kHost;
   if (ones_sum(ip + header, length - header) != 0xffff) return FrameVerdict::kBadChecksum;
@@ -101,7 +103,7 @@ FrameVerdict parse_udp(const uint8_t* ip, size_t header, size_t length, const Lo
 FrameVerdict parse_ipv4(std::span<const uint8_t> frame, const LocalAddress& local, const Classifier& classifier,
                         ParsedFrame& parsed) noexcept {
   if (frame.size() < kEthernetBytes + kIpv4Bytes) return FrameVerdict::kRunt;
-  // A broadcast frame with our IP address is dropped too (RFC 1122, 3.3.6): no honest host sends one.
+  // RFC 1122, 3.3.6: a broadcast frame with our IP address is dropped too, as no well-behaved host sends one.
   if (mac_key(frame.data() + kDestinationMac) != mac_key(local.mac.data())) return FrameVerdict::kNotForUs;
   const uint8_t* const ip = frame.data() + kEthernetBytes;
   const size_t header = size_t{ip[0] & 0xfU} * 4;
@@ -208,7 +210,7 @@ void write_headers(uint8_t* frame, const Flow& flow, uint8_t tos, size_t bytes) 
   store_mac(frame + kSourceMac, flow.source_mac);
   store16(frame + kEtherType, kEtherIpv4);
 
-  // Summed up from the values: reading back what was just stored in other widths would stall.
+  // The checksum is computed from the values. Loads that are wider than the stores before them would stall.
   const auto version_tos = static_cast<uint16_t>(0x4500 | tos);
   const auto length = static_cast<uint16_t>(kIpv4Bytes + kUdpBytes + bytes);
   const auto ttl_protocol = static_cast<uint16_t>(kTtl << 8 | kUdp);
@@ -217,7 +219,7 @@ void write_headers(uint8_t* frame, const Flow& flow, uint8_t tos, size_t bytes) 
   uint8_t* const ip = frame + kEthernetBytes;
   store16(ip, version_tos);
   store16(ip + kIpLength, length);
-  store16(ip + kIpId, 0);  // has no meaning in what is never fragmented (RFC 6864)
+  store16(ip + kIpId, 0);  // meaningless, as the packet is never fragmented (RFC 6864)
   store16(ip + kIpFragment, kDontFragment);
   store16(ip + kIpTtl, ttl_protocol);
   store16(ip + kIpChecksum, static_cast<uint16_t>(~fold(sum)));

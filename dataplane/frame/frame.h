@@ -1,7 +1,7 @@
-// frame.h - Ethernet, ARP, IPv4, ICMP and UDP around gradlane packets: what arrived, what to answer, what to write
+// frame.h - Ethernet, ARP, IPv4, ICMP and UDP around gradlane packets: parsing, answering and writing frames
 //
-// Pure functions over bytes: no DPDK, no state. Frames have no FCS. Multi-byte fields in these structs and arguments
-// are in host byte order unless a name says otherwise.
+// The functions are pure: they work on bytes, without DPDK and without state. Frames have no FCS. Multi-byte fields in
+// these structs and arguments are in host byte order unless a name says otherwise.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ inline constexpr size_t kArpFrameBytes = kEthernetBytes + 28;
 
 enum class TrafficClass : uint8_t { kCompressed, kRaw, kControl, kHost, kCount };
 inline constexpr size_t kTrafficClasses = static_cast<size_t>(TrafficClass::kCount);
-// Metrics of Prometheus that the counters below are samples of.
+// Prometheus metrics; the counters below are samples of them.
 inline constexpr MetricFamily kPortReceiveClassPacketsMetric = {"gradlane_port_receive_class_packets_total", "class",
                                                                 "packets received, by the class that their ToS is of"};
 inline constexpr CounterRow<TrafficClass> kTrafficClassRows[] = {
@@ -37,7 +37,8 @@ inline constexpr CounterRow<TrafficClass> kTrafficClassRows[] = {
 static_assert(is_complete(kTrafficClassRows));
 constexpr const auto& counter_rows(TrafficClass) noexcept { return kTrafficClassRows; }
 
-// What a packet of ours is to switches on its way; its first run decides.
+// Returns the traffic class of a packet that this node sends. The class decides the ToS byte, by which switches treat
+// the packet. The first run in the packet decides the class.
 [[nodiscard]] TrafficClass class_of(const uint8_t* packet, size_t bytes) noexcept;
 
 class Classifier {
@@ -53,7 +54,8 @@ class Classifier {
 
 // ---- Receiving
 
-// Every frame is exactly one of these. All but the first five are dropped, and counted under this name.
+// Each frame gets exactly one of these verdicts, and is counted under its name. Frames of all verdicts except the first
+// five are dropped.
 enum class FrameVerdict : uint8_t {
   kGradlane,
   kArp,
@@ -72,7 +74,7 @@ enum class FrameVerdict : uint8_t {
   kBadArp,
   kCount
 };
-// Metrics of Prometheus that the counters below are samples of.
+// Prometheus metrics; the counters below are samples of them.
 inline constexpr MetricFamily kPortReceiveKindFramesMetric = {
     "gradlane_port_receive_kind_frames_total", "kind",
     "frames received: for the exchange, ARP, pings, probes, of a host with this node's address, of other programs"};
@@ -105,45 +107,49 @@ inline constexpr CounterRow<FrameVerdict> kFrameVerdictRows[] = {
 static_assert(is_complete(kFrameVerdictRows));
 constexpr const auto& counter_rows(FrameVerdict) noexcept { return kFrameVerdictRows; }
 
-// What a port answers to.
+// The addresses and UDP ports that a port answers to.
 struct LocalAddress {
   MacAddress mac{};
   uint32_t ip = 0;
-  uint16_t udp_port = 0;   // the first,
-  uint16_t udp_ports = 0;  //   and how many
+  uint16_t udp_port = 0;   // first UDP port
+  uint16_t udp_ports = 0;  // number of UDP ports, from the first one on
 };
 
 struct ParsedFrame {
   FrameVerdict verdict = FrameVerdict::kRunt;
   TrafficClass traffic = TrafficClass::kHost;
-  uint8_t tos = 0;  // kGradlane, kProbe: as it arrived
+  uint8_t tos = 0;  // kGradlane, kProbe: ToS byte as it arrived
   uint32_t source_ip =
-      0;  // kGradlane, kProbe, kEcho; kArp: the sender's, 0 if it only probes for the address (RFC 5227)
+      0;  // sender of kGradlane, kProbe, kEcho or ARP; 0 in a kArp frame that probes for the address (RFC 5227)
   uint16_t source_port = 0;
   uint16_t destination_port = 0;
-  size_t bytes = 0;  // kGradlane, kProbe: of the UDP payload, which is at kFrameBytes; kEcho: of the ICMP message
-  MacAddress source_mac{};  // kArp, kRival: the sender's, as the ARP packet says
-  uint32_t asked_ip = 0;    // kNotForUs: an ARP packet of source_ip about this address; 0: it is none
+  // kGradlane, kProbe: length of the UDP payload, which is at kFrameBytes; kEcho: length of the ICMP message
+  size_t bytes = 0;
+  MacAddress source_mac{};  // kArp, kRival: MAC address of the sender, from the ARP packet
+  uint32_t asked_ip = 0;    // kNotForUs: address that an ARP packet of source_ip asks about; 0: no such packet
 };
 
-// Looks at a received frame. Only packets of a gradlane class, UDP, to our address and ports are kGradlane; their IP
-// header checksum was verified (the packet's own CRC covers the rest; a UDP checksum that is not 0 is left to the NIC).
-// Probes (dataplane/frame/probe.h) may be of any class: they are to find out who changes ToS bytes.
-// Reads nothing outside `frame`, whatever it contains. A frame may be longer than its packet (padding).
+// Parses a received frame. Reads nothing outside `frame`, whatever it contains. A frame may be longer than its packet
+// (padding).
 //
-// IPv4 comes to our own MAC address only: a broadcast frame with our IP address is not for us (RFC 1122, 3.3.6), nor is
-// one for a multicast MAC. ARP comes to our own or to the broadcast MAC. Frames with a VLAN tag are kOtherEtherType.
+// kGradlane are only UDP packets of a gradlane traffic class to our address and ports. Their IP header checksum was
+// verified. The CRC in the gradlane packet covers the rest; the NIC checks a UDP checksum that is not 0. Probes
+// (dataplane/frame/probe.h) may be of any class, because they find out where ToS bytes are changed.
+//
+// IPv4 frames must have our own MAC address as destination. A broadcast frame with our IP address is not for us (RFC
+// 1122, 3.3.6), and neither is a frame to a multicast MAC address. ARP frames must go to our own or to the broadcast
+// MAC address. Frames with a VLAN tag are kOtherEtherType.
 [[nodiscard]] ParsedFrame parse_frame(std::span<const uint8_t> frame, const LocalAddress& local,
                                       const Classifier& classifier) noexcept;
 
 // ---- Answering: rewrites a frame of verdict kArp (a request) or kEcho into its answer, in place. Returns the length
-// of the answer, or 0 if none is due (ARP replies).
+// of the answer, or 0 if the frame needs no answer (an ARP reply).
 [[nodiscard]] size_t answer_frame(std::span<uint8_t> frame, const ParsedFrame& parsed,
                                   const LocalAddress& local) noexcept;
 
 // ---- Sending
 
-// From where to where.
+// The addresses and ports from which and to which a packet goes.
 struct Flow {
   MacAddress source_mac{};
   MacAddress destination_mac{};
@@ -153,19 +159,22 @@ struct Flow {
   uint16_t destination_port = 0;
 };
 
-// Writes the kFrameBytes headers in front of a payload of `bytes` bytes: don't-fragment, TTL 64, correct IP checksum,
-// UDP checksum 0 (none; the gradlane header has a CRC32C of everything behind it).
+// Writes the kFrameBytes headers in front of a payload of `bytes` bytes. They have the don't-fragment bit, TTL 64 and a
+// correct IP checksum. The UDP checksum is 0, which means none: the gradlane header has a CRC32C of all bytes behind
+// it.
 void write_headers(uint8_t* frame, const Flow& flow, uint8_t tos, size_t bytes) noexcept;
 
-// Then, for what leaves this machine: the UDP checksum (RFC 768), with the payload as it is now; a sum of 0 is 0xffff.
+// Fills in the UDP checksum (RFC 768) of a frame that leaves this machine. Call it after write_headers(), when the
+// payload is complete. A computed checksum of 0 is written as 0xffff.
 void seal_udp(uint8_t* frame, size_t bytes) noexcept;
-// Or the sum of the pseudo-header alone, not complemented: where devices go on from.
+// Writes the sum of the pseudo-header alone, not complemented, in place of the UDP checksum. A device that computes
+// checksums continues from there.
 void begin_udp_checksum(uint8_t* frame) noexcept;
-// Of a kGradlane frame.
+// Returns whether a kGradlane frame has a UDP checksum.
 [[nodiscard]] bool has_udp_checksum(const uint8_t* frame) noexcept;
 
-// Writes an ARP request (RFC 826) of kArpFrameBytes bytes: who has `ip`? With local.ip == 0 it is a probe, and about
-// local.ip itself an announcement (RFC 5227).
+// Writes an ARP request (RFC 826) of kArpFrameBytes bytes that asks who has `ip`. The request is a probe if local.ip is
+// 0, and an announcement if `ip` is local.ip (RFC 5227).
 void write_arp_request(uint8_t* frame, const LocalAddress& local, uint32_t ip) noexcept;
 
 }  // namespace gradlane

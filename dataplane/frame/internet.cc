@@ -4,7 +4,7 @@
 namespace gradlane::internet {
 
 uint16_t ones_sum(const uint8_t* data, size_t bytes) noexcept {
-  // Halves of 64-bit words. Two vectors of two words at a time, as every x86-64 has registers for.
+  // Adds 32-bit halves of 64-bit words, in two vectors of two words: every x86-64 CPU has registers for these.
   using Words = uint64_t __attribute__((vector_size(16)));
   Words sums[4] = {};
   for (; bytes >= 2 * sizeof(Words); data += 2 * sizeof(Words), bytes -= 2 * sizeof(Words)) {

@@ -1,4 +1,4 @@
-// packet_auth.cc - tags that show that a packet was made by a node with the ring's key (worker threads; no DPDK)
+// packet_auth.cc - tags that prove that a node with the ring's key made a packet (worker threads; no DPDK)
 #include "dataplane/frame/packet_auth.h"
 
 #include <openssl/crypto.h>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kLabel = "gradlane packets 1";
 
-// Covered are the addresses, which end the IP header, all of the UDP header, and the packet: one piece of memory.
+// The tag covers one contiguous range: the addresses at the end of the IP header, the UDP header, and the packet.
 constexpr size_t kCovered = kEthernetBytes + kIpv4Bytes - 8;
 constexpr size_t kChecksumField = kFrameBytes - 2;
 
@@ -31,7 +31,7 @@ RingKey::RingKey(std::span<const uint8_t> secret) : bytes_(std::min(secret.size(
 
 RingKey::~RingKey() { OPENSSL_cleanse(secret_.data(), secret_.size()); }
 
-// One block of HKDF-Expand (RFC 5869): the secret is uniformly random as it is.
+// Computes one block of HKDF-Expand (RFC 5869). HKDF-Extract is not needed, as the secret is uniformly random.
 RingKey::PacketKey RingKey::packet_key(uint32_t ip) const {
   std::array<uint8_t, kLabel.size() + 5> info;
   std::ranges::copy(kLabel, info.begin());
@@ -64,7 +64,7 @@ Gmac::~Gmac() = default;
 bool Gmac::tag(const uint8_t* nonce, std::span<const uint8_t> data, uint8_t* tag) noexcept {
   EVP_CIPHER_CTX* const context = context_.get();
   int bytes = 0;
-  // The key schedule stays as it is. What is authenticated is "additional data" to GCM, and nothing is encrypted.
+  // The key schedule is kept. GCM gets the bytes as "additional data", which it authenticates and does not encrypt.
   return EVP_EncryptInit_ex(context, nullptr, nullptr, nullptr, nonce) == 1 &&
          EVP_EncryptUpdate(context, nullptr, &bytes, data.data(), static_cast<int>(data.size())) == 1 &&
          EVP_EncryptFinal_ex(context, nullptr, &bytes) == 1 &&
@@ -92,7 +92,7 @@ void PacketSealer::seal(uint8_t* frame, size_t bytes) noexcept {
   if (++low_ == 0) ++high_;
   uint8_t* const tag = nonce + kNonceBytes;
   const std::span<const uint8_t> covered(frame + kCovered, frame + kFrameBytes + bytes);
-  // Without one, the packet is lost.
+  // Without a valid tag, the receiver drops the packet.
   if (!gmac_.tag(nonce, covered, tag)) std::memset(tag, 0, kAuthTagBytes);
 }
 

@@ -1,8 +1,8 @@
-// packet_auth.h - tags that show that a packet was made by a node with the ring's key (worker threads; no DPDK)
+// packet_auth.h - tags that prove that a node with the ring's key made a packet (worker threads; no DPDK)
 //
-// docs/security.md says what that is for, docs/wire-format.md has the bytes. The tag is AES-256-GMAC (NIST SP 800-38D)
-// over source and destination address and port, the length, and the gradlane packet. It stands behind the packet, with
-// its nonce.
+// docs/security.md explains the purpose, and docs/wire-format.md shows the bytes. The tag is AES-256-GMAC (NIST SP
+// 800-38D) over source and destination addresses and ports, the length, and the gradlane packet. The nonce and the tag
+// follow the packet.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ inline constexpr size_t kNonceBytes = 12;
 inline constexpr size_t kAuthTagBytes = 16;
 inline constexpr size_t kAuthBytes = kNonceBytes + kAuthTagBytes;  // behind the packet: the nonce, then the tag
 
-// The key that all nodes of a ring share (set-up only).
+// The secret key that all nodes of a ring share (used at set-up only).
 class RingKey {
  public:
   using PacketKey = std::array<uint8_t, 32>;
@@ -29,13 +29,13 @@ class RingKey {
   static constexpr size_t kLeastBytes = 32;
   static constexpr size_t kMostBytes = 512;
 
-  // `secret`: kLeastBytes to kMostBytes.
+  // `secret` must have kLeastBytes to kMostBytes bytes.
   explicit RingKey(std::span<const uint8_t> secret);
   ~RingKey();
   RingKey(const RingKey&) = delete;
   RingKey& operator=(const RingKey&) = delete;
 
-  // What the node with this address makes its tags with: no two nodes use the same AES key.
+  // Derives the AES key with which the node with this address makes its tags. No two nodes use the same AES key.
   [[nodiscard]] PacketKey packet_key(uint32_t ip) const;
 
  private:
@@ -43,7 +43,8 @@ class RingKey {
   size_t bytes_ = 0;
 };
 
-// AES-256-GMAC with one key. No allocation, lock or system call after construction, which throws SetupError.
+// AES-256-GMAC with one key. The constructor throws SetupError. After it, nothing allocates, locks or makes a system
+// call.
 class Gmac {
  public:
   Gmac(const RingKey& key, uint32_t ip);
@@ -51,7 +52,7 @@ class Gmac {
   Gmac(Gmac&&) noexcept = default;
   Gmac& operator=(Gmac&&) noexcept = default;
 
-  // Writes kAuthTagBytes bytes. False, which does not happen: libcrypto would not.
+  // Writes kAuthTagBytes bytes. Returns false if libcrypto fails, which does not happen in practice.
   [[nodiscard]] bool tag(const uint8_t* nonce, std::span<const uint8_t> data, uint8_t* tag) noexcept;
 
  private:
@@ -61,16 +62,17 @@ class Gmac {
   std::unique_ptr<evp_cipher_ctx_st, Free> context_;
 };
 
-// What a node sends. One for each queue: nonces are counted from a random number of 96 bits on, so that neither two
-// queues nor two lives of a node use one twice (docs/security.md has the odds).
+// Adds tags to the packets that a node sends; each queue has a sealer of its own. Nonces count up from a random number
+// of 96 bits. So neither two queues nor two runs of a node use the same nonce (docs/security.md has the probability).
 class PacketSealer {
  public:
   PacketSealer(const RingKey& key, uint32_t own_ip);
-  // With that first nonce, for tests.
+  // Starts with the nonce `first`, for tests.
   PacketSealer(const RingKey& key, uint32_t own_ip, std::span<const uint8_t, kNonceBytes> first);
 
-  // Behind the kFrameBytes headers lie `bytes` bytes, and kAuthBytes more belong to it. The headers are written
-  // already, for a payload of `bytes` + kAuthBytes, but for the UDP checksum, which is 0.
+  // Adds the nonce and the tag to a frame: `bytes` bytes of payload follow the kFrameBytes headers, and room for
+  // kAuthBytes more follows these. The headers must be complete, for a payload of `bytes` + kAuthBytes, except that the
+  // UDP checksum is 0.
   void seal(uint8_t* frame, size_t bytes) noexcept;
 
  private:
@@ -79,13 +81,13 @@ class PacketSealer {
   uint32_t high_ = 0;
 };
 
-// What comes from one node.
+// Checks the tags of the packets that one node sends.
 class PacketOpener {
  public:
   PacketOpener(const RingKey& key, uint32_t ip) : gmac_(key, ip) {}
 
-  // The frame was parsed: its payload has `bytes` bytes. Returns the length of the packet in front of the tag, or
-  // kForged. Sets the UDP checksum to 0.
+  // Checks the tag of a parsed frame whose payload has `bytes` bytes. Returns the length of the packet in front of the
+  // nonce and the tag, or kForged. Sets the UDP checksum to 0.
   static constexpr size_t kForged = ~size_t{0};
   [[nodiscard]] size_t open(uint8_t* frame, size_t bytes) noexcept;
 

@@ -24,7 +24,7 @@ namespace {
 
 constexpr size_t kNameBytes = ETH_GSTRING_LEN;
 constexpr size_t kMostFeatures = 1024;
-constexpr size_t kAnswerBytes = 32768;  // of a kernel about one interface
+constexpr size_t kAnswerBytes = 32768;  // room for the kernel's answer about one interface
 
 bool ask(const std::string& interface, void* command) {
   const FileDescriptor fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -35,7 +35,7 @@ bool ask(const std::string& interface, void* command) {
   return fd && ioctl(fd.get(), SIOCETHTOOL, &request) >= 0;
 }
 
-// A command of ethtool, `Head`, and behind it what it answers.
+// Returns a buffer with a command of ethtool, `Head`, and room behind it for the answer.
 template <class Head>
 std::vector<uint8_t> with_room(const Head& head, size_t behind) {
   std::vector<uint8_t> command(sizeof(Head) + behind);
@@ -53,7 +53,7 @@ size_t count_features(const std::string& interface) {
   return count > kMostFeatures ? 0 : count;
 }
 
-// The attributes of an interface, as the kernel tells them; empty if it does not.
+// Returns the attributes of an interface from the kernel; empty if the kernel does not answer.
 std::vector<uint8_t> link_attributes(unsigned index) {
   struct {
     nlmsghdr head;
@@ -74,7 +74,7 @@ std::vector<uint8_t> link_attributes(unsigned index) {
   return {answer.begin() + sizeof(request), answer.begin() + static_cast<ptrdiff_t>(head.nlmsg_len)};
 }
 
-// In the order of their bits; empty if it cannot be asked.
+// Returns the names of all features in the order of their bits; empty if the kernel does not answer.
 std::vector<std::string> feature_names(const std::string& interface) {
   ethtool_gstrings head{};
   head.cmd = ETHTOOL_GSTRINGS;
@@ -91,7 +91,7 @@ std::vector<std::string> feature_names(const std::string& interface) {
   return names;
 }
 
-// ethtool_gfeatures and ethtool_sfeatures, without the array of no size at their end.
+// The beginning of ethtool_gfeatures and ethtool_sfeatures, without the flexible array at their end.
 struct FeatureHead {
   uint32_t cmd;
   uint32_t size;
@@ -142,7 +142,7 @@ std::optional<std::string> veth_peer(const std::string& interface) {
   const unsigned index = if_nametoindex(interface.c_str());
   if (index == 0) return std::nullopt;
   const std::vector<uint8_t> attributes = link_attributes(index);
-  // An index of another namespace may be that of any interface here.
+  // The index of a peer in another namespace may also be the index of an unrelated interface here.
   if (!is_veth(attributes) || !netlink_attribute(attributes, IFLA_LINK_NETNSID).empty()) return std::nullopt;
   std::array<char, IF_NAMESIZE> name{};
   const auto peer = load_at<uint32_t>(netlink_attribute(attributes, IFLA_LINK));

@@ -1,4 +1,5 @@
-// ethtool.h - what ethtool knows of network interfaces (control thread only; no DPDK)
+// ethtool.h - features of network interfaces, as ethtool names them, and ends of veth pairs (control thread only; no
+// DPDK)
 #pragma once
 
 #include <optional>
@@ -7,14 +8,16 @@
 
 namespace gradlane {
 
-// Names of the features of an interface that are on, as `ethtool -k` has them for each bit: "rx-gro",
-// "tx-checksum-ip-generic"; empty if it cannot be asked.
+// Returns the features of an interface that are on, by the names that `ethtool -k` has for single bits: "rx-gro",
+// "tx-checksum-ip-generic". Returns an empty set if the kernel does not answer.
 [[nodiscard]] std::set<std::string> active_features(const std::string& interface);
 
-// Switches those of these features that the interface has and lets be switched. 0, or why it cannot be asked (errno).
+// Switches those of the features `names` that the interface has and allows to switch. Returns 0, or errno if the kernel
+// refuses.
 [[nodiscard]] int set_features(const std::string& interface, const std::set<std::string>& names, bool on);
 
-// The other end of a veth in this network namespace; nothing: no veth, or its other end is elsewhere.
+// Returns the other end of a veth in this network namespace. Returns nothing if the interface is no veth, or if its
+// other end is in another namespace.
 [[nodiscard]] std::optional<std::string> veth_peer(const std::string& interface);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// host_claim.cc - names of abstract sockets that say what is taken (control thread only)
+// host_claim.cc - claims as names of abstract sockets (control thread only)
 #include "dataplane/kernel/host_claim.h"
 
 #include <spdlog/fmt/fmt.h>
@@ -15,12 +15,13 @@
 namespace gradlane {
 namespace {
 
-// Nobody takes connections from the socket; those of daemons that asked in vain wait there.
+// The number of connections that may wait. Nobody accepts them: daemons whose claim has failed make them to find the
+// owner.
 constexpr int kAskers = 4096;
 
 FileDescriptor make_socket() { return FileDescriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
-// The process that listens there; 0: it cannot be known.
+// Returns the process that listens there; 0: it cannot be found out.
 pid_t owner_of_socket(const sockaddr_un& address, socklen_t bytes) {
   const FileDescriptor fd = make_socket();
   ucred owner{};

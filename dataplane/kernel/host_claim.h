@@ -1,4 +1,5 @@
-// host_claim.h - what only one daemon of a machine may have: an interface, an address (control thread only)
+// host_claim.h - claims to things that only one daemon of a machine may have: an interface, an address (control thread
+// only)
 #pragma once
 
 #include <string>
@@ -7,13 +8,13 @@
 
 namespace gradlane {
 
-// Taken until this is gone, however the process ends. What is taken is known to the processes of one network namespace,
-// which has interfaces and addresses of its own: it is the name of an abstract Unix socket. Whoever may make sockets
-// there can take it first; the error names that process.
+// A claim that lasts until this object or the process is gone, however the process ends. It is the name of an abstract
+// Unix socket. So it holds for the processes of one network namespace, which has its own interfaces and addresses. Any
+// process that may make sockets there can claim first; the error names that process.
 class HostClaim {
  public:
-  // `what`: "interface eth1". Nothing happens if this process has it already. Throws SetupError, with `advice` at its
-  // end, if another one has.
+  // `what` is, for example, "interface eth1". Does nothing if this process has the claim already. Throws SetupError,
+  // with `advice` at its end, if another process has it.
   HostClaim(const std::string& what, const std::string& advice);
 
  private:

@@ -29,7 +29,8 @@ std::string line_of(const std::string& path) {
 size_t number_in(const std::string& path) { return parse_decimal(line_of(path)).value_or(0); }
 
 int node_of_card(std::string_view card, const std::string& root) {
-  const auto node = parse_decimal(line_of(root + "/" + full_pci_address(card) + "/numa_node"));  // -1 is none
+  // the file has -1 for no node
+  const auto node = parse_decimal(line_of(root + "/" + full_pci_address(card) + "/numa_node"));
   return node ? static_cast<int>(*node) : -1;
 }
 
@@ -53,7 +54,7 @@ Hugepages look_at(const std::string& root, int node) {
 
 std::string folder_of_node(const std::string& root, int node) { return root + "/node" + std::to_string(node); }
 
-// Their numbers may have gaps.
+// Returns the numbers of the nodes in a folder, sorted. They may have gaps.
 std::vector<int> nodes_in(const std::string& root) {
   std::vector<int> nodes;
   std::error_code error;

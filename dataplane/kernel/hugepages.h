@@ -1,4 +1,4 @@
-// hugepages.h - how much memory is free in hugepages (control thread only)
+// hugepages.h - the memory that is free in hugepages (control thread only)
 #pragma once
 
 #include <cstddef>
@@ -7,30 +7,31 @@
 
 namespace gradlane {
 
-// Others in tests.
+// Folders of sysfs; tests use others.
 struct HugepageFolders {
   std::string all = "/sys/kernel/mm/hugepages";
   std::string nodes = "/sys/devices/system/node";
 };
 
 struct Hugepages {
-  int node = -1;  // NUMA node that they are of; -1: the machine has one
+  int node = -1;  // NUMA node of the pages; -1: the machine has one node
   size_t free_bytes = 0;
-  size_t largest = 0;      // bytes of the largest page that is free
-  size_t small_pages = 0;  // all of 2 MiB, free or not
+  size_t largest = 0;      // bytes of the largest kind of page of which one is free
+  size_t small_pages = 0;  // number of 2 MiB pages, free or not
 };
-// Those that so many bytes are taken from, which have to be of one NUMA node: `wanted` if that has as many free, else
-// the first that has. None has: those of `wanted`, or of the first.
+// Returns the hugepages from which `bytes` bytes are taken, all on one NUMA node. This is node `wanted` if it has
+// enough free ones, otherwise the first node that has. If none has enough, returns the pages of `wanted`, or of the
+// first node if `wanted` is negative.
 [[nodiscard]] Hugepages hugepages_for(int wanted, size_t bytes, const HugepageFolders& folders = {});
 
-// NUMA node of the cards with these PCI addresses (and devargs); -1: there are none, or at several nodes.
+// Returns the NUMA node of the cards with these PCI addresses (and devargs); -1 if there are none, or at several nodes.
 [[nodiscard]] int node_of_cards(std::span<const std::string> cards, const std::string& root = "/sys/bus/pci/devices");
 
-// A part of a page is a page.
+// Returns whether `bytes` bytes are free. A part of a page takes a whole page.
 [[nodiscard]] bool enough(const Hugepages& pages, size_t bytes) noexcept;
-// How to have so many bytes there.
+// Returns advice for getting `bytes` bytes there.
 [[nodiscard]] std::string hugepages_advice(const Hugepages& pages, size_t bytes);
-// "0 MiB free on NUMA node 1, 41 MiB needed".
+// Returns a description: "0 MiB free on NUMA node 1, 41 MiB needed".
 [[nodiscard]] std::string hugepages_text(const Hugepages& pages, size_t bytes);
 
 }  // namespace gradlane

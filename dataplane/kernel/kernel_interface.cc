@@ -24,7 +24,7 @@ namespace gradlane {
 namespace {
 
 constexpr unsigned kMostNodes = 64;
-constexpr size_t kMostXdp = 3500;  // a packet of XDP has one page of 4 KiB, and not all of that
+constexpr size_t kMostXdp = 3500;  // an XDP packet has one page of 4 KiB, and not all of it
 
 bool ask(unsigned long what, ifreq& request) noexcept {
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -70,7 +70,7 @@ std::string check_kernel_interface(const PortConfig& port, size_t mtu) {
 
 namespace {
 
-// Calls visit(entry) for each address of the kernel's.
+// Calls visit(entry) for each address that the kernel has.
 template <class Visit>
 void for_each_address(Visit visit) {
   ifaddrs* all = nullptr;
@@ -95,14 +95,15 @@ IpAddress entry_ipv6(const ifaddrs& entry) {
   return ip;
 }
 
-// Every interface that speaks IPv6 has one of this link, which nobody needs.
+// Returns the IPv6 address, or "" if it is link-local. Every interface with IPv6 has such an address, which nobody
+// needs.
 std::string global_ipv6(const ifaddrs& entry) {
   const IpAddress address = entry_ipv6(entry);
   const bool of_link = address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
   return of_link ? "" : ip_text(address);
 }
 
-// Receive queues; 0: the driver does not say.
+// Returns the number of receive queues; 0: the driver does not report it.
 unsigned receive_queues(const std::string& name) {
   ethtool_channels channels{};
   channels.cmd = ETHTOOL_GCHANNELS;
@@ -174,7 +175,8 @@ bool interface_running(unsigned index) noexcept {
 }
 
 FileDescriptor make_promiscuous(unsigned index) {
-  // A flag of the interface, which rte_eth_promiscuous_enable() sets, would stay after a process that is killed.
+  // A flag of the interface, which rte_eth_promiscuous_enable() sets, would remain after the process was killed. A
+  // membership ends with its socket.
   FileDescriptor fd(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
   packet_mreq request{};
   request.mr_ifindex = static_cast<int>(index);

@@ -9,13 +9,14 @@
 
 namespace gradlane {
 
-// AF_PACKET and AF_XDP devices name an interface, that must exist and take packets of the MTU, and
-// AF_XDP must leave an address of the kernel's there some queues: throws SetupError if not, with what to do. Returns
-// what the log should warn of: "", that it is down, or what AF_XDP cuts off. Other devices are fine.
+// Checks the kernel interface of an AF_PACKET or AF_XDP device; other devices are fine. The interface must exist and
+// take packets of the MTU. If the kernel has an address there, AF_XDP must leave it some queues. Throws SetupError,
+// with advice, if a check fails. Returns a warning for the log, or "": the interface is down, or AF_XDP takes packets
+// away from the kernel.
 [[nodiscard]] std::string check_kernel_interface(const PortConfig& port, size_t mtu);
 
-// An address of the kernel's that AF_XDP cuts off from what arrives: "192.168.1.5"; or nothing. `all`: no packet
-// gets to the kernel, as the device takes all queues of the interface.
+// An address of the kernel that AF_XDP cuts off from arriving packets, such as "192.168.1.5"; empty if there is none.
+// `all`: no packet reaches the kernel, because the device takes all queues of the interface.
 struct CutOff {
   std::string address;
   bool all = false;
@@ -24,26 +25,26 @@ struct CutOff {
 [[nodiscard]] std::string cut_off_text(const PortConfig& port, const CutOff& what);
 [[nodiscard]] std::string cut_off_advice(const PortConfig& port);
 
-// An address that the kernel has on that interface, one of IPv4 first; none of those that every interface has for its
-// link. Empty: none.
+// Returns an address that the kernel has on the interface, an IPv4 one if possible. Link-local IPv6 addresses, which
+// every interface has, do not count. Returns "" if there is none.
 [[nodiscard]] std::string address_on(const std::string& interface);
 
-// The name of the interface to which the kernel has given this address; empty: none.
+// Returns the name of the interface to which the kernel has given this address; empty: none.
 [[nodiscard]] std::string owner_of(const IpAddress& ip);
 
-// Of IP, on that interface; SIZE_MAX: not known.
+// Returns the MTU of IP on the interface; SIZE_MAX: not known.
 [[nodiscard]] size_t mtu_of(const std::string& name) noexcept;
 
-// Whether there still is an interface of that index.
+// Returns whether an interface with this index still exists.
 [[nodiscard]] bool interface_there(unsigned index) noexcept;
 
-// What DPDK's AF_PACKET does not tell: up, and with a link. `index`: of the interface.
+// Returns whether the interface with this index is up and has a link. DPDK's AF_PACKET does not report that.
 [[nodiscard]] bool interface_running(unsigned index) noexcept;
 
-// The interface takes frames for whomever, as long as this is open. Throws SetupError.
+// Makes the interface take frames for any destination, as long as the returned descriptor is open. Throws SetupError.
 [[nodiscard]] FileDescriptor make_promiscuous(unsigned index);
 
-// The NUMA node of a CPU; -1: not known. `root` is /sys/devices/system, but in tests.
+// Returns the NUMA node of a CPU; -1: not known. Tests use another `root`.
 [[nodiscard]] int numa_node_of(unsigned cpu, const std::string& root = "/sys/devices/system");
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// netlink.cc - messages to the kernel's netlink, and what it answers (control thread only; no DPDK)
+// netlink.cc - messages to the kernel by netlink, and its answers (control thread only; no DPDK)
 #include "dataplane/kernel/netlink.h"
 
 #include <arpa/inet.h>
@@ -13,11 +13,11 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kNetlinkBytes = 65536;  // the kernel makes none longer
+constexpr size_t kNetlinkBytes = 65536;  // the kernel sends no longer message
 
 constexpr size_t padded(size_t bytes) { return (bytes + 3) & ~size_t{3}; }
 
-// What an acknowledgement, or the end of a list, says: 0 or errno.
+// Returns the error in an acknowledgement or at the end of a list: 0 or errno.
 int error_in(std::span<const uint8_t> payload) { return -load_at<int>(payload); }
 
 }  // namespace
@@ -86,7 +86,8 @@ std::span<const uint8_t> netlink_attribute(std::span<const uint8_t> attributes, 
 }
 
 NetlinkSocket::NetlinkSocket(int protocol) : fd_(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol)) {
-  // A member of a group that has no port number would be taken for the sender, who gets no copy.
+  // bind() gives the socket a port number. The kernel would take a member of a group without a port number for the
+  // sender, and the sender gets no copy.
   sockaddr_nl any{};
   any.nl_family = AF_NETLINK;
   if (fd_ && bind(fd_.get(), reinterpret_cast<sockaddr*>(&any), sizeof(any)) == 0) return;
@@ -95,7 +96,8 @@ NetlinkSocket::NetlinkSocket(int protocol) : fd_(socket(AF_NETLINK, SOCK_RAW | S
                    (missing ? "; it has no nftables: modprobe nf_tables" : ""));
 }
 
-// The kernel has answered when send() returns; of a list, the next part comes with each that is taken.
+// The kernel has answered when send() returns. If the answer is a list, receiving one part makes the kernel add the
+// next.
 int NetlinkSocket::exchange(std::span<NetlinkMessage> messages, const Visit& visit) {
   std::vector<uint8_t> all;
   for (NetlinkMessage& message : messages) {

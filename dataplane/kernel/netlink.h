@@ -1,4 +1,4 @@
-// netlink.h - messages to the kernel's netlink, and what it answers (control thread only; no DPDK)
+// netlink.h - messages to the kernel by netlink, and its answers (control thread only; no DPDK)
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace gradlane {
 
-// One that is being put together: header, a fixed part, attributes.
+// A message under construction: a header, a fixed part and attributes.
 class NetlinkMessage {
  public:
   NetlinkMessage(unsigned type, unsigned flags);
@@ -25,25 +25,25 @@ class NetlinkMessage {
   NetlinkMessage& put_bytes(std::span<const uint8_t> bytes);
 
   NetlinkMessage& attribute(unsigned type, std::span<const uint8_t> value);
-  NetlinkMessage& text(unsigned type, const std::string& value);         // with a zero behind it
-  NetlinkMessage& number(unsigned type, uint32_t value);                 // as the CPU has it: rtnetlink
-  NetlinkMessage& network_number(unsigned type, uint32_t value);         // big-endian: nftables
-  NetlinkMessage& nest(unsigned type, const std::function<void()>& in);  // what `in` adds is inside
+  NetlinkMessage& text(unsigned type, const std::string& value);         // adds a zero at its end
+  NetlinkMessage& number(unsigned type, uint32_t value);                 // in the CPU's byte order, for rtnetlink
+  NetlinkMessage& network_number(unsigned type, uint32_t value);         // big-endian, for nftables
+  NetlinkMessage& nest(unsigned type, const std::function<void()>& in);  // contains the attributes that `in` adds
 
-  // Whole, with that sequence number.
+  // Returns the complete message, with this sequence number.
   [[nodiscard]] std::span<const uint8_t> bytes(uint32_t sequence);
 
  private:
   std::vector<uint8_t> bytes_;
 };
 
-// The value of the first attribute of that type; empty: there is none, or nothing in it.
+// Returns the value of the first attribute of that type. The value is empty if there is none or if it has no bytes.
 [[nodiscard]] std::span<const uint8_t> netlink_attribute(std::span<const uint8_t> attributes, unsigned type);
-// Each of them: visit(type, value).
+// Calls visit(type, value) for each attribute.
 void for_each_attribute(std::span<const uint8_t> attributes,
                         const std::function<void(unsigned, std::span<const uint8_t>)>& visit);
 
-// At the beginning of bytes; zeros where there are not enough.
+// Returns the value at offset `at`, or zeros if there are not enough bytes.
 template <class T>
 [[nodiscard]] T load_at(std::span<const uint8_t> bytes, size_t at = 0) {
   T value{};
@@ -53,18 +53,20 @@ template <class T>
 
 class NetlinkSocket {
  public:
-  // What a message of the kernel's has behind its header.
+  // A function that takes the type of a kernel message and the bytes behind its header.
   using Visit = std::function<void(unsigned type, std::span<const uint8_t> payload)>;
 
   // Throws SetupError.
   explicit NetlinkSocket(int protocol);
 
-  // Sends all at once, and hands over what comes back but acknowledgements. 0, or why the first of them failed (errno).
+  // Sends all messages at once, and calls `visit` for each answer except acknowledgements. Returns 0, or the errno of
+  // the first message that failed.
   [[nodiscard]] int exchange(std::span<NetlinkMessage> messages, const Visit& visit = nullptr);
   [[nodiscard]] int exchange(NetlinkMessage message, const Visit& visit = nullptr) {
     return exchange({&message, 1}, visit);
   }
-  // Joins a group whose messages receive() hands over, as far as they have come. errno; ENOBUFS: some were lost.
+  // join() subscribes to a group. receive() passes its messages that have come so far to `visit`. Both return 0 or
+  // errno; ENOBUFS means that some messages were lost.
   [[nodiscard]] int join(int group);
   [[nodiscard]] int receive(const Visit& visit);
 

@@ -1,4 +1,4 @@
-// pci_card.cc - cards in sysfs, VFIO groups, and who has them (control thread only)
+// pci_card.cc - cards in sysfs, VFIO groups, and the processes that use them (control thread only)
 #include "dataplane/kernel/pci_card.h"
 
 #include <fcntl.h>
@@ -34,7 +34,7 @@ std::string first_line_of(const std::string& path) {
   return line;
 }
 
-// The last part of what a link points to; empty: there is none.
+// Returns the last part of a symbolic link's target; empty: there is no link.
 std::string link_name(const std::string& path) {
   std::error_code none;
   return fs::read_symlink(path, none).filename().string();
@@ -42,25 +42,26 @@ std::string link_name(const std::string& path) {
 
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
-  std::error_code none;  // processes and devices may go while they are looked at
+  std::error_code none;  // processes and devices may disappear meanwhile
   for (fs::directory_iterator it(folder, none); !none && it != fs::directory_iterator(); it.increment(none)) {
     names.push_back(it->path().filename().string());
   }
   return names;
 }
 
-// "0x8086": "8086".
+// Returns the id in a file without the prefix 0x: "8086" for "0x8086".
 std::string id_in(const std::string& path) {
   const std::string text = first_line_of(path);
   return text.starts_with("0x") ? text.substr(2) : text;
 }
 
-// Left to the card by VFIO, as they do no DMA of their own accord.
+// Returns whether a device with this driver may stay in a group that VFIO gives to a process. These drivers do no DMA
+// by themselves.
 bool may_stay(const std::string& driver) {
   return driver.empty() || driver == "vfio-pci" || driver == "pcieport" || driver == "pci-stub";
 }
 
-// A card of the same group that the kernel uses: "0000:03:00.1 (driver e1000e)"; empty: there is none.
+// Returns another card of the same group that the kernel uses: "0000:03:00.1 (driver e1000e)"; empty: there is none.
 std::string other_in_group(const PciCard& card, const KernelFolders& folders) {
   for (const std::string& address : names_in(device_folder(card.address, folders) + "/iommu_group/devices")) {
     const std::string driver = link_name(device_folder(address, folders) + "/driver");
@@ -78,7 +79,7 @@ std::string bind_advice(const std::string& address) {
   return fmt::format("bind it: dpdk-devbind.py --bind=vfio-pci {}", address);
 }
 
-// VFIO was told to do without, in which case cards have no group before they are bound.
+// Returns whether VFIO is configured to work without an IOMMU. Then cards have no group before they are bound.
 bool without_iommu(const KernelFolders& folders) {
   return first_line_of(folders.sys + "/module/vfio/parameters/enable_unsafe_noiommu_mode") == "Y";
 }
@@ -106,7 +107,7 @@ bool has_open(const std::string& process, const std::string& file) {
   return false;
 }
 
-// VFIO gives a group to one process at a time.
+// Returns why the card's group cannot be opened, or nothing. VFIO gives a group to one process at a time.
 std::optional<CardTrouble> group_trouble(const PciCard& card, const KernelFolders& folders) {
   std::error_code none;
   std::string file = folders.dev + "/vfio/" + card.group;
@@ -125,7 +126,8 @@ std::optional<CardTrouble> group_trouble(const PciCard& card, const KernelFolder
     return CardTrouble{fmt::format("{} is in use by {}", file, owner.empty() ? "another process" : owner),
                        "a card is one process's: end that one, or give this port another card"};
   }
-  if ((error == EACCES || error == EPERM) && open_to_all_memory) {  // the kernel asks for CAP_SYS_RAWIO: no chown helps
+  // the kernel requires CAP_SYS_RAWIO, so chown does not help
+  if ((error == EACCES || error == EPERM) && open_to_all_memory) {
     return CardTrouble{fmt::format("{} cannot be opened by user {}: without an IOMMU it is root's", file, own_name()),
                        fmt::format("start as root, with `user`; or {}", kIommuAdvice)};
   }
@@ -149,7 +151,7 @@ PciCard look_at_card(const std::string& address, const KernelFolders& folders) {
   card.driver = link_name(folder + "/driver");
   card.group = link_name(folder + "/iommu_group");
   for (const std::string& name : names_in(folder)) {
-    // Those of virtio are one folder further down.
+    // The interfaces of virtio cards are one folder further down.
     const std::string net = folder + (name.starts_with("virtio") ? "/" + name : "") + "/net";
     for (const std::string& interface : names_in(net)) card.interface = interface;
   }

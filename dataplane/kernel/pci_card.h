@@ -1,4 +1,4 @@
-// pci_card.h - what keeps a port from a PCI card, as Linux shows it (control thread only)
+// pci_card.h - the reasons why a port cannot use a PCI card, as Linux shows them (control thread only)
 #pragma once
 
 #include <optional>
@@ -6,7 +6,7 @@
 
 namespace gradlane {
 
-// Others in tests.
+// Folders of the kernel; tests use others.
 struct KernelFolders {
   std::string sys = "/sys";
   std::string dev = "/dev";
@@ -16,11 +16,11 @@ struct KernelFolders {
 struct PciCard {
   std::string address;    // 0000:03:00.0
   std::string ids;        // 8086:10d3, vendor and device; empty: there is no such card
-  std::string driver;     // whose it is; empty: nobody's
-  std::string interface;  // which the kernel has made of it; empty: none
+  std::string driver;     // kernel driver of the card; empty: none
+  std::string interface;  // network interface that the kernel has made of it; empty: none
   std::string group;      // number of its IOMMU group; empty: none
 };
-// `address`: with its domain, in lower case.
+// Returns the state of a card. `address` has the domain and is in lower case.
 [[nodiscard]] PciCard look_at_card(const std::string& address, const KernelFolders& folders = {});
 
 [[nodiscard]] bool card_there(const std::string& address, const KernelFolders& folders = {}) noexcept;
@@ -29,10 +29,10 @@ struct CardTrouble {
   std::string what;
   std::string advice;
 };
-// Why DPDK cannot have it; nothing: as far as the kernel is concerned, it can.
+// Returns why DPDK cannot use the card, or nothing if the kernel does not prevent it.
 [[nodiscard]] std::optional<CardTrouble> trouble_with(const PciCard& card, const KernelFolders& folders = {});
 
-// Another process that has this file open: "gradlaned, pid 123"; empty: none that can be seen.
+// Returns another process that has this file open: "gradlaned, pid 123". Empty if no such process is visible.
 [[nodiscard]] std::string who_has(const std::string& file, const KernelFolders& folders = {});
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// xdp.cc - libbpf and libxdp, as far as DPDK has loaded them; they are not linked (control thread only)
+// xdp.cc - calls of libbpf and libxdp, if DPDK has loaded them; they are not linked (control thread only)
 #include "dataplane/kernel/xdp.h"
 
 #include <dlfcn.h>
@@ -17,10 +17,10 @@ namespace {
 
 constexpr size_t kMostMessages = 4096;
 
-// Set up and read by the control thread, which makes the devices.
+// The messages so far. Only the control thread, which makes the devices, uses them.
 std::string messages;
 
-// As both libraries call it. Levels: warnings, information, debugging.
+// Keeps a warning, level 0. Both libraries call this function; higher levels are information and debugging.
 int keep_message(int level, const char* format, va_list arguments) {
   std::array<char, 512> text{};
   const int length = std::vsnprintf(text.data(), text.size(), format, arguments);
@@ -39,7 +39,7 @@ Function* of_libbpf(const char* name) {
   return find_in<Function>("libbpf.so.1", name);
 }
 
-// The first fields of libbpf's bpf_link_create_opts, which says how long it is.
+// The first fields of libbpf's bpf_link_create_opts, which begins with its own length.
 struct LinkOptions {
   size_t bytes = sizeof(LinkOptions);
   uint32_t flags = 0;

@@ -1,4 +1,4 @@
-// xdp.h - the XDP program that DPDK's AF_XDP device puts on an interface, and what its libraries say (control thread
+// xdp.h - the XDP program that DPDK's AF_XDP device puts on an interface, and messages of its libraries (control thread
 // only)
 #pragma once
 
@@ -8,16 +8,17 @@
 
 namespace gradlane {
 
-// Before the first AF_XDP device is made: libbpf and libxdp, which DPDK's driver brings along, tell us instead of
-// standard error, and put one program on the interface, without files in bpffs.
+// Prepares libbpf and libxdp, which DPDK's driver loads; call it before the first AF_XDP device is made. Their messages
+// then come to take_xdp_messages() instead of standard error. They put a single program on the interface, without files
+// in bpffs.
 void prepare_xdp();
 
-// What they have said since this was last asked, line by line.
+// Returns the messages since the last call, line by line.
 [[nodiscard]] std::string take_xdp_messages();
 
-// The program on the interface stays as long as what is returned is open, and goes with this process, whatever becomes
-// of that and whoever it is then. Nothing: this kernel, before 5.9, cannot do that, or there is no program; all is as
-// it was then, and needs CAP_NET_ADMIN to be taken off.
+// Keeps the XDP program on the interface as long as the returned descriptor is open. So the program goes with this
+// process, however it ends and whichever user it runs as. Returns nothing if the kernel is older than 5.9, or if there
+// is no program. Then nothing has changed, and the removal of a program needs CAP_NET_ADMIN.
 [[nodiscard]] FileDescriptor keep_xdp_program(unsigned interface);
 
 }  // namespace gradlane

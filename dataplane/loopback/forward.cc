@@ -78,7 +78,7 @@ inline void Forward::forward(uint16_t from, uint16_t to) noexcept {
   if (count == 0) return;
   figures.received += count;
   if constexpr (mode == LoopbackMode::kIo) {
-    // testpmd does not look at packets at all; one look per burst costs nothing that could be measured.
+    // testpmd does not look at packets at all. One look per burst has no measurable cost.
     figures.bytes += uint64_t{count} * burst[0]->pkt_len;
   } else {
     count = inspect<mode>(burst, count);
@@ -90,13 +90,13 @@ inline void Forward::forward(uint16_t from, uint16_t to) noexcept {
     send_rest(burst, sent, count);
 }
 
-// What the port does not take is lost, as it would be in a switch.
+// Drops the packets that the port does not take, as a switch would.
 void Forward::send_rest(Burst& burst, uint16_t sent, uint16_t count) noexcept {
   figures.drops[kDropTransmitFull] += static_cast<uint64_t>(count - sent);
   rte_pktmbuf_free_bulk(burst.data() + sent, static_cast<unsigned>(count - sent));
 }
 
-// Leaves in `burst` what goes on, and returns how many those are.
+// Moves the packets to be forwarded to the front of `burst`, and returns their number. Drops the others.
 template <LoopbackMode mode>
 uint16_t Forward::inspect(Burst& burst, uint16_t count) noexcept {
   uint16_t kept = 0;

@@ -1,4 +1,4 @@
-// frames.cc - packets for a loopback, and what mode codec does to them (the loopback's one thread)
+// frames.cc - packets for a loopback, and decoding and encoding them in mode codec (the loopback's one thread)
 #include "dataplane/loopback/frames.h"
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 namespace gradlane {
 namespace {
 
-constexpr uint16_t kHostPort = 9;  // discard
+constexpr uint16_t kHostPort = 9;  // the discard service
 constexpr size_t kHeaders = sizeof(LinkHeader) + sizeof(RunHeader);
-constexpr size_t kStride = 4096;  // floats from one packet's to the next one's
+constexpr size_t kStride = 4096;  // floats between the starts of the data of two packets
 
-// A data packet with as many floats as fit. Returns its length.
+// Writes a data packet with as many floats as fit, and returns its length.
 size_t write_data(std::span<uint8_t> packet, const Codec& codec, std::span<const float> floats) noexcept {
   const EncodeResult run = codec.encode(floats, packet.subspan(kHeaders));
   LinkHeader link{};

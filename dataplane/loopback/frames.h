@@ -1,4 +1,5 @@
-// frames.h - the packets that go in circles: how they are made, and what mode codec does to them
+// frames.h - the packets that circulate: making them, and decoding and encoding them in mode codec (the loopback's one
+// thread)
 #pragma once
 
 #include <cstddef>
@@ -11,13 +12,14 @@ namespace gradlane {
 
 inline constexpr size_t kMaxRunFloats = 65535;
 
-// Fills a frame: the four traffic classes in turn by `number`. Where there is room, gradlane packets are genuine, with
-// config.data encoded.
+// Fills a frame. `number` % 4 is its traffic class. If there is room, gradlane packets are valid, with config.data
+// encoded.
 void write_loopback_frame(std::span<uint8_t> frame, const LoopbackConfig& config, size_t number) noexcept;
 
-// Decodes all runs of a data packet, and encodes them again in their place; other packets stay as they are. As encoding
-// what was decoded gives the same bytes, length and CRC stay right. False: no packet of this codec, or not one that it
-// would write. `scratch` has kMaxRunFloats; `floats` is advanced by those that were recoded.
+// Decodes all runs of a data packet and encodes them again in place. Other packets stay as they are. Length and CRC
+// remain valid, because encoding a decoded block gives the same bytes. Returns false if the packet is not of this
+// codec, or is not one that the codec would write. `scratch` has kMaxRunFloats elements. `floats` is increased by the
+// number of recoded elements.
 [[nodiscard]] bool recode_packet(std::span<uint8_t> packet, const Codec& codec, std::span<float> scratch,
                                  uint64_t& floats) noexcept;
 

@@ -1,4 +1,4 @@
-// loopback.cc - set-up and end of a loopback, whatever its mode (its one thread)
+// loopback.cc - set-up and end of a loopback, in every mode (its one thread)
 #include "dataplane/loopback/loopback.h"
 
 #include <rte_cycles.h>
@@ -26,9 +26,9 @@ namespace {
 constexpr uint16_t kLoopbackDescriptors = 1024;
 constexpr unsigned kLinkLooks = 50;
 constexpr useconds_t kLookAtLinksEvery = 100'000;
-constexpr size_t kBuffers = 8191;  // for the queues of both ports, and two exchanges
+constexpr size_t kBuffers = 8191;  // buffers for the queues of both ports, and for two exchanges
 
-// `what` did not work on this device.
+// Throws SetupError if `result` is an error: `what` did not work on this device.
 void check(int result, const std::string& device, const char* what) {
   if (result >= 0) return;
   throw SetupError("--device '" + device + "': cannot " + what + ": " + rte_strerror(-result));
@@ -51,12 +51,12 @@ std::vector<std::string> cards_of(const LoopbackConfig& config) {
 
 size_t ip_bytes(const LoopbackConfig& config) { return config.frame_bytes - kEthernetBytes; }
 
-// Of packets that buffers have room for.
+// Returns the length of the longest IP packet that buffers have room for.
 size_t longest(const LoopbackConfig& config, bool (&powers)(const PortConfig&)) {
   std::vector<PortConfig> cards;
   for (const std::string& card : cards_of(config)) cards.push_back(port_of(card));
   if (cards.empty()) return ip_bytes(config);
-  // These write whatever comes.
+  // Cards write any packet that arrives into a buffer.
   return longest_packet(cards, std::max(ip_bytes(config), size_t{RTE_ETHER_MTU}), powers);
 }
 
@@ -87,7 +87,7 @@ bool loopback_drops(size_t drop) noexcept {
 LoopbackPorts::LoopbackPorts(const LoopbackConfig& config) {
   const size_t buffers = kBuffers + kLoopbackPorts * config.packets;
   EalOptions options;
-  // Rings of the devices and their descriptors come on top of the buffers.
+  // The devices' rings and descriptors need memory besides the buffers.
   options.memory_bytes =
       PacketPool::bytes_needed(buffers, longest(config, EthdevPort::may_want_powers)) + (size_t{32} << 20);
   const std::vector<std::string> cards = cards_of(config);
@@ -96,7 +96,7 @@ LoopbackPorts::LoopbackPorts(const LoopbackConfig& config) {
   try {
     pool_ = std::make_unique<PacketPool>("loopback", buffers, longest(config, EthdevPort::wants_powers));
     for (size_t i = 0; i < kLoopbackPorts; ++i) open(i, config.devices[i], ip_bytes(config));
-    // What is sent before is lost.
+    // Packets that are sent before the links are up get lost.
     for (size_t i = 0; i < kLoopbackPorts && !cards.empty(); ++i) wait_for_link(ids_[i]);
   } catch (...) {
     close();
@@ -118,7 +118,7 @@ void LoopbackPorts::close() noexcept {
 void LoopbackPorts::make(const PortConfig& config, uint16_t& port) {
   const std::string& device = config.device;
   if (config.kind == PortConfig::Kind::kPci) {
-    // EAL has looked for it when it started, and rte_dev_probe() fails for what is there.
+    // EAL has probed the card at its start, and rte_dev_probe() fails for a device that exists already.
     const std::string address = device_key(config);
     const auto there = [&] { return rte_eth_dev_get_port_by_name(address.c_str(), &port) == 0; };
     if (there()) return;
@@ -152,7 +152,8 @@ void LoopbackPorts::open(size_t i, const std::string& device, size_t mtu) {
   check(rte_eth_rx_queue_setup(port, 0, receive, kAnySocket, nullptr, pool_->mempool()), device, "receive from it");
   check(rte_eth_tx_queue_setup(port, 0, transmit, kAnySocket, nullptr), device, "send to it");
   check(rte_eth_dev_start(port), device, "start it");
-  // Frames have addresses of their own. Some devices take everything in any case, and do not know this call.
+  // The frames are for other MAC addresses than the devices'. Some devices take all frames anyway, and do not support
+  // this call.
   (void)rte_eth_promiscuous_enable(port);
 }
 
@@ -169,7 +170,7 @@ void loopback_yield() noexcept { sched_yield(); }
 void LoopbackEngine::drain(LoopbackPorts& ports) noexcept {
   std::array<rte_mbuf*, kMaxLoopbackBurst> burst;
   for (size_t i = 0; i < kLoopbackPorts; ++i) {
-    // Bounded: others may go on sending to the port.
+    // The number of tries is limited, as others may keep sending to the port.
     for (unsigned tries = 0; tries < 1000; ++tries) {
       const uint16_t count = rte_eth_rx_burst(ports[i], 0, burst.data(), kMaxLoopbackBurst);
       if (count == 0) break;

@@ -1,4 +1,4 @@
-// ports.h - two DPDK ports with one queue each way (inside dataplane/loopback*.cc only)
+// ports.h - two DPDK ports with one queue each way (only for files of dataplane/loopback; the loopback's one thread)
 #pragma once
 
 #include <rte_ethdev.h>
@@ -16,7 +16,7 @@ namespace gradlane {
 
 inline constexpr size_t kLoopbackPorts = 2;
 
-// Starts EAL, and the ports; the destructor stops all that again.
+// Starts EAL and the ports. The destructor stops both.
 class LoopbackPorts {
  public:
   explicit LoopbackPorts(const LoopbackConfig& config);
@@ -37,15 +37,15 @@ class LoopbackPorts {
   size_t opened_ = 0;
 };
 
-// Frames as the node that is there sends them to the one here.
+// The addresses of two imaginary nodes. loopback_flow() returns the flow from one of them to the other.
 inline constexpr std::array<LocalAddress, 2> kLoopbackNodes{{
-    {{0x02, 0x67, 0x6c, 0, 0, 0}, 0xc0000200, 18400, 1},  // 192.0.2.0 (RFC 5737), and its neighbour
+    {{0x02, 0x67, 0x6c, 0, 0, 0}, 0xc0000200, 18400, 1},  // 192.0.2.0 (RFC 5737), and 192.0.2.1 for its neighbour
     {{0x02, 0x67, 0x6c, 0, 0, 1}, 0xc0000201, 18400, 1},
 }};
 [[nodiscard]] Flow loopback_flow(size_t from, size_t to) noexcept;
-inline const Classifier kLoopbackClassifier(0x28, 0x20, 0xc0);  // the defaults of config.h
+inline const Classifier kLoopbackClassifier(0x28, 0x20, 0xc0);  // default ToS values of config.h
 
-// What the modes have in common.
+// The base class of the modes.
 class LoopbackEngine {
  public:
   LoopbackEngine() = default;
@@ -53,16 +53,16 @@ class LoopbackEngine {
   LoopbackEngine(const LoopbackEngine&) = delete;
   LoopbackEngine& operator=(const LoopbackEngine&) = delete;
 
-  virtual void run(uint64_t end) = 0;  // until this reading of the time stamp counter
+  virtual void run(uint64_t end) = 0;  // `end` is a value of the time stamp counter
   virtual void stop() = 0;
 
   LoopbackFigures figures;
 
  protected:
-  // Calls round(), which polls both ports, again and again.
+  // Calls round(), which polls both ports, until the time stamp counter reaches `end`.
   template <typename Round>
   void repeat(uint64_t end, Round&& round);
-  // Takes what is in the ports.
+  // Takes all packets out of the ports and counts them as left.
   void drain(LoopbackPorts& ports) noexcept;
 };
 
@@ -73,7 +73,7 @@ void loopback_yield() noexcept;
 
 template <typename Round>
 void LoopbackEngine::repeat(uint64_t end, Round&& round) {
-  // Reading the counter takes as long as moving five packets: not in every round.
+  // Reading the counter takes as long as moving five packets, so it is not read in every round.
   constexpr unsigned kRounds = 16;
   uint64_t before = rte_rdtsc();
   do {

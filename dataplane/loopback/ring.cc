@@ -14,7 +14,7 @@
 namespace gradlane {
 namespace {
 
-constexpr Nanos kTimeout = 2 * kSecond;  // for anything to happen: there is no network that could take longer
+constexpr Nanos kTimeout = 2 * kSecond;  // longest time without progress; there is no network that could take longer
 
 ExchangeConfig exchange_config(const LoopbackConfig& config, unsigned rank) {
   ExchangeConfig exchange;
@@ -38,7 +38,7 @@ class Rank final : public PacketIo {
         burst_(static_cast<uint16_t>(config.burst)),
         tensor_(config.tensor_floats),
         exchange_(exchange_config(config, rank), *this) {
-    // Both ranks have the same data, and average it, so that values neither grow nor vanish however often that is done.
+    // Both ranks have the same data and average it. So values neither grow nor vanish, however often that is done.
     for (size_t i = 0; i < tensor_.size(); ++i) tensor_[i] = config.data[i % kLoopbackFloats];
   }
   ~Rank() override { rte_pktmbuf_free_bulk(queue_.data(), queued_); }
@@ -62,12 +62,12 @@ class Rank final : public PacketIo {
   LoopbackPorts& ports_;
   LoopbackFigures& figures_;
   uint16_t burst_;
-  std::array<rte_mbuf*, kMaxLoopbackBurst> queue_{};  // to be sent
+  std::array<rte_mbuf*, kMaxLoopbackBurst> queue_{};  // packets to be sent
   uint16_t queued_ = 0;
   std::vector<float> tensor_;
   uint64_t submitted_ = 0;
   uint64_t completed_ = 0;
-  Exchange exchange_;  // last: it gives back its buffers
+  Exchange exchange_;  // last member, so it is destroyed first and returns its buffers while `ports_` exists
 };
 
 Packet Rank::allocate() noexcept {
@@ -75,7 +75,7 @@ Packet Rank::allocate() noexcept {
   return mbuf == nullptr ? Packet{} : packet_of(mbuf);
 }
 
-// Sends a copy: rings pass on the buffer itself, which the exchange may want to write to and send again.
+// Sends a copy. In-process rings pass on the buffer itself, and the exchange may want to write to it and send it again.
 bool Rank::transmit(unsigned rank, Packet packet, size_t bytes) noexcept {
   if (queued_ == burst_) flush();
   if (queued_ == burst_) return false;
@@ -117,7 +117,7 @@ void Rank::submit(Nanos now) {
   ++submitted_;
 }
 
-// The next all-reduce begins when the one before it is over.
+// The next all-reduce begins when the previous one has ended.
 void Rank::poll(Nanos now, bool more) {
   Completion completion;
   while (exchange_.next_completion(completion)) {
@@ -161,7 +161,7 @@ void Ring::round(bool more) {
   for (const auto& rank : ranks_) rank->poll(now, more);
 }
 
-// A device may bring packets back itself or at the other port: what counts is for whom they are.
+// A device may return packets at its own port or at the other one, so the destination address selects the rank.
 void Ring::receive(uint16_t port, Nanos now) noexcept {
   std::array<rte_mbuf*, kMaxLoopbackBurst> burst;
   const uint16_t count = rte_eth_rx_burst(port, 0, burst.data(), burst_);
@@ -183,7 +183,7 @@ void Ring::receive(uint16_t port, Nanos now) noexcept {
 }
 
 void Ring::stop() {
-  // One rank may have begun an all-reduce that the other has not: both do as many.
+  // One rank may have begun an all-reduce that the other has not. Both ranks do the same number.
   const Nanos end = clock_now() + kTimeout;
   const uint64_t most = std::max(ranks_[0]->submitted(), ranks_[1]->submitted());
   while (std::min(ranks_[0]->completed(), ranks_[1]->completed()) != most) {

@@ -1,4 +1,4 @@
-// idle.cc - spin, yield, sleep (worker thread only)
+// idle.cc - the stages of idleness: spin, yield, sleep (worker thread only)
 #include "dataplane/poll/idle.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace {
 constexpr Nanos kSpin = 3 * kMicrosecond;
 constexpr Nanos kYield = 100 * kMicrosecond;
 
-// Sleeps, by how long nothing has moved.
+// The length of a sleep, by how long nothing has moved.
 struct Stage {
   Nanos idle;
   Nanos sleep;
@@ -20,15 +20,15 @@ constexpr Stage kStages[] = {
     {5 * kMillisecond, 200 * kMicrosecond},
     {0, 50 * kMicrosecond},
 };
-constexpr Nanos kSleepInFlight = 200 * kMicrosecond;  // at most
-// Of a worker that packets wake up. What else it has to do can wait so long.
+constexpr Nanos kSleepInFlight = 200 * kMicrosecond;  // upper bound
+// The sleep of a worker that packets wake up. Its other tasks can wait that long.
 constexpr Nanos kWokenSleep = 50 * kMillisecond;
 constexpr Nanos kLeastSleep = 20 * kMicrosecond;
 
 }  // namespace
 
 Idle::Advice Idle::after(bool moved, bool in_flight, Nanos now, Nanos deadline) noexcept {
-  // Keep-alives come several times a second, and are no reason to stay awake.
+  // Keep-alives come several times a second. They must not keep the worker awake.
   if (moved && in_flight) moved_at_ = now;
   if (policy_ == IdlePolicy::kSpin || moved) return {};
   const Nanos idle = now - std::min(moved_at_, now);

@@ -1,4 +1,4 @@
-// idle.h - what a worker does between polls that moved nothing (worker thread only)
+// idle.h - the decision whether an idle worker polls on, yields or sleeps (worker thread only)
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,14 @@
 
 namespace gradlane {
 
-// Several nodes and trainers may share a core, so an idle worker gives it up: first to whoever is ready (a neighbour
-// with the next packet, in most cases: 2 us), then for good, in sleeps that get longer. Sleeps of less than about 50 us
-// cost as much CPU as polling does.
+// Decides whether an idle worker polls on, yields or sleeps. Several nodes and trainers may share a core, so an idle
+// worker gives it up. First it yields, mostly to a neighbour that has the next packet, which costs 2 us. Then it
+// sleeps, longer and longer. Sleeps of less than about 50 us cost as much CPU as polling does.
 class Idle {
  public:
-  // How long a worker yields while operations are in flight, before it sleeps: where links are in memory, packets come
-  // as soon as a neighbour has the CPU; the kernel's take tens of microseconds whatever we do, and need it themselves.
+  // The time for which a worker yields while operations are in flight, before it sleeps. With links in memory, a packet
+  // comes as soon as the neighbour gets the CPU. Packets through the kernel take tens of microseconds in any case, and
+  // the kernel needs the CPU for them.
   static constexpr Nanos kMemoryPatience = 2 * kMillisecond;
   static constexpr Nanos kKernelPatience = 30 * kMicrosecond;
 
@@ -22,14 +23,14 @@ class Idle {
 
   struct Advice {
     bool yield = false;
-    Nanos sleep = 0;  // 0: do not
+    Nanos sleep = 0;  // length of the sleep; 0: do not sleep
   };
 
-  // Whether packets wake the worker up, wherever they come to: then sleeps are long.
+  // Sets whether packets on every queue wake the worker up. Then sleeps are long.
   void set_woken(bool woken) noexcept { woken_ = woken; }
 
-  // After a poll: did anything move; are operations in flight, which packets may come for at any time; when the next
-  // deadline is.
+  // Returns what to do after a poll. `moved`: whether the poll moved anything. `in_flight`: whether operations are in
+  // flight, for which packets may come at any time. `deadline`: when the next deadline is.
   [[nodiscard]] Advice after(bool moved, bool in_flight, Nanos now, Nanos deadline) noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// poll_thread.cc - what a thread that polls needs before its first round (control thread, then that thread)
+// poll_thread.cc - set-up of a polling thread before its first round (control thread, then that thread)
 #include "dataplane/poll/poll_thread.h"
 
 #include <pthread.h>

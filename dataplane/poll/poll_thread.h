@@ -1,13 +1,14 @@
-// poll_thread.h - what a thread that polls needs before its first round
+// poll_thread.h - set-up of a polling thread before its first round (control thread, then that thread)
 #pragma once
 
 namespace gradlane {
 
-// Throws SetupError if this process may not run on that CPU, which the setting of that name asks for. Negative: any.
+// Throws SetupError if this process may not run on CPU `core`, naming the setting `setting` that asks for it. A
+// negative `core` means any CPU.
 void check_core(int core, const char* setting);
 
-// For the time of its life the calling thread runs on that CPU (negative: anywhere), and has an lcore id, with which
-// packet pools have a cache for it; without one they are slower.
+// Pins the calling thread to a CPU (negative: any) and registers it with DPDK, from construction to destruction. A
+// registered thread has an lcore id, for which packet pools keep a cache; without one they are slower.
 class PollThread {
  public:
   explicit PollThread(int core) noexcept;

@@ -1,4 +1,4 @@
-// node_table.cc - addresses of sockets to those that frames have, and back (worker threads; no DPDK)
+// node_table.cc - translation between addresses of sockets and addresses in frames (worker threads; no DPDK)
 #include "dataplane/udp/node_table.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// node_table.h - addresses of sockets to those that frames have, and back (worker threads; no DPDK)
+// node_table.h - translation between addresses of sockets and addresses in frames (worker threads; no DPDK)
 #pragma once
 
 #include <cstddef>
@@ -10,23 +10,24 @@
 
 namespace gradlane {
 
-// What frames have, in host byte order.
+// The address and port of a node in frames, in host byte order.
 struct FrameEndpoint {
   uint32_t ip = 0;
   uint16_t port = 0;
   bool operator==(const FrameEndpoint&) const = default;
 };
 
-// Each node's sockets are at one address and at ports side by side, whose first may be another one on each node. In
-// frames each node has an IPv4 address of its own, and all have the same ports.
+// Translates addresses. The sockets of a node have one address and consecutive ports; each node may have another first
+// port. In frames each node has its own IPv4 address, and all nodes have the same ports.
 class NodeTable {
  public:
-  // Frames have what sockets have.
+  // Makes a table without nodes: frames have the addresses of the sockets.
   NodeTable() = default;
   explicit NodeTable(const NodeConfig& config);
 
   [[nodiscard]] Endpoint endpoint_of(FrameEndpoint in_frames) const noexcept;
-  // Of what is no node's: its own address, or kStrangerIp where that is IPv6 or a node's, with port 0.
+  // Returns the address in frames. An endpoint of no node keeps its address and gets port 0. If that address is IPv6,
+  // or a node has it in frames, the result has kStrangerIp instead.
   [[nodiscard]] FrameEndpoint in_frames(const Endpoint& endpoint) const noexcept;
 
  private:

@@ -1,14 +1,14 @@
-// socket_sizes.h - how much room sockets ask the kernel for (constants)
+// socket_sizes.h - the sizes of buffers that sockets ask the kernel for (constants)
 #pragma once
 
 #include <cstddef>
 
 namespace gradlane {
 
-// For what came and was not fetched yet.
+// Room for packets that have arrived and were not fetched yet.
 inline constexpr size_t kSocketReceiveBytes = size_t{4} << 20;
-// For what was sent and has not left. So small that a queue that is full shows: beyond it the kernel drops without a
-// word.
+// Room for packets that were sent and have not left the machine. It is small, so that a full queue is noticed: with
+// more room, the kernel would drop packets without reporting it.
 inline constexpr size_t kSocketSendBytes = size_t{128} << 10;
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// superpacket_socket.cc - sendmsg() and recvmsg() with what goes beside the packets (worker thread only; no DPDK)
+// superpacket_socket.cc - sendmsg() and recvmsg() with their control messages (worker thread only; no DPDK)
 #include "dataplane/udp/superpacket_socket.h"
 
 #include <fmt/format.h>
@@ -21,14 +21,14 @@ bool set(int socket, int level, int option, int value) noexcept {
   return setsockopt(socket, level, option, &value, sizeof(value)) == 0;
 }
 
-// As the kernel has addresses.
+// A socket address in the kernel's form.
 union SocketAddress {
   sockaddr any;
   sockaddr_in v4;
   sockaddr_in6 v6;
 };
 
-// Returns its length.
+// Writes the endpoint in the kernel's form, and returns the length.
 socklen_t write_address(const Endpoint& endpoint, SocketAddress& address) noexcept {
   address.v6 = {};
   if (const auto ip = ipv4_of(endpoint.ip)) {
@@ -52,7 +52,8 @@ Endpoint endpoint_of(const SocketAddress& address) noexcept {
   return endpoint;
 }
 
-// No fragments, and no notes of the kernel's on paths: what is longer than the device can take is refused here.
+// Sets the options of the socket. The kernel does not fragment packets and ignores what it knows of path MTUs. It
+// refuses packets that are longer than the device can take.
 bool prepare(int fd, bool of_ipv6) noexcept {
   if (!of_ipv6) return set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE) && set(fd, IPPROTO_IP, IP_RECVTOS, 1);
   return set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1) && set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE) &&
@@ -102,15 +103,15 @@ SuperpacketSocket::SuperpacketSocket(const Endpoint& local, size_t receive_bytes
                      error == EADDRINUSE ? SetupFault::kPortInUse : SetupFault::kOther);
   }
   superpackets_ = set(fd, IPPROTO_UDP, UDP_SEGMENT, 0);
-  (void)set(fd, IPPROTO_UDP, UDP_GRO, 1);  // packets come one by one where it is not known
+  (void)set(fd, IPPROTO_UDP, UDP_GRO, 1);  // without UDP_GRO, packets come one by one
   (void)set(fd, SOL_SOCKET, SO_SNDBUF, static_cast<int>(kSocketSendBytes));
-  // Who may, gets more than net.core.rmem_max.
+  // A privileged process gets more than net.core.rmem_max.
   const int wanted = static_cast<int>(receive_bytes);
   if (!set(fd, SOL_SOCKET, SO_RCVBUFFORCE, wanted)) (void)set(fd, SOL_SOCKET, SO_RCVBUF, wanted);
   int granted = 0;
   socklen_t bytes = sizeof(granted);
   (void)getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &bytes);
-  receive_bytes_ = static_cast<size_t>(granted) / 2;  // the kernel doubles it for what it keeps beside packets
+  receive_bytes_ = static_cast<size_t>(granted) / 2;  // the kernel doubles the value, for its own data about packets
 }
 
 SuperpacketSocket::Arrival SuperpacketSocket::receive(iovec* room, size_t parts) noexcept {

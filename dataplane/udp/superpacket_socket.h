@@ -1,4 +1,4 @@
-// superpacket_socket.h - a UDP socket of the kernel that takes and gives many packets in one call: UDP_SEGMENT and
+// superpacket_socket.h - a UDP socket of the kernel that sends and receives many packets per call, by UDP_SEGMENT and
 // UDP_GRO (udp(7); worker thread only; no DPDK)
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace gradlane {
 
-// The port in host byte order.
+// An IP address and a port, which is in host byte order.
 struct Endpoint {
   IpAddress ip{};
   uint16_t port = 0;
@@ -24,46 +24,47 @@ struct Endpoint {
 
 class SuperpacketSocket {
  public:
-  // Of one call. More, or more bytes, are refused by kernels (128 segments since Linux 6.10, 64 before).
+  // Limits of one call. Kernels refuse more bytes, and more than 64 packets (128 since Linux 6.10).
   static constexpr size_t kMostPackets = 44;
   static constexpr size_t kMostBytes = 65507;
 
-  // `receive_bytes`: wanted for what came and was not fetched yet. `any`: at any address of this machine's that is of
-  // the kind of `local`, whose address may be that of a translator on the way. Throws SetupError.
+  // Makes and binds the socket. `receive_bytes` is the room to ask for, for packets that were not fetched yet. `any`
+  // binds to all addresses of this machine that are of the same kind as `local`. Then the address in `local` may be
+  // that of a NAT on the way. Throws SetupError.
   SuperpacketSocket(const Endpoint& local, size_t receive_bytes, bool any = false);
 
-  // What came with one call: packets of `each` bytes side by side, the last one may be shorter; all of one sender, with
-  // one ToS.
+  // The packets that one call received. They lie side by side and have `each` bytes; the last one may be shorter. All
+  // have one sender and one ToS.
   struct Arrival {
-    bool came = false;  // else nothing is there
-    size_t bytes = 0;   // in all
+    bool came = false;  // false: there was nothing to receive
+    size_t bytes = 0;   // sum of all packets
     size_t each = 0;
     Endpoint from{};
     uint8_t tos = 0;
-    bool cut = false;  // there was more than the room offered
+    bool cut = false;  // whether the packets did not fit into the room
   };
-  // Fills `room` from its front on.
+  // Receives into the `parts` buffers of `room`, from the first one on.
   [[nodiscard]] Arrival receive(iovec* room, size_t parts) noexcept;
 
-  // What became of packets that were to be sent.
+  // The result of a call that sends packets.
   enum class Sent : uint8_t {
     kYes,
     kLater,   // the queue is full
-    kLost,    // the kernel will not: a filter, no route
-    kSingly,  // not as a superpacket
-    kTooLong  // for the device
+    kLost,    // the kernel refuses to send them: a filter, no route
+    kSingly,  // the kernel does not take a superpacket here
+    kTooLong  // too long for the device
   };
-  // Packets of `each` bytes, an iovec for each, the last one may be shorter. `each` of 0: one packet.
+  // Sends packets of `each` bytes, one iovec for each; the last one may be shorter. An `each` of 0 means one packet.
   [[nodiscard]] Sent send(const Endpoint& to, uint8_t tos, iovec* packets, size_t count, size_t each) noexcept;
 
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
-  // As granted: net.core.rmem_max may allow less than was wanted.
+  // Returns the room that the kernel has granted. net.core.rmem_max may allow less than was asked for.
   [[nodiscard]] size_t receive_bytes() const noexcept { return receive_bytes_; }
 
  private:
   FileDescriptor socket_;
   bool of_ipv6_ = false;
-  bool superpackets_ = false;  // before Linux 4.18 the kernel would make one packet of them
+  bool superpackets_ = false;  // false: the kernel is older than Linux 4.18, and would send a superpacket as one packet
   size_t receive_bytes_ = 0;
 };
 

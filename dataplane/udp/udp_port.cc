@@ -20,7 +20,7 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kAroundPacket = 832;  // of the kernel's memory, where each came by itself
+constexpr size_t kAroundPacket = 832;  // bytes of kernel memory for a packet that comes alone, besides the packet
 constexpr size_t kMinWaiting = 16;
 
 void check_mtu(const IpAddress& ip, size_t mtu) {
@@ -71,17 +71,17 @@ UdpPort::UdpPort(const PortConfig& config, const NodeConfig& node, rte_mempool* 
 
 UdpPort::~UdpPort() = default;
 
-// The kernel counts what it keeps packets in.
+// The kernel counts the memory that holds the packets, not only their bytes.
 size_t UdpPort::most_waiting() const noexcept {
   const size_t room = 2 * queue_.front()->receive_bytes() / (mtu_ + kAroundPacket);
   return std::bit_floor(std::max(room, kMinWaiting));
 }
 
-// Each trouble once: they come by thousands.
+// Logs each kind of trouble once, because there may be thousands of packets with it.
 void UdpPort::tend() {
   bool up = interface_ == 0 || interface_running(interface_);
   if (!up) {
-    // Perhaps another one has the address now.
+    // Another interface may have the address now.
     const unsigned other = if_nametoindex(owner_of(address_).c_str());
     if (other != 0) interface_ = other;
     up = other != 0 && interface_running(other);

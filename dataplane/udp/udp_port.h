@@ -1,4 +1,5 @@
-// udp_port.h - a port of sockets: the kernel's own addresses, no privileges (control thread; bursts: worker threads)
+// udp_port.h - a port of UDP sockets, with the kernel's own addresses and without privileges (control thread; bursts:
+// worker threads)
 #pragma once
 
 #include <array>
@@ -13,7 +14,8 @@ namespace gradlane {
 
 class UdpPort final : public Port {
  public:
-  // Sockets of the node's address and UDP ports, at queue `lane number`. Throws SetupError: "port e0: ...".
+  // Makes sockets at the node's address and UDP ports. Queue k has the sockets of lane k. Throws SetupError: "port e0:
+  // ...".
   UdpPort(const PortConfig& config, const NodeConfig& node, rte_mempool* pool);
   ~UdpPort() override;
 
@@ -30,7 +32,7 @@ class UdpPort final : public Port {
   std::vector<std::unique_ptr<UdpQueue>> queue_;
   const size_t mtu_;
   const IpAddress address_;
-  unsigned interface_ = 0;  // which has the address; 0: any, or none that is known
+  unsigned interface_ = 0;  // interface that has the address; 0: any, or not known
   std::array<bool, static_cast<size_t>(UdpQueue::Trouble::kCount)> logged_{};
 };
 

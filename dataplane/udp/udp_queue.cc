@@ -16,12 +16,12 @@ namespace {
 using namespace internet;
 
 constexpr size_t kSpillBytes = 65536;
-constexpr size_t kMostFetches = 32;  // for one burst: what is dropped fills none
-constexpr unsigned kInARow = 8;      // superpackets of shorter packets, until these are what is expected
+constexpr size_t kMostFetches = 32;  // calls for one burst; the packets of a call may all be dropped
+constexpr unsigned kInARow = 8;  // superpackets of shorter packets in a row, after which shorter packets are expected
 
 uint8_t* payload_of(rte_mbuf* mbuf) noexcept { return fresh_packet(mbuf).data; }
 
-// What tells packets apart that may go together: where to, from which port, ToS.
+// Packets may go together in one superpacket if these are equal: destination address and port, source port, ToS.
 struct Direction {
   uint32_t ip;
   uint16_t to;
@@ -68,7 +68,7 @@ UdpQueue::Socket* UdpQueue::socket_of(uint16_t port) noexcept {
 
 // ---- Receiving
 
-// Until there are enough, or nothing more in any socket.
+// Receives until the burst is full or no socket has anything left.
 uint16_t UdpQueue::receive(rte_mbuf** burst, uint16_t most) noexcept {
   size_t given = 0;
   for (size_t empty = 0, fetched = 0;; ++fetched) {
@@ -79,12 +79,13 @@ uint16_t UdpQueue::receive(rte_mbuf** burst, uint16_t most) noexcept {
     given += taken;
     if (given == most || empty == sockets_.size() || fetched == kMostFetches || !post()) break;
     empty = fetch(sockets_[next_]) ? 0 : empty + 1;
-    next_ = next_ + 1 == sockets_.size() ? 0 : next_ + 1;  // one that always has something keeps none waiting
+    // the next socket, so that a busy one does not keep others waiting
+    next_ = next_ + 1 == sockets_.size() ? 0 : next_ + 1;
   }
   return static_cast<uint16_t>(given);
 }
 
-// Buffers for the kernel to write to; false: there are none.
+// Allocates buffers for the kernel to write to. Returns false if there are none.
 bool UdpQueue::post() noexcept {
   while (posted_count_ < kPosted) {
     rte_mbuf* const mbuf = rte_pktmbuf_alloc(pool_);
@@ -94,7 +95,8 @@ bool UdpQueue::post() noexcept {
   return posted_count_ != 0;
 }
 
-// All that came is handed over. False: there is nothing.
+// Receives once from a socket. All frames of earlier calls must have been handed over. Returns false if nothing has
+// come.
 bool UdpQueue::fetch(Socket& from) noexcept {
   std::array<iovec, kPosted + 1> room;
   const size_t part = from.expected;
@@ -118,7 +120,8 @@ bool UdpQueue::fetch(Socket& from) noexcept {
   return true;
 }
 
-// Acknowledgements, which come one by one, are short, and no reason to expect short ones.
+// Adapts the expected length. Acknowledgements come one by one and are short, but they do not make shorter packets
+// expected.
 void UdpQueue::expect(Socket& from, const SuperpacketSocket::Arrival& arrival) noexcept {
   const bool shorter = arrival.each < from.expected;
   if (shorter && arrival.bytes > arrival.each) ++from.shorter;
@@ -128,7 +131,7 @@ void UdpQueue::expect(Socket& from, const SuperpacketSocket::Arrival& arrival) n
   }
 }
 
-// Packets that lie in a posted buffer each stay there; others are copied.
+// Makes frames of the received packets. A packet that lies in one posted buffer alone stays there; others are copied.
 void UdpQueue::split(const SuperpacketSocket::Arrival& arrival, size_t part) noexcept {
   size_t used = 0;
   const size_t held = posted_count_;
@@ -187,7 +190,7 @@ uint16_t UdpQueue::send(rte_mbuf** burst, uint16_t all) noexcept {
   const size_t count = std::min<size_t>(all, kMostFrames);
   std::array<iovec, SuperpacketSocket::kMostPackets> packets;
   std::array<size_t, SuperpacketSocket::kMostPackets> places;
-  // What has gone is null until the end.
+  // Entries of sent packets are null until the end.
   size_t gone = 0;
   std::array<rte_mbuf*, kMostFrames> done;
   for (size_t first = 0; first < count; ++first) {
@@ -200,15 +203,15 @@ uint16_t UdpQueue::send(rte_mbuf** burst, uint16_t all) noexcept {
     if (result == SuperpacketSocket::Sent::kLater) break;
   }
   for (size_t i = 0; i < gone; ++i) rte_pktmbuf_free(done[i]);
-  // What is left is at the end, in order.
+  // The packets that were not sent move to the end, in order.
   for (size_t from = count, to = count; from-- != 0;) {
     if (burst[from] != nullptr) burst[--to] = burst[from];
   }
   return static_cast<uint16_t>(gone);
 }
 
-// The packet at `first`, and those behind it that may go with it: of one direction and length, but for the last one,
-// which may be shorter. So those of a direction keep their order.
+// Collects the packet at `first` and later ones that may go with it. They have the same direction and length; only the
+// last one may be shorter. So packets of one direction keep their order.
 size_t UdpQueue::gather(rte_mbuf** burst, size_t count, size_t first, iovec* packets, size_t* places,
                         size_t& each) noexcept {
   const Direction direction = direction_of(rte_pktmbuf_mtod(burst[first], const uint8_t*));
@@ -231,7 +234,8 @@ size_t UdpQueue::gather(rte_mbuf** burst, size_t count, size_t first, iovec* pac
   return grouped;
 }
 
-// `sent`: how many of them are done with, whatever became of them.
+// Sends packets of one direction. `sent` becomes the number of packets that are done with, whether they were sent or
+// lost.
 SuperpacketSocket::Sent UdpQueue::send_group(const uint8_t* frame, iovec* packets, size_t count, size_t each,
                                              size_t& sent) noexcept {
   using Sent = SuperpacketSocket::Sent;
@@ -249,7 +253,8 @@ SuperpacketSocket::Sent UdpQueue::send_group(const uint8_t* frame, iovec* packet
       note(one);
       if (one == Sent::kYes) ++good;
     }
-    // It is not their length that is wrong. Where it is, a last one that is shorter may go.
+    // All packets went one by one, so their length is not the problem. If it were, at most a last, shorter one would
+    // go.
     if (good != 0 && good == sent) send_singly(direction.ip);
     return sent == count ? Sent::kYes : Sent::kLater;
   }
@@ -258,7 +263,8 @@ SuperpacketSocket::Sent UdpQueue::send_group(const uint8_t* frame, iovec* packet
   return result;
 }
 
-// For so many packets, then it is tried again. Where there are more such neighbours than places, each is tried sooner.
+// Makes the next kSinglyPackets packets to this neighbour go one by one. After them, superpackets are tried again. They
+// are tried sooner if there are more such neighbours than entries in singly_.
 void UdpQueue::send_singly(uint32_t ip) noexcept {
   note(Trouble::kSingly);
   const auto known = std::ranges::find(singly_, ip, &Singly::ip);

@@ -1,8 +1,9 @@
 // udp_queue.h - the sockets of one queue as bursts of frames, whose headers stay inside this machine (worker thread
 // only)
 //
-// What the kernel gives are payloads of UDP. A frame is one with the headers of Ethernet, IPv4 and UDP in front that it
-// would have, as far as the kernel tells of them: so tags, probes, faults and lanes are the same as with other ports.
+// The kernel delivers payloads of UDP. This queue puts headers of Ethernet, IPv4 and UDP in front of them, like those
+// of the original packet as far as the kernel reports them. So tags, probes, injected faults and lanes work as they do
+// with other ports.
 #pragma once
 
 #include <array>
@@ -25,32 +26,33 @@ class UdpQueue {
   struct Setup {
     LocalAddress local;
     NodeTable nodes{};
-    bool any_address = false;  // sockets are not bound to the node's
-    size_t payload = 0;        // bytes of UDP's payload at most: the MTU of IP less ip_udp_bytes()
-    size_t receive_bytes = 0;  // wanted for what a socket has not handed over yet
-    unsigned group = 44;       // packets of one call at most
+    bool any_address = false;  // whether sockets are bound to all addresses instead of the node's
+    size_t payload = 0;        // most bytes of UDP payload: the MTU of IP minus ip_udp_bytes()
+    size_t receive_bytes = 0;  // room to ask for, for packets that a socket has not handed over yet
+    unsigned group = 44;       // most packets of one call
   };
-  // A socket for each of these UDP ports, which are those that frames have. Throws SetupError.
+  // Makes a socket for each of these UDP ports, which are the ports in frames. Throws SetupError.
   UdpQueue(const Setup& setup, std::span<const uint16_t> ports, rte_mempool* pool);
   ~UdpQueue();
   UdpQueue(const UdpQueue&) = delete;
   UdpQueue& operator=(const UdpQueue&) = delete;
 
-  // As Port::receive() and Port::send().
+  // These work like Port::receive() and Port::send().
   [[nodiscard]] uint16_t receive(rte_mbuf** burst, uint16_t count) noexcept;
   [[nodiscard]] uint16_t send(rte_mbuf** burst, uint16_t count) noexcept;
 
   [[nodiscard]] std::vector<int> fds() const;
-  [[nodiscard]] size_t receive_bytes() const noexcept;  // as granted
+  [[nodiscard]] size_t receive_bytes() const noexcept;  // as the kernel has granted it
   enum class Trouble : uint8_t {
-    kSingly,    // packets that went though their superpacket did not: such are not to be had
-    kRefused,   // packets that the kernel would not send: a filter, no route
-    kTooLong,   // the same: for the device
-    kUnfit,     // packets that came, and are longer than any of this MTU, or empty
-    kNoBuffer,  // the same, with no buffer for them
+    kSingly,    // superpackets that were refused, while their packets went one by one
+    kRefused,   // packets that the kernel refused to send: a filter, no route
+    kTooLong,   // packets that were too long for the device
+    kUnfit,     // received packets that were longer than the MTU allows, or empty
+    kNoBuffer,  // received packets for which there was no buffer
     kCount
   };
-  // Any thread: why packets were refused, errno(3); 0: none were. And how often things happened so far.
+  // Any thread may call these. `refusal()` returns the errno of the last packets that were refused, or 0 if none were.
+  // `times()` returns how often a trouble has happened so far.
   [[nodiscard]] int refusal() const noexcept { return refusal_.load(std::memory_order_relaxed); }
   [[nodiscard]] uint64_t times(Trouble trouble) const noexcept {
     return troubles_[static_cast<size_t>(trouble)].load(std::memory_order_relaxed);
@@ -58,13 +60,13 @@ class UdpQueue {
 
  private:
   static constexpr size_t kPosted = SuperpacketSocket::kMostPackets;
-  static constexpr size_t kMostFrames = 128;  // of one superpacket; what is beyond is dropped
+  static constexpr size_t kMostFrames = 128;  // most frames of one superpacket; the rest of it is dropped
 
   struct Socket {
     std::unique_ptr<SuperpacketSocket> socket;
     uint16_t port = 0;
-    size_t expected = 0;   // bytes of a packet
-    unsigned shorter = 0;  // superpackets in a row that had shorter ones
+    size_t expected = 0;   // expected bytes of a packet
+    unsigned shorter = 0;  // number of superpackets in a row with shorter packets
   };
 
   [[nodiscard]] bool post() noexcept;
@@ -89,12 +91,12 @@ class UdpQueue {
   size_t next_ = 0;  // socket to ask first
   std::array<rte_mbuf*, kPosted> posted_{};
   size_t posted_count_ = 0;
-  std::unique_ptr<uint8_t[]> spill_;  // behind the posted ones
+  std::unique_ptr<uint8_t[]> spill_;  // room for received bytes that do not fit into the posted buffers
   // Frames that were fetched and not handed over yet.
   std::array<rte_mbuf*, kMostFrames> ready_{};
   size_t ready_first_ = 0;
   size_t ready_count_ = 0;
-  // Whose way takes no superpackets: `left` packets go one by one yet.
+  // A neighbour to whom the kernel takes no superpackets. The next `left` packets to it are sent one by one.
   struct Singly {
     uint32_t ip = 0;
     unsigned left = 0;
@@ -102,9 +104,9 @@ class UdpQueue {
   static constexpr unsigned kSinglyPackets = 10'000;
   std::array<Singly, 8> singly_{};
   size_t next_singly_ = 0;
-  Flow flow_;  // of what is being fetched
+  Flow flow_;  // addresses of the packets that are being fetched
   uint8_t tos_ = 0;
-  // Its worker writes, others read.
+  // The queue's worker writes these, others read them.
   std::atomic<int> refusal_{0};
   std::array<std::atomic<uint64_t>, static_cast<size_t>(Trouble::kCount)> troubles_{};
 };

@@ -1,4 +1,4 @@
-// admin_socket.cc - a line is a request, a document the answer (control thread only)
+// admin_socket.cc - requests of one line, and documents as answers (control thread only)
 #include "dataplane/watch/admin_socket.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 using Sender = ClientServer::Sender;
 
-// The document is one line.
+// Adds a newline to the document.
 ServerAnswer as_line(ServerAnswer answer) {
   if (!answer.later) return {std::move(answer.text) + "\n", {}};
   return {"", [later = std::move(answer.later)]() -> std::optional<std::string> {
@@ -27,7 +27,7 @@ std::optional<ServerAnswer> answer_line(const AdminSocket::Handler& handler, std
   if (std::min(end, so_far.size()) > AdminSocket::kMostRequest) {
     return as_line({admin_error("a request has at most " + std::to_string(AdminSocket::kMostRequest) + " bytes"), {}});
   }
-  // Whoever ends its side without a newline has said all it has to say, too.
+  // A client may also end its request by closing its side, without a newline.
   if (end == std::string_view::npos && sender == Sender::kOpen) return std::nullopt;
   std::string request(so_far.substr(0, end));
   if (request.ends_with('\r')) request.pop_back();

@@ -1,5 +1,5 @@
-// admin_socket.h - the socket where people and tools ask a running node: one line, one JSON document (control thread
-// only)
+// admin_socket.h - the socket at which people and tools query a running node: a line is the request, a JSON document
+// the answer (control thread only)
 #pragma once
 
 #include <cstddef>
@@ -12,23 +12,23 @@
 
 namespace gradlane {
 
-using AdminAnswer = ServerAnswer;  // its text is the document; a newline is added
+using AdminAnswer = ServerAnswer;  // its text is the document; AdminSocket adds a newline
 
-// A document as it goes out: one line of ASCII. Names in it may be whatever stands in the configuration.
+// Returns a document as it is sent: one line of ASCII. Names from the configuration in it may contain any characters.
 [[nodiscard]] std::string admin_text(const nlohmann::json& document);
 
-// {"error": text}
+// Returns {"error": text} as it is sent.
 [[nodiscard]] std::string admin_error(const std::string& text);
 
-// A Unix stream socket. A client sends a line, gets a document, and the connection closes: ClientServer.
+// A Unix stream socket. A client sends a line and gets a document, and then the connection closes. See ClientServer.
 class AdminSocket {
  public:
   using Clock = ClientServer::Clock;
-  using Handler = std::function<AdminAnswer(const std::string& request)>;  // without the newline
+  using Handler = std::function<AdminAnswer(const std::string& request)>;  // `request` has no newline
   static constexpr size_t kMostRequest = 256;
 
-  // From now on clients are served. Throws SetupError as the trainers' socket does. The file's mode is 0660; it is
-  // removed at the end.
+  // Serves clients from now on. Throws SetupError like the trainers' socket. The file has mode 0660 and is removed at
+  // the end.
   AdminSocket(const std::string& path, Handler handler);
 
   [[nodiscard]] int fd() const noexcept { return server_.fd(); }

@@ -1,4 +1,4 @@
-// client_server.cc - requests in, answers out, and nobody who can keep the control thread waiting (control thread only)
+// client_server.cc - reading requests and writing answers without blocking (control thread only)
 #include "dataplane/watch/client_server.h"
 
 #include <poll.h>
@@ -17,7 +17,7 @@
 namespace gradlane {
 namespace {
 
-// Bounds of what one step does.
+// Limits of one step.
 constexpr int kClientsPerStep = 16;
 constexpr size_t kReadPerStep = size_t{4} << 10;
 constexpr size_t kWritePerStep = size_t{256} << 10;
@@ -31,7 +31,7 @@ struct ClientServer::Client {
   FileDescriptor fd;
   State state = State::kReading;
   Clock::time_point came;
-  Clock::time_point until;  // dropped then
+  Clock::time_point until;  // when the client is dropped
   std::string text;         // the request, then the answer
   size_t written = 0;
   std::function<std::optional<std::string>()> later;
@@ -70,7 +70,7 @@ void ClientServer::step(Clock::time_point now) {
       continue;
     }
     const auto client = std::ranges::find_if(clients_, [&](const Client& it) { return it.fd.get() == event.data.fd; });
-    // Both ways are closed: nobody is there to read an answer.
+    // Both directions are closed, so nobody can read an answer.
     if (client != clients_.end() && (event.events & (EPOLLHUP | EPOLLERR)) != 0) client->state = Client::State::kGone;
   }
   if (somebody_came) accept_some(now);
@@ -83,7 +83,7 @@ void ClientServer::step(Clock::time_point now) {
   }
 }
 
-// ---- Who comes
+// ---- New clients
 
 void ClientServer::accept_some(Clock::time_point now) {
   for (int i = 0; i < kClientsPerStep; ++i) {
@@ -99,7 +99,7 @@ void ClientServer::accept_some(Clock::time_point now) {
     }
     if (errno == ECONNABORTED || errno == EINTR) continue;
     if (errno != EAGAIN) {
-      // Out of file descriptors, say.
+      // For example, there are no file descriptors left.
       spdlog::debug("cannot accept clients of {}: {}", protocol_.name, std::strerror(errno));
       look_away(now + kClientPause);
     }
@@ -107,20 +107,21 @@ void ClientServer::accept_some(Clock::time_point now) {
   }
 }
 
-// It stays readable.
+// Stops watching the listening socket until then. The socket remains readable in the meantime.
 void ClientServer::look_away(Clock::time_point until) noexcept {
   cannot_accept_ = true;
   accept_again_ = until;
   (void)watch(EPOLL_CTL_MOD, listener_, 0);
 }
 
-// Whoever has been here longest without a request goes, or else whoever has been here longest; but nobody at once,
-// whose request may be on its way. Returns when there will be room.
+// Makes room for a waiting client. Drops the client that has been here longest without a complete request, or else the
+// one that has been here longest. A client may stay for kLeastStay, because its request may be on its way. Returns when
+// there will be room.
 ClientServer::Clock::time_point ClientServer::make_room(Clock::time_point now) {
   std::erase_if(clients_, [](const Client& client) { return client.state == Client::State::kGone; });
   if (clients_.size() < kMostClients) return now;
   pollfd waiting{listener_, POLLIN, 0};
-  if (poll(&waiting, 1, 0) != 1) return now;  // for nobody
+  if (poll(&waiting, 1, 0) != 1) return now;  // nobody is waiting
   const auto idle =
       std::ranges::find_if(clients_, [](const Client& client) { return client.state == Client::State::kReading; });
   const auto goes = idle != clients_.end() ? idle : clients_.begin();
@@ -129,7 +130,7 @@ ClientServer::Clock::time_point ClientServer::make_room(Clock::time_point now) {
   return std::max(may_go, now);
 }
 
-// ---- What they want
+// ---- Requests and answers
 
 void ClientServer::step_client(Client& client, Clock::time_point now) {
   using State = Client::State;
@@ -165,7 +166,7 @@ void ClientServer::read_request(Client& client, Clock::time_point now) {
   client.later = std::move(answer->later);
   client.state = Client::State::kLater;
   client.until = now + kLater;
-  // Its end is heard of all the same.
+  // epoll still reports that the client has disconnected.
   if (!watch(EPOLL_CTL_MOD, client.fd.get(), 0)) client.state = Client::State::kGone;
 }
 
@@ -187,7 +188,7 @@ void ClientServer::write_answer(Client& client) {
   }
   client.written += static_cast<size_t>(sent);
   if (client.written != client.text.size()) return;
-  // What is left unread would reach the client as an error in place of the end.
+  // Bytes that were not read would make the client see an error instead of the end.
   std::array<char, 16384> rest;
   for (size_t drained = 0; drained < kDrain; drained += rest.size()) {
     if (recv(client.fd.get(), rest.data(), rest.size(), 0) <= 0) break;

@@ -1,5 +1,5 @@
-// client_server.h - clients that ask one thing each, and none that can keep the control thread waiting (control thread
-// only)
+// client_server.h - a server for clients that each send one request; no client can make the control thread wait
+// (control thread only)
 #pragma once
 
 #include <chrono>
@@ -15,39 +15,41 @@
 
 namespace gradlane {
 
-// What became of a request.
+// The answer to a request, now or later.
 struct ServerAnswer {
   std::string text;
-  // If set, the text is not there yet: called with every step until it gives it, for 60 s at most. It is destroyed at
-  // once when the client goes away, so what it owns ends with it.
+  // If set, the text is not ready yet. Every step calls this function until it returns the text, for 60 s at most. It
+  // is destroyed as soon as the client disconnects, with everything that it owns.
   std::function<std::optional<std::string>()> later;
 };
 
-// Of a listening stream socket, which the owner has made and keeps open. A client sends a request, gets an answer, and
-// the connection closes. Never blocks, and holds no more than kMostClients clients, each with a request of bounded
-// size. One that takes more than kPatience to send its request, or to read the answer, is dropped. The owner runs
-// step() when fd() is readable, and in any case every 100 ms, or every few ms while busy().
+// Serves the clients of a listening stream socket, which the owner has made and keeps open. A client sends a request
+// and gets an answer, and then the connection closes. The server never blocks. It holds at most kMostClients clients,
+// each with a request of limited size. A client that takes more than kPatience to send its request or to read the
+// answer is dropped. The owner calls step() when fd() is readable, and also every 100 ms, or every few ms while busy().
 class ClientServer {
  public:
   using Clock = std::chrono::steady_clock;
   enum class Sender : uint8_t {
-    kOpen,     // may send more
-    kEnded,    // has ended its side: this is all it says, and not empty
-    kTooMuch,  // has sent more than most_request
+    kOpen,     // the client may send more
+    kEnded,    // the client has closed its side; the request is complete and not empty
+    kTooMuch,  // the client has sent more than most_request bytes
   };
   struct Protocol {
-    const char* name;  // of what clients come to, for the log: "the admin socket"
+    const char* name;  // name of the socket in the log: "the admin socket"
     size_t most_request;
-    // What has come so far; none: wait for more, of who may send more. Others are dropped.
+    // Takes all bytes of a client so far. Returns nothing to wait for more bytes; a client that cannot send more is
+    // dropped.
     std::function<std::optional<ServerAnswer>(std::string_view, Sender)> answer;
-    std::string timeout;  // what a client is told whose answer is not there after kLater
+    std::string timeout;  // text for a client whose answer is not ready after kLater
   };
   static constexpr size_t kMostClients = 16;
-  static constexpr std::chrono::milliseconds kLeastStay{100};  // before it has to make room for another one
+  // time that a client may stay before it must make room for a new one
+  static constexpr std::chrono::milliseconds kLeastStay{100};
   static constexpr std::chrono::seconds kPatience{5};
   static constexpr std::chrono::seconds kLater{60};
 
-  // `listener` does not block. Throws SetupError.
+  // `listener` must not block. Throws SetupError.
   ClientServer(int listener, Protocol protocol);
   ~ClientServer();
   ClientServer(const ClientServer&) = delete;
@@ -55,7 +57,7 @@ class ClientServer {
 
   [[nodiscard]] int fd() const noexcept { return epoll_.get(); }
   void step(Clock::time_point now = Clock::now());
-  [[nodiscard]] bool busy() const noexcept;  // an answer is not there yet
+  [[nodiscard]] bool busy() const noexcept;  // whether an answer is not ready yet
   [[nodiscard]] size_t clients() const noexcept;
 
  private:

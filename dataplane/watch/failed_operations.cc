@@ -10,13 +10,13 @@ namespace gradlane {
 namespace {
 
 RingLine::Level level_of(const Failure& failure) {
-  // What trainers and people have done on purpose.
+  // Trainers and people cause these failures on purpose.
   const bool cancelled = failure.code == FailureCode::kAborted && failure.field == Field::kNone;
   const bool wanted = cancelled || failure.code == FailureCode::kClosed;
   return wanted ? RingLine::Level::kWarning : RingLine::Level::kError;
 }
 
-// What to do, where the cause does not say it already.
+// Returns advice, if the text of the failure has none.
 const char* advice_for(const Failure& failure) {
   const bool way = failure.code == FailureCode::kSilent || failure.code == FailureCode::kNoRing;
   return way && failure.field == Field::kNone ? "; gradlane check looks at the way there" : "";
@@ -30,7 +30,8 @@ void FailureLog::count(const Failure& failure, uint64_t operations) {
   cause.unlogged += operations;
 }
 
-// What is new, each cause's share, from the first on. Of those that are too long ago the oldest known one gets all.
+// Counts the failures after the first `seen` for their causes, oldest first. Failures that are older than all known
+// causes count for the oldest known one.
 void FailureLog::count(const FailedOperations& all, uint64_t seen) {
   std::vector<PastFailure> causes = {{.failure = all.last, .until = all.count}};
   for (const PastFailure& past : all.before) {
@@ -38,7 +39,8 @@ void FailureLog::count(const FailedOperations& all, uint64_t seen) {
     if (past.until < causes.back().until) {
       causes.push_back(past);
     } else {
-      causes.back().failure = past.failure;  // the causes are newer than the count: what they name comes next time
+      // the causes are newer than the count; their failures are counted at the next look
+      causes.back().failure = past.failure;
     }
   }
   for (auto it = causes.rbegin(); it != causes.rend(); ++it) {
@@ -50,7 +52,7 @@ void FailureLog::count(const FailedOperations& all, uint64_t seen) {
 std::vector<RingLine> FailureLog::look(unsigned node, std::span<const FailedOperations> all, Nanos now) {
   seen_.resize(all.size());
   const auto news = [&](size_t i) { return all[i].count - seen_[i]; };
-  std::map<unsigned, size_t> lanes;  // by rank: the one with most of them
+  std::map<unsigned, size_t> lanes;  // by rank: the lane with most new failures
   for (size_t i = 0; i < all.size(); ++i) {
     size_t& lane = lanes.try_emplace(all[i].rank, i).first->second;
     if (news(i) > news(lane)) lane = i;

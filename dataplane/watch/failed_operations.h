@@ -1,4 +1,4 @@
-// failed_operations.h - failed operations in the log: which, why, how many (control thread only; no I/O, no clock)
+// failed_operations.h - log lines about failed operations: cause and number (control thread only; no I/O, no clock)
 #pragma once
 
 #include <cstdint>
@@ -13,37 +13,37 @@
 
 namespace gradlane {
 
-// Of one rank on one lane, so far.
+// The failed operations of one rank on one lane, so far.
 struct FailedOperations {
   unsigned rank = 0;
   uint64_t count = 0;
-  Failure last;              // why the last of them failed,
-  PastFailures before = {};  // and those before it
+  Failure last;              // cause of the last failure
+  PastFailures before = {};  // causes of earlier failures
 };
 
-// Each cause has a line when it is new, and then one every 10 s that says how many more there were. An operation fails
-// on all lanes of its rank: it is counted once.
+// Logs failures by cause. A cause gets a line when it is new, and then one every 10 s with the number of further
+// failures. An operation that fails on all lanes of its rank is counted once.
 class FailureLog {
  public:
   static constexpr Nanos kAgain = 10 * kSecond;
 
-  // `all`: always the same ranks and lanes in the same order.
+  // Returns the lines to log. `all` must always have the same ranks and lanes in the same order.
   [[nodiscard]] std::vector<RingLine> look(unsigned node, std::span<const FailedOperations> all, Nanos now);
 
-  // When the last failure of any rank was seen; 0: there was none.
+  // Returns when the last failure of any rank was seen; 0: there was none.
   [[nodiscard]] Nanos failed_at() const noexcept { return failed_at_; }
 
  private:
   struct Cause {
     Failure failure;
     uint64_t unlogged = 0;
-    Nanos logged_at = 0;  // 0: never
+    Nanos logged_at = 0;  // time of its last line; 0: none
   };
   void count(const FailedOperations& all, uint64_t seen);
   void count(const Failure& failure, uint64_t operations);
 
-  std::vector<uint64_t> seen_;  // as `all`
-  std::vector<Cause> causes_;   // of the last kAgain
+  std::vector<uint64_t> seen_;  // counts at the last look, in the order of `all`
+  std::vector<Cause> causes_;   // causes of the last kAgain
   Nanos failed_at_ = 0;
 };
 

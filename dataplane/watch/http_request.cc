@@ -1,4 +1,5 @@
-// http_request.cc - what scrapers and `gradlane top` ask, of HTTP/1.0 and 1.1 just as much as that takes (pure)
+// http_request.cc - HTTP requests of scrapers and `gradlane top`, and responses: only the needed parts of HTTP/1.0 and
+// 1.1 (pure)
 #include "dataplane/watch/http_request.h"
 
 #include <fmt/format.h>
@@ -16,13 +17,13 @@ namespace {
 constexpr std::string_view kOpenMetricsType = "application/openmetrics-text";
 constexpr std::string_view kTextType = "text/plain";
 
-// What a header's lines want, 0 to 1 for each format.
+// The preference for each format in the lines of a header, 0 to 1.
 struct Wishes {
   double open_metrics = 0;
   double text = 0;
 };
 
-// "text/plain;version=0.0.4;q=0.5"
+// Adds a media range of an Accept line: "text/plain;version=0.0.4;q=0.5".
 void add_wish(std::string_view range, Wishes& wishes) {
   const std::string_view type = trimmed(take_part(range, ';'));
   const bool open_metrics = same_word(type, kOpenMetricsType);
@@ -44,7 +45,7 @@ void add_wish(std::string_view range, Wishes& wishes) {
 
 // ---- The header
 
-// "/metrics?x=y", "http://host:9400/metrics"
+// Returns the path "/metrics" of a target like "/metrics?x=y" or "http://host:9400/metrics".
 std::string_view path_of(std::string_view target) {
   static constexpr std::string_view kScheme = "http://";
   if (target.size() >= kScheme.size() && same_word(target.substr(0, kScheme.size()), kScheme)) {
@@ -59,7 +60,7 @@ std::optional<HttpDocument> document_of(std::string_view path) {
   return std::nullopt;
 }
 
-// False: it is none.
+// Reads a line of the header. Returns false if the line is not a field.
 bool read_field(std::string_view line, unsigned& hosts, Wishes& wishes) {
   const auto field = parse_http_field(line);
   if (!field) return false;

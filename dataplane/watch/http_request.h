@@ -1,5 +1,5 @@
-// http_request.h - what scrapers and `gradlane top` ask, of HTTP/1.0 and 1.1 (RFC 9110, RFC 9112) just as much as that
-// takes (pure)
+// http_request.h - HTTP requests of scrapers and `gradlane top`, and responses: only the needed parts of HTTP/1.0 and
+// 1.1 (RFC 9110, RFC 9112; pure)
 #pragma once
 
 #include <cstddef>
@@ -10,26 +10,27 @@
 
 namespace gradlane {
 
-inline constexpr size_t kMostHttpRequest = 8192;  // of the request line and the header
+inline constexpr size_t kMostHttpRequest = 8192;  // bytes of the request line and the header
 
 enum class HttpDocument : uint8_t {
   kMetrics,      // /metrics, the text format
-  kOpenMetrics,  // /metrics, OpenMetrics 1.0.0: it is accepted, and not less than the text format
+  kOpenMetrics,  // /metrics, OpenMetrics 1.0.0, if the client accepts it at least as much as the text format
   kStats,        // /stats
 };
 inline constexpr size_t kHttpDocuments = 3;
 
-// What to answer with.
+// A parsed request, which says what to answer.
 struct HttpRequest {
-  unsigned status = 400;  // 200: the document; else an error
-  bool with_body = true;  // HEAD: only its length is wanted
+  unsigned status = 400;  // 200: send the document; otherwise the status of an error
+  bool with_body = true;  // false for HEAD, which asks for the length only
   HttpDocument document = HttpDocument::kMetrics;
 };
 
-// None: the header has not ended, and that is not an error yet. `may_grow`: more may come.
+// Parses the bytes that have come so far. Returns nothing if the header is not complete, and there is no error yet.
+// `may_grow` says whether more bytes may come.
 [[nodiscard]] std::optional<HttpRequest> parse_http_request(std::string_view so_far, bool may_grow);
 
-// A whole response, after which the connection closes. `document`: of 200.
+// Returns a complete response, after which the connection closes. `document` is only used with status 200.
 [[nodiscard]] std::string http_response(const HttpRequest& request, std::string_view type, std::string_view document);
 
 }  // namespace gradlane

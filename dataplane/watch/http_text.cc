@@ -1,4 +1,4 @@
-// http_text.cc - what requests and responses of HTTP/1.x have in common (pure)
+// http_text.cc - the common syntax of requests and responses of HTTP/1.x (pure)
 #include "dataplane/watch/http_text.h"
 
 #include <algorithm>

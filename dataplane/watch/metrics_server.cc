@@ -1,4 +1,5 @@
-// metrics_server.cc - where Prometheus, and `gradlane top` elsewhere, ask a running node (control thread only)
+// metrics_server.cc - the HTTP server that Prometheus, and `gradlane top` on other machines, query (control thread
+// only)
 #include "dataplane/watch/metrics_server.h"
 
 #include <fmt/format.h>
@@ -32,7 +33,8 @@ FileDescriptor listen_at(const IpPort& address) {
   const bool ipv4 = to.family() == AF_INET;
   FileDescriptor fd(socket(to.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   const int on = 1;
-  // Connections of before may still be ending. [::] is all of IPv6, and of IPv4 nothing.
+  // SO_REUSEADDR is needed as connections of an earlier daemon may still be closing. [::] takes connections of IPv6
+  // only.
   const bool ready = fd && setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
                      (ipv4 || setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) == 0) &&
                      bind(fd.get(), to.get(), to.bytes()) == 0 && listen(fd.get(), kBacklog) == 0;
@@ -61,7 +63,7 @@ uint16_t MetricsServer::port() const {
   sockaddr_storage storage{};
   socklen_t bytes = sizeof(storage);
   if (getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&storage), &bytes) != 0) return 0;
-  sockaddr_in address{};  // the port is at the same place in both
+  sockaddr_in address{};  // both address types have the port at the same offset
   static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
   std::memcpy(&address, &storage, sizeof(address));
   return ntohs(address.sin_port);

@@ -1,4 +1,4 @@
-// metrics_server.h - where Prometheus, and `gradlane top` elsewhere, ask a running node: HTTP (control thread only)
+// metrics_server.h - the HTTP server that Prometheus, and `gradlane top` on other machines, query (control thread only)
 #pragma once
 
 #include <array>
@@ -13,16 +13,16 @@
 
 namespace gradlane {
 
-// A TCP socket. GET and HEAD of /metrics and /stats get the document, all else an error, and the connection closes:
-// ClientServer. Each document is made once in kFresh, however many ask.
+// A TCP server. GET and HEAD of /metrics and /stats return the document, all other requests an error. Then the
+// connection closes, see ClientServer. Each document is made at most once per kFresh, however many clients ask for it.
 class MetricsServer {
  public:
   using Clock = ClientServer::Clock;
-  using Types = std::array<std::string, kHttpDocuments>;  // of HttpDocument
+  using Types = std::array<std::string, kHttpDocuments>;  // content types, by HttpDocument
   using Source = std::function<std::string(HttpDocument)>;
-  static constexpr std::chrono::milliseconds kFresh{100};  // as figures of workers are
+  static constexpr std::chrono::milliseconds kFresh{100};  // workers publish their figures as often
 
-  // From now on clients are served. Port 0: any that is free. Throws SetupError, saying why it cannot be.
+  // Serves clients from now on. Port 0 means any free port. Throws SetupError with the reason if it cannot listen.
   MetricsServer(const IpPort& address, Types types, Source source);
 
   [[nodiscard]] int fd() const noexcept { return server_.fd(); }

@@ -1,4 +1,4 @@
-// path_watch.cc - when the ways to neighbours are asked for their MTU, and what is said of it (control thread only)
+// path_watch.cc - the times of probes for the MTU of paths, and log lines about it (control thread only)
 #include "dataplane/watch/path_watch.h"
 
 #include <fmt/format.h>
@@ -28,12 +28,13 @@ bool PathWatch::due(const Way& way, const NeighbourFacts& facts, Nanos now) cons
   const bool waits = facts.waiting_since != 0;
   const bool stalls = waits && now - std::min(facts.waiting_since, now) >= kStalled;
   const bool narrow = way.path->load(std::memory_order_relaxed) != 0;
-  if (stalls && way.begun < facts.waiting_since) return true;  // what is known is older
+  if (stalls && way.begun < facts.waiting_since) return true;  // the last run began before the stall
   if (stalls || narrow) return now - way.begun >= kAgain;
   return !waits && !facts.sticks && now >= way.due;
 }
 
-// True: the way is not what it was. A run that was not answered, or that found no end, says nothing.
+// Stores the result of a run. Returns true if the MTU of the path has changed. A run without answers, or that did not
+// find the limit, changes nothing.
 bool PathWatch::note(Way& way) noexcept {
   way.asked = false;
   const ProbeResult& result = way.run->result();

@@ -1,11 +1,14 @@
-// path_watch.h - the MTU of the way to each neighbour, looked at again and again (control thread; no DPDK, no clock)
+// path_watch.h - repeated checks of the MTU of the path to each neighbour (control thread; no DPDK, no clock)
 //
-// A way that takes less than `mtu` lets hellos and acknowledgements through, and drops full packets without a word:
-// RFC 8899 calls it a black hole, and says to ask by packets of one's own, since what routers tell gets lost, too. Each
-// neighbour is asked when it is up: soon, then every 10 s as long as nothing is in flight to it. While packets of the
-// exchange get there they are the proof; where none was acknowledged for a quarter of a second, it is asked at once,
-// and a port that may stick behind a frame that is too long asks only then, when it has sent such frames anyway.
-// What is found is for people: the length of packets does not change, as all nodes have agreed on it.
+// A path with an MTU of less than `mtu` lets hellos and acknowledgements through, and silently drops full packets. RFC
+// 8899 calls this a black hole. It says to send probes, because the error messages of routers get lost, too.
+//
+// A neighbour is probed soon after it is up, and then every 10 s while nothing is in flight to it. Acknowledged packets
+// of the exchange prove that the path works. If none was acknowledged for a quarter of a second, the path is probed at
+// once. A port that may send nothing more behind a frame that is too long is probed only then, as it has sent such
+// frames anyway.
+//
+// The result is for people. It does not change the length of packets, on which all nodes have agreed.
 #pragma once
 
 #include <cstddef>
@@ -25,19 +28,21 @@ class PathWatch {
  public:
   static constexpr Nanos kEvery = 10 * kSecond;
   static constexpr Nanos kStalled = 250 * kMillisecond;
-  static constexpr Nanos kAgain = 2 * kSecond;  // between two runs on a way that stalls, or takes too little
-  static constexpr Nanos kMost = 5 * kSecond;   // for a run
+  static constexpr Nanos kAgain = 2 * kSecond;  // time between two runs on a path that stalls or has too small an MTU
+  static constexpr Nanos kMost = 5 * kSecond;   // longest time of a run
 
-  // boards[i] belongs to the neighbour of setups[i], whose `path_bytes` is paths[i]; they outlive this. `random` gives
-  // numbers that nobody can guess.
+  // boards[i] and paths[i] are for the neighbour of setups[i]; paths[i] is its `path_bytes`. They must outlive this
+  // object. `random` returns numbers that nobody can guess.
   PathWatch(const std::vector<ProbeRun::Setup>& setups, const std::vector<ProbeBoard*>& boards,
             std::vector<std::atomic<uint32_t>*> paths, std::function<uint64_t()> random);
 
-  // Every 100 ms: neighbours in the order of setups. What to log: a line when a way has become too narrow, or another
-  // width, and one when it is wide enough again.
+  // Starts runs that are due; call it every 100 ms, with the neighbours in the order of setups. Returns the lines to
+  // log. There is one when the MTU of a path has become too small or has changed, and one when it is large enough
+  // again.
   [[nodiscard]] std::vector<RingLine> look(unsigned node, std::span<const NeighbourFacts> neighbours, Nanos now);
 
-  // Every few ms while it runs. True: there are new probes, which the worker that sends may sleep over.
+  // Continues the runs; call it every few ms while running(). Returns true if there are new probes. Then the worker
+  // that sends may be asleep and must be woken.
   bool step(Nanos now);
   [[nodiscard]] bool running() const noexcept;
 
@@ -46,7 +51,7 @@ class PathWatch {
     std::unique_ptr<ProbeRun> run;
     std::atomic<uint32_t>* path = nullptr;
     size_t mtu = 0;
-    bool asked = false;  // its answer has not been looked at
+    bool asked = false;  // whether a run has started and its result was not looked at yet
     Nanos due = 0;
     Nanos begun = 0;
   };

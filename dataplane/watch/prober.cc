@@ -1,4 +1,4 @@
-// prober.cc - rounds of probes, and what follows from their answers (control thread)
+// prober.cc - rounds of probes, and decisions from their answers (control thread)
 #include "dataplane/watch/prober.h"
 
 #include <algorithm>
@@ -6,16 +6,17 @@
 namespace gradlane {
 namespace {
 
-constexpr Nanos kRoundTime = 200 * kMillisecond;   // for the answers to a round
-constexpr Nanos kSearchTime = 100 * kMillisecond;  // the same, beside round trips, once it is known that answers come
-constexpr unsigned kEachClass = 3;                 // small probes of a round, of each class
-constexpr unsigned kSmallRounds = 4;               // for classes that are not answered, while others are
+constexpr Nanos kRoundTime = 200 * kMillisecond;  // time for the answers to a round
+// likewise, once it is known that answers come; round trips are added
+constexpr Nanos kSearchTime = 100 * kMillisecond;
+constexpr unsigned kEachClass = 3;    // small probes of each class in a round
+constexpr unsigned kSmallRounds = 4;  // rounds for classes without an answer, while others are answered
 constexpr unsigned kFullRounds = 4;
-constexpr unsigned kShortRounds = 3;    // likewise, of a run that asks for the length only
-constexpr unsigned kSureProbes = 3;     // of a length that did not pass, to make sure
-constexpr size_t kLengths = 8;          // of a round
-constexpr unsigned kSearchRounds = 24;  // thrice and more what takes any MTU apart
-constexpr size_t kBase = 576;           // of IP: any link takes it (RFC 791)
+constexpr unsigned kShortRounds = 3;    // likewise, in a run with length_only
+constexpr unsigned kSureProbes = 3;     // probes of a length without an answer, to be sure
+constexpr size_t kLengths = 8;          // lengths in a round
+constexpr unsigned kSearchRounds = 24;  // more than three times as many as any MTU needs
+constexpr size_t kBase = 576;           // bytes of an IP packet that any link takes (RFC 791)
 
 }  // namespace
 
@@ -93,8 +94,9 @@ void ProbeRun::ask_full() {
   for (size_t i = 0; i < kProbedClasses; ++i) ask(static_cast<TrafficClass>(i), setup_.mtu);
 }
 
-// Lengths that divide the interval, or in the end once more the shortest that did not pass, as that may have been lost
-// for another reason: what a small one, which must be answered, tells.
+// Probes a few lengths that divide the interval. When the interval is empty, probes the shortest length without an
+// answer again, because these probes may have been lost for another reason. A small probe is sent with them. If it is
+// answered and they are not, the length is the reason.
 void ProbeRun::ask_lengths() {
   const size_t gap = too_long_ - result_.largest;
   if (gap <= 1) {
@@ -124,7 +126,7 @@ bool ProbeRun::round_over(Nanos now) const noexcept {
   return true;
 }
 
-// Takes what the round has brought, and frees its slots. False: some are in use just now.
+// Takes the answers of the round and frees its slots. Returns false if a worker is using some of them now.
 bool ProbeRun::collect() {
   bool all = true;
   for (size_t i = 0; i < asked_; ++i) {
@@ -155,7 +157,7 @@ void ProbeRun::note(size_t slot, const ProbeAnswer& answer) {
     ++answers_;
   }
   ProbeResult::Tos& tos = result_.tos[static_cast<size_t>(asked.traffic)];
-  // One that was changed is worth more than those that were not: there may be several ways.
+  // A changed ToS is kept, even if others arrive unchanged: there may be several paths.
   const bool right = tos.there == tos.sent && tos.back == tos.sent;
   if (tos.answered && !right) return;
   tos.answered = true;
@@ -163,7 +165,8 @@ void ProbeRun::note(size_t slot, const ProbeAnswer& answer) {
   tos.back = answer.back;
 }
 
-// Those that are timed are as short as can be: whoever answers others need not stay awake for more.
+// Returns the length of small probes. Timed ones have the least length. A worker that answers a longer probe does not
+// stay awake for more.
 size_t ProbeRun::small() const noexcept {
   const size_t least = setup_.overhead + kLeastProbe;
   return setup_.length_only ? std::clamp(kBase, least, std::max(least, setup_.mtu - 1)) : least;
@@ -174,12 +177,12 @@ bool ProbeRun::all_classes_answered() const noexcept {
   return std::ranges::all_of(result_.tos, [](const auto& it) { return it.answered; });
 }
 
-// ---- What follows
+// ---- The next stage
 
 void ProbeRun::next_stage(Nanos now) {
   switch (stage_) {
     case Stage::kSmall:
-      // As long as nothing at all comes back, the neighbour may still be starting.
+      // If no probe at all was answered, the neighbour may still be starting.
       if (result_.answered == 0) {
         rounds_ = 0;
       } else if (all_classes_answered() || rounds_ >= kSmallRounds) {
@@ -200,7 +203,7 @@ void ProbeRun::next_stage(Nanos now) {
   }
 }
 
-// What a round of the search tells.
+// Narrows the interval of the search by the answers of a round.
 void ProbeRun::narrow() {
   const size_t first = asks_[0].ip_bytes;
   if (first != too_long_) {
@@ -224,7 +227,7 @@ void ProbeRun::finish() {
   result_.rtt_median = rtts_[rtts_.size() / 2];
 }
 
-// ---- All of them
+// ---- All neighbours
 
 Prober::Prober(const std::vector<ProbeRun::Setup>& setups, const std::vector<ProbeBoard*>& boards) {
   for (size_t i = 0; i < setups.size(); ++i) runs_.push_back(std::make_unique<ProbeRun>(setups[i], *boards[i]));

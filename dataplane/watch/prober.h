@@ -1,4 +1,4 @@
-// prober.h - finds out what the way to each neighbour is like, by probes (control thread; no DPDK, no clock)
+// prober.h - probes that measure the path to each neighbour (control thread; no DPDK, no clock)
 #pragma once
 
 #include <array>
@@ -16,20 +16,20 @@
 
 namespace gradlane {
 
-inline constexpr size_t kProbedClasses = 3;  // all but the host's
+inline constexpr size_t kProbedClasses = 3;  // all classes except the host's
 
 struct ProbeResult {
   unsigned node = 0;
   std::string address;
-  bool arp = false;  // its MAC address is known
+  bool arp = false;  // whether its MAC address is known
   unsigned sent = 0;
   unsigned answered = 0;
-  Nanos rtt_min = 0;  // of small probes; 0: none was answered
+  Nanos rtt_min = 0;  // round trip of small probes; 0: none was answered
   Nanos rtt_median = 0;
-  size_t full = 0;     // the longest IP packet that the exchange sends,
-  bool tried = false;  //   whether it was tried,
-  size_t largest = 0;  //   and the longest that got there and back, as far as is known; 0: none
-  bool sure = false;   // that is the longest there is: anything longer gets lost, while short ones are answered
+  size_t full = 0;     // longest IP packet that the exchange sends
+  bool tried = false;  // whether a probe of that length was sent
+  size_t largest = 0;  // longest IP packet that is known to get there and back; 0: none
+  bool sure = false;   // whether `largest` is the limit: longer packets get lost, while short ones are answered
   struct Tos {
     uint8_t sent = 0;
     bool answered = false;
@@ -40,33 +40,37 @@ struct ProbeResult {
   std::optional<ProbeIdentity> theirs;
 };
 
-// One neighbour, one run at a time. A run waits for the neighbour's address; sends small probes of every ToS class, a
-// round every 200 ms until one is answered, and then some more for classes that are not; then probes as long as the
-// exchange's packets may be, and if none of those is answered, looks for the longest that is, trying a few lengths of
-// the interval at a time; what it finds it tries once more. This is the search of RFC 8899, whose base are the small
-// probes.
+// Probes one neighbour, in one run at a time. The stages of a run are:
+//   - It waits for the MAC address of the neighbour.
+//   - It sends small probes of every ToS class, a round every 200 ms, until one is answered.
+//   - It sends a few more small probes of classes that were not answered.
+//   - It sends probes as long as the longest packets of the exchange.
+//   - If none of these is answered, it searches for the longest length that is.
+// Each round of the search tries a few lengths of the remaining interval. At the end, the shortest length without an
+// answer is tried again. This is the search of RFC 8899, with the small probes as its base.
 //
-// One that asks for the length only sends two probes where all is well: one of 576 bytes, which any link of IP takes,
-// and one of full length.
+// A run with `length_only` sends two probes if all is well: one of 576 bytes, which any link of IP takes, and one of
+// full length.
 class ProbeRun {
  public:
   struct Setup {
     unsigned node = 0;
     std::string address{};
-    const std::atomic<uint64_t>* mac = nullptr;  // 0: not known
+    const std::atomic<uint64_t>* mac = nullptr;  // MAC address of the neighbour; 0: not known
     std::array<uint8_t, kProbedClasses> tos{};
-    size_t mtu = 0;       // of IP
+    size_t mtu = 0;       // MTU of IP
     size_t overhead = 0;  // bytes of an IP packet around the probe
     bool length_only = false;
   };
   ProbeRun(const Setup& setup, ProbeBoard& board) : setup_(setup), board_(board) {}
 
-  // `nonce` is random. Ends after `most`, whatever is known then.
+  // Starts a run. It ends after `most` at the latest, with the results so far. `nonce` must be random.
   void begin(Nanos now, Nanos most, uint64_t nonce);
-  // True: there are new probes, which the worker that sends may sleep over.
+  // Continues the run. Returns true if there are new probes. Then the worker that sends may be asleep and must be
+  // woken.
   bool step(Nanos now);
   [[nodiscard]] bool running() const noexcept { return stage_ != Stage::kDone; }
-  // Complete when it does not run any more.
+  // Returns the result. It is complete when the run has ended.
   [[nodiscard]] const ProbeResult& result() const noexcept { return result_; }
 
  private:
@@ -92,11 +96,11 @@ class ProbeRun {
   Stage stage_ = Stage::kDone;
   ProbeResult result_;
   uint64_t nonce_ = 0;
-  uint32_t turn_ = 0;  // counts rounds of all runs, so that no id is that of a probe that may still be answered
+  uint32_t turn_ = 0;  // number of rounds in all runs; makes ids differ from those of probes that may still be answered
   Nanos end_ = 0;
   Nanos round_end_ = 0;
-  unsigned rounds_ = 0;  // of this stage
-  // Of this round; slots [0, asked_) are in use.
+  unsigned rounds_ = 0;  // number of rounds in this stage
+  // The probes of this round. Slots [0, asked_) are in use.
   size_t asked_ = 0;
   struct Asked {
     TrafficClass traffic = TrafficClass::kControl;
@@ -104,23 +108,23 @@ class ProbeRun {
     bool cleared = false;
   };
   std::array<Asked, ProbeBoard::kSlots> asks_{};
-  unsigned answers_ = 0;  // but to small ones
+  unsigned answers_ = 0;  // number of answers, except those to small probes
   bool small_answered_ = false;
   bool collecting_ = false;
   bool posted_ = false;
-  size_t too_long_ = 0;  // kSearch: the shortest that did not pass
+  size_t too_long_ = 0;  // kSearch: shortest length without an answer
   std::vector<Nanos> rtts_;
 };
 
-// All neighbours of a node.
+// Probes all neighbours of a node.
 class Prober {
  public:
-  // boards[i] belongs to the neighbour of setups[i]; they outlive this.
+  // boards[i] is for the neighbour of setups[i]. The boards must outlive this object.
   Prober(const std::vector<ProbeRun::Setup>& setups, const std::vector<ProbeBoard*>& boards);
 
-  // Starts a run, unless one is on its way: then its results are those of this one.
+  // Starts a run for each neighbour. If runs are in progress, it does nothing, and their results count.
   void begin(Nanos now, Nanos most, uint64_t nonce);
-  // True: as that of a run.
+  // Continues the runs. Returns the same as ProbeRun::step().
   bool step(Nanos now);
   [[nodiscard]] bool running() const noexcept;
   [[nodiscard]] std::vector<ProbeResult> results() const;

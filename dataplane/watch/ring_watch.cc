@@ -1,4 +1,4 @@
-// ring_watch.cc - why a ring is not whole, in words (control thread only)
+// ring_watch.cc - the reasons why a ring is not ready, as text (control thread only)
 #include "dataplane/watch/ring_watch.h"
 
 #include <fmt/format.h>
@@ -10,15 +10,15 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kMostLines = 8;  // for neighbours that are missing, at a time
+constexpr size_t kMostLines = 8;  // lines for missing neighbours at a time
 
-// "node 2 (10.77.0.3)"
+// Returns "node 2 (10.77.0.3)".
 std::string name_of(const NeighbourFacts& facts) { return fmt::format("node {} ({})", facts.node, facts.address); }
 
-// " for 5 s", or " yet" of what has just begun.
+// Returns " for 5 s", or " yet" for a time of less than a second.
 std::string span_text(Nanos time) { return time < kSecond ? " yet" : fmt::format(" for {} s", time / kSecond); }
 
-// Somebody has another address than `nodes` says: this node, or that one. "": not that is known.
+// Returns a text if this node or the neighbour has another address than `nodes` says; "": that is not known.
 std::string address_text(const NeighbourFacts& facts, const std::string& name) {
   if (facts.asks_for != 0) {
     return fmt::format(
@@ -31,7 +31,7 @@ std::string address_text(const NeighbourFacts& facts, const std::string& name) {
                      facts.node, facts.speaks_from, facts.address);
 }
 
-// One has a key, and the other none, or another one.
+// Returns a text if one of the two has a key and the other has none or a different one.
 std::string key_text(const NeighbourFacts& facts, const std::string& name) {
   if (facts.tagged != 0) {
     return fmt::format(
@@ -106,7 +106,7 @@ std::string missing_text(const NeighbourFacts& facts, uint16_t udp_port, Nanos m
                      span_text(missing_for), udp_port);
 }
 
-// Without what has not happened lately.
+// Returns the facts without those that are not recent.
 NeighbourFacts RingWatch::recent(Seen& seen, const NeighbourFacts& facts, Nanos now) {
   if (facts.tagged != seen.facts.tagged) seen.tagged_at = now;
   if (facts.wrong_tos != seen.facts.wrong_tos) seen.wrong_tos_at = now;
@@ -156,7 +156,7 @@ std::vector<RingLine> RingWatch::lines_of(const RingFacts& facts) const {
     lines.push_back({seen.facts.refused ? Level::kError : Level::kWarning,
                      fmt::format("node {}: node {} is missing: {}", facts.node, seen.facts.node, seen.why)});
   };
-  // Those that will not come by themselves are not left out.
+  // Refused neighbours come first, because they will not become up by themselves and must not be left out.
   for (const bool refused : {true, false}) {
     for (const Seen& seen : seen_) {
       if (!seen.why.empty() && static_cast<bool>(seen.facts.refused) == refused) add(seen);
@@ -197,7 +197,8 @@ std::vector<RingLine> RingWatch::look(const RingFacts& facts, Nanos now) {
     return {{RingLine::Level::kInfo, fmt::format("node {}: the ring is whole", facts.node)}};
   }
   if (!incomplete_since_) {
-    // Generations follow one another within milliseconds, and nodes start one after the other: of that nothing is said.
+    // Generations follow one another within milliseconds, and nodes start one after another. Nothing is logged about
+    // that.
     incomplete_since_ = now;
     line_at_ = now + (started_ ? kAfterWhole : kAtStart);
   }

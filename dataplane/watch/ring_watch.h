@@ -1,4 +1,5 @@
-// ring_watch.h - why a ring is not whole, in words: from facts to text, without I/O or clock (control thread only)
+// ring_watch.h - the reasons why a ring is not ready, as text made from facts, without I/O or clock (control thread
+// only)
 #pragma once
 
 #include <cstdint>
@@ -11,31 +12,32 @@
 
 namespace gradlane {
 
-// What a node knows of a neighbour.
+// The facts that a node knows about a neighbour.
 struct NeighbourFacts {
   enum class PortState : uint8_t { kUp, kDown, kStarting };
   unsigned node = 0;
   std::string address;
-  uint16_t udp_port = 0;  // where it listens; 0: as this node
+  uint16_t udp_port = 0;  // UDP port where it listens; 0: the same as this node's
   std::string port;
   PortState port_state = PortState::kUp;
-  bool local = false;   // the port is a link inside this machine, which is up only while the other daemon runs
-  bool sticks = false;  // the port may send nothing more behind a frame that is too long for its link (docs/traps.md)
-  bool up = false;      // all links of the exchange to it are
+  bool local = false;  // whether the port is a link inside this machine, which is up only while the other daemon runs
+  // whether the port may send nothing more behind a frame that is too long for its link (docs/traps.md)
+  bool sticks = false;
+  bool up = false;  // whether all links of the exchange to it are up
   bool mac_known = false;
-  uint64_t arp_tries = 0;   // so far; 0: its address is configured, or has not been asked for yet
-  uint64_t forged = 0;      // packets from its address so far that were refused: not authentic
-  uint64_t untagged = 0;    // of those: without any tag
-  uint64_t tagged = 0;      // packets with a tag, where this node has no key
-  uint64_t wrong_tos = 0;   // packets so far with a ToS byte that no class has,
-  uint8_t last_tos = 0;     //   the last one with this
-  uint16_t other_port = 0;  // UDP port that it sends to, and none of ours is; 0: it does not
-  uint32_t asks_for = 0;    // address that it asks for, and no node has here; 0: it does not
-  std::string speaks_from;  // another address than its own that hellos of this node come from; "": they do not
-  bool heard = false;       // packets of it, authentic ones, have come to a rank here lately
-  size_t path_bytes = 0;    // of IP: the longest packets that get there and back, and less than the MTU; else 0
-  Nanos waiting_since = 0;  // nothing in flight to it has been acknowledged since then; 0: nothing is in flight
-  Failure refused;          // by this node, of one of its ranks: field, ours, theirs
+  uint64_t arp_tries = 0;   // number of ARP requests so far; 0: its address is configured, or was not asked for yet
+  uint64_t forged = 0;      // number of packets from its address so far that were refused as not authentic
+  uint64_t untagged = 0;    // number of the forged packets that had no tag
+  uint64_t tagged = 0;      // number of packets with a tag, while this node has no key
+  uint64_t wrong_tos = 0;   // number of packets so far with a ToS byte of no class
+  uint8_t last_tos = 0;     // ToS byte of the last of these
+  uint16_t other_port = 0;  // UDP port that it sends to and that is none of ours; 0: it does not
+  uint32_t asks_for = 0;    // address that it asks for and that no node has here; 0: it does not
+  std::string speaks_from;  // other address than its own from which hellos of this node come; "": they do not
+  bool heard = false;       // whether authentic packets of it have come to a rank here lately
+  size_t path_bytes = 0;    // longest IP packets that get there and back, if that is less than the MTU; otherwise 0
+  Nanos waiting_since = 0;  // time since which no packet in flight to it was acknowledged; 0: nothing is in flight
+  Failure refused;          // difference for which this node refuses one of its ranks: field, ours, theirs
 };
 
 struct RingFacts {
@@ -43,17 +45,17 @@ struct RingFacts {
   uint16_t udp_port = 0;
   unsigned ranks_per_node = 1;
   size_t mtu = 0;
-  bool known = false;               // all ranks of this node have looked at the ring
-  bool whole = false;               // all of them have found it whole
-  std::optional<unsigned> missing;  // the rank that they know nothing of, if there is one
+  bool known = false;               // whether all ranks of this node have looked at the ring
+  bool whole = false;               // whether all of them have found that the ring is ready
+  std::optional<unsigned> missing;  // rank of which they know nothing, if there is one
   std::string rival;  // MAC address of another machine that has this node's address; empty: none was seen lately
   std::vector<NeighbourFacts> neighbours;
 };
 
-// What is wrong with packets of a neighbour, though it may be up; "": nothing.
+// Returns a problem with packets of a neighbour, which may be up nevertheless; "": there is none.
 [[nodiscard]] std::string trouble_text(const NeighbourFacts& facts);
 
-// The way to a neighbour takes less than `mtu`; "": that is not known.
+// Returns a text that says that the path to a neighbour takes less than `mtu`; "": nothing of the kind is known.
 [[nodiscard]] std::string path_text(const NeighbourFacts& facts, size_t mtu);
 
 // One line of the log.
@@ -64,35 +66,39 @@ struct RingLine {
   bool operator==(const RingLine&) const = default;
 };
 
-// What is wrong with a neighbour that has been missing for so long, most concrete first; "" if it is up.
+// Returns the problem with a neighbour that has been missing for `missing_for`, the most specific one first; "" if it
+// is up.
 [[nodiscard]] std::string missing_text(const NeighbourFacts& facts, uint16_t udp_port, Nanos missing_for);
 
-// Looks at the ring again and again, and says what to log: nothing in the first 5 s and in the first 500 ms after the
-// ring was whole, then a line for each missing neighbour every 5 s (of more than 8, one for all others), and one when
-// the ring is whole. A node that is configured differently is named at once. Times of look() never go backwards.
+// Returns the lines to log about the ring; call look() repeatedly, with times that never go backwards. There is a line
+// for each missing neighbour every 5 s; with more than 8, one line for all others. There is a line when the ring is
+// ready. Nothing is logged in the first 5 s, or in the first 500 ms after a ring has ceased to be ready. A node that is
+// configured differently is named at once.
 class RingWatch {
  public:
   static constexpr Nanos kAgain = 5 * kSecond;
-  // Hellos with another key come far more often. A few packets may be a neighbour's own (docs/security.md).
+  // A neighbour with another key sends hellos far more often than this. A neighbour with the right key may also send a
+  // few packets that do not verify: packets that are sent again while the device still holds them (docs/security.md).
   static constexpr Nanos kForgedPause = 2 * kSecond;
-  static constexpr Nanos kLately = 5 * kSecond;  // what is older has been mended, perhaps
+  static constexpr Nanos kLately = 5 * kSecond;  // the problem may be fixed if it is older
   static constexpr Nanos kAtStart = 5 * kSecond;
   static constexpr Nanos kAfterWhole = kSecond / 2;
 
   [[nodiscard]] std::vector<RingLine> look(const RingFacts& facts, Nanos now);
 
-  // As of the last look.
+  // A neighbour as the last look found it.
   struct Seen {
     NeighbourFacts facts;
-    std::string why;  // "": it is up
+    std::string why;  // reason why it is not up; "": it is up
     std::string trouble;
     Nanos missing_since = 0;
-    Nanos tagged_at = 0;         // when there were more of these,
-    Nanos wrong_tos_at = 0;      //   of these,
-    Nanos asked_at = 0;          //   when it asked for such an address,
-    Nanos other_port_at = 0;     //   and when it sent to such a port
-    uint64_t forged_before = 0;  // when it was up last, or there were no more of them for kForgedPause
-    Nanos forged_at = 0;         // when there were more
+    Nanos tagged_at = 0;      // last time when `tagged` had grown
+    Nanos wrong_tos_at = 0;   // last time when `wrong_tos` had grown
+    Nanos asked_at = 0;       // last time when it asked for such an address
+    Nanos other_port_at = 0;  // last time when it sent to such a port
+    // value of `forged` when it was up last, or when `forged` had not grown for kForgedPause
+    uint64_t forged_before = 0;
+    Nanos forged_at = 0;  // last time when `forged` had grown
   };
   [[nodiscard]] const std::vector<Seen>& neighbours() const noexcept { return seen_; }
 
@@ -103,8 +109,8 @@ class RingWatch {
 
   std::vector<Seen> seen_;
   bool started_ = false;
-  bool whole_ = false;            // so the log says
-  std::vector<Failure> refused_;  // so the log says
+  bool whole_ = false;            // whether the log says that the ring is ready
+  std::vector<Failure> refused_;  // refusals that are in the log
   std::optional<Nanos> incomplete_since_;
   Nanos line_at_ = 0;
 };

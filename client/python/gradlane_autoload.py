@@ -1,10 +1,13 @@
-"""Called by `import torch` from 2.5 on (entry point "torch.backends"), so that init_process_group("gradlane") needs no
-import of gradlane.torch. It is outside of the package, as nothing here may raise: `import torch` would."""
+"""Entry point "torch.backends", which `import torch` calls from 2.5 on.
+
+So init_process_group("gradlane") needs no import of gradlane.torch. This module is outside the package, because nothing
+here may raise an exception: `import torch` would fail.
+"""
 
 
 def register() -> None:
-    """Makes the backend known, if that can be."""
+    """Registers the backend, if that is possible."""
     try:
         import gradlane.torch  # noqa: F401
-    except Exception:  # who names the backend will hear of it from an import of their own
+    except Exception:  # users of the backend see the error when they import gradlane.torch themselves
         pass

@@ -1,5 +1,7 @@
-"""The commands `gradlane` and `gradlaned` of a wheel, which has the programs in its package. It is outside of that, as
-the package would import NumPy before a program starts."""
+"""Commands `gradlane` and `gradlaned` of a wheel, which has the programs in its package.
+
+This module is outside the package, because the package would import NumPy before a program starts.
+"""
 
 import importlib.util
 import os
@@ -9,12 +11,12 @@ from typing import NoReturn
 
 
 def gradlane() -> NoReturn:
-    """Becomes the command line."""
+    """Replaces this process with the command-line program."""
     _become("gradlane")
 
 
 def gradlaned() -> NoReturn:
-    """Becomes the daemon."""
+    """Replaces this process with the daemon."""
     _become("gradlaned")
 
 

@@ -48,6 +48,6 @@ __all__ = [
     "open",
 ]
 
-for _name in __all__:  # what tracebacks and help() say is what can be written
+for _name in __all__:  # tracebacks and help() show names that users can write
     globals()[_name].__module__ = __name__
 del _name

@@ -1,4 +1,4 @@
-"""Arguments of the public functions: what is wrong with one raises BadArgument, which says what to write instead."""
+"""Checks of the public functions' arguments. A wrong one raises BadArgument, whose text says what is allowed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ._library import Reduction
 
 _BOOLS = (bool, numpy.bool_)
 _REDUCTIONS = {it.name.lower(): it for it in Reduction}
-_SHOWN = 100  # characters of a value in a message
+_SHOWN = 100  # longest text of a value in a message, in characters
 MAX_MS = (1 << 31) - 1
 
 
 def wrong(what: str, value: object, allowed: str) -> errors.BadArgument:
-    """The exception: allowed says what it could be."""
+    """Returns the exception for a wrong argument. allowed: description of the allowed values."""
     text = repr(value)
     if len(text) > _SHOWN:
         text = f"{text[:_SHOWN]}..."
@@ -29,7 +29,8 @@ def wrong(what: str, value: object, allowed: str) -> errors.BadArgument:
 
 
 def whole(what: str, value: Any, low: int, high: int) -> int:
-    """A whole number from low to high, as an int; NumPy's are fine, bools are not."""
+    """Returns a whole number from low to high as an int. NumPy's integers are allowed, bools are not. Raises
+    BadArgument."""
     allowed = f"a whole number, {low} to {high if high < 1 << 63 else f'2^{high.bit_length()} - 1'}"
     if isinstance(value, _BOOLS):
         raise wrong(what, value, allowed)
@@ -43,22 +44,23 @@ def whole(what: str, value: Any, low: int, high: int) -> int:
 
 
 def flag(what: str, value: object) -> bool:
-    """NumPy's bools are fine, numbers are not."""
+    """Returns True or False as a bool. NumPy's bools are allowed, numbers are not. Raises BadArgument."""
     if not isinstance(value, _BOOLS):
         raise wrong(what, value, "True or False")
     return bool(value)
 
 
 def seconds(what: str, value: Any) -> float:
-    """As a float, 0 or more; inf is none."""
+    """Returns a number of seconds as a float, 0 or more; inf stands for no limit. Raises BadArgument."""
     real: Any = value if isinstance(value, (numbers.Real, numpy.number)) and not isinstance(value, _BOOLS) else -1
-    if not real >= 0:  # NaN neither
+    if not real >= 0:  # refuses NaN, too
         raise wrong(what, value, "a number of seconds, 0 or more, or None")
     return float(real)
 
 
 def milliseconds(what: str, value: Any) -> int:
-    """Of a time limit in seconds, which is above 0. None, and what is longer than any operation: 0."""
+    """Returns a time limit, given in seconds above 0, as milliseconds, at most MAX_MS. Returns 0 for None. Raises
+    BadArgument."""
     if value is None:
         return 0
     limit = seconds(what, value)
@@ -68,7 +70,7 @@ def milliseconds(what: str, value: Any) -> int:
 
 
 def path(what: str, value: Any) -> bytes | None:
-    """As bytes; None stays None."""
+    """Returns a path as bytes; None stays None. Raises BadArgument."""
     if value is None:
         return None
     try:
@@ -81,7 +83,11 @@ def path(what: str, value: Any) -> bytes | None:
 
 
 def codec_name(codec: object, codecs: Codecs) -> bytes | None:
-    """As bytes; None stays None. Whether there is such a codec is the daemon's to say. codecs: what it has."""
+    """Returns the name of a codec as bytes; None stays None. Raises BadArgument, also for the daemon's
+    "fixed:adaptive".
+
+    codecs: the daemon's codecs. Only the daemon decides whether there is a codec of that name.
+    """
     if codec is None:
         return None
     if not isinstance(codec, str):
@@ -100,7 +106,8 @@ def codec_name(codec: object, codecs: Codecs) -> bytes | None:
 
 
 def strategy_name(strategy: object) -> bytes | None:
-    """As bytes; None stays None. Whether the daemon allows it is the daemon's to say."""
+    """Returns the name of a strategy as bytes; None stays None. The daemon decides whether it is allowed. Raises
+    BadArgument."""
     if strategy is None:
         return None
     if not isinstance(strategy, str) or not strategy.isascii() or not strategy.isprintable():
@@ -109,7 +116,7 @@ def strategy_name(strategy: object) -> bytes | None:
 
 
 def reduction(value: object) -> Reduction:
-    """Of "sum", "min" or "max"."""
+    """Returns the Reduction for "sum", "min" or "max". Raises BadArgument."""
     found = _REDUCTIONS.get(value) if isinstance(value, str) else None
     if found is None:
         raise wrong("reduction", value, "'sum', 'min' or 'max'")
@@ -117,7 +124,7 @@ def reduction(value: object) -> Reduction:
 
 
 def shape(what: str, value: Any, itemsize: int) -> tuple[int, tuple[int, ...]]:
-    """The bytes of an array of this shape, and the shape as a tuple."""
+    """Returns the bytes of an array of this shape, and the shape as a tuple. Raises BadArgument."""
     allowed = "a whole number of elements, or a tuple of these"
     sizes = tuple(value) if isinstance(value, (tuple, list, numpy.ndarray)) and numpy.ndim(value) == 1 else (value,)
     numbers_ = []

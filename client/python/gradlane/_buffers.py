@@ -1,12 +1,12 @@
 """NumPy arrays over memory that is shared with the daemon.
 
-An array and all views of it keep a Block alive through their bases; when the last one is gone, so is the Block, and its
-memory goes back. Garbage collection may run in any thread and in the middle of a call into the library, so a Block that
-dies is only noted; the next allocation of its connection frees it. It is C that notes it: Python code that runs in
-place of a finalizer would swallow the exception of a signal, KeyboardInterrupt above all, which may come there.
+An array and all its views keep a Block alive through their bases. When the last of them is gone, the Block is gone,
+too, and its memory is given back. Garbage collection may run in any thread and in the middle of a call into the
+library. So a dead Block is only noted, and the next allocation of its connection frees it. C code notes it: a finalizer
+in Python would swallow the exception of a signal that arrives in it, such as KeyboardInterrupt.
 
-Such an exception may come between any two steps of all that is here, too. So whatever the library gives is written by
-it into an object that frees it.
+Such an exception may also come between any two steps of the code here. So the library writes everything that it hands
+out into an object that frees it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
 def _let_go() -> None:
-    """In a child of fork(): the daemon shall see the end of its parent."""
+    """Disconnects in a child of fork(), so that the daemon notices the end of the parent."""
     for connection in list(_connections):
         connection.foreign = True
         connection.lib.gradlane_disconnect(connection._handle)
@@ -39,7 +39,7 @@ os.register_at_fork(after_in_child=_let_go)
 
 
 class Block:
-    """Shared memory; the base of arrays over it. It must not be referenced by its connection."""
+    """Shared memory, which is the base of arrays over it. Its connection must not reference it."""
 
     __array_interface__: dict[str, Any]
 
@@ -52,7 +52,7 @@ class Block:
 class Connection:
     """A gradlane_context. It lives as long as a Context or an array over its memory does.
 
-    foreign: it is of the process that this one was forked from.
+    foreign: whether it belongs to the process that this one was forked from.
     """
 
     pid = 0
@@ -62,21 +62,22 @@ class Connection:
         self.closed = False
         self.foreign = False
         self._handle = ctypes.c_void_p()
-        # Of Blocks: weak references to them, and where the library has written the address; of these, references to
-        # what is gone. Appending is safe from any thread.
+        # _live has weak references to Blocks, each with the place where the library has written the address. _dead has
+        # the references to Blocks that are gone. Appending is safe from any thread.
         self._live: dict[weakref.ref[Block], ctypes.c_void_p] = {}
         self._dead: collections.deque[weakref.ref[Block]] = collections.deque()
         self.pid = os.getpid()
         _connections.add(self)
 
     def open(self, options: _library.Options) -> int:
-        """One attempt; returns the library's code."""
+        """Tries once to connect. Returns the library's code."""
         code: int = self.lib.gradlane_open(ctypes.byref(self._handle), ctypes.byref(options))
         return code
 
     @property
     def handle(self) -> int | None:
-        """For the library. Raises what is wrong with using it."""
+        """Returns the handle for the library. Raises BadArgument in a child of fork(), and DaemonGone after
+        disconnect()."""
         if self.foreign:
             raise errors.bad_argument(
                 f"this context is of process {self.pid}, which this process, {os.getpid()}, was forked from: it goes "
@@ -87,22 +88,22 @@ class Connection:
         return self._handle.value
 
     def error(self) -> str:
-        """What the library says was wrong with the latest call."""
+        """Returns the library's text about the error of the latest call."""
         text: bytes = self.lib.gradlane_error(self._handle)
         return text.decode(errors="replace")
 
     def cause(self) -> int:
-        """Of the last operation that has failed: a number of errors.Cause."""
+        """Returns the cause of the last operation that has failed: a number of errors.Cause."""
         cause: int = self.lib.gradlane_get_cause(self._handle)
         return cause
 
     def check(self, code: int) -> None:
-        """Raises what the code says, unless it is OK."""
+        """Raises the exception for the code, unless it is OK."""
         if code != errors.OK:
             raise errors.error(code, self.error(), self.cause())
 
     def allocate(self, size: int) -> Block:
-        """A Block of `size` bytes, zeros; size may be 0. Raises OutOfMemory."""
+        """Returns a Block of `size` bytes, all zeros; size may be 0. Raises OutOfMemory."""
         handle = self.handle
         self.sweep()
         block = Block(self, size)
@@ -114,7 +115,7 @@ class Connection:
         return block
 
     def sweep(self) -> None:
-        """Frees what no array uses any more."""
+        """Frees the Blocks that no array uses any more."""
         count = len(self._dead)
         if count == 0 or self.foreign:
             return
@@ -122,10 +123,12 @@ class Connection:
         pop: Callable[[Any], Any] = self._live.pop
         take: Callable[[Any], Any] = collections.deque.popleft
         dead = map(take, itertools.repeat(self._dead, count))
-        collections.deque(map(free, map(pop, dead)), maxlen=0)  # in C, all at once
+        # runs in C, so no exception of a signal can come in between
+        collections.deque(map(free, map(pop, dead)), maxlen=0)
 
     def disconnect(self) -> None:
-        """Gives the rank back. Arrays stay what they are; the library forgets it all when the last one is collected."""
+        """Gives the rank back. Arrays stay as they are; the library frees everything when the last of them is
+        collected."""
         if not self.closed and not self.foreign:
             self.lib.gradlane_disconnect(self._handle)
             self.closed = True
@@ -136,14 +139,14 @@ class Connection:
 
 
 def block_of(array: object) -> Block | None:
-    """The Block that `array` is a view of, or None."""
+    """Returns the Block that `array` is a view of, or None."""
     while isinstance(array, numpy.ndarray):
         array = array.base
     return array if isinstance(array, Block) else None
 
 
 def array_over(block: Block, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """An array over the start of the block."""
+    """Returns an array over the start of the block."""
     dtype = numpy.dtype(dtype)
     if dtype.itemsize == 0:
         return numpy.zeros(shape, dtype)

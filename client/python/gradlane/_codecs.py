@@ -1,4 +1,4 @@
-"""The codecs that this package chooses by itself: by what the daemon says they can do, and not by their names."""
+"""Codecs that this package chooses by itself: by the capabilities that the daemon reports, not by their names."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ._library import Capability, CodecInfo
 if TYPE_CHECKING:
     from ._buffers import Connection
 
-ADAPTIVE = "adaptive"  # in place of B
-_OLD = "auto"  # its name in release 0.1
+ADAPTIVE = "adaptive"  # stands in a name in place of B
+_OLD = "auto"  # name of ADAPTIVE in release 0.1
 
 
 class Codecs(NamedTuple):
-    """What an AdaptiveBound chooses from.
+    """Codecs that an AdaptiveBound chooses from.
 
-    exact: the name of the codec that loses nothing. word: the name, up to the colon, of the one whose errors are at
-    most 2^-B. least, most: of its B.
+    `exact`: name of the codec that loses nothing. `word`: name, up to the colon, of the codec whose errors are at most
+    2^-B. `least`, `most`: range of its B.
     """
 
     exact: str
@@ -29,21 +29,22 @@ class Codecs(NamedTuple):
 
     @property
     def adaptive(self) -> str:
-        """The name for a B that follows the tensor."""
+        """Name of the codec whose B follows the tensor."""
         return f"{self.word}:{ADAPTIVE}"
 
 
-# Until a daemon says what it has; some never do.
+# Default until the daemon reports its codecs. Old daemons never report them.
 ASSUMED = Codecs("raw", "fixed", 1, 30)
 
 
 class Codec(NamedTuple):
-    """What a codec is, and what it can do.
+    """Description of a codec.
 
-    word: its name up to the colon. usage: how to write the whole name. example: one such name. option: what may stand
-    behind B and a comma, or "". variant: a word behind a comma that tells codecs of one `word` apart, or "". least,
-    most: of B; most is 0 where there is none. states: arrays that a residual has, each as large as the data; 0: it
-    takes none. promise: in a few words. source: the paper, or "". flags: gradlane.Capability.
+    `word`: its name up to the colon. `usage`: syntax of the whole name. `example`: one such name. `option`: text that
+    may follow B and a comma, or "". `variant`: word after a comma that distinguishes codecs of one `word`, or "".
+    `least`, `most`: range of B; `most` is 0 if there is no B. `states`: number of arrays in a residual, each as large
+    as the data; 0 if the codec takes no residual. `promise`: its guarantee in a few words. `source`: the paper, or "".
+    `flags`: gradlane.Capability.
     """
 
     word: str
@@ -60,7 +61,7 @@ class Codec(NamedTuple):
 
 
 def told(info: CodecInfo) -> Codec:
-    """What the library has written."""
+    """Returns the Codec that the library has described in `info`."""
     texts = (info.word, info.usage, info.example, info.option, info.variant, info.promise, info.source)
     word, usage, example, option, variant, promise, source = ((text or b"").decode(errors="replace") for text in texts)
     return Codec(word, usage, example, option, variant, info.least, info.most, info.states, promise, source,
@@ -68,7 +69,7 @@ def told(info: CodecInfo) -> Codec:
 
 
 def table(connection: Connection) -> tuple[Codec, ...]:
-    """All of the daemon's."""
+    """Returns all codecs of the daemon."""
     codecs = []
     for number in range(connection.lib.gradlane_codecs(connection.handle)):
         info = CodecInfo(ctypes.sizeof(CodecInfo))
@@ -78,37 +79,38 @@ def table(connection: Connection) -> tuple[Codec, ...]:
 
 
 def find(connection: Connection, name: bytes | None) -> Codec:
-    """The one of this name, None: the daemon's. Raises BadArgument if there is none."""
+    """Returns the codec of this name; None stands for the daemon's default. Raises BadArgument if there is none."""
     info = CodecInfo(ctypes.sizeof(CodecInfo))
     connection.check(connection.lib.gradlane_find_codec(connection.handle, name, ctypes.byref(info)))
     return told(info)
 
 
 def word_of(name: str) -> str:
-    """Up to what stands behind it."""
+    """Returns the first word of a codec's name, which ends before the first ":", ",", "/" or "+"."""
     return re.split("[:,/+]", name)[0]
 
 
 def with_residual(codecs: Iterable[Codec], word: str) -> str:
-    """The name of a codec that takes residuals, of this word if there is one; "": there is none."""
+    """Returns the name of a codec that takes residuals, of this word if there is one; "" if no codec does."""
     able = [codec for codec in codecs if codec.states > 0]
     return next((codec.example for codec in able if codec.word == word), able[0].example if able else "")
 
 
 def is_adaptive(name: str) -> bool:
-    """Whether it is WORD:adaptive, with or without what may follow, or is meant to be; or as release 0.1 had it."""
+    """Returns whether a name is WORD:adaptive, or WORD:auto as in release 0.1, or begins like these."""
     return name.partition(":")[2].startswith((ADAPTIVE, _OLD))
 
 
 def renewed(name: str) -> str:
-    """A name that release 0.1 had, WORD:auto, as it is now; any other as it is."""
+    """Returns a name of release 0.1, WORD:auto, in its present form, and any other name unchanged."""
     word, colon, rest = name.partition(":")
     old, more, bits = rest.partition(":")
     return f"{word}:{ADAPTIVE}{more}{bits}" if colon and old == _OLD else name
 
 
 def of(connection: Connection) -> Codecs:
-    """Those of the daemon. Where it has several of a kind, the first."""
+    """Returns the codecs of the daemon that an AdaptiveBound chooses from. If it has several of a kind, the first one
+    counts."""
     result, missing = ASSUMED, Capability.EXACT | Capability.ADAPTIVE
     for codec in table(connection):
         found = missing & codec.flags

@@ -25,17 +25,19 @@ _Array = TypeVar("_Array", bound=NDArray[Any])
 _Scalar = TypeVar("_Scalar", bound=numpy.generic)
 _DType = Union[builtins.type[_Scalar], "numpy.dtype[_Scalar]"]
 
-_SLICE_S = 0.1  # of waiting for a daemon, for Ctrl-C
+_SLICE_S = 0.1  # seconds of one wait for a daemon; Ctrl-C works between two waits
 _TIMEOUT_S = 10.0
 
 
 class Figures(NamedTuple):
-    """What this rank's daemon has sent for this context, and what lossy codecs have taken.
+    """Counts of what this rank's daemon has sent for this context, and of what lossy codecs have lost.
 
-    operations: ended. data_bytes: of data packets, behind the UDP header, retransmissions included. data_packets: the
-    same in packets. retransmitted: packets of these. lossy_values: that were not zero, in samples of what this rank
-    gave to sums through a lossy codec without error feedback. lossy_zeroed: of these, became zero. lossy_share: of
-    their norm, was lost, 0.0 to 1.0.
+    `operations`: operations that have ended. `data_bytes`: bytes of data packets after the UDP header, with
+    retransmissions. `data_packets`: number of these packets. `retransmitted`: retransmitted packets among them.
+
+    The others describe samples of what this rank gave to sums through a lossy codec without error feedback.
+    `lossy_values`: values that were not zero. `lossy_zeroed`: values among these that became zero. `lossy_share`: lost
+    share of their norm, 0.0 to 1.0.
     """
 
     operations: int
@@ -51,10 +53,10 @@ def open(socket: str | bytes | os.PathLike[str] | None = None, *, rank: int | No
          timeout: float | None = None, operation_timeout: float | None = None, spin_us: int | None = None) -> Context:
     """Connects to the daemon and returns a Context.
 
-    socket: path of the daemon's socket; None: what GRADLANE_SOCKET says, or the only one that there is. rank:
-    which of the daemon's ranks to be; None: what RANK says, or any free one. timeout: seconds to wait for a daemon that
-    is starting; None: 10. operation_timeout: seconds that an operation may take, if it has no timeout of its own; None:
-    what the daemon's configuration says. spin_us: microseconds that waits poll before they sleep; None: 20.
+    `socket`: path of the daemon's socket; None: value of GRADLANE_SOCKET, or the only socket that there is. `rank`:
+    rank of the daemon to take; None: value of RANK, or any free rank. `timeout`: seconds to wait for a daemon that is
+    starting; None: 10. `operation_timeout`: seconds that an operation may take if it has no timeout of its own; None:
+    value in the daemon's configuration. `spin_us`: microseconds that waits poll before they sleep; None: 20.
 
     Raises NoDaemon, BadArgument (also if there are several sockets, and none is named), OutOfMemory if the daemon's
     memory cannot be mapped, ImportError if there is no libgradlane.
@@ -67,7 +69,7 @@ def open(socket: str | bytes | os.PathLike[str] | None = None, *, rank: int | No
         0,
         -1 if spin_us is None else _arguments.whole("spin_us", spin_us, 0, _arguments.MAX_MS),
         _arguments.milliseconds("operation_timeout", operation_timeout),
-        1,  # see _losses.py
+        1,  # keep_warnings: see _losses.py
     )
     lib = _library.load()
     connection = _buffers.Connection(lib)
@@ -80,7 +82,7 @@ def open(socket: str | bytes | os.PathLike[str] | None = None, *, rank: int | No
             code = connection.open(options)
             if code == errors.OK:
                 return Context(connection)
-            # Whoever answers, does so before the time is up.
+            # A daemon that refuses the rank answers before the time is up.
             now = time.monotonic()
             if now >= end or now - start < share * 0.9:
                 error = errors.error(code, lib.gradlane_error(None).decode(errors="replace"))
@@ -105,24 +107,24 @@ class Context(Direct):
             gradients = gl.zeros(1000000)
             gl.all_reduce(gradients, average=True)
 
-    Operations are in place, but for all_to_all(), and collective: all ranks start the same ones in the same order.
-    Arrays of empty() and zeros(), and contiguous views of them, are used where they are; other arrays are copied to
-    shared memory and back. They return the array, or with async_=True a Request. They raise BadArgument (nothing has
-    happened then), OperationFailed (on all ranks) and DaemonGone. Ctrl-C cancels an operation that is waited for, on
-    all ranks.
+    Operations work in place, except all_to_all(). They are collective: all ranks start the same operations in the same
+    order. Arrays of empty() and zeros(), and contiguous views of them, are used directly. Other arrays are copied to
+    shared memory and back. Operations return the array, or with async_=True a Request. They raise BadArgument (then
+    nothing has happened), OperationFailed (on all ranks) and DaemonGone. Ctrl-C cancels an operation that is waited
+    for, on all ranks.
 
-    Options of operations: average: divide the sum by the number of ranks. reduction: "min" or "max" instead of the sum.
-    strategy: which way round, one of `strategies`; None: the daemon's. codec: of sums of float32 (and of complex64,
-    as pairs): "raw", which is exact, or "fixed:10", say, or an AdaptiveBound, or "auto:2^-10", which leaves codec and
-    strategy to the library ("auto": exact, docs/plan.md); None: the daemon's. residual: error
-    feedback, an array of residual_for(), or of float32 of the same size for each of the codec's states, zeros at first
-    and kept from step to step. tag: a number that must be the same on all ranks; None counts the operations. timeout:
-    seconds until the operation fails; None: what open() or the daemon says. type="bfloat16": the array is of uint16,
-    and holds bfloat16.
+    Options of operations: `average`: whether to divide the sum by the number of ranks. `reduction`: "min" or "max"
+    instead of the sum. `strategy`: one of `strategies`; None: the daemon's default. `codec`: codec for sums of float32
+    (and of complex64, as pairs): "raw", which is exact, or "fixed:10", say, or an AdaptiveBound. "auto:2^-10" leaves
+    codec and strategy to the library ("auto": exact, docs/plan.md). None: the daemon's default. `residual`: error
+    feedback, an array of residual_for(), or of float32, as large as the data for each of the codec's states. It is
+    zeros at first and kept from step to step. `tag`: number that must be the same on all ranks; None: a count of the
+    operations. `timeout`: seconds until the operation fails; None: limit of open() or of the daemon. `type="bfloat16"`:
+    the array is of uint16, and holds bfloat16.
 
-    Attributes: rank: of this process, 0 to world - 1. world: how many ranks there are. codec: the daemon's, of sums of
-    float32 that name none. strategies: those that operations may name; the first one is that of operations that name
-    none, as far as it can do them.
+    Attributes: `rank`: rank of this process, 0 to world - 1. `world`: number of ranks. `codec`: the daemon's default,
+    for sums of float32 that name none. `strategies`: strategies that operations may name. The first one is the default
+    for operations that it can do.
     """
 
     rank: int
@@ -158,7 +160,8 @@ class Context(Direct):
 
     def __exit__(self, kind: builtins.type[BaseException] | None, value: BaseException | None,
                  traceback: TracebackType | None) -> None:
-        # A child of fork() that ends inside has an exception of its own on the way, SystemExit say.
+        # In a child of fork(), close() raises, which must not replace an exception that leaves the block, SystemExit
+        # say.
         if kind is None or not self._connection.foreign:
             self.close()
 
@@ -168,7 +171,7 @@ class Context(Direct):
             handle = self._connection.handle
             self._lib.gradlane_disconnect(handle)
             for operation in list(self._pending):
-                operation.ask(self._lib, handle, 0)  # it has ended, one way or the other
+                operation.ask(self._lib, handle, 0)  # the operation has ended, by itself or by the disconnect
             self._connection.disconnect()
         for operation in list(self._pending):
             operation.settle(self)
@@ -187,7 +190,7 @@ class Context(Direct):
     def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]: ...
 
     def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike = numpy.float32) -> NDArray[Any]:
-        """An array in shared memory, zeros like those of zeros(). Raises what that raises."""
+        """Returns an array in shared memory, which has zeros like one of zeros(). Raises what zeros() raises."""
         return self.zeros(shape, dtype)
 
     @overload
@@ -200,10 +203,10 @@ class Context(Direct):
     def zeros(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]: ...
 
     def zeros(self, shape: int | tuple[int, ...], dtype: DTypeLike = numpy.float32) -> NDArray[Any]:
-        """An array of zeros in shared memory, C-contiguous: operations do not copy it.
+        """Returns an array of zeros in shared memory, C-contiguous. Operations do not copy it.
 
-        shape: a number of elements, or a tuple of these. dtype: any but objects. Raises OutOfMemory, also where the
-        daemon's limit of a trainer is reached; BadArgument; DaemonGone.
+        shape: a number of elements, or a tuple of these. dtype: any type but objects. Raises OutOfMemory, also if the
+        daemon's limit for a trainer is reached. Raises BadArgument and DaemonGone.
         """
         try:
             dtype = numpy.dtype(dtype)
@@ -240,24 +243,25 @@ class Context(Direct):
                    codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
                    tag: int | None = None, timeout: float | None = None, type: str | None = None,
                    async_: bool = False) -> _Array | Request[_Array]:
-        """The array ends as the sum of the ranks' arrays, average, minimum or maximum. Returns it, or the Request.
+        """Replaces the array by the sum, average, minimum or maximum of the ranks' arrays. Returns it, or the Request.
 
-        array: of any shape, with as many elements on all ranks, of bool, integers, float16 to float64, complex64 or
-        complex128, or bfloat16. Sums of integers wrap around, as NumPy's do; of bool they are "or". Averages are for
-        floating and complex types. A codec takes away from float32 and complex64 of 1024 floats or more what its bound
-        says (docs/codecs.md). All else is added as it is: sums of floating types are rounded at each rank. Minima and
-        maxima are exact: not of complex types and uint64; NaN where one is NaN, and -0 is less than +0.
+        `array`: an array of any shape, with the same number of elements on all ranks, of bool, integers, float16 to
+        float64, complex64, complex128 or bfloat16. Sums of integers wrap around, as NumPy's do; sums of bool are "or".
+        Averages are for floating and complex types. A codec changes only sums of 1024 floats or more of float32 or
+        complex64, within its bound (docs/codecs.md). All other data is added as it is: sums of floating types are
+        rounded at each rank. Minima and maxima are exact; there are none of complex types and uint64. The result is NaN
+        where one element is NaN, and -0 is less than +0.
 
-        average: divide by the number of ranks. reduction: "sum", "min" or "max". strategy: which way round, one of
-        `strategies`; None: the first of these. codec: "raw", which is exact, "fixed:10", say, or an AdaptiveBound of
-        this tensor; None: the daemon's; to an aggregator and back "fixed:10/raw", say. residual: error feedback, an
-        array of residual_for(): float32, as many elements for each of the codec's states, of which some have two, zeros
-        at first and kept from step to step, for codecs of one word. tag: a number that all ranks must give alike; None
-        counts the operations. timeout: seconds until it fails; None: what open() or the daemon says.
-        type="bfloat16": the array is of uint16, and holds bfloat16. async_: True: returns a Request at once; the array
-        is the daemon's until its wait() returns.
+        `average`: whether to divide by the number of ranks. `reduction`: "sum", "min" or "max". `strategy`: one of
+        `strategies`; None: the first of these. `codec`: "raw", which is exact, "fixed:10", say, or an AdaptiveBound of
+        this tensor; None: the daemon's default. With an aggregator, "fixed:10/raw" names one codec to it and one back.
+        `residual`: error feedback, an array of residual_for(): float32, as large as the data for each of the codec's
+        states (some codecs have two). It is zeros at first, kept from step to step, and only for codecs of one word.
+        `tag`: a number that must be the same on all ranks; None: a count of the operations. `timeout`: seconds until it
+        fails; None: limit of open() or of the daemon. `type="bfloat16"`: the array is of uint16, and holds bfloat16.
+        `async_`: True returns a Request at once; the array belongs to the daemon until the Request's wait() returns.
 
-        Raises BadArgument (nothing has happened), OperationFailed (on all ranks; the array is undefined then) and
+        Raises BadArgument (nothing has happened), OperationFailed (on all ranks; the array is then undefined) and
         DaemonGone.
 
             gl.all_reduce(gradients, average=True, codec="fixed:10")
@@ -292,11 +296,11 @@ class Context(Direct):
                        codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
                        tag: int | None = None, timeout: float | None = None, type: str | None = None,
                        async_: bool = False) -> _Array | Request[_Array]:
-        """The array is `world` blocks of equal size, in order; block `rank` ends as the sum of the ranks' blocks.
+        """Divides the array into `world` blocks of equal size, and replaces block `rank` by its sum over the ranks.
 
-        The others are undefined then. Types, and what is lost, are as of all_reduce(); an AdaptiveBound is for that
-        only. Raises BadArgument also if the size is no multiple of `world`, or, with local_reduce in the daemon's
-        configuration, more than 64 MiB.
+        The other blocks are then undefined. Types and losses are those of all_reduce(), but an AdaptiveBound is for
+        all_reduce() only. Raises BadArgument also if the size is no multiple of `world`, or, with local_reduce in the
+        daemon's configuration, more than 64 MiB.
         """
         result: _Array | Request[_Array] = self._reduce(
             "reduce_scatter", array, (tag, timeout, strategy, average, reduction), codec, residual, type, async_)
@@ -320,10 +324,10 @@ class Context(Direct):
     def all_gather(self, array: _Array, *, codec: str | None = None, strategy: str | None = None,
                    tag: int | None = None, timeout: float | None = None, type: str | None = None,
                    async_: bool = False) -> _Array | Request[_Array]:
-        """The array is `world` blocks of equal size, of which block `rank` is this rank's; ends as all ranks' blocks.
+        """Fills the array, `world` blocks of equal size, with all ranks' blocks. Block `rank` is this rank's.
 
-        Of any type but objects, bit by bit: nothing is lost. Raises BadArgument also if the size is no multiple of
-        `world`, or, with local_reduce in the daemon's configuration, more than 64 MiB.
+        Any type but objects is copied bit by bit. Raises BadArgument also if the size is no multiple of `world`, or,
+        with local_reduce in the daemon's configuration, more than 64 MiB.
         """
         result: _Array | Request[_Array] = self._copy(
             "all_gather", array, (), self._how(tag, timeout, strategy, codec=codec), type, async_)
@@ -347,7 +351,7 @@ class Context(Direct):
     def broadcast(self, array: _Array, *, root: int = 0, codec: str | None = None, strategy: str | None = None,
                   tag: int | None = None, timeout: float | None = None, type: str | None = None,
                   async_: bool = False) -> _Array | Request[_Array]:
-        """The array ends as that of rank `root`, 0 to world - 1. Any type but objects, bit by bit: nothing is lost."""
+        """Replaces the array by that of rank `root`, 0 to world - 1. Any type but objects is copied bit by bit."""
         root = _arguments.whole("root", root, 0, self.world - 1)
         how = self._how(tag, timeout, strategy, codec=codec)
         result: _Array | Request[_Array] = self._copy("broadcast", array, (root,), how, type, async_)
@@ -367,16 +371,16 @@ class Context(Direct):
 
     def barrier(self, *, strategy: str | None = None, tag: int | None = None, timeout: float | None = None,
                 async_: bool = False) -> Request[None] | None:
-        """Ends when all ranks have started it; returns None, or the Request."""
+        """Ends when all ranks have started it. Returns None, or the Request."""
         self._tidy()
         result: Request[None] | None = self._run(Operation("barrier"), (), self._how(tag, timeout, strategy), async_)
         return result
 
     def resume(self, next_tag: int) -> None:
-        """After an error, on all ranks: counts default tags from `next_tag` on, 0 to 2**64 - 1.
+        """Counts default tags from `next_tag` on, 0 to 2**64 - 1. Call it after an error, on all ranks.
 
-        What this rank has in flight fails, on other ranks too. So if the next operation fails because another rank was
-        later, resume and try again. Raises BadArgument and DaemonGone.
+        Operations that this rank has in flight fail, on other ranks too. So the next operation may fail because another
+        rank has resumed later: then resume and try again. Raises BadArgument and DaemonGone.
         """
         next_tag = _arguments.whole("next_tag", next_tag, 0, MAX_TAG)
         self._connection.check(self._lib.gradlane_resume(self._connection.handle, next_tag))
@@ -384,7 +388,7 @@ class Context(Direct):
     # ---- Watching
 
     def fileno(self) -> int:
-        """A file descriptor that is readable while a request may be over; then call done() of all requests.
+        """Returns a file descriptor that is readable while a request may be over. Then call done() of all requests.
 
         Raises OutOfMemory if there can be no more descriptors.
         """
@@ -394,7 +398,8 @@ class Context(Direct):
         return fd
 
     def figures(self) -> Figures:
-        """What this rank has sent since it was opened, as of its latest operation or some 100 ms ago."""
+        """Returns what this rank has sent since the context was opened, as of its latest operation or some 100 ms ago.
+        """
         figures = _library.Figures(ctypes.sizeof(_library.Figures))
         self._connection.check(self._lib.gradlane_get_figures(self._connection.handle, ctypes.byref(figures)))
         squares = figures.lossy_squares

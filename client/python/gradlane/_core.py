@@ -1,8 +1,8 @@
-"""What a context does behind its methods: starting operations, and taking in how they end, whatever comes in between.
+"""Base of contexts: starts operations, and processes their ends, whatever exceptions come in between.
 
-A handler of signals may raise an exception between any two steps in Python: see _operations.py. An operation that is
-interrupted while its caller waits inside the call is cancelled and waited for, for a moment, before the exception goes
-on; if that is interrupted too, by the next operation.
+A signal handler may raise an exception between any two steps in Python: see _operations.py. If that interrupts a caller
+who waits inside the call, the operation is cancelled. The call then waits a moment for the operation's end before the
+exception continues. If this wait is interrupted too, the context's next operation first waits for that end.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from .adaptive import AdaptiveBound
 
 MAX_TAG = (1 << 64) - 1
 _PAGE = 4096
-_SLICE_MS = 100  # of waiting, for signals
-_CANCEL_S = 1.0  # to wait for the end of what was cancelled
+_SLICE_MS = 100  # milliseconds of one wait; signals are handled between two waits
+_CANCEL_S = 1.0  # seconds to wait for the end of a cancelled operation
 _BLOCKS = ("reduce_scatter", "all_gather", "gather", "scatter", "all_to_all")
 
 
@@ -38,14 +38,14 @@ class Core:
         self._connection = connection
         self._lib = connection.lib
         self._codecs = _codecs.of(connection)
-        # Operations that are not over: keeps arrays alive that the daemon uses.
+        # Operations that are not over. This keeps arrays alive that the daemon uses.
         self._pending: dict[Operation, bool] = {}
-        # Holders of operations whose Requests are gone.
+        # Holders of operations whose Requests are gone; see _operations.py.
         self._dropped: collections.deque[Any] = collections.deque()
-        # Operations whose callers got an exception that is none of theirs.
+        # Operations whose calls were interrupted by an exception that is not theirs.
         self._abandoned: collections.deque[Operation] = collections.deque()
-        self._states_of: dict[bytes | None, int] = {}  # by name of a codec
-        # Blocks for copies, by size.
+        self._states_of: dict[bytes | None, int] = {}  # by name of the codec
+        # Free Blocks for copies, by size.
         self._spare: collections.defaultdict[int, list[_buffers.Block]] = collections.defaultdict(list)
 
     # ---- Memory
@@ -60,7 +60,7 @@ class Core:
             return self._connection.allocate(size)
 
     def _borrow(self, size: int) -> _buffers.Block:
-        """A Block for a copy of `size` bytes, of an earlier copy if there is one."""
+        """Returns a Block for a copy of `size` bytes. It uses that of an earlier copy again, if there is one."""
         rounded = -(-max(size, 1) // _PAGE) * _PAGE
         spare = self._spare[rounded]
         return spare.pop() if spare else self._allocate(rounded)
@@ -73,7 +73,7 @@ class Core:
 
     def _how(self, tag: object, timeout: object, strategy: object = None, average: object = False,
              reduction: object = "sum", codec: object = None) -> _library.How:
-        _ = self._connection.handle  # raises, before whatever else may be wrong
+        _ = self._connection.handle  # raises now, before any error in the arguments
         how = _library.How(ctypes.sizeof(_library.How))
         how.average = _arguments.flag("average", average)
         how.reduction = _arguments.reduction(reduction)
@@ -104,13 +104,14 @@ class Core:
         if residual is not None:
             self._check_residual(residual, array, how.codec)
         self._clear(name, array, residual)
-        # A step of the bound: all that is owed goes now.
+        # The bound has chosen the exact codec: the data gets the whole residual.
         exact = bound is not None and how.codec == self._codecs.exact.encode()
         owed = residual if exact and residual is not None and numpy.any(residual) else None
         data = Operand(self, array, form, copy=owed is not None)
         operation = Operation(name, data, bound)
         if owed is not None:
-            # Of trainers that are summed up first, what is owed is of their mean.
+            # With local_reduce, a residual belongs to the mean of the daemon's trainers, so it is multiplied by their
+            # number.
             trainers = max(self._lib.gradlane_local_reduce(self._connection.handle), 1) if how.average else 1
             data.work += owed.reshape(array.shape) * numpy.float32(trainers)
             operation.paid = owed
@@ -141,7 +142,7 @@ class Core:
         return array.size // self.world * form.per_element
 
     def _states(self, name: bytes | None) -> int:
-        """How many arrays a residual has for the codec of this name; None: the daemon's."""
+        """Returns how many arrays a residual has for the codec of this name; None: the daemon's default."""
         if name not in self._states_of:
             self._states_of[name] = _codecs.find(self._connection, name).states
         return self._states_of[name]
@@ -153,7 +154,7 @@ class Core:
                 f"residual of {residual.dtype} for data of {array.dtype}: both must be float32, as other types travel "
                 "as they are"
             )
-        states = max(self._states(codec), 1)  # where it is 0, the library says so
+        states = max(self._states(codec), 1)  # if it is 0, the library raises the error
         if residual.size != states * array.size:
             several = "" if states == 1 else f" with {states} arrays of states, shape ({states}, {array.size}): "
             several += "" if states == 1 else "residual_for() makes such a one"
@@ -168,7 +169,8 @@ class Core:
 
     def _begin(self, bound: AdaptiveBound, name: str, array: NDArray[Any], form: _forms.Form,
                residual: NDArray[Any] | None) -> NDArray[Any] | None:
-        """Whether it can choose the codec; returns the residual."""
+        """Checks that the bound can choose the operation's codec. Returns the residual. Raises BadArgument if it
+        cannot."""
         if name != "all_reduce" or form[:2] != _forms.FLOAT32[:2]:
             raise errors.bad_argument(
                 f"{name} of {array.dtype} with an AdaptiveBound: they are for all_reduce of float32"
@@ -208,7 +210,8 @@ class Core:
             raise
 
     def _clear(self, name: str, *arrays: NDArray[Any] | None) -> None:
-        """Makes sure that nothing under way uses these."""
+        """Makes sure that no operation in flight uses these arrays. It waits for operations whose Requests are gone.
+        Raises BadArgument if a Request still exists."""
         if not self._pending:
             return
         for array in arrays:
@@ -228,11 +231,11 @@ class Core:
     # ---- Ends
 
     def _ask(self, operation: Operation, timeout_ms: int) -> bool:
-        """Whether it is over, within the time."""
+        """Waits for `timeout_ms` at most. Returns whether the operation is over."""
         if self._dropped:
             self._reap()
         over = self._look(operation, timeout_ms)
-        if over:  # only then: where warnings are errors, an operation must have begun and ended all the same
+        if over:  # not before: where warnings are errors, this may raise, and the operation must still run to its end
             _losses.warn(self._lib, self._connection._handle)
         return over
 
@@ -246,7 +249,7 @@ class Core:
         return operation.over
 
     def _await(self, operation: Operation) -> None:
-        """Of a request that was dropped: its result goes nowhere but to what the daemon writes to."""
+        """Waits for an operation whose Request is gone. Its result is not copied back to a plain array."""
         while not self._look(operation, _SLICE_MS, copy=False):
             pass
 
@@ -254,14 +257,17 @@ class Core:
         self._connection.check(self._lib.gradlane_cancel(self._connection.handle, operation.number))
 
     def _tidy(self) -> None:
-        """Takes in the ends of what nobody waits for any more: before an operation starts."""
+        """Processes the ends of operations that nobody waits for any more. Called before an operation starts."""
         if self._abandoned:
             self._end_abandoned()
         if self._dropped:
             self._reap()
 
     def _reap(self) -> None:
-        """Requests that were dropped; operations end in the order of their starts, most of the time."""
+        """Processes the ends of operations whose Requests are gone, up to the first that is not over.
+
+        Operations mostly end in the order of their starts.
+        """
         while self._dropped:
             operation = self._dropped[0].operation
             if operation is not None and not self._look(operation, 0, copy=False):
@@ -269,7 +275,7 @@ class Core:
             self._dropped.popleft()
 
     def _abandon(self, operation: Operation) -> None:
-        """An exception has come that is not the operation's: nobody will wait for it."""
+        """Cancels an operation whose call was interrupted by another exception, since nobody will wait for it."""
         if operation.over:
             return
         if operation.number.value == 0:
@@ -279,9 +285,11 @@ class Core:
         self._end_abandoned(time.monotonic() + _CANCEL_S)
 
     def _end_abandoned(self, until: float | None = None) -> None:
-        """Cancels and waits. until: then it is left for later; None: as long as it takes.
+        """Cancels abandoned operations and waits for their ends. until: monotonic time at which to give up; None: no
+        limit.
 
-        Results are copied to plain arrays only in time: later, something else may be in there.
+        Results are copied to plain arrays only if `until` is given. Otherwise the call comes later than the interrupted
+        one, and the arrays may have other contents by then.
         """
         while self._abandoned:
             operation = self._abandoned[0]

@@ -17,7 +17,8 @@ _Array = TypeVar("_Array", bound=NDArray[Any])
 
 
 class Direct(Listing):
-    """Base of Context. The daemon's configuration must allow the strategy "direct", or these raise BadArgument."""
+    """Base of Context. The daemon's configuration must allow the strategy "direct", or the operations raise
+    BadArgument."""
 
     @overload
     def reduce(self, array: _Array, *, root: int = 0, average: bool = False, reduction: str = "sum",
@@ -41,9 +42,10 @@ class Direct(Listing):
                strategy: str | None = None, codec: str | None = None, residual: NDArray[numpy.float32] | None = None,
                tag: int | None = None, timeout: float | None = None, type: str | None = None,
                async_: bool = False) -> _Array | Request[_Array]:
-        """The array of rank `root` ends as what all_reduce() would make of it; those of the others stay as they were.
+        """Replaces the array of rank `root` by the result that all_reduce() would have. The other arrays stay as they
+        were.
 
-        With a residual, what others owe is taken from theirs as it would be by all_reduce().
+        Residuals change on all ranks as they do in all_reduce().
         """
         root = _arguments.whole("root", root, 0, self.world - 1)
         result: _Array | Request[_Array] = self._reduce(
@@ -68,8 +70,11 @@ class Direct(Listing):
     def gather(self, array: _Array, *, root: int = 0, codec: str | None = None, strategy: str | None = None,
                tag: int | None = None, timeout: float | None = None, type: str | None = None,
                async_: bool = False) -> _Array | Request[_Array]:
-        """The array is `world` blocks of equal size, of which block `rank` is this rank's; on rank `root` it ends as
-        all ranks' blocks, on the others it stays as it was. Of any type but objects, bit by bit."""
+        """Fills the array of rank `root` with all ranks' blocks. The arrays of other ranks stay as they were.
+
+        The array is `world` blocks of equal size, of which block `rank` is this rank's. Any type but objects is copied
+        bit by bit.
+        """
         root = _arguments.whole("root", root, 0, self.world - 1)
         result: _Array | Request[_Array] = self._copy(
             "gather", array, (root,), self._how(tag, timeout, strategy, codec=codec), type, async_)
@@ -93,8 +98,10 @@ class Direct(Listing):
     def scatter(self, array: _Array, *, root: int = 0, codec: str | None = None, strategy: str | None = None,
                 tag: int | None = None, timeout: float | None = None, type: str | None = None,
                 async_: bool = False) -> _Array | Request[_Array]:
-        """The array is `world` blocks of equal size; block `rank` ends as that of rank `root`, the others stay as they
-        were. Of any type but objects, bit by bit."""
+        """Replaces block `rank` of the array by that of rank `root`. The other blocks stay as they were.
+
+        The array is `world` blocks of equal size. Any type but objects is copied bit by bit.
+        """
         root = _arguments.whole("root", root, 0, self.world - 1)
         result: _Array | Request[_Array] = self._copy(
             "scatter", array, (root,), self._how(tag, timeout, strategy, codec=codec), type, async_)
@@ -118,12 +125,12 @@ class Direct(Listing):
     def all_to_all(self, array: NDArray[Any], out: _Array, *, codec: str | None = None, strategy: str | None = None,
                    tag: int | None = None, timeout: float | None = None, type: str | None = None,
                    async_: bool = False) -> _Array | Request[_Array]:
-        """Both arrays are `world` blocks of equal size: block i of `out` ends as block `rank` of rank i's array.
+        """Copies block `rank` of rank i's array to block i of `out`. Both arrays are `world` blocks of equal size.
 
-        The array stays as it was. Of any type but objects, bit by bit; a codec that is named is for float32, as in
-        all_reduce(), but for the block that a rank has of itself. Codecs that are for sums only, as they select, vote,
-        wait for a threshold, round by chance or agree on a scale (topk, signsgd, tbq, terngrad, ...: docs/client.md
-        lists them), change nothing: then all arrives bit by bit, too. Returns `out`, or the Request.
+        The array stays as it was. Any type but objects is copied bit by bit. A codec that is named applies to float32,
+        as in all_reduce(), but not to the block that a rank sends to itself. Codecs that are for sums only have no
+        effect: all blocks arrive bit by bit, too. These codecs select, vote, wait for a threshold, round at random or
+        agree on a scale (topk, signsgd, tbq, terngrad, ...: docs/client.md lists them). Returns `out`, or the Request.
         """
         how = self._how(tag, timeout, strategy, codec=codec)
         check_array("data", array)

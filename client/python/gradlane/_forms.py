@@ -1,4 +1,4 @@
-"""How the elements of an array travel: as what type of the daemon's, and in what memory."""
+"""Forms in which arrays are exchanged: the daemon's type of the elements, and the type of the memory."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ._library import Type
 
 
 class Form(NamedTuple):
-    """Of an array. raw: elements are moved as bytes, whatever they mean."""
+    """Form of an array's elements. raw: elements are moved as bytes, whatever they mean."""
 
     type: Type
-    per_element: int  # of these per element of the array
-    dtype: numpy.dtype[Any]  # of the memory that the daemon works on
+    per_element: int  # elements of this type per element of the array
+    dtype: numpy.dtype[Any]  # type of the memory that the daemon works on
     raw: bool
 
 
-# By kind and size. Integers wrap, with a sign or without: their sums have the same bits.
+# Types of the daemon by kind and size. Integers wrap around, so signed and unsigned sums have the same bits.
 _SAME = {
     ("f", 4): Type.FLOAT32,
     ("f", 8): Type.FLOAT64,
@@ -33,8 +33,9 @@ _SAME = {
     ("u", 1): Type.BYTES,
 }
 _PAIRS = {("c", 8): Type.FLOAT32, ("c", 16): Type.FLOAT64}
-_WIDENED = (("b", 1), ("i", 2), ("u", 2))  # summed as int32; what is not 0 becomes True
-# Minima and maxima depend on the sign: the daemon's int32 and int64 have one, and its bytes have none.
+_WIDENED = (("b", 1), ("i", 2), ("u", 2))  # summed as int32; for bool, a result other than 0 is True
+# Kinds and sizes whose minima and maxima the daemon takes directly. These depend on the sign: the daemon's int32 and
+# int64 are signed, its bytes unsigned.
 _ORDERED = (("f", 2), ("f", 4), ("f", 8), ("i", 4), ("i", 8), ("u", 1))
 _WIDER = {
     ("b", 1): (Type.INT32, "int32"),
@@ -51,7 +52,7 @@ FLOAT32 = Form(Type.FLOAT32, 1, numpy.dtype("float32"), False)
 
 def _is_bfloat16(array: NDArray[Any], name: object) -> bool:
     if name is None:
-        return array.dtype.isbuiltin == 2 and array.dtype.name == "bfloat16"  # of package ml_dtypes
+        return array.dtype.isbuiltin == 2 and array.dtype.name == "bfloat16"  # the type of package ml_dtypes
     if name != "bfloat16":
         raise errors.bad_argument(f"type is {name!r}; there is 'bfloat16', other types come from the array")
     if array.dtype != numpy.uint16:
@@ -64,9 +65,9 @@ def _of_same(dtype: numpy.dtype[Any]) -> Type | None:
 
 
 def of_sum(array: NDArray[Any], type_name: object, average: bool) -> Form:
-    """Of an operation that adds, or takes averages. Raises BadArgument if the type has no sum."""
+    """Returns the form for an operation that adds or averages. Raises BadArgument if the type has no sum."""
     dtype = array.dtype
-    if dtype is FLOAT32.dtype and type_name is None:  # most of the time
+    if dtype is FLOAT32.dtype and type_name is None:  # the usual case
         return FLOAT32
     if _is_bfloat16(array, type_name):
         return Form(Type.BFLOAT16, 1, dtype, False)
@@ -87,7 +88,7 @@ def of_sum(array: NDArray[Any], type_name: object, average: bool) -> Form:
 
 
 def of_pick(array: NDArray[Any], type_name: object) -> Form:
-    """Of an operation that takes minima or maxima. Raises BadArgument if the type has none."""
+    """Returns the form for an operation that takes minima or maxima. Raises BadArgument if the type has none."""
     dtype = array.dtype
     if _is_bfloat16(array, type_name):
         return Form(Type.BFLOAT16, 1, dtype, False)
@@ -104,7 +105,7 @@ def of_pick(array: NDArray[Any], type_name: object) -> Form:
 
 
 def of_copy(array: NDArray[Any], type_name: object) -> Form:
-    """Of an operation that only moves elements: any type but objects."""
+    """Returns the form for an operation that only moves elements. Raises BadArgument for objects."""
     dtype = array.dtype
     if _is_bfloat16(array, type_name):
         return Form(Type.BFLOAT16, 1, dtype, False)
@@ -113,5 +114,5 @@ def of_copy(array: NDArray[Any], type_name: object) -> Form:
     same = _of_same(dtype)
     if same is not None and dtype.isnative:
         return Form(same, 1, dtype, False)
-    # Byte by byte: assignments would leave out the gaps of structures.
+    # Elements move as bytes: NumPy's assignments would leave out the gaps in structures.
     return Form(Type.BYTES, dtype.itemsize, numpy.dtype(f"V{dtype.itemsize}") if dtype.itemsize > 0 else dtype, True)

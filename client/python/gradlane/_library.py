@@ -1,4 +1,4 @@
-"""libgradlane through ctypes: finding it, its structs and functions (gradlane.h)."""
+"""Loads libgradlane with ctypes, and declares its structs and functions (gradlane.h)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pathlib
 from . import errors
 
 API_VERSION = 9
-EXACT_BELOW = 1024  # GRADLANE_EXACT_BELOW: sums of fewer float32 lose nothing, whichever codec is named
+EXACT_BELOW = 1024  # GRADLANE_EXACT_BELOW: sums of fewer float32 elements are exact with any codec
 
 
 class Type(enum.IntEnum):
-    """gradlane_type: what the elements of an operation are."""
+    """gradlane_type: type of an operation's elements."""
 
     FLOAT32 = 0
     FLOAT64 = 1
@@ -26,7 +26,7 @@ class Type(enum.IntEnum):
 
 
 class Reduction(enum.IntEnum):
-    """gradlane_reduction: how elements of ranks become one."""
+    """gradlane_reduction: function that combines the ranks' elements."""
 
     SUM = 0
     MIN = 1
@@ -34,7 +34,7 @@ class Reduction(enum.IntEnum):
 
 
 class Collective(enum.IntEnum):
-    """gradlane_collective: what a task does."""
+    """gradlane_collective: kind of a task."""
 
     ALL_REDUCE = 1
     REDUCE_SCATTER = 2
@@ -47,7 +47,7 @@ ASKS, FAILS = 1, 2  # GRADLANE_ASKS, GRADLANE_FAILS
 
 
 class Capability(enum.IntFlag):
-    """GRADLANE_CODEC_...: what a codec can do."""
+    """GRADLANE_CODEC_...: capabilities of a codec."""
 
     EXACT = 1
     FEEDBACK = 2
@@ -169,13 +169,13 @@ class CodecInfo(ctypes.Structure):
 
 
 def _candidates() -> list[str]:
-    """Where the library may be; the last is left to the loader."""
+    """Returns the paths of the library to try, in order. The last one is a name that the loader looks up."""
     named = os.environ.get("GRADLANE_LIBRARY")
     if named:
         return [named]
     here = pathlib.Path(__file__).resolve().parent
-    places = [here / "lib" / "libgradlane.so.0"]  # of a wheel
-    # In the source tree this is client/python/gradlane.
+    places = [here / "lib" / "libgradlane.so.0"]  # in a wheel
+    # In the source tree, `here` is client/python/gradlane.
     if len(here.parents) > 2:
         places.append(here.parents[2] / "build" / "client" / "libgradlane.so.0")
     return [str(place) for place in places if place.exists()] + ["libgradlane.so.0"]
@@ -234,7 +234,7 @@ def _declare(lib: ctypes.CDLL) -> None:
 
 
 def load() -> ctypes.CDLL:
-    """The library, with its functions declared. ctypes lets go of the interpreter lock during calls.
+    """Returns the library, with its functions declared. ctypes releases the interpreter lock during calls.
 
     Raises ImportError if there is none, NoDaemon if it is too old.
     """
@@ -245,7 +245,8 @@ def load() -> ctypes.CDLL:
         except OSError as reason:
             reasons.append(str(reason))
             continue
-        # An int without arguments, to ctypes too. What is asked for below may be missing in an older library.
+        # gradlane_version() needs no declaration: it takes no arguments and returns an int. An older library may lack
+        # some of the functions that _declare() looks up, so check the version first.
         if lib.gradlane_version() < API_VERSION:
             raise errors.error(
                 errors.Code.VERSION,

@@ -1,4 +1,4 @@
-"""What a context knows of the daemon's codecs."""
+"""Methods of a context that describe the daemon's codecs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ class Listing(Core):
     """Base of Context."""
 
     def codecs(self) -> tuple[Codec, ...]:
-        """Those of the daemon."""
+        """Returns all codecs of the daemon."""
         return _codecs.table(self._connection)
 
     def find_codec(self, name: str | None = None) -> Codec:
-        """The one that this name is of, "fixed:10" say; None: the daemon's. Raises BadArgument if there is none."""
+        """Returns the codec that a name such as "fixed:10" belongs to; None: the daemon's default. Raises BadArgument.
+        """
         return _codecs.find(self._connection, _arguments.codec_name(name, self._codecs))
 
     def residual_for(self, array: NDArray[Any], codec: str | None = None) -> NDArray[numpy.float32]:
-        """A residual for sums of the array by this codec (None: the daemon's): zeros in shared memory, of shape
-        (states, array.size).
+        """Returns a residual for sums of the array by this codec; None: the daemon's default.
 
-        Raises BadArgument if there is no such codec, or it takes none; and what zeros() raises.
+        The result is zeros in shared memory, of shape (states, array.size). Raises BadArgument if there is no such
+        codec, or it takes no residual. Raises what zeros() raises.
         """
         found = self.find_codec(codec)
         if found.states == 0:

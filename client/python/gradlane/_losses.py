@@ -1,4 +1,4 @@
-"""Warnings of the library: a codec takes much of the values."""
+"""Warnings of the library that a codec loses much of the values."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from . import errors
 
-_PACKAGE = os.path.join(os.path.dirname(__file__), "")  # as names of code begin
+_PACKAGE = os.path.join(os.path.dirname(__file__), "")  # start of the file names of this package's code
 
 
 class Caller(NamedTuple):
-    """The line of a program that a warning is about: what warnings.warn_explicit() wants to know of it."""
+    """The line of a program that a warning is about, in the form that warnings.warn_explicit() takes."""
 
     filename: str
     lineno: int
@@ -25,9 +25,9 @@ class Caller(NamedTuple):
 
 
 def caller(*others: str) -> Caller:
-    """The innermost line outside of this package and of `others`, which file names begin with.
+    """Returns the innermost line outside of this package and of `others`, which are starts of file names.
 
-    A thread that Python has started for the package has none: what is said then names no file.
+    A thread that Python has started for the package has no such line. Its warnings name no file.
     """
     inside = (_PACKAGE, threading.__file__, *others)
     frame: FrameType | None = sys._getframe(1)
@@ -41,9 +41,9 @@ def caller(*others: str) -> Caller:
 
 
 def warn(lib: ctypes.CDLL, handle: ctypes.c_void_p | int | None, line: Caller | None = None) -> None:
-    """Passes on what the library has to say, if it has, as a LossWarning of this line, None: of the caller's.
+    """Reports the library's warnings, if it has any, as LossWarnings of this line; None: of the caller's line.
 
-    Raises it if warnings are errors; nothing else depends on that.
+    If warnings are errors, it raises the first one. The operation is not affected.
     """
     text = lib.gradlane_warning(handle)
     while text:
@@ -53,5 +53,5 @@ def warn(lib: ctypes.CDLL, handle: ctypes.c_void_p | int | None, line: Caller | 
 
 
 def say(text: str, line: Caller) -> None:
-    """As a LossWarning of this line."""
+    """Reports the text as a LossWarning of this line."""
     warnings.warn_explicit(text, errors.LossWarning, *line)

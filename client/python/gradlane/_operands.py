@@ -1,4 +1,4 @@
-"""Arrays as operations work on them: where they are, if that is shared memory, or else on copies of them."""
+"""Arrays as operations use them: directly if they are in shared memory, otherwise as copies in shared memory."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _NOTHING: NDArray[Any] = numpy.empty(0)
 
 
 def check_array(what: str, array: object) -> None:
-    """Raises what is wrong with any array that a result goes to."""
+    """Raises BadArgument if a result cannot go to the array."""
     if not isinstance(array, numpy.ndarray):
         raise errors.bad_argument(
             f"{what} is {type(array).__name__}, not a NumPy array: results go into the array that is passed, so make "
             "one, with gl.zeros() say"
         )
-    # The first use of numpy.ma imports it, with newer NumPy.
+    # The type is compared first, because newer NumPy imports numpy.ma at its first use.
     if type(array) is not numpy.ndarray and isinstance(array, numpy.ma.MaskedArray):
         raise errors.bad_argument(f"{what} is a masked array, and masks do not travel: pass its .data, or .filled()")
     if not array.flags.writeable:
@@ -31,7 +31,7 @@ def check_array(what: str, array: object) -> None:
 
 
 def bounds(array: NDArray[Any]) -> tuple[int, int]:
-    """Addresses of the first byte of the array, and of the one behind the last."""
+    """Returns the addresses of the first byte of the array, and of the byte after the last."""
     low = high = array.__array_interface__["data"][0]
     if array.size == 0:
         return low, low
@@ -41,18 +41,19 @@ def bounds(array: NDArray[Any]) -> tuple[int, int]:
 
 
 def overlap(array: NDArray[Any], other: NDArray[Any]) -> bool:
-    """Whether they have elements in common, as far as can be said soon; they may lie anywhere."""
+    """Returns whether the arrays share elements, wherever they lie. If that takes too long to find out, it returns
+    False."""
     try:
         return numpy.shares_memory(array, other, max_work=10000)
-    except RuntimeError:  # TooHardError, of several places
+    except RuntimeError:  # TooHardError, whose place differs between NumPy versions
         return False
 
 
 class Operand:
-    """An array, and `work`, what of it the daemon works on: the same memory, or a copy of it.
+    """An array, and `work`, the array that the daemon works on: the same memory, or a copy of it.
 
-    copy: it must be a copy. An exception may come between any two steps: what has not been given back by then goes with
-    this object.
+    copy: whether it must be a copy. An exception may come between any two steps. A Block that has not been given back
+    by then is freed with this object.
     """
 
     def __init__(self, context: Memory, array: NDArray[Any], form: Form, copy: bool = False) -> None:
@@ -78,11 +79,11 @@ class Operand:
         return self._bounds
 
     def results(self) -> list[tuple[NDArray[Any], Any]]:
-        """[(where to, from where)] of what is to be copied when the operation has ended."""
+        """Returns the copies to make when the operation has ended, as a list of (target, source)."""
         return [(self._view, self.work)] if self._block is not None and self.array.flags.writeable else []
 
     def release(self, context: Memory) -> None:
-        """The daemon is done with it."""
+        """Gives the Block back. The daemon must be done with it."""
         block, self._block = self._block, None
         self.work = self._view = _NOTHING
         if block is not None:

@@ -1,8 +1,8 @@
-"""Operations under way, as the context keeps them.
+"""Operations in flight, as the context keeps them.
 
-A handler of signals may raise an exception between any two steps in Python, and KeyboardInterrupt does. So whatever the
-library says is kept by C, in the call that asks for it; from then on each step can be done again, or later, by whoever
-looks at the operation next.
+A signal handler may raise an exception between any two steps in Python, such as KeyboardInterrupt. So C code stores the
+library's answer, in the same call that asks for it. After that each step can be repeated, or done later when the
+operation is looked at again.
 """
 
 from __future__ import annotations
@@ -28,18 +28,20 @@ _SET = numpy.ndarray.__setitem__
 
 
 class Holder(weakref.ref[Any]):
-    """A reference to the Request of an operation. When that goes it is appended to a deque, by C."""
+    """A weak reference to the Request of an operation. When the Request is gone, C code appends the reference to a
+    deque."""
 
     operation: Operation | None = None
 
 
 class Operation:
-    """From before the library has it until its end is taken in.
+    """An operation. It exists before the library has it, and until its end has been processed.
 
-    source: what an all-to-all sends; data is where blocks come to. number: the library's, 0 until it has the operation.
-    said: code, text and cause of its latest answer. holder: of the Request. bound: an AdaptiveBound that chose its
-    codec, or None. paid: the array of a residual that is in the data, to be zeros then. scale: of the data, so that it
-    is an average. outcome: code, text and cause, when it is over.
+    `source`: operand that an all-to-all sends; `data` is where blocks arrive. `number`: the library's number of it; 0
+    until the library has the operation. `said`: code, text and cause of the library's latest answer. `holder`:
+    reference to the Request. `bound`: the AdaptiveBound that has chosen its codec, or None. `paid`: array of a residual
+    that was added to the data; it is set to zeros at the end. `scale`: factor that makes the result an average.
+    `outcome`: code, text and cause, when it is over.
     """
 
     def __init__(self, name: str, data: Operand | None = None, bound: AdaptiveBound | None = None) -> None:
@@ -63,16 +65,16 @@ class Operation:
 
     @property
     def ended(self) -> bool:
-        """Whether the library has said how, and forgotten it."""
+        """Whether the library has reported the end, and forgotten the operation."""
         return bool(self.said) and self.said[0] != errors.PENDING
 
     @property
     def dropped(self) -> bool:
-        """Whether nobody can wait for it any more, as its Request is gone."""
+        """Whether nobody can wait for it any more, because its Request is gone."""
         return self.holder is not None and self.holder() is None
 
     def uses(self, array: NDArray[Any], low: int, high: int) -> bool:
-        """Whether of this array, which lies between the addresses."""
+        """Returns whether it uses elements of this array, which lies between the addresses low and high."""
         for operand in (self.data, self.source, self.residual):
             if operand is None:
                 continue
@@ -82,7 +84,7 @@ class Operation:
         return False
 
     def ask(self, lib: ctypes.CDLL, handle: int | None, timeout_ms: int) -> bool:
-        """Whether it has ended, within the time."""
+        """Waits for `timeout_ms` at most. Returns whether it has ended."""
         if not self.ended:
             wait = functools.partial(lib.gradlane_wait, handle, self.number, timeout_ms)
             self.said[:] = map(_CALL, (wait, functools.partial(lib.gradlane_error, handle),
@@ -90,7 +92,7 @@ class Operation:
         return self.ended
 
     def settle(self, context: Operations, copy: bool = True) -> None:
-        """Takes in how it has ended. copy: the result goes to a plain array, too."""
+        """Processes the end of the operation. copy: whether the result is copied back to a plain array."""
         if self.outcome is not None:
             return
         code = self.said[0]
@@ -106,11 +108,11 @@ class Operation:
         self.outcome = code, self.said[1].decode(errors="replace"), self.said[2]
 
     def _copies(self, code: int, copy: bool) -> list[tuple[NDArray[Any], Any]]:
-        """[(where to, from where)]"""
+        """Returns the copies to make, as a list of (target, source)."""
         copies = self.data.results() if copy and code == errors.OK and self.data is not None else []
         if self.residual is None and self.paid is None:
             return copies
-        if code in (errors.OK, errors.Code.FAILED):  # the residual is zeros if it has failed
+        if code in (errors.OK, errors.Code.FAILED):  # after a failure the residual is zeros
             if self.residual is not None:
                 copies += self.residual.results()
             if self.paid is not None:
@@ -118,14 +120,14 @@ class Operation:
         return copies
 
     def forget(self, context: Operations) -> None:
-        """The library never had it."""
+        """Ends an operation that the library has never had."""
         self.drop(context)
         if self.bound is not None and self.bound._user is self:
             self.bound._lend(None)
         self.outcome = errors.Code.BAD_ARGUMENT, "it has not begun", errors.Cause.NONE
 
     def drop(self, context: Operations) -> None:
-        """The library does not have it, or no more."""
+        """Releases the memory of an operation that the library does not have, or no longer has."""
         if self.data is not None:
             self.data.release(context)
         if self.source is not None:
@@ -137,7 +139,7 @@ class Operation:
 
 
 def describe(operation: Operation) -> str:
-    """What its name is and what it is of, for messages."""
+    """Returns the operation's name, and size and type of its data, for messages."""
     if operation.data is None:
         return operation.name
     array = operation.data.array

@@ -1,4 +1,4 @@
-"""Types of what modules call but do not import, so that imports have one direction."""
+"""Types of objects that modules use without importing their classes, so that imports have one direction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Memory(Protocol):
 
 
 class Operations(Memory, Protocol):
-    """A context's operations that are under way, for one of them to leave."""
+    """The operations that a context has in flight. An operation removes itself from them."""
 
     _pending: dict[Any, Any]
 
@@ -35,6 +35,6 @@ class Asked(Protocol):
 
 
 class Scaled(Protocol):
-    """An operation, for the AdaptiveBound that has chosen its codec. scale: of the data, so that it is an average."""
+    """An operation, for the AdaptiveBound that has chosen its codec. scale: factor that makes the result an average."""
 
     scale: float

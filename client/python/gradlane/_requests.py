@@ -1,4 +1,4 @@
-"""Operations under way, as the caller has them."""
+"""Operations in flight, as the caller has them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import _arguments, _operations, errors
 if TYPE_CHECKING:
     from ._protocols import Asked
 
-# Between two of these Python sees signals, Ctrl-C above all.
+# Milliseconds of one wait. Between two waits Python handles signals such as Ctrl-C.
 _SLICE_MS = 100
 
 Result = TypeVar("Result")
@@ -20,8 +20,8 @@ Result = TypeVar("Result")
 class Request(Generic[Result]):
     """An operation that was started with async_=True.
 
-    Its array belongs to the daemon until wait() returns or raises, or done() says True, which is also what brings the
-    result into a plain array. Drop a request, and its operation runs to its end all the same, which nobody hears of.
+    Its array belongs to the daemon until wait() returns or raises, or done() returns True. These also copy the result
+    into a plain array. If a Request is dropped, its operation still runs to the end, but its result and error are lost.
     """
 
     def __init__(self, context: Asked, operation: _operations.Operation) -> None:
@@ -40,12 +40,12 @@ class Request(Generic[Result]):
         raise TypeError("a gradlane.Request is of the process that started it: pass on the array, after wait()")
 
     def wait(self, timeout: float | None = None) -> Result:
-        """Waits until it is over and returns the array that was passed (None of a barrier).
+        """Waits until it is over and returns the array that was passed (None for a barrier).
 
-        timeout: seconds, None: no limit. Raises TimeoutError if it is not over then, which leaves it as it is, and
-        OperationFailed or DaemonGone if that is how it ended; BadArgument for a timeout that is none. Where warnings
-        are errors a LossWarning may come: the operation has gone well then. Ctrl-C interrupts the wait, not the
-        operation: wait again.
+        timeout: seconds; None: no limit. Raises TimeoutError if it is not over then; the operation goes on. Raises
+        OperationFailed or DaemonGone if it has failed, BadArgument for a wrong timeout. Where warnings are errors, it
+        may raise a LossWarning, although the operation has succeeded. Ctrl-C interrupts the wait, not the operation:
+        wait again.
         """
         operation = self._operation
         end = None
@@ -64,12 +64,12 @@ class Request(Generic[Result]):
         return cast(Result, None if operation.data is None else operation.data.array)
 
     def done(self) -> bool:
-        """Whether it is over, however it ended; wait() then returns or raises at once. Raises DaemonGone, LossWarning
-        where warnings are errors."""
+        """Returns whether it is over, however it ended. Then wait() returns or raises at once. Raises DaemonGone, and
+        LossWarning where warnings are errors."""
         return self._operation.over or self._context._ask(self._operation, 0)
 
     def cancel(self) -> None:
-        """Has it fail on all ranks, if it is not over. It must still be waited for. Raises DaemonGone."""
+        """Makes it fail on all ranks, if it is not over. It must still be waited for. Raises DaemonGone."""
         if not (self._operation.over or self._operation.ended):
             self._context._cancel(self._operation)
 

@@ -1,4 +1,4 @@
-"""The bound of codec fixed that follows a tensor's magnitude from step to step: what "fixed:adaptive" stands for."""
+"""Bound of codec fixed that follows a tensor's magnitude from step to step. It implements "fixed:adaptive"."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ if TYPE_CHECKING:
     from ._protocols import Memory, Scaled
 
 MIN_BITS, DEFAULT_BITS, MAX_BITS = 1, 4, 12
-CHANGE = 8.0  # a result that has grown or shrunk by more than this is no measure of the next one
-MAX_EXPONENT = 12  # with fixed:1, say, and a larger RMS most values travel as fp32 anyway
+CHANGE = 8.0  # factor; a result whose RMS has changed by more does not predict the next one
+MAX_EXPONENT = 12  # of the RMS; above it, most values travel as fp32 even with fixed:1
 
 _loaded: ctypes.CDLL | None = None
 
 
 def sum_of_squares(array: NDArray[numpy.float32]) -> float:
-    """Of a float32 array of any shape, C-contiguous: the same bits on every rank that has the same array.
+    """Returns the sum of squares of a float32 array of any shape, C-contiguous.
 
-    NaN or infinity where the array has one. Raises BadArgument for any other array.
+    The bits are the same on all ranks that have the same array. The result is NaN or infinity if the array has one of
+    these. Raises BadArgument for any other array.
     """
     global _loaded
     if not isinstance(array, numpy.ndarray) or array.dtype != numpy.float32 or not array.flags.c_contiguous:
@@ -37,44 +38,47 @@ def sum_of_squares(array: NDArray[numpy.float32]) -> float:
 
 
 class AdaptiveBound:
-    """Chooses B of fixed:B for each operation on one tensor, by the results of the operations before.
+    """Chooses B of fixed:B for each operation on one tensor, from the results of earlier operations.
 
         bound = gradlane.AdaptiveBound(error_feedback=True)      # one per tensor, kept from step to step
         while training:
             gl.all_reduce(gradients, average=True, codec=bound)
 
-    It takes in the result when the operation ends: when all_reduce() returns, or of an asynchronous one when wait()
-    returns or done() says True, so it can have one under way at a time. All ranks have the same bytes as a result, so
-    all choose the same codec, with no message about it: they must use their bounds for the same operations, and wait
-    for them before the next. An operation that failed resets it. As one may fail on some ranks only, call reset() on
-    all ranks before going on.
+    It uses the result when the operation ends. This is when all_reduce() returns, or, for an asynchronous one, when
+    wait() returns or done() returns True. So it can have only one operation in flight. All ranks have the same bytes as
+    a result, so all choose the same codec without a message. They must use their bounds for the same operations, and
+    wait for each before the next. An operation that has failed resets the bound. It may fail on some ranks only, so
+    call reset() on all ranks before going on.
 
-    bits: see below. window: so many results count. error_feedback: what rounding takes away is kept, and added in the
-    next step; all that is owed goes with a step that is raw.
+    `bits`: see below. `window`: number of results that count. `error_feedback`: rounding errors are kept as a residual
+    and added in the next step. A step that is raw adds the whole residual.
 
-    By hand, codec() says what the next operation is to use, and update() takes in the result.
+    Without all_reduce(), call codec() for the codec of the next operation, and update() with its result.
 
-    The promise: the average over the ranks is off by at most 2^-bits times the RMS of the previous result, in every
-    element; with window=n times the smallest RMS of the previous n results. (As long as sums stay within the range of
-    fixed:B, 2^(25 - bits) times that RMS and more; larger ones are rounded as fp32 sums are.) A tensor that has shrunk
-    to 1/k since has an error of k 2^-bits of its own RMS: past k = 2^bits all of it may be lost in this one step, or be
-    late where there is error feedback. Elements far below the RMS of their tensor vanish for as long as they are.
+    The guarantee: the average over the ranks is off by at most 2^-bits times the RMS of the previous result, in every
+    element. If window is n, the smallest RMS of the previous n results counts. This holds for sums within the range of
+    fixed:B, which is at least 2^(25 - bits) times that RMS. Larger sums are rounded as fp32 sums are. A tensor that has
+    shrunk to 1/k since then has an error of k 2^-bits of its own RMS. Above k = 2^bits, all of it may be lost in this
+    one step, or delayed with error feedback. Elements far below the RMS of their tensor become zero for as long as they
+    are.
 
-    The next operation is raw, which is exact but for the rounding of fp32 sums:
-    - when there is no result yet, or none since reset();
-    - after a result that is all zeros or has a NaN or Inf in it;
-    - after one whose RMS is more than 8 times that of each of the window's, or less than 1/8 of each;
-    - where fixed has no bound that is fine enough (2^-bits RMS below 2^-30), or nothing to gain (RMS of 8192 or more).
+    The next operation is raw in the cases below. Raw sums are exact but for the rounding of fp32.
+    - There is no result yet, or none since reset().
+    - The last result is all zeros or has a NaN or Inf in it.
+    - The last result has an RMS of more than 8 times that of each in the window, or less than 1/8 of each.
+    - The codec fixed has no bound that is fine enough (2^-bits RMS below 2^-30), or nothing to gain (RMS of 8192 or
+      more).
     """
 
-    _codecs = _codecs.ASSUMED  # until somebody with a daemon uses it
+    _codecs = _codecs.ASSUMED  # until a context, which knows the daemon's codecs, uses it
 
     def __init__(self, bits: int = DEFAULT_BITS, window: int = 1, *, error_feedback: bool = False) -> None:
         self.bits = _arguments.whole("bits", bits, MIN_BITS, MAX_BITS)
         self.window = _arguments.whole("window", window, 1, 1 << 31)
         self.error_feedback = _arguments.flag("error_feedback", error_feedback)
-        # Means of squares, finite and above 0; whether they are a measure; the operation that will give the next one.
-        # They change together, at once, whatever exception may come in between.
+        # This has the means of squares (finite and above 0), whether they predict the next result, and the operation in
+        # flight that will give the next one. It is one tuple, so all of it changes at once, whatever exception may come
+        # in between.
         self._state: tuple[tuple[float, ...], bool, Scaled | None] = (), False, None
         self._residual: NDArray[numpy.float32] | None = None
 
@@ -83,14 +87,14 @@ class AdaptiveBound:
         return f"<gradlane.AdaptiveBound({options}): next codec {self.codec()!r}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Of copies: no operation will tell them its result."""
+        """Returns the state for copies, without the operation in flight: it reports its result to the original only."""
         return {**self.__dict__, "_state": (*self._state[:2], None)}
 
     @staticmethod
     def parse(codec: object, window: int = 1) -> AdaptiveBound | None:
-        """Of "fixed:adaptive" (4 bits) or "fixed:adaptive:6"; None for all other codecs. Raises BadArgument.
+        """Returns the bound for "fixed:adaptive" (4 bits) or "fixed:adaptive:6"; None for all other codecs.
 
-        Release 0.1 called it "fixed:auto".
+        Release 0.1 called it "fixed:auto". Raises BadArgument for a wrong number of bits.
         """
         if not isinstance(codec, str) or not _codecs.is_adaptive(codec):
             return None
@@ -105,12 +109,13 @@ class AdaptiveBound:
         return bound
 
     def codec(self) -> str:
-        """Of the next operation: "raw", or "fixed:B"."""
+        """Returns the codec of the next operation: "raw", or "fixed:B"."""
         squares, steady, _ = self._state
         codecs = self._codecs
         if not steady:
             return codecs.exact
-        # RMS is at least 2^exponent and less than twice that. In whole numbers, so no rounding of a logarithm matters.
+        # The RMS is at least 2^exponent and less than twice that. Integers are used, so no rounding of a logarithm
+        # matters.
         exponent = (math.frexp(min(squares))[1] - 1) // 2
         bound = self.bits - exponent
         if bound > codecs.most or exponent > MAX_EXPONENT:
@@ -118,26 +123,32 @@ class AdaptiveBound:
         return f"{codecs.word}:{max(bound, codecs.least)}"
 
     def update(self, result: NDArray[numpy.float32], scale: float = 1.0) -> None:
-        """Takes in a result, the same on all ranks: float32 of any shape, C-contiguous.
+        """Updates the bound with a result, the same on all ranks: float32 of any shape, C-contiguous.
 
         scale: 1 / world if it is a sum. Raises BadArgument for any other array.
         """
         self._state = *self._after(result, scale), self._user
 
     def update_mean(self, mean_square: float) -> None:
-        """As update(), of a result of which ranks know parts only: the mean of the squares of all of its elements, as
-        an average over the ranks, the same number on all of them."""
+        """Does the same as update() if each rank knows only a part of the result.
+
+        `mean_square`: mean of the squares of all elements, as an average over the ranks. It must be the same on all
+        ranks.
+        """
         self._state = *self._after_mean(mean_square), self._user
 
     def reset(self) -> None:
-        """Forgets all results, so that the next operation is raw, and what it owes; on all ranks, after a failure."""
+        """Forgets all results and the residual, so that the next operation is raw. Call it on all ranks, after a
+        failure."""
         if self._residual is not None:
             self._residual[...] = 0
         self._state = (), False, self._user
 
     def state_dict(self) -> dict[str, Any]:
-        """What it knows, in plain numbers, for a checkpoint; with error feedback an array too, of this rank: float32,
-        flat, or None before the first operation."""
+        """Returns the state for a checkpoint, in plain numbers.
+
+        With error feedback it also has this rank's residual: a flat float32 array, or None before the first operation.
+        """
         squares, steady, _ = self._state
         state = {"bits": self.bits, "squares": list(squares), "steady": steady}
         if self.error_feedback:
@@ -145,7 +156,7 @@ class AdaptiveBound:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from state_dict() of a bound with as many bits, window and error_feedback. Raises BadArgument."""
+        """Continues from state_dict() of a bound with the same bits, window and error_feedback. Raises BadArgument."""
         squares = tuple(float(square) for square in state["squares"])
         if state["bits"] != self.bits:
             raise errors.bad_argument(f"the state is of a bound of {state['bits']} bits, this one has {self.bits}")
@@ -162,7 +173,10 @@ class AdaptiveBound:
         self._state = squares, bool(state["steady"]) and bool(squares), self._user
 
     def join(self, others: Sequence[AdaptiveBound]) -> None:
-        """Goes on for a tensor made up of those of `others`: as fine as the finest, raw if one of them would be."""
+        """Continues for a tensor that consists of those of `others`. It becomes as fine as the finest of their bounds.
+
+        The next operation is raw if it would be raw for one of them.
+        """
         squares: tuple[float, ...] = ()
         if others and all(other._state[1] for other in others):
             squares = (min(min(other._state[0]) for other in others),)
@@ -171,14 +185,14 @@ class AdaptiveBound:
     # ---- Private
 
     def _after(self, result: NDArray[numpy.float32], scale: float) -> tuple[tuple[float, ...], bool]:
-        """What is known after a result."""
+        """Returns the mean squares after a result, and whether they predict the next one."""
         if result.size == 0:
             return self._state[:2]
         return self._after_mean(sum_of_squares(result) / result.size * scale * scale)
 
     def _after_mean(self, mean: float) -> tuple[tuple[float, ...], bool]:
         squares, steady, _ = self._state
-        if not 0.0 < mean < math.inf:  # NaN neither
+        if not 0.0 < mean < math.inf:  # false for NaN, too
             return (), False
         if squares:
             steady = mean >= min(squares) / CHANGE**2 and mean <= max(squares) * CHANGE**2
@@ -190,14 +204,14 @@ class AdaptiveBound:
 
     @property
     def _user(self) -> Any:
-        """The operation that it has chosen a codec for, if that has not ended."""
+        """The operation in flight that it has chosen a codec for, or None."""
         return self._state[2]
 
     def _lend(self, operation: Scaled | None) -> None:
         self._state = *self._state[:2], operation
 
     def _take(self, operation: Scaled, result: NDArray[numpy.float32] | None) -> None:
-        """The operation's result, or None if it failed; once."""
+        """Updates the bound with the operation's result, once. None: the operation has failed."""
         if self._user is not operation:
             return
         if result is None:
@@ -206,7 +220,7 @@ class AdaptiveBound:
         self._state = squares, steady, None
 
     def _residual_in(self, context: Memory, size: int) -> NDArray[numpy.float32]:
-        """The residual, in the memory of this context."""
+        """Returns the residual, in the memory of this context. Raises BadArgument if it has another size."""
         old = self._residual
         if old is not None and old.size != size:
             raise errors.bad_argument(

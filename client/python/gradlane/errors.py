@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions."""
+"""Exceptions that gradlane raises, with their codes and causes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 
 class Code(enum.IntEnum):
-    """How a call of the library has ended; `code` of every gradlane.Error is one of these.
+    """Code with which a call of the library has ended; `code` of every gradlane.Error is one of these.
 
     They are the numbers of gradlane_code in gradlane.h, and are printed by their names:
 
     OK (0), PENDING (1): no errors. BAD_ARGUMENT (-1): BadArgument; nothing has happened. NO_DAEMON (-2): NoDaemon;
-    cannot connect, or the daemon refused. DAEMON_GONE (-3): DaemonGone; it ended or cut the connection.
-    FAILED (-4): OperationFailed, on all ranks. NO_MEMORY (-5): OutOfMemory. TOO_MANY (-6): TooManyRequests; no longer
-    happens. VERSION (-7): NoDaemon; daemon and library, or library and package, are of different versions.
+    cannot connect, or the daemon refused. DAEMON_GONE (-3): DaemonGone; it ended or cut the connection. FAILED (-4):
+    OperationFailed, on all ranks. NO_MEMORY (-5): OutOfMemory. TOO_MANY (-6): TooManyRequests; no longer happens.
+    VERSION (-7): NoDaemon; daemon and library, or library and package, are of different versions.
     """
 
     OK = 0
@@ -38,7 +38,7 @@ class Code(enum.IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> Code | None:
-        """Of a library that is newer than this package: a number that has no name here."""
+        """Returns a member for a number without a name here, which a library newer than this package may have."""
         if not isinstance(value, int):
             return None
         member = int.__new__(cls, value)
@@ -47,7 +47,7 @@ class Code(enum.IntEnum):
 
 
 class Cause(enum.IntEnum):
-    """Why an operation has failed: gradlane_cause in gradlane.h, which explains each."""
+    """Cause of an operation's failure: gradlane_cause in gradlane.h, which explains each."""
 
     NONE = 0
     SILENT = 1
@@ -72,15 +72,15 @@ class Cause(enum.IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> Cause | None:
-        """Of a library that is newer than this package: a number that has no name here."""
+        """Returns OTHER for a number without a name here, which a library newer than this package may have."""
         return cls.OTHER if isinstance(value, int) else None
 
 
 class Error(RuntimeError):
-    """Anything that gradlane reports. `code` is a gradlane.Code, the text says what was wrong.
+    """Anything that gradlane reports. `code` is a gradlane.Code, and the text says what was wrong.
 
-    (Of a library that is newer than this package, `code` may be a number that has no name here: UNKNOWN_99.) `cause` is
-    a gradlane.Cause, of an OperationFailed.
+    (With a library newer than this package, `code` may be a number that has no name here: UNKNOWN_99.) `cause` is the
+    gradlane.Cause of an OperationFailed.
     """
 
     code: Code
@@ -96,13 +96,14 @@ class Error(RuntimeError):
 
 
 class BadArgument(Error, ValueError):
-    """Nothing has happened: the text names the value and what is allowed."""
+    """An argument is wrong, and nothing has happened. The text names the value and what is allowed."""
 
 
 class NoDaemon(Error, ConnectionError):
-    """Cannot connect, or the daemon refused; also if it speaks another version.
+    """The daemon cannot be reached, has refused the connection, or speaks another version.
 
-    refused_by: (socket, ranks of its ring) of a daemon that has refused the rank; None: none has, or it does not say.
+    refused_by: (socket, ranks of its ring) of the daemon that has refused the rank. None if none has, or it does not
+    say.
     """
 
     refused_by: tuple[str, int] | None = None
@@ -113,19 +114,20 @@ class DaemonGone(Error, ConnectionError):
 
 
 class OperationFailed(Error):
-    """The operation failed, on all ranks; data is undefined, a residual zeros or as it was. docs/client.md: go on."""
+    """The operation failed, on all ranks. Data is undefined, and a residual is zeros or unchanged. See docs/client.md.
+    """
 
 
 class OutOfMemory(Error, MemoryError):
-    """The daemon's limit for a trainer, or the machine's."""
+    """The daemon's memory limit for a trainer is reached, or the machine's memory is used up."""
 
 
 class TooManyRequests(Error):
-    """Of earlier versions: requests that the daemon has no room for wait in the library now."""
+    """Not raised any more: requests that the daemon has no room for now wait in the library."""
 
 
 class LossWarning(UserWarning):
-    """A codec takes much of what this rank gives to sums, without error feedback: a training may stop for it."""
+    """A codec loses much of what this rank gives to sums, without error feedback, so a training may stop improving."""
 
 
 _CLASSES: dict[int, type[Error]] = {
@@ -139,20 +141,20 @@ _CLASSES: dict[int, type[Error]] = {
 }
 
 
-# Looked at in each call; an attribute of an enum takes five times as long.
+# These are used in each call; an attribute of an enum takes five times as long.
 OK, PENDING = Code.OK, Code.PENDING
 
 
 def error(code: int, text: str, cause: int = Cause.NONE) -> Error:
-    """The exception for a code of the library. cause: of an operation that has failed."""
+    """Returns the exception for a code of the library. cause: cause of a failed operation."""
     return _CLASSES.get(code, Error)(code, text, cause if code == Code.FAILED else Cause.NONE)
 
 
 def bad_argument(text: str) -> BadArgument:
-    """For what this package refuses by itself."""
+    """Returns the exception for an argument that this package refuses by itself."""
     return BadArgument(Code.BAD_ARGUMENT, text)
 
 
 def daemon_gone(text: str) -> DaemonGone:
-    """For what cannot be done without a connection."""
+    """Returns the exception for a call that needs a connection when there is none."""
     return DaemonGone(Code.DAEMON_GONE, text)

@@ -1,4 +1,4 @@
-"""What this machine's addresses are, as ranks and daemons of a job need them."""
+"""Addresses of this machine, as ranks and daemons of a job need them."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ import socket
 import struct
 from typing import Any, Iterator, Sequence
 
-_ELSEWHERE = "192.0.2.1"  # of documentation (RFC 5737): where only the default route leads
+_ELSEWHERE = "192.0.2.1"  # address for documentation (RFC 5737): only the default route leads there
 _SIOCGIFADDR, _SIOCGIFMTU = 0x8915, 0x8921
-_FIRST, _LAST = 20000, 32000  # below what kernels give away, 32768 to 60999 unless somebody has changed it
+_FIRST, _LAST = 20000, 32000  # below the ports that kernels assign by themselves, by default 32768 to 60999
 _TRIES = 200
-_MOST_MTU = 1500  # what gets through most networks
+_MOST_MTU = 1500  # MTU that most networks can carry
 
 
 def towards(host: str = "") -> str:
-    """With which address a way there begins: this machine's own. "": where the default route leads."""
+    """Returns this machine's own address on the route to `host`; for "" that of the default route."""
     for family, kind, protocol, _, address in _look_up(host or _ELSEWHERE):
         with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as probe:
-            probe.connect(address)  # of a datagram socket: sends nothing
+            probe.connect(address)  # sends nothing: it is a datagram socket
             return str(probe.getsockname()[0])
     return "127.0.0.1"
 
 
 def of_host(host: str) -> str:
-    """The address of a name, of IPv4 if it has such. Raises OSError."""
+    """Returns the address of a hostname, an IPv4 address if it has one. Raises OSError."""
     found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
     address: str = min(found, key=lambda it: it[0] != socket.AF_INET)[4][0]  # type: ignore[assignment]
     return address
 
 
 def of_interface(name: str) -> str:
-    """Its address, of IPv4 if it has such. Raises OSError."""
+    """Returns the address of an interface, an IPv4 address if it has one. Raises OSError."""
     for owner, address in _all():
         if owner == name:
             return address
@@ -43,7 +43,7 @@ def of_interface(name: str) -> str:
 
 
 def is_here(address: str) -> bool:
-    """Whether sockets can have it."""
+    """Returns whether sockets can be bound to the address."""
     try:
         bind(address, [0])[0].close()
     except OSError:
@@ -52,7 +52,7 @@ def is_here(address: str) -> bool:
 
 
 def mtu_of(address: str) -> int:
-    """That of the interface with this address, as far as it is worth having."""
+    """Returns the MTU of the interface with this address, but 1500 at most."""
     for owner, other in _all():
         if other == address:
             with _asking() as asker:
@@ -62,7 +62,7 @@ def mtu_of(address: str) -> int:
 
 
 def bind(address: str, ports: Sequence[int]) -> list[socket.socket]:
-    """A UDP socket for each. Raises OSError."""
+    """Returns one UDP socket for each port. Raises OSError."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with contextlib.ExitStack() as stack:
         bound = [stack.enter_context(socket.socket(family, socket.SOCK_DGRAM)) for _ in ports]
@@ -73,7 +73,8 @@ def bind(address: str, ports: Sequence[int]) -> list[socket.socket]:
 
 
 def free_ports(address: str, count: int) -> list[socket.socket]:
-    """Sockets at so many UDP ports side by side that nobody has: another job's are elsewhere. Raises OSError."""
+    """Returns sockets at `count` consecutive UDP ports that are free. The first port is random, so that jobs differ.
+    Raises OSError."""
     for attempt in range(_TRIES):
         first = random.SystemRandom().randrange(_FIRST, _LAST - count)
         try:
@@ -103,21 +104,22 @@ def _request(name: str) -> bytes:
 
 
 def _all() -> Iterator[tuple[str, str]]:
-    """Interfaces and their addresses, those of IPv4 first; of IPv6 none that hold for one link only."""
+    """Yields interfaces with their addresses, IPv4 first. IPv6 addresses that are valid on one link only are left out.
+    """
     with _asking() as asker:
         for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):  # it has none
+            with contextlib.suppress(OSError):  # the interface has no IPv4 address
                 yield name, socket.inet_ntoa(fcntl.ioctl(asker, _SIOCGIFADDR, _request(name))[20:24])
     with contextlib.suppress(OSError), open("/proc/net/if_inet6") as table:
         for line in table:
             digits, _, _, scope, _, name = line.split()
-            if int(scope, 16) & 0xf0 in (0x00, 0x10):  # of all, and of the host
+            if int(scope, 16) & 0xf0 in (0x00, 0x10):  # scopes: global, and of this host
                 yield name, socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits))
 
 
 def place() -> str:
-    """The same for processes that can have one daemon: of one machine, network, user, with the same files and numbers
-    of processes."""
+    """Returns a text that is the same for processes that can share a daemon. These have the same machine, user,
+    network, files and process IDs."""
     words = [socket.gethostname(), str(os.geteuid())]
     with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
         words.append(file.read().strip())

@@ -1,8 +1,8 @@
-"""How the ranks of a job find each other, and learn at once if they cannot be one.
+"""Makes the ranks of a job find each other, and reports at once if they cannot form a group.
 
-PyTorch has ranks wait for each other by its own time limit, 30 minutes, whatever has become of the others. So what is
-wrong with the numbers of a job or a group is found before PyTorch waits for anybody, where each rank can see it
-(watch()), and what only one rank sees is told to all (meet()).
+PyTorch's ranks wait for each other up to PyTorch's own time limit, 30 minutes, even if other ranks have ended. So
+watch() makes each rank check the numbers of a job or group before PyTorch waits. An error that only one rank can see is
+reported to all ranks by meet().
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ from .store_group import StoreGroup, compare_sizes, rendezvous
 from ..fallback import wanted
 from ..engine import Engine
 
-_AGENT = "TORCHELASTIC_USE_AGENT_STORE"  # "True": the store is of torchrun's agent
+_AGENT = "TORCHELASTIC_USE_AGENT_STORE"  # "True" if the store belongs to torchrun's agent
 _Joined = TypeVar("_Joined")
 
 # Each rank sends one of these after it has tried to join. The reason follows _FAILED.
 _JOINED, _FAILED = "joined", "failed: "
 
-job = ""  # the word that the ranks of the default group have agreed on; "": it has one rank
+job = ""  # word that the ranks of the default group have agreed on; "" if the group has one rank
 
 
 def meet(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
          join: Callable[[dist.Store], _Joined]) -> _Joined:
-    """Calls join(a store that only these ranks have), which connects, when all ranks are here, and returns its result
-    if it has gone well on all. Else it raises on all what has gone wrong.
+    """Calls join() when all ranks are here, and returns its result if it has succeeded on all. Otherwise it raises on
+    all ranks what has gone wrong.
 
-    Not before all are here: a rank that is taken anew ends what others are still finishing of the job before.
+    join() connects to the daemon; it gets a store that only these ranks have. It is not called earlier: a rank that
+    connects again ends operations of the previous job that other ranks are still finishing.
     """
     global job
     job = rendezvous(store, rank, size, timeout)
@@ -47,17 +48,17 @@ def meet(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
 
 def join_all(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
              join: Callable[[dist.Store], _Joined]) -> _Joined:
-    """The same, of ranks that have met: the store is theirs alone."""
+    """Does the same for ranks that have met already. The store belongs to them alone."""
     group = StoreGroup(store, rank, timeout)
     joined: _Joined | Exception
     text = _JOINED
     try:
         joined = join(store)
-    except Exception as error:  # the others shall hear of it
+    except Exception as error:  # the other ranks must learn of it
         joined, text = error, _FAILED + str(error)
     try:
         texts = group.hear("joined", range(size), text)
-    except errors.Error:  # whoever comes later need not wait for this rank
+    except errors.Error:  # ranks that come later need not wait for this rank
         group.part(size, stay=False)
         raise
     failed = next((other for other, its in enumerate(texts) if its != _JOINED), None)
@@ -71,12 +72,12 @@ def join_all(store: dist.Store, rank: int, size: int, timeout: datetime.timedelt
 
 
 def own(store: dist.Store) -> dist.Store:
-    """Of this job's ranks, and of no earlier attempt's."""
+    """Returns the part of the store that belongs to this job's ranks, and to no earlier attempt."""
     return dist.PrefixStore(f"gradlane {job}", store)
 
 
 def refusal(size: int, world: int) -> errors.BadArgument:
-    """Of a group that there cannot be."""
+    """Returns the error for a group that gradlane cannot have."""
     return errors.bad_argument(
         f"gradlane: a group of {size} of {world} ranks; the backend gradlane has groups of all ranks, or of one. For "
         "others make a group of another backend: dist.new_group(ranks, backend='gloo')"
@@ -84,11 +85,13 @@ def refusal(size: int, world: int) -> errors.BadArgument:
 
 
 def watch() -> None:
-    """Has PyTorch's init_process_group() and new_group() look at the numbers first, for backend gradlane alone."""
+    """Makes PyTorch's init_process_group() and new_group() check the numbers of ranks first, for backend gradlane only.
+    """
     for name, look in (("init_process_group", _look_at_job), ("new_group", _look_at_group)):
         original = getattr(dist.distributed_c10d, name)
         watched = _watched(original, look)
-        for module in (dist, dist.distributed_c10d):  # whose functions call each other
+        # Users call the functions of dist; PyTorch's own functions call those of distributed_c10d.
+        for module in (dist, dist.distributed_c10d):
             if getattr(module, name) is original:
                 setattr(module, name, watched)
 
@@ -101,8 +104,8 @@ def _watched(original: Callable[..., Any], look: Callable[[dict[str, Any]], Any]
         try:
             call = signature.bind(*arguments, **options).arguments
         except TypeError:
-            call = None  # the original says what is wrong with it
-        kept = None if call is None else look(call)  # a store, until the original has one
+            call = None  # the original function raises an error that says what is wrong
+        kept = None if call is None else look(call)  # a store that must live until the original function has its own
         result = original(*arguments, **options)
         del kept
         return result
@@ -120,8 +123,9 @@ def _look_at_group(call: dict[str, Any]) -> None:
 
 
 def _look_at_job(call: dict[str, Any]) -> dist.Store | None:
-    """Whether all ranks were told the same number of ranks, and as many as the daemons have that the environment tells
-    of. (Those that are only found may be of others.) What else is wrong, meet() will find."""
+    """Raises BadArgument unless all ranks were given the same number of ranks, and the daemons have as many. The
+    daemons are asked only if the environment names them or forbids to start others. (Daemons that are only found may
+    belong to others.) Returns the store of compare_sizes(), if there is one. All other errors are found by meet()."""
     if not _is_ours(call.get("backend")) or dist.is_initialized():
         return None
     url = urllib.parse.urlparse(call.get("init_method") or "env://")
@@ -142,7 +146,7 @@ def _look_at_job(call: dict[str, Any]) -> dist.Store | None:
     place = url.netloc if url.scheme == "tcp" else ":".join(
         os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
     host, _, port = place.rpartition(":")
-    # An elastic agent has told all ranks the same.
+    # An elastic agent has given all ranks the same number.
     if url.scheme in ("env", "tcp") and host and port.isdecimal() and os.environ.get(_AGENT) != "True":
         return compare_sizes(host.strip("[]"), int(port), rank, size, call.get("timeout") or default_pg_timeout)
     return None
@@ -158,5 +162,5 @@ def _look_at_daemons(rank: int, size: int) -> None:
 
 
 def _is_ours(backend: object) -> bool:
-    """Also of the CPU, or CUDA, alone: "cpu:gradlane,cuda:nccl"."""
+    """Returns whether the backend is gradlane, also if only for the CPU or CUDA: "cpu:gradlane,cuda:nccl"."""
     return isinstance(backend, str) and "gradlane" in re.split("[:,]", backend.lower())

@@ -1,9 +1,9 @@
-"""Daemons for a job that nobody has started any for: under torchrun, or whatever sets its variables.
+"""Daemons for a job that has none, under torchrun or any launcher that sets the same variables.
 
-The ranks say by the job's store where they are. Where each finds daemons that fit already, or is told whose socket to
-use, these are taken. Else the first rank of those that share a daemon starts it, and each daemon ends with the
-processes that it serves. placement.py decides who shares one, alike on all ranks. Whatever goes wrong is raised on all
-ranks, with the same text, and within bounded time.
+The ranks tell each other through the job's store where they are. They use existing daemons if all ranks find one that
+fits, or if one rank is told which to use. Otherwise the first rank of those that share a daemon starts it. Each daemon
+ends with the processes that it serves. placement.py decides which ranks share a daemon, with the same result on all
+ranks. Every error is raised on all ranks, with the same text, and within bounded time.
 """
 
 from __future__ import annotations
@@ -22,15 +22,19 @@ from . import host_info, local_daemon, placement
 from .store_group import StoreGroup
 from ..engine import Engine
 
-_READY_S = 30.0  # for a daemon to start; all is on its way in a fraction of a second
-_FIND_S = 5.0  # for a daemon that was found to let go of the rank that had the place before
+_READY_S = 30.0  # for a daemon to start; this normally takes a fraction of a second
+_FIND_S = 5.0  # for a daemon that was found to release the rank from its previous process
 _ATTEMPTS = 3
-# Of one rank, which all hear of.
+# Errors of one rank that are reported to all ranks.
 _FAULTS = (errors.Error, ImportError, OSError, ValueError, placement.Unfit, local_daemon.CannotStart)
 
 
 class Held:
-    """The job's own daemons, as this process knows them. daemons: how many. ours: the one that it has started."""
+    """The job's own daemons, as this process knows them.
+
+    `mark`: word that identifies the job. `daemons`: number of daemons. `socket`: socket of this rank's daemon. `ours`:
+    the daemon that this process has started, or None.
+    """
 
     def __init__(self, mark: str, daemons: int, socket: str, ours: local_daemon.Started | None) -> None:
         self.mark, self.daemons, self.ours = mark, daemons, ours
@@ -38,11 +42,11 @@ class Held:
         self.told = False
 
     def lives(self) -> bool:
-        """Whether this rank's is still there, as far as it can be seen from here."""
+        """Returns whether this rank's daemon still runs, as far as this process can see."""
         return self.ours.lives() if self.ours is not None else os.path.exists(self.socket)
 
     def end(self) -> None:
-        """Ends what this process has started; all ranks have let go of it."""
+        """Ends the daemon that this process has started. All ranks must have disconnected from it."""
         if self.ours is not None:
             self.ours.end()
 
@@ -51,15 +55,16 @@ _held: Held | None = None
 
 
 def wanted() -> bool:
-    """Whether daemons may be started: not where the environment says whose socket to use, or GRADLANE_START=0."""
+    """Returns whether daemons may be started: not if GRADLANE_SOCKET names a socket, and not with GRADLANE_START=0."""
     return not os.environ.get("GRADLANE_SOCKET") and os.environ.get("GRADLANE_START", "1") != "0"
 
 
 def prepare(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> None:
-    """Has daemons for a job whose ranks are all here: Engine.shared() finds that of this rank then.
+    """Makes sure that a job has daemons, when all its ranks are here. Engine.shared() then finds the daemon of this
+    rank.
 
-    store: of these ranks alone, group.rendezvous(). Raises NoDaemon, the same on all ranks. `timeout` is the group's:
-    nothing takes longer.
+    store: a store of these ranks alone, joining.own(). `timeout` is the group's: nothing takes longer. Raises NoDaemon,
+    the same on all ranks.
     """
     global _held
     group = StoreGroup(store, rank, timeout)
@@ -78,17 +83,24 @@ def prepare(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta
 
 
 def ring(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta, known: Held | None) -> Held:
-    """Daemons for some ranks of a job alone, whatever others it has. known: what an earlier call has returned; it is
-    returned again if all of these ranks have that still. store, rank: of these ranks. Raises as prepare()."""
+    """Starts daemons for only some ranks of a job, whatever other daemons the job has.
+
+    `store`, `rank`: those of these ranks. `known`: result of an earlier call, or None. It is returned again if all of
+    these ranks still have its daemons. Raises what prepare() raises.
+    """
     group = StoreGroup(store, rank, timeout)
     facts = _ask(group, size, lambda: _facts_of_ring(known))
     return known if known is not None and placement.keeps(facts) else _launch(group, facts, rank)
 
 
 def verify(engine: Engine | None, timeout: datetime.timedelta, held: Held | None = None) -> None:
-    """A barrier, after all ranks have connected to the job's own daemons: that these hear each other is known at once,
-    and not when the first operation takes too long; and a rank that dies from here on is missed, as it has done
-    something. held: None: those of the job. Raises what it has failed for, with this daemon's last words."""
+    """Runs a barrier after all ranks have connected to the job's own daemons. It fails at once if the daemons do not
+    reach each other, before a first operation times out. After it, the loss of a rank is noticed, because each rank has
+    run an operation.
+
+    held: daemons to check; None for those of the job. Raises OperationFailed with the barrier's error and the last
+    lines of this daemon's log.
+    """
     held = held or _held
     if held is None or engine is None:
         return
@@ -103,7 +115,8 @@ def verify(engine: Engine | None, timeout: datetime.timedelta, held: Held | None
 
 
 def tell() -> None:
-    """Something is wrong: what this process's daemon has to say of it, once, on standard error."""
+    """Prints warnings and errors from the log of this process's daemon on standard error, once. Called after a failure.
+    """
     if _held is None or _held.ours is None or _held.told:
         return
     _held.told = True
@@ -117,7 +130,7 @@ def tell() -> None:
 
 
 def _forget() -> None:
-    """In a child after fork()."""
+    """Forgets the daemons, in a child after fork()."""
     global _held
     if _held is not None:
         _held = None
@@ -145,7 +158,8 @@ def _facts(rank: int, size: int) -> placement.Facts:
 
 
 def _facts_of_ring(known: Held | None) -> placement.Facts:
-    """The ports of GRADLANE_NODES are the job's, and its hosts those of all ranks."""
+    """Returns this rank's facts for a ring of some ranks. GRADLANE_NODES gives only the address: its ports belong to
+    the job's daemons, and its hosts are those of all ranks."""
     if os.environ.get("GRADLANE_START", "1") == "0":
         raise errors.error(errors.Code.NO_DAEMON, "a group of some ranks has daemons of its own, and GRADLANE_START=0")
     held = known.mark if known is not None and known.lives() else ""
@@ -160,11 +174,13 @@ def _route() -> str:
 
 
 def _find(rank: int, size: int) -> tuple[str, str]:
-    """(The socket of a daemon with so many ranks that takes this one, ""); or ("", what there is instead)."""
+    """Returns (socket of a daemon that has `size` ranks and accepts this one, ""), or ("", description of what was
+    found)."""
     try:
-        _context.open(rank=_arguments.MAX_MS, timeout=0).close()  # no daemon has that rank: it says what it has
+        # no daemon has that rank; the refusal says how many ranks it has
+        _context.open(rank=_arguments.MAX_MS, timeout=0).close()
         return "", ""
-    except errors.BadArgument as error:  # several
+    except errors.BadArgument as error:  # there are several daemons
         return "", str(error)
     except errors.NoDaemon as error:
         daemon = error.refused_by
@@ -195,12 +211,12 @@ def _say_what_is_passed(facts: list[placement.Facts], rank: int) -> None:
 def _launch(group: StoreGroup, facts: list[placement.Facts], rank: int) -> Held:
     try:
         plan = placement.plan(facts)
-    except placement.Unfit as error:  # on all ranks
+    except placement.Unfit as error:  # raised on all ranks
         raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemons for the job: {error}") from None
     starters = range(0, len(facts), plan.trainers)
     mine = rank // plan.trainers
     for attempt in range(_ATTEMPTS):
-        ours: list[local_daemon.Started] = []  # one, or none
+        ours: list[local_daemon.Started] = []  # one daemon, or none
         sockets: list[str] = []
         try:
             sockets = _attempt(group, facts, plan, rank, f"{attempt}", ours)
@@ -217,8 +233,8 @@ def _launch(group: StoreGroup, facts: list[placement.Facts], rank: int) -> Held:
 
 def _attempt(group: StoreGroup, facts: list[placement.Facts], plan: placement.Plan, rank: int, attempt: str,
              ours: list[local_daemon.Started]) -> list[str]:
-    """The daemons' sockets; "" of one whose ports somebody else has taken meanwhile. ours: where this rank's is added,
-    if it starts one."""
+    """Returns the daemons' sockets; "" for a daemon whose ports another process has taken meanwhile. ours: list to
+    which this rank's daemon is added, if it starts one."""
     starters = range(0, len(facts), plan.trainers)
     mine = rank // plan.trainers
     reserved: list[Any] = []
@@ -230,7 +246,7 @@ def _attempt(group: StoreGroup, facts: list[placement.Facts], plan: placement.Pl
             ends = [placement.Endpoint.read(text) for text in said]
             try:
                 placement.check(plan, ends)
-            except placement.Unfit as error:  # on all ranks
+            except placement.Unfit as error:  # raised on all ranks
                 raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemons for the job: {error}") from None
         sockets: list[str] = group.ask("socket " + attempt, starters,
                                        lambda: _start(facts, plan, mine, ends, reserved, group.limit, ours), _FAULTS)
@@ -241,7 +257,7 @@ def _attempt(group: StoreGroup, facts: list[placement.Facts], plan: placement.Pl
 
 
 def _endpoint(facts: list[placement.Facts], plan: placement.Plan, mine: int, reserved: list[Any]) -> placement.Endpoint:
-    """Where this rank's daemon will be; the ports are kept by sockets until it is started."""
+    """Returns the endpoint of this rank's daemon. Sockets reserve its ports until the daemon is started."""
     address, port = ("127.0.0.1", 0) if plan.alone else _address(facts, plan, mine)
     if port == 0:
         reserved += host_info.free_ports(address, placement.ports(plan.trainers))
@@ -250,7 +266,7 @@ def _endpoint(facts: list[placement.Facts], plan: placement.Plan, mine: int, res
 
 
 def _address(facts: list[placement.Facts], plan: placement.Plan, mine: int) -> tuple[str, int]:
-    """(Of this machine, its first port, 0: any)."""
+    """Returns (address of this machine, first port); port 0 stands for any."""
     named = placement.named_hosts(facts[0].nodes)
     if not named:
         routes = [facts[rank].route for rank in range(0, len(facts), plan.trainers)]
@@ -259,7 +275,7 @@ def _address(facts: list[placement.Facts], plan: placement.Plan, mine: int) -> t
         others = (route for route in routes if not placement.is_loopback(route))
         return host_info.towards(next(others, "")), 0
     found = [host_info.of_host(host.name) for host in named]
-    # What a translator on the way makes of a machine's address, no machine has: then the order tells.
+    # Behind NAT, no machine has the address that GRADLANE_NODES names. Then the order of the machines decides.
     here = next((number for number, address in enumerate(found) if host_info.is_here(address)), plan.machines[mine])
     port = named[here].port
     return found[here], port and port + plan.before(mine) * placement.ports(plan.trainers)
@@ -267,7 +283,7 @@ def _address(facts: list[placement.Facts], plan: placement.Plan, mine: int) -> t
 
 def _start(facts: list[placement.Facts], plan: placement.Plan, mine: int, ends: list[placement.Endpoint],
            reserved: list[Any], limit: datetime.timedelta, ours: list[local_daemon.Started]) -> str:
-    """Starts this rank's daemon; its socket, "" if somebody else has its ports."""
+    """Starts this rank's daemon. Returns its socket, or "" if another process has its ports."""
     first = mine * plan.trainers
     nodes = "127.0.0.1" if len(ends) == 1 else ",".join(map(str, ends))
     words = ["--nodes", nodes, "--rank", str(mine)]

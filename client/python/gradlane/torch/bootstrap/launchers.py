@@ -12,11 +12,11 @@ import torch.distributed as dist
 
 from ... import errors
 
-_FIRST_PORT, _PORTS = 20000, 12000  # below those that kernels give away
+_FIRST_PORT, _PORTS = 20000, 12000  # below the ports that kernels assign by themselves
 
 
 class _Launcher(NamedTuple):
-    """Names of its variables. job: those that are set tell jobs apart, together, the same on all ranks."""
+    """Names of a launcher's variables. job: those that are set identify a job together; they are equal on all ranks."""
 
     name: str
     rank: str
@@ -25,7 +25,7 @@ class _Launcher(NamedTuple):
     job: tuple[str, ...]
 
 
-# srun alone sets SLURM_STEP_NUM_TASKS. The script of an sbatch has SLURM_PROCID and SLURM_NTASKS too, and is no rank.
+# Only srun sets SLURM_STEP_NUM_TASKS. The script of an sbatch has SLURM_PROCID and SLURM_NTASKS too, but is no rank.
 _LAUNCHERS = (
     _Launcher("mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
               ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")),
@@ -34,12 +34,13 @@ _LAUNCHERS = (
 
 
 def environment() -> dict[str, str]:
-    """Sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT in os.environ by what mpirun or srun has set.
+    """Sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT in os.environ from the variables of mpirun or
+    srun.
 
-    Returns what it has set: {} where RANK or WORLD_SIZE is there already, as under torchrun and gradlane run, and where
-    there is neither launcher. Of the other three, those that are there stay. Raises BadArgument if mpirun has started
-    ranks on several machines, of which it tells no addresses, and MASTER_ADDR is not set. Warns if the launcher says
-    nothing of the job, whose MASTER_PORT is then that of all such jobs.
+    Returns the variables that it has set. These are none if RANK or WORLD_SIZE is set already, as under torchrun and
+    gradlane run, or if there is neither launcher. The other three variables stay if they are set. Raises BadArgument if
+    mpirun has started ranks on several machines and MASTER_ADDR is not set: mpirun gives no addresses. Warns if the
+    launcher has set no variable that identifies the job. Then all such jobs have the same MASTER_PORT.
     """
     told = _told(os.environ)
     os.environ.update(told)
@@ -47,8 +48,11 @@ def environment() -> dict[str, str]:
 
 
 def init(**options: Any) -> None:
-    """init_process_group("gradlane", **options) under any launcher: environment() comes before it. With `init_method`
-    (another than env://) or `store`, which say where ranks meet, it does not: `rank` and `world_size` go with these."""
+    """Calls init_process_group("gradlane", **options) under any launcher, after environment().
+
+    It does not call environment() if `store`, or an `init_method` other than env://, says where ranks meet. Then the
+    options must have `rank` and `world_size`, too.
+    """
     if options.get("store") is None and (options.get("init_method") or "env://").startswith("env://"):
         environment()
     dist.init_process_group("gradlane", **options)
@@ -77,7 +81,7 @@ def _told(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _first_host(launcher: _Launcher, variables: Mapping[str, str]) -> str:
-    """The host of rank 0."""
+    """Returns the host of rank 0. Raises BadArgument if the launcher does not give it."""
     if launcher.name == "mpirun":
         if variables.get("OMPI_COMM_WORLD_LOCAL_SIZE") == variables[launcher.size]:
             return "127.0.0.1"
@@ -88,7 +92,7 @@ def _first_host(launcher: _Launcher, variables: Mapping[str, str]) -> str:
     if variables.get("SLURM_STEP_NUM_NODES") == "1":
         return "127.0.0.1"
     hosts = variables.get("SLURM_STEP_NODELIST") or variables.get("SLURM_JOB_NODELIST") or ""
-    # "n[01-03,7],login2": n01. Of each bracket the first number, up to the first comma that is in none.
+    # "n[01-03,7],login2" gives "n01": the first number of each bracket, up to the first comma outside brackets.
     first = re.sub(r"\[([^],-]*)[^]]*\]", r"\1", hosts).split(",", maxsplit=1)[0]
     if not first:
         raise errors.bad_argument("gradlane: srun has set no SLURM_STEP_NODELIST: set MASTER_ADDR to rank 0's host")

@@ -1,4 +1,4 @@
-"""A gradlaned that this process has started for its job: where it is found, its start, its log, its end."""
+"""A gradlaned that this process has started for its job: search for the program, start, log and end."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from typing import Sequence
 
 _SLICE_S = 0.003
 _ENDING_S = 5.0
-_MOST_PATH = 107  # bytes of a socket's
+_MOST_PATH = 107  # bytes of a socket's path
 _LINES = 12
 _PORT_IN_USE = 4  # exit status of gradlaned: another process has its UDP port (docs/daemon.md)
 
 
 class CannotStart(Exception):
-    """Why not, with the daemon's last lines."""
+    """The daemon cannot be started. The text says why, with the last lines of the daemon's log."""
 
 
 class PortsInUse(CannotStart):
-    """Somebody was faster: others may be free."""
+    """Another process has taken the UDP ports in the meantime. Other ports may be free."""
 
 
 def binary() -> str:
-    """The path of gradlaned. Raises CannotStart, which says where it was looked for."""
+    """Returns the path of gradlaned. Raises CannotStart, whose text names the places that were searched."""
     named = os.environ.get("GRADLANED")
     if named:
         found = shutil.which(named)
@@ -54,7 +54,8 @@ def binary() -> str:
 
 
 class Started:
-    """It ends with the processes `serving`, however these end, and its folder goes with it, if nothing was wrong."""
+    """A daemon that ends when the processes `serving` (PIDs) have ended, in whatever way. It then removes its folder,
+    unless it ends with an error."""
 
     def __init__(self, words: Sequence[str], serving: Sequence[int]) -> None:
         self._program = binary()
@@ -66,8 +67,8 @@ class Started:
             command += ["--set", f"{key}={json.dumps(path)}"]
         try:
             with open(self.log, "ab") as log:
-                # A session of its own: Ctrl-C is for the trainers, and it sees what becomes of them. No file of this
-                # process stays open in it.
+                # The daemon has a session of its own, so that Ctrl-C goes to the trainers only; the daemon notices how
+                # they end. It inherits no open file of this process.
                 self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
                                                  start_new_session=True)
         except OSError as reason:
@@ -76,7 +77,7 @@ class Started:
         atexit.register(self.forget)
 
     def wait_until_ready(self, limit_s: float) -> None:
-        """Until trainers can connect. Raises CannotStart; there is no daemon then."""
+        """Waits until trainers can connect, for `limit_s` at most. Raises CannotStart after ending the daemon."""
         end = time.monotonic() + limit_s
         try:
             while not self._listens():
@@ -86,16 +87,16 @@ class Started:
                 if time.monotonic() >= end:
                     raise CannotStart(f"{self._program} is not ready after {limit_s:g} s{tail(self.log)}")
                 time.sleep(_SLICE_S)
-        except BaseException:  # Ctrl-C, too
+        except BaseException:  # also after Ctrl-C
             self.end()
             raise
 
     def lives(self) -> bool:
-        """Whether it runs."""
+        """Returns whether the daemon runs."""
         return self._process.poll() is None
 
     def end(self) -> None:
-        """Now, and whatever it has left."""
+        """Ends the daemon now, and removes its folder."""
         atexit.unregister(self.forget)
         if self.lives():
             self._process.terminate()
@@ -107,9 +108,10 @@ class Started:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def forget(self) -> None:
-        """It outlives this process, or is another's."""
+        """Leaves the daemon alone when this process ends: the daemon outlives it, or belongs to the parent of a fork.
+        """
         if self.lives():
-            self._process.returncode = 0  # else Python would say that it still runs
+            self._process.returncode = 0  # otherwise Python warns that it still runs
 
     # ---- Private
 
@@ -138,19 +140,20 @@ def tail(log: str, levels: Sequence[str] = ()) -> str:
 
 
 def log_beside(socket_path: str) -> str:
-    """Where the daemon with this socket, if a process of the job has started it, writes its log."""
+    """Returns the path of the log of the daemon with this socket, if a process of the job has started that daemon."""
     return os.path.join(os.path.dirname(socket_path), "log")
 
 
 def last_words(socket_path: str | None) -> str:
-    """The end of its log, for an error's text, if it has left one: it has not if it has ended in order. None: ""."""
+    """Returns the end of a daemon's log for the text of an error. Returns "" if there is no log, as after an orderly
+    end, or if `socket_path` is None."""
     log = "" if socket_path is None else log_beside(socket_path)
     text = tail(log)
     return f"; the end of its log, {log}{text}" if text else ""
 
 
 def _folder() -> str:
-    """Of this user alone, with a path that leaves room for those of sockets."""
+    """Returns a new folder that only this user can read, with a path short enough for those of its sockets."""
     try:
         folder = tempfile.mkdtemp(prefix="gradlane-job-")
         if len(os.fsencode(folder)) + len("/node.admin") > _MOST_PATH:

@@ -1,6 +1,6 @@
-"""Who of a job shares a daemon, and where daemons find each other: decisions alone, of what the ranks have said.
+"""Decides which ranks of a job share a daemon, and where daemons find each other. It has no side effects.
 
-Every rank decides by itself, of the same Facts, so all decide alike. launch.py acts on it.
+Every rank decides by itself from the same Facts, so all ranks get the same result. launch.py acts on it.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ import json
 import re
 from typing import NamedTuple, Sequence
 
-MOST_TRAINERS = 16  # of a daemon: kMaxTrainers of config.h
-MOST_RANKS = 256  # kMaxNodes
-NAMED = "named"  # Facts.daemon: whose socket the environment says, or which is to be awaited
-_REDUCE = True  # trainers of a daemon are summed up before the ring, and are one rank of it: less goes over the links
-LOCAL_MTU = 9000  # of daemons on one machine
-_MOST_LINKED = 64  # daemons, up to which all have links to all
-# A name or an address of IPv4, or one of IPv6 in brackets, and perhaps a port; or one of IPv6 alone.
+MOST_TRAINERS = 16  # trainers of a daemon: kMaxTrainers of config.h
+MOST_RANKS = 256  # ranks of a job: kMaxNodes of config.h
+NAMED = "named"  # a value of Facts.daemon: the environment names the socket, or has the rank wait for a daemon
+_REDUCE = True  # whether a daemon reduces its trainers locally, as one rank of the ring: fewer bytes on the links
+LOCAL_MTU = 9000  # MTU of daemons on one machine
+_MOST_LINKED = 64  # daemons of a job, up to which each daemon has links to all others
+# A hostname or IPv4 address, or an IPv6 address in brackets, each with an optional port; or a bare IPv6 address.
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:,\[\]]+))(?::([0-9]{1,5}))?|[0-9A-Fa-f:.]+")
 
 
 class Facts(NamedTuple):
-    """What a rank says of itself.
+    """Facts that a rank reports about itself.
 
-    place: equal where ranks can share a daemon. pid: of its process. held: the job's own daemons that are still there
-    from an earlier group; "": none. daemon: NAMED, or the socket of one that it has found and that fits the job; "":
-    none. passed: what it has found and does not take, in words. route: the address that begins its way to MASTER_ADDR.
-    nodes: GRADLANE_NODES. mark: a word that no other job has.
+    `place`: equal for ranks that can share a daemon. `pid`: that of its process. `held`: mark of the job's own daemons
+    from an earlier group, if they still run; else "". `daemon`: NAMED, or socket of a daemon that the rank has found
+    and that fits the job; else "". `passed`: description of what the rank has found and does not use. `route`: own
+    address on the route to MASTER_ADDR. `nodes`: GRADLANE_NODES. `mark`: a word that no other job has.
     """
 
     place: str
@@ -39,33 +39,36 @@ class Facts(NamedTuple):
     mark: str = ""
 
     def text(self) -> str:
-        """For the store."""
+        """Returns the facts as a text for the store."""
         return json.dumps(self)
 
     @staticmethod
     def read(text: str) -> Facts:
-        """The same again."""
+        """Returns the facts from the result of text()."""
         return Facts(*json.loads(text))
 
 
 class Unfit(Exception):
-    """The job cannot have daemons like that, and why."""
+    """The job cannot have such daemons. The text says why."""
 
 
 def keeps(facts: Sequence[Facts]) -> bool:
-    """Whether the job's own daemons of an earlier group are all there still."""
+    """Returns whether all of the job's own daemons from an earlier group still run."""
     return facts[0].held != "" and len({fact.held for fact in facts}) == 1
 
 
 def joins(facts: Sequence[Facts]) -> bool:
-    """Whether there are daemons already: all ranks have found some, or one is told which, or to wait for it."""
+    """Returns whether to use existing daemons: all ranks have found one, or a rank was told which to use or to wait for
+    one."""
     return any(fact.daemon == NAMED for fact in facts) or all(fact.daemon for fact in facts)
 
 
 class Plan(NamedTuple):
-    """Who starts what. Daemon i serves the ranks from i * trainers on, which are in one place; the first starts it.
+    """Assigns ranks to daemons. Daemon i serves the ranks from i * trainers on, which are in one place. The first of
+    them starts it.
 
-    trainers: of each daemon. machines: of the daemons: numbers of their places, counted in the order of the ranks.
+    trainers: number of trainers of each daemon. machines: for each daemon the number of its place. Places are counted
+    in the order of the ranks.
     """
 
     trainers: int
@@ -73,19 +76,20 @@ class Plan(NamedTuple):
 
     @property
     def alone(self) -> bool:
-        """Whether all is on one machine."""
+        """Whether all daemons are on one machine."""
         return len(set(self.machines)) == 1
 
     def before(self, daemon: int) -> int:
-        """How many daemons with smaller numbers are on the machine of this one."""
+        """Returns how many daemons with smaller numbers are on the machine of this daemon."""
         return self.machines[:daemon].count(self.machines[daemon])
 
 
 def plan(facts: Sequence[Facts]) -> Plan:
-    """As few daemons as can be: each serves ranks that follow one another, all as many, up to MOST_TRAINERS.
+    """Returns the plan with the fewest daemons. Each serves consecutive ranks, all of them the same number, up to
+    MOST_TRAINERS.
 
-    Where machines have other numbers of ranks than others, or ranks do not follow one another on them, it may come to
-    one for each rank. Raises Unfit.
+    If machines have different numbers of ranks, or non-consecutive ranks, each rank may get a daemon of its own. Raises
+    Unfit.
     """
     places = [fact.place for fact in facts]
     world = len(places)
@@ -105,20 +109,21 @@ def plan(facts: Sequence[Facts]) -> Plan:
 
 
 def settings(plan: Plan, mtu: int) -> list[str]:
-    """Of each of the job's daemons, as gradlaned --set takes them: the same on all."""
+    """Returns the settings of the job's daemons in the form of gradlaned --set. They are the same for all daemons."""
     chosen = {
         "trainers": plan.trainers,
         "local_reduce": "true" if _REDUCE and plan.trainers > 1 else "false",
         "mtu": mtu,
         "strategies": "[ring, direct]" if len(plan.machines) <= _MOST_LINKED else "[ring]",
-        # Trainers may take all cores for seconds; one that has ended is known at once.
+        # Trainers may use all cores for seconds. A trainer that has ended is noticed at once anyway.
         "timeouts.peer": "10s",
     }
     return [f"{key}={value}" for key, value in chosen.items()]
 
 
 def ports(trainers: int) -> int:
-    """How many UDP ports a daemon has side by side, as daemons at one address must tell."""
+    """Returns the number of consecutive UDP ports of a daemon. The ports of daemons at one address must be that far
+    apart."""
     return trainers
 
 
@@ -126,14 +131,14 @@ def ports(trainers: int) -> int:
 
 
 class Host(NamedTuple):
-    """Of GRADLANE_NODES. port: 0: not said."""
+    """A host of GRADLANE_NODES. port: 0 if none is given."""
 
     name: str
     port: int
 
 
 def named_hosts(text: str) -> list[Host]:
-    """Of "10.0.0.1,node-b:18400,[fd00::1]:18400". Raises Unfit."""
+    """Returns the hosts of a text such as "10.0.0.1,node-b:18400,[fd00::1]:18400". Raises Unfit."""
     return [_host(word.strip()) for word in text.split(",")] if text.strip() else []
 
 
@@ -154,7 +159,7 @@ def _is_ipv6(text: str) -> bool:
 
 
 class Endpoint(NamedTuple):
-    """Where a daemon's first UDP port is. mtu: of the interface."""
+    """Address and first UDP port of a daemon. mtu: that of the interface."""
 
     address: str
     port: int
@@ -164,17 +169,17 @@ class Endpoint(NamedTuple):
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
     def text(self) -> str:
-        """For the store."""
+        """Returns the endpoint as a text for the store."""
         return json.dumps(self)
 
     @staticmethod
     def read(text: str) -> Endpoint:
-        """The same again."""
+        """Returns the endpoint from the result of text()."""
         return Endpoint(*json.loads(text))
 
 
 def is_loopback(address: str) -> bool:
-    """Whether no other machine reaches it."""
+    """Returns whether other machines cannot reach the address."""
     return ipaddress.ip_address(address).is_loopback
 
 

@@ -1,8 +1,8 @@
-"""How ranks ask each other through a store, and none waits longer than it may.
+"""Lets ranks ask each other through a store. No rank waits longer than its limit.
 
-A store outlives ranks: under torchrun's elastic agent the ranks of the next attempt have the store of the last one,
-with whatever those had written who were killed. So rendezvous() first has ranks agree on a word that nobody has had
-before, and what belongs to them is behind that.
+A store outlives ranks: under torchrun's elastic agent, the ranks of the next attempt get the store of the last one. It
+still has all that killed ranks have written. So rendezvous() makes ranks agree on a new word first. All their keys
+begin with that word.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ import torch.distributed as dist
 
 from ... import errors
 
-_ANSWER_S = 60.0  # for a rank to say what it has found, or done
-_LOOK = datetime.timedelta(milliseconds=100)  # for what may be of an earlier attempt
+_ANSWER_S = 60.0  # for a rank to report what it has found or done
+_LOOK = datetime.timedelta(milliseconds=100)  # longest single wait for a key that may be of an earlier attempt
 _SLICE_S = 0.01
-_SHORTEST_S = 0.001  # from one look to the next, or a tenth of what it has taken so far
+_SHORTEST_S = 0.001  # shortest pause between two checks; later pauses are a tenth of the time waited so far
 _LEAVE_S = 1.0
 _PREFIX = "gradlane meeting"
 
 
 class Late(Exception):
-    """Somebody has not come, or not answered."""
+    """Another rank has not come, or has not answered."""
 
 
 def rendezvous(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> str:
-    """A word that these ranks have, and that no others had, when all of them are here. Raises OperationFailed.
+    """Waits until all ranks are here. Returns a word that these ranks share, and that no other ranks have had. Raises
+    OperationFailed, or NoDaemon if the store has gone.
 
-    Each says hello with a word of its own; rank 0 proposes a word to those whose hellos there are; who finds its own
-    among these agrees. A hello of an attempt that is over is answered by nobody, and replaced when its rank comes.
+    Each rank but 0 writes a hello, a random word of its own. Rank 0 proposes a word, together with the hellos that it
+    has read. A rank that finds its own hello among these agrees. A hello of an earlier attempt gets no agreement; its
+    rank replaces it when it comes.
     """
     end = time.monotonic() + timeout.total_seconds()
     store = dist.PrefixStore(_PREFIX, store)
@@ -48,11 +50,12 @@ def rendezvous(store: dist.Store, rank: int, size: int, timeout: datetime.timede
 
 
 def compare_sizes(host: str, port: int, rank: int, size: int, timeout: datetime.timedelta) -> dist.Store | None:
-    """Raises BadArgument if the ranks of a job were told different numbers of ranks, before PyTorch waits for them all,
-    and OperationFailed if rank 0 cannot be reached, or waits for others, for as long as `timeout`.
+    """Checks that all ranks of a job were given the same number of ranks, before PyTorch waits for them all.
 
-    host, port: of the job's TCPStore, which PyTorch makes there afterwards, with the same server; so the result must
-    live until then. None: there can be no such store, and PyTorch will say why.
+    host, port: address of the job's TCPStore. PyTorch makes its own there afterwards, on the same server, so the result
+    must live until then. Returns None if there can be no such store; PyTorch then raises an error that says why. Raises
+    BadArgument if the numbers differ. Raises OperationFailed if rank 0 cannot be reached for `timeout`, or if it has
+    waited that long for others.
     """
     start = time.monotonic()
     try:
@@ -75,14 +78,15 @@ def compare_sizes(host: str, port: int, rank: int, size: int, timeout: datetime.
 
 
 class StoreGroup:
-    """Ranks that have convened, and a store of their own."""
+    """Ranks that have met, and a store of their own."""
 
     def __init__(self, store: dist.Store, rank: int, timeout: datetime.timedelta) -> None:
         self._store, self._rank = store, rank
         self.limit = min(timeout, datetime.timedelta(seconds=_ANSWER_S))
 
     def hear(self, what: str, members: Sequence[int], said: str | None) -> list[str]:
-        """What each member has said; said: of this rank, if it is one. Raises NoDaemon if one has not in time."""
+        """Returns the texts of all members. said: text of this rank, or None if it is no member. Raises NoDaemon if a
+        member has not answered in time."""
         with _reached():
             if said is not None:
                 self._store.set(f"{what} {self._rank}", said)
@@ -94,9 +98,10 @@ class StoreGroup:
                            f"{self.limit.total_seconds():g} s: it has ended, or hangs")
 
     def part(self, size: int, stay: bool) -> None:
-        """All `size` ranks come here when they need the store no more. stay: until all have, as the store goes with the
-        process of one of them, and the slowest may still have to read what the others know; no longer than `limit`."""
-        with contextlib.suppress(RuntimeError):  # it has gone: somebody has stayed in vain
+        """Says that this rank no longer needs the store; all `size` ranks call this. stay: wait until all have, but no
+        longer than `limit`. The store ends with the process of one of them, and the slowest rank may still have to read
+        from it."""
+        with contextlib.suppress(RuntimeError):  # the store has gone, so there is nothing to wait for
             if self._store.add("parted", 1) == size:
                 self._store.set("all have parted", "")
             if stay:
@@ -104,8 +109,8 @@ class StoreGroup:
 
     def ask(self, what: str, members: Iterable[int], answer: Callable[[], Any],
             faults: tuple[type[BaseException], ...]) -> list[Any]:
-        """What the members have answered: their answer(), which is called where this rank is one of them. Raises
-        NoDaemon on all ranks if it has raised one of these `faults` on one."""
+        """Returns the members' answers. Each member calls its own answer(). Raises NoDaemon on all ranks if answer()
+        has raised one of `faults` on a member."""
         members = list(members)
         said = None
         if self._rank in members:
@@ -124,7 +129,8 @@ class StoreGroup:
 
 
 def _differing(store: dist.Store, attempt: int, rank: int, size: int, seconds: float) -> str:
-    """Returns which rank has another size; "": none. Rank 0 waits for all, the others for what it says."""
+    """Returns a text about a rank with another size; "" if there is none. Rank 0 waits for all ranks, the others for
+    its result."""
     end = time.monotonic() + (seconds if rank == 0 else min(seconds, _ANSWER_S))
     missing = list(range(1, size)) if rank == 0 else [0]
     result = f"{attempt} result"
@@ -195,13 +201,14 @@ def _must(store: dist.Store, keys: list[str], end: float, who: Callable[[list[st
 
 
 def _wait(store: dist.Store, keys: list[str], limit: datetime.timedelta) -> bool:
-    """Whether they come in time. Looks again and again for up to _LOOK, as PyTorch warns of each wait() in vain."""
+    """Returns whether the keys come in time. Short waits, up to _LOOK, poll instead: PyTorch warns of each wait() that
+    times out."""
     start = time.monotonic()
     if limit > _LOOK:
         try:
             store.wait(keys, limit)
         except RuntimeError:
-            if time.monotonic() < start + 0.9 * limit.total_seconds():  # it has not waited in vain
+            if time.monotonic() < start + 0.9 * limit.total_seconds():  # an error other than the timeout
                 raise
             return False
         return True
@@ -216,7 +223,7 @@ def _wait(store: dist.Store, keys: list[str], limit: datetime.timedelta) -> bool
 
 @contextlib.contextmanager
 def _reached() -> Iterator[None]:
-    """Raises NoDaemon if the store has gone meanwhile."""
+    """Turns an error of the store into NoDaemon: the store has gone."""
     try:
         yield
     except RuntimeError as reason:

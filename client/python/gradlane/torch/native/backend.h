@@ -16,8 +16,8 @@
 
 namespace gradlane::native {
 
-// Whether a group's sums may go without Python: until one of its operations has lost a rank, in whichever engine.
-// Shared with fallback.py, which closes it.
+// Says whether a group's sums may bypass Python. It is closed when an operation of the group has lost a rank, in
+// gradlane's engine or in the fallback. It is shared with fallback.py, which closes it.
 class Gate {
  public:
   void close() { open_.store(false, std::memory_order_relaxed); }
@@ -27,13 +27,13 @@ class Gate {
   std::atomic<bool> open_{true};
 };
 
-// The policy, gradlane.torch.backend.Group, has a method for each operation that gradlane does itself, which takes the
-// same arguments and returns a Work. What it raises comes out where PyTorch was called. All else goes to the fallback.
-// PyTorch 2.6 does not have all of the methods: those without `override` are newer.
+// The policy, a gradlane.torch.backend.Group, has a method for each operation that gradlane does itself. The method
+// takes the same arguments and returns a Work. Its exceptions are raised where PyTorch was called. All other operations
+// go to the fallback. PyTorch 2.6 lacks some of the methods: those without `override` are newer.
 class Backend : public c10d::Backend {
  public:
-  // express: the way of all-reduces without Python, as long as the gate is open; may be nullptr. fallback: nullptr
-  // where there is none. apart: why gradlane does nothing of this group itself, or "".
+  // `express`: runs all-reduces without Python while the gate is open; may be nullptr. `fallback`: nullptr if there is
+  // none. `apart`: reason why gradlane itself does nothing for this group, or "".
   Backend(py::object policy, int rank, int size, std::string name, std::shared_ptr<Express> express,
           std::shared_ptr<Gate> gate, std::shared_ptr<Fallback> fallback, std::string apart)
       : c10d::Backend(rank, size),
@@ -49,7 +49,7 @@ class Backend : public c10d::Backend {
 
   const std::string getBackendName() const override { return name_; }
 
-  // With the interpreter lock held.
+  // The caller must hold the interpreter lock.
   py::object policy() const { return policy_.get(); }
 
   virtual c10::intrusive_ptr<Options> getBackendOptions() {
@@ -61,10 +61,10 @@ class Backend : public c10d::Backend {
     tell("set_timeout", timeout);
   }
   virtual void abort() { tell("abort"); }
-  // What is under way goes on, as it does on other ranks.
+  // Does nothing: operations in flight go on, as they do on the other ranks.
   virtual void shutdown() {}
 
-  // Each rank counts operations of all kinds, so the number is that of the others if the calls are.
+  // Each rank counts operations of all kinds, so ranks that make the same calls have the same number.
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return sequence_.load(std::memory_order_relaxed); }
 
@@ -78,7 +78,7 @@ class Backend : public c10d::Backend {
     return part.is_none() ? nullptr : part.cast<c10::intrusive_ptr<c10d::Backend>>();
   }
 
-  // Of the CPU alone, which has no number.
+  // Returns false for all devices but the CPU, whose index is negative.
   virtual bool supportsTensorAlloc(c10::DeviceIndex device) { return device < 0 && ask<bool>("supports_tensor_alloc"); }
   virtual at::Tensor allocateTensor(long size, at::TensorOptions options) {
     const Interpreter interpreter;
@@ -133,7 +133,7 @@ class Backend : public c10d::Backend {
     Tensors blocks = blocks_of("all_gather_into_tensor", output, input);
     return fallback("all_gather").all_gather(apart_, blocks, input.reshape(-1), options);
   }
-  // outputs[rank][i] ends as inputs[i] of the rank.
+  // Each outputs[rank][i] receives inputs[i] of that rank.
   WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
     std::vector<WorkPtr> works;
     Tensors all;
@@ -193,7 +193,7 @@ class Backend : public c10d::Backend {
     return fallback("all_to_all").all_to_all(absent(), outputs, inputs, options);
   }
 
-  // Between two ranks, so that others do not count it.
+  // Sends and receives are not counted, because only two ranks take part in each.
   WorkPtr send(Tensors& tensors, int rank, int tag) override {
     return fallback("send").send(absent(), tensors, rank, tag);
   }
@@ -204,7 +204,7 @@ class Backend : public c10d::Backend {
     return fallback("recv from any rank").recv(absent(), tensors, -1, tag);
   }
 
-  // Also of what has gone to the fallback.
+  // Waits also for the operations that have gone to the fallback.
   WorkPtr barrier(const c10d::BarrierOptions& options) override {
     count();
     if (!apart_.empty()) return fallback("barrier").barrier(apart_);
@@ -225,7 +225,7 @@ class Backend : public c10d::Backend {
     if (fallback_) fallback_->set_timeout(timeout);
   }
 
-  // Raises where there is none.
+  // Returns the fallback. If there is none, it raises the error of Group.refuse() in Python.
   Fallback& fallback(const char* name) {
     if (!fallback_) tell("refuse", name);
     return *fallback_;
@@ -235,10 +235,10 @@ class Backend : public c10d::Backend {
     return *fallback_;
   }
 
-  // As explain() says why an operation that gradlane does not have is not gradlane's.
+  // Returns the reason that explain() shows for an operation that gradlane does not have.
   std::string absent() const { return apart_.empty() ? "no operation of gradlane's" : apart_; }
 
-  // Why a reduction is not for gradlane's engine; "": it is.
+  // Returns the reason why a reduction is not for gradlane's engine; "" if it is.
   std::string why_not(const Tensors& tensors, const c10d::ReduceOp& op) const {
     if (!apart_.empty()) return apart_;
     switch (op.op_) {
@@ -260,7 +260,7 @@ class Backend : public c10d::Backend {
     }
   }
 
-  // PREMUL_SUM becomes a sum of the tensors times its factor.
+  // Turns PREMUL_SUM into a sum of the tensors times its factor.
   void scale(Tensors& tensors, c10d::ReduceOp& op, bool in_place) {
     if (op.op_ != c10d::ReduceOp::PREMUL_SUM) return;
     const Interpreter interpreter;
@@ -270,7 +270,7 @@ class Backend : public c10d::Backend {
     op = c10d::ReduceOp(c10d::ReduceOp::SUM);
   }
 
-  // The flat parts of `large`, one per rank.
+  // Returns the flat parts of `large`, one per rank.
   Tensors blocks_of(const char* name, const at::Tensor& large, const at::Tensor& small) {
     const Interpreter interpreter;
     return policy_.get().attr("blocks")(name, large, small).cast<Tensors>();
@@ -295,7 +295,7 @@ class Backend : public c10d::Backend {
     return policy_.get().attr(method)().template cast<Answer>();
   }
 
-  // nullptr: it could not go so.
+  // Returns nullptr if the all-reduce must go through Python.
   WorkPtr by_express(Tensors& tensors, const c10d::AllreduceOptions& options) {
     gradlane_outcome outcome = GRADLANE_OUTCOME_INIT;
     const int64_t timeout_ms = std::clamp<int64_t>(timeout_ms_, 1, kLongestMs);

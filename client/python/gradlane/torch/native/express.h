@@ -1,4 +1,4 @@
-// express.h - all-reduces that Python sees only if they are not over at once (the thread that calls)
+// express.h - all-reduces that bypass Python, unless they fail or are not over at once (the thread that calls)
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Types.hpp>
@@ -16,19 +16,21 @@
 
 namespace gradlane::native {
 
-// Adds a task to the library's queue for one dense tensor on the CPU. Whatever is not over then, or has failed, goes on
-// in Tasks.adopt() in Python.
+// Adds a task to the library's queue for one dense tensor on the CPU. An all-reduce that is not over then, or has
+// failed, continues in Tasks.adopt() in Python.
 class Express {
  public:
   using Add = decltype(&gradlane_add);
 
-  // connection: kept, so that the context stays. add, context: addresses.
+  // connection: Python object that keeps the context open. add, context: addresses of gradlane_add() and of the
+  // context.
   Express(py::object connection, uint64_t add, uint64_t context)
       : connection_(std::move(connection)),
         add_(reinterpret_cast<Add>(add)),
         context_(reinterpret_cast<gradlane_context*>(context)) {}
 
-  // Sets what sums have from now on; none: the daemon's. coded: those that a codec applies to may come here.
+  // Sets codec and strategy of the sums from now on; none stands for the daemon's. coded: whether sums that a codec
+  // applies to may be done here.
   void set(std::optional<std::string> codec, std::optional<std::string> strategy, bool coded) {
     const std::lock_guard lock(mutex_);
     codec_ = std::move(codec);
@@ -36,7 +38,7 @@ class Express {
     coded_ = coded;
   }
 
-  // Sends all-reduces through Python as long as it is paused; for tests.
+  // Sends all-reduces through Python while it is paused; for tests.
   void pause(bool paused) { paused_ = paused; }
 
   bool can(const std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) const {
@@ -56,7 +58,8 @@ class Express {
     return options.reduceOp.op_ == c10d::ReduceOp::MAX ? GRADLANE_MAX : GRADLANE_SUM;
   }
 
-  // Starts what can() has said yes to, without the interpreter lock. False: Python knows its codec.
+  // Starts an all-reduce for which can() has returned true. It does not take the interpreter lock. Returns false if
+  // Python chooses the codec.
   bool all_reduce(at::Tensor& tensor, const c10d::AllreduceOptions& options, int64_t timeout_ms,
                   gradlane_outcome* outcome) {
     const size_t count = static_cast<size_t>(tensor.numel());
@@ -90,17 +93,17 @@ class Express {
     return true;
   }
 
-  // Keeps a tensor that the library may still write to, though nobody waits for it.
+  // Keeps a tensor alive that the library may still write to, although nobody waits for it.
   void keep(const at::Tensor& tensor) {
     const std::lock_guard lock(mutex_);
     kept_.push_back(tensor);
   }
 
-  // Returns how many sums since the last call were over so, and their bytes; for ledger.py.
+  // Returns the number of sums that were finished here since the last call, and their bytes; for ledger.py.
   std::pair<uint64_t, uint64_t> take_counts() { return {calls_.exchange(0), bytes_.exchange(0)}; }
 
  private:
-  static constexpr size_t kPart = size_t{512} << 10;  // operations._PART
+  static constexpr size_t kPart = size_t{512} << 10;  // equal to operations._PART in Python
 
   static std::optional<gradlane_type> type_of(const at::Tensor& tensor) {
     switch (tensor.scalar_type()) {

@@ -1,4 +1,4 @@
-// extension.cc - the module that gradlane.torch builds: PyTorch knows backends that are written in C++ alone
+// extension.cc - the module that gradlane.torch builds. PyTorch accepts only backends that are written in C++.
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 

@@ -1,4 +1,4 @@
-// fallback.h - what gradlane does not do itself: another backend of PyTorch over the same ranks, Gloo or NCCL (any
+// fallback.h - another backend of PyTorch, Gloo or NCCL, over the same ranks, for what gradlane does not do itself (any
 // thread)
 #pragma once
 
@@ -40,7 +40,7 @@ inline std::string name_of(at::ScalarType type) {
   raise(py::module_::import("gradlane.errors").attr("bad_argument")("gradlane: " + text));
 }
 
-// A sum of so many ranks becomes their average; of whole numbers what is left of the point, as NCCL has it.
+// Turns a sum over `size` ranks into their average. Averages of integers are truncated towards zero, as NCCL does it.
 inline void divide(at::Tensor& total, int size) {
   if (total.is_floating_point() || total.is_complex()) {
     total.div_(size);
@@ -49,14 +49,16 @@ inline void divide(at::Tensor& total, int size) {
   }
 }
 
-// A tensor as Gloo takes it: contiguous, and of a type that all its versions have. `wire` is flat, and what travels.
+// A tensor in the form that Gloo takes: contiguous, and of a type that all versions of Gloo have. `wire` is the flat
+// tensor that is exchanged.
 class Carried {
  public:
-  enum class As { kValues, kBytes, kIs };  // its values matter; its bytes do; kIs: it travels as it is, as sparse do
+  // kValues: values matter (sums); kBytes: only bytes matter (copies); kIs: exchanged unchanged, as sparse tensors are
+  enum class As { kValues, kBytes, kIs };
 
   Carried(const at::Tensor& tensor, const std::string& name, As as, bool average = false) : tensor_(tensor.detach()) {
     if (as == As::kIs) {
-      wire = tensor;  // Gloo gives it other indices
+      wire = tensor;  // not detached: Gloo gives the tensor other indices
       return;
     }
     if (tensor.layout() != at::kStrided || tensor.is_quantized()) {
@@ -77,7 +79,7 @@ class Carried {
     if (as == As::kBytes && !is_carried(wire.scalar_type())) wire = wire.view(at::kByte);
   }
 
-  // Puts what has come into the tensor, where the tensor is not itself what has travelled.
+  // Copies the received data into the tensor, unless it was received there directly.
   void finish() const {
     if (!work_.defined() || work_.data_ptr() == tensor_.data_ptr()) return;
     at::Tensor result = tensor_.is_complex() ? at::view_as_complex(work_) : work_;
@@ -85,7 +87,7 @@ class Carried {
     tensor_.copy_(result);
   }
 
-  // Returns how many elements of `wire` so many rows are.
+  // Returns the number of elements that `rows` rows have in `wire`.
   int64_t elements(int64_t rows) const {
     const int64_t all = tensor_.dim() > 0 ? tensor_.size(0) : 1;
     return all > 0 ? rows * (wire.numel() / all) : 0;
@@ -122,10 +124,10 @@ inline Tensors wires_of(const Carriage& all) {
   return wires;
 }
 
-// One tensor that travels for all of them.
+// Returns one flat tensor with the data of all of them.
 inline at::Tensor flat_of(const Carriage& all) { return all.size() == 1 ? all[0].wire : at::cat(wires_of(all)); }
 
-// Puts what has come for all of them where it belongs.
+// Copies the received data to all the tensors. flat: tensor of flat_of(), if that was exchanged.
 inline void finish_all(const Carriage& all, const at::Tensor& flat = {}) {
   int64_t first = 0;
   for (const Carried& it : all) {
@@ -135,13 +137,13 @@ inline void finish_all(const Carriage& all, const at::Tensor& flat = {}) {
   }
 }
 
-// An operation of the other backend. `finish` puts the result where it belongs; it is called once, by whoever learns
-// first that the operation is over. `explained` makes a Python exception of what the other backend says.
+// An operation of the other backend. `finish` copies the result to its place. It is called once, by the first thread
+// that learns that the operation is over. `explained` turns an error of the other backend into a Python exception.
 class WorkOfFallback : public c10d::Work {
  public:
   using Explained = std::function<std::shared_ptr<Object>(const std::exception_ptr&)>;
 
-  // future: of `other`; sends and receives have none.
+  // future: the future of `other`; nullptr for sends and receives, which have none.
   WorkOfFallback(WorkPtr other, FuturePtr future, Tensors result, std::function<void()> finish, Explained explained)
       : other_(std::move(other)),
         others_future_(std::move(future)),
@@ -152,7 +154,7 @@ class WorkOfFallback : public c10d::Work {
   bool wait(std::chrono::milliseconds timeout) override {
     const Unlocked unlocked;
     {
-      // A second wait() of Gloo's receive would wait for another one.
+      // A second wait() for a receive of Gloo would wait for another message.
       const std::lock_guard lock(waiting_);
       if (!is_known()) wait_for(timeout);
     }
@@ -161,14 +163,14 @@ class WorkOfFallback : public c10d::Work {
   }
   void synchronize() override { (void)wait(std::chrono::milliseconds(0)); }
 
-  // Gloo's future may be there before its work says so.
+  // Gloo may complete the future before its work reports the end.
   bool isCompleted() override {
     if (is_known()) return true;
     if (!other_->isCompleted()) return false;
     try {
       (void)wait(std::chrono::milliseconds(0));
     } catch (...) {
-      // exception() has it.
+      // exception() returns the error
     }
     return true;
   }
@@ -197,13 +199,14 @@ class WorkOfFallback : public c10d::Work {
   }
 
  private:
-  // Raises it anew: an exception of Python can be given to Python once.
+  // Raises the failure as a new C++ exception: py::error_already_set can be handed to Python only once.
   [[noreturn]] static void raise(const Object& failure) {
     py::gil_scoped_acquire gil;
     native::raise(failure.get());
   }
 
-  // What the future of an operation that has failed raises is a RuntimeError with class and text, as of all of them.
+  // Returns the value of the future. If the operation has failed, it raises a RuntimeError with class and text of the
+  // exception, as the futures of all operations do.
   c10::IValue value(c10::ivalue::Future& future) {
     try {
       if (future.hasError()) fail(future.exception_ptr());
@@ -221,7 +224,7 @@ class WorkOfFallback : public c10d::Work {
   }
 
   void wait_for(std::chrono::milliseconds timeout) {
-    // Ctrl-C does not get through to the other backend.
+    // The other backend's wait() does not react to Ctrl-C, so wait for the future first.
     if (others_future_ && !others_future_->completed()) (void)Waiting(others_future_).wait(timeout);
     try {
       (void)(timeout.count() > 0 ? other_->wait(timeout) : other_->wait());
@@ -231,9 +234,9 @@ class WorkOfFallback : public c10d::Work {
     }
   }
 
-  // Raises what the failure is to Python.
+  // Raises the Python exception for the error, or for an earlier failure of this operation.
   [[noreturn]] void fail(const std::exception_ptr& error) {
-    std::shared_ptr<Object> failure = is_known() ? nullptr : explained_(error);  // which calls Python: without a lock
+    std::shared_ptr<Object> failure = is_known() ? nullptr : explained_(error);  // calls Python, so mutex_ must be free
     {
       const std::lock_guard lock(mutex_);
       if (!failure_ && !error_ && !is_finished_) failure_ = std::move(failure);
@@ -269,21 +272,21 @@ class WorkOfFallback : public c10d::Work {
   std::mutex waiting_;
   std::mutex future_mutex_;
   mutable std::mutex mutex_;
-  std::shared_ptr<Object> failure_;  // what the other backend has failed with
-  std::exception_ptr error_;         // of finish_
+  std::shared_ptr<Object> failure_;  // failure of the other backend, as a Python exception
+  std::exception_ptr error_;         // exception that finish_ has thrown
   bool is_finished_ = false;
   FuturePtr future_;
 };
 
-// The other backend of a group. `state` is a gradlane.torch.fallback.State: it makes the backend, and knows whether the
-// group has failed. Methods are named as in torch.distributed; `why` is for explain().
+// The other backend of a group. `state` is a gradlane.torch.fallback.State: it makes the backend and knows whether the
+// group has failed. Methods are named as in torch.distributed. `why` is the reason that explain() shows.
 class Fallback {
  public:
   Fallback(py::object state, int rank, int size)
       : state_(std::make_shared<Object>(std::move(state))), rank_(rank), size_(size) {}
 
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ms_ = timeout.count(); }
-  // Whether a collective was started after the last barrier; the same on all ranks.
+  // Returns whether a collective was started after the last barrier. The answer is the same on all ranks.
   bool has_pending() const { return has_pending_; }
 
   WorkPtr all_reduce(const char* name, const std::string& why, Tensors& tensors, c10d::AllreduceOptions options) {
@@ -309,7 +312,7 @@ class Fallback {
     check_reduction("reduce", tensors[0], options.reduceOp);
     const Carried it(tensors[0], "reduce", Carried::As::kValues, average);
     const bool root = options.rootRank == rank_;
-    at::Tensor flat = root ? it.wire : it.wire.clone();  // other ranks keep what they have
+    at::Tensor flat = root ? it.wire : it.wire.clone();  // tensors of other ranks stay as they are
     set(options);
     const auto finish = [=, size = size_]() mutable {
       if (!root) return;
@@ -322,7 +325,7 @@ class Fallback {
     });
   }
 
-  // By an all-reduce of all blocks: Gloo has it in later versions only, and does the same there.
+  // Runs an all-reduce of all blocks. Only later versions of Gloo have reduce-scatter, and they do the same.
   WorkPtr reduce_scatter(const std::string& why, Tensors& outputs, Tensors& blocks,
                          const c10d::ReduceScatterOptions& given) {
     const char* const name = "reduce_scatter";
@@ -374,7 +377,7 @@ class Fallback {
         });
   }
 
-  // outputs: [one per rank] on the root, else [].
+  // outputs: one list with a tensor per rank on the root; empty on other ranks.
   WorkPtr gather(const std::string& why, TensorLists& outputs, const at::Tensor& tensor, c10d::GatherOptions options) {
     const Tensors many = outputs.empty() ? Tensors{} : outputs[0];
     check_types("gather", many, {tensor});
@@ -391,7 +394,7 @@ class Fallback {
         });
   }
 
-  // inputs: [one per rank] on the root, else [].
+  // inputs: one list with a tensor per rank on the root; empty on other ranks.
   WorkPtr scatter(const std::string& why, const at::Tensor& output, TensorLists& inputs, c10d::ScatterOptions options) {
     const Tensors many = inputs.empty() ? Tensors{} : inputs[0];
     check_types("scatter", many, {output});
@@ -408,7 +411,7 @@ class Fallback {
         });
   }
 
-  // One tensor per rank each, of any sizes: as one of all of them.
+  // Exchanges one tensor per rank in each direction, of any sizes. All of them travel in one flat tensor.
   WorkPtr all_to_all(const std::string& why, Tensors& outputs, Tensors& inputs, c10d::AllToAllOptions options) {
     check_types("all_to_all", outputs, inputs);
     const Carriage theirs = carry(outputs, "all_to_all", Carried::As::kBytes);
@@ -425,7 +428,7 @@ class Fallback {
         [&](c10d::Backend& other) { return other.alltoall_base(here, there, from, to, options); });
   }
 
-  // splits: rows, for or from each rank; none: as many for each.
+  // output_splits, input_splits: rows from and for each rank. If empty, the rows are divided equally.
   WorkPtr all_to_all_single(const std::string& why, at::Tensor& output, at::Tensor& tensor,
                             const std::vector<int64_t>& output_splits, const std::vector<int64_t>& input_splits,
                             c10d::AllToAllOptions options) {
@@ -444,7 +447,7 @@ class Fallback {
         });
   }
 
-  // rank: of the group.
+  // rank: rank within the group.
   WorkPtr send(const std::string& why, Tensors& tensors, int rank, int tag) {
     const Carried it(tensors[0], "send", Carried::As::kBytes);
     const std::string told = "send to rank " + std::to_string(rank) + " of the group";
@@ -457,7 +460,7 @@ class Fallback {
         told);
   }
 
-  // rank: of the group; -1: any.
+  // rank: rank within the group; -1 for any.
   WorkPtr recv(const std::string& why, Tensors& tensors, int rank, int tag) {
     const Carried it(tensors[0], "recv", Carried::As::kBytes);
     const std::string told =
@@ -471,7 +474,7 @@ class Fallback {
         told);
   }
 
-  // Ends when all ranks have started it, and all collectives before are over.
+  // Starts a barrier. It ends when all ranks have started it and all earlier collectives are over.
   WorkPtr barrier(const std::string& why) {
     c10d::BarrierOptions options;
     options.timeout = limit(options.timeout);
@@ -492,14 +495,15 @@ class Fallback {
     return given.count() > 0 ? given : std::chrono::milliseconds(timeout_ms_);
   }
 
-  // The limit, and a sum in place of an average: not all backends have that.
+  // Sets the time limit, and replaces an average by a sum: not all backends have averages.
   template <class Options>
   void set(Options& options) const {
     options.timeout = limit(options.timeout);
     if (options.reduceOp.op_ == c10d::ReduceOp::AVG) options.reduceOp = c10d::ReduceOp::SUM;
   }
 
-  // Refuses what has no meaning. Complex numbers are summed as pairs, which have no product and no least one.
+  // Raises BadArgument for reductions without a meaning. Complex numbers are reduced as pairs of reals, which gives
+  // neither products nor minima or maxima.
   static void check_reduction(const std::string& name, const at::Tensor& tensor, const c10d::ReduceOp& reduce) {
     const auto op = reduce.op_;
     const bool sums = op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG;
@@ -512,7 +516,7 @@ class Fallback {
     }
   }
 
-  // Refuses tensors of several types: the bytes of one would be read as another.
+  // Raises BadArgument for tensors of several types: the bytes of one would be read as another.
   static void check_types(const std::string& name, const Tensors& some, const Tensors& others) {
     std::set<at::ScalarType> types;
     for (const Tensors* tensors : {&some, &others}) {
@@ -544,7 +548,7 @@ class Fallback {
     return splits;
   }
 
-  // Raises if the group has failed.
+  // Returns the other backend. Raises if the group has failed.
   OtherPtr other(bool cuda) {
     const Interpreter interpreter;
     return state_->get().attr("backend")(cuda).cast<OtherPtr>();
@@ -566,7 +570,8 @@ class Fallback {
     return std::make_shared<Object>(state->get().attr("failed")(told + ": " + text_of(error)));
   }
 
-  // data: what ranks exchange, whose size counts. told: `name` with what errors say besides.
+  // Starts an operation by `start` and returns its Work. data: tensors that ranks exchange; their bytes are counted.
+  // told: description for error texts; `name` if empty.
   template <class Start>
   WorkPtr forward(const char* name, const std::string& why, const Tensors& result, const Tensors& data,
                   std::function<void()> finish, Start start, std::string told = "") {
@@ -613,7 +618,7 @@ class Fallback {
   std::atomic<bool> has_pending_{false};
 };
 
-// Operations that are over when all of them are.
+// Several operations as one Work, which is over when all of them are over.
 class WorkOfSeveral : public c10d::Work {
  public:
   WorkOfSeveral(std::vector<WorkPtr> works, Tensors result) : works_(std::move(works)), result_(std::move(result)) {}

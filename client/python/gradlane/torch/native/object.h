@@ -1,4 +1,4 @@
-// object.h - Python objects that C++ holds on to (any thread)
+// object.h - Python objects that C++ holds, and the interpreter lock (any thread)
 #pragma once
 
 #include <torch/csrc/utils/pybind.h>
@@ -16,8 +16,8 @@ inline bool interpreter_is_there() {
 #endif
 }
 
-// Whoever has one may call Python: it has the interpreter lock. What is called runs as it is, also within
-// torch.compile(), which would compile it with the model.
+// Holds the interpreter lock while it lives, so that C++ may call Python. It also turns off torch.compile() for the
+// thread: the Python code that is called must not be compiled with the model.
 class Interpreter {
  public:
   Interpreter() : before_(set_eval_frame()(py::none())) {}
@@ -33,11 +33,11 @@ class Interpreter {
   }
 
   py::gil_scoped_acquire gil_;
-  py::object before_;  // what compiles frames of this thread
+  py::object before_;  // the thread's function that compiles frames, which is restored at the end
 };
 
-// Without the interpreter lock as long as it lives: whatever waits for others must not have it. PyTorch calls some
-// methods with the lock, some without.
+// Releases the interpreter lock while it lives, if the thread holds it: a thread that waits for others must not hold
+// it. PyTorch calls some methods with the lock, some without.
 class Unlocked {
  public:
   Unlocked() {
@@ -48,8 +48,8 @@ class Unlocked {
   std::optional<py::gil_scoped_release> release_;
 };
 
-// A reference that may be let go in any thread, whether it has the interpreter lock or not, and when the interpreter
-// has ended: then it is left as it is, as waiting for the lock would be for ever.
+// A reference that may be released in any thread, with or without the interpreter lock, and after the interpreter has
+// ended. In the last case the object is leaked, as waiting for the lock would take forever.
 class Object {
  public:
   explicit Object(py::object object) : object_(std::move(object)) {}
@@ -65,7 +65,7 @@ class Object {
     object_ = py::object();
   }
 
-  // With the interpreter lock held.
+  // The caller must hold the interpreter lock.
   const py::object& get() const { return object_; }
 
  private:

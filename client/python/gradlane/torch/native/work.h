@@ -1,4 +1,4 @@
-// work.h - operations that Python has started, as C++ holds them (any thread)
+// work.h - Work objects in C++ for operations that Python has started (any thread)
 #pragma once
 
 #include <torch/csrc/jit/python/pybind_utils.h>
@@ -26,8 +26,8 @@ namespace gradlane::native {
 
 using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 
-// Waits for a future, and looks at signals meanwhile: nobody waits for the interpreter lock in it, as whoever completes
-// the future may have that.
+// Waits for a future and checks for signals meanwhile. No thread waits for the interpreter lock while it holds the
+// mutex of `End`: the thread that completes the future may hold that lock.
 class Waiting {
  public:
   explicit Waiting(FuturePtr future) : future_(std::move(future)), end_(std::make_shared<End>()) {
@@ -38,7 +38,8 @@ class Waiting {
     });
   }
 
-  // Until it is over, for so long at most; 0: no limit. Returns the seconds that it took.
+  // Waits until the future is complete, for `timeout` at most; 0 means no limit. Returns the seconds that it took.
+  // Raises TimeoutError, and what signal handlers raise.
   double wait(std::chrono::milliseconds timeout) {
     const auto begin = std::chrono::steady_clock::now();
     const auto deadline = begin + timeout;
@@ -46,7 +47,7 @@ class Waiting {
       if (timeout.count() > 0 && std::chrono::steady_clock::now() >= deadline) raise_late(timeout);
       look_at_signals();
     }
-    while (!interpreter_is_there()) pause();  // until the process has ended
+    while (!interpreter_is_there()) pause();  // the interpreter has ended: sleeps until the process ends
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
@@ -64,7 +65,7 @@ class Waiting {
     return end_->condition.wait_for(lock, kSlice, [&] { return end_->over; });
   }
 
-  // Ctrl-C is for the main thread.
+  // Runs Python's signal handlers, in the main thread only. Raises what they raise, KeyboardInterrupt say.
   static void look_at_signals() {
     if (getpid() != gettid() || !interpreter_is_there()) return;
     py::gil_scoped_acquire gil;
@@ -78,15 +79,15 @@ class Waiting {
   const std::shared_ptr<End> end_;
 };
 
-// A Work that is written in Python. It holds the Python object: without that, its methods would not be found. Waiting
-// is done here and not in Python: when the interpreter ends, it ends threads that wait for its lock, and objects on
-// their stacks cannot be let go of.
+// A Work that is written in Python. It holds the Python object, without which the object's methods would not be found.
+// It waits in C++: at its end the interpreter terminates threads that wait for its lock, and objects on the stacks of
+// such threads cannot be released.
 class WorkOfPython : public c10d::Work {
  public:
-  // With the interpreter lock held, as `work` is.
+  // The caller must hold the interpreter lock.
   explicit WorkOfPython(py::object work) : future_(future_of(work)), work_(std::move(work)) {}
 
-  // Raises what the Python object's wait() does when it is over.
+  // Waits until the operation is over. Raises what the Python object's wait() raises.
   bool wait(std::chrono::milliseconds timeout) override {
     const Unlocked unlocked;
     double slept = 0;  // s
@@ -122,19 +123,19 @@ class WorkOfPython : public c10d::Work {
     return tensors;
   }
 
-  // Of a receive.
+  // Returns the rank that a receive got its data from.
   int sourceRank() const override { return asked<int>("source_rank"); }
 
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
     if (!future_) {
       py::gil_scoped_acquire gil;
-      (void)work_.get().attr("get_future")();  // raises why there is none
+      (void)work_.get().attr("get_future")();  // raises an error that says why there is none
     }
     return future_;
   }
 
  private:
-  // Sends and receives have none: nullptr.
+  // Returns nullptr for sends and receives, which have no future.
   static FuturePtr future_of(const py::object& work) {
     if (!work.attr("has_future").cast<bool>()) return nullptr;
     return work.attr("get_future")().cast<std::shared_ptr<torch::jit::PythonFutureWrapper>>()->fut;
@@ -146,7 +147,7 @@ class WorkOfPython : public c10d::Work {
     return work_.get().attr(method)().cast<Answer>();
   }
 
-  // Of lists of tensors at any depth.
+  // Appends the tensors of `part`: one tensor, or lists of tensors nested to any depth.
   static void append(const py::handle& part, std::vector<at::Tensor>& tensors) {
     if (!py::isinstance<py::list>(part) && !py::isinstance<py::tuple>(part)) {
       tensors.push_back(part.cast<at::Tensor>());
@@ -185,7 +186,8 @@ class WorkOver : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-// What a method of a policy has returned: a Work of PyTorch's own as it is, one that is written in Python held.
+// Returns the Work that a method of the policy has returned. A Work of PyTorch's own stays as it is; a Work that is
+// written in Python becomes a WorkOfPython.
 inline c10::intrusive_ptr<c10d::Work> work_of(py::object work) {
   const py::object type = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(Py_TYPE(work.ptr())));
   if (type.attr("__module__").cast<std::string>() == "torch._C._distributed_c10d") {

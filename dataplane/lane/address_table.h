@@ -1,4 +1,4 @@
-// address_table.h - which of some hundred addresses a packet comes from, found in one look (worker thread)
+// address_table.h - a table that finds a packet's sender among some hundred addresses, in one lookup (worker thread)
 #pragma once
 
 #include <bit>
@@ -9,13 +9,13 @@
 
 namespace gradlane {
 
-// Numbers of addresses, by hash. At most a quarter of its places are taken, so that even an address that is not there
-// is seldom compared with more than one. Fixed at construction.
+// A hash table from addresses to their numbers. At most a quarter of its places are taken, so that even an address that
+// is not there is seldom compared with more than one. The table is fixed at construction.
 class AddressTable {
  public:
   static constexpr size_t kNone = ~size_t{0};
 
-  // All different; the number of an address is its place among these.
+  // The addresses must all be different. The number of an address is its index here.
   explicit AddressTable(std::span<const uint32_t> addresses)
       : places_(std::bit_ceil(4 * addresses.size() + 4)), shift_(32 - std::countr_zero(places_.size())) {
     for (size_t i = 0; i < addresses.size(); ++i) {
@@ -25,7 +25,7 @@ class AddressTable {
     }
   }
 
-  // kNone: it is none of them.
+  // Returns the number of an address; kNone if it is not in the table.
   [[nodiscard]] size_t find(uint32_t address) const noexcept {
     size_t at = first_of(address);
     while (places_[at].number != 0 && places_[at].address != address) at = after(at);
@@ -35,7 +35,7 @@ class AddressTable {
  private:
   struct Place {
     uint32_t address = 0;
-    uint32_t number = 0;  // from 1 on; 0: free
+    uint32_t number = 0;  // number of the address plus 1; 0: free place
   };
 
   // Addresses of a network follow one another: multiplication spreads them (Knuth, The Art of Computer Programming,

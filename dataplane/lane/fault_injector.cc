@@ -1,4 +1,4 @@
-// fault_injector.cc - faults made on purpose in what one queue receives (worker thread only; no DPDK)
+// fault_injector.cc - faults injected on purpose into the frames that one queue receives (worker thread only; no DPDK)
 #include "dataplane/lane/fault_injector.h"
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 namespace gradlane {
 
 FaultInjector::FaultInjector(const InjectedFaults& faults, uint64_t stream) noexcept
-    // Apart by more than small numbers, or streams would be one another's, some steps later.
+    // Seeds must differ by more than small numbers. Otherwise one stream would equal another, some steps later.
     : faults_(faults),
       dice_(Random(Random::mix(faults.seed + Random::kStep) ^ Random::mix(stream * Random::kStep + 1))) {}
 

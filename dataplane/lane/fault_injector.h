@@ -1,4 +1,4 @@
-// fault_injector.h - faults made on purpose in what one queue receives (worker thread only; no DPDK)
+// fault_injector.h - faults injected on purpose into the frames that one queue receives (worker thread only; no DPDK)
 #pragma once
 
 #include <array>
@@ -12,41 +12,42 @@
 
 namespace gradlane {
 
-// Decides what becomes of each frame, as FaultDice does, and keeps those that come late. Frames are opaque here.
+// Decides the fate of each frame by FaultDice, and keeps the frames that come late. Frames are opaque here.
 class FaultInjector {
  public:
   static constexpr size_t kHeld = 256;  // frames held back at a time; a full injector lets frames pass
   static constexpr unsigned kBehind = 8;
-  static constexpr Nanos kPatience = kMillisecond;  // for later frames, which a reordered one comes behind
+  static constexpr Nanos kPatience = kMillisecond;  // longest wait of a reordered frame for the later frames
 
-  // `stream` tells apart queues that have one seed.
+  // `stream` makes the faults of queues with one seed differ.
   FaultInjector(const InjectedFaults& faults, uint64_t stream) noexcept;
 
   struct Fate {
-    bool drop = false;  // and then nothing else
+    bool drop = false;  // drops the frame; all else is ignored
     bool duplicate = false;
     bool corrupt = false;
-    size_t bit = 0;       // the one to change
-    unsigned behind = 0;  // reordered: comes after so many later frames, 1 to kBehind
-    bool delay = false;   // if both, the delay counts
+    size_t bit = 0;       // bit to change
+    unsigned behind = 0;  // reordered: number of later frames that come first, 1 to kBehind; else 0
+    bool delay = false;   // delays the frame; if it is reordered, too, only the delay counts
   };
-  // Of the next frame that arrives, which has `bytes` bytes.
+  // Returns the fate of the next frame that arrives, which has `bytes` bytes.
   [[nodiscard]] Fate decide(size_t bytes) noexcept;
 
-  // Keeps a frame that shall come late. False: it shall not, or there is no place, and the caller goes on with it.
+  // Keeps a frame that must come late. Returns false if it need not, or if there is no place: then the caller goes on
+  // with it.
   [[nodiscard]] bool hold(void* frame, const Fate& fate, Nanos now) noexcept;
-  // A held frame whose time has come, in the order of arrival, or null.
+  // Returns a held frame whose time has come, in the order of arrival, or null.
   [[nodiscard]] void* take(Nanos now) noexcept;
-  // Any held frame, or null: at the end.
+  // Returns any held frame, or null. It is for the end, when all are dropped.
   [[nodiscard]] void* take_any() noexcept;
-  // When take() has something at the latest; kNever: nothing is held.
+  // Returns the latest time at which take() has a frame; kNever if none is held.
   [[nodiscard]] Nanos deadline() const noexcept { return deadline_; }
 
  private:
   struct Held {
     void* frame = nullptr;
     Nanos due = 0;
-    uint64_t behind = 0;  // number of the arrival that it comes after at the latest
+    uint64_t behind = 0;  // number of the arrival after which it is released at the latest
   };
 
   [[nodiscard]] void* remove(size_t place) noexcept;
@@ -57,12 +58,12 @@ class FaultInjector {
   uint64_t arrivals_ = 0;
   std::array<Held, kHeld> held_{};
   size_t count_ = 0;
-  // The earliest of all that are held.
+  // The earliest of all held frames.
   Nanos deadline_ = kNever;
   uint64_t next_behind_ = ~uint64_t{0};
 };
 
-// "drop 1 %, delay 0.5 % by 2 ms, seed 7", for the log (set-up only).
+// Returns a summary for the log: "drop 1 %, delay 0.5 %, delay time 2ms, seed 7" (set-up only).
 [[nodiscard]] std::string faults_summary(const InjectedFaults& faults);
 
 }  // namespace gradlane

@@ -44,7 +44,7 @@ void Lane::connect(unsigned rank, Lane& other) {
   inbox_.resize(inbox_size(++local_links_));
 }
 
-// Whoever finds it full sends again.
+// A rank that finds the inbox full sends again.
 size_t Lane::inbox_size(size_t links) noexcept {
   constexpr size_t kOfRing = 128;
   constexpr size_t kOfOthers = 32;
@@ -52,8 +52,8 @@ size_t Lane::inbox_size(size_t links) noexcept {
   return links == 0 ? 0 : kRingLinks * kOfRing + (links - std::min(links, kRingLinks)) * kOfOthers;
 }
 
-// Packets of such neighbours are dropped where they come in, at once. Here it is said why, and that may take a moment:
-// there may be hundreds of them.
+// Tells the exchange which neighbours are two machines. Their packets are dropped on arrival, at once. The reason may
+// come a moment later, because there may be hundreds of neighbours to look at.
 void Lane::refuse_doubled(Nanos now) noexcept {
   if (now < doubled_at_) return;
   doubled_at_ = now + kMillisecond;
@@ -77,7 +77,7 @@ bool Lane::poll(Nanos now) noexcept {
   return moved;
 }
 
-// ---- What other threads read
+// ---- Figures for other threads
 
 void Lane::publish() noexcept {
   published_.publish(exchange_.counters());
@@ -102,7 +102,8 @@ void Lane::publish() noexcept {
 
 std::unique_ptr<TraceLog> Lane::make_trace(size_t words) const { return exchange_.make_trace(words, clock_now); }
 
-// Before anything has been checked: what is no packet of this protocol's, or another session's, fits nothing else.
+// Records a packet. Only its magic has been checked so far. A damaged packet, or one of another session, will not match
+// any other record.
 void Lane::trace_packet(const Packet& packet, size_t bytes, unsigned rank, uint64_t flags) noexcept {
   if (bytes < sizeof(LinkHeader)) return;
   const auto header = load<LinkHeader>(packet.data);
@@ -116,8 +117,8 @@ void Lane::trace_packet(const Packet& packet, size_t bytes, unsigned rank, uint6
 
 void Lane::receive(unsigned from, const Packet& packet, size_t bytes, Nanos now) noexcept {
   if (trace_ != nullptr) {
-    // It has come before this, as all of its burst; what comes by another port in the same round is of another rank,
-    // and may have been sent since.
+    // This clock reading serves all packets of a burst, which have all arrived by now. A packet of another rank may
+    // have come by another port in the same round, and may have been sent after the reading. So it gets a new one.
     if (!received_ || from != looked_for_) trace_->look_at_clock();
     looked_for_ = from;
     trace_packet(packet, bytes, from, TracePacket::kIn);
@@ -127,7 +128,7 @@ void Lane::receive(unsigned from, const Packet& packet, size_t bytes, Nanos now)
   route.heard = now;
   const uint64_t damaged = exchange_.counters()[Counter::kBadCrc];
   if (exchange_.receive(from, packet, bytes, now)) return;
-  // To who has no key, a packet with a tag is one with something behind it.
+  // A node without a key sees a tag as extra bytes behind the packet.
   const bool tagged = exchange_.counters()[Counter::kBadCrc] != damaged && bytes > kAuthBytes;
   if (tagged && is_whole({packet.data, bytes - kAuthBytes})) ++route.tagged;
   rte_pktmbuf_free(mbuf_of(packet));

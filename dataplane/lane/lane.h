@@ -1,4 +1,5 @@
-// lane.h - one rank on one lane: its exchange, its trainers' operations, and the ways to its neighbours
+// lane.h - one rank on one lane: its exchange, its trainers' operations, and the routes to its neighbours (worker
+// thread)
 #pragma once
 
 #include <array>
@@ -17,78 +18,79 @@
 
 namespace gradlane {
 
-// The ring as one rank saw it some 100 ms ago.
+// The ring as one rank saw it about 100 ms ago.
 struct RingSnapshot {
   enum class State : uint8_t { kUnknown, kWhole, kIncomplete, kRefused };
   State state = State::kUnknown;
-  unsigned missing = 0;   // kIncomplete: the first rank that nothing is known of
-  Failure refused;        // kRefused
-  uint64_t failures = 0;  // so many operations have failed,
-  Failure failed;         //   the last of them, or one after it, for this reason,
-  PastFailures before;    //   and those before for these
+  unsigned missing = 0;   // kIncomplete: first rank that nothing is known of
+  Failure refused;        // kRefused: cause
+  uint64_t failures = 0;  // number of operations that have failed
+  Failure failed;         // cause of the last of these failures, or of a later one
+  PastFailures before;    // earlier causes
   bool operator==(const RingSnapshot&) const = default;
 };
 
-// A link to a neighbour's rank, as it was then.
+// A link to a neighbour's rank, as it was about 100 ms ago.
 struct LinkSnapshot : LinkStatus {
-  Nanos heard = 0;      // when a packet of it came last; 0: none yet
-  uint64_t tagged = 0;  // packets of it with a tag, where this node has no key
+  Nanos heard = 0;      // time of its last packet; 0: none yet
+  uint64_t tagged = 0;  // its packets with a tag, if this node has no key
 };
 
-// How the words go together:
+// These terms belong together:
 //
-//   node        a machine of the ring, or one of several in one process. It has ports, and lanes with numbers 0, 1, ...
-//               as `workers.lanes` says: tensors are divided among these numbers, and each part stays on its own.
-//   rank        who takes part in an exchange: a trainer, or all trainers of a node that reduce locally.
-//   Lane        what one rank has on one lane number: its own exchange, its trainers' operations of that number, its
-//               ways to the neighbours' ranks. So a node has (lane numbers * ranks of the node) objects of this class;
-//               those of different numbers never meet, those of one number hand packets to one another.
-//   PortQueue   one queue pair of a port. Packets for lane number k leave by queue k % queues, and come to it where the
-//               port can steer them. Their UDP port says whose they are: udp_port + number * ranks + rank in the node.
+//   node        a machine of the ring, or one of several nodes in one process. It has ports, and lanes with numbers
+//               0, 1, ... as `workers.lanes` says. Tensors are divided among these numbers; each part stays on its own.
+//   rank        a member of an exchange: a trainer, or all trainers of a node that reduce locally.
+//   Lane        the part of one rank on one lane number: its own exchange, its trainers' operations of that number,
+//               its routes to the neighbours' ranks. So a node has (lane numbers * ranks of the node) objects of this
+//               class. Those of different numbers never meet; those of one number hand packets to one another.
+//   PortQueue   one queue pair of a port. Packets for lane number k leave by queue k % queues, and come to it if the
+//               port can steer them. Their UDP port tells their rank: udp_port + number * ranks + rank in the node.
 //   Worker      a thread. It has lane number k and queue k of every port if k % workers is its own number, so that
-//               nothing of a lane is ever touched by two of them.
+//               two workers never touch the same lane.
 //
-// Worker thread only, but for construction and connections.
+// Worker thread only, except for construction and connect().
 class Lane final : public PacketIo {
  public:
   Lane(const ExchangeConfig& config, const TrainerOpsSetup& setup, PacketPool& pool, LaneDesk& desk);
-  // Gives back all buffers.
+  // Frees all buffers.
   ~Lane() override;
 
-  // How packets get to a neighbour: to another node through a port,
+  // Connects a neighbour on another node: packets go through a port.
   void connect(unsigned rank, PortQueue& queue, const Neighbour& neighbour, const Flow& flow);
-  // or to another rank of this lane of this node.
+  // Connects another rank on this lane of this node.
   void connect(unsigned rank, Lane& other);
-  // Packets of other ranks of this node that may wait here, each in a buffer of the pool, where it has links to so
-  // many.
+  // Returns how many packets of other ranks of this node may wait here, for a given number of links to such ranks. Each
+  // packet waits in a buffer of the pool.
   [[nodiscard]] static size_t inbox_size(size_t links) noexcept;
 
   [[nodiscard]] bool knows(unsigned from) const noexcept { return link_of(from) < routes_.size(); }
-  // A packet from the neighbour with this rank; the buffer is the lane's now.
+  // Takes a packet from the neighbour with this rank. The buffer belongs to the lane now.
   void receive(unsigned from, const Packet& packet, size_t bytes, Nanos now) noexcept;
 
-  // A packet of it came with this ToS byte, which no class has, and was dropped.
+  // Reports that a packet from this rank was dropped because no class has its ToS byte.
   void complain(unsigned from, uint8_t tos, Nanos now) noexcept {
     exchange_.complain(from, tos, now);
     received_ = true;
   }
 
-  // True if anything moved.
+  // Returns true if anything moved.
   bool poll(Nanos now) noexcept;
-  [[nodiscard]] std::unique_ptr<TraceLog> make_trace(size_t words) const;  // any thread; the desk has it from then on
+  // Makes a log for traces, which the caller stores in the desk. Any thread.
+  [[nodiscard]] std::unique_ptr<TraceLog> make_trace(size_t words) const;
   [[nodiscard]] Nanos deadline() const noexcept { return exchange_.deadline(); }
   [[nodiscard]] bool in_flight() const noexcept { return ops_.in_flight(); }
   [[nodiscard]] bool fall_asleep() noexcept { return inbox_count_ == 0 && ops_.fall_asleep(); }
   void wake_up() noexcept { ops_.wake_up(); }
 
   [[nodiscard]] const Exchange& exchange() const noexcept { return exchange_; }
-  // Others may read figures as they are now: every 100 ms, and at the end, when the worker is stopped.
+  // Publishes figures for other threads. It runs every 100 ms, and at the end, when the worker is stopped.
   void publish() noexcept;
-  // Any thread: as of some 100 ms ago.
+  // Returns the counters as of about 100 ms ago. Any thread.
   [[nodiscard]] const CounterSnapshot<Counter>& published() const noexcept { return published_; }
-  // Any thread: how the ring looked then.
+  // Returns the state of the ring at that time. Any thread.
   [[nodiscard]] RingSnapshot ring_snapshot() const noexcept { return ring_.read(); }
-  // Any thread, too: its neighbours' ranks, and the links to them as they were then.
+  // These return the number of links, each link, and totals, as they were at that time. Any thread.
   [[nodiscard]] size_t links() const noexcept { return routes_.size(); }
   [[nodiscard]] LinkSnapshot link_snapshot(size_t link) const noexcept { return links_[link].read(); }
   [[nodiscard]] AllCodecTotals codec_totals() const noexcept { return codecs_.read(); }
@@ -130,20 +132,20 @@ class Lane final : public PacketIo {
   const unsigned rank_;
   PacketPool& pool_;
   const LaneDesk& desk_;
-  TraceLog* trace_ = nullptr;               // while one is taken
-  std::vector<Route> routes_;               // as exchange_.neighbours()
-  std::array<uint8_t, kMaxWorld> link_of_;  // by rank: number of its route
-  Nanos doubled_at_ = 0;                    // when it is asked next whether a neighbour is two machines
-  // From other ranks of this node; FIFO.
+  TraceLog* trace_ = nullptr;               // log of the trace that is being taken; else null
+  std::vector<Route> routes_;               // routes in the order of exchange_.neighbours()
+  std::array<uint8_t, kMaxWorld> link_of_;  // number of the route by rank
+  Nanos doubled_at_ = 0;                    // time of the next check whether a neighbour is two machines
+  // Links to other ranks of this node, and a FIFO of packets from them.
   size_t local_links_ = 0;
   std::vector<Letter> inbox_;
   size_t inbox_first_ = 0;
   size_t inbox_count_ = 0;
-  bool received_ = false;    // since the last poll
-  unsigned looked_for_ = 0;  // whose packet a trace has last looked at the clock for
+  bool received_ = false;    // something has been received since the last poll
+  unsigned looked_for_ = 0;  // rank whose packet made a trace read the clock last
   Exchange exchange_;
   TrainerOps ops_;
-  // Worker writes, others read.
+  // The worker writes these, other threads read them.
   CounterSnapshot<Counter> published_;
   Published<RingSnapshot> ring_;
   std::vector<Published<LinkSnapshot>> links_;

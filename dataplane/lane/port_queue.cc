@@ -1,4 +1,4 @@
-// port_queue.cc - receiving, telling apart, sending (worker thread only)
+// port_queue.cc - receives, sorts and sends frames (worker thread only)
 #include "dataplane/lane/port_queue.h"
 
 #include <rte_mbuf.h>
@@ -15,14 +15,14 @@
 namespace gradlane {
 namespace {
 
-constexpr Nanos kQuiet = 300 * kMillisecond;  // longer than a device takes to end
+constexpr Nanos kQuiet = 300 * kMillisecond;  // longer than a device takes to go away
 constexpr Nanos kStall = 5 * kMillisecond;
 constexpr Nanos kSocketStall = kSecond;  // a socket whose queue is full for long has a slow link behind it
-// A frame of IEEE 802's EtherType for local experiments says that this end of the link is about to go, and nothing
-// else.
+// A frame with IEEE 802's EtherType for local experiments says only that this end of the link is about to go.
 constexpr std::array<uint8_t, 2> kGoodbyeType = {0x88, 0xb5};
 
-// What the device has found out about a packet for the exchange. It may call it wrong that there is no UDP checksum.
+// Returns the verdict on a packet for the exchange after the device's checks. The device may call a missing UDP
+// checksum wrong.
 FrameVerdict device_verdict(rte_mbuf* mbuf, FrameVerdict parsed) noexcept {
   if (parsed != FrameVerdict::kGradlane && parsed != FrameVerdict::kProbe) return parsed;
   const uint64_t flags = mbuf->ol_flags;
@@ -94,7 +94,7 @@ void PortQueue::connect(unsigned index, Lane& lane) { lanes_[index] = &lane; }
 // ---- Receiving
 
 bool PortQueue::receive(Nanos now) noexcept {
-  // What was held back has come before, and would keep this thread awake.
+  // Frames that were held back came earlier. They are handled in any case, because they would keep this thread awake.
   if (!port_.started() || now < quiet_until_) return handle_held(now);
   quiet_until_ = 0;
   std::array<rte_mbuf*, kBurst> burst;
@@ -114,7 +114,7 @@ void PortQueue::arrive(rte_mbuf* mbuf, Nanos now) noexcept {
     rte_pktmbuf_free(mbuf);
     return;
   }
-  // Which must not get lost, whatever is injected: what is at stake is this process.
+  // A goodbye must not get lost, whatever is injected: this process would crash if it polled the link later.
   if (port_.needs_goodbye() && is_goodbye(mbuf)) {
     quiet_until_ = now + kQuiet;
     rte_pktmbuf_free(mbuf);
@@ -170,7 +170,7 @@ void PortQueue::handle(rte_mbuf* mbuf, Nanos now) noexcept {
   rte_pktmbuf_free(mbuf);
 }
 
-// First of all that looks at what a packet says. The tag is cut off.
+// Checks the tag and cuts it off. This comes before anything else that looks at the packet's content.
 bool PortQueue::authenticate(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept {
   if (openers_.empty()) return !sealer_;
   const size_t number = numbers_.find(parsed.source_ip);
@@ -197,7 +197,7 @@ void PortQueue::deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) no
   const auto rank = [&] { return neighbours_[number]->node * ranks + from % ranks; };
   if (number == AddressTable::kNone || from >= lanes_.size() || from / ranks != to / ranks) {
     counters_.add(QueueCounter::kNotNeighbour);
-    // With sockets it is whoever sends from this machine.
+    // With sockets, any program on this machine may have sent it.
     if (parsed.source_ip == setup_.local.ip && !port_.of_sockets()) {
       setup_.claim->contest(frame_source(frame_of(mbuf)));
     } else {
@@ -242,7 +242,8 @@ bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neigh
   }
   flow.destination_mac = unpack_mac(mac);
   auto* mbuf = static_cast<rte_mbuf*>(packet.handle);
-  // It is sent again, and has not gone for the first time: its new header goes then, and tag and checksum must fit it.
+  // The packet is sent again before its first transmission has gone. The first transmission gets the new header, and
+  // tag and checksum must fit it.
   if (rte_mbuf_refcnt_read(mbuf) != 1 && is_queued(mbuf)) {
     finish(mbuf, bytes, flow, tos);
     return true;
@@ -261,8 +262,8 @@ bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neigh
     return false;
   }
   uint8_t* frame = packet.data - kFrameBytes;
-  // With the device still, which may keep a packet until hundreds of others have gone: a packet that must be sent again
-  // goes as a copy, too.
+  // A copy is sent if the port shares buffers. A copy is also sent if the device still has the packet from an earlier
+  // transmission; it may keep a packet until hundreds of others have gone.
   if (port_.shares_buffers() || rte_mbuf_refcnt_read(mbuf) != 1) {
     mbuf = pool_.allocate();
     if (mbuf == nullptr) {
@@ -272,7 +273,7 @@ bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neigh
     frame = frame_of(mbuf);
     std::memcpy(frame + kFrameBytes, packet.data, bytes);
   } else {
-    // The device has a reference of its own, so that the exchange may let go of the packet.
+    // The device gets a reference of its own, so that the exchange may release the packet.
     rte_mbuf_refcnt_update(mbuf, 1);
     mbuf->data_off = static_cast<uint16_t>(frame - static_cast<uint8_t*>(mbuf->buf_addr));
     mbuf->ol_flags = 0;
@@ -282,12 +283,12 @@ bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neigh
   return true;
 }
 
-// All that is around a packet of `bytes` bytes: headers, tag, checksum.
+// Writes everything around a packet of `bytes` bytes: headers, tag, checksum.
 void PortQueue::finish(rte_mbuf* mbuf, size_t bytes, const Flow& flow, uint8_t tos) noexcept {
   uint8_t* const frame = frame_of(mbuf);
   const size_t payload = bytes + (sealer_ ? kAuthBytes : 0);
   write_headers(frame, flow, tos, payload);
-  // Behind the packet there is nothing of anybody: it has its buffer for itself.
+  // The bytes behind the packet are free: it has its buffer for itself.
   if (sealer_) sealer_->seal(frame, bytes);
   set_length(mbuf, kFrameBytes + payload);
   if (checksum_ == Checksum::kSoftware) seal_udp(frame, payload);
@@ -301,7 +302,7 @@ void PortQueue::finish(rte_mbuf* mbuf, size_t bytes, const Flow& flow, uint8_t t
 
 void PortQueue::flush() noexcept {
   if (queued_count_ == 0 || quiet_until_ != 0 || !port_.started()) return;
-  // Those that stay need not be the last ones.
+  // The port may send any of the frames and put those that stay first, so the rest need not be the last ones.
   uint64_t bytes = 0;
   for (size_t i = 0; i < queued_count_; ++i) bytes += queued_[i]->pkt_len;
   const uint16_t sent = port_.send(queue_, queued_.data(), static_cast<uint16_t>(queued_count_));
@@ -330,8 +331,8 @@ void PortQueue::poll(Nanos now) noexcept {
   ask_for_addresses(now);
 }
 
-// After 5 ms of refusals (of a socket: 1 s) it sends nothing for 5 ms, tries, and if that is refused as well, goes on
-// like that.
+// Pauses when the device takes nothing. After 5 ms of refusals (a socket: 1 s) nothing is sent for 5 ms. If the next
+// try is refused as well, there is another pause at once, and so on.
 void PortQueue::look_after_stall(Nanos now) noexcept {
   if (stalled_until_ != 0) {
     if (now < stalled_until_) return;

@@ -1,4 +1,4 @@
-// port_queue.h - one queue pair of a port: bursts in, frames told apart, bursts out (worker thread only)
+// port_queue.h - one queue pair of a port: receives bursts, sorts frames, sends bursts (worker thread only)
 #pragma once
 
 #include <algorithm>
@@ -30,34 +30,34 @@ namespace gradlane {
 
 class Lane;
 
-// A node that packets are exchanged with directly. Its address is learnt by whichever worker hears it.
+// A node that packets are exchanged with directly. Any worker that receives its address learns it.
 struct Neighbour {
   unsigned node = 0;
   uint32_t ip = 0;
-  bool configured = false;       // the address is, and what ARP says of it is ignored
-  std::atomic<uint64_t> mac{0};  // 48 bits in the order of the wire, and kMacKnown; any worker writes and reads
-  // Packets from its address that were not made with the ring's key; any worker writes, others read.
+  bool configured = false;       // the MAC address is configured, and ARP is ignored
+  std::atomic<uint64_t> mac{0};  // 48 bits in wire order, and kMacKnown; any worker writes and reads
+  // Number of packets from its address that were not made with the ring's key; any worker writes, others read.
   std::atomic<uint64_t> forged{0};
-  std::atomic<uint64_t> arp_tries{0};  // requests for its address; any worker writes, others read
-  // Who says by ARP, too, that the address is its own, and when; any worker writes and reads.
+  std::atomic<uint64_t> arp_tries{0};  // ARP requests for its address; any worker writes, others read
+  // Another MAC address that claims the IP address by ARP, and the time of the claim; any worker writes and reads.
   std::atomic<uint64_t> claimant{0};
   std::atomic<Nanos> claimed_at{0};
-  // Two machines take themselves for it: their MAC addresses, and until when its packets are refused for that; any
-  // worker writes and reads.
+  // MAC addresses of two machines that both act as this node, and the end of the time in which its packets are refused;
+  // any worker writes and reads.
   std::array<std::atomic<uint64_t>, 2> sources{};
   std::atomic<Nanos> doubled_until{0};
-  // What its packets tell of a wrong configuration; any worker writes, others read.
-  std::atomic<uint64_t> untagged{0};    // of the forged ones: whole, but without a tag
-  std::atomic<uint64_t> wrong_tos{0};   // with a ToS byte that no class has,
-  std::atomic<uint8_t> last_tos{0};     //   the last of them this one
-  std::atomic<uint16_t> other_port{0};  // UDP port of ours that it sends to, which is not; 0: it does not
-  // The settings in a hello of its that is for none of our ranks (Told), and when it came last.
+  // Signs of a wrong configuration in its packets; any worker writes, others read.
+  std::atomic<uint64_t> untagged{0};    // forged packets that are intact but have no tag
+  std::atomic<uint64_t> wrong_tos{0};   // packets with a ToS byte that no class has
+  std::atomic<uint8_t> last_tos{0};     // ToS byte of the last such packet
+  std::atomic<uint16_t> other_port{0};  // UDP port that it sends to although this node does not use it; 0: none
+  // Settings (Told) in its last hello that was for none of our ranks, and the time of that hello.
   std::atomic<uint64_t> told{0};
   std::atomic<Nanos> told_at{0};
-  std::atomic<uint32_t> asks_for{0};  // address that it asks for by ARP and no node has here; 0: it does not
+  std::atomic<uint32_t> asks_for{0};  // address that it asks for by ARP although no node has it; 0: none
   ProbeBoard probes;
-  ProbeBoard lengths;  // probes of the way's MTU
-  // Of IP: the longest packets that get there and back, if not all do; 0: they do, or it is not known. The control
+  ProbeBoard lengths;  // probes of the path MTU
+  // Length of the longest IP packets that get there and back, if not all do; 0: all do, or it is not known. The control
   // thread writes, any worker reads.
   std::atomic<uint32_t> path_bytes{0};
 };
@@ -68,11 +68,11 @@ struct Told {
   uint16_t local_reduce = 0;
 };
 inline constexpr uint64_t kMacKnown = kMacSource;
-// None, or why a neighbour must not take part.
+// Returns why a neighbour must not take part; empty if it may.
 [[nodiscard]] Failure doubled_failure(const Neighbour& neighbour, unsigned rank, Nanos now) noexcept;
 [[nodiscard]] uint64_t pack_mac(const MacAddress& mac) noexcept;
 [[nodiscard]] MacAddress unpack_mac(uint64_t packed) noexcept;
-// Of whoever sent it, packed.
+// Returns the packed MAC address of the sender.
 [[nodiscard]] uint64_t frame_source(const uint8_t* frame) noexcept;
 
 class PortQueue {
@@ -80,62 +80,64 @@ class PortQueue {
   struct Setup {
     LocalAddress local;
     unsigned ranks_per_node = 1;
-    AddressClaim* claim = nullptr;    // of its port
-    bool first = false;               // of its port: asks for addresses, sends probes
-    std::vector<uint32_t> addresses;  // of all nodes
-    std::vector<MacAddress> macs;     // of all ports of this node
+    AddressClaim* claim = nullptr;    // claim of the port
+    bool first = false;               // first queue of the port: asks for addresses, sends probes
+    std::vector<uint32_t> addresses;  // IP addresses of all nodes
+    std::vector<MacAddress> macs;     // MAC addresses of all ports of this node
     ProbeIdentity identity{};
     InjectedFaults faults;
-    uint64_t fault_stream = 0;  // another one for each queue
+    uint64_t fault_stream = 0;  // different for each queue
   };
-  // `key`: for tags; null: packets have none. Not kept.
+  // `key` makes tags; null: packets have none. It is not kept.
   PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classifier& classifier, const Setup& setup,
             const RingKey* key, std::span<Neighbour* const> neighbours);
   PortQueue(const PortQueue&) = delete;
   PortQueue& operator=(const PortQueue&) = delete;
 
-  // Where packets to UDP port local.udp_port + `index` go: lane number * ranks_per_node + rank in the node.
+  // Connects the lane for packets to UDP port local.udp_port + `index`: `index` is lane number * ranks_per_node + rank
+  // in the node.
   void connect(unsigned index, Lane& lane);
 
-  // One burst. True if there was anything.
+  // Receives one burst. Returns true if there was anything.
   bool receive(Nanos now) noexcept;
 
-  // Queues the link header and what is behind it, `bytes` bytes in all, as a frame; false if that is not possible now.
-  // Where it will not be for longer, the packet counts as sent and lost: asking again and again would keep the CPU
-  // busy. `packet` has its own buffer, in front of which the headers have room.
+  // Queues the link header and what follows it, `bytes` bytes in all, as a frame. Returns false if that is not possible
+  // now. If it will not be possible for longer, it returns true and the packet counts as sent and lost: repeated tries
+  // would keep the CPU busy. `packet` has its own buffer, with room for the headers in front.
   [[nodiscard]] bool send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour) noexcept;
-  // The device may still read this buffer. One that it has not been given yet can have another header.
+  // Returns whether the device may still read this buffer. If the device has not got it yet, it can still be given
+  // another header.
   [[nodiscard]] bool is_read(const rte_mbuf* mbuf) const noexcept;
-  // The same as send() with this ToS, whatever the packet is.
+  // Sends with this ToS, whatever the packet is.
   [[nodiscard]] bool send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour,
                           uint8_t tos) noexcept;
 
-  // There is something to send that the port has not taken yet.
+  // Returns whether there is something to send that the port has not taken yet.
   [[nodiscard]] bool waits() const noexcept { return queued_count_ != 0; }
 
-  // When frames that were held back on purpose must be looked at.
+  // Returns the time at which frames that were held back on purpose are due.
   [[nodiscard]] Nanos deadline() const noexcept { return injector_ ? injector_->deadline() : kNever; }
 
-  // Asks for addresses, sends probes, looks after devices that take nothing.
+  // Asks for addresses, sends probes, and deals with devices that take nothing.
   void poll(Nanos now) noexcept;
   // Hands what is queued to the device.
   void flush() noexcept;
-  // Tells the other side not to touch the link for a while, as it will end.
+  // Tells the other side not to touch the link for a while, because this end is about to go.
   void say_goodbye() noexcept;
-  // Gives back what is queued.
+  // Frees queued frames.
   void drop_queued() noexcept;
-  // Gives back what is held back.
+  // Frees frames that were held back.
   void drop_held() noexcept;
 
-  // Probes come and go just now: who sleeps between them finds long round trips.
+  // Returns whether probes come and go now. A worker that sleeps between them would measure long round trips.
   [[nodiscard]] bool probing(Nanos now) const noexcept { return now < probing_until_; }
 
   [[nodiscard]] const QueueCounters& counters() const noexcept { return counters_; }
-  // Others may read the counters as they are now: every 100 ms, and at the end, when the worker is stopped.
+  // Publishes the counters for other threads. It runs every 100 ms, and at the end, when the worker is stopped.
   void publish() noexcept;
-  // ---- Any thread, as of some 100 ms ago
+  // ---- Any thread, as of about 100 ms ago
   [[nodiscard]] uint64_t published(QueueCounter counter) const noexcept { return events_[counter]; }
-  // visit(CounterValue) for all counters.
+  // Calls visit(CounterValue) for all counters.
   template <class Visit>
   void for_each_published(Visit visit) const {
     events_.for_each(visit);
@@ -144,10 +146,10 @@ class PortQueue {
   }
   [[nodiscard]] const Port& port() const noexcept { return port_; }
 
-  // Any thread: who sent a hello last that is no neighbour; at: 0: nobody has.
+  // The last sender of a hello that is no neighbour. `at` is 0 if there was none. Any thread.
   struct Stranger {
     uint32_t ip = 0;
-    uint16_t rank = 0;  // as it says
+    uint16_t rank = 0;  // rank that it says it is
     Nanos at = 0;
   };
   [[nodiscard]] Stranger stranger() const noexcept {
@@ -159,7 +161,7 @@ class PortQueue {
  private:
   static constexpr size_t kBurst = 64;
   static constexpr size_t kQueued = 64;
-  static constexpr size_t kLeastFrame = 60;  // of Ethernet, without FCS
+  static constexpr size_t kLeastFrame = 60;  // shortest Ethernet frame without FCS
 
   void arrive(rte_mbuf* mbuf, Nanos now) noexcept;
   void inject(rte_mbuf* mbuf, Nanos now) noexcept;
@@ -198,36 +200,37 @@ class PortQueue {
   const Classifier& classifier_;
   const Setup setup_;
   std::vector<Neighbour*> neighbours_;
-  const AddressTable numbers_;        // of neighbours_, by IP address
-  std::vector<SourceWatch> sources_;  // as neighbours_: MAC addresses
-  std::vector<Nanos> arp_due_;        // as neighbours_: not asked for before
-  std::vector<Lane*> lanes_;          // by index; null: another worker has it
-  // What leaves this machine has UDP checksums.
+  const AddressTable numbers_;        // index into neighbours_ by IP address
+  std::vector<SourceWatch> sources_;  // MAC addresses of each neighbour's packets
+  std::vector<Nanos> arp_due_;        // earliest time of the next ARP request to each neighbour
+  std::vector<Lane*> lanes_;          // by index; null: another worker has the lane
+  // Packets that leave this machine have UDP checksums.
   enum class Checksum : uint8_t { kNone, kSoftware, kDevice };
   const Checksum checksum_;
   std::unique_ptr<FaultInjector> injector_;
   std::optional<PacketSealer> sealer_;
-  std::vector<PacketOpener> openers_;  // as neighbours_; none: without authentication
+  std::vector<PacketOpener> openers_;  // one for each neighbour; empty without authentication
   std::array<rte_mbuf*, kQueued> queued_{};
   size_t queued_count_ = 0;
   Nanos quiet_until_ = 0;
-  // The device took nothing of the last burst; since when (0: it takes packets); until when it is left alone.
+  // Whether the device took nothing of the last burst; since when (0: it takes packets); until when nothing is sent to
+  // it.
   bool refused_ = false;
   Nanos refused_at_ = 0;
   Nanos stalled_until_ = 0;
-  Nanos arp_at_ = 0;  // the earliest of arp_due_
+  Nanos arp_at_ = 0;  // earliest of arp_due_
   Nanos probes_at_ = 0;
   Nanos probing_until_ = 0;
   QueueCounters counters_;
-  CounterSnapshot<QueueCounter> events_;  // when they are due, so are the others
+  CounterSnapshot<QueueCounter> events_;  // published together with the other two
   CounterSnapshot<FrameVerdict> verdicts_;
   CounterSnapshot<TrafficClass> classes_;
-  // Worker writes, others read: a Stranger.
+  // A Stranger: the worker writes it, others read it.
   std::atomic<uint64_t> stranger_{0};
   std::atomic<Nanos> stranger_at_{0};
 };
 
-// Whether these bytes are a packet of the exchange with a right CRC.
+// Returns whether these bytes are a packet of the exchange with a right CRC.
 [[nodiscard]] bool is_whole(std::span<const uint8_t> packet) noexcept;
 
 }  // namespace gradlane

@@ -1,4 +1,5 @@
-// port_queue_addresses.cc - whose addresses these are: this node's, those of neighbours, two of one (worker thread)
+// port_queue_addresses.cc - IP addresses and their MAC addresses: this node's, its neighbours', and one that two
+// machines have (worker thread)
 #include <rte_mbuf.h>
 
 #include <algorithm>
@@ -10,14 +11,16 @@ namespace gradlane {
 namespace {
 
 constexpr Nanos kArpInterval = 100 * kMillisecond;
-constexpr uint64_t kQuickArps = 50;          // so often; then,
-constexpr Nanos kSlowArp = 1 * kSecond;      // where nobody answers, or somebody has;
-constexpr size_t kSlowArps = 64;             //   of so many neighbours, of more less often: everybody hears them all
-constexpr size_t kArpBurst = 16;             // and not more at once,
-constexpr Nanos kArpPause = kMillisecond;    //   but after a while
-constexpr Nanos kDoubledTime = 3 * kSecond;  // two that are there are found again much sooner
+constexpr uint64_t kQuickArps = 50;      // number of requests at kArpInterval
+constexpr Nanos kSlowArp = 1 * kSecond;  // interval after these, or if the address is known
+// If there are more neighbours than this, they are asked less often, because all of them receive each request.
+constexpr size_t kSlowArps = 64;
+constexpr size_t kArpBurst = 16;             // most requests at once
+constexpr Nanos kArpPause = kMillisecond;    // pause after kArpBurst requests
+constexpr Nanos kDoubledTime = 3 * kSecond;  // a node that is still doubled is detected again much sooner
 
-// Whoever takes itself for the neighbour says so by ARP before anything else, and again and again.
+// Returns whether this MAC address has recently claimed to be the neighbour's. A machine that has the neighbour's
+// address says so by ARP before anything else, and again and again.
 bool claims(const Neighbour& neighbour, uint64_t mac, Nanos now) noexcept {
   return neighbour.claimant.load(std::memory_order_relaxed) == mac &&
          now - neighbour.claimed_at.load(std::memory_order_relaxed) < SourceWatch::kTogether;
@@ -33,14 +36,15 @@ Failure doubled_failure(const Neighbour& neighbour, unsigned rank, Nanos now) no
           .theirs = neighbour.sources[1].load(std::memory_order_relaxed)};
 }
 
-// ---- This node's
+// ---- This node's address
 
-// Whether the frame may be looked at further: nothing is, before the address is this node's.
+// Notes conflicts about this node's address. Returns whether the frame may be processed: none is before the address is
+// this node's.
 bool PortQueue::look_at_claim(const ParsedFrame& parsed) noexcept {
   AddressClaim& claim = *setup_.claim;
   const bool rival = parsed.verdict == FrameVerdict::kRival;
   const bool probe = parsed.verdict == FrameVerdict::kArp && parsed.source_ip == 0;
-  // Two ports of this node may be in one network, and hear each other.
+  // Two ports of this node may be in one network and receive each other's packets.
   if ((rival || probe) && std::ranges::find(setup_.macs, parsed.source_mac) == setup_.macs.end()) {
     rival ? claim.contest(pack_mac(parsed.source_mac)) : claim.asked(pack_mac(parsed.source_mac));
   }
@@ -71,10 +75,10 @@ bool PortQueue::send_arp(const LocalAddress& from, uint32_t ip) noexcept {
   return true;
 }
 
-// ---- Neighbours'
+// ---- Neighbours' addresses
 
-// Those that are known are asked for from time to time, too: an address may change, and ARP believes whoever answers,
-// so that a wrong one must not stay.
+// Known addresses are asked for from time to time, too. An address may change. ARP believes any answer, so a wrong
+// address must not stay.
 void PortQueue::ask_for_addresses(Nanos now) noexcept {
   if (now < arp_at_) return;
   arp_at_ = kNever;
@@ -97,7 +101,8 @@ void PortQueue::ask_for_addresses(Nanos now) noexcept {
   }
 }
 
-// Who speaks for a neighbour stays it for as long as it speaks, whoever else answers to its address.
+// Learns a neighbour's MAC address by ARP. A machine that sends packets as this neighbour remains the neighbour while
+// it is heard, even if another machine answers for the address.
 void PortQueue::learn(uint32_t ip, const MacAddress& mac, Nanos now) noexcept {
   const uint64_t packed = pack_mac(mac);
   const size_t number = numbers_.find(ip);
@@ -111,8 +116,9 @@ void PortQueue::learn(uint32_t ip, const MacAddress& mac, Nanos now) noexcept {
   neighbour.mac.store(packed, std::memory_order_relaxed);
 }
 
-// Only who has the address by ARP counts: other packets may be noise of whoever, which the exchange deals with. Behind
-// a configured address may be routers: any of them may be where packets come from.
+// Returns whether a packet must be dropped because its sender is a second machine. Only a MAC address that ARP connects
+// with the neighbour counts. Other packets may be noise from anywhere, which the exchange deals with. A configured MAC
+// address may be a router's, and packets may come from any router.
 bool PortQueue::is_stranger(size_t number, rte_mbuf* mbuf, Nanos now) noexcept {
   using Verdict = SourceWatch::Verdict;
   Neighbour& neighbour = *neighbours_[number];
@@ -128,7 +134,7 @@ bool PortQueue::is_stranger(size_t number, rte_mbuf* mbuf, Nanos now) noexcept {
 }
 
 void PortQueue::mark_doubled(Neighbour& neighbour, const SourceWatch& watch, Nanos now) noexcept {
-  // In one order, whoever is believed: it is the same fault.
+  // The two addresses are sorted, so that it is the same failure whichever of them is believed.
   neighbour.sources[0].store(std::min(watch.believed(), watch.stranger()), std::memory_order_relaxed);
   neighbour.sources[1].store(std::max(watch.believed(), watch.stranger()), std::memory_order_relaxed);
   neighbour.doubled_until.store(now + kDoubledTime, std::memory_order_relaxed);

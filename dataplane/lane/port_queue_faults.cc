@@ -1,4 +1,4 @@
-// port_queue_faults.cc - faults made on purpose in what a queue receives (worker thread only)
+// port_queue_faults.cc - faults injected on purpose into what a queue receives (worker thread only)
 #include <rte_mbuf.h>
 
 #include <cstring>

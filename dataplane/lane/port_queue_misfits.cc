@@ -1,4 +1,4 @@
-// port_queue_misfits.cc - what dropped packets tell of a wrong configuration (worker thread; seldom)
+// port_queue_misfits.cc - signs of a wrong configuration in dropped packets (worker thread; seldom)
 #include <rte_mbuf.h>
 
 #include <algorithm>
@@ -15,7 +15,8 @@ using namespace internet;
 
 const uint8_t* data_of(const rte_mbuf* mbuf) noexcept { return rte_pktmbuf_mtod(mbuf, const uint8_t*); }
 
-// A frame that is an IPv4 packet for us, but for nothing that this node takes: whether it looks as if gradlane made it.
+// Returns whether gradlane seems to have made this frame, which is an IPv4 packet for us, but for nothing that this
+// node takes.
 bool looks_like_ours(const rte_mbuf* mbuf) noexcept {
   if (mbuf->data_len < kFrameBytes + sizeof(LinkHeader)) return false;
   const uint8_t* const ip = data_of(mbuf) + kEthernetBytes;
@@ -36,7 +37,7 @@ Neighbour* PortQueue::neighbour_at(uint32_t ip) const noexcept {
   return number == AddressTable::kNone ? nullptr : neighbours_[number];
 }
 
-// A neighbour's packet with a ToS byte of no class, or to another UDP port.
+// Notes a neighbour's packet that has a ToS byte of no class, or goes to another UDP port.
 void PortQueue::note_misfit(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept {
   if (!looks_like_ours(mbuf)) return;
   const uint8_t* const ip = data_of(mbuf) + kEthernetBytes;
@@ -59,8 +60,8 @@ void PortQueue::note_misfit(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noex
   }
 }
 
-// From an address of no neighbour, or from a rank that is no neighbour's. A hello says whom its sender takes itself
-// for, and with how many trainers and lanes: ranks and ports follow from these.
+// Notes a hello from an address that is no neighbour's, or from a rank that no neighbour has. The hello says which rank
+// its sender is, and how many trainers and lanes it has. Ranks and ports follow from these numbers.
 void PortQueue::note_stranger(const rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept {
   const uint8_t* const packet = data_of(mbuf) + kFrameBytes;
   if (!looks_like_ours(mbuf) || parsed.bytes < sizeof(LinkHeader) + kLeastHello) return;
@@ -80,14 +81,15 @@ void PortQueue::note_stranger(const rte_mbuf* mbuf, const ParsedFrame& parsed, N
   stranger_at_.store(now, std::memory_order_relaxed);
 }
 
-// What a packet that is refused for its tag has instead of the right one.
+// Notes a packet that was refused for its tag, and whether the packet is intact without a tag.
 void PortQueue::note_forged(const rte_mbuf* mbuf, const ParsedFrame& parsed, Neighbour& neighbour) noexcept {
   neighbour.forged.fetch_add(1, std::memory_order_relaxed);
   if (!is_whole({data_of(mbuf) + kFrameBytes, parsed.bytes})) return;
   neighbour.untagged.fetch_add(1, std::memory_order_relaxed);
 }
 
-// An ARP request of a neighbour for somebody else: for us, if it has another address for us than we have.
+// Notes a neighbour's ARP request for an address that no node has. The request is for us if the neighbour has a wrong
+// address for us.
 void PortQueue::note_question(const ParsedFrame& parsed) noexcept {
   Neighbour* const neighbour = neighbour_at(parsed.source_ip);
   if (neighbour == nullptr || std::ranges::find(setup_.addresses, parsed.asked_ip) != setup_.addresses.end()) return;

@@ -1,4 +1,5 @@
-// port_queue_probes.cc - probes of the way to neighbours: sent, answered, answers handed in (worker thread)
+// port_queue_probes.cc - probes of the paths to neighbours: sends and answers them, and stores the answers (worker
+// thread)
 #include <rte_mbuf.h>
 
 #include <algorithm>
@@ -9,20 +10,21 @@ namespace gradlane {
 namespace {
 
 constexpr Nanos kStayAwake = 20 * kMillisecond;
-constexpr Nanos kLookToSendEvery = 100 * kMicrosecond;  // at what is to be sent, as long as nothing was
-constexpr size_t kProbeBurst = 16;                      // at once: more would wait for one another
+constexpr Nanos kLookToSendEvery = 100 * kMicrosecond;  // time between looks for probes to send, while there are none
+constexpr size_t kProbeBurst = 16;                      // most probes at once; more would wait for one another
 constexpr size_t kIpLength = 2;
 
 uint8_t* bytes_of(rte_mbuf* mbuf) noexcept { return rte_pktmbuf_mtod(mbuf, uint8_t*); }
 
-// Of the IP packet, as its header says.
+// Returns the length of the IP packet, as its header says.
 size_t ip_bytes(rte_mbuf* mbuf) noexcept {
   return __builtin_bswap16(load<uint16_t>(bytes_of(mbuf) + kEthernetBytes + kIpLength));
 }
 
 }  // namespace
 
-// The buffer stays the caller's. Only neighbours are answered, at ports of gradlane, and by no more than they sent.
+// Handles a probe. The buffer stays the caller's. Only neighbours get an answer, at ports of gradlane, and not more
+// bytes than they sent.
 void PortQueue::handle_probe(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept {
   Neighbour* const from = neighbour_at(parsed.source_ip);
   const auto header = parse_probe({bytes_of(mbuf) + kFrameBytes, parsed.bytes});
@@ -31,7 +33,8 @@ void PortQueue::handle_probe(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos no
     counters_.add(QueueCounter::kProbeRefused);
     return;
   }
-  // For those that are timed, which are the shortest. Others come every few seconds, and let an idle node be idle.
+  // The worker stays awake for probes that are timed, which are the shortest. Other probes come every few seconds, and
+  // an idle node may stay idle then.
   if (parsed.bytes == kLeastProbe) probing_until_ = now + kStayAwake;
   if (header->kind == ProbeKind::kRequest) {
     send_probe(*from, reply_to(*header, setup_.identity, parsed.tos, ip_bytes(mbuf)), parsed.bytes, parsed.source_port);
@@ -58,7 +61,7 @@ void PortQueue::send_probe(const Neighbour& neighbour, const ProbeHeader& header
   rte_pktmbuf_free(mbuf);
 }
 
-// There may be many boards, and hardly ever is there anything on one.
+// Sends probes. There may be many boards, and there is hardly ever anything on one.
 void PortQueue::send_probes(Nanos now) noexcept {
   if (now < probes_at_ && !probing(now)) return;
   probes_at_ = now + kLookToSendEvery;

@@ -1,4 +1,4 @@
-// probe_board.h - probes of one neighbour on their way between the control thread and workers
+// probe_board.h - a board with the probes of one neighbour, between the control thread and workers
 #pragma once
 
 #include <array>
@@ -11,34 +11,35 @@
 
 namespace gradlane {
 
-// What is to be sent.
+// A probe to be sent.
 struct ProbeOrder {
-  uint32_t id = 0;  // of slot i: i modulo ProbeBoard::kSlots
+  uint32_t id = 0;  // `id` modulo ProbeBoard::kSlots is the number of its slot
   uint64_t nonce = 0;
   uint8_t tos = 0;
-  size_t bytes = kLeastProbe;  // of the datagram's payload
-  bool awake = true;           // the worker is to stay awake for more of them, and for the answer
+  size_t bytes = kLeastProbe;  // length of the datagram's payload
+  bool awake = true;           // the worker must stay awake for further probes and for the answer
 };
 
-// What came back.
+// The answer to a probe.
 struct ProbeAnswer {
   ProbeIdentity sender{};
-  uint8_t there = 0;   // ToS with which the request arrived,
-  uint8_t back = 0;    //   and with which the reply did
+  uint8_t there = 0;   // ToS with which the request arrived
+  uint8_t back = 0;    // ToS with which the reply arrived
   size_t arrived = 0;  // length of the request's IP packet
   Nanos rtt = 0;
 };
 
-// Slots, each of which goes from the control thread (post) to the worker that sends (next), to any worker that gets the
-// answer (put_answer), and back to the control thread (state, clear). `state` says whose the rest of a slot is.
+// Slots for probes. The control thread posts a probe (post), and the worker that sends takes it (next). Then any worker
+// stores the answer (put_answer), and the control thread reads it and frees the slot (answer, clear). `state` says
+// which of them may touch the rest of the slot.
 class ProbeBoard {
  public:
   static constexpr size_t kSlots = 16;
-  static constexpr Nanos kPace = 5 * kMillisecond;  // a probe waits so long for the answer to the one before it
+  static constexpr Nanos kPace = 5 * kMillisecond;  // longest wait of a probe for the answer to the one before it
 
   // ---- Control thread
 
-  // The slot must be free.
+  // Posts a probe. The slot must be free.
   void post(size_t slot, const ProbeOrder& order) noexcept {
     Slot& it = slots_[slot];
     it.id.store(order.id, std::memory_order_relaxed);
@@ -50,12 +51,12 @@ class ProbeBoard {
     const State state = slots_[slot].state.load(std::memory_order_acquire);
     return state != State::kFree && state != State::kAsked;
   }
-  // Null: none yet. Valid until the slot is cleared.
+  // Returns the answer, which is valid until the slot is cleared; null: none yet.
   [[nodiscard]] const ProbeAnswer* answer(size_t slot) const noexcept {
     const bool there = slots_[slot].state.load(std::memory_order_acquire) == State::kAnswered;
     return there ? &slots_[slot].answer : nullptr;
   }
-  // False: a worker has it just now; try again.
+  // Frees a slot. Returns false if a worker has it just now: try again.
   [[nodiscard]] bool clear(size_t slot) noexcept {
     State state = slots_[slot].state.load(std::memory_order_acquire);
     if (state == State::kTaken) return false;
@@ -64,12 +65,13 @@ class ProbeBoard {
 
   // ---- The worker that sends
 
-  // True: `order` is to be sent now.
+  // Takes the next probe. Returns true if `order` must be sent now.
   [[nodiscard]] bool next(Nanos now, ProbeOrder& order) noexcept {
     if (!asked_.load(std::memory_order_relaxed)) return false;
     const bool waits = last_ < kSlots && slots_[last_].state.load(std::memory_order_relaxed) == State::kSent;
     if (waits && now - last_at_ < kPace) return false;
-    // Before the look at the slots: what is posted from now on is seen here, or leaves asked_ set.
+    // This must come before the look at the slots: a probe that is posted from now on is seen below, or leaves asked_
+    // set.
     (void)asked_.exchange(false, std::memory_order_acq_rel);
     for (size_t i = 0; i < kSlots; ++i) {
       State state = State::kAsked;
@@ -88,7 +90,7 @@ class ProbeBoard {
 
   // ---- Any worker
 
-  // A reply of `bytes` bytes that arrived with this ToS. False: nobody has asked for it.
+  // Stores a reply of `bytes` bytes that arrived with this ToS. Returns false if nobody has asked for it.
   [[nodiscard]] bool put_answer(const ProbeHeader& reply, uint8_t tos, size_t bytes, Nanos now) noexcept {
     Slot& it = slots_[reply.id % kSlots];
     State state = State::kSent;
@@ -107,7 +109,7 @@ class ProbeBoard {
   enum class State : uint8_t { kFree, kAsked, kTaken, kSent, kAnswered };
   struct Slot {
     std::atomic<State> state{State::kFree};
-    std::atomic<uint32_t> id{0};  // as in `order`, to be compared before the slot is taken
+    std::atomic<uint32_t> id{0};  // as in `order`, for comparison before the slot is taken
     ProbeOrder order;
     Nanos sent_at = 0;
     ProbeAnswer answer;
@@ -115,7 +117,7 @@ class ProbeBoard {
 
   std::array<Slot, kSlots> slots_;
   std::atomic<bool> asked_{false};  // there may be a slot to send; control thread sets, the sending worker clears
-  size_t last_ = kSlots;            // worker that sends, as all below: slot of its last probe, and when that was
+  size_t last_ = kSlots;            // slot of the last probe; this and all below belong to the worker that sends
   Nanos last_at_ = 0;
 };
 

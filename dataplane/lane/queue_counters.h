@@ -1,4 +1,4 @@
-// queue_counters.h - what becomes of packets between a port and the exchange: a row of each counter
+// queue_counters.h - counters for packets between a port and the exchange: one row per counter
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace gradlane {
 
-// What becomes of packets between the frame and the exchange, beside FrameVerdict.
+// Events of packets between the frame and the exchange, in addition to FrameVerdict.
 enum class QueueCounter : uint8_t {
   kReceived,
   kReceivedBytes,
@@ -36,7 +36,7 @@ enum class QueueCounter : uint8_t {
   kProbeRefused,
   kCount
 };
-// Metrics of Prometheus that the counters below are samples of.
+// Metrics of Prometheus; the counters below are samples of them.
 inline constexpr MetricFamily kPortReceiveFramesMetric = {"gradlane_port_receive_frames_total", "", "frames received"};
 inline constexpr MetricFamily kPortReceiveBytesMetric = {"gradlane_port_receive_bytes_total", "",
                                                          "bytes of frames received"};

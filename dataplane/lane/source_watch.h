@@ -1,4 +1,4 @@
-// source_watch.h - whether one node is two at once, by where its packets come from (logic without I/O or clock)
+// source_watch.h - detects that one node is two machines, by the sources of its packets (logic without I/O or clock)
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 
 namespace gradlane {
 
-// Sees a number for the source of each packet of one node, such as its MAC address. The one that speaks is believed as
-// long as it is heard; another one is a stranger. A node that moves has another source from some time on, and the old
-// one is not heard any more: after kGone the new one is believed. Two machines that both take themselves for that node
-// alternate. One worker's.
+// Sees a number for the source of each packet of one node, such as its MAC address. One source is believed as long as
+// it is heard; any other source is a stranger. If a node moves, its packets have another source from then on, and the
+// old one is not heard any more: after kGone the new one is believed. Two machines that both act as that node
+// alternate. Each object belongs to one worker.
 class SourceWatch {
  public:
   static constexpr Nanos kGone = 1500 * kMillisecond;
-  // The believed one is heard again after the same stranger so often, all within kTogether. A single packet may be late
-  // or damaged.
+  // A node is doubled if the believed source is heard again after the same stranger this many times within kTogether. A
+  // single packet may be late or damaged, so one time is not enough.
   static constexpr unsigned kReturns = 4;
   static constexpr Nanos kTogether = 5 * kSecond;
 
@@ -23,10 +23,11 @@ class SourceWatch {
 
   [[nodiscard]] uint64_t believed() const noexcept { return believed_; }
   [[nodiscard]] uint64_t stranger() const noexcept { return stranger_; }
-  // The believed one is there.
+  // Returns whether the believed source is still there.
   [[nodiscard]] bool hears(Nanos now) const noexcept { return believed_ != 0 && now - heard_at_ < kGone; }
 
-  // kDoubled comes once for every kReturns, with a packet of the believed one.
+  // Judges the source of a packet. kDoubled comes once for every kReturns returns, with a packet of the believed
+  // source.
   [[nodiscard]] Verdict see(uint64_t source, Nanos now) noexcept {
     if (source != believed_ && hears(now)) return see_stranger(source);
     if (source != believed_) {
@@ -58,8 +59,8 @@ class SourceWatch {
 
   uint64_t believed_ = 0;
   uint64_t stranger_ = 0;
-  Nanos heard_at_ = 0;        // the believed one
-  bool interrupted_ = false;  // the stranger was, since then
+  Nanos heard_at_ = 0;        // time of the last packet of the believed source
+  bool interrupted_ = false;  // the stranger was heard after that
   unsigned returns_ = 0;
   Nanos first_at_ = 0;
 };

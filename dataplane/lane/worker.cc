@@ -19,8 +19,8 @@
 namespace gradlane {
 namespace {
 
-constexpr Nanos kLongestDeaf = 3 * kMillisecond;  // sleep that nothing ends
-constexpr Nanos kTryAgain = 100 * kMicrosecond;   // after a port has taken nothing
+constexpr Nanos kLongestDeaf = 3 * kMillisecond;  // longest sleep that nothing can end
+constexpr Nanos kTryAgain = 100 * kMicrosecond;   // sleep after a port has taken nothing
 
 }  // namespace
 
@@ -37,7 +37,7 @@ void Worker::add(PortQueue& queue, std::span<const int> fds) {
   for (const int fd : fds) watch(fd, false);
 }
 
-// What is no bell is told apart by a negative number, and read by its queue.
+// Marks file descriptors of packets by -1, because the queue reads them. Bells are read by sleep().
 void Worker::watch(int fd, bool bell) {
   epoll_event event{.events = EPOLLIN | (bell ? EPOLLRDHUP : 0U), .data = {.fd = bell ? fd : -1}};
   if (epoll_ < 0 || fd < 0 || epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
@@ -121,7 +121,7 @@ void Worker::run(int core) noexcept {
     if (moved) busy_.store(busy() + (now - began), std::memory_order_relaxed);
     began = now;
     moved = receive(now);
-    // A burst takes its time, and what is sent is stamped with when it goes.
+    // A burst takes time, and packets are stamped with the time when they are sent.
     if (moved) now = clock_now();
     moved |= poll(now);
     const Idle::Advice advice = rest(moved, now);
@@ -137,11 +137,11 @@ void Worker::sleep(Nanos most) noexcept {
     const timespec timeout{.tv_sec = 0, .tv_nsec = static_cast<long>(std::min(most, kSecond - 1))};
     epoll_event event;
     const int events = epoll_pwait2(epoll_, &event, 1, &timeout, nullptr);
-    // A kernel before 5.11, or a container that does not allow it: then nothing can wake it up.
+    // The kernel is older than 5.11, or the container does not allow the call: then nothing can wake the worker up.
     if (events < 0 && errno != EINTR) sleep_deaf(most);
     if (events > 0 && event.data.fd >= 0) {
       gl_silence(event.data.fd);
-      // A trainer has shut it down, for all: no sleep is so long that it would be missed much.
+      // A trainer has shut the bell down, for all trainers. Sleeps are short, so this does little harm.
       if ((event.events & (EPOLLRDHUP | EPOLLHUP)) != 0) epoll_ctl(epoll_, EPOLL_CTL_DEL, event.data.fd, nullptr);
     }
   }

@@ -14,7 +14,8 @@
 
 namespace gradlane {
 
-// Owns nothing of what it polls. Everything connected to it is touched by its thread only while it runs.
+// Polls port queues and lanes, but does not own them. While the worker runs, only its thread touches what is connected
+// to it.
 class Worker {
  public:
   Worker(IdlePolicy policy, Nanos patience);
@@ -22,31 +23,32 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // `fds`: readable when packets come to it; none: it must be looked at, again and again.
+  // `fds` become readable when packets come to the queue. Without any, the queue must be polled again and again.
   void add(PortQueue& queue, std::span<const int> fds = {});
   void add(Lane& lane) { lanes_.push_back(&lane); }
 
-  // A round is these three, one after the other. None of them reads a clock.
+  // A round is these three functions, one after the other. None of them reads a clock.
   //
-  // What came: a burst of each queue. True if anything did.
+  // Receives a burst from each queue. Returns true if anything came.
   bool receive(Nanos now) noexcept;
-  // What that leads to, and what is due; what goes. True if anything moved.
+  // Polls lanes and queues: handles what came and what is due, and sends. Returns true if anything moved.
   bool poll(Nanos now) noexcept;
-  // What to do until the next round.
+  // Returns what to do until the next round.
   [[nodiscard]] Idle::Advice rest(bool moved, Nanos now) noexcept;
 
-  // Rounds in a thread of its own, on that core if it is not negative, until stop().
+  // Runs rounds in a thread of its own until stop(), on this core if it is not negative.
   void start(const std::string& name, int core);
-  void stop() noexcept;  // and waits for the end of the thread
+  void stop() noexcept;  // waits for the end of the thread
 
-  // Any thread: how long its rounds have taken that moved something, with whatever else its CPU did meanwhile.
+  // Returns how much time has passed in rounds that moved something, with whatever else the CPU did meanwhile. Any
+  // thread.
   [[nodiscard]] Nanos busy() const noexcept { return busy_.load(std::memory_order_relaxed); }
-  // And how many rounds of its thread have begun: one that is well does several in 100 ms.
+  // Returns how many rounds of its thread have begun. A healthy worker does several in 100 ms. Any thread.
   [[nodiscard]] uint64_t rounds() const noexcept { return rounds_.load(std::memory_order_relaxed); }
 
-  // The trainers' end of its bell: they ring it where this worker sleeps.
+  // Returns the trainers' end of the worker's bell. They ring it when the worker sleeps.
   [[nodiscard]] int doorbell() const noexcept { return bells_.front().doorbell; }
-  // Does the work of one that will not be started: what rings its bell wakes this one up.
+  // Takes over the bells of a worker that will not be started: they wake this one up.
   void stand_in_for(Worker& other);
 
  private:
@@ -58,16 +60,16 @@ class Worker {
   std::vector<PortQueue*> queues_;
   std::vector<Lane*> lanes_;
   Idle idle_;
-  bool woken_ = false;  // by packets to any of its queues
+  bool woken_ = false;  // all queues have file descriptors, so that packets wake the worker
   struct Bell {
     int bell = -1;
     int doorbell = -1;
   };
-  std::vector<Bell> bells_;  // its own first
+  std::vector<Bell> bells_;  // its own bell comes first
   int epoll_ = -1;
   std::atomic<bool> stop_{false};    // control thread writes, worker reads
   std::atomic<Nanos> busy_{0};       // worker writes, others read
-  std::atomic<uint64_t> rounds_{0};  // the same
+  std::atomic<uint64_t> rounds_{0};  // worker writes, others read
   std::thread thread_;
 };
 

@@ -19,7 +19,7 @@
 namespace gradlane {
 namespace {
 
-// Bytes that do not stay in memory.
+// Bytes that are erased from memory at the end.
 template <typename T, size_t kSize>
 struct Secret : std::array<T, kSize> {
   ~Secret() { OPENSSL_cleanse(this->data(), kSize * sizeof(T)); }
@@ -65,7 +65,7 @@ RingKey read_key_file(const std::string& file) {
   const ssize_t count = read(key.get(), buffer.data(), buffer.size());
   if (count < 0) refuse(file, fmt::format("cannot be read: {}", std::strerror(errno)));
 
-  // Nothing of the text gets into messages.
+  // Messages must not show any of the text.
   std::span<const char> text(buffer.data(), static_cast<size_t>(count));
   while (!text.empty() && is_space(text.back())) text = text.first(text.size() - 1);
   constexpr const char* kAllowed =

@@ -7,9 +7,9 @@
 
 namespace gradlane {
 
-// The file has 64 to 1024 hexadecimal digits, two for each byte of the key, and white space at their end at most. It
-// must be a plain file that nobody but its owner may read or write, and the owner must be root or the user that this
-// process runs as. Throws SetupError, which says nothing of the file's content.
+// Reads the key file. It has 64 to 1024 hexadecimal digits, two for each byte of the key, and at most white space after
+// them. It must be a plain file that only its owner may read or write. The owner must be root or the user that runs
+// this process. Throws SetupError, which shows nothing of the file's content.
 [[nodiscard]] RingKey read_key_file(const std::string& file);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// node.cc - putting a node together, and taking it apart (control thread only)
+// node.cc - makes a node, starts it, and ends it (control thread only)
 #include "dataplane/node/node.h"
 
 #include <spdlog/spdlog.h>
@@ -22,9 +22,9 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kThreadBuffers = 512;           // in the cache of a thread
-constexpr unsigned kSocketAckEvery = 16;         // packets: they come by dozens
-constexpr Nanos kFaultsInterval = 60 * kSecond;  // between lines of the log that say that there are faults on purpose
+constexpr size_t kThreadBuffers = 512;           // buffers in the cache of a thread
+constexpr unsigned kSocketAckEvery = 16;         // packets; sockets receive dozens at a time
+constexpr Nanos kFaultsInterval = 60 * kSecond;  // time between log lines that say that faults are injected
 
 uint64_t random_bits() {
   uint64_t bits = 0;
@@ -58,7 +58,7 @@ ExchangeConfig exchange_config(const NodeConfig& from, unsigned rank, uint64_t i
   return config;
 }
 
-// Of the exchange of one rank, and on their way to it from others of this node.
+// Returns the number of buffers that one rank needs: for its exchange, and for packets from other ranks of this node.
 size_t buffers_of_rank(const NodeConfig& config, unsigned rank) {
   const ExchangeConfig exchange = exchange_config(config, rank, 1);
   const unsigned ranks = ranks_per_node(config);
@@ -76,7 +76,7 @@ size_t buffers_per_lane(const NodeConfig& config) {
   return buffers;
 }
 
-// Where packet buffers should be: on the NUMA node that the ports agree on; -1: anywhere.
+// Returns the NUMA node for packet buffers: the one that the ports agree on; -1: any.
 int buffers_node(const NodeConfig& config) {
   if (!config.hugepages || config.ports.empty()) return -1;
   const int node = EthdevPort::numa_node_of(config.ports.front());
@@ -113,11 +113,12 @@ Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
     workers_.push_back(std::make_unique<Worker>(config_.idle, patience_for(config_)));
   }
   for (unsigned i = 0; i < config_.lanes * ranks_per_node(config_); ++i) desks_.push_back(std::make_unique<LaneDesk>());
-  // First of all that others can see: a second daemon of this configuration goes no further, and touches nothing.
+  // The server comes before all else that others can see. If a second daemon of this configuration is started, it fails
+  // here and touches nothing.
   make_server();
   claim_address();
-  // One for all lanes: a queue may have the packets of several, and must not run out of buffers as these hold on to
-  // some.
+  // All lanes share one pool. A queue may have packets of several lanes, and must not run out of buffers while these
+  // lanes hold some.
   pools_.push_back(std::make_unique<PacketPool>("n" + std::to_string(index), config_.lanes * buffers_per_lane(config_),
                                                 longest_packet(config_.ports, config_.mtu, EthdevPort::wants_powers),
                                                 buffers_node(config_)));
@@ -170,7 +171,7 @@ void Node::make_lanes() {
       setup.looks = looks_.empty() ? nullptr : looks_[local].get();
       LaneDesk& desk = *desks_[lanes_.size()];
       ExchangeConfig exchange = exchange_config(config_, config_.rank * ranks + local, incarnation_);
-      // With other strategies than the ring, several send to this node at a time.
+      // Several ranks send to this node at a time unless the ring is the only strategy.
       const unsigned senders = config_.strategies == std::vector{StrategyId{}} ? 1 : 2;
       for (const NodePort& it : ports_) exchange.window = std::min(exchange.window, it.port->most_waiting() / senders);
       lanes_.push_back(std::make_unique<Lane>(exchange, setup, *pools_.front(), desk));
@@ -204,7 +205,7 @@ void Node::make_prober() {
 
 void Node::start_probing(Nanos most, Nanos now) { prober_->begin(now, most, random_bits()); }
 
-// The first queue of each port sends probes, and the first worker has those.
+// Wakes the first worker if probes must be sent. It has the first queue of each port, which sends them.
 void Node::step_probing(Nanos now) {
   const bool asked = prober_->step(now);
   const bool watched = paths_->step(now);
@@ -247,7 +248,7 @@ void Node::start(Nanos now) {
     const int core = config_.cores.empty() ? -1 : static_cast<int>(config_.cores[i]);
     workers_[i]->start("gl-n" + std::to_string(config_.rank) + "-w" + std::to_string(i), core);
   }
-  log_ring(now);  // nobody is met yet, but who there should be is known from now on
+  log_ring(now);  // no neighbour has been met yet, but RingWatch learns which ones to expect
 }
 
 void Node::open() { server_->open(); }

@@ -1,4 +1,4 @@
-// node.h - a node: ports, lanes, workers, and the server its trainers come to (control thread only)
+// node.h - a node: ports, lanes, workers, and the server that its trainers connect to (control thread only)
 #pragma once
 
 #include <memory>
@@ -31,14 +31,14 @@
 
 namespace gradlane {
 
-// A port as its node has it. Lanes beyond the number of its queues share them.
+// A port of a node. Lanes share its queues if there are more lanes than queues.
 struct NodePort {
-  // What has been logged of the address on it.
+  // Events about the port's address that have been logged.
   struct AddressLog {
     uint64_t conflicts = 0;
     uint64_t asked = 0;
-    Nanos conflict_at = 0;  // the last one; 0: none
-    Nanos log_at = 0;       // not before
+    Nanos conflict_at = 0;  // time of the last conflict; 0: none
+    Nanos log_at = 0;       // earliest time of the next log line
   };
   std::unique_ptr<Port> port;
   std::unique_ptr<AddressClaim> claim;
@@ -49,32 +49,34 @@ struct NodePort {
 
 class Node {
  public:
-  // Makes everything and starts nothing. `index` tells nodes of one process apart.
+  // Makes everything and starts nothing. `index` must differ between nodes of one process.
   Node(const NodeConfig& config, RingLinks& links, unsigned index);
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
-  // Memory that EAL must have for a node's packets.
+  // Returns the memory that EAL must have for a node's packets.
   [[nodiscard]] static size_t packet_bytes(const NodeConfig& config);
 
   void start(Nanos now);
-  // Then, again and again: on all ports that are up the address has turned out to be this node's, or somebody else's.
+  // Returns whether all ports that are up know if the address is this node's or another host's. Called again and again
+  // after start().
   [[nodiscard]] bool addresses_settled();
-  // Throws SetupError, naming them, if it is somebody else's.
+  // Throws SetupError if the address is another host's; the text names that host.
   void check_addresses() const;
-  // Trainers may come.
+  // Lets trainers connect.
   void open();
-  // Every 100 ms: ports that could not start yet, and what has happened in the ring, for the log.
+  // Starts ports that could not start yet, and logs what has happened in the ring. Called every 100 ms.
   void tend(Nanos now);
 
   [[nodiscard]] Server& server() const noexcept { return *server_; }
   [[nodiscard]] const NodeConfig& config() const noexcept { return config_; }
-  [[nodiscard]] std::vector<std::string> files() const;  // that it makes in the file system; not all need be there
-  [[nodiscard]] uint32_t in_flight() const noexcept;     // operations, each lane counted
-  // With local_reduce: how long operations of this node have waited for this trainer, the mean of all lanes.
+  [[nodiscard]] std::vector<std::string> files() const;  // files that it makes; some may not exist
+  [[nodiscard]] uint32_t in_flight() const noexcept;     // operations in flight, each lane counted
+  // With local_reduce, returns how long operations of this node have waited for this trainer, as the mean of all lanes.
   [[nodiscard]] Nanos awaited(unsigned trainer) const noexcept;
-  // Packets to ranks that are up, as of some 100 ms ago; trainers may know of the end of their operations before.
+  // Returns the number of unacknowledged packets to ranks that are up, as of about 100 ms ago. Operations of trainers
+  // may be over before their last packets are acknowledged.
   [[nodiscard]] size_t unacknowledged() const noexcept;
 
   [[nodiscard]] std::span<const NodePort> ports() const noexcept { return ports_; }
@@ -83,21 +85,22 @@ class Node {
   [[nodiscard]] const RingWatch& ring() const noexcept { return ring_; }     // as of the last tend()
   [[nodiscard]] std::optional<double> failed_ago(Nanos now) const noexcept;  // seconds since the last failure
 
-  // Where people ask; null until it is set.
+  // Sets the socket for requests of people and tools. admin() is null before that.
   void set_admin(std::unique_ptr<AdminSocket> admin) noexcept { admin_ = std::move(admin); }
   [[nodiscard]] AdminSocket* admin() const noexcept { return admin_.get(); }
 
-  // Where Prometheus asks; null: it does not.
+  // Sets the server that Prometheus asks. metrics() is null if there is none.
   void set_metrics(std::unique_ptr<MetricsServer> metrics) noexcept { metrics_ = std::move(metrics); }
   [[nodiscard]] MetricsServer* metrics() const noexcept { return metrics_.get(); }
 
-  // Its workers, for who does their rounds himself and does not start() them; what control threads tell a lane.
+  // workers() is for callers that run the rounds of workers themselves instead of calling start(). desk() takes
+  // commands for a lane.
   [[nodiscard]] std::span<const std::unique_ptr<Worker>> workers() const noexcept { return workers_; }
   [[nodiscard]] LaneDesk& desk(unsigned number, unsigned local) noexcept {
     return *desks_[number * ranks_per_node(config_) + local];
   }
 
-  // What the ways to neighbours are like. start_probing() does nothing while a run is on its way.
+  // Probing examines the paths to neighbours. start_probing() does nothing while a run is under way.
   void start_probing(Nanos most, Nanos now);
   void step_probing(Nanos now);  // every few ms while probing()
   [[nodiscard]] bool probing() const noexcept { return prober_->running() || paths_->running(); }
@@ -105,7 +108,8 @@ class Node {
 
   [[nodiscard]] NodeTrace& trace() noexcept { return trace_; }
 
-  // visit(queue, its number) and visit(lane, its number); what other threads may read of them.
+  // Calls visit(queue, its number) for each queue, or visit(lane, its number) for each lane. `visit` may use only what
+  // other threads may read.
   template <class Visit>
   void for_each_queue(Visit visit) const {
     for (const NodePort& it : ports_) {
@@ -119,14 +123,14 @@ class Node {
     }
   }
 
-  // ---- The end, in this order, with some time in between.
-  // Fails what is in flight, and has the other ranks hear of it.
-  // `why`: what trainers here are told, and stays valid; null: that it is shut down.
+  // ---- The end: call these in this order, with some time in between.
+  // Fails what is in flight; the other ranks learn of it. `why` is the reason that trainers here are told; it must stay
+  // valid. Null: the daemon is shutting down.
   void post_close(const char* why);
-  [[nodiscard]] bool closed() const noexcept;  // all lanes have done so
-  void stop_workers();                         // and has their last figures published
-  void say_goodbye();                          // on links that need it; workers are stopped
-  void abandon_memory() noexcept;              // packet buffers are left to the end of the process
+  [[nodiscard]] bool closed() const noexcept;  // whether all lanes have done so
+  void stop_workers();                         // also publishes their last figures
+  void say_goodbye();                          // on links that need it, after stop_workers()
+  void abandon_memory() noexcept;              // leaves packet buffers to the end of the process
 
  private:
   void make_lanes();
@@ -155,15 +159,15 @@ class Node {
   const NodeConfig config_;
   const Classifier classifier_;
   const uint64_t incarnation_;
-  std::optional<HostClaim> address_;                    // none: all ports are links inside this machine, or sockets
-  std::vector<std::unique_ptr<Neighbour>> neighbours_;  // in the ring
-  std::vector<std::unique_ptr<PacketPool>> pools_;      // one for all lanes
+  std::optional<HostClaim> address_;                    // empty if all ports are links inside this machine, or sockets
+  std::vector<std::unique_ptr<Neighbour>> neighbours_;  // nodes that lanes exchange packets with
+  std::vector<std::unique_ptr<PacketPool>> pools_;      // one pool for all lanes
   std::vector<NodePort> ports_;
-  std::vector<std::unique_ptr<LaneDesk>> desks_;   // as lanes_
-  std::vector<std::unique_ptr<LaneLooks>> looks_;  // by rank of this node; none with one lane
-  // Its logs outlive the lanes, which write to them.
+  std::vector<std::unique_ptr<LaneDesk>> desks_;   // in the order of lanes_
+  std::vector<std::unique_ptr<LaneLooks>> looks_;  // by rank of this node; empty with one lane
+  // Lanes write to its logs, so it must outlive them.
   NodeTrace trace_;
-  std::vector<std::unique_ptr<Lane>> lanes_;  // by number * ranks_per_node + local rank
+  std::vector<std::unique_ptr<Lane>> lanes_;  // index: number * ranks_per_node + local rank
   RingWatch ring_;
   FailureLog failures_;
   ReportWatch choices_;

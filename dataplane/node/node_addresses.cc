@@ -1,4 +1,4 @@
-// node_addresses.cc - what becomes of the node's address on its ports: at the start, in the log (control thread only)
+// node_addresses.cc - the node's address on its ports: claims it at the start, logs conflicts (control thread only)
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -22,7 +22,7 @@ constexpr const char* kCause =
 
 void Node::claim_address() {
   const NodeAddress& own = config_.nodes[config_.rank];
-  // Sockets have the kernel's, which gives a port to one of them only.
+  // Sockets use the kernel's address, and the kernel gives a UDP port to one socket only.
   const auto needs_none = [](const PortConfig& port) { return traits_of(port).local || traits_of(port).sockets; };
   if (std::ranges::all_of(config_.ports, needs_none)) return;
   const auto sockets = std::ranges::find(config_.ports, PortConfig::Kind::kUdp, &PortConfig::kind);

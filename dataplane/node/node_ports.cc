@@ -1,4 +1,4 @@
-// node_ports.cc - a node's ports, and the ways through them to its neighbours (control thread only)
+// node_ports.cc - a node's ports, and the routes through them to its neighbours (control thread only)
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +26,8 @@ void Node::make_ports(RingLinks& links, unsigned index) {
   }
 }
 
-// All nodes that a lane has packets for: the one before, the next one, then the others.
+// Makes a neighbour for each node that a lane has packets for: the one before in the ring, the next one, then the
+// others.
 void Node::make_neighbours() {
   const auto count = static_cast<unsigned>(config_.nodes.size());
   std::vector<bool> linked(count);
@@ -59,7 +60,7 @@ void Node::connect_ports() {
     }
     for (Neighbour* const it : reached) {
       if (!own.port->of_sockets()) continue;
-      it->configured = true;  // the kernel knows the way
+      it->configured = true;  // the kernel finds the route
       it->mac = pack_mac(mac_of(it->ip));
     }
     PortQueue::Setup setup;
@@ -81,7 +82,7 @@ void Node::connect_ports() {
                                                        key ? &*key : nullptr, reached));
       worker_of(i).add(*own.queues.back(), own.port->fds(i));
     }
-    // What arrives at any queue goes to the lane it is for, if this worker has that.
+    // A packet that arrives at any queue goes to the lane it is for, if this worker has that lane.
     for (unsigned number = 0; number < config_.lanes; ++number) {
       for (unsigned local = 0; local < ranks; ++local) {
         for (unsigned i = 0; i < own.queues.size(); ++i) {

@@ -1,4 +1,4 @@
-// node_trace.cc - traces of a node: made, started, handed out, ended (control thread only)
+// node_trace.cc - traces of a node: starts them, hands out their records, ends them (control thread only)
 #include "dataplane/node/node_trace.h"
 
 #include <algorithm>

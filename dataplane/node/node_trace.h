@@ -14,30 +14,31 @@
 
 namespace gradlane {
 
-// Memory is taken when a trace is first asked for, kMostBytes for records and about as much again for those that are
-// not written yet, and kept for the next one. A trace ends when its client says so, or has not asked for kLease, or
-// after kLongest.
+// Traces of a node. Memory is allocated when a trace is first requested, and kept for the next one. It is kMostBytes
+// for records, and about as much for records that are not written yet. A trace ends when its client says so, when the
+// client has not asked for kLease, or after kLongest.
 class NodeTrace {
  public:
   static constexpr Nanos kLease = 3 * kSecond;
   static constexpr Nanos kLongest = 700 * kSecond;
   static constexpr size_t kMostBytes = size_t{64} << 20;
-  static constexpr size_t kMostWords = size_t{1} << 19;  // of a log
+  static constexpr size_t kMostWords = size_t{1} << 19;  // words of one log
   static constexpr size_t kLeastWords = size_t{1} << 12;
-  static constexpr size_t kTakenAtOnce = size_t{1} << 16;  // words
+  static constexpr size_t kTakenAtOnce = size_t{1} << 16;  // number of words
 
-  // At construction of the node. Both outlive this.
+  // Adds a lane while the node is made. The lane and the desk must outlive this object.
   void add(Lane& lane, unsigned number, LaneDesk& desk) { logs_.push_back({&lane, &desk, number, nullptr}); }
 
-  // The number of the new trace; 0: one is being taken, or its client has not fetched all of it yet.
+  // Starts a trace and returns its number. Returns 0 if one is being taken, or if a client has not fetched all of the
+  // last one.
   [[nodiscard]] uint64_t start(Nanos now);
-  // The client of trace `id` is there; false: that one is over, and what there was of it may be gone.
+  // Notes that the client of trace `id` is there. Returns false if that trace is over; its records may be gone.
   [[nodiscard]] bool renew(uint64_t id, Nanos now) noexcept;
   void stop() noexcept;
-  // Workers have written all they will.
+  // Returns whether workers have written all of their records.
   [[nodiscard]] bool over() const noexcept;
   [[nodiscard]] bool on() const noexcept { return on_; }
-  // Every 100 ms.
+  // Ends a trace whose time is over. Called every 100 ms.
   void tend(Nanos now) noexcept;
 
   struct Part {
@@ -47,7 +48,7 @@ class NodeTrace {
     uint64_t skipped = 0;  // operations that were not recorded
     std::vector<uint64_t> words;
   };
-  // Of all lanes; kTakenAtOnce words or somewhat more. `more`: there are others.
+  // Takes records of all lanes, kTakenAtOnce words or somewhat more. `more`: there are further records.
   [[nodiscard]] std::vector<Part> take(bool& more);
 
  private:

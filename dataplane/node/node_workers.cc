@@ -1,4 +1,4 @@
-// node_workers.cc - how many workers a node has, and whether they get their packets (control thread only)
+// node_workers.cc - decides how many workers a node has, and checks that they get their packets (control thread only)
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -9,8 +9,9 @@
 
 namespace gradlane {
 
-// What arrives must be polled by the worker whose lane it is for. Lane k and queue k are worker (k % their number)'s,
-// and with a divisor of the threads that the trainers' bells were made for, each bell has one worker.
+// Sets the number of workers. A packet must be polled by the worker that has its lane. Lane k and queue k belong to
+// worker k % (number of workers). The trainers' bells were made for a number of threads; the number of workers divides
+// it, so that each bell has one worker.
 void Node::agree_on_workers() {
   const auto threads = static_cast<unsigned>(workers_.size());
   unsigned count = threads;
@@ -43,7 +44,7 @@ void Node::log_numa() const {
   }
 }
 
-// No ring comes up like that.
+// Warns if packets arrive at queues of other lanes. The ring cannot become ready then.
 void Node::look_for_wrong_lanes() {
   for (NodePort& it : ports_) {
     uint64_t packets = 0;

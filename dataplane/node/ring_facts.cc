@@ -1,4 +1,4 @@
-// ring_facts.cc - what a node's ports and lanes say about its ring and its neighbours (control thread only)
+// ring_facts.cc - facts about a node's ring and its neighbours, from its ports and lanes (control thread only)
 #include "dataplane/node/ring_facts.h"
 
 #include <algorithm>
@@ -24,7 +24,8 @@ const Port* port_to(const Node& node, unsigned other) {
   return found == node.ports().end() ? nullptr : found->port.get();
 }
 
-// Of a neighbour whose hellos are for none of our ranks, as it has other ones.
+// Returns how the settings of a neighbour differ from ours. Its hellos are for none of our ranks, because it expects
+// other ranks here.
 Failure difference_to(const NodeConfig& config, const Neighbour& neighbour, Nanos now) {
   const Nanos at = neighbour.told_at.load(std::memory_order_relaxed);
   if (at == 0 || now - std::min(at, now) >= RingWatch::kLately) return {};
@@ -53,7 +54,7 @@ NeighbourFacts::PortState state_of(const Port& port) {
   return port.link_up() ? State::kUp : State::kDown;
 }
 
-// Who else has, or had a moment ago, this node's address; "": nobody.
+// A host that had the address in the last kRivalTime counts, too.
 std::string rival_of(const NodePort& it, Nanos now) {
   const bool lately = it.address_log.conflict_at != 0 && now - it.address_log.conflict_at < kRivalTime;
   if (!lately && it.claim->state() != AddressClaim::State::kTaken) return "";

@@ -1,4 +1,4 @@
-// ring_facts.h - what a node's ports and lanes say about its ring and its neighbours (control thread only)
+// ring_facts.h - facts about a node's ring and its neighbours, from its ports and lanes (control thread only)
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace gradlane {
 
-// What RingWatch looks at. Figures of workers are up to 100 ms old.
+// Returns the facts that RingWatch looks at. Figures of workers are up to 100 ms old.
 [[nodiscard]] RingFacts ring_facts(const Node& node, Nanos now);
 
 [[nodiscard]] NeighbourFacts::PortState state_of(const Port& port);
 
-// Who else has, or had a moment ago, this node's address; "": nobody.
+// Returns the MAC address of another host that has this node's address, or had it a moment ago; "": none.
 [[nodiscard]] std::string rival_of(const NodePort& it, Nanos now);
 
 }  // namespace gradlane

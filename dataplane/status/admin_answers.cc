@@ -1,4 +1,4 @@
-// admin_answers.cc - what people and tools ask a node, and its answers (control thread only)
+// admin_answers.cc - answers to requests that people and tools send to a node (control thread only)
 #include "dataplane/status/admin_answers.h"
 
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr Nanos kProbeTime = 3 * kSecond;
 
-// How long a probe may take: "probe", "probe 3000".
+// Returns how long a probe may take, for "probe" and "probe 3000"; none for other requests.
 std::optional<Nanos> probe_time(std::string_view request) {
   static constexpr std::string_view kProbe = "probe";
   if (request == kProbe) return kProbeTime;
@@ -35,7 +35,7 @@ nlohmann::json document_of(const Node& node, const JobWatch& job, const ProcessF
   return document;
 }
 
-// "worth", "worth 1500": the words, with what a trainer knows.
+// Answers "worth" and "worth 1500", in words. The number is the hidden time that a trainer has measured.
 std::optional<std::string> worth_answer(const Node& node, const JobWatch& job, std::string_view request, Nanos now) {
   static constexpr std::string_view kWorth = "worth";
   if (!request.starts_with(kWorth)) return std::nullopt;
@@ -65,7 +65,7 @@ AdminAnswer answer_admin(Node& node, const JobWatch& job, const ProcessFacts& pr
                 "unknown request; allowed: stats, worth, worth MICROSECONDS, probe, probe MILLISECONDS (100 to 30000), "
                 "trace ..."),
             {}};
-  // One run serves all that ask while it lasts.
+  // One run serves all clients that ask while it lasts.
   node.start_probing(*most, clock());
   return {"", [&node, &job, process, clock]() -> std::optional<std::string> {
             if (node.prober().running()) return std::nullopt;

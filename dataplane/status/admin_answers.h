@@ -1,4 +1,4 @@
-// admin_answers.h - what people and tools ask a node, and its answers (control thread only)
+// admin_answers.h - answers to requests that people and tools send to a node (control thread only)
 #pragma once
 
 #include <string>
@@ -12,11 +12,11 @@ namespace gradlane {
 class JobWatch;
 class Node;
 
-// The document that docs/stats.md describes, in one line.
+// Returns the document that docs/stats.md describes, in one line.
 [[nodiscard]] std::string stats_text(const Node& node, const JobWatch& job, const ProcessFacts& process, Nanos now);
 
-// The answer to a line that came by the admin socket: "stats", "probe", "probe MILLISECONDS", "worth", "worth HIDDEN",
-// that is microseconds in exchange in which a trainer did something else; and those of trace_answers.h.
+// Answers a line from the admin socket: "stats", "probe", "probe MILLISECONDS", "worth", "worth HIDDEN", or a request
+// of trace_answers.h. HIDDEN is the time in exchange, in microseconds, in which a trainer did something else.
 [[nodiscard]] AdminAnswer answer_admin(Node& node, const JobWatch& job, const ProcessFacts& process,
                                        const std::string& request, Nanos (*clock)() noexcept);
 

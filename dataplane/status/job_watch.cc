@@ -1,4 +1,4 @@
-// job_watch.cc - what the latest job on a node has moved (control thread only)
+// job_watch.cc - the figures of the latest job on a node (control thread only)
 #include "dataplane/status/job_watch.h"
 
 #include <utility>
@@ -18,12 +18,12 @@ void JobWatch::look(Nanos now) {
   }
   if (attached) {
     idle_looks_ = 0;
-    // Trainers that go take their reports with them.
+    // The reports of a trainer disappear when it goes.
     chosen_ = chosen_ || lossy_chosen(plan_figures(node_.server().reports()));
     ever_chosen_ = ever_chosen_ || chosen_;
   }
   attached_ = attached;
-  // Nothing moves then.
+  // Figures do not change without trainers.
   if (attached || idle_looks_ == kSettled) return;
   idle_ = node_figures(node_, now);
   ++idle_looks_;

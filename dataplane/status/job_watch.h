@@ -1,4 +1,4 @@
-// job_watch.h - what the latest job on a node has moved (control thread only)
+// job_watch.h - the figures of the latest job on a node (control thread only)
 #pragma once
 
 #include <optional>
@@ -11,28 +11,29 @@ namespace gradlane {
 
 class Node;
 
-// A job begins when trainers come to a node that had none, and its figures stand until the next one does. One that is
-// shorter than the time between two looks, or begins as soon after the one before, is counted with that.
+// Keeps the figures of jobs apart. A job begins when trainers come to a node that had none. Its figures stay until the
+// next job begins. A job is counted with the one before it if it is shorter than the time between two looks, or if it
+// begins that soon after it.
 class JobWatch {
  public:
-  // Throws SetupError: the calibration of the node's configuration cannot be read.
+  // Throws SetupError if the calibration of the node's configuration cannot be read.
   explicit JobWatch(const Node& node);
 
-  void look(Nanos now);  // every 100 ms
+  void look(Nanos now);  // called every 100 ms
   [[nodiscard]] Worth worth(const NodeFigures& now) const;
-  [[nodiscard]] Worth total(const NodeFigures& now) const;  // of all jobs since the daemon started
+  [[nodiscard]] Worth total(const NodeFigures& now) const;  // worth of all jobs since the daemon started
 
  private:
-  static constexpr unsigned kSettled = 3;  // looks until workers have published their last figures
+  static constexpr unsigned kSettled = 3;  // number of looks until workers have published their last figures
 
   const Node& node_;
   const Calibration figures_;
-  std::optional<NodeFigures> before_;  // the job; none: it is the first one
-  std::optional<NodeFigures> idle_;    // when there was no trainer
+  std::optional<NodeFigures> before_;  // figures before the job; none: it is the first one
+  std::optional<NodeFigures> idle_;    // latest figures without trainers
   unsigned idle_looks_ = 0;
   bool attached_ = false;
-  bool chosen_ = false;       // by the job's trainers,
-  bool ever_chosen_ = false;  // by any
+  bool chosen_ = false;       // the job's trainers have chosen a codec that rounds
+  bool ever_chosen_ = false;  // trainers of some job have done so
 };
 
 }  // namespace gradlane

@@ -21,7 +21,7 @@ struct Place {
   const CounterValues* counters;
 };
 
-// The same counters everywhere, in the same order.
+// Adds the counters of all places. Each place has the same counters in the same order.
 void add_counters(MetricsText& out, const std::vector<Place>& places) {
   if (places.empty()) return;
   const CounterValues& all = *places.front().counters;
@@ -90,7 +90,7 @@ void add_node(MetricsText& out, const MetricLabels& labels, const NodeFigures& n
   for (size_t i = 0; i < node.pools.size(); ++i) out.sample(labels.with("pool", i), node.pools[i].free);
 }
 
-// Estimates, which need not grow: no counters.
+// Adds estimates. They may decrease, so they are no counters.
 void add_worth(MetricsText& out, const MetricLabels& labels, const Worth& worth) {
   out.family("gradlane_saved_seconds", Type::kGauge,
              "about how much longer all exchanges would have taken uncompressed, at least");

@@ -10,11 +10,12 @@
 
 namespace gradlane {
 
-// Of a node with more links than this, all ranks and lanes counted, histograms of round trips are left out: a document
-// would have megabytes.
+// Largest number of links, all ranks and lanes counted, for which histograms of round trips are written. A document
+// with more of them would have megabytes.
 inline constexpr size_t kMostRttHistograms = 512;
 
-// The document that a scrape gets. docs/metrics.md lists what is in it. `worth`: since the start of the daemon.
+// Returns the document that a scrape gets. docs/metrics.md lists its contents. `worth` is that since the start of the
+// daemon.
 [[nodiscard]] std::string metrics_document(const NodeFigures& node, const ProcessFigures& process, const Worth& worth,
                                            MetricsFormat format);
 

@@ -32,7 +32,7 @@ std::string escaped(std::string_view value) {
   return text;
 }
 
-// "" if it has none.
+// Returns the unit at the end of a name; "" if it has none.
 std::string_view unit_of(std::string_view name) {
   for (const std::string_view unit : {"seconds", "bytes"}) {
     if (name.ends_with(unit)) return unit;

@@ -1,6 +1,6 @@
 // metrics_text.h - figures as Prometheus reads them: families, samples, labels (pure; control thread)
 //
-// Two formats, which differ in little: the text format 0.0.4, and OpenMetrics 1.0.0, where the name of a family of
+// There are two similar formats: the text format 0.0.4 and OpenMetrics 1.0.0. In OpenMetrics the name of a family of
 // counters has no _total, units have a line of their own, and the end has a mark.
 #pragma once
 
@@ -16,11 +16,11 @@ namespace gradlane {
 
 enum class MetricsFormat : uint8_t { kText, kOpenMetrics };
 
-// What a document in it is called (Content-Type).
+// Returns the Content-Type of a document.
 [[nodiscard]] const char* content_type(MetricsFormat format) noexcept;
 
-// node="0",rank="1": names as Prometheus allows them; values may be anything. What is not ASCII becomes '?', as it
-// might not be UTF-8, and then a whole scrape would be refused.
+// Labels such as node="0",rank="1". Names must be allowed in Prometheus; values may be anything. Characters that are
+// not ASCII become '?': if they were not UTF-8, a whole scrape would be refused.
 class MetricLabels {
  public:
   [[nodiscard]] MetricLabels with(std::string_view name, std::string_view value) const;
@@ -36,12 +36,13 @@ class MetricsText {
   enum class Type : uint8_t { kCounter, kGauge, kHistogram };
   explicit MetricsText(MetricsFormat format) : format_(format) {}
 
-  // Samples that follow are of this family. A counter's name ends in _total; a unit, _seconds or _bytes, comes before
-  // that. A family without samples leaves nothing. The texts must outlive the samples; the help has no line ends.
+  // Begins a family; the samples that follow belong to it. A counter's name ends in _total; a unit, _seconds or _bytes,
+  // comes before that. A family without samples leaves no text. The texts must outlive the samples. The help has no
+  // line ends.
   void family(std::string_view name, Type type, std::string_view help);
   void sample(const MetricLabels& labels, uint64_t value);
   void sample(const MetricLabels& labels, double value);
-  // Of nanoseconds, as seconds.
+  // Adds a histogram of times. They are in nanoseconds, and written in seconds.
   template <unsigned kFirst, size_t kBounds>
   void times(const MetricLabels& labels, const TimeHistogram<kFirst, kBounds>& times) {
     double bounds[kBounds];
@@ -49,13 +50,13 @@ class MetricsText {
     histogram(labels, bounds, times.counts, static_cast<double>(times.sum) / kSecond);
   }
 
-  // The document; nothing may follow.
+  // Returns the document. Nothing may follow.
   [[nodiscard]] std::string end();
 
  private:
   void head();
   void line(std::string_view suffix, const std::string& labels, const std::string& value);
-  // counts: one more than bounds; not added up.
+  // `counts` has one element more than `bounds`, and is not cumulative.
   void histogram(const MetricLabels& labels, std::span<const double> bounds, std::span<const uint64_t> counts,
                  double sum);
 
@@ -63,7 +64,7 @@ class MetricsText {
   std::string_view name_;
   std::string_view help_;
   Type type_ = Type::kGauge;
-  bool open_ = false;  // its head has been written
+  bool open_ = false;  // the head of the family has been written
   std::string text_;
 };
 

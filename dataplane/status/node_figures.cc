@@ -1,4 +1,4 @@
-// node_figures.cc - the one walk over a node for its figures (control thread only)
+// node_figures.cc - collects the figures of a node in one walk (control thread only)
 #include "dataplane/status/node_figures.h"
 
 #include <fmt/format.h>
@@ -75,7 +75,7 @@ PortFigures port_figures(const Node& node, size_t number, Nanos now) {
   return figures;
 }
 
-// "workers.lanes: 1 here, 2 there"
+// Returns the difference in the settings: "workers.lanes: 1 here, 2 there"; "": none.
 std::string difference_of(const Failure& refused) {
   const std::string text = difference_text(refused, "here", "there");
   return text.empty() ? text : text.substr(2);
@@ -163,7 +163,8 @@ RankFigures rank_figures(const Lane& lane, unsigned number) {
   return figures;
 }
 
-// Addresses of gradlane's own are none of the kernel's, which has TCP.
+// Returns the nodes of the configuration. Their `reach` is for TCP, which needs an address of the kernel: with sockets
+// it is the configured address, otherwise `host`.
 std::vector<TableFigures> table_figures(const NodeConfig& config) {
   std::vector<TableFigures> figures;
   for (const NodeAddress& it : config.nodes) {

@@ -1,4 +1,4 @@
-// node_figures.h - a node's figures at one moment: what stats, metrics and the log print (plain data)
+// node_figures.h - a node's figures at one moment, for stats, metrics and the log (plain data)
 #pragma once
 
 #include <cstddef>
@@ -22,13 +22,13 @@ using CounterValues = std::vector<CounterValue>;
 struct PortFigures {
   std::string name;
   std::string device;
-  std::string driver;          // DPDK's; "": none, or not started
+  std::string driver;          // DPDK driver; "": none, or not started
   const char* link = "";       // starting, up, down
   unsigned speed_mbps = 0;     // 0: not known
-  const char* checksums = "";  // of packets that are sent, by: software, device; "": none, or not started
+  const char* checksums = "";  // UDP checksums of sent packets, made by: software, device; "": none, or not started
   std::string mac;
-  const char* address = "";  // this node's there: waiting, probing, held, taken
-  std::string rival;         // who else has it; "": nobody
+  const char* address = "";  // state of this node's address there: waiting, probing, held, taken
+  std::string rival;         // another host that has the address; "": none
   std::string steering;
   std::vector<CounterValues> queues;
 };
@@ -41,14 +41,14 @@ struct PoolFigures {
 struct NeighbourFigures {
   unsigned node = 0;
   std::string ip;
-  std::string port;  // ours, to it
+  std::string port;  // our port to it
   std::string mac;   // "": not known
   bool up = false;
-  std::string why;          // not up: what is known of the cause,
-  std::string trouble;      //   and what disturbs one that is
-  std::string speaks_from;  // another address; "": no
-  size_t path_bytes = 0;    // longest packets of IP on the way there, if less than the MTU; 0: no, or not known
-  std::string difference;   // in its settings: "workers.lanes: 1 here, 2 there"; "": none is known
+  std::string why;          // known cause, if it is not up
+  std::string trouble;      // known trouble, if it is up
+  std::string speaks_from;  // another address that it sends from; "": none
+  size_t path_bytes = 0;    // longest IP packets on the path to it, if less than the MTU; 0: not less, or not known
+  std::string difference;   // difference in its settings: "workers.lanes: 1 here, 2 there"; "": none is known
   uint64_t arp_tries = 0;
   uint64_t forged = 0;
   uint64_t untagged = 0;
@@ -56,11 +56,11 @@ struct NeighbourFigures {
   uint64_t wrong_tos = 0;
 };
 
-// A node of the ring, as the configuration has it.
+// A node of the ring, as it is configured.
 struct TableFigures {
   unsigned node = 0;
   std::string address;
-  std::string reach;  // address or name where its machine takes TCP; "": nothing says
+  std::string reach;  // address or name of its machine for TCP; "": not known
 };
 
 struct LinkFigures {
@@ -69,34 +69,34 @@ struct LinkFigures {
   double rtt_us = 0;
   double window = 0;
   size_t in_flight = 0;
-  uint64_t sent = 0;        // data packets, those that were sent again left out:
-  uint64_t resent = 0;      //   these
-  uint64_t bytes = 0;       // of both
-  double full_us = 0;       // how long its window was full
-  uint64_t full_bytes = 0;  // of `bytes`, meanwhile
+  uint64_t sent = 0;        // data packets, without retransmits
+  uint64_t resent = 0;      // retransmits of data packets
+  uint64_t bytes = 0;       // bytes of both
+  double full_us = 0;       // time in which the window was full
+  uint64_t full_bytes = 0;  // part of `bytes` that was sent in that time
   RttHistogram rtt{};
 };
 
 struct CodecFigures {
   CodecId id{};
-  std::string word;            // "fixed"; "signsgd,ternary", "fixed:rel" where several have one word
-  uint64_t element_bytes = 0;  // of what was sent by it,
-  uint64_t run_bytes = 0;      //   and as it was sent
+  std::string word;            // "fixed"; "signsgd,ternary" or "fixed:rel" if several codecs have one word
+  uint64_t element_bytes = 0;  // size in memory of the elements that were sent
+  uint64_t run_bytes = 0;      // size of these elements as they were sent
 };
 
 struct StrategyFigures {
-  const char* word = "";     // "rings" of all rings:G
-  OperationHistogram times;  // of operations that succeeded, from their submission on
+  const char* word = "";     // strategy; "rings" stands for all rings:G
+  OperationHistogram times;  // times of operations that succeeded, from their submission on
 };
 
-// With local_reduce.
+// A trainer of a node with local_reduce.
 struct TrainerFigures {
   unsigned rank = 0;
-  double awaited_us = 0;  // how long operations of this node have waited for it
+  double awaited_us = 0;  // time that operations of this node have waited for it
 };
 
 struct WorkerFigures {
-  double busy_us = 0;  // of rounds that moved something
+  double busy_us = 0;  // time of rounds that moved something
 };
 
 // One rank on one lane.
@@ -104,13 +104,13 @@ struct RankFigures {
   unsigned rank = 0;
   unsigned lane = 0;
   const char* ring = "";            // unknown, whole, incomplete, refused
-  std::optional<unsigned> missing;  // incomplete: the first rank, not this one, that nothing is known of
-  std::string refused;              // why; "": it is not
-  std::string failed;               // the last operation that failed: why; "": none has
+  std::optional<unsigned> missing;  // incomplete: first rank, except this one, that nothing is known of
+  std::string refused;              // reason; "": it is not refused
+  std::string failed;               // reason why the last failed operation failed; "": none has
   std::vector<LinkFigures> links;
   CounterValues counters;
-  std::vector<CodecFigures> codecs;           // those that were used; "raw": what goes through none
-  std::vector<StrategyFigures> strategies{};  // likewise
+  std::vector<CodecFigures> codecs;           // codecs that were used; "raw" is for elements that went through none
+  std::vector<StrategyFigures> strategies{};  // strategies that were used
 };
 
 struct NodeFigures {
@@ -123,23 +123,23 @@ struct NodeFigures {
   unsigned lanes = 0;
   unsigned trainers = 0;
   unsigned attached = 0;
-  uint32_t in_flight = 0;              // operations, each lane counted
-  std::optional<double> failed_s_ago;  // the last failed operation
+  uint32_t in_flight = 0;              // operations in flight, each lane counted
+  std::optional<double> failed_s_ago;  // seconds since the last failed operation
   bool auth = false;
   InjectedFaults faults;
-  bool whole = false;  // the ring, as all ranks here see it
+  bool whole = false;  // whether the ring is ready, as all ranks here see it
   std::vector<PortFigures> ports;
-  std::vector<PoolFigures> pools;  // by lane
+  std::vector<PoolFigures> pools;  // packet pools; one for all lanes
   std::vector<NeighbourFigures> neighbours;
   std::vector<TableFigures> table;
-  std::string metrics;  // ADDRESS:PORT; "": nobody listens
+  std::string metrics;  // ADDRESS:PORT of the metrics server; "": none
   std::vector<WorkerFigures> workers;
   std::vector<TrainerFigures> awaited;
   std::vector<RankFigures> ranks;
-  std::vector<PlanFigures> plan;  // of operations that were left to trainers' libraries
+  std::vector<PlanFigures> plan;  // choices of `auto`, as trainers' libraries report them
 };
 
-// Control thread. Figures of workers are up to 100 ms old.
+// Returns the figures of a node. Control thread only. Figures of workers are up to 100 ms old.
 [[nodiscard]] NodeFigures node_figures(const Node& node, Nanos now);
 
 }  // namespace gradlane

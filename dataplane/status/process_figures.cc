@@ -1,4 +1,4 @@
-// process_figures.cc - what a daemon's process knows of itself (control thread only)
+// process_figures.cc - figures of a daemon's process (control thread only)
 #include "dataplane/status/process_figures.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// process_figures.h - what a daemon's process knows of itself (control thread only)
+// process_figures.h - figures of a daemon's process (control thread only)
 #pragma once
 
 #include <chrono>
@@ -7,18 +7,18 @@
 
 namespace gradlane {
 
-// Since the start.
+// Facts that stay the same from the start.
 struct ProcessFacts {
   std::string version;
   std::chrono::steady_clock::time_point started;
 };
 
-// Now.
+// Figures at one moment.
 struct ProcessFigures {
   std::string version;
   double uptime_s = 0;
   int pid = 0;
-  uint64_t rss_kb = 0;  // in memory; 0: that cannot be known
+  uint64_t rss_kb = 0;  // resident memory; 0: not known
 };
 
 [[nodiscard]] ProcessFigures process_figures(const ProcessFacts& facts);

@@ -10,10 +10,10 @@
 
 namespace gradlane {
 
-// The document that docs/stats.md describes.
+// Returns the document that docs/stats.md describes.
 [[nodiscard]] nlohmann::json status_json(const NodeFigures& node, const ProcessFigures& process);
 
-// A line for each queue and each rank, with the counters that are not 0.
+// Returns a line for each queue and each rank, with the counters that are not 0.
 [[nodiscard]] std::vector<std::string> counter_lines(const NodeFigures& node);
 
 }  // namespace gradlane

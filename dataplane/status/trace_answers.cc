@@ -1,4 +1,4 @@
-// trace_answers.cc - what `gradlane trace` asks a node, and its answers (control thread only)
+// trace_answers.cc - answers to requests of `gradlane trace` (control thread only)
 #include "dataplane/status/trace_answers.h"
 
 #include <chrono>
@@ -18,7 +18,8 @@ using nlohmann::json;
 
 constexpr int kTraceFormat = 1;
 
-// Of the kernel: processes with the same one have one monotonic clock, but for time namespaces.
+// Returns the kernel's boot id. Processes with the same id have the same monotonic clock, except in different time
+// namespaces.
 std::string boot_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -26,7 +27,7 @@ std::string boot_id() {
   return id;
 }
 
-// The clocks at one moment: of some attempts the one that took the shortest time.
+// Readings of the clocks at one moment. They are read several times; the fastest reading counts.
 struct Clocks {
   int64_t own = 0;
   int64_t monotonic = 0;
@@ -78,7 +79,7 @@ std::string fetched(Node& node, bool on) {
   return admin_text(document);
 }
 
-// "trace VERB NUMBER"
+// Returns the number in "trace VERB NUMBER"; none if the verb is another one.
 std::optional<uint64_t> number_behind(std::string_view request, std::string_view verb) {
   if (!request.starts_with(verb)) return std::nullopt;
   return parse_whole(request.substr(verb.size()));

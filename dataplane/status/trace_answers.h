@@ -1,4 +1,4 @@
-// trace_answers.h - what `gradlane trace` asks a node, and its answers (control thread only)
+// trace_answers.h - answers to requests of `gradlane trace` (control thread only)
 #pragma once
 
 #include <string>
@@ -9,13 +9,17 @@ namespace gradlane {
 
 class Node;
 
-// "trace start": a trace begins, {"trace": its number}, or {"trace": 0}: somebody else takes one. It ends by itself if
-// its client does not ask for NodeTrace::kLease.
-// "trace fetch NUMBER": what has come since, {"lanes": [{"rank", "lane", "dropped", "skipped", "words": [...]}],
-// "more", "on"}; collectives/trace_log.h explains the words. "on": the trace had not ended before this was asked.
-// "trace stop NUMBER": ends it; the answer comes when workers have seen that, and is that of fetch. With all of them
-// come who this is and its clock: "node", "nodes", "ranks_per_node", "boot", "clock_ns", "monotonic_ns" and "wall_ns",
-// the clock of records and those of the kernel at the same moment.
+// Answers a request for traces:
+//
+// - "trace start" begins a trace: {"trace": its number}, or {"trace": 0} if another client takes one. It ends by itself
+//   if its client does not ask for NodeTrace::kLease.
+// - "trace fetch NUMBER" gives the new records: {"lanes": [{"rank", "lane", "dropped", "skipped", "words": [...]}],
+//   "more", "on"}. collectives/trace_log.h explains the words. "on": the trace had not ended before this request.
+// - "trace stop NUMBER" ends the trace. The answer is like that of fetch, and comes when workers have seen the end.
+//
+// Each of these answers also describes the node and its clocks: "node", "nodes", "ranks_per_node", "boot", "clock_ns",
+// "monotonic_ns" and "wall_ns". "clock_ns" is the clock of records. The other two are clocks of the kernel at the same
+// moment.
 [[nodiscard]] AdminAnswer answer_trace(Node& node, const std::string& request, Nanos now);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// worth.cc - what compression has brought a job, from a node's figures, and in words (pure functions)
+// worth.cc - the benefit of compression for a job, from a node's figures, and in words (pure functions)
 #include "dataplane/status/worth.h"
 
 #include <fmt/format.h>
@@ -15,33 +15,34 @@ namespace {
 
 constexpr double kFloatBytes = 4;
 constexpr double kNs = 1e-9;
-constexpr double kRateTime = 0.01;  // s that a link must be full, and bytes that it must carry meanwhile, to know what
-constexpr double kRateBytes = 1e5;  //   it can do
-constexpr double kAlike = 0.02;     // of the time in exchange: estimates that differ less are as good as equal
-constexpr double kMuch = 0.05;      // likewise: CPU time of codecs that is worth a warning
-constexpr double kWorthTelling = 1e6;  // bytes: small operations are mostly headers
-constexpr double kClearly = 1.5;       // so many times the CPU time that it saves
+constexpr double kRateTime = 0.01;     // seconds that a link must be full to show what it can carry
+constexpr double kRateBytes = 1e5;     // bytes that it must carry in that time
+constexpr double kAlike = 0.02;        // share of the time in exchange: estimates that differ by less count as equal
+constexpr double kMuch = 0.05;         // share of the time in exchange: CPU time of codecs that is worth a warning
+constexpr double kWorthTelling = 1e6;  // bytes; smaller operations are mostly headers
+constexpr double kClearly = 1.5;       // least ratio of codec time to saved time for a warning
 
 double counter_of(const RankFigures& rank, std::string_view name) {
   const auto found = std::ranges::find_if(rank.counters, [name](const CounterValue& it) { return it.name == name; });
   return found == rank.counters.end() ? 0 : static_cast<double>(found->value);
 }
 
-// "fixed" of "fixed:10,stochastic", "fixed:rel" of "fixed:rel=8"
+// Returns the family of a codec: "fixed" for "fixed:10,stochastic", "fixed:rel" for "fixed:rel=8".
 std::string family_of(std::string_view name) {
   const std::string_view head = name.substr(0, name.find_first_of(":,"));
   return std::string(head) + (name.find(":rel") == std::string_view::npos ? "" : ":rel");
 }
 
-// Of the same codec with another B, if not of this one.
+// Returns the cost of this codec, or of the same codec with another B; null: there are no figures.
 const CodecCost* cost_of(const Calibration& figures, const std::string& word) {
   const auto same = [family = family_of(word)](const CodecCost& it) { return family_of(it.name) == family; };
   const auto found = std::ranges::find_if(figures.codecs, same);
   return found == figures.codecs.end() ? nullptr : &*found;
 }
 
-// Of what a rank sends half goes towards sums and half are results. An element of a sum is merged, or encoded here and
-// decoded by its owner; one of a result is decoded by who gets it.
+// Returns the CPU time per element that a rank sends. Half of the elements go towards sums, and half are results. An
+// element of a sum is merged, or encoded here and decoded by its owner. An element of a result is decoded by the rank
+// that gets it.
 double ns_of_sent(const CodecCost& cost) {
   const double sum = cost.owners ? cost.encode_ns + cost.decode_ns : cost.merge_ns;
   return (sum + cost.decode_ns + cost.look_ns + cost.place_ns) / 2;
@@ -57,13 +58,14 @@ CodecFigures since(const CodecFigures& now, const RankFigures* before) {
   return since;
 }
 
-// Each packet that is sent is also one that somebody gets.
+// Returns the CPU time per packet. Each packet that is sent is also received by some rank.
 double ns_of_packet(const PacketCost& packets) {
   return packets.send_ns + packets.receive_ns + 2 * packets.call_ns / std::max(packets.per_call, 1.0) +
          (packets.reduce_ns + packets.gather_ns) / 2;
 }
 
-// Workers do packets and codecs; of codecs that have no figures, what is left is theirs.
+// Returns the busy time of workers that packets and raw elements do not explain. Codecs without figures must have taken
+// it.
 double unexplained(const Worth& worth, const Calibration& figures) {
   const CodecCost* const raw = figures.find("raw");
   const double elements = worth.raw_bytes / kFloatBytes * (raw == nullptr ? 0 : ns_of_sent(*raw)) * kNs;
@@ -71,7 +73,7 @@ double unexplained(const Worth& worth, const Calibration& figures) {
   return std::max(worth.busy - elements - packets, 0.0);
 }
 
-// CPU seconds beyond raw's; none: there are no figures of it.
+// Returns the CPU seconds of a codec beyond those of raw; none if there are no figures of it.
 std::optional<double> codec_time(const CodecFigures& sent, const Calibration& figures) {
   const CodecCost* const raw = figures.find("raw");
   const CodecCost* const cost = cost_of(figures, sent.word);
@@ -83,7 +85,7 @@ std::optional<double> codec_time(const CodecFigures& sent, const Calibration& fi
   return std::max(ns, 0.0) * kNs;
 }
 
-// ratio: how many times as many bytes would go without codecs.
+// Adds a link if it would take longest without codecs. `ratio`: raw bytes divided by sent bytes.
 void add_link(Worth& worth, const LinkFigures& now, const LinkFigures& before, double ratio) {
   const double full = (now.full_us - before.full_us) / 1e6;
   const auto carried = static_cast<double>(now.full_bytes - before.full_bytes);
@@ -98,8 +100,7 @@ void add_link(Worth& worth, const LinkFigures& now, const LinkFigures& before, d
   worth.raw_link = raw_link;
 }
 
-// One rank on one lane.
-// `unknown`: bytes of elements that went through codecs without figures.
+// Adds one rank on one lane. `unknown` counts the bytes of elements that went through codecs without figures.
 void add_lane(Worth& worth, double& unknown, const RankFigures& now, const RankFigures* before,
               const Calibration& figures) {
   const auto counted = [&](const char* name) {
@@ -129,12 +130,12 @@ void add_lane(Worth& worth, double& unknown, const RankFigures& now, const RankF
   }
 }
 
-// Three digits, and all before the point.
+// Returns a number with three digits, or with all digits before the point if these are more.
 std::string digits_text(double value) {
   return value >= 99.95 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
 }
 
-// In the largest of units, each 1000 times the one before, in which it is 1 or more.
+// Returns a value in the largest unit in which it is 1 or more. Each unit is 1000 times the one before.
 std::string in_units(double value, std::initializer_list<const char*> units) {
   const char* unit = *units.begin();
   for (const char* const larger : units) {
@@ -171,12 +172,13 @@ std::string time_line(const Worth& worth, std::optional<double> hidden) {
 
 bool has_grown(const Worth& worth) { return worth.sent_bytes > worth.raw_bytes; }
 
-// How long the link had for what it did carry.
+// Returns the time that the sent bytes take at the link's rate.
 double link_time(const Worth& worth) {
   return worth.raw_bytes > 0 ? worth.raw_link * worth.sent_bytes / worth.raw_bytes : 0;
 }
 
-// Then the window may have been full as the worker of the neighbour was busy, and the link carries more.
+// Returns whether cores may be the limit. Then the window may have been full because the neighbour's worker was busy,
+// and the link carries more.
 bool cores_limit(const Worth& worth) { return worth.busy > worth.full / 2; }
 
 std::string longer_line(const Worth& worth) {
@@ -192,8 +194,8 @@ std::string longer_line(const Worth& worth) {
                           longer > 0 ? "longer" : "less");
 }
 
-// Where it is clear: raw elements would have had room on the link. What was chosen by measuring is known to be the
-// fastest.
+// Returns whether compression has clearly cost more than it saved. A codec that was chosen by measuring is known to be
+// the fastest.
 bool loses(const Worth& worth) {
   if (worth.codecs.empty() || worth.chosen) return false;
   if (has_grown(worth)) return worth.raw_bytes >= kWorthTelling;
@@ -252,7 +254,7 @@ Worth worth_of_all(std::span<const Worth> nodes) {
       all.rate = it.rate;
       all.raw_link = it.raw_link;
     }
-    // Nodes work side by side.
+    // Nodes work in parallel.
     all.packets = std::max(all.packets, it.packets);
     all.codec = std::max(all.codec, it.codec);
     for (const std::string& codec : it.codecs) {

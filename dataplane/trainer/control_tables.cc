@@ -1,4 +1,4 @@
-// control_tables.cc - what a trainer is told in its control segment (control thread)
+// control_tables.cc - the tables in a trainer's control segment (control thread)
 #include "dataplane/trainer/control_tables.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace gradlane {
 namespace {
 
-// A row of our table as a trainer is told of it.
+// Returns the row of a codec, as trainers read it.
 gl_codec_row told(const CodecRow& codec) noexcept {
   gl_codec_row row{};
   copy_text(row.word, codec.word);
@@ -33,7 +33,7 @@ gl_codec_row told(const CodecRow& codec) noexcept {
   return row;
 }
 
-// The same of a strategy that it may name.
+// Returns the row of a strategy that operations may name, as trainers read it.
 gl_strategy_row told(const StrategyId& strategy, unsigned ranks, bool links) noexcept {
   gl_strategy_row row{};
   row.code = strategy.code();
@@ -46,7 +46,7 @@ gl_strategy_row told(const StrategyId& strategy, unsigned ranks, bool links) noe
   return row;
 }
 
-// Those of the configuration, and the ring, which always works.
+// Returns the strategies of the configuration, and the ring, which always works.
 std::vector<StrategyId> strategies_of(const NodeConfig& config) {
   std::vector<StrategyId> list = config.strategies;
   if (std::ranges::find(list, StrategyId{}) == list.end()) list.emplace_back();
@@ -94,7 +94,7 @@ void ControlTables::write(uint8_t* base) const {
   put(base + plan_at_, plan_);
 }
 
-// They are the last of the segment, whatever the trainer has written before them.
+// The reports are at the end of the segment. Their place does not depend on what the trainer has written before them.
 std::vector<gl_report_row> reports_of(const uint8_t* base, size_t bytes) {
   constexpr size_t kBytes = GL_MAX_REPORTS * sizeof(gl_report_row);
   std::vector<gl_report_row> rows;

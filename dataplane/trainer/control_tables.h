@@ -1,4 +1,4 @@
-// control_tables.h - what a trainer is told in its control segment: codecs, strategies, ways, and room for what it
+// control_tables.h - the tables in a trainer's control segment: codecs, strategies, ways, the plan, and room for its
 // reports (control thread)
 #pragma once
 
@@ -16,9 +16,9 @@ class ControlTables {
  public:
   ControlTables(const NodeConfig& config, uint32_t lanes, std::vector<gl_way_row> ways);
 
-  // Of the whole segment.
+  // Returns the size of the segment in bytes.
   [[nodiscard]] size_t bytes() const noexcept { return reports_at_ + GL_MAX_REPORTS * sizeof(gl_report_row); }
-  // Fills in a segment of zeros: gl_control, and the tables.
+  // Writes gl_control and the tables into a segment of zeros.
   void write(uint8_t* base) const;
 
  private:
@@ -34,10 +34,11 @@ class ControlTables {
   size_t reports_at_ = 0;
 };
 
-// Copies of the rows that a trainer has filled in, of a segment that was written like that. Nothing in them is checked.
+// Copies the rows that a trainer has filled in from a segment that write() has prepared. Nothing in the rows is
+// checked.
 [[nodiscard]] std::vector<gl_report_row> reports_of(const uint8_t* base, size_t bytes);
 
-// What one trainer reports. No rows: it is not there, or has nothing to say.
+// The reports of one trainer. There are no rows if the trainer is not attached or has nothing to report.
 struct SessionReports {
   unsigned rank = 0;
   std::vector<gl_report_row> rows{};

@@ -1,4 +1,4 @@
-// failure_cause.cc - why an operation has failed, as trainers are told (worker thread)
+// failure_cause.cc - causes of failed operations, as trainers receive them (worker thread)
 #include "dataplane/trainer/failure_cause.h"
 
 namespace gradlane {

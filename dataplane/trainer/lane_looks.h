@@ -1,4 +1,5 @@
-// lane_looks.h - where the lanes of a rank wait for one another, as each of them looks at all of a tensor
+// lane_looks.h - counters by which the lanes of a rank wait for one another when each of them scans a whole tensor
+// (worker threads)
 #pragma once
 
 #include <array>
@@ -9,10 +10,12 @@
 
 namespace gradlane {
 
-// Of operations whose codec looks at a tensor before it encodes any of it: each lane looks at the whole, and none may
-// write to its share before all have (Operation::lookers). Where trainers of a node are added up first, none looks
-// before all have done that. An entry belongs to one operation, by gl_submission's slot: a trainer has no two in flight
-// with the same one. A trainer that does not keep to that has its own operations time out, and nothing worse.
+// Some codecs scan a tensor before they encode any of it. Each lane scans the whole tensor, and no lane may write to
+// its share before all lanes have scanned it (Operation::lookers). Where the trainers of a node are added up first, no
+// lane scans before all lanes have done that.
+//
+// Each entry belongs to one operation and is selected by gl_submission's slot. A trainer never has two operations in
+// flight with the same slot. If it breaks this rule, its own operations time out, and nothing worse happens.
 class LaneLooks {
  public:
   struct Entry {
@@ -25,12 +28,13 @@ class LaneLooks {
 
   [[nodiscard]] Entry& of(unsigned slot) noexcept { return entries_[slot % GL_SLOTS]; }
 
-  // No lane has an operation of the trainer.
+  // Resets all entries. No lane may have an operation of the trainer.
   void reset() noexcept {
     for (Entry& it : entries_) make_new(it);
   }
 
-  // A lane is through with the operation, which its trainer has not been told yet. The last one makes room for another.
+  // Called when a lane has finished the operation, before its trainer receives the completion. The last lane frees the
+  // entry for another operation.
   void leave(Entry& it) noexcept {
     if (it.over.fetch_add(1, std::memory_order_acq_rel) + 1 == lanes_) make_new(it);
   }

@@ -1,5 +1,5 @@
-// local_reduction.cc - trainers of one node: added up before the ring, results to all of them, in pieces between polls
-// (worker thread only)
+// local_reduction.cc - the local reduction: adds up a node's trainers before the ring and copies results to all of
+// them, in pieces between polls (worker thread only)
 #include "dataplane/trainer/local_reduction.h"
 
 #include <algorithm>
@@ -12,7 +12,8 @@
 namespace gradlane {
 namespace {
 
-// Of all trainers' memory, in a poll: some 20 us. Other operations and acknowledgements wait so long.
+// Bytes of all trainers' memory that one poll handles. They take about 20 us. Other operations and acknowledgements
+// wait for that long.
 constexpr size_t kPieceBytes = size_t{256} << 10;
 
 }  // namespace
@@ -21,7 +22,7 @@ LocalReduction::LocalReduction(const TrainerOpsSetup& setup) : setup_(setup) {
   if (shares_buffer()) scratch_.resize(kPieceBytes / sizeof(Line));
 }
 
-// With the first one that submitted it.
+// Compares the operation with that of the lowest-numbered trainer that submitted it before.
 void LocalReduction::compare(TrainerJob& it, unsigned trainer) const noexcept {
   if (!it.failure.empty()) return;
   const auto earlier = [&](unsigned other) { return other != trainer && it.parts[other].submitted; };
@@ -62,7 +63,7 @@ void LocalReduction::begin(TrainerJob& it) const noexcept {
   it.state = sums ? TrainerJob::State::kSumming : TrainerJob::State::kSummed;
 }
 
-// Nothing of it is rounded on its way.
+// Returns whether nothing of the operation is rounded on its way.
 bool LocalReduction::exact(const Operation& operation) const noexcept {
   const Codec& codec = operation.codec ? *operation.codec : setup_.limits.codec;
   return !encoded(operation.type, operation.reduction) || codec.row().exact();
@@ -73,8 +74,8 @@ uint8_t* LocalReduction::elements(TrainerJob& it, unsigned trainer, size_t eleme
   return static_cast<uint8_t*>(operation.data) + element * element_bytes(operation.type);
 }
 
-// What is next of the share: at most a block's worth, of one node's trainers, and where each rank has a block, of one
-// trainer's. `all`: of all nodes; else of this one, where each has some.
+// Returns the next run of the share, at most `most` elements. Where each rank has a block, the run lies within one
+// trainer's block. `all`: the run goes through the blocks of all nodes, else only through those of this node.
 LocalReduction::Span LocalReduction::span(const TrainerJob& it, bool all, size_t most) const noexcept {
   const Operation& operation = it.parts[it.buffer].operation;
   const size_t at = it.share.first + it.done % it.share.count;
@@ -88,8 +89,8 @@ LocalReduction::Span LocalReduction::span(const TrainerJob& it, bool all, size_t
           .owner = static_cast<unsigned>(owner)};
 }
 
-// Of all trainers, in the order 0, 1, ...; all that is in a poll's piece stays in the L2 cache, so that memory is read
-// once for each trainer and, by whoever takes the sums, written once.
+// Adds up a run of all trainers, in the order 0, 1, .... A poll's piece stays in the L2 cache, so that memory is read
+// once for each trainer. The caller that takes the sums writes them once.
 const uint8_t* LocalReduction::sum_block(TrainerJob& it, const Coder& coder, const Span& span) noexcept {
   const size_t bytes = span.count * coder.element_bytes();
   const uint8_t* sum = elements(it, 0, span.element);
@@ -110,7 +111,7 @@ void LocalReduction::put(TrainerJob& it, const uint8_t* from, const Span& span, 
   if (place != from) std::memcpy(place, from, span.count * element_bytes(it.parts[to].operation.type));
 }
 
-// To whom it goes: where each rank gets a block of its own, to that one.
+// Copies a run of the result to its owner if each rank gets a block of its own, else to all trainers.
 void LocalReduction::hand_out(TrainerJob& it, const uint8_t* from, const Span& span) const noexcept {
   if (it.parts[it.buffer].operation.kind == OpKind::kReduceScatter) return put(it, from, span, span.owner);
   for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) put(it, from, span, trainer);
@@ -118,7 +119,7 @@ void LocalReduction::hand_out(TrainerJob& it, const uint8_t* from, const Span& s
 
 bool LocalReduction::sum_piece(TrainerJob& it) noexcept {
   const Operation& operation = it.parts[it.buffer].operation;
-  // Plain sums: what is rounded is the sum of the node, once.
+  // No codec is used here: the sum of the node is rounded later, once.
   const Coder coder(operation.type, codec_of(FloatForm::kFp32, setup_.limits.codec.isa()), operation.reduction);
   const bool all = operation.kind == OpKind::kReduceScatter;
   const size_t count = it.share.count * (all ? setup_.limits.ranks : 1);
@@ -150,7 +151,8 @@ bool LocalReduction::copy_piece(TrainerJob& it) const noexcept {
   return it.done == count;
 }
 
-// Elements of a poll, of each trainer: as many as can be, since the processor fetches long runs ahead; whole pages.
+// Returns how many elements of each trainer one poll handles. It is as many as possible, since the processor prefetches
+// long runs; their bytes are whole pages.
 size_t LocalReduction::piece(const TrainerJob& it) const noexcept {
   constexpr size_t kPage = 4096;
   const size_t bytes = kPieceBytes / setup_.trainers / kPage * kPage;

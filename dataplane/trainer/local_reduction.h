@@ -1,5 +1,5 @@
-// local_reduction.h - trainers of one node: added up before the ring, results to all of them, in pieces between polls
-// (worker thread only)
+// local_reduction.h - the local reduction: adds up a node's trainers before the ring and copies results to all of them,
+// in pieces between polls (worker thread only)
 #pragma once
 
 #include <array>
@@ -14,10 +14,10 @@
 
 namespace gradlane {
 
-// With one trainer there is nothing to add up or to copy.
+// Adds up the tensors of a node's trainers and copies the results back. A single trainer needs neither.
 class LocalReduction {
  public:
-  // `setup` outlives this.
+  // `setup` must outlive this object.
   explicit LocalReduction(const TrainerOpsSetup& setup);
 
   // Called when a trainer has submitted its part: fails the job if the operation differs from the first trainer's.
@@ -29,14 +29,14 @@ class LocalReduction {
   [[nodiscard]] bool sum_piece(TrainerJob& job) noexcept;
   [[nodiscard]] bool copy_piece(TrainerJob& job) const noexcept;
 
-  // This lane's share of a tensor, or of each rank's block.
+  // Returns this lane's share of a tensor or, where each rank has a block, its share of a block.
   [[nodiscard]] Share share(const Operation& operation) const noexcept;
   // Returns the elements of a tensor or, where ranks have blocks, of a block. If several trainers are one rank, its
   // block has the blocks of all of them.
   [[nodiscard]] size_t length_of(const Operation& operation) const noexcept;
 
  private:
-  // Elements of a tensor, and the trainer that owns them, where each trainer has a block.
+  // A run of elements of a tensor. Where each trainer has a block, `owner` is the trainer whose block the run is in.
   struct Span {
     size_t element = 0;
     size_t count = 0;
@@ -56,7 +56,7 @@ class LocalReduction {
   struct alignas(64) Line {
     std::array<uint8_t, 64> bytes;
   };
-  std::vector<Line> scratch_;  // two halves: sums so far, and with the next trainer's
+  std::vector<Line> scratch_;  // two halves: the sum so far, and that sum plus the next trainer
 };
 
 }  // namespace gradlane

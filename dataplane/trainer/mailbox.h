@@ -1,4 +1,5 @@
-// mailbox.h - what the control thread asks of lanes, and how it gets there
+// mailbox.h - commands from the control thread to lanes, and memory in which lanes report back (control thread and
+// workers)
 #pragma once
 
 #include <array>
@@ -12,44 +13,47 @@
 
 namespace gradlane {
 
-// Made by the control thread, one per lane; stays valid until `done`. The lane does what it says, in order of arrival.
+// A command of the control thread to one lane. It stays valid until `done`. A lane executes commands in order of
+// arrival.
 struct Command {
   enum class Kind : uint8_t {
-    // A trainer has come: its rings, and what wakes it up. If operations of an earlier trainer were begun in this
-    // generation of the ring, the lane begins a new generation, so that numbers agree again.
+    // A trainer attaches: the lane gets its rings and the file descriptor that wakes it. An earlier trainer may have
+    // begun operations in this generation of the ring. Then the lane begins a new generation, so that operation numbers
+    // agree on all ranks again.
     kAttach,
-    // Bytes that submissions may name from now on.
+    // The lane gets memory that submissions may name from now on.
     kAddSegment,
-    // Operations that use the segment are aborted; done when nothing touches it any more.
+    // The lane aborts operations that use the segment. The command is done when nothing touches the segment any more.
     kRemoveSegment,
-    // The trainer is gone. What it has in flight fails on all ranks; done when nothing touches its memory any more.
+    // The trainer has gone. Its operations in flight fail on all ranks. The command is done when nothing touches its
+    // memory any more.
     kDetach,
-    // After that, if other lanes had to end the generation (broke_off): this one does so as well. Else they would run
-    // apart, as what ranks have submitted since does not begin on all lanes.
+    // Follows kDetach if some lanes had to end the generation (broke_off) and others had not: now every lane ends it.
+    // Otherwise the operations that ranks submit next would begin on some lanes and not on others.
     kBreakOff,
-    // Shutdown: fail everything in flight and tell the other ranks why.
+    // The daemon shuts down: everything in flight fails, and the other ranks learn why.
     kClose,
   };
   Kind kind = Kind::kAttach;
-  unsigned trainer = 0;       // local number; with kClose any of the desk's
-  const char* why = nullptr;  // kClose: what trainers are told; null: that it is shut down
-  // kAttach; `lane` is this lane's part of the control segment.
+  unsigned trainer = 0;       // local number; with kClose, any trainer of the desk
+  const char* why = nullptr;  // kClose: the reason that trainers are told; null: the daemon is shutting down
+  // Fields of kAttach. `lane` is this lane's part of the control segment.
   gl_control* control = nullptr;
   gl_lane* lane = nullptr;
   int completion_fd = -1;
-  // kAddSegment, kRemoveSegment
+  // Fields of kAddSegment and kRemoveSegment.
   unsigned segment = 0;
   uint8_t* base = nullptr;
   size_t bytes = 0;
 
-  bool broke_off = false;         // kDetach: the lane has ended the generation; it writes that before `done`
+  bool broke_off = false;         // kDetach: the lane has ended the generation; it writes this before `done`
   std::atomic<bool> done{false};  // lane writes, control thread reads
 };
 
-// Single producer (control thread), single consumer (the lane's worker).
+// A queue with a single producer (the control thread) and a single consumer (the lane's worker).
 class Mailbox {
  public:
-  // False: full, try again later.
+  // Adds a command. Returns false if the mailbox is full: try again later.
   [[nodiscard]] bool post(Command* command) noexcept {
     const uint32_t tail = tail_.load(std::memory_order_relaxed);
     if (tail - head_.load(std::memory_order_acquire) == kSlots) return false;
@@ -57,7 +61,7 @@ class Mailbox {
     tail_.store(tail + 1, std::memory_order_release);
     return true;
   }
-  // Null: empty.
+  // Takes the oldest command. Returns null if the mailbox is empty.
   [[nodiscard]] Command* take() noexcept {
     const uint32_t head = head_.load(std::memory_order_relaxed);
     if (head == tail_.load(std::memory_order_acquire)) return nullptr;
@@ -73,7 +77,7 @@ class Mailbox {
   std::array<Command*, kSlots> slots_{};
 };
 
-// What a trainer's rings contained that no client library writes: it is cut off.
+// Faults in a trainer's rings that no client library causes. The trainer is disconnected.
 enum class TrainerFault : uint32_t {
   kNone,
   kRingCounts,    // more entries than a ring has: a = head, b = tail
@@ -81,13 +85,13 @@ enum class TrainerFault : uint32_t {
   kBadCodec,      // a = id, b = arguments
   kBadSegment,    // no such segment: a = its number
   kOutOfBounds,   // bytes outside the segment: a = offset, b = bytes needed, c = bytes of the segment
-  kTooLarge,      // a = bytes of the tensor, b = allowed
-  kBadStrategy,   // none that is allowed, or it cannot do such operations: a = code, b = kind
-  kDoesNotAdd,    // a codec that needs owners of blocks by a strategy without: a = id, b = strategy's code
-  kNoLinks,       // a codec that ranks agree about where not all have links to all: a = id
-  kBadOperation,  // average of integers, minimum of what is not summed, no such root, residual where there is no
-                  // feedback, codec for the way back without an aggregator, not with local_reduce, blocks or state
-                  // arrays that overlap
+  kTooLarge,      // a = bytes of the tensor, b = bytes allowed
+  kBadStrategy,   // strategy that is not allowed, or cannot do such operations: a = code, b = kind
+  kDoesNotAdd,    // codec that needs owners of blocks, with a strategy that has none: a = id, b = strategy's code
+  kNoLinks,       // codec whose ranks agree on a number first, where not all ranks have links to all others: a = id
+  kBadOperation,  // several reductions, average of integers, minimum where nothing is summed, no such root,
+                  // residual without feedback, codec for the results without an aggregator, operation that local_reduce
+                  // cannot do, blocks or state arrays that overlap
 };
 
 struct FaultReport {
@@ -95,16 +99,16 @@ struct FaultReport {
   uint64_t a = 0, b = 0, c = 0;
 };
 
-// Between the control thread and one lane, about one rank of it: its trainer, or its trainers with local_reduce.
+// State shared by the control thread and one lane about one rank: its trainer or, with local_reduce, its trainers.
 struct LaneDesk {
   Mailbox mailbox;  // control thread writes, lane reads
-  // By trainer: lane writes, control thread reads and resets after kDetach.
+  // Faults by trainer. The lane writes them; the control thread reads them, and resets them after kDetach.
   std::array<FaultReport, kMaxTrainers> faults;
-  std::atomic<uint32_t> in_flight{0};  // operations: lane writes, control thread reads
-  // By trainer, with local_reduce: the total time in which the node's oldest operation lacked this trainer's
-  // submission. Lane writes, control thread reads.
+  std::atomic<uint32_t> in_flight{0};  // operations in flight; lane writes, control thread reads
+  // Awaited times by trainer, with local_reduce: the total time in which the node's oldest operation lacked this
+  // trainer's submission. The lane writes them, the control thread reads them.
   std::array<std::atomic<uint64_t>, kMaxTrainers> awaited_ns{};
-  std::atomic<TraceLog*> trace{};  // control thread sets it, once; null: no trace was asked for yet
+  std::atomic<TraceLog*> trace{};  // set once by the control thread; null: no trace was requested yet
 };
 
 }  // namespace gradlane

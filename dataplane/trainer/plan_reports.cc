@@ -1,4 +1,4 @@
-// plan_reports.cc - what trainers' libraries say of operations that were left to them (control thread)
+// plan_reports.cc - reports of client libraries on the choices of `auto` (control thread)
 #include "dataplane/trainer/plan_reports.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kMostSaid = 256;  // classes of a rank: what comes after that is not logged
+constexpr size_t kMostSaid = 256;  // classes of a rank; further ones are not logged
 constexpr double kMiB = 1 << 20;
 constexpr Nanos kSaidAgain = 10 * kSecond;
 constexpr const char* kKinds[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier",
@@ -70,7 +70,7 @@ std::string why_of(const PlanFigures& it, uint8_t reason) {
   }
 }
 
-// False: it makes no sense.
+// Reads a row. Returns false if the row makes no sense.
 bool read(const gl_report_row& row, PlanFigures& it) {
   if (row.kind >= std::size(kKinds) || row.type >= std::size(kTypes) || row.size > 40) return false;
   it.operation = kKinds[row.kind];
@@ -146,7 +146,7 @@ std::string plan_line(const PlanFigures& it) {
   return it.why.empty() ? text : text + "; " + it.why;
 }
 
-// Again where another way was chosen, not for every measurement.
+// Returns whether a class has to be logged: it is new, or another way was chosen. New measurements alone do not count.
 bool ReportWatch::is_new(const PlanFigures& it, size_t turn, Nanos now) {
   const std::string of = fmt::format("{} {} {}", it.operation, it.type, it.from);
   const std::string chosen = it.codec + " " + it.strategy + " " + (it.exact ? it.why : "");

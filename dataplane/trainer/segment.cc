@@ -1,4 +1,4 @@
-// segment.cc - memory that is shared with a trainer: a memfd of fixed size, and where it is mapped (control thread)
+// segment.cc - memory that is shared with a trainer: a memfd of fixed size and its mapping (control thread)
 #include "dataplane/trainer/segment.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ Segment::Segment(const char* name, size_t bytes) : fd_(memfd_create(name, MFD_CL
   if (mapped == MAP_FAILED) fail(bytes, errno);
   base_ = static_cast<uint8_t*>(mapped);
   bytes_ = bytes;
-  // Fewer TLB misses where the kernel can; it is only a wish.
+  // Asks for huge pages, for fewer TLB misses. The kernel may ignore this.
   (void)madvise(base_, bytes_, MADV_HUGEPAGE);
 }
 
@@ -59,11 +59,11 @@ Segment::~Segment() {
 void Segment::fill(size_t at_most) {
   const size_t bytes = std::min(at_most, bytes_ - filled_);
   if (bytes == 0) return;
-  // Populating comes first, because fallocate() knows nothing of the wish for huge pages. It may fail, on kernels
-  // before 5.14 always: fallocate() decides whether the memory is there.
+  // Populating comes first, because fallocate() ignores the request for huge pages. It may fail, and always does on
+  // kernels before 5.14. Then fallocate() decides whether the memory is there.
   (void)madvise(base_ + filled_, bytes, MADV_POPULATE_WRITE);
   if (fallocate(fd_.get(), 0, static_cast<off_t>(filled_), static_cast<off_t>(bytes)) != 0) {
-    if (errno == EINTR) return;  // a signal; again in the next step
+    if (errno == EINTR) return;  // interrupted by a signal; the next step tries again
     fail(bytes_, errno);
   }
   filled_ += bytes;

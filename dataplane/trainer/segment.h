@@ -1,4 +1,4 @@
-// segment.h - memory that is shared with a trainer: a memfd of fixed size, and where it is mapped (control thread)
+// segment.h - memory that is shared with a trainer: a memfd of fixed size and its mapping (control thread)
 #pragma once
 
 #include <cstddef>
@@ -8,20 +8,20 @@
 
 namespace gradlane {
 
-// The memfd is sealed against any change of size, so that nothing a trainer does to it makes an access here fail. (It
-// may punch holes: those are zeros to whoever touches them next.) Unmapped with its owner, and no lane may touch it
-// then.
+// Shared memory of a trainer. The memfd is sealed against any change of size, so that nothing a trainer does to it
+// makes an access here fail. (A trainer may punch holes; they read as zeros.) The destructor unmaps the memory. No lane
+// may touch it then.
 class Segment {
  public:
   Segment() = default;
-  // Maps `bytes` bytes of zeros; `name` is what /proc shows. The memory itself comes with fill(). Throws SetupError.
+  // Maps `bytes` bytes of zeros; fill() allocates the memory itself. `name` is shown in /proc. Throws SetupError.
   Segment(const char* name, size_t bytes);
   Segment(Segment&& other) noexcept;
   Segment& operator=(Segment&& other) noexcept;
   ~Segment();
 
-  // Gets the next `at_most` bytes of memory, and page tables for them, so that no lane ever takes a page fault. In
-  // steps, because it takes about a third of a second per GiB. Throws SetupError where there is no memory left.
+  // Allocates the next `at_most` bytes of memory and their page tables, so that no lane ever takes a page fault. It
+  // works in steps because one GiB takes about a third of a second. Throws SetupError if there is no memory left.
   void fill(size_t at_most);
   [[nodiscard]] bool filled() const noexcept { return filled_ == bytes_; }
 
@@ -29,7 +29,7 @@ class Segment {
   [[nodiscard]] size_t bytes() const noexcept { return bytes_; }
   explicit operator bool() const noexcept { return base_ != nullptr; }
 
-  // To be sent to the trainer; the mapping stays without it.
+  // Returns the file descriptor to send to the trainer. The mapping stays after close_fd().
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   void close_fd() noexcept { fd_.reset(); }
 

@@ -1,4 +1,5 @@
-// server.cc - the Unix socket of a node: who comes, whose turn it is, who has gone (control thread only)
+// server.cc - the Unix socket of a node: accepts trainers, steps their sessions, and removes those that have gone
+// (control thread only)
 #include "dataplane/trainer/server.h"
 
 #include <spdlog/spdlog.h>
@@ -19,13 +20,13 @@
 namespace gradlane {
 namespace {
 
-// Bounds of what one step does.
+// Limits of one step.
 constexpr size_t kEventsPerStep = 32;
 constexpr int kAcceptsPerStep = 16;
 constexpr size_t kFillPerStep = size_t{32} << 20;  // about 10 ms
 constexpr size_t kLeastFill = size_t{2} << 20;     // a huge page
 
-// The trainers of a node, and some who have not said which one they are, or have gone.
+// Room for the trainers of a node, and for connections that have not said which rank they are, or have gone.
 constexpr size_t kMaxSessions = 64;
 static_assert(kMaxSessions > 2 * kMaxTrainers);
 
@@ -73,13 +74,13 @@ class ServerState {
   const NodeConfig config_;
   ListeningSocket listener_;
   FileDescriptor epoll_;
-  // Readable while there is more to do at once, which makes fd() so.
+  // An eventfd that is always readable. It is watched, and makes fd() readable, while there is more to do at once.
   FileDescriptor again_;
   bool watches_again_ = false;
   Slots slots_;
   const Planning planning_;
   const PacketRoom packets_;
-  std::vector<std::unique_ptr<Session>> sessions_;  // in the order they came
+  std::vector<std::unique_ptr<Session>> sessions_;  // in order of arrival
   std::optional<Nanos> accept_again_;
   bool cannot_accept_ = false;
   bool closing_ = false;
@@ -113,7 +114,7 @@ void ServerState::watch(int operation, int fd, uint32_t events, void* whom) cons
 void ServerState::step(Nanos now) {
   std::array<epoll_event, kEventsPerStep> events;
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
-  // Sessions are removed below only, so all of these exist.
+  // Sessions are removed only below, so all sessions in these events exist.
   for (int i = 0; i < count; ++i) {
     void* const whom = events[static_cast<size_t>(i)].data.ptr;
     if (whom == &listener_) {
@@ -153,7 +154,7 @@ void ServerState::accept_some(Nanos now) {
     }
     if (errno == ECONNABORTED || errno == EINTR) continue;
     if (errno != EAGAIN) {
-      // Out of file descriptors, say. It stays readable, so look away for some time.
+      // File descriptors may have run out, for example. The socket stays readable, so it is not watched for some time.
       if (!cannot_accept_) spdlog::warn("cannot accept trainers on {}: {}", config_.socket, std::strerror(errno));
       cannot_accept_ = true;
       watch(EPOLL_CTL_MOD, listener_.fd(), 0, &listener_);
@@ -175,8 +176,8 @@ void ServerState::add(FileDescriptor socket, Nanos now) {
   sessions_.push_back(std::move(session));
 }
 
-// Whoever has been here longest without a rank goes: a trainer says HELLO at once, so a crowd that says nothing does
-// not keep it out.
+// Disconnects the connection that has been without a rank for the longest time. A trainer says HELLO at once, so it
+// gets in although many others connect and say nothing.
 void ServerState::make_room() {
   const auto oldest = std::find_if(sessions_.begin(), sessions_.end(), [](const auto& session) {
     return session->waiting_for_hello() && session->fd() >= 0;

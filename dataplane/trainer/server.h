@@ -1,4 +1,4 @@
-// server.h - the Unix socket of a node: trainers come, get shared memory, and go (control thread only)
+// server.h - the Unix socket of a node: trainers connect, get shared memory, and disconnect (control thread only)
 #pragma once
 
 #include <cstddef>
@@ -17,45 +17,46 @@
 
 namespace gradlane {
 
-// What a node's server talks to.
+// The lanes that a node's server sends commands to.
 struct ServerLanes {
   unsigned lanes = 1;
   std::vector<int> doorbells;  // trainers' end of the bell of each lane's worker
-  // desks[lane * trainers + trainer]: where commands about this trainer go. With local_reduce the trainers of a lane
-  // share a desk.
+  // Desks for commands: desks[lane * trainers + trainer] is for this trainer. The trainers of a lane share a desk with
+  // local_reduce.
   std::vector<LaneDesk*> desks;
   PacketRoom packets = {};
-  std::function<unsigned()> mbps = {};  // of the slowest port; 0: not known
+  std::function<unsigned()> mbps = {};  // rate of the slowest port in Mb/s; 0: not known
 };
 
 class ServerState;
 
-// Owns the listening socket, connections, and all memory shared with trainers. Never blocks. The owner runs step() when
-// fd() is readable, and in any case every 10 ms while busy(), every 100 ms otherwise.
+// The server of a node. It owns the listening socket, connections, and all memory shared with trainers. It never
+// blocks. The owner calls step() when fd() is readable, and in any case every 10 ms while busy(), every 100 ms
+// otherwise.
 class Server {
  public:
-  // Throws SetupError: the path is too long, another daemon listens there, no permission. A stale socket file is
-  // replaced. The mode of the file is 0660.
+  // Throws SetupError if the path is too long, another daemon listens there, or permission is missing. Replaces a stale
+  // socket file. The mode of the file is 0660.
   Server(const NodeConfig& config, ServerLanes lanes);
   // Removes the socket file. All trainers must be gone; see finished().
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // From now on trainers can connect: everything they need is there.
+  // Lets trainers connect. Everything that they need must be ready.
   void open();
 
-  [[nodiscard]] int fd() const noexcept;  // an epoll instance: for poll() or another epoll
+  [[nodiscard]] int fd() const noexcept;  // epoll instance, for poll() or another epoll
   void step(Nanos now);
-  [[nodiscard]] bool busy() const noexcept;  // commands are under way
+  [[nodiscard]] bool busy() const noexcept;  // whether a session has something to do without a message
 
-  // Takes no trainers any more; says goodbye to those that are here with this text, and lets go of their memory once no
+  // Stops accepting trainers. Disconnects those that are connected, with this text, and releases their memory once no
   // lane touches it.
   void close(const std::string& text, Nanos now);
   [[nodiscard]] bool finished() const noexcept;
 
-  [[nodiscard]] unsigned attached() const noexcept;  // trainers
-  // What the libraries of those that are here say of operations that were left to them.
+  [[nodiscard]] unsigned attached() const noexcept;  // number of attached trainers
+  // Returns the reports of all attached trainers on the choices of `auto`.
   [[nodiscard]] std::vector<SessionReports> reports() const;
 
  private:

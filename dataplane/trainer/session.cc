@@ -23,7 +23,7 @@ Session::Session(const NodeConfig& config, Slots& slots, const Planning& plannin
       packets_(packets),
       socket_(std::move(socket)),
       deadline_(now + kHelloTime) {
-  // Who may connect is a matter of the socket file's mode. This is for log lines and error texts.
+  // The mode of the socket file decides who may connect. The credentials are for log lines and error texts.
   socklen_t bytes = sizeof(peer_);
   if (getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer_, &bytes) != 0) {
     cut_off(std::string("no credentials: ") + std::strerror(errno));
@@ -175,7 +175,7 @@ void Session::fill(size_t at_most) {
 
 // ---- The end
 
-// A lane has met something in the trainer's rings that no client library writes.
+// Disconnects the trainer if a lane has found something in its rings that no client library writes.
 void Session::look_for_faults() {
   const std::vector<LaneAddress>& lanes = slots_[*slot_].lanes;
   for (size_t lane = 0; lane < lanes.size(); ++lane) {
@@ -199,7 +199,7 @@ void Session::send_away(const std::string& why) {
   disconnect();
 }
 
-// The socket is closed at once, the rest follows when the lanes are through.
+// Closes the socket at once. The trainer is detached when no round is under way.
 void Session::disconnect() {
   end_connection(socket_.get());
   socket_.reset();

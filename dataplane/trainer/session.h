@@ -23,18 +23,18 @@
 
 namespace gradlane {
 
-// A connection says HELLO within this time, and a HELLO waits as long for its rank to become free.
+// Time limit for a connection to send HELLO, and for a HELLO to wait until its rank becomes free.
 inline constexpr Nanos kHelloTime = 5 * kSecond;
 
-// What one trainer asks for, one thing at a time:
+// The session of one trainer. It serves one request at a time:
 //
 //   new --HELLO--> hello --slot--> attaching --> ready --ALLOCATE--> filling --> adding --> ready
 //                                                ready --FREE--> removing --> ready
 //   anything --connection ends--> (the round under way ends) --> detaching --> gone
 //
-// Attaching, adding, removing and detaching are rounds: a command to every lane. There is one at a time, so a trainer
-// that goes while lanes are busy with it is detached after that. Memory is unmapped in `ready` or behind `detaching`
-// only, when the lanes have let go of it.
+// Attaching, adding, removing and detaching are rounds: each sends a command to every lane. There is one round at a
+// time. A trainer that disconnects during a round is detached after it. Memory is unmapped only in `ready` or after
+// `detaching`, when no lane uses it any more.
 class Session {
  public:
   Session(const NodeConfig& config, Slots& slots, const Planning& planning, const PacketRoom& packets,
@@ -46,7 +46,7 @@ class Session {
 
   // Reads some messages. Call it when the socket is readable.
   void receive(Nanos now);
-  // Everything else. At most `fill` bytes of memory are got.
+  // Does everything else. It allocates at most `fill` bytes of memory.
   void step(Nanos now, size_t fill);
 
   // Ends the connection, with a reason for the trainer.
@@ -56,9 +56,9 @@ class Session {
   [[nodiscard]] bool filling() const noexcept { return state_ == State::kFilling; }
   [[nodiscard]] bool attached() const noexcept { return socket_ && welcome_; }
   [[nodiscard]] bool gone() const noexcept { return state_ == State::kGone; }
-  // What its library says of operations that were left to it.
+  // Returns the reports of the trainer's library on the choices of `auto`.
   [[nodiscard]] SessionReports reports() const;
-  // Something will happen without a message.
+  // Returns whether a request is under way, so that step() has something to do without a message.
   [[nodiscard]] bool busy() const noexcept { return state_ != State::kNew && state_ != State::kReady; }
 
  private:
@@ -84,7 +84,7 @@ class Session {
   void answer(const T& message, std::span<const int> fds = {}) {
     if (!send_message(socket_.get(), message, fds)) cut_off(kDoesNotRead);
   }
-  void refuse(const std::string& why, uint32_t world = 0, bool no_codec = false);  // as gl_text's
+  void refuse(const std::string& why, uint32_t world = 0, bool no_codec = false);  // arguments as in gl_text
 
   // Steps
   void place(Nanos now);
@@ -103,7 +103,7 @@ class Session {
   [[nodiscard]] std::string who() const;
   [[nodiscard]] std::string unfinished() const;
 
-  // There is room for hundreds of answers.
+  // The reason given when answers cannot be sent. The socket has room for hundreds of them.
   static constexpr const char* kDoesNotRead = "it does not read the answers to its messages";
 
   const NodeConfig& config_;
@@ -113,20 +113,20 @@ class Session {
   FileDescriptor socket_;
   ucred peer_{};
   State state_ = State::kNew;
-  Nanos deadline_;   // kNew, kHello
-  int wanted_ = -1;  // kHello: the rank
+  Nanos deadline_;   // in kNew and kHello
+  int wanted_ = -1;  // rank that the trainer wants, in kHello
 
-  // Once there is a slot.
+  // The following fields are set once there is a slot.
   std::optional<unsigned> slot_;
   std::optional<LaneRound> round_;
   Segment control_;
-  FileDescriptor completion_;     // the daemon's end of the bell that wakes the trainer,
-  FileDescriptor trainers_bell_;  //   and the other, until it has been sent
+  FileDescriptor completion_;     // daemon's end of the bell that wakes the trainer
+  FileDescriptor trainers_bell_;  // trainer's end of it, until it has been sent
   bool welcome_ = false;
 
   std::array<Segment, GL_MAX_SEGMENTS> segments_;
-  unsigned current_ = 0;  // kFilling, kAdding, kRemoving: which of them
-  size_t used_ = 0;       // bytes of all of them
+  unsigned current_ = 0;  // index of the segment in kFilling, kAdding and kRemoving
+  size_t used_ = 0;       // bytes of all segments
 };
 
 }  // namespace gradlane

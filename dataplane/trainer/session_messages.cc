@@ -1,4 +1,5 @@
-// session_messages.cc - messages of the Unix socket: receiving, checking, sending, and what to say (control thread)
+// session_messages.cc - messages of the Unix socket: receiving, checking and sending them, and their texts (control
+// thread)
 #include "dataplane/trainer/session_messages.h"
 
 #include <poll.h>
@@ -15,7 +16,7 @@ namespace gradlane {
 namespace {
 
 constexpr size_t kMaxFds = 2 + GL_MAX_LANES;
-constexpr int kMaxUnread = 1024;  // messages; more than fit into a socket's buffer by default
+constexpr int kMaxUnread = 1024;  // number of messages; more than fit into a socket's buffer by default
 
 size_t bytes_of(uint32_t type) noexcept {
   switch (type) {
@@ -28,11 +29,11 @@ size_t bytes_of(uint32_t type) noexcept {
     case GL_MSG_FIND_CODEC:
       return sizeof(gl_codec_name);
     default:
-      return 0;  // not of a client
+      return 0;  // clients send no other types
   }
 }
 
-// An empty message reads like the end of the connection.
+// Returns whether the connection has ended. recv() returns 0 for an empty message, too.
 bool has_ended(int fd) noexcept {
   pollfd entry{fd, POLLRDHUP, 0};
   return ::poll(&entry, 1, 0) != 0;
@@ -91,7 +92,8 @@ std::string fault_of(const Incoming& message) {
   if (type == GL_MSG_HELLO && message.bytes >= offsetof(gl_hello, rank)) {
     const gl_hello hello = message.as<gl_hello>();
     if (hello.magic != GL_MAGIC) return "HELLO with magic " + std::to_string(hello.magic) + ", which is not gradlane's";
-    if (hello.version != GL_ABI_VERSION) return {};  // whoever answers will say so; it may have another size
+    // The answer will name both versions. Another version may have another size.
+    if (hello.version != GL_ABI_VERSION) return {};
   }
   if (message.bytes != wanted) {
     return std::string(message_name(type)) + " of " + count_of(message.bytes, "bytes, not ") + std::to_string(wanted);

@@ -1,4 +1,4 @@
-// session_requests.cc - what a trainer asks for, and the answers (control thread)
+// session_requests.cc - requests of a trainer, and the answers (control thread)
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -16,7 +16,8 @@ namespace {
 
 static_assert(GL_NAME == kLongestCodecName + 1);
 
-constexpr int kMessagesPerStep = 8;  // of one trainer, so that a flood of them does not keep the others waiting
+// Messages of one trainer per step. The limit keeps a flood of them from delaying the other trainers.
+constexpr int kMessagesPerStep = 8;
 
 }  // namespace
 
@@ -123,7 +124,7 @@ void Session::find(const gl_codec_name& message) {
     copy_text(found.name, codec.name());
     answer(found);
   } catch (const SetupError& error) {
-    // The rest is how names are written, which trainers have a table of.
+    // The first line is enough: the others explain how names are written, and trainers have a table for that.
     std::string text = error.what();
     text.resize(std::min(text.find('\n'), text.size()));
     refuse(text, 0, true);

@@ -1,4 +1,4 @@
-// session_round.h - one command to every lane, and its end (control thread)
+// session_round.h - a round: one command to every lane, until all have executed it (control thread)
 #pragma once
 
 #include <sys/types.h>
@@ -13,13 +13,14 @@
 
 namespace gradlane {
 
-// Where the commands about one trainer go, by lane.
+// The desk and doorbell of one lane, for commands about one trainer.
 struct LaneAddress {
   LaneDesk* desk = nullptr;
   int doorbell = -1;
 };
 
-// Fill in commands, begin(), then step() until it returns true. The commands belong to the lanes until then.
+// One command for each lane. Fill in commands, call begin(), then step() until it returns true. The commands belong to
+// the lanes until that happens.
 class LaneRound {
  public:
   explicit LaneRound(const std::vector<LaneAddress>& lanes) : lanes_(lanes), commands_(lanes.size()) {}
@@ -27,7 +28,7 @@ class LaneRound {
   [[nodiscard]] size_t lanes() const noexcept { return lanes_.size(); }
   [[nodiscard]] Command& command(size_t lane) noexcept { return commands_[lane]; }
 
-  // The trainer has gone, and some lanes, but not all, have ended the generation.
+  // Returns whether the trainer has gone and some lanes, but not all, have ended the generation.
   [[nodiscard]] bool broken() const noexcept {
     const auto broke_off = std::ranges::count_if(commands_, &Command::broke_off);
     return commands_[0].kind == Command::Kind::kDetach && broke_off != 0 &&
@@ -40,7 +41,8 @@ class LaneRound {
     (void)step();
   }
 
-  // True: all lanes have done it. A lane whose mailbox is full keeps those behind it waiting, until the next step.
+  // Posts commands; returns true when all lanes have executed them. If a lane's mailbox is full, the lanes after it
+  // wait for the next step.
   [[nodiscard]] bool step() noexcept {
     for (; posted_ < lanes_.size(); ++posted_) {
       if (!lanes_[posted_].desk->mailbox.post(&commands_[posted_])) return false;

@@ -1,4 +1,4 @@
-// session_slots.cc - which of a node's trainers is there (control thread)
+// session_slots.cc - slots for a node's trainers: free, taken, or leaving (control thread)
 #include "dataplane/trainer/session_slots.h"
 
 #include <algorithm>

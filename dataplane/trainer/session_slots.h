@@ -1,4 +1,4 @@
-// session_slots.h - which of a node's trainers is there (control thread)
+// session_slots.h - slots for a node's trainers: free, taken, or leaving (control thread)
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace gradlane {
 
-// Bytes of a packet from the link header on, and of what is around it.
+// Room in an IP packet: `mtu` bytes from the link header on, and `around` bytes for IP and UDP headers and the tag.
 struct PacketRoom {
   size_t mtu = kMaxMtu;
   size_t around = 0;
@@ -23,23 +23,23 @@ class Slots {
  public:
   struct Slot {
     bool taken = false;
-    bool leaving = false;  // whoever took it has gone; the lanes are not yet through
-    int pid = 0;           // of whoever took it
+    bool leaving = false;  // its trainer has gone, but lanes may still touch its memory
+    int pid = 0;           // process ID of its trainer
     std::vector<LaneAddress> lanes;
   };
 
   struct Answer {
     enum class Kind : uint8_t { kYours, kSoon, kRefused };
     Kind kind = Kind::kRefused;
-    unsigned slot = 0;   // kYours; not taken yet
-    std::string reason;  // kSoon: what it waits for; kRefused: why not
-    uint32_t world = 0;  // kRefused, as the rank is another node's: ranks of the ring
+    unsigned slot = 0;   // kYours: free slot, not taken yet
+    std::string reason;  // kSoon: what the trainer waits for; kRefused: reason
+    uint32_t world = 0;  // number of ranks if kRefused because the rank is on another node, else 0
   };
 
-  // desks[lane * trainers + trainer], doorbells[lane].
+  // Indices are desks[lane * trainers + trainer] and doorbells[lane].
   Slots(const NodeConfig& config, const std::vector<LaneDesk*>& desks, const std::vector<int>& doorbells);
 
-  // Which slot a trainer gets that wants to be this rank; -1: any.
+  // Returns the slot for a trainer that wants to be this rank; -1: any rank.
   [[nodiscard]] Answer ask(int rank) const;
 
   [[nodiscard]] Slot& operator[](unsigned slot) noexcept { return slots_[slot]; }
@@ -50,7 +50,7 @@ class Slots {
 
   unsigned node_;
   unsigned first_rank_;
-  size_t world_;  // ranks of all nodes
+  size_t world_;  // number of ranks of all nodes
   std::vector<Slot> slots_;
 };
 

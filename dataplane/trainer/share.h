@@ -1,4 +1,4 @@
-// share.h - which part of a tensor a lane works on
+// share.h - the part of a tensor that a lane works on (pure)
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,11 @@ struct Share {
   size_t count = 0;
 };
 
-// Below this a tensor is not divided: the first lane has all of it.
+// Tensors with fewer bytes are not divided: the first lane gets all elements.
 inline constexpr size_t kLeastShareBytes = size_t{64} << 10;
 
-// Follows from `count` and `type` alone, so it is the same on all ranks. Shares begin at multiples of a granule.
+// Returns a lane's share. It follows from the arguments alone, so all ranks divide alike. Shares begin at multiples of
+// a granule.
 [[nodiscard]] constexpr Share share_of(size_t count, size_t element_bytes, unsigned lane, unsigned lanes) noexcept {
   const size_t granule = kGranuleBytes / element_bytes;
   if (count < kLeastShareBytes / element_bytes) return lane == 0 ? Share{0, count} : Share{count, 0};

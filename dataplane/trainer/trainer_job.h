@@ -17,49 +17,49 @@ namespace gradlane {
 struct TrainerOpsSetup {
   unsigned lane = 0;
   unsigned lanes = 1;
-  unsigned trainers = 1;                   // more than one: they reduce locally
-  unsigned first_trainer = 0;              // local number; their commands carry it
-  unsigned first_rank = 0;                 // of that trainer, among all trainers
-  unsigned node = 0;                       // with local reduction: this rank's place in the ring, for roots
-  Nanos operation_timeout = 60 * kSecond;  // how long trainers of this node wait for one another
+  unsigned trainers = 1;                   // number of trainers; if more than one, they reduce locally
+  unsigned first_trainer = 0;              // local number of the first trainer, as commands have it
+  unsigned first_rank = 0;                 // rank of the first trainer, among all trainers
+  unsigned node = 0;                       // with local reduction: this node's position in the ring, to find roots
+  Nanos operation_timeout = 60 * kSecond;  // time that trainers of this node wait for one another
   SubmissionLimits limits;
-  LaneLooks* looks = nullptr;  // of all lanes of this rank; null: there is one lane
+  LaneLooks* looks = nullptr;  // counters shared by all lanes of this rank; null: there is one lane
 };
 
 // One operation, made of one submission from each trainer; TrainerOps explains its states.
 struct TrainerJob {
-  // Of one trainer.
+  // The part of one trainer.
   struct Part {
     bool submitted = false;
     uint64_t cookie = 0;
     unsigned segment = GL_MAX_SEGMENTS;
     unsigned residual_segment = GL_MAX_SEGMENTS;
     Operation operation;  // as submitted: the whole tensor
-    uint32_t ends = 0;    // of generations, when it was submitted
+    uint32_t ends = 0;    // count of ended generations at the time of submission
   };
   enum class State : uint8_t { kFree, kGathering, kSumming, kSummed, kReady, kExchanging, kCopying };
   State state = State::kFree;
-  std::vector<Part> parts;  // by trainer
+  std::vector<Part> parts;  // one part per trainer
   unsigned arrived = 0;
   unsigned buffer = 0;      // the trainer whose tensor the exchange works on
-  bool alone = false;       // there is no other node, and nothing is rounded: the exchange only counts it
-  Share share;              // of the tensor, or of each rank's block, this lane's
-  uint64_t id = 0;          // the exchange's
-  uint32_t generation = 0;  // in which it is exchanged
+  bool alone = false;       // no other node exists and nothing is rounded: the exchange only counts the operation
+  Share share;              // this lane's share of the tensor, or of each rank's block
+  uint64_t id = 0;          // operation id of the exchange
+  uint32_t generation = 0;  // generation of the ring in which it is exchanged
   bool cancelled = false;
-  unsigned cancelled_by = 0;  // trainer
+  unsigned cancelled_by = 0;  // trainer that cancelled it
   Nanos begun_at = 0;
   Nanos gathered_at = 0;
-  unsigned last = 0;     // the trainer that was the last one to submit it
-  Nanos timeout = 0;     // the shortest that a trainer has named; 0: none has
-  Nanos deadline = 0;    // for all trainers to have submitted it
-  FailureCause failure;  // not empty: it will fail on all ranks, and this is why
+  unsigned last = 0;     // trainer that submitted it last
+  Nanos timeout = 0;     // shortest timeout that a trainer has named; 0: none has
+  Nanos deadline = 0;    // latest time for all trainers to submit it
+  FailureCause failure;  // cause, if it is going to fail on all ranks; else empty
   // Null unless the codec scans the whole tensor. `summed`: this lane has reported its sum there; `given`: the exchange
   // will report the scan.
   LaneLooks::Entry* looks = nullptr;
   bool summed = false;
   bool given = false;
-  size_t done = 0;  // summing and copying: so many elements of the share, of all blocks that are concerned
+  size_t done = 0;  // summing and copying: elements done so far, counted over all blocks concerned
   Completion completion;
 };
 

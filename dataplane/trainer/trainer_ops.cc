@@ -7,7 +7,7 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kJobs = 4 * GL_SLOTS;  // more than a trainer can have open, as they end in any order
+constexpr size_t kJobs = 4 * GL_SLOTS;  // more than a trainer can have open, because jobs end in any order
 constexpr Nanos kPublish = 100 * kMillisecond;
 
 }  // namespace
@@ -27,8 +27,9 @@ bool TrainerOps::submit(Nanos now) noexcept {
     for (unsigned i = 0; i < GL_SLOTS && read_submission(trainer, now); ++i) moved = true;
   }
   moved |= hand_over(now);
-  // Others wait for what a trainer that has gone will not submit. In a generation in which nothing was submitted here
-  // they wait for one that is still to come, unless they have worked with the one that has gone.
+  // Other ranks or trainers wait for an operation that a trainer which has gone will not submit. If this rank has
+  // submitted nothing in this generation, they can wait for the next trainer, unless they have worked with the one that
+  // has gone: missed().
   const bool awaited = !exchange_.fresh() && (exchange_.awaited() || jobs_submitted_ != jobs_begun_);
   if ((departed_ && awaited) || missed()) {
     give_up();
@@ -117,15 +118,15 @@ bool TrainerOps::obey(Command& command) noexcept {
   return true;
 }
 
-// What is not over here cannot end well any more: on no rank.
+// Begins to detach a trainer. An operation that is not over here can no longer succeed on any rank.
 void TrainerOps::begin_detach(Command& command) noexcept {
   gone_ = command.trainer - setup_.first_trainer;
   leaving_[gone_] = true;
   departed_ = true;
   gave_up_ = false;
   --attached_;
-  (void)read_completions();  // the other ranks may have begun anew already
-  // After a failure others may not have submitted anything in this generation, and think that it is a fresh one.
+  (void)read_completions();  // the other ranks may already have begun a new generation
+  // After a failure, other ranks may have submitted nothing in this generation yet, and take it for a fresh one.
   const bool uneven = failed_ && !exchange_.fresh();
   if (exchanging() || uneven || jobs_submitted_ != jobs_begun_) give_up();
 }
@@ -203,10 +204,10 @@ bool TrainerOps::read_submission(unsigned trainer, Nanos now) noexcept {
   return true;
 }
 
-// What it has in flight fails, and the ring begins a new generation where numbers may differ between ranks: because
-// something is in flight here, which others may not know, or an operation was given up here alone. All other failures
-// are the same on all ranks. Trainers of this node that have begun afresh before may have submitted the next operation,
-// which stays.
+// Lets a trainer start again: its operations in flight fail. The ring begins a new generation if numbers may differ
+// between ranks. They may differ if an operation is in flight here, which other ranks may not know of, or if one has
+// timed out. All other failures are the same on all ranks. Other trainers of this node may have resumed before and
+// submitted the next operation; that one stays.
 void TrainerOps::resume(unsigned trainer) noexcept {
   (void)read_completions();
   for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
@@ -217,7 +218,7 @@ void TrainerOps::resume(unsigned trainer) noexcept {
   stuck_ = false;
   while (jobs_submitted_ != jobs_begun_ && job(jobs_submitted_).state == Job::State::kFree) ++jobs_submitted_;
   afresh_[trainer] = true;
-  // Also of trainers that had begun afresh before: what was dropped here is not what they will submit.
+  // This includes trainers that had resumed before, because they will not submit what was dropped here.
   for (unsigned i = 0; i < setup_.trainers; ++i) {
     if (afresh_[i]) next_job_[i] = jobs_submitted_;
   }
@@ -225,7 +226,8 @@ void TrainerOps::resume(unsigned trainer) noexcept {
   ends_[trainer].took_part = false;
 }
 
-// The job with this number, begun if it was not; null if it is over, for the other trainers.
+// Returns the job with this number, and begins it if it is new. Returns null if it is already over for the other
+// trainers.
 TrainerOps::Job* TrainerOps::begin(uint64_t number, Nanos now) noexcept {
   Job& it = job(number);
   if (number != jobs_begun_) return number < jobs_over_ || it.state == Job::State::kFree ? nullptr : &it;
@@ -271,7 +273,8 @@ bool TrainerOps::hand_over(Nanos now) noexcept {
   return moved;
 }
 
-// Whether the exchange may have it, as all trainers have submitted it and their elements are added up.
+// Advances a job. Returns whether the exchange may take it: all trainers have submitted it, and their elements are
+// added up.
 bool TrainerOps::ready(Job& it, Nanos now) noexcept {
   if (it.state == Job::State::kGathering) {
     if (it.arrived < setup_.trainers) {
@@ -290,7 +293,7 @@ void TrainerOps::note_cancel(Job& it, unsigned trainer) const noexcept {
   it.cancelled = true;
 }
 
-// Adds the time since the last call to all trainers that the oldest operation waits for.
+// Adds the time since the last call to the awaited time of all trainers that the oldest operation waits for.
 void TrainerOps::count_awaited(Nanos now) noexcept {
   const Nanos since = std::exchange(awaited_at_, now);
   if (!shares_buffer() || jobs_submitted_ == jobs_begun_) return;
@@ -304,10 +307,11 @@ void TrainerOps::count_awaited(Nanos now) noexcept {
   }
 }
 
-// Says which rank is to blame for a job that not all trainers have submitted.
+// Returns why a job fails that not all trainers have submitted: it was cancelled, or it has waited too long for the
+// ranks that the text names.
 FailureCause TrainerOps::why_incomplete(const Job& it) const noexcept {
   if (it.cancelled) return cancelled_by(rank_of(it.cancelled_by));
-  FailureCause why = {.cause = GRADLANE_CAUSE_CANCELLED, .text = {}};  // which other nodes hear
+  FailureCause why = {.cause = GRADLANE_CAUSE_CANCELLED, .text = {}};  // the cause on other nodes, too
   why.text.add("other trainers of this node have waited too long for rank ");
   const char* gap = "";
   for (unsigned i = 0; i < setup_.trainers; ++i) {
@@ -319,7 +323,7 @@ FailureCause TrainerOps::why_incomplete(const Job& it) const noexcept {
 }
 
 bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
-  // One that will fail is that of any trainer, as it was submitted: the exchange must take it.
+  // A job that will fail is submitted as any one trainer has submitted it, because the exchange must accept it.
   if (!it.failure.empty()) {
     it.buffer = static_cast<unsigned>(std::ranges::find_if(it.parts, &Part::submitted) - it.parts.begin());
     it.share = local_.share(it.parts[it.buffer].operation);
@@ -340,7 +344,7 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
     if (operation.out != nullptr) operation.out = static_cast<uint8_t*>(operation.out) + it.share.first * width;
     if (operation.residual != nullptr) operation.residual += it.share.first;
     if (shares_buffer()) operation.root /= setup_.trainers;
-    if (it.alone) operation.count = 0;  // the trainers have the result
+    if (it.alone) operation.count = 0;  // the trainers already have the result
   }
   const auto submitted = exchange_.submit(operation, now);
   if (submitted.refusal == Exchange::Refusal::kFull) return false;
@@ -414,7 +418,7 @@ void TrainerOps::finish(Job& it, const FailureCause& failure) noexcept {
   while (jobs_over_ != jobs_begun_ && job(jobs_over_).state == Job::State::kFree) ++jobs_over_;
 }
 
-// Those that the exchange knows nothing of.
+// Fails the jobs that were not given to the exchange.
 void TrainerOps::fail_waiting(const FailureCause& failure) noexcept {
   for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
     if (job(number).state != Job::State::kFree) finish(job(number), failure);

@@ -17,44 +17,47 @@
 
 namespace gradlane {
 
-// Worker thread only, but for the desk. One operation after the other is made of one submission of each trainer:
+// The operations of one rank's trainers on one lane. Worker thread only, except for the desk. Each operation is made of
+// one submission from each trainer, and has these states:
 //
 //   gathering   some trainers have not submitted it yet
-//   summing     their elements are added up, block by block, a piece in each poll: into the tensor that the exchange
-//               works on, or, where nothing is left to exchange, into all of them
-//   summed      where a codec looks at the whole of it, on all lanes: others still add up
-//   ready       for the exchange, as soon as that has room
+//   summing     the trainers' elements are added up, block by block, a piece in each poll: into the tensor that the
+//               exchange works on, or into all trainers' tensors if nothing is left to exchange
+//   summed      this lane has added up; if a codec scans the whole tensor, other lanes may still add up
+//   ready       the exchange takes it as soon as it has room
 //   exchanging  the exchange has it
-//   copying     the result goes to the other trainers, a piece in each poll
+//   copying     the result is copied to the other trainers, a piece in each poll
 //
-// With one trainer the first three and the last are nothing. Operations reach the exchange in the order in which they
-// were submitted, whatever becomes of them, so that numbers agree on all ranks.
+// A job of one trainer only waits in `ready` and `exchanging`. Operations reach the exchange in the order in which they
+// were submitted, even those that will fail, so that numbers agree on all ranks.
 //
-// When a generation of the ring ends, numbers begin at 0 with what ranks submit next. That must not be what a trainer
-// submitted before it was told: it belongs to the old count, and nobody else may run it. So each trainer that had
-// something in the generation must be told first. What it submits until then (gl_submission's ends_seen is behind)
-// fails at once, with the cause of the end, and gets no number. That may be all that tells it: it had nothing in
-// flight.
+// When a generation of the ring ends, numbers begin at 0 with the operations that ranks submit next. A trainer that
+// does not know of the end yet may submit an operation that belongs to the old count. No other rank would run it. So
+// each trainer with operations in the generation must learn of its end first. Until then, what it submits
+// (gl_submission's ends_seen is behind) fails at once with the cause of the end, and gets no number. A trainer that had
+// nothing in flight may learn of the end only by such a failure.
 class TrainerOps {
  public:
   TrainerOps(const TrainerOpsSetup& setup, Exchange& exchange, LaneDesk& desk);
   TrainerOps(const TrainerOps&) = delete;
   TrainerOps& operator=(const TrainerOps&) = delete;
 
-  // Before the exchange is polled: commands, submissions, sums. True if anything moved.
+  // Handles commands, submissions and sums. Call it before the exchange is polled. Returns true if anything moved.
   bool submit(Nanos now) noexcept;
-  // After that: what has ended, copies, completions. True if anything moved.
+  // Handles ended operations, copies and completions. Call it after the exchange is polled. Returns true if anything
+  // moved.
   bool complete(Nanos now) noexcept;
 
   [[nodiscard]] bool in_flight() const noexcept { return jobs_begun_ != jobs_over_; }
-  // Before the worker sleeps; false: there is something to do, do not.
+  // Prepares for sleep. Returns false if there is something to do: then the worker must not sleep.
   [[nodiscard]] bool fall_asleep() noexcept;
   void wake_up() noexcept;
 
  private:
   using Job = TrainerJob;
   using Part = TrainerJob::Part;
-  using Told = std::array<bool, kMaxTrainers>;  // of the end of a generation, or will be by its next submission
+  // by trainer: whether it learns of a generation's end, now or by its next submission
+  using Told = std::array<bool, kMaxTrainers>;
 
   Job& job(uint64_t number) noexcept { return jobs_[number % jobs_.size()]; }
   [[nodiscard]] bool shares_buffer() const noexcept { return setup_.trainers > 1; }
@@ -87,11 +90,11 @@ class TrainerOps {
             .ended = now_};
   }
   void fail_waiting(const FailureCause& failure) noexcept;
-  [[nodiscard]] bool exchanging() const noexcept;  // the exchange has operations of this rank
+  [[nodiscard]] bool exchanging() const noexcept;  // whether the exchange has operations of this rank
   [[nodiscard]] bool uses(unsigned trainer, unsigned segment) const noexcept;
 
   // ---- trainer_ops_generations.cc
-  [[nodiscard]] bool generation_has_ended() const noexcept;  // and nobody was told
+  [[nodiscard]] bool generation_has_ended() const noexcept;  // and no trainer has been told yet
   void follow_generation() noexcept;
   void close(const char* why) noexcept;
   void break_off(const FailureCause& failure) noexcept;
@@ -103,7 +106,7 @@ class TrainerOps {
   void seek(const Job& job) noexcept;
   [[nodiscard]] bool missed() const noexcept;
 
-  // ---- trainer_ops_looks.cc: codecs that look at the whole of a tensor
+  // ---- trainer_ops_looks.cc: codecs that scan the whole tensor
   [[nodiscard]] LaneLooks::Entry* looks_of(unsigned trainer, const Submission& submission) const noexcept;
   void leave(LaneLooks::Entry* looks, bool summed, bool given) noexcept;
   [[nodiscard]] bool all_summed(Job& job) noexcept;
@@ -113,33 +116,33 @@ class TrainerOps {
   LaneDesk& desk_;
   LocalReduction local_;
   std::array<TrainerRings, kMaxTrainers> rings_;
-  std::array<uint64_t, kMaxTrainers> next_job_{};  // of each trainer
-  std::vector<Job> jobs_;                          // by number modulo their count
-  uint64_t jobs_begun_ = 0;                        // numbers below this have been begun,
-  uint64_t jobs_submitted_ = 0;                    //   have been given to the exchange,
-  uint64_t jobs_over_ = 0;                         //   are over, and all before them
+  std::array<uint64_t, kMaxTrainers> next_job_{};  // number of each trainer's next job
+  std::vector<Job> jobs_;                          // jobs by number modulo jobs_.size()
+  uint64_t jobs_begun_ = 0;                        // jobs with smaller numbers have begun
+  uint64_t jobs_submitted_ = 0;  // jobs with smaller numbers have been given to the exchange, or have failed
+  uint64_t jobs_over_ = 0;       // jobs with smaller numbers are over
   std::array<bool, kMaxTrainers> leaving_{};
-  std::array<bool, kMaxTrainers> afresh_{};  // has come, or resumed, and submitted nothing since
-  struct Ends {                              // of generations
-    bool took_part = false;                  // something of this trainer's was given to the exchange in this one
-    uint32_t count = 0;                      // of those that it took part in
-    uint32_t known = 0;                      // it has resumed when there were so many
+  std::array<bool, kMaxTrainers> afresh_{};  // the trainer has attached or resumed, and has submitted nothing since
+  struct Ends {                              // ends of generations, for one trainer
+    bool took_part = false;                  // the exchange got an operation of this trainer in the current generation
+    uint32_t count = 0;                      // number of ended generations in which it took part
+    uint32_t known = 0;                      // value of `count` when the trainer last resumed
   };
   std::array<Ends, kMaxTrainers> ends_{};
-  std::array<uint32_t, kMaxTrainers> since_{};  // generation of the first operation that went well; 0: none yet
-  uint32_t generation_ = 0;                     // the exchange's, when follow_generation() ran last
-  uint32_t took_part_ = 0;  // the last generation in which the exchange had something of this rank; 0: none
-  FailureCause why_ended_;  // the last one
+  std::array<uint32_t, kMaxTrainers> since_{};  // generation of each trainer's first success; 0: none yet
+  uint32_t generation_ = 0;                     // generation of the exchange when follow_generation() ran last
+  uint32_t took_part_ = 0;  // last generation in which the exchange had an operation of this rank; 0: none
+  FailureCause why_ended_;  // cause of the last end of a generation
   unsigned attached_ = 0;
   std::vector<Command*> waiting_;  // detach and remove commands that are not done
-  bool failed_ = false;            // the last operation that ended
-  bool stuck_ = false;             // one was given up here alone since the last resume
-  bool departed_ = false;          // a trainer has gone, and not all are there again
-  unsigned gone_ = 0;              // the last one that did
-  bool gave_up_ = false;           // the generation, since it has gone
+  bool failed_ = false;            // the last operation that ended has failed
+  bool stuck_ = false;             // an operation has timed out since the last resume
+  bool departed_ = false;          // a trainer has gone, and not all trainers are attached again
+  unsigned gone_ = 0;              // the trainer that went last
+  bool gave_up_ = false;           // the generation was given up after that trainer went
   Nanos published_at_ = 0;
-  Nanos awaited_at_ = 0;  // the latest count_awaited()
-  Nanos now_ = 0;         // of the latest complete()
+  Nanos awaited_at_ = 0;  // time of the latest count_awaited()
+  Nanos now_ = 0;         // time of the latest complete()
 };
 
 }  // namespace gradlane

@@ -1,5 +1,5 @@
-// trainer_ops_generations.cc - a generation of the ring has ended: each trainer is told before it takes part in the
-// next one (worker thread only)
+// trainer_ops_generations.cc - the end of a generation of the ring: each trainer learns of it before it takes part in
+// the next one (worker thread only)
 #include <algorithm>
 #include <string_view>
 
@@ -16,7 +16,8 @@ bool TrainerOps::generation_has_ended() const noexcept {
   return exchange_.fresh() && std::ranges::any_of(ends_, &Ends::took_part);
 }
 
-// An operation that was submitted before the ring was whole may run in a later generation.
+// Follows the exchange into a new generation. An operation that was submitted before the ring was ready may run in a
+// later generation.
 void TrainerOps::follow_generation() noexcept {
   if (exchange_.generation() == generation_) return;
   generation_ = exchange_.generation();
@@ -30,7 +31,8 @@ void TrainerOps::tell(unsigned trainer) noexcept {
   rings_[trainer].publish_ends(++ends_[trainer].count);
 }
 
-// Before completions tell of it.
+// Counts the end of the generation for each trainer that took part. This comes before the completions that report the
+// end.
 TrainerOps::Told TrainerOps::count_end() noexcept {
   Told told{};
   for (unsigned i = 0; i < setup_.trainers; ++i) {
@@ -41,7 +43,8 @@ TrainerOps::Told TrainerOps::count_end() noexcept {
   return told;
 }
 
-// What they had submitted, but the exchange had no room for, or other trainers had not.
+// Fails jobs that trainers had submitted without knowing of the end. The exchange had no room for these jobs, or other
+// trainers had not submitted them.
 void TrainerOps::drop_unaware(Told told) noexcept {
   for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
     Job& it = job(number);
@@ -60,7 +63,7 @@ void TrainerOps::drop_unaware(Told told) noexcept {
   }
 }
 
-// Ends the generation, and what waits here with it.
+// Ends the generation, and fails the jobs that wait here.
 void TrainerOps::break_off(const FailureCause& failure) noexcept {
   for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
     const Job& it = job(number);
@@ -75,8 +78,9 @@ void TrainerOps::break_off(const FailureCause& failure) noexcept {
   why_ended_ = failure;
 }
 
-// `why`: what has gone, and has ended what is in flight, whatever the exchange says of it; null: nothing. What trainers
-// submit from now on is not told that this rank has left, which is what others hear.
+// Ends the generation because the daemon ends. `why` is what has failed in this daemon; it replaces the cause that the
+// exchange gives for operations in flight. It is null for a shutdown. Later submissions fail with the same cause. Only
+// other ranks are told that this rank has left.
 void TrainerOps::close(const char* why) noexcept {
   const FailureCause cause = daemon_ends(why);
   for (Job& it : jobs_) {
@@ -90,15 +94,17 @@ bool TrainerOps::unaware(unsigned trainer, const Submission& submission) const n
   return static_cast<int32_t>(submission.ends_seen - it.count) < 0 && it.known != it.count;
 }
 
-// In the first operations of a generation: who is still there from an earlier one is not content with waiting.
+// Makes the exchange tell other ranks that a trainer of this job took part in an earlier generation. A rank whose
+// trainer has gone since then ends the job; nobody waits for its next trainer.
 void TrainerOps::seek(const Job& it) noexcept {
   for (unsigned i = 0; i < setup_.trainers; ++i) {
     if (it.parts[i].submitted && since_[i] != 0 && since_[i] != it.generation) exchange_.seek(since_[i]);
   }
 }
 
-// Whether somebody who was there together with a trainer that has gone from here waits for the next one. A daemon that
-// was started when others had been in the ring before knows that much: a trainer of its predecessor's has gone.
+// Returns whether a trainer, here or on another rank, waits for a trainer of this rank that will not come back. The
+// waiting trainer has taken part in a generation together with one that has gone from here, and must not wait for the
+// next one. If this daemon was started after others had been in the ring, a trainer of the previous daemon has gone.
 bool TrainerOps::missed() const noexcept {
   if (attached_ == setup_.trainers || !exchange_.fresh()) return false;
   const uint32_t first = exchange_.first_generation();

@@ -1,11 +1,10 @@
-// trainer_ops_looks.cc - lanes that wait for one another, where each of them looks at all of a tensor (worker thread
-// only)
+// trainer_ops_looks.cc - lanes wait for one another when each of them scans a whole tensor (worker thread only)
 #include "dataplane/trainer/trainer_ops.h"
 
 namespace gradlane {
 
-// Where this lane and the others wait for one another, or null: they need not. Of trainers that are added up it is the
-// first one's, whose tensor all of them look at.
+// Returns the entry in which this lane and the others wait for one another, or null if they need not. If trainers are
+// added up, the entry belongs to the first trainer, because all lanes scan its tensor.
 LaneLooks::Entry* TrainerOps::looks_of(unsigned trainer, const Submission& submission) const noexcept {
   const Operation& operation = submission.operation;
   if (setup_.looks == nullptr || trainer != 0) return nullptr;
@@ -14,7 +13,8 @@ LaneLooks::Entry* TrainerOps::looks_of(unsigned trainer, const Submission& submi
   return sums && codec.passes() != 0 ? &setup_.looks->of(submission.slot) : nullptr;
 }
 
-// Before its trainer is told: what this lane has not said there, nobody shall wait for.
+// Leaves the entry before the trainer receives the completion. It reports everything that this lane has not reported
+// yet, so that no lane waits for this one.
 void TrainerOps::leave(LaneLooks::Entry* looks, bool summed, bool given) noexcept {
   if (looks == nullptr) return;
   if (!summed) looks->to_sum.fetch_sub(1, std::memory_order_acq_rel);
@@ -22,7 +22,8 @@ void TrainerOps::leave(LaneLooks::Entry* looks, bool summed, bool given) noexcep
   setup_.looks->leave(*looks);
 }
 
-// On all lanes, if a codec will look at what others have added up.
+// Reports this lane's sum if a codec will scan the sums of all lanes. Returns whether all lanes have reported theirs,
+// or need not.
 bool TrainerOps::all_summed(Job& it) noexcept {
   if (it.looks == nullptr || !shares_buffer()) return true;
   if (!it.summed) it.looks->to_sum.fetch_sub(1, std::memory_order_acq_rel);

@@ -37,7 +37,7 @@ void store_relaxed(T& field, T value) noexcept {
 }
 void store_seq_cst(uint32_t& field, uint32_t value) noexcept { __atomic_store_n(&field, value, __ATOMIC_SEQ_CST); }
 
-// What is wrong with a submission.
+// The fault of a submission; `a` and `b` are as in TrainerFault.
 struct Refusal {
   TrainerFault fault = TrainerFault::kNone;
   uint64_t a = 0;
@@ -48,7 +48,8 @@ uint64_t id_of(const Codec& codec) noexcept { return static_cast<uint64_t>(codec
 
 CodecArguments arguments_of(uint64_t bits) noexcept { return std::bit_cast<CodecArguments>(bits); }
 
-// By which codec, there and back. `codec` is the one of the way there.
+// Reads the codecs of an operation. `codec` is for contributions; operation.back_codec is for the results of an
+// aggregator.
 Refusal read_codecs(const gl_submission& entry, const SubmissionLimits& limits, Operation& operation,
                     Codec& codec) noexcept {
   const Isa isa = limits.codec.isa();
@@ -70,13 +71,13 @@ Refusal read_codecs(const gl_submission& entry, const SubmissionLimits& limits, 
   return {};
 }
 
-// Elements that become one go through it.
+// Returns whether the operation reduces elements that go through a codec.
 bool adds_up(const Operation& operation) noexcept {
   return reduces(operation.kind) && encoded(operation.type, operation.reduction);
 }
 
-// Which way round: always named from here on, so that trainers of a node that name the daemon's and those that name
-// none agree. A codec for the way back is a matter of the strategy, too.
+// Reads the strategy. It is always set afterwards, so that trainers of a node agree whether they name the daemon's
+// strategy or none. A codec for the results depends on the strategy, so it is checked here.
 Refusal read_strategy(const gl_submission& entry, const SubmissionLimits& limits, const Codec& codec,
                       Operation& operation) noexcept {
   const bool sums = adds_up(operation);
@@ -91,7 +92,7 @@ Refusal read_strategy(const gl_submission& entry, const SubmissionLimits& limits
     if (!ring && std::ranges::find(limits.strategies, *operation.strategy) == limits.strategies.end()) return refusal;
     if (!carried(*operation.strategy)) return does_not_add(entry.strategy);
   } else {
-    // The default, the ring, or whichever can.
+    // Choose the default, else the ring, else the first strategy that can do it.
     const auto first = able(StrategyId{}) ? limits.strategies.begin() : std::ranges::find_if(limits.strategies, able);
     if (first == limits.strategies.end()) return carried(StrategyId{}) ? refusal : does_not_add(StrategyId{}.code());
     operation.strategy = able(*first) ? *first : StrategyId{};
@@ -101,7 +102,7 @@ Refusal read_strategy(const gl_submission& entry, const SubmissionLimits& limits
   return sums && needs_links(codec.row()) && !limits.links ? Refusal{TrainerFault::kNoLinks, id_of(codec)} : Refusal{};
 }
 
-// One at most. False: several.
+// Reads the reduction. Returns false if the flags name several.
 bool read_reduction(uint32_t flags, Reduction& reduction) noexcept {
   switch (flags & (GL_FLAG_AVERAGE | GL_FLAG_MIN | GL_FLAG_MAX)) {
     case 0:
@@ -130,12 +131,13 @@ uint64_t root_of(const gl_submission& entry, OpKind kind) noexcept {
   return has_shares(kind) ? entry.block_root : entry.root;
 }
 
-// Where the trainers of a node are one rank, their blocks are one block of it: they lie side by side.
+// Returns whether the operation is possible with local_reduce. The trainers of a node are then one rank, and their
+// blocks, side by side, are its block.
 bool fits_nodes(const Operation& operation) noexcept {
   return operation.kind <= OpKind::kBarrier && (!has_shares(operation.kind) || operation.pitch == operation.count);
 }
 
-// What is to be done with the tensor, by which codec, and how much there is of it.
+// Reads and checks the reduction, codecs, strategy and size of an operation.
 Refusal read_operation(const gl_submission& entry, const SubmissionLimits& limits, Operation& operation,
                        unsigned& states) noexcept {
   operation.count = entry.count;
@@ -256,7 +258,8 @@ bool TrainerRings::check(const gl_submission& entry, const SubmissionLimits& lim
     return fault(report, why.fault, why.a, why.b);
   }
   if (operation.kind == OpKind::kBarrier) return true;
-  // From its first byte to its last: other parts of the tensor may lie between the blocks.
+  // The bytes reach from the start of the first block to the end of the last one. Other parts of the tensor may lie
+  // between blocks.
   const size_t width = element_bytes(operation.type);
   size_t bytes = operation.count * width;
   if (has_shares(operation.kind) && bytes != 0) {
@@ -275,7 +278,7 @@ bool TrainerRings::check(const gl_submission& entry, const SubmissionLimits& lim
   return states == 0 || bytes == 0 || check_residual(entry, bytes, states, result, report);
 }
 
-// `bytes`: of one state array. Arrays lie one behind the other.
+// Checks the residual. `bytes` is the length of one state array. The arrays lie one behind the other.
 bool TrainerRings::check_residual(const gl_submission& entry, size_t bytes, unsigned states, Submission& result,
                                   FaultReport& report) noexcept {
   const size_t floats = bytes / sizeof(float);
@@ -294,7 +297,7 @@ bool TrainerRings::check_residual(const gl_submission& entry, size_t bytes, unsi
   return true;
 }
 
-// Of an all-to-all.
+// Checks the output of an all-to-all.
 bool TrainerRings::check_out(const gl_submission& entry, size_t bytes, Submission& result,
                              FaultReport& report) noexcept {
   if (bytes == 0) return true;
@@ -344,7 +347,7 @@ void TrainerRings::complete(uint64_t cookie, const FailureCause& failure, const 
 }
 
 void TrainerRings::publish_ends(uint32_t ends) noexcept {
-  if (attached()) store_relaxed(lane_->ends, ends);  // a completion's tail follows
+  if (attached()) store_relaxed(lane_->ends, ends);  // the store to complete_tail that follows publishes it
 }
 
 void TrainerRings::notify(bool more, Nanos now) noexcept {
@@ -355,7 +358,7 @@ void TrainerRings::notify(bool more, Nanos now) noexcept {
   if (more && open_ != 0 && unread != 0 && unread < GL_SLOTS / 4 && now < held_since_ + kHeldBack) return;
   completed_ = false;
   held_since_ = 0;
-  if (unread == 0) return;  // it has seen them already
+  if (unread == 0) return;  // the trainer has read them already
   if (load_seq_cst(control_->waiting) == 0) return;
   gl_ring(completion_fd_);
 }

@@ -1,4 +1,4 @@
-// trainer_rings.h - one trainer as one lane sees it: rings in shared memory, segments, what is wrong with them
+// trainer_rings.h - one trainer as one lane sees it: rings in shared memory, segments, faults (worker thread only)
 #pragma once
 
 #include <array>
@@ -17,33 +17,34 @@
 
 namespace gradlane {
 
-// What every submission is checked against.
+// Limits that every submission is checked against.
 struct SubmissionLimits {
   unsigned world = 1;    // ranks that trainers see
-  size_t max_bytes = 0;  // of a tensor
+  size_t max_bytes = 0;  // most bytes of a tensor
   bool local_reduce = false;
-  Codec codec = find_codec(kDefaultCodec);  // of operations that name none
-  // That operations may name, beside the ring; the first is that of operations that name none.
+  Codec codec = find_codec(kDefaultCodec);  // codec of operations that name none
+  // Strategies that operations may name. The ring is always allowed, too. The first strategy is for operations that
+  // name none.
   std::vector<StrategyId> strategies = {StrategyId{}};
-  unsigned ranks = 1;  // of the exchange: nodes, where trainers reduce locally
-  bool links = true;   // links_all() of these
+  unsigned ranks = 1;  // ranks of the exchange: nodes, if trainers reduce locally
+  bool links = true;   // links_all() of these strategies and ranks
 };
 
-// A submission that has been checked: nothing of it is read from shared memory again.
+// A submission that has been checked. Nothing of it is read from shared memory again.
 struct Submission {
   uint64_t cookie = 0;
-  bool resume = false;                          // begin afresh; all else is unset
-  bool cancel = false;                          // the operation with this cookie; all else is unset
-  bool cancelled = false;                       // this one, before it begins
+  bool resume = false;                          // request to start again (gradlane_resume); no operation
+  bool cancel = false;                          // request to cancel the operation with this cookie; no operation
+  bool cancelled = false;                       // this operation was cancelled before it begins
   Operation operation;                          // data and residual point into segments; `whole` is not set
-  unsigned segment = GL_MAX_SEGMENTS;           // of the data; GL_MAX_SEGMENTS: none
-  unsigned residual_segment = GL_MAX_SEGMENTS;  // or of an all-to-all's output
-  unsigned slot = 0;                            // as gl_submission's
-  uint32_t ends_seen = 0;                       // of generations that this trainer had something in (gl_lane)
+  unsigned segment = GL_MAX_SEGMENTS;           // segment of the data; GL_MAX_SEGMENTS: none
+  unsigned residual_segment = GL_MAX_SEGMENTS;  // segment of the residual, or of an all-to-all's output
+  unsigned slot = 0;                            // slot as in gl_submission
+  uint32_t ends_seen = 0;                       // ended generations that this trainer knows of (gl_lane's `ends`)
 };
 
-// Worker thread only, between attach() and detach(). The trainer may write anything anywhere in its memory at any time:
-// each field of it is read once, and checked after that.
+// The rings and segments of one trainer. Worker thread only, between attach() and detach(). The trainer may write
+// anything anywhere in its memory at any time. So each field is read once, and the copy is checked.
 class TrainerRings {
  public:
   [[nodiscard]] bool attached() const noexcept { return lane_ != nullptr; }
@@ -53,32 +54,32 @@ class TrainerRings {
   void add_segment(unsigned number, uint8_t* base, size_t bytes) noexcept { segments_[number] = {base, bytes}; }
   void remove_segment(unsigned number) noexcept { segments_[number] = {}; }
 
-  // The next submission, if there is one, its completion will have room (cancels have none), and the trainer has no
-  // fault. A bad one is a fault, which is reported once.
+  // Returns the next submission, if there is one, the trainer has no fault, and its completion will have room (cancel
+  // and resume have no completion). A bad submission is a fault, which is reported once.
   [[nodiscard]] std::optional<Submission> next(const SubmissionLimits& limits, FaultReport& report) noexcept;
 
-  // How an operation has ended, beside why it failed.
+  // The end of an operation, without the cause of a failure.
   struct End {
     bool residual_cleared = false;
-    bool tells_end = false;  // as gl_completion's
+    bool tells_end = false;  // as in gl_completion
     uint64_t sent_bytes = 0;
     Loss loss = {};
-    Nanos begun = 0;  // when the lane took it, and when it was through with it; 0, 0: not at all
+    Nanos begun = 0;  // when the lane began it and when it finished it; 0 and 0: never begun
     Nanos ended = 0;
   };
-  // Says how a submission of next() ended; there is room.
+  // Writes the completion of a submission that next() returned. There is always room.
   void complete(uint64_t cookie, const FailureCause& failure, const End& end) noexcept;
-  void publish_ends(uint32_t ends) noexcept;  // before the completions that tell of the last one
-  // Wakes the trainer if it waits and something was completed since the last call. `more` may follow at once: then one
-  // that has others in flight sleeps on, until several are over, for 50 us at most.
+  void publish_ends(uint32_t ends) noexcept;  // call it before the completions that report the last end
+  // Wakes the trainer if it waits and something was completed since the last call. `more`: further completions may
+  // follow at once. Then a trainer with operations in flight is woken only after several completions, or 50 us.
   void notify(bool more, Nanos now) noexcept;
 
-  // Before the worker sleeps; false: there are submissions, do not. Those that have no room for their completion can
-  // wait: a trainer that does not read must not keep the worker awake.
+  // Prepares for sleep. Returns false if there are submissions: then the worker must not sleep. Submissions without
+  // room for their completion can wait: a trainer that does not read must not keep the worker awake.
   [[nodiscard]] bool fall_asleep() noexcept;
   void wake_up() noexcept;
 
-  void publish(const Counters& counters) noexcept;  // figures
+  void publish(const Counters& counters) noexcept;  // publishes figures
 
  private:
   struct Segment {
@@ -101,13 +102,13 @@ class TrainerRings {
   gl_lane* lane_ = nullptr;
   int completion_fd_ = -1;
   std::array<Segment, GL_MAX_SEGMENTS> segments_{};
-  // The lane's own counts; what is in shared memory is a copy.
+  // The lane's own counts. Shared memory has copies of them.
   uint32_t submit_head_ = 0;
   uint32_t complete_tail_ = 0;
-  uint32_t open_ = 0;  // taken and not completed
+  uint32_t open_ = 0;  // operations that were taken and are not completed
   bool faulty_ = false;
   bool completed_ = false;
-  Nanos held_since_ = 0;  // the trainer has not been woken for what was completed then; 0: nothing is held back
+  Nanos held_since_ = 0;  // time of the oldest completion that the trainer was not woken for; 0: none
   uint64_t beats_ = 0;
   struct Base {
     uint64_t data_bytes = 0, data_packets = 0, retransmitted = 0;

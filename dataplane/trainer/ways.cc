@@ -1,4 +1,4 @@
-// ways.cc - what `auto` may choose from on this node: strategies and codecs, and predictions (control thread)
+// ways.cc - the ways that `auto` may choose from on this node: strategies and codecs, and predictions (control thread)
 #include "dataplane/trainer/ways.h"
 
 #include <algorithm>
@@ -17,18 +17,18 @@
 namespace gradlane {
 namespace {
 
-// Links of which nobody knows the rate.
+// Bytes per second of a link whose rate is not known.
 constexpr double kUsualLink = 10e9 / 8;
 constexpr unsigned kMostBits = 30;
-// B that predictions are made for; another B takes the one of the next of these.
+// Values of B with predictions of their own. Another B uses the next larger one, or the largest.
 constexpr unsigned kAbsolute[] = {5, 8, 10, 13, 17};
 constexpr unsigned kRelative[] = {4, 7, 10, 14};
-// A bit of the bound is one of each number.
+// One more bit in the bound is one more bit in each number.
 constexpr double kBytesPerBit = 1.0 / 8;
-constexpr double kLeastBytes = 0.14;  // tags alone
-// The largest of many floats like those of a gradient lies some bits above most of them.
+constexpr double kLeastBytes = 0.14;  // per element: tags alone
+// The largest of many gradient elements is about this many bits above most of them.
 constexpr unsigned kAboveMost = 4;
-// fp16 is not among them: what is beyond its range, or below, keeps no bound.
+// fp16 is not in the list, because it keeps no bound for values beyond or below its range.
 constexpr const char* kOthers[] = {"bf16", "int8"};
 
 PlanPort kind_of(const NodeConfig& config) {
@@ -67,7 +67,7 @@ class WayTable {
     if (const auto cost = lattice_cost(bits + more)) add(strategy, *cost, codec, true);
   }
 
-  // Of a width nobody has measured, from that of the nearest one.
+  // Returns the cost of a width, computed from that of the nearest width that was measured.
   [[nodiscard]] std::optional<CodecCost> lattice_cost(unsigned bits) const {
     std::optional<CodecCost> nearest;
     unsigned away = kMostBits;

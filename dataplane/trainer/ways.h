@@ -1,4 +1,4 @@
-// ways.h - what `auto` may choose from on this node: strategies and codecs, and what each is thought to take (control
+// ways.h - the ways that `auto` may choose from on this node: strategies and codecs, and their predicted times (control
 // thread)
 #pragma once
 
@@ -12,24 +12,25 @@
 
 namespace gradlane {
 
-// The figures that a node's predictions are made with: those of its calibration, else the usual ones of its kind of
-// port. Throws SetupError if there is no such file, or it makes no sense.
+// Returns the figures for a node's predictions: those of its calibration file or, if none is configured, the usual ones
+// for its kind of port. Throws SetupError if the file is missing or makes no sense.
 [[nodiscard]] Calibration figures_of(const NodeConfig& config);
 
-// One row for each strategy that is allowed and each codec of which a bound can be said in advance, raw among them; the
-// strategies in the order of the configuration. `mbps`: of the slowest port, where the calibration has measured no
-// link; 0: not known.
+// Returns one row for each allowed strategy and each codec whose error bound is known in advance, raw included.
+// Strategies are in the order of the configuration. `mbps` is the rate of the slowest port in Mb/s; 0: not known. It
+// counts only if the calibration has measured no link.
 [[nodiscard]] std::vector<gl_way_row> ways_of(const NodeConfig& config, const Calibration& figures, unsigned mbps);
 
-// The rows of the configuration's plan, as trainers are told of them.
+// Returns the rows of the configuration's plan, as trainers read them.
 [[nodiscard]] std::vector<gl_plan_row> plan_rows_of(const NodeConfig& config);
 
-// What `auto` has to go by, on this node.
+// The predictions for `auto` on this node.
 class Planning {
  public:
-  // Throws SetupError: the calibration of the configuration cannot be read. `mbps`: of the slowest port; may be empty.
+  // Throws SetupError if the configured calibration cannot be read. `mbps` returns the rate of the slowest port in
+  // Mb/s; it may be empty.
   Planning(const NodeConfig& config, std::function<unsigned()> mbps);
-  // As of now: ports may have come up.
+  // Returns the ways as of now; ports may have come up since the last call.
   [[nodiscard]] std::vector<gl_way_row> ways() const;
 
  private:

@@ -1,8 +1,8 @@
-"""gradlane for PyTorch: a backend of torch.distributed, and a communication hook of DistributedDataParallel.
+"""PyTorch support: a torch.distributed backend and a DDP communication hook.
 
     import gradlane.torch
 
-    torch.distributed.init_process_group("gradlane")   # under gradlane run, or with what torchrun sets
+    torch.distributed.init_process_group("gradlane")   # under gradlane run or torchrun
     model = torch.nn.parallel.DistributedDataParallel(model)
 
 See docs/pytorch.md of gradlane.
@@ -39,11 +39,11 @@ backend.register()
 
 
 def zeros(*size: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """A tensor of zeros in memory that is shared with the daemon: all-reduce and broadcast do not copy it.
+    """Returns a tensor of zeros in memory that is shared with the daemon; all-reduce and broadcast do not copy it.
 
-    After init_process_group("gradlane"), or inside a job with a hook's State; ordinary memory in a job of one rank.
-    size, dtype: as of torch.zeros(). Raises OutOfMemory, and BadArgument if there is no connection. The
-    tensor stays valid when the process group is destroyed.
+    Call it after init_process_group("gradlane"), or inside a job with a hook's State. In a job of one rank it is
+    ordinary memory. size, dtype: as in torch.zeros(). Raises OutOfMemory, and BadArgument if there is no connection.
+    The tensor stays valid after the process group is destroyed.
     """
     if not Engine.exists() and dist.is_initialized() and dist.get_world_size() == 1:
         return torch.zeros(*size, dtype=dtype)

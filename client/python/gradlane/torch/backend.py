@@ -1,8 +1,8 @@
-"""The backend "gradlane" of torch.distributed: a process group over the engine.
+"""Backend "gradlane" of torch.distributed: a process group on top of the engine.
 
     torch.distributed.init_process_group("gradlane")
 
-Sums of float32 go through the codec, all else is exact. docs/pytorch.md of gradlane says what there is.
+Sums of float32 go through the codec, other data is exact. docs/pytorch.md lists the operations.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ from .setting import Setting
 from .work import Work
 
 _ANOTHER = "make a group of another backend for it: dist.new_group(backend='gloo')"
-_LOST = (errors.Cause.TIMEOUT, errors.Cause.NODE_LEFT, errors.Cause.TRAINER_GONE)  # the group is of no use then
+# Causes of failures after which the group cannot be used any more.
+_LOST = (errors.Cause.TIMEOUT, errors.Cause.NODE_LEFT, errors.Cause.TRAINER_GONE)
 
 
 def create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Any:
     """Returns the c10d::Backend of a new process group.
 
-    Raises CannotBuild where the part in C++ is not to be had, and what joining.meet() raises.
+    Raises CannotBuild if the C++ extension cannot be built or loaded, and what joining.meet() raises.
     """
-    with contextlib.suppress(extension.CannotBuild):  # _connect() raises it, so that the other ranks hear of it
-        extension.load()  # may build for half a minute: before ranks wait for one another
+    with contextlib.suppress(extension.CannotBuild):  # _connect() raises it where the other ranks learn of it
+        extension.load()  # may build for half a minute, so it runs before ranks wait for one another
     group = _connect(store, rank, size, timeout)
     native = extension.load()
     gate, fallback = native.Gate(), None
@@ -47,14 +48,14 @@ def create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta)
 
 
 def _create_by_options(options: Any, _: Any) -> Any:
-    """Does the same for init_process_group() and new_group()."""
+    """Calls create() for init_process_group() and new_group()."""
     return create(options.store, options.group_rank, options.group_size, options.timeout)
 
 
 def _connect(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Group:
     if not dist.is_initialized():
-        # A new job. Groups of an earlier one may still be referenced, by a model say, and ranks may disagree about how
-        # many operations there have been.
+        # This is a new job. Groups of an earlier job may still be referenced, by a model for example, and ranks may
+        # have counted different numbers of operations.
         Engine.renew()
         Setting.bounds = {}
         ledger.clear()
@@ -75,7 +76,7 @@ def _connect(store: dist.Store, rank: int, size: int, timeout: datetime.timedelt
 
 
 def register() -> None:
-    """Makes the name known to torch.distributed."""
+    """Registers backend "gradlane" with torch.distributed."""
     if hasattr(dist.Backend, "GRADLANE"):
         return
     dist.Backend.register_backend("gradlane", _create_by_options, extended_api=True, devices=["cpu", "cuda"])
@@ -83,11 +84,11 @@ def register() -> None:
 
 
 class Group:
-    """All ranks, or one: then there is nothing to exchange, and no daemon needed. Others are left to the fallback.
+    """Python part of a process group of all ranks or of one, which needs no daemon. Other groups use the fallback.
 
-    native/backend.h calls the methods, for what gradlane does itself. Operations return a Work, whose wait() raises
-    OperationFailed and DaemonGone; what is wrong with a call is raised at once, as BadArgument. apart: why gradlane
-    does nothing of this group itself, or "". state: of the fallback, where there is one.
+    native/backend.h calls the methods for the operations that gradlane runs itself. They return a Work, whose wait()
+    raises OperationFailed and DaemonGone. Wrong arguments raise BadArgument at once. `apart` is the reason why gradlane
+    runs no operation of this group itself, or "". `state` is the state of the fallback, None if there is none.
     """
 
     _engine: Engine | None
@@ -97,7 +98,7 @@ class Group:
 
     def __init__(self, rank: int, size: int, timeout: datetime.timedelta) -> None:
         self._rank, self._size = rank, size
-        self.options = types.SimpleNamespace(_timeout=timeout)  # as other backends have it
+        self.options = types.SimpleNamespace(_timeout=timeout)  # other backends have it under this name, too
         self._engine = None
         if size == 1:
             Setting.verify(Engine.existing() if Engine.exists() else None)
@@ -106,7 +107,8 @@ class Group:
             world = dist.get_world_size()
             self.apart = f"a group of {size} of {world} ranks"
             if not wanted():
-                # Not raised here: the ranks that are no members would wait in new_group() for those that are.
+                # refuse() raises it later. If members raised it here, the other ranks would wait for them in
+                # new_group().
                 self._refusal = refusal(size, world)
             return
         self._engine = Engine.shared(rank=rank, world=size)
@@ -115,17 +117,18 @@ class Group:
         Setting.verify(self._engine)
 
     def split(self, store: dist.Store, ranks: list[int], timeout: datetime.timedelta) -> Any:
-        """A group of these ranks of it; None where this is none of them."""
+        """Returns a new group of these of its ranks, or None if this rank is not one of them."""
         return create(store, ranks.index(self._rank), len(ranks), timeout) if self._rank in ranks else None
 
     # ---- Sums
 
     def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
-        """all_reduce(): SUM, AVG, MIN or MAX, in place; sums of float32 through the codec of use_codec()."""
+        """Runs all_reduce() with SUM, AVG, MIN or MAX, in place. Sums of float32 go through the codec of use_codec().
+        """
         return self._reduce("all_reduce", only(tensors, "all_reduce"), tensors, op_of(opts))
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
-        """all_reduce_coalesced(): as one tensor. All are of one type and on one device."""
+        """Runs all_reduce_coalesced() on all tensors as one. They must have one type and be on one device."""
         name = "all_reduce_coalesced"
         if len({(tensor.dtype, tensor.device) for tensor in tensors}) != 1:
             raise errors.bad_argument(f"gradlane: {name} needs tensors, of one type and on one device")
@@ -138,12 +141,14 @@ class Group:
         return self._reduce(name, flat, tensors, op_of(opts), spread)
 
     def reduce(self, tensors: list[torch.Tensor], opts: Any) -> Work:
-        """reduce(): an all_reduce() that other ranks do not see the result of."""
+        """Runs reduce() as an all_reduce(). Ranks other than the root pass a copy, so their tensors keep their values.
+        """
         tensor = only(tensors, "reduce")
         return self._reduce("reduce", tensor if opts.rootRank == self._rank else tensor.clone(), tensors, op_of(opts))
 
     def reduce_scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None) -> Work:
-        """reduce_scatter(): SUM, AVG, MIN or MAX of blocks of one shape and type; with fixed:adaptive exact."""
+        """Runs reduce_scatter() with SUM, AVG, MIN or MAX on blocks of one shape and type. With fixed:adaptive it is
+        exact."""
         output, blocks, op = only(outputs, "reduce_scatter"), only(inputs, "reduce_scatter"), op_of(opts)
         kind = _reduction(op)
         if op == dist.ReduceOp.AVG and _whole(output.dtype):
@@ -158,7 +163,7 @@ class Group:
         return self._begin(outputs, "reduce_scatter", output, blocks, codec=codec, **kind)
 
     def reduce_scatter_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Work:
-        """reduce_scatter_tensor(): of a contiguous tensor of all blocks."""
+        """Runs reduce_scatter_tensor(), whose input is one contiguous tensor of all blocks."""
         return self.reduce_scatter([output], [self.blocks("reduce_scatter_tensor", tensor, output)], opts)
 
     def _reduce(self, name: str, tensor: torch.Tensor, result: list[torch.Tensor], op: Any,
@@ -179,13 +184,13 @@ class Group:
             if on_result is not None:
                 on_result(reduced)
 
-        # All ranks ask for the codec when the operations before have ended, so they all get the same.
+        # The codec is chosen when the operations before have ended, so all ranks choose the same one.
         return self._begin(result, "all_reduce", tensor, codec=bound.codec, on_result=update, on_failure=bound.reset,
                            noted=name, **kind)
 
     def _reduce_whole(self, name: str, tensor: torch.Tensor, result: list[torch.Tensor],
                       on_result: Callable[[torch.Tensor], None] | None) -> Work:
-        """An average of whole numbers: of a sum that does not overflow."""
+        """Averages whole numbers, by a sum in int64, in which smaller types do not overflow."""
         total = tensor.detach().to(torch.int64)
 
         def average(_: torch.Tensor) -> None:
@@ -200,28 +205,29 @@ class Group:
     # ---- Copies
 
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> Work:
-        """broadcast(), bit by bit."""
+        """Runs broadcast(). Data arrives exactly, whatever the type."""
         tensor = only(tensors, "broadcast")
         return self._begin(tensors, "broadcast", tensor, opts.rootRank)
 
     def allgather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> Work:
-        """all_gather(), bit by bit: blocks of one shape and type."""
+        """Runs all_gather() of blocks of one shape and type. Data arrives exactly."""
         own, theirs = only(inputs, "all_gather"), only(outputs, "all_gather")
         if self._engine is None:
             theirs[0].copy_(own)
         return self._begin(outputs, "all_gather", theirs, own)
 
     def all_gather_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Work:
-        """all_gather_into_tensor(): to a contiguous tensor of all blocks."""
+        """Runs all_gather_into_tensor(), whose output is one contiguous tensor of all blocks."""
         blocks = self.blocks("all_gather_into_tensor", output, tensor)
         return self.allgather([blocks], [tensor.reshape(-1)], opts)
 
     def barrier(self, opts: Any = None) -> Work:
-        """barrier()."""
+        """Runs barrier()."""
         return self._begin([], "barrier")
 
     def abort(self) -> None:
-        """What is under way fails, and what comes, here and on the other ranks: destroy the group."""
+        """Makes operations in flight and later ones fail, here and on the other ranks. The caller must then destroy the
+        group."""
         if self.state is not None:
             self.state.give_up(errors.error(errors.Code.FAILED, "gradlane: the process group was aborted"))
         if self._engine is not None:
@@ -230,7 +236,7 @@ class Group:
     # ---- Small sums without Python
 
     def express(self, native: Any) -> Any:
-        """Returns the native.Express of the engine; None: there is none."""
+        """Returns the native.Express of the engine, or None if there is no engine."""
         if self._engine is None:
             return None
         express = self._engine.express(native)
@@ -238,7 +244,7 @@ class Group:
         return express
 
     def adopt(self, tensors: list[torch.Tensor], outcome: int) -> Work:
-        """Goes on with an all-reduce that native/express.h could not end: it is still under way, or has failed.
+        """Continues an all-reduce that native/express.h has started, and that is still in flight or has failed.
 
         outcome: the address of a gradlane_outcome.
         """
@@ -249,18 +255,18 @@ class Group:
             raise
 
     def warn(self, text: str) -> None:
-        """Warns of what the library has said of a sum. Raises it where warnings are errors."""
+        """Passes on the library's warning about a sum. Raises it if warnings are errors."""
         _losses.say(text, _losses.caller(TORCH))
 
-    # ---- What gradlane has not
+    # ---- Operations that gradlane lacks
 
     def premultiplied(self, op: Any, tensors: list[torch.Tensor], in_place: bool) -> Sequence[torch.Tensor] | None:
-        """Returns the tensors times the factor of PREMUL_SUM; None: PyTorch 2.6 hides the factor."""
+        """Returns the tensors times the factor of PREMUL_SUM, or None with PyTorch 2.6, which hides the factor."""
         total, scaled = staging.premultiplied(op, tensors, in_place)
         return scaled if total == dist.ReduceOp.SUM else None
 
     def refuse(self, name: str, op: Any = None) -> None:
-        """Raises why there is no such operation, where there is no fallback."""
+        """Raises why gradlane does not run this operation. It is called where there is no fallback."""
         if self._refusal is not None:
             raise self._refusal
         if op is None:
@@ -268,25 +274,26 @@ class Group:
         here = "the backend gradlane has SUM, AVG, MIN and MAX"
         raise NotImplementedError(f"gradlane: {name} with {_op_name(op)}; {here}; {_ANOTHER}")
 
-    # ---- What else PyTorch asks
+    # ---- Other calls of PyTorch
 
     def set_timeout(self, timeout: datetime.timedelta) -> None:
-        """Sets the limit of operations from now on."""
+        """Sets the time limit of later operations."""
         self.options._timeout = timeout
         if self.state is not None:
             self.state.set_timeout(timeout)
 
     def get_timeout(self) -> datetime.timedelta:
-        """Returns the limit of each operation."""
+        """Returns the time limit of each operation."""
         timeout: datetime.timedelta = self.options._timeout
         return timeout
 
     def supports_tensor_alloc(self) -> bool:
-        """Whether allocate_tensor() gives memory that is not copied."""
+        """Returns whether allocate_tensor() returns shared memory, which operations do not copy."""
         return self._engine is not None and self._engine.usable
 
     def allocate_tensor(self, size: int, dtype: torch.dtype) -> torch.Tensor:
-        """For DistributedDataParallel's buckets: in shared memory, as long as there is some."""
+        """Returns a zeroed bucket for DistributedDataParallel: in shared memory, or in ordinary memory if there is no
+        more."""
         try:
             if self._engine is not None:
                 return self._engine.zeros(size, dtype)
@@ -297,7 +304,8 @@ class Group:
     # ---- Private
 
     def blocks(self, name: str, large: torch.Tensor, small: torch.Tensor) -> list[torch.Tensor]:
-        """The flat parts of `large`, one per rank."""
+        """Returns the flat parts of `large`, one per rank. Raises BadArgument if its size does not fit, or it is not
+        contiguous."""
         if large.numel() != small.numel() * self._size or not large.is_contiguous():
             raise errors.bad_argument(
                 f"gradlane: {name} with {small.numel()} elements per rank needs a contiguous tensor of "
@@ -307,9 +315,10 @@ class Group:
 
     def _begin(self, result: Any, name: str, *arguments: Any, on_failure: Callable[[], None] | None = None,
                noted: str | None = None, **how: Any) -> Work:
-        """Starts an operation of the engine; a Work with `result`. noted: as explain() calls it."""
-        state = self.state  # not the group, which shall end when it is destroyed, whatever is under way
-        if state is not None and name != "adopt":  # that has its place in the order already
+        """Starts an operation of the engine and returns a Work with `result`. noted: the operation's name in explain().
+        """
+        state = self.state  # `failed` holds this and not the group, which must end when it is destroyed
+        if state is not None and name != "adopt":  # an adopted operation is already in the order
             state.check()
         ledger.note(noted or name, ledger.HERE, "", max(map(ledger.size_of, arguments), default=0))
         work = Work(result)
@@ -340,17 +349,18 @@ class Group:
 
 
 def _is_lost(error: Exception) -> bool:
-    """Whether a rank or the daemon is: what is under way elsewhere would wait for it, as long as it may."""
+    """Returns whether a rank or the daemon is lost. The fallback's operations would wait for it until their time limit.
+    """
     return isinstance(error, errors.DaemonGone) or isinstance(error, errors.Error) and error.cause in _LOST
 
 
 def _whole(dtype: torch.dtype) -> bool:
-    """Whether these are whole numbers, which the daemon does not average."""
+    """Returns whether these are whole numbers, which the daemon does not average."""
     return not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
 
 
 def _reduction(op: Any) -> dict[str, Any]:
-    """What the engine calls it; nothing: it has no such."""
+    """Returns the engine's options for a ReduceOp. The result is empty if the engine does not have that ReduceOp."""
     for known, reduction in ((dist.ReduceOp.SUM, "sum"), (dist.ReduceOp.AVG, "sum"), (dist.ReduceOp.MIN, "min"),
                              (dist.ReduceOp.MAX, "max")):
         if op == known:
@@ -359,24 +369,26 @@ def _reduction(op: Any) -> dict[str, Any]:
 
 
 def only(tensors: Sequence[Any], name: str) -> Any:
-    """PyTorch passes lists for several GPUs of a process, which nobody has any more."""
+    """Returns the only item of a list. PyTorch passes lists for several GPUs of a process, which are no longer in use.
+    """
     if len(tensors) != 1:
         raise errors.bad_argument(f"gradlane: {name} takes one tensor per process, not {len(tensors)}")
     return tensors[0]
 
 
 def op_of(opts: Any) -> Any:
-    """What a call asks for; nothing said: SUM. native/backend.h has scaled the tensors of PREMUL_SUM."""
+    """Returns the ReduceOp of a call, by default SUM. PREMUL_SUM is SUM here, as native/backend.h has scaled the
+    tensors."""
     op = dist.ReduceOp.SUM if opts is None else opts.reduceOp
     return dist.ReduceOp.SUM if op == dist.ReduceOp.PREMUL_SUM else op
 
 
 def _op_name(op: Any) -> str:
-    """As PyTorch calls it."""
+    """Returns PyTorch's name of a ReduceOp."""
     names = ("SUM", "AVG", "MIN", "MAX", "PRODUCT", "BAND", "BOR", "BXOR", "PREMUL_SUM")
     return next((name for name in names if op == getattr(dist.ReduceOp, name, None)), str(op))
 
 
 def _divide(total: torch.Tensor, size: int) -> None:
-    """A sum of so many ranks becomes their average; of whole numbers what is left of the point, as NCCL has it."""
+    """Turns a sum over `size` ranks into the average, in place. Whole numbers are rounded towards zero, as in NCCL."""
     total.div_(size, rounding_mode=None if total.dtype.is_floating_point or total.is_complex() else "trunc")

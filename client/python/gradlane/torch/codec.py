@@ -1,7 +1,7 @@
 """Names of codecs.
 
-Most are the daemon's, which the library asks (Engine.find_codec()); fixed:adaptive, which no daemon knows, is of this
-package. Before there is a connection nobody can say whether there is a codec of some name.
+The daemon has most codecs, and Engine.find_codec() asks for them. fixed:adaptive is part of this package; no daemon
+knows it. Other names cannot be checked before there is a connection.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..adaptive import AdaptiveBound
 
 
 class Daemon(Protocol):
-    """Who knows the daemon's codecs: an Engine. codec: that of operations that name none."""
+    """Interface to the daemon's codecs; an Engine has it. `codec` is the codec of operations that name none."""
 
     @property
     def codec(self) -> str: ...
@@ -22,16 +22,16 @@ class Daemon(Protocol):
     def codecs(self) -> _codecs.Codecs: ...
 
     def find_codec(self, name: str | None) -> Any:
-        """Raises BadArgument if there is none of this name."""
+        """Returns the codec of this name. Raises BadArgument if there is none."""
 
     def table(self) -> tuple[_codecs.Codec, ...]:
-        """All of the daemon's."""
+        """Returns all codecs of the daemon."""
 
 
 def check(codec: object, engine: Daemon | None) -> str | None:
-    """The codec, or what its short form stands for: "fixed" is "fixed:adaptive".
+    """Returns the full name of a codec: "fixed" becomes "fixed:adaptive", a name of release 0.1 its new one.
 
-    Raises BadArgument if there is none.
+    Raises BadArgument if there is no such codec. If `engine` is None, only names of fixed:adaptive are checked.
     """
     if codec is None:
         return None
@@ -50,7 +50,7 @@ def check(codec: object, engine: Daemon | None) -> str | None:
 
 
 def unknown(error: errors.BadArgument, name: str | None, engine: Daemon) -> errors.BadArgument:
-    """What the library says of a name that it does not know, and what of this package's may have been meant."""
+    """Returns the library's error for an unknown name, with the form of fixed:adaptive added to the text."""
     codecs = engine.codecs
     own = f"{codecs.adaptive} or {codecs.adaptive}:BITS (BITS {adaptive.MIN_BITS} to {adaptive.MAX_BITS})"
     word = _codecs.word_of(name or engine.codec)
@@ -60,12 +60,12 @@ def unknown(error: errors.BadArgument, name: str | None, engine: Daemon) -> erro
 
 
 def is_adaptive(codec: str | None) -> bool:
-    """Of what check() has returned."""
+    """Returns whether a name that check() has returned is of fixed:adaptive."""
     return codec is not None and _codecs.is_adaptive(codec)
 
 
 def bound_of(codec: str | None, engine: Daemon | None, window: int = 1) -> AdaptiveBound | None:
-    """A new AdaptiveBound for fixed:adaptive; None for other codecs."""
+    """Returns a new AdaptiveBound for fixed:adaptive, None for other codecs."""
     bound = AdaptiveBound.parse(codec, window)
     if bound is not None and engine is not None:
         bound._codecs = engine.codecs

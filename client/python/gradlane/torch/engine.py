@@ -1,6 +1,6 @@
-"""The process's connection to its daemon, for the backend and the hook: operations on tensors, from any thread.
+"""The process's connection to its daemon, for backend and hook. It runs operations on tensors, from any thread.
 
-They run in the order of the calls, one after the other; tasks.py has the details.
+Operations run one after the other, in the order of the calls; tasks.py has the details.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .tasks import Tasks
 if TYPE_CHECKING:
     from torch.futures import Future
 
-TORCH = os.path.join(os.path.dirname(torch.__file__), "")  # as names of its files begin
-_PART = 64 << 20  # bytes of all ranks that a reduce-scatter may have where the daemon's local_reduce is on
+TORCH = os.path.join(os.path.dirname(torch.__file__), "")  # prefix of the names of PyTorch's files
+_PART = 64 << 20  # largest reduce-scatter if the daemon's local_reduce is on, in bytes of all ranks
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
-_of_parents: list[Engine] = []  # engines of processes that this one was forked from: never to be closed here
+_of_parents: list[Engine] = []  # engines of parent processes, before fork(); this process never closes them
 
 
 def _forget() -> None:
-    """In a child after fork()."""
+    """Disowns the engines of the parent, in a child after fork()."""
     Engine._guard = threading.RLock()
     Engine._world = None
     for engine in list(_engines):
@@ -41,34 +41,41 @@ os.register_at_fork(after_in_child=_forget)
 
 
 class Engine:
-    """Use shared(). All methods that start an operation return a Future, and set what goes wrong as its exception.
+    """Connection to the daemon; shared() returns the one of the process. Methods that start an operation return a
+    Future.
 
-    A tensor belongs to the operation until its future is completed. Options of all of them: timeout: seconds from its
-    turn on until the operation fails, on all ranks; None: the daemons' limit. result: the value of the future; None:
-    the tensor. on_result(tensor) is called when the data is in place, on_error(exception) if it failed (or, after
-    on_result, with a LossWarning where warnings are errors), before the future is completed. The future's own exception
-    is a RuntimeError with the other's class and text. on_data(tensor): of data on a GPU, with what is exchanged of it.
+    Tensors may have any shape and strides, on the CPU or a CUDA device. A tensor belongs to the operation until its
+    future is completed. Sums of float32 of 1024 elements or more lose what their codec loses (docs/codecs.md); all
+    other data arrives exactly.
 
-    Tensors are of any shape and strides, on the CPU or a CUDA device. What can be known is raised at once: BadArgument,
-    and DaemonGone if there is no connection any more. Sums of float32 of 1024 elements or more lose what their codec
-    takes (docs/codecs.md); all else arrives as it is.
+    Errors that a call can see are raised at once: BadArgument, and DaemonGone if there is no connection any more. Later
+    errors become the future's exception, which is a RuntimeError with the class and text of the original.
 
-    Attributes: rank, world, codec, strategies: as of gradlane.Context. codecs: what the daemon has. express(), tell():
-    as of Tasks. is_apart: of apart().
+    Options of all operations; all callbacks run before the future is completed:
+    - timeout: seconds from the operation's turn until it fails, on all ranks. None: the daemons' limit.
+    - result: value of the future. None: the tensor.
+    - on_result(tensor): called when the data is in place.
+    - on_error(exception): called if the operation failed. Where warnings are errors, it also gets a LossWarning, after
+      on_result.
+    - on_data(tensor): called with the host copy of data on a GPU, before it is exchanged.
+
+    `rank`, `world`, `codec` and `strategies` are as in gradlane.Context. `codecs` are names of the daemon's codecs.
+    express() and tell() are those of Tasks. `is_apart` says whether apart() has made the engine.
     """
 
-    socket: str | None = None  # of the job's own daemon; None: what the environment says, or is found
+    socket: str | None = None  # socket of the job's own daemon; None: GRADLANE_SOCKET, or the one that is found
     _current: Engine | None = None
-    _world: int | None = None  # of the latest engine
-    _patience: float | None = None  # s, of the next one, after world_of() has waited in vain; None: as of open()
-    _guard = threading.RLock()  # a finalizer may release() in the middle of shared()
+    _world: int | None = None  # number of ranks of the latest engine
+    # Seconds that the next shared() waits for a daemon: 0 if world_of() has found none; None: the default of open().
+    _patience: float | None = None
+    _guard = threading.RLock()  # reentrant: a finalizer may call release() inside shared()
 
     @staticmethod
     def shared(rank: int | None = None, world: int | None = None) -> Engine:
-        """The process's engine, opened at first use; each call must be followed by a release().
+        """Returns the process's engine, opened at first use. Each call must be followed by a release().
 
-        rank: which one to be, None: what RANK says. world: how many ranks the caller's job has. Raises BadArgument if
-        the daemon has others, and what gradlane.open() raises.
+        rank: rank to connect as. None: the value of RANK, or any free rank if RANK is not set. world: number of ranks
+        of the caller's job. Raises BadArgument if the daemon has other numbers, and what gradlane.open() raises.
         """
         with Engine._guard:
             engine = Engine._current
@@ -86,15 +93,17 @@ class Engine:
 
     @staticmethod
     def world_of(rank: int) -> int | None:
-        """How many ranks the daemons have, to be asked before ranks meet; None if it cannot be known then.
+        """Returns the number of ranks of the daemons, before the rendezvous. Returns None if it cannot be known then.
 
-        The first time in a process it connects. Later that would end what other ranks are still finishing.
+        It connects only if the number is unknown. Another connection would abort operations that other ranks are
+        finishing.
         """
         with Engine._guard:
             if Engine._world is None:
                 try:
                     Engine._current = Engine(_context.open(rank=rank))
-                except (errors.Error, ImportError) as error:  # again when ranks have met, so that all hear of it
+                # It is raised again after the rendezvous, so that all ranks learn of it.
+                except (errors.Error, ImportError) as error:
                     Engine._patience = 0.0 if isinstance(error, errors.NoDaemon) else None
                     daemon = error.refused_by if isinstance(error, errors.NoDaemon) else None
                     return daemon[1] if daemon else None
@@ -102,18 +111,20 @@ class Engine:
 
     @staticmethod
     def connect(rank: int, timeout: float) -> None:
-        """To a daemon that is found; the next shared() takes it. Raises what gradlane.open() raises."""
+        """Connects to a daemon that was found; the next shared() uses this engine. Raises what gradlane.open() raises.
+        """
         with Engine._guard:
             Engine._current = Engine(_context.open(rank=rank, timeout=timeout))
 
     @staticmethod
     def apart(socket: str, rank: int) -> Engine:
-        """Another one, of a ring of some ranks, of which this is `rank`. Raises what gradlane.open() raises."""
+        """Returns another engine, for a ring of some ranks, in which this is `rank`. Raises what gradlane.open()
+        raises."""
         return Engine(_context.open(socket, rank=rank), socket)
 
     @staticmethod
     def dismiss() -> None:
-        """Closes what connect() has opened, and nobody has taken."""
+        """Closes the engine that connect() has opened, if nobody uses it."""
         with Engine._guard:
             engine = Engine._current
             if engine is None or engine._users > 0:
@@ -123,17 +134,17 @@ class Engine:
 
     @staticmethod
     def exists() -> bool:
-        """Whether the process has one that can be used."""
+        """Returns whether the process has an engine that can be used."""
         return Engine._current is not None and Engine._current.usable
 
     @staticmethod
     def of_groups() -> bool:
-        """Whether process groups use the engine that the process has."""
+        """Returns whether process groups use the process's engine."""
         return Engine._current is not None and Engine._current.groups
 
     @staticmethod
     def existing() -> Engine:
-        """The engine that the process has. Raises BadArgument if there is none."""
+        """Returns the process's engine. Raises BadArgument if there is none."""
         engine = Engine._current
         if engine is None or not engine.usable:
             raise errors.bad_argument("gradlane: there is no connection; call init_process_group('gradlane') first")
@@ -141,7 +152,8 @@ class Engine:
 
     @staticmethod
     def renew() -> None:
-        """Closes the engine, whoever still uses it: the next shared() connects anew. Not if nobody has used it yet."""
+        """Closes the engine, even if it is in use; the next shared() connects again. Does nothing if nobody has used it
+        yet."""
         with Engine._guard:
             engine = Engine._current
             if engine is None or engine._users == 0 and engine.usable:
@@ -162,8 +174,8 @@ class Engine:
         self.express, self.tell = self._tasks.express, self._tasks.tell
         trainers: int = connected._lib.gradlane_local_reduce(connected._connection.handle)
         self._local_reduce = trainers != 0
-        # Of an average, where trainers of a node are summed up first, residuals are of their mean: what one owes is so
-        # many times as much in its own gradients.
+        # Residual scale. With local_reduce the trainers of a node are summed first, and the residual of an average is
+        # that of their mean. It is multiplied by their number before it is added to one trainer's gradients.
         self.per_debt = max(trainers, 1)
         self.codecs = connected._codecs
         self._found: dict[str | None, Codec] = {}  # codecs that were asked for
@@ -173,11 +185,12 @@ class Engine:
 
     @property
     def usable(self) -> bool:
-        """Whether there is a daemon that operations can go to."""
+        """Returns whether there is a daemon that can run operations."""
         return not self._tasks.closed and not self._tasks.gone
 
     def find_codec(self, name: str | None) -> Codec:
-        """The daemon's codec of this name, None: that of its configuration. Raises BadArgument if there is none."""
+        """Returns the daemon's codec of this name. None: the one of its configuration. Raises BadArgument if there is
+        none."""
         if name not in self._found:
             with self._tasks.lock:
                 self._tasks.check()
@@ -185,17 +198,19 @@ class Engine:
         return self._found[name]
 
     def table(self) -> tuple[Codec, ...]:
-        """All codecs of the daemon."""
+        """Returns all codecs of the daemon."""
         return _codecs.table(self._context._connection)
 
     def with_residual(self, word: str) -> str:
-        """The name of a codec of the daemon's that takes residuals, of this word if there is one; "": there is none."""
+        """Returns the name of a codec that takes residuals, of this word if there is one. Returns "" if there is none
+        at all."""
         with self._tasks.lock:
             self._tasks.check()
             return _codecs.with_residual(self.table(), word)
 
     def check_way(self, codec: str, strategy: str | None) -> None:
-        """Raises BadArgument if sums by this codec cannot go by this strategy, None: by none of the daemon's."""
+        """Raises BadArgument if sums by this codec cannot use this strategy. None: if no strategy of the daemon can run
+        them."""
         connection = self._context._connection
         with self._tasks.lock:
             self._tasks.check()
@@ -205,7 +220,8 @@ class Engine:
                 raise errors.error(code, f"gradlane: {connection.error()}")
 
     def find_strategy(self, name: str | None) -> str | None:
-        """The same, if the daemon allows it. Raises BadArgument, which says what it allows."""
+        """Returns `name`, which may be None, if the daemon allows this strategy. Otherwise raises BadArgument, which
+        lists the allowed ones."""
         if _arguments.strategy_name(name) is not None and name not in (*self.strategies, "auto"):
             raise errors.bad_argument(
                 f"gradlane: strategy {name!r}: the daemon allows {', '.join(self.strategies)} (strategies in its "
@@ -216,7 +232,8 @@ class Engine:
     # ---- Memory
 
     def zeros(self, numel: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-        """A flat tensor of zeros in shared memory: all_reduce and broadcast use it where it is. Raises OutOfMemory."""
+        """Returns a flat tensor of zeros in shared memory, which all_reduce and broadcast do not copy. Raises
+        OutOfMemory."""
         with self._tasks.lock:
             self._tasks.check()
             return self._memory.tensor(numel, dtype)
@@ -228,12 +245,13 @@ class Engine:
     def all_reduce(self, tensor: torch.Tensor, *, average: bool = False, codec: str | Callable[[], str] | None = None,
                    residual: torch.Tensor | None = None, reduction: str = "sum", strategy: str | None = None,
                    pieces: bool = True, **options: Any) -> Future[Any]:
-        """The tensor ends as the sum of the ranks' tensors, or their mean; reduction: or "min" or "max". In place.
+        """All-reduces the tensor in place: to the sum or mean of the ranks' tensors, or their `reduction`, "min" or
+        "max".
 
-        codec: of float32; None: the daemon's; a function: called when all operations before have ended. residual: error
-        feedback, float32 of zeros() of the same size; of codecs with several states a row of that size for each.
-        strategy: which way round; None: the daemon's. pieces: False: one operation of the daemon, so that a codec looks
-        at the whole of it; the tensor is of zeros() then.
+        `codec` is that of float32; None: the daemon's. A function is called when all operations before have ended.
+        `residual` is for error feedback: float32 of zeros(), with as many elements as the tensor. A codec with several
+        states needs a row of that size for each. `strategy` None is the daemon's. With `pieces` False the sum is one
+        operation of the daemon, so that a codec looks at the whole tensor. The tensor must then be of zeros().
         """
         picked = _arguments.reduction(reduction)
         operand = self._operand(tensor, "all_reduce", True, average, picked != Reduction.SUM)
@@ -249,13 +267,14 @@ class Engine:
         return self._start(operation, tensor, **options)
 
     def broadcast(self, tensor: torch.Tensor, root: int, **options: Any) -> Future[Any]:
-        """The tensor ends as that of rank `root`, bit by bit, whatever its type. In place."""
+        """Copies the tensor of rank `root` to all ranks, in place and exactly, whatever its type."""
         operand = self._operand(tensor, "broadcast", False, filled=root == self.rank)
         operation = operations.InPlace(operand, self._memory.address(operand.work), root=root)
         return self._start(operation, tensor, **options)
 
     def all_gather(self, outputs: Sequence[torch.Tensor], tensor: torch.Tensor, **options: Any) -> Future[Any]:
-        """outputs: a tensor per rank, as large as `tensor`; outputs[i] ends as rank i's tensor, bit by bit."""
+        """Gathers the ranks' tensors exactly: outputs[i] becomes the tensor of rank i. `outputs` has one tensor per
+        rank, each as large as `tensor`."""
         own = self._operand(tensor, "all_gather", False)
         theirs = [self._operand(output, "all_gather", False, filled=False) for output in outputs]
         self._match("all_gather", own, theirs)
@@ -263,9 +282,9 @@ class Engine:
 
     def reduce_scatter(self, output: torch.Tensor, inputs: Sequence[torch.Tensor], *, average: bool = False,
                        codec: str | None = None, reduction: str = "sum", **options: Any) -> Future[Any]:
-        """inputs: a tensor per rank, as large as `output`, which ends as the sum of the ranks' inputs[rank].
+        """Reduce-scatters: on rank r, `output` becomes the sum of all ranks' inputs[r].
 
-        reduction: or as "min" or "max" of these.
+        `inputs` has one tensor per rank, as large as `output`. `reduction` is "sum", "min" or "max".
         """
         picked = _arguments.reduction(reduction)
         kind = "reduce_scatter", True, average, picked != Reduction.SUM
@@ -280,10 +299,11 @@ class Engine:
     def reduce_scatter_shared(self, output: torch.Tensor, tensor: torch.Tensor, *, average: bool = False,
                               codec: str | None = None, residual: torch.Tensor | None = None,
                               strategy: str | None = None, **options: Any) -> Future[Any]:
-        """tensor: of zeros(), a block for each rank, one behind the other, all of the size of `output`, which ends as
-        the sum, or mean, of the ranks' blocks of this rank. In one operation, which leaves what it likes in `tensor`.
+        """Reduce-scatters in one operation: `output` becomes the sum, or mean, of all ranks' blocks for this rank.
 
-        codec, residual, strategy: as of all_reduce(); a residual is as large as `tensor`.
+        `tensor` is of zeros(). It has one block per rank, one after the other, each as large as `output`. Its content
+        is undefined afterwards. `codec`, `residual` and `strategy` are as in all_reduce(). A residual is as large as
+        `tensor`.
         """
         operand = self._operand(tensor, "reduce_scatter", True, average)
         address = self._memory.address(operand.work)
@@ -302,11 +322,12 @@ class Engine:
         return self._start(operation, output, **options)
 
     def barrier(self, **options: Any) -> Future[Any]:
-        """Ends when all ranks have started it."""
+        """Starts a barrier, which ends when all ranks have started it."""
         return self._start(operations.Operation(), None, **options)
 
     def adopt(self, tensor: torch.Tensor, outcome: int, **options: Any) -> Future[Any]:
-        """Goes on with an all-reduce in place that native/express.h has begun. outcome: address of its outcome."""
+        """Continues an in-place all-reduce that native/express.h has started. outcome: address of its gradlane_outcome.
+        """
         operation = operations.Operation()
         operation.keep = tensor
         return self._start(operation, tensor, adopted=outcome, **options)
@@ -314,7 +335,7 @@ class Engine:
     # ---- Ends
 
     def release(self) -> None:
-        """To be called once per shared(): the last user closes the connection."""
+        """Ends a use of the engine. Call it once per shared(); the last call closes the connection."""
         with Engine._guard:
             self._users -= 1
             if self._users > 0:
@@ -324,17 +345,18 @@ class Engine:
         self.close()
 
     def close(self, silent: bool = False, summarize: bool = True) -> None:
-        """Gives the rank back; what is not over fails, on all ranks. Tensors of zeros() stay valid."""
+        """Closes the connection, which frees the rank. Unfinished operations fail, on all ranks. Tensors of zeros()
+        stay valid."""
         atexit.unregister(self.close)
         summarize = summarize and not self.is_apart and summary.wanted(self.rank) and self.usable
         self._tasks.close(self._context.close, silent)
-        if summarize:  # behind it: nobody waits for what the daemon says
+        if summarize:  # after the close: no operation waits for the daemon's answer
             summary.show(Engine.socket, self._tasks.overlap.hidden)
 
     # ---- Private
 
     def _forget(self) -> None:
-        """In a child after fork(): the connection is the parent's."""
+        """Disowns the engine, in a child after fork(): the connection is the parent's."""
         closed = self._tasks.closed
         self._tasks.forget()
         if closed:
@@ -351,7 +373,8 @@ class Engine:
             raise unknown(error, name, self) from None
 
     def _residual(self, residual: torch.Tensor, tensor: torch.Tensor, codec: Any) -> tuple[int, int]:
-        """Address and state_pitch of a residual: flat, or a row for each of the codec's states."""
+        """Returns address and state_pitch of a residual, which is flat or has one row for each of the codec's states.
+        """
         states = 1 if callable(codec) else self.find_codec(codec).states
         rows = residual.view(max(states, 1), -1) if residual.dim() == 1 else residual
         address = self._memory.address(residual)
@@ -397,6 +420,6 @@ class Engine:
         operation.devices = gpu.devices_of(tensor, result)
         operation.inference = staging.is_inference((tensor, result))
         operation.timeout = timeout
-        if operation.type == Type.FLOAT32 or adopted is not None:  # a codec may have something to say
+        if operation.type == Type.FLOAT32 or adopted is not None:  # the library may warn about the codec
             operation.caller = _losses.caller(TORCH)
         return self._tasks.start(operation) if adopted is None else self._tasks.adopt(operation, adopted)

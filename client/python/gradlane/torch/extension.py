@@ -1,9 +1,9 @@
-"""Building and loading gradlane's part in C++, a c10d::Backend (native/): PyTorch calls no other.
+"""Builds and loads gradlane's C++ extension (native/), with the c10d::Backend that PyTorch calls.
 
-It fits one version of PyTorch and of Python. A wheel brings it for one of each, in native/built/. For all others it is
-built where it is used, once, by the compiler that is there, into the folder where PyTorch keeps what it builds:
-TORCH_EXTENSIONS_DIR, or torch_extensions in XDG_CACHE_HOME. It takes neither ninja nor setuptools, as
-torch.utils.cpp_extension does.
+An extension fits one version of PyTorch and of Python. A wheel has it for one version of each, in native/built/. For
+all others the installed compiler builds it once, on the machine that uses it. The result is where PyTorch keeps what it
+builds: in TORCH_EXTENSIONS_DIR, or in torch_extensions in XDG_CACHE_HOME or ~/.cache. Unlike torch.utils.cpp_extension,
+this needs neither ninja nor setuptools.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from typing import Any, Iterator
 
 import torch
 
-_LINES = 20  # of the compiler's output, in the error text
+_LINES = 20  # lines of the compiler's output in the error text
 _NAME = "gradlane_native"
 _SOURCES = pathlib.Path(__file__).resolve().parent / "native"
 
 
 class CannotBuild(RuntimeError):
-    """Says why not."""
+    """The extension cannot be built or loaded; the text says why."""
 
 
 def load() -> Any:
-    """Return the module. Raise CannotBuild, whose text ends with what to install. It is tried once."""
+    """Returns the module. Raises CannotBuild, whose text ends with what to install. Later calls repeat the first
+    outcome."""
     outcome = _outcome()
     if isinstance(outcome, CannotBuild):
         raise outcome
@@ -45,19 +46,21 @@ def load() -> Any:
 
 
 def folder() -> pathlib.Path:
-    """Where it is, or will be: another one for each version of PyTorch, Python, C++ library and gradlane."""
+    """Returns the folder of the built extension. Each version of PyTorch, Python, C++ ABI and gradlane has its own."""
     named = os.environ.get("TORCH_EXTENSIONS_DIR")
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return pathlib.Path(named or os.path.join(cache, "torch_extensions")) / _folder_name(torch.__version__)
 
 
 def brought() -> pathlib.Path:
-    """Where a wheel has it, for all builds of this release of PyTorch: 2.13.0+cpu, 2.13.0+cu130."""
+    """Returns the path of a wheel's extension. One file fits all builds of a PyTorch release: 2.13.0+cpu, 2.13.0+cu130.
+    """
     return _SOURCES / "built" / _folder_name(torch.__version__.split("+")[0]) / f"{_NAME}.so"
 
 
 def build(place: pathlib.Path) -> pathlib.Path:
-    """The library's path. Several processes may call at once: one of them builds, the others wait for it."""
+    """Builds the library if necessary and returns its path. If several processes call it at once, one builds and the
+    others wait."""
     library = place / f"{_NAME}.so"
     if library.exists():
         return library
@@ -67,7 +70,7 @@ def build(place: pathlib.Path) -> pathlib.Path:
     with _locked(place / "lock"):
         if library.exists():
             return library
-        if failed.exists() and failed.stat().st_mtime >= began:  # while this process waited
+        if failed.exists() and failed.stat().st_mtime >= began:  # another process has failed while this one waited
             raise CannotBuild(failed.read_text())
         try:
             _compile(library)
@@ -97,7 +100,7 @@ def _load() -> Any:
     if there.exists():
         try:
             return _module(there)
-        except ImportError as reason:  # of an older C++ library, say
+        except ImportError as reason:  # the system's C++ library may be older, for example
             _say(f"the package's part in C++ cannot be loaded ({reason}), building it")
     return _module(build(folder()))
 
@@ -113,7 +116,7 @@ def _folder_name(version: str) -> str:
 
 
 def _hash() -> str:
-    """Of what is built, and how."""
+    """Returns a hash of the sources and of the compiler's flags."""
     digest = hashlib.sha256(" ".join(_flags()).encode())
     for source in sorted(_SOURCES.glob("*.[ch]*")):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
@@ -123,7 +126,7 @@ def _hash() -> str:
 @contextlib.contextmanager
 def _locked(path: pathlib.Path) -> Iterator[None]:
     with open(path, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # let go of by the kernel if the process dies
+        fcntl.flock(file, fcntl.LOCK_EX)  # the kernel unlocks it if the process dies
         yield
 
 

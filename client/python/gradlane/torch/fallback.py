@@ -1,7 +1,7 @@
-"""The other backend of a group, for what gradlane does not do itself: Gloo, and for CUDA tensors NCCL, where it is.
+"""Fallback backend of a group, for operations that gradlane lacks: Gloo, and NCCL for CUDA tensors if there is NCCL.
 
-Every group has one, with connections of its own, made with the group. It gets its operations in the order of the calls,
-as gradlane's own engine does; neither waits for the other. native/fallback.h passes operations on.
+Every group has one of its own, with its own connections, which is made with the group. Fallback and engine each run
+operations in the order of the calls, and neither waits for the other. native/fallback.h forwards operations to it.
 """
 
 from __future__ import annotations
@@ -20,27 +20,29 @@ from . import ledger
 from .bootstrap import host_info
 
 _states: weakref.WeakSet[State] = weakref.WeakSet()
-_of_parents: list[State] = []  # of processes that this one was forked from: their threads are not here to be ended
+# States of parent processes. They are never freed here, because a child lacks the threads that they would join.
+_of_parents: list[State] = []
 
 
 os.register_at_fork(after_in_child=lambda: _of_parents.extend(_states))
 
 
 def wanted() -> bool:
-    """Whether there is to be such a backend: not with GRADLANE_DELEGATE=0, nor in a PyTorch without Gloo."""
+    """Returns whether groups have a fallback: not with GRADLANE_DELEGATE=0, nor in a PyTorch without Gloo."""
     return os.environ.get("GRADLANE_DELEGATE", "1") != "0" and hasattr(dist, "ProcessGroupGloo")
 
 
 class State:
-    """Makes the other backend, and knows whether the group has failed: then it is of no use to either.
+    """Makes the fallback's backends, and knows whether the group has failed. A failed group can use neither engine nor
+    fallback.
 
-    limits: the group's options; _timeout of them is that of operations that name none. gate: the native.Gate, which is
-    closed on a failure: it then stops all-reduces that bypass Python.
+    `limits` are the group's options; their _timeout is for operations that name none. `gate` is the native.Gate, which
+    a failure closes. A closed gate stops all-reduces that bypass Python.
     """
 
     def __init__(self, store: dist.Store, rank: int, size: int, limits: Any) -> None:
         self._rank, self._size, self._limits = rank, size, limits
-        # Not that of an earlier group: what it has left there are addresses where nobody is any more.
+        # An earlier group has left addresses in the store that are no longer valid, so each group has keys of its own.
         number = (store.add("gradlane delegate", 1) - 1) // size
         self._store = dist.PrefixStore(f"gradlane delegate {number}", store)
         self._process = os.getpid()
@@ -53,7 +55,7 @@ class State:
             self._gloo = self._make_gloo()
 
     def backend(self, cuda: bool) -> Any:
-        """Returns PyTorch's backend. Raises what check() does."""
+        """Returns PyTorch's backend: NCCL for CUDA tensors if there is NCCL, else Gloo. Raises what check() raises."""
         self.check()
         if cuda and hasattr(dist, "ProcessGroupNCCL") and torch.cuda.is_available():
             self._nccl = self._nccl or self._make_nccl()
@@ -66,7 +68,7 @@ class State:
         ledger.note(name, where, why, nbytes)
 
     def check(self) -> None:
-        """Raises if operations can no longer be."""
+        """Raises why the group cannot run operations any more, if that is so."""
         if self._process != os.getpid():
             raise errors.daemon_gone("gradlane: the process group belongs to the parent of a fork")
         if isinstance(self._failure, errors.Error):
@@ -76,16 +78,16 @@ class State:
             raise self._failure
 
     def failed(self, text: str) -> Exception:
-        """Returns the exception for an operation that has failed. The first failure is the one that counts: after it
-        Gloo has closed its connections."""
+        """Returns the exception for an operation that has failed. It is always that of the first failure. After it Gloo
+        has closed its connections, so later errors only follow from it."""
         if self._failure is None:
             self.give_up(errors.error(errors.Code.FAILED, text))
         assert self._failure is not None
         return self._failure
 
     def give_up(self, failure: Exception) -> None:
-        """Notes that the group has failed, here or in gradlane's own engine. A send or receive whose other rank is
-        still there ends with its time limit all the same, as PyTorch cannot take it back."""
+        """Records that the group has failed, in the fallback or in gradlane's engine, and aborts the backends. PyTorch
+        cannot cancel a send or receive whose peer still runs. Such an operation ends with its time limit."""
         if self._failure is not None:
             return
         self._failure = failure
@@ -97,14 +99,16 @@ class State:
                     backend.abort()
 
     def set_timeout(self, timeout: datetime.timedelta) -> None:
-        """Sets that of sends and receives from now on, where PyTorch can do that. Other operations ask each time."""
+        """Sets the time limit of later sends and receives, if PyTorch can do that. Other operations pass their limit
+        each time."""
         for name in ("set_timeout", "_set_default_timeout"):
             if hasattr(self._gloo, name):
                 getattr(self._gloo, name)(timeout)
                 return
 
     def _make_gloo(self) -> Any:
-        """Connected when two ranks first have something to say to each other, before PyTorch 2.7 here, all with all."""
+        """Returns a Gloo backend, which connects two ranks at their first message. Before PyTorch 2.7 all ranks connect
+        here."""
         gloo = dist.ProcessGroupGloo
         options = gloo._Options()
         options._timeout, options._devices = self._limits._timeout, [_device(gloo)]
@@ -117,12 +121,13 @@ class State:
 
 
 def _device(gloo: Any) -> Any:
-    """Returns the interface that Gloo or gradlane was told, else the address from which this machine reaches rank 0. A
-    hostname may stand for an address that no other machine reaches."""
+    """Returns Gloo's device for the interface that Gloo or gradlane was told. Without one, it is for the address from
+    which this machine reaches rank 0. The hostname is not used, as it may stand for an address that no other machine
+    reaches."""
     interface = os.environ.get("GLOO_SOCKET_IFNAME", os.environ.get("GRADLANE_INTERFACE", "")).split(",")[0]
     master = os.environ.get("MASTER_ADDR") or "localhost"
     place = {"interface": interface} if interface else {"hostname": host_info.towards(master)}
     try:
         return gloo.create_device(**place, lazy_init=True)
-    except TypeError:  # PyTorch 2.6
+    except TypeError:  # PyTorch 2.6 does not know lazy_init
         return gloo.create_device(**place)

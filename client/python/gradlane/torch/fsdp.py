@@ -1,11 +1,11 @@
-"""Gradients of fully sharded data parallel (FSDP2) through gradlane, whatever the job's backend is.
+"""FSDP2 gradients (fully sharded data parallel) through gradlane, with any backend of the job.
 
     fully_shard(model)
     gradlane.torch.fsdp(model)
 
-Each unit, that is each module that fully_shard() was called for, has one reduce-scatter per backward: of all its
-gradients, the ranks' shards of which lie one behind the other. That is what is compressed, with a residual of the
-unit's own. Parameters stay exact unless somebody asks for bfloat16.
+A unit is a module that fully_shard() was called for. Each backward has one reduce-scatter per unit, of all its
+gradients. Its input has the ranks' shards one after the other. The reduce-scatter is compressed, with one residual per
+unit. Parameters stay exact unless the caller asks for bfloat16.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .rings import ranks_text
 from .staging import premultiplied
 from .work import Work
 
-_VERSION = 1  # of state dicts
+_VERSION = 1  # version of state dicts
 _PARAMETERS = (None, "raw", "bf16")
 
 
 class Sharded:
-    """What fsdp() has set on a model, and what is kept from step to step."""
+    """The units of a model that fsdp() or hsdp() has set up, with what they keep from step to step."""
 
     def __init__(self, codec: str, error_feedback: bool, units: dict[str, Unit]) -> None:
         self.codec, self.error_feedback, self._units = codec, error_feedback, units
@@ -39,18 +39,19 @@ class Sharded:
         return f"<gradlane.torch.fsdp: {count} units, codec={self.codec!r}, error_feedback={self.error_feedback}>"
 
     def reset(self) -> None:
-        """Residuals become zeros, adaptive bounds start anew. On all ranks, before going on after a failure, or after
-        parameters were frozen or thawed."""
+        """Sets residuals to zero and restarts adaptive bounds. Call it on all ranks, before going on after a failure,
+        or after parameters were frozen or thawed."""
         for unit in self._units.values():
             unit.reset()
 
     def state_dict(self) -> dict[str, Any]:
-        """Residuals (float32, flat, in the order in which the unit's shards travel) and adaptive bounds, for a
-        checkpoint; of this rank, for as many ranks."""
+        """Returns residuals and adaptive bounds of this rank, for a checkpoint. Residuals are float32 and flat, in the
+        order in which the unit's shards travel. Another number of ranks cannot load them."""
         return {"version": _VERSION, "codec": self.codec, "units": {name: u.state() for name, u in self._units.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from state_dict() of the same rank, model and codec. Raises BadArgument, now or in the first step."""
+        """Continues from state_dict() of the same rank, model and codec. Raises BadArgument, now or in the first step.
+        """
         if state.get("version") != _VERSION or _codecs.renewed(str(state.get("codec"))) != self.codec:
             raise errors.bad_argument(
                 f"a state dict of version {state.get('version')} and codec {state.get('codec')!r}, and this is version "
@@ -67,23 +68,25 @@ class Sharded:
 def fsdp(model: torch.nn.Module, codec: str | None = None, error_feedback: bool | None = None, *,
          strategy: str | None = None, parameters: str | None = None,
          process_group: dist.ProcessGroup | None = None) -> Sharded:
-    """Has all units of a model, for which fully_shard() was called before, reduce their gradients through gradlane.
+    """Makes all units of a model reduce their gradients through gradlane. Call fully_shard() for the units first.
 
-    codec: of float32 gradients (so with MixedPrecisionPolicy(reduce_dtype=torch.float32), where parameters are
-    bfloat16); None or "fixed": "fixed:adaptive", whose bound follows the unit's gradients. Other types travel exactly.
-    Codecs that look at whole tensors (topk, fixed:rel, ...) are refused: a unit is many. error_feedback, strategy,
-    process_group: as of State. parameters: None: by the job's own backend, as before; "raw": through gradlane, exactly;
-    "bf16": through gradlane, rounded to bfloat16 for the forward and backward pass (the optimizer's shards stay as they
-    are).
+    - codec: codec of float32 gradients; other types travel exactly. If parameters are bfloat16, use
+      MixedPrecisionPolicy(reduce_dtype=torch.float32). None or "fixed" stands for "fixed:adaptive", whose bound follows
+      the unit's gradients. Codecs that look at whole tensors (topk, fixed:rel, ...) are refused: a unit has many
+      tensors.
+    - error_feedback, strategy, process_group: as in State.
+    - parameters: None: the job's own backend gathers them, as before. "raw": gradlane gathers them exactly. "bf16":
+      gradlane gathers them, rounded to bfloat16 for the forward and backward pass. The optimizer's shards stay as they
+      are.
 
     The model is sharded over all ranks of the daemons, or over process_group. Raises NoDaemon, and BadArgument if
-    something does not go together.
+    options do not go together.
     """
     if parameters not in _PARAMETERS:
         raise errors.bad_argument(f"gradlane: parameters {parameters!r}: it is None, 'raw' or 'bf16'")
     found = units_of("fsdp", "set_custom_reduce_scatter", model)
     _check_group(process_group)
-    for name, module in found.items():  # before a ring is started for a wrong group
+    for name, module in found.items():  # checked before daemons are started for a wrong group
         _check_mesh(name, module, process_group)
     way = Way.of("fsdp", codec, error_feedback, strategy, process_group)
     units: dict[str, Unit] = {}
@@ -97,7 +100,8 @@ def fsdp(model: torch.nn.Module, codec: str | None = None, error_feedback: bool 
 
 
 class Way(NamedTuple):
-    """How units travel. states: residuals of each, 0: there are none. timeout: in seconds, None: the daemons'."""
+    """Options for the gradients of all units. `states` is the number of rows of a residual, 0 if there is none.
+    `timeout` is in seconds; None: the daemons' limit."""
 
     engine: Engine
     codec: str
@@ -109,7 +113,7 @@ class Way(NamedTuple):
     @staticmethod
     def of(caller: str, codec: str | None, error_feedback: bool | None, strategy: str | None,
            process_group: dist.ProcessGroup | None) -> Way:
-        """Of what the user said; the group has been checked. Raises NoDaemon and BadArgument."""
+        """Returns the Way for the user's options; the group was checked before. Raises NoDaemon and BadArgument."""
         engine = _open(process_group)
         chosen = check(codec, engine) or engine.codecs.adaptive
         engine.find_strategy(strategy)
@@ -123,27 +127,28 @@ class Way(NamedTuple):
         return Way(engine, chosen, feedback, strategy, plan.states if feedback else 0, _timeout_of(process_group))
 
     def keep_places(self, module: Any) -> None:
-        """A residual's places are those of parameters, whether these have gradients or not."""
+        """Makes FSDP send parameters without gradients too, so that each parameter keeps its place in the residual."""
         if self.error_feedback and hasattr(module, "set_reduce_scatter_unused_params"):
             module.set_reduce_scatter_unused_params(True, recurse=False)
 
 
 class Unit:
-    """Reduce-scatter of one unit: a ReduceScatter of torch.distributed.fsdp, which calls it in this order: allocate()
-    for the input, then for the output, then __call__()."""
+    """Reduce-scatter of one unit: a ReduceScatter of torch.distributed.fsdp. FSDP calls allocate() for the input, then
+    for the output, then __call__()."""
 
     def __init__(self, way: Way) -> None:
         self._engine, self._codec, self._strategy = way.engine, way.codec, way.strategy
         self._states, self._timeout = way.states, way.timeout
         self._bound = bound_of(way.codec, way.engine)
-        self._buffer: torch.Tensor | None = None  # in shared memory; FSDP has it from allocate() to the end of __call__
+        self._buffer: torch.Tensor | None = None  # shared memory, in use by FSDP from allocate() to the end of __call__
         self._lent = False
         self._residual: torch.Tensor | None = None
         self._loaded: torch.Tensor | None = None
-        self._squares: tuple[torch.Tensor, Any] | None = None  # of the last result, being summed up
+        # Sum of the last result's squares, and the future of its all-reduce.
+        self._squares: tuple[torch.Tensor, Any] | None = None
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """The input lies in shared memory; the output, in which gradients stay, does not."""
+        """Returns an empty tensor. The input lies in shared memory. The output, in which gradients stay, does not."""
         numel = int(torch.Size(size).numel())
         if self._lent or device.type != "cpu" or numel == 0:
             return torch.empty(size, dtype=dtype, device=device)
@@ -152,7 +157,8 @@ class Unit:
 
     def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: dist.ProcessGroup, op: Any,
                  async_op: bool = False) -> Any:
-        """Waits for the end, as FSDP does not on the CPU. Raises OperationFailed and DaemonGone."""
+        """Reduce-scatters gradients and waits for the end, which FSDP does not do on the CPU. Raises OperationFailed
+        and DaemonGone."""
         try:
             op, (tensor,) = premultiplied(op, [input_tensor], True)
             if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
@@ -170,20 +176,20 @@ class Unit:
         return work if async_op else None
 
     def reset(self) -> None:
-        """What it owes is forgotten, and what it knows of the gradients."""
+        """Drops the residual and what the adaptive bound has seen of the gradients."""
         self._squares = self._loaded = self._residual = None
         if self._bound is not None:
             self._bound.reset()
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """Returns residual and bound, for a checkpoint."""
         self._settle()
         residual = self._loaded if self._residual is None else self._residual
         return {"residual": None if residual is None else residual.clone(),
                 "bound": None if self._bound is None else self._bound.state_dict()}
 
     def load(self, state: dict[str, Any]) -> None:
-        """From state()."""
+        """Restores what state() has returned. Raises BadArgument if there is a residual without error feedback."""
         self.reset()
         if state["residual"] is not None and self._states == 0:
             raise errors.bad_argument("the state dict has residuals, and this model has no error_feedback")
@@ -209,13 +215,14 @@ class Unit:
         return future
 
     def _choose(self, shared: torch.Tensor, average: bool) -> tuple[str, torch.Tensor | None]:
-        """The codec, and the residual that goes with it."""
+        """Returns codec and residual for this step. An exact step with an adaptive bound adds the residual to `shared`
+        instead."""
         self._settle()
         codec = self._codec if self._bound is None else self._bound.codec()
         if self._states == 0:
             return codec, None
         residual = self._owed(shared.numel())
-        if self._bound is not None and codec == self._engine.codecs.exact:  # all that is owed goes now
+        if self._bound is not None and codec == self._engine.codecs.exact:  # applies the whole residual
             shared.add_(residual[0].to(shared.device), alpha=self._engine.per_debt if average else 1)
             residual.zero_()
             return codec, None
@@ -247,7 +254,8 @@ class Unit:
         return self._buffer
 
     def _ask(self, output: torch.Tensor, scale: float) -> None:
-        """No rank sees all of the result. So the sums of the shards' squares are added, and the next step has them."""
+        """Starts an all-reduce of the shards' sums of squares, as no rank has the whole result. The bound of the next
+        step uses it."""
         squares = output.detach().double().square().sum().mul_(scale * scale).cpu().reshape(1)
         self._squares = squares, self._engine.all_reduce(squares, timeout=self._timeout)
         self._numel = output.numel() * self._engine.world
@@ -267,12 +275,12 @@ class Gather:
         self._engine, self._rounded, self._timeout = engine, rounded, timeout
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """As PyTorch does."""
+        """Returns an empty tensor, as PyTorch's own AllGather does."""
         return torch.empty(size, dtype=dtype, device=device)
 
     def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: dist.ProcessGroup,
                  async_op: bool = False) -> Any:
-        """Raises OperationFailed and DaemonGone, now or from wait()."""
+        """Gathers the parameters of all ranks. Raises OperationFailed and DaemonGone, now or from wait()."""
         world = self._engine.world
         output, own = output_tensor.detach(), input_tensor.detach()
         options: dict[str, Any] = {"timeout": self._timeout}
@@ -293,8 +301,9 @@ class Gather:
 
 
 def units_of(name: str, method: str, model: torch.nn.Module) -> dict[str, Any]:
-    """By name: those with parameters. Raises BadArgument where PyTorch's FSDP2 lacks the method that `name` needs."""
-    from torch.distributed.fsdp import FSDPModule  # slow, and of use here alone
+    """Returns the model's units that have parameters, by name. Raises BadArgument if there are none, or if PyTorch's
+    FSDP2 lacks `method`, which `name` needs."""
+    from torch.distributed.fsdp import FSDPModule  # imported here, as it is slow and used only here
 
     if not hasattr(FSDPModule, method):
         raise errors.bad_argument(
@@ -306,7 +315,7 @@ def units_of(name: str, method: str, model: torch.nn.Module) -> dict[str, Any]:
 
 
 def group_of(module: Any) -> Any:
-    """What PyTorch has of a unit's parameters; None: it has none of its own."""
+    """Returns PyTorch's group of a unit's parameters, or None if the unit has no parameters of its own."""
     return getattr(module._get_fsdp_state(), "_fsdp_param_group", None)
 
 
@@ -321,7 +330,7 @@ def _check_mesh(name: str, module: Any, process_group: dist.ProcessGroup | None)
 
 
 def shards_of(module: Any) -> list[int]:
-    """The ranks of the job over which a unit is sharded."""
+    """Returns the ranks of the job over which a unit is sharded."""
     group = getattr(group_of(module), "_reduce_scatter_process_group")
     ranks: list[int] = dist.get_process_group_ranks(group)
     return ranks

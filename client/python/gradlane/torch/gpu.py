@@ -1,8 +1,8 @@
-"""Tensors on CUDA devices, on their way to and from pinned memory that is shared with the daemon.
+"""Copies of CUDA tensors to and from pinned memory that is shared with the daemon.
 
-Copies run on two streams of each device, one for each direction: behind what the caller's stream has to do before the
-call, and who calls does not wait for that. So a bucket of gradients is on its way to the host while the one before is
-exchanged, and backward goes on. Where nothing is on a GPU, only pin() and Pool run, and do nothing.
+Each device has two streams for copies, one for each direction. A copy runs after the work that the caller's stream has
+at the time of the call, and the caller does not wait. So a bucket of gradients is copied to the host while the one
+before is exchanged, and backward goes on. If nothing is on a GPU, only pin() and Pool run, and do nothing.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from torch.futures import Future
 
 from .. import _buffers, errors
 
-PART = 16 << 20  # bytes that are copied at a time: while others are exchanged
-_FREE = 1 << 30  # bytes of blocks that nobody uses, kept for the next operation of the size
+PART = 16 << 20  # bytes per copy; other parts are exchanged meanwhile
+_FREE = 1 << 30  # largest number of bytes in unused blocks of a pool
 _LEAST = 4096
-_EIGHTHS = 3  # bits: a block is at most an eighth longer than asked for
+_EIGHTHS = 3  # number of bits after the highest in a block's size, which is at most an eighth too long
 _SUCCESS, _REGISTERED = 0, 712  # cudaErrorHostMemoryAlreadyRegistered
 _lock = threading.Lock()
 _streams: dict[torch.device, Streams] = {}
 
 
 class Streams(NamedTuple):
-    """Of a device: off it, to the host, and onto it."""
+    """Copy streams of a device. `off` copies to the host, `onto` to the device."""
 
     off: Any
     onto: Any
 
 
 def streams_of(device: torch.device) -> Streams:
-    """The same ones for all that is copied."""
+    """Returns the streams of a device, which all copies share."""
     with _lock:
         if device not in _streams:
             _streams[device] = Streams(torch.cuda.Stream(device), torch.cuda.Stream(device))
@@ -43,12 +43,12 @@ def streams_of(device: torch.device) -> Streams:
 
 
 def is_far(tensor: torch.Tensor) -> bool:
-    """Whether it has to be copied to be read here."""
+    """Returns whether the tensor must be copied before it can be read here."""
     return bool(tensor.is_cuda)
 
 
 def tensors_of(*values: Any) -> Iterator[torch.Tensor]:
-    """CUDA tensors among these, in lists at any depth."""
+    """Yields the CUDA tensors among these values, in lists at any depth."""
     for value in values:
         if isinstance(value, torch.Tensor) and value.is_cuda:
             yield value
@@ -57,25 +57,27 @@ def tensors_of(*values: Any) -> Iterator[torch.Tensor]:
 
 
 def devices_of(*values: Any) -> list[torch.device]:
-    """Those of CUDA tensors among these; each once."""
+    """Returns the devices of the CUDA tensors among these values, each once."""
     if not torch.cuda.is_initialized():
         return []
     return list(dict.fromkeys(tensor.device for tensor in tensors_of(*values)))
 
 
 def future_of(devices: list[torch.device]) -> Future[Any]:
-    """One whose value is on these devices: whoever waits for it is behind what behind() has begun."""
+    """Returns a future whose value is on these devices. A thread that waits for it makes its streams wait for the work
+    in behind()."""
     return Future(devices=devices) if devices else Future()
 
 
 def settle(devices: list[torch.device]) -> None:
-    """In the engine's thread, first of all: else it would use the first GPU, too, as soon as it leaves a stream."""
+    """Selects the first device for the engine's thread, before all else. Otherwise the thread would use GPU 0 as well,
+    as soon as it leaves a stream context."""
     if devices:
         torch.cuda.set_device(devices[0])
 
 
 def behind(devices: list[torch.device]) -> contextlib.AbstractContextManager[Any]:
-    """What runs in this has results behind it: see future_of()."""
+    """Returns a context whose work runs after the copies to these devices, on their streams. See future_of()."""
     if not devices:
         return contextlib.nullcontext()
     stack = contextlib.ExitStack()
@@ -85,18 +87,19 @@ def behind(devices: list[torch.device]) -> contextlib.AbstractContextManager[Any
 
 
 def claim(*values: Any) -> None:
-    """Results that nobody waits for are not given to others while they are still copied to."""
+    """Keeps the memory of CUDA results from being used again while they are copied to, even if nobody waits for them.
+    """
     for tensor in tensors_of(*values):
         tensor.record_stream(streams_of(tensor.device).onto)
 
 
 def pin(block: _buffers.Block) -> None:
-    """So that a device copies from and to it by itself; without CUDA nothing."""
+    """Pins a block, so that devices copy from and to it asynchronously. Does nothing without CUDA."""
     if not torch.cuda.is_available() or block.size == 0:
         return
     runtime = torch.cuda.cudart()
     answer = int(runtime.cudaHostRegister(block.address, block.size, 0))
-    if answer == _REGISTERED:  # what was there before, and was interrupted in _unpin()
+    if answer == _REGISTERED:  # an earlier block's _unpin() was interrupted
         runtime.cudaHostUnregister(block.address)
         answer = int(runtime.cudaHostRegister(block.address, block.size, 0))
     if answer == _SUCCESS:
@@ -109,20 +112,20 @@ def _unpin(address: int, process: int) -> None:
 
 
 class Pool:
-    """Pinned blocks, which go from operation to operation: to pin one takes longer than to copy it.
+    """Pinned blocks for one operation after another, because pinning takes longer than copying.
 
-    allocate: makes another one, or raises OutOfMemory. Not for several threads at a time. A block that something is
-    copied from or to stays, whatever becomes of the operation.
+    `allocate` makes a new block, or raises OutOfMemory. Only one thread may use the pool at a time. A block that a copy
+    still uses is kept, even if the operation has failed.
     """
 
     def __init__(self, allocate: Callable[[int], _buffers.Block]) -> None:
         self._allocate = allocate
-        # Blocks, and events behind which they may be used, None: now. The latest last.
+        # Unused blocks, and the event after which each may be used (None: now). The latest is last.
         self._free: list[tuple[_buffers.Block, Any]] = []
-        self._lent: list[tuple[_buffers.Block, Any]] = []  # what is copied to
+        self._lent: list[tuple[_buffers.Block, Any]] = []  # blocks that are copied to until the event
 
     def lend(self, nbytes: int) -> _buffers.Block:
-        """One of at least so many bytes. Raises OutOfMemory."""
+        """Returns a block of at least `nbytes` bytes. Raises OutOfMemory."""
         self._lent = [it for it in self._lent if not it[1].query()]
         size = size_of(nbytes)
         for number, (block, event) in enumerate(self._free):
@@ -137,11 +140,14 @@ class Pool:
         return self._allocate(size)
 
     def follow(self, block: _buffers.Block, event: Any) -> None:
-        """It is copied to until this event."""
+        """Keeps a block until this event, because it is copied to until then."""
         self._lent.append((block, event))
 
     def give_back(self, block: _buffers.Block, event: Any) -> list[Any]:
-        """event: of the last copy from or to it; None: that is over. Returns what is too much, to be let go of."""
+        """Takes a block back. Returns those that are too many, for the caller to free.
+
+        event: event of the last copy from or to the block; None if that is finished.
+        """
         self._free.append((block, event))
         total, excess = sum(block.size for block, _ in self._free), []
         while total > _FREE and (self._free[0][1] is None or self._free[0][1].query()):
@@ -150,7 +156,7 @@ class Pool:
         return excess
 
     def clear(self) -> bool:
-        """Whether there was anything that nobody uses. Waits for copies from it."""
+        """Frees all unused blocks, after the copies from them. Returns whether there were any."""
         free, self._free = self._free, []
         for _, event in free:
             if event is not None:
@@ -159,15 +165,17 @@ class Pool:
 
 
 def size_of(nbytes: int) -> int:
-    """Of a block for so many: few sizes, so that tensors of about the same size take the same blocks."""
+    """Returns the size of a block for `nbytes` bytes. There are few sizes, so that tensors of similar size share
+    blocks."""
     unit = max(_LEAST, 1 << max(nbytes.bit_length() - 1 - _EIGHTHS, 0))
     return max(-(-nbytes // unit), 1) * unit
 
 
 class Host:
-    """The elements of a CUDA tensor in pinned memory. `tensor` is flat, and on the CPU.
+    """Copy of a CUDA tensor in pinned memory. `tensor` is that copy, flat, on the CPU.
 
-    block: from a Pool. source: contiguous; filled: what it has is wanted there.
+    `block` is from a Pool. `source` is the CUDA tensor, contiguous. `filled` says whether its data is needed on the
+    host.
     """
 
     def __init__(self, block: _buffers.Block, source: torch.Tensor, filled: bool) -> None:
@@ -177,10 +185,10 @@ class Host:
         item = source.element_size()
         self._each = PART // item
         self.tensor = torch.from_numpy(_buffers.array_over(block, (source.numel() * item,), "uint8")).view(source.dtype)
-        self._there: list[Any] = []  # events, of each part
+        self._there: list[Any] = []  # events of the copies to the host, one per part
 
     def load(self) -> None:
-        """Starts to copy what is there behind what the caller's stream has to do now."""
+        """Starts to copy the tensor to the host, after the work that the caller's stream has now."""
         current = torch.cuda.current_stream(self._device)
         if not self._filled:
             self._there = [current.record_event()]
@@ -196,16 +204,16 @@ class Host:
         self.last = self._there[-1]
 
     def arrive(self, part: int | None = None) -> None:
-        """Waits until a part is there, None: until all is."""
+        """Waits until a part is on the host. None: until all parts are."""
         if self._filled:
             self._there[-1 if part is None else part].synchronize()
 
     def store(self, target: torch.Tensor, values: torch.Tensor) -> None:
-        """Starts to copy these values, which lie here, to `target` on the device; behind() waits for it."""
+        """Starts to copy these values of the host to `target` on the device. Work in behind() runs after the copy."""
         onto = streams_of(self._device).onto
-        onto.wait_event(self._there[-1])  # others may have used it until then
+        onto.wait_event(self._there[-1])  # earlier work may use the tensor until then
         with torch.cuda.stream(onto):
-            # To other types there, not in memory that is gone when the copy of it begins.
+            # Types are converted on the device. A converted copy on the host would be freed before its copy begins.
             target.copy_(values.to(target.device, non_blocking=True) if values.dtype != target.dtype else values,
                          non_blocking=True)
             self.last = onto.record_event()

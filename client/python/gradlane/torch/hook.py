@@ -1,10 +1,9 @@
-"""Gradients of DistributedDataParallel through gradlane, whatever the job's backend is.
+"""DDP communication hook: averages gradients through gradlane, with any backend of the job.
 
     ddp.register_comm_hook(gradlane.torch.State(), gradlane.torch.hook)
 
-What is kept from step to step, residuals and adaptive bounds, belongs to buckets, and DDP forms its buckets anew after
-the first step. So each bucket starts from what its parameters had before, wherever that was: in other buckets, or in a
-state dict.
+Each bucket keeps a residual and an adaptive bound from step to step. DDP forms its buckets again after the first step.
+So a new bucket takes over the state of its parameters, from other buckets or from a state dict.
 """
 
 from __future__ import annotations
@@ -27,22 +26,28 @@ from .engine import Engine
 from .kept import Cuts, Kept, Loaded, check_buckets, check_codec, check_fits, shape_of_residual, too_many
 from .plan import Plan, named
 
-_VERSION = 2  # of state dicts
+_VERSION = 2  # version of state dicts
 
 
 class State:
-    """How hook() averages gradients, and what is kept from step to step. One per DDP model.
+    """Options of hook(), and the residuals and adaptive bounds that it keeps from step to step. Make one per DDP model.
 
-    codec: of float32 gradients; None or "fixed": "fixed:adaptive", whose bound follows the gradients; "auto:2^-10":
-    chosen for each size of buckets, within that bound (docs/plan.md). Other types travel exactly. error_feedback: what
-    a codec takes away is added in the next step. None: with "fixed:adaptive", and with codecs that are made for it
-    (topk, onebit, ...), yes. process_group: None: the default one, which must have as many ranks as the daemons; one of
-    some ranks has daemons of its own started. strategy: which way round gradients go, one of those that the daemon
-    allows; None: its first, or the first that can. warmup: so many steps at first are exact. ramp: [(codec, steps),
-    ...], codecs of the same word that come before `codec`, each for so many steps. exact: patterns (fnmatch) of names
-    of parameters that travel exactly, "*.bias" say; model: whose parameters these are.
+    - codec: codec of float32 gradients; other types travel exactly. None or "fixed" stands for "fixed:adaptive", whose
+      bound follows the gradients. "auto:2^-10" chooses a codec for each size of buckets, within that bound
+      (docs/plan.md).
+    - error_feedback: whether the codec's error is added in the next step. None: yes with "fixed:adaptive" and with
+      codecs that are made for it (topk, onebit, ...).
+    - process_group: group of the ranks that average. None: the default group, which must have as many ranks as the
+      daemons. A group of some ranks gets daemons of its own.
+    - strategy: algorithm of the all-reduce, one that the daemon allows. None: its first, or the first that can run the
+      codec.
+    - warmup: number of exact steps at the start. They come before those of `ramp`.
+    - ramp: [(codec, steps), ...]. These codecs run before `codec`, each for its number of steps. They are `codec` with
+      other parameters.
+    - exact: patterns (fnmatch) of names of parameters that travel exactly, for example "*.bias". They need `model`, the
+      module that has these parameters.
 
-    Raises NoDaemon, and BadArgument if something does not go together. The connection is shared with backend gradlane.
+    Raises NoDaemon, and BadArgument if options do not go together. State and backend gradlane share one connection.
     """
 
     def __init__(self, codec: str | None = None, error_feedback: bool | None = None,
@@ -50,27 +55,28 @@ class State:
                  ramp: Sequence[tuple[str, int]] = (), exact: Sequence[str] = (),
                  model: torch.nn.Module | None = None) -> None:
         _check_group(process_group)
-        # Never released: whoever opens a rank anew ends what other ranks still do.
+        # The engine is never released: a process that opens a rank again aborts what other ranks still run.
         self._engine = _open(process_group)
         self.codec = check(codec, self._engine) or self._engine.codecs.adaptive
         self.strategy = self._engine.find_strategy(strategy)
         self._plan = Plan(self._engine, self.codec, self.strategy, warmup, ramp)
         self.error_feedback = _feedback(error_feedback, self.codec, self._engine)
         self._exact = named(exact, model)
-        # Called by a step that torch.compile() has compiled, it runs as it is.
+        # In a step that torch.compile() has compiled, the exchange still runs uncompiled.
         self._uncompiled = torch.compiler.disable(self._exchange)
         self._group = process_group
         self._step = 0
-        # Parameters: their numbers, in the order in which the first step of a DDP has them, which is the same in every
-        # run. Behind those the ones that are frozen meanwhile.
+        # Number of each parameter, in the order in which the first step of a DDP has them. It is the same in every run.
+        # Parameters that are frozen now have the last numbers.
         self._order: dict[torch.Tensor, int] = {}
-        self._live = 0  # how many are not frozen
+        self._live = 0  # number of parameters that are not frozen
         self._seen: list[Kept] = []  # buckets of this step
-        self._known: list[Kept] = []  # of the step before
-        self._firsts: list[int] = []  # how many parameters the buckets of the first step had: numbers depend on that
-        self._where: dict[torch.Tensor, tuple[Kept, int]] = {}  # parameters: (Kept, position in it)
-        self._left: dict[torch.Tensor, Loaded] = {}  # of those that have no place now
-        # Of a state dict, until the end of the first step with it: by number, and its `_firsts`.
+        self._known: list[Kept] = []  # buckets of the step before
+        # Number of parameters in each bucket of the first step. The numbers in `_order` depend on it.
+        self._firsts: list[int] = []
+        self._where: dict[torch.Tensor, tuple[Kept, int]] = {}  # (Kept, position in it) of each parameter
+        self._left: dict[torch.Tensor, Loaded] = {}  # loaded state of parameters that are in no bucket now
+        # Parameters of a loaded state dict by number, and its `_firsts`, until the end of the first step after loading.
         self._loaded: list[Loaded] = []
         self._saved_firsts: list[int] = []
 
@@ -80,10 +86,11 @@ class State:
         return f"<gradlane.torch.State({options}): rank {self._engine.rank} of {self._engine.world}>"
 
     def reset(self) -> None:
-        """Residuals become zeros, adaptive bounds start anew. On all ranks, before going on after a failure.
+        """Sets residuals to zero and restarts adaptive bounds. Call it on all ranks, before going on after a failure.
 
-        It meets the other ranks and connects anew, so that ranks agree again about how many operations there have been;
-        but not if a process group of backend gradlane has the same connection, which must be made anew then.
+        It waits for the other ranks and connects again, so that ranks agree on the number of operations so far. It
+        skips both outside a torch.distributed job. It also skips both if a process group of backend gradlane uses the
+        connection; make that group again instead.
         """
         ours = self._engine.is_apart
         alone = not ours and (self._engine.groups or Engine.of_groups() or
@@ -91,18 +98,19 @@ class State:
         if ours:
             rings.leave(self._group)
         elif not alone:
-            Engine.renew()  # first: nobody waits for what has no end then
+            Engine.renew()  # first, so that settle() below does not wait forever
         for kept in {kept for kept, _ in self._where.values()}:
             kept.settle()
             kept.reset()
         self._loaded = [Loaded(loaded.shape, None, None) for loaded in self._loaded]
         self._left = {}
         if not alone:
-            dist.barrier(group=self._group)  # a rank that is taken anew ends what others are still doing
+            dist.barrier(group=self._group)  # a rank that reconnects aborts what other ranks still run
             self._reconnect()
 
     def state_dict(self) -> dict[str, Any]:
-        """Residuals (float32, in the shapes of parameters) and adaptive bounds, for a checkpoint; of this rank."""
+        """Returns residuals (float32, in the shapes of parameters) and adaptive bounds of this rank, for a checkpoint.
+        """
         entries = [self._entry(parameter) for parameter in self._order] + self._loaded[len(self._order):]
         bounds = list({id(entry.bound): entry.bound for entry in entries if entry.bound is not None}.values())
         numbers = {id(bound): number for number, bound in enumerate(bounds)}
@@ -119,11 +127,11 @@ class State:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from state_dict() of the same rank.
+        """Continues from state_dict() of the same rank.
 
-        What frozen parameters owe is for the State that has seen them only: another one leaves it out. Raises
-        BadArgument, now or in the first step, if parameters or buckets do not fit, and if residuals are of a codec of
-        another word. Warns where the state dict, an older one, does not say which codec that was.
+        Residuals of frozen parameters are kept only if this State has already seen these parameters. Raises
+        BadArgument, now or in the first step, if parameters or buckets do not fit, or if residuals are of a codec of
+        another word. Warns if an old state dict does not name its codec.
         """
         if state.get("version") != _VERSION:
             raise errors.bad_argument(f"a state dict of version {state.get('version')}, this is version {_VERSION}")
@@ -177,10 +185,10 @@ class State:
         exact = codec == self._engine.codecs.exact
         options: dict[str, Any] = {"average": True, "timeout": _timeout_of(self._group)}
         if residual is not None and not exact and kept.cuts is None and gpu.is_far(buffer):
-            options["on_data"] = kept.hold  # whose answer would have to be waited for here
-        elif residual is not None and not (exact and kept.bound is None):  # else nothing of it is paid
+            options["on_data"] = kept.hold  # the engine's thread calls hold(), because here it would wait for the GPU
+        elif residual is not None and not (exact and kept.bound is None):  # otherwise the residual is not applied
             kept.hold(buffer)
-        # A step of the adaptive bound: all that is owed goes now.
+        # An exact step with an adaptive bound applies the whole residual.
         if residual is not None and exact:
             if kept.bound is not None:
                 buffer.add_(residual[0].to(buffer.device), alpha=self._engine.per_debt)
@@ -196,7 +204,8 @@ class State:
         return kept.future
 
     def _exchange_sparse(self, bucket: dist.GradBucket, buffer: torch.Tensor) -> Future[torch.Tensor]:
-        """Exactly, by the job's own backend. Nothing is kept of such a one, and it has no number."""
+        """Averages a sparse bucket exactly, with the job's own backend. Its parameters get no numbers, residuals or
+        bounds."""
         self._see(bucket, None, len(self._order))
         if bucket.is_last():
             self._step += 1
@@ -204,13 +213,17 @@ class State:
         work = dist.all_reduce(buffer, group=self._group, async_op=True)
 
         def average(future: Future[Any]) -> torch.Tensor:
-            future.value()  # raises what has gone wrong
+            future.value()  # raises the error of the all-reduce
             return buffer / world
 
         return work.get_future().then(average)
 
     def _see(self, bucket: dist.GradBucket, kept: Kept | None, known: int) -> None:
-        """known: how many parameters had numbers before it. Raises BadArgument if a state dict is of others."""
+        """Records a bucket of the current step. After the last one, numbers parameters again if buckets have changed.
+
+        known: number of parameters that had numbers before this bucket. Raises BadArgument if a loaded state dict has
+        other parameters or buckets.
+        """
         if bucket.index() == 0:
             self._seen = []
         if kept is not None:
@@ -229,8 +242,8 @@ class State:
             self._number_anew()
 
     def _number_anew(self) -> None:
-        """If parameters were added, frozen or thawed: as a DDP has them that has these from the start; who loads the
-        state dict has such a one."""
+        """Numbers parameters again if some were added, frozen or thawed. The new numbers are those of a DDP that has
+        had these parameters from the start. A State that loads the state dict belongs to such a DDP."""
         seen = [parameter for kept in self._seen for parameter in kept.parameters]
         if set(seen) == set(list(self._order)[:self._live]):
             return
@@ -240,7 +253,7 @@ class State:
 
     def _exchange_cut(self, kept: Kept, cuts: Cuts, buffer: torch.Tensor, codec: str | None,
                       residual: torch.Tensor | None, options: dict[str, Any]) -> Future[Any]:
-        """In several operations, of which the last one to end puts the result together."""
+        """All-reduces a divided bucket in several operations. The last of them puts the result together."""
         kept.work.copy_(buffer)
         failed: list[Exception] = []
 
@@ -267,13 +280,13 @@ class State:
         return future
 
     def _reconnect(self) -> None:
-        """The process group was destroyed since, and there is another one; or there is another daemon."""
+        """Opens the engine again and keeps residuals and bounds. The process group or the daemon was replaced."""
         state = self.state_dict()
         self._engine = _open(self._group)
         self.load_state_dict(state)
 
     def _keep(self, parameters: Sequence[torch.Tensor], buffer: torch.Tensor) -> Kept:
-        """What is kept for these parameters."""
+        """Returns the Kept of these parameters. If they form a new bucket, makes one from their state so far."""
         known = self._where.get(parameters[0])
         if known is not None and list(map(id, known[0].parameters)) == list(map(id, parameters)):
             known[0].settle()
@@ -303,8 +316,8 @@ class State:
         return kept
 
     def _moved(self, residual: torch.Tensor) -> torch.Tensor:
-        """To another bucket, where blocks have other owners: what this rank owes of sums it owes from now on as one of
-        those that contribute."""
+        """Returns a residual for use in another bucket, where other ranks sum the blocks. The rows for sums that this
+        rank computes are added to the first row, which is for its own gradients."""
         if not self._plan.owned:
             return residual
         moved = torch.zeros_like(residual)
@@ -312,7 +325,7 @@ class State:
         return moved
 
     def _entry(self, parameter: torch.Tensor) -> Loaded:
-        """What there is of the parameter so far."""
+        """Returns shape, residual and bound of the parameter so far."""
         known = self._where.get(parameter)
         if known is not None:
             kept, position = known
@@ -329,17 +342,17 @@ class State:
 
     def _bound_of(self, saved: dict[str, Any]) -> adaptive.AdaptiveBound | None:
         bound = bound_of(self.codec, self._engine)
-        if bound is not None and bound.bits == saved["bits"]:  # else this one starts anew
+        if bound is not None and bound.bits == saved["bits"]:  # otherwise the new bound starts empty
             bound.load_state_dict(saved)
         return bound
 
 
 def hook(state: State, bucket: dist.GradBucket) -> Future[torch.Tensor]:
-    """For DistributedDataParallel.register_comm_hook(State(...), hook): averages a bucket over the ranks.
+    """Averages a bucket over the ranks, for DistributedDataParallel.register_comm_hook(State(...), hook).
 
-    bucket: of any floating type; of float32 the codec of the State takes its share, other types travel exactly, and
-    sparse gradients by the job's own backend. Returns a future of the bucket's flat tensor. Raises BadArgument for
-    another state, or if a state dict does not fit.
+    bucket: gradients of any floating type. float32 goes through the codec of the State, other types travel exactly. The
+    job's own backend averages sparse gradients. Returns a future of the bucket's flat tensor. Raises BadArgument if
+    `state` is no State, or if a state dict does not fit.
     """
     if not isinstance(state, State):
         raise errors.bad_argument(
@@ -349,13 +362,13 @@ def hook(state: State, bucket: dist.GradBucket) -> Future[torch.Tensor]:
     return state._uncompiled(bucket)
 
 
-# DDP compares them with its own classes, and they are strings so far.
+# DDP compares the annotations with its own classes, and so far they are strings.
 hook.__annotations__.update({"bucket": dist.GradBucket, "return": Future[torch.Tensor]})
 
 
 def _feedback(wanted: object, codec: str, engine: Engine) -> bool:
     found = None if is_adaptive(codec) else engine.find_codec(codec)
-    if wanted is None:  # `fixed:B` has it only if asked: its errors have a bound that is chosen
+    if wanted is None:  # off by default for `fixed:B`, as the user has chosen its error bound
         return found is None or found.states > 0 and Capability.ADAPTIVE not in found.flags
     if not isinstance(wanted, bool):
         kind = type(wanted).__name__
@@ -378,17 +391,19 @@ def _check_group(group: object) -> None:
 
 
 def _timeout_of(group: dist.ProcessGroup | None) -> float | None:
-    """Seconds that the job's own operations may take: what PyTorch was told, or its default. None: there is no job."""
+    """Returns the time limit of the job's own operations in seconds: the one that PyTorch was given, or its default.
+    None if there is no job."""
     if not (dist.is_available() and dist.is_initialized()):
         return None
     job = group or dist.group.WORLD
     backend = job._get_backend(job._device_types[0])
-    options = getattr(backend, "options", None)  # those of Gloo, NCCL and gradlane
+    options = getattr(backend, "options", None)  # Gloo, NCCL and gradlane have them
     return float(getattr(options, "_timeout", default_pg_timeout).total_seconds())
 
 
 def _meeting_time(group: dist.ProcessGroup) -> datetime.timedelta:
-    """How long ranks of a group wait for each other: that of the job, too, which new_group() does not take over."""
+    """Returns how long ranks of a group wait for each other in a rendezvous: the shorter timeout of group and job.
+    new_group() does not inherit the job's timeout."""
     return datetime.timedelta(seconds=min(_timeout_of(group) or 0, _timeout_of(None) or 0))
 
 

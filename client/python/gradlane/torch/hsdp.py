@@ -1,11 +1,11 @@
-"""Gradients of replicas of a sharded model (hybrid sharding) through gradlane, whatever the job's backend is.
+"""HSDP (hybrid sharding) through gradlane: gradients of replicas of a sharded model, with any backend of the job.
 
     mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("replicate", "shard"))
     fully_shard(model, mesh=mesh["shard"])
     gradlane.torch.hsdp(model, mesh["replicate"])
 
-Shards travel within a machine, as a rule, and by PyTorch's own means; what goes between machines is the sum of each
-shard over its replicas, and that is what is compressed, with a residual of each unit's own.
+PyTorch moves the shards, usually within a machine. gradlane sums each shard over its replicas, between machines. It
+compresses these sums, with one residual per unit.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from .work import Work
 
 def hsdp(model: torch.nn.Module, replicate: Any, codec: str | None = None, error_feedback: bool | None = None, *,
          strategy: str | None = None) -> Sharded:
-    """Has all units of a model, for which fully_shard() was called before, average their gradients over replicas.
+    """Makes all units of a model average their gradients over replicas. Call fully_shard() for the units first.
 
-    replicate: the dimension of a DeviceMesh, or the process group, of the ranks that have the same shards; the model is
-    sharded over the other dimension alone. All ranks of the job call it. codec, error_feedback, strategy: as of fsdp().
-    Replicas begin with the same parameters, as they do after torch.manual_seed() or a checkpoint; PyTorch does not see
-    to it. Where the group is not all of the job, daemons of its own are started for it.
+    `replicate` is the dimension of a DeviceMesh, or the process group, of the ranks that have the same shards. The
+    model is sharded over the other dimension alone. `codec`, `error_feedback` and `strategy` are as in fsdp().
 
-    Raises NoDaemon, and BadArgument if something does not go together.
+    All ranks of the job call it. Replicas must begin with the same parameters, for example after torch.manual_seed() or
+    from a checkpoint. PyTorch does not ensure that. A group that is not the whole job gets daemons of its own.
+
+    Raises NoDaemon, and BadArgument if options do not go together.
     """
     found = units_of("hsdp", "set_all_reduce_hook", model)
     for name, module in found.items():
@@ -43,7 +44,7 @@ def hsdp(model: torch.nn.Module, replicate: Any, codec: str | None = None, error
             )
     group = replicate.get_group() if hasattr(replicate, "get_group") else replicate
     if isinstance(group, dist.ProcessGroup) and group.size() == 1:
-        return Sharded(codec or "raw", False, {})  # one replica
+        return Sharded(codec or "raw", False, {})  # one replica has nothing to average
     _check_group(group)
     _check_shards(found, group)
     way = Way.of("hsdp", codec, error_feedback, strategy, group)
@@ -57,10 +58,10 @@ def hsdp(model: torch.nn.Module, replicate: Any, codec: str | None = None, error
 
 
 class Replica(Unit):
-    """All-reduce of one unit's shard, which FSDP calls behind its reduce-scatter."""
+    """All-reduce of one unit's shard. FSDP calls it after its reduce-scatter."""
 
     def __call__(self, tensor: torch.Tensor) -> None:  # type: ignore[override]
-        """In place. Raises OperationFailed and DaemonGone."""
+        """Averages the shard in place. Raises OperationFailed and DaemonGone."""
         try:
             Work(tensor).begin(lambda result, on_error: self._average(tensor.detach().view(-1), on_error)).wait()
         except errors.BadArgument:  # nothing was started
@@ -77,13 +78,14 @@ class Replica(Unit):
                                        timeout=self._timeout, on_error=on_error, on_result=take)
 
     def _take(self, result: torch.Tensor) -> None:
-        """All of the ring's ranks have all of it."""
+        """Updates the bound with the result, which is the same on all ranks of the ring."""
         if self._bound is not None:
             self._bound.update(result.cpu().numpy())
 
 
 def _check_shards(found: dict[str, Any], group: dist.ProcessGroup) -> None:
-    """Raises BadArgument, before there is a ring, if these ranks do not have the same shards; on all of them."""
+    """Raises BadArgument on all of these ranks if they do not have the same shards. It is called before daemons are
+    started."""
     ranks, mine = dist.get_process_group_ranks(group), dist.get_rank()
     shards = {name: shards_of(module) for name, module in found.items()}
     said = {name: f"part {over.index(mine)} of {len(over)} of {sum(it.numel() for it in found[name].parameters())}"

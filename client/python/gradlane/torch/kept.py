@@ -1,4 +1,4 @@
-"""What the hook keeps from step to step, and what of a state dict does not fit."""
+"""State of buckets that the hook keeps from step to step, and checks of state dicts."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 
 class Kept:
-    """For the parameters that travel in one bucket, in its order. residual, bound: None if there is none.
+    """State of the parameters that travel in one bucket, in its order. `residual` and `bound` are None if there is
+    none.
 
-    residual: a row for each of the codec's states. cuts: how the bucket is divided; None: it is not. work, packed: of a
-    bucket that is, in shared memory: all of it, and what of it travels exactly.
+    `residual` has one row for each of the codec's states. `cuts` divides the bucket; None if it is not divided. `work`
+    has all elements of a divided bucket, in shared memory. `packed` has those that travel exactly.
     """
 
     def __init__(self, parameters: Sequence[torch.Tensor], residual: torch.Tensor | None,
@@ -29,7 +30,7 @@ class Kept:
         self.bound = bound
         self.cuts: Cuts | None = None
         self.work = self.packed = torch.empty(0)
-        self.future: Future[Any] | None = None  # of its latest exchange
+        self.future: Future[Any] | None = None  # future of the bucket's latest exchange
         self.offsets: list[int] = []
         offset = 0
         for parameter in parameters:
@@ -37,10 +38,11 @@ class Kept:
             offset += parameter.numel()
         self._filled = [i for i, parameter in enumerate(parameters) if parameter.numel() > 0]
         self._firsts = torch.tensor([self.offsets[i] for i in self._filled], dtype=torch.long)
-        self._held: list[tuple[torch.Tensor, torch.Tensor]] = []  # (rows of the residual, what they had)
+        self._held: list[tuple[torch.Tensor, torch.Tensor]] = []  # (rows of the residual, their withheld values)
 
     def residual_of(self, position: int) -> torch.Tensor | None:
-        """A view, in the shape of the parameter; where there are several states, of one such for each."""
+        """Returns a view of a parameter's residual, in the shape of the parameter. Several states make one more
+        dimension, the first. Returns None if there is no residual."""
         if self.residual is None:
             return None
         parameter, offset = self.parameters[position], self.offsets[position]
@@ -49,7 +51,7 @@ class Kept:
         return rows.reshape(shape) if len(rows) == 1 else rows.view(shape)
 
     def reset(self) -> None:
-        """The residual becomes zeros, the bound starts anew."""
+        """Sets the residual to zero and restarts the bound."""
         self._held = []
         if self.residual is not None:
             self.residual.zero_()
@@ -57,8 +59,8 @@ class Kept:
             self.bound.reset()
 
     def hold(self, gradients: torch.Tensor) -> None:
-        """Puts off what is owed of parameters that have no gradient here, but zeros. DDP drops the result of those that
-        no rank has used (find_unused_parameters), and what was paid in it would be lost."""
+        """Withholds the residuals of parameters whose gradient is all zero. DDP drops the result of parameters that no
+        rank has used (find_unused_parameters), and a residual in it would be lost."""
         if self.residual is None:
             return
         if self._firsts.device != gradients.device:
@@ -79,13 +81,14 @@ class Kept:
             rows += owed
 
     def take(self, result: torch.Tensor) -> None:
-        """Of the exchange under way; called before DDP gets it."""
+        """Takes in the result of the exchange, before DDP gets it: restores withheld residuals and updates the bound.
+        """
         self._give_back()
         if self.bound is not None:
             self.bound.update(result.detach().cpu().numpy())
 
     def settle(self) -> None:
-        """The exchange before this one is over. Had it failed, all starts anew."""
+        """Waits for the bucket's latest exchange. Calls reset() if it has failed."""
         future, self.future = self.future, None
         if future is None:
             return
@@ -96,16 +99,17 @@ class Kept:
 
 
 class Cuts:
-    """How a bucket is divided. coded: (offset, elements) of what goes through the codec, each an operation of its own.
-    exact: of what travels as it is, in one operation."""
+    """Division of a bucket. `coded` has (offset, elements) of the parts that go through the codec, one operation each.
+    `exact` has the same of the parts that travel exactly, all in one operation."""
 
     def __init__(self, coded: list[tuple[int, int]], exact: list[tuple[int, int]]) -> None:
         self.coded, self.exact = coded, exact
 
     @staticmethod
     def of(parameters: Sequence[torch.Tensor], exact: Container[int], each: bool) -> Cuts | None:
-        """None: it is not divided. exact: id() of parameters that travel as they are. each: a codec looks at whole
-        tensors, so these are not mixed; what is too small for a codec travels with what is exact."""
+        """Returns the division of a bucket, or None if it is not divided. `exact` has id() of parameters that travel
+        exactly. `each` is True if the codec looks at whole tensors. Then each parameter has an operation of its own,
+        and those too small for a codec travel exactly."""
         coded: list[tuple[int, int]] = []
         raw: list[tuple[int, int]] = []
         offset = 0
@@ -121,7 +125,7 @@ class Cuts:
 
 
 def shape_of_residual(shape: Sequence[int], states: int) -> tuple[int, ...]:
-    """Of a parameter's."""
+    """Returns the shape of a residual. shape: shape of its parameter. states: number of states of the codec."""
     return tuple(shape) if states == 1 else (states, *shape)
 
 
@@ -133,7 +137,8 @@ class Loaded:
 
 
 def check_codec(state: dict[str, Any], codec: str) -> None:
-    """Raises BadArgument if what a state dict owes is of a codec of another word: that is no other's debt."""
+    """Raises BadArgument if the residuals of a state dict are of a codec of another word. Warns if the state dict is
+    too old to name its codec."""
     if all(residual is None for residual in state["residuals"]):
         return
     saved = state.get("codec")
@@ -149,7 +154,7 @@ def check_codec(state: dict[str, Any], codec: str) -> None:
 
 
 def check_fits(loaded: Sequence[Loaded], number: int, parameter: torch.Tensor) -> None:
-    """Raises BadArgument if the parameter is not that of the state dict."""
+    """Raises BadArgument if the state dict has no parameter of this number and shape."""
     if number >= len(loaded):
         raise errors.bad_argument(
             f"the state dict is of another model: it has {len(loaded)} parameters, and here there is one more, "
@@ -163,7 +168,7 @@ def check_fits(loaded: Sequence[Loaded], number: int, parameter: torch.Tensor) -
 
 
 def check_buckets(saved: Sequence[int], firsts: Sequence[int]) -> None:
-    """Raises BadArgument if the first step had other buckets."""
+    """Raises BadArgument if the buckets of the first step differ from those of the state dict."""
     for number, (one, other) in enumerate(zip(saved, firsts)):
         if one != other:
             raise errors.bad_argument(
@@ -173,7 +178,7 @@ def check_buckets(saved: Sequence[int], firsts: Sequence[int]) -> None:
 
 
 def too_many(loaded: Sequence[Loaded], count: int) -> errors.BadArgument:
-    """What is wrong with a state dict that has more parameters."""
+    """Returns the error for a state dict that has more parameters than the model, which has `count`."""
     return errors.bad_argument(
         f"the state dict is of another model: it has {len(loaded)} parameters, of which parameter {count} has "
         f"shape {loaded[count].shape}; here there are {count}"

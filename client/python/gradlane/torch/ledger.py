@@ -1,4 +1,4 @@
-"""What has gone where: counted per process, printed by gradlane.torch.explain()."""
+"""Call statistics: which backend has run how many operations. gradlane.torch.explain() prints those of this process."""
 
 from __future__ import annotations
 
@@ -10,49 +10,50 @@ import torch
 HERE = "gradlane"
 
 _counts: dict[tuple[str, str, str], list[int]] = {}
-_express: set[Any] = set()  # those of native/express.h, which count by themselves
+_express: set[Any] = set()  # native/express.h objects, which count their own calls
 _lock = threading.Lock()
 
 
 def size_of(tensors: Any) -> int:
-    """Bytes of tensors, in lists at any depth."""
+    """Returns the number of bytes of tensors, in lists at any depth."""
     if isinstance(tensors, torch.Tensor):
         return int(tensors.numel() * tensors.element_size())
     return sum(map(size_of, tensors)) if isinstance(tensors, (list, tuple)) else 0
 
 
 def note(operation: str, where: str, why: str, nbytes: int) -> None:
-    """A call; in any thread. why: of what gradlane does not do itself, the reason."""
+    """Counts one call, from any thread. why: reason why gradlane does not run it itself, or ""."""
     with _lock:
         _add(operation, where, why, 1, nbytes)
 
 
 def follow(express: Any) -> None:
-    """Counts its sums too, until forget()."""
+    """Includes the sums of a native.Express, until forget()."""
     with _lock:
         _express.add(express)
 
 
 def forget(express: Any) -> None:
-    """It has had its last."""
+    """Adds the last counts of a native.Express and removes it."""
     with _lock:
         _collect()
         _express.discard(express)
 
 
 def clear() -> None:
-    """Of an earlier job."""
+    """Drops the counts of an earlier job."""
     with _lock:
         _collect()
         _counts.clear()
 
 
 def explain(show: bool = True) -> list[dict[str, Any]]:
-    """What the operations of this process's groups went to since init_process_group("gradlane"), most bytes first.
+    """Returns which operations of this process's groups each backend has run since init_process_group("gradlane").
 
-    Each is {"operation", "where": "gradlane", "Gloo" or "NCCL", "why": of the last two the reason, "calls", "bytes"},
-    and a line of a table on standard output, unless show is False. bytes: of the tensors, on this rank, the larger of
-    what goes in and what comes out.
+    Each item is {"operation", "where", "why", "calls", "bytes"}. "where" is "gradlane", "Gloo" or "NCCL". "why" is the
+    reason for Gloo or NCCL, else "". "bytes" is the size of the tensors on this rank, the larger of input and output.
+    Items of gradlane come first, then those of the others, both by bytes. Unless `show` is False, the items are also
+    printed as a table on standard output.
     """
     with _lock:
         _collect()

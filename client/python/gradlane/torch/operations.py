@@ -1,6 +1,6 @@
-"""What an operation of the engine is made of: pieces, each a task of the library.
+"""Operations of the engine. An operation consists of pieces, and each piece is a task of the library.
 
-An Operation belongs to one thread at a time: the one that starts it, then the engine's. Addresses are plain numbers.
+An Operation belongs to one thread at a time: the one that starts it, then the engine's. Addresses are integers.
 """
 
 from __future__ import annotations
@@ -21,25 +21,27 @@ from .staging import Operand
 if TYPE_CHECKING:
     from torch.futures import Future
 
-_LONGEST_MS = 10**9  # of time limits: 11 days
-# Bytes of a part of ordinary memory that the library copies at a time. It is the same on all ranks, and so few that a
-# part stays in the cache.
+_LONGEST_MS = 10**9  # longest time limit: 11 days
+# Size in bytes of the parts in which the library copies ordinary memory. It is the same on all ranks, and so small that
+# a part stays in the cache.
 _PART = 512 << 10
 
 
 class Failure:
-    """A future's value that outcome() turns into an exception. torch's set_exception() is not seen from C++."""
+    """Value of a future that has failed; outcome() raises its error. C++ does not see what torch's set_exception()
+    sets."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
     def __reduce__(self) -> Any:
-        """Futures of GPUs look for tensors in it, by pickling: there are none, and errors need not be picklable."""
+        """Pickles nothing of the error, which may not be picklable. Futures of GPUs pickle their value to find tensors
+        in it."""
         return Failure, ()
 
 
 def outcome(future: Future[Any]) -> Any:
-    """For then() of a future that a Failure may be the value of."""
+    """Returns a future's value, or raises the error if it is a Failure. It is a callback for then()."""
     value = future.value()
     if isinstance(value, Failure):
         raise value.error
@@ -47,15 +49,19 @@ def outcome(future: Future[Any]) -> Any:
 
 
 class Operation:
-    """Base, and barrier: one piece without data.
+    """Base class of operations. By itself it is a barrier: one piece without data.
 
-    codec, average, reduction, strategy, residual, part_bytes, state_pitch, whole: as in gradlane_how, the latter of all
-    pieces together. data: address. blocks: addresses of the ranks' blocks, or none. origin: as of an Operand. timeout:
-    seconds from its turn on, or None. Tasks has left (pieces that have not ended), future and error: the first thing
-    that went wrong. warning: a LossWarning that whoever waits shall have. caller: the line that such a warning names.
-    inference: its tensors were made in inference mode. keep: what must live as long as this. operands: its tensors.
-    on_data: called with the first one's data, where that has come from a GPU, in the engine's thread, before the daemon
-    has it. devices: GPUs that have results.
+    `codec`, `average`, `reduction`, `strategy`, `residual`, `part_bytes` and `state_pitch` are as in gradlane_how.
+    `count` is the number of elements of all pieces together (`whole` of gradlane_how). `data` is the address of the
+    data. `blocks` are the addresses of the ranks' blocks, if any.
+
+    `operands` are its tensors, and `origin` is as in Operand. `inference` says whether the tensors were made in
+    inference mode. `devices` are the GPUs that have results. `keep` is an object that must live as long as the
+    operation. `timeout` is in seconds from its turn on, or None. If the first operand's data has come from a GPU, the
+    engine's thread calls `on_data` with it, before the daemon has it.
+
+    Tasks sets `left` (number of pieces that have not ended), `future` and `error` (the first one). `warning` is a
+    LossWarning that the waiting thread must get. `caller` is the line of the program that it names.
     """
 
     collective = Collective.BARRIER
@@ -81,7 +87,7 @@ class Operation:
 
     def __init__(self) -> None:
         self.left = 0
-        self.completed = False  # its callbacks have begun
+        self.completed = False  # whether its callbacks have begun
         self.error: Exception | None = None
         self.warning: errors.LossWarning | None = None
         self.caller: Caller | None = None
@@ -95,11 +101,11 @@ class Operation:
 
     @property
     def asks(self) -> bool:
-        """Whether prepare() must be called when it has its turn."""
+        """Whether prepare() must be called when its turn comes."""
         return callable(self.codec) or self.is_remote
 
     def prepare(self, piece: int) -> str | None:
-        """Waits for what the piece needs of the data. Returns the codec's name, if it was a function."""
+        """Waits for the data of the piece. If the codec is a function, calls it and returns the codec's name."""
         self.arrive(piece)
         if not callable(self.codec):
             return None
@@ -107,7 +113,7 @@ class Operation:
         return self.codec
 
     def task(self, piece: int, user: int, flags: int) -> _library.Task:
-        """Returns what the library shall do for a piece."""
+        """Returns the library's task for a piece."""
         data, count, residual = self.extent(piece)
         how = _library.How(ctypes.sizeof(_library.How))
         how.codec = None if self.codec is None or callable(self.codec) else self.codec.encode()
@@ -128,7 +134,7 @@ class Operation:
         return self.data, self.count, self.residual
 
     def mode(self) -> Any:
-        """In which its tensors may be written to: a context manager."""
+        """Returns a context manager, in which its tensors may be written to."""
         return torch.inference_mode() if self.inference else contextlib.nullcontext()
 
     @property
@@ -137,16 +143,16 @@ class Operation:
         return bool(self.hosts())
 
     def hosts(self) -> list[gpu.Host]:
-        """Of those of its tensors that are."""
+        """Returns the host copies of its tensors that are on a GPU."""
         return [operand.host for operand in self.operands if operand.host is not None]
 
     def depart(self) -> None:
-        """Has its data on the way to the daemon's memory, behind what the caller's streams have to do."""
+        """Starts to copy GPU data to the daemon's memory, after the work that the caller's streams have now."""
         for host in self.hosts():
             host.load()
 
     def arrive(self, piece: int) -> None:
-        """Waits for what this piece needs of it; for all with the first one, where somebody wants to see that."""
+        """Waits for the GPU data of this piece. The first piece waits for all data and calls on_data."""
         if piece > 0:
             return
         for operand in self.operands:
@@ -155,7 +161,7 @@ class Operation:
             self.on_data(self.operands[0].work)
 
     def let_go(self, pool: gpu.Pool) -> list[Any]:
-        """Of the memory that it was in meanwhile. Returns what is too much of that."""
+        """Gives its pinned blocks back to the pool. Returns those that are too many, for the caller to free."""
         excess: list[Any] = []
         for operand in self.operands:
             host, operand.host = operand.host, None
@@ -164,21 +170,22 @@ class Operation:
         return excess
 
     def fail(self, error: Exception) -> None:
-        """The first error is the one that counts."""
+        """Records an error. Only the first one counts."""
         self.error = self.error or error
 
     def landed(self, piece: int) -> None:
-        """The piece has its result."""
+        """Handles the result of a piece; does nothing here."""
 
     def finish(self) -> None:
-        """All pieces have ended well."""
+        """Puts the result into the tensors when all pieces have succeeded; does nothing here."""
 
 
 class InPlace(Operation):
     """All-reduce, or broadcast from `root`, of one tensor.
 
-    address: of memory that the daemon shares; None: the library copies parts of it. pieces: it may travel in several
-    parts; else it is in shared memory. Of a tensor on a GPU a piece is what is copied from there at a time.
+    `address` is that of shared memory; None: the library copies the tensor, part by part. `pieces` says whether the
+    tensor may travel in several parts. If not, it is in shared memory. If the tensor is on a GPU, a piece is what is
+    copied at a time.
     """
 
     def __init__(self, operand: Operand, address: int | None, codec: str | Callable[[], str] | None = None,
@@ -222,9 +229,9 @@ class InPlace(Operation):
 
 
 class Blocks(Operation):
-    """All-gather and reduce-scatter of tensors that lie anywhere.
+    """All-gather and reduce-scatter of tensors in any memory.
 
-    many: the ranks' blocks. own: this rank's: the input of all-gather, the output of reduce-scatter.
+    `many` are the ranks' blocks. `own` is this rank's tensor: the input of all-gather, the output of reduce-scatter.
     """
 
     def __init__(self, gather: bool, many: Sequence[Operand], own: Operand, codec: str | None = None,
@@ -245,9 +252,9 @@ class Blocks(Operation):
 
 
 class Scatter(Operation):
-    """Reduce-scatter of a tensor in shared memory, whose blocks lie one behind the other.
+    """Reduce-scatter of a tensor in shared memory, whose blocks lie one after the other.
 
-    summed: by an all-reduce, where that is too long for daemons with local_reduce.
+    If `summed`, it runs as an all-reduce, because it is too long for daemons with local_reduce.
     """
 
     def __init__(self, operand: Operand, address: int, rank: int, world: int, output: torch.Tensor, codec: str | None,

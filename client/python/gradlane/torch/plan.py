@@ -1,4 +1,4 @@
-"""Which codec the hook takes in which step, and for which parameters."""
+"""Choice of the hook's codec for each step, and of the parameters that travel exactly."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from .engine import Engine
 
 
 class Plan:
-    """codec: of the steps after warmup and ramp. states: arrays that residuals have. looks: scales or thresholds are of
-    whole tensors. owned: all states but the first are what this rank owes as an owner of sums.
+    """Codecs of a training, step by step.
+
+    The first `warmup` steps are exact, then comes the ramp, then `codec`. `states` is the number of arrays in a
+    residual. `looks` says whether the codec has scales or thresholds of whole tensors. `owned` says whether all states
+    but the first are residuals of sums that this rank computes for the others.
     """
 
     def __init__(self, engine: Engine, codec: str, strategy: str | None, warmup: int,
                  ramp: Sequence[tuple[str, int]]) -> None:
         self.warmup = _arguments.whole("warmup", warmup, 0, 1 << 62)
         self._codec = codec
-        self._ramp: list[tuple[str, int]] = []  # (codec, the step with which it ends)
+        self._ramp: list[tuple[str, int]] = []  # (codec, first step after it)
         self.states, self.looks, self.owned = 1, False, False
         if is_adaptive(codec):
             if ramp:
@@ -48,7 +51,7 @@ class Plan:
             self._ramp.append((name, end))
 
     def codec(self, step: int) -> str:
-        """Of the step with this number, if it is none of the warm-up."""
+        """Returns the codec of the step with this number, which must come after the warm-up."""
         return next((name for name, end in self._ramp if step < end), self._codec)
 
 
@@ -60,7 +63,8 @@ def _pairs(ramp: Any) -> list[tuple[str, int]]:
 
 
 def named(patterns: object, model: torch.nn.Module | None) -> frozenset[int]:
-    """id() of the parameters of the model whose names match one of the patterns."""
+    """Returns id() of each parameter whose name matches one of the patterns. Raises BadArgument if a pattern matches
+    none."""
     if isinstance(patterns, str) or not isinstance(patterns, Sequence) or not all(isinstance(p, str) for p in patterns):
         raise _arguments.wrong("exact", patterns, "a list of patterns of names of parameters, ['*.bias'] say")
     if not patterns:

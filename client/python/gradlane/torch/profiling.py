@@ -1,4 +1,4 @@
-"""What a step of a model computes, as `gradlane plan --model FILE` takes it."""
+"""Profile of a step of a model, as `gradlane plan --model FILE` reads it."""
 
 from __future__ import annotations
 
@@ -20,23 +20,30 @@ WARM_UPS = 2
 def profile(model: torch.nn.Module, inputs: Any, *, loss: Callable[[Any], torch.Tensor] | None = None,
             batch: int | None = None, name: str | None = None, steps: int = 5,
             path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
-    """Measures forward and backward, and when the gradient of each parameter is there.
+    """Measures forward and backward of a model, and when each gradient is ready.
 
         gradlane.torch.profile(model, images, path="mine.json")
         $ gradlane plan --model mine.json --nodes 4 --gbps 1
 
-    model: as it is trained, on its device and in its mode; of DistributedDataParallel, what it wraps, so that nothing
-    is exchanged. Alone on its machine, else times are those of what runs beside it.
-    inputs: of model(): a tensor, a tuple or list of arguments, or a dict of keywords.
-    loss: makes a scalar of what model() returns; None: its `loss` if it has one, else the mean of all floating tensors
-    in it. batch: samples in `inputs`; None: the first length of its first tensor. steps: measured ones, after two
-    others; medians count. path: a file to write.
+    Run it alone on the machine, because other programs change the times.
 
-    Returns {"name", "batch", "forward_ms", "backward_ms", "layers": [{"name", "elements", "backward_ms"}, ...]}, layers
-    in the order of forward, which is the reverse of that in which gradients came; of a compiled model all come at the
-    end. Parameters that need none, or get none, are not in it. Gradients of parameters, buffers such as running means,
-    and the random states of the CPU and of the model's GPU are afterwards what they were; for that, there is a copy of
-    the buffers and a second set of gradients meanwhile. Raises BadArgument, and what the model raises.
+    - model: module as it is trained, on its device and in its mode. A DistributedDataParallel is measured without its
+      exchange.
+    - inputs: arguments of model(), as a tensor, a tuple or list of arguments, or a dict of keywords.
+    - loss: function that makes a scalar of what model() returns. None: the `loss` of the result, or else the sum of the
+      means of all floating tensors in it.
+    - batch: number of samples in `inputs`. None: first dimension of its first tensor.
+    - name: name in the result. None: class of the model.
+    - steps: number of measured steps, after two warm-up steps. Times are medians.
+    - path: file to write, if any.
+
+    Returns {"name", "batch", "forward_ms", "backward_ms", "layers": [{"name", "elements", "backward_ms"}, ...]}. Layers
+    are in the order of forward, the reverse of that in which gradients came. A compiled model has all gradients at the
+    end. Parameters that need or get no gradient are left out.
+
+    Gradients, buffers such as running means, and the random states of the CPU and of the model's GPU are restored.
+    Meanwhile there is a copy of the buffers and a second set of gradients. Raises BadArgument, and what the model
+    raises.
     """
     if loss is not None and not callable(loss):
         raise errors.bad_argument(f"gradlane: profile() with loss={loss!r}: must be a function that makes one number "
@@ -70,7 +77,7 @@ def profile(model: torch.nn.Module, inputs: Any, *, loss: Callable[[Any], torch.
 
 
 class _Step:
-    """Milliseconds; those of gradients from the start of backward."""
+    """Times of a step in milliseconds. `ready` has that of each gradient, from the start of backward."""
 
     def __init__(self) -> None:
         self.forward = self.backward = 0.0
@@ -129,7 +136,7 @@ class _Clock:
 
 
 class _CudaClock(_Clock):
-    """Of the GPU: calls return long before it has computed anything."""
+    """Clock that measures on the GPU. Calls return long before the GPU has computed anything."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -147,7 +154,7 @@ class _CudaClock(_Clock):
 
 
 class _left_alone:
-    """Gradients, buffers and random states are afterwards what they were."""
+    """Context that restores gradients, buffers and random states when it ends."""
 
     def __init__(self, model: torch.nn.Module, parameters: list[torch.nn.Parameter]) -> None:
         self.model, self.parameters = model, parameters
@@ -155,7 +162,7 @@ class _left_alone:
 
     def __enter__(self) -> None:
         self.gradients = [parameter.grad for parameter in self.parameters]
-        # Forward may change them in place, resize them, or put others in their place.
+        # Forward may change buffers in place, resize them, or replace them.
         self.buffers = [(module, name, buffer, buffer.clone())
                         for module in self.model.modules() for name, buffer in module._buffers.items()
                         if buffer is not None]
@@ -169,7 +176,8 @@ class _left_alone:
         with torch.no_grad():
             for module, name, buffer, content in self.buffers:
                 module._buffers[name] = buffer
-                # Expanded ones cannot be written. Versions do not count what batch normalisation does.
+                # Unchanged buffers are skipped, because expanded ones cannot be written. Contents are compared, because
+                # a buffer's version does not count the updates of batch normalization.
                 if torch.equal(buffer, content):
                     continue
                 if buffer.shape != content.shape:
@@ -185,7 +193,7 @@ def _unwrapped(model: object) -> torch.nn.Module:
         raise errors.bad_argument(f"gradlane: profile() of {type(model).__name__}, which is no torch.nn.Module")
     if not dist.is_available():
         return model
-    compiled = getattr(model, "_orig_mod", model)  # of torch.compile()
+    compiled = getattr(model, "_orig_mod", model)  # torch.compile() sets it
     return compiled.module if isinstance(compiled, torch.nn.parallel.DistributedDataParallel) else model
 
 
@@ -210,7 +218,8 @@ def _names_of(model: torch.nn.Module) -> dict[torch.nn.Parameter, str]:
 
 
 def _check_path(path: str | os.PathLike[str]) -> None:
-    """Before anything is measured: that it can be written. Nothing is left there if the model fails."""
+    """Raises BadArgument if the file cannot be written, before anything is measured. Creates no file there, because the
+    model may fail."""
     try:
         if os.path.exists(path):
             with open(path, "a", encoding="utf-8"):
@@ -222,7 +231,8 @@ def _check_path(path: str | os.PathLike[str]) -> None:
 
 
 def _write(path: str | os.PathLike[str], result: dict[str, Any]) -> None:
-    """As a whole: in place of what was there, if that is a file of its own."""
+    """Writes a new file, which then replaces the old one. Links, special files, and files in folders without write
+    access are written in place."""
     text = json.dumps(result, indent=1) + "\n"
     try:
         kept = os.path.islink(path) or not os.path.isfile(path) or not os.access(_folder_of(path), os.W_OK)

@@ -1,4 +1,4 @@
-"""Whether all ranks still have the same model, bit by bit, and if not, who has another one, and where."""
+"""Check that all ranks have the same model, bit by bit. If not, an error says which rank differs, and where."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ import torch.distributed as dist
 
 from .. import _arguments, errors
 
-_MOST = 5  # parameters that an error names, values of each, and ranks that have one
+_MOST = 5  # largest number in an error: parameters, values of each, ranks that have a value
 
-_Said = dict[str, str]  # of a rank: names, what it has there
+_Said = dict[str, str]  # entries of one rank: name of a parameter -> type, shape and CRC
 
 
 def check_replicas(model: torch.nn.Module, every: int = 0, *, buffers: bool = False,
                    process_group: dist.ProcessGroup | None = None) -> Any:
-    """Raises OperationFailed, on all ranks, with names of ranks and parameters, if these differ by a bit between ranks.
+    """Raises OperationFailed on all ranks, with names of ranks and parameters, if parameters differ by a bit between
+    ranks.
 
-    every: 0: now, on all ranks. N: before the first and each N-th forward in training mode from then on; the result has
-    a remove() that ends it. All ranks do as many. buffers: those of state_dict() as well; those of BatchNorm differ
-    unless something makes them equal. process_group: whose ranks these are; None: all.
+    - every: 0 checks now, on all ranks. N checks before the first forward in training mode, and before each N-th one
+      from then on. All ranks must run as many forwards. The result has a remove() that ends the checks.
+    - buffers: True compares the buffers of state_dict() as well. BatchNorm has buffers that differ unless something
+      makes them equal.
+    - process_group: group of the ranks. None: all ranks.
 
-    A CRC-32 of each parameter, and an all-reduce of 16 bytes; more only if something differs. Different values have the
-    same CRC once in 2^32. Raises BadArgument for parameters that are sharded.
+    A check is a CRC-32 of each parameter and an all-reduce of 16 bytes. It takes more only if something differs.
+    Different values have the same CRC once in 2^32. Raises BadArgument for parameters that are sharded.
     """
     _arguments.whole("every", every, 0, 1 << 62)
     if every == 0:
@@ -54,7 +57,7 @@ def _check(model: torch.nn.Module, buffers: bool, group: Any, when: str) -> None
     number = int.from_bytes(whole, "little", signed=True)
     least = torch.tensor([number, ~number], device=_device(model, buffers))
     dist.all_reduce(least, op=dist.ReduceOp.MIN, group=group)
-    if least[0] == ~least[1]:  # the least is the greatest
+    if least[0] == ~least[1]:  # minimum and maximum of all ranks are equal
         return
     everybody: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(everybody, said, group=group)
@@ -65,7 +68,7 @@ def _check(model: torch.nn.Module, buffers: bool, group: Any, when: str) -> None
 
 
 def _device(model: torch.nn.Module, buffers: bool) -> torch.device:
-    """Where the job's backend wants numbers: that of NCCL takes none of the CPU."""
+    """Returns a device whose tensors the job's backend takes. NCCL takes no CPU tensors."""
     devices = [tensor.device for _, tensor in _tensors(model, buffers)]
     return next((device for device in devices if device.type != "cpu"), torch.device("cpu"))
 
@@ -87,7 +90,7 @@ def _tensors(model: torch.nn.Module, buffers: bool) -> Iterator[tuple[str, torch
 
 
 def _bytes(tensor: torch.Tensor) -> Any:
-    """Not copied, where it is on the CPU and contiguous."""
+    """Returns the tensor's bytes, without a copy if it is contiguous and on the CPU."""
     flat = tensor.detach().cpu().resolve_conj().resolve_neg().reshape(-1)
     if flat.is_complex():
         flat = torch.view_as_real(flat).reshape(-1)
@@ -95,7 +98,8 @@ def _bytes(tensor: torch.Tensor) -> Any:
 
 
 def _difference(everybody: list[_Said], ranks: Sequence[int], when: str) -> str:
-    """What differs, in words: the same on all ranks. ranks: the numbers in the job of those that have said it."""
+    """Returns a text that says what differs, the same on all ranks. ranks: number in the job of each rank in
+    `everybody`."""
     names = dict.fromkeys(name for said in everybody for name in said)
     wrong = [(name, _who([said.get(name, "nothing of that name") for said in everybody], ranks)) for name in names]
     wrong = [(name, who) for name, who in wrong if who]
@@ -109,7 +113,8 @@ def _difference(everybody: list[_Said], ranks: Sequence[int], when: str) -> str:
 
 
 def _who(values: Sequence[str], ranks: Sequence[int]) -> str:
-    """Which ranks have another value than most; where no value is that of most ranks, all. "": they are the same."""
+    """Returns the ranks whose value differs from the majority's, or all ranks if there is no majority. Returns "" if
+    all values are equal."""
     counts = collections.Counter(values).most_common()
     if len(counts) == 1:
         return ""

@@ -1,8 +1,8 @@
-"""Rings of some ranks of a job: daemons of their own, and a second engine in each of their processes.
+"""Rings of some ranks of a job: they have daemons of their own, and a second engine in each process.
 
-The job's daemons sum over all of its ranks. A group of some, of the replicas of a sharded model or of data parallelism
-beside another kind, has others, started by launch.py when the group first asks for them, on UDP ports that are free;
-they end with the processes.
+The job's daemons sum over all of its ranks. A group of some ranks needs daemons of its own. Its ranks may have replicas
+of a sharded model, or be data-parallel in a job with other parallelism as well. At the group's first call launch.py
+starts its daemons, on free UDP ports. They end with the processes.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class _Ring(NamedTuple):
     held: launch.Held
 
 
-_rings: dict[str, _Ring] = {}  # by the names of groups
+_rings: dict[str, _Ring] = {}  # by name of the group
 os.register_at_fork(after_in_child=_rings.clear)
 
 
 def engine_of(group: dist.ProcessGroup, timeout: datetime.timedelta) -> Engine:
-    """The engine of a group of several ranks of the job, all of which call this. Raises NoDaemon, OperationFailed and
-    BadArgument, on all of them."""
+    """Returns the engine of a group of several ranks of the job. All of these ranks call it. Raises NoDaemon,
+    OperationFailed and BadArgument, on all of them."""
     rank, size, name = dist.get_rank(group), dist.get_world_size(group), group.group_name
     with _of_the_job(group):
         store = _convened("ring", group, timeout)
@@ -41,22 +41,23 @@ def engine_of(group: dist.ProcessGroup, timeout: datetime.timedelta) -> Engine:
 
 
 def hear(group: dist.ProcessGroup, said: str, timeout: datetime.timedelta) -> list[str]:
-    """What each rank of the group has said in this call. Raises OperationFailed and NoDaemon, which name who did not
-    come."""
+    """Returns the `said` of each rank of the group in this call. Raises OperationFailed and NoDaemon, which name the
+    ranks that did not come."""
     with _of_the_job(group):
         store = _convened("words", group, timeout)
         return StoreGroup(store, dist.get_rank(group), timeout).hear("said", range(dist.get_world_size(group)), said)
 
 
 def leave(group: dist.ProcessGroup) -> None:
-    """Closes this process's engine of it: what is under way fails, on all ranks. engine_of() makes another ring."""
+    """Closes this process's engine of the group. Operations in flight fail, on all ranks. engine_of() makes another
+    ring."""
     ring = _rings.get(group.group_name)
     if ring is not None:
         ring.engine.close()
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
-    """Of not too many."""
+    """Returns the ranks as text, but at most eight of them."""
     return ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
 
 
@@ -70,7 +71,7 @@ def _convened(what: str, group: dist.ProcessGroup, timeout: datetime.timedelta) 
 
 @contextlib.contextmanager
 def _of_the_job(group: dist.ProcessGroup) -> Iterator[None]:
-    """Errors say which ranks they count."""
+    """Adds the group's ranks to an error's text, which counts ranks within the group."""
     try:
         yield
     except errors.Error as error:
@@ -81,12 +82,13 @@ def _of_the_job(group: dist.ProcessGroup) -> Iterator[None]:
 
 def _join(name: str, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Engine:
     known = _rings.get(name)
-    # PyTorch gives names again, behind destroy_process_group(): to other ranks, or to the same with other numbers.
+    # After destroy_process_group(), PyTorch uses names of groups again, for other ranks or for the same in another
+    # order.
     same = known is not None and known.engine.usable and (known.engine.rank, known.engine.world) == (rank, size)
     held = launch.ring(store, rank, size, timeout, known.held if known is not None and same else None)
     if known is not None and held is known.held:
         return known.engine
-    if known is not None:  # of an earlier group of that name, or failed; all ranks are here, and not there any more
+    if known is not None:  # the ring has failed or is an earlier group's; all ranks are here, so none uses it
         known.engine.close()
         known.held.end()
         del _rings[name]

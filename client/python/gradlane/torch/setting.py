@@ -1,4 +1,4 @@
-"""Which codec the backend's sums of float32 go through, and which way round its all-reduces go."""
+"""Codec of the backend's sums of float32, and strategy of its all-reduces."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from ..adaptive import AdaptiveBound
 from .codec import bound_of, check, is_adaptive
 from .engine import Engine
 
-_WINDOW = 8  # of adaptive bounds, which several tensors of one size may share
+_WINDOW = 8  # number of results that an adaptive bound follows; several tensors of one size may share a bound
 
 
 class Setting:
-    """What use_codec() and use_strategy() have set, of the whole process."""
+    """Settings of use_codec() and use_strategy(), for the whole process."""
 
-    name: str | None = None  # None: the daemon's
+    name: str | None = None  # None: of_the_job(), else the daemon's
     strategy: str | None = None  # None: the daemon's
-    bounds: dict[int, AdaptiveBound] = {}  # of fixed:adaptive, by number of elements
+    bounds: dict[int, AdaptiveBound] = {}  # bounds of fixed:adaptive, by number of elements
 
     @classmethod
     def choose(cls, numel: int, engine: Engine | None = None) -> tuple[str | None, AdaptiveBound | None]:
-        """For a sum of so many float32: (codec, None), or for fixed:adaptive (None, the bound to ask and to tell)."""
+        """Returns (codec, None) for a sum of `numel` float32. For fixed:adaptive returns (None, bound), which chooses
+        the codec."""
         if numel < EXACT_BELOW:
             return None, None
         name = cls.name or of_the_job()
@@ -38,14 +39,16 @@ class Setting:
 
     @classmethod
     def tell(cls) -> None:
-        """What it is now, to the engine, where sums go without Python. Bounds of fixed:adaptive are kept in Python."""
+        """Passes the settings to the engine's all-reduces without Python. Sums by fixed:adaptive are not among these,
+        because their bounds are kept in Python."""
         if Engine.exists():
             name = cls.name or of_the_job()
             Engine.existing().tell(name, cls.strategy, not is_adaptive(name))
 
     @classmethod
     def verify(cls, engine: Engine | None) -> None:
-        """Raises BadArgument if there are no such codecs, as far as that can be known. None: there is no daemon."""
+        """Raises BadArgument if codec or strategy does not exist. If `engine` is None, only names of fixed:adaptive are
+        checked."""
         check(cls.name, engine)
         if engine is not None:
             engine.find_strategy(cls.strategy)
@@ -63,20 +66,24 @@ def _of_the_environment() -> Iterator[None]:
 
 @functools.lru_cache(None)
 def of_the_job() -> str | None:
-    """What `gradlane run --codec fixed:adaptive` has named, which daemons do not know; else None, for the daemon's."""
+    """Returns the codec of GRADLANE_CODEC, or None. `gradlane run --codec fixed:adaptive` sets it, as daemons do not
+    know that codec."""
     with _of_the_environment():
         return check(os.environ.get("GRADLANE_CODEC") or None, None)
 
 
 def use_codec(name: str | None) -> ContextManager[None]:
-    """The codec of the backend's sums of float32 from now on, in this process; all ranks must say the same.
+    """Sets the codec of the backend's sums of float32, in this process and from now on. All ranks must set the same.
 
-    "raw": exact, which is the default. "fixed:adaptive", "fixed:adaptive:6" or "fixed": with bounds that follow the
-    tensors' magnitudes (gradlane.AdaptiveBound), one for all tensors with the same number of elements. "fixed:8",
-    "bf16", ...: see docs/codecs.md, also on what they lose. None: what the daemon's configuration or gradlane run
-    names, raw if they name none. Raises BadArgument if there is no such codec; before init_process_group(), which then
-    raises it, only the names of fixed:adaptive can be looked at. Used as a context manager, it sets back the old one at
-    the end, with its bounds.
+    - "raw" is exact, and the default.
+    - "fixed:adaptive", "fixed:adaptive:6" and "fixed" have bounds that follow the tensors' magnitudes
+      (gradlane.AdaptiveBound). Tensors with the same number of elements share one.
+    - "fixed:8", "bf16" and others, with their losses, are in docs/codecs.md.
+    - None is the codec of gradlane run or of the daemon's configuration, raw if they name none.
+
+    Raises BadArgument if there is no such codec. Before init_process_group() only names of fixed:adaptive can be
+    checked. init_process_group() then raises it for all others. Used as a context manager, it restores the old codec
+    and its bounds at the end.
     """
     old = Setting.name, Setting.bounds
     Setting.name, Setting.bounds = check(name, Engine.existing() if Engine.exists() else None), {}
@@ -94,11 +101,12 @@ def use_codec(name: str | None) -> ContextManager[None]:
 
 
 def use_strategy(name: str | None) -> ContextManager[None]:
-    """Which way round the backend's all-reduces go from now on, in this process; all ranks must say the same.
+    """Sets the strategy of the backend's all-reduces, in this process and from now on. All ranks must set the same.
 
-    "ring", "direct", "rings:4", "aggregator:0": one of those that the daemon's configuration allows; None: its first.
-    All other operations go by that one. Raises BadArgument if the daemon does not allow it; before
-    init_process_group(), which then raises it, nobody knows. Used as a context manager, it sets back the old one.
+    A strategy is an algorithm of the all-reduce: "ring", "direct", "rings:4", "aggregator:0". The daemon's
+    configuration says which are allowed. None: the first of these, which all other operations use. Raises BadArgument
+    if the daemon does not allow the strategy. Before init_process_group() this is not known; init_process_group() then
+    raises it. Used as a context manager, it restores the old strategy at the end.
     """
     old = Setting.strategy
     if Engine.exists():

@@ -1,4 +1,4 @@
-"""What a trainer does, for `gradlane trace --spans`: its steps, its buckets, and whatever else it names."""
+"""Times of what a trainer does, for `gradlane trace --spans`: steps, buckets, and spans that it names."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ import torch
 
 from .. import _arguments
 
-_MOST = 1_000_000  # spans of a file
-_EVERY = 0.1  # seconds between two writes, at least
+_MOST = 1_000_000  # largest number of spans in a file
+_EVERY = 0.1  # s from one write to the next, at least
 
 
 class Spans:
-    """A file of spans, a line of JSON for each: {"rank", "category", "name", "begin_ns", "end_ns"}, by the kernel's
-    monotonic clock.
+    """Writes spans to a file, one line of JSON each.
 
         spans = gradlane.torch.Spans(f"spans-{rank}.jsonl", rank)
         model.register_comm_hook(state, spans.hook(gradlane.torch.hook))
@@ -29,9 +28,10 @@ class Spans:
                 ...
         $ gradlane trace --spans spans-0.jsonl spans-1.jsonl
 
-    Of one thread, but for buckets, whose ends come from wherever futures do. What was written can be read a tenth of a
-    second later, or after close(). After a million spans it stops, and if nothing can be written: with a warning, as no
-    training ends for it.
+    A line is {"rank", "category", "name", "begin_ns", "end_ns"}. Times are those of the kernel's monotonic clock. One
+    thread uses the object, but spans of buckets end in any thread that completes a future. Spans are written by the
+    first add() after a tenth of a second, at the end of a step, and by close(). The file ends after a million spans. It
+    also ends if it cannot be written, with a warning and not an error, so that the training goes on.
     """
 
     def __init__(self, path: str | os.PathLike[str], rank: int) -> None:
@@ -43,7 +43,7 @@ class Spans:
         self._lock = threading.Lock()
 
     def add(self, category: str, name: str, begin_ns: int, end_ns: int) -> None:
-        """One that is over; times as time.monotonic_ns() has them."""
+        """Adds a span that has ended. Times are those of time.monotonic_ns()."""
         span = {"rank": self.rank, "category": category, "name": name, "begin_ns": begin_ns, "end_ns": end_ns}
         with self._lock:
             if self.spans >= _MOST or self._file is None:
@@ -55,7 +55,7 @@ class Spans:
 
     @contextlib.contextmanager
     def span(self, name: str, category: str = "trainer") -> Iterator[None]:
-        """What is done inside, under a name of your own."""
+        """Returns a context that becomes a span of this name."""
         begin = time.monotonic_ns()
         try:
             yield
@@ -64,14 +64,14 @@ class Spans:
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
-        """The next step of the training."""
+        """Returns a context for the next step of the training, which becomes a span."""
         self.steps += 1
         with self.span(f"step {self.steps - 1}", "step"):
             yield
         self.flush()
 
     def hook(self, inner: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        """A communication hook that does what `inner` does, with a span of each bucket, from gradients to sum."""
+        """Returns a communication hook that calls `inner` and adds a span of each bucket, from gradients to sum."""
 
         def traced(state: Any, bucket: Any) -> Any:
             begin = time.monotonic_ns()
@@ -84,22 +84,22 @@ class Spans:
 
             return inner(state, bucket).then(over)
 
-        traced.__annotations__.clear()  # DDP wants its own types there, or none
+        traced.__annotations__.clear()  # DDP allows its own types here, or none
         return traced
 
     def flush(self) -> None:
-        """Writes what there is to the file."""
+        """Writes the spans so far to the file."""
         with self._lock:
             self._write()
 
     def close(self) -> None:
-        """Writes the rest; spans that come later go nowhere."""
+        """Writes the spans so far and closes the file. Later spans are dropped."""
         with self._lock:
             self._write()
             self._drop()
 
     def _write(self) -> None:
-        """With the lock held."""
+        """Writes the spans so far. The caller holds the lock."""
         lines, self._lines = self._lines, []
         self._written = time.monotonic()
         if self._file is None:
@@ -115,7 +115,7 @@ class Spans:
     def _drop(self) -> None:
         file, self._file = self._file, None
         if file is not None:
-            with contextlib.suppress(OSError):  # what could not be written is tried again
+            with contextlib.suppress(OSError):  # close() tries again what could not be written
                 file.close()
 
     def __enter__(self) -> Spans:

@@ -1,8 +1,8 @@
-"""Tensors as the daemon can take them: types, shared memory, copies.
+"""Tensors in the form that the daemon takes: types, shared memory, copies.
 
-Whatever the daemon reads or writes lies in shared memory. The library copies a contiguous CPU tensor of a type that the
-daemon adds there part by part, or uses it where it is if it came from Engine.empty(). All others are copied as a whole
-first (Operand): non-contiguous ones, types that travel as another, and CUDA tensors (gpu.py).
+The daemon reads and writes shared memory only. The library copies a contiguous CPU tensor of a type that the daemon
+adds there, part by part. A tensor of Engine.empty() is used where it is. All others are copied as a whole first
+(Operand): non-contiguous ones, types that travel as another type, and CUDA tensors (gpu.py).
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _TYPES = {
     torch.int64: Type.INT64,
 }
 _WIDENED = (torch.uint8, torch.int8, torch.int16, torch.bool)  # summed as int32
-_COMPLEX = (torch.complex64, torch.complex128)  # summed as pairs
+_COMPLEX = (torch.complex64, torch.complex128)  # summed as pairs of real numbers
 
 
 class Memory:
-    """The shared memory of a connection, as tensors. Under the engine's lock, but address()."""
+    """Shared memory of a connection, as tensors. Callers hold the engine's lock, except for address()."""
 
     def __init__(self, connection: _buffers.Connection) -> None:
         self._connection = connection
-        # By address: what tensors lie in.
+        # Blocks that tensors lie in, by address.
         self._blocks: weakref.WeakValueDictionary[int, _buffers.Block] = weakref.WeakValueDictionary()
         self.pinned = gpu.Pool(self._pinned)
 
     def tensor(self, numel: int, dtype: torch.dtype) -> torch.Tensor:
-        """A tensor of `numel` zeros. Raises OutOfMemory. It keeps its memory, also when the engine is closed."""
-        # NumPy has no bfloat16, so the type comes in afterwards.
+        """Returns a tensor of `numel` zeros. Its memory stays valid after the engine is closed. Raises OutOfMemory."""
+        # NumPy has no bfloat16, so PyTorch sets the type of an array of bytes.
         block = self._allocate(numel * torch.empty(0, dtype=dtype).element_size())
         tensor = torch.from_numpy(_buffers.array_over(block, (block.size,), "uint8")).view(dtype)
         if numel > 0:
@@ -63,14 +63,14 @@ class Memory:
         return block
 
     def address(self, tensor: torch.Tensor) -> int | None:
-        """Of the tensor's data if it lies here, or None."""
+        """Returns the address of the tensor's data, or None if that is not in this memory."""
         storage = tensor.untyped_storage()
         block = self._blocks.get(storage.data_ptr())
         return tensor.data_ptr() if block is not None else None
 
 
 def check(tensor: object, name: str) -> None:
-    """Raises what is wrong with a tensor for any operation."""
+    """Raises BadArgument for a tensor that no operation takes."""
     if not isinstance(tensor, torch.Tensor):
         raise errors.bad_argument(f"gradlane: {name} of {type(tensor).__name__}, not of a tensor")
     if tensor.layout != torch.strided:
@@ -82,7 +82,8 @@ def check(tensor: object, name: str) -> None:
 
 
 def summable(tensor: torch.Tensor, name: str, average: bool, pick: bool) -> tuple[torch.Tensor, Type]:
-    """As the daemon adds it, averages it, or picks the least of; raises BadArgument if it cannot."""
+    """Returns the tensor in a form that the daemon can sum, average or (`pick`) take the minimum or maximum of, and the
+    type of that. Raises BadArgument if there is none."""
     work, dtype = tensor, tensor.dtype
     if dtype in _COMPLEX and not pick:
         work = torch.view_as_real(work.resolve_conj())
@@ -98,7 +99,8 @@ def summable(tensor: torch.Tensor, name: str, average: bool, pick: bool) -> tupl
 
 
 def premultiplied(op: Any, tensors: Sequence[torch.Tensor], in_place: bool) -> tuple[Any, Sequence[torch.Tensor]]:
-    """Returns PREMUL_SUM as a sum of the tensors times its factor, all else as it is. PyTorch 2.6 hides the factor."""
+    """Returns SUM and the tensors times the factor for PREMUL_SUM, otherwise `op` and `tensors`. PyTorch 2.6 hides the
+    factor, so PREMUL_SUM stays what it is."""
     factor = getattr(op, "factor", None) if op == dist.ReduceOp.PREMUL_SUM else None
     if factor is None:
         return op, tensors
@@ -107,11 +109,13 @@ def premultiplied(op: Any, tensors: Sequence[torch.Tensor], in_place: bool) -> t
 
 
 class Operand:
-    """A tensor of an operation. `work` is what is exchanged, contiguous and on the CPU; `type` how it travels.
+    """A tensor of an operation. `work` is its contiguous form on the CPU, which is exchanged, and `type` the type of
+    that.
 
-    lend: of a gpu.Pool, for tensors on a GPU; filled: what such a one has is wanted, too. reduce: it is summed, so that
-    the type matters; else only its bytes do. pick: it is the minimum or maximum instead. host.load() comes before
-    `work` is used, and arrive() waits for it; finish() puts the result into the tensor.
+    `lend` returns a pinned block for a tensor on a GPU. `filled` says whether its data is needed on the host. `reduce`:
+    the tensor is summed, so its type matters; otherwise only its bytes do. `pick`: the minimum or maximum is taken
+    instead. Call host.load() before `work` is used, and arrive() to wait for it. finish() puts the result into the
+    tensor.
     """
 
     def __init__(self, lend: Callable[[int], _buffers.Block], tensor: torch.Tensor, name: str, reduce: bool,
@@ -121,7 +125,7 @@ class Operand:
         self.host: gpu.Host | None = None
         self.filled = filled
         self._stored = 0
-        self.origin = ""  # the type of a sum that travels as another: only then ranks may mean different ones
+        self.origin = ""  # type of a sum that travels as another type, so that ranks can compare it; else ""
         work = self.tensor
         self.type = Type.BYTES
         if reduce:
@@ -139,19 +143,20 @@ class Operand:
         return int(self.work.numel() * self.work.element_size())
 
     def arrive(self, part: int | None = None) -> None:
-        """Waits for that, or for a part of gpu.PART bytes."""
+        """Waits until `work`, or a part of gpu.PART bytes, is on the host."""
         if self.host is not None:
             self.host.arrive(part)
 
     def store(self, first: int, last: int) -> None:
-        """The result of these elements of `work` is there, and finish() comes later. It need not be called."""
+        """Starts to copy the result of these elements of `work` to the GPU, before finish(). It need not be called."""
         if self.host is None or self.work.dtype != self.tensor.dtype or not self.tensor.is_contiguous():
             return
         self.host.store(self.tensor.view(-1)[first:last], self.work[first:last])
         self._stored += last - first
 
     def finish(self) -> None:
-        """Puts the result into the tensor, if that is not where it is. Of one on a GPU: in gpu.behind()."""
+        """Copies the result into the tensor, if it is not there already. For a tensor on a GPU, call it in
+        gpu.behind()."""
         if self.work.data_ptr() == self.tensor.data_ptr() or self._stored == self.work.numel() > 0:
             return
         work = self.work
@@ -165,7 +170,8 @@ class Operand:
 
 
 def is_inference(tensors: Any) -> bool:
-    """Whether one of them, in lists at any depth, was made in inference mode. Only there it can be written to."""
+    """Returns whether a tensor, in lists at any depth, was made in inference mode. It can be written to in that mode
+    only."""
     if isinstance(tensors, torch.Tensor):
         return bool(tensors.is_inference())
     return isinstance(tensors, (list, tuple)) and any(map(is_inference, tensors))

@@ -1,4 +1,5 @@
-"""What compression has brought a job, in the daemon's words: printed by rank 0 at the end, if GRADLANE_SUMMARY=1."""
+"""Summary of what compression has saved in a job, in the daemon's words. Rank 0 prints it at the end if
+GRADLANE_SUMMARY=1."""
 
 from __future__ import annotations
 
@@ -11,29 +12,30 @@ import sys
 import time
 
 _PATIENCE_S = 2.0
-_PUBLISHED_S = 0.12  # after that the daemon's figures are those of the end
+_PUBLISHED_S = 0.12  # s after which the daemon's statistics are final
 
 
 class Overlap:
-    """How long operations were under way while the trainer did something else: from one start to the next, if they were
-    all the time, less what it waited for them. After the last start of a step nobody knows, and nothing counts.
+    """Time for which operations were in flight while the trainer did something else.
 
-    Of start(), the driver's lock is held. Waits of PyTorch's C++ code for futures are not seen.
+    It counts from one start to the next, if an operation was in flight all the time, minus the time that the trainer
+    waited for operations. After the last start of a step nothing is known, so nothing counts. The caller of start()
+    holds the lock of Tasks. Waits of PyTorch's C++ code for futures are not seen.
     """
 
-    waited = 0.0  # s, of all threads, in Work.wait()
+    waited = 0.0  # s that all threads have spent in Work.wait()
 
     def __init__(self) -> None:
         self.hidden = 0.0  # s
-        self._at = self._waited = 0.0  # of the latest start
+        self._at = self._waited = 0.0  # time and `waited` at the latest start
 
     @classmethod
     def wait(cls, seconds: float) -> None:
-        """Somebody has waited for an operation; also called by native/work.h."""
+        """Records that a thread has waited for an operation. native/work.h calls it, too."""
         cls.waited += seconds
 
     def start(self, under_way: bool) -> None:
-        """An operation starts. under_way: the one before is not over yet."""
+        """Records that an operation starts. under_way: whether one before is still in flight."""
         now, waited = time.monotonic(), Overlap.waited
         if under_way:
             self.hidden += max(0.0, now - self._at - (waited - self._waited))
@@ -41,13 +43,14 @@ class Overlap:
 
 
 def wanted(rank: int) -> bool:
-    """Whether this process prints it."""
+    """Returns whether this process prints the summary."""
     return rank == 0 and os.environ.get("GRADLANE_SUMMARY") == "1"
 
 
 def lines(path: str | bytes, hidden: float) -> list[str]:
-    """What the daemon with this socket says of the job. Raises OSError, ValueError and LookupError."""
-    admin = os.fsdecode(path).removesuffix(".sock") + ".admin"  # as tools/admin finds it
+    """Returns the lines of the daemon with this socket. hidden: s, as in Overlap. Raises OSError, ValueError and
+    LookupError."""
+    admin = os.fsdecode(path).removesuffix(".sock") + ".admin"  # the daemon derives it so, too (config/loader.cc)
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
             asked.settimeout(_PATIENCE_S)
@@ -60,7 +63,8 @@ def lines(path: str | bytes, hidden: float) -> list[str]:
 
 
 def _found() -> str:
-    """The only socket of a daemon that there is, in the first folder that has any (docs/client.md)."""
+    """Returns the only socket of a daemon in the first folder that has any (docs/client.md). Raises LookupError if
+    there is none, or if there are several."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     for folder in ("/run/gradlane", runtime and f"{runtime}/gradlane", f"/tmp/gradlane-{os.getuid()}"):
         paths = glob.glob(f"{glob.escape(folder)}/*.sock") if folder else []
@@ -72,13 +76,14 @@ def _found() -> str:
 
 
 def show(path: str | bytes | None, hidden: float) -> None:
-    """Prints it on standard error. path: the daemon's socket; None: as the library finds it."""
+    """Prints the summary on standard error. path: socket of the daemon. None: GRADLANE_SOCKET, or the one that is
+    found."""
     try:
         path = path or os.environ.get("GRADLANE_SOCKET") or _found()
         time.sleep(_PUBLISHED_S)
         said = lines(path, hidden)
     except (OSError, ValueError, LookupError) as error:
         said = [f"no summary: {error} (gradlane stats has it)"]
-    with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+    with contextlib.suppress(OSError, ValueError):  # standard error may be closed
         for line in said:
             print(f"gradlane: {line}", file=sys.stderr, flush=True)

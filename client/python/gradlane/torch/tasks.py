@@ -1,12 +1,12 @@
-"""Operations on their way to the library and back, and the thread that is told of their ends.
+"""Queue of operations in the library, and the thread that handles their ends.
 
 The library (client/gradlane.h, "Tasks") runs operations in the order of the calls, one after the other. It ends small
-ones in the thread that calls. Callbacks of all others run in the thread "gradlane", before the next operation begins.
-So an operation that a callback starts has the same place in the order on all ranks. It runs to its end inside the call,
-so that the callback can wait for it.
+operations in the thread that calls. Callbacks of all others run in the thread "gradlane", before the next operation
+begins. So an operation that a callback starts has the same place in the order on all ranks. It runs to its end inside
+the call, so that the callback can wait for it.
 
-Ctrl-C may come between any two steps of the thread that calls. An operation that the library has is noted in
-`_under_way` before, so that it ends all the same.
+Ctrl-C may come between any two steps of the thread that calls. An operation is noted in `_under_way` before the library
+gets it, so it ends properly even then.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ _DIFFERENT = (errors.Cause.MISMATCH, errors.Cause.TAG)  # ranks have called diff
 
 
 class Tasks:
-    """Runs operations over a connection; start() and close() may be called in any thread.
+    """Runs operations over a connection. Any thread may call start() and close().
 
-    own: the socket of the daemon, if the job has started it.
+    own: socket of the daemon, if the job has started it.
     """
 
     def __init__(self, connection: _buffers.Connection, own: str | None = None) -> None:
         interrupts.clear()
-        self.lock = threading.RLock()  # around the memory and what is below
+        self.lock = threading.RLock()  # guards the memory and the fields below
         self.memory = staging.Memory(connection)
         self.closed = False
-        self.gone = False  # whether the daemon is
+        self.gone = False  # whether the daemon is gone
         self.overlap = summary.Overlap()
         self._own = own
         self._connection, self._lib, self._handle = connection, connection.lib, connection.handle
         connection.check(self._lib.gradlane_share(self._handle))
-        self._dead: str | None = None  # why the thread is
+        self._dead: str | None = None  # why the thread has ended, if by an error
         self._silent = False
         self._thread: threading.Thread | None = None
         self._users = itertools.count(1)
-        # By the `user` of a task: the operation, and which piece of it this is. Tasks that native/express.h has added
-        # have the negative of their number; `_early_ends` has those that ended before adopt() was called.
+        # Operation and number of its piece, by `user` of the task. Tasks of native/express.h have the negative of their
+        # number as the key. `_early_ends` has the outcomes of those that ended before adopt() was called.
         self._under_way: dict[int, tuple[Operation, int]] = {}
         self._early_ends: dict[int, _library.Outcome] = {}
         self._express: Any = None
 
     def start(self, operation: Operation) -> Future[Any]:
-        """Returns a Future of operation.result."""
+        """Starts an operation. Returns a Future of operation.result."""
         operation.future = gpu.future_of(operation.devices)
-        if operation.is_remote:  # not with the lock: the GPU may have no room for more
+        if operation.is_remote:  # without the lock, because it may wait for room on the GPU
             self._depart(operation)
         if threading.current_thread() is self._thread:
             self.check()
@@ -73,7 +73,7 @@ class Tasks:
             self._take(ends)
         except Exception:
             raise
-        except BaseException:  # the operation has its place in the order on all ranks, so it ends
+        except BaseException:  # the operation has its place in the order on all ranks, so it must end
             interrupts.note()
             self._take(ends)
             raise
@@ -82,7 +82,7 @@ class Tasks:
         return self._future_of(operation)
 
     def adopt(self, operation: Operation, address: int) -> Future[Any]:
-        """Does the same for a task that native/express.h has added. address: of its gradlane_outcome."""
+        """Returns the Future of a task that native/express.h has added. address: address of its gradlane_outcome."""
         end = _library.Outcome.from_buffer_copy(ctypes.string_at(address, ctypes.sizeof(_library.Outcome)))
         operation.future = Future()
         with self.lock:
@@ -100,7 +100,7 @@ class Tasks:
         return self._future_of(operation)
 
     def express(self, native: Any) -> Any:
-        """Returns the extension's way of all-reduces without Python."""
+        """Returns the native.Express, which runs all-reduces without Python."""
         if self._express is None:
             with self.lock:
                 self.check()
@@ -110,12 +110,13 @@ class Tasks:
         return self._express
 
     def tell(self, codec: str | None, strategy: str | None, coded: bool) -> None:
-        """Sets what all-reduces that go so have from now on; coded: those that a codec applies to may."""
+        """Sets codec and strategy of later all-reduces without Python. coded: whether sums that a codec applies to may
+        run so."""
         if self._express is not None:
             self._express.set(codec, strategy, coded)
 
     def close(self, disconnect: Callable[[], None], silent: bool = False) -> None:
-        """Calls `disconnect`; what is not over fails. silent: no thread that waits for it wakes up."""
+        """Calls `disconnect`. Unfinished operations fail. silent: threads that wait for them do not wake up."""
         with self.lock:
             if self.closed:
                 return
@@ -130,14 +131,15 @@ class Tasks:
     # ---- Any thread
 
     def check(self) -> None:
-        """Raises if there is no connection any more."""
+        """Raises DaemonGone if there is no connection any more, or the thread has ended by an error."""
         if self.closed:
             raise errors.daemon_gone("gradlane: the process group was destroyed, or belongs to the parent of a fork")
         if self._dead is not None:
             raise self._death()
 
     def lend(self, nbytes: int) -> Any:
-        """Returns pinned memory for a tensor on a GPU. Where there is none, others end first. Raises OutOfMemory."""
+        """Returns pinned memory for a tensor on a GPU. If there is none, waits for the oldest operation and tries
+        again. Raises OutOfMemory if there is nothing to wait for."""
         while True:
             with self.lock:
                 self.check()
@@ -150,7 +152,8 @@ class Tasks:
             oldest.future.wait()
 
     def forget(self) -> None:
-        """Gives everything to the parent, in a child after fork(); a lock that another thread held, too."""
+        """Disowns the connection, in a child after fork(). Replaces the lock, because a thread of the parent may hold
+        it."""
         self.closed = True
         self.lock = threading.RLock()
 
@@ -170,7 +173,8 @@ class Tasks:
                     self.memory.pinned.follow(host.block, host.last)
 
     def _add(self, operation: Operation, ends: dict[int, _library.Outcome]) -> None:
-        """Adds all pieces in one step, which Ctrl-C does not divide. With the lock. ends: by user, of those added."""
+        """Adds all pieces in one step, which Ctrl-C does not divide. The caller holds the lock. ends: gets the
+        outcomes, by user."""
         self._ensure_thread()
         flags = _library.ASKS if operation.asks else 0
         users = list(itertools.islice(self._users, operation.piece_count))
@@ -180,15 +184,15 @@ class Tasks:
         self._under_way.update((user, (operation, piece)) for piece, user in enumerate(users))
         ends.update(zip(users, outcomes))
         try:
-            # In C, all at once: Ctrl-C comes behind it.
+            # This runs in C without a break, so Ctrl-C comes after it.
             collections.deque(map(self._lib.gradlane_add, itertools.repeat(self._handle), tasks, outcomes), maxlen=0)
         finally:
             for user, end in ends.items():
-                if end.task == 0 and end.code == errors.PENDING:  # it was not added
+                if end.task == 0 and end.code == errors.PENDING:  # this piece was not added
                     self._under_way.pop(user, None)
 
     def _take(self, ends: dict[int, _library.Outcome]) -> None:
-        """Takes those that are over. It may be called again, if it was interrupted."""
+        """Ends the pieces that the library has already ended. It may be called again after Ctrl-C."""
         for user, end in ends.items():
             if end.code == errors.PENDING:
                 continue
@@ -198,7 +202,7 @@ class Tasks:
                 self._under_way.pop(user, None)
 
     def _run_now(self, operation: Operation) -> None:
-        """Runs an operation that a callback of another one has started."""
+        """Runs an operation that a callback of another one has started, to its end."""
         operation.left = operation.piece_count
         for piece in range(operation.piece_count):
             try:
@@ -207,7 +211,7 @@ class Tasks:
             except Exception as error:
                 operation.fail(error)
             end = _library.Outcome()
-            # What has failed keeps its place in the order: other ranks may have begun it.
+            # A piece that has failed keeps its place in the order, because other ranks may have begun it.
             flags = 0 if operation.error is None else _library.FAILS
             self._lib.gradlane_add(self._handle, operation.task(piece, 0, flags), end)
             self._end(operation, piece, end)
@@ -220,12 +224,12 @@ class Tasks:
         self._thread = threading.Thread(target=self._run, name="gradlane", daemon=True)
         try:
             self._thread.start()
-        except RuntimeError:  # there can be no more threads
+        except RuntimeError:  # the system allows no more threads
             self._thread = None
             raise
 
     def _end(self, operation: Operation, piece: int, end: _library.Outcome) -> None:
-        """Notes how a piece has ended. It may be called again, if it was interrupted."""
+        """Records how a piece has ended. It may be called again after Ctrl-C."""
         if operation.future.done():
             return
         if end.code != errors.OK:
@@ -234,7 +238,7 @@ class Tasks:
             try:
                 with operation.mode():
                     operation.landed(piece)
-            except RuntimeError as error:  # of the GPU
+            except RuntimeError as error:  # error of the GPU
                 operation.fail(error)
         if end.warning:
             self._warn(operation, end.warning.decode(errors="replace"))
@@ -243,7 +247,8 @@ class Tasks:
             self._complete(operation)
 
     def _warn(self, operation: Operation, text: str) -> None:
-        """Warns. Where warnings are errors, the operation goes on all the same: other ranks have none."""
+        """Issues a LossWarning. If warnings are errors, the operation goes on, because other ranks have no warning. It
+        then fails at its end, on this rank."""
         try:
             _losses.say(text, operation.caller or _losses.caller())
         except errors.LossWarning as warning:
@@ -263,7 +268,7 @@ class Tasks:
                     if operation.devices:
                         gpu.claim(operation.tensor, operation.result)
                 operation.error = operation.warning
-        except Exception as reason:  # whoever waits shall have it
+        except Exception as reason:  # the waiting thread gets the error
             operation.error = reason
         error = operation.error
         try:
@@ -271,7 +276,7 @@ class Tasks:
                 operation.on_error(error)
         finally:
             if operation.is_remote:
-                self._let_go(operation)  # what it returns ends here, without the lock: to unpin takes time
+                self._let_go(operation)  # frees the blocks here, without the lock, because unpinning takes time
             with gpu.behind(operation.devices):
                 operation.future.set_result(operation.result if error is None else Failure(error))
 
@@ -304,7 +309,7 @@ class Tasks:
     def _run(self) -> None:
         try:
             self._work()
-        except BaseException as error:  # else all who wait would do so for ever
+        except BaseException as error:  # otherwise waiting threads would wait forever
             self._die(error)
 
     def _work(self) -> None:
@@ -330,16 +335,16 @@ class Tasks:
         try:
             gpu.settle(operation.devices)
             codec = operation.prepare(piece)
-        except Exception as error:  # whoever waits shall have it
+        except Exception as error:  # the waiting thread gets the error
             operation.fail(error)
             code = errors.Code.BAD_ARGUMENT
         self._lib.gradlane_answer(self._handle, code, None if codec is None else codec.encode())
 
     def _die(self, error: BaseException) -> None:
-        """Nobody is told of ends any more: operations under way fail, and start() refuses others."""
+        """Handles an error that ends the thread. Operations in flight fail, and start() refuses others."""
         with self.lock:
             self.gone, self._dead = True, repr(error)
-            self._connection.disconnect()  # nothing is copied to what operations let go of
+            self._connection.disconnect()  # so that nothing is copied to memory of failed operations
             others = dict.fromkeys(operation for operation, _ in self._under_way.values())
             self._under_way.clear()
         for other in others:
@@ -347,5 +352,5 @@ class Tasks:
                 other.fail(self._death())
                 try:
                     self._complete(other)
-                except Exception:  # the others shall hear of it, too
+                except Exception:  # the other operations must fail, too
                     traceback.print_exc()

@@ -1,4 +1,4 @@
-"""Which PyTorch gradlane.torch needs: imported before all that uses it."""
+"""Check of the version of PyTorch. It is imported before all modules that use PyTorch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import torch
 
-OLDEST = (2, 6)  # Debian 13's
+OLDEST = (2, 6)  # the version in Debian 13
 
 
 def check(found: str, place: str) -> None:

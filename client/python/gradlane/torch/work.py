@@ -1,4 +1,4 @@
-"""What the backend's operations return: Work objects of PyTorch."""
+"""Work objects of PyTorch, which the backend's operations return."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SLICE_S = 0.1
 class Work(dist.Work):
     """An operation that was started. wait() raises gradlane's own exceptions.
 
-    native/work.h holds it for C++. FSDP2 has it as it is, and waits for what is an instance of dist.Work.
+    native/work.h holds it for C++. FSDP2 uses it directly, and waits only for instances of dist.Work.
     """
 
     _future: Future[Any]
@@ -39,8 +39,8 @@ class Work(dist.Work):
         self._error = error
 
     def wait(self, timeout: datetime.timedelta | None = None) -> bool:
-        """True when it is over, or raises what went wrong; TimeoutError if it takes longer than a timedelta `timeout`,
-        which leaves the operation as it is."""
+        """Waits for the end and returns True, or raises the operation's error. Raises TimeoutError if it takes longer
+        than `timeout`; the operation goes on then."""
         if not self.is_completed():
             self._sleep(timeout.total_seconds() if timeout is not None else 0)
         try:
@@ -50,12 +50,14 @@ class Work(dist.Work):
         return True
 
     def _sleep(self, seconds: float) -> None:
-        """Until it is over, for so long at most; 0: no limit. Ctrl-C would not get through to the future's wait()."""
+        """Waits for the end, at most `seconds` (0: no limit). Ctrl-C would not interrupt the future's wait(). Raises
+        TimeoutError."""
         ended, begin = threading.Event(), time.monotonic()
         self._future.add_done_callback(lambda _: ended.set())
         end = begin + seconds
         try:
-            # A signal that comes just before the thread sleeps is seen when it wakes up.
+            # The wait has slices, because a signal that comes just before the thread sleeps is only seen when it wakes
+            # up.
             while not ended.wait(min(_SLICE_S, end - time.monotonic()) if seconds > 0 else _SLICE_S):
                 if 0 < seconds and end <= time.monotonic():
                     raise TimeoutError(f"gradlane: the operation was not over within {seconds:g} s")
@@ -68,25 +70,25 @@ class Work(dist.Work):
             Overlap.wait(time.monotonic() - begin)
 
     def synchronize(self) -> None:
-        """As wait()."""
+        """Does the same as wait() without a timeout."""
         self.wait()
 
     def get_future(self) -> Future[Any]:
-        """Of the list of tensors that the operation was called with."""
+        """Returns the future of the list of tensors that the operation was called with."""
         return self._future
 
     def result(self) -> Any:
-        """The list of tensors that the operation was called with."""
+        """Returns the list of tensors that the operation was called with."""
         return self._tensors
 
     def is_completed(self) -> bool:
-        """Whether it is over, however it ended."""
+        """Returns whether the operation has ended, with or without an error."""
         return bool(self._future.done())
 
     def is_success(self) -> bool:
-        """Whether it is over and went well."""
+        """Returns whether the operation has ended without an error."""
         return self.is_completed() and self.exception() is None
 
     def exception(self) -> Exception | None:
-        """What went wrong, if anything has."""
+        """Returns the operation's error, or None."""
         return self._error

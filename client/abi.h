@@ -1,8 +1,10 @@
-// abi.h - what daemon and client library share: messages of the Unix socket, rings in shared memory (C and C++)
+// abi.h - the interface between daemon and client library: messages of the Unix socket, rings in shared memory (C and
+// C++)
 //
-// The two may be of different builds, so: fixed widths, explicit padding, no pointers, sizes asserted. Neither trusts
-// the other. The daemon copies a submission, then checks the copy. Fields have one writer each; those that tell of
-// progress are accessed with __atomic builtins (acquire and release), all others are plain memory ordered by them.
+// Daemon and library may be of different builds. So widths are fixed, padding is explicit, there are no pointers, and
+// sizes are asserted. Neither side trusts the other. The daemon copies a submission, then checks the copy. Each field
+// has one writer. Fields that report progress are accessed with __atomic builtins (acquire and release). All others are
+// plain memory ordered by them.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -16,17 +18,17 @@ extern "C" {
 #endif
 
 #define GL_MAGIC 0x4e414c47u  // "GLAN"
-#define GL_ABI_VERSION 8u     // both sides speak the same, or gl_hello is refused
+#define GL_ABI_VERSION 8u     // must be the same on both sides, or gl_hello is refused
 
 #define GL_SLOTS 64u         // entries of a ring; a power of two
-#define GL_MAX_LANES 16u     // of a node
-#define GL_MAX_SEGMENTS 64u  // of a client at a time
-#define GL_TEXT 192u         // bytes of a text, its final 0 included
-#define GL_SAID 184u         // the same of a message
+#define GL_MAX_LANES 16u     // most lanes of a node
+#define GL_MAX_SEGMENTS 64u  // most segments of a client at a time
+#define GL_TEXT 192u         // bytes of a completion's text, its final 0 included
+#define GL_SAID 184u         // bytes of a message's text, its final 0 included
 #define GL_NAME 64u          // bytes of a codec's name, its final 0 included; every codec's name fits
-#define GL_OPTION 16u        // the same of its option, and of what else is a part of a name
-#define GL_LINE 96u          // bytes of what is said of a codec in a line, its final 0 included
-#define GL_MAX_CODECS 64u    // of a daemon
+#define GL_OPTION 16u        // bytes of a codec's option, prefix or variant, its final 0 included
+#define GL_LINE 96u          // bytes of a codec's promise or source, its final 0 included
+#define GL_MAX_CODECS 64u    // most codecs of a daemon
 #define GL_MAX_STRATEGIES 64u
 
 // ---- Socket: SOCK_SEQPACKET, one struct per message, `type` first. Client and daemon take turns, but for
@@ -40,9 +42,9 @@ enum gl_message_type {
   GL_MSG_SEGMENT = 4,     // daemon: gl_segment, with one file descriptor
   GL_MSG_FREE = 5,        // client: gl_segment (bytes is ignored)
   GL_MSG_FREED = 6,       // daemon: gl_segment
-  GL_MSG_FIND_CODEC = 7,  // client: gl_codec_name
-  GL_MSG_CODEC = 8,       // daemon: gl_codec_name, all but the name filled in
-  GL_MSG_REFUSED = 9,     // daemon, in answer to any of the client's: gl_text
+  GL_MSG_FIND_CODEC = 7,  // client: gl_codec_name with the name only
+  GL_MSG_CODEC = 8,       // daemon: gl_codec_name with all fields; the name is in the daemon's spelling
+  GL_MSG_REFUSED = 9,     // daemon, as the answer to any client message: gl_text
   GL_MSG_GOODBYE = 10     // daemon: gl_text; the connection ends
 };
 
@@ -50,11 +52,12 @@ struct gl_hello {
   uint32_t type;
   uint32_t magic;
   uint32_t version;
-  int32_t rank;  // wanted; -1: any free one of this node
+  int32_t rank;  // rank that the client wants; -1: any free one of this node
 };
 
-#define GL_WELCOME_LOCAL_REDUCE 1u   // nothing that needs links between all; blocks of ranks lie side by side
-#define GL_WELCOME_AUTO_STRATEGY 2u  // of operations that name none, as if they had named "auto"
+// local_reduce is on: operations that need links between all nodes are refused, and blocks of ranks must be contiguous
+#define GL_WELCOME_LOCAL_REDUCE 1u
+#define GL_WELCOME_AUTO_STRATEGY 2u  // operations that name no strategy use "auto"
 #define GL_WELCOME_ALONE 4u          // there is no other node, and trainers reduce locally: nothing is exchanged
 struct gl_welcome {
   uint32_t type;
@@ -62,11 +65,11 @@ struct gl_welcome {
   uint32_t world;
   uint32_t lanes;
   uint64_t control_bytes;
-  uint64_t max_bytes;   // of an operation's tensor
-  uint32_t pid;         // of the daemon
+  uint64_t max_bytes;   // most bytes of an operation's tensor
+  uint32_t pid;         // process id of the daemon
   uint16_t flags;       // GL_WELCOME_...
-  uint16_t trainers;    // of a node; 0 is 1
-  char codec[GL_NAME];  // of operations that name none
+  uint16_t trainers;    // trainers of a node; 0 means 1
+  char codec[GL_NAME];  // codec of operations that name none
 };
 
 struct gl_allocate {
@@ -78,40 +81,47 @@ struct gl_allocate {
 struct gl_segment {
   uint32_t type;
   uint32_t id;     // below GL_MAX_SEGMENTS
-  uint64_t bytes;  // of the file descriptor, which is sealed against any change of size
+  uint64_t bytes;  // size of the shared memory, which is sealed against any change of size
 };
 
 struct gl_codec_name {
   uint32_t type;
   uint8_t id;
-  uint8_t states;  // arrays of floats that a residual of it has; 0: it takes none
+  uint8_t states;  // number of float arrays in its residual; 0: it takes none
   uint8_t reserved[2];
   uint32_t flags;  // GL_CODEC_...
   uint32_t reserved1;
-  uint64_t arguments;  // what the name says behind its word, in the daemon's own form: submissions carry it
+  uint64_t arguments;  // parameters in the name, in the daemon's own form; submissions carry them
   char name[GL_NAME];
 };
 
 struct gl_text {
   uint32_t type;
-  uint32_t version;  // of a daemon that refuses a gl_hello because of the client's; else 0
-  // Older daemons had GL_TEXT bytes here: where the last of these is not 0, the text goes on, and there is no `world`.
+  uint32_t version;  // the daemon's version, if it refuses a gl_hello because of the client's; else 0
+  // The text of an older daemon has GL_TEXT bytes. If text[GL_SAID - 1] is not 0, the text goes on into the next
+  // fields, and there is no `world`.
   char text[GL_SAID];
-  uint32_t world;     // of a daemon that refuses a gl_hello for its rank: ranks of its ring; else 0
-  uint32_t no_codec;  // 1: of a gl_codec_name: no codec has that name; else 0
+  uint32_t world;     // number of ranks of the ring, if a daemon refuses a gl_hello because of its rank; else 0
+  uint32_t no_codec;  // 1: the answer to a gl_codec_name whose name no codec has; else 0
 };
 
 GL_ASSERT(sizeof(struct gl_hello) == 16 && sizeof(struct gl_allocate) == 16 && sizeof(struct gl_segment) == 16);
 GL_ASSERT(sizeof(struct gl_welcome) == 104);
 GL_ASSERT(sizeof(struct gl_codec_name) == 88 && sizeof(struct gl_text) == 200);
 
-// ---- Shared memory: the control segment is one gl_control, then one gl_lane per lane, then one gl_codec_row per
-// codec, one gl_strategy_row per strategy that operations may name, one gl_way_row per way that `auto` may choose, one
-// gl_plan_row per row of a plan, and room for so many gl_report_rows, each table at a multiple of 8 bytes from the
-// start as all rows are. The client submits each operation to every lane, in the same order; each lane works on its
-// part of the tensor and completes it by itself. An operation is over when all lanes have completed it.
+// ---- Shared memory
+// The control segment has one gl_control, one gl_lane per lane, and then five tables:
+//   one gl_codec_row per codec
+//   one gl_strategy_row per strategy that operations may name
+//   one gl_way_row per way that `auto` may choose
+//   one gl_plan_row per row of a plan
+//   room for as many gl_report_rows as gl_control says
+// Each table begins at a multiple of 8 bytes from the start, as the sizes of all rows are such multiples.
+//
+// The client submits each operation to every lane, in the same order. Each lane works on its part of the tensor and
+// completes it by itself. An operation is over when all lanes have completed it.
 
-enum gl_submission_kind {  // those of the exchange, and two more
+enum gl_submission_kind {  // kinds of operations of the exchange, and two commands
   GL_ALL_REDUCE = 0,
   GL_REDUCE_SCATTER = 1,
   GL_ALL_GATHER = 2,
@@ -121,62 +131,63 @@ enum gl_submission_kind {  // those of the exchange, and two more
   GL_GATHER = 6,
   GL_SCATTER = 7,
   GL_ALL_TO_ALL = 8,
-  GL_CANCEL = 32,  // the operation with this cookie; has no completion of its own
-  GL_RESUME = 33   // begin afresh: what this trainer has in flight fails, and numbers begin at 0; has no completion
+  GL_CANCEL = 32,  // cancels the operation with this cookie; has no completion of its own
+  GL_RESUME = 33   // fails what this trainer has in flight, and numbers start at 0 again; has no completion
 };
 
-// A tensor (where each rank has a block, as in reduce-scatter and all-gather: of all blocks) that is longer than
-// GL_PART_BYTES, or than the greatest power of two that gl_welcome's max_bytes has room for if that is less, is several
-// operations to the daemon: the first elements (of each block), the next ones, and so on. So ranks divide alike, unless
-// a daemon takes less than GL_PART_BYTES: then counts differ, and the operation fails on all. Parts but the first have
-// tags of their own, so that ranks that lost count of each other never add different parts.
+// The library divides a tensor that is longer than GL_PART_BYTES into several operations: the first elements, the next
+// ones, and so on. If gl_welcome's max_bytes is less, parts have the largest power of two that fits it. Where each rank
+// has a block, as in reduce-scatter and all-gather, all blocks together count, and each part has the same elements of
+// every block. So all ranks divide alike, unless a daemon takes less than GL_PART_BYTES. Then counts differ, and the
+// operation fails on all ranks. All parts except the first have tags of their own. So ranks that lost count of each
+// other never add different parts.
 #define GL_PART_BYTES (UINT64_C(64) << 20)
 
 #define GL_FLAG_AVERAGE 1u
 #define GL_FLAG_CODEC 2u       // codec and codec_arguments are set
 #define GL_FLAG_RESIDUAL 4u    // residual_segment and residual_offset are set
-#define GL_FLAG_EXACT 8u       // through no codec, whichever is named or configured
-#define GL_FLAG_CANCELLED 16u  // given up already: it has its number, and fails on all ranks
-#define GL_FLAG_MIN 32u        // the least element instead of the sum; no codec, no residual, no average
-#define GL_FLAG_MAX 64u        // the greatest one, likewise
-#define GL_FLAG_BACK 128u      // back_codec and back_arguments are set: what comes back from an aggregator
+#define GL_FLAG_EXACT 8u       // uses no codec, whichever is named or configured
+#define GL_FLAG_CANCELLED 16u  // cancelled before it began: it takes its number, and fails on all ranks
+#define GL_FLAG_MIN 32u        // minimum instead of the sum; no codec, no residual, no average
+#define GL_FLAG_MAX 64u        // maximum instead of the sum, likewise
+#define GL_FLAG_BACK 128u      // back_codec and back_arguments are set, for results from an aggregator
 
 struct gl_submission {
   uint64_t cookie;  // comes back in the completion
   uint64_t tag;
-  uint64_t count;            // elements, as in gradlane.h
-  uint64_t offset;           // of the data in its segment, bytes
-  uint64_t residual_offset;  // all-to-all: of where the blocks come to; its segment, too
+  uint64_t count;            // number of elements, as in gradlane.h
+  uint64_t offset;           // bytes from the start of the segment to the data
+  uint64_t residual_offset;  // the same for the residual; all-to-all: for the output, as is residual_segment
   union {
-    uint64_t root;   // broadcast, reduce
-    uint64_t pitch;  // where each rank has a block: elements from one to the next, of residuals too; 0: count
+    uint64_t root;   // root rank of broadcast and reduce
+    uint64_t pitch;  // where each rank has a block: elements from one block to the next, also in residuals; 0: count
   };
-  // Floats from the start of one state array of the residual to that of the next; 0: from the data's first element to
-  // its last.
+  // Floats from the start of one state array of the residual to the start of the next. If it is 0, there are as many as
+  // the data spans from its first element to its last.
   uint64_t state_pitch;
-  uint64_t codec_arguments;  // as gl_codec_name's
+  uint64_t codec_arguments;  // as in gl_codec_name
   uint64_t back_arguments;
-  uint32_t timeout_ms;  // from its turn in the lane until it fails, on all ranks; 0: as configured
+  uint32_t timeout_ms;  // time limit from its turn in the lane, after which it fails on all ranks; 0: as configured
   uint8_t segment;
   uint8_t residual_segment;
   uint8_t kind;         // gl_submission_kind
   uint8_t type;         // gradlane_type
-  uint32_t ends_seen;   // the lane's `ends`, as far as the application had been told when it asked for this
-  uint32_t strategy;    // as gl_strategy_row's code; 0: the daemon's
+  uint32_t ends_seen;   // the lane's `ends` that the application knew of when it asked for this
+  uint32_t strategy;    // code as in gl_strategy_row; 0: the daemon's
   uint32_t flags;       // GL_FLAG_...
-  uint32_t block_root;  // gather, scatter
-  uint8_t codec;        // as gl_codec_name's id
+  uint32_t block_root;  // root rank of gather and scatter
+  uint8_t codec;        // id as in gl_codec_name
   uint8_t back_codec;
-  uint8_t slot;  // below GL_SLOTS; of no other operation of this client that is in flight
+  uint8_t slot;  // below GL_SLOTS; no other operation of this client in flight has it
   uint8_t reserved[29];
 };
 
-// What a codec has taken away from a sample of this trainer's values, without error feedback; all 0 where nothing was
-// looked at. Sums, for adding: the lost share of the norm is sqrt(lost_squares / squares).
+// Loss by a codec without error feedback, in a sample of this trainer's values. All fields are 0 if there was no
+// sample. They are sums, so they can be added: the lost share of the norm is sqrt(lost_squares / squares).
 struct gl_loss {
-  uint32_t values;  // not 0, finite
-  uint32_t zeroed;  // of these, became 0
-  double squares;   // of the values
+  uint32_t values;  // number of finite values that are not 0
+  uint32_t zeroed;  // number of these that became 0
+  double squares;   // sum of the squares of the values
   double lost_squares;
 };
 
@@ -184,29 +195,29 @@ struct gl_completion {
   uint64_t cookie;
   int32_t code;              // gradlane_code: GRADLANE_OK or GRADLANE_FAILED
   uint8_t residual_cleared;  // 1: the residual is all zeros now
-  uint8_t tells_end;         // 1: a generation has ended since it was submitted; only of what has failed
+  uint8_t tells_end;         // 1: a generation of the ring has ended since the submission; only if it failed
   uint8_t cause;             // gradlane_cause; 0: none, or an older daemon
   uint8_t reserved;
-  char text[GL_TEXT];  // why it failed; always ends with 0
+  char text[GL_TEXT];  // why it failed, or ""; always ends with 0
   struct gl_loss loss;
-  // When the lane took the operation, and was through with it: ns, of the daemon's clock. 0, 0: it does not say.
+  // Times at which the lane took and finished the operation, in ns of the daemon's clock; both 0 if it does not say.
   uint64_t begun_ns;
   uint64_t ended_ns;
-  uint64_t sent_bytes;  // of its elements that the lane has sent, encoded; without packets' headers and repeats
+  uint64_t sent_bytes;  // bytes of encoded elements that the lane has sent; without packet headers and retransmissions
 };
 
 GL_ASSERT(offsetof(struct gl_submission, pitch) == 40 && offsetof(struct gl_submission, timeout_ms) == 72);
 GL_ASSERT(offsetof(struct gl_submission, codec) == 96 && sizeof(struct gl_submission) == 128);
 GL_ASSERT(sizeof(struct gl_completion) == 256);
 
-// When a generation of the ring ends, all ranks' operations fail and numbers begin at 0 with what is submitted next. An
-// application that has not been told of that yet submits what belongs to the old count. So `ends` counts the
-// generations that have ended with something of this client in them. It goes up before the completions that tell of it.
-// What is submitted with a lesser `ends_seen` fails at once with the same cause, is given no number, and tells of the
-// end like any other failure. GL_RESUME says that the application knows of all so far, and may end one itself that no
-// failure tells of: what ranks do afresh goes by `tells_end` of completions.
+// When a generation of the ring ends, the operations of all ranks fail, and the next submission has number 0. An
+// application that does not know of the end yet submits operations of the old count. So `ends` counts the generations
+// that have ended with operations of this client in them. It goes up before the completions that report the end. A
+// submission with a lower `ends_seen` fails at once with the same cause, gets no number, and reports the end like any
+// other failure. GL_RESUME says that the application knows of all ends so far. It may also end a generation itself,
+// which no failure reports. So when ranks must restart something together, they go by `tells_end` of completions.
 //
-// Counts go up and wrap; entry i of a ring is at i % GL_SLOTS. `tail - head` entries are there.
+// Counts go up and wrap. Entry i of a ring is at i % GL_SLOTS. A ring holds `tail - head` entries.
 struct gl_lane {
   // Client writes.
   uint32_t submit_tail;
@@ -215,55 +226,56 @@ struct gl_lane {
   // Daemon writes.
   uint32_t submit_head;
   uint32_t complete_tail;
-  uint32_t asleep;  // 1: after raising submit_tail, ring the lane's bell
+  uint32_t asleep;  // 1: the lane sleeps; ring its bell after raising submit_tail
   uint32_t ends;    // see above
   uint8_t padding1[48];
   // Daemon writes: figures since the client was attached.
   uint64_t data_bytes;
   uint64_t data_packets;
   uint64_t retransmitted;
-  uint64_t beats;  // goes up some times a second, as long as the lane runs
+  uint64_t beats;  // goes up several times a second while the lane runs
   uint8_t padding2[32];
   struct gl_submission submissions[GL_SLOTS];
   struct gl_completion completions[GL_SLOTS];
 };
 GL_ASSERT(sizeof(struct gl_lane) == 192 + GL_SLOTS * (128 + 256));
 
-// What the daemon says of each of its codecs before its welcome: names, which B there is, what it can do. Several may
-// have one word, apart by their prefix or variant.
+// The daemon writes one gl_codec_row for each of its codecs before its welcome: names, the range of B, and
+// capabilities. Several codecs may have the same word; their prefix or variant tells them apart.
 #define GL_CODEC_EXACT 1u       // values arrive as they were sent
 #define GL_CODEC_FEEDBACK 2u    // takes residuals
 #define GL_CODEC_EXACT_SUMS 4u  // adds without rounding: sums do not depend on the order of the ranks
-#define GL_CODEC_ADAPTIVE 8u    // errors are at most 2^-B, so that trainers may choose B from step to step
-#define GL_CODEC_OWNED 16u      // does not add: only by strategies where blocks have owners, GL_STRATEGY_OWNERS
-#define GL_CODEC_AGREES 32u     // ranks agree on a number first: only where there is a GL_STRATEGY_LINKS
-#define GL_CODEC_LOOKS 64u      // scales or thresholds are of a whole operation
-#define GL_CODEC_RATE 128u      // a rate stands where B would
+#define GL_CODEC_ADAPTIVE 8u    // errors are at most 2^-B, so trainers may change B from step to step
+#define GL_CODEC_OWNED 16u      // cannot add: only strategies with GL_STRATEGY_OWNERS can use it
+#define GL_CODEC_AGREES 32u     // ranks first agree on a number: needs a strategy with GL_STRATEGY_LINKS
+#define GL_CODEC_LOOKS 64u      // scales or thresholds hold for a whole operation
+#define GL_CODEC_RATE 128u      // its parameter is a rate instead of B
 #define GL_CODEC_LATTICE 256u   // "+fixed:B" may follow
-#define GL_CODEC_UNBIASED 512u  // what it takes from one value it gives to another, on average: nothing is lost
+#define GL_CODEC_UNBIASED 512u  // on average, values arrive as they were sent: errors cancel out
 
 struct gl_codec_row {
-  char word[GL_NAME];      // its name up to the colon
-  char usage[GL_NAME];     // how to write the whole name
-  char example[GL_NAME];   // one such name
-  char option[GL_OPTION];  // what may stand behind B and a comma; empty: nothing
-  uint8_t id;              // as gl_codec_name's
-  uint8_t least;           // of B
-  uint8_t most;            // 0: it has no B
-  uint8_t states;          // as gl_codec_name's
+  char word[GL_NAME];      // name up to the colon
+  char usage[GL_NAME];     // form of the whole name
+  char example[GL_NAME];   // example of a name
+  char option[GL_OPTION];  // word that may follow B and a comma; empty: none
+  uint8_t id;              // as in gl_codec_name
+  uint8_t least;           // least B
+  uint8_t most;            // greatest B; 0: the codec has no B
+  uint8_t states;          // as in gl_codec_name
   uint32_t flags;          // GL_CODEC_...
   uint8_t reserved[8];
-  char prefix[GL_OPTION];   // stands before B; empty: nothing
-  char variant[GL_OPTION];  // a word that stands behind a comma; empty: nothing
+  char prefix[GL_OPTION];   // text before B; empty: none
+  char variant[GL_OPTION];  // word after a comma; empty: none
   char promise[GL_LINE];
-  char source[GL_LINE];  // the paper
+  char source[GL_LINE];  // paper
 };
 GL_ASSERT(sizeof(struct gl_codec_row) == 448);
 
-// A strategy that operations may name. The first one is that of operations that name none, as far as it can do them.
-#define GL_STRATEGY_BACK 1u    // what comes back has a codec of its own
-#define GL_STRATEGY_OWNERS 2u  // somebody has all of a block's sum before others get it: codecs need not add
-#define GL_STRATEGY_LINKS 4u   // of all in the table: all ranks have links to all others
+// A strategy that operations may name. The first one is the default of operations that name none, as far as it can do
+// them.
+#define GL_STRATEGY_BACK 1u    // results from it have a codec of their own
+#define GL_STRATEGY_OWNERS 2u  // a rank has the complete sum of a block before others get it: codecs need not add
+#define GL_STRATEGY_LINKS 4u   // all ranks have links to all others; the same in all rows
 
 struct gl_strategy_row {
   uint32_t code;
@@ -274,78 +286,82 @@ struct gl_strategy_row {
 };
 GL_ASSERT(sizeof(struct gl_strategy_row) == 80);
 
-// What `auto` chooses from: a strategy and a codec, and how long the daemon thinks that an all-reduce takes that way.
-// Of tensors of 2^(GL_LEAST_SIZE + i) bytes, i below GL_SIZES; each class goes up to the next one.
+// A way that `auto` can choose: a strategy and a codec, with the times that the daemon predicts for an all-reduce.
+// Times are for tensors of 2^(GL_LEAST_SIZE + i) bytes, with i below GL_SIZES. Each class goes up to the next one.
 #define GL_MAX_WAYS 64u
 #define GL_LEAST_SIZE 12u
 #define GL_SIZES 15u
 
 struct gl_way_row {
-  uint32_t strategy;  // as gl_strategy_row's code
-  uint8_t codec;      // as gl_codec_name's id
-  uint8_t bound;      // gl_bound, client/tuner/auto_name.h
+  uint32_t strategy;  // code as in gl_strategy_row
+  uint8_t codec;      // id as in gl_codec_name
+  uint8_t bound;      // gl_bound (client/tuner/auto_name.h) that it keeps
   uint8_t bits;
-  uint8_t scales;  // 1: the codec's B is `bits`, and with another B it keeps that bound; ns is about that of near ones
+  // 1: `bits` is the codec's B. With another B the codec keeps the bound of that B, and ns is about right if it is
+  // near.
+  uint8_t scales;
   uint8_t reserved[8];
-  char name[GL_NAME];   // the codec's
-  double ns[GL_SIZES];  // predicted
+  char name[GL_NAME];   // name of the codec
+  double ns[GL_SIZES];  // predicted times
   double reserved1;
 };
 GL_ASSERT(sizeof(struct gl_way_row) == 208);
 
-// What a file has chosen, in place of trials: the first row whose sizes have an operation's in them counts.
+// A row of a plan file, which replaces trials. The first row whose range has an operation's size in it counts.
 #define GL_MAX_PLAN_ROWS 64u
 
 struct gl_plan_row {
   uint64_t from;  // bytes of a tensor: from <= bytes < to
   uint64_t to;
   uint32_t strategy;
-  uint8_t bound;  // of the codec
+  uint8_t bound;  // gl_bound of the codec
   uint8_t bits;
   uint8_t reserved[10];
   char codec[GL_NAME];
 };
 GL_ASSERT(sizeof(struct gl_plan_row) == 96);
 
-// What became of a class of operations that `auto` has chosen for, and of others that were to be compressed and were
-// not. The client writes, the daemon reads it for people, and believes nothing.
+// A report on a class of operations that `auto` has chosen for, or on operations that were to be compressed and were
+// not. The client writes it. The daemon shows it to people, and does not rely on it.
 #define GL_MAX_REPORTS 64u
 
 enum gl_report_reason {
   GL_REASON_NONE = 0,      // a codec that rounds is chosen
   GL_REASON_TRYING = 1,    // not settled yet
   GL_REASON_EXACT = 2,     // nobody asked for a codec that rounds
-  GL_REASON_NO_CODEC = 3,  // none keeps the bound, by none of the strategies
-  GL_REASON_SLOWER = 4,    // the best one that rounds, `rival`, takes longer,
-  GL_REASON_UNLIKELY = 5,  //   or is thought to, so that it was not tried
-  GL_REASON_DIFFER = 6,    // ranks' daemons do not offer the same
+  GL_REASON_NO_CODEC = 3,  // no codec keeps the bound, with any of the strategies
+  GL_REASON_SLOWER = 4,    // the best codec that rounds, `rival`, takes longer
+  GL_REASON_UNLIKELY = 5,  // it is predicted to take longer, so it was not tried
+  GL_REASON_DIFFER = 6,    // the daemons of the ranks do not offer the same
   GL_REASON_FAILED = 7,    // ranks could not agree
-  GL_REASON_TYPE = 8,      // codecs are for sums of float32
+  GL_REASON_TYPE = 8,      // the type is not float32, and codecs are for sums of float32
   GL_REASON_PLAN = 9,      // the plan says so
-  GL_REASON_ROUNDS = 10,   // the plan's codec rounds more than was asked for, or in another way: its strategy alone
-  GL_REASON_NO_PLAN = 11   // the plan has nothing that such an operation can do: the first way
+  // The plan's codec rounds more than was asked for, or has another bound: only its strategy is used.
+  GL_REASON_ROUNDS = 10,
+  GL_REASON_NO_PLAN = 11  // the plan has no row that such an operation can use: the first way is used
 };
 
 struct gl_report_row {
-  uint32_t version;   // goes up when something else than counts has changed; 0: nothing is here
-  uint32_t strategy;  // code; 0: the daemon's first
+  uint32_t version;   // goes up when anything except counts has changed; 0: the row is empty
+  uint32_t strategy;  // code of the strategy; 0: the daemon's first
   uint8_t kind;       // gl_submission_kind
   uint8_t type;       // gradlane_type
-  uint8_t size;       // the class: 2^size bytes and more
+  uint8_t size;       // size class: tensors of 2^size bytes and more
   uint8_t reason;     // gl_report_reason
-  uint8_t exact;      // of the chosen way
-  uint8_t frozen;     // by a plan
-  uint16_t tried;     // how many ways, in the last round
-  uint32_t changes;   // of the choice
+  uint8_t exact;      // 1: the chosen way is exact
+  uint8_t frozen;     // 1: a plan has fixed the choice
+  uint16_t tried;     // number of ways in the last round
+  uint32_t changes;   // number of times that the choice changed
   uint32_t rival_strategy;
   uint64_t operations;
-  uint64_t bytes;         // of tensors
-  uint64_t sent_bytes;    // as gl_completion's, of operations that are over
-  double predicted;       // ns per byte
-  double measured;        // the same of the last round; 0: nothing was
-  double baseline;        // of exact elements by the first strategy
-  double rival_measured;  // of the best of those that are the other of exact and rounded
-  char asked[GL_NAME];    // "auto:2^-10"
+  uint64_t bytes;       // bytes of the tensors
+  uint64_t sent_bytes;  // as in gl_completion, for operations that are over
+  double predicted;     // predicted time of the chosen way, ns per byte
+  double measured;      // its time measured in the last round, ns per byte; 0: none
+  double baseline;      // measured time of exact elements by the first strategy
+  // Measured time of `rival`: the best exact way if the chosen one rounds, else the best one that rounds.
+  double rival_measured;
+  char asked[GL_NAME];  // "auto:2^-10"
   char codec[GL_NAME];
   char rival[GL_NAME];
 };
@@ -355,7 +371,7 @@ struct gl_control {
   uint32_t magic;
   uint32_t version;
   uint32_t lanes;
-  uint32_t codecs;           // at most GL_MAX_CODECS; 0: this daemon does not say
+  uint32_t codecs;           // at most GL_MAX_CODECS; 0: this daemon does not list them
   uint32_t codec_row_bytes;  // from one gl_codec_row to the next: a newer daemon's may be longer
   uint32_t strategies;       // at most GL_MAX_STRATEGIES; 0: operations cannot name any
   uint32_t strategy_row_bytes;
@@ -367,20 +383,20 @@ struct gl_control {
   uint32_t report_row_bytes;
   uint8_t padding0[12];
   // Client writes.
-  uint32_t waiting;  // 1: after raising a complete_tail, ring the client's bell
+  uint32_t waiting;  // 1: the client sleeps; ring its bell after raising a complete_tail
   uint8_t padding1[60];
 };
 GL_ASSERT(sizeof(struct gl_control) == 128);
 
-// Sleep without missing a wake-up. Client: waiting = 1 (seq_cst), look at all complete_tail once more, poll() the
-// bell and the socket. Lane: asleep = 1 (seq_cst), look at submit_tail once more, sleep. Whoever raises a tail does
-// so with seq_cst before it reads the other side's flag.
+// Both sides sleep without missing a wake-up. The client sets waiting = 1 (seq_cst), looks at all complete_tail once
+// more, and calls poll() on the bell and the socket. The lane sets asleep = 1 (seq_cst), looks at submit_tail once
+// more, and sleeps. The side that raises a tail does so with seq_cst before it reads the other side's flag.
 
-// A bell is one end of a stream socketpair. Other than an eventfd, whose O_NONBLOCK is shared by all who have it, it
-// can be rung without ever blocking, whatever the other side does with its end.
+// A bell is one end of a stream socketpair. It can be rung without ever blocking, whatever the other side does with its
+// end. An eventfd cannot, as its O_NONBLOCK is shared by all processes that have it.
 static inline void gl_ring(int bell) {
   const uint8_t one = 1;
-  // Fails where it has been rung often enough, or nobody listens.
+  // The call fails if the bell has been rung often enough, or if nobody listens.
   if (send(bell, &one, sizeof(one), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) return;
 }
 
@@ -389,7 +405,7 @@ static inline void gl_silence(int bell) {
   if (recv(bell, rings, sizeof(rings), MSG_DONTWAIT) < 0) return;
 }
 
-// Up to the table of codecs.
+// Returns the bytes of the control segment up to the table of codecs.
 static inline size_t gl_control_bytes(uint32_t lanes) {
   return sizeof(struct gl_control) + lanes * sizeof(struct gl_lane);
 }

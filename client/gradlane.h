@@ -7,11 +7,11 @@
 //   ... fill gradients ...
 //   if (gradlane_all_reduce(gl, gradients, n, GRADLANE_FLOAT32, NULL, NULL) != GRADLANE_OK) die(gradlane_error(gl));
 //
-// Every function returns GRADLANE_OK or one of the other codes below, and gradlane_error() then has a sentence that
-// says what was wrong. A context, its buffers and requests belong to one thread at a time, unless gradlane_share() was
-// called; the library starts no thread and installs no signal handler. A context belongs to the process that opened it:
-// after fork() the child's calls are refused, the parent notices nothing of them, and gradlane_close() in the child
-// frees what is the child's. Link with -lgradlane; it needs libc only.
+// Most functions return a gradlane_code: GRADLANE_OK or one of the other codes below. After an error, gradlane_error()
+// returns a sentence that says what was wrong. A context, its buffers and its requests belong to one thread at a time,
+// unless gradlane_share() was called. The library starts no thread and installs no signal handler. A context belongs to
+// the process that opened it. After fork(), the child's calls are refused and do not affect the parent;
+// gradlane_close() in the child frees the child's copy. Link with -lgradlane; it needs libc only.
 #pragma once
 
 #include <stddef.h>
@@ -22,47 +22,52 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-// The interface this header describes. It grows at the ends of structs only, by whole multiples of 8 bytes, and
-// gradlane_version() is never below: programs that were built with an older header go on working, as the library takes
-// what their shorter structs do not have for its default. Version 2 has gradlane_sum_of_squares(); version 3 time
-// limits of operations, any number of requests, tensors of any size, and warnings; version 4 has gradlane_get_codec(),
-// gradlane_find_codec() and gradlane_local_reduce(); version 5 has strategies, minima, maxima, a codec for the way
-// back, and gradlane_reduce(), gradlane_gather(), gradlane_scatter() and gradlane_all_to_all(); version 6 residuals of
-// several arrays, and says more of codecs; version 7 ordinary memory; version 8 has gradlane_get_cause() and
-// gradlane_refused_by(); version 9 has `blocks` of gradlane_how, and tasks, gradlane_share().
+// The version of the interface that this header describes. Structs grow only at their ends, by multiples of 8 bytes. So
+// programs that were built with an older header keep working: the library uses its defaults for the fields that their
+// shorter structs lack. A program needs a library whose gradlane_version() is at least this number. Versions have
+// added:
+//   2: gradlane_sum_of_squares()
+//   3: time limits of operations, any number of requests, tensors of any size, and warnings
+//   4: gradlane_get_codec(), gradlane_find_codec() and gradlane_local_reduce()
+//   5: strategies, minima, maxima, a codec for results from an aggregator, gradlane_reduce(), gradlane_gather(),
+//      gradlane_scatter() and gradlane_all_to_all()
+//   6: residuals of several arrays, and more fields of gradlane_codec_info
+//   7: operations on ordinary memory
+//   8: gradlane_get_cause() and gradlane_refused_by()
+//   9: `blocks` of gradlane_how, tasks, and gradlane_share()
 #define GRADLANE_API_VERSION 9
 
 typedef struct gradlane_context gradlane_context;  // a connection to the daemon of this node, as one rank
 
 typedef enum gradlane_code {
   GRADLANE_OK = 0,
-  GRADLANE_PENDING = 1,        // gradlane_test(): not over yet; gradlane_wait(): not within the time given
-  GRADLANE_BAD_ARGUMENT = -1,  // nothing has happened
-  GRADLANE_NO_DAEMON = -2,     // cannot connect, or it refused
-  GRADLANE_DAEMON_GONE = -3,   // it ended or cut the connection: all requests fail, buffers are of no use (the daemon
-                               // may still write to them for a moment), open a new context
-  GRADLANE_FAILED = -4,        // the operation failed, here and (see docs/client.md) on the other ranks
+  GRADLANE_PENDING = 1,        // the request is not over yet; in gradlane_wait(): not within the given time
+  GRADLANE_BAD_ARGUMENT = -1,  // an argument is wrong, and the call has done nothing
+  GRADLANE_NO_DAEMON = -2,     // the library cannot connect, or the daemon refused
+  GRADLANE_DAEMON_GONE = -3,   // the daemon ended or cut the connection: all requests fail; open a new context.
+                               // Buffers are unusable, as the daemon may still write to them for a moment.
+  GRADLANE_FAILED = -4,        // the operation failed, here and on all ranks that had not finished it (docs/client.md)
   GRADLANE_NO_MEMORY = -5,
-  GRADLANE_TOO_MANY = -6,  // not since version 3: what the daemon has no room for waits in the library
+  GRADLANE_TOO_MANY = -6,  // unused since version 3: operations that find the daemon full wait in the library
   GRADLANE_VERSION = -7    // daemon and library speak different versions
 } gradlane_code;
 
-// Why an operation has failed (GRADLANE_FAILED). Later versions may have more.
+// The reason why an operation failed (GRADLANE_FAILED). Later versions may have more of them.
 typedef enum gradlane_cause {
-  GRADLANE_CAUSE_NONE = 0,           // it has not failed, or the daemon is of release 0.1
+  GRADLANE_CAUSE_NONE = 0,           // the operation has not failed, or the daemon is of release 0.1
   GRADLANE_CAUSE_SILENT = 1,         // a node has not answered for timeouts.peer
   GRADLANE_CAUSE_RESTARTED = 2,      // a node has restarted, and knows nothing of the operation
   GRADLANE_CAUSE_CONFIGURED = 3,     // a node is configured differently
   GRADLANE_CAUSE_MISMATCH = 4,       // ranks have called different operations
-  GRADLANE_CAUSE_TAG = 5,            // the same: they differ in their tags
-  GRADLANE_CAUSE_CANCELLED = 6,      // a rank has cancelled it, or trainers of a node waited in vain for each other
-  GRADLANE_CAUSE_NO_RING = 7,        // the nodes did not find each other in timeouts.start
+  GRADLANE_CAUSE_TAG = 5,            // ranks have called operations with different tags
+  GRADLANE_CAUSE_CANCELLED = 6,      // a rank has cancelled it, or trainers of a node waited too long for each other
+  GRADLANE_CAUSE_NO_RING = 7,        // the nodes did not find each other within timeouts.start
   GRADLANE_CAUSE_TIMEOUT = 8,        // it took longer than its time limit
   GRADLANE_CAUSE_NODE_LEFT = 9,      // a rank has left: its daemon was shut down, or its trainer has gone
   GRADLANE_CAUSE_DUPLICATE = 10,     // two machines have the same address
   GRADLANE_CAUSE_TRAINER_GONE = 11,  // a trainer of this node has ended, or closed its context
-  GRADLANE_CAUSE_RESUMED = 12,       // a trainer of this rank has begun afresh: gradlane_resume()
-  GRADLANE_CAUSE_OTHER = 13          // gradlane_error() says it
+  GRADLANE_CAUSE_RESUMED = 12,       // a trainer of this node has called gradlane_resume()
+  GRADLANE_CAUSE_OTHER = 13          // any other reason, which gradlane_error() says
 } gradlane_cause;
 
 typedef enum gradlane_type {
@@ -79,14 +84,14 @@ typedef enum gradlane_type {
 
 typedef struct gradlane_options {
   size_t struct_size;  // sizeof(gradlane_options)
-  const char* socket;  // path of the daemon's; NULL: what GRADLANE_SOCKET says, else the only one (docs/client.md)
-  int rank;            // which of the daemon's ranks to be; -1: what RANK says, or if it is not set any free one
-  int timeout_ms;      // to connect, while there is no daemon yet; 0: at once; -1: 10 s
-  int spin_us;         // how long waits poll before they sleep; -1: 20
-  // Of operations that name none (gradlane_how): how long they may take. 0: as the daemon's configuration says,
-  // timeouts.operation and timeouts.start.
+  const char* socket;  // path of the daemon's socket; NULL: as GRADLANE_SOCKET says, else the only one (docs/client.md)
+  int rank;            // rank to take; -1: as the environment variable RANK says, or any free one if it is not set
+  int timeout_ms;      // time limit for connecting while there is no daemon yet; 0: a single attempt; -1: 10 s
+  int spin_us;         // time for which waits poll before they sleep; -1: 20 us
+  // Time limit of operations that name none (gradlane_how). 0: as in the daemon's configuration (timeouts.operation and
+  // timeouts.start).
   int64_t operation_timeout_ms;
-  int keep_warnings;  // 1: warnings are for gradlane_warning(), which the caller asks; 0: they go to stderr
+  int keep_warnings;  // 1: the caller gets warnings from gradlane_warning(); 0: they go to stderr
   int reserved;       // 0
 } gradlane_options;
 
@@ -94,56 +99,61 @@ typedef struct gradlane_options {
 #define GRADLANE_OPTIONS_INIT \
   { sizeof(gradlane_options), NULL, -1, -1, -1, 0, 0, 0 }
 
-// Connects. `options` may be NULL. On failure *gl is NULL and gradlane_error(NULL) says why.
+// Connects to a daemon. `options` may be NULL. If the call fails, *gl is NULL and gradlane_error(NULL) says why.
 gradlane_code gradlane_open(gradlane_context** gl, const gradlane_options* options);
 
-// Cancels what is unfinished, unmaps all buffers. NULL does nothing.
+// Cancels unfinished operations, unmaps all buffers and frees the context. Does nothing if `gl` is NULL.
 void gradlane_close(gradlane_context* gl);
 
-// The first half of gradlane_close(): gives the rank back, so that another context can have it, and fails what is
-// unfinished with GRADLANE_DAEMON_GONE. Buffers can still be read and written until gradlane_close(). In a child of
-// fork() it closes the child's side of the connection only: while that is open, the daemon does not see that the parent
-// was killed.
+// Does the first half of gradlane_close(). It gives the rank back, so that another context can have it, and fails
+// unfinished requests with GRADLANE_DAEMON_GONE. Buffers can still be read and written until gradlane_close(). In a
+// child of fork(), it only closes the child's copy of the connection. While that copy is open, the daemon does not
+// notice that the parent was killed.
 void gradlane_disconnect(gradlane_context* gl);
 
 int gradlane_version(void);                              // GRADLANE_API_VERSION of the library
 int gradlane_rank(const gradlane_context* gl);           // 0 to world - 1
 int gradlane_world(const gradlane_context* gl);          // number of trainers
-const char* gradlane_codec(const gradlane_context* gl);  // of the daemon's configuration: of operations that name none
+const char* gradlane_codec(const gradlane_context* gl);  // the daemon's configured codec, the default of operations
 
-// Above 0: the daemon's local_reduce is on, and so many trainers of a node are one rank: no reduce, gather, scatter and
-// all-to-all, and reduce-scatter and all-gather of at most 64 MiB of all ranks, or what the daemon takes.
+// Returns a number above 0 if the daemon's local_reduce is on: that many trainers of a node form one rank of the ring.
+// There are then no reduce, gather, scatter and all-to-all. Reduce-scatter and all-gather without `blocks`
+// (gradlane_how) take at most 64 MiB of all ranks together, or less if the daemon takes less. Returns 0 otherwise.
 int gradlane_local_reduce(const gradlane_context* gl);
 
-// The last error of this context in words, or of gradlane_open() in this thread (NULL). Valid until the next call.
+// Returns the last error of this context in words. If `gl` is NULL, it is that of gradlane_open() in this thread. The
+// text is valid until the next call.
 const char* gradlane_error(const gradlane_context* gl);
-// The cause of the last error of this context, where that was GRADLANE_FAILED; gradlane_error() has it in words.
+// Returns the cause of the last error of this context if that was GRADLANE_FAILED. gradlane_error() has it in words.
 gradlane_cause gradlane_get_cause(const gradlane_context* gl);
-// Of the last gradlane_open() in this thread: how many ranks the ring of a daemon has that has refused the rank, and
-// the path of that daemon's socket in *socket (may be NULL; valid until this thread's next gradlane_open(), or its
-// end). 0 and "": no daemon did, or it does not say.
+// Reports the daemon that refused the rank in this thread's last gradlane_open(). Returns the number of ranks of its
+// ring, and in *socket the path of its socket. `socket` may be NULL. The path is valid until this thread's next
+// gradlane_open(), or until the thread ends. Returns 0 and "" if no daemon refused the rank, or if it does not say how
+// many ranks there are.
 int gradlane_refused_by(const char** socket);
 
 // ---- Buffers
 
-// Memory that the daemon can read and write, zeroed, aligned to 4096 bytes. Data and residuals of operations lie in
-// such buffers: data at any offset, residuals at multiples of 4 bytes.
+// Allocates memory that the daemon can read and write, zeroed and aligned to 4096 bytes. Data and residuals of
+// operations lie in such buffers: data at any offset, residuals at multiples of 4 bytes. With `part_bytes` of
+// gradlane_how, data may be ordinary memory.
 gradlane_code gradlane_alloc(gradlane_context* gl, size_t bytes, void** buffer);
 
-// No unfinished request may use it.
+// Frees a buffer, which no unfinished request may use. Does nothing if `buffer` is NULL.
 gradlane_code gradlane_free(gradlane_context* gl, void* buffer);
 
 // ---- Operations
 //
-// In place but for all-to-all, and collective: all ranks start the same operations in the same order. With `request`
-// NULL the call waits for the end; else it returns at once, and the data belongs to the daemon until gradlane_wait() or
-// gradlane_test() says that the request is over. Each operation ends in bounded time, on every rank: with a result, or
-// with an error that names the rank and the reason. All ranks that succeed have the same bytes.
+// Operations are collective: all ranks start the same operations in the same order. They work in place, except
+// all-to-all. If `request` is NULL, the call waits for the end. Otherwise it returns at once, and the data belongs to
+// the daemon until gradlane_wait() or gradlane_test() says that the request is over. Each operation ends in bounded
+// time on every rank, with a result or with an error that names the rank and the reason. All ranks that succeed have
+// the same bytes.
 //
-// Any number of requests may be unfinished. The daemon works on up to 64 operations at a time; others wait in the
-// library, in the order of the calls, and move on in any call that waits, tests or starts an operation. Tensors may be
-// of any size: of one that is longer than 64 MiB, or than the daemon takes, parts travel one behind the other (where
-// the daemon's local_reduce is on, not those of which ranks have blocks).
+// Any number of requests may be unfinished. The daemon works on up to 64 operations at a time. The others wait in the
+// library, in the order of the calls. They advance in any call that waits, tests or starts an operation. Tensors may
+// have any size. A tensor that is longer than 64 MiB, or than the daemon takes, travels in parts, one after the other.
+// With the daemon's local_reduce, this is not so for tensors in which each rank has a block (gradlane_local_reduce()).
 //
 // all-reduce      data: count elements; ends as their sum over the ranks
 // reduce-scatter  data: world * count elements; block `rank` ends as the sum of the ranks' blocks, the others undefined
@@ -157,18 +167,19 @@ gradlane_code gradlane_free(gradlane_context* gl, void* buffer);
 // all-to-all      data and out: world * count elements each; block i of `out` ends as block `rank` of rank i's data,
 //                 which stays as it was
 //
-// The last four need links between all nodes: they go by the strategy "direct", which the daemon's configuration must
+// The last four need links between all nodes. They use the strategy "direct", which the daemon's configuration must
 // allow.
 //
-// Instead of the sum, all-reduce, reduce-scatter and reduce can take the minimum or maximum (gradlane_how), of all
-// types. Where an element is NaN on one rank, so is the result; -0 is less than +0; bytes are unsigned.
+// All-reduce, reduce-scatter and reduce can take the minimum or maximum instead of the sum, for all types
+// (gradlane_how). Where an element is NaN on one rank, the result is NaN. -0 is less than +0. Bytes are unsigned.
 //
-// Only sums of float32 go through a codec, and an all-to-all that names one; and only those of GRADLANE_EXACT_BELOW
-// elements or more (of reduce-scatter and all-to-all: per block). All else arrives bit by bit. So does an all-to-all by
-// a codec that is for sums only: one that selects, votes, waits for a threshold, rounds by chance or agrees on a
-// scale (docs/client.md lists them). Integers are added modulo 2^32 or 2^64, bytes modulo 256.
+// A codec applies to sums of float32, and to an all-to-all of float32 that names one. They must have
+// GRADLANE_EXACT_BELOW elements or more (per block in reduce-scatter and all-to-all). All other data arrives bit by
+// bit. So does an all-to-all with a codec that is for sums only. Such a codec selects, votes, waits for a threshold,
+// rounds at random or agrees on a scale (docs/client.md lists them). Integers are added modulo 2^32 or 2^64, bytes
+// modulo 256.
 
-typedef uint64_t gradlane_request;  // 0: none
+typedef uint64_t gradlane_request;  // 0: no request
 
 #define GRADLANE_EXACT_BELOW 1024
 
@@ -176,53 +187,61 @@ typedef enum gradlane_reduction { GRADLANE_SUM = 0, GRADLANE_MIN = 1, GRADLANE_M
 
 typedef struct gradlane_how {
   size_t struct_size;  // sizeof(gradlane_how)
-  // Of sums of float32, "raw" or "fixed:10" say; NULL: the daemon's. Of an all-to-all, NULL is raw. For all-gather,
-  // broadcast, gather, scatter, minima and maxima "raw" is the only one that can be named. With an aggregator,
-  // all-reduce takes two, "fixed:10/raw": to the aggregator, and back from it; where one is named, it is for the way to
-  // the aggregator, and "raw" for the way back. "auto:2^-10" or "auto:rel=10": one that the library chooses, for each
-  // size of tensors, whose error in a contribution is at most 2^-10, or 2^-10 of any rank's largest value; "auto":
-  // exact one (docs/plan.md). All ranks name the same, and have a residual on all of them or on none. An operation that
-  // is left to the library may wait in it for those before, as if there were too many: between its start and its wait,
-  // do not wait for other ranks by other means.
+  // Codec of sums of float32, for example "raw" or "fixed:10". NULL: the daemon's, but "raw" for an all-to-all.
+  // All-gather, broadcast, gather, scatter, minima and maxima accept "raw" only. All ranks name the same codec, and
+  // have a residual on all of them or on none.
+  //
+  // With an aggregator, all-reduce takes two codecs, as in "fixed:10/raw": one for the way to the aggregator, and one
+  // for its results. If only one is named, it is for the way to the aggregator, and results are "raw".
+  //
+  // "auto:2^-10" and "auto:rel=10" let the library choose a codec for each size of tensors. The error in a contribution
+  // is then at most 2^-10, or 2^-10 of any rank's largest value. "auto" keeps elements exact, and the library chooses
+  // the strategy only (docs/plan.md). Such an operation may wait in the library for earlier ones, as if the daemon had
+  // no room. So between its start and its wait, do not wait for other ranks by other means.
   const char* codec;
-  // Error feedback (codecs with GRADLANE_CODEC_FEEDBACK; all-reduce, reduce-scatter, reduce): as many arrays as the
-  // codec has `states` (gradlane_codec_info), each of as many floats as data, one behind the other; from
-  // gradlane_alloc(), zeros at first and kept from step to step; NULL: none. After GRADLANE_FAILED zeros again, or as
-  // it was, where the operation still waited: rely on neither. A sum that is too small for a codec pays what is owed:
-  // the residual is added to the data by the call, and is zeros then. Where an average is of trainers that are one rank
-  // (gradlane_local_reduce()), a residual is what is owed of their mean: so many times as much of one trainer's data.
-  // One that was kept for a codec is for no other of another `word`.
+  // Residual for error feedback; NULL: none. It is for all-reduce, reduce-scatter and reduce, and for codecs with
+  // GRADLANE_CODEC_FEEDBACK. It consists of `states` arrays (gradlane_codec_info), one after the other, each with as
+  // many floats as data. It comes from gradlane_alloc(), is zero at first and is kept from step to step. A residual
+  // that was kept for a codec cannot be used for a codec with another `word`. After GRADLANE_FAILED it is zero, or
+  // unchanged if the operation still waited: rely on neither.
+  //
+  // If a sum is too small for a codec, the call adds the residual to the data and makes the residual zero. With
+  // gradlane_local_reduce(), the residual of an average is that of the mean of a node's trainers. To add it to the data
+  // of one trainer, multiply it by their number.
   float* residual;
   int average;  // 1: divide sums by the number of ranks; floating types only
-  // Must be equal on all ranks, or the operation fails: a step and bucket number, say. By default it counts the
-  // operations of this context; gradlane_resume() sets that count.
+  // Tags must be equal on all ranks, or the operation fails. If has_tag is 1, `tag` is the tag, for example a step and
+  // bucket number. If it is 0, the tag counts the operations of this context; gradlane_resume() sets that count.
   int has_tag;
   uint64_t tag;
-  // How long the operation may take from its turn in the daemon on, which is when those before it have begun. Then it
-  // fails, on all ranks. 0: the context's. Ranks need not agree: the shortest that is over ends it.
+  // Time limit, after which the operation fails on all ranks. It starts with the operation's turn in the daemon, when
+  // all earlier operations have begun. 0: the context's limit. Ranks need not agree: the first limit that runs out ends
+  // the operation.
   int64_t timeout_ms;
-  // Elements (of reduce-scatter: per block) of the tensor that this is a part of, where the caller divides one: whether
-  // it is small goes by this. 0: it is all.
+  // Number of elements (per block in reduce-scatter) of the tensor, if the caller divides a tensor and this is a piece
+  // of it. It decides whether a sum is too small for a codec. 0: this is the complete tensor.
   size_t whole;
-  // Which way round, the same on all ranks: one of those that the daemon's configuration allows
-  // (gradlane_strategies()), "ring", "direct", "rings:4" or "aggregator:0" say. NULL: the first of these; where that
-  // one cannot do such an operation, or not by this codec (GRADLANE_CODEC_OWNED), the ring; and where the ring cannot
-  // either, the first that can. "auto": the library chooses, as it does for a codec of that name if this is NULL.
+  // Strategy, the same on all ranks. It is one that the daemon's configuration allows (gradlane_strategies()), for
+  // example "ring", "direct", "rings:4" or "aggregator:0". NULL: the first of these. If that one cannot do such an
+  // operation, or not with this codec (GRADLANE_CODEC_OWNED), it is the ring. If the ring cannot either, it is the
+  // first one that can. "auto": the library chooses. If this is NULL, it also chooses where the codec is an "auto" one
+  // or the configuration's strategy is "auto".
   const char* strategy;
-  int reduction;  // a gradlane_reduction; not with average
+  int reduction;  // a gradlane_reduction; `average` is for GRADLANE_SUM only
   int reserved;   // 0
-  // Floats from the start of one array of the residual to that of the next, where the data is a part of a tensor whose
-  // residual is longer; 0: as many as data has.
+  // Floats from the start of one array of the residual to the start of the next. It is for data that is a part of a
+  // tensor with a longer residual. If it is 0, arrays have as many floats as data.
   size_t state_pitch;
-  // How long the parts are that all-reduce, broadcast and reduce travel in, the same on all ranks: a power of two, 4096
-  // to 2^26. Then the data may be ordinary memory, from malloc() say: the library copies parts to shared memory of its
-  // own and back, in this and in all calls that wait, test or start, while others are under way. 1 MiB is good. 0: 64
-  // MiB, and data lies in buffers of gradlane_alloc().
+  // Bytes of the parts in which all-reduce, broadcast and reduce travel, the same on all ranks: a power of two from
+  // 4096 to 2^26. The data may then be ordinary memory, for example from malloc(). The library copies parts to shared
+  // memory of its own and back while other parts are under way. It does so in this call and in all calls that wait,
+  // test or start. A good value is 1 MiB. If it is 0, parts have 64 MiB, and the data lies in a buffer of
+  // gradlane_alloc().
   size_t part_bytes;
-  // NULL, or with part_bytes and without a residual, where the blocks of reduce-scatter and all-gather lie: one pointer
-  // for each rank, to `count` elements each, in any memory. The array and the blocks stay until the request is over.
-  // `data` then has `count` elements: the result of reduce-scatter, or this rank's block of all-gather, which is copied
-  // to blocks[rank] as well.
+  // Blocks of reduce-scatter or all-gather, in any memory: one pointer for each rank, to `count` elements each. NULL:
+  // the blocks lie in `data`. They need part_bytes, and no residual is allowed. The array and the blocks must stay
+  // until the request is over. `data` then has `count` elements: the result of reduce-scatter, or this rank's block of
+  // all-gather, which is also copied to blocks[rank].
   void* const* blocks;
 } gradlane_how;
 
@@ -243,50 +262,56 @@ gradlane_code gradlane_gather(gradlane_context* gl, void* data, size_t count, gr
                               const gradlane_how* how, gradlane_request* request);
 gradlane_code gradlane_scatter(gradlane_context* gl, void* data, size_t count, gradlane_type type, int root,
                                const gradlane_how* how, gradlane_request* request);
-// Neither of them has anything of the other.
+// `data` and `out` must not overlap.
 gradlane_code gradlane_all_to_all(gradlane_context* gl, void* data, void* out, size_t count, gradlane_type type,
                                   const gradlane_how* how, gradlane_request* request);
 gradlane_code gradlane_barrier(gradlane_context* gl, const gradlane_how* how, gradlane_request* request);
 
-// Waits until the request is over, at most timeout_ms (-1: for ever). Returns how it ended, or GRADLANE_PENDING, after
-// which it can be waited for again. What ended is forgotten, and its number used again later.
+// Waits until the request is over, for at most timeout_ms (-1: forever). Returns how it ended, or GRADLANE_PENDING; it
+// can then be waited for again. gradlane_test() does the same without waiting. The library forgets a request whose end
+// it has returned, and may use its number again later.
 gradlane_code gradlane_wait(gradlane_context* gl, gradlane_request request, int timeout_ms);
 gradlane_code gradlane_test(gradlane_context* gl, gradlane_request request);
 
-// Has it fail on all ranks, if it is not over: at once, or when its turn comes. It still must be waited for.
+// Makes the request fail on all ranks if it is not over, either at once or when its turn comes. It must still be waited
+// for.
 gradlane_code gradlane_cancel(gradlane_context* gl, gradlane_request request);
 
-// A file descriptor that is readable while a request is over that nobody was told of, or may be, or one that waits in
-// the library can move on, or the daemon has gone: for poll(), select() or an event loop, which then calls
-// gradlane_test() for each request. It belongs to the context. -1: gradlane_error() says why.
+// Returns a file descriptor for poll(), select() or an event loop, which then calls gradlane_test() for each request.
+// It is readable while the end of a request is not reported yet, or may have come. It is also readable while a request
+// that waits in the library can advance, and when the daemon has gone. It belongs to the context. Returns -1 if it
+// fails, and gradlane_error() says why.
 int gradlane_fd(gradlane_context* gl);
 
-// After an error, on all ranks: sets the count that default tags come from, to the same number everywhere. What this
-// rank has unfinished fails, on other ranks too; so if the next operation fails because another rank was later, resume
-// and try again (docs/client.md). It also says that the caller knows of all failures so far: without it, what is
-// submitted before gradlane_wait() or gradlane_test() has told of one that ended everything fails at once as well.
+// Sets the count that default tags come from. After an error, call it on all ranks with the same number. Unfinished
+// requests of this rank fail, on other ranks too. So the next operation may fail because another rank resumed later:
+// then resume and try again (docs/client.md). The call also says that the caller knows of all failures so far. Without
+// it, operations fail at once if they are submitted before gradlane_wait() or gradlane_test() has reported a failure
+// that ended everything.
 gradlane_code gradlane_resume(gradlane_context* gl, uint64_t next_tag);
 
 // ---- Tasks: operations of several threads
 //
-// After gradlane_share() several threads may add tasks to one context. A task is an operation. Tasks run one after the
-// other, in the order of the calls. One thread of the caller's calls gradlane_next() in a loop: this call moves tasks
-// on and returns each time that one has ended. The next task begins with the next call. What this thread adds between
-// two calls runs to its end inside gradlane_add(), so it has the same place in the order on all ranks. gradlane_add()
-// also ends small tasks of other threads, if nothing else is under way and the links are fast enough.
+// After gradlane_share(), several threads may add tasks to one context. A task is an operation. Tasks run one after the
+// other, in the order of the calls. One thread of the caller calls gradlane_next() in a loop. This call advances the
+// tasks and returns each time one of them has ended; the next task begins with the next call. If this thread adds a
+// task between two calls, the task runs to its end inside gradlane_add(). So it has the same place in the order on all
+// ranks. If nothing else is under way and the links are fast enough, gradlane_add() also completes small tasks of other
+// threads.
 //
-// The order of all threads together must be the same on all ranks, as of any operations. Threads that add tasks without
-// agreeing on an order give each of them a `what` of its own: ranks that mix them up then fail, instead of adding what
-// does not belong together. After a failure add tasks again: there is nothing to resume.
+// The order of all threads together must be the same on all ranks, as with any operations. Threads that add tasks
+// without agreeing on an order must give each task a `what` of its own. Ranks that mix them up then fail, instead of
+// adding data that does not belong together. After a failure, just add tasks again: gradlane_resume() is not needed.
 //
-// On a shared context these functions may be called by any thread: gradlane_add(), gradlane_alloc(), gradlane_free(),
-// gradlane_find_codec(), gradlane_check_codec(), gradlane_get_codec(), gradlane_get_figures(), gradlane_error(), which
-// has the last error of the calling thread, and gradlane_disconnect(), after which all tasks fail. gradlane_next() and
-// gradlane_answer() belong to one thread. Functions that start operations or wait for requests are refused.
+// On a shared context, any thread may call gradlane_add(), gradlane_alloc(), gradlane_free(), gradlane_find_codec(),
+// gradlane_check_codec(), gradlane_get_codec() and gradlane_get_figures(). Any thread may also call gradlane_error(),
+// which has the last error of the calling thread, and gradlane_disconnect(), after which all tasks fail. Only one
+// thread may call gradlane_next() and gradlane_answer(). Functions that start operations or wait for requests are
+// refused.
 //
-// After fork() the child's calls are refused, as of any context. A signal handler may not call any of these. At the end
-// of the process call gradlane_disconnect(): gradlane_next() then returns, its thread can be joined, and
-// gradlane_close() is safe.
+// After fork(), the child's calls are refused, as with any context. A signal handler must not call any of these
+// functions. At the end of the process call gradlane_disconnect(): gradlane_next() then returns, its thread can be
+// joined, and gradlane_close() is safe.
 
 typedef enum gradlane_collective {
   GRADLANE_ALL_REDUCE = 1,
@@ -297,37 +322,38 @@ typedef enum gradlane_collective {
 } gradlane_collective;
 
 #define GRADLANE_ASKS 1u   // gradlane_next() says when it is this task's turn; gradlane_answer() lets it begin
-#define GRADLANE_FAILS 2u  // by the thread of gradlane_next(): the task has its place in the order, and fails there
+#define GRADLANE_FAILS 2u  // for the thread of gradlane_next() only: the task fails at its place in the order
 
 typedef struct gradlane_task {
   size_t struct_size;  // sizeof(gradlane_task)
   int collective;      // a gradlane_collective
   int type;            // a gradlane_type
-  int root;            // of broadcast
+  int root;            // root rank of a broadcast
   unsigned flags;      // GRADLANE_ASKS, GRADLANE_FAILS
-  void* data;          // as of the function of the collective; it stays until the task has ended
+  void* data;          // as for the function of the collective; it must stay until the task has ended
   size_t count;
-  // NULL, or as of other operations. The struct is copied; the memory of data, residual and blocks is not. has_tag is
-  // ignored: the library makes tags of what the task is, how many there were before, and which of these have failed.
+  // Options, as for other operations, or NULL. The struct is copied; the memory of data, residual and blocks is not.
+  // Its has_tag is ignored. The library makes the tag from the task, the number of tasks before it, and which of these
+  // failed.
   const gradlane_how* how;
-  const char* what;  // NULL, or what else ranks must agree on: the name of the tensor, say
-  uint64_t user;     // for the caller, who gets it back
+  const char* what;  // text that ranks must agree on as well, such as the tensor's name, or NULL
+  uint64_t user;     // value for the caller, which gradlane_outcome returns
 } gradlane_task;
 
 #define GRADLANE_TASK_INIT \
   { sizeof(gradlane_task), 0, 0, 0, 0, NULL, 0, NULL, NULL, 0 }
 
-// How a task ended, or that it asks.
+// The end of a task, or its question to the caller (`asks`).
 typedef struct gradlane_outcome {
   size_t struct_size;  // sizeof(gradlane_outcome)
   uint64_t task;       // number of the task, from 1
-  uint64_t user;       // of gradlane_task
+  uint64_t user;       // as in gradlane_task
   int code;            // a gradlane_code; GRADLANE_PENDING: it has not ended
   int cause;           // a gradlane_cause
-  int asks;            // 1: it is its turn, and it waits for gradlane_answer()
-  int late;            // 1: this rank's time limit was over first
-  char text[512];      // what was wrong, or ""
-  char warning[512];   // what gradlane_warning() would have said, or ""
+  int asks;            // 1: the task has its turn and waits for gradlane_answer()
+  int late;            // 1: this rank's own time limit ran out first
+  char text[512];      // error in words, or ""
+  char warning[512];   // warning that gradlane_warning() would have returned, or ""
 } gradlane_outcome;
 
 #define GRADLANE_OUTCOME_INIT                              \
@@ -337,13 +363,14 @@ typedef struct gradlane_outcome {
 
 // Prepares the context for several threads. It may be called again.
 gradlane_code gradlane_share(gradlane_context* gl);
-// Adds a task and returns GRADLANE_PENDING, or how it has ended already: gradlane_next() does not say that again. After
-// a task has failed with GRADLANE_FAILED or GRADLANE_DAEMON_GONE, those that wait behind it fail, too.
+// Adds a task. Returns GRADLANE_PENDING, or how the task has ended already; gradlane_next() does not report that again.
+// After a task has failed with GRADLANE_FAILED or GRADLANE_DAEMON_GONE, the tasks that wait behind it fail, too.
 gradlane_code gradlane_add(gradlane_context* gl, const gradlane_task* task, gradlane_outcome* outcome);
-// Waits until a task has ended or asks. GRADLANE_DAEMON_GONE: gradlane_disconnect() was called, and there are none.
+// Waits until a task has ended or asks. Returns GRADLANE_DAEMON_GONE if gradlane_disconnect() was called and no task is
+// left.
 gradlane_code gradlane_next(gradlane_context* gl, gradlane_outcome* outcome);
-// Starts the task that asks. `code` GRADLANE_OK: by this codec (NULL: the one of its `how`); any other code: it
-// fails with that, on this rank.
+// Answers the task that asks. With `code` GRADLANE_OK it starts, with this codec (NULL: the one of its `how`). With any
+// other code it fails on this rank, with that code.
 gradlane_code gradlane_answer(gradlane_context* gl, gradlane_code code, const char* codec);
 
 // ---- Codecs
@@ -351,49 +378,50 @@ gradlane_code gradlane_answer(gradlane_context* gl, gradlane_code code, const ch
 #define GRADLANE_CODEC_EXACT 1u       // values arrive as they were sent
 #define GRADLANE_CODEC_FEEDBACK 2u    // takes residuals
 #define GRADLANE_CODEC_EXACT_SUMS 4u  // adds without rounding: sums do not depend on the order of the ranks
-#define GRADLANE_CODEC_ADAPTIVE 8u    // errors are at most 2^-B, so that B may be chosen from step to step
-#define GRADLANE_CODEC_OWNED 16u      // does not add: goes only by strategies where blocks have owners, as direct
-#define GRADLANE_CODEC_AGREES 32u     // ranks agree on a number first: all need links to all, as with direct
-#define GRADLANE_CODEC_LOOKS 64u      // has scales or thresholds, each of a whole operation: one per tensor is best
-#define GRADLANE_CODEC_RATE 128u      // the share of the elements that travel stands where B would
-#define GRADLANE_CODEC_LATTICE 256u   // "+fixed:B" may follow: how values travel
-#define GRADLANE_CODEC_UNBIASED 512u  // what it takes from one value it gives to another, so that means are kept
+#define GRADLANE_CODEC_ADAPTIVE 8u    // errors are at most 2^-B, so B may change from step to step
+#define GRADLANE_CODEC_OWNED 16u      // cannot add: needs a strategy where blocks have owners, such as direct
+#define GRADLANE_CODEC_AGREES 32u     // ranks first agree on a number, by links between all, as direct has them
+#define GRADLANE_CODEC_LOOKS 64u      // has scales or thresholds of a whole operation: use one operation per tensor
+#define GRADLANE_CODEC_RATE 128u      // its parameter is the share of elements that travel, instead of B
+#define GRADLANE_CODEC_LATTICE 256u   // "+fixed:B" may follow, as the encoding of the values that travel
+#define GRADLANE_CODEC_UNBIASED 512u  // on average, values arrive as they were sent: errors cancel out
 
 // A codec of the daemon. Texts are valid until gradlane_close().
 typedef struct gradlane_codec_info {
   size_t struct_size;   // sizeof(gradlane_codec_info)
-  const char* word;     // its name up to the colon: "fixed"
-  const char* usage;    // how to write the whole name: "fixed:B"
-  const char* example;  // one such name: "fixed:10"
-  const char* option;   // what may stand behind B and a comma: "truncate"; "": nothing
-  unsigned least;       // of B
-  unsigned most;        // 0: it has no B
+  const char* word;     // name up to the colon: "fixed"
+  const char* usage;    // form of the whole name: "fixed:B"
+  const char* example;  // example of a name: "fixed:10"
+  const char* option;   // word that may follow B and a comma: "truncate"; "": none
+  unsigned least;       // least B
+  unsigned most;        // greatest B; 0: the codec has no B
   unsigned flags;       // GRADLANE_CODEC_...
-  unsigned states;      // arrays that a residual has, each of as many floats as data; 0: it takes none
-  const char* variant;  // a word behind a comma that tells codecs of one `word` apart; "": none
-  const char* promise;  // in a few words: "error <= 2^-B, exact sums"
-  const char* source;   // the paper, or ""
+  unsigned states;      // number of arrays of a residual, each with as many floats as data; 0: it takes none
+  const char* variant;  // word after a comma that tells codecs of one `word` apart; "": none
+  const char* promise;  // promise in a few words: "error <= 2^-B, exact sums"
+  const char* source;   // paper, or ""
 } gradlane_codec_info;
 
 #define GRADLANE_CODEC_INFO_INIT \
   { sizeof(gradlane_codec_info), NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL, NULL }
 
-// How many the daemon has; 0 of an older one, which does not say.
+// Returns the number of codecs of the daemon; 0 if it is an older one that does not list them.
 size_t gradlane_codecs(const gradlane_context* gl);
-// The one with this number, below gradlane_codecs().
+// Gets the codec with this number, which must be below gradlane_codecs().
 gradlane_code gradlane_get_codec(gradlane_context* gl, size_t number, gradlane_codec_info* info);
-// The one that this name ("fixed:10", say; NULL: the daemon's; of two, as for an aggregator: the first) is of.
-// GRADLANE_BAD_ARGUMENT if there is none, or its shortest run does not fit the daemons' packets. Where the daemon has
-// no table, texts are empty.
+// Gets the codec of a name, for example "fixed:10". NULL: the daemon's. If the name has two codecs, as for an
+// aggregator, it is the first. Returns GRADLANE_BAD_ARGUMENT if there is no such codec, or if its shortest run does not
+// fit the daemons' packets. Texts are empty if the daemon has no table of codecs.
 gradlane_code gradlane_find_codec(gradlane_context* gl, const char* name, gradlane_codec_info* info);
-// Whether an all-reduce of float32 by this codec can go this way (NULL: the daemon's, of both). GRADLANE_BAD_ARGUMENT,
-// and gradlane_error() says what is missing, if not.
+// Checks whether an all-reduce of float32 can use this codec with this strategy (NULL: the daemon's codec or strategy).
+// Returns GRADLANE_BAD_ARGUMENT if not, and gradlane_error() says what is missing.
 gradlane_code gradlane_check_codec(gradlane_context* gl, const char* codec, const char* strategy);
 
 // ---- Strategies
 
-// How many operations of this daemon may name, and the name of each, the daemon's default first. NULL: there is no such
-// number. Texts are valid until gradlane_close().
+// Returns the number of strategies that operations of this daemon may name. Their names, the daemon's default first,
+// are returned by gradlane_get_strategy(), which returns NULL if there is no such number. Texts are valid until
+// gradlane_close().
 size_t gradlane_strategies(const gradlane_context* gl);
 const char* gradlane_get_strategy(const gradlane_context* gl, size_t number);
 
@@ -401,33 +429,34 @@ const char* gradlane_get_strategy(const gradlane_context* gl, size_t number);
 
 typedef struct gradlane_figures {
   size_t struct_size;      // sizeof(gradlane_figures)
-  uint64_t operations;     // ended, on this context
-  uint64_t data_bytes;     // sent by this rank in data packets, behind the UDP header, retransmissions included
-  uint64_t data_packets;   // the same in packets
-  uint64_t retransmitted;  // of these
-  // What lossy codecs have taken away without error feedback, of samples of what this rank gave to its sums: up to 2048
-  // values of each. The lost share of the norm is the root of lossy_lost_squares / lossy_squares.
-  uint64_t lossy_values;      // that were not zero
-  uint64_t lossy_zeroed;      // of these, became zero
+  uint64_t operations;     // operations that have ended on this context
+  uint64_t data_bytes;     // bytes that this rank sent in data packets, after the UDP header, with retransmissions
+  uint64_t data_packets;   // number of these packets
+  uint64_t retransmitted;  // number of retransmissions among them
+  // Loss by lossy codecs without error feedback. It is measured in samples of this rank's contributions to sums, up to
+  // 2048 values of each. The lost share of the norm is sqrt(lossy_lost_squares / lossy_squares).
+  uint64_t lossy_values;      // values that were not zero
+  uint64_t lossy_zeroed;      // number of these that became zero
   double lossy_squares;       // sum of the squares of the values
-  double lossy_lost_squares;  // the same of what rounding has taken from them
+  double lossy_lost_squares;  // sum of the squares of what rounding has taken from them
 } gradlane_figures;
 
-// What this rank's daemon has sent since the context was opened; as of the latest completion or, if none comes, some
-// 100 ms ago.
+// Gets figures since the context was opened. Figures of the packets that this rank's daemon has sent are as of the
+// latest completion or, if none comes, about 100 ms old.
 gradlane_code gradlane_get_figures(gradlane_context* gl, gradlane_figures* figures);
 
-// Where a codec takes a tenth of the norm of what this rank gives to a sum, or makes zero of half of its values,
-// without error feedback, the library says so: on stderr, or with keep_warnings (gradlane_options) here. Once for each
-// operation, number of elements and codec, of which it knows 16. Returns the next warning that nobody has had, or NULL;
-// it is valid until gradlane_close().
+// Returns the next warning that was not returned or printed yet, or NULL. The text is valid until gradlane_close(). A
+// codec without error feedback may take a tenth of the norm of this rank's contribution to a sum, or make half of its
+// nonzero values zero. The library then warns, once for each operation, number of elements and codec, of which it
+// remembers 16. It also warns if ranks cannot use "auto" because their daemons offer different choices. Warnings go to
+// stderr, or with keep_warnings (gradlane_options) to this function.
 const char* gradlane_warning(gradlane_context* gl);
 
 // ---- Looking at results
 
-// The sum of the squares of `count` floats at any address, as good as double precision is: the same bits on every
-// machine, so that all ranks, which have the same result, decide alike by it. NaN or Inf where data has one. It
-// needs no context, and any thread may call it.
+// Returns the sum of the squares of `count` floats at any address, with double precision. It has the same bits on every
+// machine. So all ranks, which have the same result of an all-reduce, make the same decisions by it. The sum is NaN or
+// Inf if data has one. It needs no context, and any thread may call it.
 double gradlane_sum_of_squares(const float* data, size_t count);
 
 #pragma GCC visibility pop

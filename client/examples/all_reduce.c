@@ -1,4 +1,5 @@
-// all_reduce.c - every rank brings a million floats and gets their sum (one process per rank, under `gradlane run`)
+// all_reduce.c - an example: each rank brings a million floats and gets their sum (one process per rank, under
+// `gradlane run`)
 //
 //   cc all_reduce.c $(pkg-config --cflags --libs gradlane) -o all_reduce && gradlane run -n 4 -- ./all_reduce
 #include <gradlane.h>
@@ -28,7 +29,7 @@ int main(void) {
   for (int i = 0; i < kCount; ++i) {
     double expected = 0;
     for (int r = 0; r < world; ++r) expected += 0.01 * ((i + r) % 7);
-    wrong += !(fabs((double)values[i] - expected) <= world * 0x1p-7);  // what fixed:7, and all finer codecs, promise
+    wrong += !(fabs((double)values[i] - expected) <= world * 0x1p-7);  // the bound of fixed:7 and of all finer codecs
   }
   printf("rank %d of %d: codec %s, sum %g, wrong %d\n", rank, world, gradlane_codec(gl), (double)values[1], wrong);
   gradlane_close(gl);

@@ -1,6 +1,8 @@
 #!/usr/bin/python3
-"""A small training with PyTorch, gradients summed by gradlane: the same weights on all ranks, to the bit. RANK,
-WORLD_SIZE, MASTER_ADDR and MASTER_PORT are in the environment, as any launcher has them."""
+"""Trains a small model with PyTorch. gradlane sums the gradients, so all ranks have the same weights, to the bit.
+
+RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT must be in the environment, where any launcher puts them.
+"""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-// base.c - errors, arguments and file descriptors (any thread, as to contexts the thread of the context)
+// base.c - errors, arguments and file descriptors (any thread; for a context, the thread of the context)
 #include "client/library/base.h"
 
 #include <stdarg.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// Of calls that have no context to keep it in.
+// The last error of calls that have no context to keep it in.
 static _Thread_local char open_error[GL_ERROR_TEXT];
 
 // The last error of this thread about a shared context.

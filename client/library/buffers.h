@@ -3,9 +3,8 @@
 
 #include "client/library/context.h"
 
-// The buffer that holds `address`, or NULL.
+// Returns the buffer that holds `address`, or NULL.
 const struct gl_buffer* gl_find_buffer(const gradlane_context* gl, const void* address);
-// Blocks for parts of `bytes` bytes (staging.h): one at least, and as many as `parts` of them may want.
-// `bytes` is not 0.
+// Makes blocks for parts of `bytes` bytes (staging.h): at least one, and at most `parts`. `bytes` is not 0.
 gradlane_code gl_get_stages(gradlane_context* gl, size_t bytes, uint64_t parts);
 void gl_unmap_buffers(gradlane_context* gl);

@@ -1,4 +1,4 @@
-// check.c - arguments of operations, before anything happens (the thread of the context)
+// check.c - checks of an operation's arguments, before anything happens (the thread of the context)
 #include "client/library/check.h"
 
 #include <inttypes.h>
@@ -28,11 +28,11 @@ static const struct type_row kTypes[] = {
 
 enum {
   kGranule = 128,                                  // elements; a multiple of the exchange's granules of all types
-  kLeastHow = offsetof(gradlane_how, timeout_ms),  // bytes, before version 3
+  kLeastHow = offsetof(gradlane_how, timeout_ms),  // bytes of gradlane_how before version 3
   kLeastPart = 4096,
 };
 
-// Bytes of the tensor, and how it is divided (abi.h).
+// Computes the bytes of the tensor, and how it is divided into parts (abi.h).
 static gradlane_code measure(gradlane_context* gl, enum gl_submission_kind kind, size_t count,
                              const struct type_row* type, size_t part, struct gl_operation* out, size_t* bytes) {
   const bool local_reduce = (gl->welcome.flags & GL_WELCOME_LOCAL_REDUCE) != 0;
@@ -49,7 +49,7 @@ static gradlane_code measure(gradlane_context* gl, enum gl_submission_kind kind,
   while (most > gl->welcome.max_bytes) most /= 2;
   if (part != 0 && part < most) most = part;
   if (*bytes <= most) return GRADLANE_OK;
-  // Parts of one tensor would be slices of every rank's block.
+  // A part would have a slice of every rank's block, and with local_reduce blocks must be contiguous.
   if (out->blocks && out->rows == NULL && local_reduce) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
                    "%s: %zu bytes of all ranks; with local_reduce in the daemon's configuration at most %" PRIu64
@@ -63,13 +63,13 @@ static gradlane_code measure(gradlane_context* gl, enum gl_submission_kind kind,
                    gl_kind_name(kind), type->name, row, gl->welcome.max_bytes);
   }
   out->each = most / row;
-  // Lanes and packets divide by such granules.
+  // Lanes and packets divide tensors at multiples of this.
   if (out->each > kGranule) out->each -= out->each % kGranule;
   out->parts = (count - 1) / out->each + 1;
   return GRADLANE_OK;
 }
 
-// Where `base` lies. `what` is "data", "out" or "residual".
+// Finds the segment and the offset of `base`. `what` is "data", "out" or "residual".
 static gradlane_code place(gradlane_context* gl, const char* kind, const char* what, void* base, size_t bytes,
                            uint8_t* segment, uint64_t* offset) {
   *segment = 0;
@@ -137,7 +137,7 @@ static gradlane_code check_reduction(gradlane_context* gl, enum gl_submission_ki
   return code;
 }
 
-// The state arrays of a residual, of `bytes` bytes each.
+// Finds the state arrays of a residual, of `bytes` bytes each.
 static gradlane_code locate_states(gradlane_context* gl, const char* name, size_t bytes, const gradlane_how* how,
                                    struct gl_operation* out) {
   struct gl_submission* const submission = &out->submission;
@@ -200,7 +200,7 @@ static gradlane_code check_residual(gradlane_context* gl, enum gl_submission_kin
   return GRADLANE_OK;
 }
 
-// Of an all-to-all, which has no residual: what it submits of one is of `target`.
+// Checks the output of an all-to-all. It has no residual, so the submission's fields for one describe `target`.
 static gradlane_code check_out(gradlane_context* gl, void* target, size_t bytes, struct gl_operation* out) {
   struct gl_submission* const submission = &out->submission;
   out->residual = (struct gl_range){.base = target, .bytes = bytes};

@@ -1,4 +1,4 @@
-// choice_sets.c - what a context's tuner has to choose from (the thread of the context)
+// choice_sets.c - the ways that a context's tuner can choose from (the thread of the context)
 #include "client/library/choice_sets.h"
 
 #include <stdio.h>
@@ -15,7 +15,8 @@
 
 static size_t table_bytes(uint32_t rows, uint32_t row_bytes) { return (size_t)rows * row_bytes; }
 
-// The rows of a table at `at`, which ends before the next one's. False: it makes no sense.
+// Returns whether a table at `at` lies within a segment of `bytes` bytes, and has at most `most` rows of at least
+// `least` bytes.
 static bool table_fits(size_t at, size_t bytes, uint32_t rows, uint32_t stride, uint32_t most, size_t least) {
   return rows <= most && stride >= least && stride % 8 == 0 && at % 8 == 0 && at <= bytes &&
          (bytes - at) / stride >= rows;
@@ -48,7 +49,7 @@ bool gl_read_ways(gradlane_context* gl, size_t bytes) {
     row->codec[GL_NAME - 1] = 0;
   }
   at += table_bytes(plan_rows, plan_rows > 0 ? plan_bytes : 0);
-  // Rows of another length than ours we leave alone.
+  // Report rows of another length are left alone.
   if (reports > 0 && control->report_row_bytes == sizeof(struct gl_report_row)) {
     if (!table_fits(at, bytes, reports, control->report_row_bytes, GL_MAX_REPORTS, sizeof(struct gl_report_row)))
       return false;
@@ -99,8 +100,8 @@ static gradlane_code fill_set(gradlane_context* gl, const struct gl_choice_of* o
 
 // ---- Sets that there are
 
-// What ranks agree in, and its place among what the daemon shares. It may lie in one segment with buffers of the
-// caller, which then stays as long as the context.
+// Allocates the memory in which ranks agree, and finds its place in memory shared with the daemon. If it lies in one
+// segment with buffers of the caller, the segment stays as long as the context.
 static gradlane_code make_memory(gradlane_context* gl) {
   struct gl_choices* const choices = &gl->choices;
   if (choices->memory != NULL) return GRADLANE_OK;
@@ -115,7 +116,7 @@ static gradlane_code make_memory(gradlane_context* gl) {
   return GRADLANE_OK;
 }
 
-// The one strategy that the operation may go by. 0: any.
+// Returns the only strategy that the operation may use; 0: any.
 static uint32_t only_strategy(const gradlane_context* gl, const struct gl_choice_of* of) {
   for (uint32_t i = 0; of->strategy != NULL && i < gl->strategies.count; ++i) {
     if (strcmp(gl->strategies.rows[i].name, of->strategy) == 0) return gl->strategies.rows[i].code;
@@ -136,7 +137,7 @@ static gradlane_code make_set(gradlane_context* gl, const struct gl_choice_of* o
   struct gl_choices* const choices = &gl->choices;
   gradlane_code code = make_memory(gl);
   if (code != GRADLANE_OK) return code;
-  // Which operations are counted is a matter of classes, which are the same on all ranks. Sets may go at any time.
+  // Sets may be dropped at any time: operations are counted in classes, which are the same on all ranks.
   if (choices->set_count >= GL_USUAL_SETS) gl_drop_sets(gl);
   struct gl_choice_set* const made = calloc(1, sizeof(*made));
   if (made == NULL) return gl_fail(gl, GRADLANE_NO_MEMORY, "no memory for what there is to choose from");
@@ -165,7 +166,7 @@ static gradlane_code make_set(gradlane_context* gl, const struct gl_choice_of* o
 gradlane_code gl_find_set(gradlane_context* gl, const struct gl_choice_of* of, const struct gl_choice_set** set) {
   struct gl_choices* const choices = &gl->choices;
   *set = NULL;
-  // Alone there is nothing to send; and ranks agree in one operation, of which the daemon must take so much.
+  // A single rank sends nothing. Ranks agree in one all-reduce, and the daemon must take a tensor of that size.
   if (gl->welcome.world < 2 || choices->row_count == 0) return GRADLANE_OK;
   if (gl->welcome.max_bytes < GL_PREDICTIONS * sizeof(double)) return GRADLANE_OK;
   const uint32_t strategy = only_strategy(gl, of);

@@ -1,21 +1,21 @@
-// choice_sets.h - what a context's tuner has to choose from (the thread of the context)
+// choice_sets.h - the ways that a context's tuner can choose from (the thread of the context)
 #pragma once
 
 #include "client/library/context.h"
 
-// Copies the daemon's tables out of the control segment of `bytes` bytes. False: they make no sense.
+// Copies the daemon's tables out of the control segment of `bytes` bytes. Returns false if they make no sense.
 bool gl_read_ways(gradlane_context* gl, size_t bytes);
 
-// What is to be chosen: by a codec that is found (`codec`), or that keeps a bound (`asks`); neither: of elements that
-// travel as they are.
+// The operations that a way is chosen for. Either their codec is known (`codec`), or it is to be chosen and must keep a
+// bound (`asks`). If both are NULL, elements travel as they are.
 struct gl_choice_of {
   enum gl_submission_kind kind;
-  const char* asked;     // the name of the codec
-  const char* strategy;  // NULL: to be chosen
+  const char* asked;     // name of the codec, as the caller has given it
+  const char* strategy;  // only strategy that may be chosen; NULL: any
   const struct gl_auto* asks;
   const struct gl_codec_name* codec;
   bool residual;
 };
-// The ways there are, as a set that stays as long as a class or a request refers to it; NULL in `set`: there is nothing
-// to choose from.
+// Finds or makes the set of ways for such operations. It stays as long as a class or a request refers to it. *set is
+// NULL if there is nothing to choose from.
 gradlane_code gl_find_set(gradlane_context* gl, const struct gl_choice_of* of, const struct gl_choice_set** set);

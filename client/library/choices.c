@@ -1,9 +1,10 @@
-// choices.c - which way operations go that leave it to the library (the thread of the context)
+// choices.c - strategy and codec of operations that leave them to the library (the thread of the context)
 //
-// A choice is made when an operation has its turn on the way to the daemon, which is in the same order on all ranks. It
-// depends on how many of its class there were, and on numbers that all ranks have agreed on, by all-reduces that the
-// library puts in front of operations at the same places everywhere. So nothing waits but what has its turn: the caller
-// does not. What a request waits for here was submitted before it, on all ranks; so nobody waits for ever.
+// The library chooses when an operation has its turn on the way to the daemon, in an order that is the same on all
+// ranks. The choice depends on how many operations of the class there were, and on numbers that all ranks have agreed
+// on. They agree by all-reduces that the library puts in front of operations, at the same places on all ranks. So only
+// the operation that has its turn waits; the caller does not. A request here waits only for requests that all ranks
+// have submitted before it. So no rank waits forever.
 #include "client/library/choices.h"
 
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 #include "client/tuner/agreement.h"
 
 enum {
-  kDigests = 2,  // of what may be chosen, and of the plan
+  kDigests = 2,  // one digest of what may be chosen, one of the plan
   kFirstPlace = GL_PREDICTIONS,
 };
 
@@ -29,8 +30,8 @@ unsigned gl_size_class(double bytes) {
 
 // Digests have 53 bits, which a double holds.
 static double digest_of_ways(const gradlane_context* gl) {
-  // To be raised with any change of how choices follow from what was agreed on: ranks with other rules would count
-  // apart.
+  // Raise this number with any change of how choices follow from the agreed numbers. Ranks with other rules would count
+  // differently.
   const uint8_t rules = 2;
   uint64_t digest = gl_digest(GL_DIGEST, &rules, sizeof(rules));
   digest = gl_digest(digest, gl->welcome.codec, strnlen(gl->welcome.codec, GL_NAME));
@@ -52,8 +53,8 @@ static double digest_of_plan(const gradlane_context* gl) {
   return (double)(gl_digest(GL_DIGEST, gl->choices.plan, bytes) >> 11);
 }
 
-// Puts an all-reduce of so many doubles of the memory in front of the first request. `what`: what it is about, below
-// 256. NULL: no memory.
+// Puts an all-reduce of `count` doubles of the memory, from index `from` on, in front of the first request. `what` says
+// what it is about, and is below 256. Returns NULL if there is no memory.
 static struct gl_request* insert_agreement(gradlane_context* gl, size_t from, size_t count, uint32_t flag,
                                            uint64_t what) {
   struct gl_choices* const choices = &gl->choices;
@@ -76,7 +77,7 @@ static struct gl_request* insert_agreement(gradlane_context* gl, size_t from, si
   if (it == NULL) return NULL;
   it->internal = it->settled = true;
   it->epoch = cause->epoch;
-  // It belongs to the same count as what it is for.
+  // The agreement belongs to the same generation as the operation that it is for.
   memcpy(it->ends_seen, cause->ends_seen, sizeof(it->ends_seen));
   it->next = cause;
   gl->first = it;
@@ -88,7 +89,8 @@ static void turn_off(gradlane_context* gl, uint8_t why) {
   gl->choices.why = why;
 }
 
-// Of the largest and the least of all ranks', which come as they are and with the other sign, whether they differ.
+// Returns whether ranks have different numbers. `pair` has the maximum over all ranks of the number, and that of its
+// negative.
 static bool differ(const double* pair) { return pair[0] != -pair[1]; }
 
 static void ask_ranks(gradlane_context* gl) {
@@ -107,8 +109,8 @@ static void ask_ranks(gradlane_context* gl) {
   if (choices->agreement == NULL) turn_off(gl, GL_REASON_FAILED);
 }
 
-// Ranks have not agreed, or some do not know that they have. The operation that was to be chosen for fails with that on
-// all of them, so that all are told, and begin afresh.
+// Fails the operation that the choice was for, as ranks have not agreed, or some do not know that they have. It fails
+// on all ranks, so that all learn of it and start again.
 static void give_up(struct gl_request* request, const struct gl_request* agreement) {
   if (request->cancelled) return;
   request->cancelled = true;
@@ -154,7 +156,7 @@ static void freeze(struct gl_choice_class* it, unsigned way, uint8_t why) {
   it->rounds.left = UINT64_MAX;
 }
 
-// The first row of the plan whose sizes have this one in them. -1: none.
+// Returns the first row of the plan whose range has this size in it; -1: none.
 static int plan_row_of(const gradlane_context* gl, double bytes) {
   for (uint32_t i = 0; i < gl->choices.plan_count; ++i) {
     const struct gl_plan_row* const row = &gl->choices.plan[i];
@@ -197,7 +199,7 @@ static double bytes_of(const gradlane_context* gl, const struct gl_operation* op
   return operation->blocks ? whole * gl->welcome.world : whole;
 }
 
-// NULL: there are too many.
+// Returns the class of an operation, which it makes if needed; NULL if there are too many, or no memory.
 static struct gl_choice_class* class_of(gradlane_context* gl, const struct gl_operation* operation) {
   const double bytes = bytes_of(gl, operation);
   const unsigned size = gl_size_class(bytes);
@@ -210,7 +212,7 @@ static struct gl_choice_class* class_of(gradlane_context* gl, const struct gl_op
   return new_choice_class(gl, operation, size, planned);
 }
 
-// False: not yet.
+// Sets the predictions of a class from the numbers that ranks agreed on. Returns false if they have not agreed yet.
 static bool predict(gradlane_context* gl, struct gl_choice_class* it) {
   struct gl_choices* const choices = &gl->choices;
   if (choices->state == GL_CHOICES_ASKED) {
@@ -233,10 +235,12 @@ static bool predict(gradlane_context* gl, struct gl_choice_class* it) {
   return true;
 }
 
-// Who gives to a reduce is through when it has sent, and only its root knows how long it takes.
+// Returns whether the greatest of the ranks' times counts. In a reduce, other ranks than the root finish as soon as
+// they have sent, so only the root knows how long it takes.
 static bool by_greatest(const struct gl_choice_class* it) { return it->set->kind == GL_REDUCE; }
 
-// Ranks agree on trials when this one's have ended: so do those of the others.
+// Lets ranks agree on the times of trials. Each rank takes part when its own trials have ended. Returns false while the
+// agreement is under way.
 static bool agree_on_trials(gradlane_context* gl, struct gl_choice_class* it) {
   double* const times = gl->choices.memory + kFirstPlace + (size_t)it->number * GL_TRIALS;
   if (it->agreement == NULL) {
@@ -263,8 +267,8 @@ static bool agree_on_trials(gradlane_context* gl, struct gl_choice_class* it) {
 
 // ---- Operations
 
-// Which way it is to go, or something of the library's own that goes first now. False: not known yet, as others are
-// under way.
+// Finds the way of the operation, or puts an agreement in front of it. Returns false if the way is not known yet, as
+// other operations are under way.
 static bool take_turn(gradlane_context* gl, struct gl_choice_class* it, struct gl_request* request) {
   const uint64_t count = request->operation.submission.count;
   const uint64_t whole = request->operation.whole;
@@ -300,7 +304,8 @@ static void let_go(const gradlane_context* gl, struct gl_request* request, const
 
 static bool is_running(const struct gl_request* it) { return it != NULL && it->state == GL_RUNNING; }
 
-// The first operation of all does not wait for the agreement in front of it.
+// Returns whether the operation must wait for others. The first operation of all does not wait for the agreement in
+// front of it.
 static bool must_wait(const gradlane_context* gl, const struct gl_choice_class* it) {
   if (gl_rounds_alone(&it->rounds)) return gl->flight_count > (is_running(gl->choices.agreement) ? 1 : 0);
   const bool same_tensor = it->rounds.state == GL_ROUNDS_TRYING && it->rounds.filled > 0;
@@ -313,7 +318,7 @@ bool gl_choose(gradlane_context* gl) {
   if (request->settled) return true;
   if (operation->choice == NULL) return gl->choices.open == 0;
   const struct gl_choice_set* const set = operation->choice;
-  // What was asked for before the count began again fails in the daemon.
+  // A request from before the count began again fails in the daemon, so it needs no class.
   struct gl_choice_class* const it = request->epoch == gl->choices.epoch ? class_of(gl, operation) : NULL;
   if (it == NULL) {
     let_go(gl, request, &set->ways[0]);
@@ -343,8 +348,9 @@ struct gl_request* gl_agreement(gradlane_context* gl) {
   return NULL;
 }
 
-// One that is under way ends by itself, and is nobody's from then on. Should it write to the memory of the next one, it
-// is the same numbers of all ranks that are compared, or those of a place that is not read before six operations later.
+// Forgets an agreement. One that is under way ends by itself, and nobody looks at its result. It may still write to the
+// memory of the next agreement. This does no harm: it compares the same numbers of all ranks, or its place is not read
+// before six operations later.
 static void drop_agreement(gradlane_context* gl, struct gl_request** agreement) {
   struct gl_request* const it = *agreement;
   *agreement = NULL;
@@ -362,7 +368,7 @@ void gl_choose_afresh(gradlane_context* gl) {
   choices->agreements = 0;
   choices->state = GL_CHOICES_NEW;
   drop_agreement(gl, &choices->agreement);
-  // A rank that has come anew knows of none.
+  // Classes are dropped, as a rank that has newly come has none.
   for (unsigned i = 0; i < choices->class_count; ++i) {
     drop_agreement(gl, &choices->classes[i]->agreement);
     free(choices->classes[i]);

@@ -1,19 +1,19 @@
-// choices.h - which way operations go that leave it to the library: choices in their order, and what ranks agree on for
-// them (the thread of the context)
+// choices.h - strategy and codec of operations that leave them to the library: choices in their order, and the
+// agreements of ranks on them (the thread of the context)
 #pragma once
 
 #include "client/library/context.h"
 
-// The class of size of so many bytes: below GL_SIZES.
+// Returns the size class of a tensor of `bytes` bytes, below GL_SIZES.
 unsigned gl_size_class(double bytes);
 
-// Whether the first request of the queue may begin; then it is known which way it goes. A request of the library's own
-// may be the first one now. False: it waits for others that are under way.
+// Returns whether the first request of the queue may begin; its way is then chosen. The first request may now be one of
+// the library's own. Returns false if it waits for others that are under way.
 bool gl_choose(gradlane_context* gl);
 
-// What ranks agree on for the first operation of the queue, and has not ended. NULL: nothing.
+// Returns the agreement of ranks that is under way for the first operation of the queue; NULL: none.
 struct gl_request* gl_agreement(gradlane_context* gl);
 
-// All ranks begin to count again: so do choices.
+// Discards all choices, because all ranks begin to count again.
 void gl_choose_afresh(gradlane_context* gl);
 void gl_free_choices(gradlane_context* gl);

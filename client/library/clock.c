@@ -1,4 +1,4 @@
-// clock.c - what time it is (any thread)
+// clock.c - the library's clock (any thread)
 #include "client/library/clock.h"
 
 #include <time.h>

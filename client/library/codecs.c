@@ -1,4 +1,5 @@
-// codecs.c - the daemon's codecs: its table, and what it calls one, asked once per name (the thread of the context)
+// codecs.c - the daemon's codecs: its table, and lookups by name, sent to the daemon once per name (the thread of the
+// context)
 #include "client/library/codecs.h"
 
 #include <stdio.h>
@@ -9,7 +10,7 @@
 #include "client/tuner/auto_name.h"
 
 enum {
-  kLeastInfo = offsetof(gradlane_codec_info, variant),  // bytes, before version 6
+  kLeastInfo = offsetof(gradlane_codec_info, variant),  // bytes of gradlane_codec_info before version 6
   kMostStates = 2,
 };
 
@@ -39,7 +40,7 @@ const struct gl_codec_row* gl_codec_row_of(const gradlane_context* gl, uint8_t i
   return NULL;
 }
 
-// Whether the name is the row's word, and what may stand behind one.
+// Returns whether the name begins with the row's word, and then ends or goes on as a codec's name can.
 static bool has_word(const struct gl_codec_row* row, const char* name) {
   const size_t length = strlen(row->word);
   return strncmp(name, row->word, length) == 0 && strchr(":,/+", name[length]) != NULL;
@@ -65,8 +66,8 @@ static gradlane_code remember(gradlane_context* gl, const struct gl_codec_name* 
   return GRADLANE_OK;
 }
 
-// To the daemon's refusal of a name, whose messages have no room for it: how names with its word are written, or where
-// there are none, which words there are.
+// Adds usage to the daemon's refusal of a name, whose messages have no room for it. It lists the forms of names with
+// the same word, or all words if there are none.
 static void add_usage(gradlane_context* gl, const char* name) {
   char text[GL_ERROR_TEXT];
   const size_t room = sizeof(text);
@@ -99,7 +100,7 @@ static gradlane_code check_auto(gradlane_context* gl, const char* name) {
   return GRADLANE_OK;
 }
 
-// `name` has `length` characters.
+// Finds the codec of a single name, which is the first `length` characters of `name`.
 static gradlane_code find(gradlane_context* gl, const char* name, size_t length, struct gl_codec_name* codec) {
   if (length >= GL_NAME) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "codec '%.40s...': no codec has a name of more than %u characters", name,
@@ -123,12 +124,13 @@ static gradlane_code find(gradlane_context* gl, const char* name, size_t length,
     return gl_fail(gl, GRADLANE_VERSION, "the daemon says that a residual of codec %s is of %u arrays; %d at most",
                    request.name, codec->states, kMostStates);
   }
-  // Under the name it was asked for, whatever the daemon's spelling.
+  // The entry has the name that was asked for, whatever the daemon's spelling.
   memcpy(codec->name, request.name, GL_NAME);
   return remember(gl, codec);
 }
 
-// Up to the slash that a second name stands behind: what is a number belongs to the first, as in "qsgd:4/512".
+// Returns the length of the first name, up to the slash before a second one. A slash before a digit belongs to the
+// first name, as in "qsgd:4/512".
 static size_t first_of(const char* name) {
   size_t length = strcspn(name, "/");
   while (name[length] != 0 && name[length + 1] >= '0' && name[length + 1] <= '9') {
@@ -158,7 +160,7 @@ gradlane_code gl_find_codecs(gradlane_context* gl, const char* name, struct gl_c
 
 size_t gradlane_codecs(const gradlane_context* gl) { return gl != NULL ? gl->codecs.count : 0; }
 
-// What `row` says; NULL: nothing is known of it.
+// Returns the description of a codec by its row; if `row` is NULL, its texts are empty.
 static gradlane_codec_info told_of(const struct gl_codec_row* row) {
   gradlane_codec_info told = GRADLANE_CODEC_INFO_INIT;
   told.word = row != NULL ? row->word : "";
@@ -176,7 +178,7 @@ static gradlane_codec_info told_of(const struct gl_codec_row* row) {
   return told;
 }
 
-// As much as the caller's struct has room for, which may be of an older interface.
+// Copies as much as the caller's struct has room for, which may be that of an older header.
 static gradlane_code tell(gradlane_context* gl, const char* call, gradlane_codec_info* told,
                           gradlane_codec_info* info) {
   const size_t given = info != NULL ? info->struct_size : 0;
@@ -201,7 +203,7 @@ gradlane_code gradlane_get_codec(gradlane_context* gl, size_t number, gradlane_c
   return tell(gl, call, &told, info);
 }
 
-// No codec, but a name that stands for one.
+// Describes `auto`, which is no codec but a name that stands for one.
 static gradlane_codec_info told_of_auto(const struct gl_auto* asked) {
   gradlane_codec_info told = told_of(NULL);
   told.word = "auto";

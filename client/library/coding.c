@@ -1,4 +1,4 @@
-// coding.c - which codec an operation goes through, and which way round (the thread of the context)
+// coding.c - the codec and the strategy of an operation (the thread of the context)
 #include "client/library/coding.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@
 
 static bool is_exact(const struct gl_codec_name* codec) { return (codec->flags & GL_CODEC_EXACT) != 0; }
 
-// What `kind` must not be given: a codec that rounds what is exact.
+// Refuses a codec that rounds, for operations that are exact.
 static gradlane_code check_exact(gradlane_context* gl, enum gl_submission_kind kind, const gradlane_how* how,
                                  const struct gl_codec_pair* pair) {
   const bool rounds = !is_exact(&pair->there) || (pair->has_back && !is_exact(&pair->back));
@@ -32,10 +32,10 @@ static void name_codecs(struct gl_submission* submission, const struct gl_codec_
   submission->back_arguments = pair->back.arguments;
 }
 
-// What is left to the library.
+// The parts of an operation that the library must choose.
 struct to_choose {
   struct gl_auto asked;
-  const char* name;  // of the codec that counts, the caller's or the daemon's
+  const char* name;  // name of the codec that applies, the caller's or the daemon's
   bool codec;
   bool strategy;
 };
@@ -48,7 +48,7 @@ static struct to_choose left_to_choose(const gradlane_context* gl, const gradlan
   return it;
 }
 
-// The ways among which is chosen when the operation has its turn; none where there is nothing to choose.
+// Finds the ways to choose from when the operation has its turn; none if there is nothing to choose.
 static gradlane_code leave_open(gradlane_context* gl, enum gl_submission_kind kind, const gradlane_how* how,
                                 const struct to_choose* open, const struct gl_codec_name* coded,
                                 struct gl_operation* out) {

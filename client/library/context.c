@@ -1,9 +1,9 @@
-// context.c - what a context knows (the thread of the context)
+// context.c - questions about a context (the thread of the context)
 #include "client/library/context.h"
 
 #include <string.h>
 
-// Of gradlane_figures, since version 1.
+// Bytes of gradlane_figures in version 1.
 enum { kLeastFigures = offsetof(gradlane_figures, retransmitted) + sizeof(uint64_t) };
 
 int gradlane_version(void) { return GRADLANE_API_VERSION; }

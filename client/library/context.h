@@ -1,7 +1,8 @@
 // context.h - all that a context holds, as plain structs (the thread of the context)
 //
-// A context belongs to one thread, so nothing here is locked. What a daemon writes into shared memory is copied, then
-// checked: whatever is there, the worst that follows is GRADLANE_DAEMON_GONE.
+// One thread at a time uses a context, which the lock in base.h ensures for a shared one. So nothing here is locked.
+// Data that a daemon writes into shared memory is copied, then checked. The worst that bad data can cause is
+// GRADLANE_DAEMON_GONE.
 #pragma once
 
 #include <stdbool.h>
@@ -14,35 +15,35 @@
 #include "client/library/base.h"
 #include "client/tuner/candidates.h"
 
-// What the daemon has answered, by name.
+// The daemon's answers about codecs, by name.
 struct gl_codec_cache {
   struct gl_codec_name* entries;
   size_t count;
 };
 
-// A copy of the daemon's table, with texts that end.
+// A copy of the daemon's table of codecs, whose texts all end with 0.
 struct gl_codecs {
   struct gl_codec_row rows[GL_MAX_CODECS];
   uint32_t count;
 };
 
-// The same of strategies.
+// A copy of the daemon's table of strategies, likewise.
 struct gl_strategies {
   struct gl_strategy_row rows[GL_MAX_STRATEGIES];
   uint32_t count;
 };
 
-// ---- What `auto` has to choose from, and has chosen
+// ---- Choices of `auto`
 
-// Operations of a set of about one size, and of one row of the plan.
+// A class: the operations of one set, of about one size, and of one row of the plan.
 struct gl_choice_class {
   const struct gl_choice_set* set;
   unsigned size;  // below GL_SIZES
-  int planned;    // that row; -1: none, or there is no plan
+  int planned;    // row of the plan; -1: none, or there is no plan
   unsigned number;
   uint8_t type;
-  uint8_t why;                   // GL_REASON_... that the rounds do not know
-  struct gl_request* agreement;  // about the trials of a round
+  uint8_t why;                   // GL_REASON_... from outside of the rounds
+  struct gl_request* agreement;  // agreement on the trials of a round; NULL: none
   struct gl_rounds rounds;
   uint64_t bytes;
   uint64_t sent_bytes;
@@ -60,22 +61,22 @@ struct gl_choices {
   struct gl_report_row* reports;  // shared memory
   uint32_t report_count;
 
-  struct gl_choice_set* sets;  // a list; of more than GL_USUAL_SETS those that nobody refers to go
+  struct gl_choice_set* sets;  // a list; above GL_USUAL_SETS, sets that nobody refers to are dropped
   unsigned set_count;
   struct gl_choice_class* classes[GL_MAX_CLASSES];
   unsigned class_count;
 
-  // Ranks agree before anything is chosen, in this memory, which the daemon shares; each class has a place behind it.
+  // Ranks agree in this memory before anything is chosen. The daemon shares it. Each class has a place behind it.
   enum gl_choices_state state;
-  uint8_t why;          // GL_CHOICES_OFF: GL_REASON_...
-  uint32_t epoch;       // goes up whenever all of this begins afresh
-  unsigned open;        // requests of a trial that is under way
-  uint64_t agreements;  // in this epoch
+  uint8_t why;          // GL_REASON_... of GL_CHOICES_OFF
+  uint32_t epoch;       // goes up whenever all choices start again
+  unsigned open;        // unfinished requests of the trial that is under way
+  uint64_t agreements;  // number of agreements in this epoch
   double* memory;
   uint32_t segment;
   uint64_t offset;
   struct gl_request* agreement;
-  double predicted[GL_MAX_WAYS][GL_SIZES];  // agreed
+  double predicted[GL_MAX_WAYS][GL_SIZES];  // predictions that ranks agreed on
 };
 
 // Memory shared with the daemon; several buffers lie in one.
@@ -86,18 +87,18 @@ struct gl_mapping {
 
 struct gl_buffer {
   uint8_t* base;
-  size_t bytes;      // as asked for
-  uint32_t segment;  // which it lies in
+  size_t bytes;      // size that was asked for
+  uint32_t segment;  // segment that it lies in
 };
 
-// Sorted by address.
+// Buffers, sorted by address.
 struct gl_buffers {
   struct gl_buffer* entries;
   size_t count;
   size_t room;
 };
 
-// A block that a part of ordinary memory is copied to.
+// A block of shared memory that a part of ordinary memory is copied to.
 struct gl_stage {
   uint8_t* base;
   size_t bytes;  // 0: there is none
@@ -106,7 +107,7 @@ struct gl_stage {
   bool taken;
 };
 
-// At most; they have so many bytes together, or one has as many as a part.
+// There are at most GL_STAGES blocks, of GL_STAGE_BYTES bytes together. A single block may be larger, for a long part.
 enum { GL_STAGES = 12, GL_STAGE_BYTES = 6 << 20 };
 
 struct gl_range {
@@ -114,23 +115,23 @@ struct gl_range {
   size_t bytes;
 };
 
-// What an operation's arguments say, checked.
+// The checked arguments of an operation.
 struct gl_operation {
-  struct gl_submission submission;     // of all parts: cookie and what is a part's own are not filled in
+  struct gl_submission submission;     // submission of all parts; cookie and fields of a single part are not filled in
   struct gl_range data;                // in use until the caller knows of the end
-  struct gl_range residual;            // its first state array; or where an all-to-all puts what comes
-  uint32_t states;                     // of these, gl_state_of(); 0: there is no residual
-  size_t state_bytes;                  // from one to the next
+  struct gl_range residual;            // first state array of the residual; or the output of an all-to-all
+  uint32_t states;                     // number of state arrays, see gl_state_of(); 0: there is no residual
+  size_t state_bytes;                  // bytes from one state array to the next
   uint64_t each;                       // elements of each part but the last
-  uint64_t parts;                      // 0: it is but asked about
+  uint64_t parts;                      // number of parts; 0: the caller only asks about the operation
   uint64_t whole;                      // elements of the caller's tensor, of which this may be a part
   uint32_t width;                      // bytes of an element
-  bool blocks;                         // one per rank
+  bool blocks;                         // each rank has a block
   bool staged;                         // the data is not in shared memory: parts are copied
-  void* const* rows;                   // where the ranks' blocks lie, each on its own (gradlane_how); NULL: in `data`
-  bool pays;                           // too small for a codec: the residual is added to the data,
-  bool owes_states;                    //   and so are its other states: they are what owners of sums owe
-  const struct gl_choice_set* choice;  // which way it goes is chosen when it has its turn; NULL: it is known
+  void* const* rows;                   // addresses of the ranks' blocks (gradlane_how); NULL: they lie in `data`
+  bool pays;                           // too small for a codec: the call adds the residual to the data
+  bool owes_states;                    // with `pays`: other states are added, too; they are residuals of sum owners
+  const struct gl_choice_set* choice;  // ways to choose from when it has its turn; NULL: the way is known
 };
 
 static inline struct gl_range gl_state_of(const struct gl_operation* operation, uint32_t state) {
@@ -138,7 +139,7 @@ static inline struct gl_range gl_state_of(const struct gl_operation* operation, 
   return (struct gl_range){.base = first.base + state * operation->state_bytes, .bytes = first.bytes};
 }
 
-// A class of tensors that the caller is, or was, to be warned of.
+// A class of tensors that the caller was warned of, or is to be warned of.
 struct gl_loss_warning {
   uint64_t elements;
   uint8_t kind;
@@ -148,10 +149,10 @@ struct gl_loss_warning {
   char text[GL_ERROR_TEXT];
 };
 
-// More are not warned of: whoever has not heeded so many has decided.
+// There are no more warnings: a caller that has not heeded that many has decided.
 enum { GL_LOSS_WARNINGS = 16, GL_OTHER_WARNINGS = 4 };
 
-// Of several completions.
+// The loss of several completions.
 struct gl_loss_sum {
   uint64_t values;
   uint64_t zeroed;
@@ -163,7 +164,7 @@ struct gl_losses {
   struct gl_loss_sum total;
   bool keep;  // warnings are for gradlane_warning(), not for stderr
   unsigned count;
-  unsigned others;  // of these, that are not about loss
+  unsigned others;  // number of these that are not about loss
   struct gl_loss_warning warnings[GL_LOSS_WARNINGS + GL_OTHER_WARNINGS];
 };
 
@@ -175,26 +176,26 @@ struct gl_request {
   enum gl_request_state state;
   uint64_t number;  // count << GL_INDEX_BITS | index; the caller's gradlane_request
   struct gl_operation operation;
-  uint64_t begun;                    // parts that have been put into the rings,
-  uint64_t ended;                    //   and that all lanes have completed
-  bool cancelled;                    // or a part has failed: what has not begun fails, too, and keeps its place
-  gradlane_code code;                // how it has ended, as far as known
-  uint32_t lanes_failed;             // bit i: lane i
-  bool tells_end;                    // one of them said that a generation has ended
-  uint32_t ends[GL_MAX_LANES];       // of each lane that failed, at that time
-  uint32_t ends_seen[GL_MAX_LANES];  // at the time of the call
-  struct gl_loss_sum loss;           // of all parts
-  double ns;                         // that the lanes have worked on it
-  uint64_t sent_bytes;               // as gl_completion's
-  bool internal;                     // the library's own: nobody waits for it,
-  bool orphan;                       //   and nobody will look at it
-  bool settled;                      // which way it goes is
-  uint32_t epoch;                    // of choices, at the time of the call
-  struct gl_choice_class* of_class;  // NULL: none
+  uint64_t begun;                    // number of parts that have been put into the rings
+  uint64_t ended;                    // number of parts that all lanes have completed
+  bool cancelled;                    // by the caller or a failed part: parts to come fail, too, but keep their places
+  gradlane_code code;                // result, as far as it is known
+  uint32_t lanes_failed;             // lanes that have failed; bit i: lane i
+  bool tells_end;                    // a lane has said that a generation has ended
+  uint32_t ends[GL_MAX_LANES];       // `ends` of each lane that failed, at that time
+  uint32_t ends_seen[GL_MAX_LANES];  // `ends` of each lane that the caller knew of at the time of the call
+  struct gl_loss_sum loss;           // loss of all parts
+  double ns;                         // time that the lanes have worked on it
+  uint64_t sent_bytes;               // as in gl_completion
+  bool internal;                     // belongs to the library itself: no caller waits for it
+  bool orphan;                       // internal, and the library will not look at it either
+  bool settled;                      // its way is known
+  uint32_t epoch;                    // epoch of choices at the time of the call
+  struct gl_choice_class* of_class;  // class of the operation; NULL: none
   struct gl_turn_way turn;
-  struct gl_request* next;   // in the queue, or free
-  char text[GL_ERROR_TEXT];  // of the first lane that failed
-  gradlane_cause cause;      // the same
+  struct gl_request* next;   // next in the queue, or in the list of free requests
+  char text[GL_ERROR_TEXT];  // text of the first lane that failed
+  gradlane_cause cause;      // cause of the first lane that failed
 };
 
 enum { GL_INDEX_BITS = 24 };
@@ -204,19 +205,19 @@ struct gl_flight {
   uint64_t cookie;
   struct gl_request* request;
   uint64_t part;
-  uint32_t lanes_left;  // bit i: lane i has not completed it
+  uint32_t lanes_left;  // lanes that have not completed it; bit i: lane i
   uint8_t slot;
-  struct gl_stage* stage;  // its data is there; NULL: where the caller has it
-  bool cancel;             // the lanes are to be told, when their rings have room
-  double ns;               // of the lane that has worked on it longest
+  struct gl_stage* stage;  // block with its data; NULL: the data is in a buffer of the caller
+  bool cancel;             // lanes must be told to cancel it when their rings have room
+  double ns;               // time of the lane that has worked on it longest
 };
 
-// The library's own counts of a ring: what others could have written over is not read back.
+// The library's own counts of a ring. It does not read them back, as others could have written over them.
 struct gl_ring {
   uint32_t submit_tail;
   uint32_t complete_head;
-  uint32_t ends_seen;  // the lane's `ends`, as far as the caller has been told
-  uint64_t ended_ns;   // of its latest completion
+  uint32_t ends_seen;  // the lane's `ends` that the caller knows of
+  uint64_t ended_ns;   // time at which its latest completion ended
 };
 
 struct gradlane_context {
@@ -225,9 +226,9 @@ struct gradlane_context {
   int completion_fd;
   int doorbells[GL_MAX_LANES];
   struct sockaddr_un address;
-  struct gl_welcome welcome;  // checked
+  struct gl_welcome welcome;  // checked welcome of the daemon
   int spin_us;
-  uint32_t timeout_ms;  // of operations that name none; 0: the daemon's
+  uint32_t timeout_ms;  // time limit of operations that name none; 0: the daemon's
 
   struct gl_control* control;
   struct gl_lane* lanes;
@@ -239,36 +240,37 @@ struct gradlane_context {
   struct gl_codecs codecs;
   struct gl_strategies strategies;
   struct gl_choices choices;
-  struct gl_codec_cache names;  // the first is that of the daemon's configuration
+  struct gl_codec_cache names;  // the first one is the codec of the daemon's configuration
 
-  // All that there are, by index; `free` is a list of those in state GL_FREE.
+  // All requests, by index. `free` is a list of those in state GL_FREE.
   struct gl_request** requests;
   size_t request_count;
   size_t request_room;
   struct gl_request* free;
-  size_t over;       // requests in state GL_OVER
-  uint64_t started;  // requests, ever
+  size_t over;       // number of requests in state GL_OVER, without internal ones
+  uint64_t started;  // number of requests, ever
   uint64_t next_tag;
-  uint64_t operations;  // ended
+  uint64_t operations;  // number of operations that have ended
 
-  // On the way to the daemon, in this order: cancels, a resume, and requests of which not all parts have begun.
+  // The way to the daemon. Cancels go first, then a resume, then requests of which not all parts have begun.
   struct gl_flight flights[GL_SLOTS];
   unsigned flight_count;
   uint64_t slots;    // bit i: a flight has slot i
-  uint64_t cookies;  // ever used
-  bool cancelling;   // some of these are to be
+  uint64_t cookies;  // number of cookies ever used
+  bool cancelling;   // some flights must be cancelled
   bool resuming;
   struct gl_request* first;
   struct gl_request* last;
-  bool blocked;  // something waits for room in a ring, of which the daemon does not tell
+  bool blocked;  // something waits for room in a ring, for which the daemon rings no bell
 
-  // Of gradlane_fd(), -1 before: an epoll instance over completion_fd, socket and over_fd, the last of which is
-  // readable while `over` is not 0, or `blocked`.
+  // Descriptors for gradlane_fd(), -1 before. epoll_fd is an epoll instance over completion_fd, socket and over_fd.
+  // over_fd is readable while `over` is not 0 or `blocked` is true.
   int epoll_fd;
   int over_fd;
   bool over_signalled;
 
-  // Whether the daemon runs: the sum of its lanes' beats, when it was looked at, and for how long it has not changed.
+  // Check that the daemon runs: the sum of its lanes' beats, the time of the last look, and for how long the sum has
+  // not changed.
   uint64_t beats;
   int64_t looked_us;
   int64_t still_us;

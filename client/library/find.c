@@ -16,12 +16,13 @@
 
 #include "client/library/base.h"
 
-// Where daemons make their sockets, in this order (docs/client.md): base/socket_folders.h has the same for the daemon.
+// The folders in which daemons make their sockets, in the order of the search (docs/client.md). base/socket_folders.h
+// has the same for the daemon.
 enum { kFolders = 3, kFolderBytes = sizeof(((struct sockaddr_un*)NULL)->sun_path) };
 
 static const char kSystemFolder[] = "/run/gradlane";
 
-// In the order in which they matter to whoever hears that there is no daemon.
+// Reasons why there is no daemon, from the least to the most important for the user.
 enum remark { kNothing, kStale, kTrouble, kStranger };
 
 static const char kAdvice[] =
@@ -29,13 +30,13 @@ static const char kAdvice[] =
 
 struct search {
   struct gl_found* found;
-  enum remark remark;  // of what `why` has
-  uid_t keeper;        // whose daemons are trusted in this folder, beside root's and this user's
-  unsigned live;       // of this folder, those that accept, or would if they were not busy
+  enum remark remark;  // reason in `why`
+  uid_t keeper;        // user whose daemons are trusted in this folder, like those of root and of this user
+  unsigned live;       // number of sockets in this folder that accept, or would if they were not busy
 };
 
 int gl_connect(const struct sockaddr_un* address, int* fd) {
-  // Non-blocking, as a full backlog would block for as long as it likes.
+  // The socket is non-blocking, as a full backlog would block for any length of time.
   *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (*fd < 0) return errno;
   if (connect(*fd, (const struct sockaddr*)address, sizeof(*address)) == 0) return 0;
@@ -47,7 +48,7 @@ int gl_connect(const struct sockaddr_un* address, int* fd) {
 static void say(struct search* search, enum remark remark, const char* format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// The most important remark stays, and the first one of those.
+// Keeps the most important remark, or the first one of these.
 static void say(struct search* search, enum remark remark, const char* format, ...) {
   if (remark <= search->remark) return;
   search->remark = remark;
@@ -57,7 +58,7 @@ static void say(struct search* search, enum remark remark, const char* format, .
   va_end(arguments);
 }
 
-// Anybody may make a folder in /tmp.
+// Returns whether the folder is this user's alone. Anybody may make a folder in /tmp.
 static bool is_own(const char* folder) {
   struct stat what;
   return lstat(folder, &what) == 0 && S_ISDIR(what.st_mode) && what.st_uid == geteuid() && (what.st_mode & 077) == 0;
@@ -67,7 +68,7 @@ static bool is_known(const struct search* search, uid_t user) {
   return user == 0 || user == geteuid() || user == search->keeper;
 }
 
-// Whether gradients may go there though nobody has said so.
+// Returns whether gradients may go to this daemon, although nobody has named its socket.
 static bool is_trusted(struct search* search, const char* path, int fd) {
   struct ucred peer = {.uid = (uid_t)-1};
   socklen_t bytes = sizeof(peer);
@@ -79,8 +80,8 @@ static bool is_trusted(struct search* search, const char* path, int fd) {
   return false;
 }
 
-// Counts it if it is live; the first of those is found, with its connection, or without one as it is busy.
-// `owner`: of the socket, who is believed of one that is busy.
+// Counts the socket if it is live. The first live one is the result, with its connection, or without one if it is busy.
+// A busy daemon does not say who it is, so `owner`, the owner of its socket, must be trusted.
 static void try_socket(struct search* search, const struct sockaddr_un* address, uid_t owner, int* fd) {
   int it = -1;
   const int error = gl_connect(address, &it);
@@ -107,8 +108,9 @@ static void look_into(struct search* search, const char* path, int* fd) {
     if (errno != ENOENT) say(search, kTrouble, "%s cannot be read: %s; %s", path, strerror(errno), kAdvice);
     return;
   }
-  // Only root makes folders in /run: whom this one is given to keeps the machine's daemons, as a service does. Unless
-  // others may write to it, or it is of a user that many are (of whoever has no name in a user namespace, nobody).
+  // Only root makes folders in /run. So the owner of this one runs the machine's daemons, as a service does, and is
+  // trusted. It is not trusted if others may write to the folder. Nor is it if it is "nobody", as which all users
+  // without a name appear in a user namespace.
   struct stat given;
   const bool system = strcmp(path, kSystemFolder) == 0 && fstat(dirfd(folder), &given) == 0 &&
                       (given.st_mode & (S_IWGRP | S_IWOTH)) == 0 && given.st_uid != kNobody;
@@ -125,7 +127,7 @@ static void look_into(struct search* search, const char* path, int* fd) {
   closedir(folder);
 }
 
-// How many there are. A folder whose path is too long for a socket is none.
+// Lists the folders and returns their number. A folder whose path is too long for a socket is left out.
 static unsigned list_folders(char folders[kFolders][kFolderBytes]) {
   unsigned count = 0;
   snprintf(folders[count++], kFolderBytes, "%s", kSystemFolder);

@@ -7,15 +7,16 @@
 
 enum { GL_FIND_TEXT = 480 };
 
-// What a search has come to.
+// The result of a search.
 struct gl_found {
-  struct sockaddr_un address;  // of the socket that it has decided on
-  char why[GL_FIND_TEXT];      // else: why there is none, and what to do
+  struct sockaddr_un address;  // address of the socket that was chosen
+  char why[GL_FIND_TEXT];      // if none was chosen: why there is none, and what to do
 };
 
-// One attempt. 0, or an errno with no file descriptor.
+// Tries once to connect. Returns 0, or an errno with no file descriptor.
 int gl_connect(const struct sockaddr_un* address, int* fd);
 
-// The same with the only socket that accepts in the first folder that has such; of root's daemons and this user's, as
-// nobody has named it. ENOENT: there is none yet; EEXIST: there are several. Any other errno is of `address`.
+// Tries once to connect to the only socket that accepts, in the first folder that has such sockets. Nobody has named
+// it, so the daemon must be one of root, of this user, or of the owner of /run/gradlane. Returns ENOENT if there is
+// none yet, and EEXIST if there are several. Any other errno is of `address`.
 int gl_find(struct gl_found* found, int* fd);

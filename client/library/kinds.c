@@ -1,4 +1,4 @@
-// kinds.c - the kinds of operations (anywhere)
+// kinds.c - the kinds of operations (any thread)
 #include "client/library/kinds.h"
 
 const char* gl_kind_name(enum gl_submission_kind kind) {

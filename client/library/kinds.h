@@ -1,4 +1,4 @@
-// kinds.h - the kinds of operations (anywhere)
+// kinds.h - the kinds of operations (any thread)
 #pragma once
 
 #include <stdbool.h>
@@ -6,9 +6,9 @@
 #include "client/abi.h"
 
 const char* gl_kind_name(enum gl_submission_kind kind);
-// Elements of ranks become one.
+// Returns whether elements of the ranks become one.
 bool gl_reduces(enum gl_submission_kind kind);
-// Each rank has a block.
+// Returns whether each rank has a block.
 bool gl_has_blocks(enum gl_submission_kind kind);
-// What arrives is what was sent, whatever the daemon's codec.
+// Returns whether data arrives as it was sent, whatever the daemon's codec.
 bool gl_copies_as_is(enum gl_submission_kind kind);

@@ -1,5 +1,4 @@
-// loss.c - what lossy codecs have taken away: figures, and a warning once per class of tensors (the thread of the
-// context)
+// loss.c - losses by lossy codecs: figures, and a warning once per class of tensors (the thread of the context)
 #include "client/library/loss.h"
 
 #include <inttypes.h>
@@ -7,22 +6,22 @@
 #include <stdio.h>
 #include <string.h>
 
-// Shares from which on the library warns, of a sample of what this rank gave to one sum.
-static const double kNormShare = 0.1;    // of the norm, lost
-static const double kZeroedShare = 0.5;  // of the values that were not zero, became zero
+// The library warns from these shares on, in a sample of this rank's contribution to a sum.
+static const double kNormShare = 0.1;    // lost share of the norm
+static const double kZeroedShare = 0.5;  // share of the nonzero values that became zero
 
 static const char* sum_name(uint8_t kind) {
   if (kind == GL_REDUCE) return "reduce";
   return kind == GL_REDUCE_SCATTER ? "reduce_scatter" : "all_reduce";
 }
 
-// As the caller or the configuration has named it, and was told of it.
+// Returns the codec, under the name that the caller or the configuration has used for it.
 static const struct gl_codec_name* codec_of(const gradlane_context* gl, const struct gl_submission* submission) {
   static const struct gl_codec_name kUnknown = {.name = "its codec"};
   const bool named = (submission->flags & GL_FLAG_CODEC) != 0;
   for (size_t i = 0; i < gl->names.count; ++i) {
     const struct gl_codec_name* const it = &gl->names.entries[i];
-    // The first is that of the configuration.
+    // The first entry is the codec of the configuration.
     if (!named || (it->id == submission->codec && it->arguments == submission->codec_arguments)) return it;
   }
   return &kUnknown;
@@ -41,14 +40,14 @@ static const char* remedy(const struct gl_codec_name* codec) {
   return "codec raw, or one with error feedback";
 }
 
-// The share of the norm in whole percent; libc has no square root.
+// Returns the lost share of the norm in whole percent. It counts up, as libc has no square root.
 static unsigned norm_percent(const struct gl_loss_sum* loss) {
   unsigned percent = 0;
   while (percent < 100 && (percent + 1) * (percent + 1) * loss->squares <= 1e4 * loss->lost_squares) ++percent;
   return percent;
 }
 
-// Whatever the daemon has written.
+// Returns the share of values that became zero: at most 100, whatever the daemon has written.
 static unsigned zeroed_percent(const struct gl_loss_sum* loss) {
   return loss->zeroed >= loss->values ? 100 : (unsigned)(100.0 * (double)loss->zeroed / (double)loss->values);
 }
@@ -58,7 +57,8 @@ static bool too_much(const struct gl_loss_sum* loss) {
          (double)loss->zeroed >= kZeroedShare * (double)loss->values;
 }
 
-// The entry of a class that nobody was warned of; NULL if somebody was, or there are more classes than entries.
+// Makes an entry for a class that the caller was not warned of. Returns NULL if the caller was, or if there are more
+// classes than entries.
 static struct gl_loss_warning* new_class(struct gl_losses* losses, const struct gl_operation* operation) {
   const struct gl_submission* const submission = &operation->submission;
   for (unsigned i = 0; i < losses->count; ++i) {

@@ -1,4 +1,4 @@
-// loss.h - what lossy codecs have taken away (the thread of the context)
+// loss.h - losses by lossy codecs (the thread of the context)
 #pragma once
 
 #include "client/library/context.h"

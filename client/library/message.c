@@ -23,7 +23,7 @@ void gl_close_fds(struct gl_fds* fds) {
   fds->count = 0;
 }
 
-// Takes the file descriptors out of a message, all of them: what is not wanted would be leaked.
+// Takes all file descriptors out of a message. It closes those that do not fit, which would leak otherwise.
 static void take_fds(struct msghdr* header, struct gl_fds* fds) {
   for (struct cmsghdr* c = CMSG_FIRSTHDR(header); c != NULL; c = CMSG_NXTHDR(header, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
@@ -40,7 +40,7 @@ static void take_fds(struct msghdr* header, struct gl_fds* fds) {
   }
 }
 
-// Waits until there is something to read. 0 or an errno.
+// Waits until there is something to read. Returns 0 or an errno.
 static int await_message(int socket, int timeout_ms) {
   const int64_t deadline = gl_now_us() + (int64_t)timeout_ms * 1000;
   for (;;) {
@@ -86,7 +86,7 @@ ssize_t gl_receive(int socket, union gl_message* message, struct gl_fds* fds, in
     return -1;
   }
   ssize_t bytes = receive_now(socket, message, fds);
-  // The other side closed without having read all of ours. What it sent before is behind this error.
+  // The other side has closed without reading all of our data. Its last message can be read after this error.
   if (bytes < 0 && errno == ECONNRESET) bytes = receive_now(socket, message, fds);
   if (bytes < 0 && (errno == ECONNRESET || errno == EAGAIN)) bytes = 0;
   if (message->type == GL_MSG_REFUSED || message->type == GL_MSG_GOODBYE) {

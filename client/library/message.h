@@ -22,13 +22,14 @@ struct gl_fds {
   unsigned count;
 };
 
-// All of them go on after EINTR.
+// Functions here go on after EINTR.
 //
-// 0 or an errno.
+// Sends a message. Returns 0 or an errno.
 int gl_send(int socket, const void* message, size_t bytes);
 
-// Waits for a message of at most sizeof(union gl_message) bytes; texts in it end. Returns its bytes, or 0: the other
-// side has closed; or -1 and errno: ETIMEDOUT, EPROTO (longer than any message). timeout_ms 0 does not wait.
+// Waits for a message of at most sizeof(union gl_message) bytes; its texts end with 0. Returns its bytes, or 0 if the
+// other side has closed. Returns -1 and sets errno if it fails: ETIMEDOUT, or EPROTO if the message is longer than any.
+// It does not wait if timeout_ms is 0.
 ssize_t gl_receive(int socket, union gl_message* message, struct gl_fds* fds, int timeout_ms);
 
 void gl_close_fds(struct gl_fds* fds);

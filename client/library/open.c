@@ -1,4 +1,4 @@
-// open.c - from a path to a context: connect, hello, welcome; and its end (the thread of the context)
+// open.c - opening a context (connect, hello, welcome), and closing it (the thread of the context)
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -26,20 +26,20 @@
 enum {
   kConnectMs = 10000,  // default of timeout_ms
   kRetryMs = 20,
-  kHelloMs = 2000,                                                   // at least, for the daemon's answer
+  kHelloMs = 2000,                                                   // least time for the daemon's answer
   kSpinUs = 20,                                                      // default of spin_us
-  kLeastOptions = offsetof(gradlane_options, operation_timeout_ms),  // bytes, before version 3
+  kLeastOptions = offsetof(gradlane_options, operation_timeout_ms),  // bytes of gradlane_options before version 3
 };
 
-// What the caller and the environment say.
+// The settings of the caller and the environment.
 struct wishes {
-  struct sockaddr_un address;  // no path: nobody has named the socket
+  struct sockaddr_un address;  // empty path: nobody has named the socket
   int rank;
   int timeout_ms;
   int spin_us;
   uint32_t operation_timeout_ms;
   bool keep_warnings;
-  bool named;  // by the caller
+  bool named;  // the caller has named the socket
 };
 
 static gradlane_code read_rank(int* rank) {
@@ -82,7 +82,7 @@ static gradlane_code read_wishes(const gradlane_options* given, struct wishes* w
   return code != GRADLANE_OK ? code : read_rank(&wishes->rank);
 }
 
-// A daemon that is starting, ending or busy.
+// Returns whether it helps to try again: the daemon may be starting, ending or busy.
 static bool may_come(int error) {
   return error == ENOENT || error == ECONNREFUSED || error == EAGAIN || error == EINTR || error == ECONNRESET ||
          error == EPIPE;
@@ -106,14 +106,14 @@ static gradlane_code fail_to_connect(const struct wishes* wishes, const struct g
                  strerror(error), wishes->named ? "?" : ", and GRADLANE_SOCKET the path of its socket?");
 }
 
-// Connects and says hello, again and again until there is an answer or no time left. `found` is where.
+// Connects and sends a hello, again and again until there is an answer or no time is left. `found` has the address.
 static gradlane_code greet(const struct wishes* wishes, struct gl_found* found, int* fd, union gl_message* answer,
                            ssize_t* bytes, struct gl_fds* fds) {
   const struct gl_hello hello = {
       .type = GL_MSG_HELLO, .magic = GL_MAGIC, .version = GL_ABI_VERSION, .rank = wishes->rank};
   const int64_t deadline_us = gl_now_us() + (int64_t)wishes->timeout_ms * 1000;
   for (;;) {
-    // Looks again each time: the daemon may be starting, and make its socket now.
+    // The search is repeated each time: a daemon that is starting may make its socket now.
     int error = wishes->address.sun_path[0] == 0 ? gl_find(found, fd) : gl_connect(&found->address, fd);
     if (error == 0) {
       const int left = left_ms(deadline_us);
@@ -133,7 +133,7 @@ static gradlane_code greet(const struct wishes* wishes, struct gl_found* found, 
   }
 }
 
-// The daemon that refused the rank of this thread's last gradlane_open(). A world of 0: none did.
+// The daemon that refused the rank in this thread's last gradlane_open(). `world` is 0 if none did.
 static _Thread_local struct {
   int world;
   char socket[sizeof(((struct sockaddr_un*)0)->sun_path)];
@@ -172,7 +172,7 @@ static gradlane_code check_welcome(const char* path, const union gl_message* ans
   return GRADLANE_OK;
 }
 
-// Maps the control segment; the file descriptors become the context's.
+// Maps the control segment. The file descriptors then belong to the context.
 static gradlane_code attach(gradlane_context* gl, struct gl_fds* fds) {
   const uint32_t lanes = gl->welcome.lanes;
   int control_fd = fds->fd[0];
@@ -182,7 +182,7 @@ static gradlane_code attach(gradlane_context* gl, struct gl_fds* fds) {
 
   const size_t bytes = gl->welcome.control_bytes;
   struct stat status;
-  // Memory behind the end of the file would be a SIGBUS.
+  // Access to memory behind the end of the file would raise SIGBUS.
   const bool whole = fstat(control_fd, &status) == 0 && (uint64_t)status.st_size >= bytes;
   void* const base = whole ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, control_fd, 0) : MAP_FAILED;
   const int error = whole ? errno : EINVAL;
@@ -240,8 +240,8 @@ static void close_descriptors(gradlane_context* gl) {
 
 void gradlane_close(gradlane_context* gl) {
   if (gl == NULL) return;
-  // To the daemon the end of the connection cancels everything. That closing alone would not end it while a child of
-  // fork() has the socket too; and for that child, it is not its to end.
+  // The end of the connection cancels everything in the daemon. Closing the socket does not end it while a child of
+  // fork() has the socket, too. A child must not end it.
   if (gl->socket >= 0 && getpid() == gl->base.owner) (void)shutdown(gl->socket, SHUT_RDWR);
   close_descriptors(gl);
   gl_free_tasks(gl);
@@ -256,7 +256,7 @@ void gradlane_close(gradlane_context* gl) {
 void gradlane_disconnect(gradlane_context* gl) {
   GL_LOCK(gl);
   if (gl_check_context(gl, "gradlane_disconnect") != GRADLANE_OK) {
-    // As long as a child of fork() has the socket, the daemon does not see that its parent was killed.
+    // While a child of fork() has the socket, the daemon does not notice that the parent was killed.
     if (gl != NULL) close_descriptors(gl);
     return;
   }

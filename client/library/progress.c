@@ -1,7 +1,7 @@
 // progress.c - completions, merged over the lanes (the thread of the context)
 //
-// A request is over when all lanes have completed all of its parts. It has failed if one of them has; the text is that
-// of the first which did.
+// A request is over when all lanes have completed all of its parts. It has failed if one part has failed in one lane.
+// Its text is that of the first failure.
 #include "client/library/progress.h"
 
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #include "client/library/requests.h"
 #include "client/library/staging.h"
 
-// The text of the first lane that failed. Of several parts it says which one.
+// Notes the text of the first lane that failed. If there are several parts, it says which one failed.
 static void note_failure(gradlane_context* gl, struct gl_request* it, uint64_t part,
                          const struct gl_completion* completion) {
   it->code = GRADLANE_FAILED;
@@ -32,7 +32,7 @@ static void note_failure(gradlane_context* gl, struct gl_request* it, uint64_t p
   (void)snprintf(it->text, sizeof(it->text), "%s%s", completion->text, where);
 }
 
-// How long the lane has worked on it: what is behind others has its turn when they are through.
+// Returns how long the lane has worked on an operation. An operation behind others has its turn when they are finished.
 static double worked(struct gl_ring* ring, const struct gl_completion* completion) {
   const uint64_t begun = completion->begun_ns > ring->ended_ns ? completion->begun_ns : ring->ended_ns;
   const double ns = completion->ended_ns > begun ? (double)(completion->ended_ns - begun) : 0;
@@ -47,7 +47,7 @@ static struct gl_flight* find_flight(gradlane_context* gl, uint64_t cookie) {
   return NULL;
 }
 
-// False: no daemon writes such a completion.
+// Takes a completion. Returns false if no daemon writes such a one.
 static bool take(gradlane_context* gl, unsigned lane, struct gl_completion* completion) {
   struct gl_flight* const flight = find_flight(gl, completion->cookie);
   const uint32_t bit = 1u << lane;
@@ -57,7 +57,8 @@ static bool take(gradlane_context* gl, unsigned lane, struct gl_completion* comp
   if (completion->code != GRADLANE_OK) {
     it->lanes_failed |= bit;
     it->tells_end |= completion->tells_end != 0;
-    it->ends[lane] = __atomic_load_n(&gl->lanes[lane].ends, __ATOMIC_RELAXED);  // written before the completion was
+    // the daemon writes it before the completion
+    it->ends[lane] = __atomic_load_n(&gl->lanes[lane].ends, __ATOMIC_RELAXED);
   }
   if (completion->code != GRADLANE_OK && it->code == GRADLANE_OK) {
     completion->text[GL_TEXT - 1] = 0;
@@ -80,11 +81,11 @@ static bool take(gradlane_context* gl, unsigned lane, struct gl_completion* comp
   return true;
 }
 
-// False: garbage.
+// Takes all completions of a lane. Returns false if they are garbage.
 static bool take_all(gradlane_context* gl, unsigned number) {
   struct gl_lane* const lane = &gl->lanes[number];
   uint32_t* const head = &gl->rings[number].complete_head;
-  // seq_cst, for those who have set `waiting` before.
+  // This is seq_cst, so that a caller that has set `waiting` before does not miss a completion.
   const uint32_t tail = __atomic_load_n(&lane->complete_tail, __ATOMIC_SEQ_CST);
   if (tail == *head) return true;
   if (tail - *head > GL_SLOTS) return false;
@@ -130,7 +131,7 @@ void gl_gone(gradlane_context* gl, const char* format, ...) {
   va_start(arguments, format);
   (void)vsnprintf(gl->gone_text, sizeof(gl->gone_text), format, arguments);
   va_end(arguments);
-  // For the daemon to know, and for gradlane_fd() to stay readable.
+  // This tells the daemon, and keeps the descriptor of gradlane_fd() readable.
   (void)shutdown(gl->socket, SHUT_RDWR);
   (void)take_from_lanes(gl);
   gl->first = NULL;
@@ -149,7 +150,7 @@ void gl_gone(gradlane_context* gl, const char* format, ...) {
 void gl_update_fd(gradlane_context* gl) {
   const bool wanted = gl->over > 0 || gl->blocked;
   if (gl->epoll_fd < 0 || gl->over_signalled == wanted) return;
-  // Neither can block nor fail: the count of the eventfd is 0 or 1.
+  // write() and read() can neither block nor fail here, as the count of the eventfd is 0 or 1.
   uint64_t count = 1;
   const ssize_t moved = wanted ? write(gl->over_fd, &count, sizeof(count)) : read(gl->over_fd, &count, sizeof(count));
   if (moved == (ssize_t)sizeof(count)) gl->over_signalled = wanted;

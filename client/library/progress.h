@@ -3,14 +3,14 @@
 
 #include "client/library/context.h"
 
-// Takes what the lanes have completed, and has them go on with what waits.
+// Takes completions from the lanes, and gives them parts that wait.
 void gl_progress(gradlane_context* gl);
 
-// Has the lanes go on with what waits.
+// Gives the lanes parts that wait.
 void gl_advance(gradlane_context* gl);
 
-// The connection is of no use any more: takes what was completed, fails all else.
+// Ends the connection. Takes what was completed, and fails everything else.
 void gl_gone(gradlane_context* gl, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
-// Makes what gradlane_fd() has given readable or not.
+// Makes the descriptor of gradlane_fd() readable or not.
 void gl_update_fd(gradlane_context* gl);

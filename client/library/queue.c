@@ -1,7 +1,7 @@
 // queue.c - operations on their way into the lanes' rings (the thread of the context)
 //
-// The daemon works on GL_SLOTS parts at a time. What it has no room for waits here, in the order of the calls: all
-// lanes of all ranks must have the same order.
+// The daemon works on GL_SLOTS parts at a time. All others wait here, in the order of the calls: all lanes of all ranks
+// must have the same order.
 #include "client/library/queue.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "client/library/requests.h"
 #include "client/library/staging.h"
 
-// Of the ring that has the least, or -1: the daemon's count is garbage.
+// Returns the number of free entries in the ring that has the fewest; -1 if the daemon's count is garbage.
 static int room(const gradlane_context* gl) {
   uint32_t least = GL_SLOTS;
   for (unsigned i = 0; i < gl->welcome.lanes; ++i) {
@@ -36,7 +36,8 @@ static void put(gradlane_context* gl, const struct gl_submission* submission, co
   }
 }
 
-// Another number for another part, and none that callers are likely to choose (splitmix64, by Steele, Lea and Flood).
+// Returns the tag of a part. All parts except the first get tags that callers are unlikely to choose (splitmix64, by
+// Steele, Lea and Flood).
 static uint64_t tag_of(uint64_t tag, uint64_t part) {
   if (part == 0) return tag;
   uint64_t z = tag + part * UINT64_C(0x9e3779b97f4a7c15);
@@ -58,7 +59,7 @@ static struct gl_submission part_of(const struct gl_operation* operation, uint64
   return it;
 }
 
-// False: there is no block for it yet.
+// Puts the next part of a request into the rings. Returns false if no block is free for it.
 static bool begin_part(gradlane_context* gl, struct gl_request* request) {
   struct gl_submission part = part_of(&request->operation, request->begun);
   struct gl_stage* stage = NULL;
@@ -72,7 +73,7 @@ static bool begin_part(gradlane_context* gl, struct gl_request* request) {
   part.cookie = ++gl->cookies;
   part.slot = (uint8_t)__builtin_ctzll(~gl->slots);  // there are no more flights than slots
   gl->slots |= UINT64_C(1) << part.slot;
-  // It must have its number: other ranks may have begun it.
+  // A cancelled part must have its number, too, as other ranks may have begun it.
   if (request->cancelled) part.flags |= GL_FLAG_CANCELLED;
   gl->flights[gl->flight_count++] = (struct gl_flight){.cookie = part.cookie,
                                                        .request = request,
@@ -113,7 +114,7 @@ static bool send_resume(gradlane_context* gl, int* places) {
 static bool send_parts(gradlane_context* gl, int* places) {
   while (gl->first != NULL && gl->flight_count < GL_SLOTS) {
     if (*places == 0) return false;
-    // What it waits for rings the bell.
+    // The bell rings when the operations that it waits for end.
     if (!gl_choose(gl)) return true;
     struct gl_request* const it = gl->first;
     if (!begin_part(gl, it)) return true;
@@ -158,7 +159,7 @@ void gl_cancel_request(gradlane_context* gl, struct gl_request* request) {
   if (request->cancelled) return;
   request->cancelled = true;
   gl->cancelling = true;
-  // What waits for ranks to agree is given up with that.
+  // If the request waits for ranks to agree, the agreement is cancelled, too.
   const bool waits = request == gl->first && request->begun == 0 && !request->internal;
   struct gl_request* const agreement = waits ? gl_agreement(gl) : NULL;
   if (agreement != NULL) gl_cancel_request(gl, agreement);

@@ -3,11 +3,11 @@
 
 #include "client/library/context.h"
 
-// Puts the request behind all others.
+// Puts the request behind all others in the queue.
 void gl_enqueue(gradlane_context* gl, struct gl_request* request);
-// Puts into the rings what they have room for. False: a daemon's count is garbage.
+// Puts as many parts into the rings as they have room for. Returns false if the daemon's count is garbage.
 bool gl_fill_rings(gradlane_context* gl);
-// Fails what has not begun, of all requests.
+// Fails the parts that have not begun, of all requests.
 void gl_drop_queue(gradlane_context* gl, gradlane_code code, gradlane_cause cause, const char* text);
-// Has the lanes told that this one is given up.
+// Cancels a request: parts that have not begun fail, and the lanes are told to cancel the others.
 void gl_cancel_request(gradlane_context* gl, struct gl_request* request);

@@ -1,11 +1,10 @@
-// report.c - what became of classes of operations: rows in shared memory that the daemon reads (the thread of the
-// context)
+// report.c - reports on classes of operations: rows in shared memory that the daemon reads (the thread of the context)
 #include "client/library/report.h"
 
 #include <stdio.h>
 #include <string.h>
 
-// The last rows are for operations that no codec applies to.
+// The last rows are for operations to which no codec applies.
 enum { kExactRows = 8 };
 
 struct gl_report_row* gl_report_of(gradlane_context* gl, unsigned number) {
@@ -61,7 +60,7 @@ static void fill_row(const struct gl_choice_class* it, struct gl_report_row* row
   if (has_rival) memcpy(row->rival, it->set->ways[rival].name, sizeof(row->rival));
 }
 
-// Those of classes; what no codec applies to is no matter of choices.
+// Clears the rows of classes only, as operations to which no codec applies do not depend on choices.
 void gl_forget_reports(gradlane_context* gl) {
   const uint32_t rows = gl->choices.report_count;
   for (uint32_t i = 0; i + kExactRows < rows; ++i) gl->choices.reports[i].version = 0;

@@ -1,15 +1,15 @@
-// report.h - what became of classes of operations, for people who ask the daemon (the thread of the context)
+// report.h - reports on classes of operations, for people who ask the daemon (the thread of the context)
 #pragma once
 
 #include "client/library/context.h"
 
-// The row of the class with this number; NULL: there is none.
+// Returns the row of the class with this number; NULL: there is none.
 struct gl_report_row* gl_report_of(gradlane_context* gl, unsigned number);
-// Something else than counts may have changed.
+// Updates the row of a class, if more than its counts may have changed.
 void gl_report(const struct gl_choice_class* it);
-// Counts alone have.
+// Updates the counts in the row of a class.
 void gl_count_report(const struct gl_choice_class* it);
-// Choices begin afresh: rows of classes that were say nothing any more.
+// Clears the rows of all classes, as choices start again.
 void gl_forget_reports(gradlane_context* gl);
-// Sums that a codec is named or configured for, and that go through none: once for each kind and type.
+// Counts a sum that goes through no codec although one is named or configured. There is one row for each kind and type.
 void gl_report_exact(gradlane_context* gl, const struct gl_operation* operation, const char* codec);

@@ -31,7 +31,7 @@ struct gl_request* gl_new_request(gradlane_context* gl, const struct gl_operatio
     gl->requests[gl->request_count++] = it;
   }
   const uint64_t index = it->number & kIndexMask;
-  // All but `ends` and `text`, which nobody reads before they are written.
+  // Sets all fields except `ends`, `text` and `turn`, which nobody reads before they are written.
   it->state = GL_RUNNING;
   it->number = ++gl->started << GL_INDEX_BITS | index;
   it->operation = *operation;
@@ -95,7 +95,7 @@ void gl_clear_states(const struct gl_operation* operation) {
   }
 }
 
-// Data may lie at any address.
+// Adds the residual, times `times`, to the data. Data may lie at any address.
 static void add_floats(struct gl_range data, struct gl_range owed, float times) {
   for (size_t at = 0; at < data.bytes; at += sizeof(float)) {
     float value;
@@ -108,7 +108,7 @@ static void add_floats(struct gl_range data, struct gl_range owed, float times) 
 }
 
 void gl_pay(const gradlane_context* gl, const struct gl_operation* operation) {
-  // Of an average the daemon divides what trainers of a node give, and rounds their mean.
+  // For an average, the daemon divides the sum of a node's trainers and rounds their mean.
   const int trainers = gradlane_local_reduce(gl);
   const bool of_mean = trainers > 1 && (operation->submission.flags & GL_FLAG_AVERAGE) != 0;
   const float times = of_mean ? (float)trainers : 1.0F;
@@ -119,7 +119,7 @@ void gl_pay(const gradlane_context* gl, const struct gl_operation* operation) {
   gl_clear_states(operation);
 }
 
-// What it has come to, of a class that still counts.
+// Adds the results of a request to its class, if the class still counts.
 static void end_in_class(gradlane_context* gl, struct gl_request* request) {
   struct gl_choice_class* const it = request->of_class;
   request->of_class = NULL;
@@ -141,7 +141,8 @@ void gl_end_request(gradlane_context* gl, struct gl_request* request) {
     if (request->orphan) gl_release_request(gl, request);
     return;
   }
-  // Some lanes may have updated their part, others cleared it or never touched it: one state for all of it.
+  // Some lanes may have updated their part of the residual, others cleared it or never touched it. Clearing gives all
+  // of it one state.
   if (request->code == GRADLANE_FAILED) gl_clear_states(&request->operation);
   if (request->code == GRADLANE_OK) gl_note_loss(gl, &request->operation, &request->loss);
   request->state = GL_OVER;

@@ -3,19 +3,19 @@
 
 #include "client/library/context.h"
 
-// A new one in state GL_RUNNING, or NULL: no memory.
+// Makes a request in state GL_RUNNING. Returns NULL if there is no memory.
 struct gl_request* gl_new_request(gradlane_context* gl, const struct gl_operation* operation);
 void gl_release_request(gradlane_context* gl, struct gl_request* request);
 void gl_free_requests(gradlane_context* gl);
-// The unfinished request of this number, or NULL.
+// Returns the unfinished request of this number, or NULL.
 struct gl_request* gl_find_request(gradlane_context* gl, gradlane_request number);
-// The unfinished request that uses any of these bytes, or NULL.
+// Returns an unfinished request that uses any of these bytes, or NULL.
 const struct gl_request* gl_find_user(const gradlane_context* gl, const void* base, size_t bytes);
-// Makes zeros of its residual.
+// Makes the residual of the operation zero.
 void gl_clear_states(const struct gl_operation* operation);
-// Adds what it has to the data, which then owes nothing: elements go as they are.
+// Adds the residual to the data and makes it zero. Elements then travel as they are.
 void gl_pay(const gradlane_context* gl, const struct gl_operation* operation);
-// It is over.
+// Ends a request with the result that it has.
 void gl_end_request(gradlane_context* gl, struct gl_request* request);
-// Sets of ways that no class and no request refers to are forgotten.
+// Drops the sets of ways that no class and no request refers to.
 void gl_drop_sets(gradlane_context* gl);

@@ -1,9 +1,9 @@
 // squares.c - the sum of squares of floats, the same bits on every machine (any thread; no context)
 //
-// Element i belongs to lane i % 16. Each lane is a double that adds the squares of its elements in order; at the end
-// lanes are added in pairs, 0 + 8, 1 + 9, ..., then 0 + 4, and so on. So the order of all additions is fixed, and
-// wider instructions change nothing. The square of a float is exact in a double, so fused multiply-add would not change
-// anything either.
+// Element i belongs to lane i % 16. Each lane is a double that adds the squares of its elements in order. At the end,
+// lanes are added in pairs: 0 + 8, 1 + 9, ..., then 0 + 4, and so on. So the order of all additions is fixed, and wider
+// instructions change nothing. The square of a float is exact in a double, so fused multiply-add changes nothing
+// either.
 #ifdef __x86_64__
 #include <emmintrin.h>
 #else
@@ -37,7 +37,7 @@ typedef float64x2_t doubles;
 static inline doubles zeros(void) { return vdupq_n_f64(0); }
 static inline void store(double* to, doubles v) { vst1q_f64(to, v); }
 
-// The same.
+// Adds 4 floats to the lanes of two vectors.
 static inline void add_squares(const float* data, doubles* low, doubles* high) {
   const float32x4_t x = vld1q_f32(data);
   const doubles first = vcvt_f64_f32(vget_low_f32(x));

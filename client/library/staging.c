@@ -1,4 +1,4 @@
-// staging.c - see staging.h (the thread of the context)
+// staging.c - copies of ordinary memory to the daemon and back (the thread of the context)
 #include "client/library/staging.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ struct gl_stage* gl_take_stage(gradlane_context* gl, size_t bytes) {
   return NULL;
 }
 
-// The part of a tensor, or of each rank's block: where it begins, and its bytes.
+// A part of a tensor, or of each rank's block: its offset and its length in bytes.
 struct slice {
   size_t first;
   size_t bytes;
@@ -31,7 +31,8 @@ size_t gl_part_bytes(const gradlane_context* gl, const struct gl_operation* oper
   return operation->rows != NULL ? bytes * gl->welcome.world : bytes;
 }
 
-// Copies between the block and where the ranks' blocks lie (all), or this rank's data.
+// Copies between the block and the ranks' blocks in the caller's memory, or only this rank's data (not `all`). `there`:
+// into the block.
 static void copy_rows(const gradlane_context* gl, struct gl_stage* stage, const struct gl_operation* operation,
                       struct slice slice, bool all, bool there) {
   for (uint32_t rank = 0; rank < gl->welcome.world; ++rank) {

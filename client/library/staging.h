@@ -3,18 +3,20 @@
 
 #include "client/library/context.h"
 
-// Blocks of shared memory have a part each, from when it is put into the rings until its result has been copied back.
-// A part is read and written where it belongs soon after one another, and blocks are few: so they stay in the cache.
+// A block of shared memory holds one part, from when it is put into the rings until its result has been copied back.
+// The library copies a part shortly before the daemon reads it, and its result shortly after the daemon writes it.
+// There are few blocks, so they stay in the cache.
 
-// A block for one part of `bytes` bytes, or NULL: all are in use, and their ends ring the bell.
+// Takes a free block for one part of `bytes` bytes. Returns NULL if all are in use; the bell rings when parts in them
+// end.
 struct gl_stage* gl_take_stage(gradlane_context* gl, size_t bytes);
-// Returns how many bytes a part takes there.
+// Returns how many bytes a part takes in a block.
 size_t gl_part_bytes(const gradlane_context* gl, const struct gl_operation* operation, uint64_t part);
-// Copies into the block what the daemon shall have of the part.
+// Copies the data of the part that the daemon needs into the block.
 void gl_load_stage(const gradlane_context* gl, struct gl_stage* stage, const struct gl_operation* operation,
                    uint64_t part);
-// Copies the result out of the block if it is wanted. The block is free then.
+// Copies the result out of the block if it is wanted, then frees the block.
 void gl_unload_stage(const gradlane_context* gl, struct gl_stage* stage, const struct gl_operation* operation,
                      uint64_t part, bool wanted);
-// All blocks are free, and nothing is copied: the daemon has gone.
+// Frees all blocks without copying, as the daemon has gone.
 void gl_drop_stages(gradlane_context* gl);

@@ -9,7 +9,7 @@ bool gl_read_strategies(gradlane_context* gl, size_t bytes) {
   const uint32_t stride = gl->control->strategy_row_bytes;
   gl->strategies.count = 0;
   if (count == 0) return true;
-  // Behind the codecs, whose table was looked at before.
+  // The table follows that of the codecs, which was checked before.
   const size_t codecs = (size_t)gl->codecs.count * gl->control->codec_row_bytes;
   const size_t from = gl_control_bytes(gl->welcome.lanes) + codecs;
   if (count > GL_MAX_STRATEGIES || stride < sizeof(struct gl_strategy_row) || from > bytes ||
@@ -38,7 +38,8 @@ static bool can(const struct gl_strategy_row* row, const struct gl_cargo* cargo)
   return does(row, cargo->kind) && (!owned(cargo) || (row->flags & GL_STRATEGY_OWNERS) != 0);
 }
 
-// The names of those that can do this, "ring, direct", as far as there is room; or "none". `cargo` NULL: of all.
+// Lists the strategies that can do this, such as "ring, direct", as far as there is room; "none" if none can. If
+// `cargo` is NULL, it lists all of them.
 static const char* list(const gradlane_context* gl, const struct gl_cargo* cargo, char* text, size_t room) {
   size_t used = 0;
   text[0] = 0;
@@ -51,7 +52,7 @@ static const char* list(const gradlane_context* gl, const struct gl_cargo* cargo
   return text[0] != 0 ? text : "none";
 }
 
-// Of operations that name none. NULL: the daemon does not tell, or none can.
+// Returns the strategy of operations that name none. NULL: the daemon does not list strategies, or none can do this.
 static const struct gl_strategy_row* usual(const gradlane_context* gl, const struct gl_cargo* cargo) {
   for (uint32_t i = 0; i < gl->strategies.count; ++i) {
     const struct gl_strategy_row* const row = &gl->strategies.rows[i];
@@ -71,7 +72,7 @@ static gradlane_code refuse_owned(gradlane_context* gl, const struct gl_cargo* c
                  cargo->call, cargo->codec->name, list(gl, cargo, names, sizeof(names)));
 }
 
-// Ranks agree by links between all of them, whichever way the elements go.
+// Checks that ranks can agree. They do so by links between all of them, whichever way the elements go.
 static gradlane_code check_links(gradlane_context* gl, const struct gl_cargo* cargo) {
   if (cargo->codec == NULL || (cargo->codec->flags & GL_CODEC_AGREES) == 0) return GRADLANE_OK;
   for (uint32_t i = 0; i < gl->strategies.count; ++i) {
@@ -84,7 +85,7 @@ static gradlane_code check_links(gradlane_context* gl, const struct gl_cargo* ca
       cargo->call, cargo->codec->name);
 }
 
-// Where none is named.
+// Finds the strategy of operations that name none.
 static gradlane_code find_usual(gradlane_context* gl, const struct gl_cargo* cargo,
                                 const struct gl_strategy_row** strategy) {
   *strategy = usual(gl, cargo);

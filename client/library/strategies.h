@@ -3,15 +3,16 @@
 
 #include "client/library/context.h"
 
-// Copies the daemon's table out of the control segment of `bytes` bytes. False: it makes no sense.
+// Copies the daemon's table out of the control segment of `bytes` bytes. Returns false if it makes no sense.
 bool gl_read_strategies(gradlane_context* gl, size_t bytes);
-// What is to be carried: by what call, for texts; and of which codec, NULL where elements travel as they are.
+// The operation that a strategy must carry. `call` is for error texts. `codec` is NULL where elements travel as they
+// are.
 struct gl_cargo {
   const char* call;
   enum gl_submission_kind kind;
   const struct gl_codec_name* codec;
 };
-// The one of this name, which can do that, or of operations that name none: that is NULL where the daemon does not
-// tell.
+// Finds the strategy of this name, which must be able to do this. If `name` is NULL, it finds that of operations that
+// name none; it is NULL if the daemon does not list strategies.
 gradlane_code gl_find_strategy(gradlane_context* gl, const char* name, const struct gl_cargo* cargo,
                                const struct gl_strategy_row** strategy);

@@ -1,4 +1,4 @@
-// submit.c - what callers start: operations, and what ends them early (the thread of the context)
+// submit.c - the calls that start operations, or end them early (the thread of the context)
 #include <string.h>
 
 #include "client/library/buffers.h"
@@ -17,7 +17,7 @@ static gradlane_code start_with(gradlane_context* gl, enum gl_submission_kind ki
   if (code != GRADLANE_OK) return code;
   if (gl->gone) return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
   if (operation.staged) {
-    // As long as any other part of such operations: blocks serve all of them.
+    // Blocks are as long as any part of such operations, so that they serve all of them.
     const gradlane_code got = gl_get_stages(gl, how->part_bytes, operation.parts);
     if (got != GRADLANE_OK) return got;
   }
@@ -31,7 +31,7 @@ static gradlane_code start_with(gradlane_context* gl, enum gl_submission_kind ki
     gl_progress(gl);
   }
   if (gl->gone) {
-    // As if it had not been started: nobody knows its number.
+    // The request ends as if it had not been started: the caller does not know its number.
     gl_release_request(gl, it);
     gl_update_fd(gl);
     return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
@@ -112,7 +112,7 @@ gradlane_code gradlane_resume(gradlane_context* gl, uint64_t next_tag) {
   if (code != GRADLANE_OK) return code;
   if (gl->gone) return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
   gl->next_tag = next_tag;
-  // They belong to what is given up; the daemon fails what it has.
+  // Requests in the queue belong to the old count and fail here. The daemon fails those that it has.
   gl_drop_queue(gl, GRADLANE_FAILED, GRADLANE_CAUSE_RESUMED,
                 "this rank has begun afresh (gradlane_resume) before the operation had its turn");
   gl_choose_afresh(gl);

@@ -1,4 +1,4 @@
-// talk.c - questions to the daemon, and what it says unasked (the thread of the context)
+// talk.c - questions to the daemon, and its messages that answer none (the thread of the context)
 #include "client/library/talk.h"
 
 #include <errno.h>
@@ -6,10 +6,11 @@
 
 #include "client/library/progress.h"
 
-// A daemon that does not answer for so long never will. It answers within some 10 ms unless its CPU is taken away.
+// A daemon that does not answer within this time never will. It answers within about 10 ms unless its CPU is taken
+// away.
 enum { kAnswerMs = 30000 };
 
-// What came instead of an answer, or of nothing.
+// Ends the connection, with what came instead of an answer as the reason.
 static void hear(gradlane_context* gl, ssize_t bytes, int error, const union gl_message* message) {
   const char* path = gl->address.sun_path;
   const unsigned pid = gl->welcome.pid;
@@ -31,14 +32,14 @@ void gl_hear(gradlane_context* gl) {
   union gl_message message;
   const ssize_t bytes = gl_receive(gl->socket, &message, NULL, 0);
   const int error = bytes < 0 ? errno : 0;
-  if (error == ETIMEDOUT) return;  // nothing there
+  if (error == ETIMEDOUT) return;  // there is nothing to read
   hear(gl, bytes, error, &message);
 }
 
 gradlane_code gl_ask(gradlane_context* gl, const void* request, size_t request_bytes, uint32_t wanted, size_t bytes,
                      gradlane_code refused, union gl_message* answer, struct gl_fds* fds) {
   if (!gl->gone) {
-    // A goodbye may be there to read even if nothing can be sent any more.
+    // There may be a goodbye to read, even if nothing can be sent any more.
     (void)gl_send(gl->socket, request, request_bytes);
     const ssize_t got = gl_receive(gl->socket, answer, fds, kAnswerMs);
     const int error = got < 0 ? errno : 0;

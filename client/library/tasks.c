@@ -1,8 +1,8 @@
 // tasks.c - operations of several threads, which run one after the other (any thread)
 //
-// The lock of the context protects everything here. gradlane_wait() lets go of it while it sleeps. A task belongs to
-// one thread at a time, which waits for its request: the thread that adds it, while the task is small enough, or the
-// thread that calls gradlane_next().
+// The lock of the context protects everything here. gradlane_wait() releases it while it sleeps. One thread at a time
+// has a task and waits for its request. While the task is small enough, it is the thread in gradlane_add(), and
+// otherwise the one that calls gradlane_next().
 #include "client/library/tasks.h"
 
 #include <stdio.h>
@@ -16,17 +16,17 @@
 #include "client/library/waits.h"
 #include "client/tuner/agreement.h"
 
-// gradlane_add() waits for tasks of up to `small` bytes, for so long at most. The limit is adapted to how long tasks
+// gradlane_add() waits for tasks of up to `small` bytes, for at most kPatienceMs. `small` adapts to how long tasks
 // take.
 enum { kPatienceMs = 1, kSmall = 1 << 20, kSmallest = 16 << 10 };
 enum { kSliceMs = 1000, kNumberBits = 24 };
 
 enum task_state {
-  TASK_WAITS,  // for its turn, or for gradlane_add()'s thread
-  TASK_ASKED,  // gradlane_next() has said that it is its turn
+  TASK_WAITS,  // waits for its turn, or for gradlane_add()'s thread
+  TASK_ASKED,  // gradlane_next() has said that the task has its turn
   TASK_RUNS,
-  TASK_OVER,     // gradlane_next() has not told it yet
-  TASK_REPORTED  // the caller is busy with it
+  TASK_OVER,     // has ended; gradlane_next() has not reported it yet
+  TASK_REPORTED  // has been reported; the caller is busy with it
 };
 
 struct task {
@@ -36,10 +36,10 @@ struct task {
   gradlane_how how;
   char codec[2 * GL_NAME + 1];
   char strategy[GL_NAME + 1];
-  void** rows;  // of `how.blocks`
+  void** rows;  // copy of `how.blocks`
   uint64_t bytes;
   uint64_t identity;   // hash of what ranks must agree on
-  bool fails_at_turn;  // a task before it has failed: it does so, too, when it has its turn
+  bool fails_at_turn;  // an earlier task has failed, so this one fails when it has its turn
   bool adder_waits;    // the thread in gradlane_add() waits for it
   gradlane_request request;
   uint64_t number;  // of the task, from 1
@@ -52,18 +52,18 @@ struct task {
 };
 
 struct gl_tasks {
-  struct task* first;  // has its turn
+  struct task* first;  // the task that has its turn
   struct task* last;
   struct task* free;
   uint64_t added;
   uint64_t begun;   // tasks that have had their turn
-  uint64_t failed;  // hash of the numbers of those that failed for all ranks
-  uint64_t small;   // bytes
+  uint64_t failed;  // hash of the numbers of tasks that failed on all ranks
+  uint64_t small;   // bytes up to which gradlane_add() waits for a task
   int bell;         // eventfd that wakes gradlane_next()
   bool has_ended;
   bool is_reporting;   // a thread is in gradlane_next()
-  bool has_reporter;   // gradlane_next() was called,
-  pthread_t reporter;  //   by this thread
+  bool has_reporter;   // gradlane_next() was called
+  pthread_t reporter;  // the thread that called gradlane_next()
 };
 
 static const size_t kElement[] = {4, 8, 2, 2, 4, 8, 1};  // bytes, by gradlane_type
@@ -80,7 +80,7 @@ static uint64_t identity_of(const struct task* it, const char* what) {
 static void note_failure(gradlane_context* gl, const struct task* it) {
   struct gl_tasks* const tasks = gl->tasks;
   if (it->code != GRADLANE_FAILED && it->code != GRADLANE_DAEMON_GONE) return;
-  // Ranks that disagree about what has failed may disagree about numbers, so their tags shall differ.
+  // Ranks that disagree about which tasks failed may disagree about numbers, so their tags must differ.
   tasks->failed = gl_digest(tasks->failed ^ GL_DIGEST, &tasks->begun, sizeof(tasks->begun));
   for (struct task* other = tasks->first; other != NULL && !it->fails_at_turn; other = other->next) {
     if (other == it || other->state != TASK_WAITS || other->fails_at_turn) continue;
@@ -153,7 +153,7 @@ static void begin_task(gradlane_context* gl, struct task* it) {
   }
 }
 
-// The task has its turn, and does nothing with it. Other ranks may have begun it.
+// Fails a task that has its turn, without starting it. It counts as begun, as other ranks may have begun it.
 static void give_up_task(gradlane_context* gl, struct task* it, gradlane_code code) {
   it->begun_us = gl_now_us();
   ++gl->tasks->begun;
@@ -235,7 +235,7 @@ static void release_task(const gradlane_context* gl, struct task* it) {
   gl->tasks->free = it;
 }
 
-// Wakes gradlane_next(). Neither call can block; each fails only where it has nothing to do.
+// Wakes gradlane_next(). write() here and read() below cannot block, and fail only if they have nothing to do.
 static void ring_bell(const struct gl_tasks* tasks) {
   const uint64_t one = 1;
   if (write(tasks->bell, &one, sizeof(one)) < 0) return;
@@ -301,7 +301,7 @@ static gradlane_code run_nested(gradlane_context* gl, struct task* it, gradlane_
   return code;
 }
 
-// Tries the task in the thread that adds it, which is the only one in the queue.
+// Tries to run the task, the only one in the queue, in the thread that adds it.
 static gradlane_code run_briefly(gradlane_context* gl, struct task* it, gradlane_outcome* outcome) {
   it->adder_waits = true;
   begin_task(gl, it);
@@ -339,7 +339,7 @@ gradlane_code gradlane_add(gradlane_context* gl, const gradlane_task* task, grad
   return report_task(it, outcome);
 }
 
-// Sleeps until a task is added, or the thread that held the first one leaves it.
+// Sleeps until a task is added, gradlane_add() no longer waits for the first one, or tasks have ended for good.
 static void sleep_on_bell(gradlane_context* gl) {
   struct pollfd bell = {.fd = gl->tasks->bell, .events = POLLIN};
   gl_leave(gl);
@@ -348,7 +348,7 @@ static void sleep_on_bell(gradlane_context* gl) {
   silence_bell(gl->tasks);
 }
 
-// Waits until a task has ended or asks.
+// Waits until a task has ended or asks, and reports it.
 static gradlane_code await_news(gradlane_context* gl, gradlane_outcome* outcome) {
   struct gl_tasks* const tasks = gl->tasks;
   for (;;) {

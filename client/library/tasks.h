@@ -3,6 +3,6 @@
 
 #include "client/library/context.h"
 
-// Ends gradlane_next(), once nothing is left to tell. The caller holds the lock, and has cut the connection.
+// Ends gradlane_next() once nothing is left to report. The caller holds the lock and has ended the connection.
 void gl_end_tasks(gradlane_context* gl);
 void gl_free_tasks(gradlane_context* gl);

@@ -1,4 +1,4 @@
-// wait.c - ends of requests: waiting, testing, event loops (the thread of the context)
+// wait.c - the ends of requests: waiting, testing, event loops (the thread of the context)
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -13,11 +13,12 @@
 #include "client/library/talk.h"
 #include "client/library/waits.h"
 
-// How often the socket is looked at while polling the rings.
+// Interval at which the socket is looked at while polling the rings.
 static const int64_t kHearUs = 5000;
-// How often a sleeper looks whether the daemon runs, and after how long without a sign of that it is given up.
+// Interval at which a sleeper looks whether the daemon runs. After kStoppedUs without a sign that it does, the daemon
+// counts as gone.
 static const int kLookMs = 1000;
-// How long to sleep where a ring has no room, of which no bell tells. Lanes take what is there within some 10 us.
+// Time to sleep if a ring has no room, for which no bell rings. Lanes take entries within about 10 us.
 static const int kRoomMs = 1;
 static const int64_t kStoppedUs = 10000000;
 
@@ -54,8 +55,9 @@ static uint64_t beats(const gradlane_context* gl) {
   return sum;
 }
 
-// Gives up a daemon that has not moved. Waits may be short and many, so the time adds up over calls; of the time
-// between two looks a second counts at most, as the trainer may have been stopped together with its daemon.
+// Ends the connection to a daemon that has not moved for kStoppedUs. Waits may be short and many, so the time adds up
+// over calls. Between two looks, at most a second counts, as the trainer may have been stopped together with its
+// daemon.
 static void look_at_daemon(gradlane_context* gl, int64_t now_us) {
   const uint64_t sum = beats(gl);
   const int64_t since_us = now_us - gl->looked_us;
@@ -86,8 +88,9 @@ static void sleep_until(gradlane_context* gl, const struct gl_request* it, int64
   if (gl->epoll_fd < 0) __atomic_store_n(&gl->control->waiting, 0, __ATOMIC_RELAXED);
 }
 
-// The caller is told of a failure: what it submits from now on, it submits knowing of the ends of generations that this
-// tells of. Lanes that had completed the operation before theirs ended do not say so by a failure.
+// Notes what the caller knows, as it learns of a failure: from now on it submits operations with knowledge of the ends
+// of generations up to this one. Lanes that completed the operation before the end do not report it by a failure, so
+// their `ends` is read now.
 static void see_ends(gradlane_context* gl, const struct gl_request* it) {
   for (uint32_t i = 0; i < gl->welcome.lanes; ++i) {
     const bool failed = (it->lanes_failed >> i & 1) != 0;
@@ -95,11 +98,12 @@ static void see_ends(gradlane_context* gl, const struct gl_request* it) {
     uint32_t* const seen = &gl->rings[i].ends_seen;
     if ((int32_t)(ends - *seen) > 0) *seen = ends;
   }
-  // By what failures say, which is the same on all ranks: `ends` also counts what this rank's own resuming has ended.
+  // Choices start again by what failures say, which is the same on all ranks. In contrast, `ends` also counts
+  // generations that this rank's own gradlane_resume() has ended.
   if (it->tells_end && it->epoch == gl->choices.epoch) gl_choose_afresh(gl);
 }
 
-// Tells the caller how it ended, and forgets it.
+// Returns how a request ended and forgets it. Returns GRADLANE_PENDING if it is not over.
 static gradlane_code finish(gradlane_context* gl, struct gl_request* it) {
   gradlane_code code = GRADLANE_PENDING;
   if (it->state == GL_OVER) {
@@ -143,8 +147,8 @@ gradlane_code gradlane_test(gradlane_context* gl, gradlane_request request) {
   struct gl_request* const it = gl_find_request(gl, request);
   if (it == NULL) return no_such_request(gl, request);
   if (gl->epoll_fd < 0) gl_progress(gl);
-  // Not over, perhaps because the daemon has ended. With an event loop the wake-up is taken before what it tells of is
-  // looked at, so that none is lost.
+  // If it is not over, the daemon may have ended. With an event loop, the wake-up is taken before its reason is looked
+  // at, so that none is lost.
   if (it->state == GL_RUNNING || gl->epoll_fd >= 0) {
     look_at_daemon(gl, gl_now_us());
     sleep_on_daemon(gl, 0);
@@ -153,7 +157,7 @@ gradlane_code gradlane_test(gradlane_context* gl, gradlane_request request) {
   return finish(gl, it);
 }
 
-// Of the events only that there are some is looked at.
+// Adds a descriptor to the epoll instance. Only the presence of events matters, not what they are.
 static bool watch(int epoll_fd, int fd) {
   struct epoll_event event = {.events = EPOLLIN};
   return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
@@ -174,7 +178,7 @@ int gradlane_fd(gradlane_context* gl) {
   gl->epoll_fd = epoll_fd;
   gl->over_fd = over_fd;
   __atomic_store_n(&gl->control->waiting, 1, __ATOMIC_SEQ_CST);
-  gl_progress(gl);  // what was completed before `waiting` was set
+  gl_progress(gl);  // takes what was completed before `waiting` was set
   gl_update_fd(gl);
   return epoll_fd;
 }

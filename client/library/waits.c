@@ -1,4 +1,4 @@
-// waits.c - all that the library waits by (any thread)
+// waits.c - the library's blocking calls (any thread)
 #include "client/library/waits.h"
 
 #include <sched.h>

@@ -1,8 +1,9 @@
-// agreement.h - how ranks agree on what to choose: tags of the all-reduces that compare their numbers, and digests of
-// what must be alike (pure)
+// agreement.h - agreements of ranks on choices: tags of the all-reduces that compare their numbers, and digests of what
+// must be alike (pure)
 //
-// The library puts these all-reduces in front of its caller's operations, with tags that nobody else is likely to have:
-// a mix of a number below 2^GL_AGREEMENT_BITS that can be taken back (splitmix64, by Steele, Lea and Flood).
+// The library puts these all-reduces in front of its caller's operations. Their tags are values that nobody else is
+// likely to use. A tag mixes a number below 2^GL_AGREEMENT_BITS in an invertible way (splitmix64, by Steele, Lea and
+// Flood).
 #pragma once
 
 #include <stdbool.h>
@@ -21,8 +22,8 @@ static inline uint64_t gl_agreement_tag(uint64_t number) {
   return z ^ z >> 27;
 }
 
-// Returns the inverse of an odd number modulo 2^64. Each round doubles the bits that are right, of which there are
-// three at first.
+// Returns the inverse of an odd number modulo 2^64. Each round doubles the number of correct bits, which is three at
+// first.
 static inline uint64_t gl_inverse(uint64_t odd) {
   uint64_t result = odd;
   for (int i = 0; i < 5; ++i) result *= 2 - odd * result;
@@ -41,7 +42,7 @@ static inline bool gl_is_agreement_tag(uint64_t tag) {
 #ifdef __cplusplus
 extern "C" {
 #endif
-// Returns FNV-1a of what the digest is of, GL_DIGEST at first, and these bytes.
+// Returns the FNV-1a digest that follows from `digest` and these bytes. The first digest is GL_DIGEST.
 uint64_t gl_digest(uint64_t digest, const void* bytes, size_t count);
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-// auto_name.c - the codec `auto`, which is to be chosen within a bound: how it is written (pure)
+// auto_name.c - the name of the codec `auto`, which is chosen within a bound (pure)
 #include "client/tuner/auto_name.h"
 
 #include <stddef.h>

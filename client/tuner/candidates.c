@@ -1,4 +1,4 @@
-// candidates.c - the ways that operations which leave it to the library may go: strategy and codec (pure)
+// candidates.c - the ways of operations that leave them to the library: strategies and codecs (pure)
 #include "client/tuner/candidates.h"
 
 #include <stdio.h>
@@ -21,7 +21,8 @@ static bool does_kind(const struct gl_tuning_tables* tables, uint32_t strategy, 
   return false;
 }
 
-// The name that keeps the bound: the row's own, or the same with another B.
+// Writes the name of the codec that keeps the bound: the row's own, or the same with another B. Returns false if none
+// does.
 static bool way_name(const struct gl_tuning_tables* tables, const struct gl_way_row* row, const struct gl_auto* asked,
                      char* name) {
   if (row->bound == GL_BOUND_EXACT || row->scales == 0) {
@@ -34,7 +35,8 @@ static bool way_name(const struct gl_tuning_tables* tables, const struct gl_way_
   return true;
 }
 
-// Of rows of one strategy and codec, which predict for several B: the next above the one asked for, else the largest.
+// Returns whether a row predicts best for `bits`. Rows of one strategy and codec predict for several B: the best is the
+// next B above, else the largest.
 static bool is_nearest(const struct gl_tuning_tables* tables, const struct gl_way_row* row, unsigned bits) {
   if (row->scales == 0) return true;
   for (uint32_t i = 0; i < tables->way_count; ++i) {
@@ -45,7 +47,7 @@ static bool is_nearest(const struct gl_tuning_tables* tables, const struct gl_wa
   return true;
 }
 
-// Which of the set's it is now. -1: there are too many.
+// Adds a way to the set, if it is not there. Returns its index; -1: there are too many.
 static int add_way(struct gl_choice_set* set, const struct gl_way* way) {
   for (unsigned i = 0; i < set->count; ++i) {
     const struct gl_way* const it = &set->ways[i];
@@ -56,7 +58,7 @@ static int add_way(struct gl_choice_set* set, const struct gl_way* way) {
   return (int)set->count++;
 }
 
-// The row of this strategy whose codec is this one, or exact. -1: there is none.
+// Returns the row of this strategy that has this codec, else an exact one. -1: there is none.
 static int way_row_of(const struct gl_tuning_tables* tables, uint32_t strategy, const struct gl_codec_name* codec) {
   int exact = -1;
   for (uint32_t i = 0; i < tables->way_count; ++i) {
@@ -68,7 +70,8 @@ static int way_row_of(const struct gl_tuning_tables* tables, uint32_t strategy, 
   return exact;
 }
 
-// By one codec, or none, each strategy that can; the one of operations that name none first.
+// Adds all strategies that can carry the codec, or elements without one. The strategy of operations that name none
+// comes first.
 static void add_strategies(const struct gl_tuning_tables* tables, const struct gl_tuning_request* request,
                            struct gl_choice_set* set) {
   const struct gl_codec_name* const codec = request->codec;
@@ -89,7 +92,7 @@ static void add_strategies(const struct gl_tuning_tables* tables, const struct g
   }
 }
 
-// Error feedback is for one array of states of codecs that add whole numbers.
+// Returns whether `auto` may use the codec with a residual: it must add whole numbers and have a single state array.
 static bool takes_residual(const struct gl_codec_name* codec) {
   const uint32_t wanted = GL_CODEC_FEEDBACK | GL_CODEC_EXACT_SUMS;
   return (codec->flags & wanted) == wanted && codec->states == 1;
@@ -105,7 +108,7 @@ static int add_row(const struct gl_tuning_tables* tables, const struct gl_tuning
   if (!is_nearest(tables, row, request->asked->bits)) return GL_FOUND;
   struct gl_codec_name found;
   const int code = finder->find(finder->of, way.name, &found);
-  if (code == GL_NOT_FOUND) return GL_FOUND;  // its shortest run does not fit a packet, say
+  if (code == GL_NOT_FOUND) return GL_FOUND;  // for example, its shortest run does not fit a packet
   if (code != GL_FOUND) return code;
   if (!does_kind(tables, row->strategy, request->kind, (found.flags & GL_CODEC_OWNED) != 0)) return GL_FOUND;
   if (request->residual && !takes_residual(&found)) return GL_FOUND;
@@ -117,7 +120,8 @@ static int add_row(const struct gl_tuning_tables* tables, const struct gl_tuning
 
 // ---- The plan
 
-// The exact way by this strategy; of a set whose codec is not to be chosen, the one way. -1: there is none.
+// Returns the exact way with this strategy. If operations do not ask for a codec that may round, it is the only way
+// with this strategy. -1: there is none.
 static int way_by(const struct gl_choice_set* set, uint32_t strategy) {
   for (unsigned i = 0; i < set->count; ++i) {
     if (set->ways[i].strategy == strategy && (set->ways[i].exact || !set->codes || !set->asks)) return (int)i;
@@ -125,7 +129,7 @@ static int way_by(const struct gl_choice_set* set, uint32_t strategy) {
   return -1;
 }
 
-// The way that a row of the plan names, as one more of the set. -1: such operations cannot go by it.
+// Adds the way that a row of the plan names to the set. Returns its index; -1: such operations cannot use it.
 static int planned_way(const struct gl_tuning_tables* tables, const struct gl_tuning_request* request,
                        const struct gl_codec_finder* finder, const struct gl_plan_row* row, struct gl_choice_set* set) {
   struct gl_codec_name found;

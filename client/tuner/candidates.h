@@ -1,11 +1,11 @@
-// candidates.h - the ways that operations which leave it to the library may go: strategy and codec (pure)
+// candidates.h - the ways of operations that leave them to the library: strategies and codecs (pure)
 #pragma once
 
 #include "client/abi.h"
 #include "client/tuner/auto_name.h"
 #include "client/tuner/trials.h"
 
-// What a daemon has said of itself.
+// The tables that a daemon has sent.
 struct gl_tuning_tables {
   const struct gl_way_row* ways;
   uint32_t way_count;
@@ -17,21 +17,22 @@ struct gl_tuning_tables {
   uint32_t codec_count;
 };
 
-// Looks a codec up by name: GL_FOUND, GL_NOT_FOUND, or another number, with which everything ends.
+// A function that looks up a codec by name. It returns GL_FOUND, GL_NOT_FOUND, or another number for an error.
 enum { GL_FOUND = 0, GL_NOT_FOUND = 1 };
 struct gl_codec_finder {
   int (*find)(void* of, const char* name, struct gl_codec_name* codec);
   void* of;
 };
 
-// What operations ask for.
+// The request of operations.
 struct gl_tuning_request {
   enum gl_submission_kind kind;
-  const struct gl_auto* asked;        // a codec is to be chosen, within this bound; NULL: it is not
-  const struct gl_codec_name* codec;  // the exact one where one is to be chosen; NULL: elements travel as they are
-  uint32_t strategy;                  // of operations that name none, or the one that is named
-  bool only;                          // that is named
-  bool residual;                      // there is one
+  const struct gl_auto* asked;  // bound of the codec that is to be chosen; NULL: none is to be chosen
+  // codec, or the exact one if one is to be chosen; NULL: elements travel as they are
+  const struct gl_codec_name* codec;
+  uint32_t strategy;  // strategy that is named, or that of operations that name none
+  bool only;          // a strategy is named: only that one may be used
+  bool residual;      // there is a residual
 };
 
 // A candidate: a strategy and a codec.
@@ -40,11 +41,11 @@ struct gl_way {
   uint8_t codec;
   bool exact;
   uint64_t arguments;
-  int row;  // of the daemon's table, whose prediction it has; -1: none
+  int row;  // row of the daemon's table that predicts for it; -1: none
   char name[GL_NAME];
 };
 
-// What a row of the plan is to operations of a set.
+// The meaning of a row of the plan for operations of a set.
 struct gl_planned {
   uint8_t way;
   uint8_t why;  // GL_REASON_...
@@ -53,20 +54,20 @@ struct gl_planned {
 // The candidates of operations that ask for the same. The first is the baseline.
 struct gl_choice_set {
   uint8_t kind;
-  bool codes;          // the codec is chosen, too
-  bool residual;       // there is one
-  bool asks;           // for a codec that rounds
-  uint32_t strategy;   // the only one; 0: any
-  uint64_t arguments;  // of the one that is named, where only the strategy is chosen
+  bool codes;          // ways have a codec; false: elements travel as they are
+  bool residual;       // there is a residual
+  bool asks;           // operations ask for a codec that may round
+  uint32_t strategy;   // only strategy that may be used; 0: any
+  uint64_t arguments;  // arguments of the codec that is named, where only the strategy is chosen
   uint8_t codec;
-  char asked[GL_NAME];  // the codec by which they were
+  char asked[GL_NAME];  // name of the codec that was asked for
   unsigned count;
   struct gl_way ways[GL_ROUND_WAYS];
   struct gl_planned plan[GL_MAX_PLAN_ROWS];
   struct gl_choice_set* next;
 };
 
-// Fills in count, ways and plan of a set that has all else. Whatever the plan says, nothing is rounded more than was
-// asked for. Returns GL_FOUND, or what the finder has ended with.
+// Fills in count, ways and plan of a set whose other fields are filled in. No row of the plan makes operations round
+// more than was asked for. Returns GL_FOUND, or the finder's error.
 int gl_fill_candidates(const struct gl_tuning_tables* tables, const struct gl_tuning_request* request,
                        const struct gl_codec_finder* finder, struct gl_choice_set* set);

@@ -1,31 +1,35 @@
-// trials.c - which way the operations of a class go: trials of several ways, and what follows from them (pure)
+// trials.c - trials of the ways of a class, and what follows from them (pure)
 #include "client/tuner/trials.h"
 
 #include <stddef.h>
 #include <string.h>
 
-// A way that is not this much faster than one that is simpler, or rounds less, is not worth it.
+// A way is only worth choosing if it takes less than this share of the time of a simpler way, or of one that rounds
+// less.
 static const double kWorth = 0.95;
-// Ways whose prediction is worse than the best one's by more are not tried: in the first round, and among strategies.
+// A way is not tried if its prediction is more than this many times the best one's (in later rounds, the chosen one's).
+// The factor kHopeless is for one case in the first round: ways that round if the best one is exact, or the reverse.
+// The factor kUnlikely is for all other cases.
 static const double kHopeless = 6;
 static const double kUnlikely = 2;
-// Of the operations' time, what later rounds may cost.
+// Later rounds may cost this share of the operations' time.
 static const double kTrialShare = 0.01;
 static const uint64_t kLongestPause = 1 << 13;
 
-// A way whose only trial took so much longer than the best one, and was predicted to take longer, has no second stage.
+// A way has no second stage if its only trial took more than this many times as long as the best one. Its prediction
+// must also be no better than that of the best one.
 static const double kLost = 2;
-// Two of which the slower one takes so much longer at most have a third stage.
+// Two ways have a third stage if the slower one takes at most this many times as long.
 static const double kClose = 1.15;
 
-// Trials of each way in each stage.
+// Number of trials of each way in each stage.
 static const unsigned kTrials[] = {1, 2, 4};
 enum { kStages = sizeof(kTrials) / sizeof(kTrials[0]) };
 
 static unsigned trials_of(const struct gl_rounds* it) { return kTrials[it->stage] * it->tries; }
 
-// The place in `tried` of trial number `trial`. Behind the first stage two in a row, as an operation may leave
-// something behind for the next one, as where a token bucket is full or empty.
+// Returns the place in `tried` of trial number `trial`. After the first stage, each way has two trials in a row. The
+// first of these may depend on what the operation before it has left behind, such as a full or empty token bucket.
 static unsigned place_of(const struct gl_rounds* it, unsigned trial) {
   return it->stage == 0 ? trial : (trial + 1) / 2 % it->tries;
 }
@@ -43,13 +47,13 @@ static void try_way(struct gl_rounds* it, unsigned way) {
   if (it->tries < GL_TRIED && !is_tried(it, way)) it->tried[it->tries++] = way;
 }
 
-// What `best_of` looks for.
+// The conditions of `best_of`.
 struct wanted {
   bool by_exact;
   bool exact;
-  bool new_strategy;  // that of no way that is tried
+  bool new_strategy;  // its strategy is that of no way that is tried
   bool unmeasured;
-  double most;  // predicted
+  double most;  // largest prediction
 };
 
 static bool is_wanted(const struct gl_rounds* it, unsigned way, const struct wanted* wanted) {
@@ -63,7 +67,7 @@ static bool is_wanted(const struct gl_rounds* it, unsigned way, const struct wan
   return true;
 }
 
-// The one with the best prediction; of equal ones the first. False: none.
+// Finds the way with the best prediction, or the first one of equal ones. Returns false if there is none.
 static bool best_of(const struct gl_rounds* it, const struct wanted* wanted, unsigned* way) {
   bool found = false;
   for (unsigned i = 0; i < it->count; ++i) {
@@ -100,8 +104,8 @@ static void begin_round(struct gl_rounds* it) {
   if (it->tries <= 1) it->left = UINT64_MAX;
 }
 
-// Baseline, the best prediction, the best one that is the other of exact and rounded, and one more, of another strategy
-// if there is one.
+// Chooses the ways of the first round: the baseline and the best prediction. If the best prediction is exact, the best
+// way that rounds is added, or the reverse. One more way is added, with another strategy if there is one.
 static void choose_first(struct gl_rounds* it) {
   const double least = least_predicted(it);
   const struct wanted any = {.most = GL_TRIAL_UNKNOWN};
@@ -118,7 +122,7 @@ static void choose_first(struct gl_rounds* it) {
   }
 }
 
-// What a way takes: measured, or as its prediction says beside what the chosen one takes.
+// Returns the time of a way: as measured, or as its prediction says compared with the chosen way.
 static double expected_time(const struct gl_rounds* it, unsigned way) {
   const struct gl_round_way* const row = &it->ways[way];
   const struct gl_round_way* const chosen = &it->ways[it->chosen];
@@ -126,7 +130,8 @@ static double expected_time(const struct gl_rounds* it, unsigned way) {
   return chosen->predicted > 0 ? chosen->measured * row->predicted / chosen->predicted : chosen->measured;
 }
 
-// The chosen way, the baseline, and another one: such as has not been tried yet first, then the fastest.
+// Chooses the ways of a later round: the chosen way, the baseline, and one that was not tried yet, else the fastest
+// other one.
 static void choose_next(struct gl_rounds* it) {
   it->tries = 0;
   try_way(it, it->chosen);
@@ -141,12 +146,13 @@ static void choose_next(struct gl_rounds* it) {
   try_way(it, way);
 }
 
-// Whether one trial says so, and the prediction with it.
+// Returns whether a way needs no more trials: it took more than kLost times as long, and was not predicted to be
+// faster.
 static bool has_lost(const struct gl_rounds* it, unsigned way, unsigned best, double time, double least) {
   return time > kLost * least && it->ways[way].predicted >= it->ways[best].predicted;
 }
 
-// Trials of a way in a round, if it takes what is expected.
+// Returns the number of trials of a way in a round, if it takes as long as expected.
 static unsigned trials_ahead(const struct gl_rounds* it, unsigned way, double time, double own) {
   unsigned trials = kTrials[0];
   if (has_lost(it, way, it->chosen, time, own)) return trials;
@@ -154,7 +160,7 @@ static unsigned trials_ahead(const struct gl_rounds* it, unsigned way, double ti
   return time > kClose * own ? trials : trials + kTrials[2];
 }
 
-// So many operations that trying costs no more than its share of their time.
+// Sets the number of operations until the next round, so that trials cost no more than their share of the time.
 static void next_pause(struct gl_rounds* it) {
   choose_next(it);
   const double own = it->ways[it->chosen].measured;
@@ -187,7 +193,7 @@ void gl_rounds_begin(struct gl_rounds* it) {
 void gl_rounds_predict(struct gl_rounds* it) {
   if (it->predicted) return;
   it->predicted = true;
-  // The first trial has begun already, and is the baseline's whatever is tried.
+  // The first trial has begun already. It is the baseline's, whatever is tried.
   const unsigned trial = it->trial;
   const uint64_t filled = it->filled;
   const double ns = it->ns[0];
@@ -201,7 +207,7 @@ void gl_rounds_predict(struct gl_rounds* it) {
   it->bytes[0] = bytes;
 }
 
-// The trial goes on until it has the elements of one tensor.
+// Returns the turn of an operation in a trial. The trial goes on until it has the elements of one tensor.
 static struct gl_turn_way next_trial(struct gl_rounds* it, uint64_t count, uint64_t whole) {
   const struct gl_turn_way turn = {
       .way = it->tried[place_of(it, it->trial)], .trial = (int)it->trial, .round = it->round};
@@ -228,7 +234,7 @@ enum gl_turn gl_rounds_next(struct gl_rounds* it, uint64_t count, uint64_t whole
     return GL_TURN_GO;
   }
   *turn = (struct gl_turn_way){.way = it->chosen, .trial = -1, .round = it->round};
-  // Pieces of a tensor are not parted by the beginning of a round.
+  // A round does not begin between two pieces of a tensor.
   it->filled += count;
   if (it->filled >= whole) {
     it->filled = 0;
@@ -239,7 +245,7 @@ enum gl_turn gl_rounds_next(struct gl_rounds* it, uint64_t count, uint64_t whole
 
 void gl_rounds_note(struct gl_rounds* it, const struct gl_turn_way* turn, double ns, double bytes) {
   if (turn->trial < 0 || turn->round != it->round || it->state == GL_ROUNDS_SETTLED) return;
-  // What ended together with the one before it has no time of its own.
+  // An operation that ended together with the one before it has no time of its own.
   if (turn->trial >= GL_TRIALS || !(ns > 0) || !(bytes > 0)) return;
   it->ns[turn->trial] += ns;
   it->bytes[turn->trial] += bytes;
@@ -251,7 +257,7 @@ void gl_rounds_give(const struct gl_rounds* it, bool greatest, double times[GL_T
   }
 }
 
-// What ranks have agreed on, to what is known of the way at this place.
+// Adds the times that ranks have agreed on to those that are known of the way at this place.
 static void learn(struct gl_rounds* it, const double times[GL_TRIALS], unsigned place) {
   double* const known = it->known[place];
   for (unsigned trial = 0; trial < trials_of(it); ++trial) {
@@ -262,7 +268,7 @@ static void learn(struct gl_rounds* it, const double times[GL_TRIALS], unsigned 
     for (; at > 0 && known[at - 1] > time; --at) known[at] = known[at - 1];
     known[at] = time;
   }
-  // The middle one; of two, the lesser. 0: none is known.
+  // The measured time is the median; of two middle ones it is the lesser. 0: none is known.
   const unsigned count = it->knows[place];
   const double middle = count > 0 ? known[(count - 1) / 2] : 0;
   it->ways[it->tried[place]].measured = count > 0 && middle < 1e-9 ? 1e-9 : middle;
@@ -270,7 +276,8 @@ static void learn(struct gl_rounds* it, const double times[GL_TRIALS], unsigned 
 
 enum liking { kAny, kLikeBaseline, kExact };
 
-// Of the ways of this round; or of those that go by the strategy of operations that ask for nothing, or are exact.
+// Returns the fastest way of this round: of all ways (kAny), of those with the baseline's strategy (kLikeBaseline), or
+// of the exact ones (kExact). Returns GL_ROUND_WAYS if there is none.
 static unsigned fastest(const struct gl_rounds* it, enum liking liking) {
   unsigned best = GL_ROUND_WAYS;
   for (unsigned i = 0; i < it->all_count; ++i) {
@@ -299,7 +306,8 @@ static void drop(struct gl_rounds* it, unsigned place) {
   }
 }
 
-// Of those that are still in question; the last one has the two fastest. False: one is, or none.
+// Begins the next stage, with the ways that are still in question; in the last stage these are the two fastest. Returns
+// false if fewer than two are left, or this was the last stage.
 static bool begin_next_stage(struct gl_rounds* it) {
   if (it->stage + 1 == kStages) return false;
   const unsigned best = fastest(it, kAny);
@@ -320,7 +328,8 @@ static bool begin_next_stage(struct gl_rounds* it) {
   return true;
 }
 
-// The fastest, or what is hardly slower: the baseline, what is exact, what goes by the baseline's strategy.
+// Returns the way to choose: the fastest, or one that is hardly slower. The baseline is preferred, then an exact way,
+// then one with the baseline's strategy.
 static unsigned choice(const struct gl_rounds* it) {
   const unsigned best = fastest(it, kAny);
   if (best == GL_ROUND_WAYS) return 0;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Set-up, build, and then the demonstration of accelerator mode: an ordinary program sends floats over TCP between two
-# hosts behind accelerators, unmarked, with ToS 0x28, and with packets put together. See docs/accelerator.md.
+# Installs packages, builds, and demonstrates accelerator mode: an ordinary program sends floats over TCP between two
+# hosts behind accelerators. It sends them unmarked, with ToS 0x28, and with ToS 0x28 and repacking. See
+# docs/accelerator.md.
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "$0")/.."
@@ -30,7 +31,7 @@ while [ $# -gt 0 ]; do
   value=$2
   if [ "$1" = --json ]; then
     [[ "$value" = /* ]] || value=$caller/$value
-    # Before the work, not after it.
+    # Finds an unwritable file before the work, not after it.
     touch "$value" 2>/dev/null || bad "--json '$value': cannot write to it"
   fi
   options+=("$1" "$value")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Set-up, build, and then the demo: four nodes on this machine train a classifier of handwritten digits, with gradients
-# as they are and compressed in three ways. Ends with a table of the four; see docs/demo.md.
+# Installs packages, builds and runs the demo: four nodes on this machine train a classifier of handwritten digits. They
+# train once with raw gradients and three times with compressed ones. Ends with a table of the four; see docs/demo.md.
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "$0")/.."
@@ -40,7 +40,7 @@ done
 [[ "$nodes" =~ ^[1-9][0-9]?$ ]] && [ "$nodes" -le 32 ] || bad "--nodes '$nodes': must be a whole number from 1 to 32"
 if [ -n "$json" ]; then
   [[ "$json" = /* ]] || json=$caller/$json
-  # Before the work, not after it.
+  # Finds an unwritable file before the work, not after it.
   touch "$json" 2>/dev/null || bad "--json '$json': cannot write to it"
 fi
 

@@ -1,4 +1,4 @@
-// gradlane.cc - the command line: one executable, one subcommand per task
+// gradlane.cc - the command line: one executable, with one subcommand per task
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstddef>
@@ -31,10 +31,10 @@
 namespace {
 
 constexpr int kBadInput = 2;
-constexpr size_t kHelpIndent = 22;  // of the descriptions
+constexpr size_t kHelpIndent = 22;  // column of the descriptions
 constexpr size_t kHelpColumns = 80;
 
-// "first, second, ..." in lines that fit beside an option's name.
+// Returns "first, second, ..." in lines that fit beside an option's name.
 std::string wrapped(std::string text, const std::vector<std::string>& names) {
   size_t column = text.size();
   for (size_t i = 0; i < names.size(); ++i) {
@@ -126,7 +126,8 @@ CLI::App* add_sim(CLI::App& app, gradlane::SimOptions& options) {
   const auto add = [sim](const char* name, auto& value, const char* text) {
     return sim->add_option(name, value, text)->type_name("");
   };
-  // A screen has 24 lines: what few people need is named beside what it belongs to.
+  // The help must fit on a screen of 24 lines. A rarely needed option has no line, but a related option's line names
+  // it.
   const auto add_beside = [&add](const char* name, auto& value) { add(name, value, "")->group(""); };
   add("--nodes", options.nodes, "How many (2,4,8,16)")->delimiter(',');
   add("--codec", options.codecs, "As fixed:10 (the default), all; of aggregators there/back");
@@ -157,7 +158,7 @@ CLI::App* add_sim(CLI::App& app, gradlane::SimOptions& options) {
   return sim;
 }
 
-// What is wrong with the command line, what is allowed, and where to read more. `app` is the outermost one.
+// Returns the fault in the command line, the allowed words, and where to read more. `app` is the outermost one.
 std::string fault_text(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* last = &app;  // the innermost subcommand that was named
   std::string path = app.get_name();

@@ -34,10 +34,10 @@ namespace {
 
 constexpr int kBadInput = 2;
 constexpr int kPortInUse = 4;
-constexpr size_t kHelpIndent = 24;    // of the descriptions
-constexpr int kLargestPid = 1 << 22;  // of the kernel: PID_MAX_LIMIT
+constexpr size_t kHelpIndent = 24;    // column of the descriptions
+constexpr int kLargestPid = 1 << 22;  // the kernel's PID_MAX_LIMIT
 
-// Throws SetupError. Nodes may share a process; an accelerator has one of its own.
+// Throws SetupError if an accelerator's file is one of several. Nodes may share a process, but accelerators may not.
 void check_together(const std::vector<gradlane::AnyConfig>& configs, const std::vector<std::string>& files) {
   if (configs.size() == 1) return;
   for (size_t i = 0; i < configs.size(); ++i) {
@@ -58,7 +58,8 @@ int run_all(const std::vector<gradlane::AnyConfig>& configs, const std::vector<p
   return gradlane::run_daemon(nodes, serving, GRADLANE_RELEASE);
 }
 
-// Sockets are gone by now. What somebody has put beside the log stays, and the folder.
+// Removes the log, and its folder if that is empty. The daemon has already removed its sockets. Other files beside the
+// log stay, and then so does the folder.
 void remove_log(const std::string& log_file) {
   std::error_code ignored;
   std::filesystem::remove(log_file, ignored);
@@ -73,7 +74,7 @@ struct Options {
   bool check = false;
 };
 
-// Throws SetupError for options that do not go with each other.
+// Throws SetupError for options that do not fit together.
 void check_options(const Options& options) {
   const bool nodes = !options.words.nodes.empty();
   const size_t files = options.files.size();
@@ -89,7 +90,7 @@ void check_options(const Options& options) {
     throw gradlane::SetupError("--rank: of one node, and there are several --config");
 }
 
-// `launcher`: whose rank it is, for the log, if it is one's.
+// Loads all configurations. If a launcher decides the rank, sets `launcher` to its name, for the log.
 std::vector<gradlane::AnyConfig> load(const Options& options, std::string& launcher) {
   if (options.files.empty()) {
     gradlane::LoadedWords loaded = gradlane::load_node_words(options.words, gradlane::surroundings());

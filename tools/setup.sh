@@ -12,14 +12,14 @@ cd "$(dirname "$0")/.."
 source dev/build.sh
 help_if_asked "$@"
 
-# At most 20: they are what a new user waits for.
+# At most 20 packages, because a new user waits until they are installed.
 packages=(
   # build
   gcc g++ meson ninja-build pkg-config
   # libraries; libdpdk-dev depends on the drivers
   libcli11-dev libdpdk-dev libfmt-dev libhwy-dev libisal-dev libnuma-dev libspdlog-dev libssl-dev libyaml-cpp-dev
   nlohmann-json3-dev
-  # trainers in Python: the demo's
+  # the demo's trainers, in Python
   python3-numpy libopenblas0-serial
 )
 test_packages=(
@@ -27,7 +27,8 @@ test_packages=(
   libgtest-dev clang libclang-rt-14-dev mold
   # networks of namespaces
   ethtool iproute2 iputils-ping nftables procps
-  # programs in a terminal; the service's unit, by systemd-analyze; the dissector; which instructions are where
+  # programs in a terminal; systemd-analyze for the service's unit; the dissector; objdump, to see where instructions
+  # are
   tmux systemd tshark binutils
   # format, types and style
   clang-format mypy python3-flake8
@@ -54,7 +55,8 @@ policy=/usr/sbin/policy-rc.d
 made_policy=false
 trap 'rm -f "$log"; ! $made_policy || rm -f "$policy"' EXIT
 
-# Packages bring services, as prometheus does, which nobody wants here: dpkg asks this program before it starts any.
+# Some packages start services that nobody wants here, as prometheus does. Package scripts ask this program first, and
+# its exit status 101 says no.
 start_no_services() {
   [ ! -e "$policy" ] || return 0
   made_policy=true
@@ -62,7 +64,7 @@ start_no_services() {
   chmod 755 "$policy"
 }
 
-# apt OPTION... runs apt-get, and shows how far it is; its words go to the log.
+# apt OPTION... runs apt-get and shows its progress. All other output goes to the log.
 apt() {
   local phase name percent rest
   LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -y --no-install-recommends -o APT::Status-Fd=3 "$@" \
@@ -96,7 +98,7 @@ install_packages() {
     echo "tools/setup.sh: apt-get could not install the packages above (gradlane is made for Debian 12)" >&2
     exit 1
   fi
-  # Nor at the next boot.
+  # The service must not start at the next boot either.
   if [ -d /run/systemd/system ] && [[ " ${missing[*]} " == *" prometheus "* ]]; then
     systemctl disable --quiet prometheus.service || true
   fi
@@ -117,5 +119,5 @@ for option in "$@"; do
   esac
 done
 install_packages
-# Without it, tests on PyTorch are skipped, and fail in CI.
+# Without PyTorch, its tests are skipped; in CI they fail.
 ! $pytorch || dev/pytorch.sh || true

@@ -1,4 +1,4 @@
-// unknown_option.h - what is said of an option that a program does not have (main thread, once)
+// unknown_option.h - the error text for an option that a program does not have (main thread, once)
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,7 +9,7 @@
 
 namespace gradlane {
 
-// "unknown option '--strategy', did you mean '--strategies'?"; `app`: whose it would be.
+// Returns "unknown option '--strategy', did you mean '--strategies'?". `app` has the options that are known.
 inline std::string unknown_option(const CLI::App& app, const std::string& option) {
   const std::string word = option.substr(0, option.find('='));
   std::vector<std::string> names;

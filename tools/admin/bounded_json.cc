@@ -1,10 +1,11 @@
-// bounded_json.cc - JSON from somebody who need not be a daemon (pure)
+// bounded_json.cc - limits for JSON whose sender need not be a daemon (pure)
 #include "tools/admin/bounded_json.h"
 
 namespace gradlane {
 namespace {
 
-// Behind the quotation mark that ends the string that begins at `at`, or the end of the text.
+// Returns the position behind the quotation mark that ends the string that begins at `at`; the end of the text if none
+// does.
 size_t end_of_string(std::string_view text, size_t at) noexcept {
   for (++at; at < text.size() && text[at] != '"'; ++at) {
     if (text[at] == '\\') ++at;

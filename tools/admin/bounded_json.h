@@ -1,4 +1,4 @@
-// bounded_json.h - JSON from somebody who need not be a daemon (pure)
+// bounded_json.h - limits for JSON whose sender need not be a daemon (pure)
 #pragma once
 
 #include <cstddef>
@@ -7,18 +7,18 @@
 
 namespace gradlane {
 
-// What a document of a daemon may have. A parsed one is no larger than about 100 bytes for each value.
+// Limits for a document of a daemon. A parsed document takes at most about 100 bytes per value.
 struct JsonBounds {
   size_t bytes = size_t{4} << 20;
-  size_t values = 250'000;     // about: commas, and brackets that open
+  size_t values = 250'000;     // estimated number: commas, and brackets that open
   size_t depth = 16;           // brackets within brackets
-  size_t text = size_t{4096};  // bytes of a string, as it is written
+  size_t text = size_t{4096};  // bytes of a string in the text
 };
 
-// Whether it keeps to them, before anything is allocated. That it is JSON is not said.
+// Returns whether the text is within the limits, without allocating memory. It does not check whether the text is JSON.
 [[nodiscard]] bool is_bounded(std::string_view text, const JsonBounds& bounds = {}) noexcept;
 
-// Null: it is no JSON, or does not keep to the bounds.
+// Returns the parsed text; null if it is no JSON, or exceeds the limits.
 [[nodiscard]] nlohmann::json parse_bounded(std::string_view text, const JsonBounds& bounds = {});
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// client.cc - asks a running daemon by its admin socket (main thread)
+// client.cc - client for the admin socket of a running daemon (main thread)
 #include "tools/admin/client.h"
 
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::string_view kSuffix = ".sock";
 constexpr const char* kWhere = "--socket, --admin or --config say where it is; gradlaned --check prints it";
 constexpr size_t kMostAnswer = size_t{64} << 20;
-constexpr std::chrono::milliseconds kFindPatience{1000};  // with a daemon that nobody has named
+constexpr std::chrono::milliseconds kFindPatience{1000};  // patience with a daemon that the user has not named
 
 std::string beside(std::string socket) {
   if (socket.ends_with(kSuffix)) socket.resize(socket.size() - kSuffix.size());
@@ -49,7 +49,7 @@ sockaddr_un address_of(const std::string& path) {
   return address;
 }
 
-// Whether somebody listens there, who may be busy.
+// Returns whether a process listens there, even if it is busy.
 bool accepts(const std::string& path) {
   if (path.size() >= sizeof(sockaddr_un::sun_path)) return false;
   const sockaddr_un address = address_of(path);
@@ -57,7 +57,7 @@ bool accepts(const std::string& path) {
   return connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 || errno == EAGAIN;
 }
 
-// Of a folder, sorted; silent: one where nobody accepts, or as it was.
+// Returns the admin sockets in a folder that accept, sorted. If `silent` is empty, sets it to one that does not accept.
 std::vector<std::string> listening_in(const std::string& folder, std::string& silent) {
   std::vector<std::string> found;
   std::error_code error;
@@ -74,7 +74,7 @@ std::vector<std::string> listening_in(const std::string& folder, std::string& si
 }
 
 // Returns the admin sockets of this user's jobs, by node. `gradlane run` makes one folder for each job, gradlane.torch
-// one for each rank. Folders of ranks belong to the same job if their rings have the same configuration digest: it
+// one for each rank. Folders of ranks belong to the same job if their rings have the same configuration digest. It
 // covers the ring's addresses and UDP ports, which no other job has.
 std::map<std::string, std::vector<std::string>> sockets_of_jobs(const std::string& runtime) {
   std::map<std::string, std::map<std::pair<unsigned, std::string>, std::string>> rings;
@@ -91,7 +91,7 @@ std::map<std::string, std::vector<std::string>> sockets_of_jobs(const std::strin
           const bool of_rank = entry.path().filename().string().starts_with("gradlane-job-");
           const std::string ring = of_rank && status.contains("config_digest") ? status["config_digest"].dump() : path;
           rings[ring][{status.value("node", 0U), each}] = each;
-        } catch (const std::exception&) {  // it ends, or is none of gradlane's
+        } catch (const std::exception&) {  // the daemon is ending, or it is not gradlane's
         }
       }
     }
@@ -125,14 +125,14 @@ std::vector<std::string> all_of_one_folder() {
   return {silent.empty() ? std::string(kSystemSocketFolder) + "/node0.admin" : silent};
 }
 
-// That of node 0, else the only one.
+// Returns the admin socket of node 0, or else the only one.
 std::string only_one() {
   const std::vector<std::string> found = all_of_one_folder();
   for (const std::string& each : found) {
     const std::string name = fs::path(each).filename();
     if (name == "node0.admin" || name == "n0.admin") return each;
   }
-  // Those of a job of PyTorch's have a folder each, and come by node.
+  // The sockets of a PyTorch job are in a folder each, and sorted by node.
   const bool same_folder = fs::path(found.front()).parent_path() == fs::path(found.back()).parent_path();
   if (found.size() > 1 && same_folder)
     throw SetupError(fmt::format("several admin sockets: {}; choose one with --admin", fmt::join(found, ", ")));
@@ -167,7 +167,7 @@ std::string only_one() {
   }
 }
 
-// While others keep the daemon busy, a connection waits for its turn.
+// Connects. While other clients keep the daemon busy, the connection waits.
 FileDescriptor connect_to(const std::string& path, std::chrono::milliseconds patience) {
   const sockaddr_un address = address_of(path);
   FileDescriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -179,7 +179,7 @@ FileDescriptor connect_to(const std::string& path, std::chrono::milliseconds pat
   return fd;
 }
 
-// All that comes until the end.
+// Reads until the daemon closes the connection.
 std::string read_all(int fd, const std::string& path, std::chrono::milliseconds patience) {
   std::string text;
   std::vector<char> bytes(size_t{64} << 10);

@@ -1,4 +1,4 @@
-// http_client.cc - documents of daemons elsewhere, by HTTP, from whoever it is that answers (one thread)
+// http_client.cc - HTTP client for documents of daemons on other hosts; it does not trust what answers (one thread)
 #include "tools/admin/http_client.h"
 
 #include <fmt/format.h>
@@ -26,16 +26,16 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kSlice{100};  // after which it is seen whether there is to be an end
+constexpr milliseconds kSlice{100};  // interval at which `stop` is checked
 constexpr const char* kNoDaemon = "what answers is no gradlaned";
 
 struct Deadline {
   Clock::time_point end;
-  milliseconds patience;  // of which it is the end
+  milliseconds patience;  // whole time of the call, for messages
   const std::stop_token& stop;
 };
 
-// Until the socket is ready. Throws when the time is up.
+// Waits until the socket is ready. Throws SetupError when the time is up.
 void wait_for(int fd, short events, const Deadline& deadline) {
   for (;;) {
     const auto left = std::chrono::ceil<milliseconds>(deadline.end - Clock::now());
@@ -61,7 +61,8 @@ FileDescriptor connect_to(const IpPort& address, const Deadline& deadline) {
   return fd;
 }
 
-// Whether the body is all there; `ended`: no more will come. Throws if this is, or will be, no document.
+// Returns whether the body is complete. `ended`: the peer sends no more. Throws SetupError if this is no document, or
+// cannot become one.
 bool is_whole(std::string_view text, bool ended, std::optional<HttpResponse>& response) {
   if (!response) response = parse_http_response(text, !ended);
   if (!response) return false;
@@ -74,10 +75,10 @@ bool is_whole(std::string_view text, bool ended, std::optional<HttpResponse>& re
   return ended;
 }
 
-// The body.
+// Sends the request, and returns the body of the answer.
 std::string get_from(const IpPort& address, const std::string& request, const Deadline& deadline) {
   const FileDescriptor fd = connect_to(address, deadline);
-  // It is shorter than any socket's buffer.
+  // The request is shorter than any socket's buffer.
   if (send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size())) {
     throw SetupError(std::strerror(errno));
   }
@@ -111,7 +112,7 @@ std::string HttpClient::get(const std::string& path, milliseconds patience, cons
   const auto end = Clock::now() + patience;
   std::string why;
   for (size_t i = 0; i < ips_.size(); ++i) {
-    // Those behind it need some of the time, too.
+    // The addresses behind this one need some of the time, too.
     const auto share = (end - Clock::now()) / static_cast<int>(ips_.size() - i);
     try {
       return get_from({ips_[i], port_}, request, {Clock::now() + share, patience, stop});
@@ -119,7 +120,7 @@ std::string HttpClient::get(const std::string& path, milliseconds patience, cons
       why = error.what();
     }
   }
-  ips_.clear();  // it may move
+  ips_.clear();  // the host may get another address
   throw SetupError(why);
 }
 

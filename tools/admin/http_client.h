@@ -1,4 +1,4 @@
-// http_client.h - documents of daemons elsewhere, by HTTP, from whoever it is that answers (one thread)
+// http_client.h - HTTP client for documents of daemons on other hosts; it does not trust what answers (one thread)
 #pragma once
 
 #include <chrono>
@@ -19,12 +19,13 @@ class HttpClient {
   // `host`: an address or a name.
   HttpClient(std::string host, uint16_t port);
 
-  // For people: 10.77.0.1:9400, [fd00::1]:9400, node-a:9400.
+  // Returns the place for messages: 10.77.0.1:9400, [fd00::1]:9400, node-a:9400.
   [[nodiscard]] const std::string& place() const noexcept { return place_; }
 
-  // The body of what is at `path`. Throws SetupError, in a few words without the place, if there is none: whatever the
-  // other end does, within `patience` and with at most kMostBody bytes; but a name is looked up for 5 s at most, when
-  // nobody has answered before. `stop`: ends it within 100 ms, except a look-up.
+  // Returns the body of the document at `path`. Throws SetupError if that fails, with a few words that do not name the
+  // place. The call ends within `patience`, and the body has at most kMostBody bytes, no matter what the peer does. The
+  // first call, and a call after a failed one, look the name up, which takes up to 5 s more. `stop` ends the call
+  // within 100 ms, except during a look-up.
   [[nodiscard]] std::string get(const std::string& path, std::chrono::milliseconds patience,
                                 const std::stop_token& stop);
 
@@ -32,7 +33,7 @@ class HttpClient {
   const std::string host_;
   const uint16_t port_;
   const std::string place_;
-  std::vector<IpAddress> ips_;  // of a name; empty: to be looked up
+  std::vector<IpAddress> ips_;  // addresses of the host; empty: to be looked up
 };
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// http_response.cc - what comes back of a GET, of HTTP/1.0 and 1.1 just as much as that takes (pure)
+// http_response.cc - parser for the answer to a GET: as much of HTTP/1.0 and 1.1 as that needs (pure)
 #include "tools/admin/http_response.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kVersion = "HTTP/1.";
 
-// "HTTP/1.1 200 OK"; 0: it is none.
+// Returns the status of "HTTP/1.1 200 OK"; 0 if the line is no status line.
 unsigned status_of(std::string_view line) {
   const std::string_view version = take_part(line, ' ');
   if (version != "HTTP/1.0" && version != "HTTP/1.1") return 0;
@@ -19,7 +19,7 @@ unsigned status_of(std::string_view line) {
   return code.size() == 3 ? static_cast<unsigned>(parse_decimal(code, 100, 599).value_or(0)) : 0;
 }
 
-// False: it is no field, or says what this cannot be.
+// Reads one field of the header. Returns false if it is malformed, or not allowed in this response.
 bool read_field(std::string_view line, HttpResponse& response) {
   const auto field = parse_http_field(line);
   if (!field || same_word(field->name, "transfer-encoding")) return false;

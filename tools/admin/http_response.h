@@ -1,4 +1,4 @@
-// http_response.h - what comes back of a GET, of HTTP/1.0 and 1.1 just as much as that takes (RFC 9112; pure)
+// http_response.h - parser for the answer to a GET: as much of HTTP/1.0 and 1.1 as that needs (RFC 9112; pure)
 #pragma once
 
 #include <cstddef>
@@ -7,16 +7,17 @@
 
 namespace gradlane {
 
-inline constexpr size_t kMostHttpHeader = 8192;  // of the status line and the fields
+inline constexpr size_t kMostHttpHeader = 8192;  // limit for the status line and the fields together
 
 struct HttpResponse {
   unsigned status = 0;           // 0: this is no response
-  size_t body = 0;               // where it begins
-  std::optional<size_t> length;  // of the body; none: until the connection ends
+  size_t body = 0;               // offset of the body
+  std::optional<size_t> length;  // bytes of the body; none: it ends with the connection
 };
 
-// None: the header has not ended, and what there is may be the beginning of one. `may_grow`: more may come. What came
-// in chunks, which nobody sends to whoever asks by HTTP/1.0, is no response.
+// Parses the beginning of an answer. Returns nothing if the header is incomplete, and more bytes may complete it
+// (`may_grow`). Returns status 0 for anything that is no response. A chunked one is none, because nobody sends it to a
+// client of HTTP/1.0.
 [[nodiscard]] std::optional<HttpResponse> parse_http_response(std::string_view so_far, bool may_grow);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// json_fields.cc - fields of a document that may lack anything (no I/O)
+// json_fields.cc - access to fields of a document that may lack any of them (no I/O)
 #include "tools/admin/json_fields.h"
 
 namespace gradlane {

@@ -1,4 +1,4 @@
-// json_fields.h - fields of a document that may lack anything, as it may be another version's (no I/O)
+// json_fields.h - access to fields of a document that may lack any of them, as it may be of another version (no I/O)
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace gradlane {
 
-// What is not there, or of another type, is empty, 0 or false.
+// Return the value of a field. If the field is missing, or of another type, they return an empty value, 0 or false.
 [[nodiscard]] std::string text_at(const nlohmann::json& of, const char* key);
 [[nodiscard]] uint64_t number_at(const nlohmann::json& of, const char* key);
 [[nodiscard]] bool flag_at(const nlohmann::json& of, const char* key);

@@ -1,4 +1,4 @@
-// auth.cc - `gradlane bench auth`: what tags and checksums of packets cost
+// auth.cc - `gradlane bench auth`: cost of tags and checksums of packets
 #include "tools/bench/auth.h"
 
 #include <fmt/format.h>
@@ -22,12 +22,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Packets of the exchange in a frame of 1500, of 9000 bytes, and short ones. With a key the tag takes 28 of them.
+// Sizes of the exchange's packets: short ones, and those that fill an IP packet of 1500 and of 9000 bytes. With a key,
+// the tag takes 28 of these bytes.
 constexpr size_t kSizes[] = {256, 1472, 8972};
-constexpr size_t kPoolBytes = size_t{128} << 10;  // of frames, in L2
+constexpr size_t kPoolBytes = size_t{128} << 10;  // bytes of all frames, which fit into L2
 constexpr uint32_t kIp = 0x0a4d0001;
 
-// Frames of one size, which each kind of work goes over in turn.
+// Frames of one size. Each kind of work goes over all of them.
 class AuthBench {
  public:
   AuthBench(size_t bytes, const RingKey& key)
@@ -54,7 +55,7 @@ class AuthBench {
   }
   void forge(size_t i) { sink_ = sink_ + opener_.open(frame(i), bytes_ - 1); }
 
-  // ns per packet.
+  // Returns the ns per packet.
   template <class Work>
   double time(Work work) {
     const auto start = Clock::now();
@@ -87,7 +88,8 @@ struct Row {
 Row measure(size_t bytes, const RingKey& key, size_t samples) {
   AuthBench bench(bytes, key);
   std::array<std::vector<double>, kWorks.size()> times;
-  // In turn, so that whatever else this machine does meets all alike. What was sealed is opened.
+  // The kinds of work take turns, so that other load on this machine affects them alike. open() gets the frames that
+  // seal() has sealed.
   for (size_t i = 0; i < samples; ++i) {
     times[0].push_back(bench.time([&](size_t at) { bench.copy(at); }));
     times[1].push_back(bench.time([&](size_t at) { bench.check(at); }));

@@ -1,4 +1,4 @@
-// auth.h - `gradlane bench auth`: what tags and checksums of packets cost
+// auth.h - `gradlane bench auth`: cost of tags and checksums of packets
 #pragma once
 
 namespace gradlane {

@@ -1,4 +1,4 @@
-// codec.cc - `gradlane bench codec`: speed and ratio of the codecs beside memcpy of the same run
+// codec.cc - `gradlane bench codec`: speed and ratio of the codecs, and memcpy of the same blocks for comparison
 #include "tools/bench/codec.h"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ const std::vector<size_t> kQuickBlocks = {1408, 8 << 10};
 
 constexpr size_t kMaxBlock = size_t{1} << 30;
 
-// One of each codec; with their options unless it is to be quick.
+// Returns one of each codec. Unless `quick` is set, codecs with an option are there with it, too.
 Names default_codecs(bool quick) {
   Names names = all_codecs();
   for (const CodecRow& row : codec_table()) {
@@ -42,10 +42,10 @@ Names default_codecs(bool quick) {
   return names;
 }
 
-// How long a row may take.
+// The duration of a row's measurement.
 struct Effort {
-  double sample_seconds;  // at least, unless one pass takes longer
-  double row_seconds;     // samples are added up to that, at least kMinRounds, at most kMaxRounds
+  double sample_seconds;  // least duration of a sample, unless one pass takes longer
+  double row_seconds;     // limit for all samples of a row, of which there are kMinRounds to kMaxRounds
 };
 constexpr Effort kFull = {2e-3, 80e-3};
 constexpr Effort kQuick = {0.5e-3, 9e-3};
@@ -54,8 +54,8 @@ constexpr size_t kMaxRounds = 31;
 
 // ---- Timing
 
-// One thing to time. What selects by a threshold selects more and more where it goes on from the same data again and
-// again: then states are forgotten before each pass.
+// An operation to time. A codec that selects by a threshold selects more and more if it repeats the same data with its
+// states. For such operations `forgets` is set, and the states are cleared before each pass.
 struct Pass {
   void (*run)(const Codec&, BenchPool&);
   bool forgets;
@@ -84,14 +84,14 @@ double seconds(const Pass& pass, const Codec& codec, BenchPool& pool, size_t rep
   return sum;
 }
 
-// Repeats that make one sample. The first pass warms up.
+// Returns the number of repeats that make one sample. The first pass warms up.
 size_t calibrate(const Pass& pass, const Codec& codec, BenchPool& pool, double sample_seconds) {
   pass.run(codec, pool);
   const double once = std::max(seconds(pass, codec, pool, 1), 1e-9);
   return std::max<size_t>(1, static_cast<size_t>(sample_seconds / once));
 }
 
-// Without what is the same for all of a codec's rows.
+// Measures one row. The caller fills in the fields that are the same for all of a codec's rows.
 BenchRow measure(const BenchOp& op, const Codec& codec, BenchPool& pool, const Effort& effort) {
   const Pass pass = pass_of(op, codec);
   const Pass copy = {copy_blocks, false};
@@ -151,7 +151,8 @@ size_t parse_block(const std::string& text) {
   throw SetupError(fmt::format("block size '{}': must be a multiple of 4 from 4 to {} bytes", text, kMaxBlock));
 }
 
-// What `chosen` names, without what none of the codecs can do.
+// Returns the operations that `chosen` names. If it is empty, returns those that at least one of the codecs has. Throws
+// SetupError if none of the codecs has a named operation.
 std::vector<BenchOp> chosen_ops(const Names& chosen, const Names& codecs) {
   std::vector<BenchOp> ops;
   for (const BenchOp& op : bench_ops()) {
@@ -228,14 +229,14 @@ std::vector<EngineRow> engine_rows(const Plan& plan) {
   return rows;
 }
 
-// What no block of these codecs exceeds.
+// Returns the most bytes that any block of these codecs can have.
 size_t max_block_bytes(const Names& codecs, size_t floats) {
   size_t bytes = 0;
   for (const std::string& name : codecs) bytes = std::max(bytes, find_codec(name, Isa::kScalar).max_bytes(floats));
   return bytes;
 }
 
-// The cells of one codec on one ISA.
+// Measures the cells of one codec on one ISA.
 std::vector<BenchRow> measure_line(const Plan& plan, const Codec& codec, BenchPool& pool, const Samples& data,
                                    const Quality& quality, Progress& progress) {
   std::vector<BenchRow> line;
@@ -273,7 +274,7 @@ std::vector<BenchRow> measure_table(const Plan& plan, const Samples& data, size_
   return table;
 }
 
-// Blocks as long as what a packet has room for.
+// Measures blocks of a packet's length.
 class PacketBench {
  public:
   static constexpr size_t kFloats = 1408 / sizeof(float);
@@ -283,7 +284,7 @@ class PacketBench {
     pool_.encode_with(codec_);
   }
 
-  // Of bench_op_names(); nothing where the codec has no such operation.
+  // Measures the operation of that name from bench_op_names(). Returns nothing if the codec does not have it.
   std::optional<BenchRow> measured(std::string_view name) {
     const auto ops = bench_ops();
     const auto op = std::ranges::find(ops, name, &BenchOp::name);

@@ -1,4 +1,4 @@
-// codec.h - `gradlane bench codec`: speed and ratio of the codecs beside memcpy of the same run
+// codec.h - `gradlane bench codec`: speed and ratio of the codecs, and memcpy of the same blocks for comparison
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace gradlane {
 
-// As the user wrote them. Empty lists stand for everything (with `quick`: for what matters most).
+// The options as the user wrote them. Empty lists stand for everything, and with `quick` for the most important.
 struct CodecBenchOptions {
   std::vector<std::string> codecs;
   std::vector<std::string> isas;
   std::vector<std::string> blocks;  // bytes of fp32
   std::vector<std::string> data;    // as make_samples() takes them
-  std::vector<std::string> ops;     // of bench_op_names()
+  std::vector<std::string> ops;     // names from bench_op_names()
   bool quick = false;
   bool json = false;
 };
@@ -26,8 +26,9 @@ struct CodecBenchOptions {
 // ISA this CPU lacks, unusable block sizes, and operations that none of the codecs has.
 void run_codec_bench(const CodecBenchOptions& options);
 
-// Of packets' worth of data: fp32 bytes per encoded byte, and speeds beside memcpy. merge: a hop, or, of a codec that
-// does not add, adding decoded values up; look: all passes over a tensor that come first, 0: there are none.
+// Figures for blocks of a packet's length: `ratio` in fp32 bytes per encoded byte, and speeds compared with memcpy.
+// `merge` is a hop; if blocks cannot be added, it adds up decoded values. `look` is all scans of a tensor before it is
+// encoded; 0 if there are none.
 struct CodecFigures {
   double ratio;
   double encode;
@@ -37,7 +38,7 @@ struct CodecFigures {
 };
 [[nodiscard]] CodecFigures codec_figures(const Codec& codec, const Samples& data, bool quick);
 
-// The same quickly, in ns per element.
+// The times of the same operations, from a quick measurement, in ns per element.
 struct CodecTimes {
   double encode;
   double decode;

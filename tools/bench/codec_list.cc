@@ -1,4 +1,4 @@
-// codec_list.cc - codecs on command lines: lists of them, pairs for two ways, and where sums of each can go (set-up)
+// codec_list.cc - codecs on command lines: lists, pairs for both directions, and which strategies carry them (set-up)
 #include "tools/bench/codec_list.h"
 
 #include <algorithm>
@@ -17,11 +17,11 @@ constexpr std::string_view kAutoWord = "auto";
 bool begins_name(std::string_view text) {
   const std::string_view word = text.substr(0, text.find_first_of(":,/+"));
   const auto is_word = [word](const CodecRow& row) { return word == row.word; };
-  // "auto" is no codec, but the name of one that is chosen.
+  // "auto" is no codec; it stands for one that is chosen later.
   return text == kAll || word == kAutoWord || std::ranges::any_of(codec_table(), is_word);
 }
 
-// As they stand there.
+// Splits the texts into names, without replacing "all".
 std::vector<std::string> split_list(const std::vector<std::string>& texts) {
   std::vector<std::string> names;
   for (const std::string& text : texts) {
@@ -68,7 +68,7 @@ std::vector<std::string> codec_list(const std::vector<std::string>& texts) {
 CodecPair find_codec_pair(std::string_view name) {
   for (size_t slash = name.find('/'); slash != name.npos; slash = name.find('/', slash + 1)) {
     const std::string_view back = name.substr(slash + 1);
-    // What is no number is meant to be a codec.
+    // After the slash, anything but a number is meant to be a codec.
     const bool number = !back.empty() && back.front() >= '0' && back.front() <= '9';
     if (number && !begins_name(back)) continue;
     return {find_codec(name.substr(0, slash)), find_codec(back)};

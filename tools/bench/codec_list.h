@@ -1,4 +1,4 @@
-// codec_list.h - codecs on command lines: lists of them, pairs for two ways, and where sums of each can go (set-up)
+// codec_list.h - codecs on command lines: lists, pairs for both directions, and which strategies carry them (set-up)
 #pragma once
 
 #include <optional>
@@ -12,16 +12,16 @@
 
 namespace gradlane {
 
-// An example of each row of the table, in its order.
+// Returns an example of each row of the codec table, in its order.
 [[nodiscard]] std::vector<std::string> all_codecs();
 
-// Names in the order in which they are given, with blanks or commas between them. What follows a comma and begins with
-// no codec's word belongs to the name before it ("inceptionn:10,truncate"). "all" stands for all_codecs().
+// Returns the names in the given order; blanks or commas separate them. If the text after a comma does not begin with a
+// codec's word, it belongs to the name before ("inceptionn:10,truncate"). "all" stands for all_codecs().
 [[nodiscard]] std::vector<std::string> codec_list(const std::vector<std::string>& texts);
-// Whether "all" is among them.
+// Returns whether "all" is among the names.
 [[nodiscard]] bool names_all(const std::string& text);
 
-// How fp32 travels; of aggregators "fixed:10/raw": the way back by another codec.
+// The codec for fp32 on the wire. For aggregators, "fixed:10/raw" names a second one for the return path.
 struct CodecPair {
   Codec there;
   std::optional<Codec> back{};
@@ -29,19 +29,20 @@ struct CodecPair {
   [[nodiscard]] std::string name() const { return back ? there.name() + "/" + back->name() : there.name(); }
 };
 
-// A slash before a codec's word is that of a pair; others belong to names ("qsgd:4/512"). Throws SetupError.
+// Finds the codecs of a name. A slash before a codec's word separates a pair; other slashes belong to names
+// ("qsgd:4/512"). Throws SetupError.
 [[nodiscard]] CodecPair find_codec_pair(std::string_view name);
 
-// Ways that sums can go.
+// The strategies that can carry sums of a codec.
 enum class CodecWays : uint8_t {
   kAny,     // every strategy
-  kLinks,   // every strategy, where all nodes have links to all others: needs_links()
+  kLinks,   // every strategy, if all nodes have links to all others: needs_links()
   kOwners,  // strategies whose blocks have owners: needs_owners()
 };
 [[nodiscard]] CodecWays codec_ways(const CodecRow& row) noexcept;
 
-// Why sums cannot go by `strategy` where nodes allow `allowed`, in words; empty: they can. `world`: how many ranks
-// there are; 0: that is not known.
+// Returns a text that says why sums cannot go by `strategy` if nodes allow the strategies `allowed`; empty if they can.
+// `world` is the number of ranks; 0: unknown.
 [[nodiscard]] std::string way_fault(const CodecPair& codec, const StrategyId& strategy,
                                     std::span<const StrategyId> allowed, unsigned world = 0);
 

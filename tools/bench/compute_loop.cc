@@ -1,12 +1,13 @@
-// compute_loop.cc - computes on a thread of its own, as a backward does beside an exchange
+// compute_loop.cc - a thread that computes all the time, as the backward pass does during an exchange
 #include "tools/bench/compute_loop.h"
 
 namespace gradlane {
 namespace {
 
-constexpr size_t kPiece = 16384;  // floats: a round of them takes some 10 us, so that rounds tell short times apart
-constexpr size_t kPieces = 128;   // 16 MB in all, more than a core's caches
-constexpr int kTimes = 4;         // what is loaded is used
+// floats in a round, which takes some 10 us, so that the number of rounds resolves short times
+constexpr size_t kPiece = 16384;
+constexpr size_t kPieces = 128;  // 16 MB in all, more than a core's caches
+constexpr int kTimes = 4;        // multiplications and additions for each float that is loaded
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// compute_loop.h - computes on a thread of its own, as a backward does beside an exchange
+// compute_loop.h - a thread that computes all the time, as the backward pass does during an exchange
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,8 @@
 
 namespace gradlane {
 
-// Rounds over some MB: multiplications and additions, bound by what a core computes and by memory, as layers are.
+// Computes in rounds over some MB: multiplications and additions. Like a model's layers, it is limited by the core and
+// by memory.
 class ComputeLoop {
  public:
   ComputeLoop();
@@ -16,7 +17,7 @@ class ComputeLoop {
   ComputeLoop(const ComputeLoop&) = delete;
   ComputeLoop& operator=(const ComputeLoop&) = delete;
 
-  // Done so far.
+  // Returns the number of rounds done so far.
   [[nodiscard]] uint64_t rounds() const noexcept { return rounds_.load(std::memory_order_relaxed); }
 
  private:
@@ -25,7 +26,7 @@ class ComputeLoop {
   std::vector<float> weights_;
   std::vector<float> sums_;
   std::atomic<bool> stop_{false};
-  std::atomic<uint64_t> rounds_{0};  // its thread writes, others read
+  std::atomic<uint64_t> rounds_{0};  // written by its thread, read by others
   std::thread thread_;
 };
 

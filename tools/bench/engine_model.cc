@@ -1,4 +1,4 @@
-// engine_model.cc - the INCEPTIONN paper's NIC engine as a clocked model (tools and tests; no packet passes it)
+// engine_model.cc - clocked model of the INCEPTIONN paper's NIC engine (tools and tests; no packet passes through it)
 #include "tools/bench/engine_model.h"
 
 #include <algorithm>
@@ -12,15 +12,16 @@ namespace {
 
 constexpr uint32_t kBias = 127;
 constexpr uint32_t kMantissaBits = 23;
-constexpr size_t kPayloadBytes[] = {0, 1, 2, 4};  // of a lane, by its tag
+constexpr size_t kPayloadBytes[] = {0, 1, 2, 4};  // payload of a lane, by its tag
 
-// Payload of tags 1 and 2: a sign above `width` bits of the fraction M, the last of them of weight 2^-point.
+// The format of payloads with tag 1 or 2: a sign above `width` bits of the fraction M. The last bit of M weighs
+// 2^-point.
 struct Field {
   uint32_t width;
   uint32_t point;
 };
 
-// Tag 1 has magnitudes below 2^-floor(b/2) and drops the leading zeros which that guarantees.
+// Returns the format. Magnitudes with tag 1 are below 2^-floor(b/2), so their guaranteed leading zeros are dropped.
 Field field_of(EngineParams params, unsigned tag) { return tag == 1 ? Field{7, params.bits / 2 + 7} : Field{15, 15}; }
 
 unsigned tag_of(unsigned tags, size_t lane) { return tags >> (2 * lane) & 3; }
@@ -30,13 +31,14 @@ struct LaneCode {
   uint32_t payload;
 };
 
-// A compression block. It shifts the significand until the exponent would be 127 and 15 bits of the fraction are left,
-// rounded to even; they tell the class. What rounds up to 1 has no such code and stays as it is.
+// Models a compression block. It shifts the significand until the exponent would be 127, and rounds the fraction to 15
+// bits, to even on a tie. These bits decide the tag. A value that rounds up to 1 has no such code and stays as it is.
 LaneCode compress_lane(EngineParams params, uint32_t word) {
   const uint32_t sign = word >> 31;
   const uint32_t exponent = word >> kMantissaBits & 0xff;
   if (exponent >= kBias) return {3, word};
-  if (exponent + 1 < kBias - params.bits) return {0, 0};  // below 2^-(b+1), rounding cannot help it: shifts end at 23
+  // below 2^-(b+1), so it rounds to 0; hence the shifts below are at most 23
+  if (exponent + 1 < kBias - params.bits) return {0, 0};
   const Field wide = field_of(params, 2);
   const Field narrow = field_of(params, 1);
 
@@ -55,7 +57,7 @@ LaneCode compress_lane(EngineParams params, uint32_t word) {
   return {2, sign << wide.width | fraction};
 }
 
-// A decompression block: the place of the leading one is the exponent, what is behind it the mantissa.
+// Models a decompression block. The place of the leading one gives the exponent; the bits behind it are the mantissa.
 uint32_t decompress_lane(EngineParams params, unsigned tag, uint32_t payload) {
   if (tag == 0) return 0;
   if (tag == 3) return payload;
@@ -81,7 +83,7 @@ EngineParams checked(EngineParams params) {
   return params;
 }
 
-// The burst of floats from `first` on; lanes behind the last float are zero.
+// Returns the burst of floats that begins at `first`. Lanes behind the last float are zero.
 Lanes load_lanes(std::span<const float> data, size_t first) {
   Lanes lanes{};
   const size_t count = std::min(kEngineLanes, data.size() - first);

@@ -1,4 +1,4 @@
-// exchange.cc - `gradlane bench exchange`: what a hop of the exchange costs per packet, without I/O
+// exchange.cc - `gradlane bench exchange`: cost of a hop of the exchange per packet, without I/O
 #include "tools/bench/exchange.h"
 
 #include <fmt/format.h>
@@ -22,14 +22,14 @@ using Names = std::vector<std::string>;
 const Names kCodecs = {"raw", "bf16", "fixed:10", "inceptionn:10"};
 constexpr const char* kData = "laplace-1e-3";
 constexpr size_t kIpUdpBytes = 28;
-constexpr size_t kPattern = size_t{1} << 20;  // floats, which tensors repeat
+constexpr size_t kPattern = size_t{1} << 20;  // floats that tensors repeat
 
 constexpr HopEffort kFull = {512, 32};
 constexpr HopEffort kQuick = {256, 6};
 
 struct Plan {
   std::vector<Codec> codecs;
-  size_t mtu;  // from the link header on
+  size_t mtu;  // counted from the link header on
   size_t burst;
   HopEffort effort;
 };

@@ -1,4 +1,4 @@
-// exchange.h - `gradlane bench exchange`: what a hop of the exchange costs per packet, without I/O
+// exchange.h - `gradlane bench exchange`: cost of a hop of the exchange per packet, without I/O
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace gradlane {
 
-// As the user wrote them. Empty ones stand for the defaults.
+// The options as the user wrote them. Empty ones stand for the defaults.
 struct ExchangeBenchOptions {
   std::vector<std::string> codecs;
-  std::string mtu;    // of IP
+  std::string mtu;    // MTU of IP
   std::string burst;  // packets between two polls
   bool quick = false;
   bool trace = false;

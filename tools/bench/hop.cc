@@ -1,4 +1,4 @@
-// hop.cc - the work of a hop apart from the exchange: what codec, CRC and memcpy take for a burst of packets
+// hop.cc - the work of a hop without the exchange: codec, CRC and memcpy on a burst of packets
 #include "tools/bench/hop.h"
 
 #include <cstring>
@@ -13,7 +13,7 @@ constexpr size_t kLine = 64;
 constexpr size_t kGranule = kGranuleBytes / sizeof(float);
 constexpr size_t kHeaders = sizeof(LinkHeader) + sizeof(RunHeader);
 
-// The blocks whose sums, and whose results, end at the rank that is timed.
+// The blocks whose sums and whose results the timed rank does not pass on.
 constexpr unsigned kLastSums = BenchRing::kTimed;
 constexpr unsigned kLastResults = BenchRing::kTimed + 1;
 
@@ -119,7 +119,7 @@ size_t HopBurst::code_cut() noexcept {
       }
       uint8_t* const block = scratch(packet);
       const HopResult hop = codec_.hop(run.payload, run.elements, {block + open_bytes_, room - open_bytes_}, done);
-      if (hop.floats == 0) return good;  // not for a block that is valid
+      if (hop.floats == 0) return good;  // never happens for a valid block
       open_bytes_ = codec_.join(block, {open_floats_, open_bytes_}, {hop.floats, hop.bytes});
       open_floats_ += hop.floats;
       done += hop.floats;

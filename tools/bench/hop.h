@@ -1,4 +1,4 @@
-// hop.h - the work of a hop apart from the exchange: what codec, CRC and memcpy take for a burst of packets
+// hop.h - the work of a hop without the exchange: codec, CRC and memcpy on a burst of packets
 #pragma once
 
 #include <cstddef>
@@ -16,18 +16,18 @@ namespace gradlane {
 
 enum class Hop : uint8_t {
   kNone,    // anything else
-  kReduce,  // partial sums, added to and passed on
-  kGather,  // results, stored and passed on
+  kReduce,  // partial sums: added to and passed on
+  kGather,  // results: stored and passed on
 };
 
-// A burst that is nothing but one of the two, and the elements that it is added to, or stored at.
+// A burst of only one of the two kinds, and the elements that are added to it, or that it is stored into.
 class HopBurst {
  public:
-  // Of a tensor of fp32. Bursts have up to `most_packets` packets, of `mtu` bytes from the link header on.
+  // `tensor` holds fp32. Bursts have up to `most_packets` packets, of `mtu` bytes from the link header on.
   HopBurst(const Codec& codec, const Blocks& blocks, std::span<float> tensor, size_t mtu, size_t most_packets);
 
-  // Looks at the packets, which must stay until the last call below. kNone unless they are `packets` data packets that
-  // all pass rank BenchRing::kTimed in the same way, and perhaps some without data.
+  // Reads the packets, which must stay until the last call below. Returns kNone unless exactly `packets` packets have
+  // data and rank BenchRing::kTimed passes on all of these in the same way. Packets without data may be among them.
   Hop look_at(std::span<const Arrival> burst, size_t packets);
 
   [[nodiscard]] size_t runs() const noexcept { return runs_.size(); }
@@ -38,13 +38,13 @@ class HopBurst {
   // Reads a byte of each cache line of packets, elements, scratch memory and `buffers`.
   void touch(std::span<uint8_t* const> buffers) const noexcept;
 
-  // ---- Each goes once over all packets, and returns something that depends on the work.
-  // The block of each run is checked, and goes through the codec in one piece.
+  // ---- Each of these goes over all packets once, and returns a value that depends on the work.
+  // Checks the block of each run, and runs the codec over it in one piece.
   size_t code() noexcept;
-  // The same, but sums are cut where a packet of the MTU's length is full, and joined, as the exchange does.
+  // Does the same, but cuts sums where a packet of the MTU's length is full, and joins runs, as the exchange does.
   size_t code_cut() noexcept;
-  // CRC32C as often as the exchange calculates it if it sends as many packets as it receives: of what comes, and of
-  // what goes, but for the payload of results, which is the same.
+  // Calculates CRC32C as often as the exchange does if it sends as many packets as it receives: once for each packet
+  // received and once for each sent. A result's payload is checked only once, because it is sent unchanged.
   [[nodiscard]] size_t check() const noexcept;
   size_t copy() noexcept;
 
@@ -66,16 +66,16 @@ class HopBurst {
   const Blocks blocks_;
   const std::span<float> tensor_;
   const size_t mtu_;
-  const size_t slots_;   // of scratch memory
-  const size_t stride_;  // and their bytes
+  const size_t slots_;   // number of pieces of scratch memory
+  const size_t stride_;  // bytes of each piece
   BenchMemory scratch_;
 
   Hop hop_ = Hop::kNone;
   std::vector<Data> packets_;
   std::vector<Run> runs_;
   size_t floats_ = 0;
-  size_t bytes_ = 0;  // of packets, from the link header on
-  // Of the packet that code_cut() goes on filling in the next burst.
+  size_t bytes_ = 0;  // bytes of packets, from the link header on
+  // Fill of the packet that code_cut() continues in the next burst.
   size_t open_bytes_ = 0;
   size_t open_floats_ = 0;
 };

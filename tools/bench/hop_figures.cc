@@ -1,4 +1,4 @@
-// hop_figures.cc - what the hops of a ring cost per packet with a codec, without I/O
+// hop_figures.cc - cost of a ring's hops per packet with a codec, without I/O
 #include "tools/bench/hop_figures.h"
 
 #include <fmt/format.h>
@@ -20,23 +20,26 @@
 namespace gradlane {
 namespace {
 
-// All-reduces go round a ring of four; rank 1 is timed, one burst of packets at a time: receive() of each, then one
-// poll(). Bursts count that are nothing but partial sums to pass on, or results to store and pass on. To get those, the
-// packets for rank 1 are held back until nothing else is left to do: rank 1 has sent its own elements then, and the
-// partial sums on their way to it wait at rank 0. Results that come to rank 0 are held back in turn until those have
-// passed.
+// All-reduces run around a ring of four. Rank 1 is timed, one burst of packets at a time: receive() of each packet,
+// then one poll(). A burst counts if it has only partial sums that rank 1 passes on, or only results that it stores and
+// passes on.
 //
-// Either the exchange is timed on such a burst, or, before that gets it, a part of its work apart from it: the codec's,
-// the CRC's, and memcpy for comparison. So whatever is timed meets packets that the CPU's branch prediction has not
-// seen yet. What the exchange takes beyond codec and CRC is the engine's share. Each timed burst follows one that has
-// gone the same way, which leaves the state of the exchange in the caches, as in a loop that is busy; and just before
-// all packets and elements of the burst are read, so that they are in L2 (if they fit).
+// To get such bursts, the packets for rank 1 are held until no rank has anything else to do. By then rank 1 has sent
+// its own elements, and the partial sums for it wait at rank 0. In turn, results for rank 0 are held until these sums
+// have passed.
+//
+// For each such burst, one time is taken. It is that of the exchange, or that of a part of its work, done separately
+// just before: the codec's part, the CRC's part, or memcpy for comparison. So the CPU's branch prediction has not yet
+// seen the packets that are timed. The engine's share is the exchange's time less codec and CRC.
+//
+// Each timed burst follows one of the same kind, so the state of the exchange is in the caches, as in a busy loop. Just
+// before the timing, all packets and elements of the burst are read, so that they are in L2 (if they fit).
 
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kGranule = kGranuleBytes / sizeof(float);
 constexpr size_t kMaxTensor = size_t{64} << 20;
-constexpr unsigned kPatience = 16;  // rounds without packets for rank 1
+constexpr unsigned kPatience = 16;  // rounds without packets for rank 1, after which rank 0 gets its results
 
 struct HopPlan {
   size_t mtu;
@@ -44,10 +47,10 @@ struct HopPlan {
   size_t block_packets;
 };
 
-// What is timed on a burst.
+// The parts that can be timed on a burst.
 enum Part : uint8_t { kTotal, kCodec, kCut, kCrc, kCopy, kParts };
 
-// Of one kind of hop. Each burst is timed once.
+// Samples of one kind of hop. Each burst gives one time.
 struct HopSamples {
   std::array<std::vector<double>, kParts> times;  // per packet, in ns
   size_t bursts = 0;
@@ -60,14 +63,14 @@ struct HopSamples {
 
 double since(Clock::time_point start) { return std::chrono::duration<double, std::nano>(Clock::now() - start).count(); }
 
-// Of reading the clock.
+// Returns the time in ns that reading the clock takes.
 double clock_cost() {
   std::vector<double> costs(1001);
   for (double& cost : costs) cost = since(Clock::now());
   return median(costs);
 }
 
-// Floats that fill a packet.
+// Returns the number of floats that fill a packet.
 size_t packet_floats(const Codec& codec, size_t mtu, std::span<const float> floats) {
   std::vector<uint8_t> packet(mtu - sizeof(LinkHeader) - sizeof(RunHeader));
   return codec.encode(floats, packet).floats;
@@ -77,9 +80,9 @@ class ExchangeBench {
  public:
   ExchangeBench(const HopPlan& plan, const Codec& codec, std::span<const float> pattern);
 
-  // An all-reduce.
+  // Runs one all-reduce.
   void run_operation();
-  // Of what was sampled so far.
+  // Returns the figures of all samples so far.
   [[nodiscard]] std::vector<HopFigures> rows() const;
 
   void trace() { ring_.trace(); }
@@ -99,17 +102,17 @@ class ExchangeBench {
 
   const Codec codec_;
   const std::span<const float> pattern_;
-  const size_t elements_;  // of a tensor
+  const size_t elements_;  // elements of a tensor
   const double clock_cost_ = clock_cost();
   BenchRing ring_;
   RingNode& node_;
   std::array<BenchMemory, BenchRing::kWorld> tensors_;
   HopBurst work_;
-  std::vector<Arrival> first_;  // of two bursts
+  std::vector<Arrival> first_;  // first of two bursts
   std::vector<Arrival> burst_;
   HopSamples reduce_;
   HopSamples gather_;
-  volatile size_t sink_ = 0;  // so that no work is left out
+  volatile size_t sink_ = 0;  // keeps the compiler from leaving out work
 };
 
 size_t tensor_elements(const HopPlan& plan, const Codec& codec, std::span<const float> pattern) {
@@ -168,7 +171,8 @@ void ExchangeBench::run_operation() {
   check_results();
 }
 
-// Two bursts for rank 1, of which the second one is timed if it is of the right kind; whether there was any.
+// Takes two bursts for rank 1, and times the second one if it is of the right kind. Returns whether that one had
+// packets.
 bool ExchangeBench::round() {
   ring_.serve_others();
   ring_.take_burst(first_);
@@ -227,7 +231,7 @@ void ExchangeBench::measure(Hop hop, HopSamples& samples) {
   samples.sent += counters[Counter::kDataSent] - sent;
   samples.fused += counters[Counter::kRunsMerged] - merged;
   for (const Arrival& each : burst_) {
-    if (each.kept) samples.fused += HopBurst::runs_of(each);  // relayed, with all of them
+    if (each.kept) samples.fused += HopBurst::runs_of(each);  // relayed with all of its runs
   }
 }
 

@@ -22,7 +22,7 @@ BenchMemory allocate_memory(size_t bytes) {
   const size_t size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   void* const p = std::aligned_alloc(kHugePage, size);
   if (p == nullptr) throw SetupError("out of memory: a benchmark needs " + std::to_string(size >> 20) + " MiB");
-  (void)madvise(p, size, MADV_HUGEPAGE);  // only steadies the figures
+  (void)madvise(p, size, MADV_HUGEPAGE);  // a failure only makes the figures less steady
   std::memset(p, 0, size);
   return {static_cast<uint8_t*>(p), [](uint8_t* memory) { std::free(memory); }};
 }
@@ -39,7 +39,7 @@ double memory_speed() {
   for (int i = 0; i < kRounds; ++i) {
     const auto start = Clock::now();
     for (size_t k = 0; k < kFloats; ++k) y[k] += x[k];
-    asm volatile("" : : "r"(y) : "memory");  // each round happens
+    asm volatile("" : : "r"(y) : "memory");  // keeps the compiler from leaving out rounds
     best = std::max(best, 3 * sizeof(float) * kFloats / std::chrono::duration<double>(Clock::now() - start).count());
   }
   return best;

@@ -9,10 +9,11 @@ namespace gradlane {
 
 using BenchMemory = std::unique_ptr<uint8_t, void (*)(uint8_t*)>;
 
-// Zeroed, and in huge pages where the system has them. Throws SetupError where there is not enough.
+// Returns zeroed memory, in huge pages where the system has them. Throws SetupError if there is not enough.
 [[nodiscard]] BenchMemory allocate_memory(size_t bytes);
 
-// Bytes per s that one core reads and writes, of arrays that no cache holds: y += x, as adding to a tensor does.
+// Returns the bytes per s that one core reads and writes in arrays that no cache holds. It computes y += x, as adding
+// to a tensor does.
 [[nodiscard]] double memory_speed();
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// npy.cc - arrays of fp32 in NumPy's file format (set-up of benchmarks only)
+// npy.cc - reader for arrays of fp32 in NumPy's file format (set-up of benchmarks only)
 #include "tools/bench/npy.h"
 
 #include <algorithm>
@@ -21,10 +21,10 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "floats are copied as they are in the file");
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr size_t kQuoted = 40;  // of what was found, at most, in an error
+constexpr size_t kQuoted = 40;  // longest quotation from the file in an error
 constexpr const char* kAllowed = "; allowed: float32 in C order, as numpy.save(file, array.astype('<f4')) writes it";
 
-// Bytes from a file as a text that a terminal can show.
+// Returns bytes from a file as text that a terminal can show.
 std::string shown(std::string_view text) {
   std::string result;
   for (const char c : text.substr(0, kQuoted)) result += c >= ' ' && c <= '~' ? c : '?';
@@ -41,8 +41,8 @@ struct Header {
   std::vector<size_t> shape;
 };
 
-// The header is a dictionary as Python writes it: its three keys in any order, and spaces anywhere. Nothing else of
-// Python's syntax is understood. Every take_...() moves on behind what it takes; what it does not find is an error.
+// Reads the header, which is a dictionary as Python writes it: its three keys in any order, and spaces anywhere. It
+// understands no other Python syntax. Every take_...() moves past what it takes, and throws if it does not find it.
 class HeaderReader {
  public:
   HeaderReader(std::string_view text, std::string_view name) : rest_(text), name_(name) {}
@@ -74,7 +74,7 @@ class HeaderReader {
     fail("expected " + what + " in the header, but there is '" + shown(rest_) + "'");
   }
 
-  // The next character that is no space; 0 at the end.
+  // Returns the next character that is no space; 0 at the end.
   char next() {
     rest_.remove_prefix(std::min(rest_.find_first_not_of(" \n"), rest_.size()));
     return rest_.empty() ? '\0' : rest_.front();
@@ -128,7 +128,7 @@ class HeaderReader {
     return shape;
   }
 
-  // Which of the three it was.
+  // Returns which of the three keys it was: 0, 1 or 2.
   size_t take_value(std::string_view key, Header& header) {
     if (key == "descr") {
       if (next() == '[') fail("the array has fields (" + shown(rest_) + ")");
@@ -155,7 +155,7 @@ struct Parts {
   std::span<const uint8_t> data;
 };
 
-// Where the header ends and the data begin.
+// Splits a file into its header and its data.
 Parts cut(std::span<const uint8_t> bytes, std::string_view name) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   constexpr size_t kVersion = kMagic.size();
@@ -167,7 +167,7 @@ Parts cut(std::span<const uint8_t> bytes, std::string_view name) {
   if ((major != 1 && major != 2) || minor != 0) {
     refuse(name, "format version " + std::to_string(major) + "." + std::to_string(minor) + "; allowed: 1.0 and 2.0");
   }
-  const size_t width = major == 1 ? 2 : 4;  // of the header's length, little-endian
+  const size_t width = major == 1 ? 2 : 4;  // bytes of the header's length, which is little-endian
   if (bytes.size() - kLength < width) refuse(name, "the file is cut off in its header");
   size_t length = 0;
   for (size_t i = 0; i < width; ++i) length |= size_t{bytes[kLength + i]} << 8 * i;
@@ -179,7 +179,7 @@ Parts cut(std::span<const uint8_t> bytes, std::string_view name) {
   return {text.substr(begin, length), bytes.subspan(begin + length)};
 }
 
-// Floats of both dimensions together; nothing if no file can have as many.
+// Returns the number of floats of both dimensions together; nothing if no file can have that many.
 std::optional<size_t> product(size_t rows, size_t columns) {
   constexpr size_t kMost = kMaxNpyBytes / sizeof(float);
   if (rows == 0 || columns == 0) return 0;

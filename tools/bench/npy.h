@@ -1,4 +1,4 @@
-// npy.h - arrays of fp32 in NumPy's file format (set-up of benchmarks only)
+// npy.h - reader for arrays of fp32 in NumPy's file format (set-up of benchmarks only)
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@
 
 namespace gradlane {
 
-inline constexpr size_t kMaxNpyBytes = size_t{1} << 30;  // of a file
+inline constexpr size_t kMaxNpyBytes = size_t{1} << 30;  // limit for a file
 
-// An array of two dimensions. One of one dimension is one row.
+// An array of two dimensions. An array of one dimension becomes one row.
 struct NpyArray {
   size_t rows;
   size_t columns;
@@ -21,13 +21,13 @@ struct NpyArray {
   [[nodiscard]] std::span<const float> row(size_t i) const { return std::span(floats).subspan(i * columns, columns); }
 };
 
-// Reads what numpy.save() writes of float32 arrays: format versions 1.0 and 2.0, little-endian, in C order, one or two
-// dimensions, not empty. `bytes` may be anything, and must be the file to its last byte. Throws SetupError, which
-// begins with `name` and a colon, and says what was found and what is allowed.
+// Reads a float32 array that numpy.save() wrote: format version 1.0 or 2.0, little-endian, in C order, one or two
+// dimensions, not empty. `bytes` may be anything, and must end where the file ends. Throws SetupError, which begins
+// with `name` and a colon, and says what was found and what is allowed.
 // (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html)
 [[nodiscard]] NpyArray parse_npy(std::span<const uint8_t> bytes, std::string_view name);
 
-// The same of a regular file of at most kMaxNpyBytes.
+// Reads a regular file of at most kMaxNpyBytes in the same way.
 [[nodiscard]] NpyArray load_npy(const std::string& path);
 
 }  // namespace gradlane

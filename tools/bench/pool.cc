@@ -1,4 +1,4 @@
-// pool.cc - the blocks that a codec benchmark works on, and the operations it times
+// pool.cc - blocks for codec benchmarks, and the operations that are timed on them
 #include "tools/bench/pool.h"
 
 #include <algorithm>
@@ -14,9 +14,10 @@ namespace {
 constexpr size_t kLine = 64;
 constexpr size_t kPage = 4096;
 constexpr size_t kMaxBlocks = 64;
-constexpr size_t kPoolBytes = size_t{256} << 10;  // of fp32, unless one block is larger; three such arrays fit L2
+// bytes of fp32, unless one block is larger; three such arrays fit into L2
+constexpr size_t kPoolBytes = size_t{256} << 10;
 
-// Floats that every codec takes at once; of more it may make several pieces, which are longer together.
+// Number of floats that every codec takes in one call. It may cut more into several pieces, which take more bytes.
 constexpr size_t kOneGo = 8192;
 
 constexpr size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
@@ -25,7 +26,7 @@ void require(bool ok) {
   if (!ok) throw SetupError("a benchmark met a block that does not decode: this is a bug in gradlane");
 }
 
-// A block in as many goes as the codec wants; `pieces` null: nobody asks which.
+// Encodes a block in as many calls as the codec needs. Stores the pieces in `pieces`, unless that is null.
 template <bool kStates>
 void encode_block(const Codec& codec, BenchPool& pool, size_t i, std::vector<BenchPool::Piece>* pieces, uint8_t* out,
                   size_t room) {
@@ -54,7 +55,7 @@ void encode(const Codec& codec, BenchPool& pool) {
   }
 }
 
-// visit(block's number, piece, its bytes, its floats of out())
+// Calls visit(block's number, piece, its bytes, its floats of out()) for all pieces.
 template <class Visit>
 void for_pieces(BenchPool& pool, Visit visit) {
   for (size_t i = 0; i < pool.blocks(); ++i) {
@@ -104,7 +105,7 @@ void hop(const Codec& codec, BenchPool& pool) {
 
 void look(const Codec& codec, BenchPool& pool) {
   const Codec settled = pool.settled_for(codec);
-  asm volatile("" : : "r"(&settled) : "memory");  // it happens
+  asm volatile("" : : "r"(&settled) : "memory");  // keeps the compiler from leaving it out
 }
 
 bool always(const Codec&) { return true; }
@@ -135,7 +136,7 @@ BenchPool::BenchPool(size_t block_floats, size_t max_block_bytes, const Samples&
       pieces_(blocks_) {
   const size_t float_array = round_up(total_bytes(), kPage);
   const size_t block_array = round_up(blocks_ * stride_, kPage);
-  constexpr size_t kColour = 11 * kLine;  // arrays are this much further into their page, each
+  constexpr size_t kColour = 11 * kLine;  // each array starts this much later in its page than the one before
   memory_ = allocate_memory(5 * float_array + 2 * block_array + 7 * (kPage + kColour));
   uint8_t* next = memory_.get();
   const auto take = [&next](size_t bytes) { return std::exchange(next, next + bytes + kColour); };

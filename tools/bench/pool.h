@@ -1,4 +1,4 @@
-// pool.h - the blocks that a codec benchmark works on, and the operations it times
+// pool.h - blocks for codec benchmarks, and the operations that are timed on them
 #pragma once
 
 #include <cstddef>
@@ -13,25 +13,25 @@
 
 namespace gradlane {
 
-// Blocks of fp32 side by side: 64 where they fit L2, fewer of the large ones. Arrays begin at different cache lines of
-// a page, so that none stands in another's way by address alone (4K aliasing).
+// Blocks of fp32 side by side: 64 if they fit into L2, fewer of larger blocks. Arrays begin at different cache lines of
+// a page. Otherwise equal page offsets alone would slow down accesses (4K aliasing).
 class BenchPool {
  public:
-  // `max_block_bytes` is what no encoded block will exceed (Codec::max_bytes()).
+  // `max_block_bytes` is the limit for encoded blocks (Codec::max_bytes()).
   BenchPool(size_t block_floats, size_t max_block_bytes, const Samples& data);
 
-  // What a codec writes in one go: a whole block, but where it takes fewer floats than that at a time.
+  // The output of one call of the codec: a whole block, or a part of it if the codec takes fewer floats per call.
   struct Piece {
-    size_t first;  // float of its block
+    size_t first;  // index in its block
     size_t floats;
-    size_t at;  // byte of its block
+    size_t at;  // byte offset in its block
     size_t bytes;
   };
 
-  // Encodes all blocks with `codec`; what decode and hop read from then on. Forgets states.
+  // Encodes all blocks with `codec`, as input for decode and hop. Clears the states.
   void encode_with(const Codec& codec);
   void clear_states();
-  // The codec for one operation with all blocks of in().
+  // Returns the codec prepared for one operation on all blocks of in().
   [[nodiscard]] Codec settled_for(const Codec& codec) const;
 
   [[nodiscard]] size_t block_bytes() const { return floats_ * sizeof(float); }
@@ -40,9 +40,9 @@ class BenchPool {
   [[nodiscard]] size_t blocks() const { return blocks_; }
   [[nodiscard]] std::span<const float> in(size_t i) const { return {in_ + i * floats_, floats_}; }
   [[nodiscard]] std::span<const float> local(size_t i) const { return {local_ + i * floats_, floats_}; }
-  // Where a block is in the tensor that all of them are.
+  // Returns the position of a block in the tensor that all blocks form.
   [[nodiscard]] size_t position(size_t i) const { return i * floats_; }
-  // The state arrays; null where the codec has fewer.
+  // Return a block's state arrays; null if the codec has fewer.
   [[nodiscard]] float* residual(size_t i, const Codec& codec) {
     return codec.states() > 0 ? residual_ + i * floats_ : nullptr;
   }
@@ -73,16 +73,16 @@ class BenchPool {
 
 struct BenchOp {
   const char* name;
-  const char* label;  // a column's head
+  const char* label;  // head of its column
   bool (*possible)(const Codec& codec);
-  bool keeps = false;  // it goes on from the states that it left
-  // Once over all blocks. `codec` is settled for them.
+  bool keeps = false;  // true: it reads the states that it wrote in the pass before
+  // Runs the operation once over all blocks. `codec` is prepared for them.
   void (*run)(const Codec& codec, BenchPool& pool) = nullptr;
 };
 
 [[nodiscard]] std::span<const BenchOp> bench_ops();
 
-// memcpy of all blocks, the yardstick.
+// Copies all blocks with memcpy, for comparison.
 void copy_blocks(const Codec&, BenchPool& pool);
 
 }  // namespace gradlane

@@ -1,5 +1,5 @@
-// quality.cc - what a codec does to gradients: how small they get, and how far the mean of all ranks is off (set-up of
-// benchmarks only)
+// quality.cc - what a codec does to gradients: their size, and the error of the mean of all ranks (set-up of benchmarks
+// only)
 #include "tools/bench/quality.h"
 
 #include <algorithm>
@@ -17,10 +17,10 @@ void require(bool ok) {
   if (!ok) throw SetupError("a benchmark met a block that does not decode: this is a bug in gradlane");
 }
 
-// Floats that every codec takes at once: longer blocks are as good as several.
+// Number of floats that every codec takes in one call. Longer blocks give the same as several of these.
 constexpr size_t kOneGo = 8192;
 
-// One block's way along the ring, or to an owner where blocks do not add. Buffers are kept from block to block.
+// Takes one block along the ring, or to an owner if blocks cannot be added. It reuses its buffers for all blocks.
 class Chain {
  public:
   Chain(const Codec& codec, const Contributions& ranks, size_t floats)
@@ -44,7 +44,7 @@ class Chain {
       quality.error += off * off;
       quality.norm += mean * mean;
     }
-    // A vote has another size than what is voted on.
+    // A vote's result is not of the size of the contributions, so it has no error.
     if (codecs_.front().finishes()) quality.error = std::numeric_limits<double>::quiet_NaN();
   }
 

@@ -1,4 +1,4 @@
-// report.cc - what `gradlane bench codec` prints: tables, the paper's engine beside this CPU, JSON
+// report.cc - output of `gradlane bench codec`: tables, the paper's engine compared with this CPU, JSON
 #include "tools/bench/report.h"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ std::string size_text(size_t bytes) {
   return fmt::format("{} B", bytes);
 }
 
-// Three digits: 4.56, 45.6, 456.
+// Returns a speed with three digits: 4.56, 45.6, 456.
 std::string speed_text(double speed) {
   if (speed < 9.995) return fmt::format("{:.2f}", speed);
   return speed < 99.95 ? fmt::format("{:.1f}", speed) : fmt::format("{:.0f}", speed);
@@ -37,7 +37,7 @@ std::string error_text(double vnmse) {
 
 size_t column_width(const BenchOp& op) { return std::max(kCellWidth, std::string_view(op.label).size()); }
 
-// This CPU's fastest figure in Gb/s, and what it was measured with.
+// Returns this CPU's best speed in Gb/s, and the ISA and block size with which it was measured.
 std::string best_text(std::span<const BenchRow> rows, const EngineRow& engine, std::string_view op) {
   const BenchRow* best = nullptr;
   for (const BenchRow& row : rows) {

@@ -1,4 +1,4 @@
-// report.h - what `gradlane bench codec` prints: tables, the paper's engine beside this CPU, JSON
+// report.h - output of `gradlane bench codec`: tables, the paper's engine compared with this CPU, JSON
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,12 @@ struct BenchRow {
   std::string op;
   std::string data;
   size_t block_bytes;
-  double gb_per_s;         // of fp32
-  double memcpy_gb_per_s;  // sampled in turn with it
-  double vs_memcpy;        // the median of the pairs' ratios
+  double gb_per_s;         // GB/s of fp32
+  double memcpy_gb_per_s;  // speed of memcpy in samples that alternate with these
+  double vs_memcpy;        // median of the pairs' ratios
   double ratio;            // fp32 bytes per encoded byte
-  size_t ranks;            // of whose mean vnmse is
-  double vnmse;            // Quality::vnmse(): may be not finite
+  size_t ranks;            // number of ranks whose mean `vnmse` is about
+  double vnmse;            // Quality::vnmse(), which may be not finite
 };
 
 struct EngineRow {
@@ -33,19 +33,20 @@ struct EngineRow {
   EngineFigure figure;
 };
 
-// The upper one of two middle values. `values` must not be empty.
+// Returns the median; of two middle values, the upper one. `values` must not be empty.
 [[nodiscard]] double median(std::vector<double> values);
 
-// A table has one data set and block size, a line per codec and ISA, a column per operation. Lines are printed as they
-// are measured; `cells` of a line may lack operations. The foot takes all cells of the table.
+// Print a table, which has one data set and block size, a line per codec and ISA, and a column per operation. Lines are
+// printed as soon as they are measured; the `cells` of a line may lack operations. print_table_foot() takes all cells
+// of the table.
 void print_table_head(const Samples& data, size_t block_bytes, std::span<const BenchOp> ops);
 void print_table_line(std::span<const BenchOp> ops, std::span<const BenchRow> cells);
 void print_table_foot(std::span<const BenchRow> cells);
 
-// A line per codec and data: the engine, and the best of `rows` for the same.
+// Prints a line per codec and data: the engine's figures, and the best of `rows` for the same codec and data.
 void print_engine(std::span<const EngineRow> engine, std::span<const BenchRow> rows);
 
-// docs/codecs.md, "Measuring", has the fields.
+// Returns JSON; docs/codecs.md, "Measuring", describes the fields.
 [[nodiscard]] std::string to_json(std::span<const BenchRow> rows, std::span<const EngineRow> engine);
 
 }  // namespace gradlane

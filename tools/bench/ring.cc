@@ -1,4 +1,4 @@
-// ring.cc - exchanges around a ring in one process, one of which can be timed (benchmarks only)
+// ring.cc - a ring of exchanges in one process, one of which can be timed (benchmarks only)
 #include "tools/bench/ring.h"
 
 #include <algorithm>
@@ -14,11 +14,12 @@ namespace gradlane {
 namespace {
 
 constexpr size_t kLine = 64;
-// A packet lies in its buffer as behind an mbuf, its headroom, and the headers of Ethernet, IPv4 and UDP.
+// Offset of a packet in its buffer, as in DPDK: mbuf, headroom, and the headers of Ethernet, IPv4 and UDP.
 constexpr size_t kDataOffset = 128 + 128 + 42;
 constexpr Nanos kMoment = kMicrosecond;
-constexpr unsigned kIdleRounds = 64;       // without a data packet: nothing waits any more, not even to fill up
-constexpr unsigned kSetUpRounds = 100000;  // a tenth of a second
+// rounds without a data packet, after which nothing waits any more, not even to fill a packet
+constexpr unsigned kIdleRounds = 64;
+constexpr unsigned kSetUpRounds = 100000;  // 0.4 s of virtual time
 
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -37,7 +38,7 @@ ExchangeConfig config_of(unsigned rank, const Codec& codec, size_t mtu, size_t m
   return config;
 }
 
-// What all windows, open packets and queues hold together, twice.
+// Returns twice the number of buffers in all windows, open packets and queues together.
 size_t buffers_for(const ExchangeConfig& config) { return 2 * config.world * (2 * config.window + 16); }
 
 bool is_data(const Arrival& arrival) { return load<LinkHeader>(arrival.packet.data).kind == PacketKind::kData; }
@@ -46,7 +47,7 @@ bool is_data(const Arrival& arrival) { return load<LinkHeader>(arrival.packet.da
 
 // ---- Buffers
 
-// An odd number of lines apart, so that they spread over a cache's sets.
+// Places buffers an odd number of cache lines apart, so that they spread over the sets of a cache.
 BufferPool::BufferPool(size_t count, size_t capacity) : memory_(nullptr, nullptr) {
   const size_t stride = (round_up(kDataOffset + capacity, kLine) / kLine | 1) * kLine;
   memory_ = allocate_memory(count * stride);
@@ -168,7 +169,7 @@ void BenchRing::finish(std::span<const Arrival> burst) noexcept {
   }
 }
 
-// Copies what was sent, as a network does, before the buffers given back meanwhile can be used again.
+// Copies the packets that were sent, as a network does. Only then can the released buffers be used again.
 void BenchRing::settle(RingNode& node) {
   const unsigned rank =
       static_cast<unsigned>(std::ranges::find(nodes_, &node, &std::unique_ptr<RingNode>::get) - nodes_.begin());

@@ -1,4 +1,4 @@
-// ring.h - exchanges around a ring in one process, one of which can be timed (benchmarks only)
+// ring.h - a ring of exchanges in one process, one of which can be timed (benchmarks only)
 #pragma once
 
 #include <array>
@@ -16,14 +16,14 @@
 
 namespace gradlane {
 
-// Packet buffers, all made beforehand. What was given back last is taken first, as from a lane's cache.
+// Packet buffers, all allocated beforehand. The buffer that was given back last is taken first, as from a lane's cache.
 class BufferPool {
  public:
   BufferPool(size_t count, size_t capacity);
 
   [[nodiscard]] Packet take() noexcept;
   void give(Packet packet) noexcept { free_.push_back(packet.data); }
-  // Those that will be taken next.
+  // Returns the buffers that will be taken next.
   [[nodiscard]] std::span<uint8_t* const> next(size_t most) const noexcept;
 
  private:
@@ -35,11 +35,10 @@ struct Arrival {
   Packet packet;
   size_t bytes = 0;
   unsigned from = 0;  // rank
-  bool kept = false;  // by receive()
+  bool kept = false;  // receive() has kept the buffer
 };
 
-// One rank. Its PacketIo does nothing but note what it is told: nothing is copied, and no buffer used again, before
-// settle().
+// One rank. Its PacketIo only records the calls. Until settle(), nothing is copied and no buffer is used again.
 class RingNode final : public PacketIo {
  public:
   RingNode(const ExchangeConfig& config, BufferPool& pool);
@@ -47,10 +46,10 @@ class RingNode final : public PacketIo {
   [[nodiscard]] Exchange& exchange() noexcept { return exchange_; }
   [[nodiscard]] const Exchange& exchange() const noexcept { return exchange_; }
 
-  // What has come and was not received yet, oldest first. Elements come from the predecessor only.
+  // Packets that have come and were not received yet, oldest first. Only the predecessor sends elements.
   std::deque<Arrival> from_predecessor;
   std::deque<Arrival> from_successor;
-  bool held = false;  // data packets of the predecessor wait
+  bool held = false;  // data packets of the predecessor must wait
 
   [[nodiscard]] Packet allocate() noexcept override { return pool_.take(); }
   void release(Packet packet) noexcept override { released_.push_back(packet); }
@@ -67,11 +66,11 @@ class RingNode final : public PacketIo {
   BufferPool& pool_;
   std::vector<Packet> released_;
   std::vector<Sent> sent_;
-  Exchange exchange_;  // last: it gives back its buffers
+  Exchange exchange_;  // last member: its destructor gives back buffers
 };
 
-// Ranks 0 to 3, of which kTimed is the one whose receive() and poll() the caller times. In virtual time, without loss,
-// and with windows that neither delay nor time-outs shrink: how many packets are on their way is up to the caller.
+// The ranks 0 to 3. The caller times receive() and poll() of rank kTimed. Time is virtual, and no packet is lost.
+// Neither delay nor timeouts shrink the windows, so the caller decides how many packets are in flight.
 class BenchRing {
  public:
   static constexpr unsigned kWorld = 4;
@@ -88,35 +87,36 @@ class BenchRing {
   [[nodiscard]] BufferPool& pool() noexcept { return pool_; }
   [[nodiscard]] size_t burst() const noexcept { return burst_; }
 
-  // From now on a trace is taken of kTimed, of which somebody reads what there is whenever nothing is timed.
+  // Takes a trace of kTimed from now on. settle() reads its records, while nothing is timed.
   void trace();
 
   void submit(unsigned rank, const Operation& operation);
-  [[nodiscard]] bool done();  // all operations; throws SetupError if one has failed
+  [[nodiscard]] bool done();  // returns whether all operations are done; throws SetupError if one has failed
 
-  // A moment later: gives a rank all that waits for it, in bursts with a poll behind each.
+  // Advances the time, and gives a rank all packets that wait for it, in bursts with a poll after each.
   void serve(unsigned rank);
-  // The same for all ranks but kTimed, those behind it first.
+  // Does the same for all ranks but kTimed, beginning with its successor.
   void serve_others();
-  // A moment later: the next burst for kTimed, with half of the acknowledgements that its successor has sent, one per
-  // burst of its own. Two bursts between each serve_others(), then, get one each.
+  // Advances the time, and takes the next burst for kTimed, with half of the acknowledgements that wait from its
+  // successor. The successor sends one for each burst that it receives. So each of two bursts between calls of
+  // serve_others() gets one.
   void take_burst(std::vector<Arrival>& burst);
-  // What is timed.
+  // These two are timed.
   void receive(std::span<Arrival> burst) noexcept;
   void poll() noexcept {
     if (log_ != nullptr) node(kTimed).exchange().trace(*log_, now_);
     node(kTimed).exchange().poll(now_);
   }
-  // Gives back what receive() did not keep.
+  // Gives back the buffers that receive() did not keep.
   void finish(std::span<const Arrival> burst) noexcept;
-  // Brings what kTimed has sent on its way.
+  // Delivers the packets that kTimed has sent.
   void settle() {
     settle(node(kTimed));
     records_.clear();
     if (log_ != nullptr) log_->take(records_, ~size_t{0});
   }
 
-  // Everything that can move does, until nothing does any more.
+  // Serves all ranks until no data packet moves any more.
   void run_dry();
 
  private:
@@ -125,7 +125,7 @@ class BenchRing {
   BufferPool pool_;
   size_t burst_;
   Nanos now_ = 0;
-  uint64_t moves_ = 0;  // data packets
+  uint64_t moves_ = 0;  // data packets delivered so far
   unsigned to_complete_ = 0;
   std::array<std::unique_ptr<RingNode>, kWorld> nodes_;
   std::unique_ptr<TraceLog> log_;  // null: no trace is taken

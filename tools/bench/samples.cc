@@ -1,4 +1,4 @@
-// samples.cc - what codec benchmarks measure with: data by name, and recordings of gradients (set-up only)
+// samples.cc - data for codec benchmarks: generated data by name, and recordings of gradients (set-up only)
 #include "tools/bench/samples.h"
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace gradlane {
 namespace {
 
 constexpr size_t kNamedRanks = 4;
-constexpr size_t kNamedFloats = 1 << 16;  // of each
-constexpr size_t kLineFloats = 16;        // blocks of a recording begin at multiples of it
+constexpr size_t kNamedFloats = 1 << 16;  // floats of each rank
+constexpr size_t kLineFloats = 16;        // alignment in floats of blocks in a recording
 
 }  // namespace
 
@@ -41,7 +41,7 @@ std::vector<Samples> Samples::recorded(const std::string& path) {
   return sets;
 }
 
-// Block i is of row i + shift, or the sum of all rows.
+// Fills block i from row i + shift, or from the sum of all rows.
 void Samples::fill(size_t block_floats, std::span<float> out, size_t shift, bool sum) const {
   const NpyArray& array = *array_;
   const size_t blocks = (out.size() + block_floats - 1) / block_floats;

@@ -1,4 +1,4 @@
-// samples.h - what codec benchmarks measure with: data by name, and recordings of gradients
+// samples.h - data for codec benchmarks: generated data by name, and recordings of gradients
 #pragma once
 
 #include <cstddef>
@@ -14,19 +14,20 @@
 
 namespace gradlane {
 
-// A set of data: gradients of some ranks, one contribution of each.
+// A set of data: gradients of several ranks, one contribution of each.
 class Samples {
  public:
   [[nodiscard]] const std::string& name() const { return name_; }
-  // Whose mean vNMSE is about.
+  // Returns the number of ranks whose mean is estimated for the vNMSE.
   [[nodiscard]] size_t ranks() const { return what_ == What::kSingle ? 1 : contributions_.size(); }
 
-  // Floats of a benchmark's blocks, side by side in `out`: what comes to a rank, and what the rank adds. Blocks are
-  // spread over a recording, and wrap around at its end.
+  // Fill `out` with the floats of a benchmark's blocks, side by side. fill_arriving() has what a rank receives,
+  // fill_local() what the rank adds to it. Blocks are spread over a recording, and wrap around at its end.
   void fill_arriving(size_t block_floats, std::span<float> out) const;
   void fill_local(size_t block_floats, std::span<float> out) const;
 
-  // Ratio: of single contributions, or of sums of all. vNMSE: of the mean of ranks().
+  // Measures a codec. The ratio is that of single contributions, or, in a set of sums, that of the sum of all ranks.
+  // The vNMSE is that of the mean of ranks() ranks.
   [[nodiscard]] Quality quality(const Codec& codec, size_t block_floats) const;
 
  private:
@@ -40,13 +41,14 @@ class Samples {
 
   std::string name_;
   What what_;
-  std::shared_ptr<const NpyArray> array_;  // of all sets of a recording
-  Contributions contributions_;            // point into it
+  std::shared_ptr<const NpyArray> array_;  // shared by all sets of a recording
+  Contributions contributions_;            // rows of `array_`
 };
 
-// `names` has those of data_names(), and paths of recordings, which end in ".npy": one contribution in each row
-// (docs/study.md). A recording NAME.npy is "NAME", its single contributions, and "NAME xR", the sums of its R rows, if
-// it has several. Throws SetupError for what is neither, files that are no recordings, and names that are there twice.
+// Makes the sets for `names`: names from data_names(), and paths of recordings, which end in ".npy". A recording has
+// one contribution in each row (docs/study.md). NAME.npy becomes the set "NAME" of its single contributions. If it has
+// several rows, R of them, it also becomes "NAME xR", the sums of these rows. Throws SetupError for unknown names, for
+// files that are no recordings, and for names that occur twice.
 [[nodiscard]] std::vector<Samples> make_samples(const std::vector<std::string>& names);
 
 }  // namespace gradlane

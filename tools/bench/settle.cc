@@ -1,4 +1,4 @@
-// settle.cc - what must be known of an operation before its codec encodes anything, found out in one process (set-up)
+// settle.cc - preparation of codecs for an operation, as all ranks do it before they encode, in one process (set-up)
 #include "tools/bench/settle.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kSlice = 32768;  // floats, as an exchange looks at them
+constexpr size_t kSlice = 32768;  // floats per call of look(), as in an exchange
 
 }  // namespace
 

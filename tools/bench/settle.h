@@ -1,4 +1,4 @@
-// settle.h - what must be known of an operation before its codec encodes anything, found out in one process
+// settle.h - preparation of codecs for an operation, as all ranks do it before they encode, in one process
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,14 @@
 
 namespace gradlane {
 
-// Elements first, first + 1, ... of a rank's contribution; `count` of them at most, at least one, valid until the next
-// call.
+// Returns elements first, first + 1, ... of a rank's contribution: at least one and at most `count`. They are valid
+// until the next call.
 using Elements = std::function<std::span<const float>(size_t rank, size_t first, size_t count)>;
 
-// The codec of each rank for one operation with these contributions: looked at, agreed upon, seeded.
+// Returns the codec of each rank for one operation with these contributions. The contributions have been scanned, the
+// ranks have agreed, and the codecs are seeded.
 [[nodiscard]] std::vector<Codec> settled(const Codec& codec, const Contributions& ranks, uint64_t seed = 1);
-// The same of tensors that are not there as a whole.
+// Does the same for tensors that are not in memory as a whole.
 [[nodiscard]] std::vector<Codec> settled(const Codec& codec, size_t ranks, size_t floats, const Elements& elements,
                                          uint64_t seed = 1);
 

@@ -1,4 +1,5 @@
-// calibrate.cc - `gradlane plan --calibrate`: what an exchange costs on this host and its links, as a file
+// calibrate.cc - `gradlane plan --calibrate`: costs of an exchange on this host and its links, measured and written to
+// a file
 #include "tools/calibrate/calibrate.h"
 
 #include <fmt/format.h>
@@ -30,7 +31,8 @@ namespace gradlane {
 namespace {
 
 constexpr unsigned kMostLanes = 256;
-constexpr int64_t kLimitMs = 60'000;  // of an operation: others may start later, and measure their host meanwhile
+// limit for an operation: other ranks may start later, or measure their host meanwhile
+constexpr int64_t kLimitMs = 60'000;
 
 namespace fs = std::filesystem;
 
@@ -39,8 +41,8 @@ std::vector<std::string> folders_of_sockets() {
   return socket_folders(geteuid(), runtime == nullptr ? "" : runtime);
 }
 
-// Whether there is any trace of a daemon: a socket where trainers look for one, whoever listens there, or a folder that
-// cannot be read.
+// Returns whether there is any sign of a daemon in the folders where trainers look for sockets. Signs are a socket,
+// even if nobody listens on it, and a folder that cannot be read.
 bool any_socket() {
   for (const std::string& folder : folders_of_sockets()) {
     std::error_code error;
@@ -62,7 +64,8 @@ bool somebody_named(const CalibrateOptions& options) {
          (socket != nullptr && *socket != 0);
 }
 
-// Null: there is no daemon, and nobody has said that there is. One that does not take this trainer is another matter.
+// Returns null if there is no daemon and the user has named none. Throws SetupError if a daemon was named or found, and
+// does not take this trainer.
 std::unique_ptr<Trainer> open_trainer(const CalibrateOptions& options) {
   if (options.alone) return nullptr;
   const bool named = somebody_named(options);
@@ -85,7 +88,8 @@ std::unique_ptr<Trainer> open_trainer(const CalibrateOptions& options) {
   }
 }
 
-// Where one can be used here that has links, which are not measured now.
+// Throws SetupError if the file at `path` is a calibration that can be used here and has links. This run does not
+// measure links, and would overwrite them.
 void keep_links(const std::string& path) {
   Calibration there;
   try {
@@ -106,14 +110,14 @@ uint64_t hash_of(const std::string& text) {
   return hash;
 }
 
-// Of this machine, which shares its name with others maybe.
+// Returns a hash for this machine. It includes the boot ID, because another machine may have the same name.
 uint64_t machine_hash(const std::string& name) {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   return hash_of(name + ' ' + boot);
 }
 
-// What the host is, and the usual figures of its port.
+// Returns a calibration with the description of this host, and with the usual figures of its port.
 Calibration begin_calibration(PlanPort port) {
   const CalibrationUse here = this_use();
   Calibration calibration = usual_calibration(port);
@@ -126,7 +130,7 @@ Calibration begin_calibration(PlanPort port) {
   return calibration;
 }
 
-// What to do next. The usual place is found without being named.
+// Returns advice for the next step. A calibration in its default place is found without --calibration.
 std::string next_text(const std::string& path, const CalibrateOptions& options) {
   return fmt::format("{}: written. What compressing would bring here:\n  gradlane plan --model resnet50{}", path,
                      options.output.empty() ? "" : " --calibration " + path);
@@ -137,7 +141,8 @@ void finish(const Calibration& calibration, bool ring, const std::vector<Checked
   const std::string path = file == nullptr ? "" : file->path();
   if (file != nullptr) {
     const std::string text = calibration_text(calibration);
-    (void)parse_calibration(text, path + ", not written");  // what nobody could read is an error now, and not later
+    // a file that nobody can read must be an error now, not later
+    (void)parse_calibration(text, path + ", not written");
     file->put(text);
   }
   if (prints && options.json) {
@@ -151,7 +156,7 @@ void finish(const Calibration& calibration, bool ring, const std::vector<Checked
   std::fflush(stdout);
 }
 
-// That this process may run on.
+// Returns the number of CPUs that this process may run on.
 unsigned usable_cpus() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) != 0) return kMostLanes;  // more CPUs than the set has room for
@@ -185,7 +190,7 @@ int calibrate_alone(const CalibrateOptions& options, const Progress& progress) {
   return 0;
 }
 
-// Why it failed; empty: it has not.
+// Returns the text of the SetupError that `what` throws; empty if it throws none.
 template <class F>
 std::string fault_of(const F& what) {
   try {
@@ -205,7 +210,7 @@ int calibrate_ring(const CalibrateOptions& options, Trainer& trainer, const Prog
   Calibration calibration = begin_calibration(PlanPort::kUdp);
   std::optional<NewFile> file;
   const std::string fault = fault_of([&] { file.emplace(target_of(options), options.output.empty()); });
-  // Each rank's user hears of it: it is here that one waits for others.
+  // Every rank prints this, not only rank 0, because every rank waits for others here.
   fmt::print(stderr, "gradlane plan: rank {}, waiting for all {} ranks, {} s at most ...\n", trainer.rank(),
              trainer.world(), kLimitMs / 1000);
   ring.meet(machine_hash(calibration.host), fault);
@@ -214,7 +219,8 @@ int calibrate_ring(const CalibrateOptions& options, Trainer& trainer, const Prog
   calibration.port = ring.facts().port;
   calibration.lanes = ring.facts().workers;
   calibration.packets.set_mtu(ring.facts().mtu);
-  // Hosts at once, but ranks of one host not: one measures, and the others need no more than to know that it has.
+  // All hosts measure at the same time, but only one rank of each host does. The others only wait until it has
+  // finished.
   if (ring.first_here()) {
     measure_host(calibration, progress);
     calibration.contention = measure_contention(calibration.lanes);

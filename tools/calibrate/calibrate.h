@@ -1,4 +1,5 @@
-// calibrate.h - `gradlane plan --calibrate`: what an exchange costs on this host and its links, as a file
+// calibrate.h - `gradlane plan --calibrate`: costs of an exchange on this host and its links, measured and written to a
+// file
 #pragma once
 
 #include <optional>
@@ -8,22 +9,22 @@
 
 namespace gradlane {
 
-// As the user wrote them. Empty strings stand for the defaults.
+// The options as the user wrote them. Empty strings stand for the defaults.
 struct CalibrateOptions {
   std::string output;  // FILE
-  std::string socket;  // of the daemon
-  std::string admin;   // its admin socket, where that is not beside it
+  std::string socket;  // the daemon's socket for trainers
+  std::string admin;   // the daemon's admin socket, if it is not beside `socket`
   std::string rank;
-  std::optional<PlanPort> port;   // whose usual figures stand for what is not measured; UDP
-  std::optional<unsigned> lanes;  // without a daemon; 1
+  std::optional<PlanPort> port;   // without a daemon: kind of port whose usual figures are used; UDP if none is given
+  std::optional<unsigned> lanes;  // without a daemon: number of lanes; 1 if none is given
   bool alone = false;
   bool quick = false;
   bool json = false;
 };
 
-// Measures this host, and, where a daemon runs, as a trainer together with all other ranks its links; writes the file.
-// Returns the exit status: 1 if an operation failed, which standard error then says. Throws SetupError for what cannot
-// be used.
+// Measures this host. If a daemon runs here, it also joins the ring as a trainer and measures the links, together with
+// all other ranks. Writes the file. Returns the exit status: 1 if an operation failed; the reason is on standard error
+// then. Throws SetupError if options, daemon or file cannot be used.
 [[nodiscard]] int run_calibrate(const CalibrateOptions& options);
 
 }  // namespace gradlane

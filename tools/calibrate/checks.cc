@@ -1,4 +1,4 @@
-// checks.cc - whether the figures fit the ring that they were measured on (no I/O)
+// checks.cc - how well the figures fit the ring on which they were measured (no I/O)
 #include <algorithm>
 #include <cstddef>
 
@@ -7,7 +7,8 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kLeastChecked = size_t{64} << 10;  // shorter ones are latency, which an exchange of gradients is not
+// latency dominates shorter all-reduces, but not an exchange of gradients
+constexpr size_t kLeastChecked = size_t{64} << 10;
 
 }  // namespace
 

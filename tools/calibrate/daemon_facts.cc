@@ -1,4 +1,4 @@
-// daemon_facts.cc - what a daemon says of itself that a calibration needs: by its admin socket (main thread)
+// daemon_facts.cc - facts about a daemon that a calibration needs, from its admin socket (main thread)
 #include "tools/calibrate/daemon_facts.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ double real_at(const json& of, const char* key) {
   return of.is_object() && found != of.end() && found->is_number() ? found->get<double>() : 0;
 }
 
-// Kinds that the planner has usual figures of; of all else the driver's name.
+// Returns the kind of port for the planner's usual figures; for kinds that have none, the driver's name.
 std::string kind_of(const json& port) {
   const std::string driver = text_at(port, "driver");
   if (driver == "net_af_packet" || driver == "net_af_xdp") return plan_port_name(PlanPort::kPackets);
@@ -34,7 +34,7 @@ std::string kind_of(const json& port) {
   return plan_port_name(driver.empty() ? PlanPort::kUdp : PlanPort::kCard);
 }
 
-// The admin socket is said beside the trainers' where the daemon has it elsewhere.
+// Returns the path of the admin socket. If both sockets are given, the admin socket is not beside the trainers' one.
 std::string path_of(const std::string& socket, const std::string& admin) {
   AdminPlace place;
   place.admin = admin;
@@ -55,7 +55,7 @@ DaemonFacts facts_of(const json& document) {
   double slowest = std::numeric_limits<double>::infinity();
   for (const json& port : list_at(document, "ports")) {
     facts.port = kind_of(port);
-    // What others say is made up.
+    // The speeds that other devices report are not real.
     const bool card = facts.port == plan_port_name(PlanPort::kCard);
     slowest = std::min(slowest, card ? kMegabit * real_at(port, "speed_mbps") : 0);
   }

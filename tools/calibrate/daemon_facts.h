@@ -1,4 +1,4 @@
-// daemon_facts.h - what a daemon says of itself that a calibration needs: by its admin socket (main thread)
+// daemon_facts.h - facts about a daemon that a calibration needs, from its admin socket (main thread)
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,27 @@ namespace gradlane {
 struct DaemonFacts {
   unsigned node = 0;
   unsigned nodes = 0;
-  unsigned trainers = 1;  // of a node
-  unsigned workers = 1;   // threads, whatever number of lanes they share
+  unsigned trainers = 1;  // number of trainers per node
+  unsigned workers = 1;   // number of worker threads, whatever the number of lanes
   double mtu = 1500;
-  std::string port;          // "udp", "packets", "card"; else its driver: "vhost"
-  double speed = 0;          // bytes per s of its slowest card, as that says; 0: it has others, or one does not say it
-  std::vector<double> busy;  // s, of each worker since the start
+  std::string port;          // "udp", "packets" or "card"; for other ports the driver, as "vhost"
+  double speed = 0;          // bytes per s that its slowest card reports; 0 if a port is no card, or reports none
+  std::vector<double> busy;  // busy time of each worker since the start, in s
 };
 
-// From the document that `gradlane stats` gets.
+// Reads the facts from the answer to "stats".
 [[nodiscard]] DaemonFacts facts_of(const nlohmann::json& document);
 
 class DaemonView {
  public:
-  // `socket`: of the trainers, and `admin`, of which one may be said; empty: as for `gradlane stats`. Throws
-  // SetupError.
+  // `socket` is the trainers' socket, and `admin` the admin socket. If both are given, only `admin` is used. If both
+  // are empty, the daemon is found as by `gradlane stats`. Throws SetupError.
   DaemonView(const std::string& socket, const std::string& admin);
 
-  // Now. Throws SetupError.
+  // Asks the daemon for its present facts. Throws SetupError.
   [[nodiscard]] DaemonFacts facts() const;
-  // s there and back, the least of some probes between workers that are awake, to each node; 0: it is no neighbour, or
-  // has not answered. Throws SetupError.
+  // Returns the round-trip time to each node in s: the shortest of several probes between workers that are awake. It is
+  // 0 if the node is no neighbour or has not answered. Throws SetupError.
   [[nodiscard]] std::vector<double> round_trips(unsigned nodes) const;
 
  private:

@@ -1,4 +1,4 @@
-// default_file.cc - where the calibration of this host is, if nobody says (set-up only)
+// default_file.cc - default places of this host's calibration (set-up only)
 #include "tools/calibrate/default_file.h"
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Empty: this user has no folder for it.
+// Returns the user's own path; empty if this user has no folder for it.
 std::string of_user() {
   const std::string config = variable("XDG_CONFIG_HOME");
   if (config.starts_with('/')) return fs::path(config) / kOfUser;
@@ -56,7 +56,7 @@ std::vector<std::string> calibration_places() {
 NewFile::NewFile(std::string path, bool make_folder) : path_(std::move(path)) {
   std::error_code error;
   if (fs::is_directory(path_, error)) throw SetupError(fmt::format("-o {}: is a folder, and no file", path_));
-  // A device, a pipe or a link would be no more than a name afterwards.
+  // put() renames a new file to this path. It would replace a device, a pipe or a link by an ordinary file.
   if (const auto kind = fs::symlink_status(path_, error).type();
       kind != fs::file_type::not_found && kind != fs::file_type::regular) {
     throw SetupError(fmt::format("-o {}: is there, and no ordinary file", path_));
@@ -66,13 +66,14 @@ NewFile::NewFile(std::string path, bool make_folder) : path_(std::move(path)) {
   if (!make_folder && !folder.empty() && !fs::is_directory(folder, error)) {
     throw SetupError(fmt::format("-o {}: cannot be written: there is no folder {}", path_, folder.string()));
   }
-  // Only whether it can be made: whoever interrupts what is measured meanwhile finds nothing left.
+  // This only checks that the file can be created. Nothing is left if the user interrupts the measurement.
   std::string beside;
   const FileDescriptor made = make_beside(beside);
   fs::remove(beside, error);
 }
 
-// Of a name that nobody has made into something else before.
+// Creates a new file beside the target, and sets `name` to its path. Its random name prevents others from putting
+// something else there first.
 FileDescriptor NewFile::make_beside(std::string& name) const {
   name = path_ + ".XXXXXX";
   FileDescriptor made(mkostemp(name.data(), O_CLOEXEC));
@@ -85,7 +86,8 @@ void NewFile::put(const std::string& text) {
   std::error_code error;
   {
     const FileDescriptor made = make_beside(beside);
-    (void)fchmod(made.get(), S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH);  // as it is for all users of this host
+    // readable for all users of this host, because the figures are true for all
+    (void)fchmod(made.get(), S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH);
   }
   std::ofstream out(beside);
   errno = 0;

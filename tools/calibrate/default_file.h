@@ -1,4 +1,4 @@
-// default_file.h - where the calibration of this host is, if nobody says (set-up only)
+// default_file.h - default places of this host's calibration (set-up only)
 #pragma once
 
 #include <string>
@@ -8,21 +8,22 @@
 
 namespace gradlane {
 
-// Where `gradlane plan --calibrate` writes it: /etc/gradlane/calibration.yaml for root, else
-// $XDG_CONFIG_HOME/gradlane/calibration.yaml, or that in ~/.config. Throws SetupError where there is no home.
+// Returns the default path for `gradlane plan --calibrate` to write: /etc/gradlane/calibration.yaml for root. For
+// others it is $XDG_CONFIG_HOME/gradlane/calibration.yaml, or the same file in ~/.config. Throws SetupError if there is
+// no home.
 [[nodiscard]] std::string calibration_target();
 
-// Where it is looked for, in this order: the user's own, then the machine's.
+// Returns the paths where a calibration is looked for, in this order: the user's own, then the machine's.
 [[nodiscard]] std::vector<std::string> calibration_places();
 
-// A file that is being written: nobody sees it before it is there as a whole.
+// A file to write. It appears under its path only when it is complete.
 class NewFile {
  public:
-  // Makes its folder, if asked: that of a name that somebody gave may be a slip. Throws SetupError if it could not be
-  // written.
+  // Checks that the file can be written, and throws SetupError if not. `make_folder` creates its folder; leave it out
+  // for a path that a user gave, because a missing folder may be a typing error.
   explicit NewFile(std::string path, bool make_folder = false);
 
-  // In place of what was there. Throws SetupError.
+  // Replaces the file that is there. Throws SetupError.
   void put(const std::string& text);
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 

@@ -1,4 +1,4 @@
-// host_speed.cc - what codecs, the exchange and memory cost on this host, measured in seconds (no daemon)
+// host_speed.cc - costs of codecs, the exchange and memory on this host, measured within seconds (no daemon)
 #include "tools/calibrate/host_speed.h"
 
 #include <fmt/format.h>
@@ -29,13 +29,13 @@ namespace {
 
 constexpr const char* kData = "gauss-0.01";
 constexpr double kIpUdpBytes = 28;
-// Whose sums a ring carries, in packets enough to time their hops. raw first.
+// Codecs whose sums a ring carries, and which make enough packets to time their hops. raw must be first.
 constexpr std::string_view kInRings[] = {"raw",     "bf16",          "fp16",  "fixed:10",
                                          "fixed:7", "inceptionn:10", "tbq:7", "signsgd"};
 constexpr std::string_view kLattice = "fixed:10";
-constexpr int kRounds = 2;  // what else runs on the CPU does so in bursts
+constexpr int kRounds = 2;  // several, because other programs use the CPU in bursts; the best round counts
 
-// Of one codec in a ring. Per element, and per packet without what the codec takes for elements.
+// Times of one codec in a ring, in ns: per element, and per packet without the codec's work on elements.
 struct HopTimes {
   double merge = 0;
   double decode = 0;
@@ -49,12 +49,12 @@ HopTimes hop_times(const Codec& codec, size_t mtu, std::span<const float> patter
   const std::vector<HopFigures> figures = hop_figures(codec, mtu, kBurst, kQuick, pattern);
   const HopFigures& reduce = figures.front();
   const HopFigures& gather = figures.back();
-  // Medians of different samples: on a busy host the part may be the longer one.
+  // These are medians of different samples. On a busy host, the part can be longer than the total.
   return {reduce.codec_time / reduce.floats, gather.codec_time / gather.floats,
           std::max(0.0, reduce.total - reduce.codec_time), std::max(0.0, gather.total - gather.codec_time)};
 }
 
-// The better one of what is there and what is found now; 0: nothing is there.
+// Lowers `cost` to `found` if that is less. A `cost` of 0 means that there is none yet.
 void better(double& cost, double found) { cost = cost == 0 ? found : std::min(cost, found); }
 
 void measure_codec(CodecCost& cost, const Samples& data) {
@@ -65,7 +65,8 @@ void measure_codec(CodecCost& cost, const Samples& data) {
   better(cost.look_ns, times.look);
 }
 
-// What so many threads find at once: none is alone before the others have found it, too.
+// Runs `one` in that many threads at once, and returns their results. A thread repeats it until all threads have a
+// result, so that no thread is measured alone. Throws SetupError if threads or memory are missing.
 std::vector<double> times_at_once(unsigned threads, const std::function<double()>& one) {
   std::vector<double> times(threads);
   std::atomic<bool> given_up = false;
@@ -118,7 +119,7 @@ void measure_host(Calibration& calibration, const Progress& progress) {
   for (CodecCost& cost : calibration.codecs) {
     const auto hop = hops.find(cost.name);
     if (hop == hops.end()) {
-      cost.packet_ns *= cut;  // cut and joined as the lattice is
+      cost.packet_ns *= cut;  // cutting and joining cost as much as in kLattice, compared with their usual cost
       continue;
     }
     cost.merge_ns = hop->second.merge;

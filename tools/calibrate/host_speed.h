@@ -1,4 +1,4 @@
-// host_speed.h - what codecs, the exchange and memory cost on this host, measured in seconds (no daemon)
+// host_speed.h - costs of codecs, the exchange and memory on this host, measured within seconds (no daemon)
 #pragma once
 
 #include <functional>
@@ -9,15 +9,15 @@
 
 namespace gradlane {
 
-// What is about to be measured, for whoever waits.
+// Function that is called before each measurement, to tell the user what comes next.
 using Progress = std::function<void(const std::string& what)>;
 
-// Fills in codecs (all that usual_calibration() has, whose widths stay: the data is the same), the exchange's share of
-// packets, and memory. Some seconds.
+// Measures and fills in `codecs`, the exchange's part of `packets`, and `memory`. It takes some seconds. The codecs are
+// those of usual_calibration(). They keep their usual widths, because the data is the same.
 void measure_host(Calibration& calibration, const Progress& progress);
 
-// Calibration::contention of so many lanes: codecs on one core and on so many. Throws SetupError if there is no memory,
-// or no threads, for it.
+// Returns Calibration::contention for that number of lanes, by running codecs on one core and on that many. Throws
+// SetupError if there is not enough memory for it, or not enough threads.
 [[nodiscard]] double measure_contention(unsigned lanes);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// machine.cc - who asks for a plan: this host
+// machine.cc - description of this host, to find out whether a calibration is of another host
 #include "tools/calibrate/machine.h"
 
 #include "config/calibration_use.h"

@@ -1,11 +1,12 @@
-// machine.h - who asks for a plan: this host, for calibrations that are of another one
+// machine.h - description of this host, to find out whether a calibration is of another host
 #pragma once
 
 #include "collectives/plan/calibration.h"
 
 namespace gradlane {
 
-// Host name, CPU model as /proc/cpuinfo has it, the instruction set in use, the version of gradlane, and the time.
+// Returns the host name, the CPU model as /proc/cpuinfo has it, the instruction set in use, gradlane's version, and the
+// time.
 [[nodiscard]] CalibrationUse this_use();
 
 }  // namespace gradlane

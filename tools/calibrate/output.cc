@@ -1,4 +1,4 @@
-// output.cc - what `gradlane plan --calibrate` prints: a table, or JSON
+// output.cc - output of `gradlane plan --calibrate`: a table, or JSON
 #include "tools/calibrate/output.h"
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kMostLinks = 16;  // of more, the worst figure of each kind
+constexpr size_t kMostLinks = 16;  // if there are more links, only the worst figures are printed
 constexpr double kUs = 1e-6;
 
 double gbps_of(const LinkCost& link) { return link.bandwidth * 8e-9; }

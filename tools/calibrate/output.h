@@ -1,4 +1,4 @@
-// output.h - what `gradlane plan --calibrate` prints: a table, or JSON
+// output.h - output of `gradlane plan --calibrate`: a table, or JSON
 #pragma once
 
 #include <span>
@@ -9,10 +9,10 @@
 
 namespace gradlane {
 
-// `ring`: links and packets were measured, too.
+// Prints the tables. `ring`: links and packets were measured, too.
 void print_calibration(const Calibration& calibration, bool ring, std::span<const CheckedTime> checked);
 
-// docs/plan.md has the fields. One line.
+// Returns one line of JSON; docs/plan.md describes the fields.
 [[nodiscard]] std::string to_json(const Calibration& calibration, bool ring, std::span<const CheckedTime> checked,
                                   const std::string& file);
 

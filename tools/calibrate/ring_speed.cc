@@ -1,4 +1,4 @@
-// ring_speed.cc - links, packets, start and lambda of a ring that runs, measured by all of its ranks together
+// ring_speed.cc - links, packets, start and lambda of a running ring, measured by all of its ranks together
 #include "tools/calibrate/ring_speed.h"
 
 #include <fmt/format.h>
@@ -25,29 +25,29 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kCalibrating = 0x67'6c'63'61'6c'31;  // what ranks tell each other that do this
+constexpr int64_t kCalibrating = 0x67'6c'63'61'6c'31;  // sent by ranks that run this command
 constexpr size_t kLeastBytes = size_t{64} << 10;
 constexpr size_t kMostBytes = size_t{32} << 20;
-constexpr double kLongEnough = 0.04;  // s: more than token buckets let through, and than the scheduler's noise
-constexpr size_t kPart = 4;           // the shorter one of two transfers is so many times shorter
+constexpr double kLongEnough = 0.04;  // s; shorter transfers depend too much on token buckets and on the scheduler
+constexpr size_t kPart = 4;           // length of a long transfer, divided by that of a short one
 constexpr size_t kSmallBytes = 4096;
 constexpr size_t kCodecBytes = size_t{4} << 20;  // more than a core's cache
-constexpr const char* kSmallest = "fixed:7";     // of those that all rings carry
+constexpr const char* kSmallest = "fixed:7";     // smallest codec that every ring carries
 constexpr double kHalf = 0.5;                    // the median
 constexpr double kNano = 1e-9;
-constexpr double kBusy = 0.8;  // of a transfer: of a worker that has no time left
+constexpr double kBusy = 0.8;  // a worker that works for more than this share of a transfer has no time left
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 int64_t nanos(double seconds) { return static_cast<int64_t>(std::llround(seconds / kNano)); }
 
-// Bytes of whole blocks on all ranks, within what is allowed.
+// Returns the bytes, within the allowed range, and rounded down so that all ranks have whole blocks.
 size_t whole_floats(double bytes) {
   const auto floats = static_cast<size_t>(std::clamp(bytes, double{kLeastBytes}, double{kMostBytes})) / sizeof(float);
   return floats / 1024 * 1024 * sizeof(float);
 }
 
-// s, of the worker that has done most in between.
+// Returns the busy time in s of the worker that has worked most in between.
 double most_between(const std::vector<double>& before, const std::vector<double>& after) {
   double most = 0;
   for (size_t i = 0; i < std::min(before.size(), after.size()); ++i) most = std::max(most, after[i] - before[i]);
@@ -89,7 +89,7 @@ RingSpeed::RingSpeed(Trainer& trainer, const DaemonView& daemon, bool quick)
 RingSpeed::~RingSpeed() { trainer_.release(tensor_); }
 
 void RingSpeed::agree(const std::string& fault) {
-  // Its words travel: a launcher may end their rank before it can say them.
+  // The text is sent to all ranks: a launcher may end this rank before it can print it.
   std::array<int64_t, 64> own{};
   std::memcpy(own.data(), fault.data(), std::min(fault.size(), sizeof own - 1));
   const std::vector<int64_t> all = trainer_.gather(own);
@@ -148,9 +148,9 @@ double RingSpeed::time_all(PerfOp op, size_t bytes, const std::string& codec, in
   return slowest[static_cast<size_t>(share_below * static_cast<double>(slowest.size()))];
 }
 
-// Who leaves the barrier late finds a transfer shorter than it was, so the longer one of both ends' times counts; and
-// of several the least, which nothing else has held up. Where not the ring carries it, all are sent to at once: the
-// last one has waited for the root's port.
+// A rank that leaves the barrier late measures too short a time, so the longer time of both ends counts. The shortest
+// of all repetitions counts, because nothing else has delayed it. Without the ring, the root sends to all ranks at
+// once. Then the time of the last rank counts, which has waited for the root's port.
 double RingSpeed::time_at(unsigned rank, size_t bytes, unsigned root, int rounds) {
   double least = 0;
   double most = 0;
@@ -169,8 +169,8 @@ double RingSpeed::time_at(unsigned rank, size_t bytes, unsigned root, int rounds
   return least;
 }
 
-// A broadcast round the ring, as the next rank sees it: that has all of it when it has come over one link, whatever
-// becomes of it behind.
+// Measures the link from `root` to the next rank by broadcasts around the ring. The next rank has all data as soon as
+// it has come over this one link, whatever happens behind it. Raises `bytes` until a transfer takes long enough.
 LinkCost RingSpeed::link_from(unsigned root, const PacketCost& packets, size_t& bytes) {
   const unsigned next = (root + 1) % trainer_.world();
   const double long_enough = quick_ ? kLongEnough / 2 : kLongEnough;
@@ -200,7 +200,8 @@ bool RingSpeed::core_bound(unsigned root, unsigned next) {
   return std::max(busy[root], busy[next]) > kBusy;
 }
 
-// Of the links of the ring, by sender: the better one of what both ends have found.
+// Returns the round-trip times of the ring's links in s, by sender: for each link the shorter one that its two ends
+// measured.
 std::vector<double> RingSpeed::share_round_trips() {
   const unsigned world = trainer_.world();
   std::vector<double> times(world);
@@ -231,7 +232,7 @@ void RingSpeed::measure_links(Calibration& calibration, const Progress& progress
   for (unsigned root = 0; root < world; ++root) {
     const unsigned next = (root + 1) % world;
     progress(fmt::format("link {} -> {}", root, next));
-    if (root > 0) bytes = whole_floats(static_cast<double>(bytes) / kPart);  // this one may be slower
+    if (root > 0) bytes = whole_floats(static_cast<double>(bytes) / kPart);  // this link may be slower
     calibration.links.push_back(link_from(root, calibration.packets, bytes));
     full_ = full_ == 0 ? bytes : std::min(full_, bytes);
   }
@@ -246,7 +247,7 @@ void RingSpeed::measure_packets(Calibration& calibration, const Progress& progre
   (void)time_one(PerfOp::kAllReduce, full_, "raw");
   trainer_.barrier();
   const uint64_t sent = trainer_.data_packets();
-  std::vector<double> busy;  // of each, as some wait for a CPU
+  std::vector<double> busy;  // one value per round, because workers wait for a CPU in some rounds
   const int rounds = quick_ ? 3 : 9;
   for (int i = 0; i < rounds; ++i) {
     const double before = sum_of(daemon_.facts().busy);
@@ -259,14 +260,15 @@ void RingSpeed::measure_packets(Calibration& calibration, const Progress& progre
   packets.send_ns = packets.receive_ns = port / 2;
   packets.call_ns = 0;
   packets.per_call = 1;
-  // Ranks that have not measured their host cannot say it. Links are the same on all: by the slowest port.
+  // Only ranks that have measured their host know the cost of its port. Links use that of the slowest port, so that
+  // they get the same figures on all ranks.
   const std::vector<double> ports = share(first_here_ ? port * kNano : 0);
   const double slowest_port = *std::ranges::max_element(ports) / kNano;
   for (LinkCost& each : calibration.links) each.latency = latency_of(2 * each.latency, slowest_port);
   calibration.link = slowest(calibration.links, calibration.link);
 
   progress("start");
-  // With few bytes: what a token bucket lets through at once is no part of it.
+  // Few bytes are sent: in long transfers, the bytes that a token bucket lets through at once would distort the figure.
   double seconds = std::numeric_limits<double>::infinity();
   for (int i = 0; i < 3; ++i) {
     seconds = std::min(seconds, time_all(PerfOp::kAllReduce, kSmallBytes, kSmallest, quick_ ? 10 : 40, kHalf));
@@ -291,7 +293,7 @@ void RingSpeed::measure_codecs(Calibration& calibration, const Progress& progres
   const size_t bytes = std::min(full_, kCodecBytes);
   const std::string usual = strategy_;
   for (CodecCost& each : calibration.codecs) {
-    if (each.name == kDefaultCodec) continue;  // that of packets has it
+    if (each.name == kDefaultCodec) continue;  // its cost is part of the packets' cost
     strategy_ = way_of(each.name);
     if (strategy_.empty()) {
       strategy_ = usual;
@@ -329,11 +331,11 @@ void RingSpeed::measure_lambda(Calibration& calibration, const Progress& progres
     trainer_.barrier();
     start = Clock::now();
     rounds = loop.rounds();
-    // As many on all ranks: by what one takes, as all of them know it.
+    // All ranks must run the same number of operations. It follows from the duration of one, which all of them know.
     const std::vector<double> all = share(time_one(PerfOp::kAllReduce, full_, "raw"));
     const double once = std::max(*std::ranges::max_element(all), 1e-4);
     const int more = static_cast<int>(std::min(100.0, std::ceil(span / once)));
-    // One behind the other, of sums that grow, to infinity maybe: that takes no longer.
+    // These run directly one after the other. Their sums grow, possibly to infinity, which does not take longer.
     for (int k = 0; k < more; ++k) run_one(PerfOp::kAllReduce, full_, "raw");
     const double beside = speed_of(start, rounds);
     slower.push_back(beside > 0 ? alone / beside : 1);

@@ -1,4 +1,4 @@
-// ring_speed.h - links, packets, start and lambda of a ring that runs, measured by all of its ranks together
+// ring_speed.h - links, packets, start and lambda of a running ring, measured by all of its ranks together
 #pragma once
 
 #include <cstddef>
@@ -13,50 +13,54 @@
 
 namespace gradlane {
 
-// A rank's part. All ranks call the same functions in the same order; operations have time limits, so that a rank that
-// is missing is an error on all others (PerfError).
+// One rank's part of the measurement. All ranks must call the same functions in the same order. Operations have time
+// limits, so a missing rank is an error on all others (PerfError).
 class RingSpeed {
  public:
-  // `quick`: fewer rounds, shorter transfers.
+  // `quick`: fewer rounds, and shorter transfers.
   RingSpeed(Trainer& trainer, const DaemonView& daemon, bool quick);
   ~RingSpeed();
   RingSpeed(const RingSpeed&) = delete;
   RingSpeed& operator=(const RingSpeed&) = delete;
 
-  // The first: all ranks are there, have the same in hand, and can do it. Throws SetupError if not. `host`: a hash of
-  // what this machine is; `fault`: why this rank cannot go on; empty: it can.
+  // Must be called first. Checks that all ranks are there, run the same command with the same options and MTU, and have
+  // no fault. Throws SetupError if not. `host` is a hash for this machine. `fault` says why this rank cannot go on;
+  // empty if it can.
   void meet(uint64_t host, const std::string& fault);
-  // Whether no rank has a fault. Throws SetupError if one has, on all.
+  // Throws SetupError on all ranks if one of them has a fault. `fault` is this rank's own; empty if it has none.
   void agree(const std::string& fault);
   [[nodiscard]] const DaemonFacts& facts() const noexcept { return facts_; }
-  // The lowest rank of this host, which measures the host and writes its file.
+  // Returns whether this is the lowest rank on its host. The lowest rank measures the host, and writes its file.
   [[nodiscard]] bool first_here() const noexcept { return first_here_; }
 
-  // Fills in links, the same on all ranks; then, from codecs and exchange, which the host's own measurement has filled
-  // in, packets, start, what codecs take in place, and lambda.
+  // Fill in links, then packets and start, then `place_ns` of the codecs, then lambda; call them in this order. Links
+  // get the same figures on all ranks. The second and third function subtract the codec and exchange figures of the
+  // host, so measure_host() must have filled these in.
   void measure_links(Calibration& calibration, const Progress& progress);
   void measure_packets(Calibration& calibration, const Progress& progress);
   void measure_codecs(Calibration& calibration, const Progress& progress);
   void measure_lambda(Calibration& calibration, const Progress& progress);
-  // Fills in `checks`.
+  // Times all-reduces, compares them with the predictions, and fills in `checks`.
   [[nodiscard]] std::vector<CheckedTime> check(Calibration& calibration, const Progress& progress);
 
  private:
   [[nodiscard]] bool by_ring() const noexcept { return strategy_ == "ring"; }
   [[nodiscard]] StrategyId way() const { return find_strategy(strategy_); }
-  // The strategy by which it is measured; "": none that is allowed carries it.
+  // Returns the strategy for measuring this codec; "" if no allowed strategy carries it.
   [[nodiscard]] std::string way_of(const std::string& codec) const;
-  // s from a barrier to the end of it, here.
+  // Runs one operation after a barrier, and returns its time on this rank in s.
   double time_one(PerfOp op, size_t bytes, const std::string& codec, unsigned root = 0);
-  // Of what the tensor holds, right behind the one before.
+  // Runs one operation on the present values of the tensor, without a barrier.
   void run_one(PerfOp op, size_t bytes, const std::string& codec, unsigned root = 0);
-  // Of several, on the slowest rank, the one that such a share is below; known to all ranks.
+  // Runs `rounds` operations, and takes each one's time on the slowest rank. Returns the time in s below which the
+  // share `share_below` of these lies. All ranks return the same time.
   double time_all(PerfOp op, size_t bytes, const std::string& codec, int rounds, double share_below);
-  // The least of several broadcasts to one rank; known to all ranks.
+  // Returns the least time in s of several broadcasts from `root` to `rank`. All ranks return the same time.
   double time_at(unsigned rank, size_t bytes, unsigned root, int rounds);
   std::vector<double> share(double own);
   LinkCost link_from(unsigned root, const PacketCost& packets, size_t& bytes);
-  // Whether a core at one of its ends had no time left. Then what was measured is what the core can do.
+  // Returns whether a core at one end of the link was busy all the time. If so, the figure shows the limit of that
+  // core.
   bool core_bound(unsigned root, unsigned next);
   std::vector<double> share_round_trips();
 
@@ -65,15 +69,15 @@ class RingSpeed {
   const bool quick_;
   DaemonFacts facts_;
   bool first_here_ = true;
-  std::string strategy_;              // the ring, or direct where the daemon does not allow that
-  std::vector<std::string> allowed_;  // by the daemon
+  std::string strategy_;              // the ring, or direct if the daemon does not allow the ring
+  std::vector<std::string> allowed_;  // strategies that the daemon allows
   std::vector<float> input_;
   float* tensor_ = nullptr;
-  std::vector<double> round_trips_;  // of the ring's links, by sender
-  std::vector<int64_t> speeds_;      // bytes per s, of the ranks' cards, where these say it
-  bool unsteady_ = false;            // the repetitions of the last time_at() were further apart than kUnsteady
-  double busy_ = 0;  // of the last time_at(): the share of it for which this rank's busiest worker worked
-  size_t full_ = 0;  // bytes of a transfer that takes long enough
+  std::vector<double> round_trips_;  // round-trip times of the ring's links in s, by sender
+  std::vector<int64_t> speeds_;      // bytes per s of each rank's card; 0 if it reports none
+  bool unsteady_ = false;            // repetitions of the last time_at() differed by more than kUnsteady
+  double busy_ = 0;  // share of the fastest repetition of the last time_at() in which this rank's busiest worker worked
+  size_t full_ = 0;  // bytes of a transfer that takes long enough on the slowest link
 };
 
 }  // namespace gradlane

@@ -33,10 +33,11 @@ using std::chrono::milliseconds;
 
 constexpr Nanos kLeastTime = 100 * kMillisecond;
 constexpr Nanos kMostTime = 30 * kSecond;
-constexpr milliseconds kPatience{5000};                          // for answers that take the daemon no time
-constexpr milliseconds kLongestProbe{kMostTime / kMillisecond};  // somebody else's may be on its way, and serves us
+constexpr milliseconds kPatience{5000};  // for answers that the daemon has at once
+// another client's probe may be under way; its result serves us, too
+constexpr milliseconds kLongestProbe{kMostTime / kMillisecond};
 constexpr milliseconds kLook{100};
-constexpr milliseconds kLinger{1000};  // neighbours' checks may not be done with our daemon yet
+constexpr milliseconds kLinger{1000};  // time for neighbours' checks that still use our daemon
 
 milliseconds time_of(const CheckOptions& options) {
   const auto time = options.time.empty() ? std::optional(5 * kSecond) : parse_duration(options.time);
@@ -137,7 +138,7 @@ class Check {
     report_.fail("daemon", "it runs with another configuration than this file has now", "restart it");
   }
 
-  // Where all neighbours answer, links and the ring are told to be up in a moment.
+  // Waits for links and ring if all neighbours answer, because the daemon reports these a moment later.
   void settle(CheckDaemon& daemon, Clock::time_point end, nlohmann::json& document) {
     if (!all_neighbours_answer(document)) return;
     while (!(ring_is_whole(document) && all_links_up(document)) && Clock::now() < end) {

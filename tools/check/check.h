@@ -1,4 +1,4 @@
-// check.h - `gradlane check`: why a ring does not come up, before and while it does not
+// check.h - `gradlane check`: reasons why a ring does not start, found before its daemons start or while they try
 #pragma once
 
 #include <optional>
@@ -6,17 +6,17 @@
 
 namespace gradlane {
 
-// As the user wrote them.
+// The options as the user wrote them.
 struct CheckOptions {
   std::string config;
-  std::optional<unsigned> rank;  // that of this node, whatever the file says
-  std::string time;              // "": 5s
+  std::optional<unsigned> rank;  // rank of this node; it overrides the file's
+  std::string time;              // "" means 5s
   bool json = false;
 };
 
-// Looks at the configuration, the machine and, with the daemon that runs or one that it starts for the while, the ways
-// to the neighbours. Prints a line for each item. Returns 0, or 1 if anything fails. Throws SetupError for options that
-// cannot be used.
+// Checks the configuration, the machine, and the paths to the neighbours. For the paths it asks the daemon that runs,
+// or starts one during the check. Prints a line for each item. Returns 0, or 1 if anything fails. Throws SetupError for
+// options that cannot be used.
 [[nodiscard]] int run_check(const CheckOptions& options);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// cli.cc - the options of `gradlane check` on the command line (main thread, once)
+// cli.cc - command-line options of `gradlane check` (main thread, once)
 #include "tools/check/cli.h"
 
 namespace gradlane {

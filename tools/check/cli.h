@@ -1,4 +1,4 @@
-// cli.h - the options of `gradlane check` on the command line
+// cli.h - command-line options of `gradlane check`
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// cpus.cc - workers' cores: are they there, whose are they, how far from the ports (main thread only)
+// cpus.cc - checks of workers' cores: existence, isolation, and NUMA distance from the ports (main thread only)
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sched.h>
@@ -30,7 +30,7 @@ bool contains(const std::vector<unsigned>& all, unsigned one) { return std::rang
 
 std::string cpu_folder(unsigned cpu) { return fmt::format("/sys/devices/system/cpu/cpu{}", cpu); }
 
-// Cores that cannot be used at all.
+// Reports cores that cannot be used at all. Returns whether there are none.
 bool check_each_core(const CheckedWorkers& workers, const std::vector<unsigned>& allowed, CheckReport& report) {
   bool good = true;
   for (const unsigned core : workers.cores) {
@@ -66,7 +66,7 @@ void check_pinned(const CheckedWorkers& workers, CheckReport& report) {
   }
 }
 
-// The NUMA node of a device's folder in sysfs; -1: unknown, or the only one.
+// Returns the NUMA node of a device from its folder in sysfs; -1 if it is unknown, or there is only one.
 int numa_of_device(const std::string& folder) {
   const std::string text = first_line(folder + "/numa_node");
   const auto node = parse_decimal(text);

@@ -1,4 +1,4 @@
-// daemon.cc - the daemon that `gradlane check` asks: one that runs, or one that it starts (main thread only)
+// daemon.cc - the daemon that `gradlane check` asks: one that already runs, or one that it starts (main thread only)
 #include "tools/check/daemon.h"
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ constexpr milliseconds kTick{20};
 constexpr size_t kMostLog = size_t{64} << 10;
 constexpr size_t kLogLines = 5;
 
-// Without "2026-11-21 19:30:41.780 " at its beginning: verdicts have no times.
+// Removes "2026-11-21 19:30:41.780 " at the beginning of a line, because verdicts have no times.
 std::string without_time(const std::string& line) {
   constexpr std::string_view kPattern = "0000-00-00 00:00:00.000 ";
   if (line.size() < kPattern.size()) return line;
@@ -107,7 +107,7 @@ void CheckDaemon::tell_failure(CheckReport& report) {
 }
 
 nlohmann::json CheckDaemon::ask(const std::string& request, milliseconds patience) {
-  // In a thread of its own: signals are heard, and the log is read, while it waits.
+  // Another thread asks, so that this thread can handle signals and read the log meanwhile.
   auto answer = std::async(std::launch::async, [&] { return ask_admin(config_.admin, request, patience); });
   while (answer.wait_for(milliseconds(0)) != std::future_status::ready) {
     try {

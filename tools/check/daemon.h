@@ -1,4 +1,4 @@
-// daemon.h - the daemon that `gradlane check` asks: one that runs, or one that it starts (main thread only)
+// daemon.h - the daemon that `gradlane check` asks: one that already runs, or one that it starts (main thread only)
 #pragma once
 
 #include <chrono>
@@ -12,25 +12,26 @@
 
 namespace gradlane {
 
-// On this admin socket.
+// Returns whether a process listens on this admin socket, even if it is busy or does not admit this user.
 [[nodiscard]] bool somebody_listens(const std::string& path);
 
 class CheckDaemon {
  public:
-  // `rank`: of the command line.
+  // `rank` is the one of the command line.
   CheckDaemon(const NodeConfig& config, std::optional<unsigned> rank);
-  // One that was started here is stopped by SIGTERM.
+  // Stops the daemon by SIGTERM if start() has started it, and by SIGKILL if that does not help.
   ~CheckDaemon();
   CheckDaemon(const CheckDaemon&) = delete;
   CheckDaemon& operator=(const CheckDaemon&) = delete;
 
-  // Somebody listens on config.admin already.
+  // Returns whether a process listened on config.admin when this object was made.
   [[nodiscard]] bool runs() const noexcept { return runs_; }
-  // Starts gradlaned unless one runs, and waits until it can be asked. False: that failed, as the report says.
+  // Starts gradlaned unless one runs, and waits until it can be asked. Returns false if that failed; the report has the
+  // reason.
   [[nodiscard]] bool start(CheckReport& report);
-  // Its answer to "stats" or "probe N". Throws SetupError.
+  // Returns the daemon's answer to "stats" or "probe N". Throws SetupError.
   [[nodiscard]] nlohmann::json ask(const std::string& request, std::chrono::milliseconds patience);
-  // Throws SetupError if a signal has come meanwhile that ends this process.
+  // Waits, and reads the log meanwhile. Throws SetupError if a signal comes that ends this process.
   void wait(std::chrono::milliseconds time);
 
  private:

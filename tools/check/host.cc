@@ -1,4 +1,4 @@
-// host.cc - what a daemon needs of its machine: files, hugepages, rights (main thread only)
+// host.cc - checks of the machine that a daemon is to run on: files, hugepages, rights (main thread only)
 #include "tools/check/host.h"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kEalBytes = size_t{16} << 20;  // for DPDK itself
+constexpr size_t kEalBytes = size_t{16} << 20;  // hugepage bytes that DPDK itself needs
 
 bool has_capability(unsigned number) {
   std::ifstream file("/proc/self/status");
@@ -37,7 +37,7 @@ bool has_capability(unsigned number) {
 
 void check_kernel_port(const PortConfig& port, CheckReport& report) {
   const std::string what = fmt::format("permissions for port {}", port.name);
-  // Root in a container may be without.
+  // Capabilities are checked and not the user, because root in a container may lack them.
   if (has_capability(CAP_NET_RAW) && has_capability(CAP_NET_ADMIN)) return report.ok(what);
   report.fail(what, "raw packets of an interface need root, or CAP_NET_RAW and CAP_NET_ADMIN",
               "run with sudo, or: setcap cap_net_raw,cap_net_admin+ep $(which gradlaned)");

@@ -1,4 +1,4 @@
-// links.cc - the kernel's interfaces that ports use (main thread only)
+// links.cc - checks of the kernel's interfaces that ports use (main thread only)
 #include "tools/check/links.h"
 
 #include <fmt/format.h>
@@ -57,7 +57,8 @@ class Interface {
   ifreq request_{};
 };
 
-// Packets of other programs on a veth come with half a checksum, and longer than the MTU, unless these are off.
+// Reports a veth with offloads. With these, packets of other programs come with an incomplete checksum, or longer than
+// the MTU.
 void check_veth(const std::string& name, CheckReport& report) {
   Interface interface(name);
   if (interface.driver() != "veth") return;

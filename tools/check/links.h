@@ -1,4 +1,4 @@
-// links.h - the kernel's interfaces that ports use (main thread only)
+// links.h - checks of the kernel's interfaces that ports use (main thread only)
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,15 @@
 
 namespace gradlane {
 
-// Present, up, with a cable, an MTU that is large enough, and no settings that are in the way. `own`: the daemon would
-// be in this network namespace; else an interface that is missing is only worth a note.
+// Checks that the interfaces exist, are up, have a carrier and a large enough MTU, and that no settings cause trouble.
+// `own` means that the daemon would run in this network namespace. Otherwise a missing interface is only a note.
 void check_interfaces(const NodeConfig& config, bool own, CheckReport& report);
 
-// One of them. True: it is here, and nothing is wrong so far.
+// Checks one interface. Returns true if it exists and has no fault so far.
 [[nodiscard]] bool check_interface(const PortConfig& port, const std::string& name, size_t mtu, bool own,
                                    CheckReport& report);
 
-// 0: there is no such interface.
+// Returns the MTU; 0 if there is no such interface.
 [[nodiscard]] size_t interface_mtu(const std::string& name);
 
 }  // namespace gradlane

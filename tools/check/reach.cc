@@ -1,4 +1,4 @@
-// reach.cc - connected sockets, which ICMP comes back to as an error (main thread only)
+// reach.cc - connected sockets, which get ICMP messages as errors (main thread only)
 #include "tools/check/reach.h"
 
 #include <netdb.h>
@@ -20,12 +20,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// As long as the kernel asks for the MAC address of a host, and some more.
+// A little longer than the kernel asks for a host's MAC address.
 constexpr milliseconds kReachTime{3500};
-// A host says once a second or so to another one that its port is closed, to whatever comes first then: which is mostly
-// a hello of the daemon's, unless there are more of these.
+// A host sends only about one "port closed" message per second to another host, for whichever packet comes first.
+// Usually this is a hello of the daemon, unless this check sends more packets than the daemon.
 constexpr milliseconds kReachTick{5};
-constexpr size_t kReachAtOnce = 16;  // in a tick
+constexpr size_t kReachAtOnce = 16;  // packets in a tick
 
 using Address = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 Address address_of(const Endpoint& endpoint) {
@@ -69,7 +69,8 @@ void open(Way& way, const IpAddress* from, const Endpoint& to) {
   const Address remote = address_of(to);
   if (!remote) return;
   way.socket = FileDescriptor(socket(remote->ai_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  // Without it no word of routers gets here, nor that a host of the own network does not answer.
+  // Without this option, the socket does not get errors from routers, nor the error that a host of the own network does
+  // not answer.
   const int on = 1;
   const bool of_ipv6 = remote->ai_family == AF_INET6;
   (void)setsockopt(way.socket.get(), of_ipv6 ? IPPROTO_IPV6 : IPPROTO_IP, of_ipv6 ? IPV6_RECVERR : IP_RECVERR, &on,

@@ -1,4 +1,4 @@
-// reach.h - whether a datagram gets to a host, as far as the kernel is told (main thread only)
+// reach.h - test whether datagrams reach a host, by the errors that the kernel reports (main thread only)
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 namespace gradlane {
 
 enum class Reach : uint8_t {
-  kNoWord,     // nothing comes back: it was taken, or dropped on the way
-  kRefused,    // nobody has that port there
-  kAway,       // no such host, or no way to it
-  kForbidden,  // this machine does not let it out
+  kNoWord,     // no error came back: the datagram arrived, or was dropped on the way
+  kRefused,    // no socket has that port there
+  kAway,       // no such host, or no route to it
+  kForbidden,  // this machine does not let the datagram out
 };
 
-// A byte to each of these, again and again, until something is said of each, or for some seconds: so long the kernel
-// asks for a host of its own network. `from`: an address of this machine; null: any.
+// Sends a byte to each endpoint, again and again, until each has caused an error, or for 3.5 s. The kernel asks that
+// long for the MAC address of a host in its own network. `from` is an address of this machine; null: any.
 [[nodiscard]] std::vector<Reach> reach(const IpAddress* from, std::span<const Endpoint> to);
 
 }  // namespace gradlane

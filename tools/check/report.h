@@ -9,17 +9,17 @@ namespace gradlane {
 
 class CheckReport {
  public:
-  // "ok   what".
+  // Adds "ok   what".
   void ok(const std::string& what) { items_.push_back({"ok", what, "", ""}); }
-  // "note what: text": worth knowing, no fault.
+  // Adds "note what: text", for a fact worth knowing that is no fault.
   void note(const std::string& what, const std::string& text) { items_.push_back({"note", what, text, ""}); }
-  // "FAIL what: why; what to do".
+  // Adds "FAIL what: why; advice".
   void fail(const std::string& what, const std::string& why, const std::string& advice) {
     items_.push_back({"FAIL", what, why, advice});
   }
 
   [[nodiscard]] bool good() const noexcept;
-  // A line per item that was added since the last call, each with its newline.
+  // Returns a line for each item that was added since the last call, each with its newline.
   [[nodiscard]] std::string news();
   [[nodiscard]] nlohmann::json json() const;
 

@@ -1,4 +1,4 @@
-// ring.cc - verdicts about links, neighbours and the ring, from what a daemon says of itself (main thread only)
+// ring.cc - verdicts about links, neighbours and the ring, from the answers of a daemon (main thread only)
 #include "tools/check/ring.h"
 
 #include <fmt/format.h>
@@ -20,16 +20,16 @@ namespace {
 
 using nlohmann::json;
 
-constexpr unsigned kDscp = 0xfc;  // the rest is ECN, which routers may change
+constexpr unsigned kDscp = 0xfc;  // mask of DSCP; the other bits are ECN, which routers may change
 
-// One neighbour: what its probes said, and who it is to people.
+// One neighbour: the results of its probes, and its name and address in messages.
 struct Subject {
   const json& probe;
-  json news;  // its entry of "neighbours"
+  json news;  // its entry in "neighbours" of the document
   std::string name;
   std::string ip;
   std::string port;
-  std::optional<Reach> reach;  // of a neighbour by sockets that does not answer
+  std::optional<Reach> reach;  // set for a neighbour by sockets that does not answer
 };
 
 Subject subject_of(const json& probe, const json& document) {
@@ -42,7 +42,7 @@ Subject subject_of(const json& probe, const json& document) {
   return it;
 }
 
-// Nobody else may have the address of this node.
+// Reports if another machine has the address of this node.
 void check_own_address(const json& port, const NodeConfig& config, CheckReport& report) {
   const std::string state = text_at(port, "address");
   const std::string rival = text_at(port, "rival");
@@ -74,7 +74,7 @@ bool check_address(const Subject& it, const NodeConfig& config, CheckReport& rep
   return true;
 }
 
-// By sockets, where nothing is known of a neighbour but that it does not answer.
+// Reports why a neighbour by sockets does not answer, as far as the errors of datagrams tell.
 void tell_reach(const Subject& it, const std::string& what, const std::string& why, uint16_t port,
                 CheckReport& report) {
   switch (*it.reach) {
@@ -165,7 +165,7 @@ bool by_sockets(const Subject& it, const NodeConfig& config) {
   return port != nullptr && port->name == it.port;
 }
 
-// Neighbours by sockets that have not answered any probe.
+// Returns the neighbours by sockets that have not answered any probe.
 std::vector<size_t> silent_by_sockets(const NodeConfig& config, const json& document) {
   std::vector<size_t> silent;
   for (const json& probe : list_at(document, "probes")) {
@@ -202,7 +202,7 @@ void check_agreement(const Subject& it, const json& document, const NodeConfig& 
   compare("codec", text_at(document, "codec"), text_at(theirs, "codec"));
   compare("the version of the protocol", std::to_string(kProtocolVersion), number("protocol"));
   const json digest = object_at(it.probe, "digest");
-  // Hellos carry all settings, one by one: what they differ in is known where they have come.
+  // Hellos carry all settings one by one. If hellos have come from there, "difference" names the settings that differ.
   const std::string named = text_at(it.news, "difference");
   if (text_at(digest, "ours") != text_at(digest, "theirs")) {
     differences.push_back(
@@ -241,7 +241,7 @@ void check_neighbours(const NodeConfig& config, const json& document, CheckRepor
     Subject it = subject_of(probe, document);
     const auto way = std::ranges::find(silent, number_at(probe, "node"));
     if (way != silent.end()) it.reach = ways[static_cast<size_t>(way - silent.begin())];
-    // The kernel asks for the addresses of those by sockets.
+    // For neighbours by sockets the kernel does ARP, so only others are checked for it.
     if (!by_sockets(it, config) && !check_address(it, config, report)) continue;
     if (!check_round_trip(it, config, report)) continue;
     check_full_size(it, config, report);

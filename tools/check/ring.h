@@ -1,4 +1,4 @@
-// ring.h - verdicts about links, neighbours and the ring, from what a daemon says of itself (main thread only)
+// ring.h - verdicts about links, neighbours and the ring, from the answers of a daemon (main thread only)
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,7 +8,7 @@
 
 namespace gradlane {
 
-// `document`: the daemon's answer to "probe" (docs/stats.md, docs/check.md).
+// Check parts of `document`, the daemon's answer to "probe" (docs/stats.md, docs/check.md).
 void check_ports(const NodeConfig& config, const nlohmann::json& document, CheckReport& report);
 void check_neighbours(const NodeConfig& config, const nlohmann::json& document, CheckReport& report);
 void check_ring(const nlohmann::json& document, CheckReport& report);

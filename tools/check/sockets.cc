@@ -1,4 +1,4 @@
-// sockets.cc - tries what the kernel's sockets can do (main thread only)
+// sockets.cc - tests of the kernel's sockets (main thread only)
 #include "tools/check/sockets.h"
 
 #include <fmt/format.h>
@@ -26,9 +26,9 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kTried = 4;  // packets in one call
+constexpr size_t kTried = 4;  // packets sent in one call
 constexpr size_t kTriedBytes = 1000;
-constexpr int kArrivalTime = 500;  // in ms, for what a socket sends to another one of this machine
+constexpr int kArrivalTime = 500;  // ms until packets from a socket to another one of this machine must have come
 
 uint16_t port_of(const SuperpacketSocket& socket) {
   sockaddr_storage address{};
@@ -50,13 +50,14 @@ void check_interface_of(const std::string& ip, const std::string& name, size_t m
   report.ok(fmt::format("{}: on {}, MTU {}{}", what, name, has, speed != 0 ? fmt::format(", {} Mb/s", speed) : ""));
 }
 
-// What the device does of it costs the CPU nothing; what it does not, the kernel does just before and behind it.
+// Reports who cuts superpackets into packets, and who joins packets. The device does it without CPU time. Otherwise the
+// kernel does it, directly before sending and after receiving.
 void check_offloads(const std::string& name, CheckReport& report) {
   const std::set<std::string> features = name.empty() ? std::set<std::string>{} : active_features(name);
   if (features.empty()) return;
   const bool cuts = features.contains("tx-udp-segmentation");
   report.ok(fmt::format("superpackets on {}: cut into packets by the {}", name, cuts ? "device" : "kernel"));
-  // Virtual ones hand over whole what they were given whole.
+  // A virtual interface delivers a superpacket in one piece, so its packets need not be joined.
   std::error_code none;
   const bool virtual_one = !std::filesystem::exists(fmt::format("/sys/class/net/{}/device", name), none);
   if (virtual_one || features.contains("rx-gro")) return;
@@ -78,11 +79,11 @@ void check_rooms(const SuperpacketSocket& socket, CheckReport& report) {
   socklen_t bytes = sizeof(send);
   (void)getsockopt(socket.fd(), SOL_SOCKET, SO_SNDBUF, &send, &bytes);
   check_room("room in sockets for what arrives", socket.receive_bytes(), kSocketReceiveBytes, "rmem_max", report);
-  // The kernel says twice what was asked for.
+  // The kernel returns twice the size that was asked for.
   check_room("room in sockets for what is sent", static_cast<size_t>(send) / 2, kSocketSendBytes, "wmem_max", report);
 }
 
-// How many of the packets came, and how many of them at most with one call.
+// Number of packets that came, and most packets that came with one call.
 struct Came {
   size_t packets = 0;
   size_t at_once = 0;

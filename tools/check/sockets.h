@@ -1,4 +1,4 @@
-// sockets.h - what sockets of the kernel give to a port of kind `udp` on this machine (main thread only)
+// sockets.h - checks of the kernel's sockets for a port of kind `udp` on this machine (main thread only)
 #pragma once
 
 #include "config/config.h"
@@ -6,11 +6,11 @@
 
 namespace gradlane {
 
-// The port of sockets, if there is one.
+// Returns the port that uses sockets; null if there is none.
 [[nodiscard]] const PortConfig* port_of_sockets(const NodeConfig& config);
 
-// Its address and the interface that has it, room in sockets, whether many packets go in one call. Tries it with
-// sockets of its own, beside the daemon's.
+// Checks the address and its interface, the size of socket buffers, and whether one call can send and receive many
+// packets. It tries this with sockets of its own, while the daemon may run.
 void check_sockets(const NodeConfig& config, CheckReport& report);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// cli.cc - the options of `gradlane codecs` on the command line
+// cli.cc - command-line options of `gradlane codecs`
 #include "tools/codecs/cli.h"
 
 namespace gradlane {

@@ -1,4 +1,4 @@
-// cli.h - the options of `gradlane codecs` on the command line
+// cli.h - command-line options of `gradlane codecs`
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// codecs.cc - `gradlane codecs`: what codecs there are, what each promises, and what it does to data on this machine
+// codecs.cc - `gradlane codecs`: a list of all codecs, their promises, and their effect on data on this machine
 #include "tools/codecs/codecs.h"
 
 #include <fmt/format.h>
@@ -35,7 +35,7 @@ std::vector<CodecFact> facts_of(const CodecsOptions& options, std::span<const Sa
   return facts;
 }
 
-// "-" where there is nothing.
+// Returns the value as text; "-" if the codec has no such operation.
 std::string share_text(double value) { return value > 0 ? fmt::format("{:.2f}", value) : "-"; }
 
 std::string ratio_text(double ratio) {

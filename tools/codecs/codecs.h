@@ -1,4 +1,4 @@
-// codecs.h - `gradlane codecs`: what codecs there are, what each promises, and what it does to data on this machine
+// codecs.h - `gradlane codecs`: a list of all codecs, their promises, and their effect on data on this machine
 #pragma once
 
 #include <string>
@@ -6,14 +6,14 @@
 
 namespace gradlane {
 
-// As the user wrote them. Empty lists and strings stand for the defaults.
+// The options as the user wrote them. Empty lists and strings stand for the defaults.
 struct CodecsOptions {
   std::vector<std::string> codecs;  // as codec_list() takes them
   std::vector<std::string> data;    // as make_samples() takes them
-  bool measure = false;             // longer: for figures to be relied on
+  bool measure = false;             // measures longer, for reliable figures
   bool no_measure = false;
   bool json = false;
-  std::string write_docs;  // the page whose table is made anew
+  std::string write_docs;  // path of the page in which the table is replaced
 };
 
 // Prints to standard output, or writes the page. Throws SetupError for options that cannot be used.

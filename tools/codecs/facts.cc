@@ -1,4 +1,4 @@
-// facts.cc - what a table has of a codec
+// facts.cc - facts about a codec, for tables
 #include "tools/codecs/facts.h"
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 namespace gradlane {
 namespace {
 
-// "2^-10", or as decimals.
+// Returns "2^-10" for a power of two, and decimals for other values.
 std::string power_text(double value) {
   int exponent = 0;
   if (std::frexp(value, &exponent) == 0.5) return fmt::format("2^{}", exponent - 1);
@@ -57,7 +57,7 @@ std::string bound_text(const Codec& codec) {
   const auto add = [&text](const std::string& term) { text += (text.empty() ? "" : " + ") + term; };
   if (error.relative != 0) add(power_text(error.relative) + " f");
   if (error.of_largest != 0) add(power_text(error.of_largest) + " L");
-  // What is below all normal numbers is not worth a place in a table.
+  // A very small absolute term, far below typical gradients, is left out unless it is the only term.
   if (error.absolute > 0x1p-30 || text.empty()) add(power_text(error.absolute));
   return text;
 }

@@ -1,4 +1,4 @@
-// facts.h - what a table has of a codec
+// facts.h - facts about a codec, for tables
 #pragma once
 
 #include <optional>
@@ -11,23 +11,23 @@
 
 namespace gradlane {
 
-// What the bytes of a sum do not depend on.
+// The conditions that may change without changing the bytes of a sum.
 enum class SameBytes : uint8_t {
-  kBuckets,  // the way round, the number of lanes, and what else is in the tensor
-  kWays,     // the way round and the number of lanes
-  kRanks,    // the rank that looks at it: within a strategy
+  kBuckets,  // strategy, number of lanes, and the other elements of the tensor
+  kWays,     // strategy and number of lanes
+  kRanks,    // none but the rank: with one strategy, all ranks get the same bytes
 };
 [[nodiscard]] SameBytes same_bytes(const Codec& codec) noexcept;
 [[nodiscard]] const char* same_bytes_name(SameBytes same) noexcept;
 
 [[nodiscard]] const char* ways_name(const CodecRow& row) noexcept;
 
-// The bound of one contribution, in words.
+// Returns the error bound of one contribution as a text.
 [[nodiscard]] std::string bound_text(const Codec& codec);
 
 struct CodecFact {
   Codec codec;
-  std::vector<CodecFigures> figures;  // of each set of data
+  std::vector<CodecFigures> figures;  // one for each set of data
 };
 
 }  // namespace gradlane

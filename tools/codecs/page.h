@@ -8,14 +8,14 @@
 
 namespace gradlane {
 
-// Lines that stand before and behind the table.
+// The lines before and after the table.
 inline constexpr const char* kPageBegin = "<!-- gradlane codecs --write-docs docs/codecs.md: begin -->\n";
 inline constexpr const char* kPageEnd = "<!-- gradlane codecs --write-docs docs/codecs.md: end -->\n";
 
-// In markdown: what is the same on all machines.
+// Returns the table in Markdown. It only has facts that are the same on all machines.
 [[nodiscard]] std::string page_table(std::span<const CodecFact> facts);
 
-// Replaces what stands between the two lines of that file. Throws SetupError.
+// Replaces the text between these two lines of the file. Throws SetupError.
 void write_page(const std::string& path, const std::string& table);
 
 }  // namespace gradlane

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""The same floats over TCP three times: unmarked, marked, and marked with packets put together on the wire.
+"""Sends the same floats over TCP three times: unmarked, marked, and marked with packets put together on the wire.
 
-Called by accelerator_demo.sh, which builds first. Two hosts of `gradlane run --link accelerator`; on each of them this
-is started again, and starts float_stream.py there, which knows nothing of gradlane. Needs root.
+accelerator_demo.sh calls it after the build. It starts two hosts by `gradlane run --link accelerator`. On each host it
+runs again, and starts float_stream.py there, which knows nothing of gradlane. Needs root.
 """
 
 import argparse
@@ -26,7 +26,7 @@ WAYS = [("ToS 0", 0, "off"), ("ToS 0x28", 0x28, "off"), ("ToS 0x28, repacked", 0
 
 
 def wire_port(field):
-    """A figure of this host's accelerator, of the port to the wire."""
+    """Returns a figure of the wire port of this host's accelerator."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(30)
         client.connect(os.environ["GRADLANE_ADMIN"])
@@ -56,7 +56,7 @@ def be_receiver(args, folder):
 
 def be_sender(args, folder):
     wait_for(folder, "listening")
-    time.sleep(0.3)  # figures are 100 ms old at most
+    time.sleep(0.3)  # the daemon's figures are at most 100 ms old
     before = {field: wire_port(field) for field in ("sent", "sent_bytes")}
     address = os.environ["GRADLANE_PEERS"].split(",")[1]
     command = [*STREAM, "send", address, "--port", str(PORT), "--tos", str(args.tos), "--floats", str(args.floats),
@@ -110,7 +110,8 @@ def parse():
     parser.add_argument("--codec", default="fixed:10", help="fixed:B or inceptionn:B (fixed:10)")
     parser.add_argument("--data", default="laplace-1e-3", help="see float_stream.py --help (laplace-1e-3)")
     parser.add_argument("--json", metavar="FILE", help="write the table as JSON to it")
-    parser.add_argument("--host", type=pathlib.Path, help=argparse.SUPPRESS)  # this runs on one, and that is its folder
+    # folder to share with the other host; set if this runs on a host
+    parser.add_argument("--host", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--tos", type=int, help=argparse.SUPPRESS)
     return parser.parse_args()
 

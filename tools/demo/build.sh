@@ -1,7 +1,8 @@
-# build.sh - set-up and build in front of a demonstration; sourced by its script, from the root of the repository
+# build.sh - installation of packages and build for a demonstration; sourced by its script, in the root of the
+# repository
 #
-# demo_build TARGET... installs packages and builds the targets into build/; packages_seconds and build_seconds are how
-# long these took.
+# demo_build TARGET... installs packages and builds the targets into build/. It sets packages_seconds and build_seconds
+# to the time that these two took.
 
 source dev/build.sh
 

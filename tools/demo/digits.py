@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 """Trains a classifier of handwritten digits, as one of the trainers of `gradlane run`.
 
-The network is the one of the INCEPTIONN paper (Li et al., MICRO 2018): five layers, 64-500-500-500-500-10 neurons. The
-digits are 1797 of those of UCI (docs/demo.md), images of 8x8 pixels, of which 80 % are trained on. All
-trainers start with the same weights. In each step each computes gradients of its own share of the batch, and gradlane
-averages them, so that all make the same update. At the end all weights must be the same bits on all ranks.
+The network is that of the INCEPTIONN paper (Li et al., MICRO 2018): five layers, 64-500-500-500-500-10 neurons. The
+data are 1797 digits from UCI (docs/demo.md), images of 8x8 pixels; 80 % of them are for training. All trainers start
+with the same weights. In each step, each trainer computes gradients of its own share of the batch. gradlane averages
+them, so that all trainers make the same update. All weights must have the same bits on all ranks at the end.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import pathlib
 import sys
 import time
 
-# One thread per trainer: there are as many trainers as there are cores to keep busy, or more.
+# There are at least as many trainers as cores, so each uses one thread.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
 
@@ -29,13 +29,13 @@ PARAMETERS = sum(inputs * outputs + outputs for inputs, outputs in zip(LAYERS, L
 
 
 def read_digits():
-    """All images, float32 of (1797, 64) from 0 to 1, and their labels, int64 of (1797,)."""
+    """Returns all images, float32 of (1797, 64) from 0 to 1, and their labels, int64 of (1797,)."""
     rows = np.loadtxt(pathlib.Path(__file__).with_name("digits.csv.gz"), dtype=np.int64, delimiter=",")
     return (rows[:, :64] / 16).astype(np.float32), rows[:, 64]
 
 
 def load_digits(seed):
-    """Training and test images and labels: a random 80 % and 20 %."""
+    """Returns images and labels for training, then those for the test: a random 80 % and the other 20 %."""
     images, labels = read_digits()
     order = np.random.default_rng(seed).permutation(len(labels))
     images, labels = images[order], labels[order]
@@ -44,7 +44,7 @@ def load_digits(seed):
 
 
 def layers_of(flat):
-    """Weights and biases of each layer, as views of one array of all parameters."""
+    """Returns weights and biases of each layer, as views of one array of all parameters."""
     layers, at = [], 0
     for inputs, outputs in zip(LAYERS, LAYERS[1:]):
         weights = flat[at : at + inputs * outputs].reshape(inputs, outputs)
@@ -55,14 +55,14 @@ def layers_of(flat):
 
 
 def initialize(flat, seed):
-    """He et al., 2015: normal with variance 2 / inputs; biases are 0."""
+    """Initializes the parameters (He et al., 2015): normal with variance 2 / inputs; biases are 0."""
     random = np.random.default_rng(seed)
     for weights, _ in layers_of(flat):
         weights[:] = random.standard_normal(weights.shape) * np.sqrt(2 / len(weights))
 
 
 def forward(layers, images):
-    """What goes into each layer, and what comes out of the last one."""
+    """Returns the input of each layer, and then the output of the last one."""
     values = [images]
     for weights, biases in layers:
         out = values[-1] @ weights + biases
@@ -92,7 +92,7 @@ def backward(layers, gradients, images, labels):
 
 
 class Replica:
-    """The model as this trainer has it, and what it takes to train it."""
+    """The model on this trainer, and the state of its training."""
 
     def __init__(self, gl, args):
         self.gl, self.args = gl, args
@@ -100,7 +100,7 @@ class Replica:
         self.gradients = gl.zeros(PARAMETERS, np.float32)
         self.codec, self.residual = args.codec, None
         bound = gradlane.AdaptiveBound.parse(args.codec)
-        if bound is not None:  # it has a residual of its own
+        if bound is not None:  # it keeps a residual of its own
             self.codec = gradlane.AdaptiveBound(bound.bits, error_feedback=args.feedback)
         elif args.feedback:
             self.residual = gl.zeros(PARAMETERS, np.float32)
@@ -114,7 +114,7 @@ class Replica:
 
     def step(self, images, labels, rate):
         loss = backward(self.layers, layers_of(self.gradients), images, labels)
-        self.gl.barrier()  # waiting for slower trainers is not exchange
+        self.gl.barrier()  # waiting for slower trainers does not count as exchange
         start = time.perf_counter()
         self.gl.all_reduce(self.gradients, average=True, codec=self.codec, residual=self.residual)
         self.exchange_seconds.append(time.perf_counter() - start)
@@ -126,7 +126,7 @@ class Replica:
         return loss
 
     def test_accuracy(self, images, labels):
-        """In percent. Each trainer tests its share."""
+        """Returns the accuracy in percent. Each trainer tests its share."""
         mine = slice(self.gl.rank, None, self.gl.world)
         found = forward(self.layers, images[mine])[-1].argmax(axis=1)
         correct = self.gl.zeros(1, np.int64)
@@ -136,21 +136,21 @@ class Replica:
 
 
 def all_gathered(gl, values):
-    """One row for each rank."""
+    """Returns the values of all ranks, one row for each rank."""
     rows = gl.zeros((gl.world, len(values)), values.dtype)
     rows[gl.rank] = values
     return gl.all_gather(rows)
 
 
 def train(gl, args):
-    """Returns the replica and what there is to report of the training."""
+    """Trains, and returns the replica and a dictionary of results for the report."""
     images, labels, test_images, test_labels = load_digits(args.split_seed)
     replica = Replica(gl, args)
     global_batch = gl.world * args.batch
     steps_per_epoch = len(labels) // global_batch
     if steps_per_epoch == 0:
         sys.exit(f"digits.py: --batch {args.batch} on {gl.world} ranks is more than the {len(labels)} training images")
-    # What each rank sends of gradients in a step, if a ring does not compress them.
+    # Gradient bytes that each rank sends in a step if a ring does not compress them.
     plain_bytes = 2 * (gl.world - 1) / gl.world * PARAMETERS * 4
 
     gl.barrier()

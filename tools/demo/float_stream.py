@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""Sends float32 values over TCP, and checks what arrives: an ordinary program, as there are many.
+"""Sends float32 values over TCP, or receives and checks them. It stands for any ordinary program.
 
     float_stream.py receive --port 5000
     float_stream.py send 10.77.0.2 --port 5000 --tos 0x28 --seconds 5
 
-It knows nothing of gradlane. What makes a difference is one setsockopt(): IP_TOS, if --tos is given. Both sides make
-the same values from --data and --seed, some MiB of them, which the sender sends again and again. So the receiver knows
-what each of them was, and says how far the worst of those that arrived is from it, and how many came.
+It knows nothing of gradlane. The only difference is one setsockopt(): IP_TOS, if --tos is given. Both sides make the
+same values from --data and --seed, 8 MiB of them. The sender sends these again and again, so the receiver knows the
+exact values. It reports how many values came, and the largest error of them.
 """
 
 import argparse
@@ -24,7 +24,7 @@ DATA = "laplace-1e-3"
 
 
 def values(name, seed):
-    """The floats of one cycle, little-endian: laplace-SCALE, gauss-SIGMA, uniform-MOST, zero."""
+    """Returns the floats of one cycle, little-endian, for laplace-SCALE, gauss-SIGMA, uniform-MOST or zero."""
     kind, _, scale = name.partition("-")
     draw = np.random.default_rng(seed)
     try:
@@ -37,7 +37,7 @@ def values(name, seed):
 
 
 def number(text):
-    """0.001, 2^-10."""
+    """Parses a number such as 0.001 or 2^-10."""
     base, hat, power = text.partition("^")
     return float(base) ** float(power) if hat else float(text)
 
@@ -51,7 +51,7 @@ def cpu_seconds():
 
 
 class Checker:
-    """Compares what arrives with what was sent, in order, and in pieces that are aligned to floats."""
+    """Compares received floats with the sent ones, in order and in aligned pieces."""
 
     def __init__(self, sent):
         self.sent = sent
@@ -67,14 +67,15 @@ class Checker:
             difference = self.difference[:take]
             np.subtract(got[done:done + take], self.sent[at:at + take], out=difference)
             worst = max(-float(difference.min()), float(difference.max()))
-            # What is not a number compares as false with everything.
+            # NaN compares as false with everything, so it has a test of its own.
             self.worst = worst if worst > self.worst or worst != worst else self.worst
             self.count += take
             done += take
 
 
 def goodput(samples):
-    """Bytes per second: of all, and of the half in the middle, from (time, bytes so far)."""
+    """Returns two speeds in bytes per second: of all bytes, and of the half in the middle. `samples` has (time, bytes
+    so far)."""
     (first, before), (last, total) = samples[0], samples[-1]
     whole = (total - before) / (last - first) if last > first else 0.0
     lower = next(sample for sample in samples if sample[1] >= total * 0.25)
@@ -84,7 +85,7 @@ def goodput(samples):
 
 
 def receive_one(connection, args, sent):
-    """What one connection brought; the sender gets the same, as a line of JSON."""
+    """Receives and checks one connection. Returns the result, and sends it to the sender as a line of JSON."""
     checker = Checker(sent)
     buffer = np.empty(PIECE, "<f4")
     memory = memoryview(buffer).cast("B")
@@ -129,7 +130,7 @@ def send(args):
     most = args.floats * 4 if args.floats else None
     with socket.create_connection((args.host, args.port), timeout=args.patience) as connection:
         if args.tos:
-            connection.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, args.tos)  # all that it takes
+            connection.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, args.tos)  # this is all that a program needs to do
         cpu, start, total = cpu_seconds(), time.monotonic(), 0
         while total < most if most else time.monotonic() - start < args.seconds:
             at = total % len(data)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Puts what several runs of digits.py have written side by side; the first is what the others are compared with.
+"""Prints a table of several runs of digits.py, and compares them with the first one.
 
 Its exit status is 1 if the replicas of a run were not bit-identical at the end.
 """

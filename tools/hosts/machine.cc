@@ -1,4 +1,4 @@
-// machine.cc - what the machine says: its addresses, and what names mean here (set-up only)
+// machine.cc - this machine's addresses, and look-up of host names (set-up only)
 #include "tools/hosts/machine.h"
 
 #include <arpa/inet.h>
@@ -28,7 +28,7 @@ using std::chrono::nanoseconds;
 
 constexpr std::chrono::seconds kLookUpPatience{5};
 
-// Nothing: it is no address of IP.
+// Returns the IP address; nothing if `address` is of another kind.
 std::optional<IpAddress> ip_of(const sockaddr* address) {
   if (address == nullptr) return std::nullopt;
   std::array<char, INET6_ADDRSTRLEN> text{};
@@ -50,8 +50,9 @@ size_t mtu_of_interface(int fd, const char* name) {
   return ioctl(fd, SIOCGIFMTU, &request) == 0 && request.ifr_mtu > 0 ? static_cast<size_t>(request.ifr_mtu) : 0;
 }
 
-// Look-ups that run beside each other, in threads of the C library. Those that have not ended when their time is up
-// write to this still, and so may those of a start that failed: it is not freed then.
+// Look-ups that run at the same time, in threads of the C library. If some are still running when the time is up, they
+// go on writing to this object. After a failed start some may run, too. The object must not be freed in these two
+// cases.
 struct LookUps {
   std::vector<std::string> names;
   addrinfo hints{};
@@ -69,12 +70,12 @@ struct LookUps {
     }
   }
 
-  // False: not all of them run, and some may.
+  // Returns false if not all look-ups were started. Some may run then.
   [[nodiscard]] bool start() {
     return list.empty() || getaddrinfo_a(GAI_NOWAIT, list.data(), static_cast<int>(list.size()), nullptr) == 0;
   }
 
-  // False: some have not ended.
+  // Returns false if some look-ups have not ended in time.
   [[nodiscard]] bool wait() {
     const auto end = Clock::now() + kLookUpPatience;
     for (gaicb* const it : list) {

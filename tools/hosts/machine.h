@@ -1,4 +1,4 @@
-// machine.h - what the machine says: its addresses, and what names mean here (set-up only)
+// machine.h - this machine's addresses, and look-up of host names (set-up only)
 #pragma once
 
 #include <vector>
@@ -8,16 +8,17 @@
 
 namespace gradlane {
 
-// All that its interfaces have.
+// Returns the IP addresses of all interfaces.
 [[nodiscard]] std::vector<LocalIp> local_ips();
 
-// All at the same time, and for 5 s at most: throws SetupError, which names those that have no address, and why.
+// Looks all hosts up at the same time, within 5 s. Throws SetupError, which names the hosts without an address, and
+// says why.
 [[nodiscard]] std::vector<FoundHost> look_up(const std::vector<Host>& hosts, const std::string& where);
 
-// Of this process.
+// Returns a function that reads this process's environment. An empty variable counts as not set.
 [[nodiscard]] Environment environment();
 
-// All of these, and the user.
+// Returns all of these functions, and the user of this process.
 [[nodiscard]] Surroundings surroundings();
 
 }  // namespace gradlane

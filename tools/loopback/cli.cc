@@ -1,4 +1,4 @@
-// cli.cc - the options of `gradlane loopback` on the command line
+// cli.cc - command-line options of `gradlane loopback`
 #include "tools/loopback/cli.h"
 
 #include "base/error.h"

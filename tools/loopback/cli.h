@@ -1,4 +1,4 @@
-// cli.h - the options of `gradlane loopback` on the command line
+// cli.h - command-line options of `gradlane loopback`
 #pragma once
 
 #include <CLI/CLI.hpp>

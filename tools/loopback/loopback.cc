@@ -1,4 +1,4 @@
-// loopback.cc - `gradlane loopback`: runs a loopback and tells how it goes
+// loopback.cc - `gradlane loopback`: runs a loopback and prints its progress
 #include "tools/loopback/loopback.h"
 
 #include <fmt/format.h>
@@ -20,11 +20,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kSlice = 0.02;  // s: how long a signal may wait
+constexpr double kSlice = 0.02;  // s: longest time until a signal is noticed
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// SIGINT and SIGTERM as something to ask for, in this thread and those made from now on.
+// Makes SIGINT and SIGTERM something to poll for, in this thread and in threads made from now on.
 class Interrupt {
  public:
   Interrupt() {
@@ -36,7 +36,7 @@ class Interrupt {
     if (fd_ < 0) throw std::system_error(errno, std::generic_category(), "signalfd");
   }
   ~Interrupt() {
-    // What came late would otherwise end the process before its table is out.
+    // Discards late signals, which would otherwise end the process before the table is printed.
     while (came()) {
     }
     close(fd_);
@@ -65,14 +65,14 @@ void pin(unsigned core) {
   }
 }
 
-// CPU time of this thread, which is less than time where others want the core too.
+// Returns the CPU time of this thread. It is less than the elapsed time if others use the core, too.
 double cpu_seconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-// Until the time is over or somebody interrupts. Returns how long that was.
+// Runs until the time is over or a signal comes. Returns the time that it has run.
 LoopbackTime run_for(Loopback& loopback, const LoopbackPlan& plan, const Interrupt& interrupt, bool live) {
   LoopbackFigures before = loopback.figures();
   double printed_at = 0;
@@ -99,7 +99,7 @@ LoopbackTime run_for(Loopback& loopback, const LoopbackPlan& plan, const Interru
 int run_loopback(const LoopbackOptions& options) {
   const LoopbackPlan plan = plan_loopback(options);
   const Interrupt interrupt;
-  // The lines of every second would not be JSON.
+  // JSON output must not contain the lines of every second.
   const bool live = !options.json && (options.stats || isatty(STDOUT_FILENO) != 0);
   Loopback loopback(plan.config);
   pin(plan.core);

@@ -1,4 +1,4 @@
-// plan.cc - the options of `gradlane loopback`, understood and checked
+// plan.cc - options of `gradlane loopback`, parsed and checked
 #include "tools/loopback/plan.h"
 
 #include <fmt/format.h>
@@ -16,14 +16,14 @@ namespace gradlane {
 namespace {
 
 constexpr const char* kModes[] = {"io", "classify", "codec", "ring"};
-constexpr size_t kPlainFrame = 64;  // what testpmd sends
+constexpr size_t kPlainFrame = 64;  // the size that testpmd sends
 constexpr size_t kFullFrame = 1514;
 
 [[noreturn]] void reject(const char* option, const std::string& text, std::string_view allowed) {
   throw SetupError(fmt::format("{} '{}': must be {}", option, text, allowed));
 }
 
-// A whole number, with K, M or G behind it where `units`.
+// Parses a whole number. If `units`, it may have a K, M or G behind it.
 uint64_t parse(const char* option, const std::string& text, uint64_t fallback, uint64_t least, uint64_t most,
                std::string_view allowed, bool units = false) {
   if (text.empty()) return fallback;
@@ -59,7 +59,7 @@ std::string parse_data(const std::string& text) {
   throw SetupError(fmt::format("--data '{}': allowed: {}", text, fmt::join(names, ", ")));
 }
 
-// The last one unless told otherwise: the first is where everything else tends to run.
+// Returns the core to run on: by default the last one, because other programs tend to run on the first.
 unsigned parse_core(const std::string& text) {
   cpu_set_t set;
   CPU_ZERO(&set);

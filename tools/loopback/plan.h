@@ -1,4 +1,4 @@
-// plan.h - the options of `gradlane loopback`, understood and checked
+// plan.h - options of `gradlane loopback`, parsed and checked
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace gradlane {
 
 struct LoopbackPlan {
   LoopbackConfig config;    // its data is `data` below
-  std::vector<float> data;  // what packets and tensors are filled with
-  double seconds = 0;       // 0: until somebody interrupts it
+  std::vector<float> data;  // values for packets and tensors
+  double seconds = 0;       // 0: until a signal comes
   unsigned core = 0;
 };
 
 [[nodiscard]] const char* loopback_mode_name(LoopbackMode mode) noexcept;
 
-// Throws SetupError.
+// Parses and checks the options. Throws SetupError.
 [[nodiscard]] LoopbackPlan plan_loopback(const LoopbackOptions& options);
 
 }  // namespace gradlane

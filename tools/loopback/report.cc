@@ -1,4 +1,4 @@
-// report.cc - what `gradlane loopback` prints
+// report.cc - output of `gradlane loopback`
 #include "tools/loopback/report.h"
 
 #include <fmt/format.h>
@@ -121,7 +121,7 @@ std::string loopback_json(const LoopbackPlan& plan, const LoopbackFigures& figur
   }
   json["drops"] = Json::object();
   for (size_t i = 0; i < kLoopbackDrops; ++i) {
-    // A packet for the host is one more that the exchange cannot use, in mode ring only.
+    // Packets for the host are dropped in mode ring only, because the exchange cannot use them.
     if (loopback_drops(i) || figures.drops[i] != 0) json["drops"][loopback_drop_name(i)] = figures.drops[i];
   }
   if (config.mode == LoopbackMode::kCodec) {

@@ -1,4 +1,4 @@
-// report.h - what `gradlane loopback` prints: a line per second, a table at the end, JSON
+// report.h - output of `gradlane loopback`: a line per second, a table at the end, JSON
 #pragma once
 
 #include <string>
@@ -8,21 +8,21 @@
 
 namespace gradlane {
 
-// How long it ran.
+// The duration of a run.
 struct LoopbackTime {
   double seconds = 0;
-  double cpu = 0;  // of those, the CPU time of the thread
+  double cpu = 0;  // CPU time of the thread, in s
 };
 
-// Rates over a stretch of time.
+// Rates over an interval.
 struct LoopbackRates {
-  double mpps = 0;               // packets received, both ports
-  double gbps = 0;               // bits of their frames
-  double cycles_per_packet = 0;  // while packets moved
-  double busy = 0;               // share of the time in which they did
-  double recode_gbps = 0;        // mode codec: of fp32
-  double operations = 0;         // mode ring: per second,
-  double algbw = 0;              //   and bytes of tensors, in Gb/s
+  double mpps = 0;               // packets received on both ports
+  double gbps = 0;               // Gb/s of the frames of these packets
+  double cycles_per_packet = 0;  // counted only while packets moved
+  double busy = 0;               // share of the time in which packets moved
+  double recode_gbps = 0;        // mode codec: Gb/s of fp32
+  double operations = 0;         // mode ring: all-reduces per second
+  double algbw = 0;              // mode ring: Gb/s of tensors
 };
 [[nodiscard]] LoopbackRates loopback_rates(const LoopbackPlan& plan, const LoopbackFigures& before,
                                            const LoopbackFigures& after, double seconds);

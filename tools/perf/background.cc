@@ -1,4 +1,4 @@
-// background.cc - other traffic beside what is measured: bursts of TCP from each rank to the next (a thread of its own)
+// background.cc - other traffic during a measurement: bursts of TCP from each rank to the next (a thread of its own)
 #include "tools/perf/background.h"
 
 #include <arpa/inet.h>
@@ -30,10 +30,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kMeetingTime{10000};  // until all are connected
-constexpr std::chrono::milliseconds kTokenTime{1000};     // of somebody who has connected
+constexpr std::chrono::milliseconds kMeetingTime{10000};  // limit until all flows are connected
+constexpr std::chrono::milliseconds kTokenTime{1000};     // limit until a new connection has sent its token
 constexpr std::chrono::milliseconds kDrainTime{20000};
-constexpr size_t kPiece = size_t{64} << 10;  // of a call
+constexpr size_t kPiece = size_t{64} << 10;  // most bytes of one call of send() or recv()
 
 [[noreturn]] void fail(const std::string& what, int fault) {
   throw PerfError(fmt::format("--background-load: {}: {}", what, std::strerror(fault)));
@@ -65,7 +65,7 @@ FileDescriptor tcp_socket() {
   return fd;
 }
 
-// What it said first is the token.
+// Returns whether the first bytes from the peer are the token.
 bool knows(int fd, uint64_t token) {
   uint64_t said = 0;
   if (!ready(fd, POLLIN, kTokenTime)) return false;
@@ -101,7 +101,7 @@ Background::Background(Trainer& trainer, const std::string& interface) : listene
   }
   bell_ = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!bell_) fail("an eventfd", errno);
-  // So that nobody else's connection is taken for a rank's.
+  // The token tells connections of ranks from those of other programs.
   const uint64_t token = random_bits();
   const std::array<int64_t, 2> here = {static_cast<int64_t>(uint64_t{own} << 16 | ntohs(place.sin_port)),
                                        static_cast<int64_t>(token)};

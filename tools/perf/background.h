@@ -1,4 +1,4 @@
-// background.h - other traffic beside what is measured: bursts of TCP from each rank to the next (a thread of its own)
+// background.h - other traffic during a measurement: bursts of TCP from each rank to the next (a thread of its own)
 #pragma once
 
 #include <atomic>
@@ -14,17 +14,19 @@ namespace gradlane {
 
 class Trainer;
 
-// The IPv4 address of a network interface of this host, in host order. Throws SetupError if it has none.
+// Returns the IPv4 address of a network interface of this host, in host order. Throws SetupError if there is no
+// interface of that name that is up and has one.
 [[nodiscard]] uint32_t interface_address(const std::string& name);
 
-// As many flows as OptiReduce (NSDI 2025) has processes for its heavy load: each rank connects so often to the rank
-// after it. burst() has so many bytes sent by all of them together, as fast as TCP takes them, while the caller goes
-// on; what comes from the rank before is read and thrown away.
+// Opens kFlows TCP flows from each rank to the next. OptiReduce (NSDI 2025) uses as many processes for its heavy load.
+// A call of burst() sends a number of bytes by all flows together, as fast as TCP takes them. The caller goes on
+// meanwhile. Bytes from the previous rank are read and thrown away.
 class Background {
  public:
   static constexpr unsigned kFlows = 16;
 
-  // All ranks at once: they tell each other where they listen. Throws PerfError where they do not reach each other.
+  // All ranks construct it at the same time, because they exchange the addresses where they listen. Throws PerfError if
+  // a rank cannot connect to the next one, and SetupError as interface_address() does.
   Background(Trainer& trainer, const std::string& interface);
   ~Background();
   Background(const Background&) = delete;
@@ -44,13 +46,13 @@ class Background {
   void serve() noexcept;
 
   FileDescriptor listener_;
-  FileDescriptor bell_;  // an eventfd: there is something to send, or it is over
+  FileDescriptor bell_;  // an eventfd that wakes the thread: there are bytes to send, or the thread must end
   std::vector<FileDescriptor> to_next_;
   std::vector<FileDescriptor> from_before_;
-  std::atomic<uint64_t> wanted_{0};  // bytes to send since the start: written by the caller, read by the thread
-  std::atomic<uint64_t> sent_{0};    // of these, by the thread
-  std::atomic<bool> over_{false};    // the same
-  std::atomic<int> fault_{0};        // errno, of the thread; read by the caller
+  std::atomic<uint64_t> wanted_{0};  // bytes to send since the start; written by the caller, read by the thread
+  std::atomic<uint64_t> sent_{0};    // bytes that were sent since the start; written by the thread, read by the caller
+  std::atomic<bool> over_{false};    // the thread must end; written by the caller, read by the thread
+  std::atomic<int> fault_{0};        // errno of the thread; read by the caller
   std::thread thread_;
 };
 

@@ -1,4 +1,5 @@
-// chosen.cc - what the library has chosen for an operation that was left to it, as the daemon tells it (main thread)
+// chosen.cc - the library's choice for operations that leave codec or strategy to it, as the daemon reports it (main
+// thread)
 #include "tools/perf/chosen.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ const char* kind_of(PerfOp op) { return op == PerfOp::kAllReduce ? "all_reduce" 
 }  // namespace
 
 std::string chosen_of(const PerfRow& row, const std::string& type, unsigned rank, unsigned world) {
-  // What Trainer says the whole is.
+  // Trainer passes the same number to the library as `whole`.
   const size_t least = size_t{GRADLANE_EXACT_BELOW} * (row.together == 1 ? world : 1);
   const size_t whole = std::max(row.count, least) * (row.bytes / row.count);
   const double bytes = static_cast<double>(whole) * (row.op == PerfOp::kReduceScatter ? world : 1);
@@ -34,7 +35,7 @@ std::string chosen_of(const PerfRow& row, const std::string& type, unsigned rank
       if (const std::string by = text(at(it, "strategy")); !by.empty()) chosen += " by " + by;
     }
   } catch (const SetupError&) {
-    return "";  // figures are right all the same
+    return "";  // the figures of the row are right without it
   }
   return chosen;
 }

@@ -1,4 +1,5 @@
-// chosen.h - what the library has chosen for an operation that was left to it, as the daemon tells it (main thread)
+// chosen.h - the library's choice for operations that leave codec or strategy to it, as the daemon reports it (main
+// thread)
 #pragma once
 
 #include <string>
@@ -7,8 +8,8 @@
 
 namespace gradlane {
 
-// "fixed:10 by ring", of operations as those of the row by this rank; empty: the daemon does not say. `type` as its
-// document names it.
+// Returns the choice for this rank's operations that are like those of the row: "fixed:10 by ring". It is empty if the
+// daemon does not report it. `type`: name of the element type in the daemon's document.
 [[nodiscard]] std::string chosen_of(const PerfRow& row, const std::string& type, unsigned rank, unsigned world);
 
 }  // namespace gradlane

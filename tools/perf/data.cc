@@ -1,4 +1,4 @@
-// data.cc - what the ranks of `gradlane perf` put in, and whether the right thing came out
+// data.cc - inputs of the ranks of `gradlane perf`, and checks of the results
 #include "tools/perf/data.h"
 
 #include <algorithm>
@@ -16,9 +16,10 @@ namespace gradlane {
 namespace {
 
 constexpr size_t kRun = SimInputs::kMaxRun;
-constexpr size_t kOnePart = size_t{64} << 20;  // bytes: of longer tensors, parts travel by themselves
+// bytes; a longer tensor travels in parts, which are operations of their own
+constexpr size_t kOnePart = size_t{64} << 20;
 
-// The input of a rank, elements first, first + 1, ...
+// Computes the input of a rank: elements first, first + 1, ...
 template <typename T>
 void make_input(const SimInputs& inputs, uint64_t seed, unsigned rank, size_t first, std::span<T> out) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -30,15 +31,17 @@ void make_input(const SimInputs& inputs, uint64_t seed, unsigned rank, size_t fi
   }
 }
 
-// How far the result may be from the true sum of x: relative * sum |x| + absolute. Not bounded: finite.
+// A result may differ from the true sum of x by relative * sum |x| + absolute. If `bounded` is false, it must only be
+// finite.
 struct Bound {
   double relative = 0;
   double absolute = 0;
   bool bounded = true;
 };
 
-// How often codecs whose sums are not exact round, at most: what goes round a ring in each hop; what goes to an owner
-// once per rank, then the sum; what goes round rings once in each, then sums of these across.
+// Returns how many roundings a sum of `shares` contributions has at most, by codecs whose sums are not exact. In a
+// ring, each hop rounds. With an owner, each contribution is rounded once, and then the sum. With rings of rings, each
+// hop in a ring rounds, and then each hop across the rings.
 double roundings(const StrategyId& strategy, unsigned shares) {
   switch (strategy.kind) {
     case StrategyId::Kind::kRing:
@@ -52,9 +55,10 @@ double roundings(const StrategyId& strategy, unsigned shares) {
   return shares + 1;
 }
 
-// `shares` contributions are added; 1 is a copy. Codec::error() promises this per contribution; each addition rounds
-// relative to a partial sum, which is no larger than sum |x|, and so does what comes back from an aggregator. No
-// magnitude that goes in is above `largest`; an owner may round the sum of all as coarsely as that is large.
+// Returns the bound for a sum of `shares` contributions; 1 is a copy. Codec::error() is the bound for one contribution.
+// Each addition rounds relative to a partial sum, which is no larger than sum |x|. An aggregator's codec for the return
+// path also rounds relative to that. `largest`: the largest magnitude of all inputs. An owner's rounding error may be
+// in proportion to the largest magnitude of the complete sum.
 Bound bound_of(const StrategyId& strategy, const PerfCodec& codec, gradlane_type type, unsigned shares,
                double largest) {
   const auto rounded = [shares](double unit) { return std::pow(1 + unit, shares + 1) - 1; };
@@ -62,7 +66,7 @@ Bound bound_of(const StrategyId& strategy, const PerfCodec& codec, gradlane_type
   if (codec.there.row().exact() && shares == 1) return {};
   const CodecError error = codec.there.error();
   const CodecError back = codec.back ? codec.back->error() : CodecError{};
-  // Others may be chosen, which round in each hop.
+  // With an automatic codec, the library may choose one that rounds in each hop.
   const bool exact = codec.there.exact_sums() && codec.automatic.empty();
   const double times = exact ? shares : roundings(strategy, shares);
   const double of_largest = error.of_largest * (exact ? shares : 2 * times * (1 + error.of_largest));
@@ -71,7 +75,7 @@ Bound bound_of(const StrategyId& strategy, const PerfCodec& codec, gradlane_type
           error.bounded && back.bounded};
 }
 
-// Of all ranks' inputs.
+// Returns the largest magnitude of all ranks' inputs.
 double largest_of(const SimInputs& inputs, unsigned ranks, size_t count) {
   float largest = 0;
   for (unsigned rank = 0; rank < ranks; ++rank) {
@@ -84,7 +88,7 @@ double largest_of(const SimInputs& inputs, unsigned ranks, size_t count) {
   return static_cast<double>(largest);
 }
 
-// The smaller or larger one. Integers have a sign, but for bytes; zeros too.
+// Returns the smaller or the larger value. Integers are signed, but bytes are not. -0 is less than +0.
 template <typename T>
 T pick(T a, T b, bool larger) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -99,7 +103,8 @@ T pick(T a, T b, bool larger) {
   }
 }
 
-// Those of result[0 .. count) that are not the sum of elements first, first + 1, ... of ranks from, ..., to - 1.
+// Counts elements of result[0 .. count) that are wrong. The right ones are the sum of elements first, first + 1, ... of
+// the ranks `from` to `to`, without `to`.
 template <typename T>
 class Checker {
  public:
@@ -126,9 +131,9 @@ class Checker {
     return wrong;
   }
 
-  // The same of a sum of all ranks with states, of which `paid` is what they have paid back less what they now owe.
+  // Does the same for a sum of all ranks with states. `paid`: the states before the sum minus the states after it.
   size_t count_unkept(unsigned ranks, size_t first, const T* result, const double* paid, size_t count) {
-    constexpr double kRounding = 0x1p-20;  // of sums, and of what is kept of each contribution
+    constexpr double kRounding = 0x1p-20;  // relative rounding of sums, and of the state that a contribution leaves
     size_t wrong = 0;
     for (size_t done = 0; done < count; done += kRun) {
       const size_t n = std::min(kRun, count - done);
@@ -143,7 +148,7 @@ class Checker {
     return wrong;
   }
 
-  // That are not the least or the greatest one of all ranks, bit by bit.
+  // Counts elements that are not, bit by bit, the minimum or maximum over all ranks.
   size_t count_unpicked(unsigned ranks, bool larger, size_t first, const T* result, size_t count) {
     std::vector<T> best(kRun);
     size_t wrong = 0;
@@ -159,7 +164,7 @@ class Checker {
   }
 
  private:
-  // Wide enough that its own rounding does not matter; integers wrap around, as they should.
+  // A type so wide that its own rounding does not matter. Integers wrap around, as they should.
   using Sum = std::conditional_t<std::is_same_v<T, float>, double,
                                  std::conditional_t<std::is_floating_point_v<T>, long double, uint64_t>>;
 
@@ -194,7 +199,7 @@ class Checker {
   double largest_;
   std::vector<T> input_;
   std::vector<Sum> sum_;
-  std::vector<Sum> size_;  // of what was added: sum |x|
+  std::vector<Sum> size_;  // sums of the magnitudes that were added: sum |x|
 };
 
 // Calls run(T{}) with the unsigned or floating type of the elements.
@@ -230,7 +235,8 @@ void PerfData::fill(void* tensor, size_t count) const {
 
 size_t PerfData::count_wrong(PerfOp op, const StrategyId& strategy, const PerfCodec& codec, const void* result,
                              size_t count, bool divided) const {
-  // The first one knows nothing of sums beyond the codec's range, the second nothing of single bits.
+  // count_inexact() skips sums beyond the codec's range. count_beyond() allows a difference, and so does not check
+  // single bits.
   const size_t inexact = divided ? 0 : count_inexact(op, codec, result, count);
   return std::max(inexact, count_beyond(op, strategy, codec, result, count));
 }

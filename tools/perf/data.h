@@ -1,4 +1,4 @@
-// data.h - what the ranks of `gradlane perf` put in, and whether the right thing came out
+// data.h - inputs of the ranks of `gradlane perf`, and checks of the results
 #pragma once
 
 #include <cstddef>
@@ -10,27 +10,33 @@
 
 namespace gradlane {
 
-// Every rank can compute the input of all others, and so the true result, without asking. Floating types have the
-// plan's distribution, integers any value.
+// The inputs of all ranks. Every rank can compute the inputs of all others, and so the true result, without
+// communication. Floating types have the plan's distribution. Integers can have any value.
 class PerfData {
  public:
-  // `apart`: what each rank puts in is encoded by itself, as it is but where nodes add up their own ranks' first.
+  // `apart`: the input of each rank is encoded by itself. It is false if the daemon first adds up the inputs of a
+  // node's trainers (local_reduce).
   PerfData(const PerfPlan& plan, unsigned rank, unsigned world, bool apart = true);
 
-  // The input of this rank: `count` elements of the plan's type.
+  // Fills `tensor` with the input of this rank: `count` elements of the plan's type.
   void fill(void* tensor, size_t count) const;
 
-  // Elements of a result, of a tensor of `count` elements, that are not what they should be: further from the true sum,
-  // computed in a wider type, than the codec promises (compress/codec.h), as often as the strategy rounds, and the
-  // rounding of fp32 sums explains; integers: not exactly the sum. Where nothing is added and nothing compressed: not
-  // exactly what was sent. Minima and maxima: not exactly these. Of codecs that add exactly: not to the bit what the
-  // codec makes of the inputs (exact.h), where that can be known. Of those that promise no bound: not finite.
-  // `divided`: the codec has not looked at it as a whole, so that not every bit is known.
+  // Counts the elements of a result that are wrong. `count`: number of elements of the tensor.
+  //
+  // A sum of floats may differ from the true sum, computed in a wider type. The limit is the error that the codec
+  // promises (compress/codec.h), as often as the strategy rounds, plus the rounding of fp32 sums. A sum by a codec that
+  // adds exactly must also equal, to the bit, the sum that exact.h computes, if exact.h can know that sum. A sum by a
+  // codec that promises no bound must be finite. Sums of integers, minima and maxima must be exact. A copy without
+  // compression must equal the bits that were sent.
+  //
+  // If `divided` is true, the codec has not scanned the tensor as a whole. Not every bit is known then, and exact.h is
+  // not used.
   [[nodiscard]] size_t count_wrong(PerfOp op, const StrategyId& strategy, const PerfCodec& codec, const void* result,
                                    size_t count, bool divided = false) const;
 
-  // The same of a sum for which all ranks kept states: not all that was put in and owed before, less what is owed
-  // now. `paid` is that difference of all ranks' states, added up over ranks and arrays, for each element.
+  // Counts wrong elements of a sum for which all ranks kept states. The inputs and the states before the sum must equal
+  // the result and the states after it. `paid`: for each element, the states before the sum minus the states after it,
+  // added up over all ranks and state arrays.
   [[nodiscard]] size_t count_unkept(PerfOp op, const PerfCodec& codec, const float* result, const double* paid,
                                     size_t count) const;
 
@@ -46,7 +52,7 @@ class PerfData {
   SimInputs inputs_;
 };
 
-// Equal for equal bytes, and for others almost never.
+// Returns a hash. It is equal for equal bytes, and almost never equal for others.
 [[nodiscard]] uint64_t hash_bytes(const void* data, size_t bytes) noexcept;
 
 }  // namespace gradlane

@@ -13,13 +13,14 @@
 namespace gradlane {
 namespace {
 
-constexpr unsigned kLots = 64;  // ties come out either way: one of so many seeds has each
+constexpr unsigned kLots = 64;  // number of seeds to try, so that every tied vote comes out both ways
 
 void require(bool ok) {
   if (!ok) throw SetupError("a codec did not take its own block: this is a bug in gradlane");
 }
 
-// Whole numbers of steps add exactly up to 2^24 of them; a contribution is off by half a step at most.
+// Returns the sum of magnitudes up to which sums are exact. fp32 adds whole numbers of steps exactly up to 2^24 steps.
+// The codec's bound is half a step.
 double range_of(const Codec& codec, double largest) {
   if (codec.arguments().value_bits != 0) return std::ldexp(1.0, 25 - codec.arguments().value_bits);
   const CodecError error = codec.error();
@@ -48,7 +49,7 @@ std::optional<ExactSums> ExactSums::of(const Codec& codec, const SimInputs& inpu
   return sums;
 }
 
-// Whether a contribution depends on random numbers of its rank.
+// Returns whether a contribution depends on random numbers of its rank.
 bool ExactSums::draws_lots() {
   const Codec own = codecs_.front();
   const auto drawn = [this](uint64_t seed) {

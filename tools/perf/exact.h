@@ -12,16 +12,17 @@
 
 namespace gradlane {
 
-// What must come out of a sum, whatever the way round: decode(encode()) of each rank's contribution, added up. Not of
-// codecs whose contributions are made with random numbers, which nobody here knows; where only the result depends on
-// them, as of a vote that is tied, all that can come out of it is right.
+// Computes the sums that a codec must give, whatever the strategy: decode(encode()) of each rank's contribution, added
+// up. It is not for codecs that make contributions with random numbers, because these are not known here. If only the
+// result depends on random numbers, as in a tied vote, every result that can come out is right.
 class ExactSums {
  public:
-  // Nothing: it cannot be known. `floats` of each rank; `largest` is the largest magnitude of all.
+  // Returns nothing if the sums cannot be known. `floats`: number of values of each rank. `largest`: the largest
+  // magnitude of all inputs.
   [[nodiscard]] static std::optional<ExactSums> of(const Codec& codec, const SimInputs& inputs, unsigned ranks,
                                                    size_t floats, double largest);
 
-  // Elements of a result, first, first + 1, ... of the tensor, that are not what they must be; at most
+  // Counts elements of a result that are wrong. `result` has elements first, first + 1, ... of the tensor, at most
   // SimInputs::kMaxRun.
   [[nodiscard]] size_t count_wrong(size_t first, std::span<const float> result);
 
@@ -34,10 +35,10 @@ class ExactSums {
 
   const SimInputs& inputs_;
   std::vector<Codec> codecs_;
-  double range_;  // sums of magnitudes up to that are exact
+  double range_;  // sums are exact if the sum of their magnitudes is at most this
   std::vector<uint8_t> block_;
   std::vector<float> sum_;
-  std::vector<double> size_;  // of what was added: sum |x|
+  std::vector<double> size_;  // sums of the magnitudes that were added: sum |x|
 };
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// formats.cc - results as OSU's micro-benchmarks and nccl-tests print them, for programs that read those (no I/O)
+// formats.cc - results in the format of OSU's micro-benchmarks and of nccl-tests, for programs that read those (no I/O)
 #include "tools/perf/formats.h"
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@ namespace {
 
 using PerfRows = std::vector<const PerfRow*>;
 
-// PerfRows of one operation, strategy, codec and number of parts, in the order in which these first came.
+// Groups rows by operation, strategy, codec and number of parts. Groups are in the order of their first rows.
 std::vector<PerfRows> tables_of(std::span<const PerfRow> rows) {
   std::vector<PerfRows> tables;
   for (const PerfRow& row : rows) {
@@ -97,10 +97,10 @@ std::string nccl_time(double us) {
   return us >= 100 ? fmt::format("{:7.1f}", us) : fmt::format("{:7.2f}", us);
 }
 
-// Bandwidths go by the time that stands there: the mean, not the median.
+// Adds a row. Bandwidths are computed from the time that the row shows, which is the mean, not the median.
 void add_nccl_row(std::string& text, const PerfPlan& plan, unsigned world, const PerfRow& row) {
   const double algbw = static_cast<double>(row.bytes) / row.mean_us / 1e3;
-  // nccl-tests' count is what a rank gives to all-gather, and gets of reduce-scatter.
+  // nccl-tests' count is the number of elements that a rank gives to all-gather, or gets from reduce-scatter.
   const bool blocks = row.op == PerfOp::kAllGather || row.op == PerfOp::kReduceScatter;
   const std::string wrong = plan.check ? fmt::format("{}", row.wrong) : "N/A";
   fmt::format_to(std::back_inserter(text), "{:>12}  {:>12}  {:>8}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}  {:>5}", row.bytes,

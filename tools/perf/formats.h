@@ -1,4 +1,4 @@
-// formats.h - results as OSU's micro-benchmarks and nccl-tests print them, for programs that read those (no I/O)
+// formats.h - results in the format of OSU's micro-benchmarks and of nccl-tests, for programs that read those (no I/O)
 #pragma once
 
 #include <span>
@@ -8,12 +8,15 @@
 
 namespace gradlane {
 
-// Both have one table for each operation, strategy and codec, in which sizes ascend; a line before it says which.
+// Both formats have one table for each operation, strategy and codec, in which sizes ascend. A line before the table
+// names these.
 
-// As osu_allreduce -f -c; with percentiles as -z, which has p50, p90 and p99.
+// Returns rows as osu_allreduce -f -c prints them. With percentiles, returns them as with -z, which has p50, p90 and
+// p99.
 [[nodiscard]] std::string osu_text(const PerfPlan& plan, std::span<const PerfRow> rows);
 
-// As all_reduce_perf. What is out of place there does not exist here: N/A.
+// Returns rows as all_reduce_perf prints them. Its columns for out-of-place operations are N/A, because gradlane works
+// in place.
 [[nodiscard]] std::string nccl_text(const PerfPlan& plan, unsigned world, std::span<const PerfRow> rows);
 
 }  // namespace gradlane

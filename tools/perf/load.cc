@@ -1,4 +1,5 @@
-// load.cc - how much other traffic it takes for a tail as long as is asked for (all ranks alike)
+// load.cc - the background load: a search for the traffic that causes the tail that is asked for (the same calls on all
+// ranks)
 #include "tools/perf/load.h"
 
 #include <algorithm>
@@ -13,9 +14,10 @@ namespace gradlane {
 namespace {
 
 constexpr unsigned kPeriod = 16;
-constexpr double kAt99 = 0.84;  // where p99 of all is among those with bursts
+constexpr double kAt99 = 0.84;  // p99 of all operations is this quantile of those with bursts
 constexpr unsigned kPlain = 16;
-constexpr unsigned kSpacing = 8;  // while bytes are looked for: between bursts TCP forgets how fast it was
+// operations per burst during the search; between bursts, TCP's congestion window shrinks
+constexpr unsigned kSpacing = 8;
 constexpr unsigned kBursts = 8;
 constexpr unsigned kTries = 10;
 constexpr double kNear = 0.07;

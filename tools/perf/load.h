@@ -1,4 +1,5 @@
-// load.h - how much other traffic it takes for a tail as long as is asked for (all ranks alike)
+// load.h - the background load: a search for the traffic that causes the tail that is asked for (the same calls on all
+// ranks)
 #pragma once
 
 #include <cstdint>
@@ -13,22 +14,23 @@
 
 namespace gradlane {
 
-// A burst begins with one of 16 operations, by the seed which: p50 is then that of those without, p99 that of the
-// slower ones with. Bursts that are long enough to make these `aim` times as long are looked for before a row is
-// measured; what was reached is to be seen in its percentiles.
+// Sends bursts of other traffic. In each 16 operations, one begins with a burst; the seed selects which. So p50 is the
+// median of operations without a burst, and p99 is among the slower operations with one. Before a row is measured,
+// tune() searches for a size of bursts that makes p99 `aim` times p50. The percentiles of the row show the ratio that
+// was reached.
 class Load {
  public:
-  // Slowest rank's times of so many operations, the same on all ranks.
+  // Runs a number of operations and returns the slowest rank's time of each. The times are the same on all ranks.
   using Run = std::function<std::vector<double>(unsigned operations, const PerfStart& before)>;
 
-  // All ranks at once. Without a background load in the plan there is none.
+  // All ranks construct it at the same time. If the plan has no background load, no traffic is sent.
   Load(Trainer& trainer, const PerfPlan& plan);
 
-  // Finds the bytes of a burst of each rank.
+  // Finds the number of bytes that each rank sends in a burst.
   void tune(const Run& run);
-  // For what is measured; empty: there is no load.
+  // Returns the function that starts bursts while a row is measured. It is empty if there is no load.
   [[nodiscard]] PerfStart bursts();
-  // Throws PerfError if the load has come to an end.
+  // Throws PerfError if a flow of the load has ended.
   void check() const;
 
   [[nodiscard]] uint64_t burst_bytes() const noexcept { return bytes_; }

@@ -28,7 +28,7 @@
 namespace gradlane {
 namespace {
 
-// The state arrays of one row, one behind the other.
+// The state arrays of one row, one after the other.
 class States {
  public:
   States(Trainer& trainer, size_t count) : trainer_(trainer), count_(count) {
@@ -49,7 +49,7 @@ class States {
   float* floats_ = nullptr;
 };
 
-// One rank of a run: all ranks walk through the same rows.
+// One rank of a run. All ranks measure the same rows in the same order.
 class Perf {
  public:
   explicit Perf(const PerfPlan& plan)
@@ -64,7 +64,7 @@ class Perf {
     }
   }
 
-  // Rank 0 prints. Returns the exit status.
+  // Measures all rows, which rank 0 prints. Returns the exit status.
   int run() {
     const bool prints = trainer_.rank() == 0;
     std::vector<PerfWays> all;
@@ -98,7 +98,8 @@ class Perf {
   }
 
  private:
-  // What the daemon refuses whichever way it would go: blocks that do not fit its packets.
+  // Removes codecs that the daemon refuses with every strategy, because their blocks do not fit its packets. Throws
+  // SetupError if such a codec was named, and "all" was not.
   void leave_out() {
     std::erase_if(plan_.codecs, [this](const PerfCodec& codec) {
       const std::string fault = trainer_.fault_of(codec.name());
@@ -123,14 +124,14 @@ class Perf {
     tensors_.states = states.floats();
     std::vector<double> copies;
     time_memcpy(copies);
-    // What the library chooses it has settled by then.
+    // If the library chooses, it has chosen by the end of the warm-up.
     (void)run_rounds(trainer_, plan_, way, tensors_, std::max(plan_.warmup, chooses(way) ? 16U : 0U), {});
     load_.tune([&](unsigned operations, const PerfStart& before) {
       return slowest_of(run_rounds(trainer_, plan_, way, tensors_, operations, before).each);
     });
     trainer_.barrier();
     const uint64_t sent_before = trainer_.data_bytes();
-    // The states before the last one are needed to check it.
+    // The last operation runs by itself, because its check needs the states before it.
     const unsigned apart = states.count() > 0 ? 1 : 0;
     PerfTimes times = run_rounds(trainer_, plan_, way, tensors_, plan_.iterations - apart, load_.bursts());
     const std::vector<float> before(states.floats(), states.floats() + states.count());
@@ -139,7 +140,7 @@ class Perf {
       times.each.push_back(last.each.front());
       times.all += last.all;
     }
-    trainer_.barrier();  // or this rank may still have something to pass on
+    trainer_.barrier();  // without it, this rank might still have packets to forward
     const uint64_t sent = trainer_.data_bytes() - sent_before;
     load_.check();
     time_memcpy(copies);
@@ -151,28 +152,29 @@ class Perf {
 
   bool chooses(const PerfWay& way) const { return !way.codec.automatic.empty() || plan_.auto_strategy; }
 
-  // Rank 0 alone, or ranks on one machine would share its memory's bandwidth. Samples are in GB/s.
+  // Times memcpy; samples are in GB/s. Only rank 0 copies, because ranks on one machine would share its memory
+  // bandwidth.
   void time_memcpy(std::vector<double>& samples) {
     trainer_.barrier();
     if (trainer_.rank() == 0) {
-      constexpr size_t kLeastBytes = size_t{4} << 20;  // of a sample, so that it is long enough to be timed
+      constexpr size_t kLeastBytes = size_t{4} << 20;  // per sample, so that it lasts long enough to be timed
       const size_t copies = std::max(kLeastBytes / bytes_, size_t{1});
       for (int i = 0; i < 4; ++i) {
         const PerfClock::time_point start = PerfClock::now();
         for (size_t k = 0; k < copies; ++k) {
           std::memcpy(scratch_.get(), input_.get(), bytes_);
-          asm volatile("" : : "r"(scratch_.get()) : "memory");  // each copy happens
+          asm volatile("" : : "r"(scratch_.get()) : "memory");  // makes sure that each copy happens
         }
         const double nanos = static_cast<double>(nanos_since(start));
         if (i > 0) samples.push_back(static_cast<double>(copies * bytes_) / nanos);
       }
     } else {
-      samples.push_back(0);  // not looked at
+      samples.push_back(0);  // not used: only rank 0 prints
     }
     trainer_.barrier();
   }
 
-  // Of each operation the slowest rank's time.
+  // Returns the slowest rank's time of each operation, in us.
   std::vector<double> slowest_of(std::span<const int64_t> times) {
     std::vector<double> slowest;
     for (size_t done = 0; done < times.size(); done += Trainer::kMaxGathered) {
@@ -187,7 +189,8 @@ class Perf {
     return slowest;
   }
 
-  // One at a time the median counts. Several at a time share what the ring can do: then the time of all does.
+  // Sets the times of a row. If operations run one at a time, `time_us` is their median. If several run at a time, they
+  // share the ring, so it is the time of all divided by their number.
   void set_times(PerfRow& row, const PerfTimes& times) {
     const std::vector<double> slowest = slowest_of(times.each);
     const std::vector<int64_t> all = trainer_.gather({&times.all, 1});
@@ -214,11 +217,12 @@ class Perf {
     return plan_.feedback && reduces(perf_kind(way.op)) && way.codec.there.has_feedback();
   }
 
-  // Wrong elements of all ranks in the latest result, and ranks whose result differs from that of rank 0; of each
-  // tensor, if several are in flight. `before` are the states before it.
+  // Returns the number of wrong elements of all ranks in the latest result, plus the number of ranks whose result
+  // differs from that of rank 0. If several tensors are in flight, it counts them for each tensor. `before`: the states
+  // before the latest operation.
   uint64_t count_wrong(const PerfWay& way, std::span<const float> before) {
     if (!plan_.check) return 0;
-    // What a codec makes of a tensor that it looks at as a whole is another thing where that is divided.
+    // A codec that scans the whole tensor gives another result if the tensor is divided into operations.
     const bool divided = tensors_.together != 1 && way.codec.there.passes() != 0;
     uint64_t wrong = 0;
     const size_t used = std::min<size_t>(tensors_.tensors.size(), std::max(plan_.iterations, plan_.warmup));
@@ -233,8 +237,9 @@ class Perf {
     return wrong;
   }
 
-  // Nothing is lost where states are kept: what all ranks put in and what they owed has come out, or is owed now. Where
-  // there is momentum among the states that sum says nothing; then results are finite.
+  // Counts elements that are wrong although states are kept. No value may get lost: the inputs and the states before
+  // must equal the result and the states after. This rule fails with momentum among the states, with codecs that finish
+  // sums, and with a second codec for the return path. Then results must only be finite.
   uint64_t count_unkept(const PerfWay& way, std::span<const float> before) {
     const float* const result = static_cast<const float*>(tensors_.tensors.front());
     const Codec& codec = way.codec.there;
@@ -271,11 +276,11 @@ class Perf {
   }
 
   PerfPlan plan_;
-  std::vector<std::string> unfit_;  // codecs, and why they are left out
+  std::vector<std::string> unfit_;  // reasons why codecs are left out
   Trainer trainer_;
   PerfData data_;
   Load load_;
-  // Of the size that is measured:
+  // The following belong to the size that is being measured.
   size_t count_ = 0;
   size_t bytes_ = 0;
   BenchMemory input_{nullptr, nullptr};

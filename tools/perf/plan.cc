@@ -28,7 +28,7 @@ constexpr OpRow kOps[] = {{PerfOp::kAllReduce, "allreduce", OpKind::kAllReduce},
                           {PerfOp::kBroadcast, "broadcast", OpKind::kBroadcast}};
 constexpr std::pair<const char*, Reduction> kReductions[] = {
     {"sum", Reduction::kSum}, {"min", Reduction::kMin}, {"max", Reduction::kMax}};
-// fp16 and bf16 are missing: there is nothing here to compute their sums with.
+// fp16 and bf16 are missing, because nothing here computes their sums.
 constexpr PerfType kTypes[] = {{"float32", GRADLANE_FLOAT32, 4},
                                {"float64", GRADLANE_FLOAT64, 8},
                                {"int32", GRADLANE_INT32, 4},
@@ -36,7 +36,7 @@ constexpr PerfType kTypes[] = {{"float32", GRADLANE_FLOAT32, 4},
                                {"bytes", GRADLANE_BYTES, 1}};
 constexpr uint64_t kMaxSize = uint64_t{64} << 30;
 constexpr uint64_t kMaxIterations = 1000000;
-constexpr uint64_t kMaxConcurrent = 64;  // that a daemon works on
+constexpr uint64_t kMaxConcurrent = 64;  // number of operations that a daemon works on at a time
 constexpr double kLeastAim = 1.1;
 constexpr double kMostAim = 10;
 constexpr const char* kSizeText = "a size from 8 to 64G bytes, as in 64K, 16M or 1G";
@@ -59,7 +59,7 @@ size_t parse_size(const char* option, const std::string& text) {
 }
 
 std::vector<size_t> parse_sizes(const PerfOptions& options) {
-  // One of the two alone is the only size, if the other's default would be on the wrong side of it.
+  // If only one of -b and -e is given, and the other's default is on the wrong side of it, there is a single size.
   const bool has_begin = !options.begin.empty();
   const bool has_end = !options.end.empty();
   size_t begin = parse_size("-b", has_begin ? options.begin : "64K");
@@ -74,7 +74,7 @@ std::vector<size_t> parse_sizes(const PerfOptions& options) {
   return sizes;
 }
 
-// With blanks or commas between.
+// Returns the names in `texts`, which have blanks or commas between them.
 std::vector<std::string> separated(const std::vector<std::string>& texts) {
   std::vector<std::string> names;
   for (const std::string& text : texts) {
@@ -112,13 +112,13 @@ Reduction parse_reduction(const std::string& text) {
 
 bool is_auto(const std::vector<std::string>& strategies) { return strategies == std::vector<std::string>{kAutoCodec}; }
 
-// Of several lists one; ",stream" stays with the aggregator before it.
+// Reads the strategies of all lists. A ",stream" stays with the aggregator before it.
 std::vector<StrategyId> parse_strategies(const PerfOptions& options) {
   if (options.strategies.empty() || is_auto(options.strategies)) return {};
   return find_strategies(fmt::format("{}", fmt::join(options.strategies, ",")));
 }
 
-// Of what the library chooses, `there` is a codec with the bound that is asked for.
+// Reads the name of a codec or pair. If the library chooses, `there` is a codec with the bound that is asked for.
 PerfCodec parse_codec(const std::string& name) {
   if (!gl_begins_auto(name.c_str())) return {find_codec_pair(name)};
   gl_auto asked{};
@@ -167,7 +167,7 @@ PerfFormat parse_format(const PerfOptions& options) {
   reject("--format", options.format, "table, json, osu or nccl");
 }
 
-// How times are spread, and what else goes on meanwhile.
+// Reads the options for format, percentiles and background load.
 void parse_tail(const PerfOptions& options, PerfPlan& plan) {
   plan.format = parse_format(options);
   plan.percentiles = options.percentiles || !options.background.empty();
@@ -187,7 +187,7 @@ void parse_tail(const PerfOptions& options, PerfPlan& plan) {
   plan.background = *aim;
 }
 
-// What does not go together.
+// Throws SetupError if options do not go together.
 void check_together(const PerfPlan& plan) {
   const unsigned parts = std::ranges::max(plan.together);
   if (parts > 1 && plan.ops != std::vector{PerfOp::kAllReduce}) throw SetupError("--together is of allreduce only");
@@ -235,7 +235,7 @@ PerfWays perf_ways(const PerfPlan& plan, PerfOp op, const std::vector<StrategyId
   const bool chosen = !plan.strategies.empty();
   std::vector<StrategyId> strategies = chosen ? plan.strategies : allowed;
   std::erase_if(strategies, [op](const StrategyId& each) { return !supports(each, perf_kind(op)); });
-  // The ring is what is left then, whether or not it is among those that may be named.
+  // If no strategy is left, operations use the ring, even if the daemon does not let operations name it.
   const StrategyId own = strategies.empty() || allowed.empty() ? StrategyId{} : allowed.front();
   if (strategies.empty()) strategies.push_back(own);
   PerfWays found;
@@ -243,7 +243,7 @@ PerfWays perf_ways(const PerfPlan& plan, PerfOp op, const std::vector<StrategyId
     const size_t before = found.ways.size();
     std::string why;
     for (const StrategyId& strategy : strategies) {
-      if (!chosen && found.ways.size() > before) break;  // the first will do
+      if (!chosen && found.ways.size() > before) break;  // one strategy is enough
       const std::string fault = codec.automatic.empty() ? way_fault(codec, strategy, allowed, world) : "";
       if (fault.empty()) found.ways.push_back({op, strategy, chosen || strategy != own, codec});
       if (why.empty()) why = fault;

@@ -1,4 +1,4 @@
-// report.cc - what `gradlane perf` prints: a table like that of nccl-tests, JSON, or what other tools print
+// report.cc - output of `gradlane perf`: a table like that of nccl-tests, JSON, or the format of other tools
 #include "tools/perf/report.h"
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ std::string op_text(const PerfRow& row) {
   return (row.together == 1 ? "" : fmt::format("{} ", row.together)) + perf_op_name(row.op);
 }
 
-// What else is to be known of all rows.
+// Prints remarks that apply to all rows.
 void print_remarks(const PerfPlan& plan) {
   if (plan.together != std::vector{1U})
     fmt::print("# {} operations, all submitted at once: time of all\n", fmt::join(plan.together, ", "));

@@ -1,4 +1,4 @@
-// report.h - what `gradlane perf` prints: a table like that of nccl-tests, JSON, or what other tools print
+// report.h - output of `gradlane perf`: a table like that of nccl-tests, JSON, or the format of other tools
 #pragma once
 
 #include <cstddef>
@@ -17,27 +17,30 @@ struct PerfRow {
   std::string codec;
   size_t bytes = 0;
   size_t count = 0;
-  unsigned together = 1;     // operations that it is divided among
-  double time_us = 0;        // median over iterations of the slowest rank; several at a time: of all / their number
-  double mean_us = 0;        // all / their number, in the mean over ranks,
-  double least_us = 0;       //   of the fastest,
-  double most_us = 0;        //   and of the slowest one
-  Tail tail;                 // us, over iterations of the slowest rank
+  unsigned together = 1;  // operations that the tensor is divided among
+  // median over iterations of the slowest rank's time; several at a time: time of all / their number
+  double time_us = 0;
+  double mean_us = 0;        // time of all iterations / their number: mean over ranks
+  double least_us = 0;       // the same of the fastest rank
+  double most_us = 0;        // the same of the slowest rank
+  Tail tail;                 // us; percentiles over iterations of the slowest rank's time
   double algbw = 0;          // GB/s: bytes / time
   double busbw = 0;          // GB/s: what each link must carry in that time if nothing is compressed
-  double wire_ratio = 0;     // bytes that must be sent uncompressed / bytes sent; 0 where nothing is sent
-  double memcpy_gbps = 0;    // of as many bytes, right before and after
-  double vs_memcpy = 0;      // algbw of that
-  uint64_t wrong = 0;        // elements, and ranks that differ
-  uint64_t burst_bytes = 0;  // of other traffic, by each rank; 0: there is none
-  std::string chosen{};      // "fixed:10 by ring": by the library, where that was to choose, if the daemon says it
+  double wire_ratio = 0;     // bytes that must be sent uncompressed / bytes sent; 0 if nothing is sent
+  double memcpy_gbps = 0;    // GB/s of memcpy of as many bytes, right before and after
+  double vs_memcpy = 0;      // algbw / memcpy_gbps
+  uint64_t wrong = 0;        // number of wrong elements, plus number of ranks whose result differs
+  uint64_t burst_bytes = 0;  // bytes of a burst of other traffic, of each rank; 0: there is none
+  // choice of the library, "fixed:10 by ring"; empty if it did not choose, or if the daemon does not report it
+  std::string chosen{};
 };
 
-// Rows of the table are printed as they are measured, all else at the end.
+// These functions print to standard output. Rows of the table are printed as they are measured; everything else is
+// printed at the end.
 void print_perf_head(const PerfPlan& plan, unsigned world);
 void print_perf_row(const PerfPlan& plan, const PerfRow& row);
-// `skipped`: what is left out, and why. JSON (docs/perf.md has the fields) is one line, so that whatever prefixes lines
-// does no harm.
+// `skipped`: texts that name what is left out, and why. JSON (docs/perf.md has the fields) is one line, so a program
+// that prefixes lines does not break it.
 void print_perf_end(const PerfPlan& plan, unsigned world, std::span<const PerfRow> rows,
                     std::span<const std::string> skipped);
 

@@ -1,4 +1,4 @@
-// rounds.cc - the operations of a row, one after the other or several at a time, and how long each takes
+// rounds.cc - runs of the operations of a row, one after the other or several at a time, and the time that each takes
 #include "tools/perf/rounds.h"
 
 #include <cstring>
@@ -26,7 +26,7 @@ class Rounds {
                : way.named        ? strategy_.c_str()
                                   : nullptr) {}
 
-  // Nanoseconds from the end of a barrier to the end of the operation.
+  // Runs one operation. Returns the nanoseconds from the end of a barrier to the end of the operation.
   int64_t one(unsigned number, const PerfStart& before) {
     std::memcpy(tensors_.tensors.front(), tensors_.input, tensors_.bytes);
     trainer_.barrier();

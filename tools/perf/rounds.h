@@ -1,4 +1,4 @@
-// rounds.h - the operations of a row, one after the other or several at a time, and how long each takes
+// rounds.h - runs of the operations of a row, one after the other or several at a time, and the time that each takes
 #pragma once
 
 #include <chrono>
@@ -18,27 +18,28 @@ using PerfClock = std::chrono::steady_clock;
   return std::chrono::duration_cast<std::chrono::nanoseconds>(PerfClock::now() - start).count();
 }
 
-// What operations of a row are done with.
+// Tensors and states that the operations of a row use.
 struct PerfTensors {
   const void* input = nullptr;
-  std::vector<void*> tensors;  // one for each operation that is in flight at a time
-  size_t count = 0;            // elements,
-  size_t bytes = 0;            //   bytes of each
+  std::vector<void*> tensors;  // one for each operation that is in flight at the same time
+  size_t count = 0;            // elements of each tensor
+  size_t bytes = 0;            // bytes of each tensor
   unsigned together = 1;       // operations that a tensor is divided among
-  float* states = nullptr;     // null: none are kept
+  float* states = nullptr;     // null: no states are kept
 };
 
 // Nanoseconds on this rank.
 struct PerfTimes {
-  std::vector<int64_t> each;  // of each operation, from its start to its end as a trainer sees it that waits in order
-  int64_t all = 0;            // of all of them; one after the other, without the barriers between
+  std::vector<int64_t> each;  // time of each operation, from its start to the end of its wait; waits are in order
+  int64_t all = 0;            // time of all operations; one after the other: without the barriers between them
 };
 
-// Before the start of operation `number`.
+// Called before operation `number` starts.
 using PerfStart = std::function<void(unsigned number)>;
 
-// One at a time each begins after a barrier, when all ranks are ready; several at a time, only the first does: each
-// later one begins when the oldest has ended, and its tensor is filled within the time of all.
+// Runs a number of operations. If they run one at a time, each begins after a barrier, when all ranks are ready. If
+// several run at a time, only the first begins after a barrier. Each later one begins when the oldest has ended.
+// `PerfTimes::all` then includes the time to fill tensors.
 [[nodiscard]] PerfTimes run_rounds(Trainer& trainer, const PerfPlan& plan, const PerfWay& way,
                                    const PerfTensors& tensors, unsigned operations, const PerfStart& before);
 

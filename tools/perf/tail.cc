@@ -1,4 +1,4 @@
-// tail.cc - how times are spread: percentiles of samples (pure functions)
+// tail.cc - the spread of times: percentiles of samples (pure functions)
 #include "tools/perf/tail.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace gradlane {
 
 double percentile(std::span<const double> sorted, double share) noexcept {
-  // What the product has too much by rounding is less than this.
+  // The rounding error of the product is less than this.
   constexpr double kRounding = 1e-9;
   const double rank = std::ceil(share * static_cast<double>(sorted.size()) - kRounding);
   const size_t number = static_cast<size_t>(std::max(rank, 1.0));

@@ -1,4 +1,4 @@
-// tail.h - how times are spread: percentiles of samples (pure functions)
+// tail.h - the spread of times: percentiles of samples (pure functions)
 #pragma once
 
 #include <span>
@@ -6,7 +6,7 @@
 
 namespace gradlane {
 
-// The unit is that of the samples.
+// Percentiles of samples, in the unit of the samples.
 struct Tail {
   double p50 = 0;
   double p90 = 0;
@@ -17,10 +17,11 @@ struct Tail {
   [[nodiscard]] double ratio() const noexcept { return p50 > 0 ? p99 / p50 : 0; }
 };
 
-// The least sample that no less than `share` (0 to 1) of all are not above (nearest rank). `sorted` ascends; not empty.
+// Returns the smallest sample that at least `share` (0 to 1) of all samples do not exceed (nearest rank). `sorted`
+// ascends and is not empty.
 [[nodiscard]] double percentile(std::span<const double> sorted, double share) noexcept;
 
-// Of samples in any order; of none all is 0.
+// Computes the percentiles of samples, which may be in any order. All are 0 if there are no samples.
 [[nodiscard]] Tail tail_of(std::vector<double> samples);
 
 }  // namespace gradlane

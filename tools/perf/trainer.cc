@@ -1,4 +1,4 @@
-// trainer.cc - the trainer's interface as commands use it that measure: errors are exceptions
+// trainer.cc - the trainer's interface for commands that measure: errors are exceptions
 #include "tools/perf/trainer.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ Trainer::Trainer(const TrainerPlace& place) {
   options.rank = place.rank;
   options.timeout_ms = place.patience_ms;
   options.operation_timeout_ms = place.limit_ms;
-  options.keep_warnings = 1;  // what a codec takes away is what is measured here
+  options.keep_warnings = 1;  // keeps warnings off stderr: here the loss by codecs is measured
   if (gradlane_open(&gl_, &options) != GRADLANE_OK) {
     const char* const socket = std::getenv("GRADLANE_SOCKET");
     if (!place.socket.empty() || (socket != nullptr && *socket != 0)) throw SetupError(gradlane_error(nullptr));
@@ -66,7 +66,7 @@ gradlane_how how_of(const char* strategy, const std::string& codec, gradlane_red
 
 }  // namespace
 
-// Where `request` is null, until its end.
+// Starts an operation. If `request` is null, waits for its end.
 void Trainer::call(PerfOp op, void* data, size_t count, gradlane_type type, const gradlane_how& how, int root,
                    gradlane_request* request) {
   const char* const what = perf_op_name(op);
@@ -86,7 +86,7 @@ void Trainer::run(PerfOp op, void* data, size_t count, gradlane_type type, const
                   const std::string& codec, gradlane_reduction reduction, float* states, int root) {
   gradlane_how how = how_of(strategy, codec, reduction, type);
   how.residual = states;
-  how.whole = std::max(count, size_t{GRADLANE_EXACT_BELOW} * world());  // the codec is measured at all sizes
+  how.whole = std::max(count, size_t{GRADLANE_EXACT_BELOW} * world());  // so that the codec is used at all sizes
   call(op, data, count, type, how, root, nullptr);
 }
 

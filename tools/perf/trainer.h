@@ -1,4 +1,4 @@
-// trainer.h - the trainer's interface (client/gradlane.h) as commands use it that measure: errors are exceptions
+// trainer.h - the trainer's interface (client/gradlane.h) for commands that measure: errors are exceptions
 #pragma once
 
 #include <cstddef>
@@ -13,23 +13,23 @@
 
 namespace gradlane {
 
-// An operation failed, or the daemon has no memory: not the fault of an option.
+// Thrown if an operation fails or the daemon has no memory. Options are not the cause.
 class PerfError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
 struct TrainerPlace {
-  const char* command = "perf";  // for messages
-  std::string socket = {};       // empty: as the library finds it
-  int rank = -1;                 // what RANK says, or any that is free
-  int patience_ms = -1;          // while there is no daemon; the library's
-  int64_t limit_ms = 0;          // of operations; the daemon's
+  const char* command = "perf";  // name of the command, for messages
+  std::string socket = {};       // path of the daemon's socket; empty: the library finds it
+  int rank = -1;                 // rank to take; -1: as RANK says, or any free one
+  int patience_ms = -1;          // time limit while there is no daemon; -1: the library's default
+  int64_t limit_ms = 0;          // time limit of operations; 0: the daemon's
 };
 
 class Trainer {
  public:
-  static constexpr size_t kMaxGathered = 4096;  // numbers of a rank
+  static constexpr size_t kMaxGathered = 4096;  // most numbers that a rank gives to gather()
 
   // Throws SetupError if there is no daemon.
   explicit Trainer(const TrainerPlace& place = {});
@@ -40,36 +40,38 @@ class Trainer {
   [[nodiscard]] unsigned rank() const noexcept { return static_cast<unsigned>(gradlane_rank(gl_)); }
   [[nodiscard]] unsigned world() const noexcept { return static_cast<unsigned>(gradlane_world(gl_)); }
 
-  // Shared with the daemon; until free() or the end.
+  // Allocates memory that is shared with the daemon. It is valid until free() or the end of this object.
   [[nodiscard]] void* allocate(size_t bytes);
   void free(void* buffer);
-  // The same where nobody wants to know of a fault.
+  // Frees a buffer and ignores errors.
   void release(void* buffer) noexcept { (void)gradlane_free(gl_, buffer); }
 
-  // The trainers of a node are one rank: their inputs are added up before any are encoded.
+  // Returns whether the trainers of a node form one rank: their inputs are added up before any of them is encoded.
   [[nodiscard]] bool adds_locally() const noexcept { return gradlane_local_reduce(gl_) == 1; }
 
-  // Those that the daemon allows, its own first.
+  // Returns the strategies that the daemon allows, its default first.
   [[nodiscard]] std::vector<std::string> strategies() const;
 
-  // Why there are no operations by this codec, or by these two; empty: there are.
+  // Returns why the daemon cannot use this codec, or this pair of codecs. It is empty if the daemon can.
   [[nodiscard]] std::string fault_of(const std::string& codec);
 
-  // `strategy` null: the daemon's. `states` null: none are kept. `root`: of a broadcast.
+  // Runs an operation and waits for its end. `strategy` null: the daemon's. `states` null: none are kept. `root` is
+  // used by broadcasts only.
   void run(PerfOp op, void* data, size_t count, gradlane_type type, const char* strategy, const std::string& codec,
            gradlane_reduction reduction, float* states, int root = 0);
-  // An all-reduce as so many, of about as many elements, all submitted before any is waited for.
+  // Runs an all-reduce as `together` operations of about as many elements each. All are submitted before any is waited
+  // for.
   void run_together(unsigned together, void* data, size_t count, const PerfType& type, const char* strategy,
                     const std::string& codec, gradlane_reduction reduction);
-  // The same without waiting: the tensor is the daemon's until wait() has returned.
+  // Starts an operation without waiting. The tensor belongs to the daemon until wait() has returned.
   [[nodiscard]] gradlane_request start(PerfOp op, void* data, size_t count, gradlane_type type, const char* strategy,
                                        const std::string& codec, gradlane_reduction reduction);
   void wait(PerfOp op, gradlane_request request);
   void barrier();
-  // The numbers of all ranks, rank after rank; all give the same number of them, at most kMaxGathered.
+  // Returns the numbers of all ranks, rank after rank. All ranks give the same number of them, at most kMaxGathered.
   [[nodiscard]] std::vector<int64_t> gather(std::span<const int64_t> numbers);
 
-  // Sent in data packets since the start.
+  // Return the number of bytes sent in data packets since the start, and the number of these packets.
   [[nodiscard]] uint64_t data_bytes();
   [[nodiscard]] uint64_t data_packets();
 

@@ -1,4 +1,4 @@
-// advice.cc - what to do, in words, and what that rests on (no I/O)
+// advice.cc - the decision of a plan in words, and what it is based on (no I/O)
 #include "tools/plan/advice.h"
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 namespace gradlane {
 namespace {
 
-constexpr double kLeastElements = 1024;  // sums of fewer are never compressed
+constexpr double kLeastElements = 1024;  // sums of fewer elements are never compressed
 constexpr const char* kFixed = "fixed:";
 
 std::string usual_text(const PlanSetting& setting) {
@@ -23,14 +23,14 @@ std::string times_text(double speedup) {
 
 std::string gbps_text(double gbps) { return fmt::format("{:.2g} Gb/s", gbps); }
 
-// "ring+direct" as "ring and direct"
+// Returns "ring and direct" for "ring+direct".
 std::string ways_text(const std::string& ways) {
   std::string text = ways;
   for (size_t at = text.find('+'); at != text.npos; at = text.find('+')) text.replace(at, 1, " and ");
   return text;
 }
 
-// "; from 8 Gb/s on it brings nothing here"
+// Returns a text about the rate up to which compressing pays.
 std::string limit_text(const PlanRates& rates) {
   switch (rates.kind) {
     case PlanRates::Kind::kBelow:
@@ -40,10 +40,10 @@ std::string limit_text(const PlanRates& rates) {
     case PlanRates::Kind::kNowhere:
       break;
   }
-  return "";  // as it does at this one, that cannot be
+  return "";  // cannot happen: it pays at this rate
 }
 
-// Where it would pay, as it does not here.
+// Returns a text about rates at which compressing would pay, because it does not pay here.
 std::string elsewhere_text(const PlanRows& rows) {
   switch (rows.rates.kind) {
     case PlanRates::Kind::kNowhere:
@@ -56,7 +56,8 @@ std::string elsewhere_text(const PlanRows& rows) {
   return "";
 }
 
-// fixed:B has a bound of its own, whatever the size of gradients is; what follows that size takes its figures.
+// Returns a note on fixed:B, whose bound does not depend on the size of gradients. The bound of fixed:adaptive follows
+// that size. Its predictions use the figures of a fixed:B.
 std::string fixed_text(const PlanSetting& setting, const std::string& codec) {
   if (!codec.starts_with(kFixed)) return "";
   const std::string bits = codec.substr(std::string_view(kFixed).size());
@@ -72,7 +73,8 @@ std::string fixed_text(const PlanSetting& setting, const std::string& codec) {
       bits);
 }
 
-// What would be as fast without compressing, if raw did not take so long on its own.
+// Returns advice to try before compressing, or an empty text. There is advice if `plain` is as fast as the chosen
+// codec, and raw is slow because of packets, a core or memory.
 std::string raw_text(const PlanRows& rows, const PlanRow& chosen) {
   if (rows.rows.front().plan.time.step >= chosen.plan.time.step * (1 + kWorthIt)) return "";
   switch (rows.rows[PlanRows::kRaw].plan.sum.limit) {
@@ -88,7 +90,7 @@ std::string raw_text(const PlanRows& rows, const PlanRow& chosen) {
   return "";
 }
 
-// fixed:adaptive was asked for, and this one has its figures.
+// Returns whether the user asked for fixed:adaptive, and this codec's figures stand for it.
 bool stands_in(const PlanSetting& setting, const std::string& codec) {
   return setting.follows && codec.starts_with(kFixed);
 }
@@ -97,7 +99,7 @@ std::string both_text(const std::string& one, const std::string& other) {
   return other.empty() ? one : one + " and " + other;
 }
 
-// " by ring: 2.3x (what to set)"
+// Returns " by ring: 2.3x (what to set)".
 std::string how_text(const PlanSetting& setting, const PlanRow& row) {
   const auto [codec, strategies] = configuration_of(row.codec, row.ways, setting.calibration.strategies);
   std::string what = both_text(codec, strategies);
@@ -139,7 +141,8 @@ std::string decision(const PlanSetting& setting, const PlanRows& rows) {
   return text + fixed_text(setting, least.codec) + raw_text(rows, least) + limit_text(rows.rates);
 }
 
-// What would be faster by more than what the ring allows.
+// Returns a text about strategies that the ring does not allow, if the step would be shorter with them by more than
+// kWorthIt.
 std::string wider_text(const PlanSetting& setting, const PlanRows& rows) {
   if (setting.lacking.empty()) return "";
   PlanSetting wide = setting;
@@ -155,7 +158,8 @@ std::string wider_text(const PlanSetting& setting, const PlanRows& rows) {
                      configuration_text(more.bounded->codec, more.bounded->ways, {}));
 }
 
-// What the figures are, and the links that nobody has named or measured: " (by usual figures; 4 nodes assumed)".
+// Returns the basis of the figures, and the links that were neither given nor measured: " (by usual figures; 4 nodes
+// assumed)".
 std::string basis_text(const PlanSetting& setting) {
   std::vector<std::string> parts;
   if (!setting.calibrated) parts.push_back(usual_text(setting));
@@ -174,7 +178,7 @@ PlanConfiguration configuration_of(const std::string& codec, const std::string& 
   if (codec.starts_with(kFixed)) name = "auto:2^-" + codec.substr(std::string_view(kFixed).size());
   if (codec == "bf16") name = "auto:rel=8";
   if (codec == "int8") name = "auto:rel=7";
-  const bool chosen = name != codec;  // which chooses the way, too
+  const bool chosen = name != codec;  // an automatic codec, which chooses the strategy, too
   std::vector<std::string> needed;
   for (size_t begin = 0; begin <= ways.size();) {
     const size_t end = std::min(ways.find('+', begin), ways.size());
@@ -182,7 +186,7 @@ PlanConfiguration configuration_of(const std::string& codec, const std::string& 
     begin = end + 1;
   }
   const bool several = needed.size() > 1;
-  // What is first is what goes without a choice.
+  // Operations for which nothing is chosen use the first strategy, so the ring comes first.
   if ((chosen || several) && std::ranges::find(needed, "ring") == needed.end()) needed.insert(needed.begin(), "ring");
   std::stable_partition(needed.begin(), needed.end(), [](const std::string& each) { return each == "ring"; });
   PlanConfiguration text{.codec = "codec: " + name, .strategies = ""};

@@ -21,11 +21,11 @@
 namespace gradlane {
 namespace {
 
-// From the finest to the coarsest: of those that are as fast, the first one is chosen.
+// Codecs from the finest to the coarsest. Among codecs that are equally fast, the first one is chosen.
 constexpr const char* kUsualCodecs[] = {"bf16", "fixed:10", "int8", "qsgd:4", "signsgd", "dgc:1%"};
 constexpr PlanPort kPorts[] = {PlanPort::kUdp, PlanPort::kPackets, PlanPort::kCard};
-// Of PyTorch's hook: no codec, but a fixed:B whose B follows the gradients.
-constexpr std::string_view kFollows[] = {"fixed:adaptive", "fixed:auto"};  // the latter as release 0.1 had it
+// Names that PyTorch's hook takes. These are no codecs: the hook uses a fixed:B whose B follows the gradients.
+constexpr std::string_view kFollows[] = {"fixed:adaptive", "fixed:auto"};  // the latter is the name in release 0.1
 constexpr const char* kFollowedCodec = "fixed:10";
 constexpr double kMostGbps = 1e5;
 constexpr double kMostBatch = 1e6;
@@ -43,7 +43,7 @@ unsigned whole_number(const char* option, const std::string& text, unsigned usua
   throw SetupError(fmt::format("{} '{}': must be a whole number from {} to {}", option, text, least, most));
 }
 
-// Samples a node takes at a time, where nobody says.
+// Returns the number of samples of a node in a step, if the user does not say it.
 unsigned usual_batch(const std::string& model) {
   if (model == "gpt2") return 8;
   return model == "bert-base" ? 32 : 64;
@@ -51,7 +51,7 @@ unsigned usual_batch(const std::string& model) {
 
 void read_model(const PlanOptions& options, PlanSetting& setting) {
   constexpr double kMilli = 1e-3;
-  constexpr double kBackwardShare = 2.0 / 3;  // of forward and backward, where nobody has measured
+  constexpr double kBackwardShare = 2.0 / 3;  // of forward and backward, if it was not measured
   if (options.model.empty()) {
     throw SetupError(fmt::format("--model is missing: {}, or a profile FILE", fmt::join(model_names(), ", ")));
   }
@@ -89,7 +89,7 @@ void read_model(const PlanOptions& options, PlanSetting& setting) {
   setting.buckets = buckets_of(setting.model);
 }
 
-// Throws SetupError if it is none, stale, or of another host.
+// Loads a calibration. Throws SetupError if the file has none, or if it is stale or of another host.
 Calibration usable_calibration(const std::string& path) {
   Calibration calibration = load_calibration(path);
   if (const std::string fault = calibration_fault(calibration, this_use()); !fault.empty()) {
@@ -99,8 +99,8 @@ Calibration usable_calibration(const std::string& path) {
   return calibration;
 }
 
-// The first of the places whose file can be used here. Nobody has asked for one: where there is none, the usual figures
-// do.
+// Reads the first file of the places that can be used here. The user has not asked for one, so the usual figures stay
+// if none can be used.
 void read_default(const std::vector<std::string>& places, PlanSetting& setting) {
   for (const std::string& path : places) {
     if (std::error_code error; !std::filesystem::exists(path, error)) continue;
@@ -150,7 +150,7 @@ std::string ways_fault(const PlanSetting& setting, const std::string& codec, uns
   return fault;
 }
 
-// Those that cannot go are left out, or refused where they were asked for.
+// Removes codecs that no strategy can carry. Throws SetupError if such a codec was named.
 void leave_out_codecs(const PlanOptions& options, PlanSetting& setting) {
   const unsigned world = options.paper || !options.what_if.empty() ? 0 : setting.nodes;
   const bool named = !options.codecs.empty() && !names_all(options.codecs.front());
@@ -184,7 +184,7 @@ void read_codecs(const PlanOptions& options, PlanSetting& setting) {
   }
 }
 
-// A name and its values: "4..96", "1,2,5".
+// A name of --what-if and its values: "4..96", "1,2,5".
 struct Range {
   const char* name;
   std::vector<double>& values;
@@ -193,7 +193,7 @@ struct Range {
   bool whole;
 };
 
-// From one end to the other in steps of 1, 2, 5, 10, or in doublings where whole numbers are wanted.
+// Returns the values from one end to the other in steps of 1, 2, 5, 10, or by doubling if whole numbers are needed.
 std::vector<double> steps(double from, double to, bool doublings) {
   std::vector<double> values;
   if (doublings) {
@@ -238,7 +238,7 @@ void read_range(const std::string& text, const Range& range) {
   }
 }
 
-// The usual ones; of a ring that was calibrated those that it allows.
+// Sets the usual strategies. If a ring was calibrated, those that it does not allow go to `lacking`.
 void read_ways(PlanSetting& setting) {
   const std::vector<std::string>& allowed = setting.calibration.strategies;
   for (const StrategyId& each : find_strategies("ring,direct")) {

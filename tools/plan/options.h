@@ -8,26 +8,26 @@
 
 namespace gradlane {
 
-// As the user wrote them. Empty lists and strings stand for the defaults.
+// Options as the user wrote them. Empty lists and strings stand for the defaults.
 struct PlanOptions {
-  std::string model;  // of model_names(), or FILE: a profile
+  std::string model;  // one of model_names(), or FILE: a profile
   std::string nodes;
   std::string gbps;
   std::string batch;
   std::string compute_ms;
-  std::vector<std::string> codecs;      // as codec_list() takes them
-  std::vector<std::string> strategies;  // of find_strategies()
+  std::vector<std::string> codecs;      // in the form of codec_list()
+  std::vector<std::string> strategies;  // in the form of find_strategies()
   std::string calibration;              // FILE, or "none"
-  std::vector<std::string> places;      // where one may be, if nobody says: the first that can be used here
-  std::string port;                     // without a calibration
+  std::vector<std::string> places;      // default files: the first that can be used here, if the user names none
+  std::string port;                     // kind of port, if there is no calibration
   std::string lanes;
   std::string mtu;
   std::string latency_us;
   std::vector<std::string> what_if;  // NAME=FROM..TO, NAME=A,B,C
-  std::vector<std::string> widths;   // recordings
+  std::vector<std::string> widths;   // files of recorded gradients
   bool paper = false;
   bool json = false;
-  // ---- Only to calibrate, which needs none of the above but port, lanes, json
+  // ---- Only with --calibrate, which uses none of the above but port, lanes and json
   bool calibrate = false;
   std::string output;
   std::string socket;
@@ -37,47 +37,49 @@ struct PlanOptions {
   bool quick = false;
 };
 
-// PlanSetting::compute_from of a known model, where nobody says how long it computes.
+// PlanSetting::compute_from of a known model, if the user does not say how long it computes.
 inline constexpr const char* kAsV100 = "as on a V100";
 
-// What to reckon with.
+// Everything that a prediction depends on.
 struct PlanSetting {
   ModelTable model;
   std::vector<PlanBucket> buckets;
-  StepCompute sample;  // s of one sample
+  StepCompute sample;  // s for one sample
   std::string compute_from;
   unsigned batch = 1;
   unsigned nodes = 4;
   double gbps = 10;
   Calibration calibration;
   bool calibrated = false;
-  std::string ignored;              // of `places`: which file cannot be used here, and why; empty: none, or one can
+  // file of `places` that cannot be used here, and why; empty: there is none, or another can be used
+  std::string ignored;
   std::vector<std::string> codecs;  // names; "raw" is not among them
-  bool follows = false;             // fixed:adaptive was asked for, whose figures are those of kFollowedCodec
+  bool follows = false;             // fixed:adaptive was asked for; it is predicted by the figures of kFollowedCodec
   std::vector<StrategyId> strategies;
-  std::vector<StrategyId> lacking;  // usual ones that the ring that was calibrated does not allow
-  bool nodes_assumed = false;       // nobody has said or measured it
+  std::vector<StrategyId> lacking;  // usual strategies that the calibrated ring does not allow
+  bool nodes_assumed = false;       // neither given nor measured
   bool gbps_assumed = false;
 
   [[nodiscard]] StepCompute compute() const noexcept { return {sample.forward * batch, sample.backward * batch}; }
-  // Whether links may be faster than `gbps`.
+  // Returns whether links may be faster than `gbps`.
   [[nodiscard]] bool at_least() const noexcept { return calibration.link.at_least; }
-  // Of the codec with that name, which the calibration has.
+  // Returns the cost of the codec with that name, which must be in the calibration.
   [[nodiscard]] const CodecCost& cost(const std::string& name) const { return *calibration.find(name); }
 };
 
 [[nodiscard]] PlanPort plan_port_of(const std::string& text);
 [[nodiscard]] unsigned plan_lanes_of(const std::string& text, unsigned usual = 1);
 
-// Throws SetupError naming the option, what was given and what is allowed; so do those above.
+// Checks the options. Throws SetupError that names the option, the value that was given and the allowed ones. The
+// functions above throw it, too.
 [[nodiscard]] PlanSetting make_plan_setting(const PlanOptions& options);
 
-// Ranges of --what-if; a name that is not there has the setting's own value alone.
+// Ranges of --what-if. A name that is missing in the options has only the setting's own value.
 struct WhatIf {
   std::vector<double> nodes;
   std::vector<double> gbps;
   std::vector<double> batch;
-  std::vector<double> compute;  // how much faster computing is
+  std::vector<double> compute;  // factor by which computing is faster
 };
 [[nodiscard]] WhatIf parse_what_if(const std::vector<std::string>& texts, const PlanSetting& setting);
 

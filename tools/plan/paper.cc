@@ -1,4 +1,4 @@
-// paper.cc - `gradlane plan --paper`: the set-ups of MLSys'22, with its codecs and with gradlane's
+// paper.cc - `gradlane plan --paper`: the set-ups of MLSys'22, with that paper's codecs and with gradlane's
 #include "tools/plan/paper.h"
 
 #include <fmt/format.h>
@@ -19,10 +19,10 @@ namespace {
 
 constexpr double kRates[] = {1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30};
 
-// Of both kinds: how many gain, by how much, and with the largest batch.
+// Counts set-ups: all, those that gain, and those with the largest batch.
 struct Count {
   size_t gain = 0;
-  size_t much = 0;  // by 5 % or more
+  size_t much = 0;  // gain 5 % or more
   size_t all = 0;
   size_t large_gain = 0;
   size_t large = 0;
@@ -41,21 +41,22 @@ struct Count {
 struct PaperRate {
   double gbps;
   Count paper;
-  Count fitted;  // the paper's with kMlsysFittedVotes
+  Count fitted;  // the paper's codecs with kMlsysFittedVotes
   Count ours;
   std::vector<MlsysSetup> list;
   std::vector<MlsysSetup> our_list;
 };
 
-// s of a step of the set-up without compressing, in the same buckets as gradlane's; backward alone counts, as in the
-// paper.
+// Returns the s of a step of the set-up without compression, in the same buckets as gradlane's codecs. Only backward
+// counts, as in the paper.
 double plain_step(const PlanSetting& setting, const MlsysSetup& setup, const std::vector<PlanBucket>& buckets) {
   const Calibration plain = plain_calibration(setting.calibration);
   const CodecCost* const raw = plain.find("raw");
   return plan_step(plain, {&raw, 1}, buckets, {0, setup.backward}, setup.workers, setting.strategies).time.step;
 }
 
-// The same set-up with a codec of gradlane's, against whichever of the two is faster.
+// Returns the same set-up with a codec of gradlane's. It is compared with the paper's sync-SGD or with plain_step(),
+// the faster of the two.
 MlsysSetup with_ours(const PlanSetting& setting, const MlsysSetup& setup, const std::vector<PlanBucket>& buckets,
                      const std::string& codec) {
   MlsysSetup ours = setup;

@@ -1,4 +1,4 @@
-// plan.cc - `gradlane plan`: what compressing would bring a training, before anything is set up
+// plan.cc - `gradlane plan`: a prediction of what compressing would save in a training, before anything is set up
 #include "tools/plan/plan.h"
 
 #include <fmt/format.h>
@@ -130,7 +130,7 @@ std::string to_json(const PlanSetting& setting, const PlanRows& rows) {
   return result.dump(1);
 }
 
-// What is for one of the two things is refused with the other.
+// Throws SetupError if options of plans and options of calibrations are mixed.
 void check_kind(const PlanOptions& options) {
   const std::pair<const char*, bool> of_plans[] = {{"--model", !options.model.empty()},
                                                    {"--nodes", !options.nodes.empty()},
@@ -170,7 +170,8 @@ int run_plan(PlanOptions options) {
     return run_calibrate({options.output, options.socket, options.admin, options.rank, port, lanes, options.alone,
                           options.quick, options.json});
   }
-  if (!options.paper) options.places = calibration_places();  // what a page has does not depend on the host
+  // the page with the results of --paper must not depend on the host
+  if (!options.paper) options.places = calibration_places();
   if (!options.widths.empty() && (options.paper || !options.what_if.empty())) {
     throw SetupError("--widths is of recordings: leave out --paper and --what-if");
   }

@@ -1,4 +1,4 @@
-// plan.h - `gradlane plan`: what compressing would bring a training, before anything is set up
+// plan.h - `gradlane plan`: a prediction of what compressing would save in a training, before anything is set up
 #pragma once
 
 #include "tools/plan/options.h"

@@ -19,11 +19,11 @@ constexpr double kMilli = 1e-3;
 constexpr size_t kMostLayers = 100000;
 constexpr double kMostElements = 1e13;
 constexpr double kMostMs = 1e9;
-constexpr double kRounding = 1e-3;  // of numbers that people have written
+constexpr double kRounding = 1e-3;  // tolerance for numbers that people have written
 constexpr double kMostProfiled = 1e7;
 constexpr size_t kMostBytes = size_t{16} << 20;
 
-// Where in which file, for messages.
+// A place in a file, for messages.
 struct At {
   std::string file;
   std::string path;
@@ -38,7 +38,7 @@ double real_at(const Json& of, const char* key, const At& at, double least, doub
   const std::string allowed = fmt::format("allowed: {} to {:g}", least, most);
   if (found == of.end()) at.refuse(key, "is missing, " + allowed);
   if (!found->is_number()) {
-    // Written out, what is nested deeply would take as much of the stack.
+    // Writing nested values out would use as much of the stack as their depth. So only their type is named.
     const std::string text = found->is_structured() ? found->type_name() : found->dump().substr(0, 40);
     at.refuse(key, fmt::format("{} is no number, {}", text, allowed));
   }
@@ -51,7 +51,7 @@ std::string name_at(const Json& of, const At& at) {
   const auto found = of.find("name");
   if (found == of.end() || !found->is_string()) at.refuse("name", "is no text");
   auto name = found->get<std::string>();
-  // They go to a terminal.
+  // Names are printed to a terminal.
   const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
   if (std::ranges::any_of(name, control)) at.refuse("name", "has control characters");
   return name;
@@ -102,7 +102,7 @@ Profile load_profile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::string text;
   std::array<char, 65536> piece;
-  // Not by its size, which files such as /dev/zero do not have.
+  // Reads to the end and does not ask for the size, because files such as /dev/zero have none.
   while (in.read(piece.data(), piece.size()) || in.gcount() > 0) {
     text.append(piece.data(), static_cast<size_t>(in.gcount()));
     if (text.size() > kMostBytes) throw SetupError(path + ": is no profile: it has more than 16 MiB");

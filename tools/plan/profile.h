@@ -8,10 +8,14 @@
 
 namespace gradlane {
 
-// {"name": "...", "batch": 32, "forward_ms": 20, "backward_ms": 45, "layers": [{"name": "fc.weight", "elements": 4096,
-// "backward_ms": 0.3}, ...]}, layers in the order of forward. What layers take is needed for when their gradients are
-// there; where no layer has it, it goes by elements. `forward_ms` is half of backward where it is not there; a profile
-// without `backward_ms` has measured nothing, and says what the layers are. Throws SetupError: "FILE:
+// A profile is JSON:
+//
+//   {"name": "...", "batch": 32, "forward_ms": 20, "backward_ms": 45,
+//    "layers": [{"name": "fc.weight", "elements": 4096, "backward_ms": 0.3}, ...]}
+//
+// Layers are in the order of forward. Their times determine when their gradients are ready. If no layer has a time, the
+// number of elements takes its place. If `forward_ms` is missing, it is half of `backward_ms`. A profile without
+// `backward_ms` has no measurements and only describes the layers. The functions throw SetupError: "FILE:
 // layers[2].elements: what is wrong, what is allowed".
 struct Profile {
   ModelTable table;

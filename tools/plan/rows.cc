@@ -1,4 +1,4 @@
-// rows.cc - steps with each codec, and what follows from them (no I/O)
+// rows.cc - predicted steps with each codec, and the decisions that follow from them (no I/O)
 #include "tools/plan/rows.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ PlanRow row_of(const PlanSetting& setting, const Calibration& calibration, const
   return row;
 }
 
-// `rows`: raw and codecs. See PlanRows::single.
+// Finds PlanRows::single or, with `bounded`, PlanRows::bounded. `rows`: raw and codecs.
 const PlanRow* finest_of_fastest(std::span<const PlanRow> rows, bool bounded) {
   double fastest = 1;
   const auto counts = [&](const PlanRow& row) { return !bounded || states_bound(row.codec); };
@@ -70,7 +70,7 @@ PlanRow plain_row(const PlanSetting& setting) {
   const Calibration plain = plain_calibration(setting.calibration);
   const CodecCost* const raw = plain.find("raw");
   PlanRow row = row_of(setting, plain, "plain", {&raw, 1});
-  for (BucketChoice& each : row.plan.choices) each.codec = nullptr;  // it is gone
+  for (BucketChoice& each : row.plan.choices) each.codec = nullptr;  // it points into `plain`, which ends here
   return row;
 }
 

@@ -1,4 +1,4 @@
-// rows.h - steps with each codec, and what follows from them (no I/O)
+// rows.h - predicted steps with each codec, and the decisions that follow from them (no I/O)
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace gradlane {
 
-// A training step with one codec for all buckets. "plain": what no library beats without compressing
-// (plain_calibration()). "best": with whichever is the fastest for each.
+// A training step with one codec for all buckets. "plain" is an ideal exchange without compression that no library
+// beats (plain_calibration()). "best" uses the fastest codec for each bucket.
 struct PlanRow {
   std::string codec;
   std::string ways;  // strategies of its buckets: "ring", "ring+direct"
@@ -19,35 +19,38 @@ struct PlanRow {
 };
 
 struct PlanRows {
-  static constexpr size_t kRaw = 1;  // behind plain
+  static constexpr size_t kRaw = 1;  // index of raw, after plain
 
   std::vector<PlanRow> rows;  // plain, raw, each codec, best
-  // The finest of those that are as fast as the fastest and bring something; raw, where none does. Of those with one
-  // codec, and of those that state a bound of their error (states_bound()).
+  // Each is the row of the finest codec that is as fast as the fastest and saves at least kWorthIt. If there is none,
+  // it is raw. `single` is one of all rows with one codec. `bounded` is one of those that also have a bound of their
+  // error (states_bound()).
   const PlanRow* single = nullptr;
   const PlanRow* bounded = nullptr;
-  double compute = 0;            // s, of a step with nothing to exchange
+  double compute = 0;            // s of a step without an exchange
   std::optional<double> enough;  // ratio_enough()
-  // Where it pays to compress with that codec, which is the one that advice() (advice.h) names; where none brings
-  // anything here, the one of those with a bound that does so up to the highest rate. Empty: none of them at any rate.
+  // `rates` are the rates of links at which compressing with `named` pays. `named` is the codec that advice()
+  // (advice.h) names. If no codec pays here, it is the codec with a bound that pays up to the highest rate. It is empty
+  // if no such codec pays at any rate.
   std::string named;
   PlanRates rates;
 };
-// Of a codec that cannot go by any of the strategies there is no row.
+// Returns the rows. A codec that none of the strategies can carry has no row.
 [[nodiscard]] PlanRows plan_rows(const PlanSetting& setting);
 
-// Off by less than a hundredth of the largest of its chunk, or by a part of each value, or of a number that was chosen.
-// That of onebit, all of the largest, is a bound in name only, and so is that of qsgd:4, a fifteenth.
+// Returns whether the codec has a useful bound of its error. The bound must be less than a hundredth of the largest
+// value of a chunk, or a share of each value. It may also be a number that the user chose. The bounds of onebit (the
+// largest value) and of qsgd:4 (a fifteenth of it) are too large to count.
 [[nodiscard]] bool states_bound(const std::string& codec);
 
 [[nodiscard]] PlanRow plain_row(const PlanSetting& setting);
-// Of a codec of the calibration; its step is infinite where it cannot go.
+// Returns the row of a codec of the calibration. Its step is infinite if no strategy can carry it.
 [[nodiscard]] PlanRow codec_row(const PlanSetting& setting, const std::string& codec);
 
-// Below this a gain is not worth mentioning: models err by more.
+// Smaller gains are not worth mentioning, because models err by more.
 inline constexpr double kWorthIt = 0.03;
 inline constexpr double kAsFast = kWorthIt;
-// "Linear scaling": a step takes at most so much more than computing alone.
+// "Linear scaling": a step takes at most this share longer than computing alone.
 inline constexpr double kLinearSlack = 0.1;
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// what_if.cc - `gradlane plan --what-if`: which choice wins where, and by how much
+// what_if.cc - `gradlane plan --what-if`: the fastest codec at each point of a grid, and what it saves
 #include "tools/plan/what_if.h"
 
 #include <fmt/format.h>
@@ -20,26 +20,26 @@ struct WhatIfStep {
   double seconds;
 };
 
-// One place of the grid.
+// One point of the grid.
 struct Cell {
   double nodes;
   double gbps;
   double batch;
   double compute;
   double alone = 0;               // s of a step on one node
-  double plain = 0;               // of a step without compressing, by whichever library: plain_row()
+  double plain = 0;               // s of a step without compression, by an ideal library: plain_row()
   std::vector<WhatIfStep> steps;  // raw first
   std::string raw_limit;
 
   [[nodiscard]] std::span<const WhatIfStep> codecs() const { return std::span(steps).subspan(1); }
-  // What a codec has to be faster than: whichever way without compressing is the fastest.
+  // Returns the time that a codec must beat: that of the fastest exchange without compression.
   [[nodiscard]] double uncompressed() const { return std::min(plain, steps.front().seconds); }
   [[nodiscard]] bool gains(const WhatIfStep& codec) const { return uncompressed() >= codec.seconds * (1 + kWorthIt); }
   [[nodiscard]] bool gains() const {
     return std::ranges::any_of(codecs(), [this](const WhatIfStep& each) { return gains(each); });
   }
-  // Of the codecs that gain and are as fast as the fastest, the first one; where none gains, the fastest way of
-  // gradlane's.
+  // Returns the first codec that gains and is as fast as the fastest. If none gains, returns the fastest of raw and all
+  // codecs.
   [[nodiscard]] const WhatIfStep& winner() const {
     const WhatIfStep& fastest = *std::ranges::min_element(steps, {}, &WhatIfStep::seconds);
     const auto found = std::ranges::find_if(codecs(), [&](const WhatIfStep& each) {
@@ -88,8 +88,8 @@ std::vector<Cell> cells_of(const PlanSetting& setting, const WhatIf& grid) {
   return cells;
 }
 
-// What a codec that takes so long (encode, merge and decode each) and makes bytes so much smaller would bring, in the
-// middle of the grid.
+// The speed-up by an imaginary codec in the middle of the grid, compared with plain. `ns`: time per element of encode,
+// merge and decode each. `ratio`: factor by which it makes bytes smaller.
 struct Trade {
   double ns;
   double ratio;

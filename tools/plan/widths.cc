@@ -1,4 +1,4 @@
-// widths.cc - `gradlane plan --widths`: what a width, or a codec, for each layer would save on recorded gradients
+// widths.cc - `gradlane plan --widths`: bytes that a width, or a codec, for each layer would save on recorded gradients
 #include "tools/plan/widths.h"
 
 #include <fmt/format.h>
@@ -23,21 +23,21 @@
 namespace gradlane {
 namespace {
 
-// The widths that are shown, and how far from them a layer may be.
+// Widths that are shown, and how far from these a layer may be.
 constexpr int kFirst = 6;
 constexpr int kLast = 16;
 constexpr int kAround = 5;
-constexpr size_t kUniform = kAround;  // the place of the one for all among a layer's choices
+constexpr size_t kUniform = kAround;  // index, in a layer's choices, of the choice that is the same for all
 constexpr double kMib = 1048576;
 constexpr double kFirstBucket = kMib;
-constexpr double kBuckets[] = {kMib, 25 * kMib};  // of DistributedDataParallel, and smaller ones
-constexpr int kAutoBits = 4;                      // of fixed:adaptive
+constexpr double kBuckets[] = {kMib, 25 * kMib};  // bytes: smaller buckets, and those of DistributedDataParallel
+constexpr int kAutoBits = 4;                      // `bits` of fixed:adaptive
 constexpr size_t kBlock = 8192;
 
-// What is the same for all layers or buckets, and what a choice for each takes at the same error.
+// Compares one choice for all layers or buckets with a choice for each, at the same error.
 struct Saving {
-  double error = 0;  // of the squares: vNMSE of contributions
-  double all = 0;    // bits of a float
+  double error = 0;  // vNMSE of contributions, which is a share of their squares
+  double all = 0;    // bits per float with one choice for all
   double each = 0;
 
   [[nodiscard]] double saved() const { return all > 0 ? 1 - each / all : 0; }
@@ -46,7 +46,7 @@ struct Saving {
 struct WidthsRow {
   int bits = 0;
   Saving plain;     // fixed:B
-  Saving feedback;  // with what is left of steps before in it
+  Saving feedback;  // fixed:B, with residuals of earlier steps in the contributions
   Saving relative;  // fixed:rel=B of each layer
 };
 struct BucketsRow {
@@ -95,7 +95,7 @@ class Recording {
     return array_.row(rank).subspan(places_[layer].first, places_[layer].second);
   }
   [[nodiscard]] const WidthHistogram& histogram(size_t layer) const { return histograms_[layer]; }
-  // Of the average of the ranks.
+  // Returns the sum of the squares of the average over ranks.
   [[nodiscard]] double mean_squares(size_t layer) const { return mean_squares_[layer]; }
 
   [[nodiscard]] Saving saving(const std::vector<std::vector<WidthCost>>& choices, size_t uniform) const {
@@ -115,8 +115,8 @@ class Recording {
 
 // ---- Choices
 
-// Of contributions with residuals that are spread evenly over a step, as they are when feedback has gone on for some
-// steps. What is left is such a residual again.
+// Computes costs with error feedback. It adds residuals that are spread evenly over a step, as they are after some
+// steps with feedback. The error is the size of such a residual.
 class WithFeedback {
  public:
   explicit WithFeedback(const Recording& recording) : recording_(recording), known_(recording.layers()) {}
@@ -152,7 +152,7 @@ class WithFeedback {
   std::vector<float> floats_;
 };
 
-// Each layer with widths around `own(layer)`, whose place is kUniform.
+// Returns the choices of each layer: widths around `own(layer)`, which is at index kUniform.
 template <typename Own, typename Cost>
 std::vector<std::vector<WidthCost>> choices_of(const Recording& recording, const Own& own, const Cost& cost) {
   std::vector<std::vector<WidthCost>> choices(recording.layers());
@@ -179,7 +179,7 @@ std::vector<WidthsRow> widths_rows(const Recording& recording, WithFeedback& fee
   return rows;
 }
 
-// fixed:adaptive has a width for each bucket, by the RMS of its average: gradlane.AdaptiveBound.
+// fixed:adaptive has a width for each bucket. It follows from the RMS of the bucket's average (gradlane.AdaptiveBound).
 std::vector<BucketsRow> buckets_rows(const Recording& recording, WithFeedback& feedback) {
   std::vector<BucketsRow> rows;
   for (const double most : kBuckets) {
@@ -208,7 +208,7 @@ std::vector<BucketsRow> buckets_rows(const Recording& recording, WithFeedback& f
   return rows;
 }
 
-// Each codec for all layers, and beside it the best of these codecs for each of them.
+// Returns a row for each codec: that codec for all layers, compared with the best of these codecs for each layer.
 std::vector<LayersRow> codec_rows(const Recording& recording, const std::vector<std::string>& names) {
   std::vector<std::vector<WidthCost>> choices(recording.layers());
   for (size_t layer = 0; layer < choices.size(); ++layer) {

@@ -1,4 +1,4 @@
-// child.cc - processes that end when this one does (main thread only)
+// child.cc - child processes that end when this one does (main thread only)
 #include "tools/run/child.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ struct Pipe {
 Pipe make_pipe() {
   std::array<int, 2> ends = {};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) throw SetupError(fmt::format("no pipe: {}", std::strerror(errno)));
-  // The child's end blocks, as programs expect.
+  // The child's end blocks, because programs expect that.
   (void)fcntl(ends[0], F_SETFL, O_NONBLOCK);
   return {ends[0], ends[1]};
 }
@@ -44,11 +44,11 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return result;
 }
 
-// What the child does between fork() and exec(); nothing here takes memory.
+// Runs in the child between fork() and exec(). It allocates no memory.
 [[noreturn]] void become(char* const* command, char* const* environment, int out, int err, pid_t parent,
                          const sigset_t& mask) {
   setpgid(0, 0);
-  // If the parent died before prctl(), nothing will kill us.
+  // If the parent died before prctl(), nothing would kill this process.
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(127);
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   dup2(nothing, STDIN_FILENO);
@@ -86,7 +86,7 @@ Child start_child(const ChildSpec& spec, const sigset_t& mask) {
     close_pipe(err);
     throw SetupError(fmt::format("cannot start {}: {}", spec.command.front(), std::strerror(error)));
   }
-  // Here too: whoever comes first, the group is there when start_child() returns.
+  // Parent and child both do this. So the group exists when start_child() returns, whichever of them runs first.
   setpgid(pid, pid);
   close(out.write);
   if (err.write >= 0) close(err.write);

@@ -1,4 +1,5 @@
-// child.h - processes that end when this one does, each in a process group of its own, with pipes for what they print
+// child.h - child processes that end when this one does, each in its own process group, with pipes for their output
+// (main thread only)
 #pragma once
 
 #include <sys/types.h>
@@ -10,36 +11,36 @@
 namespace gradlane {
 
 struct ChildSpec {
-  std::vector<std::string> command;      // looked up in PATH
+  std::vector<std::string> command;      // the first word is looked up in PATH
   std::vector<std::string> environment;  // "NAME=value"
-  bool one_pipe = false;                 // for standard output and standard error together
+  bool one_pipe = false;                 // one pipe for standard output and standard error together
 };
 
 struct Child {
-  pid_t pid = -1;  // and process group
-  int out = -1;    // read end of its standard output, not blocking
-  int err = -1;    // the same of standard error; -1 with one_pipe
+  pid_t pid = -1;  // number of the process and of its process group
+  int out = -1;    // read end of its standard output, does not block
+  int err = -1;    // read end of its standard error; -1 with one_pipe
 };
 
-// Its standard input is empty, its signal mask `mask`. It is killed when this process dies, however that comes about.
-// A command that cannot be executed ends with 127 or 126 and says why on its standard error. Throws SetupError if there
-// are no resources for another process. One thread of this process, the same one, starts all children.
+// Starts a child. Its standard input is empty, its signal mask is `mask`. It is killed when this process dies, for any
+// reason. If the command cannot be executed, the child exits with 127 or 126 and says why on its standard error. Throws
+// SetupError if there are no resources for another process. All calls must come from the same thread of this process.
 [[nodiscard]] Child start_child(const ChildSpec& spec, const sigset_t& mask);
 
-// Of a wait status: "exited with code 3", "was killed by SIGKILL".
+// Returns a text for a wait status: "exited with code 3", "was killed by SIGKILL".
 [[nodiscard]] std::string ending_text(int status);
-// 128 + signal for those that a signal ended.
+// Returns the exit code, or 128 + signal if a signal ended the process.
 [[nodiscard]] int exit_code_of(int status) noexcept;
 
-// From now on, descendants whose parent has ended are children of this process, so that none gets out of sight.
+// Makes this process the parent of all descendants whose own parent ends from now on. So none of them is lost.
 void adopt_orphans();
-// All children of this process that have not been waited for.
+// Returns all children of this process that have not been waited for.
 [[nodiscard]] std::vector<pid_t> all_children();
 
-// Descriptors 0, 1 and 2 are open after this, so that no pipe becomes one of them.
+// Opens descriptors 0, 1 and 2 if they are closed, so that no pipe becomes one of them.
 void open_standard_descriptors();
 
-// Signals as events: they are blocked, and read from a descriptor.
+// Turns signals into events: they are blocked, and read from a descriptor.
 class SignalQueue {
  public:
   explicit SignalQueue(const std::vector<int>& signals);
@@ -48,8 +49,8 @@ class SignalQueue {
   SignalQueue& operator=(const SignalQueue&) = delete;
 
   [[nodiscard]] int fd() const noexcept { return fd_; }
-  [[nodiscard]] int next();  // 0: none
-  // What was blocked before: for children.
+  [[nodiscard]] int next();  // next signal; 0: there is none
+  // Returns the signals that were blocked before; children get this mask.
   [[nodiscard]] const sigset_t& mask_before() const noexcept { return before_; }
 
  private:

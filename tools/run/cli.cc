@@ -20,7 +20,7 @@ void cut_run_command(int& argc, const char* const* argv, RunOptions& options) {
 
 CLI::App* add_run(CLI::App& app, RunOptions& options) {
   CLI::App* run = app.add_subcommand("run", "Nodes on this machine, and a command as their trainers");
-  run->get_help_ptr()->group("");  // whoever sees it knows it, and a screen has 24 lines
+  run->get_help_ptr()->group("");  // a user who reads the help knows --help, and a screen has 24 lines
   const auto add = [run](const char* name, auto& value, const char* text) {
     return run->add_option(name, value, text)->type_name("");
   };

@@ -7,8 +7,8 @@
 
 namespace gradlane {
 
-// Takes the command behind "--" out of the arguments of `gradlane run`, before CLI11 sees them: that would read
-// arguments like "[1,2]" its own way. Other subcommands are left alone. `options` must outlive the parse.
+// Takes the command behind "--" out of the arguments of `gradlane run`, before CLI11 sees them. CLI11 would interpret
+// arguments like "[1,2]". Other subcommands are not changed. `options` must outlive the parse.
 void cut_run_command(int& argc, const char* const* argv, RunOptions& options);
 
 CLI::App* add_run(CLI::App& app, RunOptions& options);

@@ -24,10 +24,10 @@ namespace {
 
 constexpr std::string_view kFolder = "/gradlane-XXXXXX";
 constexpr std::string_view kLongestName = "/link63-62.sock";
-// Of a socket, without the 0 behind it.
+// Longest path of a socket, without the final 0.
 constexpr size_t kMaxPath = sizeof(sockaddr_un::sun_path) - 1;
 
-// Paths stand in device arguments, between commas, and in YAML.
+// Returns whether the directory can be used. Its path is used in device arguments, between commas, and in YAML.
 bool usable(const std::string& folder) {
   return folder.starts_with('/') && folder.size() + kFolder.size() + kLongestName.size() <= kMaxPath &&
          folder.find_first_of(" ,'\"\\[]=\n\t") == std::string::npos && access(folder.c_str(), W_OK | X_OK) == 0;
@@ -53,7 +53,7 @@ void write_file(const std::string& path, const std::string& text) {
   if (!file) throw SetupError(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
 }
 
-// A node's end of it. `id`: another one for each of its devices.
+// Returns the configuration of a node's end of a link. `id` must be different for each device of the node.
 std::string port(const RunPlan& plan, unsigned node, const RunLink& link, unsigned id, const std::string& folder) {
   const bool first = node == link.from;
   const unsigned other = first ? link.to : link.from;
@@ -83,7 +83,8 @@ std::string ports(const RunPlan& plan, unsigned node, const std::string& folder)
   return text;
 }
 
-// Whether a daemon still runs is seen from here. One that says nothing is waiting for a CPU of this machine.
+// Time limit for silent neighbours. `gradlane run` itself sees whether a daemon still runs, so the limit is long. A
+// silent daemon is only waiting for a CPU of this machine.
 constexpr const char* kPeerTimeout = "10s";
 
 std::string workers(const RunPlan& plan) {
@@ -103,7 +104,7 @@ std::string accelerator_config(const RunPlan& plan, unsigned node, const std::st
          fmt::format("worker: {{idle: {}}}\nadmin: '{}/n{}.admin'\nlog: {}\n", plan.idle, folder, node, plan.log);
 }
 
-// An address, and what else is to say of where the node is.
+// Returns a node's address, with its UDP port if nodes share the address.
 std::string address_entry(const RunPlan& plan, unsigned node) {
   const bool loopback = plan.link == RunPlan::Link::kUdp && !plan.has_spaces();
   if (!plan.ipv6) return loopback ? loopback_address(node, plan.job) : node_address(node);
@@ -133,7 +134,8 @@ std::string run_config(const RunPlan& plan, unsigned node, const std::string& fo
   }
   if (plan.link == RunPlan::Link::kVeth) {
     if (plan.nodes > 1) text += fmt::format("  - device: '{}'\n", veth_device(plan.mtu));
-    // The kernel's shapers let packets go one by one, by timer; with more of them waiting, fewer of those come in vain.
+    // The kernel's shapers release packets one by one, by a timer. If more packets wait, fewer timers expire for
+    // nothing.
     return text + workers(plan) + "exchange: {queue_target: 32}\n";
   }
   return text + ports(plan, node, folder) + workers(plan);
@@ -141,7 +143,7 @@ std::string run_config(const RunPlan& plan, unsigned node, const std::string& fo
 
 RunFiles::RunFiles(std::string folder) : folder_(std::move(folder)) {}
 
-// Once the other constructor is through, the destructor runs whatever happens here.
+// When the other constructor has returned, the destructor runs even if this constructor throws.
 RunFiles::RunFiles(const RunPlan& plan) : RunFiles(make_folder()) {
   if (!plan.has_daemons()) return;
   std::error_code error;

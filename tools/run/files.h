@@ -1,4 +1,4 @@
-// files.h - the files of `gradlane run`: a directory of its own with sockets and a configuration file per node
+// files.h - the files of `gradlane run`: a directory with sockets and a configuration file per node (set-up and end)
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace gradlane {
 
-// Owns the directory: it goes with the object, and all that is in it.
+// Owns the directory. Removes it, with all that is in it, at the end.
 class RunFiles {
  public:
   // Writes the configuration files. Throws SetupError.
@@ -18,8 +18,8 @@ class RunFiles {
   RunFiles& operator=(const RunFiles&) = delete;
 
   [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
-  [[nodiscard]] std::string socket(unsigned node) const;  // of trainers
-  [[nodiscard]] std::string admin(unsigned node) const;   // of an accelerator
+  [[nodiscard]] std::string socket(unsigned node) const;  // socket for the node's trainers
+  [[nodiscard]] std::string admin(unsigned node) const;   // admin socket of the node's daemon
   [[nodiscard]] std::string config(unsigned node) const;
 
  private:
@@ -28,7 +28,7 @@ class RunFiles {
   std::string folder_;
 };
 
-// The configuration file of a node; `folder` is where sockets are.
+// Returns the configuration file of a node. `folder` is the directory of the sockets.
 [[nodiscard]] std::string run_config(const RunPlan& plan, unsigned node, const std::string& folder);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// interface.cc - what interfaces of `gradlane run` are like (main thread: set-up)
+// interface.cc - the interfaces of `gradlane run` (main thread: set-up)
 #include "tools/run/interface.h"
 
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ constexpr uint64_t kBurstsPerSecond = 500;
 constexpr uint64_t kQueuedPackets = 256;
 constexpr size_t kEthernet = 14;
 constexpr size_t kVlanTag = 4;
-constexpr size_t kFrameSpare = 80;  // what AF_PACKET puts before a packet, and the Ethernet header
+constexpr size_t kFrameSpare = 80;  // header that AF_PACKET puts before a packet, and the Ethernet header
 
 }  // namespace
 
@@ -55,15 +55,15 @@ ShaperSizes shaper_sizes(uint64_t rate, size_t mtu) {
 }
 
 std::string veth_device(size_t mtu) {
-  // A frame must fit the daemon's packet buffers too, so it is not much longer than it must be; a block is whole frames
-  // and whole pages.
+  // A frame must also fit the daemon's packet buffers, so it is not much longer than necessary. A block has whole
+  // frames and whole pages.
   const size_t frame = std::max(size_t{2048}, (mtu + kFrameSpare + 15) / 16 * 16);
   const size_t block = std::lcm(frame, size_t{4096});
   return fmt::format("net_af_packet0,iface={},qdisc_bypass=0,framesz={},blocksz={}", kVethName, frame, block);
 }
 
-// A host sends all that its window allows at once, and the daemon may have to wait for a CPU: the rings of 512 frames
-// that are the driver's default lose frames.
+// A host sends at once all that its window allows, and the daemon may have to wait for a CPU. The driver's default,
+// rings of 512 frames, would lose frames then.
 std::string accelerator_device(unsigned number, const std::string& interface, size_t mtu) {
   constexpr size_t kRing = size_t{4} << 20;
   constexpr size_t kLeastFrames = 512;

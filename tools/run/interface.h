@@ -1,4 +1,5 @@
-// interface.h - what interfaces of `gradlane run` are like: names, rates, offloads, the daemons' packet sockets
+// interface.h - the interfaces of `gradlane run`: names, rates, offloads, the daemons' packet sockets (main thread:
+// set-up)
 #pragma once
 
 #include <cstddef>
@@ -7,33 +8,33 @@
 
 namespace gradlane {
 
-inline constexpr const char* kVethName = "gl0";     // of the interface in each node's namespace
-inline constexpr const char* kInsideName = "eth0";  // of the kernel's own interface there, with --inside
+inline constexpr const char* kVethName = "gl0";     // gradlane's interface in each node's namespace
+inline constexpr const char* kInsideName = "eth0";  // the kernel's own interface there, with --inside
 inline constexpr const char* kHostPortName =
-    "gla0";  // of its other end, where an accelerator takes what the kernel sends
-inline constexpr const char* kWirePortName = "glw0";  // of the accelerator's end of the cable
+    "gla0";  // other end of kVethName, where an accelerator receives what the kernel sends
+inline constexpr const char* kWirePortName = "glw0";  // accelerator's interface to the switch
 
-// Bits per second, of what tc calls a rate: "1gbit", "200mbit", "2.5Gbit". Throws SetupError.
+// Returns bits per second of a rate as tc writes it: "1gbit", "200mbit", "2.5Gbit". Throws SetupError.
 [[nodiscard]] uint64_t parse_rate(const std::string& text);
 
-// Of the shaper at either end of a cable.
+// Sizes of the shaper at each end of a veth pair.
 struct ShaperSizes {
-  uint64_t burst;  // bytes that may go at once
-  uint64_t limit;  // bytes that may wait; what comes then is dropped
+  uint64_t burst;  // bytes that may be sent at once
+  uint64_t limit;  // bytes that may wait; packets beyond are dropped
 };
 [[nodiscard]] ShaperSizes shaper_sizes(uint64_t rate, size_t mtu);
 
-// The DPDK device of a node: AF_PACKET on its interface, with frames that fit the MTU.
+// Returns the DPDK device of a node: AF_PACKET on its interface, with frames that fit the MTU.
 [[nodiscard]] std::string veth_device(size_t mtu);
-// The same of a port of an accelerator, through which frames with a VLAN tag go too. Each of a daemon's has its number.
+// Returns the same for a port of an accelerator, where frames with a VLAN tag also fit. Each device of a daemon needs
+// another `number`.
 [[nodiscard]] std::string accelerator_device(unsigned number, const std::string& interface, size_t mtu);
 
-// Of what is below /proc/sys/net, in the namespace where this process is. Without that part of the kernel there is
-// nothing to set.
+// Sets a parameter below /proc/sys/net, in the network namespace of this process. Does nothing if the kernel lacks it.
 void set_kernel(const std::string& name, const std::string& value);
 
-// In the namespace where this process is: each frame is what it will be on a cable, with all its checksums. Throws
-// SetupError.
+// Turns offloads of an interface off, in the network namespace of this process. Each frame is then as on a physical
+// link, with all its checksums. Throws SetupError.
 void turn_offloads_off(const std::string& interface);
 
 }  // namespace gradlane

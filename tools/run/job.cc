@@ -24,9 +24,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds kStartTime{30};
-constexpr seconds kLastWords{2};   // of trainers whose daemon has died
-constexpr seconds kLongEnough{1};  // of a job, to say what compression has brought
-constexpr seconds kGrace{5};       // between SIGTERM and SIGKILL
+constexpr seconds kLastWords{2};   // for trainers whose daemon has died
+constexpr seconds kLongEnough{1};  // shortest job whose gain by compression is reported
+constexpr seconds kGrace{5};       // time between SIGTERM and SIGKILL
 constexpr milliseconds kTick{20};
 constexpr milliseconds kLongTick{500};
 constexpr int kBrokenPipe = 128 + SIGPIPE;
@@ -95,8 +95,8 @@ void RunJob::start_daemons() {
   if (plan_.link == RunPlan::Link::kRing) start(spec, "the daemon of all nodes", "[nodes] ", false);
 }
 
-// Not where lines are somebody else's, or all was over before there was anything to say. Accelerators are asked by
-// `gradlane stats`.
+// Reports the gain by compression. Prints nothing if lines have no prefix, because they must be the trainers' own, or
+// if the job was too short. For accelerators, users call `gradlane stats`.
 void RunJob::say_worth() {
   if (Clock::now() - running_since_ < kLongEnough || !plan_.prefix || !plan_.has_daemons() || plan_.has_accelerators())
     return;
@@ -131,7 +131,7 @@ void RunJob::start_trainers() {
   const bool has_threads = std::getenv("OMP_NUM_THREADS") != nullptr;
   for (unsigned rank = 0; rank < plan_.ranks(); ++rank) {
     std::vector<std::string> its = variables(rank);
-    // All share these CPUs.
+    // All trainers share the CPUs of this machine.
     if (!has_threads) its.emplace_back("OMP_NUM_THREADS=1");
     const InSpace in(plan_.runs_inside() ? net_.space(plan_.node_of(rank)) : "");
     start({plan_.command, environment_with(its)}, fmt::format("rank {}", rank),
@@ -198,7 +198,8 @@ void RunJob::collect_endings() {
   std::vector<Ending> endings;
   for (siginfo_t info = {}; waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0; info = {}) {
     const auto known = std::ranges::find(processes_, info.si_pid, &Process::pid);
-    // What it leaves behind in its group. The group's number is not used again before the zombie is gone.
+    // This ends the processes that it leaves behind in its group. The group's number is not used again before waitpid()
+    // has removed the zombie.
     if (known != processes_.end()) {
       kill(-info.si_pid, SIGTERM);
       warden_.ended(info.si_pid);
@@ -211,7 +212,7 @@ void RunJob::collect_endings() {
     for (LineSource& source : known->output) source.read_rest();
     endings.push_back({&*known, status});
   }
-  // If both ended since the last look, it was the daemon's end that made the trainer fail.
+  // If a daemon and a trainer ended since the last look, the daemon's end made the trainer fail. So daemons come first.
   for (const auto& [process, status] : endings) {
     if (!process->trainer) on_daemon_ended(*process, status);
   }
@@ -341,7 +342,7 @@ void RunJob::kill_all(bool trainers) {
   if (trainers) {
     for (const pid_t pid : orphans()) kill(pid, SIGKILL);
   }
-  // Again after each tick, for what becomes an orphan by this.
+  // This is done again after each tick, because it makes new orphans.
   enter(phase, kTick);
 }
 
@@ -349,7 +350,7 @@ void RunJob::write_rest() {
   for (Process& process : processes_) {
     for (LineSource& source : process.output) source.read_rest();
   }
-  // A reader may be slow. A signal ends that too.
+  // A reader may be slow. A signal ends the wait, too.
   const unsigned before = interruptions_;
   while (interruptions_ == before && !(out().empty() && err().empty())) wait_for_events();
 }

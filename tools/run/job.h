@@ -1,4 +1,4 @@
-// job.h - one run: daemons come up, trainers run, all of it is brought down again, in this order
+// job.h - one run: daemons start, trainers run, and everything is stopped, in this order (main thread only)
 #pragma once
 
 #include <chrono>
@@ -18,27 +18,27 @@
 
 namespace gradlane {
 
-// A loop around poll(): output and signals come in, processes end, and advance() takes the job from phase to phase.
-// Whatever goes wrong leads to stop(), which happens once; so the first cause decides the exit status.
+// Runs a loop around poll(). It handles output, signals and ends of processes, and advance() takes the job from phase
+// to phase. Every failure leads to stop(), which has an effect only once. So the first cause decides the exit status.
 class RunJob {
  public:
   RunJob(const RunPlan& plan, const RunFiles& files);
-  // Kills what is left, if an exception cuts the run short.
+  // Kills all processes that are left if an exception ends the run early.
   ~RunJob();
   RunJob(const RunJob&) = delete;
   RunJob& operator=(const RunJob&) = delete;
 
-  // The exit status.
+  // Returns the exit status.
   [[nodiscard]] int run();
 
  private:
   using Clock = std::chrono::steady_clock;
 
   enum class Phase : uint8_t {
-    kStarting,      // daemons, until all are ready
-    kRunning,       // trainers
-    kForsaken,      // a daemon has died; trainers may end by themselves, with an error that says more
-    kStopTrainers,  // asked to
+    kStarting,      // daemons start, until all are ready
+    kRunning,       // trainers run
+    kForsaken,      // a daemon has died; trainers get time to end by themselves, with an error that says more
+    kStopTrainers,  // trainers have been asked to end
     kKillTrainers,
     kStopDaemons,
     kKillDaemons,
@@ -63,7 +63,8 @@ class RunJob {
   void start(const ChildSpec& spec, const std::string& name, const std::string& prefix, bool trainer);
   void print_how_to_attach();
   void say_worth();
-  [[nodiscard]] std::string socket_path(unsigned node) const;  // of its daemon
+  // trainers' socket of the node's daemon, or admin socket of its accelerator
+  [[nodiscard]] std::string socket_path(unsigned node) const;
   [[nodiscard]] std::vector<std::string> variables(unsigned rank) const;
   [[nodiscard]] bool all_sockets_ready();
 
@@ -74,11 +75,12 @@ class RunJob {
   void on_trainer_ended(const Process& trainer, int status);
   void advance();
 
-  // Ends the run: trainers get `signal`, then the daemons SIGTERM.
+  // Ends the run with this exit status. Sends `signal` to the trainers, and SIGTERM to the daemons when they have
+  // ended.
   void stop(int code, int signal);
   void enter(Phase phase, Clock::duration at_most = Clock::duration::max());
   void signal_all(bool trainers, int signal);
-  // What trainers have started and not ended. Those that have not got `signal` yet get it now.
+  // Sends `signal` to orphans that have not got it yet: processes that trainers have started and not ended.
   void signal_orphans(int signal);
   void kill_all(bool trainers);
   [[nodiscard]] bool alive(bool trainers);
@@ -97,15 +99,15 @@ class RunJob {
   RunWarden warden_;
   RunNet net_;
   LineSink out_;
-  std::optional<LineSink> err_;  // none where both are the same file: lines must not cut one another
+  std::optional<LineSink> err_;  // none if both are the same file, because two sinks would cut each other's lines
   std::vector<Process> processes_;
-  std::set<pid_t> signalled_;  // orphans
+  std::set<pid_t> signalled_;  // orphans that have got a signal
   Phase phase_ = Phase::kStarting;
   Clock::time_point deadline_;
   Clock::time_point running_since_;
-  unsigned ready_ = 0;          // nodes
-  AdminProbe probe_;            // of the next one, if it is an accelerator
-  unsigned interruptions_ = 0;  // SIGINT and the like
+  unsigned ready_ = 0;          // number of nodes that are ready
+  AdminProbe probe_;            // used for the next node, if it is an accelerator
+  unsigned interruptions_ = 0;  // number of SIGINT, SIGTERM and SIGHUP
   int code_ = 0;
 };
 

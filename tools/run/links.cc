@@ -1,4 +1,4 @@
-// links.cc - the strategies of `gradlane run`, and which nodes have links for them (set-up only)
+// links.cc - the strategies of `gradlane run`, and the links between nodes that they need (set-up only)
 #include "tools/run/links.h"
 
 #include <fmt/format.h>
@@ -13,10 +13,11 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kMaxLinks = 15;  // of a node, of vhost or memif: the packet buffers of each add up
+constexpr size_t kMaxLinks = 15;  // per node, with vhost or memif: each link has packet buffers
 static_assert(kMaxLinks <= kMaxPorts);
 
-// A link of these kinds has two ends, each a device of its node's process.
+// Throws SetupError if there are too many links. With these kinds, each end of a link is a device of its node's
+// process.
 void check_links(const RunPlan& plan, const std::string& what) {
   const bool one_process = plan.link == RunPlan::Link::kRing;
   size_t ends = 0;
@@ -73,7 +74,7 @@ std::vector<RunLink> links_of(const RunPlan& plan, unsigned node) {
   const auto next = [&plan](unsigned other) { return (other + 1) % plan.nodes; };
   std::vector<RunLink> links;
   for (const unsigned other : linked_nodes(config)) {
-    // Two nodes have one link: both ways round the ring are the same.
+    // Two nodes have one link, because the next node is also the previous one.
     if (other == next(node) && (plan.nodes > 2 || node == 0)) {
       links.insert(links.begin(), {node, other, true});
     } else if (node == next(other)) {

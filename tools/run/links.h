@@ -1,4 +1,4 @@
-// links.h - the strategies of `gradlane run`, and which nodes have links for them (set-up only)
+// links.h - the strategies of `gradlane run`, and the links between nodes that they need (set-up only)
 #pragma once
 
 #include <vector>
@@ -7,18 +7,18 @@
 
 namespace gradlane {
 
-// Reads the option, when all else of the plan is known. Throws SetupError, with what to use instead, if there would be
-// too many links.
+// Reads the option; the rest of the plan must be known. Throws SetupError if there would be too many links, with a hint
+// on another --link.
 void plan_strategies(const RunOptions& options, RunPlan& plan);
 
-// A link between two nodes: the one from a node to the next of the ring, or one that a strategy needs beside the ring.
+// A link between two nodes: from a node to the next one of the ring, or an additional one for a strategy.
 struct RunLink {
   unsigned from = 0;
   unsigned to = 0;
   bool of_ring = false;
 };
 
-// Of a node: to the next one, to the one before, then to others.
+// Returns the links of a node: to the next node, to the previous one, then to others.
 [[nodiscard]] std::vector<RunLink> links_of(const RunPlan& plan, unsigned node);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// net.cc - the network of `gradlane run --link veth` and accelerator (main thread: set-up and end)
+// net.cc - the network of `gradlane run --link veth`, udp and accelerator (main thread: set-up and end)
 #include "tools/run/net.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kBridge = "br0";
 
-// All that a program prints, until its end of the pipe is closed.
+// Returns all that a program prints, until it has closed its end of the pipe. Closes `fd`.
 std::string read_all(int fd) {
   std::string text;
   std::array<char, 4096> buffer = {};
@@ -38,7 +38,7 @@ std::string read_all(int fd) {
   return text;
 }
 
-// Of the switch.
+// Return the names of the switch's ports to a node.
 std::string port_name(unsigned node) { return fmt::format("n{}", node); }
 std::string inside_port_name(unsigned node) { return fmt::format("e{}", node); }
 
@@ -49,7 +49,7 @@ RunNet::RunNet(std::vector<std::string> names, const RunPlan& plan, const RunWar
   require_new_spaces(names_);
 }
 
-// Once the other constructor is through, the destructor runs whatever happens here.
+// When the other constructor has returned, the destructor runs even if this constructor throws.
 RunNet::RunNet(const RunPlan& plan, const RunWarden& warden) : RunNet(run_spaces(plan), plan, warden) {
   if (names_.empty()) return;
   for (const std::string& name : names_) add_space(name);
@@ -92,16 +92,17 @@ void RunNet::add_space(const std::string& name) const {
                   "or leave it out",
                   plan_.link_name));
   const InSpace in(name);
-  // Interfaces send nothing of their own.
+  // Without IPv6, interfaces send no packets of their own.
   set_kernel("ipv6/conf/all/disable_ipv6", "1");
   set_kernel("ipv6/conf/default/disable_ipv6", "1");
-  // The bridge is a switch: it does not show packets to the machine's firewall, which takes longer than all the rest.
+  // The bridge is a switch. The machine's firewall must not see its packets, because that would take longer than
+  // everything else.
   for (const char* const table : {"iptables", "ip6tables", "arptables"}) {
     set_kernel(fmt::format("bridge/bridge-nf-call-{}", table), "0");
   }
 }
 
-// From the switch's namespace, where this process is, to the node's.
+// Adds a veth pair from the switch's namespace, where this process is, to the node's.
 void RunNet::add_cable(unsigned node, const std::string& port, const std::string& end) const {
   const std::string mtu = std::to_string(plan_.mtu);
   run({"ip", "link", "add", port, "mtu", mtu, "master", kBridge, "up", "type", "veth", "peer", "name", end, "mtu", mtu,
@@ -109,28 +110,29 @@ void RunNet::add_cable(unsigned node, const std::string& port, const std::string
   shape(port);
 }
 
-// The node's end, in its namespace, where this process is.
+// Sets up the node's end of a veth pair, in the node's namespace, where this process is.
 void RunNet::finish_cable(const std::string& end) const {
   run({"ip", "link", "set", end, "up"});
   turn_offloads_off(end);
   shape(end);
 }
 
-// Of the node's sockets, in its namespace, where this process is.
+// Adds the address for the node's sockets, in the node's namespace, where this process is.
 void RunNet::add_address(unsigned node) const {
   if (!plan_.ipv6) {
     run({"ip", "address", "add", node_address(node) + "/24", "dev", kVethName});
     return;
   }
   set_kernel(fmt::format("ipv6/conf/{}/disable_ipv6", kVethName), "0");
-  // Nobody else has it: it need not be asked for first.
+  // No other node has the address, so duplicate address detection is not needed.
   run({"ip", "address", "add", node_ipv6_address(node) + "/64", "dev", kVethName, "nodad"});
 }
 
-// What commands in the node's namespace have beside gradlane's interface. It is all the kernel's: offloads too.
+// Adds a network for commands in the node's namespace, in addition to gradlane's interface. The kernel does all of it,
+// offloads included.
 void RunNet::add_kernel_network(unsigned node) const {
-  // By itself a kernel answers for its address at any interface, gradlane's too. There packets would be lost, or pass
-  // beside the cable that is meant for them.
+  // By default, a kernel answers ARP for its addresses at any interface, also at gradlane's. Packets to gradlane's
+  // interface would be lost, or would not go through the link that is meant for them.
   set_kernel("ipv4/conf/all/arp_ignore", "1");
   run({"ip", "link", "set", "lo", "up"});
   run({"ip", "link", "set", kInsideName, "up"});
@@ -146,8 +148,9 @@ void RunNet::shape(const std::string& interface) const {
       "; --rate needs the kernel's tbf (sch_tbf): 'modprobe sch_tbf', or leave --rate out");
 }
 
-// What comes in is for the daemon's packet socket. Behind that the kernel would look for a route for each packet, find
-// none, and drop it: a tenth of all the work. Without nftables it does so.
+// Keeps incoming packets from the kernel, because they are for the daemon's packet socket. Otherwise the kernel looks
+// for a route for each packet, finds none, and drops it, which is a tenth of all the work. If nftables is not
+// installed, the kernel does that work.
 void RunNet::keep_from_kernel(const std::string& interface) const {
   try {
     drop_input(interface);
@@ -161,7 +164,7 @@ void RunNet::drop_input(const std::string& interface) const {
       "; --link accelerator needs nftables: tools/setup.sh installs it");
 }
 
-// Of iproute2 and nftables. Not everybody's PATH has the folders of root's programs.
+// Returns the path of a tool of iproute2 or nftables. Some users' PATH lacks the folders of root's programs.
 std::string RunNet::find_tool(const std::string& name) const {
   for (const std::string& each : {name, "/usr/sbin/" + name, "/sbin/" + name}) {
     if (command_fault(each) == 0) return each;

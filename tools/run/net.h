@@ -1,4 +1,5 @@
-// net.h - the network of `gradlane run --link veth` and accelerator: a namespace per node, and one with a switch
+// net.h - the network of `gradlane run --link veth`, udp and accelerator: a namespace per node, and one with a switch
+// (main thread: set-up and end)
 #pragma once
 
 #include <string>
@@ -9,23 +10,23 @@
 
 namespace gradlane {
 
-// Owns the namespaces and what is in them: cables from each node to a bridge, with shapers if the plan has a rate.
+// Owns the namespaces and their contents: a veth pair from each node to a bridge, with shapers if the plan has a rate.
 class RunNet {
  public:
-  // `warden` hears of the programs that this starts, and removes the namespaces itself if this process is killed.
-  // Throws SetupError, with what to do about it.
+  // `warden` is informed of the programs that this object starts. It removes the namespaces itself if this process is
+  // killed. Throws SetupError that says what to do.
   RunNet(const RunPlan& plan, const RunWarden& warden);
   ~RunNet();
   RunNet(const RunNet&) = delete;
   RunNet& operator=(const RunNet&) = delete;
 
-  // Of the nodes, and the switch's, which is the last.
+  // Returns the names of the nodes' namespaces, and the name of the switch's as the last one.
   [[nodiscard]] const std::vector<std::string>& spaces() const noexcept { return names_; }
-  // To be in when the node's daemon is started; empty where there is none.
+  // Returns the namespace in which the node's daemon must be started. It is empty if nodes have none.
   [[nodiscard]] std::string space(unsigned node) const { return names_.empty() ? "" : names_[node]; }
 
  private:
-  // Throws if another one has these names.
+  // Throws SetupError if there are namespaces with these names already.
   RunNet(std::vector<std::string> names, const RunPlan& plan, const RunWarden& warden);
 
   void add_space(const std::string& name) const;
@@ -36,7 +37,7 @@ class RunNet {
   void shape(const std::string& interface) const;
   void keep_from_kernel(const std::string& interface) const;
   void drop_input(const std::string& interface) const;
-  // --link accelerator: run_net_accelerator.cc
+  // Sets up a host for --link accelerator; in net_accelerator.cc.
   void add_host(unsigned node) const;
 
   void run(const std::vector<std::string>& command, const std::string& hint = "") const;

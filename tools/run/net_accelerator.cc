@@ -4,11 +4,11 @@
 
 namespace gradlane {
 
-// The namespace of the node is the one where this process is; the cable ends there already.
+// Sets up a host in the node's namespace, where this process is. The veth pair from the switch ends there already.
 //
-// What comes in at the accelerator's ports is for its packet sockets alone. The kernel, left to itself, would take
-// packets to the host's address from any interface, so it would see them twice, and answer ARP at all three. nftables
-// drops them behind the packet sockets; here there is no going without.
+// Packets that arrive at the accelerator's ports are for its packet sockets only. By default, the kernel takes packets
+// to the host's address from any interface. It would see them twice, and answer ARP at all three interfaces. So
+// nftables drops them after the packet sockets have them. This link needs nftables.
 void RunNet::add_host(unsigned node) const {
   run({"ip", "link", "set", "lo", "up"});
   if (plan_.has_accelerators()) {

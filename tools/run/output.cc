@@ -1,4 +1,4 @@
-// output.cc - what processes print, line by line (main thread only)
+// output.cc - the output of child processes, line by line (main thread only)
 #include "tools/run/output.h"
 
 #include <poll.h>
@@ -17,9 +17,10 @@ namespace {
 constexpr size_t kPiece = 4096;
 constexpr int kPieces = 64;
 constexpr size_t kBuffer = size_t{64} << 10;
-// Longer lines are broken.
+// Longer lines are cut into pieces.
 constexpr size_t kMaxLine = size_t{64} << 10;
-// What an ended process can have left in its pipe; a child of it may go on writing for ever.
+// Number of reads after which the pipe of an ended process is empty. It is limited because a child of that process may
+// write forever.
 constexpr int kMaxRest = 16;
 
 bool takes_more(int fd) {

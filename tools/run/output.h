@@ -1,4 +1,4 @@
-// output.h - what processes print, line by line, on the descriptors of this one
+// output.h - the output of child processes, line by line, on the descriptors of this process (main thread only)
 #pragma once
 
 #include <cstddef>
@@ -7,20 +7,20 @@
 
 namespace gradlane {
 
-// Lines on their way to a descriptor that may be slow, and may be shared with other processes. Never blocks.
+// Keeps lines for a descriptor that may be slow, and that other processes may use, too. It never blocks.
 class LineSink {
  public:
   explicit LineSink(int fd);
 
-  // A newline is added to `line`.
+  // Adds a line. A newline follows `line`.
   void add(std::string_view prefix, std::string_view line);
-  // Writes what the descriptor takes now.
+  // Writes as much as the descriptor takes now.
   void write_some();
 
   [[nodiscard]] int fd() const noexcept { return fd_; }
   [[nodiscard]] bool empty() const noexcept { return waiting_.size() == written_; }
   [[nodiscard]] bool full() const noexcept { return waiting_.size() - written_ >= kFull; }
-  [[nodiscard]] bool broken() const noexcept { return broken_; }  // nobody reads it any more
+  [[nodiscard]] bool broken() const noexcept { return broken_; }  // nobody reads from the descriptor any more
 
  private:
   static constexpr size_t kFull = size_t{256} << 10;
@@ -31,10 +31,10 @@ class LineSink {
   bool broken_ = false;
 };
 
-// Whether both are the same file, pipe or terminal.
+// Returns whether both are the same file, pipe or terminal.
 [[nodiscard]] bool same_file(int one, int other);
 
-// The read end of a child's pipe; owns it.
+// Owns the read end of a child's pipe.
 class LineSource {
  public:
   // Lines go to `sink` with `prefix` before each.
@@ -43,12 +43,12 @@ class LineSource {
   LineSource& operator=(LineSource&&) = delete;
   ~LineSource();
 
-  // Reads once; whether there was anything.
+  // Reads once. Returns whether there was anything.
   bool read_some();
-  // All that is there, an unfinished last line included; the process has ended.
+  // Reads all that is there, and finishes the last line. The process must have ended.
   void read_rest();
 
-  [[nodiscard]] int fd() const noexcept { return fd_; }  // -1: at its end
+  [[nodiscard]] int fd() const noexcept { return fd_; }  // -1: the pipe has ended
   [[nodiscard]] bool waits() const noexcept { return sink_->full(); }
   [[nodiscard]] const std::string& last_line() const noexcept { return last_line_; }
 
@@ -60,7 +60,7 @@ class LineSource {
   int fd_;
   std::string prefix_;
   LineSink* sink_;
-  std::string line_;  // without its end so far
+  std::string line_;  // line that has not ended yet
   std::string last_line_;
 };
 

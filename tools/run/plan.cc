@@ -1,4 +1,4 @@
-// plan.cc - the options of `gradlane run`, understood and checked (set-up only)
+// plan.cc - the plan of `gradlane run`: its options, read and checked (set-up only)
 #include "tools/run/plan.h"
 
 #include <fmt/format.h>
@@ -27,10 +27,10 @@
 namespace gradlane {
 namespace {
 
-constexpr Nanos kLongestOperation = 36000 * kSecond;  // of timeouts.operation
-constexpr size_t kMinIpv6Mtu = 1280;                  // of interfaces: RFC 8200
-constexpr unsigned kDraws = 256;                      // of ports
-constexpr unsigned kMaxVhostLanes = 8;                // DPDK's virtio driver has no more queue pairs
+constexpr Nanos kLongestOperation = 36000 * kSecond;  // limit of timeouts.operation
+constexpr size_t kMinIpv6Mtu = 1280;                  // minimum for interfaces: RFC 8200
+constexpr unsigned kDraws = 256;                      // tries to find free ports
+constexpr unsigned kMaxVhostLanes = 8;                // DPDK's virtio driver has at most as many queue pairs
 
 using Names = std::vector<std::string>;
 
@@ -40,21 +40,21 @@ unsigned parse_number(const char* option, const std::string& text, size_t fallba
   throw SetupError(fmt::format("{} '{}': must be {} to {}", option, text, least, most));
 }
 
-// The first one is the default.
+// Returns `text` if it is allowed. If it is empty, returns the first allowed name, which is the default.
 std::string parse_name(const char* option, const std::string& text, const Names& allowed) {
   if (text.empty()) return allowed.front();
   if (std::ranges::find(allowed, text) != allowed.end()) return text;
   throw SetupError(fmt::format("{} '{}': must be one of {}", option, text, fmt::join(allowed, ", ")));
 }
 
-// What daemons cannot do is left to trainers: fixed:adaptive, whose bound follows each tensor, and fixed without a
-// number.
+// Returns the codec if only trainers can do it, not daemons; else an empty text. It is fixed:adaptive, whose bound
+// follows each tensor. The name `fixed` without a number means fixed:adaptive.
 std::string adaptive_codec(const std::string& name) {
   const std::string word = name.substr(0, name.find(':'));
   const auto may = [&](const CodecRow& row) { return row.adaptive && word == row.word; };
   if (std::ranges::none_of(codec_table(), may)) return {};
   const std::string adaptive = word + ":adaptive";
-  const std::string old = word + ":auto";  // as release 0.1 had it
+  const std::string old = word + ":auto";  // name in release 0.1
   const std::string& begun = name.starts_with(old) ? old : adaptive;
   if (name == word || name == begun) return adaptive;
   if (!name.starts_with(begun)) return {};
@@ -66,10 +66,11 @@ std::string adaptive_codec(const std::string& name) {
   return fmt::format("{}:{}", adaptive, *bits);
 }
 
-// The daemons' codec, and what trainers are told that one was named.
+// Sets the daemons' codec. If the user named a codec, also sets `trainers_codec`.
 void plan_codec(const RunOptions& options, RunPlan& plan) {
   const bool named = !options.codec.empty();
-  const bool marked = plan.link == RunPlan::Link::kAccelerator;  // what is marked is to be compressed
+  // an accelerator compresses the traffic that is marked, so its default codec is lossy
+  const bool marked = plan.link == RunPlan::Link::kAccelerator;
   if (!marked) plan.trainers_codec = adaptive_codec(options.codec);
   const bool adaptive = !plan.trainers_codec.empty();
   if (!marked && gl_begins_auto(options.codec.c_str())) {
@@ -84,7 +85,7 @@ void plan_codec(const RunOptions& options, RunPlan& plan) {
   if (named && !adaptive) plan.trainers_codec = plan.codec;
 }
 
-// A duration of configuration files, or a number of seconds.
+// Reads a duration in the form of configuration files, or a number of seconds.
 std::string parse_timeout(const std::string& text) {
   if (text.empty()) return "";
   const bool bare = std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
@@ -100,7 +101,7 @@ int file_fault(const std::string& path) {
   return S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0 ? 0 : 126;
 }
 
-// The path of a command, as execvp() finds it; empty: nowhere.
+// Returns the path of a command, as execvp() finds it. It is empty if there is none.
 std::string look_up(const std::string& name, int& fault) {
   fault = 127;
   if (name.find('/') != std::string::npos) {
@@ -144,7 +145,7 @@ std::string find_daemon() {
 
 namespace {
 
-// What only links of the kernel's have, and need.
+// Sets rate and MTU of links in namespaces, which need root. Throws SetupError.
 void plan_spaces(const RunOptions& options, RunPlan& plan) {
   if (geteuid() != 0) {
     throw SetupError(fmt::format("{} needs root, for network namespaces: 'sudo gradlane run ...', or leave it out",
@@ -174,7 +175,8 @@ void plan_link(const RunOptions& options, RunPlan& plan) {
   }
 }
 
-// An accelerator is for programs that know nothing of gradlane: there are no trainers, and nothing is divided.
+// Checks the options of accelerators. These are for programs that do not use gradlane, so there are no trainers and no
+// operations.
 void plan_accelerators(const RunOptions& options, RunPlan& plan) {
   plan.repack = parse_name("--repack", options.repack, {"on", "off"}) == "on";
   plan.accelerators = parse_name("--accelerator", options.accelerator, {"gradlane", "none"}) == "gradlane";
@@ -242,7 +244,7 @@ void check_lanes(const RunPlan& plan) {
   }
 }
 
-// One whose ports are free, if there is one among many.
+// Draws a job whose ports are free. After kDraws tries, takes the last one.
 void draw_job(RunPlan& plan) {
   for (unsigned tries = 0; tries < kDraws; ++tries) {
     plan.job = 1 + static_cast<unsigned>(random_bits() % kMaxJob);
@@ -287,7 +289,7 @@ RunPlan make_run_plan(const RunOptions& options) {
 
 std::string node_address(unsigned node) { return fmt::format("10.77.0.{}", node + 1); }
 
-// 64 nodes have six bits.
+// A node takes six bits, because there are at most 64.
 std::string loopback_address(unsigned node, unsigned job) {
   const unsigned host = job << 6 | node;
   return fmt::format("127.{}.{}.{}", host >> 16, host >> 8 & 0xff, host & 0xff);
@@ -295,7 +297,7 @@ std::string loopback_address(unsigned node, unsigned job) {
 
 std::string node_ipv6_address(unsigned node) { return fmt::format("fd77::{:x}", node + 1); }
 
-// Below those that the kernel gives to whoever asks for any.
+// Ports are below those that the kernel gives to sockets that ask for any port.
 unsigned loopback_port(const RunPlan& plan, unsigned node) {
   constexpr unsigned kFirst = 10000;
   constexpr unsigned kBehind = 32768;
@@ -314,7 +316,8 @@ int command_fault(const std::string& name) {
 
 namespace {
 
-// Of commands that are in their nodes' namespaces: to torchrun each node is a machine of its own.
+// Returns the variables for commands that run in their nodes' namespaces. To torchrun, each node is then a machine of
+// its own.
 std::vector<std::string> machine_variables(const RunPlan& plan, unsigned rank, unsigned port,
                                            std::string (*address_of)(unsigned)) {
   std::vector<std::string> addresses;
@@ -336,7 +339,7 @@ std::vector<std::string> machine_variables(const RunPlan& plan, unsigned rank, u
   };
 }
 
-// For Gloo, which does not look for an interface by itself.
+// Names an interface for Gloo, which does not look for one by itself.
 void add_interface(std::vector<std::string>& variables, const char* interface) {
   constexpr const char* kName = "GLOO_SOCKET_IFNAME";
   if (std::getenv(kName) == nullptr) variables.push_back(fmt::format("{}={}", kName, interface));
@@ -350,7 +353,7 @@ std::vector<std::string> rank_variables(const RunPlan& plan, unsigned rank, unsi
       fmt::format("WORLD_SIZE={}", plan.ranks()),
       fmt::format("LOCAL_RANK={}", rank),
       fmt::format("LOCAL_WORLD_SIZE={}", plan.ranks()),
-      // All nodes of the ring are on one machine, which is the only node there is to torchrun.
+      // All nodes of the ring are on one machine. To torchrun, that is the only node.
       "NODE_RANK=0",
       "GROUP_RANK=0",
       "GROUP_WORLD_SIZE=1",
@@ -367,7 +370,7 @@ std::vector<std::string> rank_variables(const RunPlan& plan, unsigned rank, unsi
 std::vector<std::string> inside_variables(const RunPlan& plan, unsigned rank, unsigned port, const std::string& socket,
                                           std::vector<std::string> spaces) {
   std::vector<std::string> result = machine_variables(plan, rank, port, inside_address);
-  spaces.resize(plan.nodes);  // without the switch's
+  spaces.resize(plan.nodes);  // without the switch's namespace
   result.push_back("GRADLANE_SOCKET=" + socket);
   result.push_back(fmt::format("GRADLANE_NAMESPACES={}", fmt::join(spaces, ",")));
   if (!plan.trainers_codec.empty()) result.push_back("GRADLANE_CODEC=" + plan.trainers_codec);

@@ -1,4 +1,4 @@
-// plan.h - what `gradlane run` is to do: its options, understood and checked, and what trainers are told
+// plan.h - the plan of `gradlane run`: its checked options, and the environment variables of trainers (set-up only)
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,20 @@
 namespace gradlane {
 
 inline constexpr unsigned kMaxRunNodes = 64;
-inline constexpr unsigned kMaxJob = (1U << 18) - 2;  // 127.0.0.0/8 has 24 bits, the first and the last job broadcasts
+// 127.0.0.0/8 has 24 bits for hosts: 18 for the job, 6 for the node. The first and the last job would have broadcast
+// addresses.
+inline constexpr unsigned kMaxJob = (1U << 18) - 2;
 
 struct RunPlan {
   enum class Link : uint8_t {
-    kVhost,  // a process per node, shared memory between neighbours
-    kMemif,  // likewise; it may happen that a node dies with a neighbour that is killed
+    kVhost,  // a process per node, with shared memory between neighbours
+    kMemif,  // the same by memif; a node may die when its neighbour is killed
     kRing,   // all nodes in one process
-    kVeth,   // a process per node, each in a network namespace with a cable to a switch
-    kUdp,  // a process per node with sockets: on loopback addresses, or with a rate as kVeth, and the kernel's network
-    // Hosts, each with its own kernel's network in a namespace, and an accelerator between it and the cable.
+    kVeth,   // a process per node, each in a network namespace with a veth pair to a switch
+    // A process per node with UDP sockets. They use loopback addresses, or with a rate or --inside, the kernel's
+    // network in namespaces as with kVeth.
+    kUdp,
+    // Hosts, each in a namespace with its own kernel network, and an accelerator between that and the veth pair.
     kAccelerator,
   };
   unsigned nodes = 1;
@@ -30,74 +34,77 @@ struct RunPlan {
   std::string link_name;
   std::string codec;
   std::string
-      trainers_codec;  // of --codec, for PyTorch: fixed:adaptive, say, which daemons do not do; empty: none was named
+      // codec named by --codec, for PyTorch; it can be fixed:adaptive, which daemons lack; empty: none was named
+      trainers_codec;
   std::vector<StrategyId> strategies = {StrategyId{}};
   unsigned lanes = 1;
   unsigned trainers = 1;  // per node
   bool local_reduce = false;
-  bool inside = false;  // of kVeth and kUdp with namespaces: commands run in the nodes' namespaces, which have a
-                        // network of the kernel's too
-  bool ipv6 = false;    // of kUdp
-  size_t mtu = 9000;    // of IP
-  uint64_t rate = 0;    // of links, in bit/s; 0: as fast as they are
-  std::string timeout;  // of operations, as configuration files have it; empty: their default
+  // with kVeth, and kUdp with namespaces: commands run in the nodes' namespaces, which also have a kernel network
+  bool inside = false;
+  bool ipv6 = false;    // with kUdp: nodes have IPv6 addresses
+  size_t mtu = 9000;    // of IP packets
+  uint64_t rate = 0;    // rate of links in bit/s; 0: they are not shaped
+  std::string timeout;  // time limit of operations, in the form of configuration files; empty: their default
   bool repack = true;
-  bool accelerators = true;  // of kAccelerator; false: cables lead straight to the hosts
+  bool accelerators = true;  // with kAccelerator; false: the same network without accelerators
   std::string idle;
   std::string log;
-  unsigned metrics = 0;  // TCP port of node 0 for Prometheus, and those behind it of others; 0: none
+  unsigned metrics = 0;  // TCP port of node 0 for Prometheus; node i has port + i; 0: none
   std::string keep_configs;
   bool prefix = true;
-  std::vector<std::string> command;  // empty: none
+  std::vector<std::string> command;  // command of the trainers; empty: none
   std::string daemon;                // path of the executable
-  unsigned job = 1;                  // drawn, up to kMaxJob: tells loopback addresses of several runs apart
+  unsigned job = 1;                  // random, up to kMaxJob: makes the loopback addresses of several runs different
 
   [[nodiscard]] bool has_spaces() const noexcept {
     return link == Link::kVeth || link == Link::kAccelerator || (link == Link::kUdp && (rate != 0 || inside));
   }
   [[nodiscard]] bool has_accelerators() const noexcept { return link == Link::kAccelerator && accelerators; }
   [[nodiscard]] bool has_daemons() const noexcept { return link != Link::kAccelerator || accelerators; }
-  // Whether the command of a rank is in its node's namespace.
+  // Returns whether the command of a rank runs in its node's namespace.
   [[nodiscard]] bool runs_inside() const noexcept { return inside || link == Link::kAccelerator; }
   [[nodiscard]] unsigned ranks() const noexcept { return nodes * trainers; }
   [[nodiscard]] unsigned node_of(unsigned rank) const noexcept { return rank / trainers; }
 };
 
-// Throws SetupError.
+// Checks the options and returns the plan. Throws SetupError.
 [[nodiscard]] RunPlan make_run_plan(const RunOptions& options);
 
-// The IPv4 address of a node: "10.77.0.1" of node 0.
+// Returns the IPv4 address of a node: "10.77.0.1" for node 0.
 [[nodiscard]] std::string node_address(unsigned node);
-// The same of IPv6: "fd77::1".
+// Returns its IPv6 address: "fd77::1".
 [[nodiscard]] std::string node_ipv6_address(unsigned node);
-// On the loopback interface.
+// Returns its IPv4 address on the loopback interface.
 [[nodiscard]] std::string loopback_address(unsigned node, unsigned job);
-// The first UDP port of a node, where all nodes have the one IPv6 address of that interface.
+// Returns the first UDP port of a node, if all nodes share the one IPv6 address of the loopback interface.
 [[nodiscard]] unsigned loopback_port(const RunPlan& plan, unsigned node);
-// That of its kernel, with --inside: "10.77.1.1".
+// Returns the address of the kernel's own interface in its namespace, with --inside: "10.77.1.1".
 [[nodiscard]] std::string inside_address(unsigned node);
 
-// The path of gradlaned: what GRADLANED names, or the one beside this executable, or in PATH. Throws SetupError.
+// Returns the path of gradlaned: the one that GRADLANED names, else the one beside this executable, else the one in
+// PATH. Throws SetupError.
 [[nodiscard]] std::string find_daemon();
 
-// 0 if the command can be executed; else what a shell returns: 127 for what is not there, 126 for what is not
-// executable.
+// Returns 0 if the command can be executed. Otherwise returns the same as a shell: 127 if the command does not exist,
+// 126 if it is not executable.
 [[nodiscard]] int command_fault(const std::string& name);
 
-// Variables that trainers get on top of those of this process: what torchrun sets where all ranks are on one machine,
-// and where their daemon is: its socket. As "NAME=value".
+// Returns variables, as "NAME=value", that trainers get in addition to those of this process. These are the variables
+// that torchrun sets if all ranks are on one machine, and the socket of the rank's daemon.
 [[nodiscard]] std::vector<std::string> rank_variables(const RunPlan& plan, unsigned rank, unsigned port,
                                                       const std::string& socket);
-// The same with --inside: what torchrun sets where each node is a machine of its own, and where the nodes are: their
-// addresses and `spaces`, the names of their namespaces.
+// Returns the variables with --inside. These are the ones that torchrun sets if each node is a machine of its own, and
+// the socket of the rank's daemon. They also have the addresses of all nodes, and `spaces`, the names of their
+// namespaces.
 [[nodiscard]] std::vector<std::string> inside_variables(const RunPlan& plan, unsigned rank, unsigned port,
                                                         const std::string& socket, std::vector<std::string> spaces);
-// The same for hosts behind accelerators: what torchrun sets where each rank is on a machine of its own, all addresses,
-// and the accelerator's admin socket, if there is one.
+// Returns the variables for hosts behind accelerators. These are the ones that torchrun sets if each rank is on a
+// machine of its own, all addresses, and the accelerator's admin socket, if there is one.
 [[nodiscard]] std::vector<std::string> host_variables(const RunPlan& plan, unsigned node, unsigned port,
                                                       const std::string& admin);
 
-// This process's environment, with these in place of those of the same name.
+// Returns this process's environment, in which `variables` replace those of the same name.
 [[nodiscard]] std::vector<std::string> environment_with(const std::vector<std::string>& variables);
 
 }  // namespace gradlane

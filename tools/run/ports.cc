@@ -1,4 +1,4 @@
-// ports.cc - ports of the loopback interface that nobody uses now (main thread)
+// ports.cc - ports of the loopback interface that are free now (main thread)
 #include "tools/run/ports.h"
 
 #include <arpa/inet.h>

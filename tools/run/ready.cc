@@ -1,4 +1,4 @@
-// ready.cc - whether a daemon that `gradlane run` has started is ready (main thread only)
+// ready.cc - tests whether a daemon that `gradlane run` has started is ready (main thread only)
 #include "tools/run/ready.h"
 
 #include <sys/socket.h>
@@ -11,7 +11,7 @@
 namespace gradlane {
 namespace {
 
-// Never blocks; -1: nobody listens there.
+// Connects without blocking. Returns -1 if nobody listens there.
 int connect_to(const std::string& path, int type) {
   const int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return -1;

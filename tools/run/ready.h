@@ -1,14 +1,14 @@
-// ready.h - whether a daemon that `gradlane run` has started is ready
+// ready.h - tests whether a daemon that `gradlane run` has started is ready (main thread only)
 #pragma once
 
 #include <string>
 
 namespace gradlane {
 
-// Of the trainers' socket, which a daemon makes last: it takes connections.
+// Returns whether the trainers' socket takes connections. A daemon makes that socket last.
 [[nodiscard]] bool takes_trainers(const std::string& path);
 
-// Of an admin socket, which is there before the daemon is ready: it answers. Never waits.
+// Tests whether a daemon answers at its admin socket, which exists before the daemon is ready. It never waits.
 class AdminProbe {
  public:
   AdminProbe() = default;
@@ -16,13 +16,14 @@ class AdminProbe {
   AdminProbe(const AdminProbe&) = delete;
   AdminProbe& operator=(const AdminProbe&) = delete;
 
-  // Called again until it is true; then the next path may come.
+  // Returns whether the daemon has answered. The caller repeats the call until it returns true. Only then it may pass
+  // the next path.
   [[nodiscard]] bool answers(const std::string& path);
 
  private:
   void hang_up();
 
-  int fd_ = -1;  // of a question that has not been answered yet
+  int fd_ = -1;  // connection with an unanswered request; -1: none
 };
 
 }  // namespace gradlane

@@ -16,7 +16,7 @@
 namespace gradlane {
 namespace {
 
-constexpr const char* kNetnsFolder = "/run/netns/";  // where `ip netns` keeps names
+constexpr const char* kNetnsFolder = "/run/netns/";  // folder where `ip netns` keeps names
 
 }  // namespace
 
@@ -35,7 +35,7 @@ void require_new_spaces(const std::vector<std::string>& names) {
   }
 }
 
-// As `ip netns del` does.
+// Does the same as `ip netns del`.
 void remove_spaces(const std::vector<std::string>& names) noexcept {
   for (const std::string& name : names) {
     const std::string path = kNetnsFolder + name;
@@ -58,7 +58,7 @@ InSpace::InSpace(const std::string& name) {
 
 InSpace::~InSpace() {
   if (before_ < 0) return;
-  // Nothing can be right in the wrong place; the warden clears up.
+  // The process must not go on in the wrong namespace. The warden cleans up.
   if (setns(before_, CLONE_NEWNET) != 0) std::terminate();
   close(before_);
 }

@@ -1,4 +1,5 @@
-// spaces.h - network namespaces of `gradlane run`: their names, being in one, removing them
+// spaces.h - the network namespaces of `gradlane run`: names, entering and removal (main thread: set-up and end;
+// removal: the warden too)
 #pragma once
 
 #include <string>
@@ -8,18 +9,20 @@
 
 namespace gradlane {
 
-// Names of the namespaces that a run of this process has: one per node, and the switch's, which is the last. None for
-// links that need none.
+// Returns the names of the namespaces for a run of this process: one per node, and the switch's as the last one. There
+// are none for links that need none.
 [[nodiscard]] std::vector<std::string> run_spaces(const RunPlan& plan);
-// Throws SetupError if another one has these names.
+// Throws SetupError if there are namespaces with these names already.
 void require_new_spaces(const std::vector<std::string>& names);
-// What still runs in them keeps its interfaces until it ends. Missing ones are no fault.
+// Removes namespaces. A process that still runs in one keeps its interfaces until it ends. Missing namespaces are no
+// error.
 void remove_spaces(const std::vector<std::string>& names) noexcept;
 
-// This process is in that network namespace as long as the object lives, and what it starts in that time stays there.
+// Puts this process into a network namespace as long as the object lives. Processes that are started in that time stay
+// there.
 class InSpace {
  public:
-  // Empty: it stays where it is. Throws SetupError.
+  // Empty: the process stays where it is. Throws SetupError.
   explicit InSpace(const std::string& name);
   ~InSpace();
   InSpace(const InSpace&) = delete;

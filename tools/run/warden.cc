@@ -1,4 +1,4 @@
-// warden.cc - a process that clears up if `gradlane run` itself is killed (a process of its own)
+// warden.cc - a process that cleans up if `gradlane run` itself is killed (a process of its own)
 #include "tools/run/warden.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ namespace gradlane {
 namespace {
 
 constexpr pid_t kAllIsWell = 0;
-constexpr int kPatience = 200;  // times 10 ms, until what was killed is gone
+constexpr int kPatience = 200;  // times 10 ms: limit until all killed processes are gone
 
 [[noreturn]] void watch(int pipe, const std::string& folder, const std::vector<std::string>& spaces) {
   setpgid(0, 0);
@@ -31,7 +31,7 @@ constexpr int kPatience = 200;  // times 10 ms, until what was killed is gone
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(nothing, fd);
   std::set<pid_t> groups;
   pid_t word = 0;
-  // Words are far shorter than what a pipe passes on in one piece.
+  // A word is far shorter than the bytes that a pipe passes on in one piece.
   while (read(pipe, &word, sizeof(word)) == sizeof(word)) {
     if (word == kAllIsWell) _exit(0);
     if (word > 0) groups.insert(word);

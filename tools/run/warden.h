@@ -1,4 +1,4 @@
-// warden.h - a process that clears up if `gradlane run` itself is killed
+// warden.h - a process that cleans up if `gradlane run` itself is killed
 #pragma once
 
 #include <sys/types.h>
@@ -8,19 +8,20 @@
 
 namespace gradlane {
 
-// It waits at a pipe. Should this process die without a word, it kills the process groups that it was told of and
-// removes the folder and the network namespaces. (Children of this process die by themselves then, but not theirs.)
+// Starts the warden, a process that waits at a pipe. If this process dies without a message, the warden kills the
+// process groups that it was informed of, and removes the folder and the network namespaces. (Children of this process
+// die by themselves then, but their children do not.)
 class RunWarden {
  public:
-  // Signals that may come to this process's group must be blocked already, SIGPIPE ignored. Throws SetupError.
+  // Signals that may be sent to this process's group must be blocked already, and SIGPIPE ignored. Throws SetupError.
   RunWarden(const std::string& folder, const std::vector<std::string>& spaces);
-  // All is well: the warden ends and touches nothing.
+  // Tells the warden that all is well: it ends and removes nothing.
   ~RunWarden();
   RunWarden(const RunWarden&) = delete;
   RunWarden& operator=(const RunWarden&) = delete;
 
   void started(pid_t group) const noexcept { tell(group); }
-  // Before its number can be used again.
+  // Must be called before the group's number can be used again.
   void ended(pid_t group) const noexcept { tell(-group); }
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
 

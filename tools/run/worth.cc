@@ -1,4 +1,4 @@
-// worth.cc - what compression has brought a job that is over, as its daemons tell it (main thread)
+// worth.cc - the gain by compression in a job that is over, as its daemons report it (main thread)
 #include "tools/run/worth.h"
 
 #include <chrono>
@@ -17,8 +17,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kAnswerTime{500};
-constexpr milliseconds kPublished{120};  // after that workers' figures are those of the end
-constexpr double kWorthTelling = 1e6;    // bytes
+constexpr milliseconds kPublished{120};  // time until workers have published their last figures
+constexpr double kWorthTelling = 1e6;    // bytes; for less, nothing is reported
 
 Worth ask_all(const std::vector<std::string>& admins) {
   std::vector<Worth> nodes;
@@ -37,7 +37,7 @@ std::vector<std::string> job_worth(const std::vector<std::string>& admins) {
     const Worth worth = ask_all(admins);
     return worth.raw_bytes < kWorthTelling ? std::vector<std::string>{} : worth_lines(worth);
   } catch (const SetupError&) {
-    return {};  // the job went well all the same
+    return {};  // the job itself went well
   }
 }
 

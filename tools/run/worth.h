@@ -1,4 +1,4 @@
-// worth.h - what compression has brought a job that is over, as its daemons tell it (main thread)
+// worth.h - the gain by compression in a job that is over, as its daemons report it (main thread)
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace gradlane {
 
-// Lines for people, from the admin sockets of all nodes; none if less than a megabyte was sent, a daemon does not
-// answer at once, or GRADLANE_SUMMARY is 0.
+// Returns lines for people, from the admin sockets of all nodes. Returns none if less than a megabyte was sent, if a
+// daemon does not answer at once, or if GRADLANE_SUMMARY is 0.
 [[nodiscard]] std::vector<std::string> job_worth(const std::vector<std::string>& admins);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// gradients.cc - what each rank contributes to one exchange after the other: made or recorded floats
+// gradients.cc - the contributions of each rank to a series of exchanges: made or recorded floats
 #include "tools/sim/gradients.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kRows = 4;
 constexpr size_t kColumns = size_t{1} << 20;
-constexpr size_t kStep = 7919;  // elements, from one exchange to the next: a prime
+constexpr size_t kStep = 7919;  // elements by which values move on from one exchange to the next: a prime
 
 NpyArray table_of(const std::string& data, bool recorded) {
   if (recorded) return load_npy(data);

@@ -1,4 +1,4 @@
-// gradients.h - what each rank contributes to one exchange after the other: made or recorded floats
+// gradients.h - the contributions of each rank to a series of exchanges: made or recorded floats
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@
 
 namespace gradlane {
 
-// A tensor of any length for each rank and exchange, of the values of a table with a row for each rank, over and over.
-// From one exchange to the next the values move on, all ranks' alike, so that no element has the same gradient for
-// ever: what is left out of one exchange competes with others in the next.
+// Makes a tensor of any length for each rank and exchange. Its values come from a table with a row for each rank, which
+// is repeated. From one exchange to the next the values move on, by the same number of elements on all ranks. So no
+// element has the same gradient forever, and values that are left out of one exchange compete with others in the next.
 class Gradients {
  public:
-  // One of data_names(), or a recording (FILE.npy), which has a row at least. Throws SetupError.
+  // `data` is one of data_names(), or a recording (FILE.npy) with at least one row. Throws SetupError.
   explicit Gradients(const std::string& data);
 
   [[nodiscard]] const std::string& name() const { return name_; }

@@ -21,7 +21,7 @@ constexpr OpKind kOps[] = {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::k
                            OpKind::kGather,    OpKind::kScatter,       OpKind::kAllToAll};
 constexpr size_t kMaxBytes = size_t{64} << 30;
 
-// These may be fractions, as in 1.5M.
+// A unit of numbers that may be fractions, as in 1.5M.
 struct RealUnit {
   std::string_view suffix;
   double factor;
@@ -31,7 +31,7 @@ constexpr RealUnit kSizes[] = {{"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}, {"",
 constexpr RealUnit kShares[] = {{"%", 0.01}, {"", 1}};
 constexpr RealUnit kNone[] = {{"", 1}};
 
-// One option: how it is called, what it may be, in numbers and in words.
+// An option: its name, and its allowed values in numbers and in words.
 struct Quantity {
   const char* option;
   std::span<const RealUnit> units;
@@ -57,7 +57,7 @@ double parse(const Quantity& quantity, const std::string& text) {
   reject(quantity.option, text, quantity.allowed);
 }
 
-// 50us is not exactly 50e-6.
+// Rounds to a whole number, because 50us is not exactly 50e-6.
 uint64_t rounded(double value) { return static_cast<uint64_t>(value + 0.5); }
 
 uint64_t parse_whole_value(const Quantity& quantity, const std::string& text) {
@@ -74,7 +74,7 @@ double parse_share(const char* option, const std::string& text) {
   return parse({option, kShares, 0, 1, "a probability from 0 to 1, as in 0.001 or 0.1%"}, or_default(text, "0"));
 }
 
-// "all-reduce" is "allreduce" and "all_reduce" too.
+// Removes dashes: "all-reduce" and "all_reduce" mean the same as "allreduce".
 std::string without_dashes(std::string name) {
   std::erase_if(name, [](char c) { return c == '-' || c == '_'; });
   return name;
@@ -122,7 +122,7 @@ void parse_strategies(const SimOptions& options, SimPlan& plan) {
   for (const std::string& name : options.plays) plan.plays.push_back(find_play(name));
   plan.first_strategy = plan.strategies.empty();
   if (plan.first_strategy) plan.strategies = {StrategyId{}};
-  // What the ring cannot carry goes directly; and all rows are of the same network.
+  // A codec that the ring cannot carry uses direct. All rows are of the same network.
   const auto ways = [](const CodecPair& codec) { return codec_ways(codec.there.row()); };
   if (plan.first_strategy && std::ranges::count(plan.codecs, CodecWays::kOwners, ways) != 0) {
     plan.strategies.push_back(find_strategy("direct"));
@@ -134,7 +134,7 @@ void parse_strategies(const SimOptions& options, SimPlan& plan) {
   if (options.around_switch || !cables || !plan.plays.empty()) plan.topology = SimTopology::kSwitch;
 }
 
-// Every row of the table is possible.
+// Throws SetupError if a row of the table is not possible.
 void check_strategies(const SimPlan& plan) {
   for (const StrategyId& strategy : plan.strategies) {
     const std::string name(strategy.name().view());
@@ -155,7 +155,7 @@ void check_strategies(const SimPlan& plan) {
   for (const OpKind op : plan.ops) (void)sim_ways(plan, op);
 }
 
-// Of a plan that is complete.
+// Checks the plays. The plan must be complete.
 void check_plays(const SimPlan& plan) {
   if (plan.plays.empty()) return;
   if (plan.ops != std::vector{OpKind::kAllReduce}) throw SetupError("--play is of all-reduces only");
@@ -170,7 +170,7 @@ void check_plays(const SimPlan& plan) {
   }
 }
 
-// Of a plan that has its operations and sizes.
+// Reads --together and --operations. The plan must have its kinds of operations and its size.
 void parse_together(const SimOptions& options, SimPlan& plan) {
   constexpr double kMost = 100'000;
   const Quantity together = {"--together", kNone, 1, kMost, "a number of operations from 1 to 100000"};
@@ -218,7 +218,7 @@ SimWays sim_ways(const SimPlan& plan, OpKind op) {
     for (size_t i = 0; i < plan.codecs.size(); ++i) {
       if (plan.first_strategy && count[i] != 0) continue;
       const SimWay way = {op, strategy, plan.codecs[i]};
-      // What is only moved is not added.
+      // An operation that only moves data does not add, so every strategy carries it.
       const bool adds = reduces(op) || way.codec.back.has_value();
       const std::string fault = adds ? way_fault(way.codec, strategy, allowed_strategies(way)) : "";
       const bool named_pair = way.codec.back && !plan.every_codec;

@@ -17,26 +17,26 @@ namespace gradlane {
 struct SimPlan {
   std::vector<unsigned> nodes;
   std::vector<CodecPair> codecs;
-  bool every_codec = false;            // "all": those that cannot run are left out, and not an error
+  bool every_codec = false;            // "all": codecs that cannot run are left out, which is no error
   std::vector<StrategyId> strategies;  // the ring if none was named
   bool names_strategies = false;
-  bool first_strategy = false;  // each codec goes by the first one that can carry it
+  bool first_strategy = false;  // each codec uses the first strategy that can carry it
   std::vector<Play> plays;
   SimTopology topology = SimTopology::kCables;
   std::vector<OpKind> ops;
-  size_t bytes = 0;              // of the tensor on each rank
-  std::vector<size_t> together;  // operations that it is divided among
-  size_t operations = 0;         // in flight, of those
+  size_t bytes = 0;              // bytes of the tensor on each rank
+  std::vector<size_t> together;  // numbers of operations that the tensor is divided among
+  size_t operations = 0;         // operations of a rank in flight at a time
   LinkModel link;
   Faults faults;
   size_t mtu = 0;     // longest packet from the link header on
   size_t window = 0;  // packets in flight to one neighbour
-  double gamma = 0;   // s/byte
+  double gamma = 0;   // time in s per byte that an aggregator adds
   std::string data;
   uint64_t seed = 0;
 };
 
-// What goes by a way of its own.
+// An operation with its strategy and codec.
 struct SimWay {
   OpKind op;
   StrategyId strategy;
@@ -44,14 +44,17 @@ struct SimWay {
 };
 struct SimWays {
   std::vector<SimWay> ways;
-  std::vector<std::string> skipped;  // what is left out, and why
+  std::vector<std::string> skipped;  // texts that name what is left out, and why
 };
-// Every codec by every strategy that can carry it. Where no strategies are named it is the ring, or else direct.
+// Returns every codec with every strategy that can carry it. If no strategies are named, that is the ring, or else
+// direct. Throws SetupError if a codec that was named cannot be carried.
 [[nodiscard]] SimWays sim_ways(const SimPlan& plan, OpKind op);
-// Those that nodes allow: the one that is measured, and direct where a codec needs links between all.
+// Returns the strategies that nodes must allow: the one that is measured, and direct if the codec needs links between
+// all nodes.
 [[nodiscard]] std::vector<StrategyId> allowed_strategies(const SimWay& way);
 
-// Throws SetupError naming the option, what was given and what is allowed.
+// Checks the options and returns the plan. Throws SetupError that names the option, the value that was given and the
+// allowed ones.
 [[nodiscard]] SimPlan make_plan(const SimOptions& options);
 
 [[nodiscard]] std::vector<std::string> op_names();

@@ -1,4 +1,4 @@
-// play.cc - exchanges that gradlane does not have, played as flows over a simulated switch
+// play.cc - exchanges that gradlane does not have, simulated as flows over a switch
 #include "tools/sim/play.h"
 
 #include <algorithm>
@@ -16,13 +16,13 @@ namespace {
 
 constexpr size_t kHeaders = sizeof(LinkHeader) + sizeof(RunHeader);
 
-// Bytes from one node to another, which may leave once others have arrived.
+// Bytes from one node to another. They may be sent when other flows have arrived.
 struct Flow {
   unsigned from;
   unsigned to;
   size_t to_send;
   size_t to_arrive;
-  size_t waits_for = 0;           // flows
+  size_t waits_for = 0;           // number of flows that it waits for
   std::vector<uint32_t> waiting;  // flows that wait for this one
 };
 
@@ -39,11 +39,11 @@ class Script {
   std::vector<Flow> flows;
 };
 
-// ---- Who sends what to whom
+// ---- The flows of each exchange
 
 Script aggregators(unsigned nodes, unsigned group, size_t bytes) {
   Script script;
-  Ids sums;  // what the root waits for
+  Ids sums;  // flows that the root waits for
   for (unsigned first = 0; first < nodes; first += group) {
     Ids gradients;
     for (unsigned i = 1; i < group; ++i) gradients.push_back(script.add(first + i, first, bytes, {}));
@@ -53,7 +53,7 @@ Script aggregators(unsigned nodes, unsigned group, size_t bytes) {
       sums.push_back(script.add(first, 0, bytes, gradients));
     }
   }
-  // The root's own members come last: the others have further to go.
+  // The root sends to its own members last, because the results of the others have further to go.
   for (unsigned first = nodes - group; first != 0; first -= group) {
     const Ids sum = {script.add(0, first, bytes, sums)};
     for (unsigned i = 1; i < group; ++i) (void)script.add(first, first + i, bytes, sum);
@@ -62,10 +62,11 @@ Script aggregators(unsigned nodes, unsigned group, size_t bytes) {
   return script;
 }
 
-// What each member of a group waits for, or what it has sent to the next one in a step of the ring.
+// For each member of a group, the flows that must arrive before it sends.
 using Ring = std::vector<Ids>;
 
-// G - 1 steps: a member passes on what came in the step before. `block(i, step)`: bytes of what member i sends.
+// Adds G - 1 steps of a ring. In each step, a member forwards the block that came in the step before. `block(i, step)`:
+// bytes that member i sends. Returns the flows that members wait for after the last step.
 template <class Block>
 Ring around(Script& script, unsigned first, Ring have, Block&& block) {
   const auto group = static_cast<unsigned>(have.size());
@@ -108,14 +109,14 @@ Script rings_aggregator(unsigned nodes, unsigned group, size_t bytes) {
   return script;
 }
 
-// Steps of pairs whose numbers differ in one bit. `have`: what each node waits for. Returns the same for after the
-// step.
+// Adds a step in which nodes whose numbers differ in one bit exchange bytes. `have`: flows that each node waits for.
+// Returns the flows that each node waits for after the step.
 template <class Bytes>
 Ring exchange_bit(Script& script, const Ring& have, unsigned bit, Bytes&& bytes) {
   Ring next(have.size());
   for (unsigned from = 0; from < have.size(); ++from) {
     const unsigned to = from ^ bit;
-    // The next step needs both what came, and what this node had.
+    // The next step needs what came in this step, and what this node had before.
     next[to] = have[to];
     next[to].push_back(script.add(from, to, bytes(from), have[from]));
   }
@@ -135,7 +136,8 @@ Script halving(unsigned nodes, unsigned /*group*/, size_t bytes) {
   Script script;
   Ring have(nodes);
   const auto up_to = [&](unsigned block) { return bytes * block / nodes; };
-  // Blocks of `bit` nodes: those of the receiver's half go there, and come back.
+  // There is a block for each node. A node sends the `bit` blocks of the receiver's half there. The second loop sends
+  // results back.
   for (unsigned bit = nodes / 2; bit > 0; bit /= 2) {
     have = exchange_bit(script, have, bit, [&](unsigned from) {
       const unsigned first = (from ^ bit) / bit * bit;
@@ -162,7 +164,7 @@ constexpr PlayRow kPlays[] = {{"aggregators", true, aggregators},
                               {"doubling", false, doubling},
                               {"halving", false, halving}};
 
-// ---- The flows on their way
+// ---- Simulation of the flows
 
 class Player {
  public:
@@ -203,10 +205,10 @@ class Player {
 
     Player& player;
     unsigned index;
-    std::deque<uint32_t> sending;  // flows, the first one first
-    Nanos free_at = 0;             // of its port
-    size_t coming = 0;             // packets under way to it
-    std::vector<unsigned> held;    // nodes that wait for fewer of them
+    std::deque<uint32_t> sending;  // flows to send, in order
+    Nanos free_at = 0;             // time when its port is free
+    size_t coming = 0;             // packets in flight to it
+    std::vector<unsigned> held;    // nodes that wait until fewer packets are in flight to it
   };
 
   void begin(uint32_t id) {
@@ -222,7 +224,7 @@ class Player {
     }
   }
 
-  // A packet of the first flow that the queue it goes to has room for.
+  // Sends a packet of the first flow for which the receiver's queue has room.
   void send(Host& host) {
     if (core_.now < host.free_at) return;
     for (auto place = host.sending.begin(); place != host.sending.end(); ++place) {
@@ -277,7 +279,7 @@ class Player {
   LinkModel model_;
   std::vector<uint8_t> packet_;
   size_t payload_;
-  size_t limit_;  // packets to one node, so that they fit into its queue in the switch
+  size_t limit_;  // most packets in flight to one node: they fit into its queue in the switch
   std::vector<Host> hosts_;
   Nanos last_ = 0;
 };

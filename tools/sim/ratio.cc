@@ -1,4 +1,4 @@
-// ratio.cc - `gradlane bench ratio`: how many bytes of packets a codec saves, exchange after exchange
+// ratio.cc - `gradlane bench ratio`: the bytes of packets that a codec saves, over several exchanges
 #include "tools/sim/ratio.h"
 
 #include <fmt/format.h>
@@ -22,10 +22,10 @@
 namespace gradlane {
 namespace {
 
-// What a codec is to reach; on recorded gradients or on those of a name.
+// A ratio that a codec must reach, on recorded gradients or on made ones with that name.
 struct Wanted {
   const char* codec;
-  const char* data;  // null: recorded ones
+  const char* data;  // name of the made gradients; null: recorded ones
   double ratio;
 };
 constexpr Wanted kWanted[] = {{"signsgd", nullptr, 20},
@@ -49,9 +49,9 @@ struct RatioRow {
   std::string data;
   std::string codec;
   std::string strategy;
-  double raw_bytes = 0;  // of data packets, of one exchange
+  double raw_bytes = 0;  // by `raw`: bytes of data packets in one exchange
   double bytes = 0;
-  double non_zero = 0;  // share of the values that the first contribution of rank 0 decodes to
+  double non_zero = 0;  // share of non-zeros in the first contribution of rank 0, when it is encoded and decoded
   std::optional<double> wanted;
   std::string failure;
 
@@ -60,7 +60,7 @@ struct RatioRow {
 
 // ---- Options
 
-// One of each, and those of which something is wanted.
+// Returns an example of each codec, and the codecs of kWanted.
 std::vector<CodecPair> ratio_codecs() {
   std::vector<CodecPair> codecs;
   const auto add = [&codecs](const std::string& name) {
@@ -111,7 +111,7 @@ RatioPlan make_ratio_plan(const RatioOptions& options) {
 
 // ---- Exchanges
 
-// Nodes that keep their states.
+// Nodes that keep their states from one exchange to the next.
 class Exchanges {
  public:
   Exchanges(const RatioPlan& plan, const Gradients& data, const Codec& codec, const StrategyId& strategy)
@@ -127,7 +127,7 @@ class Exchanges {
     (void)net_.run_until(whole, net_.now() + 10 * kSecond);
   }
 
-  // Bytes of data packets of one exchange in the mean; or why there are none.
+  // Returns the bytes of data packets of one exchange, as a mean. If an exchange fails, sets `failure`.
   double run(std::string& failure) {
     uint64_t before = 0;
     for (unsigned t = 0; t < plan_.warmup + plan_.exchanges && failure.empty(); ++t) {
@@ -212,7 +212,7 @@ class Table {
  public:
   explicit Table(const RatioPlan& plan) : plan_(plan) {}
 
-  // Empty: it was left out.
+  // Returns nothing if the codec was left out.
   std::optional<RatioRow> measure(const Gradients& data, const CodecPair& codec) {
     std::string why;
     for (const StrategyId& strategy : plan_.strategies) {
@@ -243,7 +243,7 @@ class Table {
     return row;
   }
 
-  // The same for all codecs of a strategy.
+  // Returns the bytes of `raw`, which are the same for all codecs of a strategy.
   double raw_bytes(const Gradients& data, const StrategyId& strategy, std::string& failure) {
     const auto [found, fresh] = raw_.try_emplace(strategy.code(), 0);
     if (fresh) {
@@ -259,13 +259,13 @@ class Table {
   std::map<uint32_t, double> raw_;
 };
 
-// ---- What is printed
+// ---- Output
 
 std::string ratio_text(double value) {
   return value < 99.95 ? fmt::format("{:.3g}", value) : fmt::format("{:.0f}", value);
 }
 
-// Percent: 92, 5.6, 0.18.
+// Returns percent: 92, 5.6, 0.18.
 std::string share_text(double share) {
   return share < 0.0995 ? fmt::format("{:.2g}", 100 * share) : fmt::format("{:.0f}", 100 * share);
 }
@@ -302,7 +302,7 @@ std::string to_json(const RatioPlan& plan, std::span<const RatioRow> rows) {
   return result.dump(1);
 }
 
-// A line for each codec, a column for each set of data.
+// Returns the page. It has a line for each codec and a column for each set of data.
 std::string page_of(const RatioPlan& plan, std::span<const RatioRow> rows) {
   std::string text =
       "# Ratios: bytes of packets with and without a codec\n\nWritten, all of it, by\n\n"

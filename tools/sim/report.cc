@@ -1,4 +1,4 @@
-// report.cc - what `gradlane sim` prints: a table, or JSON
+// report.cc - output of `gradlane sim`: a table, or JSON
 #include "tools/sim/report.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 namespace gradlane {
 namespace {
 
-// Three digits: 4.56, 45.6, 456.
+// Returns three digits: 4.56, 45.6, 456.
 std::string digits(double value) {
   if (value < 9.995) return fmt::format("{:.2f}", value);
   return value < 99.95 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
@@ -50,7 +50,8 @@ bool has_aggregator(const SimPlan& plan) {
                              [](const StrategyId& each) { return each.kind == StrategyId::Kind::kAggregator; });
 }
 
-// Node counts, strategies where some were named, and codecs; and of several operations their number.
+// Returns the first columns of a row: the number of nodes, the strategy if some were named, and the codec. If the
+// tensor may be divided, the number of operations follows the nodes.
 std::string row_name(const SimPlan& plan, std::string nodes, const std::string& strategy, const std::string& codec,
                      const std::string& together) {
   if (plan.together != std::vector<size_t>{1}) nodes += fmt::format(" {:>8}", together);

@@ -1,4 +1,4 @@
-// sim.cc - `gradlane sim`: what an exchange would take on a network that is not there, with the real exchange in it
+// sim.cc - `gradlane sim`: the time of an exchange on a simulated network, with the real exchange code
 #include "tools/sim/sim.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ namespace {
 
 // ---- Memory
 
-// Of the system, that can be had without swapping; nothing if it does not say.
+// Returns the memory that the system can give without swapping, or nothing if the system does not say.
 std::optional<size_t> available_bytes() {
   std::ifstream meminfo("/proc/meminfo");
   for (std::string line; std::getline(meminfo, line);) {
@@ -32,7 +32,7 @@ std::optional<size_t> available_bytes() {
   return std::nullopt;
 }
 
-// What an exchange keeps for operations in flight, by the table of docs/exchange.md, "Memory".
+// Returns the bytes that an exchange keeps for operations in flight, by the table in docs/exchange.md, "Memory".
 size_t operations_bytes(const SimPlan& plan, unsigned nodes) {
   constexpr size_t kKiB = 1024;
   const bool owners = std::ranges::any_of(plan.strategies, [&](const StrategyId& it) { return has_owners(it, nodes); });
@@ -42,7 +42,8 @@ size_t operations_bytes(const SimPlan& plan, unsigned nodes) {
          places * (21 * kKiB + 33 * nodes + (owners ? 32 * kKiB + 161 * nodes : 0));
 }
 
-// What the simulation of so many nodes takes, roughly: tensors, operations, packets, links beside the ring's.
+// Returns roughly the bytes that the simulation of that many nodes takes: tensors, operations, packets, and links that
+// are not in the ring.
 size_t needed_bytes(const SimPlan& plan, unsigned nodes) {
   constexpr size_t kOther = size_t{1} << 20;
   constexpr size_t kLink = size_t{32} << 10;
@@ -69,7 +70,7 @@ void require_memory(const SimPlan& plan) {
 
 // ---- Progress
 
-// On standard error, if that is a terminal.
+// Shows progress on standard error, if that is a terminal.
 class Progress {
  public:
   Progress() : shown_(isatty(STDERR_FILENO) != 0) {}
@@ -119,7 +120,7 @@ SimConfig network_of(const SimPlan& plan, unsigned nodes, const SimWay& way, siz
   config.exchange.strategies = allowed_strategies(way);
   config.exchange.operations = std::min(together, plan.operations);
   config.exchange.max_bytes = std::max(plan.bytes, size_t{4096});
-  // Slow links may take their time: a hundred times what they need, and three years at most.
+  // Slow links get enough time: a hundred times what they need, and three years at most.
   const bool one_port = way.strategy.kind == StrategyId::Kind::kAggregator;
   const double bits = (one_port ? nodes : 1) * 16 * static_cast<double>(plan.bytes);
   const double patience = std::min(100 * bits / static_cast<double>(plan.link.bits_per_second), 1e8);
@@ -127,7 +128,7 @@ SimConfig network_of(const SimPlan& plan, unsigned nodes, const SimWay& way, siz
   return config;
 }
 
-// The tensors of all ranks, and what an all-to-all makes of them.
+// The tensors of all ranks, and the output of an all-to-all.
 struct Data {
   Data(OpKind op, unsigned nodes, size_t elements)
       : tensors(nodes, elements), out(nodes, op == OpKind::kAllToAll ? elements : 0) {}
@@ -136,7 +137,7 @@ struct Data {
   SimTensors out;
 };
 
-// Where the tensor is divided among operations, part `part` of them begins.
+// Returns the element where part `part` begins if the tensor is divided among `together` operations.
 size_t part_begin(const Data& data, size_t part, size_t together) {
   const size_t elements = data.tensors.elements();
   return together == 1 ? part * elements : elements * part / together;
@@ -155,7 +156,7 @@ Operation operation_of(const SimWay& way, const Data& data, unsigned rank) {
   return operation;
 }
 
-// One of several: all-reduces.
+// Returns one of `together` operations, which are all-reduces if there are several.
 Operation part_of(const SimWay& way, const Data& data, unsigned rank, size_t part, size_t together) {
   Operation operation = operation_of(way, data, rank);
   if (together == 1) return operation;
@@ -165,7 +166,7 @@ Operation part_of(const SimWay& way, const Data& data, unsigned rank, size_t par
   return operation;
 }
 
-// Elements over all ranks and operations that are wrong.
+// Counts wrong elements over all ranks and operations.
 uint64_t count_wrong_parts(const SimWay& way, const SimInputs& inputs, const Data& data, size_t together,
                            uint32_t generation) {
   uint64_t wrong = 0;
@@ -186,7 +187,7 @@ uint64_t retransmits(const SimNet& net) {
   return net.count(Counter::kRetransmitTimeout) + net.count(Counter::kRetransmitSack);
 }
 
-// The first failure of all ranks, in words; empty if there is none.
+// Returns the first failure of all ranks, in words. It is empty if there is none.
 std::string failure_of(const SimNet& net) {
   for (unsigned i = 0; i < net.nodes(); ++i) {
     if (net.node(i).completions().empty()) return fmt::format("rank {} did not come to an end", i);
@@ -197,7 +198,7 @@ std::string failure_of(const SimNet& net) {
   return "";
 }
 
-// Lets the operation run, and fills in what that took.
+// Lets the operation run, and fills in its time and counters.
 void simulate(SimNet& net, const SimWay& way, const Data& data, SimRow& row, Progress& progress) {
   const ExchangeConfig& config = net.node(0).config();
   const auto whole = [&net] {
@@ -206,7 +207,8 @@ void simulate(SimNet& net, const SimWay& way, const Data& data, SimRow& row, Pro
     }
     return true;
   };
-  // An operation waits for the ring, and fails if it does not come up; only its time is not the operation's.
+  // This waits for the ring, so that the time for that is not counted. If the ring does not come up, the operation
+  // fails.
   (void)net.run_until(whole, net.now() + config.start_timeout);
   const Nanos start = net.now();
   const LinkStats before = net.stats();
@@ -214,7 +216,7 @@ void simulate(SimNet& net, const SimWay& way, const Data& data, SimRow& row, Pro
   const auto submit = [&] {
     bool all = true;
     for (unsigned i = 0; i < net.nodes(); ++i) {
-      // What the exchange has no room for waits until something has ended.
+      // If the exchange has no room, an operation waits until another one has ended.
       while (submitted[i] < row.together) {
         const auto is = net.try_submit(i, part_of(way, data, i, submitted[i], row.together));
         if (is.refusal == Exchange::Refusal::kFull) break;
@@ -244,7 +246,7 @@ void simulate(SimNet& net, const SimWay& way, const Data& data, SimRow& row, Pro
 
 void set_speeds(SimRow& row) {
   const double least = least_bytes(row.op, row.nodes, row.bytes);
-  // Computing takes no time here, so a world of one has no speed.
+  // Computing takes no time here, so a single node has no speed.
   if (least <= 0) return;
   row.goodput_gbps = 8e-9 * static_cast<double>(row.bytes) / row.seconds;
   row.busbw_gbps = row.goodput_gbps * bus_factor(row.op, row.nodes);
@@ -305,7 +307,7 @@ SimRow play_row(const SimPlan& plan, const Play& play, unsigned nodes, size_t by
   return row;
 }
 
-// True if the row is as it should be.
+// Returns whether the row is right. If not, prints why to standard error.
 bool report_faults(const SimRow& row) {
   const std::string what = fmt::format("{}, {} nodes, {}, {}", op_name(row.op), row.nodes, row.strategy, row.codec);
   if (!row.failure.empty()) {

@@ -1,4 +1,4 @@
-// sim.h - `gradlane sim`: what an exchange would take on a network that is not there, with the real exchange in it
+// sim.h - `gradlane sim`: the time of an exchange on a simulated network, with the real exchange code
 #pragma once
 
 #include <string>
@@ -6,35 +6,36 @@
 
 namespace gradlane {
 
-// As the user wrote them. Empty lists and strings stand for the defaults.
+// Options as the user wrote them. Empty lists and strings stand for the defaults.
 struct SimOptions {
   std::vector<std::string> nodes;
-  std::vector<std::string> codecs;      // codec_list(), find_codec_pair()
-  std::vector<std::string> strategies;  // of find_strategies()
-  std::vector<std::string> plays;       // of find_play()
-  bool around_switch = false;           // implied by strategies other than the ring
-  std::vector<std::string> ops;         // of op_name()
-  std::string size;                     // of the tensor on each rank
-  std::vector<std::string> together;    // operations that it is divided among, all submitted at once
-  std::string operations;               // of a rank, in flight
+  std::vector<std::string> codecs;      // in the form of codec_list() and find_codec_pair()
+  std::vector<std::string> strategies;  // in the form of find_strategies()
+  std::vector<std::string> plays;       // names of find_play()
+  // implied by other strategies than the ring, by plays, and by codecs that the ring alone cannot carry
+  bool around_switch = false;
+  std::vector<std::string> ops;       // names of op_name()
+  std::string size;                   // size of the tensor on each rank
+  std::vector<std::string> together;  // operations that the tensor is divided among, all submitted at once
+  std::string operations;             // operations of a rank in flight
   std::string gbps;
   std::string rtt;
   std::string queue;
-  std::string mtu;  // of IP
+  std::string mtu;  // of IP packets
   std::string loss;
   std::string duplicate;
   std::string reorder;
   std::string corrupt;
-  std::string window;  // packets in flight
+  std::string window;  // packets in flight to one neighbour
   std::string gamma;   // time per byte that an aggregator adds
-  std::string data;    // of data_names()
+  std::string data;    // one of data_names()
   std::string seed;
   bool json = false;
 };
 
-// Runs one operation after the other, each on a network of its own, and prints a row for each to standard output;
-// progress and failed operations to standard error. Returns the exit status: 1 if an operation failed or gave wrong
-// results. Throws SetupError for options that cannot be used, and where the memory does not suffice.
+// Runs one operation after the other, each on a network of its own. Prints a row for each to standard output. Progress
+// and failed operations go to standard error. Returns the exit status: 1 if an operation failed or gave wrong results.
+// Throws SetupError if options cannot be used or memory does not suffice.
 [[nodiscard]] int run_sim(const SimOptions& options);
 
 }  // namespace gradlane

@@ -7,7 +7,7 @@
 
 namespace gradlane {
 
-// Adds --socket, --admin and --config, for every subcommand that asks a daemon.
+// Adds --socket, --admin, --config and --rank to a subcommand that asks a daemon.
 void add_admin_place(CLI::App& app, AdminPlace& place);
 
 // Adds the subcommand; parsing fills in `options`.

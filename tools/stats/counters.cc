@@ -1,4 +1,4 @@
-// counters.cc - what counters count, by their names in the daemon's document
+// counters.cc - descriptions of counters, by their names in the daemon's document
 #include <map>
 
 #include "collectives/counters.h"
@@ -9,7 +9,7 @@
 namespace gradlane {
 namespace {
 
-// Of counters with the same name, the first one's.
+// Returns the descriptions by name. If several counters have the same name, the text of the first one counts.
 std::map<std::string, const char*> all_texts() {
   std::map<std::string, const char*> texts;
   const auto add = [&texts](const auto& row) { texts.emplace(row.name, row.help); };

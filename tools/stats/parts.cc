@@ -1,4 +1,4 @@
-// parts.cc - figures of a document that may lack anything, as people read them (no I/O)
+// parts.cc - reads figures from a document in which any field may be missing, and formats them (no I/O)
 #include "tools/stats/parts.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// plan_table.cc - what was chosen for operations, as a table and as a plan to keep (no I/O)
+// plan_table.cc - choices of codec and strategy for operations, as a table and as a plan file (no I/O)
 #include "tools/stats/plan_table.h"
 
 #include <fmt/format.h>
@@ -44,7 +44,7 @@ struct Chosen {
   double bytes = 0;
 };
 
-// Trainers write these texts.
+// Returns whether the strategy and the codec are known. Trainers write these texts, so they may be anything.
 bool are_known(const json& it) {
   try {
     (void)find_strategy(text(at(it, "strategy")));
@@ -71,7 +71,7 @@ Chosen chosen_of(const json& it) {
   return chosen;
 }
 
-// By operation, then size; trainers side by side.
+// Sorts by operation, type, request and size. The rows of several trainers for the same class are adjacent.
 std::vector<json> sorted(const json& plan) {
   std::vector<json> rows(plan.begin(), plan.end());
   const auto key = [](const json& it) {

@@ -1,4 +1,4 @@
-// plan_table.h - what was chosen for operations, as a table and as a plan to keep (no I/O)
+// plan_table.h - choices of codec and strategy for operations, as a table and as a plan file (no I/O)
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,14 +8,14 @@
 
 namespace gradlane {
 
-// Of all ranks of this node; of an accelerator it is.
+// Returns whether the ring is ready for all ranks of this node. It is true for an accelerator, which has no ranks.
 [[nodiscard]] bool all_rings_whole(const nlohmann::json& document);
 
-// Of the document's `plan`: a line for each class, and what is to be said of it.
+// Formats the document's `plan`: a row for each class of operations, the reason for its choice below it, and a legend.
 [[nodiscard]] Lines plan_lines(const nlohmann::json& document);
 
-// The file that a configuration's `plan` names, of what was settled for sums of float32. Throws SetupError: nothing
-// was.
+// Returns the text of a file for the configuration's `plan`, from the choices that are settled for all-reduces of
+// float32. Throws SetupError if none is settled.
 [[nodiscard]] std::string frozen_plan(const nlohmann::json& document);
 
 }  // namespace gradlane

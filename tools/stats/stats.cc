@@ -1,4 +1,4 @@
-// stats.cc - `gradlane stats`: looks, the terminal, the end by Ctrl-C (main thread)
+// stats.cc - `gradlane stats`: requests, output on the terminal, the end by Ctrl-C (main thread)
 #include "tools/stats/stats.h"
 
 #include <fmt/format.h>
@@ -26,14 +26,14 @@ constexpr double kLeastInterval = 0.1;
 constexpr double kMostInterval = 3600;
 
 double interval_of(const std::string& text) {
-  // What the command line gives for an option without its value.
+  // The text is empty or "true" if the option has no value.
   if (text.empty() || text == "true") return 1;
   const auto seconds = parse_real(text, kLeastInterval, kMostInterval);
   if (!seconds) throw SetupError("--watch " + text + " is no interval, allowed: 0.1 to 3600 seconds");
   return *seconds;
 }
 
-// SIGINT and SIGTERM come while waiting only.
+// Blocks SIGINT and SIGTERM, so that they arrive only in wait().
 class Interval {
  public:
   explicit Interval(double seconds)
@@ -44,7 +44,7 @@ class Interval {
     sigaddset(&signals_, SIGTERM);
     sigprocmask(SIG_BLOCK, &signals_, nullptr);
   }
-  // False: somebody wants an end.
+  // Waits for the interval. Returns false if a signal asks to end.
   [[nodiscard]] bool wait() const { return sigtimedwait(&signals_, nullptr, &time_) < 0; }
 
  private:
@@ -52,7 +52,7 @@ class Interval {
   sigset_t signals_{};
 };
 
-// Refreshes in place, if standard output is a terminal; else one block follows the other.
+// Refreshes in place if standard output is a terminal. Otherwise it prints one block after the other.
 class Screen {
  public:
   Screen() : terminal_(isatty(STDOUT_FILENO) == 1) {
@@ -64,7 +64,7 @@ class Screen {
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
-  // At once, and over what is there, so that nothing flickers.
+  // Writes all lines at once, over the old ones, so that nothing flickers.
   void show(const std::vector<std::string>& lines) const {
     winsize size{};
     if (!terminal_ || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row < 2 || size.ws_col < 2) {
@@ -119,13 +119,13 @@ int watch(const std::string& path, const StatsOptions& options, double seconds) 
     } else {
       if (!screen) screen.emplace();
       screen->show(lines);
-      if (std::ferror(stdout) != 0) return 0;  // whoever read it has had enough
+      if (std::ferror(stdout) != 0) return 0;  // the reader has closed its end
     }
     if (!interval.wait()) return 0;
   }
 }
 
-// What was chosen is known whatever the ring is like now.
+// Does not check the ring: the choices are known in any state of the ring.
 int look_at_plan(const std::string& path, const StatsOptions& options) {
   const nlohmann::json document = ask_admin(path, "stats", kAnswerTime);
   if (options.freeze) {

@@ -1,4 +1,4 @@
-// stats.h - `gradlane stats`: what a running daemon does (main thread)
+// stats.h - `gradlane stats`: figures of a running daemon (main thread)
 #pragma once
 
 #include <string>
@@ -10,25 +10,26 @@ namespace gradlane {
 struct StatsOptions {
   AdminPlace place;
   bool watch = false;
-  std::string interval;  // seconds between looks; empty: 1
+  std::string interval;  // seconds between looks; 1 if empty
   bool json = false;
-  bool all = false;     // counters, too
-  bool plan = false;    // what was chosen for operations, and nothing else
-  bool freeze = false;  // the same as a file that a configuration's `plan` names
+  bool all = false;     // print counters, too
+  bool plan = false;    // print only the choices that were made for operations
+  bool freeze = false;  // print these choices as a file for a configuration's `plan`
 };
 
-// What it ends with, for monitors; 2 is for wrong options.
+// Exit statuses, for monitors; 2 is for wrong options.
 enum StatsStatus {
   kStatsFine = 0,
-  kStatsNoDaemon = 3,  // nobody answers
-  kStatsRing = 4,      // the ring is not whole
-  kStatsFailing = 5,   // the ring is whole, and operations have failed in the last minute
-  kStatsKernel = 6,    // the kernel is not kept off an accelerator's ports
-  // With `plan` and `freeze` none of 4 to 6.
+  kStatsNoDaemon = 3,  // no daemon answers
+  kStatsRing = 4,      // the ring is not ready
+  kStatsFailing = 5,   // the ring is ready, but operations have failed in the last minute
+  kStatsKernel = 6,    // the kernel also receives packets at an accelerator's ports
+  // `plan` and `freeze` never end with 4 to 6.
   kStatsUnsettled = 7,  // there is nothing to freeze yet
 };
 
-// Returns the exit status; with `watch` 0 unless nobody answers at the first look. Throws SetupError for wrong options.
+// Returns the exit status. With `watch` it is 0, or 3 if no daemon answers at the first look. Throws SetupError for
+// wrong options.
 int run_stats(const StatsOptions& options);
 
 }  // namespace gradlane

@@ -17,9 +17,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kFailing = 60;        // seconds: operations that failed longer ago are over
-constexpr size_t kMostNeighbours = 8;  // that have a line each, without --all
-constexpr size_t kMostLinks = 4;       // that have a figure each
+constexpr double kFailing = 60;        // seconds; operations that failed longer ago do not count
+constexpr size_t kMostNeighbours = 8;  // most neighbours that have a line each, without --all
+constexpr size_t kMostLinks = 4;       // most links that have a figure each
 
 // ---- Sums over counters
 
@@ -42,7 +42,7 @@ double dropped(const json* port) {
 
 // ---- Parts of the page
 
-// Those beside the ring, which is always there.
+// Returns the names of all strategies; "" if the ring is the only one.
 std::string strategies_text(const json& strategies) {
   if (!strategies.is_array() || strategies == json::array({"ring"})) return "";
   std::string names;
@@ -99,7 +99,7 @@ Lines lines_of_ports(const StatsLooks& looks) {
   return table(rows);
 }
 
-// Where a neighbour is up and nothing is wrong, there is nothing to say of it but that.
+// Returns whether a neighbour is up and there is nothing else to report about it.
 bool is_plain(const json& neighbour) {
   return at(neighbour, "state") == "up" && text(at(neighbour, "why")).empty() && text(at(neighbour, "trouble")).empty();
 }
@@ -145,7 +145,8 @@ std::string ring_text(const json& rank) {
   return ring;
 }
 
-// Of one link: "12.3"; to ranks 1 and 3: "1:12.3 3:14.0"; of many: "12.3..45.6".
+// Returns the figure of one link as "12.3", of links to ranks 1 and 3 as "1:12.3 3:14.0", and of many links as
+// "12.3..45.6".
 std::string link_text(const json& rank, const char* key) {
   std::string result;
   const json& links = at(rank, "links");
@@ -201,8 +202,8 @@ Lines rank_lines(const StatsLooks& looks) {
   return lines;
 }
 
-// What lossy codecs take away: a line for each rank and lane that has summed through one, of the time between the
-// looks.
+// Returns the loss by lossy codecs: a line for each rank and lane that has used one. If there are rates, the lines
+// cover the time between the looks.
 Lines loss_lines(const StatsLooks& looks) {
   Lines lines;
   const json& ranks = at(looks.now, "ranks");
@@ -223,7 +224,7 @@ Lines loss_lines(const StatsLooks& looks) {
   return lines;
 }
 
-// Of the latest job, whatever the looks are.
+// Returns the lines on the benefit of compression for the latest job. They do not depend on the time between the looks.
 Lines lines_of_worth(const json& now) {
   Lines lines;
   for (const std::string& line : worth_lines(worth_from(at(now, "worth")))) {
@@ -280,7 +281,7 @@ std::vector<std::string> stats_lines(const json& now, const json* before, double
   return lines;
 }
 
-// Accelerators have no ring and no operations, but the kernel beside them.
+// Accelerators have no ring and no operations. Their check is whether the kernel leaves their packets alone.
 int stats_status(const nlohmann::json& document) {
   if (at(at(document, "kernel"), "kept_off") == false) return kStatsKernel;
   if (!at(document, "ranks").is_array()) return kStatsFine;

@@ -1,4 +1,4 @@
-// table.h - the daemon's document as text: from one look, or two for rates (no I/O)
+// table.h - the daemon's document as text: totals from one look, or rates from two (no I/O)
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,15 +7,15 @@
 
 namespace gradlane {
 
-// The lines of a table. Rates are between `before` and `now`, which are `seconds` apart; null: totals only. What the
-// document lacks shows as "-".
+// Returns the lines of a table. Rates are between `before` and `now`, which are `seconds` apart. If `before` is null,
+// there are totals only. Missing fields show as "-".
 [[nodiscard]] std::vector<std::string> stats_lines(const nlohmann::json& now, const nlohmann::json* before,
                                                    double seconds, bool all);
 
-// What `gradlane stats` ends with, having printed this: a StatsStatus.
+// Returns the exit status of `gradlane stats` after it has printed this document: a StatsStatus.
 [[nodiscard]] int stats_status(const nlohmann::json& document);
 
-// What a counter counts; "" for one that this program does not know.
+// Returns the description of a counter; "" for a counter that this program does not know.
 [[nodiscard]] const char* counter_text(const std::string& name);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// askers.cc - asks daemons again and again, each in a thread of its own (threads, and the main thread)
+// askers.cc - periodic requests to daemons, each in a thread of its own (threads, and the main thread)
 #include "tools/top/askers.h"
 
 #include <fmt/format.h>
@@ -18,8 +18,9 @@ using nlohmann::json;
 
 constexpr std::chrono::milliseconds kFirstAnswer{5000};
 constexpr std::chrono::milliseconds kAnswer{2000};
-constexpr std::chrono::milliseconds kLeastRemote{200};  // from one look to the next, elsewhere,
-constexpr std::chrono::milliseconds kEachRemote{2};     //   and so long for each node of the ring
+constexpr std::chrono::milliseconds kLeastRemote{200};  // shortest time from one look at a remote daemon to the next
+// the same per node of the ring, so that large rings ask less often
+constexpr std::chrono::milliseconds kEachRemote{2};
 
 bool is_refused(const json& document) {
   const json& ranks = at(document, "ranks");
@@ -70,7 +71,7 @@ void Asker::ask_again_and_again(const std::stop_token& stop, std::chrono::millis
   }
 }
 
-// Elsewhere a document is made once in 100 ms, however many ask.
+// Ignores a document that came before: a remote daemon makes a new one only every 100 ms, however many clients ask.
 void Asker::note(json document) {
   const bool known = pid_of(document) == pid_of(now_) && up_of(document) == up_of(now_) && up_of(now_) > 0;
   if (known) return;
@@ -92,13 +93,13 @@ void Asker::wait_news(Clock::time_point end) {
 
 TopLooks Asker::take() {
   const std::scoped_lock lock(mutex_);
-  // Under load an answer may take longer than from one view to the next.
+  // Under load an answer may take longer than the interval between two views.
   if (at_ == before_at_ && gone_ == last_.gone) return last_;
   last_ = {.path = path_, .now = now_, .before = before_, .gone = gone_};
-  // Who has restarted counts from 0. Of who has gone there are no rates.
+  // A daemon that has restarted counts from 0. A daemon that has gone has no rates.
   const bool same_life = pid_of(now_) == pid_of(before_) && up_of(now_) >= up_of(before_);
   if (!same_life || at_ == before_at_) last_.before = nullptr;
-  // Documents take some time to come, elsewhere not always the same.
+  // Documents arrive with varying delays, so the daemon's uptime measures the time between two of them.
   const double between = same_life ? up_of(now_) - up_of(before_) : 0;
   last_.seconds = between > 0 ? between : std::chrono::duration<double>(at_ - before_at_).count();
   if (looks_ > 0) last_.exchanging = static_cast<double>(exchanging_) / looks_;
@@ -125,7 +126,7 @@ Askers::Askers(const std::string& first, bool one, Pace pace) : first_(first), o
   for (const auto& [place, asker] : remotes_) asker->wait_first(end_of_others);
 }
 
-// All of them at the same time.
+// Stops all askers before the first is destroyed, so that they end at the same time.
 Askers::~Askers() {
   for (const auto& [path, asker] : askers_) asker->stop();
   for (const auto& [place, asker] : remotes_) asker->stop();
@@ -152,7 +153,7 @@ std::vector<TopLooks> Askers::take_local() {
   for (const auto& [path, asker] : askers_) {
     if (path != first_) others.push_back(asker->take());
   }
-  // The same folder may have daemons of other rings. Of this one's some may have another digest: they are refused.
+  // The folder may also have sockets of other rings. Daemons of this ring that are refused have another digest.
   const auto join = [&ring](TopLooks& looks, bool same) {
     const json& first = ring.front().now;
     const bool known =
@@ -168,7 +169,7 @@ std::vector<TopLooks> Askers::take_local() {
   return ring;
 }
 
-// One for each place, for as long as this lives.
+// Returns the asker of a place, and creates it at the first call. Askers live as long as this object.
 Asker& Askers::remote(const RemoteNode& node, size_t nodes) {
   auto& asker = remotes_[{node.reach, node.port}];
   if (asker == nullptr) {

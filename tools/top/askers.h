@@ -1,4 +1,5 @@
-// askers.h - asks daemons again and again, each in a thread of its own, so that none holds up the others or the screen
+// askers.h - periodic requests to daemons, each in a thread of its own, so that no daemon delays the others or the
+// screen
 #pragma once
 
 #include <chrono>
@@ -20,22 +21,23 @@
 
 namespace gradlane {
 
-// One daemon. The thread writes, the main thread reads.
+// Asks one daemon periodically. Its thread writes the results, and the main thread reads them.
 class Asker {
  public:
   using Clock = std::chrono::steady_clock;
-  // A document, or SetupError that says why there is none.
+  // Returns a document. Throws SetupError that says why there is none.
   using Ask = std::function<nlohmann::json(const std::stop_token&)>;
 
-  // `path`: where it asks.
+  // `path`: the place that `ask` asks, as text.
   Asker(std::string path, std::chrono::milliseconds every, Ask ask);
-  // It asks nobody any more: what it waits for now may take some time to end.
+  // Requests the end of the thread. A request to the daemon that is under way may take some time to end.
   void stop() { thread_.request_stop(); }
-  // Until it has answered, or did not; or until `end`.
+  // Waits until a first request has been answered or has failed, or until `end`.
   void wait_first(Clock::time_point end);
-  // Until the next take() will have something new, or why there is nothing; or until `end`.
+  // Waits until the next take() has a new document, or the reason why there is none, or until `end`.
   void wait_news(Clock::time_point end);
-  // What came since the last call, with the document of then as `before`. `now` is null where nothing has come yet.
+  // Returns the latest document, with the one of the previous call as `before`. `now` is null if no document has come
+  // yet.
   [[nodiscard]] TopLooks take();
 
  private:
@@ -45,44 +47,46 @@ class Asker {
   const std::string path_;
   const Ask ask_;
   std::mutex mutex_;
-  std::condition_variable_any wake_;  // at the end, and when the first answer has come
-  // Under the mutex.
+  std::condition_variable_any wake_;  // notified after each answer or failure
+  // The mutex guards the next members.
   nlohmann::json now_;
   Clock::time_point at_;
   std::string gone_;
   bool asked_ = false;
-  unsigned looks_ = 0;       // since the last take(), that came
-  unsigned exchanging_ = 0;  //   and saw operations in flight
-  // Main thread.
+  unsigned looks_ = 0;       // documents that came since the last take()
+  unsigned exchanging_ = 0;  // documents among them that had operations in flight
+  // The main thread alone uses the next members.
   TopLooks last_;
   nlohmann::json before_;
   Clock::time_point before_at_;
-  std::jthread thread_;  // ends first
+  std::jthread thread_;  // the last member, so that it ends first
 };
 
-// All daemons of a ring: those with an admin socket here by it, and others by their metrics' port, as the table of
-// nodes has their addresses.
+// Asks all daemons of a ring. Daemons with an admin socket here are asked through it. Others are asked at their metrics
+// port, at the address in the table of nodes.
 class Askers {
  public:
   using Clock = Asker::Clock;
   struct Pace {
-    std::chrono::milliseconds every;     // from one look at a daemon here to the next
-    std::chrono::milliseconds interval;  // from one take() to the next
-    std::chrono::milliseconds patience;  // how long those elsewhere are waited for at the beginning
+    std::chrono::milliseconds every;     // time from one look at a local daemon to the next
+    std::chrono::milliseconds interval;  // time from one take() to the next
+    std::chrono::milliseconds patience;  // longest wait for remote daemons at the beginning
   };
   struct Ring {
     std::vector<TopLooks> looks;
     std::vector<TopOther> others;
   };
 
-  // first: an admin socket. Throws SetupError if nobody answers there, or who does is an accelerator. one: it alone.
+  // first: an admin socket. one: asks only the daemon there. Throws SetupError if nobody answers there, or if an
+  // accelerator answers.
   Askers(const std::string& first, bool one, Pace pace);
   ~Askers();
   Askers(const Askers&) = delete;
   Askers& operator=(const Askers&) = delete;
-  // Until each that answers has something that the last take() did not have, or for so long.
+  // Waits until each daemon that answers has a document that the last take() did not have, but at most for `most`.
   void wait_for_news(std::chrono::milliseconds most);
-  // Daemons of the first one's ring; looks for new ones, too. `events`: what came and went since the last call.
+  // Returns the documents of the first daemon's ring, after a search for new daemons. Appends to `events` which daemons
+  // came and went since the last call.
   [[nodiscard]] Ring take(std::vector<std::string>& events);
 
  private:

@@ -16,13 +16,13 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kLongEnough = 0.05;  // of the time, to say what a link did while it was full
-constexpr double kLateShare = 0.25;   // of the time, that the node waits for a trainer: from there on it is late,
-constexpr double kLateRatio = 2;      //   if the node waits so many times as long as for any other trainer
+constexpr double kLongEnough = 0.05;  // share of the time; a link that was full for less has no `full_rate`
+constexpr double kLateShare = 0.25;   // share of the time; a trainer is late only if its node waits that long for it
+constexpr double kLateRatio = 2;      // and if the node waits this many times as long as for any other trainer
 
 bool has_rates(const TopLooks& looks) { return !looks.before.is_null() && looks.seconds > 0 && looks.gone.empty(); }
 
-// Sums over ranks and lanes, and over ports and queues.
+// Sums a counter over ranks and lanes (over_ranks), or over ports and queues (over_ports).
 double over_ranks(const json& document, const char* name) {
   double sum = 0;
   for (const json& rank : at(document, "ranks")) sum += number(at(at(rank, "counters"), name));
@@ -37,7 +37,7 @@ double over_ports(const json& document, const char* name) {
   return sum;
 }
 
-// Share of the time that operations of each rank were under way, on the lane where that is most.
+// Returns, for each rank, the share of the time in which operations were under way, on the lane where it is greatest.
 std::map<unsigned, double> under_way_by_rank(const TopLooks& looks) {
   std::map<unsigned, double> shares;
   const json& ranks = at(looks.now, "ranks");
@@ -93,7 +93,7 @@ double busiest(const TopLooks& looks) {
   return std::clamp(most / 1e6 / looks.seconds, 0.0, 1.0);
 }
 
-// The least whole of all lanes.
+// Returns the worst state of the ring among all ranks and lanes.
 std::string ring_state(const json& document) {
   std::string worst;
   for (const char* const state : {"refused", "incomplete", "unknown", "whole"}) {
@@ -104,14 +104,14 @@ std::string ring_state(const json& document) {
   return worst.empty() ? "unknown" : worst;
 }
 
-// All nodes have as many ranks as this one.
+// Returns the number of ranks per node. All nodes have as many ranks as this one.
 unsigned ranks_per_node(const json& document) {
   std::set<double> ranks;
   for (const json& rank : at(document, "ranks")) ranks.insert(number(at(rank, "rank")));
   return std::max(1U, static_cast<unsigned>(ranks.size()));
 }
 
-// The same link of the same rank and lane, as it was before.
+// Returns the same link of the same rank and lane in the document before; null if it is not there.
 const json& before_of(const TopLooks& looks, size_t rank, size_t link) {
   static const json nothing;
   const json* const it = element(member(element(&at(looks.before, "ranks"), rank), "links"), link);
@@ -163,7 +163,7 @@ TopNode figures_of(const TopLooks& looks) {
   node.in = ports("received_bytes");
   node.busy = busiest(looks);
   if (const double sent = ranks("run_bytes"); sent > 0) node.ratio = ranks("element_bytes") / sent;
-  // While a window is full, the link is what is waited for, and more bytes take longer in proportion.
+  // While a window is full, the link is the bottleneck, so more bytes take longer in proportion.
   double full = 0;
   for (const TopLink& link : links_of(looks)) full = std::max(full, link.full);
   if (node.ratio > 1) node.saved = full * (node.ratio - 1);

@@ -7,9 +7,9 @@
 
 namespace gradlane {
 
-// All but `waits`.
+// Returns all fields but `address`, `waits` and `is_slow`.
 [[nodiscard]] TopNode figures_of(const TopLooks& looks);
-// To each neighbour that is another node, by number.
+// Returns the links to all neighbours that are other nodes, sorted by the neighbours' numbers.
 [[nodiscard]] std::vector<TopLink> links_of(const TopLooks& looks);
 
 }  // namespace gradlane

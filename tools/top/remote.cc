@@ -1,5 +1,5 @@
-// remote.cc - nodes of a ring that no socket here stands for: where to ask them, and whether who answers is one (pure
-// functions)
+// remote.cc - nodes of a ring without an admin socket here: where to ask them, and whether the node that answers is the
+// right one (pure functions)
 #include "tools/top/remote.h"
 
 #include <fmt/format.h>
@@ -21,7 +21,8 @@ bool is_loopback_word(const std::string& reach) {
   return ip && is_loopback(*ip);
 }
 
-// `metrics` of the daemon is one for all nodes, where a file is. advice: what it could be.
+// Returns why a node cannot be asked; "" if it can. `metrics`: the setting of the daemon here. The node is expected to
+// have the same one, as with one file for all nodes. advice: a value of the setting that would do.
 std::string why_not(const std::string& metrics, const std::string& reach, const std::string& advice) {
   if (metrics.empty()) return fmt::format("set `metrics: {}` on all nodes", advice);
   if (reach.empty()) return "the table of nodes has no `host` of it, where TCP goes";

@@ -1,5 +1,5 @@
-// remote.h - nodes of a ring that no socket here stands for: where to ask them, and whether who answers is one (pure
-// functions)
+// remote.h - nodes of a ring without an admin socket here: where to ask them, and whether the node that answers is the
+// right one (pure functions)
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,17 @@ namespace gradlane {
 
 struct RemoteNode {
   unsigned node = 0;
-  std::string address;  // in the table of nodes
-  std::string reach;    // where its metrics are: address or name,
-  uint16_t port = 0;    //   and the TCP port
-  std::string why;      // it cannot be asked; "": it can
+  std::string address;  // its address in the table of nodes
+  std::string reach;    // address or name of its metrics server
+  uint16_t port = 0;    // TCP port of that server
+  std::string why;      // reason why it cannot be asked; "" if it can
 };
 
-// All of the table of nodes in a daemon's document but itself. None: it is too old to say.
+// Returns all nodes in the document's table of nodes but the daemon's own. Returns none if the daemon is too old to
+// send the table.
 [[nodiscard]] std::vector<RemoteNode> remote_nodes(const nlohmann::json& document);
 
-// Why what answers as `node` of the ring of `own`'s daemon is not mixed in; "": it is that node.
+// Returns why the document of a remote daemon is not that of `node` in the ring of `own`'s daemon; "" if it is.
 [[nodiscard]] std::string stranger_text(const nlohmann::json& document, const nlohmann::json& own, unsigned node);
 
 }  // namespace gradlane

@@ -14,8 +14,8 @@ using Style = PageLine::Style;
 using Rows = std::vector<std::vector<std::string>>;
 
 constexpr size_t kMostEvents = 3;
-constexpr size_t kIndents = 20;   // a screen has room for an indent from there on
-constexpr size_t kLeastRows = 2;  // of the nodes and of the links each
+constexpr size_t kIndents = 20;   // least width at which continued lines are indented
+constexpr size_t kLeastRows = 2;  // least number of lines for nodes, and for links
 
 std::string percent(double share) { return fmt::format("{:.0f}", 100 * share); }
 std::string gbps(double bytes) { return digits(bytes * 8 / 1e9); }
@@ -81,7 +81,7 @@ std::vector<PageLine> node_lines(const TopView& view, bool wide) {
 }
 
 std::vector<PageLine> link_lines(const TopView& view, bool wide) {
-  // The same nodes may have links that carry acknowledgements only, as the way back in a ring.
+  // Links that carry acknowledgements only, like the return path in a ring, are left out.
   std::vector<const TopLink*> links;
   for (const TopLink& it : view.links) {
     if (it.carries || it.mark != TopLink::Mark::kNone || !it.up) links.push_back(&it);
@@ -115,7 +115,7 @@ std::vector<PageLine> link_lines(const TopView& view, bool wide) {
   return lines;
 }
 
-// A table cut to so many lines, its header included. What is wrong is shown first then.
+// Cuts a table to `most` lines, its header included. Lines that are not plain come first then.
 void cut(std::vector<PageLine>& lines, size_t most, const char* what) {
   if (lines.size() <= most) return;
   std::stable_partition(lines.begin() + 1, lines.end(), [](const PageLine& it) { return it.style != Style::kPlain; });
@@ -124,7 +124,7 @@ void cut(std::vector<PageLine>& lines, size_t most, const char* what) {
   lines.push_back({fmt::format("{} more {}", hidden, what), PageLine::Style::kPlain});
 }
 
-// What does not fit goes to the next line, at spaces.
+// Appends a line to the page, and wraps it at spaces.
 void wrap(std::vector<PageLine>& page, const PageLine& line, size_t width) {
   std::string text = line.text;
   while (width > 0 && text.size() > width) {
@@ -140,7 +140,7 @@ void finish(std::vector<PageLine>& page, size_t width, size_t height) {
   if (height > 0 && page.size() > height) page.resize(height);
   for (PageLine& line : page) {
     if (width > 0 && line.text.size() > width) line.text.resize(width);
-    // What daemons say is shown, and does nothing else to a terminal.
+    // Text from daemons must not control the terminal.
     std::ranges::replace_if(
         line.text, [](unsigned char c) { return c < ' ' || c >= 0x7f; }, '?');
   }

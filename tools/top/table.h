@@ -15,11 +15,11 @@ struct PageLine {
   Style style = Style::kPlain;
 };
 
-// From this width on there are more columns.
+// least width at which there are additional columns
 inline constexpr size_t kWide = 130;
 
-// `events`: the latest last; as many as there is room for. No line is longer than `width`, and there are at most
-// `height` lines; 0: as many as it takes.
+// Returns the lines for a screen. `events`: the latest is last, and at most three are shown. No line is longer than
+// `width`, and there are at most `height` lines; 0: no limit.
 [[nodiscard]] std::vector<PageLine> page_of(const TopView& view, const std::vector<std::string>& events, size_t width,
                                             size_t height);
 

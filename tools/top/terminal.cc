@@ -1,4 +1,4 @@
-// terminal.cc - a whole terminal: its other screen, keys without Enter, signals (main thread)
+// terminal.cc - full-screen use of a terminal: its alternate screen, keys without Enter, signals (main thread)
 #include "tools/top/terminal.h"
 
 #include <poll.h>
@@ -18,7 +18,7 @@
 namespace gradlane {
 namespace {
 
-// xterm's control sequences, which every terminal of today has: the other screen, no cursor, no wrapping of lines.
+// xterm's control sequences, which all terminals of today know: alternate screen, no cursor, no wrapping of lines.
 constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
 constexpr std::string_view kLeave = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 constexpr winsize kClassic{.ws_row = 24, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
@@ -100,7 +100,7 @@ void Terminal::enter() {
     raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
     raw.c_cc[VMIN] = 0;
     raw.c_cc[VTIME] = 0;
-    // A job in the background is stopped here until it is in front.
+    // A job in the background stops here until it is in the foreground.
     (void)tcsetattr(STDIN_FILENO, TCSANOW, &raw);
   }
   (void)put(kEnter);
@@ -111,7 +111,7 @@ void Terminal::leave() const {
   if (keys_) (void)tcsetattr(STDIN_FILENO, TCSANOW, &before_);
 }
 
-// Ctrl-Z: the shell has its terminal until it says `fg`.
+// Handles Ctrl-Z: the shell gets its terminal back until the user enters `fg`.
 void Terminal::suspend() {
   leave();
   raise(SIGSTOP);
@@ -122,21 +122,21 @@ size_t Terminal::width() const { return size().ws_col; }
 size_t Terminal::height() const { return size().ws_row; }
 
 bool Terminal::show(const std::vector<PageLine>& page) const {
-  // Over what is there, so that nothing flickers.
+  // Overwrites the old text, so that nothing flickers.
   std::string text = "\x1b[H";
   const winsize screen = size();
   for (size_t i = 0; i < page.size(); ++i) {
     const char* const colour = colours_ ? colour_of(page[i].style) : "";
     if (i > 0) text += "\r\n";
     text += colour + page[i].text + (*colour != 0 ? "\x1b[m" : "");
-    // In a full line the cursor stands on its last character, which would go, too.
+    // In a full line the cursor stays on the last character, and this sequence would erase it.
     if (page[i].text.size() < screen.ws_col) text += "\x1b[K";
   }
   if (page.size() < screen.ws_row) text += "\r\n\x1b[J";
   return put(text);
 }
 
-// True: somebody wants an end.
+// Returns true if the user has pressed q.
 bool Terminal::read_keys() {
   std::array<char, 64> keys{};
   const ssize_t got = read(STDIN_FILENO, keys.data(), keys.size());

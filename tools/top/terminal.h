@@ -1,4 +1,4 @@
-// terminal.h - a whole terminal: its other screen, keys without Enter, signals (main thread)
+// terminal.h - full-screen use of a terminal: its alternate screen, keys without Enter, signals (main thread)
 #pragma once
 
 #include <signal.h>
@@ -14,22 +14,23 @@
 
 namespace gradlane {
 
-// Whether a live view may be shown on standard output: a terminal that knows more than lines.
+// Returns whether standard output can show a live view: it must be a terminal that is more than a line printer.
 [[nodiscard]] bool has_screen();
 
-// SIGINT, SIGTERM, SIGHUP, SIGWINCH and SIGTSTP come through it from then on, in threads that start later, too.
+// Blocks SIGINT, SIGTERM, SIGHUP, SIGWINCH and SIGTSTP in the calling thread and in threads that start later. The
+// signals are then read with next().
 class TerminalSignals {
  public:
   TerminalSignals();  // throws SetupError
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  // The next one that has come; 0: none.
+  // Returns the next signal that has arrived; 0 if there is none.
   [[nodiscard]] int next() const noexcept;
 
  private:
   FileDescriptor fd_;
 };
 
-// Takes the terminal as long as it lives, and leaves it as it was.
+// Takes over the terminal for its lifetime, and restores it at the end.
 class Terminal {
  public:
   enum class Event : unsigned char { kTime, kResized, kEnd };
@@ -41,9 +42,9 @@ class Terminal {
 
   [[nodiscard]] size_t width() const;
   [[nodiscard]] size_t height() const;
-  // False: nobody reads it any more.
+  // Returns false if nobody reads the output any more.
   [[nodiscard]] bool show(const std::vector<PageLine>& page) const;
-  // Until then, or what happens before.
+  // Waits until `end`, or until a key or a signal ends the wait earlier.
   [[nodiscard]] Event wait(std::chrono::steady_clock::time_point end);
 
  private:

@@ -1,4 +1,4 @@
-// top.cc - `gradlane top`: looks and shows until somebody wants an end (main thread)
+// top.cc - `gradlane top`: requests and views until the user ends it (main thread)
 #include "tools/top/top.h"
 
 #include <fmt/format.h>
@@ -23,13 +23,13 @@ using std::chrono::milliseconds;
 
 constexpr double kLeastInterval = 0.1;
 constexpr double kMostInterval = 3600;
-constexpr milliseconds kLookEvery{200};  // so often it is seen whether operations are in flight
+constexpr milliseconds kLookEvery{200};  // longest time between two checks whether operations are in flight
 constexpr size_t kKeptEvents = 8;
 constexpr int kNoDaemon = 3;
-constexpr milliseconds kPatience{3000};     // for nodes elsewhere, where there is one look
-constexpr milliseconds kLivePatience{500};  //   and where there will be more
+constexpr milliseconds kPatience{3000};     // longest wait for remote nodes if there is only one view
+constexpr milliseconds kLivePatience{500};  // longest wait for them at the start of a live view
 
-// What came and went, with the time of day, as people look at it hours later.
+// Lines on daemons that came and went, with the time of day, as people may read them hours later.
 class Events {
  public:
   void add(const std::vector<std::string>& events) {
@@ -47,7 +47,7 @@ class Events {
   std::vector<std::string> lines_;
 };
 
-// False: a signal wants an end.
+// Waits for `time`. Returns false if a signal asks to end.
 bool pass(const TerminalSignals& signals, Clock::duration time) {
   const auto end = Clock::now() + time;
   for (;;) {
@@ -61,7 +61,7 @@ bool pass(const TerminalSignals& signals, Clock::duration time) {
   }
 }
 
-// A look, an interval, and what was in between.
+// Prints one view of the figures between two looks that are an interval apart.
 int show_once(Askers& askers, const TerminalSignals& signals, const TopOptions& options, milliseconds interval) {
   std::vector<std::string> events;
   (void)askers.take(events);
@@ -81,7 +81,7 @@ int show_live(Askers& askers, const TerminalSignals& signals, milliseconds inter
   Events events;
   Terminal terminal(signals);
   TopView view;
-  // The first figures come soon.
+  // The first figures come soon, even if the interval is long.
   for (auto next = Clock::now() + std::min(2 * kLookEvery, interval);; next += interval) {
     std::vector<std::string> news;
     const Askers::Ring ring = askers.take(news);

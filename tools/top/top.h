@@ -9,8 +9,8 @@ struct TopOptions {
   AdminPlace place;
   double interval = 1;  // seconds between two views
   bool one = false;     // this node alone
-  bool once = false;    // a plain table, and the end
-  bool json = false;    // the same as JSON
+  bool once = false;    // print one plain table, and exit
+  bool json = false;    // print JSON instead of the table, and exit
 };
 
 // Returns the exit status: 0, or 3 if nobody answers at first. Throws SetupError for wrong options.

@@ -1,4 +1,4 @@
-// view.cc - from what daemons say to what is to be seen: the slowest link, who waits for whom (pure functions)
+// view.cc - a view of the ring from daemons' documents: the slowest link, which node waits for which (pure functions)
 #include "tools/top/view.h"
 
 #include <fmt/format.h>
@@ -15,21 +15,24 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kLeastFull = 0.05;  // of the time: a link that is full less holds nobody up
-constexpr double kCarries = 0.02;    // of the bytes of the link that has the most
-constexpr double kSlower = 1.5;      // so many times as long full as the others is slower than they are
-constexpr double kExchanges = 0.1;   // of the time: a node that has operations in flight for less is idle
-constexpr double kWaiting = 0.25;  // of the time: a node that has operations in flight so much longer waits for others
-constexpr double kHeldUp = 0.3;    // of the time in exchanges: by its link
-constexpr double kLossy = 0.002;   // of the packets: that explains a small window
-constexpr double kBusyWorker = 0.85;  // of the time: a worker that has no more to give
+constexpr double kLeastFull = 0.05;  // share of the time; a link that is full for less delays nobody
+constexpr double kCarries = 0.02;    // share of the busiest link's bytes; a link with less does not count
+constexpr double kSlower = 1.5;      // a link is slow if it is full this many times as long as the others
+constexpr double kExchanges = 0.1;   // share of the time; a node that has operations in flight for less is idle
+// share of the time; a late node has operations in flight for less than the others by at least this
+constexpr double kWaiting = 0.25;
+constexpr double kHeldUp = 0.3;  // share of the time in exchanges; a link that is full for as long holds its node up
+// share of packets that are sent again; from there on, loss explains why a link is slow
+constexpr double kLossy = 0.002;
+constexpr double kBusyWorker = 0.85;  // share of the time; a worker that is busy for as long is at its limit
 constexpr size_t kLongestText = 200;
-constexpr size_t kMostNamed = 8;   // nodes in a line
-constexpr size_t kMostCauses = 3;  // that they have no figures: lines
+constexpr size_t kMostNamed = 8;   // most nodes that one line names
+constexpr size_t kMostCauses = 3;  // most lines on nodes without figures, one for each cause
 
 // ---- Links
 
-// The lower median of what the others are full: in a ring of four with both ways of one cable slow, that of a fast one.
+// Returns the lower median of `full` of the other links. In a ring of four in which both links of one node are slow, it
+// is the value of a fast link.
 double usual_full(const std::vector<TopLink>& links, size_t but) {
   std::vector<double> others;
   for (size_t i = 0; i < links.size(); ++i) {
@@ -40,7 +43,7 @@ double usual_full(const std::vector<TopLink>& links, size_t but) {
   return others[(others.size() - 1) / 2];
 }
 
-// The fullest first: so the first is the slowest, if any is slower than the others.
+// Sorts links, the fullest first, and marks those that are slower than the others. The first one is then the slowest.
 void mark(std::vector<TopLink>& links) {
   std::ranges::stable_sort(links, [](const TopLink& a, const TopLink& b) { return a.full > b.full; });
   double most = 0;
@@ -59,7 +62,7 @@ const TopNode* find(const std::vector<TopNode>& nodes, unsigned node) {
 }
 
 std::string why_slow(const TopView& view, const TopLink& link) {
-  // Lost, or so late that it was sent again in vain: the sender cannot tell.
+  // The packets were lost, or so late that they were sent again needlessly. The sender cannot tell which.
   if (link.lost() >= kLossy) {
     return fmt::format(
         "{:.1f} % of its packets are sent again, as they are lost or late; cable, switch port, or a node "
@@ -81,7 +84,7 @@ std::string slowest_text(const TopView& view) {
   return text + "; " + why_slow(view, first);
 }
 
-// Nodes that cannot be asked may have a slow link; "": all can.
+// Returns a hint that nodes that cannot be asked may have slow links; "" if all can be asked.
 std::string unknown_text(const TopView& view) {
   const auto asked = std::ranges::count_if(view.nodes, [](const TopNode& it) { return it.state != "not asked"; });
   if (static_cast<size_t>(asked) >= view.size) return "";
@@ -89,7 +92,7 @@ std::string unknown_text(const TopView& view) {
                      asked == 1 ? "one answers" : fmt::format("{} answer", asked));
 }
 
-// Links limit, and none more than the others, as far as is known.
+// Returns the verdict for links that limit the ring, none more than the others as far as is known.
 std::string full_text(const TopView& view) {
   const TopLink& first = view.links.front();
   const std::string link = fmt::format("the link of node {} to node {} is full {:.0f} % of the time, {} Mb/s then",
@@ -100,7 +103,8 @@ std::string full_text(const TopView& view) {
   return link + (alone ? ", and no other one carries anything" : ", and the others are about as full");
 }
 
-// Where all slow links are one node's, it or its cable is what is slow.
+// Returns a line that names the node to which all slow links belong: this node or its cable is the cause. Returns "" if
+// there is no such node.
 std::string common_text(const TopView& view) {
   std::vector<unsigned> common = {view.links.front().from, view.links.front().to};
   size_t slow = 0;
@@ -117,8 +121,8 @@ std::string common_text(const TopView& view) {
 
 bool exchanges(const TopNode& node) { return node.exchanging >= kExchanges; }
 
-// Who begins late has its operations in flight for a shorter time than those that wait for it. Where all compute for
-// most of the time, all have them for a short time only.
+// Returns whether trainers of this node are late. A late node has operations in flight for a shorter time than nodes
+// that wait for it. If all nodes compute most of the time, all these times are short, and no node is late.
 bool is_late(const TopView& view, const TopNode& node) {
   if (node.state != "whole" || node.attached == 0) return false;
   std::vector<double> others;
@@ -144,7 +148,7 @@ std::string trainer_of(const TopNode& node) {
   return fmt::format("the trainer of rank {}, on node {},", *node.late_rank, node.node);
 }
 
-// What daemons say has an end.
+// Limits text of a daemon to kLongestText characters.
 std::string short_text(const json& value) {
   if (value.is_structured()) return "-";
   std::string all = text(value);
@@ -152,7 +156,7 @@ std::string short_text(const json& value) {
   return all;
 }
 
-// Of the daemon that sees it missing.
+// Returns the first neighbour that this daemon misses, and why.
 std::string missing_text(const json& document) {
   for (const json& it : at(document, "neighbours")) {
     if (at(it, "state") == "up") continue;
@@ -187,7 +191,8 @@ std::string waits_of(const TopView& view, const TopNode& node, const json& docum
   return fmt::format("packets of node {}", (node.node + view.size - 1) % view.size);
 }
 
-// Nodes of the ring that say nothing, as far as neighbours know them.
+// Adds nodes of the ring that have not sent a document, as far as their neighbours know them. Sets the addresses of
+// nodes that have sent one.
 void add_neighbours(TopView& view, std::span<const TopLooks> looks) {
   for (const TopLooks& each : looks) {
     for (const json& it : at(each.now, "neighbours")) {
@@ -207,7 +212,7 @@ void add_neighbours(TopView& view, std::span<const TopLooks> looks) {
   }
 }
 
-// What is known of why they say nothing.
+// Adds the reasons why nodes have not sent a document.
 void add_others(TopView& view, std::span<const TopOther> others) {
   for (const TopOther& it : others) {
     auto known = std::ranges::find(view.nodes, it.node, &TopNode::node);
@@ -221,7 +226,7 @@ void add_others(TopView& view, std::span<const TopOther> others) {
   }
 }
 
-// A line for all that say nothing for the same cause.
+// Returns one line for all nodes that have no figures for the same reason.
 std::vector<std::string> others_lines(std::span<const TopOther> others) {
   std::vector<std::string> lines;
   std::vector<bool> told(others.size());
@@ -247,7 +252,8 @@ std::vector<std::string> others_lines(std::span<const TopOther> others) {
   return lines;
 }
 
-// What has gone is the cause of what is missing elsewhere.
+// Returns the node that explains why the ring is not ready; null if it is ready. A node that has gone comes first, as
+// other nodes miss it.
 const TopNode* worst_of(const TopView& view) {
   const auto gone = std::ranges::find(view.nodes, "gone", &TopNode::state);
   if (gone != view.nodes.end()) return &*gone;

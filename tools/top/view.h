@@ -1,4 +1,5 @@
-// view.h - from what daemons say to what is to be seen: rates, the slowest link, who waits for whom (pure functions)
+// view.h - a view of the ring from daemons' documents: rates, the slowest link, which node waits for which (pure
+// functions)
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,77 +10,79 @@
 
 namespace gradlane {
 
-// Two looks at one daemon. Documents may lack anything, as they may be another version's.
+// Two documents of one daemon. Any field may be missing, as the daemon may have another version.
 struct TopLooks {
   std::string path;
-  nlohmann::json now;     // the last one that came
-  nlohmann::json before;  // null: there is none, or of an earlier life
-  double seconds = 0;     // between the two
-  double exchanging = 0;  // share of the looks in between that saw operations in flight
-  std::string gone;       // why it does not answer now; "": it does
+  nlohmann::json now;     // latest document
+  nlohmann::json before;  // null if there is none, or if the daemon has restarted since
+  double seconds = 0;     // time between the two
+  double exchanging = 0;  // share of the documents in between that had operations in flight
+  std::string gone;       // reason why it does not answer now; "" if it does
 };
 
-// A node of the ring that does not say anything itself.
+// A node of the ring that has not sent a document.
 struct TopOther {
   unsigned node = 0;
   std::string address;
-  std::string place;  // where it was asked; "": nowhere
-  std::string why;    // there is no answer
+  std::string place;  // place where it was asked; "" if nowhere
+  std::string why;    // reason why there is no answer
 };
 
 struct TopNode {
   unsigned node = 0;
-  std::string state;       // whole, incomplete, refused, unknown; gone; "not asked": none that answers
+  // "whole", "incomplete", "refused", "unknown", "gone", "missing"; "not asked": it has not answered
+  std::string state;
   std::string address;     // as its neighbours know it
-  double exchanging = 0;   // share of the time
-  double in_flight = 0;    // operations, each lane counted
+  double exchanging = 0;   // share of the time with operations in flight
+  double in_flight = 0;    // operations; each lane counts
   double attached = 0;     // trainers
-  double done = 0;         // operations per second, each lane counted
-  double failed = 0;       // since its start
-  double out = 0, in = 0;  // bytes per second, by its ports
-  double ratio = 0;        // of elements in memory to those sent; 0: none were
-  double saved = 0;        // seconds per second that uncompressed elements would have taken longer; an estimate
-  double busy = 0;         // share of the time, of the busiest worker
-  double up = 0;           // seconds
-  // The trainer that the others of this node wait for; none: no one, or there is one trainer.
+  double done = 0;         // operations per second; each lane counts
+  double failed = 0;       // operations that failed since its start
+  double out = 0, in = 0;  // bytes per second at its ports
+  double ratio = 0;        // bytes of elements in memory per byte of them that was sent; 0: none was sent
+  double saved = 0;        // estimate of the time saved by compression, in seconds per second
+  double busy = 0;         // share of the time that the busiest worker is busy
+  double up = 0;           // seconds since its start
+  // The trainer that the other trainers of this node wait for; nullopt if there is none, or only one trainer.
   std::optional<unsigned> late_rank = std::nullopt;
-  std::string waits;     // for whom, or what:
-  bool is_slow = false;  //   for something of its own
+  std::string waits;     // text: the node or part that it waits for, or the reason why it does not answer
+  bool is_slow = false;  // it waits for its own trainer, worker or link
 };
 
-// From one node to another, its lanes and ranks together.
+// The connection from one node to another: all lanes and ranks together.
 struct TopLink {
   unsigned from = 0;
   unsigned to = 0;
   bool up = true;
-  double full = 0;       // share of the time that its window was full, of the fullest lane
-  double rate = 0;       // bytes per second
-  double full_rate = 0;  // the same while it was full: what it can do; 0: it was not long enough
-  double rtt = 0;        // seconds, of the slowest lane
-  double window = 0;     // packets,
-  double in_flight = 0;  //   likewise
-  double packets = 0;    // sent per second, for the first time
-  double resent = 0;     // again
-  bool carries = false;  // more than what little goes back
+  double full = 0;  // share of the time that its window was full, on the fullest lane
+  double rate = 0;  // bytes per second
+  // bytes per second while it was full, which is its capacity; 0: it was not full for long enough
+  double full_rate = 0;
+  double rtt = 0;        // seconds, on the slowest lane
+  double window = 0;     // packets
+  double in_flight = 0;  // packets
+  double packets = 0;    // packets per second that were sent for the first time
+  double resent = 0;     // packets per second that were sent again
+  bool carries = false;  // false if it has almost no data, like links of a ring that only return acknowledgements
   enum class Mark : unsigned char { kNone, kSlow, kSlowest } mark = Mark::kNone;
 
   [[nodiscard]] double lost() const { return packets + resent > 0 ? resent / (packets + resent) : 0; }
 };
 
 struct TopView {
-  bool rates = false;  // false: nothing has been seen for long enough yet
-  size_t size = 0;     // nodes of the ring
+  bool rates = false;  // false: no daemon has sent two documents yet
+  size_t size = 0;     // number of nodes of the ring
   std::string codec;
   std::string mtu;
-  std::vector<TopNode> nodes;      // by number
-  std::vector<TopLink> links;      // the fullest first
-  std::string verdict;             // one line: what holds the ring up
-  bool bad = false;                //   whether it is a fault,
-  bool held_up = false;            //   or somebody is late
+  std::vector<TopNode> nodes;      // sorted by number
+  std::vector<TopLink> links;      // sorted, the fullest first
+  std::string verdict;             // one line: the cause that holds the ring up
+  bool bad = false;                // a node has gone, or the ring is not ready
+  bool held_up = false;            // a trainer is late, or a link is slower than the others
   std::vector<std::string> notes;  // further lines
 };
 
-// `looks`: of daemons of one ring, those with `now`; of each node once.
+// `looks`: daemons of one ring that have sent a document, each node once. `others`: nodes that have not.
 [[nodiscard]] TopView top_view(std::span<const TopLooks> looks, std::span<const TopOther> others = {});
 [[nodiscard]] nlohmann::json top_json(const TopView& view);
 

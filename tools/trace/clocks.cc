@@ -1,4 +1,4 @@
-// clocks.cc - a daemon's clock on that of who asked it, and how far that can be trusted (pure functions)
+// clocks.cc - conversion of a daemon's clock to the asker's, and the error of that (pure functions)
 #include "tools/trace/clocks.h"
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 namespace gradlane {
 namespace {
 
-constexpr int64_t kLongEnough = 50'000'000;  // between two readings, for a rate
-constexpr double kMostDrift = 1e-2;          // a counter whose rate was guessed is off by less
+constexpr int64_t kLongEnough = 50'000'000;  // ns; least time between two readings that give a rate
+constexpr double kMostDrift = 1e-2;          // greatest deviation of a clock's rate; a greater one is not used
 
 const ClockReading& tightest(std::span<const ClockReading> readings) {
   return *std::ranges::min_element(readings, {}, &ClockReading::spread);
@@ -30,7 +30,7 @@ ClockFit fit_clock(std::span<const ClockReading> readings) {
         static_cast<double>(last.monotonic - first.monotonic) / static_cast<double>(last.own - first.own);
     if (std::abs(rate - 1) <= kMostDrift) fit.rate = rate;
   }
-  // The loose half says nothing: whoever read the clocks lost its CPU meanwhile.
+  // Ignores the looser half of the readings: the thread that read the clocks lost its CPU in between.
   std::vector<int64_t> spreads;
   for (const ClockReading& it : readings) spreads.push_back(it.spread);
   std::ranges::sort(spreads);

@@ -20,20 +20,20 @@ namespace {
 
 using nlohmann::json;
 
-// Threads of a lane, in the order in which they are shown.
-constexpr unsigned kThreads = 100'000;         // of a rank and lane
-constexpr unsigned kTrainers = 1'000'000'000;  // behind all lanes
+// Numbers of threads, in the order in which they are shown.
+constexpr unsigned kThreads = 100'000;         // threads of a rank and lane
+constexpr unsigned kTrainers = 1'000'000'000;  // first thread of trainers, behind all lanes
 constexpr unsigned kOperations = 1;
-constexpr unsigned kLinks = 1000;      // what goes out and comes in, from here on,
-constexpr unsigned kPackets = 50'000;  // packets by whom they go to,
-constexpr unsigned kRowsOfLink = 64;   //   so many rows each at most: beyond, spans are left out
+constexpr unsigned kLinks = 1000;      // first thread of data to and from neighbours
+constexpr unsigned kPackets = 50'000;  // first thread of packets, by receiver
+constexpr unsigned kRowsOfLink = 64;   // most rows for a link; spans that need more are left out
 static_assert(kLinks + (2 * kMaxWorld + 1) * kRowsOfLink <= kPackets && kPackets + kMaxWorld * kRowsOfLink <= kThreads);
 
-// Microseconds, to the nanosecond.
+// Formats nanoseconds as microseconds with three decimals.
 std::string micros(uint64_t nanos) { return fmt::format("{}.{:03}", nanos / 1000, nanos % 1000); }
 double micros_of(uint64_t nanos) { return static_cast<double>(nanos) / 1000; }
 
-// The same at both ends of a flow; below 2^53, as numbers in JSON are.
+// Returns an id that is the same at both ends of a flow. It is below 2^53, so that a number in JSON can hold it.
 uint64_t flow_id(std::initializer_list<uint64_t> parts) {
   uint64_t hash = 14695981039346656037U;
   for (const uint64_t part : parts) hash = (hash ^ part ^ (part >> 32)) * 1099511628211U;
@@ -98,7 +98,7 @@ class Events {
   using Key = std::pair<uint64_t, uint64_t>;  // session and number of an operation
   const std::span<const NodeRecording> nodes_;
   const std::span<const TrainerSpan> spans_;
-  // Of the lane at hand: threads of its operations, and those that are in the trace from their beginning.
+  // State of the current lane: threads of its operations, and operations that are in the trace from their beginning.
   std::map<Key, unsigned> rows_;
   std::set<Key> whole_;
   std::string text_;
@@ -159,7 +159,7 @@ void Events::add_waits(const NodeRecording& node, const LaneRecording& lane, uns
   }
 }
 
-// In rows by neighbour and direction.
+// Adds the hops of a lane, in rows by neighbour and direction.
 void Events::add_hops(const NodeRecording& node, const LaneRecording& lane) {
   std::map<std::pair<unsigned, uint64_t>, std::vector<const TraceHop*>> ways;  // by rank and direction
   for (const TraceHop& it : lane.hops) {
@@ -203,7 +203,8 @@ void Events::add_hop(const NodeRecording& node, const LaneRecording& lane, const
         {"to_all", all},
         {"runs", hop.runs},
         {"bytes", hop.bytes}});
-  // Else the first packet that was seen to come may have been sent before the first that was seen to go.
+  // If the operation began before the trace, the first arrival and the first sending on record may be of different
+  // packets.
   if (!whole_.contains({hop.session, hop.number})) return;
   const auto id = [&](uint64_t from, uint64_t to) {
     return flow_id({hop.session, hop.number, lane.lane, stage, block, uint64_t{gather}, from, to});
@@ -215,7 +216,7 @@ void Events::add_hop(const NodeRecording& node, const LaneRecording& lane, const
   }
 }
 
-// Packets that were looked at where they were sent, and where they came: a span on the sender's side for each.
+// Adds sampled packets, each as a span on the sender's side.
 void Events::add_packets() {
   std::map<std::tuple<unsigned, unsigned, unsigned>, Rows> rows;  // by lane and ranks
   for (const SampledPacket& it : sampled_packets(nodes_)) {
@@ -236,10 +237,10 @@ void Events::add_packets() {
   }
 }
 
-// By rank and category, in the order of their beginnings.
+// Adds the spans of trainers in rows by rank and category, in the order of their beginnings.
 void Events::add_trainers() {
   std::map<std::pair<unsigned, std::string>, Rows> rows;
-  std::map<unsigned, unsigned> threads;  // of each rank, so many
+  std::map<unsigned, unsigned> threads;  // number of threads of each rank
   std::map<std::tuple<unsigned, std::string, size_t>, unsigned> thread_of_row;
   for (const TrainerSpan& it : spans_) {
     const unsigned per_node = nodes_.front().ranks_per_node;

@@ -9,11 +9,10 @@
 
 namespace gradlane {
 
-// Of nodes on one clock: see unite(). The format is "Trace Event Format" of the Chromium project, in its JSON object
-// form. Processes are nodes. Threads are rows: of the operations of a rank and lane, of what goes to each neighbour and
-// comes from it, and of packets on their way; as many of each as it takes that spans in one row are one inside the
-// other or apart. Those of trainers are behind these. "gradlane" in `otherData` has what clocks are worth, and what is
-// missing.
+// Returns the trace of nodes on one clock (see unite()) in the JSON object form of the Chromium project's "Trace Event
+// Format". Processes are nodes, and threads are rows of spans. A rank and lane has rows for its operations, for data to
+// and from each neighbour, and for sampled packets. Spans in one row are nested or apart; others get more rows. Rows of
+// trainers come last. `otherData` has the errors of the clocks, and what is missing.
 [[nodiscard]] std::string trace_events(std::span<const NodeRecording> nodes, std::span<const TrainerSpan> spans,
                                        const std::string& version);
 

@@ -1,4 +1,4 @@
-// packets.cc - sampled packets, found again where they came (pure functions)
+// packets.cc - sampled packets, matched between sender and receiver (pure functions)
 #include "tools/trace/packets.h"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ PacketKey packet_key(const LaneRecording& lane, const TracePacket& it) {
 }  // namespace
 
 std::vector<SampledPacket> sampled_packets(std::span<const NodeRecording> nodes) {
-  std::map<PacketKey, Nanos> came;                // first
-  std::set<std::pair<unsigned, unsigned>> asked;  // lanes and ranks
+  std::map<PacketKey, Nanos> came;                // first arrival
+  std::set<std::pair<unsigned, unsigned>> asked;  // pairs of lane and rank that were asked
   for (const NodeRecording& node : nodes) {
     for (const LaneRecording& lane : node.lanes) {
       asked.emplace(lane.lane, lane.rank);
@@ -35,7 +35,7 @@ std::vector<SampledPacket> sampled_packets(std::span<const NodeRecording> nodes)
   }
   std::map<PacketKey, SampledPacket> sent;
   for (const NodeRecording& node : nodes) {
-    // Clocks may be off by that much, and a packet is not sent again so soon.
+    // Clocks may be off by that much, and no packet is sent again within so short a time.
     const auto error = static_cast<Nanos>(2 * node.clock.error);
     for (const LaneRecording& lane : node.lanes) {
       for (const TracePacket& it : lane.packets) {

@@ -17,7 +17,8 @@ namespace gradlane {
 namespace {
 
 constexpr std::chrono::milliseconds kEvery{200};
-constexpr std::chrono::milliseconds kPatience{2500};  // a daemon's trace ends by itself not long after that
+// a daemon ends its trace by itself if it is not asked for slightly longer
+constexpr std::chrono::milliseconds kPatience{2500};
 
 int64_t monotonic() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())

@@ -9,31 +9,31 @@
 
 namespace gradlane {
 
-// Asks for what has come every kEvery until finish(), or until the daemon does not answer any more: then what has come
-// is kept.
+// Fetches new records every kEvery until finish(), or until the daemon does not answer any more. The records that have
+// come by then are kept.
 class Recorder {
  public:
-  // Starts the trace. Throws SetupError: nobody is there, somebody else takes one.
+  // Starts the trace. Throws SetupError if nobody answers, or if somebody else takes a trace.
   explicit Recorder(std::string path);
 
-  [[nodiscard]] const NodeRecording& recording() const noexcept { return recording_; }  // of before begin(), or after
-  void begin();                                                                         // to fetch
-  // Ends the trace, and fetches the rest. Only after begin().
+  [[nodiscard]] const NodeRecording& recording() const noexcept { return recording_; }  // not while the thread runs
+  void begin();  // starts the thread, which fetches records
+  // Ends the trace, and returns all records. May be called after begin() only.
   NodeRecording finish();
-  // So many operations so far, for the screen.
+  // Returns the number of operations up to now, for the screen.
   [[nodiscard]] size_t operations() const noexcept { return operations_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool gone() const noexcept { return gone_.load(std::memory_order_relaxed); }
 
  private:
-  // False: the daemon has more.
+  // Sends a request, and adds the answer to the records. Returns false if the daemon has more.
   bool ask(const std::string& request);
   void fetch(const std::stop_token& stop);
 
   NodeRecording recording_;
   uint64_t id_ = 0;
-  bool on_ = true;                     // the last answer says so
-  std::atomic<size_t> operations_{0};  // thread writes, main thread reads
-  std::atomic<bool> gone_{false};      //   as well
+  bool on_ = true;                     // the trace was still running at the last answer
+  std::atomic<size_t> operations_{0};  // the thread writes, the main thread reads
+  std::atomic<bool> gone_{false};      // the thread writes, the main thread reads
   std::jthread thread_;
 };
 

@@ -1,4 +1,4 @@
-// recording.cc - answers of daemons become records (main thread, or one for each daemon)
+// recording.cc - conversion of daemons' answers to records (main thread, or one thread for each daemon)
 #include "tools/trace/recording.h"
 
 #include <fmt/format.h>
@@ -26,7 +26,8 @@ LaneRecording& lane_of(NodeRecording& node, unsigned rank, unsigned lane) {
   return made;
 }
 
-// A record that has grown since is read as far as it is known; one that is too short is another format's.
+// Reads the words of a record that this program knows: later versions may have more. Ignores a record that is too
+// short, as it has another format.
 template <class Record>
 void add(std::vector<Record>& to, std::span<const uint64_t> words) {
   std::array<uint64_t, sizeof(Record) / sizeof(uint64_t)> known{};
@@ -61,7 +62,7 @@ void add_words(LaneRecording& lane, std::span<const uint64_t> words) {
   }
 }
 
-// change(time) for each time of a node's records.
+// Calls change(time) for each time in a node's records.
 template <class Change>
 void for_times(NodeRecording& node, Change change) {
   for (LaneRecording& lane : node.lanes) {

@@ -1,4 +1,4 @@
-// rows.h - spans that overlap, in as few rows as it takes (pure)
+// rows.h - assignment of overlapping spans to as few rows as possible (pure)
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace gradlane {
 
-// To be asked in the order of the spans' beginnings.
+// Assigns rows. Spans must be added in the order of their beginnings.
 class Rows {
  public:
-  // The first row that is free from `begin` on; it is taken until `end`.
+  // Returns the first row that is free from `begin` on, and takes it until `end`.
   size_t take(uint64_t begin, uint64_t end) {
     for (size_t row = 0; row < free_.size(); ++row) {
       if (free_[row] > begin) continue;
@@ -23,7 +23,7 @@ class Rows {
   [[nodiscard]] size_t count() const noexcept { return free_.size(); }
 
  private:
-  std::vector<uint64_t> free_;  // from when on
+  std::vector<uint64_t> free_;  // for each row: the time from which it is free
 };
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// spans.cc - what trainers say they did: files of lines of JSON, by the kernel's monotonic clock
+// spans.cc - spans that trainers have recorded: files with lines of JSON, times by the kernel's monotonic clock
 #include "tools/trace/spans.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ std::vector<TrainerSpan> read_spans(const std::string& path) {
   std::string line;
   while (std::getline(file, line)) {
     const auto span = nlohmann::json::parse(line, nullptr, false);
-    if (file.eof() && !span.is_object()) break;  // of the last one there is a part
+    if (file.eof() && !span.is_object()) break;  // the last line is incomplete
     if (!span.is_object() || !span.contains("begin_ns") || !span.contains("end_ns") || !span.contains("rank")) {
       throw SetupError(fmt::format("{}: '{:.40}' is no span, as gradlane.torch.Spans writes them", path, line));
     }

@@ -1,4 +1,4 @@
-// spans.h - what trainers say they did: files of lines of JSON, by the kernel's monotonic clock
+// spans.h - spans that trainers have recorded: files with lines of JSON, times by the kernel's monotonic clock
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace gradlane {
 
-// {"rank", "category", "name", "begin_ns", "end_ns"}
+// A line of such a file: {"rank", "category", "name", "begin_ns", "end_ns"}.
 struct TrainerSpan {
   unsigned rank = 0;
   std::string category;
@@ -19,11 +19,11 @@ struct TrainerSpan {
   Nanos end = 0;
 };
 
-// Those of a file's lines that are spans; a line that is being written is none. Throws SetupError where the file cannot
-// be read, or has other lines.
+// Returns the spans of a file. A last line that is still being written is ignored. Throws SetupError if the file cannot
+// be read, or has lines that are not spans.
 [[nodiscard]] std::vector<TrainerSpan> read_spans(const std::string& path);
 
-// Those that touch [from, until), from then on, in ns from `from` on.
+// Returns the spans that touch [from, until), in ns since `from`. Spans that begin before `from` are cut there.
 [[nodiscard]] std::vector<TrainerSpan> cut_spans(std::span<const TrainerSpan> spans, Nanos from, Nanos until);
 
 }  // namespace gradlane

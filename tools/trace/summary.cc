@@ -1,4 +1,4 @@
-// summary.cc - where the time of operations went, by node and by link, and who holds the ring up (pure functions)
+// summary.cc - where the time of operations went, by node and by link, and what delays the ring (pure functions)
 #include "tools/trace/summary.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ Bounds bounds_of(std::span<const NodeRecording> nodes) {
   return bounds;
 }
 
-// When each operation was first asked for, by lane, session and number.
+// The first request of each operation, by lane, session and number, and how many ranks have requested it.
 using OperationKey = std::tuple<unsigned, uint64_t, uint64_t>;
 struct Asked {
   Nanos first = ~Nanos{0};
@@ -55,7 +55,7 @@ std::map<OperationKey, Asked> first_asked(std::span<const NodeRecording> nodes) 
   return asked;
 }
 
-// Time in which no operation of a lane was under way.
+// Returns the time in which no operation of a lane was under way.
 double idle_of(const LaneRecording& lane, const Bounds& bounds) {
   std::vector<std::pair<Nanos, Nanos>> spans;
   for (const TraceOperation& it : lane.operations) spans.emplace_back(it.asked, it.ended);
@@ -71,7 +71,7 @@ double idle_of(const LaneRecording& lane, const Bounds& bounds) {
 
 class NodeSums {
  public:
-  // `ranks`: in all recordings.
+  // `ranks`: number of ranks in all recordings.
   NodeSums(const NodeRecording& node, const Bounds& bounds, const std::map<OperationKey, Asked>& asked, size_t ranks)
       : bounds_(bounds), asked_(asked), ranks_(ranks) {
     sum_.node = node.node;
@@ -79,7 +79,7 @@ class NodeSums {
     sum_.idle = node.lanes.empty() ? 0 : 1;
     for (const LaneRecording& lane : node.lanes) add(lane);
   }
-  // Shares of each link's sender's operations in which it was full.
+  // Returns the summary. Sets `full`: for each link, the share of its sender's operations in which it was full.
   [[nodiscard]] NodeSummary take(std::map<Link, double>& full) {
     const auto count = static_cast<double>(std::max<uint64_t>(sum_.operations, 1));
     const double took = sum_.took > 0 ? sum_.took : 1;
@@ -150,7 +150,7 @@ class NodeSums {
     }
     const double length = bounds_.length();
     if (length == 0 || lane.operations.empty()) return;
-    // Those that were not recorded are as the others are.
+    // Operations that were not recorded are counted as if they were like the others.
     const auto recorded = static_cast<double>(lane.operations.size());
     const double all = (recorded + static_cast<double>(lane.skipped)) / recorded;
     sum_.cpu = std::max(sum_.cpu, std::min(all * cpu / length, 1.0));
@@ -165,7 +165,7 @@ class NodeSums {
   std::map<Link, double> full_;
   std::map<unsigned, double> took_;     // by rank
   std::map<unsigned, Late> late_;       // by rank
-  std::map<unsigned, double> awaited_;  // by the trainer that was the last one
+  std::map<unsigned, double> awaited_;  // by the trainer that came last
 };
 
 std::vector<LinkSummary> links_of(std::span<const NodeRecording> nodes, const std::map<Link, double>& full) {

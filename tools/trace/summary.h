@@ -1,4 +1,4 @@
-// summary.h - where the time of operations went, by node and by link, and who holds the ring up (pure functions)
+// summary.h - where the time of operations went, by node and by link, and what delays the ring (pure functions)
 #pragma once
 
 #include <array>
@@ -12,38 +12,38 @@
 
 namespace gradlane {
 
-// Times in ns. Shares are of the time that a node's operations took, all added up; of the trace's length: `idle`,
-// `cpu`.
+// Times are in ns. Shares are of the time that a node's operations took, all added up. But `idle` and `cpu` are shares
+// of the trace's length.
 struct NodeSummary {
   unsigned node = 0;
-  uint64_t operations = 0;   // recorded, each lane counted,
-  uint64_t failed = 0;       //   of these,
-  uint64_t skipped = 0;      //   and not recorded
-  double took = 0;           // mean, from the trainer's asking to the end
-  double late = 0;           // mean time from the first rank's request to that of this node's latest rank,
-  unsigned latest_rank = 0;  //   that rank
+  uint64_t operations = 0;   // recorded operations; each lane counts
+  uint64_t failed = 0;       // recorded operations that failed
+  uint64_t skipped = 0;      // operations that were not recorded
+  double took = 0;           // mean time from the trainer's request to the end
+  double late = 0;           // mean time from the first rank's request to that of this node's latest rank
+  unsigned latest_rank = 0;  // the rank of `late`
   // With local_reduce, means: how long an operation waited for the trainer that it waited for longest, and for the
   // second one.
   double awaited = 0;
   double awaited_second = 0;
   unsigned awaited_rank = 0;                      // the trainer of `awaited`
-  double queued = 0;                              // share
+  double queued = 0;                              // share of the time before the exchange took the operations
   std::array<double, kTraceCauses> waited{};      // shares
-  std::array<unsigned, kTraceCauses> for_whom{};  // of each, the rank that most of it was for
-  double encode = 0, add = 0, decode = 0;         // means for an operation
-  double cpu = 0;                                 // these, of the trace, by lane: of the busiest
-  double idle = 0;                                // no operation was asked for
+  std::array<unsigned, kTraceCauses> for_whom{};  // for each cause, the rank that most of the wait was for
+  double encode = 0, add = 0, decode = 0;         // mean times per operation
+  double cpu = 0;                                 // share of the trace for these three, on the busiest lane
+  double idle = 0;  // share of the trace without a request, on the lane with the least of it
   std::string missing;
 };
 
 struct LinkSummary {
   unsigned from = 0;  // ranks
   unsigned to = 0;
-  double full = 0;       // share of the sender's operations
-  uint64_t bytes = 0;    // of elements, encoded
-  uint64_t packets = 0;  // sampled,
-  uint64_t lost = 0;     //   of these
-  double delay = 0;      // median from sending to arrival; 0: not known
+  double full = 0;       // share of the time of the sender's operations in which it was full
+  uint64_t bytes = 0;    // encoded bytes of elements
+  uint64_t packets = 0;  // sampled packets
+  uint64_t lost = 0;     // sampled packets that did not arrive
+  double delay = 0;      // median time from sending to arrival; 0: unknown
 };
 
 struct TraceSummary {
@@ -52,13 +52,13 @@ struct TraceSummary {
   unsigned nodes_of_ring = 0;
   std::vector<NodeSummary> nodes;
   std::vector<LinkSummary> links;  // the fullest first
-  double clock_error = 0;          // ns, between two nodes
-  uint64_t dropped = 0;            // records
-  std::string verdict;             // who holds the ring up, and why; one sentence
-  bool held_up = false;            //   somebody does
+  double clock_error = 0;          // ns; greatest error between times of two nodes
+  uint64_t dropped = 0;            // records that daemons have dropped
+  std::string verdict;             // one sentence: what delays the ring, and why
+  bool held_up = false;            // the verdict names a cause
 };
 
-// Of nodes on one clock: see unite().
+// Summarizes the recordings of nodes on one clock: see unite().
 [[nodiscard]] TraceSummary summary_of(std::span<const NodeRecording> nodes);
 [[nodiscard]] std::vector<std::string> summary_lines(const TraceSummary& summary);
 [[nodiscard]] nlohmann::json summary_json(const TraceSummary& summary);

@@ -17,7 +17,7 @@ std::string percent(double share) { return share == 0 ? "-" : fmt::format("{:.0f
 std::string millis(double nanos) { return nanos == 0 ? "-" : digits(nanos / 1e6); }
 size_t index(TraceCause cause) { return static_cast<size_t>(cause); }
 
-// "58 -> 2": per cent, and of whom.
+// Formats the share of a cause and the rank that it was for: "58 of 2".
 std::string whom(const NodeSummary& node, TraceCause cause) {
   const double share = node.waited[index(cause)];
   return share < 0.005 ? "-" : fmt::format("{:.0f} of {}", 100 * share, node.for_whom[index(cause)]);

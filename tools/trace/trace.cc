@@ -1,4 +1,4 @@
-// trace.cc - `gradlane trace`: takes a trace of a ring, writes it, says what it shows (main thread)
+// trace.cc - `gradlane trace`: takes a trace of a ring, writes it, prints a summary (main thread)
 #include "tools/trace/trace.h"
 
 #include <fmt/format.h>
@@ -39,7 +39,8 @@ constexpr int kBrokeOff = 4;
 
 using Recorders = std::vector<std::unique_ptr<Recorder>>;
 
-// SIGINT and SIGTERM end a trace, and not the program: what there is of it is written. To be made before threads are.
+// SIGINT and SIGTERM end the trace, not the program: the records up to then are written. Must be made before any
+// thread.
 class Signals {
  public:
   Signals() {
@@ -48,7 +49,7 @@ class Signals {
     sigaddset(&set_, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
   }
-  // False: one has come.
+  // Waits for `time`. Returns false if a signal has come.
   [[nodiscard]] bool wait(std::chrono::milliseconds time) const {
     const timespec most{.tv_sec = time.count() / 1000, .tv_nsec = time.count() % 1000 * 1'000'000};
     return sigtimedwait(&set_, nullptr, &most) < 0;
@@ -58,7 +59,7 @@ class Signals {
   sigset_t set_{};
 };
 
-// Where the trace will go, which is tried before it is taken.
+// The file for the trace. It is opened before the trace is taken, so that errors show early.
 class Output {
  public:
   explicit Output(std::string path) : path_(std::move(path)) {
@@ -92,7 +93,8 @@ class Output {
   bool fresh_ = false;
 };
 
-// Daemons of the first one's ring; of others in its folder, and of those that do not answer, a word.
+// Returns the admin sockets of the first daemon's ring. Leaves out other rings in its folder. Warns about daemons that
+// do not answer.
 std::vector<std::string> ring_paths(const TraceOptions& options) {
   if (options.one) return {admin_path(options.place)};
   std::vector<std::string> paths = admin_paths(options.place);
@@ -144,7 +146,7 @@ void wait(const Recorders& recorders, double seconds, const Signals& signals) {
   if (shown) std::fprintf(stderr, "\r\x1b[K");
 }
 
-// As far as the trace goes, on its clock.
+// Returns the spans of trainers during the trace, on its clock.
 std::vector<TrainerSpan> spans_of(const TraceOptions& options, const std::vector<NodeRecording>& nodes, int64_t begin) {
   std::vector<TrainerSpan> all;
   for (const std::string& path : options.spans) {

@@ -11,15 +11,15 @@ namespace gradlane {
 struct TraceOptions {
   AdminPlace place;
   double seconds = 5;
-  std::vector<std::string> spans;  // files of trainers
-  std::string output;              // a file for Perfetto; "": none
+  std::vector<std::string> spans;  // files that trainers have written
+  std::string output;              // file for Perfetto; "": none
   bool one = false;                // this node alone
-  bool summary = false;            // the table only, no file
-  bool json = false;               // the table as JSON
+  bool summary = false;            // print the table only, and write no file
+  bool json = false;               // print the table as JSON
 };
 
-// Returns the exit status: 0; 3 nobody answers; 4 the trace is there, but of some nodes it broke off. Throws SetupError
-// for wrong options, and a file that cannot be written.
+// Returns the exit status: 0; 3 if no daemon answers or another trace is running; 4 if records of some nodes end early.
+// Throws SetupError for wrong options, and if a file cannot be written.
 int run_trace(const TraceOptions& options);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// verdict.cc - who holds the ring up, from a summary (pure function)
+// verdict.cc - what delays the ring, from a summary (pure function)
 #include "tools/trace/verdict.h"
 
 #include <fmt/format.h>
@@ -10,14 +10,14 @@
 namespace gradlane {
 namespace {
 
-constexpr double kLate = 0.25;     // of the time an operation takes, to be called late,
-constexpr double kLater = 2;       //   and so many times as late as the next one
-constexpr double kFull = 0.1;      // of the operations' time, to be called slow,
-constexpr double kFuller = 1.5;    //   and so many times as full as the others
-constexpr double kBusyNode = 0.7;  // of the trace's time
-constexpr double kAtLeast = 2e-4;  // seconds, to be late at all
+constexpr double kLate = 0.25;   // share of an operation's time; a trainer that is late by less does not count as late
+constexpr double kLater = 2;     // a late trainer must be late by this many times the delay of the others
+constexpr double kFull = 0.1;    // share of the operations' time; a link that is full for less does not count as slow
+constexpr double kFuller = 1.5;  // a slow link must be full this many times as long as the others
+constexpr double kBusyNode = 0.7;  // share of the trace's time; a worker that is busy for less does not count as busy
+constexpr double kAtLeast = 2e-4;  // seconds; a trainer that is late by less does not count as late
 
-// The largest, and the lower median of the others.
+// The node with the greatest value, this value, and the lower median of the other nodes' values.
 struct Outlier {
   const NodeSummary* node = nullptr;
   double most = 0;
@@ -89,7 +89,8 @@ std::string of_links(const TraceSummary& summary) {
   }
   const double rest = others.empty() ? 0 : others[others.size() / 2];  // fullest first: the lower median
   if (slow.full < kFull || slow.full < kFuller * rest) return "";
-  // What is slow without anything beside it may be so for what others do: acknowledgements that are late, say.
+  // A single link is called "a full link", not "slowest": it may be full for another reason, such as late
+  // acknowledgements.
   std::string text = fmt::format("{} link: {} -> {}: full in {:.0f} % of the operations' time there",
                                  others.empty() ? "a full" : "slowest", rank_text(slow.from, summary.ranks_per_node),
                                  rank_text(slow.to, summary.ranks_per_node), 100 * slow.full);

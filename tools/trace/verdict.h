@@ -1,4 +1,4 @@
-// verdict.h - who holds the ring up, from a summary (pure function)
+// verdict.h - what delays the ring, from a summary (pure function)
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace gradlane {
 
-// One sentence; held_up: it names somebody.
+// Returns one sentence. Sets held_up: whether the sentence names a cause of delay.
 [[nodiscard]] std::string verdict_of(const TraceSummary& summary, bool& held_up);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// words.cc - what parts of a trace are called (pure functions)
+// words.cc - texts for parts of a trace (pure functions)
 #include "tools/trace/words.h"
 
 #include <fmt/format.h>

@@ -33,9 +33,8 @@ struct RunPlan {
   Link link = Link::kVhost;
   std::string link_name;
   std::string codec;
-  std::string
-      // codec named by --codec, for PyTorch; it can be fixed:adaptive, which daemons lack; empty: none was named
-      trainers_codec;
+  // The codec that --codec names, for PyTorch: it can be fixed:adaptive, which daemons lack. Empty if there is none.
+  std::string trainers_codec;
   std::vector<StrategyId> strategies = {StrategyId{}};
   unsigned lanes = 1;
   unsigned trainers = 1;  // per node

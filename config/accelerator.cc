@@ -1,4 +1,4 @@
-// accelerator.cc - from a YAML file to an AcceleratorConfig, and back (set-up only)
+// accelerator.cc - conversion of a YAML file to an AcceleratorConfig, and back (set-up only)
 #include "config/accelerator.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@
 namespace gradlane {
 namespace {
 
-// Of a node's file. Not `workers`, which is near enough to `worker`.
+// Keys of a node's file. `workers` is not among them: for that word, the message suggests `worker`.
 constexpr const char* kAcceleratorForeignKeys[] = {"rank",   "nodes",     "trainers", "local_reduce",
                                                    "socket", "ports",     "exchange", "timeouts",
                                                    "auth",   "telemetry", "metrics"};
@@ -30,7 +30,7 @@ constexpr KeysElsewhere kNodeElsewhere = {kAcceleratorForeignKeys,
                                           "a key of `mode: node`, and this is an accelerator's file"};
 
 std::string host_text(const AcceleratorConfig& config) {
-  // A host port that makes its interface has no other one.
+  // A host port that makes its interface itself (net_tap) has no other end.
   const bool other = config.interface != interface_name(config.host);
   const std::string interface = other ? ", interface: " + in_quotes(config.interface) : "";
   const char* const superpackets = config.superpackets ? ", superpackets: true" : "";
@@ -116,7 +116,7 @@ namespace {
 constexpr const char* kWireKeys[] = {"device", "pci"};
 constexpr const char* kHostKeys[] = {"device", "pci", "interface", "superpackets"};
 
-// Its value, or nothing after a fault.
+// Reads a port. Returns the value that names its device, or nothing after a fault.
 std::optional<Value> read_port(const Section& root, const char* name, std::span<const char* const> keys, size_t mtu,
                                PortConfig& port) {
   using Kind = PortConfig::Kind;
@@ -132,7 +132,7 @@ std::optional<Value> read_port(const Section& root, const char* name, std::span<
   return std::nullopt;
 }
 
-// As the kernel has them.
+// Reads `interface`, with the kernel's rules for names of interfaces.
 void read_interface(const Section& host, AcceleratorConfig& config) {
   constexpr size_t kLongest = 15;
   const auto value = host.find("interface");
@@ -201,7 +201,7 @@ AcceleratorConfig read_accelerator(const ConfigTree& source) {
   read_both_ports(root, config);
   read_accelerator_codec(root, config.codec);
   const TosClass classes[] = {{"compressed", config.tos_compressed}, {"wire", config.tos_wire}};
-  read_tos(root, classes, 4);  // 0 is that of all programs
+  read_tos(root, classes, 4);  // 0 is the ToS byte of all other programs
   (void)read_section(accelerator_keys(), root, "repack", config);
   (void)read_section(accelerator_keys(), root, "memory", config);
   read_worker(root, config);

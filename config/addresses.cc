@@ -1,4 +1,5 @@
-// addresses.cc - addresses of nodes: as text, and what frames have in place of them (set-up and control threads)
+// addresses.cc - addresses of nodes as text, and the addresses that frames have in their place (set-up and control
+// threads)
 #include "config/addresses.h"
 
 #include <arpa/inet.h>
@@ -58,7 +59,7 @@ bool is_loopback(const IpAddress& address) noexcept {
 bool is_of_one_link(const IpAddress& address) noexcept { return address[0] == 0xfe && (address[1] & 0xc0) == 0x80; }
 
 bool is_host(const IpAddress& address) noexcept {
-  // RFC 1122, RFC 1112; RFC 4291.
+  // Sources: RFC 1122 and RFC 1112; for IPv6 RFC 4291.
   if (const auto ip = ipv4_of(address)) return *ip >> 24 != 0 && *ip >> 24 < 224;
   return address[0] != 0xff && !is_of_one_link(address) && address != IpAddress{};
 }

@@ -1,4 +1,4 @@
-// calibration_file.cc - a calibration as a YAML file, and back (set-up only)
+// calibration_file.cc - conversion of a calibration to a YAML file, and back (set-up only)
 #include "config/calibration_file.h"
 
 #include <fmt/format.h>
@@ -33,7 +33,7 @@ constexpr double kMostNs = 1e9;
 constexpr double kMicro = 1e-6;
 constexpr double kGiga = 1e9;
 
-// A number times `unit`.
+// Reads a number, and multiplies it by `unit`.
 void read_real(const Section& section, const char* key, double& target, double least, double most, double unit = 1) {
   const auto value = section.need(key);
   if (!value) return;
@@ -84,7 +84,7 @@ void read_links(const Section& root, Calibration& calibration) {
   calibration.link = slowest(calibration.links, calibration.link);
 }
 
-// What older files do not have.
+// Reads the checks. Older files do not have them.
 void read_checks(const Section& root, CalibrationChecks& checks) {
   const auto value = root.find("checks");
   if (!value) return;
@@ -107,7 +107,7 @@ void read_strategies(const Section& root, std::vector<std::string>& strategies) 
   }
 }
 
-// What the table of codecs knows of it, too.
+// Reads the name of a codec. The table of codecs gives the costs that follow from it.
 void read_codec_name(const Section& section, CodecCost& cost) {
   const auto value = section.need("codec");
   if (!value) return;
@@ -140,7 +140,7 @@ void read_codecs(const Section& root, Calibration& calibration) {
     read_real(section, "doubling", cost.doubling, 0, 4);
     read_real(section, "density", cost.density, 0, 1);
     read_real(section, "results", cost.results, 0, 64);
-    // Older files do not have it.
+    // Older files do not have this key.
     if (section.find("place_ns")) read_real(section, "place_ns", cost.place_ns, 0, kMostNs);
     if (calibration.find(cost.name) != nullptr) each.fault(cost.name + " is there twice");
     calibration.codecs.push_back(std::move(cost));
@@ -148,7 +148,7 @@ void read_codecs(const Section& root, Calibration& calibration) {
   if (calibration.find(kDefaultCodec) == nullptr) value->fault("there is no raw, which all others are held against");
 }
 
-// As YAML has it between single quotes.
+// Returns a text between single quotes, as YAML writes it.
 std::string quote(const std::string& text) {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? "''" : std::string(1, c);

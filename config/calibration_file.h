@@ -1,4 +1,4 @@
-// calibration_file.h - a calibration as a YAML file, and back (set-up only)
+// calibration_file.h - conversion of a calibration to a YAML file, and back (set-up only)
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,17 @@
 
 namespace gradlane {
 
-// The text of a file; `file` stands for it in messages. Throws SetupError: "file:line:column: key: what is wrong, what
-// is allowed". Another version than kCalibrationVersion is refused before anything else is looked at. Whether it is
-// stale or of another host: calibration_fault().
+// Parse a file. `file` is its name in messages. They throw SetupError: "file:line:column: key: what is wrong, what is
+// allowed". A version other than kCalibrationVersion is refused before anything else is checked. They do not check
+// whether the calibration is stale or of another host: see calibration_fault().
 [[nodiscard]] Calibration parse_calibration(std::string_view text, const std::string& file);
 [[nodiscard]] Calibration load_calibration(const std::string& path);
 
-// What parse_calibration() reads to the same, to nine digits. `made_s` counts, not `made`.
+// Returns text from which parse_calibration() reads the same values, to nine digits. The text has `made_s`, and `made`
+// is ignored.
 [[nodiscard]] std::string calibration_text(const Calibration& calibration);
 
-// "2026-11-23T16:44:25Z", and back to s since 1970.
+// Convert seconds since 1970 to "2026-11-23T16:44:25Z", and back.
 [[nodiscard]] std::string utc_text(uint64_t seconds);
 [[nodiscard]] std::optional<uint64_t> utc_seconds(std::string_view text);
 

@@ -1,4 +1,4 @@
-// calibration_use.cc - who asks for a calibration: this host, now (set-up only)
+// calibration_use.cc - the host that uses a calibration, and the time (set-up only)
 #include "config/calibration_use.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// calibration_use.h - who asks for a calibration: this host, now (set-up only)
+// calibration_use.h - the host that uses a calibration, and the time (set-up only)
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace gradlane {
 
-// `program`: the version of the program that asks.
+// Returns this host's name, CPU and ISA, and the current time. `program` is the version of the program that asks.
 [[nodiscard]] CalibrationUse calibration_use(const std::string& program);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// choices.cc - what a configuration leaves to the library to choose, and by what (set-up only)
+// choices.cc - the keys by which the library may choose codecs and strategies (set-up only)
 #include "config/choices.h"
 
 #include <fmt/format.h>
@@ -40,7 +40,8 @@ void read_codec_or_auto(const Section& root, NodeConfig& config) {
   config.auto_codec = node->text;
 }
 
-// The only word is auto; those who name a strategy here want it to be the first one of the others.
+// Reads `strategy`, whose only word is auto. Users who name a strategy here want it as the default, which is the first
+// one of `strategies`. The message tells them.
 void read_strategy_word(const Value& value, NodeConfig& config) {
   const YamlNode& node = value.node();
   const std::string name = node.kind == YamlNode::Kind::kScalar ? node.text : "";
@@ -53,12 +54,12 @@ void read_strategy_word(const Value& value, NodeConfig& config) {
                       quote_text(name), kAutoCodec, it.name().view()));
     }
   } catch (const SetupError&) {
-    // No strategy either.
+    // The name is no strategy either.
   }
   config.auto_strategy = value.choice(kStrategyWords).has_value();
 }
 
-// A choice is of one of those that are allowed.
+// Reads the strategy of a choice. It must be one of `strategies`, or the ring.
 void read_strategy(const Section& section, PlanChoice& choice, const std::vector<StrategyId>& strategies) {
   const auto value = section.need("strategy");
   const auto name = value ? value->text(kLongestStrategyName) : std::nullopt;
@@ -75,7 +76,8 @@ void read_strategy(const Section& section, PlanChoice& choice, const std::vector
                            fmt::join(names, ", ")));
 }
 
-// A path of a file is relative to the folder of that; one of the command line, to where that is run.
+// Reads a path. A path in a file is relative to the folder of that file. A path on the command line is relative to the
+// current directory.
 std::string read_path(const Value& value, const NodeConfig& config) {
   const auto text = value.text(kLongestPath);
   if (!text || text->front() == '/') return text.value_or("");
@@ -142,7 +144,7 @@ LeftOpen left_open(const NodeConfig& config) noexcept {
 
 gl_auto error_bound(const Codec& codec) noexcept {
   if (codec.row().exact()) return {};
-  // Errors that are there even where all is 0 are those of the smallest floats.
+  // Absolute errors up to this size come from the smallest floats. A relative bound may ignore them.
   constexpr double kTiny = 0x1p-100;
   const CodecError error = codec.error();
   const double relative = error.relative + error.of_largest;

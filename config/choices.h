@@ -1,5 +1,5 @@
-// choices.h - what a configuration leaves to the library to choose, and by what: the keys codec, strategy, calibration
-// and plan (set-up only)
+// choices.h - the keys codec, strategy, calibration and plan, by which the library may choose codecs and strategies
+// (set-up only)
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,25 @@ namespace gradlane {
 
 class Section;
 
-inline constexpr const char* kAutoCodec = "auto";  // and what may follow it: client/tuner/auto_name.h
+inline constexpr const char* kAutoCodec = "auto";  // a bound may follow it: client/tuner/auto_name.h
 
-// After the strategies have been read. `ranks`: how many there are; 0: that is not known.
+// Reads these keys. The strategies must have been read. `ranks` is the number of ranks; 0 if it is not known.
 void read_choices(const Section& root, NodeConfig& config, unsigned ranks);
 
-// What it leaves to trainers' libraries.
+// Returns the choices that the configuration leaves to trainers' libraries.
 [[nodiscard]] LeftOpen left_open(const NodeConfig& config) noexcept;
 
-// Returns the bound of the error of a codec's contributions. Bits 0 of what rounds: it has no such bound.
+// Returns the bound of the error of a codec's contributions. If a codec rounds and has no such bound, bits is 0.
 [[nodiscard]] gl_auto error_bound(const Codec& codec) noexcept;
 
-// Of a key that does nothing with the others as they are; empty: all do.
+// Returns a warning about a key that has no effect with the others as they are; empty if all keys have one.
 [[nodiscard]] std::string choices_warning(const NodeConfig& config);
 
-// The text of a plan's file; `file` stands for it in messages. Throws SetupError: "file:line:column: key: what is
-// wrong, what is allowed". `strategies`: those that may stand there. `ranks` as above.
+// Parses the text of a plan file. `file` is its name in messages. Throws SetupError: "file:line:column: key: what is
+// wrong, what is allowed". The plan may name only `strategies`. `ranks` is as above.
 [[nodiscard]] std::vector<PlanChoice> parse_plan(std::string_view text, const std::string& file,
                                                  const std::vector<StrategyId>& strategies, unsigned ranks = 0);
-// What parse_plan() reads to the same.
+// Returns text from which parse_plan() reads the same plan.
 [[nodiscard]] std::string plan_text(const std::vector<PlanChoice>& plan);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// common_sections.cc - parts of a configuration file that both modes have (set-up only)
+// common_sections.cc - the parts of a configuration file that both modes have (set-up only)
 #include "config/common_sections.h"
 
 #include <fmt/format.h>
@@ -17,15 +17,15 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kLongestUser = 32;  // of useradd
-constexpr size_t kLongestLink = 16;  // DPDK's names of rings have 28 bytes, and some are ours
+constexpr size_t kLongestUser = 32;  // limit of useradd
+constexpr size_t kLongestLink = 16;  // DPDK's names of rings have 28 bytes, and some of them are our prefix
 constexpr size_t kLongestDevice = 1000;
 
 }  // namespace
 
 std::string read_config_file(const std::string& path, const char* what) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
-  std::string text(kMaxConfigBytes + 1, '\0');  // one byte more, to see that it is too long
+  std::string text(kMaxConfigBytes + 1, '\0');  // one byte more, to find out whether the file is too long
   if (file) {
     text.resize(std::fread(text.data(), 1, text.size(), file.get()));
     if (std::ferror(file.get()) == 0) return text;

@@ -1,4 +1,4 @@
-// common_sections.h - parts of a configuration file that both modes have (set-up only)
+// common_sections.h - the parts of a configuration file that both modes have (set-up only)
 #pragma once
 
 #include <cstddef>
@@ -19,28 +19,30 @@ inline constexpr unsigned kMaxCore = 1023;
 inline constexpr unsigned kMaxUdpPort = 65535;
 inline constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-// The text of a file, or more than kMaxConfigBytes of it. Throws SetupError; `what` it is, for that.
+// Returns the text of a file, or its first kMaxConfigBytes + 1 bytes if it is longer. Throws SetupError; `what` names
+// the kind of file in its message.
 [[nodiscard]] std::string read_config_file(const std::string& path, const char* what = "configuration");
 
-// Where the file says `mode: accelerator`; null: it does not, it is a node's or wrong.
+// Returns the value in `mode: accelerator`. Returns null if the file has no such line: it is a node's file, or wrong.
 [[nodiscard]] const YamlNode* accelerator_mode(const YamlNode& tree);
 
-// Each sets what the file has, and leaves the rest.
-//   `more`: what else is allowed, where all codecs are listed.
+// Each of these sets the values that the file has, and leaves the others unchanged.
+//   `more` describes other allowed values, for a message that lists all codecs.
 void read_codec(const Section& root, Codec& codec, const std::string& more = "");
 void read_idle(const Section& worker, IdlePolicy& idle);
 void read_user(const Section& root, std::string& user);
 void read_log(const Section& root, std::string& log, std::string& file);
 
-// The section `tos`: classes from `least` on, all different, without ECN bits.
+// A class of the section `tos`. read_tos() checks that classes are `least` or more, all different, and without ECN
+// bits.
 struct TosClass {
   const char* key;
   uint8_t& value;
 };
 void read_tos(const Section& root, std::span<const TosClass> classes, unsigned least);
 
-// The key of a port that says what device it is, and that sets kind and device of `port`. Nothing, after a fault, if
-// there is none or several.
+// A key of a port that names its device. read_port_device() sets kind and device of `port`, and returns the value of
+// the key. If there is no such key or several, it records a fault and returns nothing.
 struct DeviceKey {
   const char* key;
   PortConfig::Kind kind;
@@ -48,11 +50,11 @@ struct DeviceKey {
 [[nodiscard]] std::optional<Value> read_port_device(const Section& section, std::span<const DeviceKey> keys,
                                                     PortConfig& port);
 
-// ---- The way back
+// ---- Writing of files
 
-// As YAML writes texts in double quotes. Those of a configuration have no control characters.
+// Returns a text in double quotes, as YAML writes it. Texts of a configuration have no control characters.
 [[nodiscard]] std::string in_quotes(const std::string& text);
-[[nodiscard]] std::string path_text(const std::string& path);   // the same; "" for "", which is left out
+[[nodiscard]] std::string path_text(const std::string& path);   // the same; "" for "", which the file leaves out
 [[nodiscard]] std::string device_text(const PortConfig& port);  // "device: "net_tap0,...""
 
 }  // namespace gradlane

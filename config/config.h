@@ -1,4 +1,4 @@
-// config.h - one node's settings: what can be set, and defaults (node_keys.cc has the ranges)
+// config.h - the settings of one node, and their defaults (node_keys.cc has the ranges)
 #pragma once
 
 #include <algorithm>
@@ -15,35 +15,35 @@
 namespace gradlane {
 
 using MacAddress = std::array<uint8_t, 6>;
-using IpAddress = std::array<uint8_t, 16>;  // of IPv4 as ::ffff:10.77.0.1 (RFC 4291, 2.5.5.2)
+using IpAddress = std::array<uint8_t, 16>;  // IPv4 as ::ffff:10.77.0.1 (RFC 4291, 2.5.5.2)
 
-// What a worker does while nothing comes: poll on; leave its CPU to others after each poll; or the latter, and after
-// some time sleep.
+// Behaviour of a worker while no packets come. It polls on (kSpin), or leaves its CPU to others after each poll
+// (kYield). With kAdaptive it does the latter, and sleeps after some time.
 enum class IdlePolicy : uint8_t { kSpin, kYield, kAdaptive };
 
 inline constexpr unsigned kMaxNodes = 256;
 inline constexpr unsigned kMaxTrainers = 16;    // per node
 inline constexpr unsigned kMaxLanes = 16;       // per node; GL_MAX_LANES of client/abi.h
 inline constexpr unsigned kMaxPorts = 16;       // per node
-inline constexpr size_t kMaxProcessPorts = 32;  // of all nodes of a daemon: DPDK's RTE_MAX_ETHPORTS
+inline constexpr size_t kMaxProcessPorts = 32;  // for all nodes of a daemon: DPDK's RTE_MAX_ETHPORTS
 inline constexpr size_t kMinIpMtu = 576;
 inline constexpr size_t kMaxIpMtu = 9000;
-inline constexpr size_t kIpUdpBytes = 28;  // headers between the MTU of IP and that of the exchange (of IPv4)
+inline constexpr size_t kIpUdpBytes = 28;  // headers between the MTU of IP and that of the exchange, for IPv4
 
-// Of TCP or UDP.
+// An address and a port of TCP or UDP.
 struct IpPort {
   IpAddress ip{};
   uint16_t port = 0;
   bool operator==(const IpPort&) const = default;
 };
 
-// A machine of the ring. The table is the same on all nodes.
+// A node of the ring. All nodes have the same table of these.
 struct NodeAddress {
-  unsigned rank = 0;              // of the node: its place in the ring
-  uint32_t ip = 0;                // IPv4, host byte order: what frames have (config/addresses.h)
-  std::optional<MacAddress> mac;  // absent: asked for by ARP
-  std::string host{};             // name or address of the machine, by which it finds its rank; empty: not given
-  // What sockets have in place of `ip` and of NodeConfig::udp_port; absent: these.
+  unsigned rank = 0;              // place of the node in the ring
+  uint32_t ip = 0;                // IPv4 address in frames, in host byte order (config/addresses.h)
+  std::optional<MacAddress> mac;  // absent: found by ARP
+  std::string host{};             // name or address of the machine, by which it finds its rank; empty if not given
+  // Address and first UDP port of sockets. If absent, sockets use `ip` and NodeConfig::udp_port.
   std::optional<IpAddress> real{};
   std::optional<uint16_t> udp_port{};
 };
@@ -52,23 +52,23 @@ struct PortConfig {
   enum class Kind : uint8_t {
     kDevice,  // DPDK devargs of a virtual device: "net_memif0,role=server,..."
     kPci,     // PCI address of a NIC, with devargs behind it if need be: "0000:03:00.0"
-    kRing,    // one end of an in-process link of that name; the other end is another node of the same process
-    kUdp,     // sockets of the kernel, with its addresses
+    kRing,    // one end of an in-process link of that name; another node of the same process has the other end
+    kUdp,     // sockets of the kernel, with the kernel's addresses
   };
-  std::string name;  // in logs and figures; e0, e1, ... if not given
+  std::string name;  // name in logs and metrics; e0, e1, ... if not given
   Kind kind = Kind::kDevice;
-  std::string device;             // devargs, PCI address, name of the link; of sockets: auto, or any address
-  std::vector<unsigned> nodes;    // reached through this port, by rank; empty: all others
-  std::optional<MacAddress> mac;  // absent: the device's own
+  std::string device;             // devargs, PCI address or name of the link; for sockets `auto` or `any`
+  std::vector<unsigned> nodes;    // ranks of the nodes that this port reaches; empty: all other nodes
+  std::optional<MacAddress> mac;  // absent: the device has its own
 };
 
-// Faults that a node makes itself, in the frames it receives, to see what comes of them. Probabilities are per frame.
+// Faults that a node injects into the frames that it receives, for tests. Probabilities are per frame.
 struct InjectedFaults {
   double drop = 0;
   double duplicate = 0;
-  double reorder = 0;  // arrives behind up to 8 later ones
-  double corrupt = 0;  // one bit is another one
-  double delay = 0;    // arrives delay_time late
+  double reorder = 0;  // frame arrives after up to 8 later ones
+  double corrupt = 0;  // one bit is flipped
+  double delay = 0;    // frame arrives delay_time late
   Nanos delay_time = kMillisecond;
   uint64_t seed = 1;
 
@@ -76,7 +76,7 @@ struct InjectedFaults {
   bool operator==(const InjectedFaults&) const = default;
 };
 
-// How operations that leave it to the library go, from so many bytes on and below so many.
+// The strategy and codec for operations that leave these to the library, from `from` bytes on and below `to` bytes.
 struct PlanChoice {
   uint64_t from = 0;
   uint64_t to = 0;
@@ -88,18 +88,18 @@ inline constexpr size_t kMaxPlanChoices = 64;  // GL_MAX_PLAN_ROWS of client/abi
 inline constexpr size_t kSocketQueueTarget = 64;
 
 struct NodeConfig {
-  std::string file;  // where it was read from, for messages
+  std::string file;  // name of the file, for messages
 
-  // ---- Who is who. Nodes are sorted by rank; ranks of nodes are 0 to nodes.size() - 1.
+  // ---- Nodes and ranks. Nodes are sorted by rank; ranks of nodes are 0 to nodes.size() - 1.
   unsigned rank = 0;
   std::vector<NodeAddress> nodes;
   unsigned trainers = 1;      // on each node
-  bool local_reduce = false;  // trainers of a node are summed up before the ring, and are one rank of it
+  bool local_reduce = false;  // trainers of a node are reduced first, and are one rank of the ring
 
-  // ---- How packets travel.
+  // ---- Packets.
   std::vector<PortConfig> ports;
-  size_t mtu = 1500;          // of IP
-  uint16_t udp_port = 18400;  // the first of lanes * trainers
+  size_t mtu = 1500;          // MTU of IP
+  uint16_t udp_port = 18400;  // first of lanes * trainers UDP ports
   uint8_t tos_compressed = 0x28;
   uint8_t tos_raw = 0x20;
   uint8_t tos_control = 0xc0;
@@ -107,18 +107,20 @@ struct NodeConfig {
   // ---- Threads.
   unsigned lanes = 1;           // queue pairs per port, and parts that tensors are divided into
   unsigned threads = 1;         // workers; at most `lanes`
-  std::vector<unsigned> cores;  // one per thread, to pin it there; empty: wherever the scheduler likes
+  std::vector<unsigned> cores;  // CPU of each thread; empty: the scheduler chooses
   IdlePolicy idle = IdlePolicy::kAdaptive;
 
   // ---- Memory.
   bool hugepages = false;
-  size_t trainer_memory = size_t{4} << 30;  // shared buffers of a trainer, bytes
+  size_t trainer_memory = size_t{4} << 30;  // most bytes that a trainer may share with the daemon
 
-  // ---- The exchange: world, mtu, rank, codec follow from the above, incarnation is drawn at the start.
+  // ---- The exchange. World, mtu, rank and codec of ExchangeConfig follow from other settings, incarnation is random.
   Codec codec = find_codec(kDefaultCodec);
-  std::vector<StrategyId> strategies = {StrategyId{}};  // those that operations may name; the first one is the default
-  // What the library chooses, of operations that name nothing: the codec, `codec` is exact then ("auto", "auto:2^-10";
-  // empty: it does not); the strategy; by which figures, and in place of trials by which plan (paths; empty: none).
+  // strategies that operations may name; the first one is the default
+  std::vector<StrategyId> strategies = {StrategyId{}};
+  // Choices that the library makes, for operations that name no codec or no strategy. auto_codec is empty if the
+  // library does not choose the codec. Otherwise it is "auto" or "auto:2^-10", and `codec` is exact. The calibration
+  // has the figures with which the library predicts. A plan takes the place of its trials. Both are paths, or empty.
   std::string auto_codec;
   bool auto_strategy = false;
   std::string calibration;
@@ -131,29 +133,29 @@ struct NodeConfig {
   Nanos peer_timeout = settings::kPeerTimeout.standard;
   Nanos start_timeout = settings::kStartTimeout.standard;
   Nanos operation_timeout = settings::kOperationTimeout.standard;
-  Nanos shutdown_timeout = 2 * kSecond;  // how long operations in flight may take to end after SIGTERM
+  Nanos shutdown_timeout = 2 * kSecond;  // most time that operations in flight may take after SIGTERM
   Nanos min_rto = settings::kMinRto.standard;
 
-  // ---- Protection. docs/security.md
-  std::string key_file;  // packets carry a tag made with the key in it; empty: they do not
-  std::string user;      // whom the daemon becomes once it has all it needs; empty: it stays who it is
+  // ---- Protection: docs/security.md
+  std::string key_file;  // file with the key of the tags that packets carry; empty: packets carry none
+  std::string user;  // user that the daemon becomes after it has all its devices and sockets; empty: it keeps its user
 
   InjectedFaults faults;
 
-  // ---- Talking to the outside.
-  std::string socket;             // path; made by the daemon
-  std::string admin;              // path: `gradlane stats` and `gradlane check` ask here
-  std::optional<IpPort> metrics;  // where Prometheus and `gradlane top` ask, by TCP; absent: they do not
+  // ---- Sockets and logs.
+  std::string socket;             // path of the trainers' socket, which the daemon makes
+  std::string admin;              // path of the socket for `gradlane stats` and `gradlane check`
+  std::optional<IpPort> metrics;  // TCP address for Prometheus and `gradlane top`; absent: none
   bool telemetry = false;         // has no effect; accepted until 0.3
   std::string log = "info";       // trace, debug, info, warn, error
-  std::string log_file;           // path; opened anew on SIGHUP; empty: standard error
+  std::string log_file;           // path, reopened on SIGHUP; empty: standard error
 };
 
-// Ranks of the exchange: trainers, or nodes where they reduce locally.
+// Returns the number of ranks of the exchange on each node: its trainers, or 1 if they reduce locally.
 [[nodiscard]] inline unsigned ranks_per_node(const NodeConfig& config) noexcept {
   return config.local_reduce ? 1 : config.trainers;
 }
-// Any of its ports is.
+// Returns whether any port of the node is of sockets.
 [[nodiscard]] inline bool of_sockets(const NodeConfig& config) noexcept {
   return std::ranges::any_of(config.ports, [](const PortConfig& it) { return it.kind == PortConfig::Kind::kUdp; });
 }

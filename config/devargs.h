@@ -9,15 +9,15 @@
 
 namespace gradlane {
 
-// "net_memif0" of "net_memif0,role=server,...".
+// Returns "net_memif0" for "net_memif0,role=server,...".
 [[nodiscard]] std::string_view device_name(std::string_view devargs) noexcept;
 
-// The value of a key of devargs, or nothing.
+// Returns the value of a key of devargs, or nothing.
 [[nodiscard]] std::optional<std::string_view> devargs_argument(std::string_view devargs, std::string_view key) noexcept;
-// The same; "" where it has no such key.
+// Returns the value of a key of devargs, or "" if there is no such key.
 [[nodiscard]] std::string devargs_value(std::string_view devargs, std::string_view key);
 
-// Drivers have an older name, too.
+// Return whether the port's device has this driver, by its current or its older name.
 [[nodiscard]] bool is_af_packet(const PortConfig& port) noexcept;
 [[nodiscard]] bool is_af_xdp(const PortConfig& port) noexcept;
 [[nodiscard]] bool is_memif(const PortConfig& port) noexcept;

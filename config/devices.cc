@@ -1,4 +1,4 @@
-// devices.cc - what is known of DPDK's device arguments before DPDK is started (set-up only)
+// devices.cc - checks of DPDK's device arguments before DPDK is started (set-up only)
 #include "config/devices.h"
 
 #include <fmt/format.h>
@@ -17,10 +17,10 @@ namespace {
 
 constexpr size_t kEthernetHeader = 14;
 constexpr size_t kVlanTag = 4;
-constexpr size_t kMemifBuffer = 2048;  // defaults of DPDK's drivers
+constexpr size_t kMemifBuffer = 2048;  // this and the next two are defaults of DPDK's drivers
 constexpr size_t kPacketFrame = 2048;
 constexpr size_t kPacketBlock = 4096;
-constexpr size_t kPacketHeader = 66;  // of an AF_PACKET frame, in front of the packet
+constexpr size_t kPacketHeader = 66;  // header of an AF_PACKET frame, in front of the packet
 
 constexpr size_t kVirtioQueues = 8;
 constexpr size_t kVirtioSize = 1024;
@@ -30,7 +30,7 @@ size_t number(std::string_view device, std::string_view key, size_t standard) {
   return text ? parse_whole(*text).value_or(standard) : standard;
 }
 
-// Of an argument that DPDK would read a part of, or none.
+// Returns the fault of a number of which DPDK would read only a part, or nothing.
 std::string number_fault(std::string_view device) {
   for (const char* const key : {"bsize", "framesz", "blocksz", "qpairs", "queues", "queue_count", "queue_size"}) {
     const auto text = devargs_argument(device, key);
@@ -44,21 +44,22 @@ bool is_hex(std::string_view text) {
   return std::ranges::all_of(text, [](unsigned char c) { return std::isxdigit(c) != 0; });
 }
 
-// Of DPDK 22.11: its drivers of virtual devices, and older names of some.
+// Drivers of virtual devices in DPDK 22.11, with older names of some.
 constexpr std::string_view kVirtualDrivers[] = {
     "net_af_packet", "net_af_xdp", "net_memif",       "net_vhost",    "net_virtio_user", "net_tap",   "net_tun",
     "net_pcap",      "net_ring",   "net_null",        "net_bonding",  "net_failsafe",    "net_pfe",   "net_enetfec",
     "net_softnic",   "net_netvsc", "net_vdev_netvsc", "net_octeontx", "eth_af_packet",   "eth_vhost", "virtio_user",
     "eth_tap",       "eth_pcap",   "eth_ring",        "eth_null",     "eth_bond"};
 
-// A driver, and whatever tells its devices apart: net_memif0.
+// Returns whether a name starts with a driver. Anything may follow that distinguishes its devices: net_memif0.
 bool is_device(std::string_view name) {
   const auto allowed = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
   return std::ranges::all_of(name, allowed) &&
          std::ranges::any_of(kVirtualDrivers, [&](std::string_view driver) { return name.starts_with(driver); });
 }
 
-// Of a word that is no device: most often it is the name of an interface.
+// Returns the fault of a word that is no device. Most often it is the name of an interface. `alone` is true if it has
+// no arguments.
 std::string no_device(std::string_view name, bool alone) {
   constexpr size_t kLongestInterface = 15;
   if (!alone || name.empty() || name.size() > kLongestInterface || name.starts_with("net_")) {
@@ -79,7 +80,7 @@ std::string memif_fault(std::string_view device, size_t frame) {
       frame, buffer, frame);
 }
 
-// Packets at queues that no lane reads would be lost.
+// Returns the fault of more queues than lanes. Packets in queues that no lane reads would be lost.
 std::string spread_fault(std::string_view device, std::string_view key, unsigned lanes) {
   const size_t queues = number(device, key, 1);
   if (queues <= lanes) return "";
@@ -113,7 +114,7 @@ std::string queues_fault(std::string_view device, unsigned lanes) {
   return fmt::format("queues={}, and workers.lanes is {}; allowed: queues={}, on both sides", queues, lanes, lanes);
 }
 
-// A pair of net_vhost and net_virtio_user survives the end of either process in one form only.
+// Allows one form of net_vhost and net_virtio_user: only that pair survives the end of either process.
 std::string vhost_fault(std::string_view device, unsigned lanes) {
   if (!devargs_argument(device, "iface")) return "vhost needs a socket; allowed: iface=PATH, as on the other side";
   if (devargs_argument(device, "client") != "1") {
@@ -127,7 +128,7 @@ std::string virtio_fault(std::string_view device, unsigned lanes) {
   const auto path = devargs_argument(device, "path");
   if (!path) return "virtio_user needs a socket; allowed: path=PATH, as on the other side";
   if (devargs_argument(device, "mac")) return "its MAC address is that of the port; allowed: the port's key 'mac'";
-  if (path->starts_with("/dev/vhost")) return "";  // the kernel, or a card
+  if (path->starts_with("/dev/vhost")) return "";  // the other end is the kernel, or a card
   if (devargs_argument(device, "server") != "1") {
     return "a virtio_user client does not find the other side again when that is restarted; allowed: server=1 here, "
            "and "
@@ -150,7 +151,7 @@ bool is_pci_address(std::string_view text) {
 }
 
 std::string device_key(const PortConfig& port) {
-  if (port.kind == PortConfig::Kind::kUdp) return "udp";  // the node's UDP ports, at whatever address
+  if (port.kind == PortConfig::Kind::kUdp) return "udp";  // the node's UDP ports, at any address
   return port.kind == PortConfig::Kind::kPci ? full_pci_address(port.device) : std::string(device_name(port.device));
 }
 

@@ -1,4 +1,4 @@
-// devices.h - what is known of DPDK's device arguments before DPDK is started (set-up only)
+// devices.h - checks of DPDK's device arguments before DPDK is started (set-up only)
 #pragma once
 
 #include <cstddef>
@@ -9,24 +9,25 @@
 
 namespace gradlane {
 
-// What two ports of a node cannot have both: "net_memif0" of "net_memif0,role=server", a PCI address in full, the name
-// of a link.
+// Returns a name that no two ports of a node can share: "net_memif0" for "net_memif0,role=server", a full PCI address,
+// the name of a link, or "udp" for sockets.
 [[nodiscard]] std::string device_key(const PortConfig& port);
 
-// "0000:03:00.0", and "03:00.0" in short.
+// Returns whether this is a PCI address: "0000:03:00.0", or "03:00.0" for short.
 [[nodiscard]] bool is_pci_address(std::string_view text);
 
-// Of a card, as the kernel writes it: "0000:41:0a.0" of "41:0A.0,queues=2".
+// Returns the address of a card as the kernel writes it: "0000:41:0a.0" for "41:0A.0,queues=2".
 [[nodiscard]] std::string full_pci_address(std::string_view device);
 
-// Why this device cannot carry packets of that MTU, or would damage them, or cannot serve so many lanes; empty if
-// nothing is known against it.
+// Returns why this device cannot carry packets of that MTU, would damage them, or cannot serve that number of lanes.
+// Returns an empty string if no such reason is known.
 [[nodiscard]] std::string device_fault(const PortConfig& port, size_t ip_mtu, unsigned lanes);
 
-// The same for a port of an accelerator, which has one worker and passes frames with VLAN tags on.
+// Returns the same for a port of an accelerator, which has one worker and passes on frames with VLAN tags.
 [[nodiscard]] std::string accelerator_device_fault(const PortConfig& port, size_t ip_mtu);
 
-// The kernel's interface that it stands on, or makes: "eth1" of "net_af_packet0,iface=eth1"; empty if it names none.
+// Returns the kernel's interface that the device uses or makes: "eth1" for "net_af_packet0,iface=eth1". Empty if it
+// names none.
 [[nodiscard]] std::string interface_name(const PortConfig& port);
 
 }  // namespace gradlane

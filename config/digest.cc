@@ -1,11 +1,11 @@
-// digest.cc - what neighbours compare of their configurations (set-up only)
+// digest.cc - the settings that neighbours compare (set-up only)
 #include "config/addresses.h"
 #include "config/loader.h"
 
 namespace gradlane {
 namespace {
 
-// 64-bit FNV-1a.
+// A hash: 64-bit FNV-1a.
 class Digest {
  public:
   void add(uint32_t value) noexcept {

@@ -1,4 +1,4 @@
-// faults.cc - collects what is wrong with a configuration file, and names the first of it (set-up only)
+// faults.cc - a collection of the faults in a configuration file, and the message about the first one (set-up only)
 #include "config/faults.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ constexpr size_t kLongestQuote = 60;
 
 void ConfigFaults::keep(const Fault& fault) {
   ++count_;
-  // The first one that was found stays if two are of the same place.
+  // If two faults have the same place, the one that was found first stays.
   if (!first_ || fault.order() < first_->order()) first_ = fault;
 }
 

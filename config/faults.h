@@ -1,4 +1,4 @@
-// faults.h - collects what is wrong with a configuration file, and names the first of it (set-up only)
+// faults.h - a collection of the faults in a configuration file, and the message about the first one (set-up only)
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace gradlane {
 
-// Of a file; both count from 1, columns in bytes. Line 0: on the command line, and the column is the number of the word
-// there, from 0 on.
+// A place in a file: line and column count from 1, columns in bytes. Line 0 means the command line. The column is then
+// the number of a word, from 0 on.
 struct Place {
   unsigned line = 1;
   unsigned column = 1;
@@ -19,17 +19,18 @@ struct Place {
 
 class ConfigFaults {
  public:
-  // `words`: of the command line, as in "--set log=warn", that places of line 0 lead to.
+  // `words` are words of the command line, as in "--set log=warn". Places of line 0 refer to them.
   explicit ConfigFaults(std::string file, std::vector<std::string> words = {})
       : file_(std::move(file)), words_(std::move(words)) {}
 
-  // Something that stands in the file is wrong. `path` leads to it, as in "ports[0].mac"; empty: the file as a whole.
+  // Adds a fault of something in the file. `path` leads to it, as in "ports[0].mac"; empty: the file as a whole.
   void add(Place place, const std::string& path, const std::string& what) { keep({false, place, path, what}); }
-  // Something is not there. Told last: a key that is missing may be there, and be misspelt.
+  // Adds a fault of something that is missing. It is reported last, because the key may be there and be misspelt.
   void add_missing(Place place, const std::string& path, const std::string& what) { keep({true, place, path, what}); }
 
   [[nodiscard]] size_t count() const noexcept { return count_; }
-  // Throws SetupError for the fault that comes first in the file, and words before it, if there is one.
+  // Throws SetupError for the first fault in the file, if there is a fault. Words of the command line come before the
+  // file.
   void throw_first() const;
 
  private:
@@ -50,10 +51,10 @@ class ConfigFaults {
   size_t count_ = 0;
 };
 
-// Throws SetupError: "WORD: what is wrong, what is allowed", for a word of the command line.
+// Throws SetupError for a word of the command line: "WORD: what is wrong, what is allowed".
 [[noreturn]] void refuse_word(const std::string& word, const std::string& what);
 
-// A text of the file between quotes, made fit for a message of one line.
+// Returns a text of the file between quotes. It is shortened and escaped to fit into a message of one line.
 [[nodiscard]] std::string quote_text(std::string_view text);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// host_list.cc - lists of hosts as people and SLURM write them (set-up only)
+// host_list.cc - parsers of lists of hosts, as people and SLURM write them (set-up only)
 #include "config/host_list.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ namespace gradlane {
 namespace {
 
 constexpr uint16_t kLeastFilePort = 1024;
-constexpr size_t kMostDigits = 18;  // of SLURM's numbers, with zeros in front
+constexpr size_t kMostDigits = 18;  // most digits of SLURM's numbers, with leading zeros
 constexpr uint64_t kMostNumber = 999999999;
 constexpr const char* kHostsAllowed = "allowed: names, IPv4 and IPv6 addresses, HOST:PORT, [IPV6]:PORT";
 constexpr const char* kSlurmAllowed = "allowed: as in login2,n[01-03,7],rack[0-1]n[0-9]";
@@ -34,7 +34,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// What is before the separator, which goes from `text` with it.
+// Returns the part in front of the separator, and removes both from `text`.
 std::string_view take_until(std::string_view& text, char separator) {
   const size_t end = std::min(text.find(separator), text.size());
   const std::string_view part = text.substr(0, end);
@@ -44,7 +44,7 @@ std::string_view take_until(std::string_view& text, char separator) {
 
 bool is_of_name(unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; }
 
-// "name", "name:port", "::1", "[::1]:port".
+// Parses "name", "name:port", "::1" or "[::1]:port".
 Host host_of(std::string_view word, const std::string& where, const char* of = "UDP") {
   const auto colons = std::ranges::count(word, ':');
   const size_t end = word.starts_with('[') ? word.find(']') : colons == 1 ? word.find(':') : std::string_view::npos;
@@ -74,10 +74,10 @@ Host host_of(std::string_view word, const std::string& where, const char* of = "
 struct Range {
   uint64_t first = 0;
   uint64_t last = 0;
-  size_t digits = 0;  // at least
+  size_t digits = 0;  // least number of digits
 };
 
-// "7", "01-03".
+// Parses "7" or "01-03".
 std::optional<Range> range_of(std::string_view text) {
   const size_t dash = text.find('-');
   const auto first = parse_decimal(text.substr(0, dash), 0, kMostNumber);
@@ -90,7 +90,7 @@ std::optional<Range> range_of(std::string_view text) {
   return range;
 }
 
-// "01-03,7", what is between brackets.
+// Parses the text between brackets: "01-03,7".
 std::vector<Range> ranges_of(std::string_view text, const std::string& where) {
   const std::string all = quote_text("[" + std::string(text) + "]");
   std::vector<Range> ranges;
@@ -104,7 +104,7 @@ std::vector<Range> ranges_of(std::string_view text, const std::string& where) {
   return ranges;
 }
 
-// One item, "rack[0-1]n[0-9]-ib": the leftmost numbers change last.
+// Expands one item, "rack[0-1]n[0-9]-ib". The leftmost numbers change last.
 std::vector<std::string> names_of(std::string_view item, const std::string& where) {
   std::vector<std::string> names = {""};
   const std::string_view whole = item;
@@ -137,7 +137,7 @@ std::vector<std::string> names_of(std::string_view item, const std::string& wher
   return names;
 }
 
-// Up to the next comma that is in no brackets.
+// Returns the item in front of the next comma outside brackets, and removes both from `text`.
 std::string_view take_item(std::string_view& text) {
   size_t end = 0;
   for (bool inside = false; end < text.size() && (inside || text[end] != ','); ++end) {

@@ -1,4 +1,4 @@
-// host_match.cc - from hosts that were looked up to the table of nodes, and which of them this machine is (set-up only)
+// host_match.cc - the choice of one address for each host, and of the host that this machine is (set-up only)
 #include "config/host_match.h"
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kMostListed = 16;  // of hosts and addresses in a message
+constexpr size_t kMostListed = 16;  // most hosts or addresses in a message
 
 std::string listed(std::vector<std::string> texts) {
   const size_t all = texts.size();
@@ -27,7 +27,7 @@ std::string ips_text(std::span<const IpAddress> ips) {
   return texts.empty() ? "none" : listed(std::move(texts));
 }
 
-// "node-a (10.0.0.1)", "10.0.0.1", "10.0.0.1:19000"
+// Returns "node-a (10.0.0.1)", "10.0.0.1" or "10.0.0.1, port 19000".
 std::string host_text(const Host& host, const IpAddress& ip) {
   const std::string text = ip_text(ip);
   const bool named = parse_address(host.name) != ip;
@@ -35,7 +35,8 @@ std::string host_text(const Host& host, const IpAddress& ip) {
          (host.port == 0 ? "" : fmt::format(", port {}", host.port));
 }
 
-// Of that family. Without those of loopback if there are others.
+// Returns the host's addresses of that family, sorted, without link-local ones. Loopback addresses count only if there
+// are no others.
 std::vector<IpAddress> candidates(const FoundHost& host, bool ipv6) {
   std::vector<IpAddress> ips;
   for (const IpAddress& ip : host.ips) {
@@ -51,7 +52,8 @@ bool all_have(const std::vector<FoundHost>& hosts, bool ipv6) {
   return std::ranges::all_of(hosts, [&](const FoundHost& host) { return !candidates(host, ipv6).empty(); });
 }
 
-// Of Debian's 127.0.1.1 in /etc/hosts, for a machine's own name.
+// Refuses a mix of loopback and other addresses. Debian's /etc/hosts causes it: there a machine's own name has
+// 127.0.1.1.
 void check_loopback(const std::vector<FoundHost>& hosts, const std::vector<IpAddress>& ips, const std::string& where) {
   const auto count = std::ranges::count_if(ips, is_loopback);
   if (count == 0 || static_cast<size_t>(count) == ips.size()) return;
@@ -64,11 +66,11 @@ void check_loopback(const std::vector<FoundHost>& hosts, const std::vector<IpAdd
                           host_text(host.host, *it), hint));
 }
 
-// ---- Who mpirun and srun say that this is
+// ---- The rank that mpirun or srun gives
 
 struct Launcher {
   const char* rank;
-  const char* size;  // null: it does not say, and its rank is taken by nobody
+  const char* size;  // null: the launcher gives no size, and its rank is not used
 };
 constexpr Launcher kLaunchers[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                    {"PMIX_RANK", nullptr},
@@ -81,7 +83,7 @@ struct Given {
   std::optional<uint64_t> size;
 };
 
-// The first one of known size; else the first one, for messages.
+// Returns the first rank whose size is known. Otherwise returns the first rank, for messages.
 std::optional<Given> given_by(const Environment& environment) {
   std::optional<Given> first;
   for (const auto& [rank, size] : kLaunchers) {
@@ -129,11 +131,11 @@ std::vector<IpAddress> choose_ips(const std::vector<FoundHost>& hosts, const std
 RankHere rank_here(const std::vector<FoundHost>& hosts, const std::vector<IpAddress>& ips,
                    const std::vector<LocalIp>& here, const Environment& environment, const std::string& where) {
   std::vector<unsigned> matches;
-  std::vector<std::string> nodes;    // all of them
-  std::vector<std::string> matched;  // those that this machine is
+  std::vector<std::string> nodes;    // all nodes
+  std::vector<std::string> matched;  // nodes that are this machine
   for (unsigned rank = 0; rank < hosts.size(); ++rank) {
     nodes.push_back(host_text(hosts[rank].host, ips[rank]));
-    // All of 127.0.0.0/8 is every machine's.
+    // Every machine has all of 127.0.0.0/8.
     const bool is_here = is_loopback(ips[rank]) || std::ranges::find(here, ips[rank], &LocalIp::ip) != here.end();
     if (!is_here) continue;
     matches.push_back(rank);

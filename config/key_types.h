@@ -1,4 +1,4 @@
-// key_types.h - rows of configuration keys: what the reader, config_text() and the page of settings are made of (set-up
+// key_types.h - rows of configuration keys, which serve the reader, config_text() and the page of settings (set-up
 // only)
 #pragma once
 
@@ -20,23 +20,24 @@
 
 namespace gradlane {
 
-// Which nodes of a ring must have the same value.
+// Values of ConfigKey::same: whether all nodes of a ring must have the same value.
 inline constexpr const char* kAnyNode = "no";
 inline constexpr const char* kSameOnAll = "checked";  // neighbours compare it
 
-// A key of a file that is read to a Config. Built by the functions below.
+// A key of a file that is read to a Config. The functions below make such keys.
 template <class Config>
 struct ConfigKey {
-  const char* section;  // "timeouts" of timeouts.peer; "": of the file itself; "nodes[]": of each entry of a list
+  const char* section;  // "timeouts" for timeouts.peer; "" for the file itself; "nodes[]" for each entry of a list
   const char* name;
   void (*read)(const Section&, const char* name, Config&) = nullptr;  // null: other code reads it
-  std::string (*text)(const Config&) = nullptr;  // the value in a file; "": left out; null: part of another key's text
-  std::string allowed{};                         // this and the rest: for the page of settings, in Markdown
-  std::string standard{};                        // the default
+  // value in a file; "" if it is left out; null if another key's text has it
+  std::string (*text)(const Config&) = nullptr;
+  std::string allowed{};   // this and the next fields are for the page of settings, in Markdown
+  std::string standard{};  // default
   const char* same;
   const char* meaning;
 
-  // ---- Of keys whose row does not follow from their type.
+  // ---- Changes to keys whose row does not follow from their type.
   [[nodiscard]] ConfigKey with_default(const char* what) && {
     standard = what;
     return std::move(*this);
@@ -47,7 +48,7 @@ struct ConfigKey {
   }
 };
 
-// The member of a member, and so on.
+// Returns the member of a member, and so on.
 template <auto kFirst, auto... kRest, class Config>
 [[nodiscard]] auto& member(Config& config) noexcept {
   if constexpr (sizeof...(kRest) == 0) {
@@ -57,7 +58,7 @@ template <auto kFirst, auto... kRest, class Config>
   }
 }
 
-// ---- Keys by type. `kPath`: the member, or a member and its member. `kLeast` and `kMost` are allowed, too.
+// ---- Keys by type. `kPath` is the member, or a member and its member. `kLeast` and `kMost` are allowed, too.
 
 template <class Config, uint64_t kLeast, uint64_t kMost, auto... kPath>
 [[nodiscard]] ConfigKey<Config> whole_key(const char* section, const char* name, const char* same,
@@ -127,7 +128,7 @@ template <class Config, auto... kPath>
           meaning};
 }
 
-// A key that other code reads.
+// Makes a key that other code reads.
 template <class Config>
 [[nodiscard]] ConfigKey<Config> other_key(const char* section, const char* name, std::string (*text)(const Config&),
                                           const char* standard, const char* allowed, const char* same,
@@ -135,14 +136,14 @@ template <class Config>
   return {section, name, nullptr, text, allowed, standard, same, meaning};
 }
 
-// A ToS class, of the section `tos`.
+// Makes the key of a ToS class, in the section `tos`.
 template <class Config, auto... kPath>
 [[nodiscard]] ConfigKey<Config> tos_key(const char* name, const char* same, const char* allowed, const char* meaning) {
   const auto text = [](const Config& of) { return fmt::format("{:#04x}", member<kPath...>(of)); };
   return {"tos", name, nullptr, text, allowed, fmt::format("`{}`", text(Config{})), same, meaning};
 }
 
-// The section `faults`.
+// Makes the keys of the section `faults`.
 template <class Config>
 [[nodiscard]] std::vector<ConfigKey<Config>> fault_keys() {
   using Faults = InjectedFaults;
@@ -163,9 +164,9 @@ template <class Config>
   };
 }
 
-// ---- Of all keys
+// ---- Functions of all keys
 
-// The names of a section's keys. Of the file ("") sections are keys, too.
+// Returns the names of a section's keys. The keys of the file ("") include its sections.
 template <class Config>
 [[nodiscard]] std::vector<const char*> names_in(std::span<const ConfigKey<Config>> keys, std::string_view section) {
   std::vector<const char*> names;
@@ -178,7 +179,7 @@ template <class Config>
   return names;
 }
 
-// Sets the members of a section's keys that have a type.
+// Sets the members that belong to a section's keys with a type.
 template <class Config>
 void read_keys(std::span<const ConfigKey<Config>> keys, std::string_view name, const Section& section, Config& config) {
   for (const ConfigKey<Config>& key : keys) {
@@ -197,11 +198,11 @@ std::optional<Section> read_section(std::span<const ConfigKey<Config>> keys, con
   return section;
 }
 
-// All values as a file.
+// Returns all values as a file.
 template <class Config>
 [[nodiscard]] std::string text_of(std::span<const ConfigKey<Config>> keys, const Config& config) {
   std::string text;
-  std::string entries;  // of the section
+  std::string entries;  // entries of the section
   for (size_t i = 0; i < keys.size(); ++i) {
     const ConfigKey<Config>& key = keys[i];
     const std::string value = key.text == nullptr ? "" : key.text(config);
@@ -219,7 +220,7 @@ template <class Config>
   return text;
 }
 
-// The table of the page of settings, in Markdown.
+// Returns the table of the page of settings, in Markdown.
 template <class Config>
 [[nodiscard]] std::string page_of(std::span<const ConfigKey<Config>> keys) {
   std::string page = "| key | default | allowed | same | what it is |\n|---|---|---|---|---|\n";
@@ -230,7 +231,7 @@ template <class Config>
   return page;
 }
 
-// The keys of a node's file and of an accelerator's, in the order of the page of settings.
+// Return the keys of a node's file and of an accelerator's, in the order of the page of settings.
 [[nodiscard]] std::span<const ConfigKey<NodeConfig>> node_keys();
 [[nodiscard]] std::span<const ConfigKey<AcceleratorConfig>> accelerator_keys();
 

@@ -1,4 +1,4 @@
-// loader.cc - from a YAML file to a NodeConfig (set-up only)
+// loader.cc - conversion of a YAML file to a NodeConfig (set-up only)
 #include "config/loader.h"
 
 #include <fmt/format.h>
@@ -30,11 +30,12 @@
 namespace gradlane {
 namespace {
 
-// Of an accelerator's file.
+// Keys of an accelerator's file.
 constexpr const char* kForeignKeys[] = {"host", "wire", "repack", "connections"};
 constexpr KeysElsewhere kElsewhere = {kForeignKeys, "a key of `mode: accelerator`, and this is a node's file"};
 
-// By the hosts of the nodes, as the file does not say it. `place`: where it could.
+// Finds the rank by the hosts of the nodes, because the file does not name it. `place` is the value of `rank`, if there
+// is one.
 void find_rank(const Section& root, const std::optional<Value>& place, NodeConfig& config, const NodeChoice& choice) {
   const auto fault = [&](const std::string& text) { place ? place->fault(text) : root.missing("rank", text); };
   const auto is_here = [&choice](const NodeAddress& node) {
@@ -74,7 +75,8 @@ void read_rank(const Section& root, NodeConfig& config, bool table, const NodeCh
   }
 }
 
-// Who is who, and where the nodes stand. False: something is wrong with it.
+// Reads the nodes and this node's rank. `places` gets the places of the nodes in the file. Returns false if they are
+// wrong.
 bool read_identity(const Section& root, NodeConfig& config, const NodeChoice& choice, std::vector<NodePlace>& places) {
   const size_t faults = root.value().faults().count();
   if (const auto nodes = root.need("nodes")) places = read_nodes(*nodes, config);
@@ -88,7 +90,7 @@ bool read_identity(const Section& root, NodeConfig& config, const NodeChoice& ch
   return true;
 }
 
-// `checked`: the number of threads is right.
+// Reads the cores. `checked` means that the number of threads is right.
 void read_cores(const Value& value, NodeConfig& config, bool checked) {
   const size_t faults = value.faults().count();
   const auto items = value.list("numbers of CPUs");
@@ -116,7 +118,7 @@ void read_workers(const Section& root, NodeConfig& config) {
 }
 
 void read_exchange(const Section& root, NodeConfig& config) {
-  // Sockets take dozens of packets in a call, if so many wait.
+  // A call of sockets takes dozens of packets, if that many wait.
   if (of_sockets(config)) config.queue_target = kSocketQueueTarget;
   const auto section = read_section(node_keys(), root, "exchange", config);
   if (section && !std::has_single_bit(config.window)) {
@@ -125,7 +127,7 @@ void read_exchange(const Section& root, NodeConfig& config) {
   }
 }
 
-// UDP ports: one per lane and trainer.
+// Checks the range of UDP ports. It has one port per lane and trainer.
 void read_udp_port(const Section& root, NodeConfig& config) {
   const unsigned count = config.lanes * config.trainers;
   if (config.udp_port + count - 1 <= kMaxUdpPort) return;
@@ -142,7 +144,7 @@ void read_protection(const Section& root, NodeConfig& config) {
   read_user(root, config.user);
 }
 
-// Trainers' and the administrator's: two paths.
+// Reads the paths of two sockets, the trainers' and the administrator's.
 void read_sockets(const Section& root, NodeConfig& config) {
   const size_t faults = root.value().faults().count();
   config.socket = fmt::format("/run/gradlane/node{}.sock", config.rank);
@@ -163,7 +165,7 @@ void read_sockets(const Section& root, NodeConfig& config) {
                   config.admin.size(), kLongestSocket));
 }
 
-// "node:9400" is this node's address: one file may serve all.
+// Reads `metrics`. "node:9400" stands for this node's address, so that one file can serve all nodes.
 void read_metrics(const Section& root, NodeConfig& config, bool identity) {
   const auto value = root.find("metrics");
   if (!value) return;

@@ -1,4 +1,4 @@
-// loader.h - from a YAML file to a NodeConfig, and back (set-up only)
+// loader.h - conversion of a YAML file to a NodeConfig, and back (set-up only)
 #pragma once
 
 #include <optional>
@@ -12,27 +12,28 @@ namespace gradlane {
 
 struct ConfigTree;
 
-// Which of its nodes a file is read for, where it does not say (`rank` is not there, or auto), or whatever it says.
+// Chooses the node that a file is read for. `hosts` is for files that do not name their rank: `rank` is missing, or
+// auto.
 struct NodeChoice {
-  std::optional<unsigned> rank;    // comes before that of the file
-  std::vector<std::string> hosts;  // what `nodes[].host` of this machine may be: its name and addresses
+  std::optional<unsigned> rank;    // takes precedence over the file's rank
+  std::vector<std::string> hosts;  // names and addresses of this machine, to find it in `nodes[].host`
 };
 [[nodiscard]] NodeChoice this_machine(std::optional<unsigned> rank = {});
 
-// Reads and checks the text of a configuration file (docs/configuration.md); `name` stands for the file in messages.
-// Throws SetupError: "file:line:column: key: what is wrong, what is allowed". With several faults it names the first
-// one in the file; before those come faults of the YAML syntax, and behind them keys that are missing.
+// Reads and checks the text of a configuration file (docs/configuration.md). `name` stands for the file in messages.
+// Throws SetupError: "file:line:column: key: what is wrong, what is allowed". If there are several faults, it reports
+// the first one in the file. Faults of the YAML syntax come before those, and missing keys come last.
 [[nodiscard]] NodeConfig parse_config(std::string_view text, const std::string& name, const NodeChoice& choice = {});
-// The same of a tree that has been parsed.
+// Does the same for a tree that is already parsed.
 [[nodiscard]] NodeConfig read_config(const ConfigTree& source, const NodeChoice& choice = {});
 
-// All settings, defaults included, as a file that parse_config() reads to the same NodeConfig.
+// Returns all settings, defaults included, as a file that parse_config() reads to the same NodeConfig.
 [[nodiscard]] std::string config_text(const NodeConfig& config);
 
-// A digest of what must be equal on all nodes: the table of nodes (ranks and IP addresses), trainers, local_reduce,
-// lanes, UDP port, ToS classes.
+// Returns a digest of the settings that must be equal on all nodes. These are the table of nodes (ranks, addresses and
+// UDP ports), trainers, local_reduce, lanes, UDP port and ToS classes.
 [[nodiscard]] uint64_t rank_table_digest(const NodeConfig& config);
-// What goes into that, one by one, so that neighbours can name what differs.
+// Returns the same settings one by one, so that neighbours can report which one differs.
 [[nodiscard]] RingSettings ring_settings(const NodeConfig& config);
 
 }  // namespace gradlane

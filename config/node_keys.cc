@@ -1,4 +1,4 @@
-// node_keys.cc - the keys of a node's file: a row each (set-up only)
+// node_keys.cc - the keys of a node's file, one row each (set-up only)
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -19,7 +19,7 @@ std::string mac_entry(const std::optional<MacAddress>& mac) {
   return mac ? fmt::format(", mac: {}", in_quotes(mac_text(*mac))) : "";
 }
 
-// Colons may mean something else to YAML.
+// IPv6 addresses are in quotes, because colons may mean something else to YAML.
 std::string ip_entry(const NodeAddress& node) {
   const std::string text = ip_text(address_of(node));
   return ipv4_of(address_of(node)) ? text : in_quotes(text);
@@ -46,7 +46,7 @@ std::string ports_text(const NodeConfig& config) {
   return text;
 }
 
-// In quotes: commas may be part of a name.
+// Names are in quotes, because commas may be part of a name.
 std::string strategies_text(const NodeConfig& config) {
   std::vector<std::string> names = strategy_names(config.strategies);
   for (std::string& it : names) it = in_quotes(it);

@@ -19,10 +19,10 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kMostMtu = 1500;  // unless it is set: what gets through most networks
+constexpr size_t kMostMtu = 1500;  // unless it is set; most networks pass it
 constexpr const char* kSlurmNames[] = {"SLURM_JOB_NODELIST", "SLURM_NODELIST"};
 
-// ---- Which hosts
+// ---- Hosts
 
 std::string read_host_file(const std::string& path, const std::string& where) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
@@ -42,7 +42,8 @@ std::vector<Host> slurm_hosts(const Environment& environment, const std::string&
               "SLURM_JOB_NODELIST is not set: this is not in a job of SLURM, or its environment was not passed on");
 }
 
-// mpirun tells its processes no hosts. Until 0.2 nodes met at rank 0's host for that, "@mpi:HOST".
+// Refuses "@mpi" and "@mpi:HOST": mpirun does not tell its processes the hosts. Until 0.2, "@mpi:HOST" let nodes meet
+// at the host of rank 0.
 [[noreturn]] void refuse_mpi(const Environment& environment, const std::string& where) {
   const bool slurm = environment(kSlurmNames[0]).has_value();
   refuse_word(where, fmt::format("mpirun tells its processes no hosts: name them as for mpirun, --nodes HOST,HOST,... "
@@ -64,7 +65,7 @@ std::vector<Host> hosts_of(const NodeWords& words, const Surroundings& surroundi
 
 // ---- Ports
 
-// "0000:03:00.0" or "03:00.0", with arguments behind it or not.
+// Returns whether this looks like "0000:03:00.0" or "03:00.0", with or without arguments behind it.
 bool looks_like_pci(std::string_view text) {
   text = text.substr(0, text.find(','));
   return text.find(':') != std::string_view::npos && text.find('.') != std::string_view::npos &&
@@ -77,13 +78,14 @@ YamlNode port_of(Place place, const std::string& key, const std::string& text) {
   return port;
 }
 
-// A frame must fit into a buffer of the device, and divide its blocks. devices.cc says why.
+// Returns the devargs for AF_PACKET. A frame must fit into a buffer of the device, and divide its blocks: devices.cc
+// says why.
 std::string af_packet(const std::string& interface, unsigned number, size_t mtu) {
   const std::string device = fmt::format("net_af_packet{},iface={},qdisc_bypass=0", number, interface);
   return mtu <= kMostMtu ? device : device + ",framesz=9216,blocksz=36864";
 }
 
-// `mtu`: 0 if nobody has said it.
+// Makes a port from the text of --port. `mtu` is 0 if it is not known.
 YamlNode port_node(const std::string& spec, Place place, const std::string& word, unsigned number, size_t mtu) {
   const auto behind = [&](std::string_view kind) -> std::optional<std::string> {
     if (!spec.starts_with(kind)) return std::nullopt;
@@ -135,7 +137,7 @@ void add_nodes(ConfigTree& tree, Place place, const std::vector<FoundHost>& host
   add_key(tree.root, place, "nodes", std::move(list));
 }
 
-// A whole number that the tree says at that key; 0: none.
+// Returns the whole number that the tree has at that key; 0 if there is none.
 uint64_t number_at(const ConfigTree& tree, const std::string& key) {
   const YamlNode* const node = find_key(tree.root, key);
   return node != nullptr && node->kind == YamlNode::Kind::kScalar ? parse_whole(node->text).value_or(0) : 0;
@@ -145,13 +147,13 @@ bool has(const std::vector<LocalIp>& here, const IpAddress& ip) {
   return std::ranges::find(here, ip, &LocalIp::ip) != here.end();
 }
 
-// Returns the MTU of the interface with this address; 0: this machine does not have it.
+// Returns the MTU of the interface with this address; 0 if this machine does not have the address.
 size_t mtu_at(const IpAddress& ip, const std::vector<LocalIp>& here) {
   const auto found = std::ranges::find(here, ip, &LocalIp::ip);
   return found == here.end() ? 0 : std::min(found->mtu, kMostMtu);
 }
 
-// Root's folder is not for everybody: where this user's sockets are instead. Nothing: in that of root.
+// Returns the folder of this user's sockets if this is not root's folder, which not every user may write to.
 std::optional<std::string> own_folder(const Surroundings& surroundings) {
   if (surroundings.user == 0) return std::nullopt;
   const std::vector<std::string> folders =
@@ -167,7 +169,7 @@ std::optional<std::string> own_folder(const Surroundings& surroundings) {
 }  // namespace
 
 WordsTree tree_of(const NodeWords& words, const Surroundings& surroundings) {
-  ConfigTree settings_alone;  // what is wrong with those is said before names are looked up
+  ConfigTree settings_alone;  // reports faults of the settings before names are looked up
   settings_alone.root = map_at(add_word(settings_alone, "--set"));
   apply_settings(settings_alone, words.settings);
   const std::vector<FoundHost> hosts = surroundings.look_up(hosts_of(words, surroundings));
@@ -197,7 +199,7 @@ WordsTree tree_of(const NodeWords& words, const Surroundings& surroundings) {
   if (find_key(tree.root, "ports") != nullptr) {
     if (!words.ports.empty()) refuse_word("--set ports", "--port says them, allowed: one of the two");
   } else if (!words.ports.empty() || hosts.size() > 1) {
-    // Where the list has what a translator on the way makes of this machine's address, no socket can be bound to that.
+    // If a NAT translates this machine's address, the list has the translated one, to which no socket can be bound.
     const bool none_here = std::ranges::none_of(ips, [&](const auto& ip) { return is_loopback(ip) || has(here, ip); });
     const std::vector<std::string> sockets = {none_here ? "udp: any" : "udp: auto"};
     add_ports(tree, words.ports.empty() ? sockets : words.ports, number_at(tree, "mtu"));

@@ -20,7 +20,7 @@ class NodesReader {
  public:
   explicit NodesReader(NodeConfig& config) : config_(config) {}
 
-  // With n nodes, n different ranks below n are all ranks from 0 to n - 1.
+  // Reads a node. With n nodes, n different ranks below n are all ranks from 0 to n - 1.
   void read_node(const Value& value, size_t count) {
     const Section section(value, kNodeKeys);
     if (value.node().kind != YamlNode::Kind::kMap) return;
@@ -52,18 +52,18 @@ class NodesReader {
   }
 
   NodeConfig& config_;
-  std::map<unsigned, std::string> ranks_;  // and where they stand
+  std::map<unsigned, std::string> ranks_;  // path of the node that has a rank
   std::vector<NodePlace> places_;
 };
 
-// One socket for each lane and trainer of a node.
+// Checks the UDP ports of a node. It has one socket for each lane and trainer.
 void check_ports(const NodePlace& place, const NodeAddress& node, unsigned count) {
   if (!node.udp_port || *node.udp_port + count - 1 <= kMaxUdpPort) return;
   place.udp_port->fault(fmt::format("{} is the first of {} ports, one for each lane and trainer, allowed: 1 to {}",
                                     *node.udp_port, count, kMaxUdpPort + 1 - count));
 }
 
-// `before`: a node that stands in front of this one.
+// Checks the addresses of a node and of one `before` it in the file. Returns false after a fault.
 bool check_pair(const NodePlace& place, const NodePlace& before, const NodeConfig& config) {
   const NodeAddress& node = config.nodes[place.rank];
   const NodeAddress& other = config.nodes[before.rank];
@@ -103,7 +103,7 @@ void read_addresses(const std::vector<NodePlace>& places, NodeConfig& config) {
     check_ports(places[i], config.nodes[places[i].rank], config.lanes * config.trainers);
     for (size_t before = 0; before < i && check_pair(places[i], places[before], config); ++before) continue;
   }
-  // One for all nodes is that of frames, too.
+  // If all nodes have the same UDP port, frames have it, too.
   const std::optional<uint16_t> first = config.nodes.empty() ? std::nullopt : config.nodes.front().udp_port;
   if (first && std::ranges::all_of(config.nodes, [&](const NodeAddress& it) { return it.udp_port == first; })) {
     config.udp_port = *first;

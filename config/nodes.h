@@ -9,18 +9,18 @@
 
 namespace gradlane {
 
-// Where a node stands, for faults.
+// The place of a node in the file, for faults.
 struct NodePlace {
   unsigned rank = 0;
   Value ip;
   std::optional<Value> udp_port;
 };
 
-// Reads the table, sorted by rank. Returns where the nodes stand, in the order of the file.
+// Reads the table, and sorts it by rank. Returns the places of the nodes, in the order of the file.
 [[nodiscard]] std::vector<NodePlace> read_nodes(const Value& value, NodeConfig& config);
 
-// Checks that addresses and UDP ports tell the nodes apart, and gives them those that frames have (config/addresses.h).
-// `places`: of read_nodes(), which found no fault; `config` has its lanes, trainers and UDP port.
+// Checks that addresses and UDP ports distinguish the nodes, and sets the addresses in frames (config/addresses.h).
+// `places` are those of read_nodes(), which found no fault. `config` has its lanes, trainers and UDP port.
 void read_addresses(const std::vector<NodePlace>& places, NodeConfig& config);
 
 }  // namespace gradlane

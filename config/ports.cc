@@ -107,8 +107,8 @@ class PortReader {
 
   NodeConfig& config_;
   bool checked_;
-  size_t number_ = 0;                          // of the port that is being read
-  std::vector<std::optional<size_t>> owners_;  // by rank: number of the port that reaches it
+  size_t number_ = 0;                          // number of the port that is being read
+  std::vector<std::optional<size_t>> owners_;  // by rank: number of the port that reaches the node
   std::map<std::string, size_t> names_;
   std::map<std::string, size_t> devices_;
 };

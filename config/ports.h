@@ -6,8 +6,8 @@
 
 namespace gradlane {
 
-// Reads and checks the ports. `config` has its nodes, rank and MTU; they are right if `checked`, and else what leads to
-// nodes is not checked.
+// Reads and checks the ports. `config` has its nodes, rank and MTU. `checked` means that these are right. Otherwise the
+// nodes of a port are not checked.
 void read_ports(const Section& root, NodeConfig& config, bool checked);
 
 }  // namespace gradlane

@@ -14,9 +14,9 @@ namespace {
 
 using Kind = YamlNode::Kind;
 
-constexpr size_t kLongestWord = 40;  // of those that are compared with others
+constexpr size_t kLongestWord = 40;  // longest word that is compared with others
 
-// Levenshtein's distance.
+// Returns Levenshtein's distance.
 size_t edits_between(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -216,7 +216,7 @@ Section::Section(const Value& value, std::span<const char* const> allowed, const
     value.fault(fmt::format("{} where a map should be, allowed: keys {}", found, keys));
     return;
   }
-  // Sorted, so that a file of nothing but keys takes no time either.
+  // Keys are sorted to find equal ones. So even a file that has only keys takes little time.
   std::vector<const YamlNode*> sorted;
   for (const YamlNode& key : node.keys) {
     sorted.push_back(&key);

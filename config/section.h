@@ -15,7 +15,8 @@
 
 namespace gradlane {
 
-// A value of the file, and the path that leads to it. Readers give nothing after they recorded why.
+// A value of the file, and the path that leads to it. If the value is wrong, a reader records a fault and returns
+// nothing.
 class Value {
  public:
   Value(const YamlNode& node, std::string path, ConfigFaults& faults)
@@ -32,11 +33,11 @@ class Value {
   [[nodiscard]] std::optional<double> probability() const;
   [[nodiscard]] std::optional<double> real(double least, double most) const;
   [[nodiscard]] std::optional<bool> flag() const;
-  // The number of the choice that the text is.
+  // Returns the number of the choice that is equal to the text.
   [[nodiscard]] std::optional<size_t> choice(std::span<const char* const> choices) const;
-  // Not empty, at most `longest` bytes, no control characters.
+  // Returns a text that is not empty, has at most `longest` bytes and no control characters.
   [[nodiscard]] std::optional<std::string> text(size_t longest) const;
-  // The same of letters, digits, '_', '-' and '.' alone.
+  // Returns such a text if it has only letters, digits, '_', '-' and '.'.
   [[nodiscard]] std::optional<std::string> name(size_t longest) const;
   [[nodiscard]] std::optional<IpAddress> host_ip() const;
   [[nodiscard]] std::optional<MacAddress> host_mac() const;
@@ -44,7 +45,7 @@ class Value {
   [[nodiscard]] std::optional<std::vector<Value>> list(const char* of_what) const;
 
  private:
-  // The text of a scalar. `wanted` and `allowed` are for the message.
+  // Returns the text of a scalar. `wanted` and `allowed` are for the message.
   [[nodiscard]] const std::string* scalar(std::string_view wanted, std::string_view allowed) const;
   [[nodiscard]] const std::string* wrong_type(std::string_view wanted, std::string_view allowed) const;
 
@@ -53,10 +54,10 @@ class Value {
   ConfigFaults* faults_;
 };
 
-// ", did you mean 'mtu'?" where one of the words is near, else a comma.
+// Returns ", did you mean 'mtu'?" if one of the known words is similar, otherwise a comma.
 [[nodiscard]] std::string guess(std::string_view word, std::span<const char* const> known);
 
-// Keys that are unknown here and known elsewhere, and what to say of them.
+// Keys that are unknown here and known elsewhere, and the message about them.
 struct KeysElsewhere {
   std::span<const char* const> keys;
   const char* what = "";
@@ -69,13 +70,13 @@ class Section {
   Section(const Value& value, std::span<const char* const> allowed, const KeysElsewhere& elsewhere = {});
 
   [[nodiscard]] std::optional<Value> find(std::string_view key) const;
-  // The same, with a fault if it is not there.
+  // Does the same, and records a fault if the key is not there.
   [[nodiscard]] std::optional<Value> need(std::string_view key) const;
-  // A fault of the section itself.
+  // Records a fault of the section itself: a key is missing.
   void missing(std::string_view key, const std::string& what) const;
   [[nodiscard]] const Value& value() const noexcept { return value_; }
 
-  // Set `target` if the key is there and right.
+  // Set `target` if the key is there and its value is right.
   template <class T>
   void whole(std::string_view key, T& target, uint64_t least, uint64_t most) const {
     if (const auto found = find(key)) set(target, found->whole(least, most));

@@ -1,4 +1,4 @@
-// set_option.cc - settings of the command line, KEY=VALUE, in the tree of a configuration (set-up only)
+// set_option.cc - settings of the command line, KEY=VALUE, which are put into the tree of a configuration (set-up only)
 #include "config/set_option.h"
 
 #include <fmt/format.h>
@@ -17,13 +17,13 @@ using Kind = YamlNode::Kind;
 
 constexpr const char* kSettingAllowed = "allowed: KEY=VALUE, as in timeouts.peer=5s";
 
-// A part of "ports[0].mac": a key, and places in lists behind it.
+// A part of "ports[0].mac": a key, and the numbers of items in lists behind it.
 struct Step {
   std::string key;
   std::vector<size_t> items;
 };
 
-// "ports[0]"; nothing: it is no step.
+// Parses "ports[0]". Returns nothing if it is no step.
 std::optional<Step> step_of(std::string_view text) {
   const size_t bracket = text.find('[');
   Step step{std::string(text.substr(0, bracket)), {}};
@@ -59,7 +59,7 @@ void move_to(YamlNode& node, Place place) {
   for (YamlNode& it : node.items) move_to(it, place);
 }
 
-// Walks the tree; what is not there is made.
+// Walks the tree, and makes the keys that are missing.
 class Walk {
  public:
   Walk(ConfigTree& tree, const std::string& word, Place place) : node_(&tree.root), word_(word), place_(place) {}
@@ -92,7 +92,7 @@ class Walk {
   Place place_;
 };
 
-// As it stands on the command line; what does not fit into a message, between quotes.
+// Returns a setting as it stands on the command line. It is between quotes if it does not fit into a message.
 std::string word_of(const std::string& setting) {
   const std::string safe = quote_text(setting);
   return "--set " + (safe == "'" + setting + "'" && setting.find(' ') == std::string::npos ? setting : safe);

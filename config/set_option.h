@@ -1,4 +1,4 @@
-// set_option.h - settings of the command line, KEY=VALUE, in the tree of a configuration (set-up only)
+// set_option.h - settings of the command line, KEY=VALUE, which are put into the tree of a configuration (set-up only)
 #pragma once
 
 #include <span>
@@ -8,22 +8,22 @@
 
 namespace gradlane {
 
-// Sets or overrides what each says: "timeouts.peer=5s", "ports[0].mac=02:00:00:00:00:01", "tos={raw: 0x24}". The value
-// is YAML. The last one of a key counts. Whether there is such a key, and whether the value is right, is left to
-// whoever reads the tree, and told as a fault of "--set timeouts.peer=5s". Throws SetupError for what is no setting, or
-// leads into something that has no keys.
+// Sets or overrides settings: "timeouts.peer=5s", "ports[0].mac=02:00:00:00:00:01", "tos={raw: 0x24}". The value is
+// YAML. If a key is set several times, the last one counts. The reader of the tree checks keys and values later. It
+// reports a fault as one of "--set timeouts.peer=5s". Throws SetupError for a text that is no setting, or whose path
+// leads into a value without keys.
 void apply_settings(ConfigTree& tree, std::span<const std::string> settings);
 
-// A new word of the command line, and the place that leads to it.
+// Adds a word of the command line, and returns the place that refers to it.
 [[nodiscard]] Place add_word(ConfigTree& tree, const std::string& word);
 
-// A scalar and a map of that place, and what is added to a map.
+// Make a scalar or a map with that place, add a key to a map, and find one. find_key() returns null if there is none.
 [[nodiscard]] YamlNode scalar_at(Place place, const std::string& text);
 [[nodiscard]] YamlNode map_at(Place place);
 YamlNode& add_key(YamlNode& map, Place place, const std::string& key, YamlNode value);
 [[nodiscard]] const YamlNode* find_key(const YamlNode& map, const std::string& key);
 
-// What `text` means in YAML, all of it at that place. Throws SetupError, "WORD: not YAML: ...".
+// Parses `text` as YAML, and gives all of it that place. Throws SetupError, "WORD: not YAML: ...".
 [[nodiscard]] YamlNode yaml_at(const std::string& text, const std::string& word, Place place);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// socket_address.cc - an address and a port as the kernel wants them (any thread)
+// socket_address.cc - an address and a port in the form that the kernel needs (any thread)
 #include "config/socket_address.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-// socket_address.h - an address and a port as the kernel wants them (any thread)
+// socket_address.h - an address and a port in the form that the kernel needs (any thread)
 #pragma once
 
 #include <sys/socket.h>

@@ -19,7 +19,7 @@ constexpr const char* kStreamWord = "stream";
 
 class StrategiesReader {
  public:
-  // `checked`: the number of ranks is known.
+  // `checked` means that the number of ranks is known.
   StrategiesReader(NodeConfig& config, bool checked) : config_(config), checked_(checked) {}
 
   void read(const Value& value) {
@@ -34,7 +34,7 @@ class StrategiesReader {
   }
 
  private:
-  // To YAML, [aggregator:0,stream] is a list of two.
+  // Reads one item. In YAML, [aggregator:0,stream] is a list of two, so "stream" belongs to the item before it.
   void read_one(const Value& item) {
     const auto name = item.text(kLongestStrategy);
     if (!name) return;
@@ -66,7 +66,7 @@ class StrategiesReader {
   std::vector<Value> places_;
 };
 
-// By node: whether a rank of it has a link to one of this node's, with these strategies.
+// Returns for each node whether one of its ranks has a link to a rank of this node, with these strategies.
 std::array<bool, kMaxNodes> nodes_of(const NodeConfig& config, std::span<const StrategyId> strategies) {
   std::array<bool, kMaxNodes> nodes{};
   const unsigned ranks = ranks_per_node(config);

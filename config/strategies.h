@@ -9,17 +9,19 @@
 
 namespace gradlane {
 
-// `checked`: the number of ranks is known, and what needs another one is found.
+// Reads the strategies. `checked` means that the number of ranks is known. Strategies that need another number are then
+// faults.
 void read_strategies(const Section& root, NodeConfig& config, bool checked);
 
-// The nodes that this one exchanges packets with, as the ring and the strategies need it: the one before, the next one,
-// then the others by rank.
+// Returns the nodes that this one exchanges packets with, for the ring and the strategies. The previous node comes
+// first, then the next one, then the others by rank.
 [[nodiscard]] std::vector<unsigned> linked_nodes(const NodeConfig& config);
 
-// "ring", "aggregator:0,stream", ...
+// Returns "ring", "aggregator:0,stream", ...
 [[nodiscard]] std::vector<std::string> strategy_names(const std::vector<StrategyId>& strategies);
 
-// What such a node is to this one, for messages: "each neighbour in the ring", "each node that strategy direct needs".
+// Returns the relation of such a node to this one, for messages: "each neighbour in the ring", "each node that strategy
+// direct needs".
 [[nodiscard]] std::string links_text(const NodeConfig& config, unsigned node);
 
 }  // namespace gradlane

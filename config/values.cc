@@ -1,4 +1,4 @@
-// values.cc - texts of a configuration file as numbers and addresses, and back (set-up only)
+// values.cc - conversion of texts of a configuration file to numbers and addresses, and back (set-up only)
 #include "config/values.h"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 namespace gradlane {
 namespace {
 
-// From small to large.
+// Units, from small to large.
 constexpr Unit kSizes[] = {{"B", 1},
                            {"KiB", uint64_t{1} << 10},
                            {"MiB", uint64_t{1} << 20},
@@ -24,12 +24,13 @@ constexpr Unit kTimes[] = {{"ns", 1},      {"us", kMicrosecond},  {"ms", kMillis
 
 std::string quantity_text(uint64_t value, std::span<const Unit> units) {
   const auto divides = [&](const Unit& unit) { return value % unit.factor == 0; };
-  // A zero of time is written in the middle one: 0s.
+  // A time of zero is written in the middle unit: 0s.
   const Unit& unit = value == 0 ? units[units.size() / 2] : *std::find_if(units.rbegin(), units.rend(), divides);
   return fmt::format("{}{}", value / unit.factor, unit.suffix);
 }
 
-// The text up to `separator`, which goes from `text` with it. At the end: all there is.
+// Returns the part in front of `separator`, and removes both from `text`. Returns all of `text` if there is no
+// separator.
 std::string_view take_part(std::string_view& text, char separator) noexcept {
   const size_t length = std::min(text.find(separator), text.size());
   const std::string_view part = text.substr(0, length);
@@ -49,7 +50,7 @@ std::optional<Nanos> parse_duration(std::string_view text) noexcept { return par
 std::optional<double> parse_probability(std::string_view text) noexcept {
   const bool percent = text.ends_with('%');
   if (percent) text.remove_suffix(1);
-  // take_real() takes more: inf, 1., .5
+  // take_real() would also take inf, 1. and .5.
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
   if (text.empty() || !digit(text.front()) || !digit(text.back())) return std::nullopt;
   const auto value = take_real(text, false);
@@ -63,7 +64,7 @@ std::optional<uint32_t> parse_ip(std::string_view text) noexcept {
   for (int i = 0; i < 4; ++i) {
     const std::string_view part = take_part(text, '.');
     const auto byte = parse_decimal(part);
-    // 010 is 8 to some programs.
+    // Some programs read 010 as 8.
     if (!byte || *byte > 255 || (part.size() > 1 && part[0] == '0')) return std::nullopt;
     ip = ip << 8 | static_cast<uint32_t>(*byte);
   }

@@ -1,4 +1,4 @@
-// values.h - texts of a configuration file as numbers and addresses, and back (set-up only)
+// values.h - conversion of texts of a configuration file to numbers and addresses, and back (set-up only)
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,27 @@
 
 namespace gradlane {
 
-// Parsers as in base/parse.h, which has those for plain numbers.
+// These parsers work like those of base/parse.h, which has the ones for plain numbers.
 
-// Bytes: a decimal number, alone or with B, KiB, MiB, GiB or TiB behind it.
+// Parses bytes: a decimal number, alone or with B, KiB, MiB, GiB or TiB behind it.
 [[nodiscard]] std::optional<uint64_t> parse_size(std::string_view text) noexcept;
 
-// A decimal number with ns, us, ms, s, min or h behind it.
+// Parses a decimal number with ns, us, ms, s, min or h behind it.
 [[nodiscard]] std::optional<Nanos> parse_duration(std::string_view text) noexcept;
 
-// A decimal number from 0 to 1, or a percentage from 0% to 100%: 0.01, 1%.
+// Parses a decimal number from 0 to 1, or a percentage from 0% to 100%: 0.01, 1%.
 [[nodiscard]] std::optional<double> parse_probability(std::string_view text) noexcept;
 
-// 10.77.0.1, in host byte order.
+// Parses 10.77.0.1. The result is in host byte order.
 [[nodiscard]] std::optional<uint32_t> parse_ip(std::string_view text) noexcept;
 
-// 02:00:00:00:00:01
+// Parses 02:00:00:00:00:01.
 [[nodiscard]] std::optional<MacAddress> parse_mac(std::string_view text) noexcept;
 
-// What the parsers above take, in the largest unit that leaves no fraction.
+// Return texts that the parsers above take, in the largest unit that leaves no fraction.
 [[nodiscard]] std::string size_text(uint64_t bytes);
 [[nodiscard]] std::string duration_text(Nanos time);
-[[nodiscard]] std::string probability_text(double probability);  // which reads to the very same one
+[[nodiscard]] std::string probability_text(double probability);  // text that reads to exactly the same number
 [[nodiscard]] std::string ip_text(uint32_t ip);
 [[nodiscard]] std::string mac_text(const MacAddress& mac);
 

@@ -4,8 +4,8 @@
 namespace gradlane {
 
 inline constexpr const char* kModeWords[] = {"node", "accelerator"};
-inline constexpr const char* kAutoWord = "auto";                            // a rank that is to be found
-inline constexpr const char* kAnyWord = "any";                              // sockets of whatever address there is
+inline constexpr const char* kAutoWord = "auto";                            // rank that gradlaned finds itself
+inline constexpr const char* kAnyWord = "any";                              // sockets at any address of the machine
 inline constexpr const char* kIdleWords[] = {"spin", "yield", "adaptive"};  // by IdlePolicy
 inline constexpr const char* kLogWords[] = {"trace", "debug", "info", "warn", "error"};
 

@@ -1,6 +1,6 @@
-// yaml_tree.cc - a YAML document as a tree in which everything knows its place (set-up only)
+// yaml_tree.cc - a YAML document as a tree whose nodes have their places in the file (set-up only)
 //
-// yaml-cpp tells of a document in events. Its own trees are not used: they follow aliases without end, drop all but one
+// yaml-cpp reports a document as events. Its own trees are not used: they follow aliases without end, drop all but one
 // of equal keys, and forget the places of some nodes.
 #include "config/yaml_tree.h"
 
@@ -28,7 +28,7 @@ using Kind = YamlNode::Kind;
   std::abort();  // not reached
 }
 
-// Marks count from 0.
+// Converts a mark, whose line and column count from 0.
 Place place_of(const YAML::Mark& mark) {
   return {static_cast<unsigned>(mark.line) + 1, static_cast<unsigned>(mark.column) + 1};
 }
@@ -38,7 +38,7 @@ class TreeBuilder final : public YAML::EventHandler {
   explicit TreeBuilder(const std::string& file) : file_(file) {}
 
   [[nodiscard]] YamlNode& root() noexcept { return root_; }
-  // Where a document that ends too early goes wrong.
+  // Returns the place to report for a document that ends too early.
   [[nodiscard]] Place innermost() const noexcept { return open_.empty() ? root_.place : open_.back()->place; }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
@@ -69,12 +69,13 @@ class TreeBuilder final : public YAML::EventHandler {
     refuse(file_, place_of(mark), what);
   }
 
-  // yaml-cpp itself tags texts in quotes "!", others "?".
+  // Refuses tags. yaml-cpp itself gives texts in quotes the tag "!", and others "?".
   void check_tag(const YAML::Mark& mark, const std::string& tag) const {
     if (!tag.empty() && tag != "?" && tag != "!") fault(mark, "tags (!name) are not supported: leave it out");
   }
 
-  // A new node of the innermost list or map that is open. It stays where it is until that one gets its next child.
+  // Adds a node to the innermost list or map that is open. The node stays where it is until that list or map gets its
+  // next child.
   YamlNode& add(const YAML::Mark& mark, Kind kind) {
     YamlNode node;
     node.kind = kind;
@@ -87,7 +88,7 @@ class TreeBuilder final : public YAML::EventHandler {
     return (is_key ? parent.keys : parent.items).emplace_back(std::move(node));
   }
 
-  // The parser calls itself for each level; to stop here keeps its stack short.
+  // Opens a list or map. The parser calls itself for each level, so this limit keeps its stack short.
   void open(const YAML::Mark& mark, const std::string& tag, Kind kind) {
     check_tag(mark, tag);
     if (open_.size() == kMaxConfigDepth) {
@@ -102,7 +103,7 @@ class TreeBuilder final : public YAML::EventHandler {
   std::vector<YamlNode*> open_;  // from the root inwards
 };
 
-// yaml-cpp takes some bytes for the end of the file or another encoding, and goes on silently.
+// Refuses bytes that yaml-cpp would silently take for the end of the file or for another encoding.
 void check_bytes(std::string_view text, const std::string& file) {
   Place place;
   for (const char c : text) {

@@ -1,4 +1,4 @@
-// yaml_tree.h - a YAML document as a tree in which everything knows its place (set-up only)
+// yaml_tree.h - a YAML document as a tree whose nodes have their places in the file (set-up only)
 #pragma once
 
 #include <cstddef>
@@ -11,26 +11,26 @@
 namespace gradlane {
 
 inline constexpr size_t kMaxConfigBytes = size_t{1} << 20;
-inline constexpr size_t kMaxConfigDepth = 8;  // lists and maps within each other; twice what any setting needs
+inline constexpr size_t kMaxConfigDepth = 8;  // most levels of nested lists and maps; twice what any setting needs
 
 struct YamlNode {
   enum class Kind { kNull, kScalar, kList, kMap };
   Kind kind = Kind::kNull;
-  Place place;                  // of a null that belongs to a key: the key's
-  std::string text;             // of a scalar, without its quotes
-  std::vector<YamlNode> keys;   // of a map: scalars, in the order of the file; some may be equal
-  std::vector<YamlNode> items;  // of a list; of a map: the values, one per key
+  Place place;                  // place in the file; for a null that belongs to a key, place of the key
+  std::string text;             // text of a scalar, without its quotes
+  std::vector<YamlNode> keys;   // keys of a map: scalars, in the order of the file; some may be equal
+  std::vector<YamlNode> items;  // items of a list; values of a map, one per key
 };
 
-// What a configuration is read from: a file, words of the command line, or a file that some words override.
+// The source of a configuration: a file, words of the command line, or a file that some words override.
 struct ConfigTree {
   YamlNode root;
-  std::string name;                // of the file, for messages; or what stands for it
-  std::vector<std::string> words;  // that places of line 0 lead to
+  std::string name;                // name of the file, or text that stands for it, for messages
+  std::vector<std::string> words;  // words that places of line 0 refer to
 };
 
-// Reads the one document of a text. Aliases, tags and keys that are lists or maps are refused: a configuration needs
-// none of them. Throws SetupError for the first thing that is wrong, "file:line:column: ...".
+// Reads the one document of a text. It refuses aliases, tags, and keys that are lists or maps: a configuration needs
+// none of them. Throws SetupError for the first fault, "file:line:column: ...".
 [[nodiscard]] YamlNode parse_yaml(std::string_view text, const std::string& file);
 
 }  // namespace gradlane

@@ -1,4 +1,5 @@
-// avx2.cc - all codecs in AVX2; the only translation unit compiled with its flags (any thread)
+// avx2.cc - the codecs in AVX2 that are not made with the kit; only this folder is compiled with AVX2's flags (any
+// thread)
 #include "compress/avx2/avx2.h"
 
 #include "compress/avx2/flat.h"

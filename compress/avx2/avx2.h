@@ -1,4 +1,4 @@
-// avx2.h - the kernels of all codecs in AVX2 (any thread)
+// avx2.h - the kernels in AVX2 of codecs that are not made with the kit (any thread)
 #pragma once
 
 #include "compress/kernels.h"

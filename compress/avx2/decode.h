@@ -1,4 +1,4 @@
-// decode.h - one group of a tagged block to 32 floats (included by avx2.cc only)
+// decode.h - decoding of one group of a tagged block to 32 floats (included by avx2.cc only)
 #pragma once
 
 #include "compress/avx2/payload.h"
@@ -6,21 +6,22 @@
 namespace gradlane {
 namespace {
 
-// The eight tags that begin at bit kFirst of every lane, each at the low end of its lane.
+// Returns eight tags, those from bit kFirst on. All lanes of `tags` hold the same 16 tags. Lane i of the result has tag
+// i of the eight at its low end.
 template <int kFirst>
 GRADLANE_INLINE __m256i tags_at(__m256i tags) {
   return _mm256_srlv_epi32(tags, _mm256_setr_epi32(kFirst, kFirst + 2, kFirst + 4, kFirst + 6, kFirst + 8, kFirst + 10,
                                                    kFirst + 12, kFirst + 14));
 }
 
-// Eight floats by these tags. `scale` is what a unit of each stands for.
+// Decodes eight floats by their tags. Sets `scale` to the value of one unit of each payload.
 template <class C, int kFirst>
 GRADLANE_INLINE __m256 decode_lanes(const C& codec, __m256i lanes, __m256i tags, __m256& scale) {
   scale = _mm256_permutevar_ps(codec.scales(), tags_at<kFirst>(tags));
   return _mm256_mul_ps(_mm256_cvtepi32_ps(C::count(lanes)), scale);
 }
 
-// Decodes a group whose payload is all there, and moves on.
+// Decodes a group whose payload is complete, and moves `payload` behind it.
 template <class C>
 GRADLANE_INLINE Floats decode_group(const C& codec, Group coded, Payload& payload, Payload::Spare& spare) {
   payload.reach(coded.bytes, spare);
@@ -33,7 +34,7 @@ GRADLANE_INLINE Floats decode_group(const C& codec, Group coded, Payload& payloa
   Floats x = {{decode_lanes<C, 0>(codec, lanes.a, low, a), decode_lanes<C, 16>(codec, lanes.b, low, b)},
               {decode_lanes<C, 0>(codec, lanes.c, high, c), decode_lanes<C, 16>(codec, lanes.d, high, d)}};
   if (coded.has_raw()) [[unlikely]] {
-    // The scale of tag 3 is negative, which makes it the mask that lets raw floats through.
+    // The scale of tag 3 is negative, so its sign bit serves as the mask that selects the raw float.
     x.low.low = _mm256_blendv_ps(x.low.low, _mm256_castsi256_ps(lanes.a), a);
     x.low.high = _mm256_blendv_ps(x.low.high, _mm256_castsi256_ps(lanes.b), b);
     x.high.low = _mm256_blendv_ps(x.high.low, _mm256_castsi256_ps(lanes.c), c);
@@ -42,8 +43,8 @@ GRADLANE_INLINE Floats decode_group(const C& codec, Group coded, Payload& payloa
   return x;
 }
 
-// The same for a group that probably has raw floats, and where signalling NaNs may become quiet; false if its payload
-// is not all there.
+// Decodes a group that probably has raw floats, and moves `payload` behind it. Signalling NaNs may become quiet.
+// Returns false if its payload is incomplete.
 template <class C>
 GRADLANE_INLINE bool decode_any(const C& codec, const uint8_t* tags, Payload& payload, Payload::Spare& spare,
                                 Floats& x) {

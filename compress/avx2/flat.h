@@ -6,7 +6,7 @@
 namespace gradlane {
 namespace {
 
-// 8 floats; see FlatPasses. Codecs say how theirs look in memory.
+// A vector of 8 floats: the `Lanes` of FlatPasses (compress/passes.h). Each codec defines its format in memory.
 struct FlatLanes {
   static constexpr size_t kCount = 8;
 

@@ -1,7 +1,7 @@
-// inceptionn.h - which bits of q travel in the `inceptionn` codec (included by avx2.cc only)
+// inceptionn.h - the bits of q that the `inceptionn` codec sends (included by avx2.cc only)
 //
-// q counts multiples of 2^-15. Words have sign and magnitude; the byte of tag 1 stands in the upper half of its word,
-// so that its sign bit is where tag 2 has it.
+// q counts multiples of 2^-15. Words have sign and magnitude. The byte of tag 1 is in the upper half of its word. So
+// its sign bit is at the same place as that of tag 2.
 #pragma once
 
 #include "compress/avx2/lattice.h"
@@ -24,7 +24,7 @@ class InceptionnClasses {
 
   GRADLANE_INLINE __m256i words(__m256i q, __m256i size) const {
     const __m256i not_byte = _mm256_cmpgt_epi16(size, last_byte_);
-    // (size + half) << h, less size
+    // (size + half) << h, minus size
     const __m256i more = _mm256_add_epi16(_mm256_mullo_epi16(size, factor_), _mm256_set1_epi16(kTruncate ? 0 : 0x80));
     const __m256i field = _mm256_add_epi16(size, _mm256_andnot_si256(not_byte, more));
     return _mm256_or_si256(field, _mm256_and_si256(q, _mm256_set1_epi16(-0x8000)));
@@ -47,11 +47,11 @@ class InceptionnClasses {
     return _mm256_or_si256(_mm256_blendv_epi8(one, size, _mm256_cmpgt_epi16(size, last_byte_)), sign);
   }
 
-  // Sign and magnitude to a signed number; there is no -0 among these.
+  // Converts sign and magnitude to a signed number. None of these is -0.
   static GRADLANE_INLINE __m256i count(__m256i lanes) {
     return _mm256_sign_epi32(_mm256_and_si256(lanes, _mm256_set1_epi32(0x7fffffff)), lanes);
   }
-  // As decode_group() in decode.h does it.
+  // Decodes like decode_group() in decode.h.
   GRADLANE_INLINE __m256 decode_any(__m256i lanes, __m256i tags) const {
     const __m256 scale = _mm256_permutevar_ps(scales_, tags);
     return _mm256_blendv_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(count(lanes)), scale), _mm256_castsi256_ps(lanes), scale);
@@ -60,14 +60,14 @@ class InceptionnClasses {
   [[nodiscard]] GRADLANE_INLINE __m256 scales() const { return scales_; }
 
  private:
-  // Half of the last place of the 8-bit class, in units of q.
+  // Returns half a unit of the 8-bit class, in units of q; 0 if the codec truncates.
   static constexpr short half(const CodecParams& p) { return static_cast<short>(kTruncate ? 0 : 1 << (7 - p.split)); }
 
-  __m256i last_zero_;  // the largest |q| that counts as 0
-  __m256i last_byte_;  // the largest |q| that rounds to 7 bits
+  __m256i last_zero_;  // largest |q| that counts as 0
+  __m256i last_byte_;  // largest |q| that rounds to 7 bits
   __m256i factor_;     // 2^h - 1
   __m256i half_;
-  __m256i shift_;  // 2^(8+h): the upper half of a product with it is shifted right by 8 - h
+  __m256i shift_;  // 2^(8+h): the upper half of a product with it is the other factor, shifted right by 8 - h
   __m256 scales_;
 };
 

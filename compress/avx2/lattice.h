@@ -1,17 +1,18 @@
 // lattice.h - codecs whose values are multiples of a step s, 32 floats at a time (included by avx2.cc only)
 //
-// Adding magic = 1.5 * 2^23 * s rounds a float to the nearest multiple q*s (ties to even) and leaves q in the low bits
-// of the sum. That holds for |q| <= 2^22; what lies beyond, Inf and NaN included, gives a number so far from 0 that it
+// To round a float to the nearest multiple q*s (ties to even), the code adds magic = 1.5 * 2^23 * s. The low bits of
+// the sum are then q. This holds for |q| <= 2^22. Larger values, Inf and NaN give a number so far from 0 that it
 // saturates a 16-bit word. So one test per group finds all groups that need the wide path.
 //
-// `Classes` tells one such codec from another, that is which bits of q travel:
-// - `kTruncate`: rounds towards zero, and adds local values to a sum as they are
-// - `__m256i words(q, size)`, `int keep(size)`: what travels of 16 words; size = |q| < 32767
-// - `__m256i tags(size)`: the tags of 16 words in bits 7 and 15; of raw ones, whose q is saturated, anything
-// - `__m256i fields(q, size)`: payloads of 16 words of tags 1 and 2 in their low bytes
-// - `__m256 decode_any(lanes, tags)`: floats of 8 payloads of any tag
-// - `__m256i count(lanes)`: a number for the payloads of tags 1 and 2, in units of ...
-// - `__m256 scales()`: ... these, by tag; that of tag 3 negative
+// `Classes` distinguishes codecs on this lattice. It defines the bits of q that are sent:
+// - `kTruncate`: true if the codec rounds towards zero, and adds local values to a sum without rounding them first
+// - `__m256i words(q, size)`: 16 words that hold the bytes to send; size = |q| < 32767
+// - `int keep(size)`: a bit for each byte of these words that is sent
+// - `__m256i tags(size)`: the tags of 16 words in bits 7 and 15; any tags for raw words, whose q is saturated
+// - `__m256i fields(q, size)`: the payloads of 16 words of tags 1 and 2, in their low bytes
+// - `__m256 decode_any(lanes, tags)`: the floats of 8 payloads of any tag
+// - `__m256i count(lanes)`: the payloads of tags 1 and 2 as signed numbers of units
+// - `__m256 scales()`: the value of one unit, by tag; negative for tag 3
 #pragma once
 
 #include "compress/avx2/payload.h"
@@ -22,7 +23,7 @@ namespace {
 template <class Classes>
 class Lattice {
  public:
-  // Whether add_narrow() takes a block's raw floats, which may lie beyond the range of a word.
+  // True if add_narrow() also handles raw floats of the block, which may exceed the range of a word.
   static constexpr bool kAddsRaw = Classes::kTruncate;
 
   explicit Lattice(const CodecParams& p)
@@ -31,7 +32,7 @@ class Lattice {
         exact_(_mm256_set1_ps(p.exact)),
         limit_(_mm256_set1_ps((Classes::kTruncate ? 32768.0F : 32767.5F) * p.step)) {}
 
-  // False if a value may need tag 3.
+  // Computes the words of x. Returns false if a value may need tag 3.
   GRADLANE_INLINE bool narrow(Floats x, Words& out) const {
     if constexpr (Classes::kTruncate) {
       return encode(_mm256_packs_epi32(truncated(x.low.low), truncated(x.low.high)),
@@ -42,8 +43,8 @@ class Lattice {
     }
   }
 
-  // The same for in + contribution(local). When `in` is within the range of a word, no `local` that magic rounds too
-  // coarsely can give a sum that is, so the sum alone tells.
+  // Computes the words of in + contribution(local). Magic may round a large `local` too coarsely. If `in` is within the
+  // range of a word, the sum is then outside that range. So testing the sum alone is enough.
   GRADLANE_INLINE bool add_narrow(Floats in, Floats local, Words& out) const {
     if constexpr (Classes::kTruncate) {
       return narrow(add(in, local), out);
@@ -56,7 +57,7 @@ class Lattice {
     }
   }
 
-  // What sum() takes to add contribution(local).
+  // Returns the value that sum() takes to add contribution(local).
   GRADLANE_INLINE Floats addend(Floats local) const {
     if constexpr (Classes::kTruncate) {
       return local;
@@ -65,14 +66,14 @@ class Lattice {
     }
   }
 
-  // in + contribution(local), where 0 has any sign.
+  // Returns in + contribution(local). A sum of 0 may have any sign.
   static GRADLANE_INLINE Floats sum(Floats in, Floats addend) {
     return map(in, addend, [](__m256 v, __m256 w) GRADLANE_INLINE_LAMBDA {
       return Classes::kTruncate ? _mm256_add_ps(v, w) : _mm256_sub_ps(v, w);
     });
   }
 
-  // Any values but signalling NaNs, which become quiet.
+  // Encodes any values. Signalling NaNs may become quiet: see WideGroup::keep_nans().
   GRADLANE_INLINE void encode_wide(Floats x, WideGroup& out) const {
     const Floats raw =
         map(x, [&](__m256 v) GRADLANE_INLINE_LAMBDA { return _mm256_cmp_ps(magnitude(v), limit_, _CMP_NLT_UQ); });
@@ -90,7 +91,7 @@ class Lattice {
                  _mm256_or_si256(classes_.tags(size_high), raw_high));
   }
 
-  // Payloads of any tag. `tags` are in the low bits of their lanes.
+  // Decodes payloads of any tag. `tags` are in the low bits of their lanes.
   GRADLANE_INLINE __m256 decode_any(__m256i lanes, __m256i tags) const { return classes_.decode_any(lanes, tags); }
 
   static GRADLANE_INLINE __m256i count(__m256i lanes) { return Classes::count(lanes); }
@@ -112,7 +113,7 @@ class Lattice {
   GRADLANE_INLINE bool encode(__m256i q_low, __m256i q_high, Words& out) const {
     const __m256i size_low = _mm256_abs_epi16(q_low);
     const __m256i size_high = _mm256_abs_epi16(q_high);
-    // 32767 and 32768, what saturated words come to, are those that have bit 15 set when 1 is added.
+    // The size of a saturated word is 32767 or 32768. Only these have bit 15 set after 1 is added.
     const __m256i past = _mm256_add_epi16(_mm256_max_epu16(size_low, size_high), _mm256_set1_epi16(1));
     if (_mm256_testz_si256(past, _mm256_set1_epi16(-0x8000)) == 0) [[unlikely]]
       return false;
@@ -131,16 +132,17 @@ class Lattice {
     return _mm256_packs_epi32(low_bits(sum_low), low_bits(sum_high));
   }
 
-  // x / s towards zero, for s = 2^-15. The product with 2^15 is an addition to the exponent: a multiplication would be
-  // slow for denormals, which become numbers far below 1 this way, too. Large numbers are cut before they overflow.
+  // Returns x / s, rounded towards zero, for s = 2^-15. It multiplies by 2^15 with an addition to the exponent, because
+  // a multiplication is slow for denormals. This turns denormals, too, into numbers far below 1. Large numbers are
+  // limited before they overflow.
   static GRADLANE_INLINE __m256i truncated(__m256 x) {
     const __m256i size = _mm256_min_epi32(_mm256_castps_si256(magnitude(x)), _mm256_set1_epi32((127 + 15) << 23));
     const __m256i scaled = _mm256_add_epi32(size, _mm256_set1_epi32(15 << 23));
     return _mm256_sign_epi32(_mm256_cvttps_epi32(_mm256_castsi256_ps(scaled)), _mm256_castps_si256(x));
   }
 
-  // The negative of the nearest multiple of s, or of x itself from 2^23 steps on, but +0 for 0. Signalling NaNs become
-  // quiet.
+  // Returns the negative of contribution(x), which is the nearest multiple of s, or x itself from 2^23 steps on.
+  // Returns +0 for 0. Signalling NaNs become quiet.
   GRADLANE_INLINE __m256 minus_contribution(__m256 x) const {
     const __m256 below = _mm256_cmp_ps(magnitude(x), exact_, _CMP_LT_OQ);
     const __m256 sign = _mm256_and_ps(x, _mm256_set1_ps(-0.0F));
@@ -151,7 +153,7 @@ class Lattice {
   Classes classes_;
   __m256 magic_;
   __m256 exact_;
-  __m256 limit_;  // magnitudes from here on are raw
+  __m256 limit_;  // magnitudes that are not below it are raw
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // payload.h - 32 floats at a time: packing and unpacking of payload by tags (included by avx2.cc only)
 //
-// On their way out, floats become 32 *words* of 16 bits: all that tags 0, 1 and 2 can say. A group that needs a tag 3
-// takes the wide path, where each float has a 32-bit lane. On their way in all payloads come in 32-bit lanes.
+// Encoding turns floats into 32 *words* of 16 bits, which are enough for tags 0, 1 and 2. A group that needs a tag 3
+// takes the wide path, where each float has a 32-bit lane. Decoding always uses 32-bit lanes.
 #pragma once
 
 #include "compress/avx2/vectors.h"
@@ -10,11 +10,11 @@
 namespace gradlane {
 namespace {
 
-// ---- Out, narrow groups: tags 0, 1, 2
+// ---- Encoding of narrow groups: tags 0, 1, 2
 
-// Words on their way out, in the order in which two vectors of 32-bit lanes are packed: words 0..3, 8..11, 4..7, 12..15
-// in each half. Two bits for each word, in the same order, say which of its bytes are kept: none (tag 0), one of them
-// (tag 1) or both (tag 2).
+// Words to write, in the order that results when two vectors of 32-bit lanes are packed: words 0..3, 8..11, 4..7,
+// 12..15 in each half. `keep` has two bits for each word, in the same order. They select the bytes to write: none (tag
+// 0), one (tag 1) or both (tag 2).
 struct Words {
   __m256i low, high;
   uint64_t keep;
@@ -24,21 +24,21 @@ GRADLANE_INLINE uint64_t join(int low, int high) {
   return static_cast<uint32_t>(low) | static_cast<uint64_t>(static_cast<uint32_t>(high)) << 32;
 }
 
-// The tag word of Words::keep.
+// Returns the tag word for Words::keep.
 GRADLANE_INLINE uint64_t tags_of(uint64_t keep) {
   const uint64_t tags = (keep & kTagLow) + (keep >> 1 & kTagLow);
   const uint64_t swap = (tags ^ tags >> 8) & 0x0000ff000000ff00;
   return tags ^ swap ^ swap << 8;
 }
 
-// Narrow groups between two loops, the one that finds their words and the one that puts them. A loop that did both
-// would make each group one long chain of latencies, of which too few fit into the scheduler of a core.
+// A buffer for narrow groups between two loops: one computes their words, the other writes them. A single loop would
+// make each group one long chain of dependent instructions. Too few such chains fit into the scheduler of a core.
 class WordsBatch {
  public:
   static constexpr size_t kGroups = 16;
 
-  // Groups to do at a time: all of their payload must fit, whatever it is, and the 8 bytes that put_quad() may write
-  // behind it, for which fitting() leaves the room of a tag word.
+  // Returns the number of groups to handle at a time. Their longest possible payload fits, with the 8 bytes that
+  // put_quad() may write behind it. There is room for these, because fitting() counts a tag word for each group.
   static GRADLANE_INLINE size_t groups(size_t left, const Sink& sink) {
     static_assert(kTagBytes >= 8);
     return smaller(sink.fitting(kGroupFloats * 2), smaller(left, kGroups));
@@ -50,7 +50,7 @@ class WordsBatch {
     keep_[i] = w.keep;
   }
 
-  // Puts the first groups.
+  // Writes the first `count` groups.
   GRADLANE_INLINE void put(size_t count, Sink& sink, uint8_t* tags) const {
     for (size_t i = 0; i < count; ++i) {
       const uint8_t* const words = words_[i];
@@ -70,7 +70,7 @@ class WordsBatch {
   }
 
  private:
-  // Puts words 4i..4i+3, in the order of Words.
+  // Writes words 4i..4i+3, in the order of Words. Returns the end of their bytes.
   static GRADLANE_INLINE uint8_t* put_quad(uint8_t* at, const uint8_t* words, const uint8_t* keep, size_t i) {
     const __m128i quad = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(words + 8 * i));
     _mm_storel_epi64(reinterpret_cast<__m128i*>(at), _mm_shuffle_epi8(quad, load16(kCompress.control[keep[i]])));
@@ -81,9 +81,9 @@ class WordsBatch {
   uint64_t keep_[kGroups];
 };
 
-// ---- Out, wide groups: any tag
+// ---- Encoding of wide groups: any tag
 
-// Words whose bits 7 and 15 are the tags of floats that are not raw.
+// Returns words that have the tags of floats that are not raw in bits 7 and 15.
 GRADLANE_INLINE __m256i tag_bits(__m256i not_zero, __m256i not_byte) {
   return _mm256_xor_si256(_mm256_srli_epi16(not_zero, 8), not_byte);
 }
@@ -93,10 +93,11 @@ struct WideGroup {
   alignas(32) uint8_t lanes[kGroupFloats * sizeof(float)];
   uint64_t tags;
 
-  // Payloads in the low bytes of their lanes.
+  // Sets the payloads, each in the low bytes of its lane.
   GRADLANE_INLINE void set_lanes(Floats x) { store_group(reinterpret_cast<float*>(lanes), x); }
 
-  // The same: `raw`, and words where raw has 0, in the order in which two vectors of 32-bit lanes are packed.
+  // Sets the payloads: a lane is that of `raw`, or a word where `raw` has 0. Words are in the order that results when
+  // two vectors of 32-bit lanes are packed.
   GRADLANE_INLINE void set_lanes(Floats raw, __m256i words_low, __m256i words_high) {
     const __m256i zero = _mm256_setzero_si256();
     set_lanes({{merge(raw.low.low, _mm256_unpacklo_epi16(words_low, zero)),
@@ -105,14 +106,14 @@ struct WideGroup {
                 merge(raw.high.high, _mm256_unpackhi_epi16(words_high, zero))}});
   }
 
-  // Words with the tags in bits 7 and 15, in the same order.
+  // Sets the tags from bits 7 and 15 of words in the same order.
   GRADLANE_INLINE void set_tags(__m256i low, __m256i high) {
     tags = join(_mm256_movemask_epi8(in_order(low)), _mm256_movemask_epi8(in_order(high)));
   }
 
   [[nodiscard]] bool fits(const Sink& sink) const { return sink.room() >= static_cast<ptrdiff_t>(payload_bytes(tags)); }
 
-  // Puts back the NaNs of x, in case that they were signalling ones.
+  // Restores the NaNs of x, because signalling ones may have become quiet.
   GRADLANE_INLINE void keep_nans(Floats x) {
     if (any_nan(x)) [[unlikely]] {
       set_lanes(
@@ -122,7 +123,7 @@ struct WideGroup {
     }
   }
 
-  // Puts the payload at `at`, and up to 16 bytes behind it. Returns where it ends.
+  // Writes the payload at `at`. It may also overwrite up to 16 bytes behind it. Returns the end of the payload.
   GRADLANE_INLINE uint8_t* put(uint8_t* at) const {
     at = put_quads(at, 0);
     at = put_quads(at, 2);
@@ -130,7 +131,7 @@ struct WideGroup {
     return put_quads(at, 6);
   }
 
-  // The same, to the byte.
+  // Writes the payload, and nothing behind it. Returns its end.
   [[gnu::noinline]] uint8_t* put_exactly(uint8_t* at) const noexcept {
     uint8_t buffer[kGroupFloats * sizeof(float) + 16];
     const auto bytes = static_cast<size_t>(put(buffer) - buffer);
@@ -143,7 +144,7 @@ struct WideGroup {
     return _mm256_or_ps(raw, _mm256_castsi256_ps(words));
   }
 
-  // Payloads 4i..4i+7.
+  // Writes payloads 4i..4i+7.
   GRADLANE_INLINE uint8_t* put_quads(uint8_t* at, size_t i) const { return put_quad(put_quad(at, i), i + 1); }
   GRADLANE_INLINE uint8_t* put_quad(uint8_t* at, size_t i) const {
     const size_t key = reinterpret_cast<const uint8_t*>(&tags)[i];
@@ -153,21 +154,22 @@ struct WideGroup {
   }
 };
 
-// Wide groups between two loops, for the same reason as narrow ones.
+// A buffer for wide groups between two loops, for the same reason as WordsBatch.
 struct WideBatch {
   static constexpr size_t kGroups = 8;
   static constexpr ptrdiff_t kMostBytes = kGroupFloats * sizeof(float);
 
   WideGroup group[kGroups];
 
-  // Groups to do at a time: all of them fit, whatever they are. 0 if that cannot be said of one.
+  // Returns the number of groups to handle at a time, which fit whatever their tags are. Returns 0 if it is not certain
+  // that one fits.
   static GRADLANE_INLINE size_t groups(size_t left, const Sink& sink) {
     const size_t fitting = sink.fitting(static_cast<size_t>(kMostBytes));
     if (fitting == 0) return sink.group_cost == 0 && sink.room() >= kMostBytes ? 1 : 0;
     return smaller(fitting, smaller(left, kGroups));
   }
 
-  // Puts the first groups, for which there is room. Says whether any of them has raw floats.
+  // Writes the first `count` groups, for which there must be room. Returns whether any of them has raw floats.
   GRADLANE_INLINE bool put(size_t count, Sink& sink, uint8_t* tags) const {
     uint64_t raw = 0;
     for (size_t i = 0; i < count; ++i) {
@@ -180,22 +182,23 @@ struct WideBatch {
   }
 };
 
-// ---- In
+// ---- Decoding
 
-// Payload not yet read.
+// Payload that is not yet read.
 struct Payload {
-  // What is left near the end of a block moves here, so that loads may reach behind it.
+  // Memory for the rest of a block. reach() copies it here near the end of the block, so that loads may read behind it.
   struct Spare {
     uint8_t bytes[2 * (kGroupFloats * sizeof(float) + 16)];
   };
 
   const uint8_t* at;
   const uint8_t* end;
-  const uint8_t* readable = end;  // from `end` on
+  const uint8_t* readable = end;  // end of the bytes that loads may read; not before `end`
 
   [[nodiscard]] GRADLANE_INLINE bool has(size_t bytes) const { return end - at >= static_cast<ptrdiff_t>(bytes); }
 
-  // Makes sure that the next `bytes`, those of one group or the most that it may have, and 16 behind them can be read.
+  // Ensures that the next `bytes` bytes and 16 behind them can be read. `bytes` is the length of one group, or the most
+  // that it may be.
   GRADLANE_INLINE void reach(size_t bytes, Spare& spare) {
     if (readable - at >= static_cast<ptrdiff_t>(bytes + 16)) [[likely]]
       return;
@@ -207,7 +210,7 @@ struct Payload {
   }
 };
 
-// Payloads of 32 floats, in the high bytes of their lanes, with 0 elsewhere.
+// The payloads of 32 floats, each in the high bytes of its lane; other bytes are 0.
 struct Lanes {
   __m256i a, b, c, d;
 };
@@ -220,18 +223,18 @@ GRADLANE_INLINE __m256i get_lanes(const uint8_t* tags, const uint8_t*& at) {
   return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
 }
 
-// A group of a block, by its tags.
+// A group of a block: its tags and the length of its payload.
 struct Group {
   const uint8_t* tags;
   uint64_t word;
-  size_t bytes;  // of payload
+  size_t bytes;  // bytes of payload
 
   explicit GRADLANE_INLINE Group(const uint8_t* p) : tags(p), word(load_tags(p)), bytes(payload_bytes(word)) {}
 
   [[nodiscard]] GRADLANE_INLINE bool has_raw() const { return raw_tags(word) != 0; }
 };
 
-// The payload of a group, for which reach() has been called; `at` moves behind it.
+// Reads the payload of a group and moves `at` behind it. The caller must have called reach().
 GRADLANE_INLINE Lanes get_group(const uint8_t* tags, const uint8_t*& at) {
   Lanes lanes;
   lanes.a = get_lanes(tags, at);

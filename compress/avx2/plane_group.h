@@ -1,4 +1,4 @@
-// plane_group.h - one group of any kind, to bit planes and back (included by avx2.cc only)
+// plane_group.h - conversion of one group of any kind to bit planes and back (included by avx2.cc only)
 #pragma once
 
 #include "compress/avx2/plane_values.h"
@@ -7,7 +7,7 @@
 namespace gradlane {
 namespace {
 
-// AnyGroup, eight floats at a time.
+// The functions of AnyGroup (compress/plane_group.h), eight floats at a time.
 struct PlaneGroup {
   static GRADLANE_INLINE void round(const CodecParams& p, const float* x, float* out) {
     store_group(out, map(load_group(x), [&](__m256 v) GRADLANE_INLINE_LAMBDA { return rounded(p, v); }));
@@ -19,7 +19,7 @@ struct PlaneGroup {
 
   static GRADLANE_INLINE void subtract(const float* x, const float* rounded, float* out) {
     store_group(out, map(load_group(x), load_group(rounded), [](__m256 v, __m256 r) GRADLANE_INLINE_LAMBDA {
-                  // NaN of Inf and NaN, and never -0.
+                  // `rest` is NaN if v is Inf or NaN. It is never -0.
                   const __m256 rest = _mm256_add_ps(_mm256_sub_ps(v, r), _mm256_setzero_ps());
                   return _mm256_and_ps(rest, _mm256_cmp_ps(rest, rest, _CMP_ORD_Q));
                 }));
@@ -29,7 +29,8 @@ struct PlaneGroup {
     const Floats values = load_split(x);
     const Floats all = map(values, [&](__m256 v) GRADLANE_INLINE_LAMBDA { return rounded(p, v); });
     store_split(out.rounded, all);
-    // What fits a word, as masks. From 2^23 steps on `all` is far outside, and of NaN nothing is true.
+    // Masks of the floats that fit a word. Floats from 2^23 steps on are far outside, and comparisons with NaN are
+    // false.
     const __m256 least = _mm256_set1_ps(-32768 * p.step);
     const __m256 most = _mm256_set1_ps(32767 * p.step);
     const Floats fits = map(all, [&](__m256 v) GRADLANE_INLINE_LAMBDA {
@@ -67,7 +68,7 @@ struct PlaneGroup {
     return {pack(x.low), pack(x.high)};
   }
 
-  // The nearest multiple of the step; x itself, its bits, from 2^23 steps on.
+  // Returns the nearest multiple of the step, or all bits of x unchanged from 2^23 steps on.
   static GRADLANE_INLINE __m256 rounded(const CodecParams& p, __m256 x) {
     const __m256 exact = _mm256_set1_ps(p.exact);
     const __m256 r = _mm256_or_ps(exact, _mm256_and_ps(x, _mm256_set1_ps(-0.0F)));

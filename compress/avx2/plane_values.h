@@ -1,8 +1,8 @@
-// plane_values.h - floats to bit planes and back, 32 at a time (included by avx2.cc only)
+// plane_values.h - conversion of floats to bit planes and back, 32 at a time (included by avx2.cc only)
 //
-// Adding magic = 1.5 * 2^23 * s rounds a float to the nearest multiple q*s (ties to even) and leaves q in the low bits
-// of the sum. That holds for |q| <= 2^22; what lies beyond, Inf and NaN included, gives a number so far from 0 that it
-// saturates a 16-bit word, and then no width is found for it.
+// To round a float to the nearest multiple q*s (ties to even), the code adds magic = 1.5 * 2^23 * s. The low bits of
+// the sum are then q. This holds for |q| <= 2^22. Larger values, Inf and NaN give a number so far from 0 that it
+// saturates a 16-bit word. No width is found for such a word.
 #pragma once
 
 #include <array>
@@ -13,8 +13,9 @@
 namespace gradlane {
 namespace {
 
-// Floats and words are *split* here: each vector has 4 of the first 16 floats (8 words) in its lower half, and those 16
-// behind them in its upper half. Packed to bytes they are in order: nothing has to cross the halves, which is slow.
+// Floats and words are *split* here. The lower half of a vector has 4 of the first 16 floats, or 8 of the first 16
+// words. The upper half has those 16 places behind them. When such vectors are packed to bytes, the bytes are in order.
+// So no data has to cross the halves, which is slow.
 GRADLANE_INLINE Floats load_split(const float* p) {
   const auto both = [p](size_t i) GRADLANE_INLINE_LAMBDA {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + i)), _mm_loadu_ps(p + i + 16), 1);
@@ -42,11 +43,13 @@ struct Planes {
   __m128i low, high;
 };
 
-// By width w up to 8: how to read planes 0 to 3 and 4 to 7. From the fifth on the last four are read once more.
+// The byte orders to read planes 0 to 3 and 4 to 7, by a width of up to 8. If the width is above 4, a second load reads
+// the last four planes, some of them again.
 struct alignas(16) PlaneOrder {
-  int32_t mask[4];            // the lanes to read
-  uint8_t low[16], high[16];  // where byte k of planes j to j + 3 is; above the width, of the last plane
-  uint32_t last;              // byte that `high` counts from
+  int32_t mask[4];  // lanes to read
+  // places of byte k of plane j, and of plane j + 4, at index 4 k + j; the last plane serves for those above the width
+  uint8_t low[16], high[16];
+  uint32_t last;  // first byte of the load that `high` refers to
 };
 constexpr std::array<PlaneOrder, 9> kPlaneOrders = [] {
   std::array<PlaneOrder, 9> orders{};
@@ -65,7 +68,8 @@ constexpr std::array<PlaneOrder, 9> kPlaneOrders = [] {
 
 GRADLANE_INLINE __m128i bytes_at(const uint8_t* p) { return _mm_load_si128(reinterpret_cast<const __m128i*>(p)); }
 
-// Bit j of byte i of each 64-bit word becomes bit i of byte j, as transpose_bits() does it.
+// Transpose the bits of each 64-bit word: bit j of byte i becomes bit i of byte j, as in transpose_bits() of
+// compress/plane_group.h. One step of this is swap_bits().
 template <int kShift>
 GRADLANE_INLINE __m256i swap_bits(__m256i x, uint64_t mask) {
   const __m256i t = _mm256_and_si256(_mm256_xor_si256(x, _mm256_srli_epi64(x, kShift)),
@@ -78,7 +82,7 @@ GRADLANE_INLINE __m256i transpose_bits(__m256i x) {
   return swap_bits<28>(x, 0x00000000f0f0f0f0);
 }
 
-// 32 bytes in order to eight planes.
+// Converts 32 bytes in order to eight planes.
 GRADLANE_INLINE Planes planes_of(__m256i bytes) {
   const __m256i order = _mm256_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15,  //
                                          0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
@@ -88,13 +92,14 @@ GRADLANE_INLINE Planes planes_of(__m256i bytes) {
   return {_mm_unpacklo_epi16(first, second), _mm_unpackhi_epi16(first, second)};
 }
 
-// From planes 0 to 3 and 4 to 7, byte k of each four of them in lane k.
+// Converts planes to bytes. Lane k of `low` has byte k of planes 0 to 3, and lane k of `high` has byte k of planes 4 to
+// 7.
 GRADLANE_INLINE __m256i bytes_of_halves(__m128i low, __m128i high) {
   return transpose_bits(
       _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_unpacklo_epi32(low, high)), _mm_unpackhi_epi32(low, high), 1));
 }
 
-// And back, from `width` planes, 0 to 8. Nothing behind them is read.
+// Converts `width` planes, 0 to 8, to bytes. It reads nothing behind them.
 GRADLANE_INLINE __m256i bytes_of_planes(const uint8_t* at, unsigned width) {
   const PlaneOrder& order = kPlaneOrders[width];
   const __m128i mask = _mm_load_si128(reinterpret_cast<const __m128i*>(order.mask));
@@ -105,7 +110,7 @@ GRADLANE_INLINE __m256i bytes_of_planes(const uint8_t* at, unsigned width) {
   return bytes_of_halves(low, high);
 }
 
-// Writes all eight.
+// Write four planes, or all eight.
 GRADLANE_INLINE void store_planes(uint8_t* at, __m128i planes) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(at), planes);
 }
@@ -114,7 +119,7 @@ GRADLANE_INLINE void store_planes(uint8_t* at, Planes planes) {
   store_planes(at + sizeof planes.low, planes.high);
 }
 
-// Writes `width` of them.
+// Writes the first `width` planes.
 GRADLANE_INLINE void store_some_planes(uint8_t* at, unsigned width, Planes planes) {
   uint8_t all[sizeof planes];
   store_planes(all, planes);
@@ -133,14 +138,14 @@ GRADLANE_INLINE bool are_nibbles(BytePair bytes) {
   return _mm256_testz_si256(all, _mm256_set1_epi8(-0x10)) != 0;
 }
 
-// Planes of the first group low, of the second high.
+// Computes the planes of two groups: `low` has the planes of the first one, `high` those of the second one.
 GRADLANE_INLINE Planes planes_of_nibbles(BytePair bytes) {
   const __m256i low = _mm256_set1_epi8(15);
   return planes_of(_mm256_or_si256(_mm256_and_si256(bytes.first, low),
                                    _mm256_andnot_si256(low, _mm256_slli_epi16(bytes.second, 4))));
 }
 
-// And back. Nothing behind them is read.
+// Converts the planes of two groups to bytes. It reads nothing behind them.
 GRADLANE_INLINE BytePair bytes_of_nibbles(const uint8_t* at, unsigned first, unsigned second) {
   const auto load = [](const uint8_t* from, const PlaneOrder& order) GRADLANE_INLINE_LAMBDA {
     const __m128i mask = _mm_load_si128(reinterpret_cast<const __m128i*>(order.mask));
@@ -157,7 +162,8 @@ GRADLANE_INLINE BytePair bytes_of_nibbles(const uint8_t* at, unsigned first, uns
 
 // ---- Words
 
-// Words of at most 8 bits as bytes in order; low and high bytes of words, and back.
+// Convert between words and bytes in order. narrow_words() saturates words of more than 8 bits. low_bytes() and
+// high_bytes() take words apart, and join_bytes() joins them.
 GRADLANE_INLINE __m256i narrow_words(PlaneWords q) { return _mm256_packs_epi16(q.low, q.high); }
 GRADLANE_INLINE __m256i low_bytes(PlaneWords q) {
   const __m256i low = _mm256_set1_epi16(0xff);
@@ -170,7 +176,7 @@ GRADLANE_INLINE PlaneWords join_bytes(__m256i low, __m256i high) {
   return {_mm256_unpacklo_epi8(low, high), _mm256_unpackhi_epi8(low, high)};
 }
 
-// The words of a group of up to 16 planes.
+// Returns the words of a group of up to 16 planes.
 GRADLANE_INLINE PlaneWords load_words(const uint8_t* at, unsigned width) {
   if (width <= 8) {
     const __m256i bytes = bytes_of_planes(at, width);
@@ -179,7 +185,7 @@ GRADLANE_INLINE PlaneWords load_words(const uint8_t* at, unsigned width) {
   return join_bytes(bytes_of_planes(at, 8), bytes_of_planes(at + 8 * kPlaneBytes, width - 8));
 }
 
-// Bits of the widest word, 16 where one may be saturated: of -1, 0, 1 it is 1, 0, 2.
+// Returns the bits that the widest word needs: 1 for -1, 0 for 0, 2 for 1. It is 16 if a word may be saturated.
 GRADLANE_INLINE unsigned width_of(PlaneWords q) {
   const auto zigzag = [](__m256i x) GRADLANE_INLINE_LAMBDA {
     return _mm256_xor_si256(_mm256_slli_epi16(x, 1), _mm256_srai_epi16(x, 15));
@@ -193,7 +199,8 @@ GRADLANE_INLINE unsigned width_of(PlaneWords q) {
   return 31 - static_cast<unsigned>(__builtin_clz(static_cast<unsigned>(word & 0xffff) * 2 + 1));
 }
 
-// Two bits for each plane that differs from the one below it; `below` are those below planes.high.
+// Returns two set bits for each plane that differs from the plane below it. `below` has the planes below those of
+// planes.high.
 GRADLANE_INLINE unsigned steps_in(Planes planes, __m128i below) {
   const __m128i low = _mm_cmpeq_epi32(planes.low, _mm_slli_si128(planes.low, 4));
   const __m128i high = _mm_cmpeq_epi32(planes.high, below);
@@ -203,13 +210,14 @@ GRADLANE_INLINE unsigned width_of_steps(unsigned steps) {
   return (31 - static_cast<unsigned>(__builtin_clz(2 * steps + 1))) / 2;
 }
 
-// The same of bytes, 8 where one may be saturated, from their planes: the last one that differs from the one below it,
-// or from zeros, is the sign, and all above are like it.
+// Returns the bits that the widest byte needs, from the planes of the bytes. It is 8 if a byte may be saturated. The
+// last plane that differs from the plane below it (plane 0: from zeros) is the sign. All planes above it are equal to
+// it.
 GRADLANE_INLINE unsigned width_of(Planes planes) {
   return width_of_steps(steps_in(planes, _mm_alignr_epi8(planes.high, planes.low, 12)));
 }
 
-// Of planes_of_nibbles().
+// The widths of the two groups of planes_of_nibbles().
 struct NibbleWidths {
   unsigned first, second;
 };
@@ -226,33 +234,34 @@ class PlaneLattice {
         exact_(_mm256_castps_si256(_mm256_set1_ps(p.exact))),
         byte_bias_(_mm256_set1_ps(p.exact + 0x1p7F * p.step)) {}
 
-  // Saturated where x, which is split, is too large.
+  // Return the steps of x as words or as bytes. x is split. Steps that are too large are saturated.
   GRADLANE_INLINE PlaneWords words(Floats x) const { return {words(x.low), words(x.high)}; }
   GRADLANE_INLINE __m256i bytes(Floats x) const { return narrow_words(words(x)); }  // in order
 
-  // x - contribution(x) where nothing is saturated. Added this way round, -0 leaves +0.
+  // Returns x - contribution(x), if nothing is saturated. This order of operations gives +0 for -0.
   GRADLANE_INLINE Floats error(Floats x) const {
     return map(x, [&](__m256 v) GRADLANE_INLINE_LAMBDA {
       return _mm256_add_ps(v, _mm256_sub_ps(magic_, _mm256_add_ps(v, magic_)));
     });
   }
 
-  // In order.
+  // Returns the floats of words, in order.
   GRADLANE_INLINE Floats floats(PlaneWords q) const {
     return {{floats(_mm256_castsi256_si128(q.low)), floats(_mm256_castsi256_si128(q.high))},
             {floats(_mm256_extracti128_si256(q.low, 1)), floats(_mm256_extracti128_si256(q.high, 1))}};
   }
 
-  // In order. With the sign flipped they become the lowest bits of a float between 2^23 and 2^24 steps; what is too
-  // much of it is subtracted. Nothing is rounded.
+  // Returns the floats of bytes, in order. With its sign flipped, a byte becomes the lowest bits of a float between
+  // 2^23 and 2^24 steps. Then 2^23 + 2^7 steps are subtracted. Nothing is rounded.
   GRADLANE_INLINE Floats floats(__m256i bytes) const {
-    const __m256i order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);  // fours of floats, by turns
+    // moves fours of floats alternately to the lower and the upper half
+    const __m256i order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
     const __m256i values = _mm256_permutevar8x32_epi32(_mm256_xor_si256(bytes, _mm256_set1_epi8(-0x80)), order);
     return {{widen<0>(values), widen<4>(values)}, {widen<8>(values), widen<12>(values)}};
   }
 
  private:
-  // Bytes kFirst to kFirst + 3 of each half.
+  // Returns the floats of bytes kFirst to kFirst + 3 of each half.
   template <char kFirst>
   GRADLANE_INLINE __m256 widen(__m256i values) const {
     constexpr char kNone = -1;

@@ -7,23 +7,27 @@
 namespace gradlane {
 namespace {
 
-// See PlanePasses. Two groups at a time as bytes, or as halves of bytes; where one is wider some go one at a time as
-// words: to choose anew each time would be mispredicted.
+// The `Kernels` of PlanePasses (compress/plane_passes.h). They handle two groups at a time, as bytes or as halves of
+// bytes. If a group is wider, the next kWords groups are handled one at a time, as words. A new choice for each group
+// would be mispredicted.
 struct PlaneKernels {
   using GroupOps = PlaneGroup;
 
-  static constexpr unsigned kNibble = 4;    // planes of halves of bytes
-  static constexpr unsigned kByte = 8;      // of bytes
-  static constexpr unsigned kNarrow = 7;    // of bytes of which none is saturated
-  static constexpr unsigned kNarrowIn = 6;  // of those that are added to: 127 - 32 has more than 7 bits
-  static constexpr unsigned kWidest = 14;   // so that no sum of two saturates
-  static constexpr size_t kWords = 32;      // groups, until it tries bytes again
+  static constexpr unsigned kNibble = 4;  // most planes of half bytes
+  static constexpr unsigned kByte = 8;    // most planes of bytes
+  // most planes of bytes of which none is saturated
+  static constexpr unsigned kNarrow = 7;
+  // most planes of a block's bytes: one of these plus a saturated byte has more than 7 bits (127 - 32)
+  static constexpr unsigned kNarrowIn = 6;
+  static constexpr unsigned kWidest = 14;  // most planes of words: a sum with a saturated word has more
+  static constexpr size_t kWords = 32;     // groups handled as words before bytes are tried again
 
   static GRADLANE_INLINE bool within(unsigned width, unsigned first, unsigned second) {
     return first <= width && second <= width;
   }
 
-  // Both write; false, and nothing done, if a group is too wide, or there is no room.
+  // put_pair() writes two groups, put() writes one. They return false and write nothing if a group is too wide or there
+  // is no room.
   static GRADLANE_INLINE bool put_pair(BytePair bytes, PlaneSink& sink, uint8_t& tags) {
     if (sink.room() < static_cast<ptrdiff_t>(2 * sizeof(Planes))) [[unlikely]]
       return false;
@@ -78,8 +82,8 @@ struct PlaneKernels {
     if constexpr (kFeedback) store_split(job.residual + group * kGroupFloats, lattice.error(x));
   }
 
-  // Runs `pair(g)` over pairs of groups of [group, groups), and `one(g)` over some of those that are none. Stops at the
-  // first one for which both return false.
+  // Runs `pair(g)` over pairs of groups in [group, groups). When it returns false, runs `one(g)` over the next kWords
+  // groups, and then tries pairs again. Stops when `one` returns false. Returns the group at which it stopped.
   template <class Pair, class One>
   static GRADLANE_INLINE size_t run(size_t group, size_t groups, Pair pair, One one) {
     while (group < groups) {
@@ -93,7 +97,7 @@ struct PlaneKernels {
 
   template <bool kFeedback>
   static GRADLANE_INLINE size_t encode(const PlaneJob& from, size_t group, PlaneSink& sink, uint8_t* tags) {
-    const PlaneJob job = from;  // copies, so that bytes that are written are none of theirs
+    const PlaneJob job = from;  // copies, so that the bytes that are written cannot alias them
     const PlaneLattice lattice(job.params);
     PlaneSink out = sink;
     const auto pair = [&](size_t g) GRADLANE_INLINE_LAMBDA {
@@ -120,7 +124,7 @@ struct PlaneKernels {
   template <bool kFeedback>
   static GRADLANE_INLINE size_t hop(const PlaneJob& from, PlaneInput& input, size_t group, PlaneSink& sink,
                                     uint8_t* tags) {
-    const PlaneJob job = from;  // copies, so that bytes that are written are none of theirs
+    const PlaneJob job = from;  // copies, so that the bytes that are written cannot alias them
     const PlaneLattice lattice(job.params);
     PlaneSink out = sink;
     PlaneInput in = input;
@@ -148,7 +152,7 @@ struct PlaneKernels {
       const Floats x = load<kFeedback>(job, g);
       const PlaneWords local = lattice.words(x);
       const PlaneWords block = load_words(in.at, tag);
-      // Where `local` is saturated the sum has more than 14 bits.
+      // If `local` is saturated, the sum has more than 14 bits, and put() refuses it.
       const PlaneWords sum = {_mm256_adds_epi16(block.low, local.low), _mm256_adds_epi16(block.high, local.high)};
       if (!put(sum, out, tags, g)) [[unlikely]]
         return false;
@@ -196,7 +200,7 @@ struct PlaneKernels {
   }
 
  private:
-  // Two groups of up to 8 planes.
+  // Loads two groups of up to 8 planes.
   static GRADLANE_INLINE BytePair load_pair(const uint8_t* at, unsigned first, unsigned second) {
     if (within(kNibble, first, second)) return bytes_of_nibbles(at, first, second);
     return {bytes_of_planes(at, first), bytes_of_planes(at + first * kPlaneBytes, second)};

@@ -1,5 +1,4 @@
-// selections.cc - what ranks contribute to blocks in bit planes where that is a stage of its own, in AVX2 (any
-// thread)
+// selections.cc - functions that choose what ranks contribute to blocks in bit planes, in AVX2 (any thread)
 #include "compress/codecs/define_selections.h"
 
 namespace gradlane::avx2 {

@@ -1,6 +1,6 @@
 // tables.h - shuffle controls that move payload bytes, looked up by tags (included by avx2.cc only)
 //
-// A byte of a tag word holds four tags, so 256 entries say for every four floats where their payload bytes go (the
+// A byte of a tag word holds four tags. So tables of 256 entries say where the payload bytes of four floats go (the
 // method of streamvbyte). PDEP and PEXT would need no tables, but take hundreds of cycles on Zen 1 and 2.
 #pragma once
 
@@ -11,12 +11,12 @@
 namespace gradlane {
 namespace {
 
-constexpr uint8_t kZeroByte = 0x80;  // in a control of PSHUFB
+constexpr uint8_t kZeroByte = 0x80;  // index of PSHUFB that gives a byte of 0
 
 constexpr unsigned tag_of(unsigned quad_tags, unsigned i) { return (quad_tags >> (2 * i)) & 3; }
 constexpr unsigned width_of(unsigned tag) { return tag == 3 ? 4 : tag; }
 
-// Payload bytes of four tags.
+// Numbers by the value of a byte: payload bytes of four tags (kWidths), or set bits (kCounts).
 struct WidthTable {
   uint8_t bytes[256];
 };
@@ -31,7 +31,7 @@ constexpr WidthTable make_widths() {
   return t;
 }
 
-// Bits of a byte.
+// Counts the set bits of each value of a byte.
 constexpr WidthTable make_counts() {
   WidthTable t{};
   for (unsigned mask = 0; mask < 256; ++mask) t.bytes[mask] = static_cast<uint8_t>(__builtin_popcount(mask));
@@ -42,7 +42,7 @@ struct LaneTable {
   alignas(64) uint8_t control[256][16];
 };
 
-// Payloads in the low bytes of four 32-bit lanes -> side by side.
+// Makes the controls that move payloads from the low bytes of four 32-bit lanes next to each other.
 constexpr LaneTable make_pack_lanes() {
   LaneTable t{};
   for (unsigned tags = 0; tags < 256; ++tags) {
@@ -55,7 +55,7 @@ constexpr LaneTable make_pack_lanes() {
   return t;
 }
 
-// Payloads side by side -> the high bytes of four 32-bit lanes, 0 elsewhere.
+// Makes the controls that move adjacent payloads to the high bytes of four 32-bit lanes, with 0 elsewhere.
 constexpr LaneTable make_unpack_lanes() {
   LaneTable t{};
   for (unsigned tags = 0; tags < 256; ++tags) {
@@ -70,8 +70,8 @@ constexpr LaneTable make_unpack_lanes() {
   return t;
 }
 
-// The bytes of 8 that a mask keeps -> side by side. Entries are read 16 bytes at a time, of which 8 count: hence the
-// one behind the last.
+// Controls that move the bytes that a mask keeps, out of 8, next to each other. A load of an entry reads 16 bytes, of
+// which 8 count. So there is one more entry behind the last one.
 struct CompressTable {
   alignas(64) uint8_t control[256 + 1][8];
 };

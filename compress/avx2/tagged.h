@@ -6,15 +6,15 @@
 namespace gradlane {
 namespace {
 
-// A source of write_block() that computes groups by a Part and writes them by batches: run() does full groups, narrow
-// ones in a short loop and the others out of line, as long as there is ample room; step() does the rest. A Part has
-// - `narrow(codec, group, most, batch)`: computes full groups, up to `most` of them or to the first that is not narrow.
-//   Returns how many
-// - `wide(codec, group, most, batch)`: computes any groups, the last one of a block included, up to `most` of them or
-// to
-//   the first that is not all there. Returns how many
-// - `undo_wide()`: goes back to where wide() began last
-// - `check_end(group)`: looks for what is left behind the last group, if `group` is the one behind it
+// A source of write_block() (compress/writer.h) that writes groups in batches, which a Part computes. Full groups are
+// for run() as long as there is ample room: narrow ones in a short loop, the others out of line. All other groups are
+// for step(). A Part has these functions:
+// - `narrow(codec, group, most, batch)` computes up to `most` full groups. It stops at the first one that is not
+//   narrow, and returns their number.
+// - `wide(codec, group, most, batch)` computes up to `most` groups of any kind, also the last one of a block. It stops
+//   at the first one whose payload is incomplete, and returns their number.
+// - `undo_wide()` goes back to the group where wide() last began.
+// - `check_end(group)` checks that no bytes are left, if `group` is the one behind the last group.
 template <class Part>
 struct Source : Part {
   [[gnu::noinline]] size_t run(size_t group, Sink& sink, uint8_t* tags) noexcept {
@@ -40,7 +40,8 @@ struct Source : Part {
   size_t step(size_t group, Sink& sink, uint8_t* tags) noexcept { return run_wide(group, group + 1, sink, tags); }
 
  private:
-  // Groups of any kind, up to `end` or behind some without raw floats. Where not even one surely fits, it is tried.
+  // Writes groups of any kind up to `end`. It stops early behind a batch without raw floats. If it is not certain that
+  // one group fits, it computes one and tests that.
   [[gnu::noinline]] size_t run_wide(size_t group, size_t end, Sink& sink, uint8_t* tags) noexcept {
     const typename Part::Codec codec(this->params);
     for (bool go = true; go && group < end;) {
@@ -63,7 +64,7 @@ struct Source : Part {
   }
 };
 
-// Encodes one contribution: see Source.
+// A Part of Source that encodes one contribution.
 template <class C>
 struct Encoder {
   const CodecParams& params;
@@ -97,17 +98,17 @@ struct Encoder {
   static void check_end(size_t) {}
 };
 
-// Adds one contribution to a block: see Source.
+// A Part of Source that adds one contribution to a block.
 template <class C>
 struct Adder {
   const CodecParams& params;
-  const uint8_t* block_tags;  // of the first group
+  const uint8_t* block_tags;  // tags of the first group
   Payload payload;
   Payload::Spare* spare;
   const float* local;
   size_t floats;
   Status* status;
-  Payload before = payload;  // where wide() began last
+  Payload before = payload;  // payload where wide() last began
 
   using Codec = C;
 
@@ -131,7 +132,7 @@ struct Adder {
     return count;
   }
 
-  // One loop adds, one encodes.
+  // Computes groups in two loops: the first one adds, the second one encodes.
   GRADLANE_INLINE size_t wide(const C& codec, size_t group, size_t most, WideBatch& batch) {
     alignas(32) float sums[WideBatch::kGroups][kGroupFloats];
     Payload block = before = payload;
@@ -159,7 +160,7 @@ struct Adder {
   }
 };
 
-// The last group where it is not full.
+// Decodes the last group if it is not full.
 template <class C, bool kAdd>
 [[gnu::noinline]] void decode_some(const CodecParams& params, Group coded, Payload& payload, Payload::Spare& spare,
                                    float* out, size_t count) noexcept {
@@ -168,7 +169,7 @@ template <class C, bool kAdd>
   store_group(out, count, x);
 }
 
-// See TaggedPasses.
+// The `Kernels` of TaggedPasses (compress/passes.h).
 struct Kernels {
   template <class C>
   using Encode = Source<Encoder<C>>;

@@ -34,7 +34,8 @@ GRADLANE_INLINE void store_group(float* p, Floats x) {
   _mm256_storeu_ps(p + 24, x.high.high);
 }
 
-// The same for the first `count` floats, padded with 0. From 32 on it is a full group.
+// Load and store the first `count` floats of a group. Missing floats are loaded as 0. A count of 32 or more means a
+// full group.
 GRADLANE_INLINE Floats load_group(const float* p, size_t count) {
   if (count >= kGroupFloats) [[likely]]
     return load_group(p);
@@ -54,7 +55,7 @@ GRADLANE_INLINE Floats add(Floats a, Floats b) {
   return map(a, b, [](__m256 x, __m256 y) GRADLANE_INLINE_LAMBDA { return _mm256_add_ps(x, y); });
 }
 
-// A sum with one NaN for all: see Codec.
+// Return a sum in which every NaN is 0x7fc00000: see Codec.
 GRADLANE_INLINE __m256 canonical(__m256 sum) {
   return _mm256_blendv_ps(sum, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000)),
                           _mm256_cmp_ps(sum, sum, _CMP_UNORD_Q));
@@ -69,7 +70,7 @@ GRADLANE_INLINE bool any_nan(Floats x) {
   return _mm256_movemask_ps(_mm256_or_ps(low, high)) != 0;
 }
 
-// The same, quicker where there is none.
+// Does the same as canonical(), but faster if there is no NaN.
 GRADLANE_INLINE Floats canonical_if_any(Floats sum) {
   if (any_nan(sum)) [[unlikely]]
     return canonical(sum);
@@ -80,7 +81,7 @@ GRADLANE_INLINE __m256 four_floats(float a, float b, float c, float d) {
   return _mm256_setr_ps(a, b, c, d, a, b, c, d);
 }
 
-// The four bytes at p in all lanes.
+// Returns the four bytes at p in all lanes.
 GRADLANE_INLINE __m256i broadcast_int(const uint8_t* p) {
   int bits;
   std::memcpy(&bits, p, sizeof bits);
@@ -91,7 +92,7 @@ GRADLANE_INLINE __m256 magnitude(__m256 x) {
   return _mm256_and_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff)));
 }
 
-// Two vectors of 32-bit lanes, packed into one of 16-bit lanes, into order.
+// Restores the order of lanes after two vectors of 32-bit lanes were packed into one of 16-bit lanes.
 GRADLANE_INLINE __m256i in_order(__m256i packed) { return _mm256_permute4x64_epi64(packed, 0xd8); }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// avx512.cc - all codecs in AVX-512; the only translation unit compiled with its flags (any thread)
+// avx512.cc - the codecs in AVX-512 that are not made with the kit; only this folder is compiled with AVX-512's flags
+// (any thread)
 #include "compress/avx512/avx512.h"
 
 #include "compress/avx512/flat.h"

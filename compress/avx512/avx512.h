@@ -1,4 +1,4 @@
-// avx512.h - the kernels of all codecs in AVX-512 (any thread)
+// avx512.h - the kernels in AVX-512 of codecs that are not made with the kit (any thread)
 #pragma once
 
 #include "compress/kernels.h"

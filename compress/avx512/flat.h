@@ -6,7 +6,7 @@
 namespace gradlane {
 namespace {
 
-// 16 floats; see FlatPasses. Codecs say how theirs look in memory.
+// A vector of 16 floats: the `Lanes` of FlatPasses (compress/passes.h). Each codec defines its format in memory.
 struct FlatLanes {
   static constexpr size_t kCount = 16;
 
@@ -39,7 +39,7 @@ struct Bf16 {
   static GRADLANE_INLINE __m512 load(__mmask16 some, const uint8_t* p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, p)), 16));
   }
-  // VCVTNEPS2BF16 would flush denormals.
+  // VCVTNEPS2BF16 is not used: it would flush denormals.
   static GRADLANE_INLINE void store(__mmask16 some, uint8_t* p, __m512 x) {
     const __m512i bits = _mm512_castps_si512(x);
     const __m512i upper = _mm512_srli_epi32(bits, 16);

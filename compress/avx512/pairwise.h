@@ -1,4 +1,4 @@
-// pairwise.h - a loop over groups of which one is read while the one before it is written (included by AVX-512's
+// pairwise.h - a loop over groups that reads one group while it writes the previous one (included by AVX-512's
 // translation units)
 #pragma once
 
@@ -9,7 +9,8 @@
 namespace gradlane {
 namespace {
 
-// The page behind this one: processors fetch ahead by themselves within a page only. It need not exist.
+// Prefetches two cache lines one page (4096 bytes) behind p: processors prefetch by themselves only within a page. The
+// page need not exist.
 GRADLANE_INLINE void fetch_next_page(const float* p) {
   constexpr size_t kPage = 4096;
   const auto* const ahead = reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(p) + kPage);
@@ -17,8 +18,8 @@ GRADLANE_INLINE void fetch_next_page(const float* p) {
   _mm_prefetch(ahead + 64, _MM_HINT_T0);
 }
 
-// Runs over groups [group, groups): `begin(g, begun)` reads one, `finish(g, begun)` writes it. Stops where one of them
-// returns false. Returns the group it stopped at.
+// Runs over groups [group, groups): `begin(g, begun)` reads a group, and `finish(g, begun)` writes it. Stops if one of
+// them returns false. Returns the first group that is not written.
 template <class Begun, class Begin, class Finish>
 GRADLANE_INLINE size_t run_pairwise(size_t group, size_t groups, Begin begin, Finish finish) {
   Begun now, next;

@@ -1,9 +1,9 @@
-// picked_bits.h - the elements of a sparse record that have a value, as a set of bits: AVX-512 kernels
+// picked_bits.h - AVX-512 kernels for sparse records; the elements that have a value are a set of bits
 //
-// How many there are and how they lie is chance. A branch that asks for it is foreseen wrong as often as not, and costs
-// more than all else that is done to an element: so there are hardly any, up to kFew elements.
+// The number and the places of these elements are random. A branch on them is mispredicted about half the time. One
+// misprediction costs more than all other work on an element. So up to kFew elements there are hardly any branches.
 //
-// In an unnamed namespace for the same reason as layout.h.
+// The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include <immintrin.h>
@@ -17,18 +17,19 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kFew = 16;  // places that are listed with 16-byte stores
+constexpr size_t kFew = 16;  // most places that can be listed with 16-byte stores
 constexpr size_t kGathered = 8;
 
-// A bit for each element, and the values in order, with room for what filter() writes behind them.
+// The picked elements of a record: a bit for each element of the record, and the values in order. `value` has room for
+// what filter() writes behind them.
 struct Picked {
-  Picked() {}  // leaves them unset
+  Picked() {}  // leaves the arrays unset
   size_t count = 0;
   uint64_t words[4];
   alignas(64) float value[kRecordFloats + kLanes];
 };
 
-// f(0), ..., f(3), without a loop.
+// Calls f(0), ..., f(3), without a loop.
 template <class F>
 GRADLANE_INLINE void for_words(F f) {
   f(0U), f(1U), f(2U), f(3U);
@@ -40,7 +41,8 @@ GRADLANE_INLINE size_t count_of(const uint64_t (&words)[4]) {
   return count;
 }
 
-// The places of the bits. Up to 64 bytes more may be written; if there are kFew at most, 2 kFew in all.
+// Writes the places of the set bits. It may write up to 64 bytes behind them. If kAreFew is set, there are at most kFew
+// places, and it writes at most 2 kFew bytes in all.
 template <bool kAreFew>
 GRADLANE_INLINE void list_places(const uint64_t (&words)[4], uint8_t* out) {
   alignas(64) static constexpr auto kPlaces = [] {
@@ -63,7 +65,7 @@ GRADLANE_INLINE void list_places(const uint64_t (&words)[4], uint8_t* out) {
 
 // ---- Writing
 
-// The elements' places, as a list, or as a bitmap where that is shorter. Returns their bytes.
+// Writes the places of the elements as a list, or as a bitmap if that is shorter. Returns the number of bytes.
 GRADLANE_INLINE size_t write_places(const Picked& picked, size_t floats, uint8_t* out) {
   const size_t bitmap = bitmap_bytes(floats);
   if (picked.count <= bitmap) {
@@ -78,12 +80,12 @@ GRADLANE_INLINE size_t write_places(const Picked& picked, size_t floats, uint8_t
   return 1 + bitmap;
 }
 
-// The same of at most kFew, as a list. 2 kFew bytes may be written.
+// Writes the places of at most kFew elements as a list, without its count. It may write 2 kFew bytes.
 GRADLANE_INLINE void write_few_places(const Picked& picked, uint8_t* out) { list_places<true>(picked.words, out); }
 
 // ---- Reading
 
-// A bit for each of a list's places.
+// Sets a bit for each place of a list.
 GRADLANE_INLINE void set_places(const uint8_t* place, size_t count, uint64_t (&words)[4]) {
   if (count > 8) [[unlikely]] {
     for (uint64_t& word : words) word = 0;
@@ -93,7 +95,7 @@ GRADLANE_INLINE void set_places(const uint8_t* place, size_t count, uint64_t (&w
   const auto here = static_cast<__mmask8>((1U << count) - 1);
   const __m512i places = _mm512_mask_cvtepu8_epi64(_mm512_set1_epi64(-1), here, _mm_maskz_loadu_epi8(here, place));
   const __m512i from = _mm512_setr_epi64(0, 64, 128, 192, 0, 64, 128, 192), one = _mm512_set1_epi64(1);
-  // Two places in four words each. A shift by 64 or more, or by less than 0, leaves nothing.
+  // Handles two places, each in four words. A shift by 64 or more, or by a negative number, gives 0.
   const auto two = [&](int64_t k) GRADLANE_INLINE_LAMBDA {
     const __m512i which = _mm512_setr_epi64(k, k, k, k, k + 1, k + 1, k + 1, k + 1);
     return _mm512_sllv_epi64(one, _mm512_sub_epi64(_mm512_permutexvar_epi64(which, places), from));
@@ -103,12 +105,12 @@ GRADLANE_INLINE void set_places(const uint8_t* place, size_t count, uint64_t (&w
                       _mm512_castsi512_si256(bits) | _mm512_extracti64x4_epi64(bits, 1));
 }
 
-// The places and values of a valid record.
+// Reads the places and values of a valid record.
 GRADLANE_INLINE void unpack(const CodecParams& params, const SparseRecord& record, Picked& picked) {
   picked.count = record.count;
   if (record.bitmap) [[unlikely]] {
     for (uint64_t& word : picked.words) word = 0;
-    const uint8_t* const end = record.values - (params.arguments.value_bits != 0 ? 1 : 0);  // there is a width
+    const uint8_t* const end = record.values - (params.arguments.value_bits != 0 ? 1 : 0);  // without the width byte
     std::memcpy(picked.words, record.places, static_cast<size_t>(end - record.places));
   } else {
     set_places(record.places, record.count, picked.words);
@@ -133,11 +135,11 @@ GRADLANE_INLINE void unpack(const CodecParams& params, const SparseRecord& recor
   sum.count = count;
 }
 
-// Values in the order of their sums, sixteen at a time.
+// A reader of a set's values. It puts them at the lanes of the sum's elements, sixteen lanes at a time.
 struct Spread {
   const float* from;
 
-  // The next ones, at the lanes of these bits; 0 elsewhere.
+  // Returns the next values at the lanes of the set bits, and 0 elsewhere.
   GRADLANE_INLINE Floats next(uint64_t bits) {
     const Floats v{{{_mm512_maskz_expand_ps(static_cast<__mmask16>(bits), _mm512_loadu_ps(from))}}};
     from += std::popcount(bits & 0xffff);
@@ -145,12 +147,13 @@ struct Spread {
   }
 };
 
-// What two have, added up, of all elements whose sum is not 0.
+// Adds two sets. `sum` gets the elements whose sum is not 0.
 GRADLANE_INLINE void merge(const Picked& own, const Picked& other, Picked& sum) {
   Spread mine{own.value}, others{other.value};
   bool zeros = false;
   sum.count = 0;
-  // Of the next `count` sums (at most 64) it is these that have a part of the one, of the other.
+  // Adds the next `count` elements of the sum, at most 64. The bits mark the elements that `own` has, and those of
+  // `other`.
   const auto add_up = [&](uint64_t of_mine, uint64_t of_others, size_t count) GRADLANE_INLINE_LAMBDA {
     for (size_t i = 0; i < count; i += kLanes) {
       const Floats v = mine.next(of_mine >> i) + others.next(of_others >> i);
@@ -181,8 +184,8 @@ GRADLANE_INLINE void merge(const Picked& own, const Picked& other, Picked& sum) 
 
 // ---- Choosing
 
-// The floats at the first eight of these places, whether there are as many or not. (No loop, which has an end that
-// nobody foresees; nothing through memory.)
+// Returns the floats at the first eight places of a list. A shorter list has zeros behind its end. (There is no loop,
+// whose end would be mispredicted, and nothing goes through memory.)
 GRADLANE_INLINE Floats gather(const float* from, const uint8_t* place) {
   const auto at = [&](size_t i) GRADLANE_INLINE_LAMBDA {
     float f;
@@ -192,14 +195,15 @@ GRADLANE_INLINE Floats gather(const float* from, const uint8_t* place) {
   return {{{_mm512_zextps256_ps512(_mm256_setr_ps(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)))}}};
 }
 
-// One record, of which a codec sends some.
+// Picks the elements of one record that a codec sends.
 template <bool kKeep, bool kLattice, class Choice>
 struct Picker {
   const Choice& choice;
   const Own& own;
   const float exact;
 
-  // Which of the next ones. The first state array becomes all that there is to send.
+  // Returns the mask of the elements in [i, i + count) that are sent. With kKeep, the first state array becomes x,
+  // which is all that could be sent of each element.
   GRADLANE_INLINE Mask choose_of(size_t i, size_t count) const {
     Floats residual = all(0.0F), second = all(0.0F);
     if constexpr (kKeep) residual = load(own.residual + i, count);
@@ -232,7 +236,8 @@ struct Picker {
     picked.count = count_of(picked.words);
   }
 
-  // Rounds to what is sent, of what was kept or came, and returns what is left.
+  // Computes the values to send, and stores them in `sent`. `from` has x if states are kept, otherwise inputs. Returns
+  // the residuals.
   GRADLANE_INLINE Floats send(const Floats& from, float* sent) const {
     Floats second = all(0.0F);
     const Floats x = kKeep ? from : choice.x(from, all(0.0F), second);
@@ -267,7 +272,7 @@ struct Picker {
   }
 };
 
-// What is sent of the elements of a record. What is not, or is rounded away, stays.
+// Picks the elements of a record that are sent. The states keep the other elements, and rounding errors.
 template <bool kKeep, bool kLattice, class Choice>
 GRADLANE_INLINE void pick(const Choice& choice, const Own& own, float exact, size_t floats, Picked& picked) {
   const Picker<kKeep, kLattice, Choice> picker{choice, own, exact};

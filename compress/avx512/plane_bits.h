@@ -1,8 +1,9 @@
-// plane_bits.h - bytes to bit planes and back, 64 at a time, and pairs of groups of them (included by AVX-512's
-// translation units)
+// plane_bits.h - conversion of bytes to bit planes and back, 64 at a time, and pairs of groups of them (included by
+// AVX-512's translation units)
 //
-// One vector has 16 planes: those of the low and the high bytes of 32 words, or those of two groups of 32 bytes. As
-// values its 64-bit words have a byte of eight floats each, the last one first: GF2P8AFFINEQB likes them so.
+// One vector has 16 planes: those of the low and the high bytes of 32 words, or those of two groups of 32 bytes. Before
+// they become planes, these bytes are in an order that is called *values* here. Each 64-bit word then has one byte of
+// each of eight floats, the last float first. GF2P8AFFINEQB needs this order.
 #pragma once
 
 #include <immintrin.h>
@@ -14,7 +15,7 @@
 namespace gradlane {
 namespace {
 
-// ---- Orders of bytes: where each one comes from
+// ---- Byte orders: the place that each byte comes from
 
 struct alignas(64) ByteOrder {
   uint8_t from[64] = {};
@@ -24,10 +25,11 @@ GRADLANE_INLINE __m512i permute(const ByteOrder& order, __m512i x) {
   return _mm512_permutexvar_epi8(_mm512_load_si512(&order), x);
 }
 
-// Among values, of float i and half (of a word, or of 64 floats) `half`.
+// Returns the place among values of the byte of float i. `half` is the half of a word, or of 64 floats.
 constexpr size_t value_at(size_t i, size_t half) { return 32 * half + (i ^ 7); }
 
-// What VPACKSSDW makes of two vectors of 32 bits, as values, and back; and what it and VPACKSSWB make of four.
+// Orders that convert two vectors of 32-bit lanes, packed to words by VPACKSSDW, to values and back. kValuesOfBytes
+// converts four vectors that VPACKSSDW and VPACKSSWB packed to bytes.
 constexpr size_t packed_word_at(size_t i) { return i % 16 / 4 * 8 + i / 16 * 4 + i % 4; }
 constexpr ByteOrder kValuesOfWords = [] {
   ByteOrder order;
@@ -49,7 +51,7 @@ constexpr ByteOrder kValuesOfBytes = [] {
   return order;
 }();
 
-// Where plane j of a half has the bits of floats 8k to 8k+7, when its values have been transposed.
+// Returns the place of the bits of floats 8k to 8k+7 in plane j of a half, after its values have been transposed.
 constexpr size_t bits_at(size_t k, size_t j, size_t half) { return 32 * half + 8 * k + j; }
 constexpr ByteOrder kPlanesOfBits = [] {
   ByteOrder order;
@@ -59,8 +61,9 @@ constexpr ByteOrder kPlanesOfBits = [] {
   return order;
 }();
 
-// To transpose eight of `width` planes that stand from plane `begin` on: their planes from `first` on, lowest last, and
-// above the width copies of the last one. If the width is 0, plane 15: it is not loaded then, and 0.
+// Sets the order to transpose eight of `width` planes: those from `first` on, lowest last. These `width` planes stand
+// from plane `begin` on. Above the width, the last plane is repeated. If the width is 0, all are plane 15, which is not
+// loaded then and is 0.
 constexpr void set_bits(ByteOrder& order, size_t half, size_t first, size_t begin, size_t width) {
   for (size_t j = 0; j < 8; ++j) {
     const size_t plane = width == 0 ? kMostPlanes - 1 : begin + smaller(first + j, width - 1);
@@ -71,7 +74,7 @@ constexpr void set_bits(ByteOrder& order, size_t half, size_t first, size_t begi
 constexpr size_t kByte = 8;
 constexpr size_t kWord = 14;
 
-// By width: planes of a group.
+// Orders of the planes of one group, by width.
 constexpr std::array<ByteOrder, kMostPlanes + 1> kBitsOfWords = [] {
   std::array<ByteOrder, kMostPlanes + 1> orders{};
   for (size_t w = 0; w <= kMostPlanes; ++w) {
@@ -79,7 +82,7 @@ constexpr std::array<ByteOrder, kMostPlanes + 1> kBitsOfWords = [] {
   }
   return orders;
 }();
-// By the byte that two tags are: planes of two groups, one behind the other.
+// Orders of the planes of two groups, one behind the other, by the byte that has both tags.
 constexpr std::array<ByteOrder, 16 * (kByte + 1)> kBitsOfBytes = [] {
   std::array<ByteOrder, 16 * (kByte + 1)> orders{};
   for (size_t a = 0; a <= kByte; ++a) {
@@ -93,13 +96,13 @@ constexpr std::array<ByteOrder, 16 * (kByte + 1)> kBitsOfBytes = [] {
 
 // ---- Values and planes
 
-// Bit j of byte 7-i of each 64-bit word becomes bit i of byte j.
+// Converts values to planes: bit j of byte 7-i of each 64-bit word becomes bit i of byte j.
 GRADLANE_INLINE __m512i planes_of_values(__m512i values) {
   const __m512i unit = _mm512_set1_epi64(static_cast<long long>(0x8040201008040201));
   return permute(kPlanesOfBits, _mm512_gf2p8affine_epi64_epi8(unit, values, 0));
 }
 
-// The other way round. kFlip: bits to flip in each byte.
+// Converts bits, which are planes in an order of set_bits(), to values. kFlip has the bits to flip in each byte.
 template <int kFlip = 0>
 GRADLANE_INLINE __m512i values_of_bits(__m512i bits) {
   const __m512i unit = _mm512_set1_epi64(0x0102040810204080);
@@ -110,23 +113,23 @@ GRADLANE_INLINE __mmask16 first_planes(size_t count) {
   return static_cast<__mmask16>(_bzhi_u32(0xffff, static_cast<unsigned>(count)));
 }
 
-// Reads as many planes as that.
+// Loads `count` planes, and reads no other bytes.
 GRADLANE_INLINE __m512i load_planes(const uint8_t* at, size_t count) {
   return _mm512_maskz_loadu_epi32(first_planes(count), at);
 }
 
-// The planes of a group, ready to be transposed.
+// Returns the planes of a group in the order that values_of_bits() needs.
 GRADLANE_INLINE __m512i bits_of_group(const uint8_t* at, size_t width) {
   return permute(kBitsOfWords[width], load_planes(at, width));
 }
 
-// The signs of words: they are in the high bytes, which are the upper half of the values.
+// Flips the signs of words. They are in the high bytes, which are the upper half of the values.
 GRADLANE_INLINE __m512i flip_words(__m512i values) {
   return _mm512_xor_si512(values, _mm512_maskz_set1_epi8(0xffffffff00000000, -0x80));
 }
 
-// The planes that differ from the one below them, or from zeros in front of each of `begins`. The last of them is the
-// sign: all above it are like it.
+// Returns a bit for each plane that differs from the plane below it. Planes in `begins` start a group, and are compared
+// with zeros. The last plane that differs is the sign: all planes above it are equal to it.
 GRADLANE_INLINE size_t steps_in(__m512i planes, __mmask16 begins) {
   const __m512i below = _mm512_maskz_alignr_epi32(static_cast<__mmask16>(~begins), planes, planes, 15);
   return _mm512_cmpneq_epi32_mask(planes, below);
@@ -137,13 +140,14 @@ GRADLANE_INLINE size_t width_of(size_t steps) {
 
 // ---- Two groups as bytes
 
-// Widths in blocks and of sums, such that no sum of two hides that one of them is saturated.
-constexpr size_t kNarrowIn = 6;        // 127 - 32 has more than 7 bits
-constexpr size_t kNotNarrow = 0x8080;  // steps of sums of 8 bits, in either half
+// Limits of the widths in blocks and of sums. They let put_pair() recognise a sum with a saturated byte by its width.
+// Planes of a block's bytes are at most kNarrowIn: one of these plus a saturated byte has more than 7 bits (127 - 32).
+constexpr size_t kNarrowIn = 6;
+constexpr size_t kNotNarrow = 0x8080;  // bits of steps_in() that mean a sum of 8 bits, in either group
 
 GRADLANE_INLINE bool ample(const PlaneSink& sink) { return sink.room() >= static_cast<ptrdiff_t>(sizeof(__m512i)); }
 
-// Writes a pair; false, and nothing done, if one is not narrow, or there is no room for a vector.
+// Writes a pair of groups. Returns false and writes nothing if one is not narrow or there is no room for a vector.
 GRADLANE_INLINE bool put_pair(__m512i values, PlaneSink& sink, uint8_t& tags) {
   const __m512i planes = planes_of_values(values);
   const size_t steps = steps_in(planes, 0x0101);
@@ -159,9 +163,9 @@ GRADLANE_INLINE bool put_pair(__m512i values, PlaneSink& sink, uint8_t& tags) {
   return true;
 }
 
-// The tags of two groups that are still to be read.
+// The tags of two groups that are to be read.
 struct PairTags {
-  size_t tags;  // as they stand in a byte
+  size_t tags;  // both tags, as in a byte of the block
 
   [[nodiscard]] GRADLANE_INLINE size_t first() const { return tags & 15; }
   [[nodiscard]] GRADLANE_INLINE size_t second() const { return tags >> 4; }
@@ -169,7 +173,7 @@ struct PairTags {
   [[nodiscard]] GRADLANE_INLINE bool within(size_t width) const { return first() <= width && second() <= width; }
 };
 
-// Their planes, ready to be transposed. Nothing behind them is read.
+// Returns the planes of two groups in the order that values_of_bits() needs. It reads nothing behind them.
 GRADLANE_INLINE __m512i bits_of_pair(const uint8_t* at, PairTags widths) {
   return permute(kBitsOfBytes[widths.tags], load_planes(at, widths.planes()));
 }

@@ -1,4 +1,4 @@
-// plane_group.h - one group of any kind, to bit planes and back (included by avx512.cc only)
+// plane_group.h - conversion of one group of any kind to bit planes and back (included by avx512.cc only)
 #pragma once
 
 #include "compress/avx512/plane_values.h"
@@ -7,7 +7,7 @@
 namespace gradlane {
 namespace {
 
-// AnyGroup, 16 floats at a time. CodedGroup::q has the planes, all 16 of them.
+// The functions of AnyGroup (compress/plane_group.h), 16 floats at a time. CodedGroup::q has all 16 planes here.
 struct PlaneGroup {
   static GRADLANE_INLINE void round(const CodecParams& p, const float* x, float* out) {
     store_floats(out, rounded(p, load_floats(x)));
@@ -56,7 +56,7 @@ struct PlaneGroup {
   }
 
  private:
-  // The nearest multiple of the step; x itself, its bits, from 2^23 steps on.
+  // Returns the nearest multiple of the step, or all bits of x unchanged from 2^23 steps on.
   static GRADLANE_INLINE __m512 rounded(__m512 exact, __m512 x) {
     const __m512 size = _mm512_abs_ps(x);
     const __m512 near = _mm512_sub_ps(_mm512_add_ps(size, exact), exact);
@@ -68,19 +68,21 @@ struct PlaneGroup {
     return {rounded(exact, x.low), rounded(exact, x.high)};
   }
 
-  // What fits a word. From 2^23 steps on x is far outside, and of NaN nothing is true.
+  // Returns a mask of the floats that fit a word. Floats from 2^23 steps on are far outside, and comparisons with NaN
+  // are false.
   static GRADLANE_INLINE __mmask16 fitting(const CodecParams& p, __m512 x) {
     const __mmask16 above = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-32768 * p.step), _CMP_GE_OQ);
     return _mm512_mask_cmp_ps_mask(above, x, _mm512_set1_ps(32767 * p.step), _CMP_LE_OQ);
   }
 
-  // Of Inf and NaN 0, and never -0.
+  // Returns x - rounded. It is 0 for Inf and NaN, and never -0.
   static GRADLANE_INLINE __m512 rest(__m512 x, __m512 rounded) {
     const __m512 rest = _mm512_sub_ps(x, rounded);
     return _mm512_maskz_add_ps(_mm512_cmp_ps_mask(rest, rest, _CMP_ORD_Q), rest, _mm512_setzero_ps());
   }
 
-  // To memory by way of a register: the instruction that does both is slow on Zen 4.
+  // Writes the raw floats. It compresses them in a register: the instruction that compresses to memory is slow on Zen
+  // 4.
   static GRADLANE_INLINE uint8_t* put_raw(__m512 x, uint32_t which, uint8_t* at) {
     const size_t count = count_bits(which);
     const __m512 raw = _mm512_maskz_compress_ps(static_cast<__mmask16>(which), x);

@@ -1,11 +1,12 @@
-// plane_runs.h - the shortcuts of encode and hop over bit planes, for full groups without escapes (included by
-// AVX-512's translation units)
+// plane_runs.h - shortcuts that encode and hop bit planes of full groups without escapes (included by AVX-512's
+// translation units)
 //
-// `Groups` says what floats contribute to a block:
-// - `Group`, of which `take(job, group)` makes one, with what feedback owes; `fits(a)`: false if one of it has no
-//   steps
-// - `bytes(a, b)`, `words(a)`: the steps, saturated where they are too large, as PlaneLattice has them
-// - `kFeedback`; with it `left(a)`, a `Left`, is what stays, and `owe(job, group, left)` stores that
+// `Groups` defines what floats contribute to a block:
+// - `Group` is one group. `take(job, group)` loads it, and adds the residuals if there is feedback.
+// - `fits(a)` returns false if a float of the group is no number of steps.
+// - `bytes(a, b)` and `words(a)` return the steps, saturated if they are too large, in the orders of PlaneLattice.
+// - `kFeedback` says whether there is feedback. If so, `left(a)` returns the new residuals, which are a `Left`.
+// - `owe(job, group, left)` stores these residuals.
 #pragma once
 
 #include "compress/avx512/pairwise.h"
@@ -14,14 +15,14 @@
 namespace gradlane {
 namespace {
 
-// Two groups at a time as bytes, as long as they are narrow; from the first pair on that is not, one at a time as
-// words: to choose anew each time would be mispredicted. One pair is read while the one before it is written: that
-// halves what the processor must keep in flight.
+// The shortcuts handle two groups at a time, as bytes, while they are narrow. From the first wider pair on they handle
+// one group at a time, as words. A new choice for each group would be mispredicted. They read one pair while they write
+// the previous one. So the processor has to keep only half as much work in flight.
 template <class Groups>
 struct PlaneRuns {
   using Group = typename Groups::Group;
 
-  // Writes a group; false, and nothing done, if its width is no tag, or there is no room.
+  // Writes a group. Returns false and writes nothing if its width is no valid tag or there is no room.
   static GRADLANE_INLINE bool put(__m512i words, PlaneSink& sink, uint8_t* tags, size_t group) {
     const __m512i planes = planes_of_values(permute(kValuesOfWords, words));
     const size_t width = width_of(steps_in(planes, 1));
@@ -38,16 +39,16 @@ struct PlaneRuns {
     return true;
   }
 
-  // A pair or a group that is read, and not yet written.
+  // A pair, or one group, that is read but not yet written.
   struct Begun {
-    __m512i values;                 // words as VPACKSSDW leaves them, if it is a group
-    const uint8_t* behind;          // of a hop: the payload behind it
-    typename Groups::Left left[2];  // with feedback: the new residual
+    __m512i values;                 // values of a pair; words in the order of VPACKSSDW of one group
+    const uint8_t* behind;          // payload behind it, in a hop
+    typename Groups::Left left[2];  // new residuals, if there is feedback
   };
 
   static GRADLANE_INLINE size_t encode(const Groups& of, const PlaneJob& from, size_t group, PlaneSink& sink,
                                        uint8_t* tags) {
-    const PlaneJob job = from;  // copies, so that bytes that are written are none of theirs
+    const PlaneJob job = from;  // copies, so that the bytes that are written cannot alias them
     const Groups groups = of;
     PlaneSink out = sink;
     const size_t full = job.full_groups();
@@ -90,7 +91,7 @@ struct PlaneRuns {
 
   static GRADLANE_INLINE size_t hop(const Groups& of, const PlaneJob& from, PlaneInput& input, size_t group,
                                     PlaneSink& sink, uint8_t* tags) {
-    const PlaneJob job = from;  // copies, so that bytes that are written are none of theirs
+    const PlaneJob job = from;  // copies, so that the bytes that are written cannot alias them
     const Groups groups = of;
     PlaneSink out = sink;
     PlaneInput in = input;

@@ -1,8 +1,8 @@
-// plane_values.h - floats to bit planes and back, 32 or 64 at a time (included by avx512.cc only)
+// plane_values.h - conversion of floats to bit planes and back, 32 or 64 at a time (included by avx512.cc only)
 //
-// Adding magic = 1.5 * 2^23 * s rounds a float to the nearest multiple q*s (ties to even) and leaves q in the low bits
-// of the sum. That holds for |q| <= 2^22; what lies beyond, Inf and NaN included, gives a number so far from 0 that it
-// saturates a word or a byte, and then no width is found for it.
+// To round a float to the nearest multiple q*s (ties to even), the code adds magic = 1.5 * 2^23 * s. The low bits of
+// the sum are then q. This holds for |q| <= 2^22. Larger values, Inf and NaN give a number so far from 0 that it
+// saturates a word or a byte. No width is found for such a group.
 #pragma once
 
 #include "compress/avx512/plane_bits.h"
@@ -19,17 +19,18 @@ class PlaneLattice {
         byte_bias_(_mm512_set1_ps(p.exact + 0x1p7F * p.step)),
         word_bias_(_mm512_set1_ps(p.exact + 0x1p15F * p.step)) {}
 
-  // Saturated where x is too large: words as VPACKSSDW leaves them, and bytes as values.
+  // Return the steps of x, saturated if they are too large: words in the order of VPACKSSDW, and bytes as values (see
+  // plane_bits.h).
   GRADLANE_INLINE __m512i words(Floats x) const { return _mm512_packs_epi32(nearest(x.low), nearest(x.high)); }
   GRADLANE_INLINE __m512i bytes(Floats a, Floats b) const {
     return permute(kValuesOfBytes, _mm512_packs_epi16(words(a), words(b)));
   }
 
-  // x - contribution(x) where nothing is saturated. Added this way round, -0 leaves +0.
+  // Returns x - contribution(x), if nothing is saturated. This order of operations gives +0 for -0.
   GRADLANE_INLINE Floats error(Floats x) const { return {error(x.low), error(x.high)}; }
 
-  // Of values whose sign is flipped. They become the lowest bits of a float between 2^23 and 2^24 steps; what is too
-  // much of it is subtracted. Nothing is rounded.
+  // Return the floats of values whose sign is flipped. Such values become the lowest bits of a float between 2^23 and
+  // 2^24 steps. Then word_bias_ or byte_bias_ is subtracted. Nothing is rounded.
   GRADLANE_INLINE Floats floats_of_words(__m512i values) const {
     return {widen<2>(values, kFloatWords[0], word_bias_), widen<2>(values, kFloatWords[1], word_bias_)};
   }
@@ -39,7 +40,7 @@ class PlaneLattice {
   }
 
  private:
-  // Of 16 floats each, by the low bytes of their lanes.
+  // Orders that move the values of 16 floats to the low bytes of their lanes.
   static constexpr std::array<ByteOrder, 2> kFloatWords = [] {
     std::array<ByteOrder, 2> orders{};
     for (size_t i = 0; i < 32; ++i) {

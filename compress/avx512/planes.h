@@ -10,7 +10,7 @@ namespace {
 
 GRADLANE_INLINE bool has_nan(Floats x) { return _mm512_cmp_ps_mask(x.low, x.high, _CMP_UNORD_Q) != 0; }
 
-// See PlaneRuns: floats are rounded to the nearest multiple of the step.
+// The `Groups` of PlaneRuns that round floats to the nearest multiple of the step.
 template <bool kWithFeedback>
 class RoundedGroups : PlaneLattice {
  public:
@@ -34,7 +34,7 @@ class RoundedGroups : PlaneLattice {
   }
 };
 
-// See PlanePasses.
+// The `Kernels` of PlanePasses (compress/plane_passes.h).
 struct PlaneKernels {
   using GroupOps = PlaneGroup;
 

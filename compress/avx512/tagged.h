@@ -6,13 +6,14 @@
 namespace gradlane {
 namespace {
 
-// Every pass is a short loop over the groups that need no care (full, narrow, with room to store a whole vector) and a
-// function out of line for any other group. Kept apart, the loop's state stays in registers. Two groups are under way
-// at a time: one is read while the one before it is classified and written. That halves what the processor must keep in
-// flight.
+// Every pass has a short loop for simple groups (full, narrow, with room to store a whole vector). A function out of
+// line handles all other groups. This separation keeps the state of the loop in registers. A loop that writes a block
+// reads one group while it classifies and writes the previous one. So the processor has to keep only half as much work
+// in flight.
 
-// run_pairwise() into a sink. `finish(g, begun, put)` writes with PutWords as long as there surely is room for whole
-// vectors, and with PutExactly, which looks at the room, where it gets scarce; but for kScarce, it ends there.
+// Calls run_pairwise() with a sink as the output. `finish(g, begun, put)` writes with PutWords while there is certainly
+// room for whole vectors. When room gets scarce, it writes with PutExactly, which checks the room. If kScarce is false,
+// it stops there instead.
 template <class Begun, bool kScarce, class Begin, class Finish>
 GRADLANE_INLINE size_t run_into(const Sink& sink, size_t group, size_t groups, Begin begin, Finish finish) {
   const auto ample = [&](size_t g, const Begun& begun) GRADLANE_INLINE_LAMBDA { return finish(g, begun, PutWords{}); };
@@ -37,8 +38,8 @@ GRADLANE_INLINE size_t run_into(const Sink& sink, size_t group, size_t groups, B
   }
 }
 
-// Takes groups that run() refused: one by one, and by twos where run() does not get ahead between them; then it is also
-// tried ever less often.
+// Handles groups that run() refused. It handles one of them, or some pairs if run() has made no progress since the last
+// call. The number of pairs grows while run() makes no progress, so that run() is tried less often.
 class Stepper {
  public:
   template <class Source>
@@ -59,7 +60,7 @@ class Stepper {
   size_t stopped_at_ = 0;
 };
 
-// What encodes one contribution. Writes blocks through write_block().
+// The source of write_block() (compress/writer.h) that encodes one contribution.
 template <class C>
 struct EncodeSource {
   const CodecParams& params;
@@ -95,7 +96,7 @@ struct EncodeSource {
     return stepper.step(*this, group, groups_of(floats), sink, tags);
   }
 
-  // Any kCount groups: computed together, written one by one. Returns how many were.
+  // Computes kCount groups of any kind together, and writes them one by one. Returns how many are written.
   template <size_t kCount>
   [[gnu::noinline]] size_t steps(size_t group, Sink& sink, uint8_t* tags) {
     const C codec(params);
@@ -120,11 +121,11 @@ struct EncodeSource {
 
 struct NoScratch {};
 
-// What adds one contribution to a block.
+// The source of write_block() that adds one contribution to a block.
 template <class C>
 struct HopSource {
   const CodecParams& params;
-  const uint8_t* block_tags;  // of the first group
+  const uint8_t* block_tags;  // tags of the first group
   Payload payload;
   const NoScratch* scratch;
   const float* local;
@@ -134,7 +135,7 @@ struct HopSource {
 
   struct Begun {
     typename C::Sum sum;
-    const uint8_t* at;  // the payload behind the group
+    const uint8_t* at;  // payload behind the group
   };
 
   GRADLANE_INLINE size_t run(size_t group, Sink& sink, uint8_t* tags) { return go<false>(group, sink, tags); }
@@ -177,7 +178,7 @@ struct HopSource {
     return stepper.step(*this, group, groups_of(floats), sink, tags);
   }
 
-  // Any kCount groups: computed together, written one by one. Returns how many were.
+  // Computes kCount groups of any kind together, and writes them one by one. Returns how many are written.
   template <size_t kCount>
   [[gnu::noinline]] size_t steps(size_t group, Sink& sink, uint8_t* tags) {
     const C codec(params);
@@ -189,7 +190,8 @@ struct HopSource {
 #pragma GCC unroll 2
     for (size_t i = 0; i < kCount; ++i) {
       if (!get_mixed(load_tags(block_tags + (group + i) * kTagBytes), in, read[i])) {
-        if (i > 0) return steps<1>(group, sink, tags);  // whether it matters depends on the sink
+        // the error counts only if the sink has room for the first group
+        if (i > 0) return steps<1>(group, sink, tags);
         *status = Status::kShort;
         return 0;
       }
@@ -213,7 +215,7 @@ struct HopSource {
   [[nodiscard]] GRADLANE_INLINE size_t left(size_t group) const { return floats - group * kGroupFloats; }
 };
 
-// Decodes blocks, or adds what they hold to `out`.
+// Decodes a block to `out`, or adds it to `out`.
 template <class C, bool kAdd>
 struct Decoder {
   const CodecParams& params;
@@ -221,7 +223,7 @@ struct Decoder {
   float* out;
   size_t floats;
   Payload payload;
-  __mmask16 no_nan = 0xffff;  // lanes where no sum was NaN
+  __mmask16 no_nan = 0xffff;  // lanes in which no sum was NaN
 
   GRADLANE_INLINE size_t run(size_t group) {
     const C codec(params);
@@ -246,7 +248,7 @@ struct Decoder {
     return group;
   }
 
-  // Any group; false if its payload is not all there.
+  // Handles a group of any kind. Returns false if its payload is incomplete.
   [[gnu::noinline]] bool step(size_t group) {
     const C codec(params);
     ReadMixed read;
@@ -258,7 +260,7 @@ struct Decoder {
     return true;
   }
 
-  // Goes on at `group`, where the first run() stopped.
+  // Continues at `group`, where the first run() stopped. Returns the status of the block.
   [[gnu::noinline]] Status finish(size_t group) {
     const size_t groups = groups_of(floats);
     for (; group < groups; group = run(group + 1)) {
@@ -274,7 +276,8 @@ struct Decoder {
   }
 };
 
-// Sums the payload bytes of eight groups at a time: popcounts of tags that are not 0, not 1, and 3.
+// Sums the payload bytes of groups, eight at a time. It adds three popcounts: of all tag bits, of the high bit of tags,
+// and of tags that are 3.
 inline size_t payload_bytes_512(const uint8_t* tags, size_t groups) {
   const __m512i low = _mm512_set1_epi64(static_cast<long long>(kTagLow));
   __m512i sum = _mm512_setzero_si512();
@@ -290,7 +293,7 @@ inline size_t payload_bytes_512(const uint8_t* tags, size_t groups) {
   return static_cast<size_t>(_mm512_reduce_add_epi64(sum));
 }
 
-// See TaggedPasses.
+// The `Kernels` of TaggedPasses (compress/passes.h).
 struct Kernels {
   template <class C>
   using Encode = EncodeSource<C>;
@@ -308,7 +311,7 @@ struct Kernels {
     const size_t group = decoder.run(0);
     if (group == groups && decoder.payload.at == decoder.payload.end && decoder.no_nan == 0xffff) [[likely]]
       return Status::kOk;
-    Decoder<C, kAdd> rest = decoder;  // a copy, so that nothing but it is ever in memory
+    Decoder<C, kAdd> rest = decoder;  // a copy, so that `decoder` itself is never in memory
     return rest.finish(group);
   }
 

@@ -1,8 +1,8 @@
 // vectors.h - 32 floats at a time: loads and stores to the byte, packing and unpacking by tags
 // (included by avx512.cc only)
 //
-// Between the floats and the payload stand 32 *words* of 16 bits, one per float: all that tags 0, 1 and 2 can say. A
-// group with a tag 3 is a mixed group, whose payload goes through lanes of 32 bits.
+// Floats become 32 *words* of 16 bits, one per float, before they become payload. Words are enough for tags 0, 1 and 2.
+// A group with a tag 3 is a mixed group: its payload goes through 32-bit lanes. Decoding does the reverse.
 #pragma once
 
 #include "compress/avx512/pairwise.h"
@@ -29,7 +29,7 @@ GRADLANE_INLINE void store_floats(float* p, Floats x) {
   _mm512_storeu_ps(bytes_at(p, 16), x.high);
 }
 
-// Loads and stores the first `count` of 32 floats only; loaded are zeros for the others.
+// Loads and stores only the first `count` of 32 floats. The other floats are loaded as 0.
 class SomeFloats {
  public:
   explicit SomeFloats(size_t count) {
@@ -57,26 +57,27 @@ GRADLANE_INLINE size_t count_bits(uint64_t word) { return static_cast<size_t>(__
 
 // ---- Narrow groups: tags 0, 1, 2
 
-// Words on their way out. `keep` has a bit for each byte that goes into the payload: for tag 1 the high byte of the
-// word or the low one, as the codec likes; for tag 2 both.
+// Words to write. `keep` has a bit for each byte that goes into the payload. Tag 1 keeps the high byte of the word or
+// the low one, as the codec chooses. Tag 2 keeps both.
 struct Words {
   __m512i words;
   __mmask64 keep;
 };
 
-// The tag word of narrow groups, from the bytes kept. Pairs of bits: 00 -> 00, 01 and 10 -> 01, 11 -> 10.
+// Returns the tag word of a narrow group from the bytes that are kept. A pair of bits 00 becomes 00, 01 and 10 become
+// 01, and 11 becomes 10.
 GRADLANE_INLINE uint64_t tags_of(__mmask64 keep) { return keep - ((keep >> 1) & kTagLow); }
 
 GRADLANE_INLINE __mmask64 first_bytes(size_t count) { return _bzhi_u64(~0ULL, static_cast<unsigned>(count)); }
 
-constexpr size_t kNarrowBytes = 2 * kGroupFloats;  // of payload, at most
+constexpr size_t kNarrowBytes = 2 * kGroupFloats;  // most bytes of payload
 
 GRADLANE_INLINE void advance(Words w, Sink& sink, uint8_t* tags) {
   store_tags(tags, tags_of(w.keep));
   sink.advance(count_bits(w.keep));
 }
 
-// Stores a whole vector: the sink must have room for kNarrowBytes.
+// Stores a whole vector. The sink must have room for kNarrowBytes.
 struct PutWords {
   GRADLANE_INLINE bool operator()(Words w, Sink& sink, uint8_t* tags) const {
     _mm512_storeu_si512(sink.at, _mm512_maskz_compress_epi8(w.keep, w.words));
@@ -85,7 +86,7 @@ struct PutWords {
   }
 };
 
-// False, and nothing done, if there is no room.
+// Stores only the payload. Returns false and writes nothing if there is no room.
 struct PutExactly {
   GRADLANE_INLINE bool operator()(Words w, Sink& sink, uint8_t* tags) const {
     const size_t bytes = count_bits(w.keep);
@@ -96,7 +97,7 @@ struct PutExactly {
   }
 };
 
-// Payload yet to be read.
+// Payload that is not yet read.
 struct Payload {
   const uint8_t* at;
   const uint8_t* end;
@@ -104,19 +105,21 @@ struct Payload {
   [[nodiscard]] GRADLANE_INLINE bool has(size_t bytes) const { return end - at >= static_cast<ptrdiff_t>(bytes); }
 };
 
-// Words of a narrow group that was read: the one byte of tag 1 in the upper half of its word, the lower half 0.
+// Words of a narrow group that was read. The one byte of tag 1 is in the upper half of its word, and the lower half is
+// 0.
 struct ReadWords {
   __m512i words;
   __mmask64 keep;  // bytes that came from the payload
 
-  // `count` in the words of tag 1 (and tag 0), 0 in those of tag 2. `count` must be less than 256. (VPMOVM2B would do,
-  // but more than doubles the time of a decode loop on Golden Cove.)
+  // Returns `count` in the words of tags 0 and 1, and 0 in those of tag 2. `count` must be less than 256. (VPMOVM2B
+  // would work, but more than doubles the time of a decode loop on Golden Cove.)
   GRADLANE_INLINE __m512i shift(__m512i count) const {
     return _mm512_mask_mov_epi8(count, keep, _mm512_setzero_si512());
   }
 };
 
-// Bytes of words that the payload of these tags fills. Pairs of bits: 00 -> 00, 01 -> 10, 10 -> 11; 11 must not occur.
+// Returns the bytes of words that the payload of these tags fills. A pair of bits 00 becomes 00, 01 becomes 10, and 10
+// becomes 11; 11 must not occur.
 GRADLANE_INLINE uint64_t kept_bytes(uint64_t tags) { return tags + ((tags | tags >> 1) & kTagLow); }
 
 class NarrowGroup {
@@ -134,7 +137,7 @@ class NarrowGroup {
   uint64_t keep_;
 };
 
-// 2 x 16 int32 to 32 words in order, saturating.
+// Pack 2 x 16 int32 to 32 words in order, with saturation.
 GRADLANE_INLINE __m512i pack_words(__m512i low, __m512i high) {
   const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
   return _mm512_permutexvar_epi64(order, _mm512_packs_epi32(low, high));
@@ -144,21 +147,22 @@ GRADLANE_INLINE __m512i pack_words_unsigned(__m512i low, __m512i high) {
   return _mm512_permutexvar_epi64(order, _mm512_packus_epi32(low, high));
 }
 
-// ---- Any group: words as above, but for raw floats
+// ---- Any group: words as above, except for raw floats
 
-// Floats on their way out.
+// Floats to write.
 struct Mixed {
-  Words words;    // of what is not raw
-  __mmask32 raw;  // which are
+  Words words;    // words of the floats that are not raw
+  __mmask32 raw;  // mask of the raw floats
   Floats raw_value;
 };
 
-// Bytes to keep of 16 lanes of 32 bits, given pairs of bits for a half each and the lanes to keep whole.
+// Returns the bytes to keep of 16 lanes of 32 bits. `pairs` has two bits for a half of each lane, and `whole` has the
+// lanes to keep whole.
 GRADLANE_INLINE __mmask64 lane_bytes(uint32_t pairs, uint64_t places, uint32_t whole) {
   return spread(pairs, places) | spread(whole & 0xffff, 0x1111111111111111) * 15;
 }
 
-// False, and nothing done, if there is no room.
+// Writes a group. Returns false and writes nothing if there is no room.
 GRADLANE_INLINE bool put_mixed(const Mixed& m, Sink& sink, uint8_t* tags) {
   constexpr uint64_t kLowHalf = 0x3333333333333333;
   const __mmask64 keep_low = lane_bytes(static_cast<uint32_t>(m.words.keep), kLowHalf, m.raw);
@@ -192,7 +196,7 @@ struct ReadMixed {
   Floats raw_value;
 };
 
-// False, and nothing done, if the payload is not all there.
+// Reads a group. Returns false and leaves `payload` as it is if the group is incomplete.
 GRADLANE_INLINE bool get_mixed(uint64_t tags, Payload& payload, ReadMixed& out) {
   constexpr uint64_t kHighHalf = 0xcccccccccccccccc;
   const uint64_t raw = raw_tags(tags);
@@ -218,7 +222,7 @@ GRADLANE_INLINE Floats blend(__mmask32 which, Floats others, Floats chosen) {
 
 GRADLANE_INLINE Floats add(Floats a, Floats b) { return {_mm512_add_ps(a.low, b.low), _mm512_add_ps(a.high, b.high)}; }
 
-// One NaN for all: see Codec.
+// Return x with 0x7fc00000 for every NaN: see Codec.
 GRADLANE_INLINE __m512 canonical(__m512 x) {
   return _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q),
                             _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000)));

@@ -6,7 +6,7 @@
 namespace gradlane {
 namespace {
 
-// 16 floats; see FlatPasses. Codecs say how theirs look in memory.
+// A vector of 16 floats: the `Lanes` of FlatPasses (compress/passes.h). Each codec defines its format in memory.
 struct FlatLanes {
   static constexpr size_t kCount = kLanes;
 
@@ -51,7 +51,8 @@ struct Bf16 {
   }
 
  private:
-  // A half rounds up if it is more than half of a unit, or that and odd. Floats that are none stay that.
+  // Rounds the upper half of each float up if the lower half is more than half a unit, or exactly that and the upper
+  // half is odd. NaNs stay NaNs.
   static GRADLANE_INLINE void store_half(uint8_t* p, float32x4_t first, float32x4_t second) {
     const uint16x8_t low = vuzp1q_u16(vreinterpretq_u16_f32(first), vreinterpretq_u16_f32(second));
     const uint16x8_t high = vuzp2q_u16(vreinterpretq_u16_f32(first), vreinterpretq_u16_f32(second));

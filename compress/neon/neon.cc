@@ -1,4 +1,4 @@
-// neon.cc - all codecs but INCEPTIONN's in NEON, those that are not made with the kit (any thread)
+// neon.cc - the codecs in NEON that are not made with the kit, without INCEPTIONN's (any thread)
 #include "compress/neon/neon.h"
 
 #include "compress/neon/flat.h"

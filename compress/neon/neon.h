@@ -1,4 +1,4 @@
-// neon.h - the kernels of codecs in NEON (any thread)
+// neon.h - the kernels in NEON of codecs that are not made with the kit, without INCEPTIONN's (any thread)
 #pragma once
 
 #include "compress/kernels.h"

@@ -1,4 +1,4 @@
-// plane_group.h - one group of any kind, to bit planes and back (included by neon.cc only)
+// plane_group.h - conversion of one group of any kind to bit planes and back (included by neon.cc only)
 #pragma once
 
 #include "compress/neon/plane_values.h"
@@ -7,7 +7,7 @@
 namespace gradlane {
 namespace {
 
-// AnyGroup, by vectors.
+// The functions of AnyGroup (compress/plane_group.h), in vectors.
 struct PlaneGroup {
   static GRADLANE_INLINE void round(const CodecParams& p, const float* x, float* out) {
     store_group(out, rounded(p, load_group(x)));
@@ -20,7 +20,7 @@ struct PlaneGroup {
 
   static GRADLANE_INLINE void subtract(const float* x, const float* rounded, float* out) {
     const auto rest = [](const Floats& v, const Floats& r) GRADLANE_INLINE_LAMBDA {
-      const Floats left = v - r + all(0.0F);  // NaN of Inf and NaN, and never -0
+      const Floats left = v - r + all(0.0F);  // `left` is NaN if v is Inf or NaN, and never -0
       return only(left == left, left);
     };
     store_group(out, map(rest, load_group(x), load_group(rounded)));
@@ -30,7 +30,8 @@ struct PlaneGroup {
     const Group values = load_group(x);
     const Group near = rounded(p, values);
     store_group(out.rounded, near);
-    // What fits a word. From 2^23 steps on `near` is far outside, and of NaN nothing is true.
+    // Masks of the floats that fit a word. Floats from 2^23 steps on are far outside, and comparisons with NaN are
+    // false.
     const auto fits = [&p](const Floats& v)
                           GRADLANE_INLINE_LAMBDA { return (v >= all(-32768 * p.step)) & (v <= all(32767 * p.step)); };
     const Mask low = fits(near.low), high = fits(near.high);
@@ -57,7 +58,7 @@ struct PlaneGroup {
   }
 
  private:
-  // The nearest multiple of the step; x itself, its bits, from 2^23 steps on.
+  // Returns the nearest multiple of the step, or all bits of x unchanged from 2^23 steps on.
   static GRADLANE_INLINE Group rounded(const CodecParams& p, const Group& x) {
     return map([&p](const Floats& v) GRADLANE_INLINE_LAMBDA { return to_multiples(v, p.exact); }, x);
   }

@@ -1,8 +1,8 @@
-// plane_values.h - floats to bit planes and back, 32 at a time (included by neon.cc only)
+// plane_values.h - conversion of floats to bit planes and back, 32 at a time (included by neon.cc only)
 //
-// Adding magic = 1.5 * 2^23 * s rounds a float to the nearest multiple q*s (ties to even) and leaves q in the low bits
-// of the sum. That holds for |q| <= 2^22; what lies beyond, Inf and NaN included, gives a number so far from 0 that it
-// saturates a 16-bit word, and then no width is found for it.
+// To round a float to the nearest multiple q*s (ties to even), the code adds magic = 1.5 * 2^23 * s. The low bits of
+// the sum are then q. This holds for |q| <= 2^22. Larger values, Inf and NaN give a number so far from 0 that it
+// saturates a 16-bit word. No width is found for such a word.
 #pragma once
 
 #include <array>
@@ -29,8 +29,8 @@ struct Planes {
 
 // ---- Bits
 
-// Bit j of byte i of each 64-bit word becomes bit i of byte j, as transpose_bits() does it: bits of the mask come from
-// kShift above, and those come from there.
+// Transpose the bits of each 64-bit word: bit j of byte i becomes bit i of byte j, as in transpose_bits() of
+// compress/plane_group.h. One step of this is swap_bits(). It exchanges the bits of the mask with those kShift above.
 template <int kShift>
 GRADLANE_INLINE uint64x2_t swap_bits(uint64x2_t x, uint64_t mask) {
   const uint64x2_t below = vbslq_u64(vdupq_n_u64(mask), vshrq_n_u64(x, kShift), x);
@@ -43,7 +43,7 @@ GRADLANE_INLINE uint8x16_t transpose_bits(uint8x16_t bytes) {
   return vreinterpretq_u8_u64(swap_bits<28>(x, 0x00000000f0f0f0f0));
 }
 
-// Bytes to be taken out of 32: above these, 0.
+// Places of bytes to take out of 32. A place of 32 or more gives 0.
 struct alignas(16) PlaneOrder {
   uint8_t low[16], high[16];
 };
@@ -54,7 +54,7 @@ GRADLANE_INLINE Planes in_order(Planes from, const PlaneOrder& order) {
 
 constexpr uint8_t kNoByte = 0xff;
 
-// Byte k of plane j is byte j of word k.
+// Order in which byte k of plane j is byte j of word k.
 constexpr PlaneOrder kToPlanes = [] {
   PlaneOrder order{};
   for (size_t i = 0; i < 32; ++i) {
@@ -63,7 +63,7 @@ constexpr PlaneOrder kToPlanes = [] {
   return order;
 }();
 
-// And back: byte j of word k is that of plane `plane[j]`.
+// Returns the opposite order: byte j of word k is byte k of plane `plane[j]`.
 constexpr PlaneOrder from_planes(const std::array<int, 8>& plane) {
   PlaneOrder order{};
   for (size_t i = 0; i < 32; ++i) {
@@ -73,10 +73,11 @@ constexpr PlaneOrder from_planes(const std::array<int, 8>& plane) {
   }
   return order;
 }
-// Plane j of `width`: those above are copies of the last one. -1: there is none.
+// Returns the plane that serves as plane j of `width` planes. Planes above the width are copies of the last one. If the
+// width is 0, it is -1 for none.
 constexpr int plane_of(size_t j, size_t width) { return width == 0 ? -1 : static_cast<int>(smaller(j, width - 1)); }
 
-// Of one group, by width.
+// Orders of one group, by width.
 constexpr std::array<PlaneOrder, 9> kByteOrders = [] {
   std::array<PlaneOrder, 9> orders{};
   for (size_t w = 0; w <= 8; ++w) {
@@ -87,7 +88,7 @@ constexpr std::array<PlaneOrder, 9> kByteOrders = [] {
   return orders;
 }();
 
-// Of two groups of up to four, the second one in the upper halves of bytes.
+// Orders of two groups of up to four planes, by both widths. The second group is in the upper halves of bytes.
 constexpr std::array<std::array<PlaneOrder, 5>, 5> kNibbleOrders = [] {
   std::array<std::array<PlaneOrder, 5>, 5> orders{};
   for (size_t first = 0; first <= 4; ++first) {
@@ -110,7 +111,7 @@ GRADLANE_INLINE Planes planes_of(PlaneBytes bytes) {
   return planes_of(Planes{vreinterpretq_u8_s8(bytes.low), vreinterpretq_u8_s8(bytes.high)});
 }
 
-// 32 bytes are read.
+// Return the bytes of planes. They read 32 bytes.
 GRADLANE_INLINE Planes bytes_by(const PlaneOrder& order, const uint8_t* at) {
   const Planes words = in_order({vld1q_u8(at), vld1q_u8(at + 16)}, order);
   return {transpose_bits(words.low), transpose_bits(words.high)};
@@ -120,13 +121,13 @@ GRADLANE_INLINE PlaneBytes bytes_of_planes(const uint8_t* at, unsigned width) {
   return {vreinterpretq_s8_u8(bytes.low), vreinterpretq_s8_u8(bytes.high)};
 }
 
-// Writes all eight.
+// Writes all eight planes.
 GRADLANE_INLINE void store_planes(uint8_t* at, Planes planes) {
   vst1q_u8(at, planes.low);
   vst1q_u8(at + sizeof planes.low, planes.high);
 }
 
-// Writes `width` of them.
+// Writes the first `width` planes.
 GRADLANE_INLINE void store_some_planes(uint8_t* at, unsigned width, Planes planes) {
   uint8_t all[sizeof planes];
   store_planes(all, planes);
@@ -139,13 +140,13 @@ struct BytePair {
   PlaneBytes first, second;
 };
 
-// Planes of the first group low, of the second high.
+// Computes the planes of two groups: `low` has the planes of the first one, `high` those of the second one.
 GRADLANE_INLINE Planes planes_of_nibbles(BytePair bytes) {
   return planes_of(
       PlaneBytes{vsliq_n_s8(bytes.first.low, bytes.second.low, 4), vsliq_n_s8(bytes.first.high, bytes.second.high, 4)});
 }
 
-// And back. 32 bytes are read.
+// Converts the planes of two groups to bytes. It reads 32 bytes.
 GRADLANE_INLINE BytePair bytes_of_nibbles(const uint8_t* at, unsigned first, unsigned second) {
   const Planes both = bytes_by(kNibbleOrders[first][second], at);
   const int8x16_t low = vreinterpretq_s8_u8(both.low), high = vreinterpretq_s8_u8(both.high);
@@ -159,7 +160,7 @@ GRADLANE_INLINE PlaneBytes narrow_words(const PlaneWords& q) {
   return {vqmovn_high_s16(vqmovn_s16(q.part[0]), q.part[1]), vqmovn_high_s16(vqmovn_s16(q.part[2]), q.part[3])};
 }
 
-// Low bytes of words, high bytes, and back.
+// Take words apart into low or high bytes, and join these again.
 template <bool kHigh>
 GRADLANE_INLINE PlaneBytes half_bytes(const PlaneWords& q) {
   const auto half = [](int16x8_t a, int16x8_t b) GRADLANE_INLINE_LAMBDA {
@@ -173,7 +174,7 @@ GRADLANE_INLINE PlaneWords join_bytes(PlaneBytes low, PlaneBytes high) {
            vreinterpretq_s16_s8(vzip1q_s8(low.high, high.high)), vreinterpretq_s16_s8(vzip2q_s8(low.high, high.high))}};
 }
 
-// The words of a group of up to 16 planes; 64 bytes are read.
+// Returns the words of a group of up to 16 planes. It may read 64 bytes.
 GRADLANE_INLINE PlaneWords load_words(const uint8_t* at, unsigned width) {
   if (width <= 8) {
     const PlaneBytes bytes = bytes_of_planes(at, width);
@@ -183,7 +184,8 @@ GRADLANE_INLINE PlaneWords load_words(const uint8_t* at, unsigned width) {
   return join_bytes(bytes_of_planes(at, 8), bytes_of_planes(at + 8 * kPlaneBytes, width - 8));
 }
 
-// Bits of the widest one, all where one may be saturated: of -1, 0, 1 it is 1, 0, 2.
+// Return the bits that the widest byte or word needs: 1 for -1, 0 for 0, 2 for 1. It is all 8 or 16 if one may be
+// saturated.
 GRADLANE_INLINE unsigned width_of(PlaneBytes q) {
   const auto zigzag = [](int8x16_t x) GRADLANE_INLINE_LAMBDA {
     return vreinterpretq_u8_s8(veorq_s8(vshlq_n_s8(x, 1), vshrq_n_s8(x, 7)));
@@ -206,19 +208,19 @@ class PlaneLattice {
         byte_bias_(vdupq_n_f32(p.exact + 0x1p7F * p.step)),
         word_bias_(vdupq_n_f32(p.exact + 0x1p15F * p.step)) {}
 
-  // Saturated where x is too large.
+  // Return the steps of x as words or as bytes, saturated if they are too large.
   GRADLANE_INLINE PlaneWords words(const Group& x) const {
     return {{words(x.low, 0), words(x.low, 2), words(x.high, 0), words(x.high, 2)}};
   }
   GRADLANE_INLINE PlaneBytes bytes(const Group& x) const { return narrow_words(words(x)); }
 
-  // x - contribution(x) where nothing is saturated. Added this way round, -0 leaves +0.
+  // Returns x - contribution(x), if nothing is saturated. This order of operations gives +0 for -0.
   GRADLANE_INLINE Group error(const Group& x) const {
     return map([m = all(magic_)](const Floats& v) GRADLANE_INLINE_LAMBDA { return v + (m - (v + m)); }, x);
   }
 
-  // With the sign flipped words become the lowest bits of a float between 2^23 and 2^24 steps; what is too much of it
-  // is subtracted. Nothing is rounded.
+  // Return the floats of words or of bytes. With its sign flipped, a word becomes the lowest bits of a float between
+  // 2^23 and 2^24 steps. Then word_bias_ (or byte_bias_) is subtracted. Nothing is rounded.
   GRADLANE_INLINE Group floats(const PlaneWords& q) const {
     const auto flipped = [&q](size_t k) GRADLANE_INLINE_LAMBDA {
       return veorq_u16(vreinterpretq_u16_s16(q.part[k]), vdupq_n_u16(0x8000));

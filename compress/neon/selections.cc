@@ -1,5 +1,4 @@
-// selections.cc - what ranks contribute to blocks in bit planes where that is a stage of its own, in NEON (any
-// thread)
+// selections.cc - functions that choose what ranks contribute to blocks in bit planes, in NEON (any thread)
 #include "compress/codecs/define_selections.h"
 
 namespace gradlane::neon {

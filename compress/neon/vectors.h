@@ -10,7 +10,7 @@ namespace {
 
 static_assert(kPart == 4);
 
-// In order.
+// 32 floats in order.
 struct Group {
   Floats low, high;
 };
@@ -24,7 +24,7 @@ GRADLANE_INLINE Group map(F f, const Group& x, const Group& y) {
   return {f(x.low, y.low), f(x.high, y.high)};
 }
 
-// At any address.
+// Load and store a group at any address.
 GRADLANE_INLINE Group load_group(const float* p) { return {load(p), load(p + kLanes)}; }
 GRADLANE_INLINE void store_group(float* p, const Group& x) {
   store(x.low, p);

@@ -1,4 +1,5 @@
-// counter_set.h - counters by the values of an enum: their names and texts, where one counts, what others may read
+// counter_set.h - counters that an enum numbers: their names and help texts, the set in which one thread counts, and
+// the snapshot that other threads read
 #pragma once
 
 #include <array>
@@ -10,15 +11,16 @@
 
 namespace gradlane {
 
-// A metric of Prometheus that one or several counters are samples of.
+// A Prometheus metric. One or several counters are its samples.
 struct MetricFamily {
   const char* name;
-  const char* label;  // that tells its counters apart; "": there is one
+  const char* label;  // label that distinguishes its counters; "": the metric has one counter
   const char* help;
-  double unit = 1;  // of a count of one
+  double unit = 1;  // factor from counts to the metric's unit
 };
 
-// An enum of counters goes from 0 to kCount. Beside it stands a row for each, in this order:
+// The values of a counter enum go from 0 to kCount - 1. A table beside the enum has one row per value, in the same
+// order:
 //   enum class Bird : uint8_t { kFinch, kOwl, kCount };
 //   inline constexpr CounterRow<Bird> kBirdRows[] = {{Bird::kFinch, "finch", "finches seen"},
 //                                                    {Bird::kOwl, "owl", "owls heard"}};
@@ -27,13 +29,14 @@ struct MetricFamily {
 template <class Enum>
 struct CounterRow {
   Enum counter;
-  const char* name;                      // for documents: short and stable
-  const char* help;                      // what it counts
-  const MetricFamily* metric = nullptr;  // null: Prometheus has it elsewhere, by codec say
-  const char* label_value = nullptr;     // of the metric's label; null: the name
+  const char* name;                      // name in JSON documents: short and stable
+  const char* help;                      // text that says what is counted
+  const MetricFamily* metric = nullptr;  // null: exported to Prometheus in another way, for example per codec
+  const char* label_value = nullptr;     // value of the metric's label; null: `name`
 };
 
-// A row for each value, in order; names of small letters, digits and "_", and no two alike; a text to each.
+// Returns whether the rows have all values in order, distinct names of small letters, digits and "_", and a help text
+// each.
 template <class Enum, size_t kRows>
 consteval bool is_complete(const CounterRow<Enum> (&rows)[kRows]) {
   if (kRows != static_cast<size_t>(Enum::kCount)) return false;
@@ -66,7 +69,7 @@ template <CounterEnum Enum>
   return counter_rows(counter)[static_cast<size_t>(counter)].help;
 }
 
-// One of them, for whoever prints them all.
+// Name, texts and value of one counter, for code that prints all counters.
 struct CounterValue {
   const char* name;
   const char* help;
@@ -81,13 +84,13 @@ template <CounterEnum Enum>
   return {row.name, row.help, value, row.metric, row.label_value != nullptr ? row.label_value : row.name};
 }
 
-// visit(row) for each counter of an enum, in order.
+// Calls visit(row) for each counter of an enum, in order.
 template <CounterEnum Enum, class Visit>
 void for_each_counter(Visit visit) {
   for (const CounterRow<Enum>& row : counter_rows(Enum{})) visit(row);
 }
 
-// One thread's own: counting is a plain addition.
+// The counters of one thread. Counting is a plain addition.
 template <CounterEnum Enum>
 class CounterSet {
  public:
@@ -99,7 +102,7 @@ class CounterSet {
   std::array<uint64_t, kCounterCount<Enum>> values_{};
 };
 
-// What others may read of a set: its owner publishes it every now and then.
+// A copy of a CounterSet that any thread may read. The owner of the set publishes its values from time to time.
 template <CounterEnum Enum>
 class CounterSnapshot {
  public:
@@ -110,7 +113,7 @@ class CounterSnapshot {
 
   // ---- Any thread
   [[nodiscard]] uint64_t operator[](Enum counter) const noexcept { return values_[static_cast<size_t>(counter)]; }
-  // visit(CounterValue) for each counter, in order.
+  // Calls visit(CounterValue) for each counter, in order.
   template <class Visit>
   void for_each(Visit visit) const {
     for_each_counter<Enum>(

@@ -11,10 +11,10 @@ namespace gradlane {
 enum class SetupFault : uint8_t {
   kOther,
   kPortInUse,    // another process has a UDP port
-  kUnknownName,  // what() ends with the list of valid names, one a line
+  kUnknownName,  // what() ends with the list of valid names, one per line
 };
 
-// Something the user gave cannot be used. what() says what was wrong, where, and what is allowed.
+// An input of the user cannot be used. what() says what is wrong, where, and what is allowed.
 class SetupError : public std::runtime_error {
  public:
   explicit SetupError(const std::string& text, SetupFault fault = SetupFault::kOther)

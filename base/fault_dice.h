@@ -1,4 +1,5 @@
-// fault_dice.h - what becomes of packets on a bad way, decided by seed (pure)
+// fault_dice.h - seeded random decisions on the faults of packets: loss, duplicates, corruption, reordering, delay
+// (pure)
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace gradlane {
 
-// Probabilities per packet.
+// Probabilities of faults, per packet.
 struct FaultChances {
   double drop = 0;
   double duplicate = 0;
@@ -16,8 +17,8 @@ struct FaultChances {
   double delay = 0;
 };
 
-// A packet takes the same number of random draws whatever is decided, so that packet number n meets the same fate each
-// time, and what is dropped does not change with the probability of a delay.
+// Decides which faults a packet gets. Every packet takes the same number of random draws. So packet number n gets the
+// same faults in each run, and the probability of a delay does not change which packets are dropped.
 class FaultDice {
  public:
   explicit FaultDice(Random random) noexcept : random_(random) {}
@@ -28,8 +29,8 @@ class FaultDice {
     bool corrupt = false;
     bool reorder = false;
     bool delay = false;
-    uint64_t where = 0;  // random: what to change,
-    uint64_t late = 0;   //   by how much it comes late
+    uint64_t where = 0;  // random number that selects the bits to change
+    uint64_t late = 0;   // random number that selects how late the packet comes
   };
   [[nodiscard]] Fate decide(const FaultChances& chances) noexcept {
     Fate fate;

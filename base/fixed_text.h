@@ -1,4 +1,4 @@
-// fixed_text.h - a text in a place of fixed size, for threads that must not allocate
+// fixed_text.h - a text in a buffer of fixed size, for threads that must not allocate
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace gradlane {
 
-// What does not fit is cut off. At most kRoom - 1 characters, and a 0 behind them.
+// A text of at most kRoom - 1 characters, with a 0 behind them. Longer texts are cut off.
 template <size_t kRoom>
 class FixedText {
  public:
@@ -25,7 +25,7 @@ class FixedText {
     text_[length_] = 0;
     return *this;
   }
-  // Digits, at least so many.
+  // Adds the digits of `number`, with zeros in front if there are fewer than `least` digits.
   FixedText& add(uint64_t number, int base = 10, size_t least = 1) noexcept {
     std::array<char, 64> digits;
     const char* const end = std::to_chars(digits.data(), digits.data() + digits.size(), number, base).ptr;

@@ -1,4 +1,4 @@
-// listening_socket.cc - a listening socket of a node: its directory, its lock, its file (control thread)
+// listening_socket.cc - a listening Unix socket of a node: its directory, its lock, its file (control thread)
 #include "base/listening_socket.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kBacklog = 64;
 constexpr mode_t kDirectoryMode = 0750;
-constexpr mode_t kPrivateMode = 0700;  // where everybody may make folders
+constexpr mode_t kPrivateMode = 0700;  // for the folder in /tmp, where every user may create folders
 constexpr mode_t kLockMode = 0600;
 constexpr mode_t kSocketUmask = 0117;  // leaves 0660
 
@@ -67,15 +67,15 @@ void remove_stale(const std::string& path, ListeningSocket::Kind kind, const std
   const FileDescriptor fd = make_socket(kind);
   const sockaddr_un address = address_of(path);
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) fail_taken(path, setting);
-  // Somebody listens who is busy, or speaks another protocol.
+  // A daemon listens here that is busy (EAGAIN) or uses another type of socket (EPROTOTYPE).
   if (errno == EAGAIN || errno == EPROTOTYPE) fail_taken(path, setting);
   if (errno == ENOENT) return;
   if (errno != ECONNREFUSED) fail("cannot connect to " + path + " to see whether another daemon listens there", errno);
   if (unlink(path.c_str()) != 0 && errno != ENOENT) fail("cannot remove the stale socket " + path, errno);
 }
 
-// Without O_CREAT first: where fs.protected_regular is on, root may not say that of a file in /tmp that is another
-// user's, as one that a killed daemon with a `user` has left.
+// Opens the lock file, first without O_CREAT. Where fs.protected_regular is on, root must not use O_CREAT on another
+// user's file in /tmp. A killed daemon with the setting `user` can have left such a file.
 FileDescriptor open_lock(const std::string& path) {
   constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   FileDescriptor fd(open(path.c_str(), kFlags));
@@ -114,7 +114,7 @@ SocketDirectory::~SocketDirectory() {
 }
 
 SocketLock::SocketLock(const std::string& socket_path, const std::string& setting) : path_(socket_path + ".lock") {
-  // Again if the file has been removed, by a daemon that ended, between our opening and locking it.
+  // Tries again if a daemon that ended removed the file after we opened it and before we locked it.
   for (;;) {
     fd_ = open_lock(path_);
     if (!fd_) fail("cannot open the lock file " + path_, errno);
@@ -125,7 +125,8 @@ SocketLock::SocketLock(const std::string& socket_path, const std::string& settin
     struct stat ours {};
     struct stat there {};
     if (fstat(fd_.get(), &ours) != 0) fail("cannot look at " + path_, errno);
-    // It may become another user's with the socket: it must be nothing else.
+    // The daemon may give this file to another user, together with the socket. So it must be a regular file without
+    // other hard links.
     if (!S_ISREG(ours.st_mode) || ours.st_nlink > 1)
       throw SetupError(path_ + " is no lock file of a daemon: remove it");
     if (stat(path_.c_str(), &there) == 0 && ours.st_dev == there.st_dev && ours.st_ino == there.st_ino) return;

@@ -1,4 +1,4 @@
-// listening_socket.h - a listening socket of a node: its directory, its lock, its file (control thread)
+// listening_socket.h - a listening Unix socket of a node: its directory, its lock, its file (control thread)
 #pragma once
 
 #include <sys/types.h>
@@ -10,8 +10,9 @@
 
 namespace gradlane {
 
-// Made if it is missing, with mode 0750; if so, removed again if it is empty then. private_socket_folder() has mode
-// 0700, and is refused if it is anything else.
+// The directory of a socket. The constructor creates it with mode 0750 if it is missing. The destructor then removes it
+// again if it is empty. private_socket_folder() gets mode 0700. If that folder exists and is not private, the
+// constructor throws SetupError.
 class SocketDirectory {
  public:
   SocketDirectory(const std::string& socket_path, const std::string& setting);
@@ -20,12 +21,13 @@ class SocketDirectory {
   SocketDirectory& operator=(const SocketDirectory&) = delete;
 
  private:
-  std::string made_;  // empty: it was there
+  std::string made_;  // directory that the constructor created; empty: it existed before
 };
 
-// Two daemons that start at once may both find a socket file that nobody listens on; the slower one would then remove
-// the file that the faster one has just made in its place. Whoever holds the lock, the file PATH.lock, may do that. The
-// kernel takes it from a daemon that dies, so what is left of one does not matter.
+// The lock of a socket: the file PATH.lock. Only its holder may remove a socket file on which nobody listens. Without
+// the lock, two daemons that start at once may both find such a file. The slower one would then remove the new socket
+// file of the faster one. The kernel releases the lock of a daemon that dies, so a lock file that is left behind does
+// no harm.
 class SocketLock {
  public:
   SocketLock(const std::string& socket_path, const std::string& setting);
@@ -38,18 +40,18 @@ class SocketLock {
   FileDescriptor fd_;
 };
 
-// All of it. Everything throws SetupError, which names the setting of the path.
+// A listening socket with its directory and its lock. Errors throw SetupError, which names the setting of the path.
 class ListeningSocket {
  public:
   enum class Kind : uint8_t { kPackets, kStream };
   explicit ListeningSocket(const std::string& path, Kind kind = Kind::kPackets, const std::string& setting = "socket");
   ~ListeningSocket();
-  void open() const;  // connections are refused before
+  void open() const;  // connections are refused before this call
   ListeningSocket(const ListeningSocket&) = delete;
   ListeningSocket& operator=(const ListeningSocket&) = delete;
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  // Whoever wants to connect is refused from now on. The file stays, and the path is ours until the end.
+  // Refuses new connections from now on. The file stays, and the path stays locked until this object is destroyed.
   void stop() noexcept { fd_.reset(); }
 
  private:
@@ -57,7 +59,7 @@ class ListeningSocket {
   SocketDirectory directory_;
   SocketLock lock_;
   FileDescriptor fd_;
-  dev_t device_ = 0;  // of the file, to remove no other
+  dev_t device_ = 0;  // device and inode of the socket file, so that no other file is removed
   ino_t inode_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// parse.cc - texts as numbers (set-up only)
+// parse.cc - parsers of numbers in texts (set-up only)
 #include "base/parse.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace gradlane {
 namespace {
 
-// Takes a number from the beginning of `text`; `how` as from_chars() has it.
+// Takes a number from the beginning of `text`. `how` is the last argument of from_chars(): a base or a format.
 template <class Number, class How>
 std::optional<Number> take(std::string_view& text, How how) noexcept {
   Number number{};
@@ -41,7 +41,8 @@ std::optional<uint64_t> parse_whole(std::string_view text) noexcept {
 
 std::optional<double> parse_real(std::string_view text, double least, double most) noexcept {
   const auto number = take_real(text, true);
-  return number && text.empty() && *number >= least && *number <= most ? number : std::nullopt;  // NaN is not, either
+  // NaN fails these comparisons, too
+  return number && text.empty() && *number >= least && *number <= most ? number : std::nullopt;
 }
 
 std::optional<uint64_t> parse_quantity(std::string_view text, std::span<const Unit> units, uint64_t least,

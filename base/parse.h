@@ -1,4 +1,4 @@
-// parse.h - texts as numbers (set-up only)
+// parse.h - parsers of numbers in texts (set-up only)
 #pragma once
 
 #include <cstdint>
@@ -8,34 +8,36 @@
 
 namespace gradlane {
 
-// Parsers take the whole text, without spaces around it. Nothing is returned for anything else than what they say, and
-// for numbers outside [least, most].
+// These parsers take the whole text, without spaces around it. They return nothing for any other text, and for numbers
+// outside [least, most].
 
-// Digits, and no sign.
+// Parses decimal digits without a sign.
 [[nodiscard]] std::optional<uint64_t> parse_decimal(std::string_view text, uint64_t least = 0,
                                                     uint64_t most = UINT64_MAX) noexcept;
-[[nodiscard]] std::optional<uint64_t> parse_hex(std::string_view text) noexcept;  // without 0x
-// Decimal, or hexadecimal behind 0x.
+[[nodiscard]] std::optional<uint64_t> parse_hex(std::string_view text) noexcept;  // hexadecimal digits without 0x
+// Parses a decimal number, or a hexadecimal one after 0x.
 [[nodiscard]] std::optional<uint64_t> parse_whole(std::string_view text) noexcept;
 
-// 2, 0.5, 1e-3.
+// Parses numbers like 2, 0.5 and 1e-3.
 [[nodiscard]] std::optional<double> parse_real(std::string_view text, double least, double most) noexcept;
 
-// A number of units: its factor goes with each suffix, and "" is one, too.
+// A unit of parse_quantity(): the suffix, and the factor by which the number is multiplied. The suffix "" stands for
+// numbers without a unit.
 struct Unit {
   std::string_view suffix;
   uint64_t factor;
 };
-// What the command line takes: 65536, 64K, 10M, 1G.
+// The units of sizes on the command line: 65536, 64K, 10M, 1G.
 inline constexpr Unit kShortSizes[] = {
     {"", 1}, {"K", uint64_t{1} << 10}, {"M", uint64_t{1} << 20}, {"G", uint64_t{1} << 30}};
 [[nodiscard]] std::optional<uint64_t> parse_quantity(std::string_view text, std::span<const Unit> units,
                                                      uint64_t least = 0, uint64_t most = UINT64_MAX) noexcept;
 
-// ---- The beginning of a text; it goes from `text`. Nothing: there is no number, or it is too large, and all stays.
+// ---- Functions that take a number from the beginning of `text` and remove it there. If there is no number or it is
+// too large, they return nothing and do not change `text`.
 
 [[nodiscard]] std::optional<uint64_t> take_decimal(std::string_view& text) noexcept;
-// 2.5 or, where `exponent`, 25e-1 too; with a sign, or inf and nan, as well.
+// Takes a number like 2.5 or, with `exponent`, also 25e-1. It may have a minus sign, and inf and nan are numbers, too.
 [[nodiscard]] std::optional<double> take_real(std::string_view& text, bool exponent) noexcept;
 
 }  // namespace gradlane

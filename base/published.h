@@ -1,4 +1,4 @@
-// published.h - a value of one thread that others may read (a sequence lock)
+// published.h - a value that one thread writes and any thread may read (a sequence lock)
 #pragma once
 
 #include <array>
@@ -10,21 +10,21 @@
 
 namespace gradlane {
 
-// One thread writes and never waits. Any thread reads a value as it was written: a reader that meets a write tries
-// again. All words are atomic, so that nothing is a data race.
+// One thread writes and never waits. Any thread reads a value exactly as it was written: a reader that meets a write
+// tries again. All words are atomic, so there is no data race.
 template <class T>
 requires std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>
 class Published {
  public:
   Published() noexcept { write(T{}); }
 
-  // The owner only.
+  // Only the owner may call this.
   void write(const T& value) noexcept {
     std::array<uint64_t, kWords> words{};
     std::memcpy(words.data(), &value, sizeof(T));
     const uint32_t before = sequence_.load(std::memory_order_relaxed);
-    sequence_.store(before + 1, std::memory_order_relaxed);  // odd: a write goes on
-    // Whoever sees one of these words sees the odd number, too.
+    sequence_.store(before + 1, std::memory_order_relaxed);  // odd: a write is in progress
+    // A reader that sees one of these words also sees the odd number.
     for (size_t i = 0; i < kWords; ++i) words_[i].store(words[i], std::memory_order_release);
     sequence_.store(before + 2, std::memory_order_release);
   }

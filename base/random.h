@@ -5,7 +5,7 @@
 
 namespace gradlane {
 
-// Any 64 bits; all of a state's bits count. Not for secrets.
+// A generator of random numbers. The seed may be any 64 bits, and every bit of it matters. Not for secrets.
 class Random {
  public:
   static constexpr uint64_t kStep = 0x9e3779b97f4a7c15;
@@ -13,18 +13,18 @@ class Random {
   constexpr explicit Random(uint64_t seed) noexcept : state_(seed) {}
 
   constexpr uint64_t next() noexcept { return mix(state_ += kStep); }
-  // True with probability p.
+  // Returns true with probability p.
   constexpr bool chance(double p) noexcept { return static_cast<double>(next() >> 11) * 0x1p-53 < p; }
-  // 0 to n - 1, n > 0. The bias for n far below 2^64 is of no account here.
+  // Returns a number from 0 to n - 1; n > 0. The bias for n far below 2^64 does not matter here.
   constexpr uint64_t below(uint64_t n) noexcept { return next() % n; }
 
-  // A bijection whose outcome looks random: for hashes. mix(0) is 0.
+  // A bijection whose results look random, for hashes. mix(0) is 0.
   static constexpr uint64_t mix(uint64_t z) noexcept {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return z ^ (z >> 31);
   }
-  // A seed for one of many generators.
+  // Returns the seed of generator `which`, for code that has many generators.
   static constexpr uint64_t mix(uint64_t seed, uint64_t which) noexcept { return mix(mix(seed + kStep) + which); }
 
  private:

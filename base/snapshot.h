@@ -10,8 +10,8 @@
 
 namespace gradlane {
 
-// Counters belong to their worker. Every now and then it copies them here, where each is whole, and all are of about
-// the same time.
+// A copy of a worker's counters for other threads. The worker copies all of them every kInterval. So all values are
+// from about the same time, and a reader never sees half of a value.
 template <size_t kSize>
 class Snapshot {
  public:

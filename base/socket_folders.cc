@@ -1,4 +1,4 @@
-// socket_folders.cc - where the sockets of daemons are, unless somebody says it (set-up only)
+// socket_folders.cc - the default folders of daemons' sockets (set-up only)
 #include "base/socket_folders.h"
 
 #include <fcntl.h>

@@ -1,11 +1,11 @@
-// time.h - times and durations in nanoseconds; whoever runs a loop reads the clock once per round and passes it down
+// time.h - times and durations in nanoseconds. The owner of a loop reads the clock once per round and passes it down
 #pragma once
 
 #include <cstdint>
 
 namespace gradlane {
 
-using Nanos = uint64_t;  // from any fixed point on
+using Nanos = uint64_t;  // duration, or time since any fixed point
 inline constexpr Nanos kNever = ~Nanos{0};
 inline constexpr Nanos kMicrosecond = 1000;
 inline constexpr Nanos kMillisecond = 1000 * kMicrosecond;

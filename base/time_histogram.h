@@ -1,4 +1,4 @@
-// time_histogram.h - how many times fell between which bounds, each twice the one before (plain data of one thread)
+// time_histogram.h - a histogram of times, whose bounds are successive powers of two (plain data of one thread)
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 
 namespace gradlane {
 
-// Bounds are 2^kFirst ns, and the next kBounds - 1 powers of two.
+// The bounds are 2^kFirst ns and the next kBounds - 1 powers of two.
 template <unsigned kFirst, size_t kBounds>
 struct TimeHistogram {
   static_assert(kFirst + kBounds < 64);
   static constexpr size_t kPlaces = kBounds + 1;
   [[nodiscard]] static constexpr Nanos bound(size_t place) noexcept { return Nanos{1} << (kFirst + place); }
 
-  // A shift and two additions.
+  // Counts a time. It costs a shift and two additions.
   void add(Nanos time) noexcept {
     const auto place = static_cast<size_t>(std::bit_width((std::max<Nanos>(time, 1) - 1) >> kFirst));
     ++counts[std::min(place, kBounds)];
@@ -26,8 +26,8 @@ struct TimeHistogram {
   }
 
   std::array<uint64_t, kPlaces>
-      counts{};      // of times up to bound(place), and above the bound before; the last: above all
-  uint64_t sum = 0;  // of all times
+      counts{};      // number of times above bound(place - 1) and up to bound(place); the last: times above all bounds
+  uint64_t sum = 0;  // sum of all times
 };
 
 using RttHistogram = TimeHistogram<12, 20>;        // 4 us to 2 s

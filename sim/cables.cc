@@ -1,4 +1,4 @@
-// cables.cc - nodes in a ring, joined by a cable to the next one and one to the one before
+// cables.cc - nodes in a ring, each with links to the next node and to the previous one
 #include "sim/cables.h"
 
 namespace gradlane {

@@ -1,4 +1,4 @@
-// cables.h - nodes in a ring, joined by a cable to the next one and one to the one before
+// cables.h - nodes in a ring, each with links to the next node and to the previous one
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace gradlane {
 
-// Node i is joined to nodes i + 1 and i - 1 (mod nodes) by a link each way; in a world of two there is one link each
-// way. What the queue of a link has no room for is lost.
+// Node i is joined to nodes i + 1 and i - 1 (modulo the number of nodes), by one link in each direction. Two nodes have
+// one link in each direction. A link drops packets for which its queue has no room.
 class SimCables final : public SimNetwork {
  public:
   SimCables(SimCore& core, unsigned nodes, uint64_t seed, const LinkModel& model, const Faults& faults);

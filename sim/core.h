@@ -1,4 +1,4 @@
-// core.h - what nodes and network of a simulation share: time, what happens next, packets
+// core.h - the state that nodes and network of a simulation share: the time, the next events, the packets
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@
 
 namespace gradlane {
 
-// Who looks at packets; see SimNet. Nodes, not ranks.
+// Callbacks that see packets; see SimNet. Their arguments are nodes, not ranks.
 using PacketFilter = std::function<bool(unsigned from, unsigned to, std::span<const uint8_t> packet)>;
 using PacketTap = std::function<void(unsigned from, unsigned to, std::span<const uint8_t> packet)>;
 
-// What the nodes share. Source i of the schedule is node i's timer; those of the network come behind
-// the nodes.
+// The state that all nodes share. Source i of the schedule is the timer of node i. The sources of the network follow
+// those of the nodes.
 struct SimCore {
   SimCore(size_t sources, size_t packet_bytes, Nanos start) : now(start), schedule(sources), pool(packet_bytes) {}
 
@@ -26,7 +26,7 @@ struct SimCore {
   Schedule schedule;
   SimPool pool;
   std::vector<unsigned> ready;  // nodes to poll at `now`
-  uint64_t pending = 0;         // operations
+  uint64_t pending = 0;         // operations that were submitted and have not ended
   PacketFilter filter;
   PacketTap tap;
 };

@@ -1,4 +1,4 @@
-// data.cc - floats like those that codecs meet, by name and seed (set-up of benchmarks only)
+// data.cc - random floats like those that codecs get in practice, by name and seed (set-up of benchmarks only)
 #include "sim/data.h"
 
 #include <cmath>

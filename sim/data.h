@@ -1,4 +1,4 @@
-// data.h - floats like those that codecs meet, by name and seed
+// data.h - random floats like those that codecs get in practice, by name and seed
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@
 
 namespace gradlane {
 
-// laplace-1e-3, gauss-0.01, gauss-0.1, gauss-1: such a distribution around 0 with that scale.
-// denormals-10%, outliers-0.1%: laplace-1e-3 where that share is denormal, or of magnitude 100 to 1000.
+// Returns the names of distributions. Four of them, laplace-1e-3, gauss-0.01, gauss-0.1 and gauss-1, are distributions
+// around 0 with that scale. The other two, denormals-10% and outliers-0.1%, are laplace-1e-3, but with that share of
+// values that are denormal, or have a magnitude of 100 to 1000.
 [[nodiscard]] std::vector<std::string> data_names();
 
 // Fills `out`; the same name and seed give the same floats. Throws SetupError for an unknown name.

@@ -1,4 +1,4 @@
-// link.cc - what packets pass through on a simulated network: bandwidth, delay, a drop-tail queue, and faults by seed
+// link.cc - the path of packets in a simulated network: bandwidth, delay, a drop-tail queue, and faults by seed
 #include "sim/link.h"
 
 #include <algorithm>
@@ -96,7 +96,7 @@ void SimPath::corrupt(SimBuffer& buffer, uint64_t seed) noexcept {
   const auto end = bits.begin() + 1 + static_cast<ptrdiff_t>(random.below(bits.size()));
   for (auto bit = bits.begin(); bit != end; ++bit) {
     *bit = random.below(8 * uint64_t{buffer.bytes});
-    if (std::find(bits.begin(), bit, *bit) != bit) continue;  // twice would be not at all
+    if (std::find(bits.begin(), bit, *bit) != bit) continue;  // flipping a bit twice would restore it
     buffer.data()[*bit / 8] ^= static_cast<uint8_t>(1U << (*bit % 8));
   }
 }

@@ -1,4 +1,4 @@
-// network.h - what joins the nodes of a simulated network: the interface of cables and of a switch
+// network.h - the network that joins the nodes of a simulation: the interface of SimCables and SimSwitch
 #pragma once
 
 #include <cstddef>
@@ -13,49 +13,52 @@
 
 namespace gradlane {
 
-// What the seed is used for, so that no two uses have the same random numbers.
+// The uses of the seed. Each use has random numbers of its own.
 enum class SimSeed : uint64_t { kPath = 1, kIncarnation = 2 };
 
 [[nodiscard]] inline uint64_t sim_seed(uint64_t seed, SimSeed use, uint64_t which) noexcept {
   return Random::mix(Random::mix(seed, static_cast<uint64_t>(use)), which);
 }
 
-// Where packets come out.
+// The receiver of packets at an end of the network.
 class SimHost {
  public:
   virtual ~SimHost() = default;
-  // Takes a packet from node buffer->from.
+  // Takes a packet that node buffer->from sent.
   virtual void arrive(SimBuffer* buffer) = 0;
 };
 
-// Nodes, not ranks. Sources of the schedule beyond the nodes' are its own.
+// Arguments are nodes, not ranks. The network owns the sources of the schedule that follow those of the nodes.
 class SimNetwork {
  public:
   virtual ~SimNetwork() = default;
 
-  // There is a way from one to the other.
+  // Returns whether there is a path from `from` to `to`.
   [[nodiscard]] virtual bool joined(unsigned from, unsigned to) const noexcept = 0;
-  // Who is next to a node, or before it, where that is all that its exchange can say; kNobody: nobody is.
+  // Returns the node after `node` (`next`) or before it in the ring. SimNode uses this if its exchange names a
+  // neighbour that `node` is not joined to. kNobody: there is no such node.
   [[nodiscard]] virtual unsigned beside(unsigned node, bool next) const noexcept = 0;
   static constexpr unsigned kNobody = 0xffff;
 
-  // Takes a copy of `packet`, or returns false: try again later. The two are joined.
+  // Sends a copy of `packet`. Returns false if the caller must try again later. The two nodes must be joined.
   [[nodiscard]] virtual bool transmit(unsigned from, unsigned to, std::span<const uint8_t> packet) = 0;
 
-  // To be called once for each node, in their order.
+  // Registers the host of a node. It must be called once for each node, in the order of their numbers.
   void add_host(SimHost& host) { hosts_.push_back(&host); }
 
-  // Lets happen what a source of events has at the present time.
+  // Handles the events of this source that are due at the present time.
   virtual void fire(size_t source) = 0;
-  // Nothing more of the kind is due at this time: decides between those that came at once.
+  // Called when no source has more events at this time. Decides the order of packets that came at the same instant.
   virtual void settle() {}
 
-  // The two are joined. A path that no packet and no fault has needed yet may not be there: null.
+  // Return the path between two nodes, which must be joined. A switch creates a path when a packet or a fault first
+  // needs it. Before that, find_path() returns null.
   [[nodiscard]] virtual SimPath& path(unsigned from, unsigned to) = 0;
   [[nodiscard]] virtual const SimPath* find_path(unsigned from, unsigned to) const noexcept = 0;
   virtual void each_path(const std::function<void(const SimPath&)>& look) const = 0;
-  virtual void set_faults(const Faults& faults) = 0;  // of all paths
-  // Of one cable; false: it has none. Of one port, both ways; false: it has none.
+  virtual void set_faults(const Faults& faults) = 0;  // sets the faults of all paths
+  // set_link() sets the model of one link in one direction, set_port() that of one port in both directions. They return
+  // false if this network has no links, or no ports.
   [[nodiscard]] virtual bool set_link(unsigned from, unsigned to, const LinkModel& model) = 0;
   [[nodiscard]] virtual bool set_port(unsigned node, const LinkModel& model) = 0;
 

@@ -10,8 +10,8 @@
 namespace gradlane {
 namespace {
 
-// A thread that polls all the time gets round about this often. It also keeps virtual time going should an exchange ask
-// to be polled at once for ever.
+// A thread that polls all the time needs about this long for a round. The gap also keeps virtual time advancing if an
+// exchange asks forever to be polled at once.
 constexpr Nanos kLeastPollGap = 100;
 
 }  // namespace
@@ -39,8 +39,9 @@ void SimNode::stop() noexcept {
   completions_.clear();
 }
 
-// Ranks are addresses: a neighbour is reached by its rank even where the exchange is configured to have another place
-// in the ring. What it takes for neighbours beyond that is where it thinks it is, before or behind it.
+// Maps the ranks of neighbours to nodes. Rank r is node r, even if the exchange is configured with another place in the
+// ring. If node r is not joined to this node, packets for rank r go to the next or the previous node of the ring. The
+// exchange's configuration decides which of the two.
 void SimNode::find_routes() {
   node_of_.fill(kNoNeighbour);
   std::iota(rank_of_.begin(), rank_of_.end(), uint16_t{0});
@@ -73,7 +74,7 @@ Exchange::Submitted SimNode::submit(const Operation& operation) {
 
 // ---- Events
 
-// Has it polled at the present time.
+// Requests a poll at the present time.
 void SimNode::wake() {
   if (!ready_) core_.ready.push_back(index_);
   ready_ = true;
@@ -146,7 +147,7 @@ void SimNode::poll() {
     completions_.push_back({completion.id, completion.failure, core_.now, completion.sent_bytes});
     --core_.pending;
   }
-  // A timer that is too early looks again when it fires: that costs less than to move it each time.
+  // A timer that is too early is set again when it fires, which costs less than moving it each time.
   const Nanos due = std::max(exchange_->deadline(), core_.now + kLeastPollGap);
   if (due < core_.schedule.time_of(index_)) core_.schedule.set(index_, due);
 }
@@ -187,7 +188,7 @@ bool SimNode::transmit(unsigned rank, Packet packet, size_t bytes) noexcept {
   if (bytes > config_.mtu) simnet_abort(index_, "transmitted a packet beyond its MTU");
   const unsigned node = rank < node_of_.size() ? node_of_[rank] : kNoNeighbour;
   if (node == kNoNeighbour) simnet_abort(index_, "transmitted to a rank that is no neighbour");
-  if (node == SimNetwork::kNobody) return true;  // it believes in neighbours that are not there
+  if (node == SimNetwork::kNobody) return true;  // the exchange is configured with neighbours that do not exist
   return network_.transmit(index_, node, {packet.data, bytes});
 }
 

@@ -16,7 +16,7 @@
 
 namespace gradlane {
 
-// A completion, and when it was read.
+// A completion, and the time at which it was read.
 struct SimCompletion {
   uint64_t id = 0;
   Failure failure;
@@ -27,8 +27,8 @@ struct SimCompletion {
 class SimNode final : public PacketIo, public SimHost {
  public:
   struct Limits {
-    size_t buffers = 0;      // held by the exchange, from which on allocate() fails
-    size_t pause_queue = 0;  // packets
+    size_t buffers = 0;      // number of buffers held by the exchange at which allocate() fails
+    size_t pause_queue = 0;  // packets that may wait for a paused node
   };
   SimNode(SimCore& core, SimNetwork& network, unsigned index, Limits limits);
   ~SimNode() override;
@@ -41,20 +41,23 @@ class SimNode final : public PacketIo, public SimHost {
   [[nodiscard]] const ExchangeConfig& config() const noexcept { return config_; }
   [[nodiscard]] bool paused() const noexcept { return paused_; }
 
-  // Of the present exchange: what was submitted through SimNet, and how it ended, in that order.
+  // Return the number of operations that SimNet submitted to the present exchange, and their completions in the order
+  // in which they were read.
   [[nodiscard]] uint64_t submitted() const noexcept { return submitted_; }
   [[nodiscard]] std::span<const SimCompletion> completions() const noexcept { return completions_; }
 
-  [[nodiscard]] size_t buffers_held() const noexcept { return held_; }  // by the exchange
+  [[nodiscard]] size_t buffers_held() const noexcept { return held_; }  // buffers that the exchange holds
   [[nodiscard]] size_t buffers_peak() const noexcept { return peak_; }
-  [[nodiscard]] uint64_t pause_drops() const noexcept { return pause_drops_; }  // the queue of the paused node was full
+  // Returns the number of packets that were lost because the queue of the paused node was full.
+  [[nodiscard]] uint64_t pause_drops() const noexcept { return pause_drops_; }
   [[nodiscard]] uint64_t polls() const noexcept { return polls_; }
 
-  // A log made by this exchange; null: none. It outlives the exchange, or is taken away before.
+  // Sets a log that this node's exchange has made; null: none. The log must outlive the exchange, or be removed before.
   void trace(TraceLog* log) noexcept { trace_ = log; }
 
-  // For the exchange, and for tests that send packets of their own. Abort on a release of what is not held, and on a
-  // transmission of that, of more than the MTU, or to a rank that is no neighbour.
+  // Called by the exchange, and by tests that send packets of their own. These functions abort the process if the
+  // caller releases or transmits a buffer that the node does not hold. They also abort if it transmits more than the
+  // MTU, or to a rank that is no neighbour.
   [[nodiscard]] Packet allocate() noexcept override;
   void release(Packet packet) noexcept override;
   [[nodiscard]] bool transmit(unsigned rank, Packet packet, size_t bytes) noexcept override;
@@ -66,7 +69,8 @@ class SimNode final : public PacketIo, public SimHost {
 
   static constexpr uint16_t kNoNeighbour = 0xfffe;
 
-  // Throws SetupError if the exchange has neighbours that the network does not join it to.
+  // Throws SetupError if the exchange has more than two neighbours and the links of a ring do not join it to all of
+  // them.
   void start(const ExchangeConfig& config);
   void stop() noexcept;
   void find_routes();
@@ -79,16 +83,16 @@ class SimNode final : public PacketIo, public SimHost {
   void poll();
   [[nodiscard]] SimBuffer* checked(Packet packet, const char* complaint) const noexcept;
 
-  // What every packet needs comes first.
+  // Members that every packet needs come first.
   SimCore& core_;
   std::unique_ptr<Exchange> exchange_;
   TraceLog* trace_ = nullptr;
   SimNetwork& network_;
-  std::array<uint16_t, kMaxWorld> node_of_;  // by rank: where packets for it go; or kNobody, or kNoNeighbour
-  std::array<uint16_t, kMaxWorld> rank_of_;  // by node: as this node sees it
+  std::array<uint16_t, kMaxWorld> node_of_;  // by rank: node to which packets for it go; or kNobody, or kNoNeighbour
+  std::array<uint16_t, kMaxWorld> rank_of_;  // by node: rank of that node in the view of this node
   unsigned index_;
   bool paused_ = false;
-  bool ready_ = false;  // is in core_.ready
+  bool ready_ = false;  // whether core_.ready has this node
   SimQueue waiting_;    // packets for a paused node, and injected ones
   size_t held_ = 0;
   size_t peak_ = 0;

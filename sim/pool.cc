@@ -1,4 +1,4 @@
-// pool.cc - packet buffers of a simulated network, and the lists they wait in
+// pool.cc - packet buffers of a simulated network, and the queues in which they wait
 #include "sim/pool.h"
 
 #include <sanitizer/asan_interface.h>
@@ -11,7 +11,7 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kChunkBytes = size_t{2} << 20;  // a huge page: packets are scattered
+constexpr size_t kChunkBytes = size_t{2} << 20;  // a huge page, because packets are scattered in memory
 
 }  // namespace
 
@@ -53,7 +53,7 @@ void SimPool::grow() {
   auto* const chunk = static_cast<uint8_t*>(std::aligned_alloc(kChunkBytes, kChunkBytes));
   if (chunk == nullptr) throw std::bad_alloc();
   chunks_.emplace_back(chunk);
-  (void)madvise(chunk, kChunkBytes, MADV_HUGEPAGE);  // only makes it faster
+  (void)madvise(chunk, kChunkBytes, MADV_HUGEPAGE);  // only for speed, so it may fail
   for (size_t at = 0; at + stride_ <= kChunkBytes; at += stride_) {
     free_ = new (chunk + at) SimBuffer{nullptr, free_, 0, 0, 0, 0, 0, SimBuffer::State::kFree};
     open(free_, 0);
@@ -78,7 +78,7 @@ SimBuffer* SimQueue::take() noexcept {
   if (first_ == nullptr) {
     last_ = nullptr;
   } else {
-    // Many nodes take turns between now and the next take: what that needs will come from memory.
+    // Many nodes run before the next take(). By then the cache no longer has what that needs, so prefetch it.
     __builtin_prefetch(first_->data());
     __builtin_prefetch(first_->next);
   }

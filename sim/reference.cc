@@ -1,4 +1,4 @@
-// reference.cc - what must come out of an operation, from its definition and the codec alone
+// reference.cc - the expected results of an operation, computed from its definition and the codec alone
 #include "sim/reference.h"
 
 #include <algorithm>
@@ -21,13 +21,13 @@ void require(bool ok) {
   if (!ok) throw SetupError("a codec did not take its own block: this is a bug in gradlane");
 }
 
-// The element that part `i` of `parts` begins with, of parts that are as equal as whole granules can be.
+// Returns the first element of part `i` of `parts`. The parts are as equal as whole granules allow.
 size_t cut(size_t elements, unsigned i, unsigned parts) {
   const size_t granules = (elements + kGranule - 1) / kGranule;
   return std::min(elements, granules * i / parts * kGranule);
 }
 
-// IEEE 754-2019, minimum and maximum.
+// The functions minimum and maximum of IEEE 754-2019.
 float smaller(float a, float b) {
   if (std::isnan(a) || std::isnan(b)) return std::bit_cast<float>(kNan);
   if (a == b) return std::signbit(a) ? a : b;
@@ -55,12 +55,13 @@ SimReference::SimReference(const Operation& operation, const Codec& codec, const
       next_(block_.size()),
       result_(SimInputs::kMaxRun) {
   settle();
-  // What is the same as the ring is the ring: nothing is rounded within a group of one.
+  // Nothing is rounded within a group of one. So rings:1 gives the same results as the ring, and is computed as the
+  // ring.
   if (strategy_.kind == Kind::kRings && strategy_.group() == 1) strategy_ = {};
   if (strategy_.kind == Kind::kRings) groups_.resize(ranks_ / strategy_.group() * SimInputs::kMaxRun);
 }
 
-// ---- Before
+// ---- Before encoding
 
 void SimReference::settle() {
   const bool two_codecs = strategy_.kind == Kind::kAggregator && !back_.is(codec_);
@@ -93,7 +94,7 @@ void SimReference::settle() {
   if (!two_codecs) back_ = codecs_[0].for_results();
 }
 
-// Of a rank's elements from `first` on, or of sums there.
+// Returns the encode job of a rank's elements from `first` on or, if not `contributes`, of sums that it owns.
 EncodeJob SimReference::contribution(unsigned rank, size_t first, std::span<const float> in, bool contributes) {
   EncodeJob job{.in = in.data(),
                 .residual = nullptr,
@@ -144,11 +145,11 @@ std::vector<SimPiece> SimReference::pieces(size_t elements) const {
   return blocks(elements);
 }
 
-// A block for each rank.
+// Returns one block per rank.
 std::vector<SimPiece> SimReference::blocks(size_t elements) const {
   std::vector<SimPiece> blocks;
   const unsigned p = ranks_;
-  // Where there are so few granules that blocks are empty, owners change.
+  // If there are so few granules that some blocks are empty, the owners change with each operation.
   const bool few = strategy_.kind == Kind::kDirect && !has_shares(operation_.kind) && elements <= (p - 1) * kGranule;
   for (unsigned b = 0; b < p; ++b) {
     const bool equal = has_shares(operation_.kind);
@@ -170,7 +171,7 @@ std::vector<SimPiece> SimReference::blocks(size_t elements) const {
   return blocks;
 }
 
-// Block i of each rank, or what has become of it.
+// Returns one piece for each block of each rank, of a gather, scatter or all-to-all.
 std::vector<SimPiece> SimReference::deliveries(size_t elements) const {
   std::vector<SimPiece> blocks;
   const size_t each = elements / ranks_;
@@ -192,7 +193,7 @@ std::vector<SimPiece> SimReference::deliveries(size_t elements) const {
   return blocks;
 }
 
-// rings:G: blocks of shares.
+// Returns the blocks of all shares, for rings:G.
 std::vector<SimPiece> SimReference::shares(size_t elements) const {
   std::vector<SimPiece> blocks;
   const unsigned members = strategy_.group();
@@ -214,15 +215,15 @@ std::span<const float> SimReference::input(const SimPiece& piece, unsigned share
 
 // ---- Primitives
 
-// decode(encode())
+// Computes out = decode(encode(in)).
 void SimReference::round(const Codec& codec, std::span<const float> in, std::span<float> out) {
   const EncodeResult encoded = codec.encode(in, block_);
   require(encoded.floats == in.size());
   require(codec.decode({block_.data(), encoded.bytes}, out) == Status::kOk);
 }
 
-// Encodes the first one's share, adds those of others in hops, and decodes that. `local(i)`: whose the i-th one is,
-// and its job.
+// Encodes the first contribution, adds the other ones in hops, and decodes the sum. `local(i)` returns the rank of
+// contribution i, and its job.
 template <class Local>
 void SimReference::hops(unsigned shares, std::span<float> out, Local&& local) {
   const auto [start, job] = local(0U);
@@ -248,7 +249,7 @@ void SimReference::hops(unsigned shares, std::span<float> out, Local&& local) {
   require(codecs_[0].decode({block_.data(), bytes}, out) == Status::kOk);
 }
 
-// Makes a result of a sum, as all get it.
+// Turns a sum into the result that all ranks get.
 void SimReference::result(unsigned owner, size_t first, std::span<float> out) {
   codecs_[owner].finish(out, first);
   const EncodeResult encoded = back_.represent(contribution(owner, first, out, false));
@@ -256,7 +257,7 @@ void SimReference::result(unsigned owner, size_t first, std::span<float> out) {
   require(back_.decode({block_.data(), encoded.bytes}, out) == Status::kOk);
 }
 
-// ---- Ways
+// ---- Strategies
 
 void SimReference::sum(const SimPiece& piece, size_t first, std::span<float> out) {
   for (unsigned i = 0; i < piece.shares; ++i) {
@@ -281,7 +282,7 @@ void SimReference::ring(const SimPiece& piece, size_t first, std::span<float> ou
   if (sums && (codec_.finishes() || !codec_.row().adds)) result(piece.owner, first, out);
 }
 
-// What has become of it in each group is no contribution, so it is added as it is.
+// Adds the sums of the groups. They are not contributions, so they are represented instead of encoded.
 void SimReference::sums_of_groups(const SimPiece& piece, std::span<float> out) {
   const unsigned groups = ranks_ / piece.shares;
   for (unsigned i = 0; i < groups; ++i) {

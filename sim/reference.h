@@ -1,4 +1,4 @@
-// reference.h - what must come out of an operation, from its definition and the codec alone
+// reference.h - the expected results of an operation, computed from its definition and the codec alone
 #pragma once
 
 #include <cstddef>
@@ -11,47 +11,51 @@
 
 namespace gradlane {
 
-// Elements that take the same way: who puts something in, in which order, and who has the result in the end.
+// Elements that are treated alike: the same ranks contribute to them in the same order, and the same ranks have the
+// result.
 struct SimPiece {
   size_t begin = 0;
   size_t end = 0;
-  unsigned first = 0;    // rank whose contribution is the first one; the others follow it, modulo the world
-  unsigned shares = 1;   // contributions
-  unsigned holder = 0;   // first of those who have the result
-  unsigned holders = 1;  // how many follow one another
-  unsigned group = 0;    // rings:G: the ring of groups begins behind this one, and `first` is a member of the group
-  size_t source = 0;     // all-to-all: what comes to `begin` begins here where it comes from
-  unsigned owner = 0;    // of a sum: who makes a result of it
-  bool plain = false;    // the one contribution, as it is
+  unsigned first = 0;    // rank of the first contribution; the other ranks follow it, modulo the world
+  unsigned shares = 1;   // number of contributions
+  unsigned holder = 0;   // first rank that has the result
+  unsigned holders = 1;  // number of consecutive ranks that have it
+  // rings:G only. The ring of groups begins with the group after this one, and `first` is a member of a group.
+  unsigned group = 0;
+  size_t source = 0;   // gather, scatter, all-to-all: element of the sender's tensor that goes to `begin`
+  unsigned owner = 0;  // sums: rank that turns the sum into a result
+  bool plain = false;  // the only contribution is the result, unchanged
 };
 
-// An operation on fp32, in terms of five primitives: encode, decode, merge, send, receive. Written anew beside the
-// exchange, whose code it shares nothing with but the codecs.
+// Computes an operation on fp32 in terms of five primitives (HiPress): encode, decode, merge, send, receive. It is
+// written independently of the exchange. It shares only the codecs, the definition of operations and the seeds with it.
 //
-// ring        The first rank encodes; each one after it decodes, adds and encodes (a hop). Everybody decodes that.
-// direct      Contributions are decode(encode(x)), all of them. They are added as fp32, the first one as it is, and the
-//             result is decode(encode(sum)).
-// aggregator  The same, with one block for the whole tensor, and the sum encoded by the codec of the way back.
-// rings:G     Share i of the tensor goes round the ring of each group as a block of `ring` does, and ends with member
-//             i. Block j of the share goes round the members i of all groups in the same way, with what has become of
-//             it in each group for a contribution, and ends with group j.
+// - ring: The first rank encodes its contribution. Each rank after it decodes, adds its own contribution and encodes (a
+//   hop). All ranks decode the block of the last one.
+// - direct: Every contribution x is rounded to decode(encode(x)). The rounded contributions are added as fp32, and the
+//   result is decode(encode(sum)).
+// - aggregator: It does the same as direct, with one block for the whole tensor. The sum is encoded by back_codec.
+// - rings:G: Share i of the tensor circulates in the ring of each group, like a block of `ring`, and ends at member i.
+//   Block j of that share then circulates in the same way among members i of all groups, and ends at group j. The
+//   contribution of each group is its result of the first ring.
 //
-// A codec that must know contributions first is shown all of each, and settled; `count` of the operation says how much
-// that is. Where a codec says so, results are made of sums of all contributions, and what is no contribution is
-// represented, not encoded; rings:G adds it by decoding then.
+// A codec with passes() scans all contributions before it encodes any of them. The operation's `count` says how many
+// elements it scans. If a codec finishes() or does not add, each result is made from the sum of all contributions. If a
+// codec selects(), sums are encoded by represent(), not by encode(). Then rings:G adds the sums of groups by decoding
+// them.
 //
-// Minima and maxima are exact, whatever the way. What is delivered, by gather, scatter and all-to-all, is as it was,
-// but for blocks of an all-to-all from other ranks, which are decode(encode()) of what they were.
+// Minima and maxima are exact with every strategy. Gather, scatter and all-to-all deliver elements unchanged, with one
+// exception: blocks of an all-to-all from other ranks end as decode(encode()) of them.
 class SimReference {
  public:
-  // The operation's own codec, if it names one, is not looked at.
+  // Ignores the codec that `operation` may name: `codec` is used.
   SimReference(const Operation& operation, const Codec& codec, const SimInputs& inputs, unsigned ranks,
                const SimRun& run = {});
 
-  // A tensor of so many elements, piece by piece.
+  // Returns the pieces of a tensor of `elements` elements.
   [[nodiscard]] std::vector<SimPiece> pieces(size_t elements) const;
-  // What its elements first, first + 1, ... become, at most SimInputs::kMaxRun of them; valid until the next call.
-  // States are those after it, so each element is for one call.
+  // Returns the results of elements first, first + 1, ... of a piece. `count` is at most SimInputs::kMaxRun. The span
+  // is valid until the next call. The call also updates the states, so it must be made only once for each element.
   [[nodiscard]] std::span<const float> run(const SimPiece& piece, size_t first, size_t count);
 
  private:
@@ -79,12 +83,12 @@ class SimReference {
   const SimInputs& inputs_;
   unsigned ranks_;
   SimRun run_;
-  size_t elements_ = 0;        // in a state array
-  std::vector<Codec> codecs_;  // by rank, settled
+  size_t elements_ = 0;        // length of a state array
+  std::vector<Codec> codecs_;  // one per rank, settled
   std::vector<uint8_t> block_;
   std::vector<uint8_t> next_;
   std::vector<float> result_;
-  std::vector<float> groups_;  // rings:G: of each group, what has become of the run in it
+  std::vector<float> groups_;  // rings:G: for each group, its result of the run
 };
 
 }  // namespace gradlane

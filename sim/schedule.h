@@ -1,4 +1,4 @@
-// schedule.h - what happens next in a simulated network: a binary heap with one place per source of events
+// schedule.h - the next event of a simulated network: a binary heap with one place per source of events
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace gradlane {
 
-// A fixed number of sources (links, timers), each with the time of its next event, or kNever. As a source has one place
-// only, there are no stale events, and the heap stays as small as the network. Of sources with the same time the one
-// with the lower number comes first, so that the order does not depend on the past.
+// A fixed number of sources (links, timers), each with the time of its next event, or kNever. A source has only one
+// place. So there are no stale events, and the heap stays as small as the network. If several sources have the same
+// time, the one with the lowest number comes first. So the order does not depend on the past.
 class Schedule {
  public:
   explicit Schedule(size_t sources) : heap_(sources), place_(sources) {
@@ -21,7 +21,7 @@ class Schedule {
     }
   }
 
-  // The next event.
+  // Return the time and the source of the next event.
   [[nodiscard]] Nanos time() const noexcept { return heap_.front().time; }
   [[nodiscard]] size_t source() const noexcept { return heap_.front().source; }
 
@@ -72,7 +72,7 @@ class Schedule {
   }
 
   std::vector<Entry> heap_;
-  std::vector<uint32_t> place_;  // of each source in heap_
+  std::vector<uint32_t> place_;  // place of each source in heap_
 };
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// simnet.cc - nodes with an exchange each, on a simulated lossy network, in virtual time and one thread
+// simnet.cc - nodes, each with an exchange, on a simulated lossy network, in virtual time and one thread
 #include "sim/simnet.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kOversize = 64;  // by how much injected packets can exceed the longest MTU
+constexpr size_t kOversize = 64;  // bytes by which injected packets can exceed the longest MTU
 
 size_t sources_of(const SimConfig& config) {
   const bool is_switch = config.topology == SimTopology::kSwitch;
@@ -112,7 +112,7 @@ bool SimNet::step(Nanos limit) {
       return false;
     }
     core_.now = core_.schedule.time();
-    // What leaves a switch may be there at once.
+    // A packet that leaves the switch may arrive at the same instant.
     while (core_.schedule.time() == core_.now) {
       while (core_.schedule.time() == core_.now) fire(core_.schedule.source());
       network_->settle();
@@ -130,7 +130,7 @@ void SimNet::fire(size_t source) {
   }
 }
 
-// Polling a node may wake others, for the next round at the same time.
+// Polling a node may wake others. They are polled in the next round, at the same time.
 void SimNet::poll_ready() {
   polling_.swap(core_.ready);
   for (const unsigned i : polling_) nodes_[i]->poll();

@@ -1,4 +1,4 @@
-// switch.cc - nodes around a simulated switch, with a port each: any node reaches any other
+// switch.cc - nodes around a simulated switch, each with a port: any node reaches any other
 #include "sim/switch.h"
 
 #include <algorithm>
@@ -92,7 +92,7 @@ void SimSwitch::fire(size_t source) {
   core_.schedule.set(source, wire.due());
 }
 
-// All that are at the switch at the present instant.
+// Forwards all packets that reached the switch at the present instant.
 void SimSwitch::settle() {
   if (arrivals_.size() > 1) {
     const auto key = [](const Arrival& arrival) { return std::tuple(arrival.to, arrival.turn, arrival.order); };

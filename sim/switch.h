@@ -1,4 +1,4 @@
-// switch.h - nodes around a simulated switch, with a port each: any node reaches any other
+// switch.h - nodes around a simulated switch, each with a port: any node reaches any other
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,18 @@
 
 namespace gradlane {
 
-// Each node has one port, of the same rate both ways. Packets leave a node through its port one after the other, are at
-// the switch half the delay after their last bit left (store and forward), and go into the queue of the port they are
-// for, behind all others who are for the same one. What that queue has no room for is lost. They leave it at the rate
-// of that port, and are there the other half of the delay later.
+// Each node has one port, with the same rate in both directions. Packets leave a node through its port one after the
+// other. They reach the switch half of the delay after their last bit left (store and forward). The switch puts each
+// packet at the end of the queue of its destination port, and drops it if that queue has no room. Packets leave the
+// queue at the rate of that port. They reach the node after the other half of the delay.
 //
-// A node's own queue, of the same length, loses nothing: transmit() is refused while it is full, as a card's ring does.
-// Of packets that come to the switch at the same instant for the same port, that of the node goes first that is behind
-// the one who went first last time: in a simulation many come at once, and the same ones would always be lost.
+// A node's own queue has the same length and loses nothing: transmit() returns false while it is full, as the ring of a
+// NIC is refused. Packets for one port may reach the switch at the same instant. Then the nodes take turns: the node
+// after the one that was first last time is first. In a simulation such ties are frequent, and without turns the same
+// nodes would always lose their packets.
 //
-// Losses, duplicates, damage and delays happen between the sender and the switch, to each packet once. Each pair of
-// nodes has dice of its own.
+// Losses, duplicates, corruption and delays happen between the sender and the switch, once per packet. Each pair of
+// nodes has random numbers of its own.
 class SimSwitch final : public SimNetwork {
  public:
   SimSwitch(SimCore& core, unsigned nodes, uint64_t seed, const LinkModel& model, const Faults& faults);
@@ -40,15 +41,15 @@ class SimSwitch final : public SimNetwork {
 
  private:
   struct Port {
-    SimWire up;         // from the node to the switch
-    SimWire down;       // and back
+    SimWire up;         // wire from the node to the switch
+    SimWire down;       // wire from the switch to the node
     unsigned turn = 0;  // node that goes first if several come for this port at once
   };
-  // At the switch, at the present instant.
+  // A packet that reaches the switch at the present instant.
   struct Arrival {
     unsigned to;
     unsigned turn;  // 0: goes first
-    size_t order;   // of those of one node
+    size_t order;   // order of arrival among packets of one node
     SimBuffer* buffer;
   };
 
@@ -61,7 +62,8 @@ class SimSwitch final : public SimNetwork {
   uint64_t seed_;
   Faults faults_;
   std::vector<Port> ports_;
-  std::vector<std::unique_ptr<SimPath>> paths_;  // from * nodes + to; null: nothing has been there yet
+  // Indexed by from * nodes + to. Null: no packet and no fault has needed the path yet.
+  std::vector<std::unique_ptr<SimPath>> paths_;
   std::vector<Arrival> arrivals_;
 };
 

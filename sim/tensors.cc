@@ -1,4 +1,4 @@
-// tensors.cc - what the ranks of a simulated operation put in, and what must come out
+// tensors.cc - the inputs of the ranks of a simulated operation, and a check of the results
 #include "sim/tensors.h"
 
 #include <sys/mman.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kTable = 65521;
 
-// NaN has bits too, and -0 is not +0.
+// Counts elements whose bits differ. So NaN can be equal to NaN, and -0 differs from +0.
 uint64_t count_different(std::span<const float> a, std::span<const float> b) {
   if (std::memcmp(a.data(), b.data(), a.size_bytes()) == 0) return 0;
   uint64_t different = 0;
@@ -58,7 +58,7 @@ SimTensors::SimTensors(unsigned ranks, size_t elements)
     : ranks_(ranks), elements_(elements), mapped_(std::max<size_t>(ranks * elements * sizeof(float), 1)) {
   void* const p = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) throw std::bad_alloc();
-  (void)madvise(p, mapped_, MADV_HUGEPAGE);  // only makes it faster
+  (void)madvise(p, mapped_, MADV_HUGEPAGE);  // only for speed, so it may fail
   floats_ = static_cast<float*>(p);
 }
 

@@ -1,4 +1,4 @@
-// tensors.h - what the ranks of a simulated operation put in, and what must come out
+// tensors.h - the inputs of the ranks of a simulated operation, and a check of the results
 #pragma once
 
 #include <cstddef>
@@ -11,39 +11,39 @@
 
 namespace gradlane {
 
-// The input of every rank: one table of random values, again and again, from another place on for each rank. The table
-// has a prime number of values, so that blocks that change places do not go unnoticed.
+// The input of every rank: repetitions of one table of random values. Each rank begins at another place of the table.
+// The length of the table is prime, so that a check notices blocks that have changed places.
 class SimInputs {
  public:
   SimInputs(std::string_view data, uint64_t seed);
 
   static constexpr size_t kMaxRun = 8192;
-  // Elements first, first + 1, ... of the tensor of a rank; at most kMaxRun of them.
+  // Returns elements first, first + 1, ... of a rank's tensor; `count` is at most kMaxRun.
   [[nodiscard]] std::span<const float> values(unsigned rank, size_t first, size_t count) const;
   void fill(unsigned rank, std::span<float> tensor) const;
-  // The same values from element `first` on.
+  // Returns the same inputs from element `first` on.
   [[nodiscard]] SimInputs from(size_t first) const;
-  // Each rank gets to it at another element; place < 65521.
+  // Sets a value of the table; place < 65521. Each rank has it at another element.
   void put(size_t place, float value);
 
  private:
   uint64_t seed_;
   size_t from_ = 0;
-  std::vector<float> table_;  // and its beginning once more, so that runs need not be cut
+  std::vector<float> table_;  // the table, and a copy of its beginning behind it, so that no run has to be cut
 };
 
-// Of an operation, what its random numbers follow from, and what it keeps: for each rank, the state arrays of its
-// codec, one behind the other, or nothing.
+// The numbers of an operation from which its random numbers follow, and the state that ranks keep between operations.
+// For each rank, `states` has the state arrays of its codec, one after the other, or nothing.
 struct SimRun {
   uint32_t generation = 1;
   uint32_t number = 0;
   std::vector<std::vector<float>>* states = nullptr;
 };
 
-// A tensor for each rank, side by side.
+// One tensor per rank, in one mapping of memory.
 class SimTensors {
  public:
-  // Throws std::bad_alloc if there is no such memory.
+  // Throws std::bad_alloc if there is not enough memory.
   SimTensors(unsigned ranks, size_t elements);
   ~SimTensors();
   SimTensors(const SimTensors&) = delete;
@@ -60,13 +60,14 @@ class SimTensors {
   float* floats_;
 };
 
-// Elements over all ranks whose bits are not those that must be there after the operation; of an all-to-all, `tensors`
-// are what has come out. That is computed here from
-// the inputs and the definition of the operation with the codec alone (reference.h). Of `operation` its kind,
-// reduction, root, strategy (none: the ring) and codec of the way back matter.
+// Returns the number of elements, over all ranks, whose bits differ from the expected result of the operation. The
+// expected bits are computed here from the inputs, the definition of the operation and the codec alone (reference.h).
+// For an all-to-all, `tensors` are the outputs. Only these fields of `operation` matter: kind, reduction, root,
+// strategy (none: the ring) and back_codec. If the codec scans tensors, keeps states or uses random numbers, count and
+// tag matter too.
 [[nodiscard]] uint64_t count_wrong(const Operation& operation, const Codec& codec, const SimInputs& inputs,
                                    const SimTensors& tensors, const SimRun& run = {});
-// The same of sums that go by the ring; broadcasts are from rank 0.
+// Does the same for an operation by the ring, whose root is rank 0.
 [[nodiscard]] uint64_t count_wrong(OpKind kind, const Codec& codec, const SimInputs& inputs, const SimTensors& tensors);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// answers.cc - what people and tools ask an accelerator, and its answers (control thread only)
+// answers.cc - answers of an accelerator to requests on its admin socket (control thread only)
 #include "dataplane/accelerator/answers.h"
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// answers.h - what people and tools ask an accelerator, and its answers (control thread only)
+// answers.h - answers of an accelerator to requests on its admin socket (control thread only)
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace gradlane {
 
-// The answer to a line that came by the admin socket: "stats".
+// Returns the answer to a line that came by the admin socket. The only request is "stats".
 [[nodiscard]] AdminAnswer answer_accelerator_admin(const AcceleratorParts& parts, const std::string& request);
 
 }  // namespace gradlane

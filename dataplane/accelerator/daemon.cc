@@ -1,4 +1,4 @@
-// daemon.cc - the control thread of an accelerator: start, a look every 100 ms, orderly end
+// daemon.cc - the control thread of an accelerator: start, checks every 100 ms, orderly end
 #include "dataplane/accelerator/daemon.h"
 
 #include <poll.h>
@@ -36,9 +36,10 @@ namespace {
 using Clock = AdminSocket::Clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kTendEvery{100};  // between looks at what no file descriptor tells
+constexpr milliseconds kTendEvery{100};  // interval of checks that no file descriptor can trigger
 
-// In devices, waiting to be sent, held back on purpose, in the cache of the worker, in the engine.
+// Returns the number of packet buffers. They are in devices, in send queues, held back by injected faults, in the
+// worker's cache, and in the engine.
 size_t buffers_for(const AcceleratorConfig& config) {
   constexpr size_t kElsewhere = 2 * AcceleratorQueue::kQueued + FaultInjector::kHeld + 512 + 256;
   return buffers_in(config.host) + buffers_in(config.wire) + kElsewhere;
@@ -96,7 +97,8 @@ void log_start(const AcceleratorConfig& config) {
   spdlog::warn("faults are injected into what comes from the wire: {}", faults_summary(config.faults));
 }
 
-// The kernel is kept off the wire while this runs, and joins it to the host port behind it.
+// Throws SetupError if the kernel has an address on the wire's interface, because nobody could reach it. While this
+// runs, the kernel is kept off the wire. Afterwards, the kernel joins the wire to the host port.
 void check_wire_is_free(const AcceleratorConfig& config) {
   const std::string name = interface_name(config.wire);
   const std::string address = name.empty() ? "" : address_on(name);
@@ -107,7 +109,7 @@ void check_wire_is_free(const AcceleratorConfig& config) {
                   name, address, config.file, config.interface));
 }
 
-// All that root is needed for has been done.
+// Gives up root's rights. Everything that needs them has been done.
 void drop_privileges(const Privileges& privileges, const AcceleratorConfig& config, const Port& host,
                      const Port& wire) {
   if (!privileges.active()) return;
@@ -119,7 +121,7 @@ void drop_privileges(const Privileges& privileges, const AcceleratorConfig& conf
   spdlog::info("running as user {} from now on, without capabilities", config.user);
 }
 
-// Answers people until a signal comes; its name. Throws DeviceLost.
+// Answers requests until a signal comes, and returns the signal's name. Throws DeviceLost.
 const char* serve(const Signals& signals, AdminSocket& admin, Port& host, Port& wire, const AcceleratorWorker& worker,
                   AcceleratorWatch& watch, PortHold& hold, Supervisor& supervisor) {
   for (auto tended = Clock::now() - kTendEvery;;) {
@@ -143,7 +145,7 @@ std::unique_ptr<Port> host_port(const AcceleratorConfig& config, rte_mempool* po
   return std::make_unique<EthdevPort>(config.host, config.mtu, pool);
 }
 
-// Neither may be destroyed while a device's thread waits for its other side.
+// Ends a port. If a thread of its device may still wait for the other side, the port is never destroyed.
 void leave(std::unique_ptr<Port>& port) {
   if (port->leave()) (void)port.release();
 }
@@ -162,13 +164,14 @@ int run_accelerator(const AcceleratorConfig& config, const std::string& version)
   check_offloads(config);
   check_wire_is_free(config);
   privileges.prepare_folder_of(config.admin);
-  // First of all that others can see: a second daemon of this configuration goes no further, and touches nothing.
+  // The admin socket comes before anything else that others can see. A second daemon of this configuration fails here,
+  // and changes nothing.
   std::optional<AcceleratorParts> parts;
   AdminSocket admin(config.admin, [&parts](const std::string& line) { return answer_accelerator_admin(*parts, line); });
   start_dpdk(config);
 
   PacketPool pool("accelerator", buffers_for(config), longest_frame(config, EthdevPort::wants_powers));
-  // Before the first packet socket: what it has from then on is seen by the kernel no more.
+  // This comes before the first packet socket, so that the kernel never takes a frame that such a socket gets.
   PortHold hold(config);
   std::unique_ptr<Port> host = host_port(config, pool.mempool());
   std::unique_ptr<Port> wire = std::make_unique<EthdevPort>(config.wire, config.mtu, pool.mempool());

@@ -1,4 +1,4 @@
-// daemon.h - gradlaned as an accelerator, from start to orderly end
+// daemon.h - gradlaned in accelerator mode, from its start to an orderly end
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,12 @@
 
 namespace gradlane {
 
-// Runs until SIGTERM or SIGINT and returns 0, or until an interface or a card goes away, and returns kDeviceLostStatus.
-// `version` is what it says of itself. Throws SetupError if it cannot start. One call per process, which then ends by
-// std::_Exit(), as with run_daemon().
+// Runs until SIGTERM or SIGINT and returns 0. If an interface or a card goes away, returns kDeviceLostStatus. The
+// daemon reports `version` as its own. Throws SetupError if it cannot start. Call it only once per process. The process
+// must then end by std::_Exit(), as with run_daemon().
 int run_accelerator(const AcceleratorConfig& config, const std::string& version);
 
-// What its packet buffers need.
+// Returns the memory in bytes that the daemon's packet buffers need.
 [[nodiscard]] size_t accelerator_packet_bytes(const AcceleratorConfig& config);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// figures.cc - the one walk over an accelerator for its figures (control thread only)
+// figures.cc - collection of an accelerator's figures (control thread only)
 #include "dataplane/accelerator/figures.h"
 
 #include <utility>
@@ -38,14 +38,14 @@ std::vector<PeerFigures> peer_figures(const accel::Peers& peers, Nanos now) {
   std::vector<PeerFigures> figures;
   peers.for_each(now, [&](uint32_t ip, accel::Peers::State state, uint64_t compressed, uint64_t uncompressed,
                           Nanos ago) {
-    // The worker may have looked at the clock a little later.
+    // The worker may have read the clock a little later.
     const Nanos used = ago > now ? 0 : ago;
     figures.push_back({ip_text(ip), state_name(state), compressed, uncompressed, static_cast<double>(used) / kSecond});
   });
   return figures;
 }
 
-// What the kernel does beside it first: nothing else matters more.
+// Returns all advice. A fault of the kernel's tables comes first, because nothing else matters more.
 std::vector<AcceleratorAdvice> advice_of(const AcceleratorParts& parts, Nanos now) {
   std::vector<AcceleratorAdvice> advice;
   if (std::string fault = parts.hold.fault(); !fault.empty()) advice.push_back({"kernel", std::move(fault)});

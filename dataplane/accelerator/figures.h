@@ -15,7 +15,7 @@
 
 namespace gradlane {
 
-// Where to look.
+// The objects from which the figures are collected.
 struct AcceleratorParts {
   const AcceleratorConfig& config;
   const ProcessFacts& process;
@@ -28,7 +28,7 @@ struct AcceleratorParts {
 
 struct SideFigures {
   std::string device;
-  uint64_t missed = 0;  // frames, by the device
+  uint64_t missed = 0;  // frames that the device missed
   Port::Superpackets superpackets;
   bool link_up = false;
   std::vector<CounterValue> counters;
@@ -47,14 +47,14 @@ struct AcceleratorFigures {
   AcceleratorConfig config;
   SideFigures host, wire;
   std::vector<CounterValue> counters;
-  CounterSet<accel::StreamFigure> streams;  // those of `counters` that are gauges
+  CounterSet<accel::StreamFigure> streams;  // figures of streams, which are also in `counters`
   std::vector<PeerFigures> peers;
   bool kernel_kept_off = false;
   bool bypass_in_place = false;
   std::vector<AcceleratorAdvice> advice;
 };
 
-// Figures of the worker are up to 100 ms old.
+// Collects the figures. The worker's figures are up to 100 ms old.
 [[nodiscard]] AcceleratorFigures accelerator_figures(const AcceleratorParts& parts);
 
 }  // namespace gradlane

@@ -41,7 +41,7 @@ void AcceleratorQueue::send(rte_mbuf* mbuf) noexcept {
   if (queued() >= kSendBurst && !clogged_) flush(now_);
 }
 
-// True if the device is known to have sent all that it took.
+// Returns true if the device is known to have sent everything that it took.
 bool AcceleratorQueue::settled(Nanos now) noexcept {
   if (unsettled_ == 0) return true;
   if (now < look_at_) return false;

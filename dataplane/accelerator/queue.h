@@ -1,4 +1,5 @@
-// queue.h - the queue pair of an accelerator's port: bursts in, a bounded queue out (worker thread only)
+// queue.h - the queue pair of an accelerator's port: it receives bursts, and sends through a bounded queue (worker
+// thread only)
 #pragma once
 
 #include <array>
@@ -49,55 +50,55 @@ class AcceleratorQueue {
  public:
   static constexpr size_t kBurst = 32;
   static constexpr size_t kQueued = 1024;
-  static constexpr size_t kSendBurst = 128;                // handed to the device at once, without waiting for more
-  static constexpr Nanos kPatience = kSecond;              // with a device that takes nothing
-  static constexpr Nanos kLookAgain = 100 * kMicrosecond;  // at a ring that is not empty
+  static constexpr size_t kSendBurst = 128;    // number of queued frames that are handed to the device at once
+  static constexpr Nanos kPatience = kSecond;  // time limit for a device that takes nothing
+  static constexpr Nanos kLookAgain = 100 * kMicrosecond;  // interval of looks at a ring that is not empty
   using Burst = std::array<rte_mbuf*, kBurst>;
 
   explicit AcceleratorQueue(Port& port) noexcept : port_(port) {}
   AcceleratorQueue(const AcceleratorQueue&) = delete;
   AcceleratorQueue& operator=(const AcceleratorQueue&) = delete;
 
-  // So many frames, each in one buffer.
+  // Receives a burst. Returns the number of its frames, each in one buffer.
   [[nodiscard]] size_t receive(Burst& burst) noexcept;
 
-  // Takes the frame, as it is in the buffer.
+  // Takes the frame, as it is in the buffer, and queues it.
   void send(rte_mbuf* mbuf) noexcept;
-  // Hands what is queued to the device.
+  // Hands queued frames to the device.
   void flush(Nanos now) noexcept;
-  // The device took less than it was given: whoever has more for it had better wait.
+  // Returns whether the device took less than it was given. Then callers should send it no more frames for now.
   [[nodiscard]] bool clogged() const noexcept { return clogged_; }
-  // After each round: gives up on what a device does not take, and publishes figures.
+  // Drops queued frames that the device does not take for kPatience, and publishes figures. Call it after each round.
   void tend(Nanos now) noexcept;
-  // In a round in which nothing came: sees to it that the device sends what it has taken.
+  // Makes the device send what it has taken. Call it in a round in which no frame came.
   void settle(Nanos now) noexcept { (void)settled(now); }
-  // When settle() has something to do; kNever: all is sent.
+  // Returns the time at which settle() has something to do. kNever: everything is sent.
   [[nodiscard]] Nanos deadline() const noexcept { return unsettled_ == 0 ? kNever : look_at_; }
   void drop_queued() noexcept;
 
   void count(SideCounter counter, uint64_t n = 1) noexcept { counters_.add(counter, n); }
   void publish() noexcept { published_.publish(counters_); }
-  // Any thread: as of some 100 ms ago.
+  // Any thread: figures that are about 100 ms old.
   [[nodiscard]] const CounterSnapshot<SideCounter>& published() const noexcept { return published_; }
 
  private:
-  // AF_PACKET does not say that frames are left in its ring, which has place for 512, and waits when that is full.
+  // AF_PACKET does not report that frames are left in its ring. The ring has room for 512, and a full ring blocks.
   static constexpr size_t kMostUnsettled = 256;
   [[nodiscard]] size_t queued() const noexcept { return tail_ - head_; }
   [[nodiscard]] bool settled(Nanos now) noexcept;
 
   Port& port_;
-  // A ring: frames head_ to tail_ wait, each at its number modulo kQueued.
+  // A ring buffer: frames head_ to tail_ wait, each at its number modulo kQueued.
   std::array<rte_mbuf*, kQueued> frames_{};
-  std::array<uint32_t, kQueued> lengths_{};  // the device has the buffers when they are counted
+  std::array<uint32_t, kQueued> lengths_{};  // kept here because the device has the buffers when bytes are counted
   size_t head_ = 0;
   size_t tail_ = 0;
   size_t unsettled_ = 0;  // frames handed to AF_PACKET since its ring was seen empty
-  Nanos look_at_ = 0;     // when to look at that again
-  Nanos now_ = 0;         // of the last flush
+  Nanos look_at_ = 0;     // time of the next look at that ring
+  Nanos now_ = 0;         // time of the last flush
   bool clogged_ = false;
-  Nanos clogged_at_ = 0;     // 0: it is not
-  size_t clogged_head_ = 0;  // head_ then
+  Nanos clogged_at_ = 0;     // time at which tend() first saw the present head_; 0: nothing is queued
+  size_t clogged_head_ = 0;  // head_ at that time
   CounterSet<SideCounter> counters_;
   CounterSnapshot<SideCounter> published_;
 };

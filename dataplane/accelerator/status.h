@@ -7,7 +7,7 @@
 
 namespace gradlane {
 
-// The document that docs/accelerator.md describes.
+// Returns the document that docs/stats.md describes.
 [[nodiscard]] nlohmann::json accelerator_json(const AcceleratorFigures& figures);
 
 }  // namespace gradlane

@@ -1,4 +1,4 @@
-// watch.cc - lines of the log, and advice (control thread only)
+// watch.cc - log lines and advice of an accelerator (control thread only)
 #include "dataplane/accelerator/watch.h"
 
 #include <fmt/format.h>
@@ -62,7 +62,7 @@ void AcceleratorWatch::look_at_peers(const accel::Accelerator& engine, Nanos now
   engine.peers().for_each(now, [&](uint32_t ip, State state, uint64_t, uint64_t, Nanos) {
     const auto before = peers_.find(ip);
     const State logged = before == peers_.end() ? State::kAsked : before->second;
-    // While it is asked, nothing is known yet.
+    // A peer that is being asked keeps its logged state, because nothing new is known yet.
     peers[ip] = state == State::kAsked ? logged : state;
     if (peers[ip] == logged) return;
     if (state == State::kSilent) spdlog::warn("{}", silent_text(ip));

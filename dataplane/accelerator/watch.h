@@ -1,4 +1,4 @@
-// watch.h - what an accelerator says of itself: lines of the log, and advice (control thread only)
+// watch.h - an accelerator's log lines and advice about its own state (control thread only)
 #pragma once
 
 #include <cstdint>
@@ -14,30 +14,31 @@ namespace gradlane {
 
 // A fault and its remedy.
 struct AcceleratorAdvice {
-  const char* about;  // "kernel", "offloads", "packets" or "peer": gradlane check has its own lines for two of them
+  // "kernel", "offloads", "packets" or "peer"; gradlane check has lines of its own for offloads and peers
+  const char* about;
   std::string text;
 };
 
-// Looks at the engine's figures again and again, and says what to do where something is wrong.
+// Looks at the engine's figures periodically, and says what to do if something is wrong.
 class AcceleratorWatch {
  public:
-  static constexpr Nanos kAgain = kSecond;        // between lines that say the same
-  static constexpr Nanos kLately = 60 * kSecond;  // so long something that has happened is worth advice
-  static constexpr Nanos kFigures = 5 * kSecond;  // between lines of figures, at level debug
+  static constexpr Nanos kAgain = kSecond;        // interval between log lines that say the same
+  static constexpr Nanos kLately = 60 * kSecond;  // time for which an event is worth advice
+  static constexpr Nanos kFigures = 5 * kSecond;  // interval between lines of figures, at level debug
 
   explicit AcceleratorWatch(const AcceleratorConfig& config) : config_(config) {}
 
-  // Every 100 ms. Times never go backwards.
+  // Must be called every 100 ms. Times never go backwards.
   void look(const accel::Accelerator& engine, Nanos now);
 
   [[nodiscard]] std::vector<AcceleratorAdvice> advice(const accel::Accelerator& engine, Nanos now) const;
 
  private:
-  // Something that should not happen at all.
+  // The count of an event that should not happen at all.
   struct Mishap {
     uint64_t count = 0;
-    Nanos seen_at = 0;    // when it became more; 0: never
-    uint64_t logged = 0;  // of the count
+    Nanos seen_at = 0;    // time at which the count last grew; 0: never
+    uint64_t logged = 0;  // count when it was logged last
     Nanos logged_at = 0;
     [[nodiscard]] bool lately(Nanos now) const noexcept { return seen_at != 0 && now - seen_at < kLately; }
   };
@@ -49,7 +50,7 @@ class AcceleratorWatch {
   const AcceleratorConfig& config_;
   Mishap super_segments_;
   Mishap unfinished_;
-  std::map<uint32_t, accel::Peers::State> peers_;  // so the log says
+  std::map<uint32_t, accel::Peers::State> peers_;  // states that were logged last
   Nanos figures_at_ = 0;
 };
 

@@ -15,15 +15,16 @@
 namespace gradlane {
 namespace {
 
-constexpr Nanos kSettleEvery = 100 * kMicrosecond;  // while the other direction keeps it busy
-constexpr Nanos kLively = kMillisecond;             // after a frame, the next one may come at any time
-constexpr Nanos kFlushTime = 100 * kMillisecond;    // at the end, for devices to take what waits
+// Interval of settle() while the other direction keeps the worker busy.
+constexpr Nanos kSettleEvery = 100 * kMicrosecond;
+constexpr Nanos kLively = kMillisecond;           // time after a frame in which the next one may come at any moment
+constexpr Nanos kFlushTime = 100 * kMillisecond;  // time limit at the end for devices to take what waits
 
 accel::Frame frame_of(rte_mbuf* mbuf) noexcept {
   return {rte_pktmbuf_mtod(mbuf, uint8_t*), mbuf->data_len, size_t{mbuf->buf_len} - mbuf->data_off, mbuf};
 }
 
-// The buffer of a frame, which has that frame and no notes of the port it came from.
+// Returns the buffer of a frame, set to that frame and without flags of the port from which it came.
 rte_mbuf* buffer_of(const accel::Frame& frame) noexcept {
   rte_mbuf* const mbuf = static_cast<rte_mbuf*>(frame.owner);
   mbuf->data_off = static_cast<uint16_t>(frame.data - static_cast<uint8_t*>(mbuf->buf_addr));
@@ -47,7 +48,7 @@ AcceleratorWorker::AcceleratorWorker(const Setup& setup, Port& host, Port& wire,
 
 AcceleratorWorker::~AcceleratorWorker() { stop(); }
 
-// ---- Frames as the engine sees them
+// ---- Frames of the engine
 
 accel::Frame AcceleratorWorker::allocate() noexcept {
   rte_mbuf* const mbuf = pool_.allocate();
@@ -65,7 +66,7 @@ void AcceleratorWorker::to_host(const accel::Frame& frame) noexcept { host_.send
 
 bool AcceleratorWorker::poll() noexcept {
   bool moved = pass_from_host();
-  // What comes from the wire may take long.
+  // Packets from the wire may take long to handle, so what is due is sent before.
   const Nanos middle = clock_now();
   engine_->poll(middle);
   wire_.flush(middle);
@@ -83,7 +84,7 @@ bool AcceleratorWorker::poll() noexcept {
   return moved;
 }
 
-// What the other side does not take stays with the device it came to.
+// If the other side is clogged, frames stay in the device that received them.
 bool AcceleratorWorker::pass_from_host() noexcept {
   AcceleratorQueue::Burst burst;
   const size_t count = wire_.clogged() ? 0 : host_.receive(burst);
@@ -173,7 +174,7 @@ void AcceleratorWorker::run(int core) noexcept {
 }
 
 void AcceleratorWorker::rest(bool moved) noexcept {
-  // A bundle waits for microseconds, and a CPU that is given up may not come back in that time.
+  // A bundle waits for only microseconds. A CPU that is given up may not come back in that time.
   if (engine_->deadline() != kNever) return;
   const Nanos now = clock_now();
   const Nanos held = injector_ ? injector_->deadline() : kNever;

@@ -1,4 +1,4 @@
-// worker.h - the poll-mode thread of an accelerator, and the ports around its engine
+// worker.h - the poll-mode thread of an accelerator, and the ports of its engine
 #pragma once
 
 #include <atomic>
@@ -16,12 +16,12 @@
 
 namespace gradlane {
 
-// Everything is touched by its thread only while it runs, but what says otherwise.
+// While the thread runs, only the thread may use this object, except for functions that say otherwise.
 class AcceleratorWorker final : private accel::FrameIo {
  public:
   struct Setup {
     accel::Accelerator::Setup engine{};
-    InjectedFaults faults;  // in what comes from the wire
+    InjectedFaults faults;  // faults injected into packets from the wire
     IdlePolicy idle = IdlePolicy::kAdaptive;
     Nanos patience = Idle::kKernelPatience;
   };
@@ -30,17 +30,18 @@ class AcceleratorWorker final : private accel::FrameIo {
   AcceleratorWorker(const AcceleratorWorker&) = delete;
   AcceleratorWorker& operator=(const AcceleratorWorker&) = delete;
 
-  // One round: what came from either side, what that leads to, what goes. True if anything came.
+  // Does one round: receives from both sides, handles the frames and sends the results. Returns true if any frame came.
   bool poll() noexcept;
 
-  // Runs poll() in a thread of its own, on that core if it is not negative, until stop(). Throws SetupError.
+  // Runs poll() in a thread of its own until stop(). The thread runs on that core if it is not negative. Throws
+  // SetupError.
   void start(int core);
-  // Waits for the end of the thread, which sends what waits in bundles and queues before.
+  // Ends the thread and waits for its end. Before that, the thread sends packets that wait in bundles and queues.
   void stop() noexcept;
 
-  // Any thread: how many rounds of its thread have begun.
+  // Any thread: returns how many rounds of the worker's thread have begun.
   [[nodiscard]] uint64_t rounds() const noexcept { return rounds_.load(std::memory_order_relaxed); }
-  // The same, for what these publish.
+  // Any thread: these return objects of which any thread may read the published figures.
   [[nodiscard]] const accel::Accelerator& engine() const noexcept { return *engine_; }
   [[nodiscard]] const AcceleratorQueue& host() const noexcept { return host_; }
   [[nodiscard]] const AcceleratorQueue& wire() const noexcept { return wire_; }

@@ -1,4 +1,4 @@
-// before.cc - what the wire's interface was like before `gradlane accelerator up` (main thread only)
+// before.cc - the state of the wire's interface before `gradlane accelerator up` (main thread only)
 #include "dataplane/accelerator/commands/before.h"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kMark = "gradlane";
 
-// "mtu=1500" has the value 1500 for the key "mtu".
+// Returns "1500" for the word "mtu=1500" and the key "mtu", and nothing for another key.
 std::optional<std::string> value_of(const std::string& word, const std::string& key) {
   if (!word.starts_with(key + "=")) return std::nullopt;
   return word.substr(key.size() + 1);

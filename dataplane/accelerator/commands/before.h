@@ -1,4 +1,4 @@
-// before.h - what the wire's interface was like before `gradlane accelerator up` (main thread only)
+// before.h - the state of the wire's interface before `gradlane accelerator up` (main thread only)
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,17 @@
 
 namespace gradlane {
 
-// It is written to the alias of the host port's interface: so it is there as long as what was set up, and no longer.
+// The state of the wire's interface, which is stored in the alias of the host port's interface. So it exists exactly as
+// long as the set-up does.
 struct WireBefore {
   std::string interface;
   size_t mtu = 0;
-  bool ipv6 = false;  // the kernel spoke it there
+  bool ipv6 = false;  // whether the kernel used IPv6 there
   bool promiscuous = false;
-  std::set<std::string> features;  // those that were on, and had to go off
+  std::set<std::string> features;  // features that were on, and had to be switched off
 
   [[nodiscard]] std::string text() const;
-  // Nothing: that is none.
+  // Returns nothing if `text` is not such a state.
   [[nodiscard]] static std::optional<WireBefore> parse(const std::string& text);
 };
 

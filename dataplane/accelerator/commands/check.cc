@@ -1,4 +1,4 @@
-// check.cc - verdicts about an accelerator, from what it says of itself (main thread only)
+// check.cc - verdicts about an accelerator, from its own reports (main thread only)
 #include "dataplane/accelerator/commands/check.h"
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kAnswerTime{5000};  // for an answer of the daemon
+constexpr milliseconds kAnswerTime{5000};  // time limit for an answer of the daemon
 constexpr milliseconds kAgain{100};
 
 void check_configuration(const AcceleratorConfig& config, const json& document, CheckReport& report) {
@@ -62,7 +62,8 @@ void check_links_up(const json& document, CheckReport& report) {
   }
 }
 
-// Marked traffic went there a short time ago: else nobody is asked, and nothing is known.
+// Returns whether marked traffic went there a short time ago. If not, the peer is not asked, and its state is not
+// known.
 bool is_used(const json& peer) { return number_at(peer, "used_s_ago") < accel::Peers::kKept / kSecond; }
 
 void check_peer(const AcceleratorConfig& config, const json& peer, CheckReport& report) {
@@ -94,7 +95,7 @@ void check_peer(const AcceleratorConfig& config, const json& peer, CheckReport& 
           config.udp_port, config.tos_wire, config.udp_port));
 }
 
-// If it is not so, that is among its advice.
+// Adds lines only for what is right. Anything wrong is among the daemon's advice.
 void check_kernel(const AcceleratorConfig& config, const json& document, CheckReport& report) {
   const Bypass bypass = bypass_of(config);
   const json kernel = object_at(document, "kernel");
@@ -107,7 +108,7 @@ void check_kernel(const AcceleratorConfig& config, const json& document, CheckRe
                 : "without gradlaned nothing passes");
 }
 
-// What it says itself, but for what has a line of its own here: offloads, peers.
+// Adds the daemon's advice, except for subjects that have lines of their own here: offloads and peers.
 void check_advice(const AcceleratorConfig& config, const json& document, CheckReport& report) {
   const json texts = list_at(document, "advice");
   const json about = list_at(document, "advice_about");
@@ -135,7 +136,7 @@ void check_damage(const json& document, CheckReport& report) {
                           dropped, reasons.empty() ? "" : ": ", fmt::join(reasons, ", ")));
 }
 
-// `document`: the daemon's answer to "stats" (docs/stats.md).
+// `document` is the daemon's answer to "stats" (docs/stats.md).
 void check_answer(const AcceleratorConfig& config, const json& document, CheckReport& report) {
   if (text_at(document, "mode") != "accelerator") {
     return report.fail("daemon", fmt::format("what answers on {} is no accelerator", config.admin),
@@ -156,7 +157,7 @@ void check_answer(const AcceleratorConfig& config, const json& document, CheckRe
   check_damage(document, report);
 }
 
-// The accelerator does not know yet whether another one is at some address.
+// Returns whether the accelerator does not know yet if another one is at some address.
 bool asks_peers(const json& document) {
   return std::ranges::any_of(list_at(document, "peers"),
                              [](const json& it) { return text_at(it, "state") == "asked" && is_used(it); });
@@ -178,7 +179,7 @@ void ask(const AcceleratorConfig& config, milliseconds time, CheckReport& report
 
 }  // namespace
 
-// No daemon is started for the check: programs of this machine would lose their interface again when the check ends.
+// Checks without starting a daemon: its end would take the interface away again from programs of this machine.
 void check_accelerator(const AcceleratorConfig& config, milliseconds time, CheckReport& report,
                        const std::function<void()>& print, json& document) {
   const bool runs = somebody_listens(config.admin);

@@ -1,4 +1,4 @@
-// check.h - `gradlane check` of an accelerator: its machine, and what it says of itself (main thread only)
+// check.h - `gradlane check` of an accelerator: its machine, and its own reports (main thread only)
 #pragma once
 
 #include <chrono>
@@ -10,9 +10,9 @@
 
 namespace gradlane {
 
-// time: how long the accelerator may ask its peers. print: called when verdicts have come and others take time.
-// document: gets the daemon's answer to "stats" (docs/stats.md), if one runs. In a build without accelerator
-// mode the verdict says so.
+// Checks an accelerator. `time` limits how long it may ask its peers. `print` is called when some verdicts are there
+// and others take time. `document` gets the daemon's answer to "stats" (docs/stats.md), if a daemon runs. A build
+// without accelerator mode gives only the verdict that it lacks that mode.
 void check_accelerator(const AcceleratorConfig& config, std::chrono::milliseconds time, CheckReport& report,
                        const std::function<void()>& print, nlohmann::json& document);
 

@@ -1,4 +1,4 @@
-// check_machine.cc - what an accelerator needs of its machine: rights, interfaces (main thread only)
+// check_machine.cc - verdicts about the machine that an accelerator runs on: rights, interfaces (main thread only)
 #include "dataplane/accelerator/commands/check_machine.h"
 
 #include <fmt/format.h>
@@ -29,7 +29,7 @@ std::string label(const std::string& interface, const PortConfig& port) {
   return fmt::format("interface {} of port {}", interface, port.name);
 }
 
-// Those that the kernel has on an interface, of that family.
+// Returns the kernel's addresses of that family on an interface.
 std::vector<std::string> addresses_of(const std::string& interface, int family) {
   std::vector<std::string> found;
   ifaddrs* all = nullptr;
@@ -45,7 +45,7 @@ std::vector<std::string> addresses_of(const std::string& interface, int family) 
   return found;
 }
 
-// What the kernel says on the wire's interface does not pass the accelerator.
+// Reports addresses on the wire's interface. Packets that the kernel sends there do not pass the accelerator.
 void check_no_addresses(const std::string& interface, const std::string& what, CheckReport& report) {
   const std::vector<std::string> v4 = addresses_of(interface, AF_INET);
   if (!v4.empty()) {
@@ -61,7 +61,7 @@ void check_no_addresses(const std::string& interface, const std::string& what, C
   }
 }
 
-// The interface that programs use, at the other end of a veth.
+// Checks the interface that programs use, at the other end of a veth.
 void check_host_end(const AcceleratorConfig& config, const std::string& interface, CheckReport& report) {
   const auto peer = veth_peer(interface);
   if (!peer) {
@@ -92,7 +92,7 @@ void check_wire_interface(const AcceleratorConfig& config, bool runs, CheckRepor
   check_no_addresses(interface, label(interface, config.wire), report);
 }
 
-// Without them it works, and is slower.
+// Reports whether superpackets pass. Without them the accelerator works, but is slower.
 void check_superpackets(const AcceleratorConfig& config, CheckReport& report) {
   const std::string own = interface_of(config.host);
   const auto peer = config.superpackets && !own.empty() ? veth_peer(own) : std::nullopt;
@@ -115,7 +115,7 @@ void check_offloads(const AcceleratorConfig& config, CheckReport& report) {
   check_superpackets(config, report);
 }
 
-// What the host has of its network without an accelerator, and what brings that back.
+// Returns the state of the host's network without an accelerator, and the commands that fix it.
 std::pair<std::string, std::string> without_accelerator(const AcceleratorConfig& config) {
   const Bypass bypass = bypass_of(config);
   const std::string start = fmt::format("gradlaned --config {}", config.file);
@@ -147,7 +147,7 @@ bool sees_interfaces(const AcceleratorConfig& config) {
 }
 
 void check_accelerator_is_missing(const AcceleratorConfig& config, CheckReport& report) {
-  // One that ends takes its socket with it.
+  // A daemon that ends in good order removes its socket.
   const bool died = access(config.admin.c_str(), F_OK) == 0;
   const auto [why, advice] = without_accelerator(config);
   report.fail("daemon", fmt::format("none runs on {}{}: {}", config.admin, died ? ", where one has died" : "", why),

@@ -6,13 +6,13 @@
 
 namespace gradlane {
 
-// CPUs, rights, interfaces and their offloads. runs: there is a daemon, perhaps in another network namespace.
+// Checks CPUs, rights, interfaces and their offloads. `runs`: a daemon runs, perhaps in another network namespace.
 void check_accelerator_machine(const AcceleratorConfig& config, bool runs, CheckReport& report);
 
-// Whether an interface of the accelerator is in this network namespace.
+// Returns whether an interface of the accelerator is in this network namespace.
 [[nodiscard]] bool sees_interfaces(const AcceleratorConfig& config);
 
-// None runs: what this means for the host's network, and what to do.
+// Reports that no daemon runs, what this means for the host's network, and what to do.
 void check_accelerator_is_missing(const AcceleratorConfig& config, CheckReport& report);
 
 }  // namespace gradlane

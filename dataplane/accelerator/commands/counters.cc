@@ -1,4 +1,4 @@
-// counters.cc - what an accelerator's counters count, by their names in its document
+// counters.cc - names and help texts of all counters in an accelerator's document
 #include "dataplane/accelerator/engine/counters.h"
 #include "dataplane/accelerator/commands/stats.h"
 #include "dataplane/accelerator/engine/bundle.h"

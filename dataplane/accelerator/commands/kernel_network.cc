@@ -1,4 +1,4 @@
-// kernel_network.cc - addresses and routes of an interface, that move to another one (main thread only)
+// kernel_network.cc - addresses and routes of an interface, which move to another interface (main thread only)
 #include "dataplane/accelerator/commands/kernel_network.h"
 
 #include <arpa/inet.h>
@@ -47,7 +47,7 @@ std::string text_of_address(Bytes payload) {
   return fmt::format("{}/{}", address_text(head.ifa_family, local.empty() ? address : local), head.ifa_prefixlen);
 }
 
-// As a change of what was listed: for another interface, and without what only lists have.
+// Makes a message that changes an address, from a listed one: for another interface, and without what only lists have.
 NetlinkMessage address_message(unsigned type, unsigned flags, Bytes payload, const Link& from, const Link& to) {
   constexpr uint32_t kGiven = IFA_F_NOPREFIXROUTE | IFA_F_MCAUTOJOIN | IFA_F_HOMEADDRESS;
   const bool lasting = (address_flags(payload) & IFA_F_PERMANENT) != 0;
@@ -61,7 +61,7 @@ NetlinkMessage address_message(unsigned type, unsigned flags, Bytes payload, con
       message.number(IFA_FLAGS, load_at<uint32_t>(value) & kGiven);
     } else if (each == IFA_LABEL) {
       const std::string label = reinterpret_cast<const char*>(value.data());
-      // "eth1:backup" of eth1.
+      // "eth1:backup" is a label of eth1.
       if (label.starts_with(from.name)) message.text(IFA_LABEL, to.name + label.substr(from.name.size()));
     } else if (each != IFA_CACHEINFO || !lasting) {
       message.attribute(each, value);
@@ -166,7 +166,7 @@ void KernelNetwork::erase(RtNetlink& kernel, const Link& at) const {
     kernel.change(route_message(RTM_DELROUTE, 0, route, link_, at),
                   fmt::format("route {} over {} cannot be removed", text_of_route(route), at.name), {ESRCH});
   }
-  // With the first one of a network, the kernel may remove the others.
+  // When the first address of a network is removed, the kernel may remove the other ones of that network.
   for (const Payload& address : addresses_) {
     kernel.change(address_message(RTM_DELADDR, 0, address, link_, at),
                   fmt::format("address {} of {} cannot be removed", text_of_address(address), at.name),

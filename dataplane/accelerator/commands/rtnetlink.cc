@@ -1,4 +1,4 @@
-// rtnetlink.cc - network interfaces of the kernel, as ip(8) makes and changes them (main thread only)
+// rtnetlink.cc - network interfaces of the kernel: reads, makes and changes them as ip(8) does (main thread only)
 #include "dataplane/accelerator/commands/rtnetlink.h"
 
 #include <fmt/format.h>

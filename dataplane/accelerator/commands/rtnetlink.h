@@ -1,4 +1,4 @@
-// rtnetlink.h - network interfaces of the kernel, as ip(8) makes and changes them (main thread only)
+// rtnetlink.h - network interfaces of the kernel: reads, makes and changes them as ip(8) does (main thread only)
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,13 @@ struct Link {
   std::string alias;
 };
 
-// In the network namespace of this process. All throw SetupError that says what was tried, and why it failed.
+// Reads and changes the interfaces in the network namespace of this process. All functions throw SetupError, which says
+// what was tried and why it failed.
 class RtNetlink {
  public:
   RtNetlink();
 
-  // Nothing: there is none of that name.
+  // Returns nothing if there is no interface of that name.
   [[nodiscard]] std::optional<Link> find(const std::string& name);
   void add_veth(const std::string& name, const std::string& peer, size_t mtu, const std::vector<uint8_t>& address);
   void set_flag(const Link& link, unsigned flag, bool on);  // IFF_UP, IFF_PROMISC
@@ -35,9 +36,9 @@ class RtNetlink {
   void set_address(const Link& link, const std::vector<uint8_t>& address);
   void remove(const Link& link);
 
-  // Whatever else; `what`: in the words of the message if it fails. Some errors may be fine.
+  // Sends any other change. `what` begins the message if it fails. Errors in `fine` are ignored.
   void change(NetlinkMessage message, const std::string& what, const std::vector<int>& fine = {});
-  // What the kernel lists.
+  // Calls `visit` for each entry that the kernel lists.
   void list(NetlinkMessage message, const NetlinkSocket::Visit& visit);
 
  private:

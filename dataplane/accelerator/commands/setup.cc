@@ -1,4 +1,5 @@
-// setup.cc - `gradlane accelerator up` and `down`: a host's network over an accelerator (main thread only)
+// setup.cc - `gradlane accelerator up` and `down`, which route a host's network through an accelerator (main thread
+// only)
 #include "dataplane/accelerator/commands/setup.h"
 
 #include <fmt/format.h>
@@ -25,15 +26,15 @@
 namespace gradlane {
 namespace {
 
-// What a NIC or the kernel does to received packets before a packet socket has them; and verdicts on checksums, which
-// would be about other bytes where the kernel passes a frame on.
+// Features with which a NIC or the kernel changes received packets before a packet socket has them. The list has
+// rx-checksum too: if the kernel passes a frame on, the verdict on its checksum would be about other bytes.
 const std::set<std::string> kOnArrival = {"rx-gro", "rx-lro", "rx-gro-hw", "rx-gro-list", "rx-checksum"};
 
 std::string ipv6_switch(const std::string& interface) {
   return fmt::format("/proc/sys/net/ipv6/conf/{}/disable_ipv6", interface);
 }
 
-// A kernel without IPv6 does not speak it.
+// Returns whether the kernel uses IPv6 on the interface. A kernel without IPv6 has no such file.
 bool speaks_ipv6(const std::string& interface) {
   std::ifstream file(ipv6_switch(interface));
   int disabled = 1;
@@ -87,11 +88,11 @@ class Setup {
     try {
       move(wire, need(config_.interface));
     } catch (const SetupError&) {
-      // The addresses are at the wire still, where nobody would reach them.
+      // The addresses are still on the wire's interface, where nobody would reach them with the table installed.
       if (!again) remove_bypass(bypass_);
       throw;
     }
-    // After its addresses of IPv6 have been seen.
+    // This comes after move(), because it removes the IPv6 addresses of the wire's interface.
     set_ipv6(wire.name, false);
     for (const std::string& fault : offload_faults(config_)) throw SetupError(fault);
     std::printf("%s is up: gradlaned --config %s\n", config_.interface.c_str(), config_.file.c_str());
@@ -133,7 +134,7 @@ class Setup {
         config_.file, config_.host.device, config_.wire.device));
   }
 
-  // What gradlaned itself has left, of other ports.
+  // Removes the table that gradlaned itself has left, if one of its ports is no interface of the kernel.
   void remove_without_pair() {
     if (bypass_.joins()) return;
     remove_bypass(bypass_);
@@ -156,7 +157,7 @@ class Setup {
                     wire.name, wire.name));
   }
 
-  // The kernel's end has the address that the network knows.
+  // Makes the veth pair ready. The host's end gets the MAC address of the wire's interface, which the network knows.
   void prepare_pair(const Link& wire) {
     const std::string& inner = bypass_.host.name;
     const auto port = kernel_.find(inner);
@@ -189,23 +190,26 @@ class Setup {
     }
   }
 
-  // Programs send packets as they go over a cable, or superpackets of TCP.
+  // Makes programs send normal packets or, with superpackets, leave checksums and segmentation of TCP to the
+  // accelerator.
   void prepare_sending(const std::string& host, const std::string& own) {
     if (!config_.superpackets) return switch_features(host, active_checksums(host), false);
     for (const std::string& end : {host, own}) switch_features(end, superpacket_features(), true);
-    // Some of which the checksums bring back.
+    // The checksums switch some of these on again.
     switch_features(host, only(active_features(host), beyond_superpackets), false);
     say("{}: leaves segmentation of TCP to the accelerator, as superpackets", host);
   }
 
-  // Where superpackets pass without an accelerator, the kernel makes packets as they go over a cable of them.
+  // Returns the features of the wire's interface that are on and must be off. They include checksums if superpackets
+  // are used. Then the kernel cuts superpackets into normal packets when it forwards them without an accelerator.
   [[nodiscard]] std::set<std::string> active_against(const Link& wire) const {
     std::set<std::string> active = active_on_arrival(wire.name);
     if (config_.superpackets) active.merge(active_checksums(wire.name));
     return active;
   }
 
-  // The first time, all; later on, the wire is as this has made it, but for what another configuration is against.
+  // Stores the state of the wire's interface in the alias of the port. The first `up` stores everything. After that the
+  // interface is already changed, so later ones only add features that a new configuration switches off.
   void remember(const Link& port, const Link& wire) {
     const auto before = WireBefore::parse(port.alias);
     if (before && before->interface != wire.name) {
@@ -227,7 +231,8 @@ class Setup {
     kernel_.set_alias(port, now.text());
   }
 
-  // It takes frames for whomever, as it does for an accelerator.
+  // Makes the wire's interface ready. It is promiscuous, so it takes frames for any address, as it does for an
+  // accelerator.
   void prepare_wire(const Link& wire) {
     if (wire.mtu < config_.mtu) {
       kernel_.set_mtu(wire, config_.mtu);
@@ -279,14 +284,15 @@ AcceleratorConfig load(const AcceleratorSetupOptions& options) {
   throw SetupError(options.config + " is the file of a node, not of an accelerator (mode: accelerator)");
 }
 
-// Between taking an address away and giving it elsewhere is no good time for Ctrl-C, or the end of a connection.
+// Blocks all signals. After an address is removed and before it is added elsewhere, Ctrl-C or the end of a connection
+// must not stop the command.
 void hold_signals() {
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_BLOCK, &all, nullptr);
 }
 
-// Of this process; root in a container may be without.
+// Checks the rights of this process, because root in a container may lack them.
 void require_rights(const char* what, const AcceleratorSetupOptions& options) {
   try {
     (void)find_nft_table("gradlane");

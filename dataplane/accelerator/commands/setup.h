@@ -1,4 +1,5 @@
-// setup.h - `gradlane accelerator up` and `down`: a host's network over an accelerator (main thread only)
+// setup.h - `gradlane accelerator up` and `down`, which route a host's network through an accelerator (main thread
+// only)
 #pragma once
 
 #include <string>
@@ -7,11 +8,11 @@ namespace gradlane {
 
 struct AcceleratorSetupOptions {
   enum class Command { kNone, kUp, kDown };
-  Command command = Command::kNone;  // what the command line asks for
-  std::string config;                // a file
+  Command command = Command::kNone;  // command that the user asked for
+  std::string config;                // path of the configuration
 };
 
-// The exit status. Throws SetupError.
+// Runs the command. Returns the exit status. Throws SetupError.
 int run_accelerator_setup(const AcceleratorSetupOptions& options);
 
 }  // namespace gradlane

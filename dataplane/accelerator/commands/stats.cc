@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 using Row = std::vector<std::string>;
 
-// Why marked packets went uncompressed, by counter.
+// The reasons why marked packets went uncompressed, by counter.
 constexpr std::pair<const char*, const char*> kReasons[] = {
     {"raw_no_peer", "no accelerator answers there"},        {"raw_small", "too little payload"},
     {"raw_size", "UDP payload no multiple of 4 bytes"},     {"raw_no_gain", "would not be smaller"},
@@ -24,14 +24,14 @@ constexpr std::pair<const char*, const char*> kReasons[] = {
 };
 constexpr std::string_view kReasonPrefix = "raw_";
 
-// Of the counters: a total, or a rate.
+// Values of the counters: totals or rates.
 class Figures {
  public:
   explicit Figures(const StatsLooks& looks)
       : looks_(looks), now_(member(&looks.now, "counters")), before_(member(looks.before, "counters")) {}
 
   [[nodiscard]] double total(const char* name) const { return counter(now_, name); }
-  // Since the look before, or of all time.
+  // Returns the increase since the look before or, without rates, the total.
   [[nodiscard]] double amount(const char* name) const {
     return looks_.rates() ? std::max(total(name) - counter(before_, name), 0.0) : total(name);
   }
@@ -84,7 +84,7 @@ Lines port_lines(const StatsLooks& looks) {
     const auto bytes = [&](const char* key) {
       return looks.rates() ? digits(figure(key) * 8 / 1e9) : count_text(figure(key));
     };
-    // What came and was lost in front of the accelerator, or could not be sent.
+    // Frames that were lost in front of the accelerator, or could not be sent.
     double lost = 0;
     for (const char* const key : {"missed", "dropped_full", "dropped_stalled", "dropped_segmented"})
       lost += figure(key);
@@ -100,7 +100,7 @@ std::string share_text(double part, double whole) {
   return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-";
 }
 
-// A counter of raw_* that this program does not know has its name for a reason.
+// Returns all reasons. A raw_* counter that this program does not know has its name as its reason.
 std::vector<std::pair<std::string, std::string>> reasons_in(const json* counters) {
   std::vector<std::pair<std::string, std::string>> all(std::begin(kReasons), std::end(kReasons));
   if (counters == nullptr || !counters->is_object()) return all;
@@ -172,7 +172,7 @@ Lines peer_lines(const StatsLooks& looks) {
   return table(rows);
 }
 
-// Those that are not 0, and behind them what this program does not know.
+// Lists the counters that are not 0. Counters that this program does not know come last.
 Lines all_counters(const StatsLooks& looks, const Figures& figures) {
   Lines lines{"counters:"};
   json rest = figures.now()->is_object() ? *figures.now() : json::object();

@@ -9,7 +9,8 @@ namespace gradlane {
 
 [[nodiscard]] Lines accelerator_lines(const StatsLooks& looks, bool all);
 
-// Its counters in the order in which they are explained.
+// Name and help text of a counter. accelerator_counters() returns those of the engine, of damaged bundles and of
+// streams.
 struct CounterText {
   const char* name;
   const char* help;

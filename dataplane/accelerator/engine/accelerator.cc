@@ -1,4 +1,5 @@
-// accelerator.cc - the engine's start, its clockwork and its figures (worker thread; the start: control thread)
+// accelerator.cc - the engine's constructor, its periodic work and its figures (worker thread; the constructor: control
+// thread)
 #include "dataplane/accelerator/engine/accelerator.h"
 
 namespace gradlane::accel {

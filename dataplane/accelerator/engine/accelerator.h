@@ -1,8 +1,8 @@
-// accelerator.h - the engine of accelerator mode: what becomes of each frame between host and wire (worker thread only)
+// accelerator.h - the engine of accelerator mode, which handles each frame between host and wire (worker thread only)
 //
-// An unmodified program marks its packets with a ToS value, and this compresses their payload as a NIC would that has
-// the engine of INCEPTIONN (Li et al., MICRO 2018). No DPDK, no clock, no I/O in here. docs/accelerator.md has the
-// format, and why TCP stays sound.
+// An unmodified program marks its packets with a ToS value. The engine compresses their payload, as a NIC with the
+// engine of INCEPTIONN would (Li et al., MICRO 2018). It uses no DPDK, no clock and no I/O. docs/accelerator.md has the
+// format, and the reason why TCP stays correct.
 #pragma once
 
 #include <array>
@@ -26,42 +26,42 @@ namespace gradlane::accel {
 
 class Accelerator {
  public:
-  // A payload below this is not worth looking at.
+  // Payloads shorter than this are not worth compressing.
   static constexpr size_t kLeastPayload = 64;
   static constexpr size_t kMostPayload = 9000;
 
   struct Setup {
-    Codec codec = find_codec(kDefaultLossyCodec);  // one that is fit for it: CodecRow
-    size_t mtu = 1500;                             // of IP, at most kMostPayload
+    Codec codec = find_codec(kDefaultLossyCodec);  // must be a codec whose CodecRow allows accelerators
+    size_t mtu = 1500;                             // MTU of IP, at most kMostPayload
     uint8_t tos_compressed = 0x28;
     uint8_t tos_wire = 0x30;
-    uint16_t udp_port = 18400;  // of hellos
-    Nanos hold = 0;             // how long a packet may wait for others to share its frame with; 0: it does not
+    uint16_t udp_port = 18400;  // UDP port of hellos
+    Nanos hold = 0;             // longest time that a packet waits for others to share its frame; 0: it does not wait
     TcpStreams::Setup streams{};
-    uint64_t seed = 0;  // a random number: hashes shall not be predictable
+    uint64_t seed = 0;  // random number that makes hashes and nonces unpredictable
   };
-  // Allocates everything. Large: keep it on the heap.
+  // Allocates everything. The object is large: keep it on the heap.
   Accelerator(const Setup& setup, FrameIo& io);
   Accelerator(const Accelerator&) = delete;
   Accelerator& operator=(const Accelerator&) = delete;
 
-  // Take the frame. In the order they came.
+  // Take ownership of the frame. Frames must be passed in the order in which they came.
   void from_host(Frame frame, Nanos now) noexcept;
   void from_wire(Frame frame, Nanos now) noexcept;
-  // After each round of polls: sends bundles whose time is over, asks peers, forgets old connections.
+  // Sends bundles whose time is over, asks peers, and forgets old connections. Call it after each round of polls.
   void poll(Nanos now) noexcept;
-  // When poll() is due; kNever: whenever it suits, but within 10 ms or so.
+  // Returns the time at which poll() is due. kNever: call it at any time, but within about 10 ms.
   [[nodiscard]] Nanos deadline() const noexcept { return bundles_.deadline(); }
-  // At the end: nothing waits any more.
+  // Sends all packets that wait, at the end.
   void flush() noexcept { bundles_.close_all(); }
 
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
   [[nodiscard]] const TcpStreams& streams() const noexcept { return streams_; }
 
-  // ---- Any thread: figures as of some 100 ms ago, and peers as they are.
+  // ---- Any thread: figures that are about 100 ms old, and peers as they are.
   [[nodiscard]] uint64_t published(Counter counter) const noexcept { return published_[counter]; }
   [[nodiscard]] uint64_t published(StreamFigure figure) const noexcept { return published_streams_[figure]; }
-  // visit(CounterValue) for all counters of the engine, of damaged bundles ("bundle_...") and of streams
+  // Calls visit(CounterValue) for all counters of the engine, of damaged bundles ("bundle_...") and of streams
   // ("stream_...").
   template <class Visit>
   void for_each_published(Visit visit) const {
@@ -83,7 +83,8 @@ class Accelerator {
   [[nodiscard]] static Segment segment_of(const uint8_t* frame, const PacketView& view) noexcept;
 
   // ---- Host to wire, outbound.cc
-  // Each returns the record to send instead of the payload, which is in scratch_; empty: the frame goes as it is now.
+  // Each returns the record that is sent instead of the payload. It is in scratch_. Empty: the frame is sent as it is
+  // now.
   using Record = std::span<const uint8_t>;
   [[nodiscard]] Record record_of_marked_udp(const Frame& frame, const PacketView& view, Nanos now) noexcept;
   [[nodiscard]] Record record_of_tcp(const Frame& frame, const PacketView& view, Nanos now) noexcept;
@@ -92,7 +93,7 @@ class Accelerator {
   [[nodiscard]] Record send_again(const Frame& frame, const PacketView& view, const Segment& segment,
                                   const TcpStreams::Decision& decision, bool restored, Nanos now) noexcept;
   [[nodiscard]] Record encode(std::span<const uint8_t> payload, unsigned lead) noexcept;
-  [[nodiscard]] Record leave(const PacketView& view, Counter why) noexcept;  // as it is
+  [[nodiscard]] Record leave(const PacketView& view, Counter why) noexcept;  // counts `why`; the frame is sent as it is
   [[nodiscard]] bool restores(const Frame& frame, const PacketView& view, Nanos now) noexcept {
     return peers_.restores(frame.data, view.key.destination_ip, now);
   }
@@ -102,10 +103,10 @@ class Accelerator {
   }
 
   // ---- Wire to host, inbound.cc
-  // False: it is an ordinary packet, and the caller goes on with it.
+  // Returns false for an ordinary packet, which the caller must handle.
   [[nodiscard]] bool handle_bundle(Frame frame, const PacketView& view, Nanos now) noexcept;
   void handle_hello(Frame frame, const PacketView& view, Nanos now) noexcept;
-  void restore_all(Nanos now) noexcept;  // what reader_ has
+  void restore_all(Nanos now) noexcept;  // restores the records of reader_
   void hear_segment(const Frame& frame, const PacketView& view, bool checked, Nanos now) noexcept;
   void ask_peers(Nanos now) noexcept;
 
@@ -120,7 +121,7 @@ class Accelerator {
   BundleReader reader_;
   Nanos sweep_at_ = 0;
   std::array<uint8_t, kMostPayload> scratch_{};
-  CounterSnapshot<Counter> published_;  // when they are due, so are the others
+  CounterSnapshot<Counter> published_;  // if this one is due, all three are published
   CounterSnapshot<BundleFault> published_faults_;
   CounterSnapshot<StreamFigure> published_streams_;
 };

@@ -1,13 +1,15 @@
-// bundle.h - several compressed packets of a flow in one wire packet, and hellos: written, read (worker thread)
+// bundle.h - writer and reader of bundles (several compressed packets of a flow in one wire packet) and of hellos
+// (worker thread)
 //
-// The bytes are in wire_format.h. A bundle is made in the frame of its first packet, whose headers are those of the
-// wire packet. The headers of each further packet are predicted from those of the packet before, and its record tells
-// only the words that are not as predicted. What must be the same in all packets of a bundle: MAC addresses, addresses,
-// ports, ToS with ECN, TTL, length of the TCP header, urgent pointer; no IP options. Lengths and checksums are made
-// anew when packets are restored. Addresses, ports, ToS and TTL are restored as those of the wire packet *when it
-// arrived*: what a router or a NAT on the way did to it was done to all.
+// The format is in wire_format.h. A bundle is made in the frame of its first packet, whose headers become those of the
+// wire packet. The headers of each further packet are predicted from those of the packet before. Its record contains
+// only the words that differ from the prediction. All packets of a bundle have the same MAC addresses, IP addresses,
+// ports, ToS with ECN, and TTL. They also have the same length of the TCP header and the same urgent pointer, and no IP
+// options. Lengths and checksums are computed again when packets are restored. Restored packets get the addresses,
+// ports, ECN bits and TTL of the wire packet *as it arrived*. So a change by a router or a NAT on the way applies to
+// all of them.
 //
-// Hot path: no allocation, nothing is read outside the given frames, whatever bytes arrive.
+// Hot path: nothing is allocated, and nothing is read outside the given frames, whatever bytes arrive.
 #pragma once
 
 #include <array>
@@ -28,41 +30,42 @@ namespace gradlane::accel {
 class HeaderWords {
  public:
   HeaderWords() = default;
-  // Of a kTcp or kUdp frame.
+  // Reads the words of a kTcp or kUdp frame.
   HeaderWords(const uint8_t* frame, const PacketView& view) noexcept;
-  // The bits that a mask may have.
+  // Returns the bits that a mask may have.
   [[nodiscard]] uint16_t allowed() const noexcept { return static_cast<uint16_t>((1U << count_) - 1); }
   [[nodiscard]] uint16_t differences(const HeaderWords& other) const noexcept;
-  // Whether word i may become `value`: not a fragment, no reserved bit, no SYN, the data offset as it is.
+  // Returns whether word i may become `value`. It must not make a fragment, set the reserved bit or one of
+  // kNeverCompressed, or change the data offset.
   [[nodiscard]] bool may_be(size_t i, uint32_t value) const noexcept;
   [[nodiscard]] uint32_t word(size_t i) const noexcept { return words_[i]; }
   void set(size_t i, uint32_t value) noexcept { words_[i] = value; }
-  // Becomes the prediction for the packet behind this one, which has so much payload.
+  // Turns the words into the prediction for the next packet. The present packet has `payload_bytes` of payload.
   void advance(size_t payload_bytes) noexcept;
-  // Into the headers of a frame whose IP header has 20 bytes.
+  // Writes the words into the headers of a frame whose IP header has 20 bytes.
   void write(uint8_t* frame) const noexcept;
 
  private:
   std::array<uint32_t, kMaxHeaderWords> words_{};
-  unsigned count_ = 0;  // 1 for UDP
+  unsigned count_ = 0;  // number of words; 1 for UDP
 };
 
 class BundleWriter {
  public:
-  // `frame`, whose view may_compress(), becomes the wire frame: its payload is replaced by a group header and `record`,
-  // which is of write_record() with `codec` (mask 0, group header included shorter than the payload). most_bytes, of
-  // the IP packet: the MTU; there is room for most_bytes + 14 bytes at `frame`. The frame stays the caller's, who
-  // leaves it alone until finish().
+  // Turns `frame` into the wire frame: a group header and `record` replace its payload. The view must be one that
+  // may_compress(). `record` comes from write_record() with `codec` (mask 0). With the group header, it must be shorter
+  // than the payload. `most_bytes` limits the length of the IP packet, and `frame` must have room for most_bytes + 14
+  // bytes. The frame stays the caller's, but the caller must not touch it until finish().
   void begin(uint8_t* frame, const PacketView& view, size_t most_bytes, const Codec& codec,
              std::span<const uint8_t> record) noexcept;
   [[nodiscard]] bool open() const noexcept { return frame_ != nullptr; }
   [[nodiscard]] const FlowKey& key() const noexcept { return view_.key; }
-  // Adds a later packet, with a record of the same codec. False, and nothing is changed: it is of another flow, its
-  // headers differ in what must be the same, or it does not fit.
+  // Adds a later packet, with a record of the same codec. Returns false and changes nothing if the packet is of another
+  // flow, if its headers differ where they must be the same, or if it does not fit.
   [[nodiscard]] bool add(const uint8_t* frame, const PacketView& view, std::span<const uint8_t> record) noexcept;
   [[nodiscard]] size_t records() const noexcept { return records_; }
-  // Code point (the ECN bits stay those of the packets), lengths, checksums; returns the length of the frame. Then the
-  // bundle is not open any more.
+  // Sets the code point (the ECN bits stay those of the packets), the lengths and the checksums. Returns the length of
+  // the frame. The bundle is not open any more.
   [[nodiscard]] size_t finish(uint8_t wire_tos) noexcept;
 
  private:
@@ -70,15 +73,15 @@ class BundleWriter {
   void append(std::span<const uint8_t> record, uint16_t mask, const HeaderWords& words, bool no_checksum) noexcept;
 
   uint8_t* frame_ = nullptr;
-  PacketView view_{};      // of the first packet
-  HeaderWords predicted_;  // headers of the next
-  size_t most_bytes_ = 0;  // of the frame
-  size_t bytes_ = 0;       // so far
+  PacketView view_{};      // view of the first packet
+  HeaderWords predicted_;  // predicted headers of the next packet
+  size_t most_bytes_ = 0;  // limit of the frame's length
+  size_t bytes_ = 0;       // length of the frame so far
   size_t records_ = 0;
 };
 
-// Why a packet with the wire's code point is dropped: it is not delivered, and counted under this name,
-// which says among other counters what it is of.
+// Reasons to drop a packet with the wire's code point. A dropped packet is not delivered, and is counted under the name
+// of its fault. The prefix bundle_ distinguishes these names from those of other counters.
 enum class BundleFault : uint8_t {
   kNone,
   kBadHeaders,
@@ -126,19 +129,20 @@ constexpr const auto& counter_rows(BundleFault) noexcept { return kBundleFaultRo
 
 class BundleReader {
  public:
-  // The codecs of records run on `isa`, which this CPU must support. Of the default: everywhere; set-up passes the one
+  // Codecs of records run on `isa`, which this CPU must support. The default runs on every CPU. Set-up passes the ISA
   // of its own codec.
   explicit BundleReader(Isa isa = Isa::kScalar) noexcept : isa_(isa) {}
 
-  // Checks the whole wire frame, of which `view` is the view: checksums, every record, that no restored packet is
-  // longer than `mtu`. kNone: what follows holds until the next begin(), and next() may be called while the frame lies
-  // there unchanged. Anything else: there are no records.
+  // Checks the whole wire frame, whose view is `view`: the checksums, every record, and that no restored packet is
+  // longer than `mtu`. After kNone, the functions below are valid until the next begin(), and next() may be called
+  // while the frame stays unchanged. After a fault, there are no records.
   [[nodiscard]] BundleFault begin(std::span<const uint8_t> frame, const PacketView& view, size_t mtu) noexcept;
   [[nodiscard]] unsigned kind() const noexcept { return kind_; }      // kKindRecords, kKindHello, kKindAnswer
-  [[nodiscard]] size_t records() const noexcept { return records_; }  // left to restore
-  [[nodiscard]] uint64_t nonce() const noexcept { return nonce_; }    // of hello and answer
-  // Restores the next packet into `out` (room for mtu + 14 bytes; not in the frame), with the code point of `tos` and
-  // the ECN bits that arrived. Returns the length of its frame; 0 if there is none left, or `out` is too short for it.
+  [[nodiscard]] size_t records() const noexcept { return records_; }  // records left to restore
+  [[nodiscard]] uint64_t nonce() const noexcept { return nonce_; }    // nonce of a hello or an answer
+  // Restores the next packet into `out`, with the code point of `tos` and the ECN bits that arrived. `out` needs room
+  // for mtu + 14 bytes, outside the wire frame. Returns the length of the restored frame, or 0 if no record is left or
+  // `out` is too short.
   [[nodiscard]] size_t next(uint8_t tos, std::span<uint8_t> out) noexcept;
 
  private:
@@ -149,25 +153,25 @@ class BundleReader {
   [[nodiscard]] BundleFault check_record(const RecordView& record, size_t mtu) const noexcept;
 
   Isa isa_;
-  std::optional<Codec> codec_;  // that of the bundle before, often that of the next
+  std::optional<Codec> codec_;  // codec of the last bundle, which is often that of the next
   const uint8_t* frame_ = nullptr;
   PacketView view_{};
-  HeaderWords words_;                // of the packet that comes next, as predicted
-  std::span<const uint8_t> rest_{};  // records not restored yet
+  HeaderWords words_;                // predicted headers of the next packet
+  std::span<const uint8_t> rest_{};  // records that are not restored yet
   size_t records_ = 0;
   unsigned kind_ = 0;
   uint64_t nonce_ = 0;
 };
 
-// ---- Hellos: UDP between the same port, TTL 64.
+// ---- Hellos: UDP packets whose two ports are the same, with TTL 64.
 
 inline constexpr size_t kHelloFrameBytes = 14 + 20 + 8 + kHelloBytes;
 
-// Writes a hello (or answer) of kHelloFrameBytes bytes, with the MAC and IP addresses of `like_frame`, an IPv4 frame
-// elsewhere in memory. Returns its length.
+// Writes a hello or an answer of kHelloFrameBytes bytes. It gets the MAC and IP addresses of `like_frame`, an IPv4
+// frame elsewhere in memory. Returns its length.
 [[nodiscard]] size_t write_hello(uint8_t* out, const uint8_t* like_frame, uint16_t udp_port, uint8_t wire_tos,
                                  unsigned kind, uint64_t nonce) noexcept;
-// Makes the answer of a hello, one that a BundleReader has taken, in place: addresses and ports swapped, the same
+// Turns a hello that a BundleReader has accepted into its answer, in place: it swaps addresses and ports, and keeps the
 // nonce. Returns its length.
 [[nodiscard]] size_t answer_hello(uint8_t* frame, const PacketView& view) noexcept;
 

@@ -1,4 +1,4 @@
-// bundle_reader.cc - wire packets are checked, and become the packets they stand for (worker thread)
+// bundle_reader.cc - checks of wire packets, and restoration of the packets in them (worker thread)
 #include <cstring>
 
 #include "dataplane/accelerator/engine/bundle.h"
@@ -72,7 +72,7 @@ BundleFault BundleReader::check_group(const GroupHeader& group) noexcept {
   const auto id = static_cast<CodecId>(group.codec);
   if (codec_ && codec_->id() == id && codec_->param() == group.param) return BundleFault::kNone;
   codec_ = find_codec(id, group.param, isa_);
-  // Others are for sums, and what they stand for is not in their blocks alone.
+  // Blocks of other codecs are parts of sums, and cannot be decoded alone.
   if (codec_ && !codec_->row().accelerator && codec_->row().layout != Form::kArray) codec_.reset();
   return codec_ ? BundleFault::kNone : BundleFault::kUnknownCodec;
 }

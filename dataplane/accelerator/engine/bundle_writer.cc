@@ -1,4 +1,4 @@
-// bundle_writer.cc - compressed packets become wire packets (worker thread)
+// bundle_writer.cc - conversion of compressed packets into wire packets (worker thread)
 #include <cstring>
 
 #include "dataplane/accelerator/engine/bundle.h"

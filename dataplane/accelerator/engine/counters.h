@@ -1,4 +1,4 @@
-// counters.h - what becomes of packets in the accelerator's engine
+// counters.h - counters of packets in the accelerator's engine
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace gradlane::accel {
 
-// Packets, if not said otherwise. "Marked" is what has tos.compressed when it comes from the host.
+// Counters count packets, unless their text says otherwise. A *marked* packet comes from the host with tos.compressed.
 enum class Counter : uint8_t {
   kFromHost,
   kFromWire,

@@ -1,4 +1,4 @@
-// frame_io.h - frames as the accelerator's engine sees them, and where they go (worker thread only)
+// frame_io.h - frames of the accelerator's engine, and the interface through which it sends them (worker thread only)
 #pragma once
 
 #include <cstddef>
@@ -6,18 +6,19 @@
 
 namespace gradlane::accel {
 
-// An Ethernet frame in a buffer of its own. Whoever has one owns it, until it hands it on.
+// An Ethernet frame in a buffer of its own. The code that holds a frame owns it until it passes it on.
 struct Frame {
   uint8_t* data = nullptr;  // null: there is none
-  size_t bytes = 0;         // of the frame, without FCS
-  size_t room = 0;          // of the buffer, from data on
-  void* owner = nullptr;    // whatever FrameIo knows the buffer by
+  size_t bytes = 0;         // length of the frame, without FCS
+  size_t room = 0;          // bytes of the buffer, from `data` on
+  void* owner = nullptr;    // handle by which FrameIo knows the buffer
 };
 
-// The shell around the engine. Nothing here waits.
+// The engine's interface to the code around it. No function of it waits.
 class FrameIo {
  public:
-  [[nodiscard]] virtual Frame allocate() noexcept = 0;  // room for a frame of the MTU; data null: no buffer is left
+  // gives room for a frame of the MTU; null `data`: no buffer is left
+  [[nodiscard]] virtual Frame allocate() noexcept = 0;
   virtual void release(const Frame& frame) noexcept = 0;
   virtual void to_wire(const Frame& frame) noexcept = 0;
   virtual void to_host(const Frame& frame) noexcept = 0;

@@ -1,4 +1,4 @@
-// header_words.cc - what differs between the headers of the packets of a bundle (worker thread; pure functions)
+// header_words.cc - the header words that may differ between packets of a bundle (worker thread; pure functions)
 #include "dataplane/accelerator/engine/bundle.h"
 #include "dataplane/frame/frame.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 using namespace internet;
 
-// Of the wire's two layers, which have no IP options, from the start of the frame.
+// Offsets from the start of the frame, for kTcp and kUdp, which have no IP options.
 constexpr size_t kTcpAt = kEthernetBytes + kIpv4Bytes;
 constexpr size_t word_at(size_t i) noexcept {
   if (i == kIpWord) return kEthernetBytes + kIpId;
@@ -40,7 +40,7 @@ bool HeaderWords::may_be(size_t i, uint32_t value) const noexcept {
 }
 
 void HeaderWords::advance(size_t payload_bytes) noexcept {
-  // The id is the upper half: what overflows is lost.
+  // The id is the upper half of the word, so its overflow is lost.
   words_[kIpWord] = __builtin_bswap32(__builtin_bswap32(words_[kIpWord]) + 0x10000);
   if (count_ > 1) {
     words_[kSeqWord] = __builtin_bswap32(__builtin_bswap32(words_[kSeqWord]) + static_cast<uint32_t>(payload_bytes));

@@ -1,4 +1,4 @@
-// hello.cc - the question whether an accelerator is there, and its answer (worker thread; pure functions)
+// hello.cc - hellos, which ask whether an accelerator is there, and their answers (worker thread; pure functions)
 #include <utility>
 
 #include "dataplane/accelerator/engine/bundle.h"

@@ -1,4 +1,4 @@
-// host_macs.h - which MAC addresses are the host's, by what it sends (worker thread only)
+// host_macs.h - the MAC addresses of the host, learned from the frames that it sends (worker thread only)
 #pragma once
 
 #include <algorithm>
@@ -11,19 +11,20 @@
 
 namespace gradlane::accel {
 
-// A switch may show us frames for other machines: nobody is to answer in their name. A host that is a bridge has the
-// addresses of all who are behind it.
+// A switch may send us frames for other machines, and no accelerator may answer for those. If the host is a bridge, the
+// addresses of all machines behind it count as the host's.
 class HostMacs {
  public:
   static constexpr size_t kMacBytes = 6;
-  static constexpr size_t kMost = 256;  // one more takes the place of one that was silent for longest, in its bucket
+  // Limit of addresses. A new one replaces the one of its bucket that was silent for longest.
+  static constexpr size_t kMost = 256;
   static constexpr size_t kWays = 8;
-  static constexpr Nanos kKept = 3600 * kSecond;  // after the last frame
+  static constexpr Nanos kKept = 3600 * kSecond;  // time that an address is kept after its last frame
 
-  // The source of a frame that the host sent.
+  // Learns the source address of a frame that the host sent.
   void learn(const uint8_t* mac, Nanos now) noexcept {
     const uint64_t key = key_of(mac);
-    // Most frames come from one.
+    // Most frames come from the same address.
     if ((key == last_ && now - last_at_ < kSecond) || (mac[0] & 1) != 0) return;
     last_ = key;
     last_at_ = now;
@@ -47,7 +48,7 @@ class HostMacs {
     Nanos at = 0;
   };
 
-  // Never 0, which is a free place.
+  // Returns a key that is never 0, which marks a free place.
   static uint64_t key_of(const uint8_t* mac) noexcept {
     uint64_t key = 0;
     std::memcpy(&key, mac, kMacBytes);

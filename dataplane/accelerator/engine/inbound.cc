@@ -1,4 +1,5 @@
-// inbound.cc - wire to host: what is restored, and what is heard of connections (worker thread only)
+// inbound.cc - wire to host: restores packets, and reports acknowledgements and ends of TCP connections (worker thread
+// only)
 #include "dataplane/accelerator/engine/accelerator.h"
 
 namespace gradlane::accel {
@@ -21,7 +22,7 @@ void Accelerator::from_wire(Frame frame, Nanos now) noexcept {
       counters_.add(Counter::kForeign);
     }
   }
-  // Where both ends of the wire are in one machine.
+  // Checksums are unfinished if both ends of the wire are in one machine.
   if (view.layer >= Layer::kOptions && view.layer != Layer::kFirstFragment &&
       l4_checksum_unfinished(frame.data, view)) {
     set_l4_checksum(frame.data, view);
@@ -31,7 +32,7 @@ void Accelerator::from_wire(Frame frame, Nanos now) noexcept {
   io_.to_host(frame);
 }
 
-// Acknowledgements and ends of connections. `checked`: its checksum is right.
+// Reports acknowledgements and ends of connections to streams_. `checked`: the segment's checksum is known to be right.
 void Accelerator::hear_segment(const Frame& frame, const PacketView& view, bool checked, Nanos now) noexcept {
   if (view.layer < Layer::kOptions || view.key.protocol != kTcpProtocol) return;
   const bool ends = (view.flags & (kRst | kFin)) != 0;
@@ -40,12 +41,12 @@ void Accelerator::hear_segment(const Frame& frame, const PacketView& view, bool 
   streams_.from_wire(segment_of(frame.data, view), now);
 }
 
-// Others may use the code point too; accelerators send nothing else with it. What is a bundle in every bit is taken for
-// one even if nobody has heard of its sender yet: to the host it would be rubbish.
+// Other senders may use the code point too, but accelerators send nothing else with it. A packet that is a valid bundle
+// in every bit counts as one, even from an unknown sender, because the host could not use it.
 bool Accelerator::handle_bundle(Frame frame, const PacketView& view, Nanos now) noexcept {
   const BundleFault fault = reader_.begin({frame.data, frame.bytes}, view, setup_.mtu);
   if (fault != BundleFault::kNone) {
-    // Of a damaged header nobody knows whose it was.
+    // The source address in a damaged header is not reliable.
     const bool readable = view.layer != Layer::kBroken && fault != BundleFault::kBadIpChecksum;
     if (readable && !peers_.is_accelerator(source_ip(frame.data), now)) return false;
     faults_.add(fault);

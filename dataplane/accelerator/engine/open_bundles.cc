@@ -1,4 +1,4 @@
-// open_bundles.cc - compressed packets that wait for more of their flow, to share a frame (worker thread only)
+// open_bundles.cc - compressed packets that wait for more packets of their flow, to share a frame (worker thread only)
 #include "dataplane/accelerator/engine/open_bundles.h"
 
 #include <algorithm>
@@ -48,7 +48,7 @@ void OpenBundles::add(const Frame& frame, const PacketView& view, std::span<cons
   Slot& slot = slots_[open_];
   slot.frame = frame;
   slot.due = now + setup_.hold;
-  // No longer than what the host would have sent: it knows the MTU of the whole way, and we do not.
+  // The bundle must not be longer than the host's packet. The host knows the MTU of the whole path, and we do not.
   slot.writer.begin(frame.data, view, std::min(view.length, frame.room - kEthernetBytes), setup_.codec, record);
   if (setup_.hold == 0) {
     send(slot);

@@ -1,4 +1,4 @@
-// open_bundles.h - compressed packets that wait for more of their flow, to share a frame (worker thread only)
+// open_bundles.h - compressed packets that wait for more packets of their flow, to share a frame (worker thread only)
 #pragma once
 
 #include <array>
@@ -15,14 +15,15 @@
 
 namespace gradlane::accel {
 
-// A bundle is never longer than its first packet was. It goes to the wire once it is full, `hold` after its first
-// packet came, or when another packet of its flow follows that cannot be in it: so the order within a flow is kept. At
-// most kSlots flows have one at a time; one more sends the oldest off.
+// A bundle is never longer than its first packet was. It goes to the wire when it is full, or when `hold` has passed
+// since its first packet came. It also goes when another packet of its flow follows that cannot be in it. This keeps
+// the order within a flow. Not more than kSlots flows have an open bundle at a time. If one more flow needs a bundle,
+// the oldest bundle goes.
 class OpenBundles {
  public:
   static constexpr size_t kSlots = 16;
 
-  // `hold` 0: every packet is a frame of its own.
+  // `hold` is the longest wait of a bundle. With 0, every packet is a frame of its own.
   struct Setup {
     Codec codec;
     uint8_t tos_wire;
@@ -31,20 +32,20 @@ class OpenBundles {
   OpenBundles(const Setup& setup, FrameIo& io, Counters& counters) noexcept
       : setup_(setup), io_(io), counters_(counters) {}
 
-  // Takes the frame, whose payload the record stands for.
+  // Takes the frame. `record` is the compressed form of its payload.
   void add(const Frame& frame, const PacketView& view, std::span<const uint8_t> record, Nanos now) noexcept;
-  // Sends the bundle of that flow, if there is one: something else of the flow comes now.
+  // Sends the open bundle of that flow, if there is one. Call it before another packet of the flow is sent.
   void close(const FlowKey& key) noexcept {
     if (open_ != 0) close_found(key);
   }
-  // Sends those whose time is over.
+  // Sends the bundles whose time is over.
   void close_due(Nanos now) noexcept;
   void close_all() noexcept;
-  // When close_due() has something to do; kNever: none is open.
+  // Returns the time at which close_due() has something to do. kNever: no bundle is open.
   [[nodiscard]] Nanos deadline() const noexcept;
 
  private:
-  // In the order they were opened.
+  // An open bundle. Slots are in the order in which they were opened.
   struct Slot {
     BundleWriter writer;
     Frame frame;

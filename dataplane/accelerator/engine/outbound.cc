@@ -1,4 +1,4 @@
-// outbound.cc - host to wire: what is compressed, what is left as it is (worker thread only)
+// outbound.cc - host to wire: packets are compressed, or left as they are (worker thread only)
 #include "dataplane/accelerator/engine/accelerator.h"
 #include "dataplane/accelerator/engine/record.h"
 
@@ -10,13 +10,14 @@ namespace {
 
 constexpr uint8_t kEndOfOptions = 0, kNoOption = 1, kMd5 = 19, kAuthentication = 29, kMultipath = 30;
 
-// Of packets that are whole. What was wrong must not be made right on the way.
+// Returns whether both checksums of an unfragmented packet are right. A packet with a wrong one is not compressed: the
+// checksum of the restored packet would hide the damage.
 bool checksums_right(const uint8_t* frame, const PacketView& view) noexcept {
   return ip_checksum_right(frame) && l4_checksum_right(frame, view);
 }
 
-// TCP options of a SYN with which no byte of the connection may be changed: MD5 (RFC 2385) and TCP-AO (RFC 5925) sign
-// the data, and MPTCP (RFC 8684) may send it by other connections too, where floats lie elsewhere.
+// Returns whether a SYN has TCP options with which no byte of the connection may be changed. MD5 (RFC 2385) and TCP-AO
+// (RFC 5925) sign the data. MPTCP (RFC 8684) may also send it over other connections, where floats begin elsewhere.
 bool binds_data(const uint8_t* frame, const PacketView& view) noexcept {
   const uint8_t* option = frame + view.l4 + internet::kTcpBytes;
   const uint8_t* const end = frame + view.payload;
@@ -25,7 +26,7 @@ bool binds_data(const uint8_t* frame, const PacketView& view) noexcept {
     if (*option == kNoOption) {
       ++option;
     } else {
-      if (end - option < 2 || option[1] < 2) return true;  // whatever it is
+      if (end - option < 2 || option[1] < 2) return true;  // malformed options
       option += option[1];
     }
   }
@@ -47,7 +48,7 @@ void Accelerator::from_host(Frame frame, Nanos now) noexcept {
   if (on_wire(view) && !escape(frame, view)) return;
   Record record;
   if (view.layer >= Layer::kOptions) {
-    // A packet socket shows frames before their device would have computed this.
+    // A packet socket gets frames before their device would have computed the checksum.
     if (view.layer != Layer::kFirstFragment && l4_checksum_unfinished(frame.data, view)) {
       set_l4_checksum(frame.data, view);
       counters_.add(Counter::kChecksumFinished);
@@ -72,7 +73,8 @@ void Accelerator::from_host(Frame frame, Nanos now) noexcept {
   bundles_.add(frame, view, record, now);
 }
 
-// The far end would take it for one of ours. False: it is dropped, as it would be there.
+// Sets the reserved bit of a packet that the far end would take for a bundle. If the bit is set already, drops the
+// packet and returns false: the far end would clear that bit.
 bool Accelerator::escape(const Frame& frame, const PacketView& view) noexcept {
   if (view.reserved_bit) {
     counters_.add(Counter::kWireTosDropped);
@@ -113,11 +115,11 @@ Segment Accelerator::segment_of(const uint8_t* frame, const PacketView& view) no
           .plain = view.layer == Layer::kTcp && !bound};
 }
 
-// Streams hear of every segment, as a program may mark a connection at any time.
+// The streams get every segment, because a program may mark a connection at any time.
 Accelerator::Record Accelerator::record_of_tcp(const Frame& frame, const PacketView& view, Nanos now) noexcept {
   const Segment segment = segment_of(frame.data, view);
   const TcpStreams::Decision decision = streams_.from_host(segment, now);
-  // Addresses are asked as soon as there is a marked packet, so that the answer is there when data comes.
+  // A hello goes to the address as soon as there is a marked packet, so that the answer is there when data comes.
   const bool restored = marked(view) && restores(frame, view, now);
   if (decision.treatment == TcpStreams::Treatment::kSentBefore) {
     return send_again(frame, view, segment, decision, restored, now);
@@ -140,13 +142,13 @@ Accelerator::Record Accelerator::compress_fresh(const Frame& frame, const Packet
   return record;
 }
 
-// Bytes that have been on the wire keep the values that they had there.
+// Sends a retransmission. Bytes that have been on the wire keep the values that they had there.
 Accelerator::Record Accelerator::send_again(const Frame& frame, const PacketView& view, const Segment& segment,
                                             const TcpStreams::Decision& decision, bool restored, Nanos now) noexcept {
   if (!checksums_right(frame.data, view)) return leave(view, Counter::kRawChecksum);
   const uint32_t ip = view.key.destination_ip;
   if (restored && streams_.stuck(decision, peers_.answers_since(ip, now), now)) {
-    // Hellos arrive and compressed segments do not: something on the way does not let them pass.
+    // Hellos arrive and compressed segments do not, so something on the path does not let them pass.
     counters_.add(Counter::kBlocked);
     streams_.give_up(decision);
     peers_.block(ip, now);

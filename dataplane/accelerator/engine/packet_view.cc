@@ -1,4 +1,4 @@
-// packet_view.cc - looking at frames, and changing fields under checksums (worker thread; pure functions)
+// packet_view.cc - views of frames, and changes of fields under checksums (worker thread; pure functions)
 #include "dataplane/accelerator/engine/packet_view.h"
 
 #include "dataplane/frame/frame.h"
@@ -10,7 +10,8 @@ using namespace internet;
 
 constexpr size_t kVlanTagBytes = 4;
 
-// Header and payload of a TCP segment, `bytes` of which are in the frame. False: they do not fit.
+// Reads a TCP segment into `view`; `bytes` bytes of it are in the frame. Returns false if its header does not fit into
+// them.
 bool view_tcp(const uint8_t* tcp, size_t bytes, PacketView& view) noexcept {
   if (bytes < kTcpBytes) return false;
   const size_t header = size_t{tcp[kTcpOffset]} >> 4 << 2;
@@ -33,7 +34,7 @@ bool view_udp(const uint8_t* udp, size_t bytes, bool whole, PacketView& view) no
   return true;
 }
 
-// What is behind the IP header; the layer.
+// Reads the headers behind the IP header into `view`. Returns the layer.
 Layer view_l4(const uint8_t* ip, PacketView& view) noexcept {
   const uint16_t fragment = load16(ip + kIpFragment);
   const uint8_t protocol = ip[kIpProtocol];
@@ -65,7 +66,7 @@ bool l4_sum_right(const uint8_t* frame, const PacketView& view) noexcept {
 
 PacketView view_packet(std::span<const uint8_t> frame) noexcept {
   PacketView view;
-  // As far as the fields that anything is done with.
+  // A shorter frame lacks header fields that the accelerator reads or changes.
   if (frame.size() < kEthernetBytes + kIpSource || load16(frame.data() + kEtherType) != kEtherIpv4) return view;
   const uint8_t* const ip = frame.data() + kEthernetBytes;
   const size_t header = size_t{ip[0] & 0xfU} * 4;

@@ -1,4 +1,5 @@
-// packet_view.h - what the accelerator sees of a frame, and the few fields it changes (worker thread; pure functions)
+// packet_view.h - the fields of a frame that the accelerator reads, and changes of a few fields (worker thread; pure
+// functions)
 #pragma once
 
 #include <cstddef>
@@ -9,13 +10,13 @@
 
 namespace gradlane::accel {
 
-// Host byte order; source is the sender of the packet.
+// The addresses of a flow, in host byte order. The source is the sender of the packet.
 struct FlowKey {
   uint32_t source_ip = 0;
   uint32_t destination_ip = 0;
   uint16_t source_port = 0;
   uint16_t destination_port = 0;
-  uint8_t protocol = 0;  // kTcpProtocol, kUdpProtocol
+  uint8_t protocol = 0;  // kTcpProtocol or kUdpProtocol
 
   bool operator==(const FlowKey&) const = default;
   [[nodiscard]] FlowKey reversed() const noexcept {
@@ -31,64 +32,66 @@ inline constexpr uint8_t kEcnMask = internet::kEcnBits;  // the bits of the ToS 
 
 enum class Layer : uint8_t {
   kOther,          // not plain Ethernet with IPv4: VLAN, IPv6, ARP, bad version
-  kBroken,         // IPv4 whose header says what cannot be, or that there is more than there is
-  kIpv4,           // IPv4, but no TCP or UDP with a payload to look at: other protocols, later fragments, bad lengths
-  kOptions,        // TCP or UDP with IP options: the key and the TCP fields are right; not to be compressed
-  kFirstFragment,  // first fragment of a TCP or UDP packet, with the L4 header in it: likewise; IP options or not
+  kBroken,         // IPv4 with an impossible header, or with a length beyond the end of the frame
+  kIpv4,           // IPv4 without a TCP or UDP payload to look at: other protocols, later fragments, bad lengths
+  kOptions,        // TCP or UDP with IP options: key and TCP fields are valid, but it must not be compressed
+  kFirstFragment,  // first fragment of TCP or UDP with the L4 header, with or without IP options; treated like kOptions
   kTcp,
   kUdp
 };
 
 struct PacketView {
   Layer layer = Layer::kOther;
-  // From kBroken on:
+  // Fields that are valid from kBroken on:
   uint8_t tos = 0;
-  bool reserved_bit = false;  // of the IP flags
-  // From kIpv4 on:
-  size_t ip_bytes = 0;  // header
-  size_t length = 0;    // of the IP packet; the frame may be longer (padding)
-  // From kOptions on:
+  bool reserved_bit = false;  // reserved bit of the IP flags
+  // Fields that are valid from kIpv4 on:
+  size_t ip_bytes = 0;  // length of the IP header
+  size_t length = 0;    // length of the IP packet; the frame may be longer (padding)
+  // Fields that are valid from kOptions on:
   FlowKey key{};
   size_t l4 = 0, payload = 0;  // offsets from the start of the frame
-  size_t payload_bytes = 0;    // in this frame
+  size_t payload_bytes = 0;    // payload in this frame
   uint32_t seq = 0, ack = 0;   // TCP
   uint8_t flags = 0;           // TCP: kFin to kUrg, and ECE (64) and CWR (128)
   uint16_t window = 0;         // TCP
 };
 
-// Reads nothing outside `frame`, whatever it contains, and verifies no checksum. UDP whose length is not that of the
-// IP packet is kIpv4: what stands behind the datagram must not be lost.
+// Returns the view of a frame. It reads nothing outside `frame`, whatever that contains, and verifies no checksum. UDP
+// whose length is not that of the IP packet is kIpv4, because bytes behind the datagram must not be lost.
 [[nodiscard]] PacketView view_packet(std::span<const uint8_t> frame) noexcept;
 
-// Whether headers and shape allow a packet to be compressed: kTcp with none of kNeverCompressed or kUdp, with payload,
-// and without the reserved bit, which has a meaning of its own on the wire (docs/accelerator.md).
+// Returns whether headers and shape allow a packet to be compressed. It must be kUdp, or kTcp with none of
+// kNeverCompressed, and it must have a payload. The reserved bit must be clear, because it has a meaning of its own on
+// the wire (docs/accelerator.md).
 [[nodiscard]] inline bool may_compress(const PacketView& view) noexcept {
   return (view.layer == Layer::kUdp || (view.layer == Layer::kTcp && (view.flags & kNeverCompressed) == 0)) &&
          view.payload_bytes != 0 && !view.reserved_bit;
 }
 
-// A super-segment of an offload: the frame is longer than an Ethernet header (with VLAN tag if it has one) and mtu
-// bytes, or its IPv4 length is, and a device has cut the frame.
+// Returns whether a frame is a super-segment of an offload. Either the frame is longer than an Ethernet header (with
+// its VLAN tags) and `mtu` bytes. Or its IPv4 length is larger than `mtu`, and a device has cut off the frame.
 [[nodiscard]] bool too_long(std::span<const uint8_t> frame, size_t mtu) noexcept;
 
-// ---- Checksums (RFC 1071) and fields under them (RFC 1624). `frame` is one that view_packet() says is IPv4.
+// ---- Checksums (RFC 1071) and the fields that they cover (RFC 1624). `frame` is one that view_packet() says is IPv4.
 
 [[nodiscard]] bool ip_checksum_right(const uint8_t* frame) noexcept;
 [[nodiscard]] uint32_t source_ip(const uint8_t* frame) noexcept;
 
-// The rest is for kOptions, kTcp and kUdp: packets that are whole.
+// Functions on L4 checksums are for kOptions, kTcp and kUdp, the layers of packets that are no fragments.
 
-// A UDP checksum of 0 (none) is right.
+// Returns whether the checksum is right. A UDP checksum of 0 (none) is right.
 [[nodiscard]] bool l4_checksum_right(const uint8_t* frame, const PacketView& view) noexcept;
 
-// The field has the sum of the pseudo-header alone, what a kernel leaves to its device ("tx off" was not said), and
-// that is not the right checksum by chance. Cheap: looks at the payload only where the sum is there.
+// Returns whether the checksum field has only the sum of the pseudo-header. A kernel writes that if its device must
+// compute the rest ("tx off" was not set). Returns false if that sum happens to be the right checksum. The function is
+// cheap: it reads the payload only if the field has that sum.
 [[nodiscard]] bool l4_checksum_unfinished(const uint8_t* frame, const PacketView& view) noexcept;
 
-// Over the packet as it is now; for UDP never 0.
+// Computes the checksum of the packet as it is now. The result is never 0 for UDP.
 void set_l4_checksum(uint8_t* frame, const PacketView& view) noexcept;
 
-// These change one field and the header checksum by as much: one that was wrong stays wrong. All 8 bits of the ToS.
+// Change one field, and the IP header checksum by as much. So a wrong checksum stays wrong. set_tos() sets all 8 bits.
 void set_tos(uint8_t* frame, uint8_t tos) noexcept;
 void set_reserved_bit(uint8_t* frame, bool value) noexcept;
 void set_length(uint8_t* frame, size_t ip_length) noexcept;

@@ -1,4 +1,4 @@
-// peers.cc - behind which addresses accelerators restore what this one compresses (worker thread)
+// peers.cc - addresses behind which accelerators restore what this one compresses (worker thread)
 #include "dataplane/accelerator/engine/peers.h"
 
 #include <openssl/evp.h>
@@ -13,9 +13,9 @@ namespace gradlane::accel {
 namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
-constexpr uint32_t kFirstGroupIp = 0xe0000000;  // from here on: multicast, reserved, broadcast
+constexpr uint32_t kFirstGroupIp = 0xe0000000;  // first of the multicast, reserved and broadcast addresses
 constexpr size_t kMacBytes = 6;
-constexpr unsigned kSilentAfter = Peers::kQuickAsks + 1;  // questions
+constexpr unsigned kSilentAfter = Peers::kQuickAsks + 1;  // number of questions
 
 template <class T>
 void add(std::atomic<T>& counter) noexcept {
@@ -84,7 +84,8 @@ bool Peers::restores(const uint8_t* frame, uint32_t ip, Nanos now) noexcept {
   if (peer == nullptr) peer = make(ip, now);
   if (peer == nullptr) return false;
   if (std::memcmp(peer->headers.data(), frame, kMacBytes) != 0) {
-    // Another machine on the way or at its end: what the one before answered says nothing of it.
+    // The destination MAC has changed, so another machine is on the path or at its end. Earlier answers say nothing
+    // about it.
     peer->answered_at.store(0, kRelaxed);
     peer->nonce = 0;
     peer->ask_at = kNever;

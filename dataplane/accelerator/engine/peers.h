@@ -1,4 +1,5 @@
-// peers.h - behind which addresses accelerators restore what this one compresses (worker thread; others may look)
+// peers.h - addresses behind which accelerators restore what this one compresses (worker thread; other threads may
+// read)
 #pragma once
 
 #include <array>
@@ -13,59 +14,62 @@ struct evp_cipher_ctx_st;
 
 namespace gradlane::accel {
 
-// Compressed packets are of no use to a machine without an accelerator: it would take them for the data itself. So
-// nothing is compressed towards an address until an accelerator has answered there, and no longer than kHolds after its
-// last answer. Addresses are asked (docs/accelerator.md, "Hello") while there is marked traffic to them, and for kKept
-// after it.
+// A machine without an accelerator cannot use compressed packets: it would take them for the data itself. So nothing is
+// compressed towards an address until an accelerator has answered there, and not later than kHolds after its last
+// answer. Addresses are asked (docs/accelerator.md, "Hello") while there is marked traffic to them, and for kKept after
+// it.
 class Peers {
  public:
   static constexpr size_t kWays = 8;
-  static constexpr size_t kMost = 1024;  // addresses; one more takes the place of one that is not used
+  static constexpr size_t kMost = 1024;  // limit of addresses; a new address replaces one that is not in use
   static constexpr Nanos kQuick = 50 * kMillisecond;
-  static constexpr unsigned kQuickAsks = 5;  // so often kQuick apart; then,
-  static constexpr Nanos kAgain = kSecond;   // and where somebody has answered, this far apart
+  static constexpr unsigned kQuickAsks = 5;  // number of first questions, which are kQuick apart
+  // Interval of later questions, and of all questions once there was an answer.
+  static constexpr Nanos kAgain = kSecond;
   static constexpr Nanos kHolds = 3 * kSecond;
   static constexpr Nanos kKept = 60 * kSecond;
   static constexpr Nanos kBlockedFor = 300 * kSecond;
-  static constexpr Nanos kApart = kMillisecond;  // questions, whatever their number
-  static constexpr size_t kTemplate = 34;        // Ethernet and IPv4 headers, whose addresses a hello has
+  static constexpr Nanos kApart = kMillisecond;  // least time between any two questions
+  static constexpr size_t kTemplate = 34;  // length of Ethernet and IPv4 headers, which give a hello its addresses
 
   enum class State : uint8_t {
-    kAsked,    // just now
+    kAsked,    // was asked, and has not answered yet
     kAnswers,  // compressed packets may go there
-    kSilent,   // was asked for a second, and nobody answers
+    kSilent,   // was asked for about a second, and nobody answered
     kBlocked,  // answers, but compressed packets do not arrive: none are sent for kBlockedFor
   };
 
-  // `seed` makes hashes and nonces unpredictable. Throws SetupError.
+  // The seed makes hashes and nonces unpredictable. Throws SetupError if libcrypto has no AES-128.
   explicit Peers(uint64_t seed);
 
-  // A marked packet is about to go where this frame (Ethernet, IPv4) goes: may it be compressed? Addresses of groups
-  // never answer.
+  // Returns whether a marked packet to `ip` may be compressed. `frame` is the packet's frame (Ethernet, IPv4). An
+  // address that is not known yet will be asked. Multicast and broadcast addresses never answer.
   [[nodiscard]] bool restores(const uint8_t* frame, uint32_t ip, Nanos now) noexcept;
-  // What became of it.
+  // Counts a marked packet to that address as compressed or uncompressed.
   void count(uint32_t ip, bool compressed) noexcept;
 
-  // An answer came from that address. False: to nothing that was asked there lately. The quick
-  // questions have one nonce, so that the way there and back may be long.
+  // Handles an answer from that address. Returns false if it does not answer a recent question. The quick questions
+  // have the same nonce, so the round trip may be longer than kQuick.
   [[nodiscard]] bool answered(uint32_t ip, uint64_t nonce, Nanos now) noexcept;
-  // A question came from there: it is an accelerator's.
+  // Handles a question from that address, which shows that an accelerator is there.
   void asks(uint32_t ip, Nanos now) noexcept;
-  // Since when it has answered without a pause; `now` if it does not.
+  // Returns the time since which the address has answered without a pause, or `now` if it does not answer.
   [[nodiscard]] Nanos answers_since(uint32_t ip, Nanos now) noexcept;
-  // What is sent there compressed does not arrive.
+  // Stops compression towards that address for kBlockedFor, because compressed packets do not arrive there.
   void block(uint32_t ip, Nanos now) noexcept;
-  // There was an accelerator within the last kKept: all that it sends with the wire's code point is its own.
+  // Returns whether there was an accelerator within the last kKept. Then all packets from there with the wire's code
+  // point are the accelerator's own.
   [[nodiscard]] bool is_accelerator(uint32_t ip, Nanos now) noexcept;
 
-  // An address that has to be asked now; none: headers is null. Call until there is none. Cheap where none is due.
+  // An address that must be asked now. If there is none, headers is null. Call next_question() until there is none. It
+  // is cheap if no question is due.
   struct Question {
-    const uint8_t* headers = nullptr;  // of kTemplate bytes, to take the addresses from
+    const uint8_t* headers = nullptr;  // kTemplate bytes of headers, from which the hello gets its addresses
     uint64_t nonce = 0;
   };
   [[nodiscard]] Question next_question(Nanos now) noexcept;
 
-  // Any thread: visit(ip, state, compressed packets, uncompressed marked packets, time since the last of them).
+  // Any thread: calls visit(ip, state, compressed packets, uncompressed marked packets, time since the last of them).
   template <class Visit>
   void for_each(Nanos now, Visit visit) const {
     for (const Peer& peer : peers_) {
@@ -78,16 +82,16 @@ class Peers {
   }
 
  private:
-  // The worker writes. Atomic is what other threads read.
+  // The worker writes all fields. Fields that other threads read are atomic.
   struct Peer {
     std::atomic<uint32_t> ip{0};    // 0: free
-    std::atomic<unsigned> asks{0};  // since the last answer
+    std::atomic<unsigned> asks{0};  // questions since the last answer
     std::atomic<Nanos> answered_at{0};
-    std::atomic<Nanos> used_at{0};  // 0: never
+    std::atomic<Nanos> used_at{0};  // time of the last marked packet; 0: never
     std::atomic<Nanos> blocked_until{0};
     std::atomic<uint64_t> compressed{0};
     std::atomic<uint64_t> uncompressed{0};
-    uint64_t nonce = 0;  // of questions without an answer
+    uint64_t nonce = 0;  // nonce of questions that have no answer yet
     Nanos ask_at = 0;
     Nanos asked_us_at = 0;
     Nanos answers_since = 0;
@@ -98,7 +102,7 @@ class Peers {
   [[nodiscard]] static bool holds(const Peer& peer, Nanos now) noexcept;
   [[nodiscard]] Peer* bucket_of(uint32_t ip) noexcept;
   [[nodiscard]] Peer* find(uint32_t ip) noexcept;
-  // Null: all who could make room are in use.
+  // Returns null if all peers that could make room are in use.
   [[nodiscard]] Peer* make(uint32_t ip, Nanos now) noexcept;
   [[nodiscard]] uint64_t next_nonce() noexcept;
 
@@ -106,12 +110,12 @@ class Peers {
     void operator()(evp_cipher_ctx_st* context) const noexcept;
   };
   const uint64_t seed_;
-  const std::unique_ptr<evp_cipher_ctx_st, Free> cipher_;  // of a counter, which makes nonces
+  const std::unique_ptr<evp_cipher_ctx_st, Free> cipher_;  // encrypts a counter to make nonces
   uint64_t nonces_ = 0;
-  Nanos ask_at_ = kNever;  // when the first of all is due, or earlier
-  Nanos asked_at_ = 0;     // the last of all
-  size_t looked_at_ = 0;   // by next_question()
-  Peer* last_ = nullptr;   // which most packets go to
+  Nanos ask_at_ = kNever;  // time at which the first question of all peers is due, or earlier
+  Nanos asked_at_ = 0;     // time of the last question to any peer
+  size_t looked_at_ = 0;   // index of the peer at which next_question() goes on
+  Peer* last_ = nullptr;   // peer of the last lookup, because most packets go to one peer
   std::array<Peer, kMost> peers_{};
 };
 

@@ -1,4 +1,4 @@
-// record.cc - payloads become records and payloads again (worker thread; pure functions)
+// record.cc - conversion of payloads into records and back (worker thread; pure functions)
 #include "dataplane/accelerator/engine/record.h"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 namespace gradlane::accel {
 
-// Floats in packets lie anywhere; the codecs take them so (compress/codec.h).
+// Floats in packets may be unaligned. The codecs accept that (compress/codec.h).
 size_t write_record(const Codec& codec, std::span<const uint8_t> payload, unsigned lead,
                     std::span<uint8_t> out) noexcept {
   if (payload.size() > UINT16_MAX || lead > kLeadMask || payload.size() < lead + sizeof(float)) return 0;
@@ -14,7 +14,7 @@ size_t write_record(const Codec& codec, std::span<const uint8_t> payload, unsign
   const size_t trail = (payload.size() - lead) % sizeof(float);
   const size_t header = kRecordHeaderBytes + lead + trail;
   if (payload.size() <= header + kGroupBytes) return 0;
-  // The longest block with which the packet gets shorter; the encoder stops there.
+  // This is the longest block with which the packet still gets shorter. The encoder stops there.
   const size_t room = payload.size() - header - kGroupBytes - 1;
   const uint8_t* const from = payload.data() + lead;
   const EncodeResult result = codec.encode({reinterpret_cast<const float*>(from), floats}, {out.data() + header, room});

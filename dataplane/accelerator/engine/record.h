@@ -1,4 +1,5 @@
-// record.h - the compressed form of one packet's payload: written, checked, restored (worker thread; pure functions)
+// record.h - records, the compressed form of one packet's payload: written, checked, restored (worker thread; pure
+// functions)
 #pragma once
 
 #include <cstddef>
@@ -10,40 +11,42 @@
 
 namespace gradlane::accel {
 
-// Writes RecordHeader (mask 0), lead bytes, trail bytes and block for `payload`, whose first float starts behind `lead`
-// (0 to 3) bytes. Returns the length of the record, or 0 if there is no whole float or the record with a GroupHeader
-// would not be shorter than the payload: so no packet ever grows. `out` must have room for payload.size() bytes and not
-// overlap the payload; what is written there when 0 is returned is unspecified.
+// Writes the record of `payload`: RecordHeader (mask 0), lead bytes, trail bytes and block. The first float starts
+// behind `lead` (0 to 3) bytes. Returns the length of the record. Returns 0 if the payload has no complete float, or if
+// the record with a GroupHeader would not be shorter than the payload. So no packet ever grows. `out` must have room
+// for payload.size() bytes and must not overlap the payload. If 0 is returned, the content of `out` is unspecified.
 [[nodiscard]] size_t write_record(const Codec& codec, std::span<const uint8_t> payload, unsigned lead,
                                   std::span<uint8_t> out) noexcept;
 
 enum class RecordFault : uint8_t {
   kNone,
-  kShort,     // ends before what its header says (or before its header)
-  kBadShape,  // bits that must be zero, lead and trail that leave no whole number of floats
-  kBadMask,   // names header words that there cannot be
-  kBadBlock,  // the codec's tags contradict its length
-  kTooLong,   // bytes left over; or a payload of another length than asked for
+  kShort,     // record ends before the length that its header says, or within its header
+  kBadShape,  // bits are set that must be zero, or lead and trail leave no whole number of floats
+  kBadMask,   // mask names header words that are not allowed
+  kBadBlock,  // tags of the block contradict its length
+  kTooLong,   // bytes are left over, or the payload has another length than requested
 };
 
-// Where the parts of a record are.
+// Pointers to the parts of a record.
 struct RecordView {
   RecordHeader header{};
   const uint8_t* words = nullptr;  // header words
   const uint8_t* raw = nullptr;    // lead bytes, then trail bytes
   std::span<const uint8_t> block{};
   size_t lead = 0, trail = 0, floats = 0;
-  size_t bytes = 0;  // of the whole record
+  size_t bytes = 0;  // length of the whole record
 };
 
-// The record at the start of `bytes`, of which only header words in `allowed_mask` may follow. Checks all but the
-// block. Reads nothing outside.
+// Finds the parts of the record at the start of `bytes`. Its mask may name only header words in `allowed_mask`. Checks
+// everything except the block. Reads nothing outside `bytes`.
 [[nodiscard]] RecordFault view_record(std::span<const uint8_t> bytes, uint16_t allowed_mask, RecordView& view) noexcept;
 
-// The payload, header.payload_bytes of it. Unless kNone is returned (kBadBlock if not), its content is unspecified.
+// Restores the payload, header.payload_bytes bytes. Returns kNone or kBadBlock. After kBadBlock, the content of the
+// payload is unspecified.
 [[nodiscard]] RecordFault restore_payload(const Codec& codec, const RecordView& view, uint8_t* payload) noexcept;
 
-// Both, for a record as write_record() made it: exactly `record` gives exactly `payload`. Any bytes may come.
+// Does both for a record that write_record() made. All of `record` must give exactly payload.size() bytes. Any input
+// bytes are safe.
 [[nodiscard]] RecordFault read_record(const Codec& codec, std::span<const uint8_t> record,
                                       std::span<uint8_t> payload) noexcept;
 

@@ -1,4 +1,5 @@
-// sent_records.cc - what was sent compressed and is not acknowledged yet, in one arena (worker thread only; no DPDK)
+// sent_records.cc - segments that were sent compressed and are not acknowledged yet, in one arena (worker thread only;
+// no DPDK)
 #include "dataplane/accelerator/engine/sent_records.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// stream_table.cc - the TCP connections that are followed, a bounded number of them (worker thread only; no DPDK)
+// stream_table.cc - a table of the TCP connections that are followed, of bounded size (worker thread only; no DPDK)
 #include "dataplane/accelerator/engine/stream_table.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ StreamTable::Place StreamTable::place_of(const FlowKey& key) const noexcept {
   const uint64_t addresses = uint64_t{key.source_ip} << 32 | key.destination_ip;
   const uint64_t ports =
       uint64_t{key.protocol} << 32 | uint64_t{key.source_port} << 16 | uint64_t{key.destination_port};
-  // The seed goes into both rounds: whoever does not know it cannot make two keys meet after the first one.
+  // The seed goes into both rounds. So without the seed nobody can choose two keys that collide after the first round.
   const uint64_t hash = Random::mix(Random::mix(addresses ^ seed_) + (ports ^ seed_ >> 7) * Random::kStep);
   return {static_cast<size_t>((hash >> 32) * buckets_ >> 32), static_cast<uint32_t>(hash) | 1};
 }

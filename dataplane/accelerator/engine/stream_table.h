@@ -1,4 +1,4 @@
-// stream_table.h - the TCP connections that are followed, a bounded number of them (worker thread only; no DPDK)
+// stream_table.h - a table of the TCP connections that are followed, of bounded size (worker thread only; no DPDK)
 #pragma once
 
 #include <cstddef>
@@ -11,32 +11,32 @@
 
 namespace gradlane::accel {
 
-// The direction host to wire of one connection. One cache line.
+// The direction from host to wire of one connection. It fills one cache line.
 struct alignas(64) Stream {
   FlowKey key{};          // source: the host
   uint32_t base = 0;      // sequence number of the first data byte
-  uint32_t sent_end = 0;  // behind the highest one ever sent
-  uint32_t host_ack = 0;  // what the host acknowledged last
+  uint32_t sent_end = 0;  // sequence number behind the highest one ever sent
+  uint32_t host_ack = 0;  // last acknowledgement number that the host sent
   SentRecords::List records{};
   Nanos last_seen = 0;
-  Nanos progressed_at = 0;  // when records were acknowledged last, or the first of them was sent
-  bool confirmed = false;   // the host went on from `base`
-  bool exact_only = false;  // nothing more is compressed; forgotten as soon as there are no records
-  bool open_end = false;    // a fragment came: more may have been sent than sent_end says
-  bool raw_only = false;    // nor is anything sent again compressed
-  bool reset = false;       // the peer sent a RST, and the host nothing since
+  Nanos progressed_at = 0;  // time at which records were acknowledged last, or the first of them was sent
+  bool confirmed = false;   // the host's first segment after the SYN continued from `base`
+  bool exact_only = false;  // nothing new is compressed; the stream is forgotten as soon as it has no records
+  bool open_end = false;    // a segment was not plain: bytes behind sent_end may have been sent
+  bool raw_only = false;    // retransmissions are not compressed either
+  bool reset = false;       // the peer sent a RST, and the host has sent nothing since
 };
 static_assert(sizeof(Stream) == 64);
 
-// A set-associative hash table: a stream can stand in one bucket only, in any of its kWays places. A look-up reads the
-// bucket's line of tags, and the stream if it is there. The hash is seeded, so that nobody can choose ports that all
-// fall into one bucket.
+// A set-associative hash table. A stream can be in one bucket only, in any of its kWays places. A lookup reads the
+// bucket's line of tags, and the stream if its tag is there. The hash has a seed, so that nobody can choose ports that
+// all fall into one bucket.
 class StreamTable {
  public:
   static constexpr uint32_t kNone = ~uint32_t{0};
   static constexpr size_t kWays = 8;
 
-  // Rounded up to a multiple of kWays.
+  // `streams` is rounded up to a multiple of kWays.
   StreamTable(size_t streams, uint64_t seed);
 
   [[nodiscard]] uint32_t find(const FlowKey& key) const noexcept;
@@ -44,10 +44,10 @@ class StreamTable {
     uint32_t index = kNone;
     bool evicted = false;
   };
-  // A new Stream with this key, which must not be there yet. If its bucket is full, it replaces the least recently
-  // used stream that has no records; if all have some, the index is kNone.
+  // Inserts a new Stream with this key, which must not be in the table yet. If its bucket is full, it replaces the
+  // least recently used stream that has no records. If all streams of the bucket have records, the index is kNone.
   [[nodiscard]] Inserted insert(const FlowKey& key) noexcept;
-  // Its records must have been cleared.
+  // Removes a stream. Its records must have been cleared.
   void erase(uint32_t index) noexcept;
 
   [[nodiscard]] Stream& operator[](uint32_t index) noexcept { return streams_[index]; }

@@ -1,4 +1,5 @@
-// tcp_streams.cc - which bytes of TCP streams may be compressed, and what was sent before (worker thread only; no DPDK)
+// tcp_streams.cc - the decision which bytes of TCP streams may be compressed, and what was sent before (worker thread
+// only; no DPDK)
 #include "dataplane/accelerator/engine/tcp_streams.h"
 
 #include <algorithm>
@@ -9,17 +10,18 @@
 namespace gradlane::accel {
 namespace {
 
-// No window of TCP is larger (RFC 7323): nothing further ahead belongs to the stream.
+// No TCP window is larger (RFC 7323), so nothing further ahead belongs to the stream.
 constexpr uint32_t kMostWindow = uint32_t{1} << 30;
-// A RST counts in or close behind the window only, where a host acts on it or says that it lives on (RFC 5961).
+// A RST counts only in the window or close behind it. There a host acts on it, or replies that the connection is alive
+// (RFC 5961).
 constexpr uint32_t kResetWindow = uint32_t{1} << 20;
-// A first fragment does not say how long the packet is; no packet is longer.
+// A first fragment does not say how long the packet is. No packet is longer than this.
 constexpr uint32_t kMostPacket = 65536;
 constexpr Nanos kStuck = 3 * kSecond;
-constexpr size_t kMostSwept = 32;    // buckets a call
-constexpr size_t kSweepCalls = 512;  // for the whole table, if it is not large
+constexpr size_t kMostSwept = 32;    // limit of buckets per call
+constexpr size_t kSweepCalls = 512;  // calls that sweep the whole table, if it is not large
 
-// A SYN takes a sequence number in front of the data.
+// Returns the sequence number of the first data byte. A SYN takes a number in front of the data.
 uint32_t first_byte(const Segment& segment) noexcept { return segment.seq + ((segment.flags & kSyn) != 0 ? 1 : 0); }
 
 }  // namespace
@@ -61,7 +63,7 @@ TcpStreams::Decision TcpStreams::from_host(const Segment& segment, Nanos now) no
   return decision;
 }
 
-// The stream that a SYN starts or, if it is sent again, belongs to.
+// Returns the stream that a SYN starts. If the SYN is a retransmission, returns the stream that it started before.
 uint32_t TcpStreams::from_syn(const Segment& segment) noexcept {
   const uint32_t base = first_byte(segment);
   const uint32_t index = table_.find(segment.key);
@@ -83,8 +85,9 @@ uint32_t TcpStreams::from_syn(const Segment& segment) noexcept {
   return inserted.index;
 }
 
-// Whether a segment that is no SYN fits what was sent before. The first one tells whether the SYN was that of the
-// connection that came about: a host that answers with SYN cookies may have sent several, with different numbers.
+// Returns whether a segment that is no SYN fits what was sent before. The first such segment shows whether the SYN was
+// that of the actual connection. A host that answers with SYN cookies may have sent several SYNs with different
+// numbers.
 bool TcpStreams::goes_on(Stream& stream, const Segment& segment) noexcept {
   if (stream.confirmed) return !seq_before(stream.sent_end + kMostWindow, segment.seq);
   stream.confirmed = segment.seq - stream.base <= stream.sent_end - stream.base;
@@ -98,10 +101,10 @@ TcpStreams::Decision TcpStreams::decide(uint32_t index, const Segment& segment) 
   const uint32_t end = begin + static_cast<uint32_t>(segment.bytes) + (fin ? 1 : 0);
   const bool fresh = !seq_before(begin, stream.sent_end);
   if (seq_before(stream.sent_end, end) && !seq_before(stream.sent_end + kMostWindow, begin)) stream.sent_end = end;
-  // Nothing comes behind a FIN.
+  // No data comes behind a FIN.
   if (fin) stream.exact_only = true;
   if (segment.bytes == 0) return {};
-  const bool over = stream.exact_only && stream.records.empty();  // about to be forgotten
+  const bool over = stream.exact_only && stream.records.empty();  // the stream is about to be forgotten
   if (!fresh) return over ? Decision{} : Decision{Treatment::kSentBefore, 0, index};
   if (stream.exact_only || (segment.flags & kNeverCompressed) != 0) return {};
   const unsigned lead = (stream.base - begin) % sizeof(float);
@@ -171,7 +174,8 @@ void TcpStreams::from_wire(const Segment& segment, Nanos now) noexcept {
   if (index == kNone) return;
   Stream& stream = table_[index];
   if ((segment.flags & kRst) != 0) {
-    // Anybody can send one. Where it could do harm, it has to be one that the host reacts to.
+    // Anybody can send a RST. If there are records, a false one could do harm. Then only a RST counts that the host
+    // reacts to.
     if (!stream.records.empty() && segment.seq - stream.host_ack >= kResetWindow) return;
     stream.reset = true;
     stream.last_seen = now;

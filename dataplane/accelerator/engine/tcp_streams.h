@@ -1,4 +1,5 @@
-// tcp_streams.h - which bytes of TCP streams may be compressed, and what was sent before (worker thread only; no DPDK)
+// tcp_streams.h - the decision which bytes of TCP streams may be compressed, and what was sent before (worker thread
+// only; no DPDK)
 #pragma once
 
 #include <cstddef>
@@ -29,7 +30,7 @@ enum class StreamFigure : uint8_t {
   kOverwritten,
   kBadAck,
   kUnreadable,
-  // gauges: how it is now
+  // gauges: present values
   kTracked,
   kMost,
   kRecords,
@@ -70,74 +71,78 @@ struct Segment {
   FlowKey key;
   uint32_t seq = 0, ack = 0;
   uint8_t flags = 0;
-  size_t bytes = 0;   // of payload
+  size_t bytes = 0;   // length of the payload
   bool plain = true;  // false: IP options, a fragment, or TCP options with which no byte may be changed
 };
 
-// Every byte of a stream has one value on the wire, however often and in whatever pieces it is sent. So whatever a
-// receiver keeps of each transmission, no float mixes exact and lossy bytes.
+// Every byte of a stream has one value on the wire, however often and in whatever pieces it is sent. A receiver may
+// keep any part of each transmission. So no float of it ever mixes exact and lossy bytes.
 //
-// - Byte n of a stream has the sequence number base + n, with base = ISN + 1, so the SYN must be seen. Floats start at
-//   the bytes whose n is a multiple of 4.
+// - Byte n of a stream has the sequence number base + n, with base = ISN + 1. So the accelerator must see the SYN.
+//   Floats start at the bytes whose n is a multiple of 4.
 // - `sent_end` is behind the highest byte ever seen. A segment at or behind it is *fresh*: no byte of it was ever sent.
-//   Only floats that lie wholly within one fresh segment are sent lossy; that is when their value is decided. What is
-//   missing in front of a fresh segment was lost inside the host: it counts as sent, exact.
-// - A fresh segment that is compressed is remembered, as a record, until a cumulative acknowledgement covers all of it:
-//   from then on receivers throw away every copy. (SACK does not count: a receiver may go back on it.)
-// - Any other segment with data is a retransmission, if only in its first byte. It is sent as the record of exactly the
-//   same bytes, or exact, with the values that records have for any of its bytes put in place. Where no record is,
-//   everything was sent exact.
-// - A stream without records can be forgotten at any time: what is under way is exact and stays exact, and nothing
-//   is compressed any more. So the table may evict such streams, and only such.
+//   Only floats that lie completely within one fresh segment are sent lossy. At that moment their value is decided.
+//   Bytes that are missing in front of a fresh segment were lost inside the host. They count as sent, exact.
+// - A fresh segment that is compressed is remembered, as a record, until a cumulative acknowledgement covers all of it.
+//   From then on receivers discard every copy. (SACK does not count: a receiver may take it back.)
+// - Any other segment with data is a retransmission, even if only its first byte was sent before. If there is a record
+//   of exactly the same bytes, that is sent. Otherwise the segment is sent exact, with the values of records wherever
+//   they cover its bytes. All bytes without a record were sent exact.
+// - A stream without records can be forgotten at any time. Its bytes in flight are exact and stay exact, and nothing is
+//   compressed any more. So the table may evict such streams, and no others.
 class TcpStreams {
  public:
   static constexpr uint32_t kNone = StreamTable::kNone;
 
   struct Setup {
     size_t streams = 65536;
-    size_t memory = size_t{64} << 20;  // for records
-    uint64_t seed = 0;                 // random, or others can choose which streams meet in a bucket
-    // Of silence, until a stream is forgotten. A host that does not get through may wait minutes between two
-    // retransmissions; then the records must still be there.
+    size_t memory = size_t{64} << 20;  // limit of memory for records
+    uint64_t seed = 0;                 // random; without it, others could choose which streams fall into one bucket
+    // Time of silence until a stream is forgotten. A host whose packets do not arrive may wait minutes between two
+    // retransmissions. Then the records must still be there.
     Nanos idle = 600 * kSecond;
-    Nanos closing = 10 * kSecond;  // after a RST from the peer
+    Nanos closing = 10 * kSecond;  // time until a stream is forgotten after a RST from the peer
   };
   // Allocates everything.
   TcpStreams(const Codec& codec, const Setup& setup);
 
   enum class Treatment : uint8_t { kUntouched, kFresh, kSentBefore };
-  // Of one segment, until the next one comes.
+  // The decision on one segment. It is valid until the next segment comes.
   struct Decision {
     Treatment treatment = Treatment::kUntouched;
     unsigned lead = 0;  // kFresh: bytes in front of the first float
     uint32_t stream = kNone;
   };
 
-  // Every TCP segment from host to wire, whatever its ToS, in order.
-  // kUntouched: an unknown stream, or nothing to do: send it as it is.
-  // kFresh: the floats from `lead` on may be compressed, if remember() takes the record before it is sent.
-  // kSentBefore: send what again() gives, or else what overwrite() leaves, which is all of it if it was sent exact.
+  // Decides on a TCP segment from host to wire. It must get all of them in order, whatever their ToS.
+  //
+  // - kUntouched: The stream is unknown, or there is nothing to do. Send the segment as it is.
+  // - kFresh: The floats from `lead` on may be compressed, if remember() takes the record before it is sent.
+  // - kSentBefore: Send the record of again(). If there is none, send the payload as overwrite() leaves it. It changes
+  //   nothing in a payload that was sent exact.
   [[nodiscard]] Decision from_host(const Segment& segment, Nanos now) noexcept;
-  // Of a kFresh segment. False: there is no memory; send it as it is.
+  // Keeps the record of a kFresh segment. Returns false if there is no memory: then send the segment as it is.
   [[nodiscard]] bool remember(const Decision& decision, const Segment& segment,
                               std::span<const uint8_t> record) noexcept;
-  // The record of exactly these bytes, into `out`; its length, or 0: there is none, the stream was given up, or the
-  // segment has flags with which it must not be compressed.
+  // Copies the record of exactly these bytes into `out`, and returns its length. Returns 0 if there is none, if the
+  // stream was given up, or if the segment's flags forbid compression.
   [[nodiscard]] size_t again(const Decision& decision, const Segment& segment, std::span<uint8_t> out) noexcept;
-  // Of a kSentBefore segment: nothing compressed was acknowledged for 3 s, all of them later than `since`.
+  // Returns whether nothing compressed was acknowledged for 3 s, counted from `since` at the earliest. Only for a
+  // kSentBefore segment.
   [[nodiscard]] bool stuck(const Decision& decision, Nanos since, Nanos now) const noexcept;
-  // From now on nothing of the stream is sent compressed; records keep their values.
+  // Stops compression of the stream, retransmissions included. Records keep their values.
   void give_up(const Decision& decision) noexcept;
-  // Puts the values of records in place wherever they cover `payload`, the segment's. True: some did, and the checksum
-  // has to be computed again.
+  // Puts the values of records into `payload`, which is the segment's, wherever they cover it. Returns true if some
+  // did. Then the checksum must be computed again.
   [[nodiscard]] bool overwrite(const Decision& decision, const Segment& segment, std::span<uint8_t> payload) noexcept;
 
-  // TCP segments from wire to host with ACK or RST, `key` as it arrived, once their checksum is known to be right.
+  // Handles a TCP segment from wire to host with ACK, RST or FIN. Its `key` is as it arrived, and its checksum must be
+  // right.
   void from_wire(const Segment& segment, Nanos now) noexcept;
-  // Without records, from_wire() has nothing to learn of acknowledgements: only RST matters.
+  // Returns whether any stream has records. If not, from_wire() needs no segments that only acknowledge.
   [[nodiscard]] bool any_records() const noexcept { return records_.records() != 0; }
 
-  // Forgets what was silent for too long, in a small part of the table; to be called some 100 times a second.
+  // Forgets streams that were silent for too long, in a small part of the table. Call it about 100 times a second.
   void sweep(Nanos now) noexcept;
 
   [[nodiscard]] size_t streams() const noexcept { return table_.size(); }
@@ -158,9 +163,9 @@ class TcpStreams {
   const Nanos idle_, closing_;
   StreamTable table_;
   SentRecords records_;
-  std::vector<uint8_t> record_, payload_;  // overwrite() restores here
-  size_t swept_ = 0;                       // bucket
-  CounterSet<StreamFigure> counters_;      // gauges stay 0
+  std::vector<uint8_t> record_, payload_;  // buffers of overwrite()
+  size_t swept_ = 0;                       // bucket at which sweep() goes on
+  CounterSet<StreamFigure> counters_;      // gauges stay 0 here
 };
 
 }  // namespace gradlane::accel

@@ -1,9 +1,10 @@
-// wire_format.h - the bytes of a compressed packet behind its UDP or TCP header; docs/accelerator.md in code
+// wire_format.h - the format of a compressed packet behind its UDP or TCP header, as docs/accelerator.md specifies it
 //
-// A *bundle* is one wire packet: the Ethernet, IPv4 and UDP or TCP headers of its first packet, a GroupHeader, and 1 to
-// kMaxRecords records, to the end of the IP packet. A record stands for one packet: a RecordHeader, the header words
-// its mask names (4 bytes each, as in the packet, from the lowest bit on), the lead bytes, the trail bytes, and the
-// block of the codec. Integers are little-endian; header words are copied and stay in network order.
+// A *bundle* is one wire packet. It has the Ethernet, IPv4 and UDP or TCP headers of its first packet, a GroupHeader,
+// and 1 to kMaxRecords records, to the end of the IP packet. A record stands for one packet. It has a RecordHeader, the
+// header words that its mask names, the lead bytes, the trail bytes, and the codec's block. Header words have 4 bytes
+// each, as in the packet, from the lowest bit on. Integers are little-endian, but header words are copied and stay in
+// network order.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@ struct [[gnu::packed]] GroupHeader {
   uint8_t magic;
   uint8_t version_kind;  // version in the high 4 bits, kind in the low ones
   uint8_t codec;         // CodecId; hello and answer: 0
-  uint8_t param;         // likewise
+  uint8_t param;         // parameter byte of the codec; hello and answer: 0
 };
 inline constexpr size_t kGroupBytes = 4;
 static_assert(sizeof(GroupHeader) == kGroupBytes);
@@ -30,9 +31,9 @@ static_assert(offsetof(GroupHeader, codec) == 2);
 static_assert(offsetof(GroupHeader, param) == 3);
 
 struct [[gnu::packed]] RecordHeader {
-  uint16_t payload_bytes;  // of the packet's UDP or TCP payload
+  uint16_t payload_bytes;  // length of the packet's UDP or TCP payload
   uint16_t block_bytes;
-  uint8_t shape;  // kLeadMask and so on
+  uint8_t shape;  // bits of kLeadMask, kTrailMask and kNoUdpChecksumBit
   uint8_t zero;
   uint16_t mask;  // header words that follow; the first record: 0
 };
@@ -43,14 +44,14 @@ static_assert(offsetof(RecordHeader, shape) == 4);
 static_assert(offsetof(RecordHeader, zero) == 5);
 static_assert(offsetof(RecordHeader, mask) == 6);
 
-// Of RecordHeader::shape. The floats are what is between lead and trail: an exact number, at least one.
+// Bits of RecordHeader::shape. The floats lie between lead and trail: a whole number of them, at least one.
 inline constexpr uint8_t kLeadMask = 0x03;   // raw bytes in front of the first float
-inline constexpr uint8_t kTrailMask = 0x0c;  // raw bytes behind the last
+inline constexpr uint8_t kTrailMask = 0x0c;  // raw bytes behind the last float
 inline constexpr unsigned kTrailShift = 2;
 inline constexpr uint8_t kNoUdpChecksumBit = 0x10;  // the packet's UDP checksum was 0
 inline constexpr uint8_t kShapeZeros = 0xe0;
 
-// Bits of RecordHeader::mask: words of the headers that are not as predicted from those of the record before.
+// Bits of RecordHeader::mask: header words that differ from their prediction, which is made from the record before.
 inline constexpr unsigned kIpWord = 0;       // id, flags, fragment offset; predicted: id + 1, flags as before
 inline constexpr unsigned kSeqWord = 1;      // TCP; predicted: as before, plus payload_bytes of the record before
 inline constexpr unsigned kAckWord = 2;      // TCP; predicted: as before
@@ -61,11 +62,11 @@ inline constexpr unsigned kMaxHeaderWords = kOptionWord + kMaxOptionWords;
 
 inline constexpr size_t kMaxRecords = 32;
 
-// What stands behind the GroupHeader of hello and answer.
+// The bytes behind the GroupHeader of a hello or an answer.
 struct [[gnu::packed]] HelloBody {
   uint64_t nonce;
 };
-inline constexpr size_t kHelloBytes = kGroupBytes + sizeof(HelloBody);  // of UDP payload
+inline constexpr size_t kHelloBytes = kGroupBytes + sizeof(HelloBody);  // length of the UDP payload
 static_assert(kHelloBytes == 12);
 
 }  // namespace gradlane::accel

@@ -1,4 +1,5 @@
-// bypass.cc - what the kernel does at an accelerator's interfaces without it: nftables (control thread)
+// bypass.cc - nftables at an accelerator's interfaces: while the accelerator runs, the kernel is kept off them; at
+// other times it joins them (control thread)
 #include "dataplane/accelerator/kernel/bypass.h"
 
 #include <linux/netfilter/nf_tables.h>
@@ -21,7 +22,7 @@
 namespace gradlane {
 namespace {
 
-// Before other tables of the host: that one has frames of these interfaces which go on makes no sense.
+// These tables come before all other tables of the host, which have no use for frames of these interfaces.
 constexpr int kHeldPriority = -500;
 constexpr int kBypassPriority = -490;
 
@@ -35,8 +36,8 @@ Bypass::End end_of(const PortConfig& port) {
   return {std::move(name), index};
 }
 
-// By which it is known whether the table is that of these interfaces: an interface that is made again has another
-// index.
+// Returns the comment by which the table of these interfaces is recognized. An interface that is created again has
+// another index.
 std::string comment_of(const Bypass& bypass) {
   const auto text = [](const Bypass::End& end) {
     return end.name.empty() ? std::string("-") : fmt::format("{} ({})", end.name, end.index);
@@ -45,10 +46,11 @@ std::string comment_of(const Bypass& bypass) {
                      bypass.tos_wire);
 }
 
-// One that drops compressed packets, and one for each way.
+// Returns the number of rules: one drops compressed packets, and one forwards in each direction.
 size_t rules_of(const Bypass& bypass) { return bypass.joins() ? 3 : 0; }
 
-// As the accelerator knows one: the wire's code point, no escape, and a payload that begins like a bundle.
+// Adds a rule that drops compressed packets. Like the accelerator, it recognizes them by the wire's code point, no
+// escape, and a payload that begins like a bundle.
 void drop_compressed(NftBatch& batch, const Bypass& bypass) {
   using Part = NftBatch::Rule::Part;
   batch.add_rule(bypass.table, kWireChain, [&](NftBatch::Rule& rule) {

@@ -1,5 +1,5 @@
-// bypass.h - what the kernel does at an accelerator's interfaces: nothing while it runs; without it, join them (control
-// thread)
+// bypass.h - nftables at an accelerator's interfaces: while the accelerator runs, the kernel is kept off them; at other
+// times it joins them (control thread)
 #pragma once
 
 #include <string>
@@ -8,20 +8,20 @@
 
 namespace gradlane {
 
-// Frames that come in at the interfaces of an accelerator are its own: its packet sockets see them beside the kernel,
-// not instead of it, and the kernel would take what is compressed for data. Two tables of nftables see to that:
+// An accelerator owns the frames that come in at its interfaces. But its packet sockets only get copies. The kernel
+// gets the frames too, and would take compressed payloads for normal data. Two tables of nftables prevent that:
 //
-// - `held` goes with the process, however that ends, and nobody else can remove it. It drops all that comes in, behind
-//   the packet sockets (PortHold has it).
-// - `table` stays, and has its turn when the first one is gone. It joins the two interfaces, so that the host's network
-//   goes on past the accelerator that is not there, but for compressed packets, which nobody is there to restore. If
-//   one of the ports is no interface of the kernel, nothing can be joined, and it drops all.
+// - `held` belongs to the process. However the process ends, the kernel then removes the table, and nobody else can
+//   remove it. It drops everything that comes in, behind the packet sockets. PortHold creates it.
+// - `table` stays, and takes effect when `held` is gone. It joins the two interfaces, so that the host's network works
+//   without the accelerator. It drops compressed packets, because nobody is there to restore them. If one of the ports
+//   is no interface of the kernel, nothing can be joined, and it drops everything.
 //
-// In names, `table` is "gradlane-eth1", after the interface of the wire.
+// The name of `table` is "gradlane-eth1", after the interface of the wire.
 struct Bypass {
   struct End {
-    std::string name;    // of the interface; empty: the port is none of the kernel
-    unsigned index = 0;  // 0: there is none of that name
+    std::string name;    // name of the interface; empty: the port is no interface of the kernel
+    unsigned index = 0;  // 0: no interface has that name
   };
   End host;
   End wire;
@@ -30,25 +30,25 @@ struct Bypass {
   std::string held;
 
   [[nodiscard]] bool joins() const noexcept { return !host.name.empty() && !wire.name.empty(); }
-  // All its interfaces are there.
+  // Returns whether all its interfaces exist.
   [[nodiscard]] bool complete() const noexcept {
     return (host.name.empty() || host.index != 0) && (wire.name.empty() || wire.index != 0);
   }
-  // "eth1 and gla0".
+  // Returns a text like "eth1 and gla0".
   [[nodiscard]] std::string ends() const;
 };
 
-// In this network namespace, as it is now.
+// Returns the bypass in this network namespace, with the interfaces as they are now.
 [[nodiscard]] Bypass bypass_of(const AcceleratorConfig& config);
 
-// `table`. Throws SetupError. Whatever was in it is replaced.
+// Installs `table`, and replaces any content that it has. Throws SetupError.
 void install_bypass(const Bypass& bypass);
 void remove_bypass(const Bypass& bypass);
 
 enum class BypassState {
   kInPlace,
-  kMissing,  // or other than install_bypass() makes it now
-  kUnknown,  // this process may not look
+  kMissing,  // the table is missing, or not as install_bypass() makes it now
+  kUnknown,  // this process has no right to look
 };
 [[nodiscard]] BypassState bypass_state(const Bypass& bypass);
 

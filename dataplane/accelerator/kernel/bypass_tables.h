@@ -10,7 +10,7 @@ namespace gradlane {
 
 void add_held(NftBatch& batch, const Bypass& bypass);
 void add_bypass(NftBatch& batch, const Bypass& bypass);
-// Why a batch failed, by errno.
+// Returns the reason why a batch failed, from its errno.
 [[nodiscard]] std::string nft_fault(int error);
 
 }  // namespace gradlane

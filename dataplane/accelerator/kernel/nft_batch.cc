@@ -17,7 +17,8 @@ namespace gradlane {
 namespace {
 
 constexpr uint32_t kRegister = NFT_REG_1;
-constexpr uint8_t kCommentType = 0;  // in user data, as nft(8) has it: type, length, text with its zero
+// Type of a comment in user data. nft(8) has the same format: type, length, text with its final zero.
+constexpr uint8_t kCommentType = 0;
 constexpr uint16_t kIpv4 = 0x0800;
 
 constexpr unsigned nft_type(unsigned message) { return NFNL_SUBSYS_NFTABLES << 8 | message; }

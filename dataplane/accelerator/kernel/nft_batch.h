@@ -15,26 +15,27 @@ namespace gradlane {
 // A table of the family netdev.
 struct NftTable {
   uint32_t flags = 0;
-  std::optional<uint32_t> owner;  // port number of the netlink socket that it goes with
+  std::optional<uint32_t> owner;  // port number of the netlink socket that owns the table; the table ends with it
   std::string comment;
   size_t rules = 0;
 };
-// Nothing: there is none of that name. Throws SetupError if the kernel does not tell.
+// Returns nothing if there is no table of that name. Throws SetupError if the kernel does not tell.
 [[nodiscard]] std::optional<NftTable> find_nft_table(const std::string& name);
 
-// All or none of what is added takes effect, at once.
+// A batch of changes. Either all of them take effect, at once, or none.
 class NftBatch {
  public:
-  // What a rule does with a packet, step by step.
+  // The steps of a rule, which it takes with each packet.
   class Rule {
    public:
     explicit Rule(NetlinkMessage& message) : message_(message) {}
     void only_ipv4();
-    // Goes on if these bytes of the IP header, or of what UDP or TCP carry, are `value` under `mask`.
+    // Continues only if these bytes of the IP header (kIp), or of the UDP or TCP payload (kCarried), are `value` under
+    // `mask`.
     enum class Part { kIp, kCarried };
     void only(Part part, uint32_t offset, const std::vector<uint8_t>& mask, const std::vector<uint8_t>& value);
     void drop();
-    void forward_to(unsigned interface);  // by index: out there, as it came
+    void forward_to(unsigned interface);  // sends the packet out there as it came; `interface` is an index
 
    private:
     void step(const char* name, const std::function<void()>& attributes);
@@ -42,16 +43,16 @@ class NftBatch {
   };
 
   NftBatch();
-  // Whatever is in a table of that name is gone. `owned`: the table goes with the socket that the batch is sent by, and
-  // nobody else can change it.
+  // Replaces a table of that name and all its content. `owned`: the table ends with the socket that sends the batch,
+  // and nobody else can change it.
   void replace_table(const std::string& name, bool owned, const std::string& comment);
-  // If there is one.
+  // Removes the table if it exists.
   void remove_table(const std::string& name);
   void add_chain(const std::string& table, const std::string& chain, const std::string& device, int priority,
                  bool drops);
   void add_rule(const std::string& table, const std::string& chain, const std::function<void(Rule&)>& steps);
 
-  // 0 or errno.
+  // Sends the batch. Returns 0 or errno.
   [[nodiscard]] int send(NetlinkSocket& socket);
 
  private:

@@ -1,4 +1,4 @@
-// offloads.cc - what the kernel leaves to devices, and must not where an accelerator takes its frames (control thread)
+// offloads.cc - offloads to devices that must be off where an accelerator takes its frames (control thread)
 #include "dataplane/accelerator/kernel/offloads.h"
 
 #include <fmt/format.h>
@@ -15,16 +15,16 @@
 namespace gradlane {
 namespace {
 
-// The kernel's interface that a port shares with the kernel; nothing: there is none.
+// Returns the interface that a port shares with the kernel, or nothing if there is none.
 std::optional<std::string> shared_interface(const PortConfig& port) {
   if (!is_af_packet(port) && !is_af_xdp(port)) return std::nullopt;
   return interface_name(port);
 }
 
-// What an interface does with packets that arrive there, before a packet socket has them.
+// Adds a fault if an interface joins packets that arrive, before a packet socket has them.
 void look_at_receiving(const PortConfig& port, std::vector<std::string>& faults) {
   static constexpr std::pair<const char*, const char*> kTogether[] = {
-      {"rx-gro", "gro"}, {"rx-lro", "lro"}, {"rx-gro-hw", "rx-gro-hw"}};  // its name, and that for ethtool -K
+      {"rx-gro", "gro"}, {"rx-lro", "lro"}, {"rx-gro-hw", "rx-gro-hw"}};  // feature's name, and its name for ethtool -K
   const auto interface = shared_interface(port);
   if (!interface) return;
   const auto active = active_features(*interface);
@@ -37,7 +37,8 @@ void look_at_receiving(const PortConfig& port, std::vector<std::string>& faults)
                                port.name, *interface, *interface, command));
 }
 
-// Without checksums of the device the kernel cuts everything into packets itself, whatever segmentation is on.
+// Returns whether the kernel leaves checksums to the device. If not, it cuts everything into packets itself, whatever
+// segmentation is on.
 bool leaves_checksums(const std::string& interface) {
   return std::ranges::any_of(active_features(interface),
                              [](const std::string& name) { return name.starts_with("tx-checksum-"); });

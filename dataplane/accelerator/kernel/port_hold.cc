@@ -1,4 +1,5 @@
-// port_hold.cc - the kernel is kept off what comes in at an accelerator's interfaces (control thread only)
+// port_hold.cc - PortHold, which keeps the kernel off what comes in at an accelerator's interfaces (control thread
+// only)
 #include "dataplane/accelerator/kernel/port_hold.h"
 
 #include <arpa/inet.h>
@@ -18,13 +19,13 @@
 namespace gradlane {
 namespace {
 
-// Of an interface that may have got another one; empty: it is gone.
+// Returns the present name of an interface, which may have been renamed. Empty: the interface is gone.
 std::string name_of(unsigned index) {
   std::array<char, IF_NAMESIZE> name{};
   return if_indextoname(index, name.data()) == nullptr ? "" : name.data();
 }
 
-// Who has the table already, where that is another process.
+// Returns a text about the other process that owns the table already. Empty: there is none.
 std::string owner_text(const Bypass& bypass) {
   const auto table = find_nft_table(bypass.held);
   if (!table || !table->owner) return "";
@@ -56,7 +57,7 @@ PortHold::PortHold(const AcceleratorConfig& config) : file_(config.file), bypass
   owner_.emplace(NETLINK_NETFILTER);
   events_.emplace(NETLINK_NETFILTER);
   if (!bypass_.complete()) return;
-  // From here on: what is done to the tables between their making and the first look is heard, too.
+  // Events are received from here on. So changes of the tables before the first look are noticed, too.
   int error = events_->join(NFNLGRP_NFTABLES);
   if (error == 0) {
     NftBatch batch;
@@ -84,7 +85,7 @@ void PortHold::look(Nanos now) {
   if (!held_ || !bypassed_) mend(now);
 }
 
-// Of an interface that has another name, rules of some kernels do not hold any more.
+// In some kernels, rules do not apply to an interface any more after it has got another name.
 void PortHold::follow_names() {
   for (Bypass::End* const end : {&bypass_.host, &bypass_.wire}) {
     const std::string name = end->index == 0 ? "" : name_of(end->index);
@@ -107,7 +108,7 @@ void PortHold::hear() {
     const auto flags = load_at<uint32_t>(netlink_attribute(attributes, NFTA_TABLE_FLAGS));
     bypassed_ = (ntohl(flags) & NFT_TABLE_F_DORMANT) == 0;
   });
-  if (error == ENOBUFS) bypassed_ = false;  // nobody knows
+  if (error == ENOBUFS) bypassed_ = false;  // events were lost, so the state is unknown
 }
 
 void PortHold::mend(Nanos now) {

@@ -1,4 +1,4 @@
-// port_hold.h - the kernel is kept off what comes in at an accelerator's interfaces (control thread only)
+// port_hold.h - PortHold, which keeps the kernel off what comes in at an accelerator's interfaces (control thread only)
 #pragma once
 
 #include <optional>
@@ -10,19 +10,21 @@
 
 namespace gradlane {
 
-// As long as this lives, the kernel takes nothing that comes in there: it has the tables of bypass.h, watches them, and
-// mends what others do to them. A process that is killed loses the first one with its sockets.
+// While this object exists, the kernel takes nothing that comes in at these interfaces. It installs the tables of
+// bypass.h, watches them, and restores them when others change them. A process that is killed loses the table `held`
+// with its sockets.
 class PortHold {
  public:
-  static constexpr Nanos kAgain = 5 * kSecond;  // between lines that say the same
+  static constexpr Nanos kAgain = 5 * kSecond;  // interval between log lines that say the same
 
-  // Throws SetupError if the kernel cannot be kept off; an interface that is missing is left to whoever opens it.
+  // Throws SetupError if the kernel cannot be kept off. A missing interface is no error here: opening its port will
+  // fail.
   explicit PortHold(const AcceleratorConfig& config);
 
-  // Every 100 ms.
+  // Must be called every 100 ms.
   void look(Nanos now);
 
-  // What is wrong now, and what to do; empty: nothing.
+  // Returns a text that says what is wrong now, and what to do. Empty: nothing is wrong.
   [[nodiscard]] std::string fault() const;
 
   [[nodiscard]] bool kernel_kept_off() const noexcept { return held_; }
@@ -34,14 +36,14 @@ class PortHold {
   void mend(Nanos now);
   [[nodiscard]] std::string cause() const;
 
-  const std::string file_;  // of the configuration
-  Bypass bypass_;           // with the names that interfaces have now
-  // None if both ports are DPDK's alone: kernels without nftables do for those.
-  std::optional<NetlinkSocket> owner_;   // of the table `held`
-  std::optional<NetlinkSocket> events_;  // of tables
+  const std::string file_;  // path of the configuration
+  Bypass bypass_;           // has the present names of the interfaces
+  // None if DPDK alone has both ports. These need no nftables in the kernel.
+  std::optional<NetlinkSocket> owner_;   // owns the table `held`
+  std::optional<NetlinkSocket> events_;  // gets the events of all tables
   bool held_ = true;
   bool bypassed_ = true;
-  int error_ = 0;  // why the last attempt to mend failed
+  int error_ = 0;  // errno of the last attempt to restore the tables
   Nanos logged_at_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// superpacket.cc - cutting superpackets of TCP, and putting them together (worker thread only; no sockets, no DPDK)
+// superpacket.cc - cutting and joining of TCP superpackets (worker thread only; no sockets, no DPDK)
 #include "dataplane/accelerator/packet/superpacket.h"
 
 #include <algorithm>
@@ -18,10 +18,10 @@ constexpr size_t kVlanBytes = 4;
 constexpr size_t kIpv6Bytes = 40;
 constexpr size_t kIpv6Length = 4, kIpv6Next = 6, kIpv6Source = 8, kIpv6Addresses = 32;
 constexpr size_t kIpv4Addresses = 8;
-constexpr size_t kMostLength = 65535;  // that an IP header can tell
+constexpr size_t kMostLength = 65535;  // longest length that fits into an IP header
 constexpr uint8_t kFin = 1, kSyn = 2, kRst = 4, kPsh = 8, kUrg = 32, kCwr = 128;
 
-// Of the pseudo-header, not folded; `length` is that of TCP's header and payload.
+// Returns the sum of the pseudo-header, not folded. `length` is that of TCP's header and payload.
 uint64_t pseudo_sum(const uint8_t* frame, const TcpPlaces& places, size_t length) noexcept {
   const uint8_t* const ip = frame + places.ip;
   const uint64_t addresses =
@@ -29,7 +29,7 @@ uint64_t pseudo_sum(const uint8_t* frame, const TcpPlaces& places, size_t length
   return addresses + __builtin_bswap16(kTcp) + __builtin_bswap16(static_cast<uint16_t>(length));
 }
 
-// The IP header says that TCP has so many bytes.
+// Writes the length of an IP packet with `tcp_bytes` bytes of TCP into its IP header.
 void set_length(uint8_t* frame, const TcpPlaces& places, size_t tcp_bytes) noexcept {
   uint8_t* const ip = frame + places.ip;
   const size_t behind_ip = places.tcp - places.ip + tcp_bytes;
@@ -37,7 +37,7 @@ void set_length(uint8_t* frame, const TcpPlaces& places, size_t tcp_bytes) noexc
   store16(ip + kIpLength, static_cast<uint16_t>(behind_ip));
 }
 
-// Behind Ethernet's header, and up to two tags. 0: the frame is too short.
+// Returns the offset of the IP header, behind Ethernet's header and up to two VLAN tags. 0: the frame is too short.
 size_t find_ip(std::span<const uint8_t> frame, uint16_t& type) noexcept {
   size_t at = kEtherType;
   for (int tags = 0; at + 2 <= frame.size(); ++tags, at += kVlanBytes) {
@@ -47,7 +47,8 @@ size_t find_ip(std::span<const uint8_t> frame, uint16_t& type) noexcept {
   return 0;
 }
 
-// What IPv4 says; IPv6 may have headers between its own and TCP's, `tcp` is where that begins then. TCP's header fits.
+// Finds the headers of a TCP packet. IPv4's header says where TCP begins. IPv6 may have headers between its own and
+// TCP's: then `tcp` is the offset of TCP. Returns no places if the TCP header does not fit into the frame.
 TcpPlaces find_tcp(std::span<const uint8_t> frame, size_t tcp) noexcept {
   uint16_t type = 0;
   TcpPlaces places;
@@ -72,7 +73,7 @@ TcpPlaces find_tcp(std::span<const uint8_t> frame, size_t tcp) noexcept {
   return places;
 }
 
-constexpr uint16_t kSctpChecksum = 8;  // from the start of SCTP's header, where neither TCP nor UDP have theirs
+constexpr uint16_t kSctpChecksum = 8;  // offset in SCTP's header; TCP and UDP have their checksums elsewhere
 
 bool finish_checksum(const VnetHeader& header, std::span<uint8_t> frame) noexcept {
   const size_t start = header.checksum_start;
@@ -85,7 +86,7 @@ bool finish_checksum(const VnetHeader& header, std::span<uint8_t> frame) noexcep
     return true;
   }
   const auto sum = static_cast<uint16_t>(~ones_sum(frame.data() + start, frame.size() - start));
-  // 0 says that UDP has none, and is as good as this for all others.
+  // A 0 would say that UDP has no checksum. 0xffff is as good for all other protocols.
   store(frame.data() + field, sum == 0 ? uint16_t{0xffff} : sum);
   return true;
 }
@@ -113,7 +114,8 @@ bool SuperpacketCutter::begin(const VnetHeader& header, std::span<uint8_t> frame
   pseudo_ = pseudo_sum(frame.data(), places_, 0);
   if (checksum) {
     if (header.checksum_start != places_.tcp || header.checksum_field != kTcpChecksum) return false;
-    // With a routing header the address that counts is not the one in front; the kernel knows, and its sum has it.
+    // With a routing header, the address in the IPv6 header is not the one that counts. The kernel knows the right one
+    // and has put it into its sum.
     const size_t whole = frame.size() - places_.tcp;
     if (whole > kMostLength) return false;
     pseudo_ = uint64_t{load<uint16_t>(frame.data() + places_.tcp + kTcpChecksum)} +
@@ -168,11 +170,12 @@ void SuperpacketCutter::write_headers(uint8_t* to, size_t bytes, bool last) cons
   store(tcp + kTcpChecksum, static_cast<uint16_t>(~fold(pseudo_ + length + ones_sum(tcp, tcp_bytes))));
 }
 
-// ---- Putting together
+// ---- Joining
 
 namespace {
 
-// Ends with the IP packet, which has payload and nothing that belongs to one packet alone.
+// Returns whether a packet can be joined: its frame ends with the IP packet, which has payload and nothing that belongs
+// to one packet alone.
 bool may_join(std::span<const uint8_t> frame, const TcpPlaces& places) noexcept {
   if (places.ip != kEthernetBytes || places.payload == frame.size()) return false;
   if (places.payload > SuperpacketJoiner::kMostHeader) return false;
@@ -210,7 +213,7 @@ bool SuperpacketJoiner::begin(std::span<const uint8_t> frame) noexcept {
   return true;
 }
 
-// The headers are those of the first packet, but for what differs from packet to packet.
+// Returns whether a packet has the headers of the first packet, except for fields that change from packet to packet.
 bool SuperpacketJoiner::follows(std::span<const uint8_t> frame, const TcpPlaces& places) const noexcept {
   if (places.of_ipv6 != places_.of_ipv6 || places.tcp != places_.tcp || places.payload != places_.payload) return false;
   const uint8_t* const a = first_.data();
@@ -221,7 +224,7 @@ bool SuperpacketJoiner::follows(std::span<const uint8_t> frame, const TcpPlaces&
     if (!same(a, b, ip + kIpTos, ip + kIpv6Length) || !same(a, b, ip + kIpv6Next, tcp)) return false;
   } else {
     if (!same(a, b, ip + kIpFragment, ip + kIpChecksum) || !same(a, b, ip + kIpSource, tcp)) return false;
-    // Of packets that nobody may cut the identification says nothing.
+    // The identification has no meaning if nobody may fragment the packet.
     const bool whole = (load16(b + ip + kIpFragment) & kDontFragment) != 0;
     if (!whole && load16(b + ip + kIpId) != static_cast<uint16_t>(last_id_ + 1)) return false;
   }

@@ -1,9 +1,10 @@
-// superpacket.h - superpackets of TCP as the kernel has them with its devices: cut into packets, and put together from
-// packets (worker thread only; no sockets, no DPDK)
+// superpacket.h - TCP superpackets, as the kernel exchanges them with its devices: a cutter into packets, and a joiner
+// of packets (worker thread only; no sockets, no DPDK)
 //
 // A superpacket is one frame with the payload of many TCP segments that follow each other: Ethernet, IPv4 or IPv6, TCP,
-// and up to 64 KiB. The kernel sends such to a device that cuts (TSO), and takes such from one that puts together
-// (GRO). What is to be done with a frame is in a header of its own in front of it, struct virtio_net_hdr.
+// and up to 64 KiB. The kernel sends superpackets to a device that cuts them (TSO). It takes superpackets from a device
+// that joins packets (GRO). A header in front of the frame, struct virtio_net_hdr, says what must be done with the
+// frame.
 #pragma once
 
 #include <array>
@@ -13,40 +14,40 @@
 
 namespace gradlane {
 
-// As in linux/virtio_net.h, in the byte order of the machine.
+// struct virtio_net_hdr of linux/virtio_net.h, in the byte order of the machine.
 struct VnetHeader {
-  static constexpr uint8_t kNeedsChecksum = 1;  // flags: the sum of the pseudo-header is where the checksum belongs
-  static constexpr uint8_t kOnePacket = 0, kTcpIpv4 = 1, kTcpIpv6 = 4;  // kind
-  static constexpr uint8_t kCongestionOnce = 0x80;                      // added to kind: CWR is for the first packet
+  static constexpr uint8_t kNeedsChecksum = 1;  // flag: the checksum field has only the sum of the pseudo-header
+  static constexpr uint8_t kOnePacket = 0, kTcpIpv4 = 1, kTcpIpv6 = 4;  // values of kind
+  static constexpr uint8_t kCongestionOnce = 0x80;  // added to kind: CWR is for the first packet only
 
   uint8_t flags = 0;
   uint8_t kind = kOnePacket;
-  uint16_t header_bytes = 0;    // in front of the payload
-  uint16_t segment_bytes = 0;   // of payload in each packet, but the last one
-  uint16_t checksum_start = 0;  // in the frame: what the checksum is about, to its end
-  uint16_t checksum_field = 0;  // from there
+  uint16_t header_bytes = 0;    // bytes in front of the payload
+  uint16_t segment_bytes = 0;   // payload of each packet except the last one
+  uint16_t checksum_start = 0;  // offset in the frame; the checksum covers the bytes from here to the end
+  uint16_t checksum_field = 0;  // offset of the checksum field from checksum_start
 };
 static_assert(sizeof(VnetHeader) == 10);
 
-// Where things are in the headers of a TCP packet.
+// Offsets of the headers of a TCP packet in its frame.
 struct TcpPlaces {
-  size_t ip = 0;  // 0: this is none, or one that is left as it is
+  size_t ip = 0;  // 0: no TCP packet, or a packet that is left as it is
   size_t tcp = 0;
   size_t payload = 0;
   bool of_ipv6 = false;
 };
 
-// Takes one frame of the kernel apart.
+// Cuts one frame of the kernel into packets.
 class SuperpacketCutter {
  public:
-  static constexpr size_t kMostBytes = 65536 + 128;  // of a frame
+  static constexpr size_t kMostBytes = 65536 + 128;  // longest frame
 
-  // `frame` is read until the last packet is written, and what the header asks of a frame that is one packet is done to
-  // it here. False: there is no packet in it, as header and frame do not go together.
+  // Begins a frame, which must stay valid until its last packet is written. If the frame is one packet, this does what
+  // the header asks, in place. Returns false if header and frame do not fit together. Then there is no packet in it.
   [[nodiscard]] bool begin(const VnetHeader& header, std::span<uint8_t> frame) noexcept;
-  // Of the next packet; 0: there is none.
+  // Returns the length of the next packet, or 0 if there is none.
   [[nodiscard]] size_t next_bytes() const noexcept;
-  // Writes it to `to`: lengths, IP identification, sequence number, flags and checksums are its own.
+  // Writes the next packet to `to`, with its own lengths, IP identification, sequence number, flags and checksums.
   void next(uint8_t* to) noexcept;
   void skip() noexcept;
   [[nodiscard]] bool several() const noexcept { return segment_bytes_ != 0; }
@@ -55,26 +56,27 @@ class SuperpacketCutter {
   void write_headers(uint8_t* to, size_t bytes, bool last) const noexcept;
 
   std::span<uint8_t> frame_;
-  size_t at_ = 0;             // payload up to here has been written; or all of the frame
+  size_t at_ = 0;  // end of the part that has been written: of the payload or, if the frame is one packet, of the frame
   size_t segment_bytes_ = 0;  // 0: the frame is one packet
   TcpPlaces places_;
   bool congestion_once_ = false;
-  uint64_t pseudo_ = 0;  // the sum of the pseudo-header without the length, not folded
-  uint16_t number_ = 0;  // of the next packet
+  uint64_t pseudo_ = 0;  // sum of the pseudo-header without the length, not folded
+  uint16_t number_ = 0;  // number of the next packet
 };
 
-// Puts packets together that follow each other in a flow, as they would come from one superpacket.
+// Joins packets of a flow that follow each other, if they could come from one superpacket.
 class SuperpacketJoiner {
  public:
   static constexpr size_t kMostPackets = 64;
   static constexpr size_t kMostHeader = 128;
 
-  // All frames are read until the superpacket is sent, and none is changed. False: `frame` is always sent alone.
+  // Begins a superpacket. All frames are read until the superpacket is sent, and none is changed. Returns false if
+  // `frame` must be sent alone.
   [[nodiscard]] bool begin(std::span<const uint8_t> frame) noexcept;
-  // False: it is not the next packet of this superpacket, which has as many as it can have.
+  // Adds the next packet. Returns false if `frame` is not the next packet of this superpacket, or if that is full.
   [[nodiscard]] bool add(std::span<const uint8_t> frame) noexcept;
 
-  // With two packets and more: header, headers of the frame, and its payload.
+  // Makes the header, the headers of the frame, and the list of its payload. Needs at least two packets.
   void finish() noexcept;
   [[nodiscard]] const VnetHeader& header() const noexcept { return header_; }
   [[nodiscard]] std::span<const uint8_t> front() const noexcept { return {front_.data(), places_.payload}; }
@@ -85,11 +87,11 @@ class SuperpacketJoiner {
 
   std::span<const uint8_t> first_;
   TcpPlaces places_;
-  bool first_is_right_ = false;  // its checksums have been looked at
+  bool first_is_right_ = false;  // whether the checksums of the first packet have been verified
   bool closed_ = false;          // nothing may follow the last packet
   uint32_t next_seq_ = 0;
   uint16_t last_id_ = 0;
-  uint8_t pushed_ = 0;  // PSH of the last one
+  uint8_t pushed_ = 0;  // PSH flag of the last packet
   size_t segment_bytes_ = 0;
   size_t payload_bytes_ = 0;
   size_t count_ = 0;

@@ -1,4 +1,4 @@
-// vnet_port.cc - making and tending a packet socket with superpackets (control thread)
+// vnet_port.cc - creation and regular work of a packet socket with superpackets (control thread)
 #include "dataplane/accelerator/packet/vnet_port.h"
 
 #include <net/if.h>
@@ -40,7 +40,7 @@ void VnetPort::tend() {
     logged_up_ = !logged_up_;
     spdlog::info("port {}: the link is {}", name_, logged_up_ ? "up" : "down");
   }
-  // Each trouble once: they come by thousands.
+  // Each trouble is logged only once, because it may happen thousands of times.
   for (size_t i = 0; i < logged_.size(); ++i) {
     const char* const text = trouble_text(static_cast<Event>(i));
     if (text == nullptr || logged_[i] || queue_->times(static_cast<Event>(i)) == 0) continue;
@@ -49,7 +49,7 @@ void VnetPort::tend() {
   }
 }
 
-// Null: it is none.
+// Returns null if the event is no trouble.
 const char* VnetPort::trouble_text(Event event) const noexcept {
   switch (event) {
     case Event::kUnfit:

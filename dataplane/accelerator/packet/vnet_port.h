@@ -14,10 +14,10 @@ struct rte_mempool;
 
 namespace gradlane {
 
-// In place of DPDK's AF_PACKET device, on the same interface: the kernel keeps TSO, and gets superpackets back.
+// The replacement for DPDK's AF_PACKET device, on the same interface. The kernel keeps TSO, and gets superpackets back.
 class VnetPort final : public Port {
  public:
-  // `config`: of an AF_PACKET device, of which the interface counts. Throws SetupError: "port host: ...".
+  // `config` is of an AF_PACKET device; only its interface matters. Throws SetupError: "port host: ...".
   VnetPort(const PortConfig& config, size_t mtu, rte_mempool* pool);
   ~VnetPort() override;
 
@@ -35,12 +35,12 @@ class VnetPort final : public Port {
   using Event = VnetQueue::Event;
   [[nodiscard]] const char* trouble_text(Event event) const noexcept;
 
-  unsigned interface_ = 0;  // of the kernel
+  unsigned interface_ = 0;  // the kernel's index of the interface
   std::optional<HostClaim> claim_;
-  FileDescriptor listening_;  // keeps it promiscuous
+  FileDescriptor listening_;  // socket that keeps the interface promiscuous
   std::optional<VnetQueue> queue_;
   uint64_t lost_in_socket_ = 0;
-  uint64_t missed_ = 0;  // as of the last tend()
+  uint64_t missed_ = 0;  // frames missed until the last tend()
   bool logged_up_ = false;
   std::array<bool, static_cast<size_t>(Event::kCount)> logged_{};
 };

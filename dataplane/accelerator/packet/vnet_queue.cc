@@ -1,4 +1,4 @@
-// vnet_queue.cc - superpackets in and out of a packet socket (worker thread only; made by the control thread)
+// vnet_queue.cc - superpackets in and out of a packet socket (worker thread only; the constructor: control thread)
 #include "dataplane/accelerator/packet/vnet_queue.h"
 
 #include <fmt/format.h>
@@ -16,8 +16,8 @@
 namespace gradlane {
 namespace {
 
-constexpr int kSocketBytes = 2 << 20;  // for frames that came and were not fetched yet; the kernel takes it twice
-constexpr size_t kMacBytes = 12;       // both addresses
+constexpr int kSocketBytes = 2 << 20;  // socket buffer for frames that are not fetched yet; the kernel doubles it
+constexpr size_t kMacBytes = 12;       // length of both addresses
 
 bool set(int socket, int level, int option, int value) noexcept {
   return setsockopt(socket, level, option, &value, sizeof(value)) == 0;
@@ -27,14 +27,14 @@ std::span<const uint8_t> bytes_of(const rte_mbuf* mbuf) noexcept {
   return {rte_pktmbuf_mtod(mbuf, const uint8_t*), mbuf->data_len};
 }
 
-// For system calls, which do not write to what they send.
+// Makes a part of a message to send. System calls do not write to data that they send.
 iovec part_of(std::span<const uint8_t> bytes) noexcept { return {const_cast<uint8_t*>(bytes.data()), bytes.size()}; }
 
 }  // namespace
 
 VnetQueue::VnetQueue(unsigned interface, rte_mempool* pool)
     : pool_(pool), memory_(std::make_unique_for_overwrite<uint8_t[]>(kFetched * kSlotBytes)) {
-  // Without a protocol nothing comes before all is set.
+  // The socket has no protocol yet, so no frame comes before everything is set.
   socket_ = FileDescriptor(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket_) throw SetupError(fmt::format("no packet socket: {}", std::strerror(errno)));
   prepare(interface);
@@ -79,13 +79,13 @@ uint16_t VnetQueue::receive(rte_mbuf** burst, uint16_t count) noexcept {
   while (got < count) {
     if (cutter_.next_bytes() == 0 && !open_next()) break;
     rte_mbuf* const mbuf = cut();
-    if (mbuf == nullptr) break;  // until there are buffers again
+    if (mbuf == nullptr) break;  // no buffers are left
     burst[got++] = mbuf;
   }
   return got;
 }
 
-// Gives the cutter a frame in which there is a packet that a buffer has room for; false: none is there.
+// Gives the cutter the next frame whose packets fit into a buffer. Returns false if there is none.
 bool VnetQueue::open_next() noexcept {
   const size_t room = rte_pktmbuf_data_room_size(pool_) - size_t{RTE_PKTMBUF_HEADROOM};
   while (opened_ < fetched_ || fetch()) {
@@ -111,12 +111,13 @@ bool VnetQueue::fetch() noexcept {
   const int came = recvmmsg(socket_.get(), messages_.data(), kFetched, MSG_DONTWAIT, nullptr);
   if (came > 0) fetched_ = static_cast<size_t>(came);
   drained_ = fetched_ < kFetched;
-  // The kernel has dropped one that it has no words for here.
+  // The kernel has dropped a frame that VnetHeader cannot describe.
   if (came < 0 && errno == EINVAL) note(Event::kUnfit);
   return came > 0;
 }
 
-// Empty: it was longer than there can be one. The tag of a VLAN, which the kernel has taken off, is put on again.
+// Returns the frame of a slot. Empty: the frame was too long or too short. If the kernel has taken off a VLAN tag, this
+// puts it on again.
 std::span<uint8_t> VnetQueue::frame_of(size_t slot) noexcept {
   msghdr& message = messages_[slot].msg_hdr;
   const size_t bytes = messages_[slot].msg_len;
@@ -154,7 +155,7 @@ rte_mbuf* VnetQueue::cut() noexcept {
 
 uint16_t VnetQueue::send(rte_mbuf** burst, uint16_t count) noexcept {
   uint16_t done = 0;
-  size_t alone = 0;  // of a superpacket that was refused, so many are left
+  size_t alone = 0;  // packets that are left of a superpacket that was refused
   while (done < count) {
     size_t packets = 1;
     if (alone == 0 && joiner_.begin(bytes_of(burst[done]))) {
@@ -206,10 +207,10 @@ VnetQueue::Sent VnetQueue::hand_over(iovec* parts, size_t count) noexcept {
     case ENOMEM:
     case EINTR:
       return Sent::kLater;
-    case ENOBUFS:  // the device or a filter has dropped it: it would do so again, and hold up what is behind it
+    case ENOBUFS:  // the device or a filter has dropped it: it would do so again, and delay later packets
       note(Event::kRefused);
       return Sent::kYes;
-    case ENETDOWN:  // which is said of the link
+    case ENETDOWN:  // nothing to do: the state of the link is reported elsewhere
       return Sent::kYes;
     default:
       return Sent::kNo;

@@ -1,5 +1,5 @@
-// vnet_queue.h - a packet socket with superpackets (PACKET_VNET_HDR, packet(7)) as bursts of packets (worker thread
-// only)
+// vnet_queue.h - a packet socket with superpackets (PACKET_VNET_HDR, packet(7)), used by bursts of packets (worker
+// thread only)
 #pragma once
 
 #include <linux/if_packet.h>
@@ -22,27 +22,27 @@ namespace gradlane {
 
 class VnetQueue {
  public:
-  // All frames of that interface of the kernel, but those that the kernel itself sends there. Throws SetupError.
+  // Receives all frames of that kernel interface, except those that the kernel itself sends there. Throws SetupError.
   VnetQueue(unsigned interface, rte_mempool* pool);
   ~VnetQueue();
   VnetQueue(const VnetQueue&) = delete;
   VnetQueue& operator=(const VnetQueue&) = delete;
 
-  // As Port::receive(): what is left of a superpacket comes with the next call.
+  // Receives like Port::receive(). The rest of a superpacket comes with the next call.
   [[nodiscard]] uint16_t receive(rte_mbuf** burst, uint16_t count) noexcept;
-  // As Port::send(): what follows each other within a burst goes as one.
+  // Sends like Port::send(). Packets of a burst that follow each other in a flow are sent as one superpacket.
   [[nodiscard]] uint16_t send(rte_mbuf** burst, uint16_t count) noexcept;
 
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
 
-  // Any thread: how often things happened so far.
+  // Events that are counted. Any thread may read the counts.
   enum class Event : uint8_t {
-    kCut,         // superpackets that came
+    kCut,         // superpackets that were received
     kJoined,      // superpackets that were sent
-    kUnfit,       // frames that came and were dropped: of a kind of superpacket that cannot be cut
-    kTooLong,     // the same: longer than a packet buffer
+    kUnfit,       // received frames that were dropped: superpackets of a kind that cannot be cut
+    kTooLong,     // received frames that were dropped: longer than a packet buffer
     kRefused,     // frames that the kernel would not send
-    kSeparately,  // superpackets that the kernel would not send, whose packets went one by one
+    kSeparately,  // superpackets that the kernel would not send; their packets were sent one by one
     kCount
   };
   [[nodiscard]] uint64_t times(Event event) const noexcept {
@@ -50,8 +50,9 @@ class VnetQueue {
   }
 
  private:
-  static constexpr size_t kFetched = 8;   // frames of one call
-  static constexpr size_t kTagBytes = 4;  // room for a VLAN tag in front of each, which comes beside it
+  static constexpr size_t kFetched = 8;  // frames fetched by one call
+  // Room in front of each frame for its VLAN tag, which the kernel passes separately.
+  static constexpr size_t kTagBytes = 4;
   static constexpr size_t kSlotBytes = kTagBytes + SuperpacketCutter::kMostBytes;
 
   struct Slot {
@@ -77,8 +78,8 @@ class VnetQueue {
   std::array<Slot, kFetched> slots_{};
   std::array<mmsghdr, kFetched> messages_{};
   size_t fetched_ = 0;    // slots that have a frame
-  size_t opened_ = 0;     // of these, so many have been given to the cutter
-  bool drained_ = false;  // nothing more was there in this round
+  size_t opened_ = 0;     // number of these slots that the cutter has got
+  bool drained_ = false;  // nothing more was in the socket in this round
   SuperpacketCutter cutter_;
   SuperpacketJoiner joiner_;
   std::array<std::atomic<uint64_t>, static_cast<size_t>(Event::kCount)> events_{};  // worker writes, others read

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds gradlane for 64-bit ARM on another machine, runs its unit tests of codecs and collectives in QEMU, and counts
-# the instructions of its kernels. Packages are fetched by apt; arm64 libraries are unpacked to build-arm64-root/, and
-# nothing of this system's changes but for the cross compiler, which it installs as root.
+# the instructions of its kernels. Packages are fetched by apt, and arm64 libraries are unpacked to build-arm64-root/.
+# Nothing on this system changes but for the cross compiler, which is installed as root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source dev/build.sh
@@ -10,7 +10,7 @@ root=$PWD/build-arm64-root
 libraries=$root/usr/lib/aarch64-linux-gnu
 qemu=(qemu-aarch64 -L /usr/aarch64-linux-gnu -E "LD_LIBRARY_PATH=$libraries")
 programs=(g++-aarch64-linux-gnu qemu-user meson ninja-build pkg-config)
-# What of tools/setup.sh's packages is linked.
+# Packages of tools/setup.sh whose libraries are linked.
 wanted=(libdpdk-dev libisal-dev libhwy-dev libgtest-dev libgmock-dev libfmt-dev nlohmann-json3-dev libcli11-dev
   libnuma-dev libspdlog-dev libssl-dev libyaml-cpp-dev)
 tests=(compress_1 compress_2 collectives)
@@ -51,14 +51,15 @@ install_programs() {
     fail "apt-get could not install ${missing[*]}: see $root.log"
 }
 
-# apt with a system of its own, which has nothing installed and is arm64 only: any user may do that.
+# Runs apt with a system of its own, which has nothing installed and is arm64 only. Any user may do that.
 arm64_apt() {
   apt-get -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o Dir::State="$root.apt" \
     -o Dir::State::status="$root.apt/status" -o Dir::Cache="$root.apt" -o Dir::Etc::sourceparts=- \
     -o Dir::Etc::sourcelist="$root.apt/sources.list" "$@" >"$root.log" 2>&1 || fail "apt-get has failed: see $root.log"
 }
 
-# Made once, and again when other packages are wanted. Libc and the C++ library come with the cross compiler.
+# Unpacks the libraries once, and again if other packages are wanted. Libc and the C++ library come with the cross
+# compiler.
 unpack_libraries() {
   [ "$(cat "$root/packages.txt" 2>/dev/null)" = "${wanted[*]}" ] && return
   step "arm64 libraries, to ${root##*/}"
@@ -85,7 +86,7 @@ SOURCES
   echo "${wanted[*]}" >"$root/packages.txt"
 }
 
-# build FOLDER ARGUMENTS TARGET...
+# build FOLDER ARGUMENTS TARGET... cross-builds targets with further arguments for the compiler.
 build() {
   local folder=$1 arguments=$2
   shift 2

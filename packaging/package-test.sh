@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# usage: packaging/package-test.sh. Installs the packages that packaging/package.sh --older has built on a bare Debian 12, uses
-# each of them, and purges all again. Has four bare machines boot, with systemd: two get a training over both by the
-# commands of docs/install.md; all four a ring, in which two have an older release; and an upgrade while that trains.
-# Needs root, debootstrap, apt's registry, and 12 GB in TMPDIR (/tmp). Some minutes; the first time most of that is apt.
+# usage: packaging/package-test.sh. Installs the packages that packaging/package.sh --older has built on a bare Debian
+# 12, uses each of them, and purges all again. Then it boots four bare machines with systemd. Two of them run a training
+# by the commands of docs/install.md. All four become a ring, in which two have an older release, and one is upgraded
+# during a training. Needs root, debootstrap, apt's registry, and 12 GB in TMPDIR (/tmp). It takes some minutes; the
+# first time most of that is apt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source dev/build.sh
@@ -24,7 +25,8 @@ for folder in "$packages" "$older"; do
   ls "$folder"/*.deb >/dev/null || fail "there are no packages in $folder: packaging/package.sh --older"
 done
 
-# says COMMAND... what it says; fails, with that, if it fails or does not say $wanted.
+# says COMMAND... prints matching lines of the command's output. It fails, with the output, if the command fails or no
+# line matches $wanted.
 says() {
   local text
   text=$("$@" 2>&1) || { echo "$text" | tail -n 30; fail "$* has failed"; }
@@ -44,7 +46,8 @@ source packaging/deb/four.sh
 
 dev/pytorch.sh
 step "a bare Debian 12"
-# What is not ours is installed first: what the packages leave is what is there beyond it. Kept for the next time.
+# Installs all packages that are not ours first. Then all later changes are made by our packages. The result is kept for
+# the next time.
 extra="systemd dbus python3-dev python3-numpy binutils gcc g++ libc6-dev pkg-config man-db bash-completion libgomp1"
 recommended=$(dpkg-deb -f "$packages"/gradlane_*.deb Recommends | tr -s ',\n' ' ')
 cache=build-package/debian-$({ cat debian/control && echo "$extra $recommended"; } | sha256sum | cut -c 1-12).tar
@@ -64,7 +67,7 @@ if [ ! -e "$cache" ]; then
 else
   mkdir "$root" && tar -C "$root" -xf "$cache"
 fi
-# PyTorch, where pip installs it.
+# Copies PyTorch to the folder where pip installs it.
 mkdir -p "$root/usr/local/lib/python3.11/dist-packages"
 cp -r build-pytorch/lib/python3.11/site-packages/. "$root/usr/local/lib/python3.11/dist-packages/"
 mkdir "$root/srv/older"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the Debian packages of this tree, has lintian and hardening-check look at them, and compares the library's
+# Builds the Debian packages of this tree, checks them with lintian and hardening-check, and compares the library's
 # interface with that of the last release.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -34,7 +34,7 @@ fail() {
   exit 1
 }
 
-# build FOLDER [VERSION]: a copy of $out/tree, as that version, and its packages beside it.
+# build FOLDER [VERSION] copies $out/tree into FOLDER, as that version, and builds its packages there.
 build() {
   local as=${2:-$version}
   local tree=$1/gradlane-$as
@@ -59,7 +59,7 @@ grep -q "^version = \"$version\"" client/python/pyproject.toml ||
 grep -q "^## $version" CHANGELOG.md || fail "CHANGELOG.md does not have version $version"
 
 step "build"
-copy_tree "$out/tree"  # once, whatever happens to it meanwhile
+copy_tree "$out/tree"  # one copy for all builds, as the tree may change meanwhile
 LC_ALL=C.UTF-8 TZ=UTC build "$out/first"
 ls -l --block-size=KB "$out/first"/*.deb | awk '{print $5, $NF}'
 
@@ -70,7 +70,7 @@ step "hardening"
 unpacked=$out/unpacked
 rm -rf "$unpacked"
 for package in gradlane libgradlane0; do dpkg-deb -x "$out/first/${package}_${version}_amd64.deb" "$unpacked"; done
-# The library calls nothing that could be fortified any more than it is.
+# The library has no further calls that could be fortified.
 hardening-check --color --nocfprotection "$unpacked"/usr/bin/gradlane "$unpacked"/usr/bin/gradlaned
 hardening-check --color --nocfprotection "$unpacked"/usr/lib/*/libgradlane.so.0
 
@@ -85,7 +85,7 @@ fi
 
 if $twice; then
   step "once more"
-  # What a cache of compilers has, has not been built once more.
+  # Without the compiler cache, as files from it would not be built a second time.
   (umask 027 && CCACHE_DISABLE=1 LC_ALL=C TZ=Asia/Tokyo build "$out/second")
   (cd "$out/first" && sha256sum -- *.deb) >"$out/first.txt"
   (cd "$out/second" && sha256sum -- *.deb) >"$out/second.txt"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# usage: packaging/wheel-test.sh [WHEEL]. Installs the wheel as others do: with PyTorch in a fresh virtual environment, and on
-# a Debian 12 that has none of the packages that it was built with, alone and beside a DPDK of its own, for a user
-# without rights. Needs root, debootstrap, and the registries of pip and apt.
+# usage: packaging/wheel-test.sh [WHEEL]. Installs the wheel as users do, and runs it: with PyTorch in a fresh virtual
+# environment, and on a bare Debian 12. This Debian has none of the packages that the wheel was built with. The wheel
+# runs there alone and beside a DPDK of Debian, for a user without rights. Needs root, debootstrap, and the registries
+# of pip and apt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source dev/build.sh
@@ -9,7 +10,7 @@ help_if_asked "$@"
 
 wheel=$(realpath "${1:-$(ls -t build-static/wheel/*.whl | head -n 1)}")
 scratch=$(mktemp -d /tmp/gradlane-wheel-XXXXXX)
-# What is mounted below is so in namespaces that are gone by then.
+# All mounts below are in namespaces that have ended by then.
 trap 'rm -rf --one-file-system "$scratch"' EXIT
 chmod 755 "$scratch"
 
@@ -44,7 +45,8 @@ debootstrap --variant=minbase --include=python3-numpy,python3-venv bookworm "$ro
   { tail "$scratch/debootstrap.log"; fail "debootstrap has failed"; }
 cp "$wheel" "$root/srv/"
 
-# inside COMMAND as user nobody, in namespaces of its own: no network but lo, 64 MiB of /dev/shm, no rights.
+# inside COMMAND runs COMMAND as user nobody, in namespaces of its own: no network but lo, 64 MiB of /dev/shm, no
+# rights.
 inside() {
   unshare --mount --pid --fork --net --ipc sh -c '
     ip link set lo up && mount -t proc proc "$1/proc" && mount -t sysfs -o ro sys "$1/sys" &&
@@ -68,7 +70,8 @@ print(\"the sum of 1 and 2:\", floats[0], floats[-1])"' || fail "the Python pack
   inside 'gradlaned --nodes 127.0.0.1,127.0.0.2 --rank 0 --port net_pcap0,iface=lo 2>&1 | tail -n 1 | cut -c 1-150' |
     tee "$scratch/said.txt"
   grep -q 'no DPDK driver net_pcap: this program has bus_pci' "$scratch/said.txt" || fail "a driver was found"
-  # What daemons, trainers and the command line have mapped: libisal must come from the wheel, and nothing from elsewhere.
+  # Lists such libraries that daemons, trainers and the command line have mapped. Only the wheel's libisal may be among
+  # them.
   inside 'gradlane run -n 2 --no-prefix -- sh -c \
     "sleep 1; grep -hos \"/.*lib\(rte_\|isal\|fmt\|spdlog\|yaml\|numa\|bsd\|crypto\|stdc++\).*\" /proc/[0-9]*/maps; true"' |
     sort -u | tee "$scratch/mapped.txt"

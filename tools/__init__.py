@@ -1,1 +1,1 @@
-"""Commands around gradlane, and what they are made of; those in Python import each other from the root of the tree."""
+"""Commands around gradlane, and their parts. The Python modules import each other from the root of the tree."""

@@ -1,8 +1,8 @@
-// cpu_floor.c - a clear word on a CPU that gradlane cannot run on (before anything else in the process)
+// cpu_floor.c - a clear error on a CPU that gradlane cannot run on (runs before anything else in the process)
 //
-// All the rest is compiled for x86-64-v2, as are DPDK's libraries, whose constructors run before main() and ended in
-// "Illegal instruction". Functions in .preinit_array run before all constructors. This file is compiled for any x86-64
-// (meson.build), and calls nothing but the kernel.
+// All other code is compiled for x86-64-v2. So are DPDK's libraries: their constructors run before main(), and ended in
+// "Illegal instruction" on older CPUs. Functions in .preinit_array run before all constructors. This file is compiled
+// for any x86-64 (meson.build), and calls only the kernel.
 #include <cpuid.h>
 #include <stddef.h>
 #include <sys/syscall.h>
@@ -11,7 +11,7 @@ enum { kErrorOutput = 2, kBadInput = 2, kMostText = 512 };
 
 struct feature {
   unsigned leaf;
-  unsigned bit;  // of ecx
+  unsigned bit;  // bit number in ecx
   const char* name;
 };
 

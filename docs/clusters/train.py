@@ -1,4 +1,5 @@
-"""A training to try a cluster with: each rank prints one line at the end. Started by torchrun, mpirun, srun or by hand."""
+"""Trains a small model to test a cluster. Each rank prints one line at the end. Starts by torchrun, mpirun, srun or
+hand."""
 
 import torch
 import torch.distributed as dist

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Where the package is installed: is what lies there what its bill of materials says? usage: check_sbom.py FILE"""
+"""Checks that the installed package has the contents that its bill of materials lists. usage: check_sbom.py FILE"""
 
 import json
 import pathlib
@@ -19,7 +19,7 @@ def owner(path):
 
 
 def needed(program):
-    """Packages of the libraries that it needs by name."""
+    """Returns the packages of the libraries that the program needs by name."""
     names = set(re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "-d", program)))
     paths = re.findall(r"^\s*(\S+) (?:=> (\S+) )?\(0x", output("ldd", program), re.MULTILINE)
     return {owner(str(pathlib.Path(path or name).resolve())) for name, path in paths if pathlib.Path(name).name in names}

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# usage: packaging/deb/debian13.sh [--pytorch-tests | --pytorch-suite]. Builds Debian packages of this tree on a Debian 13
-# by debootstrap, with its compiler, DPDK and Python; installs them there, and has rings in memory and on sockets, the C
-# example, NumPy and a training with its PyTorch run. Or it builds the programs there and runs the tests of gradlane.torch,
-# or PyTorch's own, on its PyTorch 2.6. Needs root, debootstrap, apt's registry, and 8 GB in TMPDIR (/tmp).
+# usage: packaging/deb/debian13.sh [--pytorch-tests | --pytorch-suite]. Builds Debian packages of this tree on a Debian
+# 13 from debootstrap, with its compiler, DPDK and Python. Installs them there, and runs rings in memory and on sockets,
+# the C example, and a training with its PyTorch. With an option it builds only the programs there, and runs the tests
+# of gradlane.torch, or PyTorch's own, with its PyTorch 2.6. Needs root, debootstrap, apt's registry, and 8 GB in TMPDIR
+# (/tmp).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source dev/build.sh
@@ -51,7 +52,7 @@ if [ -n "$tests" ]; then
   step "programs"
   inside 'cd /srv/tree && meson setup build && ninja -C build tools/gradlane tools/gradlaned'
   step "tests"
-  # Debian's PyTorch 2.6 is built without the libuv that its TCPStore asks for by default.
+  # Debian's PyTorch 2.6 is built without libuv, which its TCPStore uses by default.
   in_root "$root" "cd /srv/tree && CI=true PYTORCH=system USE_LIBUV=0 meson test -C build --print-errorlogs $tests"
   exit
 fi

@@ -1,10 +1,12 @@
-# four.sh - four machines that boot from a bare Debian: the commands of docs/install.md on two of them; all four as a
-# ring, two of them with an older release; an upgrade while that trains; purged where it ran; sourced by
-# packaging/package-test.sh
+# four.sh - tests on four machines that boot from a bare Debian; sourced by packaging/package-test.sh
+#
+# Two machines run the commands of docs/install.md. All four become a ring, in which two have an older release. One is
+# upgraded during a training. The packages are purged where daemons have run.
 
 all=(0 1 2 3)
 
-# each COMMAND MACHINE...: on all of these at once; what machine I says is in $scratch/saidI.txt.
+# each COMMAND MACHINE... runs COMMAND on these machines at the same time; the output of machine I is in
+# $scratch/saidI.txt.
 each() {
   local command=$1 i
   local -A running=()
@@ -13,8 +15,8 @@ each() {
   for i in "$@"; do wait "${running[$i]}" || { tail -n 30 "$scratch/said$i.txt"; fail "on node $i: $command"; }; done
 }
 
-# The commands that people are told, as they stand there, on the first two machines, where nothing is: they have no
-# network but the one between them. Packages lie in /srv, where root is, the script where alice is.
+# Runs the commands of docs/install.md, unchanged, on the first two machines. These are fresh, and have no network but
+# the one between them. Packages are in /srv, where root works. The script is in alice's home, where she works.
 ten_commands() {
   local command commands number trainers=()
   mapfile -t commands < <(sed -n '/^```sh ten-commands/,/^```$/p' docs/install.md | grep -vE '^(```|#|$)')
@@ -25,12 +27,12 @@ ten_commands() {
       RANK=*)
         number=${command:5:1}
         on_machine "$number" 'cp /usr/share/doc/python3-gradlane/examples/train.py /home/alice/'
-        # Nothing is started: it must find the service.
+        # No daemon may be started here, so the script must find the service.
         on_machine "$number" "cd ~alice && export GRADLANE_START=0; $command" alice >"$scratch/trained$number.txt" 2>&1 &
         trainers+=($!)
         ;;
       *)
-        # apt asks once.
+        # apt asks one question.
         each "cd /srv; echo y | { $command; }" 0 1
         grep -hE '^FAIL|neighbour' "$scratch/said0.txt" || true
         ;;
@@ -40,7 +42,7 @@ ten_commands() {
   finished "${trainers[@]}"
 }
 
-# train SCRIPT MACHINE...: with a rank on each of them, in the background; processes are in $trainers.
+# train SCRIPT MACHINE... starts a rank on each machine, in the background. Their processes are in $trainers.
 train() {
   local script=$1 rank=0 i
   shift
@@ -54,7 +56,7 @@ train() {
   done
 }
 
-# finished PROCESS...: all trainers have ended well, with the same weights.
+# finished PROCESS... waits for all trainers. It fails unless all succeed and have the same weights.
 finished() {
   local it
   for it in "$@"; do wait "$it" || { tail -n 20 "$scratch"/trained?.txt; fail "the training has failed"; }; done
@@ -64,7 +66,7 @@ finished() {
   [ "$(sort -u "$scratch/weights.txt" | wc -l)" = 1 ] || fail "not the same weights"
 }
 
-# privileges INSTANCE: of its daemon.
+# privileges INSTANCE prints the privileges of its daemon. It fails if the user is not gradlane.
 privileges() {
   on_machine 0 "cd /proc/\$(systemctl show -P MainPID gradlaned@$1)
     stat -c 'user %U' . && grep -E '^(CapEff|NoNewPrivs|Seccomp):' status" | tee "$scratch/privileges.txt"
@@ -99,7 +101,7 @@ packets_of_an_interface() {
   each 'systemctl stop gradlaned@packets' 0 1
 }
 
-# The other two get the older release; trainers of all four meet.
+# Installs the older release on the other two machines, and has trainers on all four.
 four_nodes() {
   each 'cd /srv/older && apt-get install -y ./gradlane_*.deb ./libgradlane0_*.deb ./python3-gradlane_*.deb &&
     usermod -aG gradlane alice' 2 3
@@ -114,10 +116,10 @@ four_nodes() {
   shown=weights finished "${trainers[@]}"
 }
 
-# steps: how many the training has done.
+# steps prints how many steps the training has done.
 steps() { on_machine 0 'cat /tmp/enough.steps 2>/dev/null || true'; }
 
-# more_steps: waits until there are more than now.
+# more_steps waits until the training has done more steps than now.
 more_steps() {
   local before
   before=$(steps)
@@ -131,7 +133,7 @@ more_steps() {
 
 upgrade='cd /srv && apt-get install -y ./gradlane_*.deb ./libgradlane0_*.deb ./python3-gradlane_*.deb'
 
-# Of node 2, while all train: its daemon, and so the training, goes on.
+# Upgrades node 2 while all nodes train. Its daemon, and so the training, must go on.
 upgrade_in_training() {
   local it
   train 'train_until.py /tmp/enough' "${all[@]}"
@@ -157,15 +159,15 @@ upgrade_in_training() {
   shown='rank 3.*weights' finished "${trainers[@]}"
 }
 
-# Of machine 0, which has had services, and 2, which was upgraded.
+# Purges the packages on machine 0, which has had services, and on machine 2, which was upgraded.
 purged_where_it_ran() {
   local i
   each 'apt-get purge -y gradlane libgradlane0 python3-gradlane' 0 2
   for i in 0 2; do
-    on_machine "$i" 'rm /home/alice/*.py'  # this test's
+    on_machine "$i" 'rm /home/alice/*.py'  # from this test
     on_machine "$i" "$list" >"$scratch/after$i.txt"
     diff "$scratch/before$i.txt" "$scratch/after$i.txt" || fail "on node $i that is not what was there before"
-    # What PyTorch has compiled for a user is in that user's cache.
+    # Extensions that PyTorch has compiled for a user stay in that user's cache.
     left=$(on_machine "$i" 'find /run /tmp /dev/shm -name "*gradlane*" -not -path "/run/systemd/*" -not -path "/run/log/*" \
         -not -path "*/torch_extensions/*"
       grep -lx gradlaned /proc/[0-9]*/comm; systemctl list-units --all --no-legend "gradlaned@*"')

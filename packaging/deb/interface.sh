@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # usage: packaging/deb/interface.sh [--write]. Compares types and functions of libgradlane, as gradlane.h has them, with
-# those of the last release, client/gradlane.abi (abidiff). New functions are welcome; all else that is found must be
-# what programs that are built can live with, as members at the end of structs that tell their size. Then, and at each
-# release, --write makes the file anew.
+# those of the last release in client/gradlane.abi (abidiff). New functions are allowed. Existing programs must be able
+# to live with all other differences, such as new members at the end of structs that contain their own size. If so, and
+# at each release, --write writes the file again.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source dev/build.sh
@@ -13,10 +13,10 @@ ninja -C build-package/interface --quiet "$library" >/dev/null
 library=build-package/interface/$library
 now=$PWD/client/gradlane.abi
 [ "${1:-}" = --write ] || now=$PWD/build-package/gradlane.abi
-# Without lines and paths, which change when nothing does. The header is found by its name alone.
+# Leaves out lines and paths, which change when the interface does not. The header is found by its name alone.
 (cd client && abidw --header-file gradlane.h --drop-private-types --no-show-locs --no-comp-dir-path --no-corpus-path \
   --no-parameter-names --type-id-style hash --out-file "$now" "../$library")
-# Of two files: abidiff of Debian 12 crashes where one of them is a library.
+# Compares two files, as abidiff of Debian 12 crashes if one of them is a library.
 abidiff --no-added-syms client/gradlane.abi "$now" || {
   echo "packaging/deb/interface.sh: programs that are built may not run with this library" >&2
   exit 1

@@ -1,13 +1,13 @@
 # machines.sh - a Debian 12 as a folder, and machines that boot from it: systemd in namespaces; sourced, needs root
 #
-# A machine has what the folder has, and keeps what it writes for itself (overlay). It is in a cgroup of its own, and
-# ends, with all that runs in it, when end_machines() kills its first process.
+# A machine starts with the files of the folder, and keeps its changes for itself (overlay). It is in a cgroup of its
+# own. It ends, with all its processes, when end_machines() kills its first process.
 
 machine_pids=()
 machine_groups=()
 
-# in_root FOLDER COMMAND [LAYER]: there, as root, with the network of this machine. With LAYER, a folder, FOLDER stays as
-# it is: what is written lies in LAYER, and is there the next time.
+# in_root FOLDER COMMAND [LAYER] runs COMMAND in FOLDER as root, with the network of this machine. With LAYER, a folder,
+# FOLDER stays as it is: changes are written to LAYER, and are there the next time.
 in_root() {
   unshare --mount --pid --fork --kill-child sh -c '
     if [ -n "$3" ]; then
@@ -20,7 +20,7 @@ in_root() {
       PATH=/usr/sbin:/usr/bin:/sbin:/bin bash -c "$2"' in_root "$1" "$2" "${3:-}"
 }
 
-# The first process of a machine: mounts, then systemd. $1: its folder of layers, $2: the root, $3: its name.
+# The script of a machine's first process: it mounts, then starts systemd. $1: folder of its layers, $2: root, $3: name.
 boot='
   set -e
   mount --make-rprivate /
@@ -45,7 +45,8 @@ boot='
   exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin /bin/sh -c "
     umount -l /run/host && exec /lib/systemd/systemd --unit=multi-user.target"'
 
-# boot_machine ROOT FOLDER NAME: has it up, as the next of machine_pids.
+# boot_machine ROOT FOLDER NAME boots a machine, which becomes the last of machine_pids. It fails if the machine does
+# not come up.
 boot_machine() {
   local group=/sys/fs/cgroup/unified
   [ -d "$group" ] || group=/sys/fs/cgroup
@@ -75,7 +76,7 @@ boot_machine() {
 }
 machine_outer=()
 
-# on_machine NUMBER COMMAND [USER]
+# on_machine NUMBER COMMAND [USER] runs COMMAND on a machine, as root or USER.
 on_machine() {
   local as=()
   [ -z "${3:-}" ] || as=(setpriv --reuid="$3" --regid="$3" --init-groups)
@@ -83,7 +84,7 @@ on_machine() {
     "${as[@]}" env -i HOME=/tmp LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin bash -c "$2"
 }
 
-# connect_machines: all of them to a switch; node I is 10.0.0.I+1.
+# connect_machines connects all machines to a switch; node I has the address 10.0.0.I+1.
 connect_machines() {
   switch=gradlane-test-$$
   ip netns add "$switch"
@@ -105,7 +106,7 @@ end_machines() {
   for it in "${machine_outer[@]}"; do kill -KILL "$it" 2>/dev/null || true; done
   for it in "${machine_outer[@]}"; do wait "$it" 2>/dev/null || true; done
   for it in "${machine_groups[@]}"; do
-    # What was in there ends with its first process; the kernel may take a moment.
+    # All processes in there end with the first one; the kernel may take a moment.
     for _ in $(seq 50); do
       find "$it" -depth -type d -exec rmdir {} + 2>/dev/null || true
       [ -d "$it" ] || break

@@ -1,4 +1,5 @@
-# one.sh - one machine, that does not run: each package used, and all purged; sourced by packaging/package-test.sh
+# one.sh - tests on one machine that is not booted: each package is used, then all are purged; sourced by
+# packaging/package-test.sh
 
 on_one() { in_root "$root" "$1" "$scratch/one"; }
 
@@ -38,7 +39,7 @@ read_pages() {
   complete 'gradlaned --ti' '--tidy'
 }
 
-# No init runs here.
+# Checks the unit without systemd as init, which does not run here.
 look_at_unit() {
   local dropin
   on_one 'systemd-analyze verify --man=no /lib/systemd/system/gradlaned@.service' || fail "not as it should be"

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
-"""Writes what built programs are made of as SPDX 2.3: Debian's packages whose headers and archives are in them, and
-whose shared libraries they load.
+"""Writes an SPDX 2.3 bill of materials for built programs.
 
-Nothing is listed by hand. Headers are those that the compiler has read (ninja knows), archives and objects those that
-the linker takes when it links once more, shared libraries those that the result needs; dpkg knows whose they are.
+It lists Debian's packages whose headers and archives are in the programs, and whose shared libraries they load. Nothing
+is listed by hand. The headers are those that the compiler has read, as ninja knows. The archives and objects are those
+that the linker takes when it links once more. The shared libraries are those that the result needs. dpkg knows their
+packages.
 """
 
 import argparse
@@ -20,10 +21,10 @@ import tempfile
 import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Debian's names that SPDX has others for; all else is quoted.
+# Debian's names of licences that have another name in SPDX. Other licences are quoted.
 SPDX = {"Apache-2.0": "Apache-2.0", "BSD-2-clause": "BSD-2-Clause", "BSD-3-clause": "BSD-3-Clause",
         "BSD-3-Clause": "BSD-3-Clause", "Expat": "MIT", "GPL-2": "GPL-2.0-only", "ISC": "ISC", "LGPL-2.1": "LGPL-2.1-only"}
-# How a package gets into a program, a method of Build: SPDX's word, and what is said of it.
+# Ways for a package to get into a program. A key is a method of Build, a value has SPDX's word and a remark.
 WAYS = {"headers": ("STATIC_LINK", "its headers are compiled in"), "static": ("STATIC_LINK", "archives or objects of it"),
         "shared": ("DYNAMIC_LINK", "a shared library, by name")}
 FIELDS = ("Package", "Version", "Architecture", "Homepage", "source:Package", "source:Version")
@@ -50,7 +51,7 @@ class Build:
         return output("ninja", "-t", *words, cwd=self.folder)
 
     def outside(self, names):
-        """Of these, what is not of this tree."""
+        """Returns the paths of `names` that are outside this tree."""
         paths = {(self.folder / name).resolve() for name in names}
         return {path for path in paths if ROOT not in path.parents and self.folder not in path.parents}
 
@@ -76,12 +77,12 @@ class Build:
 # ---- Packages
 
 def names_of(path):
-    """As dpkg may know it: from before /lib became /usr/lib, too."""
+    """Returns the names by which dpkg may know the path. Older packages have /lib in place of /usr/lib."""
     return [str(path), str(path).removeprefix("/usr")]
 
 
 def owners(paths):
-    """The package of each."""
+    """Returns the package of each path. Exits if there is none."""
     result = subprocess.run(["dpkg-query", "--search", *sorted({name for path in paths for name in names_of(path)})],
                             capture_output=True, text=True)
     known = {}
@@ -97,13 +98,14 @@ def owners(paths):
 
 
 def paragraphs(text):
-    """Of a file of Debian's form: fields, whose values may have more lines."""
+    """Yields the paragraphs of a file in Debian's format as {field: value}. A value may have several lines."""
     for block in re.split(r"\n\s*\n", text):
         yield {key: value.strip() for key, value in re.findall(r"^([\w-]+):((?:.*)(?:\n[ \t].*)*)", block, re.MULTILINE)}
 
 
 class Licence:
-    """Of a package: what Debian's copyright file says of its files in general, and what others it names."""
+    """The licence of a package: `declared` is that of most of its files, `others` are further ones in Debian's
+    copyright file."""
 
     def __init__(self, package, source):
         path = pathlib.Path(f"/usr/share/doc/{package}/copyright")
@@ -133,7 +135,7 @@ def identity(*words):
 
 
 def described(package):
-    """A package of Debian's, and the texts of licences that SPDX has no name for."""
+    """Returns a description of Debian's package, and the texts of licences that have no name in SPDX."""
     values = output("dpkg-query", "-W", "-f", "\t".join(f"${{{field}}}" for field in FIELDS) + "\n", package)
     name, version, architecture, home, source, source_version = values.splitlines()[0].split("\t")
     licence = Licence(package, source)
@@ -161,7 +163,7 @@ def described(package):
 # ---- The document
 
 def project():
-    """Name, version, licence, as meson knows them."""
+    """Returns name, version and licence from meson.build."""
     text = (ROOT / "meson.build").read_text()
     return [re.search(pattern, text)[1] for pattern in (r"project\('(.*?)'", r"version: '(.*?)'", r"license: '(.*?)'")]
 
@@ -199,7 +201,7 @@ def document(build, targets):
         "relationships": relations,
         "hasExtractedLicensingInfos": [texts[key] for key in sorted(texts)],
     }
-    # The same content, the same name: builds can be repeated.
+    # The same content has the same name, so that builds are reproducible.
     digest = hashlib.sha256(json.dumps(made).encode()).hexdigest()
     made["documentNamespace"] = f"https://spdx.org/spdxdocs/{name}-{version}-{digest[:32]}"
     at = datetime.datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH", 315532800)), datetime.timezone.utc)

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""A training that goes on until rank 0 finds a file: what is done meanwhile, is done while it runs.
+"""Trains until rank 0 finds a file, so that a test can do something during a training.
 
-usage: train_until.py FILE, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment. Each rank says after
-how many steps it ended, and what the weights are then; rank 0 keeps FILE.steps up to date."""
+usage: train_until.py FILE, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment. At the end each rank
+prints its number of steps and a hash of the weights. Rank 0 keeps FILE.steps up to date.
+"""
 
 import hashlib
 import pathlib

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Writes man pages and bash completion of `gradlane` and `gradlaned` from what `--help` says, which is all they know.
+"""Writes man pages and bash completion of `gradlane` and `gradlaned` from the output of `--help`, their only source.
 
-Each subcommand has a page; what it has below itself, as `bench codec`, is a section of that. What is written must be
-what --pages names, so that a new subcommand is not forgotten where pages are installed.
+Each subcommand has a page. Subcommands of it, such as `bench codec`, are sections of that page. The pages must be those
+that --pages names, so that no new subcommand is forgotten in the list of pages to install.
 """
 
 import argparse
@@ -15,12 +15,12 @@ import time
 
 ENTRY = re.compile(r"^  (?=\S)")
 NAME = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
-# "vhost, memif, ring (vhost)": words to choose from.
+# Matches words to choose from, such as "vhost, memif, ring (vhost)".
 CHOICES = re.compile(r"^([\w.-]+(?:, [\w.-]+)+)(?: \(.*\))?$")
 
 
 class Help:
-    """What a program or a subcommand says of itself."""
+    """The help text of a program or a subcommand, in parts."""
 
     def __init__(self, program, words=()):
         self.words = [program.name, *words]
@@ -46,7 +46,7 @@ class Help:
         self.below = [Help(program, (*words, name)) for name, _ in self.subcommands]
 
     def pages(self):
-        """Name of each page and whose it is."""
+        """Yields the name of each page, and the Help that is on it."""
         yield "-".join(self.words), self
         if len(self.words) == 1:
             for each in self.below:
@@ -54,7 +54,7 @@ class Help:
 
 
 def names_of(entry):
-    """Without what CLI11 adds."""
+    """Returns the names of an option, without the remarks that CLI11 adds."""
     return entry[0].partition(" Excludes:")[0].removesuffix(" REQUIRED")
 
 
@@ -76,7 +76,7 @@ def section(title):
 
 
 def body(it):
-    """Options, subcommands, remarks."""
+    """Yields the lines on options, subcommands and remarks."""
     for entry in it.options:
         yield from (".TP", f".B {roff(names_of(entry))}", roff(about(entry)) or "\\&")
     for name, text in it.subcommands:
@@ -103,7 +103,8 @@ def page(it, number, version, date):
 # ---- completion
 
 def complete_by(entry):
-    """What the value of an option is: a kind of compgen, or words."""
+    """Returns the argument of compgen that completes the value of an option: a kind of value, or words; None if
+    unknown."""
     names = names_of(entry)
     if re.search(r"\b(FILE|PATH)\b", names) or re.match(r"FILE\b", " ".join(entry[1])):
         return "-f"

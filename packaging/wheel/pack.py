@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Packs a wheel of the Python package, the library and the programs of a static build: the same bytes each time.
 
-It takes no setuptools: a wheel is an archive of what is installed, with its description beside it.
+It does not need setuptools: a wheel is an archive of the files to install and of their description.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "client" / "python"
-# What ninja calls what is built.
+# Names of the built files for ninja.
 TARGETS = ("tools/gradlane", "tools/gradlaned", "client/libgradlane.so.0.1.0")
 EXECUTABLE, PLAIN = 0o755, 0o644
 
@@ -30,7 +30,7 @@ def output(*command, **options):
 
 
 def python_files(project):
-    """Name in the wheel and path of the Python package's own files."""
+    """Yields the Python package's own files: name in the wheel, path."""
     tables = project["tool"]["setuptools"]
     for module in [*tables["py-modules"], "gradlane_programs"]:
         yield f"{module}.py", SOURCE / f"{module}.py"
@@ -48,7 +48,7 @@ def stripped(path, scratch):
 
 
 def built_files(build, scratch):
-    """Those of the static build, and libisal."""
+    """Yields the files of the static build, and libisal: name in the wheel, path."""
     for name in ("gradlane", "gradlaned"):
         yield f"gradlane/bin/{name}", stripped(build / "tools" / name, scratch)
     yield "gradlane/lib/libgradlane.so.0", stripped((build / "client/libgradlane.so.0").resolve(), scratch)
@@ -57,14 +57,14 @@ def built_files(build, scratch):
 
 
 def dissector_files():
-    """Those for Wireshark."""
+    """Yields the files for Wireshark: name in the wheel, path."""
     for path in sorted((ROOT / "packaging/wireshark").iterdir()):
         if path.suffix == ".lua" or path.name == "coloring_rules":
             yield f"gradlane/share/wireshark/{path.name}", path
 
 
 def native_file(python, scratch):
-    """The part in C++ for the PyTorch of this Python."""
+    """Builds the part in C++ for the PyTorch of this Python. Returns its name in the wheel and its path."""
     code = "from gradlane.torch import extension as e; print(e.build(e.folder()), e.brought(), sep='\\n')"
     folder = scratch / "torch-extensions"
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "TORCH_EXTENSIONS_DIR": str(folder)}
@@ -75,13 +75,13 @@ def native_file(python, scratch):
 
 
 def glibc(paths):
-    """The oldest that has all that these ask for: (2, 36)."""
+    """Returns the oldest version of glibc that has all symbols that these files need, such as (2, 36)."""
     symbols = (output("readelf", "--version-info", "--wide", str(path)) for path in paths)
     return max((int(major), int(minor)) for text in symbols for major, minor in re.findall(r"GLIBC_(\d+)\.(\d+)", text))
 
 
 def licences(build, scratch):
-    """What it is made of, and the licences of what is linked in or lies beside."""
+    """Yields the bill of materials, and the licences of packages whose code is in the wheel: name, path."""
     made = scratch / "gradlane.spdx.json"
     subprocess.run([sys.executable, ROOT / "packaging/deb/sbom.py", build, made, *TARGETS], check=True)
     content = json.loads(made.read_text())
@@ -94,7 +94,7 @@ def licences(build, scratch):
 
 
 def described(project, tag):
-    """Name and text of what is said of the wheel."""
+    """Yields the files that describe the wheel: name, lines."""
     about = project["project"]
     lines = ["Metadata-Version: 2.1", f"Name: {about['name']}", f"Version: {about['version']}",
              f"Summary: {about['description']}", f"License: {about['license']['text']}",
@@ -112,7 +112,7 @@ def described(project, tag):
 
 
 def write(path, files):
-    """An archive of {name: (bytes, mode)}, with the list that the last file is."""
+    """Writes an archive of {name: (bytes, mode)}. The content of RECORD, the list of files, is made here."""
     record = next(name for name in files if name.endswith("/RECORD"))
     lines = []
     for name, (data, _) in sorted(files.items()):
@@ -121,7 +121,7 @@ def write(path, files):
     files[record] = ("\n".join(lines) + "\n").encode(), PLAIN
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, (data, mode) in sorted(files.items()):
-            entry = zipfile.ZipInfo(name)  # of 1980
+            entry = zipfile.ZipInfo(name)  # the date is always in 1980
             entry.external_attr = (0o100000 | mode) << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, data)

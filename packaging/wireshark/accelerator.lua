@@ -6,19 +6,20 @@ local accelerator = {}
 local kMagic, kVersion, kHeader, kRecord = 0xa6, 2, 4, 8
 local kRecords = 1
 
--- udp: hellos and answers are, too.
+-- Returns whether a payload is a bundle. udp: it came by UDP, so it may also be a hello or an answer.
 function accelerator.is_ours(tvb, udp)
   if tvb:len() < kHeader + kRecord or tvb(0, 1):uint() ~= kMagic then return false end
   local version, kind = math.floor(tvb(1, 1):uint() / 16), tvb(1, 1):uint() % 16
   return version == kVersion and (kind == kRecords or udp and (kind == 2 or kind == 3))
 end
 
--- A part of a record at `at`: its range, or nil if the bundle ends before.
+-- Returns `bytes` bytes of a record at `at` as a range, or nil if the bundle ends before.
 local function part(range, at, bytes)
   if bytes >= 0 and at + bytes <= range:len() then return range(at, bytes) end
 end
 
--- The record at `at`: what is behind it, or nil if it does not fit. codec: for blocks.decode().
+-- Shows the record at `at`. Returns the offset behind it, its item, and the bytes of the host's payload. The offset is
+-- nil if the record does not fit. codec: for blocks.decode().
 local function show_record(tree, range, at, codec)
   local item = show.add(tree, "record", range(at))
   local header = part(range, at, kRecord)
@@ -55,7 +56,7 @@ local function show_record(tree, range, at, codec)
   return at, item, payload
 end
 
--- A UDP or TCP payload. Returns what to call it in the list of packets.
+-- Dissects a UDP or TCP payload. Returns its text for the list of packets.
 function accelerator.dissect(tvb, _, tree)
   local range = tvb()
   local top = tree:add(show.proto, range)

@@ -1,14 +1,16 @@
--- blocks.lua - blocks of codecs: whether they are as long as they should be, and their first floats (no side effects)
+-- blocks.lua - blocks of codecs: whether they have the right length, and their first floats (no side effects)
 --
--- docs/codec-format.md has the bytes. A block is a TvbRange, n its floats. What is found in it is
---   fields: {name, offset, length, value or nil}, of its first group, record or chunk
---   values: {number, counts steps, place or nil}, of its first floats, up to 32; of sparse blocks those that are there
---   wrong:  text, where it is no block of the codec; there is nothing else then
+-- docs/codec-format.md has the bytes. A block is a TvbRange, and n is its number of floats. The result has three
+-- members.
+--   fields: rows of {name, offset, length, value or nil}, for the first group, record or chunk
+--   values: rows of {number, whether it counts steps, place or nil}, for the first floats, up to 32; in sparse blocks
+--           only floats that are there
+--   wrong:  text, if it is no block of the codec; the other two are empty then
 local numbers, planes, votes, sparse, chunks, deflate = ...
 if not numbers then return end  -- Wireshark loads each file of its folder by itself, too
 local blocks = {}
 
-local kGroup = 32  -- values that are shown at most
+local kGroup = 32 -- most values that are shown
 
 -- ---- What is found
 
@@ -19,7 +21,7 @@ function Found:field(name, at, length, value) self.fields[#self.fields + 1] = { 
 function Found:value(number, place) self.values[#self.values + 1] = { number, false, place } end
 function Found:steps(count, place) self.values[#self.values + 1] = { count, true, place } end
 
--- What is wrong with its length.
+-- Returns what is wrong with the length, or nil.
 function Found.length(bytes, wanted)
   if #bytes ~= wanted then return string.format("%d bytes in place of %d", #bytes, wanted) end
 end
@@ -28,7 +30,7 @@ local function nothing(wrong) return setmetatable({ fields = {}, values = {}, wr
 
 -- ---- Arrays
 
--- Elements as they are: raw float32, and other types.
+-- Elements without a codec, by type: bytes of an element, and a function that reads it. Type 0 is raw float32.
 local elements = {
   [0] = { 4, function(r) return numbers.fp32(r:le_uint()) end },
   [1] = { 8, function(r) return r:le_float() end },
@@ -51,7 +53,7 @@ end
 
 local tag_bytes = { [0] = 0, [1] = 1, [2] = 2, [3] = 4 }
 
--- `fraction` bits behind the point of codes with a sign in bit `sign`; 0 has none.
+-- Converts a code with a sign in bit `sign` and `fraction` bits behind the point. A code of 0 has no sign.
 local function signed(code, sign, fraction)
   local size = code % 2 ^ sign * 2 ^ -fraction
   return code >= 2 ^ sign and size > 0 and -size or size
@@ -96,11 +98,11 @@ end
 
 -- ---- All of them
 
--- What parameters there are of codecs that have one; those of the others are 0.
+-- Least and greatest parameter of the codecs that have one; it is 0 for the others.
 local parameters = { [4] = { 1, 30 }, [5] = { 1, 30 }, [6] = { 1, 23 }, [8] = { 1, 30 }, [14] = { 0, 255 },
   [17] = { 1, 8 }, [20] = { 10, 24 } }
 
--- What is wrong with the codec itself.
+-- Returns what is wrong with the codec itself, or nil.
 local function no_codec(codec)
   local least, most, param = 0, 0, codec.param
   if codec.id == 3 then
@@ -114,7 +116,7 @@ local function no_codec(codec)
   end
 end
 
--- What one step is worth, or nil.
+-- Returns the value of one step, or nil if it is unknown.
 local function step_of(codec)
   if codec.id == 4 or codec.id == 5 then return 2 ^ (1 - codec.param) end
   if codec.id == 8 then return 2 ^ -codec.param end
@@ -140,10 +142,11 @@ local decoders = {
   [16] = by_chunks, [17] = by_chunks, [18] = by_chunks, [19] = by_chunks,
   [20] = truncated, [21] = deflate.decode,
 }
-local types_of = { [0] = 0, [1] = 3, [2] = 2 }  -- whose blocks are arrays of a type
+local types_of = { [0] = 0, [1] = 3, [2] = 2 } -- codecs whose blocks are arrays of a type
 
--- codec: {id, param}, and as far as they are known: `plus`, b of "+fixed:b" or 0; `number`, the first one of its
--- arguments; `step`, which ranks agree on. Nothing of codecs that are not known here.
+-- Decodes a block. codec: {id, param}, and further members if they are known. `plus` is b of "+fixed:b" or 0, `number`
+-- is the first of its arguments, `step` is the step that ranks agree on. Returns an empty result for a codec that is
+-- not known here.
 function blocks.decode(range, n, codec)
   local type, decode = types_of[codec.id], decoders[codec.id]
   if not type and not decode then return nothing() end

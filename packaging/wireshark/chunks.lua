@@ -4,16 +4,16 @@ if not numbers then return end  -- Wireshark loads each file of its folder by it
 local chunks = {}
 
 local rounded = numbers.rounded
-local kLeastEscape = 2  -- bits of codes that tell what is not finite
+local kLeastEscape = 2 -- least bits of a code in a chunk with values that are not finite
 local sizes = { 256, 512, 1024 }
 
--- A magnitude: 4 bits of exponent, 3 behind the point, and nothing that is not finite.
+-- Returns a magnitude from 4 bits of exponent and 3 bits behind the point. It is always finite.
 local function e4m3(code)
   local power, rest = math.floor(code / 8) % 16, code % 8 / 8
   return power == 0 and rest * 2 ^ -6 or (1 + rest) * 2 ^ (power - 7)
 end
 
--- heads: names of the floats in a header; bits: of a code, or nil where the parameter says; value: of a code.
+-- heads: names of the floats in a header; bits: bits of a code, nil if the parameter says; value: value of a code.
 local kinds = {
   [16] = { heads = { "low", "high" }, bits = 1, value = function(code, low, high)
     return code == 1 and high or low
@@ -31,14 +31,14 @@ local kinds = {
   end },
 }
 
--- Bits of a code of the chunk at `at`, and whether these tell what is not finite.
+-- Returns the bits of a code in the chunk at `at`, and whether its codes are those of numbers.special.
 local function width(bytes, at, bits)
   local first = numbers.fp32_at(bytes, at)
   if first == first then return bits, false end
   return math.max(bits, kLeastEscape), true
 end
 
--- How long all chunks should be, or nil and what is wrong.
+-- Returns the length that all chunks together must have, or nil and what is wrong.
 local function shape(bytes, n, head, bits, size)
   local at = 0
   for begin = 0, n - 1, size do
@@ -48,7 +48,7 @@ local function shape(bytes, n, head, bits, size)
   return at
 end
 
--- The size of its chunks, or nil and what is wrong with it. size: what it is; nil: any that there is may be right.
+-- Returns the floats of a chunk, or nil and what is wrong. size: the known number of floats; nil: finds one that fits.
 local function find_size(found, bytes, n, head, bits, size)
   local text
   for _, one in ipairs(size and { size } or sizes) do
@@ -63,7 +63,7 @@ end
 function chunks.may_have(size) return size == 256 or size == 512 or size == 1024 end
 function chunks.has(id) return kinds[id] ~= nil end
 
--- size: floats of a chunk; nil: nobody knows. Returns what is wrong, or nil.
+-- Decodes a block. size: floats of a chunk; nil if unknown. Returns what is wrong, or nil.
 function chunks.decode(found, bytes, n, id, param, size)
   local kind = kinds[id]
   local bits, head = kind.bits or param, 4 * #kind.heads

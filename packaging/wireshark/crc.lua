@@ -1,7 +1,7 @@
--- crc.lua - CRC32C as packets of gradlane have it (no side effects)
+-- crc.lua - CRC32C of gradlane's packets (no side effects)
 local crc = {}
 
--- Lua 5.2 has no operator for it, 5.3 and later may have no library.
+-- Lua 5.2 has no operator for xor. Lua 5.3 and later may not have the library bit32.
 local xor = bit32 and bit32.bxor or load("return function(a, b) return a ~ b end")()
 
 local row = {}
@@ -13,7 +13,7 @@ for i = 0, 255 do
   row[i] = math.floor(value)
 end
 
--- `state` behind these bytes of a string: from 0xffffffff on, and complemented at the end.
+-- Returns the state after these bytes of a string. It begins with 0xffffffff, and must be complemented at the end.
 local function extend(state, bytes, first, last)
   local floor = math.floor
   for i = first, last do
@@ -22,9 +22,11 @@ local function extend(state, bytes, first, last)
   return state
 end
 
--- A packet's, of the bytes behind its header of 44 first, and then of that up to the CRC itself.
--- bytes: a string; at: where in it the packet begins, from 1 on; lengths: ascending. Returns the first of them that a
--- packet with the right CRC may have, or nil.
+-- Finds the length of a packet by its CRC. The CRC covers the bytes behind the header of 44 bytes, and then the header
+-- up to the CRC itself. Returns the first of these lengths with a right CRC, or nil.
+--   bytes:   a string
+--   at:      position of the packet in it, from 1 on
+--   lengths: in ascending order
 function crc.length(bytes, at, lengths)
   local state, done = 0xffffffff, at + 44
   local b1, b2, b3, b4 = bytes:byte(at + 40, at + 43)
@@ -37,12 +39,12 @@ function crc.length(bytes, at, lengths)
   return nil
 end
 
--- What it should be of a packet of that length.
+-- Returns the CRC that a packet of that length must have.
 function crc.compute(bytes, at, length)
   return xor(extend(extend(0xffffffff, bytes, at + 44, at + length - 1), bytes, at, at + 39), 0xffffffff)
 end
 
--- Of a string.
+-- Returns the CRC of a string.
 function crc.of(bytes) return xor(extend(0xffffffff, bytes, 1, #bytes), 0xffffffff) end
 
 return crc

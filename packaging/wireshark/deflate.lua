@@ -1,11 +1,11 @@
--- deflate.lua - blocks of records that are deflated, or floats as they are (called by blocks.lua)
+-- deflate.lua - blocks of records that are deflated or contain plain floats (called by blocks.lua)
 local numbers, inflate = ...
 if not numbers then return end  -- Wireshark loads each file of its folder by itself, too
 local deflate = {}
 
 local kHead, kMostFloats, kFloat = 2, 2048, 4
 
--- The record at `at`, of `left` floats at most, or nil and what is wrong.
+-- Returns the record at `at`, which may have up to `left` floats. Returns nil and what is wrong if there is none.
 local function open(bytes, at, left)
   if at + kHead > #bytes then return nil, "it ends within a record's head" end
   local head = numbers.unsigned(bytes, at, kHead)
@@ -30,7 +30,7 @@ local function open(bytes, at, left)
   return record
 end
 
--- Returns what is wrong, or nil.
+-- Decodes a block. Returns what is wrong, or nil.
 function deflate.decode(found, bytes, n)
   local at, done = 0, 0
   while done < n do

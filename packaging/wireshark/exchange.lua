@@ -18,8 +18,9 @@ function exchange.is_ours(tvb)
   return magic == kMagic and kind >= 1 and kind <= 3 or magic == kProbeMagic and (kind == 1 or kind == 2)
 end
 
--- What the first packet may be as long as, if others of the same length follow it: the kernel sends and receives
--- superpackets, whose packets have one length but for the last. Some may be probes. Ascending.
+-- Returns possible lengths of the first packet, in ascending order, if other packets of the same length follow it. The
+-- kernel sends and receives superpackets. All their packets have one length, only the last may be shorter. Some packets
+-- may be probes.
 local function lengths(bytes)
   local found, last = {}, #bytes - kHeader
   local head = "^G[LP].[\1-\3]"
@@ -33,7 +34,7 @@ local function lengths(bytes)
   return found
 end
 
--- The length of the packets of a superpacket, that of the payload if it is one packet.
+-- Returns the length of the packets in a superpacket. If the payload is one packet, it is the payload's length.
 local function packet_length(tvb, bytes)
   local length = tvb:len()
   local function right(wanted) return crc.length(bytes, 1, wanted) ~= nil end
@@ -49,7 +50,7 @@ end
 
 -- ---- Runs
 
--- How many bytes of a descriptor its digest covers: where an offer is behind it, all 48 are there, needed or not.
+-- Returns how many bytes of a descriptor its digest covers. If an offer follows, all 48 bytes are there, needed or not.
 local function digested_bytes(range)
   local length = range:len()
   if length >= 48 and range(32, 16):raw() ~= ("\0"):rep(16) then return 48 end
@@ -88,7 +89,7 @@ local function show_block(tree, run, range, codec)
   if type then show.generated(tree, "run.type", range(0, 0), type) end
   if run.codec == 0 then
     local found = blocks.elements(range, run.count, type or 0)
-    -- Nobody has told the type where the start was not captured: any width may be right.
+    -- The type is unknown if the start was not captured. Any width may be right then.
     if not type then found.wrong = nil end
     show.block(tree, range, found)
   else
@@ -113,7 +114,7 @@ local function read_run(header)
   }
 end
 
--- What the payload of a run is.
+-- Shows the payload of a run.
 local function show_payload(tree, run, range, codec, from)
   if run.phase <= 1 then
     show_block(tree, run, range, codec)
@@ -124,8 +125,8 @@ local function show_payload(tree, run, range, codec, from)
   end
 end
 
--- All runs of a packet whose payload is `range`; from: its session, its sender, and whether it is undamaged; cut: the
--- capture has not got all of it. Returns what to call them.
+-- Shows all runs of a packet. range: its payload; from: its session, its sender, and whether it is undamaged; cut: the
+-- capture lacks a part of the packet. Returns their texts.
 local function show_runs(tree, range, from, cut)
   local at, texts = 0, {}
   while at < range:len() do
@@ -148,7 +149,7 @@ local function show_runs(tree, range, from, cut)
     texts[#texts + 1] = run_text(run, codec)
     item:append_text(": " .. texts[#texts])
     show.layout(item, "run", range(at, kRunHeader))
-    -- A start's descriptor says more.
+    -- A start shows its codec by the descriptor, which says more.
     if run.phase ~= kStart then show.generated(item, "codec", range(at + 18, 2), names.codec_text(codec)) end
     if bytes < run.bytes then
       if not cut then show.expert(item, "bad_run") end
@@ -188,7 +189,7 @@ local function show_hello(tree, range, from)
     range(42, 2):le_uint())
 end
 
--- The verdict; how many bytes at the end of the packet are a tag, and whether it is damaged.
+-- Shows the verdict on the CRC. Returns how many bytes at the end of the packet are a tag, and whether it is damaged.
 local function show_crc(tree, item, range, bytes, at, cut)
   local function verdict(text) show.generated(tree, "crc.status", range(40, 4), text) end
   if cut then
@@ -226,8 +227,8 @@ local function show_link(tree, range)
     range(24, 4):le_uint())
 end
 
--- One packet. bytes: all of the payload, at: where in it the packet begins, sender: an address and a port. Returns what
--- to call it.
+-- Shows one packet. bytes: the complete payload; at: offset of the packet in it; sender: an address and a port. Returns
+-- the text of the packet.
 local function show_packet(tree, range, bytes, at, sender, cut)
   if range:len() < kHeader then
     show.expert(tree, "too_short")
@@ -254,7 +255,7 @@ local function show_packet(tree, range, bytes, at, sender, cut)
   return text
 end
 
--- A UDP payload. Returns what to call it in the list of packets.
+-- Dissects a UDP payload. Returns its text for the list of packets.
 function exchange.dissect(tvb, pinfo, tree)
   local bytes, sender = tvb:raw(), string.format("%s port %d", tostring(pinfo.src), pinfo.src_port)
   local cut = tvb:reported_len() > tvb:len()

@@ -1,7 +1,8 @@
 -- gradlane.lua - Wireshark's dissector for gradlane: packets of the exchange, probes, bundles of accelerators
 --
--- Loaded by Wireshark and tshark from their plugin folders, or with -X lua_script:gradlane.lua; the other files of this
--- folder must lie beside it. docs/wireshark.md says how to use it. For Lua 5.2 to 5.4; tested by 5.2, that of 4.0.
+-- Wireshark and tshark load it from their plugin folders, or with -X lua_script:gradlane.lua. The other files of this
+-- folder must be beside it. docs/wireshark.md says how to use it. It is for Lua 5.2 to 5.4, and is tested with Lua 5.2,
+-- which is in Wireshark 4.0.
 local function load(name, ...)
   local chunk, fault = loadfile(__DIR__ .. "/" .. name .. ".lua")
   if not chunk then error("gradlane: " .. fault) end
@@ -22,7 +23,7 @@ gradlane.prefs.tos_wire = Pref.string("ToS of accelerators' packets", "0x30", "t
 
 local tos_field, reserved_field = Field.new("ip.dsfield"), Field.new("ip.flags.rb")
 
--- Whether accelerators may have made the IP packet that is dissected now.
+-- Returns whether accelerators may have made the IP packet that is now dissected.
 local function from_accelerator()
   local tos, reserved = { tos_field() }, { reserved_field() }
   local wanted = tonumber(gradlane.prefs.tos_wire)
@@ -33,7 +34,7 @@ end
 
 function gradlane.init() operations.forget() end
 
--- 0 where it is not ours: Wireshark shows it as bytes then.
+-- Returns the number of dissected bytes. It is 0 for a packet of others, which Wireshark then shows as bytes.
 function gradlane.dissector(tvb, pinfo, tree)
   local dissect = exchange.dissect
   if not exchange.is_ours(tvb) then
@@ -58,5 +59,5 @@ end))
 gradlane:register_heuristic("tcp", heuristic(function(tvb)
   return accelerator.is_ours(tvb, false) and from_accelerator()
 end))
--- Where the port belongs to nobody else: by its default, and by "Decode as".
+-- Registers the default port, which counts if no other protocol has it, and allows "Decode as".
 DissectorTable.get("udp.port"):add(18400, gradlane)

@@ -1,11 +1,12 @@
--- inflate.lua - DEFLATE, RFC 1951: its streams back into bytes (no side effects)
+-- inflate.lua - DEFLATE, RFC 1951: conversion of its streams back into bytes (no side effects)
 --
--- Codes are read bit by bit and looked up by their length: blocks are packets, and no more.
+-- Codes are read bit by bit and looked up by their length. This is fast enough, as blocks are not longer than packets.
 local inflate = {}
 
 local floor = math.floor
 
--- Symbols from 257 on: the least length and the bits behind; by the symbol of a distance the same of that.
+-- Length symbols from 257 on: the least length, and the number of extra bits behind. Distance symbols: the same for
+-- distances.
 local lengths, distances = {}, {}
 do
   local least = 3
@@ -22,10 +23,11 @@ do
     least = least + 2 ^ extra
   end
 end
-local order = { 16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15 }  -- of the code lengths' own
+-- order of the lengths of the code length codes
+local order = { 16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15 }
 local kEnd, kMostBits = 256, 15
 
--- Faults are thrown as texts in a table, which nothing else throws.
+-- Throws a fault as a text in a table. Nothing else throws a table.
 local function fail(text) error({ fault = text }, 0) end
 
 -- ---- Bits
@@ -51,7 +53,8 @@ end
 
 -- ---- Huffman codes
 
--- of: the length of each symbol's code, by symbols from 0 on; 0: it has none. Symbols by length and code.
+-- Returns symbols by length and code. of: length of each symbol's code, by symbols from 0 on; 0: the symbol has no
+-- code.
 local function table_of(of, count)
   local number, first, symbols = {}, {}, {}
   for bits = 0, kMostBits do number[bits], symbols[bits] = 0, {} end
@@ -83,7 +86,7 @@ function Reader:symbol(symbols)
   fail("a code in its stream that stands for nothing")
 end
 
--- Lengths of literals' and lengths' codes, and of distances'.
+-- Returns the fixed tables: for literals and lengths, and for distances.
 local function fixed_tables()
   local of, far = {}, {}
   for symbol = 0, 287 do of[symbol] = symbol < 144 and 8 or symbol < 256 and 9 or symbol < 280 and 7 or 8 end
@@ -171,8 +174,8 @@ local function read(bytes, most)
   return out
 end
 
--- A stream that must become `wanted` bytes and have none behind its end: these, an array of numbers, or nil and what is
--- wrong.
+-- Decompresses a stream that must become `wanted` bytes and must end with its last byte. Returns the bytes as an array
+-- of numbers, or nil and what is wrong.
 function inflate.bytes(stream, wanted)
   local good, found = pcall(read, stream, wanted)
   if good then return found end

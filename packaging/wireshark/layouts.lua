@@ -1,7 +1,7 @@
--- layouts.lua - every field of every header: docs/wire-format.md and docs/accelerator.md as tables (no side effects)
+-- layouts.lua - tables of every field of every header in docs/wire-format.md and docs/accelerator.md (no side effects)
 --
 -- A row is {offset, bytes, name, label, how to show it, names of its values}. Bytes are little-endian. A header that
--- ends before a field has not got it.
+-- ends before a field does not have this field.
 local names = ...
 if not names then return end  -- Wireshark loads each file of its folder by itself, too
 local layouts = {}
@@ -126,7 +126,7 @@ layouts.probe = {
   { 40, 4, "crc", "CRC32C", "hex" },
 }
 
--- Behind the packet.
+-- The tag is behind the packet.
 layouts.tag = {
   { 0, 12, "nonce", "Nonce", "bytes" },
   { 12, 16, "gmac", "Tag", "bytes" },

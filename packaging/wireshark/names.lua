@@ -1,4 +1,4 @@
--- names.lua - what numbers of the wire format mean: docs/wire-format.md, docs/codec-format.md (no side effects)
+-- names.lua - names of numbers in docs/wire-format.md and docs/codec-format.md (no side effects)
 local names = {}
 
 names.kind = { [1] = "hello", [2] = "acknowledgement", [3] = "data" }
@@ -50,13 +50,13 @@ names.left_open = { [0] = "nothing", [1] = "an exact codec", [2] = "a codec of a
 local numbered = { [4] = "fixed:%d", [5] = "fixed:%d,stochastic", [6] = "fixed:rel=%d", [8] = "tbq:%d",
   [17] = "qsgd:%d", [20] = "trunc:%d" }
 
--- The first number of a codec's arguments: where it stands, which one is left out, what stands for 1.
+-- The first number of a codec's arguments: the text before it, the default that is left out, the number that means one.
 local extras = { [7] = { ":", 250, 100 }, [14] = { ",m=", 900, 1000 }, [16] = { ":", 256, 1 }, [17] = { "/", 512, 1 },
   [18] = { ":", 256, 1 }, [19] = { ":", 256, 1 } }
-local kPercent = 10000  -- of a million
+local kPercent = 10000 -- millionths in a percent
 
--- As the configuration has it, as far as it is known. codec: {id, param}, and `plus`, `number` and `rate`, or none of
--- them: those are in a descriptor.
+-- Returns a codec as the configuration has it, as far as it is known. codec: {id, param}, and all or none of `plus`,
+-- `number` and `rate`, which are in descriptors.
 function names.codec_text(codec)
   local id, param = codec.id, codec.param
   if id == 3 then return string.format("inceptionn:%d%s", param % 128, param >= 128 and ",truncate" or "") end
@@ -72,7 +72,7 @@ function names.codec_text(codec)
   return codec.plus > 0 and string.format("%s+fixed:%d", text, codec.plus) or text
 end
 
--- Of the code in a descriptor; 0: it has none.
+-- Returns the strategy for the code in a descriptor. It is the ring if the code is 0, as the descriptor has none then.
 function names.strategy_text(code)
   local kind, number = code % 256, math.floor(code / 256) % 256
   if code == 0 or kind == 1 then return "ring" end
@@ -82,7 +82,7 @@ function names.strategy_text(code)
   return string.format("strategy %d", code)
 end
 
--- Of the 8 bytes of a hello, as a string: 12 bits for each of up to five.
+-- Returns the strategies in 8 bytes of a hello, a string. Each of up to five strategies has 12 bits.
 function names.strategies_text(bytes)
   local function nibble(i)
     local byte = bytes:byte(math.floor(i / 2) + 1)

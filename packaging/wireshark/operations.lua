@@ -1,13 +1,15 @@
--- operations.lua - what hellos and starts tell of operations: types, codecs, what ranks agree on (exchange.lua)
+-- operations.lua - facts about operations from hellos and starts: types, codecs, values that ranks agree on
+-- (exchange.lua)
 --
--- It is kept until a capture is read anew. Codecs are {id, param, plus, number, rate}: arguments as in a descriptor.
+-- The facts are kept until a capture is read again. Codecs are {id, param, plus, number, rate}: arguments as in a
+-- descriptor.
 local numbers = ...
 if not numbers then return end  -- Wireshark loads each file of its folder by itself, too
 local operations = {}
 
-local described  -- by digest: {type, codec, back}
-local members    -- by address and port: {rank, world}
-local offers     -- by session, operation and digest: those of ranks, by rank
+local described -- by digest: {type, codec, back}
+local members -- by address and port: {rank, world}
+local offers -- by session, operation and digest: offers by rank
 
 function operations.forget() described, members, offers = {}, {}, {} end
 operations.forget()
@@ -18,7 +20,7 @@ local function key(session, run) return session .. run.operation .. " " .. run.d
 
 -- ---- Descriptors
 
--- Of id and parameter byte at `at` and, if the range has them, of 7 bytes more at `arguments`.
+-- Returns a codec from id and parameter byte at `at`, and from 7 bytes more at `arguments` if the range has them.
 function operations.codec_at(range, at, arguments)
   local codec = { id = range(at, 1):uint(), param = range(at + 1, 1):uint(), plus = 0, number = 0, rate = 0 }
   if range:len() >= arguments + 8 then
@@ -28,13 +30,13 @@ function operations.codec_at(range, at, arguments)
   return codec
 end
 
--- The codecs of sums and of results, by a descriptor.
+-- Returns the codecs of sums and of results in a descriptor.
 function operations.codecs(range)
   local codec = operations.codec_at(range, 21, 32)
   return codec, range:len() >= 32 and operations.codec_at(range, 28, 40) or codec
 end
 
--- A start whose digest is right. type: nil if it is not known.
+-- Notes a start whose digest is right. type: nil if it is not known.
 function operations.start(session, sender, run, range, type)
   local codec, back = operations.codecs(range)
   described[run.digest] = { type = type, codec = codec, back = back }
@@ -54,7 +56,7 @@ local kLeast, kMostStep, kMostScale = -126, 103, 119
 
 local function within(exponent, most) return 2 ^ math.max(kLeast, math.min(exponent, most)) end
 
--- Of the greatest power of two that is not above it.
+-- Returns the exponent of the greatest power of two that is not above `agreed`.
 local function below(agreed)
   return agreed > 0 and numbers.exponent(agreed) or kLeast
 end
@@ -70,7 +72,7 @@ local steps = {
   end,
 }
 
--- nil where an offer is missing: of some rank, or of one whose hello has not been captured.
+-- Returns the step that ranks agree on. Returns nil if an offer of a rank or the rank's hello has not been captured.
 local function agreed_step(codec, of)
   if not of or not steps[codec.id] or of.world == 0 then return nil end
   local greatest, sum = 0, 0
@@ -83,7 +85,8 @@ end
 
 -- ---- Runs
 
--- The codec of a run of elements, for blocks.decode(): of what its header does not say as much as is known.
+-- Returns the codec of a run of elements, for blocks.decode(). It has as many members as are known from headers and
+-- starts.
 function operations.codec(session, run)
   local known = described[run.digest]
   local function is(codec) return codec.id == run.codec and codec.param == run.param end

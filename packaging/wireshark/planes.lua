@@ -9,7 +9,7 @@ local function tag_of(bytes, group)
   return math.floor(bytes:byte(math.floor(group / 2) + 1) / (group % 2 == 0 and 1 or 16)) % 16
 end
 
--- The escape that ends `back` bytes before the end: how many planes, how many raw floats, which ones, and where it is.
+-- Returns the escape that ends `back` bytes before the end: number of planes, number and mask of raw floats, offset.
 local function escape_of(bytes, back)
   local at, raw = #bytes - back - kEscapeBytes, 0
   local mask = numbers.unsigned(bytes, at + 1, 4)
@@ -17,7 +17,8 @@ local function escape_of(bytes, back)
   return bytes:byte(at + 1), raw, mask, at
 end
 
--- How long all of it should be, or nil and what is wrong; and the first group: {tag, width, mask, at its escape}.
+-- Returns the length that the block must have, or nil and what is wrong. The third result is the first group: {tag,
+-- width, mask, escape: its offset, payload: offset of the planes}.
 local function shape(bytes, n)
   local groups = math.ceil(n / kGroup)
   local tags = math.ceil(groups / 2)
@@ -41,7 +42,8 @@ local function shape(bytes, n)
   return wanted, nil, first
 end
 
--- step: of the lattice; nil: nobody knows, and values are counts of steps. Returns what is wrong, or nil.
+-- Decodes a block. step: step of the lattice; nil if unknown, then values are counts of steps. Returns what is wrong,
+-- or nil.
 function planes.decode(found, bytes, n, step)
   local wanted, wrong, first = shape(bytes, n)
   wrong = wrong or found.length(bytes, wanted)

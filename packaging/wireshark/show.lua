@@ -1,4 +1,4 @@
--- show.lua - fields of Wireshark made of layouts, and the remarks of its experts (once, by gradlane.lua)
+-- show.lua - Wireshark's fields, made from layouts, and its expert remarks (loaded once, by gradlane.lua)
 local gradlane, layouts, names = ...
 if not gradlane then return end  -- Wireshark loads each file of its folder by itself, too
 local show = {}
@@ -28,7 +28,7 @@ for section, rows in pairs(layouts) do
   end
 end
 
--- What follows from bytes, and stands in none.
+-- Fields for values that follow from bytes but are not in a header.
 add("packet", ProtoField.none("gradlane.packet", "Packet"))
 add("packet.number", ProtoField.uint16("gradlane.packet.number", "Number in its superpacket"))
 add("packet.length", ProtoField.uint16("gradlane.packet.length", "Bytes"))
@@ -45,7 +45,7 @@ add("block", ProtoField.bytes("gradlane.block", "Block"))
 add("block.value", ProtoField.double("gradlane.block.value", "Value"))
 add("block.steps", ProtoField.double("gradlane.block.steps", "Steps"))
 add("block.place", ProtoField.uint16("gradlane.block.place", "Place"))
--- Of its first group, record or chunk.
+-- Fields of a block's first group, record or chunk.
 add("block.tag", ProtoField.uint8("gradlane.block.tag", "Tag"))
 add("block.planes", ProtoField.uint8("gradlane.block.planes", "Planes"))
 add("block.raw", ProtoField.uint32("gradlane.block.raw", "Raw floats", base.HEX))
@@ -99,7 +99,7 @@ local all = {}
 for _, one in pairs(experts) do all[#all + 1] = one end
 gradlane.experts = all
 
--- text: what is known beyond the remark itself, or nil.
+-- Adds an expert remark to an item. text: details beyond the remark itself, or nil.
 function show.expert(item, name, text)
   if text then
     item:add_proto_expert_info(experts[name], text)
@@ -112,7 +112,7 @@ function show.add(tree, path, range, ...) return tree:add(fields[path], range, .
 
 function show.generated(tree, path, range, ...) return tree:add(fields[path], range, ...):set_generated() end
 
--- All fields of that section that the header (a TvbRange) has. Returns the items by name.
+-- Shows all fields of that section that the header (a TvbRange) has. Returns the items by name.
 function show.layout(tree, section, range)
   local items = {}
   for _, row in ipairs(layouts[section]) do
@@ -124,7 +124,7 @@ function show.layout(tree, section, range)
   return items
 end
 
--- A block by what blocks.decode() has found.
+-- Shows a block as blocks.decode() has found it.
 function show.block(tree, range, found)
   local item = tree:add(fields.block, range)
   for _, row in ipairs(found.fields) do

@@ -5,7 +5,8 @@ local sparse = {}
 
 local kRecord, kBitmap, kMostWidth, kWholeFloat = 256, 255, 25, 32
 
--- Places of the record: an array, or nil and what is wrong; and where they end.
+-- Returns the places in a record as an array, and the offset behind them. Returns nil and what is wrong if there are
+-- none.
 local function open_places(bytes, at, floats)
   local count, map = bytes:byte(at + 1), math.ceil(floats / 8)
   local bitmap = count == kBitmap
@@ -26,7 +27,7 @@ local function open_places(bytes, at, floats)
   return places, stop
 end
 
--- The record of `floats` floats at `at`, or nil and what is wrong.
+-- Returns the record of `floats` floats at `at`, or nil and what is wrong.
 local function open(bytes, at, floats, lattice)
   if at >= #bytes then return nil, "it ends before a record" end
   local places, stop = open_places(bytes, at, floats)
@@ -44,7 +45,7 @@ local function open(bytes, at, floats, lattice)
   return record
 end
 
--- All records, and what is wrong or nil.
+-- Returns all records, and what is wrong or nil.
 local function read(found, bytes, n, lattice)
   local records, at = {}, 0
   for begin = 0, n - 1, kRecord do
@@ -65,8 +66,8 @@ local function show_head(found, record, lattice)
   if #record.places > 0 then found:field("packed", record.values, record.stop - record.values) end
 end
 
--- lattice: values are numbers of steps, or fp32 where these do not serve; nil: nobody knows, and they are fp32 if a
--- block of these can be what it is. step: nil where nobody knows. Returns what is wrong, or nil.
+-- Decodes a block. lattice: values are numbers of steps, or fp32 if these do not fit. If it is nil, nobody knows:
+-- values are fp32 if the block can be one of fp32. step: nil if unknown. Returns what is wrong, or nil.
 function sparse.decode(found, bytes, n, lattice, step)
   local records, wrong = read(found, bytes, n, lattice)
   if lattice == nil and wrong then

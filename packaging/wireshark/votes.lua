@@ -5,7 +5,7 @@ local votes = {}
 
 local kRecord, kHead, kMost, kCodePlanes = 256, 2, 256, 2
 
--- The record of `floats` floats at `at`, or nil and what is wrong.
+-- Returns the record of `floats` floats at `at`, or nil and what is wrong.
 local function open(bytes, at, floats)
   local left = #bytes - at
   if left < kHead then return nil, "it ends within a head" end
@@ -22,7 +22,7 @@ local function open(bytes, at, floats)
   return record
 end
 
--- Of float i a bit for each plane from `first` on, the first one lowest.
+-- Returns the bits of float i in `count` planes from `first` on, with the first plane in the lowest bit.
 local function across(bytes, record, i, first, count)
   local value = 0
   for plane = count - 1, 0, -1 do
@@ -40,7 +40,7 @@ local function show_head(found, record)
   if record.special then found:field("codes", at + record.planes * record.stride, kCodePlanes * record.stride) end
 end
 
--- step: what a vote is worth; nil: nobody knows. Returns what is wrong, or nil.
+-- Decodes a block. step: value of a vote; nil if unknown. Returns what is wrong, or nil.
 function votes.decode(found, bytes, n, step)
   local at = 0
   for begin = 0, n - 1, kRecord do

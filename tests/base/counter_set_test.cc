@@ -1,4 +1,4 @@
-// counter_set_test.cc - counters by an enum: names, counting, what others read
+// counter_set_test.cc - tests of counters that an enum numbers: names, counting, published values
 #include "base/counter_set.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ constexpr CounterRow<Bird> kTextless[] = {
     {Bird::kFinch, "finch", "x"}, {Bird::kOwl, "owl", ""}, {Bird::kHeron, "heron", "x"}};
 static_assert(!is_complete(kTextless));
 
-// What a snapshot shows: names and values in order.
+// Returns the names, values and help texts of a snapshot, in order.
 std::string text_of(const CounterSnapshot<Bird>& published) {
   std::string text;
   published.for_each([&text](const CounterValue& each) {

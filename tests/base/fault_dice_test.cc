@@ -1,4 +1,4 @@
-// fault_dice_test.cc - what becomes of packets on a bad way, by seed
+// fault_dice_test.cc - tests of seeded faults of packets: the same seed gives the same faults, with the right frequency
 #include "base/fault_dice.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ TEST(FaultDice, FollowsTheChances) {
   EXPECT_EQ(count(none, &FaultDice::Fate::drop) + count(none, &FaultDice::Fate::delay), 0U);
 }
 
-// However likely other faults are, the same packets get lost.
+// The same packets are lost, however likely the other faults are.
 TEST(FaultDice, OneFaultDoesNotMoveAnother) {
   const auto some = fates(1, {.drop = 0.1});
   const auto more = fates(1, {.drop = 0.1, .duplicate = 1, .corrupt = 1, .reorder = 1, .delay = 1});

@@ -1,4 +1,4 @@
-// fixed_text_test.cc - texts in a place of fixed size
+// fixed_text_test.cc - tests of texts in a buffer of fixed size
 #include "base/fixed_text.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// parse_test.cc - texts as numbers: what is taken, and what is not
+// parse_test.cc - tests of parsing numbers: accepted texts and refused ones
 #include "base/parse.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ TEST(Parse, QuantityWithinItsRange) {
   EXPECT_EQ(parse_quantity("1023", kShortSizes, 1024, 2048), std::nullopt);
   EXPECT_EQ(parse_quantity("2049", kShortSizes, 1024, 2048), std::nullopt);
   EXPECT_EQ(parse_quantity("3K", kShortSizes, 1024, 2048), std::nullopt);
-  // No product wraps.
+  // Products do not wrap.
   EXPECT_EQ(parse_quantity("17179869183G", kShortSizes), uint64_t{17179869183} << 30);
   EXPECT_EQ(parse_quantity("17179869184G", kShortSizes), std::nullopt);
 }

@@ -1,4 +1,4 @@
-// published_test.cc - a value that one thread writes and another one reads is whole
+// published_test.cc - tests that a reader in another thread never sees a half-written value
 #include "base/published.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// socket_folders_test.cc - where the sockets of daemons are, unless somebody says it; and the folder of a user's own
+// socket_folders_test.cc - tests of the default folders of daemons' sockets, and of a user's private folder
 #include "base/socket_folders.h"
 
 #include <fcntl.h>
@@ -52,7 +52,7 @@ TEST(SocketFolders, WhatIsPrivate) {
 }
 
 TEST(SocketFolders, OwnInTmp) {
-  // Of all tests that use that folder.
+  // All tests that use this folder take this lock.
   const FileDescriptor lock(open("/tmp/gradlane-tests.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   (void)flock(lock.get(), LOCK_EX);
   const fs::path folder = private_socket_folder(geteuid());

@@ -1,4 +1,4 @@
-// time_histogram_test.cc - which times are counted where
+// time_histogram_test.cc - tests of which bucket counts a time
 #include "base/time_histogram.h"
 
 #include <gtest/gtest.h>

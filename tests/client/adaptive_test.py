@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Tests of AdaptiveBound: by itself, with the codec modelled in NumPy, and under `gradlane run -n N` on a ring too.
+"""Tests of AdaptiveBound: alone, with a model of the codec in NumPy, and on a ring under `gradlane run -n N`.
 
 PYTHONPATH=client/python.
 """
@@ -16,7 +16,7 @@ from gradlane import _library as library, adaptive
 
 RANKS = 4
 COUNT = 1024
-gl = None  # of Ring
+gl = None  # connection, for the class Ring
 
 
 def setUpModule():
@@ -34,7 +34,10 @@ def rms(array):
 
 
 def average_through(codec, parts):
-    """What an all-reduce makes of the ranks' float32 arrays: fixed rounds each to its lattice, ties to even."""
+    """Return the average that an all-reduce of the ranks' float32 arrays gives.
+
+    fixed rounds each array to its lattice, ties to even.
+    """
     if codec == "raw":
         return numpy.mean(parts, axis=0, dtype=numpy.float64).astype(numpy.float32)
     step = 2.0 ** (1 - int(codec.split(":")[1]))
@@ -44,7 +47,7 @@ def average_through(codec, parts):
 
 
 def gradients(step, magnitude, shape="gauss"):
-    """Of all ranks in one step: a part that they share, and noise."""
+    """Return the gradients of all ranks in one step: a part that they share, and noise."""
     random = numpy.random.default_rng(step)
     draw = random.standard_normal if shape == "gauss" else lambda n: random.laplace(size=n) ** 3
     shared = draw(COUNT)
@@ -52,7 +55,7 @@ def gradients(step, magnitude, shape="gauss"):
 
 
 def run(bound, magnitudes, shape="gauss"):
-    """(codec, exact average, result) of each step."""
+    """Return (codec, exact average, result) of each step."""
     steps = []
     for step, magnitude in enumerate(magnitudes):
         parts = gradients(step, magnitude, shape)
@@ -93,12 +96,12 @@ SEQUENCES = {
 
 
 class Promise(unittest.TestCase):
-    """The error that the docstring promises, in every step of every sequence."""
+    """Check the error that the docstring promises, in every step of every sequence."""
 
     def check(self, steps, bits, window):
         for i, (codec, exact, result) in enumerate(steps):
             if not numpy.isfinite(result).all():
-                continue  # overflow, and what the sum makes of it
+                continue  # the sum overflowed
             error = numpy.max(numpy.abs(result - exact))
             rounding = 2.0**-23 * numpy.max(numpy.abs(exact)) + 2.0**-149
             if codec == "raw":
@@ -106,7 +109,7 @@ class Promise(unittest.TestCase):
                 continue
             previous = [rms(r) for _, _, r in steps[max(i - window, 0):i]]
             self.assertLessEqual(error, 2.0**-bits * previous[-1] + rounding, f"step {i}: {codec}")
-            # The result before was no more than 8 times off from the one before it, so it was not all rounding.
+            # The previous result was within a factor of 8 of the one before it, so it was not only rounding error.
             if bits >= 4:
                 true = rms(steps[i - 1][1])
                 self.assertLessEqual(error, 2.0 ** (1 - bits) * true + rounding, f"step {i}: {codec}")
@@ -144,7 +147,10 @@ class Promise(unittest.TestCase):
 
 
 class Feedback(unittest.TestCase):
-    """What a bound this coarse rounds away comes later, and does not drive the bound, which follows the results."""
+    """Check that rounding errors of a coarse bound arrive in later steps and do not change the bound.
+
+    The bound follows the results.
+    """
 
     def test_few_bits(self):
         for bits in (1, 2, 4):
@@ -159,7 +165,7 @@ class Feedback(unittest.TestCase):
             parts = gradients(step, 1e-3, shape) + owed
             codec = bound.codec()
             sent = [average_through(codec, [part]) for part in parts]
-            if step > 0:  # never raw: a step's rounding does not look like a change of size
+            if step > 0:  # never raw: the rounding of a step does not count as a change of size
                 b = int(codec.split(":")[1])
                 self.assertLessEqual(numpy.max(numpy.abs(parts - sent)), 2.0**-b)
             owed = parts - sent
@@ -270,7 +276,7 @@ class Decisions(unittest.TestCase):
 class Interface(unittest.TestCase):
     def test_parse(self):
         self.assertEqual(gradlane.AdaptiveBound.parse("fixed:adaptive").bits, 4)
-        self.assertEqual(gradlane.AdaptiveBound.parse("fixed:auto:6").bits, 6)  # as release 0.1 had it
+        self.assertEqual(gradlane.AdaptiveBound.parse("fixed:auto:6").bits, 6)  # the spelling of release 0.1
         self.assertEqual(gradlane.AdaptiveBound.parse("fixed:adaptive:6").bits, 6)
         self.assertEqual(gradlane.AdaptiveBound.parse("fixed:adaptive:12", window=8).window, 8)
         for other in (None, "raw", "fixed", "fixed:10", "fixed:aut", "bf16", 3):
@@ -303,7 +309,7 @@ class Interface(unittest.TestCase):
                 run(first, magnitudes[:cut])
                 second.load_state_dict(first.state_dict())
                 got = []
-                # The same data as in the run that was not cut.
+                # Use the same data as in the run without an interruption.
                 for step in range(cut, len(magnitudes)):
                     got.append(second.codec())
                     second.update(average_through(got[-1], gradients(step, magnitudes[step])))
@@ -376,13 +382,13 @@ class Ring(unittest.TestCase):
                     continue
                 exact = numpy.mean(parts, axis=0, dtype=numpy.float64)
                 allowed = 0 if codec == "raw" else 2.0**-bits * previous
-                # fp32 sums and a division of numbers no larger than this.
+                # Allow for sums in fp32 and a division, of numbers no larger than this.
                 rounding = gl.world * 2.0**-23 * numpy.max(numpy.abs(parts), initial=0)
                 self.assertLessEqual(numpy.max(numpy.abs(data - exact)), allowed + rounding, f"step {step}")
                 previous = rms(data)
 
     def check_same(self, codec):
-        """All ranks have chosen this codec."""
+        """Check that all ranks have chosen this codec."""
         text = codec.encode().ljust(16)
         names = gl.zeros((gl.world, 16), "uint8")
         names[gl.rank] = numpy.frombuffer(text, numpy.uint8)

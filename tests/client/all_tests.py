@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """Runs several test modules of this folder in one process: all_tests.py MODULE[.CLASS]...
 
-On a ring all modules share one connection: a rank that closes its own ends what the others still do, and all would have to
-agree on when to open the next one. All ranks run the same tests in the same order, so that their operations match. With
-the fake daemon, a world of one, each module opens and closes its own.
+All modules share one connection on a ring. If a rank closed its own, the operations of other ranks would fail, and all
+ranks would have to agree on when to open the next one. All ranks run the same tests in the same order, so that their
+operations match. With the fake daemon, a world of one, each module opens and closes its own connection.
 """
 
 import importlib
@@ -15,7 +15,7 @@ import gradlane
 
 
 def share_connection(modules):
-    """Opens the one that all modules have as `gl`; their set-up and their end are left out."""
+    """Open the connection that all modules have as `gl`, and disable their set-up and tear-down."""
     gl = gradlane.open()
     for module in modules:
         module.gl = gl

@@ -1,4 +1,4 @@
-// arguments_test.cc - what operations are asked for: what reaches the daemon, and what is refused before
+// arguments_test.cc - tests of the arguments of operations: what is submitted to the daemon, and what is refused
 #include <cstdint>
 #include <cstring>
 
@@ -21,7 +21,7 @@ class Arguments : public testing::Test {
   }
   void SetUp() override { open({.lanes = 2, .rank = 1, .world = 3}); }
 
-  // The one submission that follows; the same on both lanes.
+  // Returns the latest submission, which is the same on both lanes.
   gl_submission last() {
     const auto first = daemon_->seen(0);
     const auto second = daemon_->seen(1);
@@ -29,7 +29,7 @@ class Arguments : public testing::Test {
     EXPECT_EQ(memcmp(&first.back(), &second.back(), sizeof(gl_submission)), 0);
     return first.back();
   }
-  // Refused, with this in the text, and nothing reaches the daemon.
+  // Expects a refusal with this text, and that nothing reaches the daemon.
   void expect_bad(gradlane_code code, const std::string& part) {
     EXPECT_EQ(code, GRADLANE_BAD_ARGUMENT);
     EXPECT_SAYS(gl_.get(), part);
@@ -100,7 +100,7 @@ TEST_F(Arguments, DefaultTagsCountOperations) {
   how_.tag = 77;
   ASSERT_EQ(all_reduce(data_, kCount, &how_), GRADLANE_OK);
   EXPECT_EQ(last().tag, 77U);
-  EXPECT_EQ(all_reduce(nullptr, kCount), GRADLANE_BAD_ARGUMENT);  // does not count
+  EXPECT_EQ(all_reduce(nullptr, kCount), GRADLANE_BAD_ARGUMENT);  // a refused call does not count
   ASSERT_EQ(gradlane_barrier(gl_.get(), nullptr, nullptr), GRADLANE_OK);
   EXPECT_EQ(last().tag, 2U);
   gradlane_resume(gl_.get(), 1000);
@@ -111,18 +111,18 @@ TEST_F(Arguments, DefaultTagsCountOperations) {
 }
 
 TEST_F(Arguments, CodecsAreAskedForOnce) {
-  EXPECT_EQ(daemon_->codec_questions(), 1U);  // the default one, at open
+  EXPECT_EQ(daemon_->codec_questions(), 1U);  // for the default codec, at gradlane_open()
   for (const char* name : {"raw", "fixed:7", "raw", "fixed:7", "fixed:10"}) {
     how_.codec = name;
     ASSERT_EQ(all_reduce(data_, kCount, &how_), GRADLANE_OK);
   }
   EXPECT_EQ(daemon_->codec_questions(), 3U);
-  // Of other types nothing goes through a codec.
+  // Other types use no codec.
   ASSERT_EQ(all_reduce(data_, kCount, &how_, GRADLANE_INT32), GRADLANE_OK);
   EXPECT_EQ(last().flags, 0);
 }
 
-// Only sums may be rounded.
+// Only sums may be rounded. Copies stay exact.
 TEST_F(Arguments, CopiesAreExact) {
   for (const char* const name : {static_cast<const char*>(nullptr), "raw"}) {
     how_.codec = name;
@@ -162,14 +162,14 @@ TEST_F(Arguments, SmallSumsAreExact) {
     how_.whole = 1023;
     EXPECT_EQ(flags(1024, scatter), GL_FLAG_EXACT);
   }
-  // Other types have no codec anyway.
+  // Other types use no codec, however large they are.
   ASSERT_EQ(all_reduce(data, 10, nullptr, GRADLANE_FLOAT16), GRADLANE_OK);
   EXPECT_EQ(last().flags, 0);
 }
 
-// What a residual has kept is paid by the exact sum.
+// A small sum is exact, so the call adds the residual to the data.
 TEST_F(Arguments, SmallSumsPayWhatIsOwed) {
-  uint8_t* const bytes = reinterpret_cast<uint8_t*>(data_) + 1;  // data at any address
+  uint8_t* const bytes = reinterpret_cast<uint8_t*>(data_) + 1;  // data may lie at any address
   const float value = 1.0F;
   std::memcpy(bytes + 8, &value, sizeof(value));
   residual_[2] = 0x1p-12F;
@@ -182,14 +182,15 @@ TEST_F(Arguments, SmallSumsPayWhatIsOwed) {
   EXPECT_EQ(sum, 1.0F + 0x1p-12F);
   EXPECT_EQ(residual_[2], 0.0F);
   EXPECT_EQ(residual_[50], 3.0F) << "of elements beyond it";
-  // Refused calls change nothing.
+  // Refused calls do not change the residual.
   residual_[2] = 1.0F;
   how_.codec = "raw";
   EXPECT_EQ(all_reduce(bytes, 50, &how_), GRADLANE_BAD_ARGUMENT);
   EXPECT_EQ(residual_[2], 1.0F);
 }
 
-// Where trainers are summed up first, their mean is what was rounded: of an average one trainer pays for all.
+// With local_reduce, the residual of an average is that of the mean of a node's trainers. So one trainer adds it times
+// the number of trainers.
 TEST_F(Arguments, MeansPayWhatIsOwed) {
   open({.lanes = 2, .world = 4, .flags = GL_WELCOME_LOCAL_REDUCE, .trainers = 2});
   for (const int average : {0, 1}) {
@@ -321,7 +322,7 @@ TEST_F(Arguments, StructSizes) {
   EXPECT_EQ(gradlane_get_figures(gl_.get(), nullptr), GRADLANE_BAD_ARGUMENT);
 }
 
-// Programs that were built with version 2 of the header: what lies behind their structs is not looked at.
+// Programs that were built with version 2 of the header have shorter structs. The library does not read beyond them.
 TEST_F(Arguments, OlderStructs) {
   constexpr size_t kHow2 = 40;
   constexpr size_t kOptions2 = 32;

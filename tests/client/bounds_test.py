@@ -24,13 +24,13 @@ def tearDownModule():
 
 
 def parts(step, magnitude):
-    """Of all ranks."""
+    """Return the contributions of all ranks."""
     return [(numpy.random.default_rng([step, rank]).standard_normal(COUNT) * magnitude).astype(numpy.float32)
             for rank in range(gl.world)]
 
 
 def both():
-    """A shared array, and a plain one that is not contiguous."""
+    """Return a shared array, and a plain one that is not contiguous."""
     return gl.zeros(COUNT), numpy.zeros((2, COUNT), numpy.float32).T[:, 1]
 
 
@@ -120,7 +120,7 @@ class Choices(unittest.TestCase):
 
 class Feedback(unittest.TestCase):
     def test_nothing_is_lost(self):
-        """What was put in is what has come out, and what all ranks still owe; raw steps leave nothing owed."""
+        """Check that the sum of all inputs is the sum of all results and residuals; a raw step leaves no residual."""
         for array in both():
             bound = gradlane.AdaptiveBound(1, error_feedback=True)
             inside, outside = numpy.zeros(COUNT), numpy.zeros(COUNT)
@@ -173,7 +173,7 @@ class Feedback(unittest.TestCase):
             bound.load_state_dict(gradlane.AdaptiveBound(2).state_dict())
 
     def test_own_residual(self):
-        """A residual of the caller's: paid in raw steps, too."""
+        """Check that a raw step also adds a residual of the caller's own."""
         bound = gradlane.AdaptiveBound(1)
         residual = numpy.zeros(COUNT, numpy.float32)
         for magnitude in (1.0, 1.0, 1e-4):
@@ -185,7 +185,7 @@ class Feedback(unittest.TestCase):
         self.assertFalse(numpy.any(residual))
 
     def test_matrices(self):
-        """Of any shape: raw steps pay them, too."""
+        """Check that a raw step adds residuals of arrays of any shape."""
         for make in (gl.zeros, numpy.zeros):
             bound = gradlane.AdaptiveBound(1, error_feedback=True)
             array = make((60, COUNT // 60), "float32")

@@ -1,4 +1,4 @@
-// buffers_test.cc - shared memory: gradlane_alloc and gradlane_free
+// buffers_test.cc - tests of shared memory: gradlane_alloc() and gradlane_free()
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -35,7 +35,7 @@ TEST(Buffers, MoreThanThereAreSegments) {
   EXPECT_EQ(daemon.segments(), 0U);
 }
 
-// Whatever was freed before, what comes is zero and overlaps nothing.
+// Every buffer is zero and overlaps no other one, whatever was freed before.
 TEST(Buffers, RandomOrder) {
   FakeDaemon daemon({});
   const Context gl = open_context(daemon);
@@ -88,7 +88,7 @@ TEST(Buffers, TheDaemonsLimit) {
   void* buffer = nullptr;
   EXPECT_EQ(gradlane_alloc(gl.get(), 4 << 20, &buffer), GRADLANE_NO_MEMORY);
   EXPECT_SAYS(gl.get(), "left of 3145728");
-  // All of it can be had, though the library likes larger segments than it is asked for.
+  // All of the memory can be allocated, although the library prefers segments that are larger than the request.
   ASSERT_NE(allocate<uint8_t>(gl, 5 << 19), nullptr);
   ASSERT_NE(allocate<uint8_t>(gl, 1 << 19), nullptr);
   EXPECT_EQ(gradlane_alloc(gl.get(), 1, &buffer), GRADLANE_NO_MEMORY);
@@ -106,7 +106,7 @@ TEST(Buffers, InUse) {
   EXPECT_EQ(gradlane_free(gl.get(), data), GRADLANE_BAD_ARGUMENT);
   EXPECT_SAYS(gl.get(), "request " + std::to_string(request));
   EXPECT_EQ(gradlane_free(gl.get(), residual), GRADLANE_BAD_ARGUMENT);
-  daemon.complete(0, 1);  // the first that it has seen
+  daemon.complete(0, 1);  // cookie of the first submission
   ASSERT_EQ(gradlane_wait(gl.get(), request, 10000), GRADLANE_OK);
   EXPECT_EQ(gradlane_free(gl.get(), data), GRADLANE_OK);
   EXPECT_EQ(gradlane_free(gl.get(), residual), GRADLANE_OK);

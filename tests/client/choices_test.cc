@@ -1,5 +1,4 @@
-// choices_test.cc - `auto`: what reaches the daemon of operations that leave it to the library, and what is said of
-// them
+// choices_test.cc - tests of `auto`: submissions and reports of operations whose way the library chooses
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -160,7 +159,8 @@ TEST_F(Choices, Names) {
   EXPECT_SAYS(gl_.get(), "this daemon, an older one, has nothing to choose from");
 }
 
-// However many names there were, and whatever was but asked about: what is counted is classes, which ranks have alike.
+// Operations may use any number of names, besides those that were only checked. Only the number of classes is limited,
+// and all ranks have the same classes.
 TEST_F(Choices, ManyNames) {
   const auto names = [](unsigned bits) {
     return std::vector<std::string>{"auto:2^-" + std::to_string(bits), "auto:rel=" + std::to_string(bits)};
@@ -185,7 +185,7 @@ TEST_F(Choices, ManyNames) {
   for (const gl_submission& it : all) EXPECT_EQ(it.flags & GL_FLAG_EXACT, 0U) << it.tag;
 }
 
-// What is owed is paid where nothing is rounded.
+// An operation that is not rounded adds the residual to its data.
 TEST_F(Choices, Residuals) {
   float* const residual = data_ + kCount;
   std::fill_n(residual, kCount, 1.0F);
@@ -200,7 +200,7 @@ TEST_F(Choices, Residuals) {
   EXPECT_EQ(own().back().codec, kFixed);
 }
 
-// Nobody waits in a call that starts something: what is to be known first keeps the queue waiting.
+// Calls that start operations do not wait for agreements. The operations wait in the queue instead.
 TEST_F(Choices, CallsDoNotWait) {
   std::atomic<bool> hold = true;
   open({.world = 2,
@@ -213,7 +213,7 @@ TEST_F(Choices, CallsDoNotWait) {
     ASSERT_EQ(gradlane_all_reduce(gl_.get(), data_ + i * 4096, 4096, GRADLANE_FLOAT32, &how_, &requests[i]),
               GRADLANE_OK);
   }
-  ASSERT_TRUE(daemon_->await_seen(0, 2));  // the agreement and the first one; the others need predictions
+  ASSERT_TRUE(daemon_->await_seen(0, 2));  // the agreement and the first operation; the others need predictions
   EXPECT_EQ(daemon_->seen(0).size(), 2U);
   hold = false;
   daemon_->complete(0, 1);
@@ -221,7 +221,7 @@ TEST_F(Choices, CallsDoNotWait) {
   for (const gradlane_request it : requests) EXPECT_EQ(gradlane_wait(gl_.get(), it, 10000), GRADLANE_OK);
 }
 
-// While ways are tried one operation is under way; then all are.
+// While ways are tried, only one operation is in flight. After that, operations overlap.
 TEST_F(Choices, TrialsAreAlone) {
   std::atomic<unsigned> under_way = 0;
   std::atomic<bool> alone = true;
@@ -266,8 +266,8 @@ TEST_F(Choices, BeginsAfreshWithResume) {
   EXPECT_EQ(seen[seen.size() - 2].tag, seen[0].tag) << "as on a rank that has just come";
 }
 
-// A rank that resumes may end a generation by that, of which it is not told: others are, and begin afresh once, as it
-// does. Failures that end nothing begin nothing afresh, on no rank.
+// gradlane_resume() may end a generation, and the rank that calls it gets no report of that. The other ranks get one.
+// All ranks discard their choices once. A failure that ends no generation discards no choices, on any rank.
 TEST_F(Choices, BeginsAfreshByWhatItIsTold) {
   std::atomic<bool> hold = false;
   open({.world = 2,
@@ -279,7 +279,7 @@ TEST_F(Choices, BeginsAfreshByWhatItIsTold) {
   ASSERT_EQ(gradlane_resume(gl_.get(), 1000), GRADLANE_OK);
   reduce(14);
   EXPECT_EQ(internals(), 6U);
-  daemon_->set_ends(0, 1);  // by that, and later than the library could see it
+  daemon_->set_ends(0, 1);  // by the resume, but later than the library could see it
   const auto fail = [&](uint8_t tells_end) {
     hold = true;
     gradlane_request request = 0;
@@ -304,8 +304,8 @@ TEST_F(Choices, BeginsAfreshByWhatItIsTold) {
   EXPECT_EQ(own().back().codec, kRaw);
 }
 
-// Where ranks could not agree, the operation that they agreed for fails on all of them: some may know that they have.
-// All goes raw until it begins afresh.
+// If an agreement fails, the operation that waited for it fails on all ranks, because other ranks may have agreed. All
+// operations use raw until the choices start again.
 TEST_F(Choices, AFailedAgreement) {
   std::atomic<bool> fail = true;
   open({.world = 2,
@@ -332,7 +332,7 @@ TEST_F(Choices, AFailedAgreement) {
   EXPECT_EQ(daemon_->reports().at(0).reason, GL_REASON_FAILED);
 }
 
-// An operation that waits for what ranks agree on is given up with that, at once.
+// If an operation that waits for an agreement is cancelled, the agreement is cancelled at once, too.
 TEST_F(Choices, CancelsWhatItWaitsFor) {
   open({.world = 2,
         .codec = "raw",
@@ -369,7 +369,7 @@ TEST_F(Choices, ClassesOfSizesChooseByThemselves) {
   EXPECT_EQ(seen[39].codec, kRaw);
 }
 
-// Who gives to a reduce is through before it is over.
+// Some ranks finish a reduce before it is over on all ranks. So ranks agree on the greatest time.
 TEST_F(Choices, ReducesGoByTheSlowestRank) {
   for (int i = 0; i < 20; ++i) {
     ASSERT_EQ(gradlane_reduce(gl_.get(), data_, kCount, GRADLANE_FLOAT32, 0, &how_, nullptr), GRADLANE_OK);
@@ -381,7 +381,7 @@ TEST_F(Choices, ReducesGoByTheSlowestRank) {
   EXPECT_EQ(last->flags, GL_FLAG_MAX);
 }
 
-// Tables that no daemon writes.
+// No daemon writes such tables.
 TEST_F(Choices, GarbageIsRefused) {
   const std::vector<std::function<void(gl_control&)>> all = {
       [](gl_control& it) { it.ways = GL_MAX_WAYS + 1; }, [](gl_control& it) { it.way_row_bytes = 8; },

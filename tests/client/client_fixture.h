@@ -1,4 +1,4 @@
-// client_fixture.h - a client library and a fake daemon in one process
+// client_fixture.h - a client library and a fake daemon in one process, for tests
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// codecs_test.cc - what the client library tells of the daemon's codecs, from the table in shared memory
+// codecs_test.cc - tests of what the client library reports about the daemon's codecs, from the table in shared memory
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -45,7 +45,7 @@ TEST(Codecs, Table) {
     EXPECT_STREQ(info.promise, rows[i].promise);
     EXPECT_STREQ(info.source, rows[i].source);
   }
-  EXPECT_EQ(daemon.codec_questions(), 1U);  // that of gradlane_open()
+  EXPECT_EQ(daemon.codec_questions(), 1U);  // for gradlane_open()
   gradlane_codec_info info = GRADLANE_CODEC_INFO_INIT;
   EXPECT_EQ(gradlane_get_codec(gl.get(), rows.size(), &info), GRADLANE_BAD_ARGUMENT);
   EXPECT_SAYS(gl.get(), "there is no codec 2; the daemon tells of 2");
@@ -70,7 +70,7 @@ TEST(Codecs, ByName) {
   EXPECT_EQ(gradlane_find_codec(gl.get(), "raw", nullptr), GRADLANE_BAD_ARGUMENT);
 }
 
-// Programs of interface 5 have less room.
+// Programs of version 5 of the interface have a shorter struct.
 TEST(Codecs, OlderProgram) {
   FakeDaemon daemon({});
   const Context gl = open_context(daemon);
@@ -94,7 +94,7 @@ TEST(Codecs, MoreStatesThanThereCanBe) {
   EXPECT_SAYS(gl.get(), "says that a residual of codec fixed:7 is of 3 arrays");
 }
 
-// Of the same version of the ABI, and from before the table.
+// An older daemon has the same version of the ABI, but no table of codecs.
 TEST(Codecs, OlderDaemon) {
   FakeDaemon daemon({.codecs = {}});
   const Context gl = open_context(daemon);
@@ -115,7 +115,7 @@ TEST(Codecs, OlderDaemon) {
   EXPECT_SAYS(gl.get(), "copies are exact; name none");
 }
 
-// Its rows are longer, and have what this library does not know of.
+// A newer daemon's rows are longer, with fields that this library does not know.
 TEST(Codecs, NewerDaemon) {
   std::vector<gl_codec_row> halves(4);
   const std::vector<gl_codec_row> rows = fake_codecs();

@@ -1,4 +1,4 @@
-// direct_ops_test.cc - reduce, gather, scatter, all-to-all: what reaches the daemon, what is refused
+// direct_ops_test.cc - tests of reduce, gather, scatter and all-to-all: submissions to the daemon, and refused calls
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -89,12 +89,12 @@ TEST_F(DirectOps, Options) {
   EXPECT_EQ(last().flags, GL_FLAG_CODEC);
   EXPECT_EQ(last().codec_arguments, 7U);
   ASSERT_EQ(gradlane_all_to_all(gl_.get(), data_, out_, 10, GRADLANE_FLOAT32, &how_, nullptr), GRADLANE_OK);
-  EXPECT_EQ(last().flags, GL_FLAG_EXACT);  // it is small
+  EXPECT_EQ(last().flags, GL_FLAG_EXACT);  // because it is small
   expect_refused(gather(), "gather: codec fixed:7 rounds, and copies are exact; name raw, or none");
   expect_refused(scatter(), "scatter: codec fixed:7 rounds, and copies are exact; name raw, or none");
 }
 
-// Of every part the root and where blocks lie.
+// Every part has the root, or the place of the blocks.
 TEST_F(DirectOps, Parts) {
   open({.world = 2, .max_bytes = 8192});
   ASSERT_EQ(gather(), GRADLANE_OK);
@@ -129,7 +129,7 @@ TEST_F(DirectOps, Refused) {
   expect_refused(scatter(), "scatter: there is no sum to average");
 }
 
-// What comes is the daemon's until it is waited for.
+// The output belongs to the daemon until the caller has waited for the request.
 TEST_F(DirectOps, OutputIsInUse) {
   open({.world = 2, .on_submission = [](unsigned, const gl_submission&) { return false; }});
   gradlane_request request = 0;

@@ -2,7 +2,7 @@
 """Tests of operations that need links between all nodes, at any world size: run it under `gradlane run -n N
 --strategies ring,direct`, with PYTHONPATH=client/python.
 
-All ranks run the same tests in the same order, so collectives in them match up.
+All ranks run the same tests in the same order, so that their collectives match.
 """
 
 import unittest
@@ -11,8 +11,8 @@ import numpy
 
 import gradlane
 
-gl = None  # one connection for all: ranks would have to agree on when to reconnect
-COUNT = 5000  # of a block
+gl = None  # one connection for all tests: ranks would have to agree on when to reconnect
+COUNT = 5000  # elements of a block
 
 
 def setUpModule():
@@ -25,7 +25,10 @@ def tearDownModule():
 
 
 def rank_data(rank, dtype=numpy.float32, blocks=1):
-    """What this rank contributes: whole numbers that all types hold, their sums too; each block is another one."""
+    """Return what this rank contributes.
+
+    These are integers that all types can hold, and so are their sums. Each block is different.
+    """
     return ((numpy.arange(blocks * COUNT) // 7 + 3 * rank) % 11).astype(dtype)
 
 

@@ -1,4 +1,4 @@
-// fake_daemon.cc - see fake_daemon.h
+// fake_daemon.cc - the daemon of fake_daemon.h: its socket, lanes and shared memory. A thread of its own runs it.
 #include "tests/client/fake_daemon.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ int make_memory(const char* name, size_t bytes, uint8_t** base) {
   return fd;
 }
 
-// The daemon's end and the client's.
+// Returns the daemon's end and the client's end.
 std::pair<int, int> make_bell() {
   int ends[2];
   require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, "socketpair");
@@ -97,7 +97,7 @@ void FakeDaemon::run() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
     if (serve_lanes()) continue;
-    // As the real lanes do: say so, look once more, sleep.
+    // A real lane does the same: it says that it sleeps, looks once more, and then sleeps.
     set_asleep(1);
     if (serve_lanes()) continue;
     std::vector<pollfd> fds{
@@ -323,7 +323,7 @@ void FakeDaemon::drop_client() {
   changed_.notify_all();
 }
 
-// ---- From the test's thread.
+// ---- Functions that the test's thread calls
 
 void FakeDaemon::complete(unsigned lane, uint64_t cookie, int32_t code, const std::string& text,
                           bool residual_cleared) {

@@ -1,5 +1,6 @@
-// fake_daemon.h - a daemon that speaks client/abi.h and does as a test says: sums with itself, that is a world of one
-// (a thread of its own; tests call it from theirs)
+// fake_daemon.h - a daemon that speaks client/abi.h and behaves as tests say. Its own thread runs it; tests call it.
+//
+// It is a world of one by default, so that a sum is the data itself.
 #pragma once
 
 #include <atomic>
@@ -20,14 +21,15 @@
 
 namespace gradlane {
 
-// What a fake daemon has: raw and fixed, with ids of its own.
+// The codecs of a fake daemon: raw and fixed, with ids of its own.
 inline std::vector<gl_codec_row> fake_codecs() {
   const uint32_t lossy = GL_CODEC_FEEDBACK | GL_CODEC_EXACT_SUMS | GL_CODEC_ADAPTIVE;
   return {{"raw", "raw", "raw", "", 1, 0, 0, 0, GL_CODEC_EXACT, {}, "", "", "exact", ""},
           {"fixed", "fixed:B", "fixed:10", "", 5, 1, 30, 1, lossy, {}, "", "", "error <= 2^-B", "a paper"}};
 }
 
-// And, where a test asks for it: one that does not add, one that ranks agree about, one with two states that adds.
+// Further codecs for tests that ask for them: one that cannot add, one whose ranks must agree, and one that adds and
+// has two states.
 inline std::vector<gl_codec_row> fake_codecs_of_papers() {
   std::vector<gl_codec_row> rows = fake_codecs();
   const uint32_t feedback = GL_CODEC_FEEDBACK;
@@ -37,7 +39,7 @@ inline std::vector<gl_codec_row> fake_codecs_of_papers() {
   return rows;
 }
 
-// The same of strategies: the ring first, and one that can all-reduce only.
+// The strategies of a fake daemon: the ring first, and an aggregator that can all-reduce only.
 inline std::vector<gl_strategy_row> fake_strategies() {
   const uint32_t sums = 1U << GL_ALL_REDUCE | 1U << GL_BARRIER;
   const uint32_t back = GL_STRATEGY_BACK | GL_STRATEGY_OWNERS | GL_STRATEGY_LINKS;
@@ -46,7 +48,8 @@ inline std::vector<gl_strategy_row> fake_strategies() {
           {260, sums, back, 0, "aggregator:1"}};
 }
 
-// Ways of these: raw and fixed by the first two strategies, fixed by the ring predicted to be the fastest.
+// Ways for these codecs and strategies: raw and fixed with each of the first two strategies. The daemon predicts that
+// fixed with the ring is the fastest.
 inline std::vector<gl_way_row> fake_ways() {
   std::vector<gl_way_row> rows;
   for (const uint32_t strategy : {257U, 258U}) {
@@ -66,7 +69,7 @@ inline std::vector<gl_way_row> fake_ways() {
 
 class FakeDaemon {
  public:
-  static constexpr std::chrono::minutes kLong{10};  // never waited for in a test that passes
+  static constexpr std::chrono::minutes kLong{10};  // a passing test never waits this long
 
   struct Settings {
     uint32_t lanes = 1;
@@ -80,23 +83,24 @@ class FakeDaemon {
     std::vector<gl_strategy_row> strategies = fake_strategies();
     std::vector<gl_way_row> ways{};
     std::vector<gl_plan_row> plan{};
-    std::function<void(gl_control&)> control{};  // changes what is beside it
-    uint32_t first_count = 0;                    // of all rings
+    std::function<void(gl_control&)> control{};  // changes the counts and row sizes in gl_control
+    uint32_t first_count = 0;                    // first number of the entries of all rings
     uint64_t memory = uint64_t{512} << 20;       // beyond it, allocations are refused
-    // Changes the welcome before it is sent, and how many file descriptors go with it.
+    // Changes the welcome before it is sent, and the file descriptors that go with it.
     std::function<void(gl_welcome&, std::vector<int>&)> welcome{};
-    // Instead of a welcome.
+    // If this is not empty, it is sent instead of a welcome.
     std::string refusal{};
     uint32_t refused_version = 0;
     uint32_t refused_world = 0;
-    size_t refused_bytes = GL_SAID;  // of the text, in a gl_text
+    size_t refused_bytes = GL_SAID;  // bytes of the text in a gl_text
     unsigned hang_ups = 0;           // connections that are closed without an answer before one gets it
     bool garbage_answers = false;
-    // Lane and submission; false: completes it later, when complete() is called.
+    // Called with the lane and the submission. If it returns false, the test completes the submission later by
+    // complete().
     std::function<bool(unsigned, const gl_submission&)> on_submission{};
-    // How long a lane says that it has worked on one, ns.
+    // Returns the time in ns that a lane reports for a submission.
     std::function<uint64_t(const gl_submission&)> worked{};
-    uint64_t sent_bytes = 0;  // for each
+    uint64_t sent_bytes = 0;  // sent_bytes of each completion
   };
 
   explicit FakeDaemon(Settings settings);
@@ -106,27 +110,28 @@ class FakeDaemon {
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
-  // All of these may be called while the thread runs.
+  // Any thread may call all of these functions while the daemon's thread runs.
   void complete(unsigned lane, uint64_t cookie, int32_t code = 0, const std::string& text = "",
                 bool residual_cleared = false);
-  void goodbye(const std::string& text);  // and closes the connection
-  void hang_up();                         // closes it without a word
-  void pause(bool paused);                // looks at no submissions
-  // What the lane has seen so far, cancels included.
+  void goodbye(const std::string& text);  // says goodbye and closes the connection
+  void hang_up();                         // closes the connection without a goodbye
+  void pause(bool paused);                // true: the daemon does not look at submissions
+  // Returns what the lane has received so far, cancels included.
   [[nodiscard]] std::vector<gl_submission> seen(unsigned lane);
-  // Waits until the lane has seen so many. False: not within 10 minutes.
+  // Waits until the lane has received `count` submissions. Returns false if that takes longer than 10 minutes.
   [[nodiscard]] bool await_seen(unsigned lane, size_t count);
   [[nodiscard]] size_t segments() {
     const std::lock_guard lock(mutex_);
     return segments_.size();
   }
-  // Waits until the client has gone. False: not within 10 minutes.
+  // Waits until the client has gone. Returns false if that takes longer than 10 minutes.
   [[nodiscard]] bool await_gone() {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, kLong, [&] { return client_ < 0; });
   }
   [[nodiscard]] unsigned codec_questions() const noexcept { return codec_questions_; }
-  // Writes over what only daemons write: for garbage.
+  // Returns the reports of the client. The functions after it overwrite fields that only daemons write, also with
+  // garbage.
   [[nodiscard]] std::vector<gl_report_row> reports();
   void set_complete_tail(unsigned lane, uint32_t value);
   void set_submit_head(unsigned lane, uint32_t value);
@@ -134,14 +139,14 @@ class FakeDaemon {
     const std::lock_guard lock(mutex_);
     __atomic_store_n(&lanes_[lane].shared->ends, value, __ATOMIC_RELAXED);
   }
-  // As a daemon that runs does some times a second.
+  // Does what a running daemon does several times a second.
   void beat() {
     const std::lock_guard lock(mutex_);
     for (const Lane& lane : lanes_) __atomic_fetch_add(&lane.shared->beats, 1, __ATOMIC_RELAXED);
   }
   void put_completion(unsigned lane, const gl_completion& completion);
   void set_figures(unsigned lane, uint64_t bytes, uint64_t packets, uint64_t retransmitted);
-  void send_raw(uint32_t type);  // a message out of turn
+  void send_raw(uint32_t type);  // sends a message that the client does not expect
   [[nodiscard]] uint32_t waiting() {
     const std::lock_guard lock(mutex_);
     return __atomic_load_n(&control_->waiting, __ATOMIC_SEQ_CST);
@@ -191,10 +196,10 @@ class FakeDaemon {
   std::atomic<bool> stop_{false};
   std::atomic<unsigned> codec_questions_{0};
 
-  std::mutex mutex_;  // over everything below; the thread lets go of it while it sleeps
+  std::mutex mutex_;  // guards everything below; the thread releases it while it sleeps
   std::condition_variable changed_;
   int newcomer_ = -1;  // has not said hello yet
-  int client_ = -1;    // until another one is welcome
+  int client_ = -1;    // stays until another client is accepted
   int completion_fd_ = -1;
   gl_control* control_ = nullptr;
   size_t control_bytes_ = 0;

@@ -1,8 +1,9 @@
 // fake_daemon_main.cc - runs a command with a fake daemon to talk to: fake_daemon LANES COMMAND...
 //
-// GRADLANE_SOCKET, RANK and WORLD_SIZE are set for it, and GRADLANE_FAKE_PID: SIGUSR1 to there has the daemon say
-// goodbye, SIGUSR2 has it look at no submissions until the next one. When that is done, a byte comes through the file
-// descriptor GRADLANE_FAKE_ANSWERS. Returns the command's exit status.
+// The command gets GRADLANE_SOCKET, RANK, WORLD_SIZE and GRADLANE_FAKE_PID in its environment. After SIGUSR1 to the
+// process GRADLANE_FAKE_PID, the daemon says goodbye. After SIGUSR2, it ignores submissions until the next SIGUSR2.
+// When a signal is handled, a byte comes through the file descriptor GRADLANE_FAKE_ANSWERS. Returns the command's exit
+// status.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@ int main(int argc, char** argv) {
     std::fputs("usage: fake_daemon LANES COMMAND...\n", stderr);
     return 2;
   }
-  // Blocked before there are threads, taken by sigwait() below.
+  // Signals are blocked before there are threads. sigtimedwait() below takes them.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGCHLD);
@@ -42,7 +43,7 @@ int main(int argc, char** argv) {
   const pid_t child = fork();
   if (child == 0) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    // Its end alone: what it reads ends with this process.
+    // The command inherits the reading end only. So its reads end when this process ends.
     (void)fcntl(answers[0], F_SETFD, 0);
     execvp(argv[2], argv + 2);
     std::perror(argv[2]);

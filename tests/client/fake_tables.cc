@@ -1,4 +1,4 @@
-// fake_tables.cc - the control segment of a fake daemon: what it has, and what trainers report
+// fake_tables.cc - the control segment of a fake daemon: its tables, and the reports of trainers
 #include <algorithm>
 #include <cstring>
 

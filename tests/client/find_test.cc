@@ -1,4 +1,4 @@
-// find_test.cc - where nobody names the daemon's socket: which folders are looked into, and what is taken there
+// find_test.cc - tests of how the library finds the daemon's socket if no socket is named
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -18,14 +18,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kLong = 600'000;  // ms: never waited for in a test that passes
+constexpr int kLong = 600'000;  // ms; a passing test never waits this long
 
-// XDG_RUNTIME_DIR is the test's own. The other folders are the machine's: whoever has daemons there tests nothing.
+// XDG_RUNTIME_DIR is the test's own. The other folders are the machine's, so the tests are skipped if it has daemons
+// there.
 class Find : public testing::Test {
  protected:
   void SetUp() override {
     for (const char* const name : {"GRADLANE_SOCKET", "RANK"}) unsetenv(name);
-    // Of all tests that use the user's folder there.
+    // All tests that use this user's folder in /tmp take this lock.
     lock_ = ::open("/tmp/gradlane-tests.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     (void)flock(lock_, LOCK_EX);
     if (fs::exists("/run/gradlane") || fs::exists(in_tmp_)) GTEST_SKIP() << "this machine has daemons";
@@ -47,7 +48,7 @@ class Find : public testing::Test {
     close(lock_);
   }
 
-  // A socket of that name, where somebody listens or not.
+  // Makes a socket of that name, on which somebody listens or not.
   fs::path make_socket(const fs::path& path, bool listens) {
     sockets_.push_back(socket(AF_UNIX, SOCK_SEQPACKET, 0));
     sockaddr_un address{};
@@ -58,7 +59,7 @@ class Find : public testing::Test {
     return path;
   }
   fs::path in_runtime(const char* name) { return runtime_ / "gradlane" / name; }
-  // A daemon's socket has one name; this is another folder's.
+  // Moves the daemon's socket to another path.
   static void move(const FakeDaemon& daemon, const fs::path& to) { fs::rename(daemon.path(), to); }
 
   static gradlane_code open(int timeout_ms) {
@@ -127,13 +128,13 @@ TEST_F(Find, OwnFolderInTmp) {
   EXPECT_EQ(open(0), GRADLANE_NO_DAEMON);
   fs::permissions(in_tmp_, fs::perms::owner_all);
   EXPECT_EQ(open(kLong), GRADLANE_OK) << gradlane_error(nullptr);
-  // A link to a folder may be anybody's.
+  // A link to a folder is refused, as anybody may have made it.
   fs::rename(in_tmp_, runtime_ / "real");
   fs::create_directory_symlink(runtime_ / "real", in_tmp_);
   EXPECT_EQ(open(0), GRADLANE_NO_DAEMON);
 }
 
-// The kernel keeps who has called listen().
+// The kernel remembers which user called listen().
 TEST_F(Find, RefusesDaemonsOfOthers) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
   const fs::path path = make_socket(in_runtime("node0.sock"), false);
@@ -144,12 +145,12 @@ TEST_F(Find, RefusesDaemonsOfOthers) {
   EXPECT_EQ(open(50), GRADLANE_NO_DAEMON);
   EXPECT_SAYS(nullptr, "the daemon at " + path.string() + " is of user 65534, neither root's nor of this user (0): " +
                            "GRADLANE_SOCKET=" + path.string() + " accepts it");
-  // Whoever names it is asked nothing.
+  // A socket that the user names is not checked for its owner.
   setenv("GRADLANE_SOCKET", path.c_str(), 1);
   EXPECT_EQ(open(0), GRADLANE_NO_DAEMON);
   EXPECT_SAYS(nullptr, "does not answer");
   unsetenv("GRADLANE_SOCKET");
-  // It does not stand in the way of this user's own.
+  // The other user's daemon does not hide this user's own daemon.
   const FakeDaemon daemon({});
   move(daemon, in_runtime("node1.sock"));
   EXPECT_EQ(open(kLong), GRADLANE_OK) << gradlane_error(nullptr);

@@ -1,4 +1,4 @@
-// fork_test.cc - children of fork() with their parent's context: they are refused, the parent notices nothing
+// fork_test.cc - tests of children of fork() with their parent's context: calls are refused, the parent is unaffected
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,7 +12,8 @@ namespace {
 const pid_t kParent = getpid();
 }  // namespace
 
-// The leak sanitizer asks this at exit(). In a child nothing leads to what the daemon's thread had on its stack.
+// The leak sanitizer calls this function at exit(). In a child, memory that only the stack of the daemon's thread
+// points to would count as leaked.
 extern "C" int __lsan_is_turned_off() { return getpid() != kParent ? 1 : 0; }
 
 namespace gradlane::test::fork_test {
@@ -21,7 +22,8 @@ namespace {
 using Fork = Wait;
 INSTANTIATE_TEST_SUITE_P(Modes, Fork, testing::ValuesIn(kModes), mode_name);
 
-// Runs it in a child, in which there is no other thread: no daemon. What it says is empty if all is well.
+// Runs `work` in a child, which has no daemon thread, as it has no other threads. Returns the text of `work`; "" means
+// that all is well.
 std::string in_child(const std::function<std::string()>& work) {
   int ends[2];
   EXPECT_EQ(pipe(ends), 0);
@@ -108,7 +110,7 @@ TEST_P(Fork, TheChildMayCloseIt) {
   EXPECT_EQ(wait(request), GRADLANE_OK) << gradlane_error(gl_.get());
 }
 
-// As a Python worker does: everything that the process has at its end runs.
+// A child that exits runs all exit handlers of the process, as a Python worker does.
 TEST_P(Fork, TheChildMayExit) {
   open();
   for (int i = 0; i < 3; ++i) {
@@ -121,7 +123,7 @@ TEST_P(Fork, TheChildMayExit) {
   }
 }
 
-// A child that lives on has the socket too: closing must end the connection all the same.
+// A child that lives on still has the socket. The parent's close must end the connection nevertheless.
 TEST_P(Fork, TheParentsCloseGivesTheRankBack) {
   open();
   int ends[2];
@@ -130,7 +132,7 @@ TEST_P(Fork, TheParentsCloseGivesTheRankBack) {
   if (child == 0) {
     char byte;
     close(ends[1]);
-    _exit(read(ends[0], &byte, 1) == 0 ? 0 : 1);  // until the parent is through
+    _exit(read(ends[0], &byte, 1) == 0 ? 0 : 1);  // waits until the parent has finished
   }
   close(ends[0]);
   gl_.reset();
@@ -141,7 +143,7 @@ TEST_P(Fork, TheParentsCloseGivesTheRankBack) {
   EXPECT_EQ(status, 0);
 }
 
-// A process that is killed closes nothing: a child of it that has disconnected does not hold the connection open.
+// A killed process closes nothing. Its child has called gradlane_disconnect(), so it does not hold the connection open.
 TEST_P(Fork, AChildThatOutlivesItsParent) {
   open();
   const FakeDaemon* const daemon = daemon_.get();
@@ -162,7 +164,8 @@ TEST_P(Fork, AChildThatOutlivesItsParent) {
       gradlane_disconnect(own);
       char byte = 0;
       close(ends[1]);
-      if (write(ready[1], &byte, 1) == 1 && read(ends[0], &byte, 1) == 0) _exit(0);  // until the test is through
+      // The child lives until the test has finished.
+      if (write(ready[1], &byte, 1) == 1 && read(ends[0], &byte, 1) == 0) _exit(0);
       _exit(3);
     }
     char byte;

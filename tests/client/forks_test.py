@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Processes that are forked from one with a context, or that start others: what they may do, and what they leave."""
+"""Tests of processes that are forked from one with a context, or that start others: allowed calls, and no leftovers."""
 
 import gc
 import multiprocessing
@@ -36,7 +36,7 @@ def floats(count=4):
 
 class Forks(unittest.TestCase):
     def in_child(self, check):
-        """Runs it after fork(); what fails there fails here."""
+        """Run `check` in a child after fork(). A failure in the child fails this test."""
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -122,7 +122,7 @@ class Forks(unittest.TestCase):
 
 @unittest.skipUnless(FAKE, "needs tests/client/fake_daemon")
 class WithFakeDaemon(unittest.TestCase):
-    """Last by its name: it takes the connection away from the tests above."""
+    """Runs last, by its name, because it takes the connection away from the tests above."""
 
     def run_python(self, code):
         run = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=PATIENCE,
@@ -170,7 +170,7 @@ class WithFakeDaemon(unittest.TestCase):
 
 @unittest.skipIf(FAKE, "needs a daemon that refuses a second trainer")
 class WithoutFakeDaemon(unittest.TestCase):
-    """Last by its name: it gives the rank back."""
+    """Runs last, by its name, because it gives the rank back."""
 
     def test_children_that_outlive_a_parent_which_was_killed(self):
         code = "import gradlane, os, signal; gl = gradlane.open(); a = gl.zeros(9); gl.barrier(timeout=60)\n" \
@@ -178,7 +178,7 @@ class WithoutFakeDaemon(unittest.TestCase):
                "os.kill(os.getpid(), signal.SIGKILL)"
         gl.barrier()
         gl.close()
-        # Until this end is closed, the child lives.
+        # The child lives until this end of the pipe is closed.
         with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
             self.assertEqual(process.wait(PATIENCE), -signal.SIGKILL)
             end = time.monotonic() + PATIENCE

@@ -1,4 +1,4 @@
-// gone_test.cc - the daemon ends, or writes garbage; event loops
+// gone_test.cc - tests of a daemon that ends or writes garbage, and of event loops
 #include <poll.h>
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ TEST_P(Gone, GoodbyeWhileWaiting) {
   EXPECT_SAYS(gl_.get(), daemon_->path());
   EXPECT_SAYS(gl_.get(), "shut down by SIGTERM");
   EXPECT_EQ(wait(second), GRADLANE_DAEMON_GONE);
-  EXPECT_EQ(wait(done), GRADLANE_OK);  // which had ended before
+  EXPECT_EQ(wait(done), GRADLANE_OK);  // it had ended before
   EXPECT_EQ(gradlane_barrier(gl_.get(), nullptr, nullptr), GRADLANE_DAEMON_GONE);
 }
 
@@ -102,12 +102,12 @@ TEST_P(Gone, GarbageCompletions) {
   open_manual();
   const gradlane_request request = start();
   daemon_->complete(0, cookie_of(request));
-  daemon_->complete(0, cookie_of(request));  // twice by one lane
+  daemon_->complete(0, cookie_of(request));  // twice by the same lane
   EXPECT_EQ(wait(request), GRADLANE_DAEMON_GONE);
   EXPECT_SAYS(gl_.get(), "what cannot be");
 }
 
-// ---- Event loops.
+// ---- Event loops
 
 bool readable(int fd, int timeout_ms = 0) {
   pollfd wanted{fd, POLLIN, 0};
@@ -127,13 +127,13 @@ TEST_P(Gone, FileDescriptor) {
   complete(second);
   EXPECT_TRUE(readable(fd, kLong));
   EXPECT_EQ(gradlane_test(gl_.get(), first), GRADLANE_OK);
-  // Nobody was told of the second one yet.
+  // The end of the second request was not reported yet.
   EXPECT_TRUE(readable(fd));
   EXPECT_EQ(gradlane_test(gl_.get(), second), GRADLANE_OK);
   EXPECT_FALSE(readable(fd));
   const gradlane_request third = start(2);
   EXPECT_EQ(wait(third, 20), GRADLANE_PENDING);
-  EXPECT_EQ(daemon_->waiting(), 1U);  // waits leave it to the event loop
+  EXPECT_EQ(daemon_->waiting(), 1U);  // waits leave the flag set, for the event loop
   complete(third);
   EXPECT_TRUE(readable(fd, kLong));
   EXPECT_EQ(wait(third), GRADLANE_OK);

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Tests of exceptions from signal handlers, at any moment: to be run as python_test.py is.
 
-Rank 0 is interrupted. The others do the same operations, which may fail as cancelled, until it says stop.
+Rank 0 is interrupted. The other ranks run the same operations, which may fail as cancelled, until rank 0 says stop.
 """
 
 import gc
@@ -22,7 +22,7 @@ STOP = 1000.0
 INTERRUPTS = 150
 PACKAGE = os.path.dirname(gradlane.__file__)
 FAKE = os.environ.get("GRADLANE_FAKE_PID")
-STEP = 1 if FAKE else 3  # over bytecodes: what comes between two of them hardly depends on the daemon
+STEP = 1 if FAKE else 3  # step over bytecodes; a ring hardly changes what happens between two of them
 
 
 def setUpModule():
@@ -35,7 +35,7 @@ def tearDownModule():
 
 
 class Injector:
-    """Raises an exception before the bytecode of this number, of those that run in the package."""
+    """Raises an exception before the bytecode with this number, of those that run in the package."""
 
     def __init__(self, number, exception=KeyboardInterrupt):
         self.left = number
@@ -43,7 +43,7 @@ class Injector:
         self.fired = False
 
     def trace(self, frame, event, _):
-        # Python swallows whatever comes in a finalizer.
+        # Python ignores exceptions in a finalizer.
         if not frame.f_code.co_filename.startswith(PACKAGE) or frame.f_code.co_name in ("__del__", "disconnect"):
             return None
         frame.f_trace_opcodes = True
@@ -69,7 +69,7 @@ def zeros():
 
 
 def arrays():
-    """In shared memory and not, whole and not."""
+    """Return arrays in shared memory and in ordinary memory, complete arrays and views."""
     return [gl.zeros(COUNT), zeros(), gl.zeros((2, COUNT))[1], numpy.zeros(2 * COUNT, numpy.float32)[::2]]
 
 
@@ -95,7 +95,7 @@ class Base(unittest.TestCase):
                 self.assertIn("cancel", str(error))
 
     def check_works(self, array):
-        """Whatever was before. The others add zeros."""
+        """Check that an all-reduce of this array works, whatever happened before. The other ranks add zeros."""
         value = random.randrange(100)
         array[...] = value
         self.assertIs(gl.all_reduce(array), array)
@@ -103,7 +103,7 @@ class Base(unittest.TestCase):
 
 
 class EveryPoint(Base):
-    """An exception at one bytecode after the other."""
+    """Tests with an exception at one bytecode after the other."""
 
     def every_point(self, call, after, least=20):
         number = 0
@@ -129,7 +129,7 @@ class EveryPoint(Base):
                 self.every_point(start, lambda: after(array), 100)
 
         def after(array):
-            gl.all_reduce(array)  # what was begun may still write to it
+            gl.all_reduce(array)  # the operation that was started may still write to it
             self.check_works(array)
 
         self.on_rank_0(test)
@@ -219,7 +219,7 @@ class EveryPoint(Base):
 
 
 class AnyMoment(Base):
-    """Signals, as they come."""
+    """Tests with signals at random times."""
 
     def setUp(self):
         self.raised = 0
@@ -236,7 +236,7 @@ class AnyMoment(Base):
             raise self.exception("a signal")
 
     def interrupt(self, call, array, volley=600.0):
-        """Until the exception comes. volley: more come after this time."""
+        """Repeat `call` until the exception comes. After the first signal, more come every `volley` seconds."""
         exception = self.exception
         array[...] = 2
         try:
@@ -290,7 +290,7 @@ class AnyMoment(Base):
 
 @unittest.skipUnless(FAKE, "ranks of a ring that close end what others do")
 class WithFakeDaemon(unittest.TestCase):
-    """Last by its name: it takes the connection away from the tests above."""
+    """Runs last, by its name, because it takes the connection away from the tests above."""
 
     def test_open(self):
         def session():
@@ -301,7 +301,7 @@ class WithFakeDaemon(unittest.TestCase):
         while True:
             with Injector(number) as injector:
                 session()
-            session()  # it would be refused if there was one already
+            session()  # it would be refused if the first connection were still open
             if not injector.fired:
                 break
             number += 9

@@ -1,4 +1,4 @@
-// loss_test.cc - what lossy codecs take away: figures, and warnings once per class of tensors
+// loss_test.cc - tests of the loss by lossy codecs: figures, and one warning per class of tensors
 #include <cstring>
 
 #include "tests/client/wait_fixture.h"
@@ -6,7 +6,7 @@
 namespace gradlane::test::loss_test {
 namespace {
 
-constexpr size_t kSizes = 20;  // classes of tensors, more than are warned of
+constexpr size_t kSizes = 20;  // more classes of tensors than the library warns about
 
 class LossTest : public Wait {
  protected:
@@ -24,7 +24,7 @@ class LossTest : public Wait {
     gl_ = Context(gl);
     data_ = allocate(gl_, 1024 * kSizes);
   }
-  // A sum of 1024 * size floats of which the daemon says, lane by lane, what was lost.
+  // Runs a sum of 1024 * size floats. Each lane of the daemon reports this loss.
   void sum(const gl_loss& loss, size_t size = 1, int32_t code = GRADLANE_OK) {
     gradlane_how how = GRADLANE_HOW_INIT;
     how.codec = "fixed:10";
@@ -90,7 +90,7 @@ TEST_P(LossTest, FiguresAreSums) {
   keep_warnings();
   sum({100, 3, 16, 1});
   sum({50, 2, 4, 0.5});
-  sum({7, 7, 7, 7}, 1, GRADLANE_FAILED);  // what failed has lost nothing
+  sum({7, 7, 7, 7}, 1, GRADLANE_FAILED);  // a failed operation has lost nothing
   gradlane_figures figures{};
   figures.struct_size = sizeof(figures);
   ASSERT_EQ(gradlane_get_figures(gl_.get(), &figures), GRADLANE_OK);

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Warnings about what codecs take, in Python: once per rank, under `gradlane run`."""
+"""Tests of warnings about the loss by codecs, in Python. Each rank runs them, under `gradlane run`."""
 
 import unittest
 import warnings
@@ -48,7 +48,7 @@ class LossesTest(unittest.TestCase):
         self.assertEqual(after.lossy_zeroed - before.lossy_zeroed, 2 * 2048)
         self.assertGreater(after.lossy_values - before.lossy_values, 3 * 2048)
 
-        # Where warnings are errors the operation has ended all the same.
+        # If warnings are errors, the operation has ended nevertheless.
         tiny = numpy.full(COUNT + 1, 1e-6, numpy.float32)
         with warnings.catch_warnings():
             warnings.simplefilter("error")

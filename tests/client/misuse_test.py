@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Tests of what users do by mistake, and of what they ask when they wonder: with the fake daemon, or
-`gradlane run -n N --strategies ring,direct,aggregator:1`."""
+"""Tests of users' mistakes, and of help texts: with the fake daemon, or `gradlane run -n N --strategies
+ring,direct,aggregator:1`."""
 
 import copy
 import gc
@@ -88,7 +88,7 @@ class Arguments(unittest.TestCase):
         for value in ("fixed", "fixed:adaptive", "fixed:adaptive:6"):
             pattern = rf"'{value}'.*gradlane\.AdaptiveBound\((6, )?error_feedback=True\)"
             self.refused(lambda: gl.all_reduce(floats(), codec=value), pattern)
-        # Whatever the type of the array is.
+        # Codecs are checked for arrays of every type.
         for array in (floats(), numpy.ones(4, "i4"), numpy.ones(4, "f8"), floats(0)):
             for value in ("fixd:10", "", "raw\0", "r\xe4w", "x" * 100, *([] if FAKE else ["fixed:99"])):
                 self.refused(lambda: gl.all_reduce(array, codec=value), "codec")
@@ -102,7 +102,7 @@ class Arguments(unittest.TestCase):
             ("dgc:0.1%,m=2", r"m must be 0 to 0.999, .*; usage: dgc:RATE\[,m=M\]\[,clip=C\]\[\+fixed:B\]$"),
         ):
             self.refused(lambda: gl.all_reduce(floats(), codec=value), f"codec '{re.escape(value)}': .*{text}")
-        if not FAKE:  # the longest name there is
+        if not FAKE:  # a name of the greatest length
             gl.all_reduce(floats(2000), codec="dgc:12.3456%,m=0.899,clip=25.4+fixed:30")
             self.refused(lambda: gl.all_reduce(floats(), codec="dgc:0.1%,m=0." + 60 * "0"), "more than 63 characters")
 
@@ -168,7 +168,7 @@ class Arguments(unittest.TestCase):
         gradlane.AdaptiveBound(numpy.int16(4))
 
     def tearDown(self):
-        gl.barrier()  # nothing has happened on any rank
+        gl.barrier()  # no operation has begun on any rank
 
 
 class Texts(unittest.TestCase):
@@ -176,7 +176,7 @@ class Texts(unittest.TestCase):
         return pydoc.plain(pydoc.render_doc(thing))
 
     def test_help(self):
-        text = "".join(self.help(gradlane).replace("|", "").split())  # lines end elsewhere in newer Pythons
+        text = "".join(self.help(gradlane).replace("|", "").split())  # newer Pythons break lines at other places
         for word in ("all_reduce(self,array:", "average:'bool'=False", "AdaptiveBound", "open(socket:", "docs/client.md"):
             self.assertIn(word, text)
         for thing in (gradlane.Context, gradlane.Request, gradlane.AdaptiveBound, gradlane.open):
@@ -246,7 +246,7 @@ class Many(unittest.TestCase):
         for index in range(300):
             gl.all_reduce(gl.zeros(1000), async_=True)
             if index % 10 == 0:
-                gl.all_reduce(array, async_=True)  # which is in use by one that was dropped
+                gl.all_reduce(array, async_=True)  # refused: a request that was dropped still uses the array
         gl.barrier()
         request = gl.barrier(async_=True)
         while select.select([gl.fileno()], [], [], 0)[0]:
@@ -257,7 +257,7 @@ class Many(unittest.TestCase):
         self.assertIn("unfinished operations: 0", repr(gl))
 
     def test_memory_of_copies(self):
-        """Copies of all sizes, more than a trainer may have: what is not in use goes."""
+        """Check that unused memory of copies is freed: copies of these sizes are more than a trainer may have."""
         for megabytes in range(400, 700, 100) if gl.world == 1 and not FAKE else ():
             gl.all_reduce(numpy.zeros(megabytes << 18, numpy.float32), codec="raw")
 

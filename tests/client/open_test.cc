@@ -1,4 +1,4 @@
-// open_test.cc - connecting, and every way it can fail
+// open_test.cc - tests of gradlane_open(): connecting, and every way in which it can fail
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -15,7 +15,7 @@
 namespace gradlane::test::open_test {
 namespace {
 
-constexpr int kLong = 600'000;  // ms: never waited for in a test that passes
+constexpr int kLong = 600'000;  // ms; a passing test never waits this long
 
 class Open : public testing::Test {
  protected:
@@ -124,7 +124,7 @@ TEST_F(Open, SomethingElseIsThere) {
 }
 
 TEST_F(Open, WaitsForADaemonThatIsStarting) {
-  // The path is known before the daemon is.
+  // The path is known before the daemon exists.
   const std::string link = "/tmp/gradlane-late-" + std::to_string(getpid());
   std::unique_ptr<FakeDaemon> daemon;
   unsigned sleeps = 0;
@@ -145,7 +145,7 @@ TEST_F(Open, HangUpWithoutTimeLeft) {
 }
 
 TEST_F(Open, DaemonThatDoesNotAnswer) {
-  // It is there, and its thread is not.
+  // The socket listens, but no thread accepts.
   const std::string path = "/tmp/gradlane-mute-" + std::to_string(getpid());
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
   sockaddr_un address{};
@@ -175,7 +175,7 @@ TEST_F(Open, ARefusedRankHearsOfTheRing) {
   EXPECT_EQ(gradlane_refused_by(&socket), 6);
   EXPECT_EQ(std::string(socket), of_another.path());
   EXPECT_EQ(gradlane_refused_by(nullptr), 6);
-  // In place of its number an older daemon has the end of its text.
+  // The text of an older daemon is longer and takes the place of the number of ranks.
   FakeDaemon older({.refusal = std::string(GL_TEXT, 'x'), .refused_bytes = GL_TEXT});
   EXPECT_EQ(open_at(older.path()), GRADLANE_NO_DAEMON);
   EXPECT_EQ(gradlane_refused_by(&socket), 0);
@@ -215,7 +215,8 @@ TEST_F(Open, WelcomesThatMakeNoSense) {
     const size_t before = open_files();
     EXPECT_LT(open_at(daemon.path(), 200), 0) << it.name;
     EXPECT_STRNE(gradlane_error(nullptr), "") << it.name;
-    // What the library got it has closed; the daemon may still have both ends of three bells and the memory.
+    // The library has closed the descriptors that it got. The daemon may still have both ends of three bells and the
+    // memory.
     EXPECT_LE(open_files(), before + 9) << it.name;
   }
 }

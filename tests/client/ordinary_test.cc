@@ -1,4 +1,4 @@
-// ordinary_test.cc - data that is not in shared memory: copied there part by part, and back
+// ordinary_test.cc - tests of data in ordinary memory, which the library copies to shared memory and back, part by part
 #include <numeric>
 #include <vector>
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kPart = 8192;
 constexpr size_t kFloats = kPart / sizeof(float);
-constexpr unsigned kBlocks = 4;  // in a world of one, with links
+constexpr unsigned kBlocks = 4;  // number of staging blocks in a world of one, if links are used
 
 class Ordinary : public testing::Test {
  protected:
@@ -26,12 +26,12 @@ class Ordinary : public testing::Test {
             return !later_;
           }});
   }
-  // What a daemon makes of what it sees.
+  // Adds one to each element of a submission, in place of a sum.
   void add_one(const gl_submission& it) {
     auto* const floats = reinterpret_cast<float*>(memory_ + it.offset);
     for (size_t i = 0; i < it.count; ++i) floats[i] += 1;
   }
-  // Where the library's blocks are: in the only segment, which a first small sum makes.
+  // Finds the library's staging blocks. They lie in the only segment, which a first small sum creates.
   void find_memory() {
     adds_ = false;
     float one = 0;
@@ -75,7 +75,7 @@ TEST_F(Ordinary, EachElementGoesThereAndBack) {
   std::vector<float> data(kFloats + 5);
   EXPECT_EQ(gradlane_broadcast(gl_.get(), data.data(), data.size(), GRADLANE_FLOAT32, 0, &how_, nullptr), GRADLANE_OK);
   EXPECT_EQ(data.back(), 1);
-  // Shared memory has the same parts, and stays where it is.
+  // Shared memory is divided into the same parts, but is not copied.
   float* const shared = allocate(gl_, 3 * kFloats);
   adds_ = false;
   const size_t before = daemon_->seen(0).size();
@@ -84,7 +84,7 @@ TEST_F(Ordinary, EachElementGoesThereAndBack) {
   EXPECT_EQ(daemon_->seen(0)[before + 1].offset - daemon_->seen(0)[before].offset, kPart);
 }
 
-// A few blocks serve any number of parts and requests, each part in one of its own.
+// A few staging blocks serve any number of parts and requests. Each part that is in flight has its own block.
 TEST_F(Ordinary, PartsWaitForBlocks) {
   find_memory();
   later_ = true;
@@ -168,7 +168,7 @@ TEST_F(Ordinary, BlocksThatAreTooShort) {
   std::vector<float> data(12 * kFloats);
   ASSERT_EQ(start(data), GRADLANE_OK);
   ASSERT_TRUE(daemon_->await_seen(1, kBlocks));
-  // There are more places for blocks than this world wants.
+  // The library has places for more blocks than this world uses.
   how_.part_bytes = 2 * kPart;
   std::vector<float> more(4 * kFloats);
   EXPECT_EQ(start(more), GRADLANE_OK) << gradlane_error(gl_.get());

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The Python package against what it must agree with: gradlane.h, meson.build, its own promises. Needs no daemon."""
+"""Tests that the Python package agrees with gradlane.h and meson.build, and keeps its own promises. Needs no daemon."""
 
 import ast
 import collections
@@ -21,13 +21,13 @@ HEADER = (ROOT / "client/gradlane.h").read_text()
 
 
 def enum_of(name):
-    """Names, without GRADLANE_, and values of an enum of gradlane.h."""
+    """Return the names, without GRADLANE_, and the values of an enum of gradlane.h."""
     body = re.search(rf"typedef enum {name} {{(.*?)}} {name};", HEADER, re.DOTALL)[1]
     return {word: int(value) for word, value in re.findall(r"GRADLANE_(\w+) = (-?\d+)", body)}
 
 
 def fields_of(name):
-    """Names of a struct of gradlane.h, in order."""
+    """Return the names of the fields of a struct of gradlane.h, in order."""
     body = re.search(rf"typedef struct {name} {{(.*?)}} {name};", HEADER, re.DOTALL)[1]
     body = re.sub(r"//[^\n]*", "", body)
     return [re.search(r"(\w+)$", field.strip())[1] for field in body.split(";") if field.strip()]
@@ -63,7 +63,7 @@ class Header(unittest.TestCase):
 
 
 class Codecs(unittest.TestCase):
-    """Of a daemon whose table has other names than this package knows."""
+    """Tests of a daemon's table of codecs whose names this package does not know."""
 
     def test_by_what_they_can_do(self):
         flags = _library.Capability
@@ -124,7 +124,10 @@ class Errors(unittest.TestCase):
 
 
 def public(tree):
-    """Of a module: its classes and functions, and those of its classes, whose names begin with no underscore."""
+    """Yield the public classes and functions of a module, and the public methods of these classes.
+
+    Their names do not begin with an underscore.
+    """
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
             yield node
@@ -138,7 +141,8 @@ class Sources(unittest.TestCase):
 
     def test_all_are_installed(self):
         listed = re.findall(r"'python/gradlane/([\w/.]+)'", (ROOT / "client/meson.build").read_text())
-        native = [path for path in (PACKAGE / "torch/native").iterdir() if not path.is_symlink()]  # to the header of C
+        # Symlinks point to the C header.
+        native = [path for path in (PACKAGE / "torch/native").iterdir() if not path.is_symlink()]
         there = [str(path.relative_to(PACKAGE)) for path in [*self.modules(), *native]] + ["py.typed"]
         self.assertEqual(sorted(listed), sorted(there))
 
@@ -157,7 +161,7 @@ class Sources(unittest.TestCase):
                     self.assertTrue(ast.get_docstring(node), f"{path.name}:{node.lineno}: {node.name}")
 
     def test_async_of_any_kind(self):
-        """A variable is neither Literal[True] nor Literal[False]."""
+        """Check that `async_` may be a variable, which is neither Literal[True] nor Literal[False]."""
         hints = collections.defaultdict(list)
         nodes = [node for name in ("_context.py", "_direct.py") for node in public(ast.parse((PACKAGE / name).read_text()))]
         for node in nodes:

@@ -1,4 +1,4 @@
-// parts_test.cc - tensors that are longer than the daemon takes: parts of one request
+// parts_test.cc - tests of tensors that are longer than the daemon takes: one request in several parts
 #include <cstdint>
 #include <set>
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kMost = uint64_t{1} << 20;
 constexpr size_t kWorld = 3;
-constexpr size_t kCount = 1'000'000;  // floats: 4 parts
+constexpr size_t kCount = 1'000'000;  // floats; 4 parts
 
 class Parts : public testing::Test {
  protected:
@@ -24,7 +24,8 @@ class Parts : public testing::Test {
   }
   void SetUp() override { open({.max_bytes = kMost}); }
 
-  // What the lanes were told, which is the same: of elements 0 to `count`, without gaps, in order, at most kMost each.
+  // Returns the submissions, which are the same on both lanes. They cover elements 0 to `count` in order, without gaps,
+  // in parts of at most kMost bytes.
   std::vector<gl_submission> parts(size_t count, size_t width, size_t blocks, uint64_t tag) {
     const auto seen = daemon_->seen(0);
     EXPECT_EQ(daemon_->seen(1).size(), seen.size());
@@ -94,7 +95,7 @@ TEST_F(Parts, WhatFitsIsOne) {
   EXPECT_EQ(daemon_->seen(0).size(), 2U);
 }
 
-// Whatever daemons take, as long as it is 64 MiB.
+// All daemons that take 64 MiB or more have the same parts.
 TEST_F(Parts, AreTheSameForAllDaemonsThatTakeEnough) {
   for (const uint64_t most : {uint64_t{64} << 20, uint64_t{100'000'000}, uint64_t{256} << 20, uint64_t{1} << 38}) {
     open({.max_bytes = most});
@@ -106,7 +107,7 @@ TEST_F(Parts, AreTheSameForAllDaemonsThatTakeEnough) {
   }
 }
 
-// A power of two, as other daemons that take nearly as much divide by it, too.
+// The part size is a power of two, so that other daemons that take nearly as much have the same parts.
 TEST_F(Parts, OfADaemonThatTakesLess) {
   open({.max_bytes = kMost + 12345});
   ASSERT_EQ(gradlane_all_reduce(gl_.get(), data_, kCount, GRADLANE_FLOAT32, nullptr, nullptr), GRADLANE_OK);
@@ -121,7 +122,7 @@ TEST_F(Parts, AnElementOfEachRankMustFit) {
   EXPECT_EQ(daemon_->seen(0).size(), 7U);
 }
 
-// One part fails: so does the request, once, and what has not begun goes out as given up.
+// If one part fails, the request fails once. Parts that have not begun are submitted as cancelled.
 TEST_F(Parts, Failure) {
   open({.max_bytes = 4096, .on_submission = later});
   gradlane_request request = 0;
@@ -130,7 +131,7 @@ TEST_F(Parts, Failure) {
   daemon_->complete(0, 3);
   daemon_->complete(1, 3, GRADLANE_FAILED, "rank 2 hangs");
   EXPECT_EQ(gradlane_test(gl_.get(), request), GRADLANE_PENDING);
-  // Others of it are told, and one more part takes the place.
+  // The other parts in flight are cancelled, and one more part is submitted in place of the failed one.
   ASSERT_TRUE(daemon_->await_seen(0, 2 * GL_SLOTS) && daemon_->await_seen(1, 2 * GL_SLOTS));
   for (uint64_t cookie = 1; cookie <= 100; ++cookie) {
     if (cookie == 3) continue;

@@ -1,4 +1,4 @@
-// plans_test.cc - `auto` with a plan: which way operations go by its rows
+// plans_test.cc - tests of `auto` with a plan: its rows choose the ways of operations
 #include <cstring>
 #include <string>
 #include <vector>
@@ -25,7 +25,7 @@ gl_plan_row plan_row(uint64_t from, uint64_t to, uint32_t strategy, unsigned bit
 }
 constexpr uint64_t kAnySize = uint64_t{1} << 40;
 
-// The very first operation, too.
+// The plan also chooses for the very first operation.
 TEST_F(Plans, APlanChoosesInPlaceOfTrials) {
   const gl_plan_row row = plan_row(0, kAnySize, kDirect, 8);
   open({.world = 2, .codec = "raw", .ways = fake_ways(), .plan = {row}, .worked = fast_fixed});
@@ -36,14 +36,14 @@ TEST_F(Plans, APlanChoosesInPlaceOfTrials) {
   }
   EXPECT_EQ(internals(), 1U);
   EXPECT_EQ(daemon_->reports().at(0).reason, GL_REASON_PLAN);
-  // A plan does not make inexact what was not asked for.
+  // With a plan, an operation that must be exact still gets an exact codec.
   how_.codec = "auto";
   reduce(10);
   EXPECT_EQ(own().back().codec, kRaw);
   EXPECT_EQ(own().back().strategy, kDirect);
 }
 
-// Rows have borders inside of classes of sizes, too.
+// Rows of a plan may also begin and end inside a size class.
 TEST_F(Plans, APlanGoesByTheSizeOfEachOperation) {
   const std::vector<gl_plan_row> plan = {plan_row(0, 100'000, kDirect, 0), plan_row(100'000, 130'000, kRing, 8)};
   open({.world = 2, .codec = "raw", .ways = fake_ways(), .plan = plan, .worked = fast_fixed});
@@ -64,7 +64,7 @@ TEST_F(Plans, APlanGoesByTheSizeOfEachOperation) {
   EXPECT_EQ(reports[2].reason, GL_REASON_NO_PLAN);
 }
 
-// The plan's codec stands for every bound that it keeps; where it does not, its strategy does.
+// The plan's codec is used for every bound that it keeps. For any other bound, only its strategy is used.
 TEST_F(Plans, APlanKeepsTheBound) {
   const gl_plan_row row = plan_row(0, kAnySize, kDirect, 10);
   open({.world = 2, .codec = "raw", .ways = fake_ways(), .plan = {row}, .worked = fast_fixed});

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Tests of the Python package, at any world size: run it under `gradlane run -n N`, with PYTHONPATH=client/python.
 
-All ranks run the same tests in the same order, so collectives in them match up.
+All ranks run the same tests in the same order, so that their collectives match.
 """
 
 import gc
@@ -15,9 +15,9 @@ import numpy
 
 import gradlane
 
-gl = None  # one connection for all: ranks would have to agree on when to reconnect
+gl = None  # one connection for all tests: ranks would have to agree on when to reconnect
 FAKE = os.environ.get("GRADLANE_FAKE_PID")
-BOUND = 2.0**-10  # of fixed:10, per rank
+BOUND = 2.0**-10  # error of fixed:10, per rank
 
 
 def setUpModule():
@@ -30,7 +30,7 @@ def tearDownModule():
 
 
 def rank_data(rank, count, dtype=numpy.float32):
-    """What this rank contributes: whole numbers that all types hold, their sums too."""
+    """Return what this rank contributes: integers that all types can hold, and so are their sums."""
     return ((numpy.arange(count) * 3 + rank) % 5).astype(dtype)
 
 
@@ -62,7 +62,7 @@ class Connection(unittest.TestCase):
         with self.assertRaises(gradlane.NoDaemon) as caught:
             gradlane.open(rank=10**6)
         self.assertEqual(caught.exception.code, -2)
-        self.assertNotIn("no daemon", str(caught.exception))  # but a refusal
+        self.assertNotIn("no daemon", str(caught.exception))  # a daemon is there and refuses
 
 
 class Operations(unittest.TestCase):
@@ -96,7 +96,7 @@ class Operations(unittest.TestCase):
         data = rank_data(gl.rank, 300)
         self.assertIs(gl.all_reduce(data, codec="raw"), data)
         numpy.testing.assert_array_equal(data, expected_sum(300))
-        # Strides, another order of axes, one element.
+        # These views have strides, another order of axes, or one element.
         for make in (lambda a: a[::3], lambda a: a[::-1], lambda a: a.reshape(20, 15).T, lambda a: a[7:8]):
             whole = rank_data(gl.rank, 300)
             before = whole.copy()
@@ -117,7 +117,7 @@ class Operations(unittest.TestCase):
         gl.all_reduce(whole[2], codec="raw")
         numpy.testing.assert_array_equal(whole[2], expected_sum(100))
         whole[:, 5] = gl.rank
-        gl.all_reduce(whole[:, 5], codec="raw")  # has strides: copied
+        gl.all_reduce(whole[:, 5], codec="raw")  # this view has strides, so it is copied
         numpy.testing.assert_array_equal(whole[:, 5], sum(range(gl.world)))
         self.assertEqual(whole[0, 0], 9)
 
@@ -145,11 +145,11 @@ class Operations(unittest.TestCase):
             gl.broadcast(gl.zeros(1), root=gl.world)
 
     def test_error_feedback(self):
-        # 0.3 * 2^-9 vanishes in fixed:10; what it adds up to does not.
+        # 0.3 * 2^-9 is rounded to zero in fixed:10. Error feedback must keep it.
         steps = 40
         value = 0.3 * 2.0**-9
         for make in (gl.zeros, lambda count: numpy.zeros(count, numpy.float32)):
-            residual = make(2048)  # fewer than 1024 travel exactly
+            residual = make(2048)  # fewer than 1024 elements are exact
             total = numpy.zeros(2048)
             for _ in range(steps):
                 data = gl.empty(2048)
@@ -193,7 +193,7 @@ class Operations(unittest.TestCase):
             with self.subTest(text), self.assertRaisesRegex(gradlane.BadArgument, text) as caught:
                 call()
             self.assertEqual(caught.exception.code, -1)
-        gl.barrier()  # on all ranks the count of operations is the same still
+        gl.barrier()  # the count of operations is still the same on all ranks
 
 
 class Requests(unittest.TestCase):
@@ -206,7 +206,7 @@ class Requests(unittest.TestCase):
             self.assertIs(request.wait(timeout=60), arrays[index])
             self.assertIs(request.wait(), arrays[index])
             self.assertTrue(request.done())
-            request.cancel()  # does nothing any more
+            request.cancel()  # has no effect any more
             numpy.testing.assert_array_equal(arrays[index], sum(range(gl.world)) + gl.world * index)
 
     def test_more_than_the_daemon_takes(self):
@@ -224,7 +224,7 @@ class Requests(unittest.TestCase):
         self.assertEqual(select.select([gl.fileno()], [], [], 0)[0], [])
 
     def test_arrays_are_kept(self):
-        # Nobody holds the array but the request.
+        # Only the request holds the array.
         requests = []
         for _ in range(30):
             data = gl.zeros(5000)
@@ -268,7 +268,7 @@ class Memory(unittest.TestCase):
     def test_memory_comes_back(self):
         if FAKE is None:
             self.skipTest("the fake daemon counts it; real ones: server_test.cc")
-        # 64 MiB at a time, 4.5 GiB in all: more than a trainer may have.
+        # 64 MiB at a time and 4.5 GiB in all are more than a trainer may have.
         for _ in range(72):
             data = gl.zeros(1 << 24)
             data[0] = data[-1] = 1
@@ -290,7 +290,7 @@ class Memory(unittest.TestCase):
 
 @unittest.skipUnless(FAKE, "needs tests/client/fake_daemon")
 class WithFakeDaemon(unittest.TestCase):
-    """Last by its name: it takes the connection away from the tests above."""
+    """Runs last, by its name, because it takes the connection away from the tests above."""
 
     def test_arrays_outlive_their_context(self):
         with gradlane.open() as context:
@@ -303,7 +303,7 @@ class WithFakeDaemon(unittest.TestCase):
         context.close()
         numpy.testing.assert_array_equal(data, 3)
         with gradlane.open() as other:
-            other.all_reduce(data)  # a plain array to this one
+            other.all_reduce(data)  # an ordinary array for this context
         numpy.testing.assert_allclose(data, 3, atol=BOUND)
 
     def test_closing_with_requests(self):
@@ -334,7 +334,7 @@ class WithFakeDaemon(unittest.TestCase):
             context.barrier()
 
     def tell(self, what):
-        """Sends the daemon a signal, and waits until it has done what that says."""
+        """Send the daemon a signal, and wait until the daemon has handled it."""
         os.kill(int(FAKE), what)
         self.assertEqual(os.read(int(os.environ["GRADLANE_FAKE_ANSWERS"]), 1), b"\0", "the fake daemon has ended")
 

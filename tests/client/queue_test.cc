@@ -1,4 +1,4 @@
-// queue_test.cc - more operations than the daemon takes at a time: they wait in the library, in the order of the calls
+// queue_test.cc - tests of more operations than the daemon takes at a time: they wait in the library, in order
 #include <poll.h>
 
 #include <algorithm>
@@ -25,16 +25,16 @@ class Queue : public Wait {
   void start_all() {
     for (size_t i = 0; i < kMany; ++i) requests_.push_back(start(i));
   }
-  // On all lanes, those of the cookies from `first` on.
+  // Completes the operations with cookies `first` to `last` on all lanes.
   void complete_cookies(uint64_t first, uint64_t last, int32_t code = GRADLANE_OK, const std::string& text = "") {
     for (uint64_t cookie = first; cookie <= last; ++cookie) {
       for (unsigned i = 0; i < GetParam().lanes; ++i) daemon_->complete(i, cookie, code, text);
     }
   }
-  // So many entries, and no more, have come to all lanes. The last request is one that is not over.
+  // Returns whether exactly `count` submissions have come to all lanes. The last request must not be over.
   bool seen_by_all(size_t count) {
     for (unsigned i = 0; i < GetParam().lanes; ++i) {
-      // The rings may have had no room for all of it at once.
+      // The rings may not have had room for all of them at once.
       while (daemon_->seen(i).size() < count) {
         if (wait(requests_.back(), 1) != GRADLANE_PENDING) return false;
       }
@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, Queue, testing::ValuesIn(kModes), mode_name);
 TEST_P(Queue, InTheOrderOfTheCalls) {
   start_all();
   ASSERT_TRUE(seen_by_all(GL_SLOTS));
-  // Any call moves on what waits.
+  // Any call advances the operations that wait.
   complete_cookies(1, 1);
   EXPECT_EQ(test(requests_.back()), GRADLANE_PENDING);
   ASSERT_TRUE(seen_by_all(GL_SLOTS + 1));
@@ -78,7 +78,7 @@ TEST_P(Queue, InTheOrderOfTheCalls) {
   for (const gradlane_request request : requests_) ASSERT_EQ(wait(request), GRADLANE_OK);
 }
 
-// Whoever waits for the last one of many sees them all through.
+// A wait for the last of many operations completes all of them.
 TEST_P(Queue, AWaitMovesOnWhatIsInFront) {
   open();
   floats_ = allocate(gl_, kMany + 1);
@@ -112,7 +112,7 @@ TEST_P(Queue, DataIsInUse) {
   EXPECT_EQ(gradlane_free(gl_.get(), floats_), GRADLANE_BAD_ARGUMENT);
 }
 
-// It keeps its place, as other ranks have it too, and fails there.
+// A cancelled operation keeps its place in the order, which is the same on all ranks, and fails there.
 TEST_P(Queue, CancelOfWhatWaits) {
   start_all();
   ASSERT_EQ(gradlane_cancel(gl_.get(), requests_[GL_SLOTS]), GRADLANE_OK);
@@ -162,7 +162,8 @@ TEST_P(Queue, DisconnectEndsWhatWaits) {
   EXPECT_SAYS(gl_.get(), "has disconnected");
 }
 
-// What was asked for before the caller knew of an end is not to be taken for what comes after.
+// An operation submitted before the caller knew of the end of a generation must not count as one of the next
+// generation.
 TEST_P(Queue, WhatWaitsKnowsWhatTheCallerKnew) {
   start_all();
   for (unsigned i = 0; i < GetParam().lanes; ++i) daemon_->set_ends(i, 1);
@@ -184,7 +185,7 @@ TEST_P(Queue, WhatWaitsKnowsWhatTheCallerKnew) {
   }
 }
 
-// Nothing is refused, and nothing is lost, while a busy lane takes nothing from its ring.
+// While a busy lane takes nothing from its ring, nothing is refused and nothing is lost.
 TEST_P(Queue, RingsWithoutRoom) {
   const int fd = gradlane_fd(gl_.get());
   daemon_->pause(true);
@@ -194,9 +195,10 @@ TEST_P(Queue, RingsWithoutRoom) {
   const gradlane_request after = start(kMany);
   EXPECT_NE(after, 0U);
   pollfd wanted{fd, POLLIN, 0};
-  EXPECT_EQ(poll(&wanted, 1, kLong), 1);  // no bell will tell of room
+  EXPECT_EQ(poll(&wanted, 1, kLong), 1);  // no bell will report that there is room
   daemon_->pause(false);
-  // The operations, the cancels, the resume; then what came after, once there is a place.
+  // The lane gets the operations, the cancels and the resume. It gets the operation after them once there is a free
+  // place.
   while (daemon_->seen(0).size() < 2 * GL_SLOTS + 1) EXPECT_EQ(test(after), GRADLANE_PENDING);
   requests_.push_back(after);
   ASSERT_TRUE(seen_by_all(2 * GL_SLOTS + 1));
@@ -216,7 +218,7 @@ TEST_P(Queue, RingsWithoutRoom) {
   EXPECT_EQ(wait(after), GRADLANE_OK);
 }
 
-// A wait sleeps, and sees room in a ring without a bell.
+// A sleeping wait notices room in a ring without a bell.
 TEST_P(Queue, AWaitSeesRoom) {
   daemon_->pause(true);
   start_all();

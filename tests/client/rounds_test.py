@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Strategies by name, in Python: once per rank, under `gradlane run -n N --strategies ...`, with any that N ranks have."""
+"""Tests of strategies by name, in Python. Each rank runs them, under `gradlane run -n N --strategies ...`, with any
+strategies that N ranks can use."""
 
 import functools
 import unittest
@@ -39,23 +40,24 @@ class RoundsTest(unittest.TestCase):
             gl.barrier(strategy=strategy)
             picked = gl.all_reduce(given(gl.rank), strategy=strategy, reduction="max")
             numpy.testing.assert_array_equal(picked, functools.reduce(numpy.maximum, every))
-        # The same bytes whatever the way; of the others the daemons' own is the one that is named first.
+        # fixed gives the same bytes with every strategy. bf16 does not, so it is compared only with the daemons'
+        # default, the first one.
         for strategy in gl.strategies:
             numpy.testing.assert_array_equal(results[strategy, "fixed:10"], results[None, "fixed:10"])
         numpy.testing.assert_array_equal(results[gl.strategies[0], "bf16"], results[None, "bf16"])
         self.check_aggregator(exact)
 
     def test_ranks_that_name_others(self):
-        """All of them hear of both."""
+        """Check that the errors of all ranks name both strategies."""
         with self.assertRaisesRegex(gradlane.OperationFailed, "strategy: (ring .*direct|direct .*ring)"):
             gl.all_reduce(numpy.ones(COUNT), strategy="ring" if gl.rank == 2 else "direct")
-        gl.barrier()  # nobody leaves before all have heard
+        gl.barrier()  # no rank leaves before all have got the error
 
     def check_aggregator(self, exact):
-        """What comes back has a codec of its own."""
+        """Check that results from an aggregator have a codec of their own."""
         there, both, back = (gl.all_reduce(given(gl.rank), strategy="aggregator:1", codec=codec)
                              for codec in ("fixed:12", "fixed:12/fixed:4", "raw/fixed:4"))
-        step = 2.0**-3  # of fixed:4
+        step = 2.0**-3  # step of fixed:4
         self.assertLess(numpy.abs(there - exact).max(), gl.world * 2.0**-12)
         self.assertGreater(numpy.count_nonzero(there / step % 1), COUNT // 2)
         for rounded in (both, back):

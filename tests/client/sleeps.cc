@@ -1,4 +1,4 @@
-// sleeps.cc - what happens while the library sleeps: in place of client/library/waits.c
+// sleeps.cc - a replacement of client/library/waits.c that runs a test's function while the library sleeps
 #include "tests/client/sleeps.h"
 
 #include <sched.h>

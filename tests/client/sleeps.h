@@ -1,11 +1,11 @@
-// sleeps.h - what happens while the library sleeps: in place of client/library/waits.c
+// sleeps.h - a replacement of client/library/waits.c that runs a test's function while the library sleeps
 #pragma once
 
 #include <functional>
 
 namespace gradlane {
 
-// Called in place of each gl_sleep_ms() while it exists; one at a time.
+// While it exists, its function is called in place of each gl_sleep_ms(). Only one may exist at a time.
 class DuringSleeps {
  public:
   explicit DuringSleeps(std::function<void()> work);

@@ -1,4 +1,4 @@
-// squares_test.cc - the sum of squares: its value, and its bits, which are the same on every machine
+// squares_test.cc - tests of the sum of squares: its value, and its bits, which are the same on every machine
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -15,7 +15,7 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// Whole numbers of 24 bits and a sign, times 2^exponent.
+// Returns integers of 24 bits and a sign, times 2^exponent.
 std::vector<float> make_data(size_t count, int exponent, uint32_t state = 1) {
   std::vector<float> data(count);
   for (float& x : data) {
@@ -37,7 +37,7 @@ TEST(Squares, Value) {
   for (const size_t count : {1U, 2U, 15U, 16U, 17U, 31U, 32U, 33U, 100U, 1000U, 4095U, 100003U}) {
     const auto data = make_data(count, -30);
     const long double expected = reference(data);
-    // Each addition rounds by 2^-53 at most, and there are no more than this many in a row.
+    // Each addition rounds by 2^-53 at most, and no more than this many additions depend on each other.
     const long double allowed = expected * std::ldexp(static_cast<long double>(count / 16 + 6), -53);
     EXPECT_NEAR(static_cast<double>(static_cast<long double>(sum_of(data)) - expected), 0, static_cast<double>(allowed))
         << count;
@@ -59,7 +59,7 @@ TEST(Squares, Nothing) {
   EXPECT_EQ(sum_of(std::vector<float>(1000, -0.0F)), 0.0);
 }
 
-// The order of additions is part of the interface: these come from a model of it in Python.
+// The order of additions is part of the interface. These values come from a model of it in Python.
 TEST(Squares, Golden) {
   struct Row {
     size_t count;
@@ -77,7 +77,7 @@ TEST(Squares, Golden) {
   }
 }
 
-// As slices of tensors have it: at a multiple of 4 bytes, not of 16.
+// Slices of tensors begin at multiples of 4 bytes, not of 16.
 TEST(Squares, AnyAddress) {
   const auto data = make_data(1003, -30);
   for (size_t offset = 0; offset < 16; ++offset) {

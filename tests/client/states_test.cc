@@ -1,4 +1,4 @@
-// states_test.cc - residuals of several arrays, and codecs that cannot go every way: what reaches the daemon
+// states_test.cc - tests of residuals of several arrays, and of codecs that some strategies cannot use
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -76,7 +76,7 @@ TEST_F(States, ThatDoNotFit) {
   expect_refused("few:1", "all_reduce: data and residual, of 8192 bytes each, overlap");
 }
 
-// Parts of one tensor that the caller divides: state arrays of one lie between those of the other.
+// The caller divides a tensor into two operations. The state arrays of one operation lie between those of the other.
 TEST_F(States, OfTwoOperationsBetweenEachOther) {
   open({.world = 2, .on_submission = [](unsigned, const gl_submission&) { return false; }});
   how_.codec = "few:1";
@@ -87,7 +87,7 @@ TEST_F(States, OfTwoOperationsBetweenEachOther) {
   gradlane_request second = 0;
   ASSERT_EQ(gradlane_all_reduce(gl_.get(), data_ + kCount, kCount, GRADLANE_FLOAT32, &how_, &second), GRADLANE_OK)
       << gradlane_error(gl_.get());
-  // In use: the second state of either.
+  // The second state array of each operation is in use.
   for (const size_t at : {size_t{2}, size_t{3}}) {
     EXPECT_EQ(gradlane_all_reduce(gl_.get(), residual_ + at * kCount, 1, GRADLANE_INT32, nullptr, nullptr),
               GRADLANE_BAD_ARGUMENT);
@@ -105,7 +105,7 @@ TEST_F(States, Parts) {
   EXPECT_EQ(seen[1].residual_offset - seen[0].residual_offset, 4096U);
 }
 
-// All arrays are zeros after a failure, and nothing beside them.
+// All state arrays are zero after a failure. The memory between them is unchanged.
 TEST_F(States, ZerosAfterAFailure) {
   open({.world = 2, .on_submission = [](unsigned, const gl_submission&) { return false; }});
   std::fill_n(residual_, 4 * kCount, 1.0F);
@@ -121,7 +121,7 @@ TEST_F(States, ZerosAfterAFailure) {
   }
 }
 
-// What contributors and owners owe. What else is remembered is no debt.
+// A small sum adds the residuals of contributors and owners to the data. Other states are not added.
 TEST_F(States, PaidBySmallSums) {
   for (const bool average : {false, true}) {
     for (const std::string codec : {"bits", "few:1"}) {
@@ -142,7 +142,7 @@ TEST_F(States, UnknownNamesAreAnsweredWithAllThereAre) {
   expect_refused("bit", "there is no codec 'bit'; there are raw, fixed, bits, signs, few");
 }
 
-// One name; a second one follows behind a slash of its own.
+// This is one name with a slash in it. A second name comes after another slash.
 TEST_F(States, NamesWithANumberBehindASlash) {
   how_.strategy = "aggregator:1";
   EXPECT_EQ(submit("few:1/256").flags, GL_FLAG_CODEC | GL_FLAG_RESIDUAL);
@@ -151,7 +151,7 @@ TEST_F(States, NamesWithANumberBehindASlash) {
   EXPECT_NE(pair.codec, pair.back_codec);
 }
 
-// ---- Ways
+// ---- Strategies of codecs
 
 TEST_F(States, WhatDoesNotAddNeedsOwners) {
   EXPECT_EQ(submit("bits").strategy, 0U) << "not the ring, which is the first, but whatever can";

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Tests of residuals of several arrays, and of what a context tells of codecs:
-gradlane run -n N --strategies ring,direct -- states_test.py."""
+"""Tests of residuals of several arrays, and of what a context reports about codecs: gradlane run -n N --strategies
+ring,direct -- states_test.py."""
 
 import unittest
 
@@ -12,7 +12,7 @@ COUNT = 5000
 gl = None
 
 
-# One for all tests: a rank that is taken anew ends what other ranks still do.
+# All tests share one connection: if a rank reconnects, the operations of other ranks fail.
 def setUpModule():
     global gl
     gl = gradlane.open()
@@ -32,7 +32,7 @@ class Codecs(unittest.TestCase):
             gl.find_codec("fixd:7")
 
     def test_residuals(self):
-        """Each codec with feedback, and what it keeps; arrays in shared memory, and plain ones."""
+        """Check the residual of each codec with feedback, in shared memory and in plain arrays."""
         values = numpy.random.default_rng(gl.rank).normal(0, 1e-2, COUNT).astype("float32")
         for codec in gl.codecs():
             if codec.states == 0:
@@ -61,7 +61,7 @@ class Codecs(unittest.TestCase):
             gl.all_reduce(array, codec="fixed:10", residual=gl.zeros((2, COUNT)))
 
     def test_too_coarse_for_feedback(self):
-        """With two values a residual would grow for ever."""
+        """Check that qsgd:1 takes no residual: with two values a residual would grow forever."""
         array = gl.zeros(COUNT)
         self.assertEqual((gl.find_codec("qsgd:1").states, gl.find_codec("qsgd:2").states), (0, 2))
         self.assertNotIn(gradlane.Capability.FEEDBACK, gl.find_codec("qsgd:1").flags)
@@ -79,7 +79,7 @@ class Codecs(unittest.TestCase):
             self.assertIn(gradlane.Capability.EXACT_SUMS, gl.find_codec(f"{name}+fixed:10").flags)
 
     def test_shapes(self):
-        """One state array behind the other, and nothing that only has as many elements."""
+        """Check that state arrays lie one after the other, and that other shapes of as many elements are refused."""
         array = gl.zeros((COUNT // 2, 2))
         for shape in (2 * COUNT,), (2, COUNT), (2, COUNT // 2, 2):
             gl.all_reduce(array, codec="onebit", residual=gl.zeros(shape))

@@ -1,4 +1,4 @@
-// strategies_test.cc - which way round, minima and maxima, and two codecs: what reaches the daemon, what is refused
+// strategies_test.cc - tests of strategies, minima and maxima, and two codecs: submissions and refused calls
 #include <cstddef>
 #include <cstring>
 #include <string>
@@ -24,7 +24,7 @@ class Strategies : public testing::Test {
   }
   void SetUp() override { open({.world = 2}); }
 
-  // What an all-reduce submits.
+  // Starts an all-reduce and returns its submission.
   gl_submission submit(size_t count = kCount, gradlane_type type = GRADLANE_FLOAT32) {
     EXPECT_EQ(gradlane_all_reduce(gl_.get(), data_, count, type, &how_, nullptr), GRADLANE_OK)
         << gradlane_error(gl_.get());
@@ -84,7 +84,7 @@ TEST_F(Strategies, NotAllowed) {
   EXPECT_EQ(submit().strategy, 0U);
 }
 
-// Every part of a long tensor goes the same way.
+// Every part of a long tensor uses the same strategy.
 TEST_F(Strategies, Parts) {
   open({.world = 2, .max_bytes = 4096});
   how_.strategy = "aggregator:1";
@@ -111,7 +111,7 @@ TEST_F(Strategies, TwoCodecs) {
   EXPECT_EQ(pair.back_arguments, 0U);
   how_.codec = "fixed:7";
   EXPECT_EQ(submit().flags, GL_FLAG_CODEC);
-  // What is small goes as it is, both ways.
+  // Small sums are exact in both directions.
   how_.codec = "fixed:7/fixed:8";
   EXPECT_EQ(submit(1023).flags, GL_FLAG_EXACT);
   EXPECT_EQ(submit(kCount, GRADLANE_FLOAT64).flags, 0U);
@@ -140,7 +140,7 @@ TEST_F(Strategies, TwoCodecs) {
   EXPECT_STREQ(info.word, "fixed");
 }
 
-// The default is an aggregator, and names its codecs.
+// The default strategy is an aggregator. The operation names two codecs.
 TEST_F(Strategies, DefaultThatIsAnAggregator) {
   std::vector<gl_strategy_row> rows = fake_strategies();
   std::swap(rows[0], rows[2]);
@@ -148,7 +148,7 @@ TEST_F(Strategies, DefaultThatIsAnAggregator) {
   how_.codec = "fixed:7/raw";
   EXPECT_EQ(submit().flags, GL_FLAG_CODEC | GL_FLAG_BACK);
   EXPECT_EQ(submit().strategy, 0U);
-  // Which the aggregator cannot do, and the ring does.
+  // The aggregator cannot do a reduce-scatter. The ring can, but it has no second codec.
   EXPECT_EQ(gradlane_reduce_scatter(gl_.get(), data_, kCount, GRADLANE_FLOAT32, &how_, nullptr), GRADLANE_BAD_ARGUMENT);
   EXPECT_SAYS(gl_.get(), "strategy is ring");
 }
@@ -195,7 +195,7 @@ TEST_F(Strategies, OlderPrograms) {
   EXPECT_EQ(it.flags, 0U);
 }
 
-// Its rows are longer, and have what this library does not know of; names end.
+// A newer daemon's rows are longer, with fields that this library does not know. A name without a final 0 is cut.
 TEST(StrategyTable, NewerDaemon) {
   std::vector<gl_strategy_row> rows(4);
   rows[0] = fake_strategies()[1];

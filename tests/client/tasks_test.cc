@@ -1,4 +1,4 @@
-// tasks_test.cc - operations of several threads, which run one after the other
+// tasks_test.cc - tests of tasks: operations of several threads, which run one after the other
 #include <atomic>
 #include <memory>
 #include <string>
@@ -11,7 +11,7 @@
 namespace gradlane::test::tasks_test {
 namespace {
 
-constexpr size_t kLarge = 2 << 20;  // floats: gradlane_add() does not wait for so many
+constexpr size_t kLarge = 2 << 20;  // floats; too many for gradlane_add() to wait for
 
 class Tasks : public testing::Test {
  protected:
@@ -27,7 +27,7 @@ class Tasks : public testing::Test {
   }
   void SetUp() override { open({}); }
 
-  // In the thread that calls next().
+  // Adds a task in the calling thread. If that thread calls next(), the task runs to its end.
   gradlane_code add_here(size_t count, uint64_t user = 0, unsigned flags = 0) {
     gradlane_task task = GRADLANE_TASK_INIT;
     task.collective = GRADLANE_ALL_REDUCE;
@@ -40,7 +40,7 @@ class Tasks : public testing::Test {
     task.what = what_;
     return gradlane_add(gl_.get(), &task, &added_);
   }
-  // In another one.
+  // Adds a task in another thread.
   gradlane_code add(size_t count, uint64_t user = 0, unsigned flags = 0) {
     gradlane_code code = GRADLANE_OK;
     std::thread([&] { code = add_here(count, user, flags); }).join();
@@ -51,7 +51,7 @@ class Tasks : public testing::Test {
     ASSERT_TRUE(daemon_->await_seen(0, number + 1));
     daemon_->complete(0, daemon_->seen(0)[number].cookie, code, text);
   }
-  // The tag of the task that the daemon has seen as this one.
+  // Returns the tag of the submission with this number.
   uint64_t tag(size_t number) {
     EXPECT_TRUE(daemon_->await_seen(0, number + 1));
     return daemon_->seen(0)[number].tag;
@@ -80,7 +80,7 @@ TEST_F(Tasks, LargeOnesAreToldInTheOrderOfTheCalls) {
   EXPECT_EQ(next(), GRADLANE_DAEMON_GONE);
 }
 
-// The fake daemon may be late. Then the task is told like a large one.
+// The fake daemon may be slow. Then gradlane_next() reports the task, as with a large one.
 TEST_F(Tasks, SmallOnesEndInTheCall) {
   for (uint64_t user = 1; user <= 20; ++user) {
     const gradlane_code code = add(100, user);
@@ -110,7 +110,7 @@ TEST_F(Tasks, OneThatAsksWaitsForTheAnswer) {
   ASSERT_EQ(next(), GRADLANE_OK);
   EXPECT_EQ(outcome_.code, GRADLANE_OK);
   EXPECT_NE(daemon_->seen(0).at(0).flags & GL_FLAG_CODEC, 0);
-  // One that is given up has had its turn, and those behind it go on.
+  // A task that the caller gives up has had its turn. The tasks behind it go on.
   EXPECT_EQ(add(kLarge, 8, GRADLANE_ASKS), GRADLANE_PENDING);
   EXPECT_EQ(add(kLarge, 9), GRADLANE_PENDING);
   ASSERT_EQ(next(), GRADLANE_OK);
@@ -134,7 +134,7 @@ TEST_F(Tasks, WhatACallbackStartsRunsInFrontOfThoseThatWait) {
   EXPECT_EQ(outcome_.user, 2U);
 }
 
-// One that fails by itself has its number all the same.
+// If a task fails on this rank only, it still counts in the order.
 TEST_F(Tasks, WhatACallbackGivesUpIsCounted) {
   EXPECT_EQ(add(kLarge, 1), GRADLANE_PENDING);
   ASSERT_EQ(next(), GRADLANE_OK);
@@ -171,7 +171,7 @@ TEST_F(Tasks, AFailureFailsThoseThatWait) {
   EXPECT_EQ(outcome_.code, GRADLANE_OK);
 }
 
-// What is wrong with a call is nobody else's failure.
+// A wrong argument fails its own task only.
 TEST_F(Tasks, AWrongArgumentFailsOneTask) {
   how_.reduction = 7;
   EXPECT_EQ(add(kLarge, 1), GRADLANE_PENDING);
@@ -184,7 +184,7 @@ TEST_F(Tasks, AWrongArgumentFailsOneTask) {
   EXPECT_EQ(outcome_.code, GRADLANE_OK);
 }
 
-// Two ranks must have the same tags if and only if they have added the same tasks, and the same of them have failed.
+// Two ranks must have the same tags if and only if they have added the same tasks, and the same of these have failed.
 TEST_F(Tasks, TagsAreOfWhatRanksMustAgreeOn) {
   std::vector<uint64_t> tags;
   const auto run = [&](size_t count) {
@@ -314,7 +314,7 @@ class Blocks : public Tasks {
   static constexpr uint32_t kWorld = 3;
   static constexpr uint32_t kRank = 1;
   static constexpr size_t kCount = 1000;
-  // Adds one to what it sees: to all rows.
+  // Opens a daemon that adds one to all elements of a submission, in the blocks of all ranks.
   void SetUp() override {
     open({.rank = kRank,
           .world = kWorld,
@@ -328,7 +328,7 @@ class Blocks : public Tasks {
               }},
          false);
     how_.part_bytes = 4096;
-    // The library's blocks of shared memory lie in one segment.
+    // The library's staging blocks lie in one segment.
     ASSERT_EQ(gradlane_all_reduce(gl_.get(), own_.data(), 1, GRADLANE_FLOAT32, &how_, nullptr), GRADLANE_OK);
     memory_ = daemon_->bytes(daemon_->seen(0).at(0).segment);
     adds_ = true;

@@ -11,10 +11,10 @@ import numpy
 
 import gradlane
 
-LIMIT = 0.25  # which float32 has, too
-PATIENCE = 60  # of the daemons, by themselves
+LIMIT = 0.25  # seconds; a number that float32 can hold
+PATIENCE = 60  # seconds; time limit that the daemons have by default
 gl = None
-# The ranks are of one parent.
+# All ranks have the same parent process.
 PLACE = pathlib.Path(tempfile.gettempdir(), f"gradlane-timeouts-{os.getppid()}")
 
 
@@ -28,7 +28,7 @@ def tearDownModule():
 
 
 class Limits(unittest.TestCase):
-    """Rank 0 is early, and tells the other that it may come."""
+    """Rank 0 comes early, and then tells the other rank that it may come."""
 
     def setUp(self):
         self.place = PLACE.with_suffix("." + self.id().rsplit(".", 1)[-1])
@@ -47,7 +47,7 @@ class Limits(unittest.TestCase):
         return str(caught.exception)
 
     def go_on(self, tag):
-        """As docs/client.md says."""
+        """Resume as docs/client.md describes."""
         gl.resume(tag)
         while True:
             try:

@@ -1,4 +1,4 @@
-// trials_test.cc - which way operations of a class go: what ranks with times of their own choose, and how soon
+// trials_test.cc - tests of the choice of ways: what ranks that measure different times choose, and how soon
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr unsigned kDirect = 1;
 constexpr unsigned kFixed = 2;
 constexpr unsigned kFixedDirect = 3;
 
-// Raw and fixed by two strategies; by prediction fixed by the first one is the fastest.
+// Ways: raw and fixed, each with two strategies. The prediction is that fixed with the first strategy is the fastest.
 std::vector<gl_round_way> ways() {
   return {{.predicted = 100, .measured = 0, .strategy = 1, .codec = 1, .exact = true},
           {.predicted = 120, .measured = 0, .strategy = 2, .codec = 1, .exact = true},
@@ -26,11 +26,11 @@ std::vector<gl_round_way> ways() {
           {.predicted = 60, .measured = 0, .strategy = 2, .codec = 5, .exact = false}};
 }
 
-// ns of an operation of 1000 bytes, on a rank, by a way.
+// Time in ns of an operation of 1000 bytes, by rank, way and number of the operation.
 using Times = std::function<double(unsigned rank, unsigned way, unsigned operation)>;
 
-// Ranks that go through the same operations, each with its own times. Agreements are what the library makes of them:
-// the least of all, or the greatest.
+// Ranks that run the same operations, each with its own times. They agree as the library does, on the least of all
+// times, or on the greatest.
 class Ranks {
  public:
   Ranks(unsigned ranks, const std::vector<gl_round_way>& all, Times times, bool greatest = false)
@@ -43,7 +43,7 @@ class Ranks {
     }
   }
 
-  // Operations one after the other; returns which way each went. All ranks must agree.
+  // Runs operations one after the other. Returns the way of each. All ranks must choose the same way.
   std::vector<unsigned> run(unsigned operations, uint64_t count = 250, uint64_t whole = 250) {
     std::vector<unsigned> went;
     for (unsigned i = 0; i < operations; ++i) {
@@ -77,7 +77,7 @@ class Ranks {
         gl_rounds_predict(&it);
         continue;
       }
-      // Ranks come here one after the other; the last one has all trials of all.
+      // Here ranks agree one after the other. When the last one comes, all have the times of all trials.
       double all[GL_TRIALS];
       std::ranges::fill(all, greatest_ ? -1 : GL_TRIAL_UNKNOWN);
       for (const gl_rounds& each : rounds_) {
@@ -107,7 +107,8 @@ TEST(Rounds, FirstOperationIsTheBaselines) {
   EXPECT_EQ(ranks.run(1), std::vector{kRaw});
 }
 
-// As predicted, and twice as long as the best one: once is enough. The others have three trials.
+// A way that takes more than twice as long as the best one is tried only once, unless it was predicted to be faster.
+// The others have three trials.
 TEST(Rounds, TriesWhatHasLostOnce) {
   Ranks ranks(1, ways(), [](unsigned, unsigned way, unsigned) { return of_table({4, 5, 1, 2}, way); });
   const std::vector<unsigned> went = ranks.run(9);
@@ -123,7 +124,7 @@ TEST(Rounds, TriesWhatIsInQuestionThreeTimes) {
   EXPECT_EQ(ranks.run(1), std::vector{kFixed});
 }
 
-// By the 20th operation it is known.
+// The choice is made within 20 operations.
 TEST(Rounds, TriesTheTwoThatAreCloseFourTimesMore) {
   Ranks ranks(2, ways(), [](unsigned, unsigned way, unsigned) { return of_table({4, 1.4, 1.1, 1}, way); });
   const std::vector<unsigned> went = ranks.run(22);
@@ -135,7 +136,7 @@ TEST(Rounds, TriesTheTwoThatAreCloseFourTimesMore) {
   EXPECT_EQ(close.trials(), 20U);
 }
 
-// Of seven times the middle one counts.
+// The median of seven times counts.
 TEST(Rounds, ThreeSpikesDoNotCountWhereItIsClose) {
   Ranks ranks(1, ways(), [](unsigned, unsigned way, unsigned operation) {
     return of_table({1.1, 9, 1, 9}, way) * (way == kFixed && operation % 7 < 3 ? 1.14 : 1);
@@ -144,7 +145,7 @@ TEST(Rounds, ThreeSpikesDoNotCountWhereItIsClose) {
   EXPECT_EQ(ranks.run(1), std::vector{kFixed});
 }
 
-// What one trial says against its prediction is looked at again.
+// A way whose only trial contradicts its prediction is tried again.
 TEST(Rounds, OneTrialIsNotEnoughAgainstThePrediction) {
   Ranks ranks(1, ways(), [](unsigned, unsigned way, unsigned) { return of_table({1, 5, 4, 5}, way); });
   const std::vector<unsigned> went = ranks.run(20);
@@ -153,7 +154,7 @@ TEST(Rounds, OneTrialIsNotEnoughAgainstThePrediction) {
   EXPECT_EQ(went.back(), kRaw);
 }
 
-// Where one is left there is nothing to settle.
+// If only one way is left after the first stage, the choice is made.
 TEST(Rounds, AClearCaseIsSettledAtOnce) {
   Ranks ranks(2, ways(), [](unsigned, unsigned way, unsigned) { return of_table({8, 9, 1, 3}, way); });
   EXPECT_EQ(ranks.run(5).back(), kFixed);
@@ -195,7 +196,7 @@ TEST(Rounds, WhatBringsLessThanFivePercentIsNotWorthIt) {
   EXPECT_EQ(b.run(1), std::vector{kFixed});
 }
 
-// Another exact way is preferred to one that rounds and is hardly faster.
+// A fast exact way is preferred to a way that rounds and is hardly faster.
 TEST(Rounds, ExactIsPreferred) {
   std::vector<gl_round_way> all = ways();
   all[kDirect].predicted = 70;
@@ -205,7 +206,7 @@ TEST(Rounds, ExactIsPreferred) {
   EXPECT_EQ(ranks.run(1), std::vector{kDirect});
 }
 
-// Between ways that are alike, the strategy of operations that ask for nothing.
+// If two ways are about equally fast, the one with the strategy of the baseline is preferred.
 TEST(Rounds, ItsOwnStrategyIsPreferred) {
   Ranks near(2, ways(), [](unsigned, unsigned way, unsigned) { return of_table({4, 4, 1, 0.96}, way); });
   near.run(20);
@@ -215,7 +216,8 @@ TEST(Rounds, ItsOwnStrategyIsPreferred) {
   EXPECT_EQ(far.run(1), std::vector{kFixedDirect});
 }
 
-// Ranks that come first wait for the last one, which alone sees how long it takes; in each operation another one.
+// Ranks that come early wait for the last rank, and only that rank sees how long the operation takes. Here another rank
+// is the last one in each operation.
 TEST(Rounds, SkewDoesNotCount) {
   const Times skewed = [](unsigned rank, unsigned way, unsigned operation) {
     const double wait = operation % 4 == rank ? 0 : 50 * (1 + (operation * 7 + rank) % 5);
@@ -257,7 +259,7 @@ TEST(Rounds, OneWayIsNoChoice) {
   EXPECT_LE(ranks.trials(), 1U);
 }
 
-// Later rounds: it changes its mind where the network does, and costs little where that has not changed.
+// Later rounds change the choice if the network changes.
 TEST(Rounds, LooksAgain) {
   Ranks changed(3, ways(), [](unsigned, unsigned way, unsigned operation) {
     return operation < 300 ? of_table({8, 9, 1, 2}, way) : of_table({1, 1.5, 4, 5}, way);
@@ -269,7 +271,7 @@ TEST(Rounds, LooksAgain) {
 }
 
 TEST(Rounds, LaterTrialsCostLittle) {
-  for (const double slow : {8.0, 20.0}) {  // times as long as the best one
+  for (const double slow : {8.0, 20.0}) {  // times as long as the best way
     const auto time = [slow](unsigned, unsigned way, unsigned) { return of_table({slow, slow + 1, 1, 2}, way); };
     Ranks ranks(1, ways(), time);
     (void)ranks.run(20);
@@ -281,8 +283,8 @@ TEST(Rounds, LaterTrialsCostLittle) {
   }
 }
 
-// Ranks that are through before the operation is say nothing of how long it takes; one that does not know does not
-// decide.
+// Ranks that finish before the operation is over do not know how long it takes. So they must not decide. With the
+// greatest times, other ranks decide.
 TEST(Rounds, ByTheGreatest) {
   const auto times = [](unsigned rank, unsigned way, unsigned operation) {
     if (rank == 2 && operation % 2 == 0) return 0.0;
@@ -316,7 +318,7 @@ TEST(Rounds, WhatNobodyKnowsIsNotChosen) {
   EXPECT_EQ(turn.way, kRaw);
 }
 
-// Numbers that no daemon's clock gives.
+// A daemon's clock does not give such numbers.
 TEST(Rounds, GarbageIsLeftOut) {
   Ranks ranks(1, ways(), [](unsigned, unsigned way, unsigned operation) {
     return operation % 3 == 0 ? std::nan("") : of_table({3, 4, 1, 2}, way);

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Tests of types and layouts of NumPy arrays: sums are right, copies bit by bit. To be run as python_test.py is."""
+"""Tests of types and layouts of NumPy arrays: sums are right, copies exact bit by bit. Run it as python_test.py is run.
+"""
 
 import functools
 import unittest
@@ -26,14 +27,15 @@ def tearDownModule():
 
 
 def random_bytes(rank, count, dtype):
-    """Elements of any bytes: signalling NaN, gaps of structures, truth values that are neither 0 nor 1."""
+    """Return elements of any bytes: signalling NaN, gaps of structures, truth values that are neither 0 nor 1."""
     dtype = numpy.dtype(dtype)
     data = numpy.random.default_rng(rank).integers(0, 256, count * dtype.itemsize, "uint8")
     return numpy.frombuffer(data.tobytes(), dtype) if dtype.itemsize > 0 else numpy.zeros(count, dtype)
 
 
 def layouts(count, dtype):
-    """Writable arrays of `count` elements, which is even: shared and not, contiguous and not, of two dimensions."""
+    """Yield writable arrays of `count` elements (an even number): shared and not, contiguous and not, of two
+    dimensions."""
     yield gl.zeros(count, dtype)
     yield gl.zeros((count // 2, 2), dtype)
     yield numpy.zeros(count, dtype)
@@ -43,7 +45,7 @@ def layouts(count, dtype):
 
 
 def fill(array, values):
-    """Byte by byte: assignments leave out gaps."""
+    """Fill the array byte by byte, because assignments leave out gaps."""
     dtype = array.dtype
     if dtype.itemsize > 0:
         array.view(f"V{dtype.itemsize}")[...] = values.view(f"V{dtype.itemsize}").reshape(array.shape)
@@ -110,7 +112,7 @@ class Sums(unittest.TestCase):
 
 
 class Picks(unittest.TestCase):
-    """Minima and maxima: exact, whatever codec the daemon has."""
+    """Tests of minima and maxima, which are exact with any codec of the daemon."""
 
     def check(self, parts):
         dtype = parts[0].dtype

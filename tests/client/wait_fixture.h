@@ -1,4 +1,4 @@
-// wait_fixture.h - requests under way, with one lane and with two, in waits that sleep and waits that do not
+// wait_fixture.h - a fixture of tests that wait for requests, with one lane or two, sleeping or polling
 #pragma once
 
 #include <memory>
@@ -10,13 +10,13 @@
 
 namespace gradlane {
 
-inline constexpr int kLong = 600'000;  // ms: never waited for in a test that passes
+inline constexpr int kLong = 600'000;  // ms; a passing test never waits this long
 
 inline constexpr int kNeverSleeps = 5'000'000;
 
 struct Mode {
   uint32_t lanes;
-  int spin_us;  // 0: sleeps at once; large: never sleeps
+  int spin_us;  // 0: waits sleep at once; large: they never sleep
 };
 
 class Wait : public testing::TestWithParam<Mode> {
@@ -29,7 +29,7 @@ class Wait : public testing::TestWithParam<Mode> {
     gl_ = open_context(*daemon_, GetParam().spin_us);
     data_ = allocate(gl_, 6400);
   }
-  // Completes nothing by itself.
+  // Opens a daemon that completes nothing by itself.
   void open_manual(uint32_t first_count = 0) {
     open({.first_count = first_count, .on_submission = [](unsigned, const gl_submission&) { return false; }});
   }
@@ -40,15 +40,15 @@ class Wait : public testing::TestWithParam<Mode> {
     EXPECT_NE(request, 0U);
     return request;
   }
-  // What the daemon knows it as: cookies count parts from 1 on, and here no request has two.
+  // Returns the daemon's cookie of a request. Cookies count parts from 1 on, and requests here have only one part.
   static uint64_t cookie_of(gradlane_request request) { return request >> 24; }
-  // On all lanes, the last of which has the given end.
+  // Completes a request on all lanes. The last lane gets the given code and text.
   void complete(gradlane_request request, int32_t code = GRADLANE_OK, const std::string& text = "") {
     const uint32_t lanes = GetParam().lanes;
     for (unsigned i = 0; i + 1 < lanes; ++i) daemon_->complete(i, cookie_of(request));
     daemon_->complete(lanes - 1, cookie_of(request), code, text);
   }
-  // Until the library says that it sleeps, or will; at once where it never does.
+  // Waits until the library says that it sleeps or is about to. Returns at once if the library never sleeps.
   void await_waiting() const {
     while (GetParam().spin_us < kNeverSleeps && daemon_->waiting() == 0) std::this_thread::yield();
   }

@@ -1,4 +1,4 @@
-// wait_test.cc - how requests end: waiting, testing, cancelling, failing
+// wait_test.cc - tests of how requests end: waiting, testing, cancelling, failing
 #include <pthread.h>
 
 #include <algorithm>
@@ -93,7 +93,8 @@ TEST_P(Wait, FailsWithTheTextOfTheFirstLane) {
   EXPECT_STREQ(gradlane_error(gl_.get()), "lane 0");
 }
 
-// What is submitted says which ends of generations the caller was told of: by waits, not by what has arrived.
+// A submission says which ends of generations the caller knew of. The caller knows of an end after a wait that reported
+// it, not when its completion arrives.
 TEST_P(Wait, EndsAreSeenWhenTheCallerIsTold) {
   const uint32_t last = GetParam().lanes - 1;
   open_manual();
@@ -113,7 +114,7 @@ TEST_P(Wait, EndsAreSeenWhenTheCallerIsTold) {
     complete(good);
     for (unsigned i = 0; i <= last; ++i) daemon_->set_ends(i, first + 1);
     complete(bad, GRADLANE_FAILED, "rank 1 has left");
-    EXPECT_EQ(wait(good), GRADLANE_OK);  // which takes in the end of the other, too
+    EXPECT_EQ(wait(good), GRADLANE_OK);  // this wait also reads the completion of `bad`
     const gradlane_request unaware = start(2);
     EXPECT_EQ(seen_by(unaware, last), first);
     EXPECT_EQ(seen_by(unaware, 0), first);
@@ -150,7 +151,7 @@ TEST_P(Wait, FailureClearsTheWholeResidual) {
   float* const residual = allocate(gl_, 100);
   gradlane_how how = GRADLANE_HOW_INIT;
   how.residual = residual;
-  how.whole = 4096;  // not too small for a codec
+  how.whole = 4096;  // so that the sum is not too small for a codec
   std::fill_n(residual, 100, 1.0F);
   const gradlane_request good = start(0, &how);
   complete(good);
@@ -183,7 +184,7 @@ TEST_P(Wait, CancelOfWhatIsOverDoesNothing) {
   complete(request);
   const gradlane_request other = start(1);
   complete(other);
-  EXPECT_EQ(wait(other), GRADLANE_OK);  // which takes in the end of the first, too
+  EXPECT_EQ(wait(other), GRADLANE_OK);  // this wait also reads the completion of the first request
   EXPECT_EQ(gradlane_cancel(gl_.get(), request), GRADLANE_OK);
   EXPECT_EQ(wait(request), GRADLANE_OK);
   const gradlane_request last = start();
@@ -207,14 +208,14 @@ TEST_P(Wait, NumbersAreNotReusedAtOnce) {
   }
 }
 
-// Waits go on when a signal handler has run.
+// Waits go on after a signal handler has run.
 TEST_P(Wait, Signals) {
   open_manual();
   struct sigaction action {};
   static std::atomic<int> handled;
   handled = 0;
   action.sa_handler = [](int) { ++handled; };
-  ASSERT_EQ(sigaction(SIGUSR1, &action, nullptr), 0);  // no SA_RESTART
+  ASSERT_EQ(sigaction(SIGUSR1, &action, nullptr), 0);  // without SA_RESTART
   const gradlane_request request = start();
   const pthread_t waiter = pthread_self();
   std::thread later([&] {

@@ -1,4 +1,4 @@
-// diagnosis_test.cc - what is observed of a link in, a cause and its text out; and rings in which packets get lost so
+// diagnosis_test.cc - tests of the diagnosis of silent links: from facts to cause and text; rings that lose packets
 #include "collectives/diagnosis.h"
 
 #include <gtest/gtest.h>
@@ -95,7 +95,7 @@ TEST(Diagnosis, WaysAreKeptWhole) {
   EXPECT_EQ(way.bytes, 9244U);
 }
 
-// A wire that lets nothing longer through from rank 0 to rank 1, from some time on. All ranks are told so, and in time.
+// From some time on, the wire from rank 0 to rank 1 loses all long packets. All ranks report that, and do so in time.
 TEST(Diagnosis, LongPacketsGetLost) {
   for (const unsigned world : {2U, 3U, 8U}) {
     SCOPED_TRACE(world);
@@ -130,7 +130,7 @@ TEST(Diagnosis, LongPacketsGetLost) {
   }
 }
 
-// Data of rank 0 gets a ToS byte of no class on its way, and what it sends else does not: rank 1 says so.
+// On its way, data of rank 0 gets a ToS byte that belongs to no class. Other packets do not. Rank 1 reports that.
 TEST(Diagnosis, AnotherToSIsWhatTheReceiverSays) {
   for (const unsigned world : {2U, 4U}) {
     SCOPED_TRACE(world);

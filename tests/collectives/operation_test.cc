@@ -1,4 +1,4 @@
-// operation_test.cc - names, and what users read when an operation fails
+// operation_test.cc - tests of the names of operations, and of the texts that users read when an operation fails
 #include "collectives/operation.h"
 
 #include <gtest/gtest.h>

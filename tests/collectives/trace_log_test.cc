@@ -1,4 +1,4 @@
-// trace_log_test.cc - records of a trace: whole ones, in order, and what becomes of those that there is no room for
+// trace_log_test.cc - tests of the records of a trace: they are complete and in order, and dropped ones are counted
 #include "collectives/trace_log.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ std::vector<uint64_t> all_of(TraceLog& log) {
   return words;
 }
 
-// Its numbers, of operations; records are whole.
+// Returns the numbers of the operations in the records, and checks that all records are complete.
 std::vector<uint64_t> numbers_of(const std::vector<uint64_t>& words) {
   std::vector<uint64_t> numbers;
   for (size_t i = 0; i < words.size(); i += length_of(words[i])) {
@@ -46,7 +46,7 @@ TEST(TraceLogTest, WhatDoesNotFitIsCounted) {
   const std::vector<uint64_t> numbers = numbers_of(all_of(log));
   ASSERT_EQ(numbers.size(), fit);
   for (size_t i = 0; i < fit; ++i) EXPECT_EQ(numbers[i], i);
-  // And around the end of the ring.
+  // Records may also cross the end of the ring.
   for (uint32_t i = 100; i < 105; ++i) operate(log, i, i * kSecond);
   EXPECT_EQ(numbers_of(all_of(log)), (std::vector<uint64_t>{100, 101, 102, 103, 104}));
 }
@@ -70,8 +70,10 @@ TEST(TraceLogTest, OfTooManyOperationsSomeAreLeftOut) {
   const std::vector<uint64_t> numbers = numbers_of(all_of(log));
   EXPECT_EQ(numbers.size() + log.skipped(), kMany);
   EXPECT_GT(numbers.size(), 20U);
-  EXPECT_LT(numbers.size(), 12 * TraceLog::kMostOperations);  // while it finds out how many there are, too
-  // In the end they are those of powers of two, and all again where there are few.
+  // The log also records some while it finds out how many operations there are.
+  EXPECT_LT(numbers.size(), 12 * TraceLog::kMostOperations);
+  // At the end only operations whose numbers are multiples of a power of two are recorded. When there are few again,
+  // all are.
   EXPECT_EQ(numbers.back() % 64, 0U);
   for (uint32_t i = 0; i < 64; ++i) operate(log, kMany + 1 + i, (i + 1) * kSecond);
   EXPECT_EQ(numbers_of(all_of(log)).back(), kMany + 64);
@@ -86,7 +88,7 @@ TEST(TraceLogTest, WaitsAddUp) {
   log.set_now(100 + kMillisecond);
   log.wait(1, TraceCause::kLink, 1);
   log.wait(1, TraceCause::kPackets, 1);
-  log.set_now(100 + kMillisecond + 5);  // too short for a record
+  log.set_now(100 + kMillisecond + 5);  // this wait is too short for a record of its own
   log.wait(1, TraceCause::kWork, 0);
   log.set_now(100 + 2 * kMillisecond + 5);
   const TraceOperation* const record = log.operation(1);
@@ -116,7 +118,7 @@ TEST(TraceLogTest, LinksCountShortWaitsToo) {
   log.end(0);
   log.close(std::vector<unsigned>{0, 2});
   const std::vector<uint64_t> words = all_of(log);
-  const auto at = words.end() - 2 * 3;  // head, rank, time: of two neighbours, behind all else
+  const auto at = words.end() - 2 * 3;  // head, rank and time of two neighbours, after all other records
   EXPECT_EQ(std::vector<uint64_t>(at + 1, at + 3), (std::vector<uint64_t>{0, 0}));
   EXPECT_EQ(std::vector<uint64_t>(at + 4, at + 6), (std::vector<uint64_t>{2, 30 * TraceLog::kMostWaits}));
 }

@@ -1,9 +1,9 @@
-// all_floats_test.cc - all 2^32 floats through fixed:10, fixed:4 and inceptionn:10: error bound, idempotence, and every
-// instruction set gives the bytes and bits of the scalar one (a program of its own: this takes some minutes)
+// all_floats_test.cc - all 2^32 floats through fixed:10, fixed:4 and inceptionn:10: error bound, idempotence, and the
+// same bytes and floats on every instruction set. It takes some minutes, so it is a program of its own.
 //
-// A chunk is the 2^16 floats that share their upper 16 bits. Powers of two bound chunks, so either all or none of a
-// chunk lie where the bound applies, and the check of a chunk is a plain loop. The scalar result is computed once for
-// all instruction sets.
+// A chunk is the 2^16 floats that have the same upper 16 bits. The limit of a Bound is a power of two, which is the
+// edge of a chunk. So a bound applies to all floats of a chunk or to none, and the check of a chunk is a plain loop.
+// The scalar result is computed once for all instruction sets.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -23,7 +23,8 @@ namespace {
 constexpr size_t kChunk = 1 << 16;
 constexpr size_t kChunks = 1 << 16;
 
-// Where |f| is below `limit`: |v - f| <= bound. The largest float below 2^-b stands for "< 2^-b". Elsewhere v = f.
+// The error bound for a float f that decodes to v. Where |f| < `limit`, |v - f| <= `bound`. Elsewhere v = f. If a codec
+// promises |v - f| < 2^-b, `bound` is the largest float below 2^-b.
 struct Bound {
   float limit;
   float bound;
@@ -34,10 +35,10 @@ constexpr float kBelow = 0x1.fffffep-11F;  // the float before 2^-10
 struct Counts {
   std::atomic<size_t> beyond_bound{0};
   std::atomic<size_t> not_idempotent{0};
-  std::array<std::atomic<size_t>, kIsas.size()> encoded{};   // chunks with a block other than the scalar one
-  std::array<std::atomic<size_t>, kIsas.size()> decoded{};   // chunks with floats other than the scalar ones
-  std::array<std::atomic<size_t>, kIsas.size()> compared{};  // chunks looked at
-  std::atomic<size_t> swept{0};                              // all chunks, in the end
+  std::array<std::atomic<size_t>, kIsas.size()> encoded{};   // chunks whose block differs from the scalar one
+  std::array<std::atomic<size_t>, kIsas.size()> decoded{};   // chunks whose decoded floats differ from the scalar ones
+  std::array<std::atomic<size_t>, kIsas.size()> compared{};  // chunks that were compared
+  std::atomic<size_t> swept{0};                              // chunks that are done; in the end all of them
 };
 
 struct Sweep {
@@ -55,7 +56,7 @@ size_t count_beyond(const std::vector<float>& in, const std::vector<float>& out,
   return beyond;
 }
 
-// Adds what chunks `begin` to `end` show to the counts.
+// Tests chunks `begin` to `end` and adds the results to the counts.
 void sweep_range(Sweep& sweep, size_t begin, size_t end) {
   const Codec scalar = find_codec(sweep.name, Isa::kScalar);
   Counts& counts = sweep.counts;
@@ -89,8 +90,8 @@ void sweep_range(Sweep& sweep, size_t begin, size_t end) {
   }
 }
 
-// Each thread takes the next range as soon as it is done with one, as the dear ranges (raw floats) and the cheap ones
-// lie together.
+// Each thread takes the next range when it has finished one. Fixed shares would not balance the load, because the
+// expensive ranges (raw floats) lie together.
 void sweep_all(Sweep& sweep) {
   constexpr size_t kRange = 64;
   std::atomic<size_t> next{0};
@@ -117,7 +118,7 @@ class AllFloats : public IsaTest {
   }};
 };
 
-// The bound and idempotence hold for the scalar kernels, and the others do the same.
+// The scalar kernels keep the bound and are idempotent, and all other kernels give the same results.
 TEST_P(AllFloats, KeepTheContract) {
   const auto isa = static_cast<size_t>(GetParam());
   for (const auto& [name, bound, counts] : sweeps_) {

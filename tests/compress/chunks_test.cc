@@ -1,5 +1,5 @@
-// chunks_test.cc - codecs with a scale for each chunk: every size of chunk, extremes, what is not finite, and what an
-// exchange with an owner comes to in the long run
+// chunks_test.cc - codecs with a scale for each chunk: all sizes of chunks, extremes, NaN and Inf, and the mean of many
+// exchanges with an owner
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -48,7 +48,7 @@ TEST_P(Chunks, SizesThatThereAreNot) {
   }
 }
 
-// Nothing finite becomes Inf, and the bound holds.
+// Finite values and their residuals stay finite, and the error bound holds.
 TEST_P(Chunks, Extremes) {
   constexpr float kMost = 0x1.fffffep127F;
   const std::vector<std::vector<float>> runs = {
@@ -79,7 +79,8 @@ TEST_P(Chunks, Extremes) {
   }
 }
 
-// It travels; what is in one chunk with it waits, and other chunks do not.
+// NaN and Inf are sent. The finite floats of their chunk are not: they stay in the residual. Other chunks are not
+// affected.
 TEST_P(Chunks, WhatIsNotFinite) {
   Rng rng(2);
   for (const char* name : kNames) {
@@ -108,7 +109,7 @@ TEST_P(Chunks, WhatIsNotFinite) {
   }
 }
 
-// To half an ulp of what is owed.
+// The decoded value plus the residual is the input, up to half an ulp of the residual.
 TEST_P(Chunks, SentAndOwedIsAll) {
   Rng rng(3);
   for (const char* name : kNames) {
@@ -125,7 +126,7 @@ TEST_P(Chunks, SentAndOwedIsAll) {
   }
 }
 
-// ---- Four ranks and an owner, again and again
+// ---- Many exchanges of four ranks and an owner
 
 struct Exchange {
   Exchange(const Codec& by, size_t floats) : codec(by), second(floats), sum(floats), total(floats) {
@@ -154,7 +155,7 @@ struct Exchange {
     for (size_t i = 0; i < got.size(); ++i) total[i] += wide(got[i]);
   }
 
-  // How far the mean of so many results is from the sum of the ranks, at most.
+  // Returns the greatest difference between the mean of `steps` results and the sum of the ranks' gradients.
   [[nodiscard]] double error(int steps) const {
     double most = 0;
     for (size_t i = 0; i < total.size(); ++i) {
@@ -167,7 +168,7 @@ struct Exchange {
 
   Codec codec;
   std::array<std::vector<float>, 4> gradients;
-  std::array<std::vector<float>, 4> first;  // states of the ranks, and the owner's second one
+  std::array<std::vector<float>, 4> first;  // residuals of the ranks; `second` is that of the owner
   std::vector<float> second;
   std::vector<float> sum;
   std::vector<double> total;
@@ -175,7 +176,8 @@ struct Exchange {
 
 TEST_P(Chunks, TheMeanOfManyExchangesConverges) {
   constexpr int kSteps = 1000;
-  // What is owed is the error: some hundred times the values for onebit.
+  // The error of the mean is the last residuals divided by kSteps. With onebit, residuals reach some hundred times the
+  // values.
   const std::pair<const char*, double> bounds[] = {
       {"onebit", 0.4},   {"qsgd:2", 0.02},  {"qsgd:3", 0.008}, {"qsgd:4", 0.004}, {"qsgd:5", 0.002},
       {"qsgd:6", 0.001}, {"qsgd:7", 0.001}, {"qsgd:8", 0.001}, {"int8", 0.001},   {"fp8", 0.004}};
@@ -191,7 +193,7 @@ TEST_P(Chunks, TheMeanOfManyExchangesConverges) {
   }
 }
 
-// With two values, residuals grow, and widen the range that is rounded: so nobody is given any.
+// With two values, residuals widen the range that is rounded, and grow without limit. So these codecs keep no residual.
 TEST_P(Chunks, TwoValuesDoNotConvergeAndTakeNoResidual) {
   for (const char* name : {"qsgd:1", "qsgd:1/256", "qsgd:1/1024"}) {
     const Codec mine = codec(name);

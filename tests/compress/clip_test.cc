@@ -1,4 +1,4 @@
-// clip_test.cc - gradients whose squares are more than a float holds, clipped by their norm
+// clip_test.cc - gradients whose squares overflow a float, clipped by their norm
 #include <cmath>
 #include <limits>
 

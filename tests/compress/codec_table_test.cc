@@ -1,4 +1,4 @@
-// codec_table_test.cc - what rows of the table of codecs say, against what their kernels do
+// codec_table_test.cc - the rows of the table of codecs, compared with what the kernels do
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ TEST_P(Table, Lengths) {
   }
 }
 
-// Zeros are the shortest.
+// Blocks of zeros are the shortest.
 TEST_P(Table, NoMoreFitsThanLeastBytesSay) {
   for (const std::string& name : all_codecs()) {
     const Codec mine = codec(name);
@@ -79,7 +79,7 @@ TEST_P(Table, WithoutJoinNeighboursAreOneBlock) {
   }
 }
 
-// Magnitude of all that share a scale with float i; Inf if one of them is not finite.
+// Returns the greatest magnitude of the floats that share a scale with float i; Inf if one of them is not finite.
 double largest_of_chunk(const std::vector<float>& in, size_t i, size_t chunk) {
   double largest = 0;
   for (size_t k = i / chunk * chunk; k < std::min(in.size(), (i / chunk + 1) * chunk); ++k) {
@@ -128,7 +128,7 @@ TEST_P(Table, Feedback) {
   }
 }
 
-// Three ranks, in any order.
+// Sums of three ranks are the same in every order.
 TEST_P(Table, ExactSums) {
   Rng rng(5);
   for (const std::string& name : all_codecs()) {
@@ -176,7 +176,7 @@ TEST_P(Table, NamesAndParameters) {
     EXPECT_EQ(std::string(row.usage).find(row.word), 0U);
     EXPECT_LE(row.min_bits, row.max_bits);
     EXPECT_EQ(row.max_bits != 0, row.min_bits != 0);
-    if (row.has_rate || row.second_extra.place != nullptr) continue;  // names_test.cc
+    if (row.has_rate || row.second_extra.place != nullptr) continue;  // names_test.cc tests these
     const auto found = [&](unsigned bits) {
       CodecArguments arguments = codec(row.example).arguments();
       arguments.bits = static_cast<uint8_t>(bits);

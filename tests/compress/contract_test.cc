@@ -1,5 +1,5 @@
-// contract_test.cc - what codec.h promises of every codec: error bounds, idempotence, sizes, where runs are cut, what a
-// hop and feedback compute
+// contract_test.cc - the promises of codec.h for every codec: error bounds, idempotence, sizes, where runs are cut, and
+// what a hop and feedback compute
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
@@ -17,18 +17,18 @@ namespace {
 
 class Contract : public IsaTest {};
 
-// What an addition gives for a sum that the CPU has computed.
+// Returns the result that a codec must give for a sum that the CPU has computed: every NaN becomes 0x7fc00000.
 float canonical(float sum) { return std::isnan(sum) ? float_of(0x7fc00000) : sum; }
 
 double magnitude(float f) { return std::fabs(static_cast<double>(f)); }
 
-// The value of decode(encode(f)) by the table in codec.h; `exactly` where it says v = f.
+// Checks v = decode(encode(f)) against the error bound of the codec, which codec.h lists.
 testing::AssertionResult within_bound(const Codec& codec, float f, float v) {
   const int b = codec.param() & 0x7f;
   const double size = magnitude(f);
   const double error = magnitude(v) == magnitude(f) ? 0.0 : std::fabs(static_cast<double>(v) - static_cast<double>(f));
   bool good = false;
-  uint32_t upper = 0;  // of a NaN: the payload bits that are kept, with the quiet bit
+  uint32_t upper = 0;  // for a NaN: the payload bits that are kept, with the quiet bit
   switch (codec.id()) {
     case CodecId::kBf16:
       upper = (bits_of(f) & 0xffff0000) | 0x400000;
@@ -51,7 +51,7 @@ testing::AssertionResult within_bound(const Codec& codec, float f, float v) {
     case CodecId::kFixed:
       good = size < std::ldexp(1.0, 24 - b) ? error <= std::ldexp(1.0, -b) : bits_of(v) == bits_of(f);
       break;
-    default:  // as its row says
+    default:  // the row has the bound
       good = !codec.error().bounded ? true
              : codec.row().exact()  ? bits_of(v) == bits_of(f)
                                     : !std::isfinite(f) || std::isinf(v) ||
@@ -75,7 +75,7 @@ TEST_P(Contract, ErrorBounds) {
   }
 }
 
-// The error bounds are reached, so that a codec which is better than it must be is not taken for the one on the wire.
+// Half steps reach the error bound. A codec with smaller errors would not be the one of the wire format.
 TEST_P(Contract, RoundsHalfStepsToEven) {
   const Codec fixed = codec("fixed:10");
   const std::vector<float> in = {0x1p-10F, -0x1p-10F, 0x3p-10F, 0x5p-10F, 253 * 0x1p-10F, 0x1.000002p-10F};
@@ -87,14 +87,14 @@ TEST_P(Contract, EncodingIsIdempotent) {
   Rng rng(2);
   for (const std::string& name : all_codecs()) {
     const Codec mine = codec(name);
-    if (!mine.row().adds) continue;  // nobody encodes their results anew
+    if (!mine.row().adds) continue;  // their results are never encoded again
     const FloatSource source(mine);
     for (const Kind kind : kKinds) {
       const std::vector<float> in = kind == Kind::kEdges ? source.edges() : source.make(rng, kind, 333);
       const std::vector<uint8_t> block = encode_all(mine, in);
       ASSERT_EQ(represent_all(mine, decode_all(mine, block, in.size())), block) << name;
 
-      // What a hop writes is encoded just like that, whatever it was made of.
+      // A block that a hop writes is what represent() makes of its floats, even if the hop read a foreign block.
       const std::vector<uint8_t> other = make_block(rng, mine, source, BlockKind::kForeign, in.size());
       std::vector<uint8_t> sum(mine.max_bytes(in.size()));
       const HopResult hop = mine.hop(other, in, sum);
@@ -118,7 +118,7 @@ TEST_P(Contract, MaxBytesIsReachedAndNeverExceeded) {
   }
 }
 
-// Of all prefixes that end at a multiple of the granule, or at the end, a limited room takes the longest that fits.
+// A limited room takes the longest prefix that fits. Prefixes end at a multiple of the granule, or at the end.
 TEST_P(Contract, LimitedRoomTakesTheLongestPrefix) {
   Rng rng(3);
   for (const std::string& name : some_codecs()) {
@@ -152,7 +152,7 @@ TEST_P(Contract, CutBlocksStayBelowMaxPacket) {
     EXPECT_EQ(result.bytes, kMaxPacket);
 
     const std::vector<float> raw(10000, 0x1p30F);
-    result = mine.encode(raw, out);  // max_bytes() is less than this room
+    result = mine.encode(raw, out);  // this room is larger than max_bytes()
     EXPECT_EQ(result.floats, raw.size());
     result = mine.encode(raw, std::span(out).first(mine.max_bytes(raw.size()) - 1));
     EXPECT_EQ(result.bytes, mine.max_bytes(result.floats));
@@ -161,7 +161,7 @@ TEST_P(Contract, CutBlocksStayBelowMaxPacket) {
   }
 }
 
-// Rooms that take at least one granule, so that something moves.
+// Returns a random room that takes at least one granule, so that each call makes progress.
 size_t packet_room(Rng& rng, const Codec& codec) { return codec.max_bytes(codec.granule()) + rng.below(300); }
 
 TEST_P(Contract, PacketsAddUpToTheWhole) {
@@ -198,15 +198,16 @@ TEST_P(Contract, PacketsAddUpToTheWhole) {
   }
 }
 
-// The nearest multiple of `step`, ties to even. Floats from 2^23 steps on are multiples, and NaN stays what it is.
+// Returns the nearest multiple of `step`, ties to even. Floats from 2^23 steps on are multiples already, and a NaN does
+// not change.
 float to_multiple(float f, float step) {
   if (!(std::fabs(f) < 0x1p23F * step)) return f;
   return static_cast<float>(std::nearbyint(static_cast<double>(f) / static_cast<double>(step)) *
                             static_cast<double>(step));
 }
 
-// One fused pass gives what the plain functions give one after the other, with the local floats rounded before they are
-// added: `fixed` to its lattice, `inceptionn` to its finest step, which truncation does without.
+// A hop gives what the separate functions give one after the other. It rounds the local floats before it adds them:
+// `fixed` to its lattice, `inceptionn` to its finest step. `inceptionn` with truncate does not round them.
 TEST_P(Contract, HopIsDecodeAddEncode) {
   Rng rng(5);
   for (const std::string& name : some_codecs()) {
@@ -246,7 +247,7 @@ TEST_P(Contract, DecodeAddIsIeeeAdditionWithOneNan) {
       std::vector<uint32_t> want;
       for (size_t i = 0; i < sum.size(); ++i) {
         want.push_back(bits_of(canonical(sum[i] + value[i])));
-        // A sum stays as it is where there is nothing to add.
+        // A sparse block does not touch the sums that it has no value for, so these get their expected bits here.
         if (mine.row().layout == Form::kSparse && value[i] == 0) sum[i] = canonical(sum[i] + value[i]);
       }
       ASSERT_EQ(mine.decode_add(block, sum), Status::kOk);
@@ -321,7 +322,7 @@ void expect_status(const Codec& mine, size_t floats, const std::vector<uint8_t>&
   EXPECT_EQ(hop.floats + hop.bytes == 0, want != Status::kOk);
 }
 
-// What is wrong with a block is told by name.
+// The status names the fault of a bad block.
 TEST_P(Contract, BadBlocks) {
   for (const std::string& name : some_codecs()) {
     const testing::ScopedTrace trace(__FILE__, __LINE__, name);
@@ -334,7 +335,7 @@ TEST_P(Contract, BadBlocks) {
     expect(block, Status::kOk);
     expect({}, Status::kShort);
     if (mine.row().layout == Form::kLattice || mine.row().layout == Form::kSparse)
-      continue;  // what is found first depends on its bytes: see BadPlanes, sparse_test.cc
+      continue;  // the bytes decide which fault is found first: see BadPlanes, sparse_test.cc
     block.push_back(0);
     expect(block, Status::kLong);
     block.pop_back();
@@ -344,12 +345,12 @@ TEST_P(Contract, BadBlocks) {
     block[8] |= 4;  // tag of float 33
     expect(block, Status::kBadTail);
     block[8] &= 3;
-    block[15] |= 0x80;  // of the last place of the group
+    block[15] |= 0x80;  // tag of the last place of the group
     expect(block, Status::kBadTail);
   }
 }
 
-// The rules of docs/codec-format.md, the first that fails.
+// The status is that of the first rule of docs/codec-format.md that a block breaks.
 TEST_P(Contract, BadPlanes) {
   struct Case {
     const char* what;

@@ -1,11 +1,11 @@
-// fixed_sum_test.cc - the sums of codec `fixed`: exact and the same in every order of the ranks, within p * 2^-b of the
-// sum of the floats, and unbiased over time with error feedback
+// fixed_sum_test.cc - the sums of codec `fixed`. They are exact, the same in every order of the ranks, and within p *
+// 2^-b of the sum of the floats. Error feedback makes them unbiased over time.
+// The model is integer arithmetic. Rank r contributes q = nearest-even(f / s) steps of s = 2^(1-b). The result is the
+// encoding of s times the sum of all q.
 //
-// The model is integer arithmetic: rank r contributes q = nearest-even(f / s) steps of s = 2^(1-b), and the result is
-// the encoding of s times the sum of all q.
-//
-// A sum keeps these promises while no partial sum reaches 2^24 steps, 2^(25-b). Beyond that nothing is promised: fp32
-// has no float for every multiple of s there, additions round by more than the bound, and their order shows.
+// A sum keeps these promises while no partial sum reaches 2^24 steps, which is 2^(25-b). Beyond that nothing is
+// promised: fp32 does not represent every multiple of s there. Additions then round by more than the bound, and the
+// result depends on their order.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -30,7 +30,7 @@ class FixedSum : public IsaTest {
  protected:
   static double step(const Codec& codec) { return std::ldexp(1.0, 1 - codec.param()); }
 
-  // The block that arrives at the end of a reduce along `order`.
+  // Returns the block that arrives at the end of a reduce along `order`.
   static std::vector<uint8_t> reduce(const Codec& codec, const Ranks& ranks, const std::vector<size_t>& order) {
     std::vector<uint8_t> block = encode_all(codec, ranks[order[0]]);
     for (size_t i = 1; i < order.size(); ++i) {
@@ -51,7 +51,7 @@ class FixedSum : public IsaTest {
     return order;
   }
 
-  // The same bytes in every order; returns the decoded sum.
+  // Checks that every order gives the same bytes. Returns the decoded sum.
   static std::vector<float> reduce_in_all_orders(const Codec& codec, const Ranks& ranks) {
     std::vector<size_t> order = first_order(ranks.size());
     const std::vector<uint8_t> block = reduce(codec, ranks, order);
@@ -62,7 +62,7 @@ class FixedSum : public IsaTest {
     return decode_all(codec, block, ranks[0].size());
   }
 
-  // The sum by the model. No order of the ranks may have a partial sum beyond 2^24 steps.
+  // Returns the sum by the model. No order of the ranks may have a partial sum beyond 2^24 steps.
   static std::vector<float> integer_sum(const Codec& codec, const Ranks& ranks) {
     std::vector<float> sums;
     for (size_t i = 0; i < ranks[0].size(); ++i) {
@@ -73,13 +73,13 @@ class FixedSum : public IsaTest {
         steps += q;
         sizes += std::abs(q);
       }
-      EXPECT_LE((sizes + std::abs(steps)) / 2, int64_t{1} << 24);  // the sum of all of one sign
+      EXPECT_LE((sizes + std::abs(steps)) / 2, int64_t{1} << 24);  // the greater of the two sums of one sign
       sums.push_back(static_cast<float>(static_cast<double>(steps) * step(codec)));
     }
     return sums;
   }
 
-  // Four ranks whose float i contributes steps[i % rows][rank] steps.
+  // Returns four ranks. Float i of a rank contributes steps[i % rows][rank] steps.
   template <size_t kRows>
   static Ranks ranks_of_steps(const Codec& codec, const double (&steps)[kRows][4], size_t floats) {
     Ranks ranks(4);
@@ -89,7 +89,7 @@ class FixedSum : public IsaTest {
     return ranks;
   }
 
-  // Each row alone in a group of small ones, in each lane: the others must not hide it.
+  // Tests each row alone, in each lane of a group of small values, so that no other row hides an error.
   template <size_t kRows>
   static void one_at_a_time(const Codec& codec, const double (&steps)[kRows][4]) {
     for (const auto& row : steps) {
@@ -113,7 +113,7 @@ TEST_P(FixedSum, OrderOfRanksDoesNotMatter) {
       Ranks ranks;
       for (int r = 0; r < 4; ++r) {
         ranks.push_back(source.make(rng, kind, 200));
-        // Four of these stay below 2^24 steps, and still there are raw floats among them.
+        // The sum of four such ranks stays below 2^24 steps, and there are still raw floats among them.
         const auto limit = static_cast<float>(0x1p21 * step(fixed));
         for (float& f : ranks.back()) f = std::clamp(f, -limit, limit);
       }
@@ -122,7 +122,7 @@ TEST_P(FixedSum, OrderOfRanksDoesNotMatter) {
   }
 }
 
-// Partial sums leave the range of 16 bits and come back into it; a saturated one would stay behind.
+// Partial sums leave the range of 16 bits and come back into it. A kernel that saturates would give a wrong sum.
 TEST_P(FixedSum, SixteenBitsOverflow) {
   constexpr double kSteps[][4] = {
       {40000, -20000, 0, 0},
@@ -154,7 +154,7 @@ TEST_P(FixedSum, SixteenBitsOverflow) {
   ASSERT_NO_FATAL_FAILURE(one_at_a_time(codec("fixed:10"), kSteps));
 }
 
-// Words that encode() never writes.
+// A foreign block may have words that encode() never writes.
 TEST_P(FixedSum, ExtremeWordsFromOutside) {
   const Codec fixed = codec("fixed:10");
   const auto s = static_cast<float>(step(fixed));
@@ -176,7 +176,7 @@ TEST_P(FixedSum, ExtremeWordsFromOutside) {
   }
 }
 
-// Integers are exact in floats up to 2^24.
+// Floats represent integers up to 2^24 exactly.
 TEST_P(FixedSum, PartialSumsUpTo24Bits) {
   constexpr double k24 = 0x1p24;
   constexpr double kSteps[][4] = {
@@ -204,7 +204,7 @@ TEST_P(FixedSum, PartialSumsUpTo24Bits) {
   }
 }
 
-// Two NaNs, both infinities, or finite numbers: 24 orders, one result.
+// Any mix of NaNs, infinities and finite numbers gives one result in all 24 orders of the ranks.
 TEST_P(FixedSum, NanAndInfinityInAllOrders) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   const float values[] = {
@@ -233,7 +233,7 @@ TEST_P(FixedSum, TotalErrorIsWithinBoundPerRank) {
     for (const size_t p : std::initializer_list<size_t>{2, 3, 4, 8, 17, 64}) {
       Ranks ranks(p, std::vector<float>(500));
       for (std::vector<float>& rank : ranks) {
-        // Multiples of 2^-34, at most 1: any sum of these is exact in a double.
+        // Values are multiples of 2^-34, at most 1, so any sum of them is exact in a double.
         for (float& f : rank)
           f = std::ldexp(static_cast<float>(rng.bits() >> 8), -24 - static_cast<int>(rng.below(11)));
         for (float& f : rank) f = rng.one_in(2) ? -f : f;
@@ -249,7 +249,8 @@ TEST_P(FixedSum, TotalErrorIsWithinBoundPerRank) {
   }
 }
 
-// Shares whose sum stays just below 2^24 steps: one sign and full size in the first floats, anything in the others.
+// Returns contributions whose sum stays just below 2^24 steps. The first 100 floats have full size and the same sign on
+// all ranks; the others are random.
 Ranks shares_of_range(Rng& rng, const Codec& codec, size_t p) {
   const int top = 25 - codec.param() - static_cast<int>(std::bit_width(p - 1));  // a share is below 2^top
   Ranks ranks(p, std::vector<float>(200));
@@ -290,7 +291,7 @@ TEST_P(FixedSum, PromisesHoldUpToTheEndOfTheRange) {
   }
 }
 
-// The bound is not only an upper one: halves that all round the same way reach it.
+// The bound is reached: half steps that all round in the same direction add up to it.
 TEST_P(FixedSum, TotalErrorReachesItsBound) {
   const Codec fixed = codec("fixed:10");
   const Ranks ranks(64, std::vector<float>(40, 0x3p-10F));  // 1.5 steps, rounded to 2
@@ -298,7 +299,7 @@ TEST_P(FixedSum, TotalErrorReachesItsBound) {
   for (const float sum : sums) EXPECT_EQ(sum - 64 * 0x3p-10F, 64 * 0x1p-10F);
 }
 
-// Four ranks exchange the same floats 1000 times; returns the mean of the decoded sums.
+// Exchanges the same floats of all ranks 1000 times. Returns the mean of the decoded sums.
 std::vector<double> mean_of_exchanges(const Codec& codec, const Ranks& ranks, bool feedback) {
   constexpr int kTimes = 1000;
   const size_t floats = ranks[0].size();
@@ -323,15 +324,15 @@ std::vector<double> mean_of_exchanges(const Codec& codec, const Ranks& ranks, bo
   return mean;
 }
 
-// With feedback rank r sends x(t) = c + e(t-1) as x(t) - e(t), e being its residual, so after T exchanges it has sent
-// T c + e(0) - e(T), and |e| <= 2^-b. The mean over T exchanges of p ranks is therefore within p 2^-b / T of the sum of
-// all c. Adding c + e in floats rounds by 2^-24 |x| at most, each time, for each rank.
+// With feedback, rank r sends x(t) - e(t), where x(t) = c + e(t-1) and e is its residual. After T exchanges it has sent
+// T c + e(0) - e(T), and |e| <= 2^-b. So the mean over T exchanges of p ranks is within p 2^-b / T of the sum of all c.
+// In addition, each c + e is rounded by at most 2^-24 |x|, for each rank in each exchange.
 TEST_P(FixedSum, FeedbackMakesTheMeanConverge) {
   Rng rng(3);
   const Codec fixed = codec("fixed:10");
   Ranks ranks(4);
   for (std::vector<float>& rank : ranks) {
-    for (int i = 0; i < 70; ++i) {  // small ones, and ones of all classes in the last groups
+    for (int i = 0; i < 70; ++i) {  // 40 small values, then values of all classes in the last groups
       const float unit = i < 40 ? 0x1p-11F : 0x1p-11F * static_cast<float>(1U << (i % 24));
       rank.push_back((static_cast<float>(rng.bits() >> 8) * 0x1p-23F - 1.0F) * unit);
     }

@@ -1,5 +1,5 @@
 # golden_chunks.py - the cases of golden vectors of codecs in chunks and of baselines, for make_golden.py
-"""Which codecs there are, and what of them is written down."""
+"""Lists codecs in chunks and retired codecs, and writes their cases."""
 import struct
 from fractions import Fraction
 
@@ -9,7 +9,7 @@ from golden_inputs import INF, NAN, NEG_INF, SIGN, SNAN, SPECIALS, fp32, laplace
 from reference_floats import FP32
 
 CODECS = ("onebit", "qsgd:1/256", "qsgd:3/256", "qsgd:4/256", "qsgd:8/256", "int8", "fp8")
-# Of earlier releases: the dissector reads them, and no codec writes them.
+# Codecs of earlier releases. The Wireshark dissector reads their blocks, and no codec writes them.
 RETIRED = ("trunc:16", "trunc:22", "deflate")
 SCALE = Fraction(1, 1000)
 
@@ -19,7 +19,7 @@ def finite_specials():
 
 
 def inputs(out):
-    """(title, floats) of what measures and rounding decide by."""
+    """Yields (title, floats): inputs that test how a codec measures a chunk and how it rounds."""
     rng, step = out.rng, Fraction(1, 64)
     yield "gradients", laplace(rng, 300, SCALE)
     yield "one value", [fp32(step)] * 40

@@ -1,5 +1,5 @@
-# golden_inputs.py - the floats that golden vectors are made of: special ones, gradients, and where a codec decides
-"""Floats as fp32 bits, the same on every machine."""
+# golden_inputs.py - the floats of golden vectors: special values, gradients, and the edges of codecs' classes
+"""Makes floats as fp32 bits, the same on every machine."""
 from fractions import Fraction
 
 import reference_codec as ref
@@ -18,7 +18,7 @@ def fp32(value):
 
 
 def around(values):
-    """Each value with its fp32 neighbours, in both signs."""
+    """Returns each value with its fp32 neighbours, in both signs."""
     bits = []
     for value in values:
         at = fp32(value)
@@ -28,7 +28,8 @@ def around(values):
 
 
 def exponential(rng):
-    """An exponential variate by von Neumann's comparisons: no logarithm, so the same bits on every machine."""
+    """Returns an exponential variate by von Neumann's comparisons. No logarithm is used, so every machine gets the same
+    bits."""
     whole = 0
     while True:
         first = last = rng.random()
@@ -46,7 +47,7 @@ def laplace(rng, count, scale):
 
 
 def boundaries(codec):
-    """Values where this codec decides: edges of classes, ties, ends of the range."""
+    """Returns values around the points where this codec's result changes: edges of classes, ties, ends of the range."""
     if isinstance(codec, ref.Fixed):
         steps = [Fraction(n, 2) for n in (1, 2, 3, 4, 5, 253, 254, 255, 256, 257, 509, 511, 513, 65533, 65534, 65535,
                                           65536, 65537, 2**17 + 1, 2**23 - 1, 2**23 + 1, 2**24 - 3, 2**24 - 1, 2**24,
@@ -74,7 +75,8 @@ def boundaries(codec):
 
 
 def step_mixes(codec):
-    """Steps of two summands: sums at the edges of classes, ties, and what fp32 rounds; halves only in the second."""
+    """Returns the steps of two summands. Their sums lie at edges of classes, at ties, and where fp32 rounds. Only the
+    second summand has half steps."""
     if isinstance(codec, ref.Fixed):
         return ((127, 128, -127, -128, 32767, -32767, 32768, 40000, 2**23 - 1, 2**23, 2**24, 2**24 + 2),
                 (1, -1, 100, -20000, 20000, 32767, -40000, 3))
@@ -84,7 +86,7 @@ def step_mixes(codec):
 
 
 def scale_of(codec):
-    """Of gradients that spread over the classes of this codec."""
+    """Returns the scale of gradients that spread over the classes of this codec."""
     if isinstance(codec, ref.Fixed):
         return codec.step * 40
     if isinstance(codec, ref.Inceptionn):

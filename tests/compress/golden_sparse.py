@@ -1,5 +1,5 @@
 # golden_sparse.py - cases of the golden vectors of sparse codecs, for make_golden.py
-"""What make_golden.py writes of codecs that send some elements and keep the others."""
+"""Writes the cases of codecs that send some elements and keep the others."""
 from fractions import Fraction
 
 import reference_codec as ref

@@ -25,7 +25,7 @@ namespace {
 using Bytes = std::vector<uint8_t>;
 using Floats = std::vector<float>;
 
-// The same case into an output of limited room.
+// A call of the same case with an output of limited room, and its expected result.
 struct Cut {
   size_t first, room, floats, size;
   uint64_t hash;
@@ -35,7 +35,7 @@ struct Case {
   std::string file, kind, title;
   std::string codec;
   unsigned wire_id = 0, wire_param = 0;
-  std::map<std::string, std::string> lists;  // by key, without spaces
+  std::map<std::string, std::string> lists;  // values by key, without spaces
   std::vector<Cut> cuts;
 
   [[nodiscard]] bool has(const std::string& key) const { return lists.count(key) != 0; }
@@ -123,7 +123,7 @@ class Output {
 
   std::span<uint8_t> span() { return {bytes_.data() + kBefore, room_}; }
 
-  // The first `size` bytes, after a look at the guards.
+  // Checks the guard bytes, and returns the first `size` bytes.
   Bytes take(size_t size) {
     EXPECT_LE(size, room_);
     const auto guard = [](uint8_t byte) { return byte == kGuard; };
@@ -158,7 +158,7 @@ class Golden : public IsaTest {
   }
 };
 
-// What is kept between operations, empty where nothing is.
+// The codec's states before an operation. A state that the case does not have is empty.
 struct States {
   explicit States(const Case& c)
       : residual(c.has("residual") ? c.floats("residual") : Floats()),
@@ -170,13 +170,13 @@ struct States {
   Floats second;
 };
 
-// The codec after a look at a contribution, where the case says so.
+// Returns the codec for a case. It has scanned the contribution `in` if the case says so.
 Codec looked(const Case& c, const Codec& codec, const Floats& in) {
   States states(c);
   return c.has("looked") ? ready_for(codec, in, states.first(), states.other()) : codec;
 }
 
-// What an encode or hop left behind.
+// The output of an encode or hop, and the states after it.
 struct Result {
   size_t floats;
   Bytes block;
@@ -212,7 +212,8 @@ void expect_cut(const Cut& cut, const Result& got) {
   EXPECT_EQ(fnv1a(got.block), cut.hash);
 }
 
-// Checks `run(room, first)`, an encode or a hop of `floats` values, whole and cut, with and without room to spare.
+// Checks `run(room, first)`, which encodes or hops `floats` values: all of them, with and without spare room, and each
+// cut.
 void expect_writes(const Case& c, const Codec& codec, size_t floats, const Bytes& block,
                    const std::function<Result(size_t room, size_t first)>& run) {
   const bool feedback = c.has("residual");

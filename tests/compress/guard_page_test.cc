@@ -1,7 +1,7 @@
-// guard_page_test.cc - kernels read and write nothing outside the spans they are given: each span lies flush against
-// memory that faults
+// guard_page_test.cc - kernels access nothing outside the spans they are given: each span lies flush against memory
+// that faults
 //
-// A fault kills the test. Inputs are mapped read-only, so a kernel that writes to them is found too.
+// A fault kills the test. Inputs are mapped read-only, so the test also finds a kernel that writes to them.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -18,7 +18,8 @@ namespace {
 
 enum class Flush : uint8_t { kBegin, kEnd };
 
-// Some pages, mapped twice: to write, and only to read. Both views have a page on either side that faults.
+// Memory that is mapped twice: one view is writable, the other is read-only. Each view has a faulting page on both
+// sides.
 class GuardedPages {
  public:
   GuardedPages() {
@@ -76,7 +77,7 @@ class GuardedMemory : public Memory {
 
 class GuardPage : public IsaTest {
  protected:
-  // Every op on runs of every length, with all kinds of floats and blocks, in outputs of any room.
+  // Runs every op on runs of every length, with all kinds of floats and blocks, and with outputs of any room.
   static void run_all(Flush flush) {
     GuardedMemory guarded(flush);
     Rng rng(1);
@@ -104,7 +105,7 @@ class GuardPage : public IsaTest {
 TEST_P(GuardPage, BehindTheEnd) { run_all(Flush::kEnd); }
 TEST_P(GuardPage, BeforeTheBegin) { run_all(Flush::kBegin); }
 
-// All rooms from nothing to more than enough: a cut at every place of every group.
+// Rooms from 0 to more than enough cut every group at every place.
 TEST_P(GuardPage, EveryRoom) {
   GuardedMemory guarded(Flush::kEnd);
   Rng rng(2);

@@ -1,7 +1,8 @@
 // inceptionn_sum_test.cc - the sums of codec `inceptionn`: within p * 2^-b of the sum of the floats
 //
-// Each hop rounds again, within the bound of one contribution, so the order of the ranks may show. A sum keeps its
-// bound while no partial sum reaches 2^(24-b). Beyond that nothing is promised: fp32 addition itself rounds by more.
+// Each hop rounds again, within the bound of one contribution, so the result may depend on the order of the ranks. A
+// sum keeps its bound while no partial sum reaches 2^(24-b). Beyond that nothing is promised: fp32 addition itself
+// rounds by more.
 #include <cmath>
 #include <string>
 #include <utility>
@@ -18,7 +19,7 @@ constexpr size_t kFloats = 500;
 
 class InceptionnSum : public IsaTest {
  protected:
-  // Adds a rank per hop, whose float i is make(i), and looks at the sum after each. Sums must be exact in a double.
+  // Adds one rank per hop, whose float i is make(i), and checks the sum after each hop. Sums must be exact in a double.
   template <class Make>
   static void add_ranks(const Codec& codec, Make make) {
     std::vector<double> exact(kFloats);
@@ -49,14 +50,15 @@ TEST_P(InceptionnSum, StaysWithinBoundPerRank) {
   Rng rng(8);
   for (const char* name :
        {"inceptionn:2", "inceptionn:7", "inceptionn:10", "inceptionn:14", "inceptionn:10,truncate"}) {
-    // Multiples of 2^-30 below 1.
+    // Values are multiples of 2^-30 below 1.
     ASSERT_NO_FATAL_FAILURE(add_ranks(codec(name), [&](size_t) {
       return std::ldexp(static_cast<float>(rng.bits() >> 8) - 0x1p23F, -23 - static_cast<int>(rng.below(8)));
     }));
   }
 }
 
-// Shares of that range: one sign and full size in the first floats, anything in the others.
+// Each rank has an equal share of that range. The first 250 floats have full size and the same sign on all ranks; the
+// others are random.
 TEST_P(InceptionnSum, StaysWithinBoundUpToTheEndOfItsRange) {
   Rng rng(9);
   for (const char* name : {"inceptionn:2", "inceptionn:7", "inceptionn:10", "inceptionn:14", "inceptionn:2,truncate",

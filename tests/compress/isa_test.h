@@ -1,4 +1,4 @@
-// isa_test.h - fixture of tests that run once for each instruction set, and are reported skipped where it is missing
+// isa_test.h - fixture of tests that run once for each instruction set, and are skipped if the CPU does not have it
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace gradlane {
 
-// GoogleTest prints parameters with it.
+// Prints test parameters for GoogleTest.
 inline void PrintTo(Isa isa, std::ostream* out) { *out << isa_name(isa); }
 
 }  // namespace gradlane
@@ -24,7 +24,7 @@ class IsaTest : public testing::TestWithParam<Isa> {
     if (!isa_supported(GetParam())) GTEST_SKIP() << "this CPU has no " << isa_name(GetParam());
   }
 
-  // The codec on the kernels under test.
+  // Returns the codec with the kernels under test.
   [[nodiscard]] static Codec codec(const std::string& name) {
     const Codec found = find_codec(name, GetParam());
     EXPECT_EQ(found.isa(), GetParam());

@@ -1,4 +1,4 @@
-// join_test.cc - blocks that stand one behind the other become the block that encoding all floats at once makes
+// join_test.cc - join() makes of two adjacent blocks the block that encoding all floats at once makes
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 constexpr uint8_t kCanary = 0xa5;
 constexpr size_t kCanaries = 16;
 
-// Joins the blocks of two runs and compares with the block of both.
+// Joins the blocks of two runs, and compares the result with the block of both runs.
 void expect_join(const Codec& codec, const std::vector<float>& first, const std::vector<float>& second) {
   const std::vector<uint8_t> a = encode_all(codec, first);
   const std::vector<uint8_t> b = encode_all(codec, second);
@@ -38,7 +38,7 @@ void expect_join(const Codec& codec, const std::vector<float>& first, const std:
 
 Codec scalar(const std::string& name) { return find_codec(name, Isa::kScalar); }
 
-// A run that may be followed by another one: this one, or the next one that ends at a granule.
+// Returns `floats`, rounded up to a multiple of the granule: only such a run may be followed by another one.
 size_t first_floats(const Codec& codec, size_t floats) {
   return (floats + codec.granule() - 1) / codec.granule() * codec.granule();
 }
@@ -73,7 +73,7 @@ TEST(Join, EveryKindOfFloats) {
   }
 }
 
-// Payload of no bytes and of four per float on either side. The longest of these are no packets any more.
+// Each side has a payload of no bytes or of four bytes per float. The longest blocks are longer than a packet.
 TEST(Join, NoPayloadAndAllRaw) {
   for (const std::string name : {"raw", "bf16", "inceptionn:10", "fixed:10"}) {
     const Codec codec = scalar(name);
@@ -89,7 +89,7 @@ TEST(Join, NoPayloadAndAllRaw) {
   }
 }
 
-// As a receiver of packets does it that come in order.
+// Joins packets one by one, as a receiver does if they arrive in order.
 TEST(Join, PacketsOneByOne) {
   Rng rng(3);
   for (const std::string& name : some_codecs()) {
@@ -99,7 +99,8 @@ TEST(Join, PacketsOneByOne) {
     size_t done = 0;
     size_t bytes = 0;
     while (done < floats.size()) {
-      // Codecs without tags could be cut anywhere: not so here, since all but the last block must be whole groups.
+      // Blocks of codecs with granule 1 could be cut anywhere. Here they have 352 floats, because all but the last must
+      // be whole groups.
       const size_t take = codec.granule() == 1 ? std::min<size_t>(352, floats.size() - done) : floats.size() - done;
       const size_t room = std::min<size_t>(1408, joined.size() - bytes);
       const EncodeResult next = codec.encode({floats.data() + done, take}, {joined.data() + bytes, room});

@@ -1,4 +1,4 @@
-// look_test.cc - a look that leaves out what it says it need not see finds out the same
+// look_test.cc - a scan that skips the values that it need not see gives the same result
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -31,7 +31,7 @@ std::vector<float> floats_of(Data data) {
   return floats;
 }
 
-// Looks in slices, as an exchange does, and settles. Returns how many floats each pass has seen.
+// Scans in slices, as an exchange does, and settles. Returns how many floats each pass has scanned.
 std::vector<size_t> look_at(Codec& codec, std::span<const float> in, bool skips) {
   std::vector<size_t> seen(codec.passes());
   const auto look = std::make_unique<Look>();
@@ -66,7 +66,8 @@ TEST_P(LookTest, WhatIsSkippedDoesNotMatter) {
   }
 }
 
-// One pass is enough; mstopk also sees where its run begins and ends.
+// The last pass of topk and dgc sees no values. mstopk skips its second pass; its third one finds where the run begins
+// and ends.
 TEST_P(LookTest, MostIsSkipped) {
   const std::vector<float> in = floats_of(Data::kEven);
   Codec topk = codec("topk:1%"), mstopk = codec("mstopk:1%"), dgc = codec("dgc:1%");

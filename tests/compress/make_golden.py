@@ -1,18 +1,19 @@
 #!/usr/bin/python3
 # make_golden.py - writes the golden vectors of all codecs (golden/*.txt), or checks that the files are up to date
-"""Writes golden/<codec>.txt with what reference_codec.py makes of chosen inputs; golden_test.cc replays it.
+"""Writes golden/<codec>.txt: the results of reference_codec.py for chosen inputs. golden_test.cc replays them.
 
-A file has lines of a key and its values, separated by spaces; a line that starts with '#' is a comment. A list that
-does not fit a line goes on in the next one with the same key. Floats are fp32 bits in 8 hex digits; bytes are 2 hex
+A line of a file has a key and its values, separated by spaces. A line that starts with '#' is a comment. A list that
+does not fit a line continues in the next line with the same key. Floats are fp32 bits in 8 hex digits. Bytes are 2 hex
 digits each, without spaces.
 
   codec NAME, wire ID PARAM     of all cases that follow
-  case encode TITLE             in [residual] [second] [looked] block [residual_out] [second_out] out {cut}; looked: the
-                                codec looks at the contribution first
-  case tile TITLE               in floats {cut}: encodes `in` repeated to so many floats
-  case decode TITLE             block out acc sum: a valid block; sum is acc + out
-  case invalid TITLE            floats block status: what every function that reads this block of so many floats says
-  case hop TITLE                block local [residual] [looked] result [residual_out] {cut}
+  case encode TITLE             in [residual] [second] [looked] block [residual_out] [second_out] out {cut}. "looked"
+                                means that the codec scans the contribution first.
+  case tile TITLE               in floats {cut}. It encodes `in`, repeated to `floats` values.
+  case decode TITLE             block out acc sum. The block is valid, and sum is acc + out.
+  case invalid TITLE            floats block status. All functions that read this block of `floats` values give this
+                                status.
+  case hop TITLE                block local [residual] [looked] result [residual_out] {cut}.
   cut FIRST ROOM FLOATS SIZE HASH    the same case from float FIRST on (0 in encode) into ROOM bytes consumes FLOATS and
                                      writes SIZE bytes, whose 64-bit FNV-1a hash is HASH
 """
@@ -33,7 +34,7 @@ from golden_inputs import INF, NAN, NEG_INF, SIGN, SNAN, SPECIALS, boundaries, f
 
 CODECS = ("raw", "bf16", "fp16", "inceptionn:2", "inceptionn:6", "inceptionn:10", "inceptionn:10,truncate",
           "inceptionn:14", "fixed:1", "fixed:10", "fixed:30") + golden_sparse.CODECS
-# These have all cases; what others have does without repeating what their parameter does not change.
+# These codecs have all cases. Others leave out the cases that do not depend on their parameter.
 FULL = ("inceptionn:10", "fixed:10")
 PER_LINE = 16
 
@@ -101,7 +102,8 @@ class Writer:
         self.line("status", status)
 
     def hop(self, title, block, local, residual=None, rooms=(), pieces=None):
-        """Cut at `rooms` from the first float on, and the whole run in pieces of so many bytes."""
+        """Writes a case with cuts: at each of `rooms` from the first float on, and the whole run in pieces of `pieces`
+        bytes."""
         status, _, result, left = self.codec.hop(block, local, residual=residual)
         assert status == ref.OK, title
         self.line("case hop", title)
@@ -128,7 +130,7 @@ def fnv1a(data):
 
 
 def block_of(codec, codes):
-    """A tagged block of codes (tag, number); the number may be one that no encoder makes."""
+    """Returns a tagged block of `codes`, pairs (tag, number). A number may be one that no encoder makes."""
     words, payload = b"", b""
     for start in range(0, len(codes), ref.GROUP):
         group = codes[start : start + ref.GROUP]
@@ -139,7 +141,8 @@ def block_of(codec, codes):
 
 
 def block_of_planes(codec, groups, floats):
-    """A block of groups (tag, width, mask of raw floats, words), which may be ones that no encoder makes."""
+    """Returns a block of `groups` (tag, width, mask of raw floats, words), which may be groups that no encoder makes.
+    """
     tags = [tag for tag, *_ in groups] + [0] * (len(groups) % 2)
     block = bytes(low | high << 4 for low, high in zip(tags[::2], tags[1::2]))
     block += b"".join(struct.pack("<%dI" % len(words), *words) for *_, words in groups)
@@ -150,8 +153,8 @@ def block_of_planes(codec, groups, floats):
 
 
 def odd_groups(codec, rng, floats):
-    """Groups that only come from elsewhere: too wide, escaped for nothing, bits of raw and missing floats set, any raw
-    floats."""
+    """Returns groups that only a foreign encoder makes: too wide, escaped without need, with bits set for raw and
+    missing floats, with any raw floats."""
     raw = [SIGN, 1, SIGN | 1, 0x00400000, 0, INF, NEG_INF, NAN, SNAN]
     raw += [fp32(n * codec.step) for n in (1, Fraction(1, 2), Fraction(5, 3), Fraction(-1000, 3), 2**23, 2**24)]
     groups = []
@@ -175,7 +178,8 @@ def odd_block(codec, rng, floats):
 
 
 def odd_codes(codec, rng):
-    """Codes that only come from elsewhere: ends of the integers, zeros, small, off-grid and special raw floats."""
+    """Returns codes that only a foreign encoder makes: ends of the integers, zeros, small, off-grid and special raw
+    floats."""
     steps = (1, Fraction(1, 2), Fraction(3, 2), Fraction(5, 3), Fraction(-1000, 3), 2**23 - Fraction(1, 2), 2**24)
     codes = [(3, raw) for raw in (SIGN, 1, SIGN | 1, 0x00400000, 0, INF, NEG_INF, NAN, SNAN)]
     codes += [(3, fp32(n * codec.step)) for n in steps]
@@ -220,7 +224,7 @@ def cut_cases(out, full):
     rooms = {0, 1, 3, 4, 7, 8, 9, 31, 32, 39, 40} | {need + d for need in needs for d in (-1, 0, 1)}
     out.encode("limited room", bits, rooms=sorted(rooms))
     if full or codec.granule == 1:
-        # Past 16384 bytes: a tagged codec stops there unless everything is sure to fit.
+        # These runs take more than 16384 bytes. A tagged codec stops there unless the room is at least max_bytes().
         most = codec.max_bytes(4900)
         out.tile("long, nearly all raw", laplace(rng, 35, 2**20), 4900, (16383, 16384, 16392, most - 1, most, most + 1))
         out.tile("long, sparse", laplace(rng, 35, scale / 30), 4900, (1000, 2000, 4000, 8000, 16384, most - 1, most))

@@ -1,4 +1,4 @@
-// names_test.cc - looking up codecs by name and by wire id, and the GRADLANE_ISA pin
+// names_test.cc - look-ups of codecs by name and by wire id, and GRADLANE_ISA, which selects the instruction set
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace gradlane::test::names_test {
 namespace {
 
-// The text of the SetupError that `call` throws; empty if it throws none.
+// Returns the text of the SetupError that `call` throws; empty if it throws none.
 template <class Call>
 std::string setup_error(Call call) {
   try {
@@ -42,7 +42,7 @@ TEST_P(Names, RoundTrip) {
   }
 }
 
-// Values that travel in packet headers.
+// These values are in packet headers.
 TEST_P(Names, WireIds) {
   const struct {
     const char* name;
@@ -67,7 +67,7 @@ TEST_P(Names, WireIds) {
   }
 }
 
-// Exact unless asked: nobody gets a bound that he has not named.
+// The default is exact. Users get a bound only if they name it.
 TEST_P(Names, Defaults) {
   EXPECT_EQ(kDefaultCodec, "raw");
   for (const std::string_view name : {kDefaultCodec, kDefaultLossyCodec}) {
@@ -132,7 +132,7 @@ TEST_P(Names, BadNamesAreRefusedWithWhatIsAllowed) {
                            "auto"}) {
     const std::string text = setup_error([&] { (void)find_codec(name, GetParam()); });
     EXPECT_TRUE(contains(text, std::string("'") + name + "'")) << name << ": " << text;
-    // Of a codec that there is, what names of it are; else all there are.
+    // If the word is that of a codec, the message shows how its names are written; otherwise it lists all codecs.
     const std::string_view word = std::string_view(name).substr(0, std::string_view(name).find_first_of(":,/+"));
     const auto has_word = [word](const CodecRow& row) { return word == row.word; };
     const bool known = std::ranges::any_of(codec_table(), has_word);
@@ -164,7 +164,7 @@ TEST_P(Names, WhatIsWrong) {
   }
 }
 
-// All that there are have room, and whoever writes more than that is told how much.
+// The longest name of every codec fits. The error for a longer name says how long it is.
 TEST_P(Names, Longest) {
   CodecArguments most{.value_bits = 30, .rate = 123'456};
   for (const CodecRow& row : codec_table()) {
@@ -209,7 +209,7 @@ INSTANTIATE_TEST_SUITE_P(Isa, Names, testing::ValuesIn(kIsas), isa_test_name);
 
 constexpr const char* kPin = "GRADLANE_ISA";
 
-// Leaves the environment as it was, whatever the test does to it.
+// Saves GRADLANE_ISA and restores it at the end of a test.
 class SavedPin {
  public:
   SavedPin() {
@@ -256,7 +256,7 @@ TEST(PinValue, OfMissingInstructionSetIsRefused) {
   if (missing == 0) GTEST_SKIP() << "this CPU has them all";
 }
 
-// Set but empty is not unset.
+// An empty value is not the same as an unset variable.
 TEST(PinValue, UnknownIsRefused) {
   const SavedPin saved;
   for (const char* value : {"", "AVX2", "avx", "scalar ", "sse4", "0", "auto"}) {
@@ -269,7 +269,7 @@ TEST(PinValue, UnknownIsRefused) {
   }
 }
 
-// The last supported one of kIsas, which is the fastest.
+// The last supported instruction set of kIsas is the fastest.
 TEST(PinValue, UnsetTakesTheBest) {
   const SavedPin saved;
   unsetenv(kPin);

@@ -10,7 +10,7 @@ namespace {
 
 class Nothing : public IsaTest {};
 
-// Blocks of nothing, from spans without an address.
+// Empty blocks come from spans whose address is null.
 TEST_P(Nothing, EmptySpans) {
   const std::vector<float> some(40, 1.0F);
   for (const std::string& name : some_codecs()) {
@@ -37,13 +37,14 @@ void expect_nothing(Status status, const HopResult& got) {
   EXPECT_EQ(got.floats + got.bytes, 0U);
 }
 
-// Which status it is depends on what is where an escape should be.
+// The status depends on the bytes that stand in the place of an escape, so any error will do.
 void expect_refused(const HopResult& got) {
   EXPECT_NE(got.status, Status::kOk);
   EXPECT_EQ(got.floats + got.bytes, 0U);
 }
 
-// Calls without floats, and hops from the end on: they give nothing, leave the residual, and still name a bad block.
+// Calls without floats, and hops that start at the end, write nothing and do not change the residual. They still report
+// a bad block.
 TEST_P(Nothing, NothingToTake) {
   Rng rng(8);
   for (const std::string& name : some_codecs()) {

@@ -1,13 +1,14 @@
-// print_blocks.cc - blocks of every codec, as they are encoded, summed, damaged and cut, and what decoding makes of
-// them: for tests of decoders that are not in C++ (tests/scripts/wireshark)
+// print_blocks.cc - prints blocks of every codec, encoded, summed, damaged and cut, and the floats that they decode to.
+// Tests of decoders that are not in C++ need it (tests/scripts/wireshark).
 //
 // usage: print_blocks
 //
 //     codec ID NAME BYTES      the arguments' eight bytes, as a descriptor has them
-//     offers FLOAT...          of ranks 0, 1, ... where they agree on something
+//     offers FLOAT...          the offers of ranks 0, 1, ... if the codec needs them
 //     block COUNT BYTES FLOATS
 //
-// In hexadecimal, bytes in their order; no bytes are "-". What is no block of COUNT floats has no FLOATS.
+// All values are hexadecimal, and bytes are in their order. "-" means no bytes. A block that is not valid for COUNT
+// floats has no FLOATS.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -26,12 +27,12 @@ namespace gradlane::test {
 namespace {
 
 constexpr size_t kRanks = 3;
-constexpr size_t kLooked = 1000;  // floats of each rank before an operation
-// No block of them is longer than a packet.
+constexpr size_t kLooked = 1000;  // number of floats that each rank scans before an operation
+// No block of these sizes is longer than a packet.
 constexpr size_t kSizes[] = {1, 31, 33, 256, 300, 700, 1100};
 constexpr size_t kFewSizes[] = {33, 300};
 
-// Beside some_codecs().
+// Codecs that are printed in addition to some_codecs().
 constexpr const char* kMore =
     "fixed:1,stochastic fixed:10,stochastic fixed:rel=1 fixed:rel=10 fixed:rel=23 terngrad terngrad:1.5 tbq:1 tbq:7 "
     "tbq:30 signsgd signsgd,ternary signsgd,ef topk:20% topk:20%+fixed:30 mstopk:0.5%+fixed:14 graddrop:40%+fixed:1 "
@@ -50,7 +51,8 @@ std::vector<float> scaled(std::vector<float> floats, int exponent) {
   return floats;
 }
 
-// Looked at and settled as rank 0 of three does it, whose floats are about as large as 2^exponent; prints their offers.
+// Returns the codec of rank 0 after three ranks have scanned floats of about 2^exponent and settled. Prints their
+// offers.
 Codec settled(Rng& rng, const Codec& codec, int exponent) {
   const FloatSource source(codec);
   if (codec.row().agreement == Agreement::kNone) return ready_for(codec, source.make(rng, Kind::kGradients, kLooked));
@@ -75,7 +77,7 @@ Codec settled(Rng& rng, const Codec& codec, int exponent) {
 
 // ---- Blocks
 
-// Of several ranks' contributions.
+// Returns a sum of several ranks' contributions.
 std::vector<uint8_t> sum_block(Rng& rng, const Codec& codec, const FloatSource& source, size_t floats, int exponent) {
   const auto some = [&] { return scaled(source.make(rng, kKinds[rng.below(kKinds.size())], floats), exponent); };
   std::vector<uint8_t> block = encode_all(codec, some());
@@ -89,7 +91,7 @@ std::vector<uint8_t> sum_block(Rng& rng, const Codec& codec, const FloatSource& 
   return block;
 }
 
-// Records of any range, with planes of anything.
+// Returns records with random ranges and random planes.
 std::vector<uint8_t> foreign_votes(Rng& rng, size_t floats) {
   std::vector<uint8_t> block;
   for (size_t left = floats; left != 0; left -= std::min(left, kVoteFloats)) {
@@ -125,7 +127,8 @@ void print_blocks(Rng& rng, const Codec& codec, std::span<const size_t> sizes, i
   }
 }
 
-// Where ranks agree on something: steps at the ends of what there are, and none but zeros, too.
+// Prints the blocks of a codec. If ranks agree on a step, this includes the smallest and largest steps, and data of
+// zeros only.
 void print_codec(Rng& rng, const Codec& named) {
   const bool agrees = named.row().agreement != Agreement::kNone;
   for (const int exponent : {0, -140, -120, 17, 118, -300}) {

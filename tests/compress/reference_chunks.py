@@ -1,5 +1,5 @@
 # reference_chunks.py - chunks and baselines of docs/codec-format.md in exact arithmetic; reference_codec.py has the rest
-"""onebit, qsgd, int8, fp8, trunc and deflate on fp32 bit patterns. Of deflate it only reads blocks."""
+"""Implements onebit, qsgd, int8, fp8, trunc and deflate on fp32 bit patterns. It only reads blocks of deflate."""
 import struct
 import zlib
 from fractions import Fraction
@@ -14,7 +14,7 @@ LANES = 16
 ONE_LESS = Fraction(1) - Fraction(1, 2**20)
 
 
-# ---- One operation of fp32 each: finite operands, or add()
+# ---- Single fp32 operations: operands must be finite, except those of add()
 
 def fp32(value):
     return FP32.round(Fraction(value))
@@ -37,7 +37,8 @@ def magnitude(bits):
 
 
 def step_of(largest, steps):
-    """So many steps up to `largest`; none where they would be denormal, a bit smaller near the end of the range."""
+    """Returns the step of which `steps` reach `largest`; 0 if it would be denormal. Near the end of the range it is a
+    bit smaller."""
     step = mul(largest, div(fp32(1), fp32(steps)))
     if FP32.value(largest) >= 2**124:
         step = mul(step, fp32(ONE_LESS))
@@ -61,7 +62,7 @@ def unpack(data, width, count):
 # ---- Chunks
 
 class Chunked(Codec):
-    """A subclass gives heads, width, measure(), code() and value()."""
+    """The base of codecs in chunks. A subclass gives heads, width, measure(), code() and value()."""
 
     feedback = True
 
@@ -79,7 +80,7 @@ class Chunked(Codec):
         return sum(self.size(count, True) for count in self.chunks(floats))
 
     def write_chunk(self, x):
-        """Returns (bytes, what is owed)."""
+        """Returns (bytes, residuals)."""
         if all(map(FP32.is_finite, x)):
             heads = self.measure(x)
             codes = [self.code(heads, f) for f in x]
@@ -145,7 +146,8 @@ class OneBit(Chunked):
 
     @staticmethod
     def total(x):
-        """Sixteen sums, then one of them: lanes i and i + 8, i and i + 4, ..."""
+        """Returns the sum of x / 1024 in fp32. There are 16 partial sums. They are added in pairs: i and i + 8, i and i
+        + 4, ..."""
         lanes = [0] * LANES
         for i, f in enumerate(x):
             lanes[i % LANES] = add(lanes[i % LANES], mul(f, fp32(Fraction(1, 1024))))
@@ -259,7 +261,7 @@ class Trunc(Codec):
 
 
 class Deflate(Codec):
-    """What another encoder may write: records of its own choice."""
+    """Reads blocks of deflate. record() makes the kinds of records that an encoder may write."""
 
     granule = 32
     most = 2048
@@ -318,7 +320,7 @@ class Deflate(Codec):
 
 
 def find_codec(name):
-    """The codec of a text name; None if it is not of these."""
+    """Returns the codec of a text name; None if it is not one of these."""
     word, _, rest = name.partition(":")
     number, _, bucket = rest.partition("/")
     if word == "qsgd":

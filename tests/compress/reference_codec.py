@@ -1,6 +1,8 @@
 #!/usr/bin/python3
-# reference_codec.py - docs/codec-format.md in exact arithmetic: the codecs a second time, to check the C++ against
-"""Codecs of docs/codec-format.md on fp32 bit patterns, in integers and fractions: slow, and no float operation in it.
+# reference_codec.py - a second implementation of the codecs of docs/codec-format.md, in exact arithmetic, to check the
+# C++ code
+"""Implements the codecs of docs/codec-format.md on fp32 bit patterns, in integers and fractions. It is slow, and has no
+float operation.
 
 Floats are ints (the 32 bits of an fp32), blocks are bytes.
 """
@@ -19,7 +21,7 @@ PAYLOAD_WIDTH = (0, 1, 2, 4)
 
 
 class Codec:
-    """What all codecs have in common. A subclass gives granule, feedback, validate, max_bytes, read and write."""
+    """The base of all codecs. A subclass gives granule, feedback, validate, max_bytes, read and write."""
 
     feedback = False
 
@@ -30,14 +32,14 @@ class Codec:
         return bits
 
     def owe(self, bits, residual):
-        """Adds what feedback owes; returns the floats to encode."""
+        """Returns the floats to encode: `bits` plus the residual."""
         if residual is None:
             return bits
         assert self.feedback
         return [add(f, r) for f, r in zip(bits, residual)]
 
     def left_over(self, residual, owed, taken):
-        """The residual after `taken` floats of `owed` went in."""
+        """Returns the residual after the first `taken` floats were encoded."""
         if residual is None:
             return None
         result = list(residual)
@@ -95,7 +97,7 @@ class FlatCodec(Codec):
         wire_id, self.format = self.ids[name]
         super().__init__(name, wire_id, 0)
         self.width = self.format.width // 8
-        # Fraction bits of an fp32 that have no place here.
+        # Number of fraction bits of an fp32 that this format does not have.
         self.dropped = FP32.fraction_bits - self.format.fraction_bits
 
     def max_bytes(self, floats):
@@ -145,7 +147,7 @@ class TaggedCodec(Codec):
 
     @staticmethod
     def tags(block, floats):
-        """Tags of the floats, and of the places behind the last one."""
+        """Returns the tags of the floats, and those of the places behind the last one."""
         words = struct.unpack_from("<%dQ" % -(-floats // GROUP), block)
         tags = [word >> (2 * i) & 3 for word in words for i in range(GROUP)]
         return tags[:floats], tags[floats:]
@@ -185,12 +187,13 @@ class TaggedCodec(Codec):
 
 
 class Lattice:
-    """Of codecs whose values are multiples of a step, but for raw ones."""
+    """The base of codecs whose values are multiples of a step, except raw floats."""
 
     step = None
 
     def steps(self, bits):
-        """The nearest number of steps, ties to even, or None where all floats are multiples of the step, Inf or NaN."""
+        """Returns the nearest number of steps, ties to even. Returns None for Inf and NaN, and where all floats are
+        multiples of the step."""
         if not FP32.is_finite(bits) or abs(FP32.value(bits)) >= 2**23 * self.step:
             return None
         return round(FP32.value(bits) / self.step)
@@ -217,13 +220,13 @@ class Fixed(Lattice, Codec):
         return -(-groups // 2) + 5 * groups + 4 * floats
 
     def encode_group(self, bits):
-        """(tag, payload, escape) of up to 32 floats."""
+        """Returns (tag, payload, escape) of up to 32 floats."""
         steps = [self.steps(f) for f in bits]
         raw = [q is None or not -(2**15) <= q < 2**15 for q in steps]
         width = max((self.width(q) for q, is_raw in zip(steps, raw) if not is_raw), default=0)
         if width + sum(raw) > len(bits):
             raw, width = [True] * len(bits), 0
-        # bit j of q as two's complement, which Python's integers behave as
+        # Plane j has bit j of each q in two's complement, which is how Python's integers behave.
         planes = [sum((q >> j & 1) << i for i, q in enumerate(steps) if not raw[i]) for j in range(width)]
         kept = [self.contribution(f) for f, is_raw in zip(bits, raw) if is_raw]
         payload = struct.pack("<%dI" % (width + len(kept)), *planes, *kept)
@@ -233,7 +236,7 @@ class Fixed(Lattice, Codec):
 
     @staticmethod
     def width(q):
-        """Of two's complement; 0 of 0."""
+        """Returns the number of bits of q in two's complement; 0 for q = 0."""
         return 0 if q == 0 else (q if q > 0 else -q - 1).bit_length() + 1
 
     def write(self, bits, room):
@@ -251,7 +254,7 @@ class Fixed(Lattice, Codec):
         return taken, bytes(low | high << 4 for low, high in zip(tags[::2], tags[1::2])) + payload + escapes
 
     def groups(self, block, floats):
-        """(status, [(width, mask of raw floats)], bytes of the tags)."""
+        """Returns (status, [(width, mask of raw floats)], number of bytes of the tags)."""
         groups = -(-floats // GROUP)
         tag_bytes = -(-groups // 2)
         if len(block) < tag_bytes:
@@ -341,7 +344,7 @@ class Inceptionn(Lattice, TaggedCodec):
 
 
 def find_codec(name):
-    """The codec of a text name; ValueError if there is none."""
+    """Returns the codec of a text name. Raises ValueError if there is none."""
     word, _, rest = name.partition(":")
     number, comma, option = rest.partition(",")
     if name in FlatCodec.ids:

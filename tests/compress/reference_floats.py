@@ -1,5 +1,6 @@
 # reference_floats.py - the floats of docs/codec-format.md in exact arithmetic: their formats, rounding and add()
-"""Floating-point formats on bit patterns, in integers and fractions: no float operation in it but to show a number."""
+"""Implements floating-point formats on bit patterns, in integers and fractions. Only the display of a number uses
+floats."""
 import struct
 from fractions import Fraction
 
@@ -14,7 +15,7 @@ class BinaryFormat:
         self.width = 1 + exponent_bits + fraction_bits
         self.inf = ((1 << exponent_bits) - 1) << fraction_bits
         self.quiet = 1 << (fraction_bits - 1)
-        self.min_exponent = 2 - (1 << (exponent_bits - 1))  # of normal numbers
+        self.min_exponent = 2 - (1 << (exponent_bits - 1))  # least exponent of normal numbers
 
     def negative(self, bits):
         return bits >> (self.width - 1) == 1
@@ -35,7 +36,7 @@ class BinaryFormat:
         return magnitude_bits | (1 << (self.width - 1) if negative else 0)
 
     def value(self, bits):
-        """The exact value of a finite number."""
+        """Returns the exact value of a finite number."""
         magnitude = self.magnitude_bits(bits)
         field, fraction = magnitude >> self.fraction_bits, magnitude % (1 << self.fraction_bits)
         if field != 0:
@@ -45,7 +46,7 @@ class BinaryFormat:
         return -result if self.negative(bits) else result
 
     def round(self, value, negative_zero=False):
-        """The nearest number of this format, ties to even, past the largest one Inf."""
+        """Returns the nearest number of this format, ties to even; Inf past the largest one."""
         magnitude = abs(value)
         if magnitude == 0:
             return self.with_sign(0, negative_zero)
@@ -54,7 +55,7 @@ class BinaryFormat:
             exponent -= 1
         exponent = max(exponent, self.min_exponent)
         units = round(magnitude / Fraction(2) ** (exponent - self.fraction_bits))  # round() takes ties to even
-        # The leading bit of `units` counts the exponent field up, also where rounding carried into it.
+        # The leading bit of `units` adds 1 to the exponent field, also where rounding has carried into it.
         bits = ((exponent - self.min_exponent) << self.fraction_bits) + units
         return self.with_sign(min(bits, self.inf), value < 0)
 
@@ -65,7 +66,7 @@ BF16 = BinaryFormat(8, 7)
 
 
 def add(a, b):
-    """add() of the format: IEEE sum, one NaN."""
+    """Returns add() of the format: the IEEE sum, with a single NaN."""
     if FP32.is_nan(a) or FP32.is_nan(b):
         return CANONICAL_NAN
     if FP32.is_inf(a) or FP32.is_inf(b):

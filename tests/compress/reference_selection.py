@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# reference_selection.py - an independent implementation of the codecs that select, and the golden vectors made of it
-"""Writes tests/compress/golden_selection.txt: one exchange of three ranks a line."""
+# reference_selection.py - an independent implementation of the codecs that select, and the golden vectors that it makes
+"""Writes tests/compress/golden_selection.txt: exchanges of three ranks, each in seven lines."""
 import argparse
 import math
 import pathlib
@@ -19,7 +19,7 @@ NAMES = ["fixed:1,stochastic", "fixed:10,stochastic", "fixed:rel=1", "fixed:rel=
 
 
 def random_bits(seed, position):
-    """The upper 23 bits of 32 are as good as any; the sign of a draw is bit 31."""
+    """Returns 32 random bits. The upper 23 are good enough for draws; bit 31 is the sign of a draw."""
     mask = 2**64 - 1
     seed = (seed + 0x9E3779B97F4A7C15) & mask
     seed = (seed ^ seed >> 30) * 0xBF58476D1CE4E5B9 & mask
@@ -31,7 +31,7 @@ def random_bits(seed, position):
 
 
 def chance(seed, position):
-    """An odd multiple of 2^-24."""
+    """Returns a random fraction: an odd multiple of 2^-24."""
     return Fraction(2 * (random_bits(seed, position) >> 9) + 1, 2**24)
 
 
@@ -41,7 +41,7 @@ def mixed_chance(seed, position):
 
 
 class OnLattice:
-    """Values are multiples of a step that travel as those of `fixed`."""
+    """A codec whose values are multiples of a step, in blocks of `fixed`."""
 
     def __init__(self, step, choose):
         self.fixed = ref.Fixed(1)
@@ -55,7 +55,7 @@ class OnLattice:
         return v ^ SIGN if FP32.negative(bits) and v != 0 else v
 
     def blocks(self, ranks):
-        """After each hop."""
+        """Yields the block of each partial sum, as the hops write it."""
         total = None
         for floats in ranks:
             total = floats if total is None else [add(a, b) for a, b in zip(total, floats)]
@@ -93,7 +93,7 @@ class Votes:
         self.abstains, self.scale = abstains, scale
 
     def contribution(self, bits, seed, position):
-        """A vote, or "inf", "-inf", "nan"."""
+        """Returns a vote, or "inf", "-inf", "nan"."""
         if FP32.is_nan(bits):
             return "nan"
         if FP32.is_inf(bits):
@@ -139,7 +139,7 @@ def finite(floats):
 
 
 def offer(name, floats):
-    """What a rank offers, as fp32 bits."""
+    """Returns the value that a rank offers, as fp32 bits."""
     sizes = finite(floats)
     if name.startswith("terngrad"):
         clip = Fraction(name.partition(":")[2] or "2.5")
@@ -185,7 +185,7 @@ def lines():
         for count in (1, 40, 300):
             ranks = [some_floats(rng, count, 2.0 ** -rng.randrange(1, 12)) for _ in range(3)]
             for floats in ranks:
-                floats[0] = FP32.round(Fraction(rng.gauss(0, 1)))  # something finite
+                floats[0] = FP32.round(Fraction(rng.gauss(0, 1)))  # at least one finite value
             position, seeds = rng.choice((0, 1000, WORD - 100)), [rng.randrange(2**64) for _ in ranks]
             offers = [offer(name, floats) for floats in ranks]
             agreed = max(offers, key=FP32.value)

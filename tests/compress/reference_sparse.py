@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-# reference_sparse.py - the sparse codecs of docs/codec-format.md a second time, in exact arithmetic
-"""topk, mstopk, dgc and graddrop on fp32 bit patterns: what they select, what they keep, and sparse records."""
+# reference_sparse.py - a second implementation of the sparse codecs of docs/codec-format.md, in exact arithmetic
+"""Implements topk, mstopk, dgc and graddrop on fp32 bit patterns: their selection, their states, and sparse records."""
 from fractions import Fraction
 
 from reference_codec import BAD_ESCAPE, BAD_TAIL, LONG, MAX_PACKET, OK, SHORT, Codec
@@ -14,7 +14,7 @@ MASK64 = 2**64 - 1
 
 
 def mixed(seed):
-    """SplitMix64."""
+    """Returns the SplitMix64 hash of a seed."""
     seed = (seed + 0x9E3779B97F4A7C15) & MASK64
     seed = ((seed ^ seed >> 30) * 0xBF58476D1CE4E5B9) & MASK64
     seed = ((seed ^ seed >> 27) * 0x94D049BB133111EB) & MASK64
@@ -30,7 +30,8 @@ def magnitude(bits):
 
 
 class Choice:
-    """What is sent: from which magnitude on, and from which one on only at some positions."""
+    """Selects the elements to send: all from magnitude `upper` on, and those from `threshold` on at positions `first`
+    to `until`."""
 
     def __init__(self, threshold, upper=None, first=0, until=0):
         self.threshold, self.upper = threshold, threshold if upper is None else upper
@@ -49,13 +50,13 @@ class Sparse(Codec):
         super().__init__(name, WIRE[word], 0)
         self.word, self.rate, self.momentum, self.value_bits = word, rate, momentum, value_bits
         self.step = Fraction(2) ** (1 - value_bits) if value_bits else None
-        # What is not 0, and does not become 0 on the lattice.
+        # The least magnitude that is sent: it is not 0, and does not become 0 on the lattice.
         self.least = FP32.round(self.step / 2) + 1 if value_bits else NONZERO
 
     # ---- Selection
 
     def x(self, bits, residual, second):
-        """(what there is to send, second state)."""
+        """Returns (values from which it selects, second state)."""
         residual = [0] * len(bits) if residual is None else residual
         if self.momentum is None:
             return [add(g, r) for g, r in zip(bits, residual)], second
@@ -98,7 +99,7 @@ class Sparse(Codec):
         return FP32.round(round(value / self.step) * self.step)
 
     def contribute(self, bits, residual, second, choice):
-        """(what is sent of each, or 0; states after)."""
+        """Returns (values that are sent, 0 for other elements; both states after that)."""
         choice = choice or Choice(self.least)
         x, second_after = self.x(bits, residual, second)
         chosen = [choice.takes(f, i) for i, f in enumerate(x)]
@@ -109,7 +110,7 @@ class Sparse(Codec):
         return sent, after, second_after
 
     def encode(self, bits, room=None, residual=None, second=None, choice=None):
-        """Returns (floats consumed, block, residual after); second_after() has the other state."""
+        """Returns (floats consumed, block, residual after). Afterwards, `second_after` is the other state."""
         sent, after, second_after = self.contribute(bits, residual, second, choice)
         taken, block = self.write(sent, self.max_bytes(len(bits)) if room is None else room)
         self.second_after = None if second is None else second_after[:taken] + second[taken:]
@@ -158,7 +159,8 @@ class Sparse(Codec):
         return head + bytes([width]) + word.to_bytes((width * len(values) + 7) // 8, "little")
 
     def values(self, bits):
-        """(width, integers): steps in two's complement where all are multiples within 2^24, else the floats."""
+        """Returns (width, integers): steps in two's complement if all values are multiples of the step below 2^24
+        steps, else the floats."""
         if not all(FP32.is_finite(f) for f in bits):
             return WHOLE, bits
         steps = [FP32.value(f) / self.step for f in bits]
@@ -167,7 +169,7 @@ class Sparse(Codec):
         return max((int(q) if q > 0 else -int(q) - 1).bit_length() + 1 for q in steps), [int(q) for q in steps]
 
     def records(self, block, floats):
-        """(status, floats)."""
+        """Returns (status, floats)."""
         values, at = [], 0
         for start in range(0, floats, RECORD):
             status, at = self.read_record(block, at, min(RECORD, floats - start), values)
@@ -219,13 +221,14 @@ class Sparse(Codec):
         return self.records(block, floats)[1]
 
     def decode_add(self, block, accumulator):
-        """What no value is for stays as it is."""
+        """Adds a block's values. Sums that have no value in the block do not change, not even a NaN."""
         status, values = self.decode(block, len(accumulator))
         return status, [add(a, v) if magnitude(v) else a for a, v in zip(accumulator, values)] if status == OK else None
 
 
 def find_codec(name):
-    """The sparse codec of a name as golden vectors have them: WORD:PERCENT%[,m=M][+fixed:B]; or None."""
+    """Returns the sparse codec of a name in golden vectors, WORD:PERCENT%[,m=M][+fixed:B]; None if it is no such name.
+    """
     head, _, lattice = name.partition("+fixed:")
     word, _, rest = head.partition(":")
     if word not in WIRE:

@@ -1,5 +1,4 @@
-// repeat_op.cc - does one operation of a codec some times, for whoever counts its instructions
-// (dev/count_steps.py)
+// repeat_op.cc - repeats one operation of a codec, so that dev/count_steps.py can count its instructions
 //
 // usage: repeat_op ISA CODEC OPERATION FLOATS TIMES
 #include <cstdio>
@@ -14,7 +13,7 @@
 namespace gradlane::test {
 namespace {
 
-// About Gaussian, of deviation 0.01, as gradients are.
+// Returns floats like gradients: about Gaussian, with standard deviation 0.01.
 std::vector<float> small_floats(size_t count, uint32_t seed) {
   std::vector<float> floats(count);
   for (float& f : floats) {

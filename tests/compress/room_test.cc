@@ -1,4 +1,4 @@
-// room_test.cc - long runs of dense groups cut to every kind of room, and counts that no block can have
+// room_test.cc - long runs of dense groups that are cut to rooms of many sizes, and counts that no block can have
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace gradlane::test::room_test {
 namespace {
 
 constexpr uint8_t kCanary = 0xa5;
-constexpr size_t kCanaries = 160;  // more than any vector store could spill over
+constexpr size_t kCanaries = 160;  // more than a vector store can write past the end
 
 class Room : public IsaTest {};
 
@@ -41,7 +41,7 @@ std::vector<size_t> rooms() {
   return list;
 }
 
-// All groups take two bytes per float, the most that a narrow group can.
+// A run whose groups all take two bytes per float, the most that a narrow group can take.
 struct Dense {
   const char* codec;
   float value;
@@ -64,7 +64,7 @@ TEST_P(Room, DenseRunsAreCutAsTheScalarOnesAre) {
       ASSERT_EQ(actual.first(got.bytes), expected.first(want.bytes)) << dense.codec << ", room " << room;
       ASSERT_TRUE(actual.intact()) << dense.codec << ", room " << room;
       if (want.floats < kFloats) {
-        // The next group would not have fitted: 8 + 64 bytes.
+        // The next group, of 8 + 64 bytes, would not have fitted.
         ASSERT_GT(want.bytes + 72, std::min(room, kMaxPacket)) << dense.codec << ", room " << room;
       }
     }
@@ -91,7 +91,7 @@ TEST_P(Room, DenseHopsAreCutAsTheScalarOnesAre) {
   }
 }
 
-// A bad block in a hop with more room than the writer's buffer has.
+// A hop refuses a bad block even if its room is larger than the writer's buffer.
 TEST_P(Room, BadBlocksAreRefusedWhateverTheRoom) {
   for (const Dense& dense : kDense) {
     const Codec tested = codec(dense.codec);
@@ -114,7 +114,8 @@ TEST_P(Room, BadBlocksAreRefusedWhateverTheRoom) {
 
 constexpr size_t kGroups = 150;
 
-// Steps of a float of group g, for groups that are 0, narrow, wide and escaped: dense ones first, last, or anywhere.
+// Returns the number of steps of float i of group g. Groups are zero, narrow, wide or escaped. `order` puts the dense
+// ones first, last, or anywhere.
 float steps_of(unsigned order, size_t g, size_t i) {
   const size_t place = order == 0 ? g : order == 1 ? kGroups - 1 - g : g * 67 % kGroups;
   const float sign = (i * 7 + g) % 3 == 0 ? -1.0F : 1.0F;
@@ -179,7 +180,7 @@ TEST_P(Room, CutsOfPlanesAreTheLongestThatFit) {
   }
 }
 
-// A count from a hostile header must not wrap around on its way to a length.
+// A count from a hostile header must not overflow when it becomes a length.
 TEST_P(Room, AbsurdCountsAreRefused) {
   constexpr size_t kMost = std::numeric_limits<size_t>::max();
   const std::vector<uint8_t> bytes(64, 0);

@@ -1,4 +1,4 @@
-// selection_cases.h - codecs that select what a rank contributes, made ready for tests of them; knows no test framework
+// selection_cases.h - codecs that select what a rank contributes, prepared for tests. It needs no test framework.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,7 @@ namespace gradlane::test {
 using Floats = std::vector<float>;
 using Block = std::vector<uint8_t>;
 
-// Of the lattice, and votes.
+// Codecs of the lattice, and codecs of votes.
 inline constexpr const char* kSelecting[] = {"fixed:1,stochastic",
                                              "fixed:10,stochastic",
                                              "fixed:30,stochastic",
@@ -31,7 +31,7 @@ inline constexpr const char* kSelecting[] = {"fixed:1,stochastic",
                                              "signsgd,ternary",
                                              "signsgd,ef"};
 
-// A codec for an operation that these ranks share; `rank` is the one whose it is.
+// Returns the codec of rank `rank` for an operation of these ranks: it has scanned, settled, and got its seeds.
 inline Codec agreed(const std::string& name, Isa isa, std::span<const Floats> ranks, size_t rank, uint64_t seed = 7,
                     const float* residual = nullptr) {
   std::vector<float> offers;
@@ -48,7 +48,7 @@ inline Codec agreed(const std::string& name, Isa isa, std::span<const Floats> ra
   return mine;
 }
 
-// What a call writes: all of it, or as much as fits.
+// The output of a call: all of it, or as much as fits.
 struct Written {
   Status status = Status::kOk;
   size_t floats = 0;
@@ -84,7 +84,7 @@ inline Written hop(const Codec& codec, const Block& block, const Floats& local, 
   return {result.status, result.floats, out};
 }
 
-// Gradients, some of them 0, large, Inf or NaN, of a size that is another one each time.
+// Returns gradients of a random scale. Some are 0 or large, and with `special` some are Inf or NaN.
 inline Floats some_floats(Rng& rng, size_t count, bool special = true) {
   Floats floats(count);
   const float scale = std::ldexp(1.0F, static_cast<int>(rng.below(20)) - 15);
@@ -97,7 +97,7 @@ inline Floats some_floats(Rng& rng, size_t count, bool special = true) {
   return floats;
 }
 
-// Records of any votes, as others may send them.
+// Returns records of random votes, as foreign encoders may send them.
 inline Block foreign_votes(Rng& rng, size_t floats) {
   Block block;
   for (size_t left = floats; left != 0; left -= std::min<size_t>(left, 256)) {

@@ -1,5 +1,5 @@
-// selection_golden_test.cc - what codecs select, and votes, against tests/compress/golden_selection.txt, which an
-// independent implementation wrote (reference_selection.py); and what chance must be like
+// selection_golden_test.cc - codecs that select, and votes, compared with tests/compress/golden_selection.txt; and the
+// statistics of their random numbers. An independent implementation wrote that file (reference_selection.py).
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -70,7 +70,7 @@ TEST_P(SelectionGolden, BlocksOfOneTwoAndThreeRanks) {
       if (mine.passes() != 0) mine.look(*look, {in.data(), nullptr, nullptr, in.size(), 0});
       const float offer = exchange.offers[r];
       ASSERT_NEAR(mine.offer(*look), offer, offer * 0x1p-22F) << exchange.name;
-      // Of ranks' means the greatest: any number that all have will do.
+      // The file has the greatest offer even for codecs that agree on the mean: any value that all ranks share will do.
       mine.settle(*look, agreed_on(Agreement::kGreatest, exchange.offers));
       mine.seed(1, exchange.seeds[r]);
       const Written written =
@@ -82,10 +82,11 @@ TEST_P(SelectionGolden, BlocksOfOneTwoAndThreeRanks) {
   }
 }
 
-// ---- Chance
+// ---- Random numbers
 
-// The mean of many draws, in units of its standard deviation: beyond 5 once in 1.7 million tests. Of 2^20 draws of
-// probability p, a bias of 0.005 sqrt(p (1 - p)) is 5 of these, and would be found every second time.
+// Returns how far the mean of many draws is off, in units of its standard deviation. Correct draws are off by more than
+// 5 in one of 1.7 million tests. For 2^20 draws of probability p, a bias of 0.005 sqrt(p (1 - p)) is 5 units, so every
+// second test would find it.
 double deviations(double sum, double count, double p, double unit) {
   if (p <= 0 || p >= 1) return sum == count * p * unit ? 0 : 1e9;
   return (sum / unit - count * p) / std::sqrt(count * p * (1 - p));
@@ -120,7 +121,7 @@ TEST_P(SelectionGolden, RoundingHasNoBias) {
   }
 }
 
-// Draws of two ranks, or of neighbours, have nothing to do with each other.
+// Draws of two ranks, and of neighbours, are independent.
 TEST_P(SelectionGolden, RanksAndNeighboursDrawApart) {
   constexpr size_t kCount = 1 << 18;
   const Floats zeros(kCount);
@@ -159,7 +160,8 @@ TEST_P(SelectionGolden, RelativeBoundHolds) {
   }
 }
 
-// Numbers near the ends of what fp32 has: scales stay normal, and values that are too large for them are cut off.
+// Values lie near the ends of the range of fp32. Scales stay normal numbers, and values that are too large for them are
+// clipped.
 TEST_P(SelectionGolden, ExtremeScales) {
   for (const float largest : {3e38F, 0x1p104F, 0x1p103F, 0x1p-126F, 0x1p-140F}) {
     const std::vector<Floats> ranks = {Floats(100, largest)};
@@ -184,7 +186,7 @@ TEST_P(SelectionGolden, TheMajorityWins) {
     Floats sums = {3, -1, 0, -0.0F, 2, std::numeric_limits<float>::infinity(), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     Floats again = sums;
     mine.finish(sums, 100);
-    mine.seed(77, 2);  // of another rank
+    mine.seed(77, 2);  // seed of another rank
     mine.finish(again, 100);
     EXPECT_EQ(bits_of(sums), bits_of(again));
     EXPECT_EQ(sums[0], 1);
@@ -202,7 +204,7 @@ TEST_P(SelectionGolden, TheMajorityWins) {
   }
 }
 
-// One bit of each float, and two bytes of each record: there, and back.
+// Votes take one bit per float and two bytes per record, in contributions and in results.
 TEST_P(SelectionGolden, VotesAreShort) {
   const Floats in(1024, 0.5F);
   Codec mine = codec("signsgd");

@@ -1,5 +1,5 @@
-// selection_test.cc - what holds for all codecs that select: exact sums in any order, the same bytes on every
-// instruction set and when a packet is sent again, hops that are decode, add and represent, and states
+// selection_test.cc - tests of all codecs that select. Sums are exact in any order. All instruction sets and
+// retransmits give the same bytes. A hop is decode, add and represent. States keep what is not sent.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -16,12 +16,12 @@ bool is_votes(const Codec& codec) { return codec.row().layout == Form::kVotes; }
 
 float canonical(float sum) { return std::isnan(sum) ? float_of(0x7fc00000) : sum; }
 
-// What a rank contributes, as floats.
+// Returns the floats that a rank contributes.
 Floats contribution(const Codec& codec, const Floats& in, uint64_t position = 0) {
   return decode_all(codec, encode(codec, in, nullptr, position).block, in.size());
 }
 
-// A block that is none of encode()'s, half of the time.
+// Returns a block. Half of the time it is one that encode() never writes.
 Block any_block(Rng& rng, const Codec& codec, size_t floats) {
   if (rng.one_in(2)) return encode(codec, some_floats(rng, floats)).block;
   if (is_votes(codec)) return foreign_votes(rng, floats);
@@ -84,7 +84,7 @@ TEST_P(Selection, HopIsDecodeAddRepresent) {
   }
 }
 
-// Whatever was decoded, and so what is stored, is what others get who are sent it.
+// Values that were decoded, and so stored, reach other ranks without a change.
 TEST_P(Selection, RepresentingWhatWasDecodedChangesNothing) {
   Rng rng(3);
   for (const std::string name : kSelecting) {
@@ -112,16 +112,16 @@ TEST_P(Selection, RepresentingWhatWasDecodedChangesNothing) {
   }
 }
 
-// Sums of ranks, each by hops in an order of its own, or by adding floats: the same bytes.
+// Sums of ranks have the same bytes in every order, by hops or by adding floats.
 TEST_P(Selection, SumsAreTheSameInAnyOrder) {
   Rng rng(4);
   constexpr size_t kRanks = 5, kCount = 700;
   for (const std::string name : kSelecting) {
-    if (name == "fixed:rel=23") continue;  // 5 2^23 steps are more than fp32 has
+    if (name == "fixed:rel=23") continue;  // fp32 does not represent all of 5 * 2^23 steps
     const bool special = name != "fixed:30,stochastic" && name != "tbq:30";
     std::vector<Floats> ranks;
     for (size_t r = 0; r < kRanks; ++r) ranks.push_back(some_floats(rng, kCount, special));
-    if (!special) {  // else beyond their range
+    if (!special) {  // otherwise sums would leave their range
       for (Floats& rank : ranks) {
         for (float& f : rank) f = std::ldexp(std::fmod(f, 1.0F), -11);
       }
@@ -146,7 +146,7 @@ TEST_P(Selection, SumsAreTheSameInAnyOrder) {
   }
 }
 
-// The same bits when it is sent again, in packets of other sizes, and others for other ranks where chance has a part.
+// Random numbers depend only on the seed and the position: a retransmit in packets of other sizes has the same bits.
 TEST_P(Selection, ChanceIsAFunctionOfRankAndPlace) {
   Rng rng(5);
   for (const std::string name : kSelecting) {
@@ -181,7 +181,7 @@ TEST_P(Selection, RanksHaveTheirOwnChance) {
   }
 }
 
-// What is not sent stays, to the bit, of floats that found room, and of no others.
+// Values that are not sent stay in the residual, to the bit. Residuals of floats that had no room do not change.
 TEST_P(Selection, StatesKeepWhatIsNotSent) {
   Rng rng(6);
   for (const std::string name : kSelecting) {
@@ -207,7 +207,7 @@ TEST_P(Selection, StatesKeepWhatIsNotSent) {
   }
 }
 
-// The mean of what 1000 operations bring is the float, as near as the last residual.
+// The mean of 1000 results is the float, up to a thousandth of the last residual.
 TEST_P(Selection, FeedbackBringsEverythingInTheEnd) {
   Rng rng(7);
   constexpr size_t kCount = 512, kTimes = 1000;
@@ -281,7 +281,7 @@ TEST_P(Selection, NanAndInfArrive) {
   }
 }
 
-// Nothing finite, or nothing but zeros, on all ranks: scales of nothing.
+// All ranks have only Inf or only zeros, so that no value gives a scale.
 TEST_P(Selection, NothingToMakeAScaleOf) {
   const float inf = std::numeric_limits<float>::infinity();
   for (const std::string name : kSelecting) {

@@ -1,5 +1,5 @@
-// sparse_test.cc - codecs that send some elements and keep the others: what is sent, what stays, how many, and blocks
-// that are none
+// sparse_test.cc - codecs that send some elements and keep the others: values that are sent, values that stay, the
+// rate, and invalid blocks
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -18,7 +18,7 @@ class Sparse : public IsaTest {};
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-// As gradients are, with a tail: those of Laplace.
+// Returns floats like gradients, with a long tail: a Laplace distribution.
 std::vector<float> gradients(Rng& rng, size_t count) {
   std::vector<float> floats(count);
   for (float& f : floats) {
@@ -31,7 +31,7 @@ std::vector<float> gradients(Rng& rng, size_t count) {
 struct Rank {
   explicit Rank(size_t floats) : residual(floats), second(floats) {}
 
-  // Looks at the floats, settles, and encodes them in packets of so much room. Returns what arrives.
+  // Scans the floats, settles, and encodes them in packets of at most `room` bytes. Returns the decoded floats.
   std::vector<float> send(const Codec& codec, std::span<const float> in, size_t room = 1400, uint64_t seed = 7) {
     float* const more = codec.states() > 1 ? second.data() : nullptr;
     Codec mine = codec;
@@ -66,7 +66,7 @@ size_t values_in(std::span<const float> floats) {
   return floats.size() - static_cast<size_t>(std::ranges::count(floats, 0.0F));
 }
 
-// Without momentum, all that came in has been sent or is kept, however it was cut into packets.
+// Without momentum, each input is sent or kept, for any size of packets.
 TEST_P(Sparse, WhatIsNotSentIsKept) {
   for (const char* name : {"topk:1%", "mstopk:1%", "graddrop:0.1%", "topk:25%", "dgc:1%,m=0", "topk:100%"}) {
     Rng rng(1);
@@ -89,7 +89,7 @@ TEST_P(Sparse, WhatIsNotSentIsKept) {
   }
 }
 
-// On the lattice the rounding stays, too.
+// On the lattice, the rounding error is kept, too.
 TEST_P(Sparse, RoundingIsKept) {
   Rng rng(2);
   for (const char* name : {"topk:10%+fixed:10", "mstopk:10%+fixed:12", "dgc:5%,m=0+fixed:8", "topk:100%+fixed:1"}) {
@@ -111,7 +111,7 @@ TEST_P(Sparse, RoundingIsKept) {
   }
 }
 
-// u = m u + g, v += u, both from 0 again where v was sent.
+// The states follow u = m u + g, v += u. Both become 0 where v was sent.
 TEST_P(Sparse, MomentumIsCorrectedAndMasked) {
   Rng rng(3);
   const Codec mine = codec("dgc:1%,m=0.5");
@@ -164,7 +164,8 @@ TEST_P(Sparse, RateIsMet) {
   }
 }
 
-// Also where the first elements are much larger than all others, so that what was counted by them is not enough.
+// The rate is met even if the first elements are much larger than all others. The counts of the first pass then do not
+// suffice.
 TEST_P(Sparse, RateIsMetBehindALargeHead) {
   Rng rng(11);
   std::vector<float> in = gradients(rng, 200000);
@@ -176,7 +177,7 @@ TEST_P(Sparse, RateIsMetBehindALargeHead) {
   }
 }
 
-// Ties, too: all alike, or of two magnitudes, or in one bin of the histogram.
+// Ties do not change the rate: all magnitudes equal, two magnitudes, or one bin of the histogram.
 TEST_P(Sparse, MsTopKMeetsItExactly) {
   Rng rng(6);
   const Codec mine = codec("mstopk:1%");
@@ -199,7 +200,7 @@ TEST_P(Sparse, MsTopKMeetsItExactly) {
   }
 }
 
-// Of elements that are alike it takes a run of neighbours, from wherever the rank's seed says.
+// Among equal elements it sends a run of neighbours. The rank's seed decides where the run begins.
 TEST_P(Sparse, MsTopKTakesARun) {
   const std::vector<float> in(10000, 0.5F);
   std::vector<size_t> starts;
@@ -216,7 +217,7 @@ TEST_P(Sparse, MsTopKTakesARun) {
   EXPECT_GT(starts.back(), 6000U);
 }
 
-// What is looked at in slices, or all at once, has the same outcome.
+// A scan in slices has the same result as a scan of everything at once.
 TEST_P(Sparse, LooksInSlices) {
   Rng rng(7);
   const std::vector<float> in = gradients(rng, 20000);
@@ -260,7 +261,7 @@ TEST_P(Sparse, NotNumbersAndInfinitiesAreSentAndNotKept) {
   }
 }
 
-// Nothing is chosen of zeros, and something of a few denormals.
+// Zeros are never sent. A lone denormal is sent, unless it becomes 0 on the lattice.
 TEST_P(Sparse, LittleToSend) {
   for (const char* name : {"topk:1%", "mstopk:1%", "dgc:0.1%", "topk:1%+fixed:10"}) {
     std::vector<float> in(1000);
@@ -273,7 +274,7 @@ TEST_P(Sparse, LittleToSend) {
   }
 }
 
-// A block that has no room changes no state.
+// Elements that have no room in the block keep their states.
 TEST_P(Sparse, StatesOfWhatIsNotConsumedStay) {
   Rng rng(9);
   for (const char* name : {"topk:20%", "dgc:20%", "dgc:20%+fixed:12"}) {
@@ -296,7 +297,7 @@ TEST_P(Sparse, StatesOfWhatIsNotConsumedStay) {
   }
 }
 
-// Sums of fp32 are those of raw, element by element, in the order of the hops; on the lattice in any order.
+// Sums are fp32 sums in the order of the hops, as with raw. On the lattice, sums are the same in any order.
 TEST_P(Sparse, HopsAddUp) {
   Rng rng(10);
   for (const char* name : {"topk:5%", "dgc:5%", "topk:5%+fixed:14"}) {
@@ -347,20 +348,20 @@ TEST_P(Sparse, BadBlocks) {
   };
   expect_status(plain, 300, with({2, 0, 255}, 9), Status::kOk);
   expect_status(plain, 300, with({2, 0, 255}, 8), Status::kShort);      // no second record
-  expect_status(plain, 300, with({2, 0, 255}, 7), Status::kShort);      // a value cut
-  expect_status(plain, 300, with({2, 0}, 0), Status::kShort);           // a place cut
-  expect_status(plain, 300, with({2, 0, 255}, 10), Status::kLong);      // a byte behind
-  expect_status(plain, 300, with({2, 5, 5}, 9), Status::kBadTail);      // a place twice
-  expect_status(plain, 300, with({2, 5, 4}, 9), Status::kBadTail);      // not in order
-  expect_status(plain, 9, with({2, 4, 9}, 8), Status::kBadTail);        // behind the last float
-  expect_status(plain, 9, with({3, 0, 1, 2}, 12), Status::kBadEscape);  // a bitmap is shorter
-  expect_status(plain, 9, with({255, 1, 2}, 4), Status::kBadTail);      // bit 9
+  expect_status(plain, 300, with({2, 0, 255}, 7), Status::kShort);      // a value is cut
+  expect_status(plain, 300, with({2, 0}, 0), Status::kShort);           // a place is cut
+  expect_status(plain, 300, with({2, 0, 255}, 10), Status::kLong);      // a byte too many
+  expect_status(plain, 300, with({2, 5, 5}, 9), Status::kBadTail);      // one place twice
+  expect_status(plain, 300, with({2, 5, 4}, 9), Status::kBadTail);      // places not in order
+  expect_status(plain, 9, with({2, 4, 9}, 8), Status::kBadTail);        // a place behind the last float
+  expect_status(plain, 9, with({3, 0, 1, 2}, 12), Status::kBadEscape);  // a bitmap would be shorter
+  expect_status(plain, 9, with({255, 1, 2}, 4), Status::kBadTail);      // bit 9 is behind the last float
   expect_status(plain, 9, with({255, 1, 1}, 8), Status::kOk);
   expect_status(plain, 9, with({255, 1}, 0), Status::kShort);          // half a bitmap
-  expect_status(plain, 9, with({254}, 300), Status::kBadEscape);       // what no number is
+  expect_status(plain, 9, with({254}, 300), Status::kBadEscape);       // not a valid count
   expect_status(lattice, 9, with({1, 3}, 0), Status::kShort);          // no width
-  expect_status(lattice, 9, with({1, 3, 0}, 0), Status::kBadEscape);   // no bits
-  expect_status(lattice, 9, with({1, 3, 26}, 4), Status::kBadEscape);  // none of these
+  expect_status(lattice, 9, with({1, 3, 0}, 0), Status::kBadEscape);   // a width of 0
+  expect_status(lattice, 9, with({1, 3, 26}, 4), Status::kBadEscape);  // not a valid width
   expect_status(lattice, 9, with({1, 3, 25}, 4), Status::kOk);
   expect_status(lattice, 9, with({1, 3, 25}, 3), Status::kShort);
   expect_status(lattice, 9, with({1, 3, 32}, 4), Status::kOk);
@@ -368,7 +369,7 @@ TEST_P(Sparse, BadBlocks) {
   expect_status(lattice, 9, with({255, 0, 0}, 1), Status::kLong);  // no values, so no width
 }
 
-// Values that the lattice has none for make a record of floats as they are.
+// A record stores raw floats if the lattice does not have one of its values.
 TEST_P(Sparse, WidthsOnTheLattice) {
   const Codec mine = codec("topk:1%+fixed:10");
   const float step = 0x1p-9F;

@@ -26,7 +26,7 @@ const uint8_t* HeapMemory::input(Slot slot, std::span<const uint8_t> data) {
 }
 
 uint8_t* HeapMemory::output(Slot slot, size_t bytes) {
-  slots_[slot] = std::vector<uint8_t>(offset_ + bytes);  // a new one: a resized one keeps room behind the end
+  slots_[slot] = std::vector<uint8_t>(offset_ + bytes);  // a new vector: a resized one has room behind its end
   return slots_[slot].data() + offset_;
 }
 
@@ -104,7 +104,7 @@ CallData make_data(Rng& rng, const Codec& codec, const FloatSource& source, size
   data.block = make_block(rng, codec, source, kBlockKinds[rng.below(kBlockKinds.size())], floats);
   std::vector<float> values(floats);
   if (rng.one_in(3) && codec.decode(data.block, values) == Status::kOk) {
-    // Sums that come back near 0, from values of any class.
+    // The local floats nearly cancel the values of the block, which are of any class.
     const std::vector<float> left = source.make(rng, rng.one_in(2) ? Kind::kResidual : Kind::kSteps, floats);
     for (size_t i = 0; i < floats; ++i) data.floats[i] = left[i] - values[i];
   }

@@ -1,8 +1,8 @@
-// test_calls.h - calls of codecs that the tests and fuzz targets share; knows no test framework
+// test_calls.h - calls of codecs that the tests and fuzz targets share. It needs no test framework.
 //
-// A Call is one call of a Codec with all its inputs; run() makes it with inputs and outputs laid out by a Memory, and
-// returns everything the contract lets a caller look at. So a test says what to call and where the spans lie, and
-// compares outcomes.
+// A Call is one call of a Codec with all its inputs. run() makes the call with inputs and outputs in a Memory. It
+// returns everything that the contract specifies. So a test says what to call and where the spans lie, and compares
+// outcomes.
 #pragma once
 
 #include <array>
@@ -23,18 +23,19 @@ inline constexpr size_t kOps = 7;
 struct Call {
   Op op;
   std::span<const uint8_t> block;
-  std::span<const float> floats;    // encode: in; hop: local; decode_add: accumulator; else only their number counts
-  std::span<const float> residual;  // as many, or twice as many: a second state
+  // encode: in; hop: local; decode_add: accumulator; for other ops only their number counts
+  std::span<const float> floats;
+  std::span<const float> residual;  // as many values, or twice as many: the second half is a second state
   size_t room = 0;
   size_t first = 0;
 };
 
-// What came of a call. Where the status is bad nothing but the status is specified, and the rest stays empty.
+// The outcome of a call. If the status is bad, only the status is specified, and the rest stays empty.
 struct Outcome {
   Status status = Status::kOk;
-  size_t floats = 0;              // consumed
+  size_t floats = 0;              // number of floats consumed
   std::vector<uint8_t> bytes;     // the block written, or the floats decoded
-  std::vector<uint8_t> residual;  // all of it after the call
+  std::vector<uint8_t> residual;  // all states after the call
 
   bool operator==(const Outcome&) const = default;
 };
@@ -44,13 +45,14 @@ class Memory {
  public:
   enum Slot : uint8_t { kBlock, kFloats, kResidual, kSecond, kOut, kSlots };
   virtual ~Memory() = default;
-  // A copy of `data` that nobody needs to write.
+  // Returns a copy of `data` that the call only reads.
   virtual const uint8_t* input(Slot slot, std::span<const uint8_t> data) = 0;
-  // `bytes` bytes to write.
+  // Returns `bytes` bytes for the call to write.
   virtual uint8_t* output(Slot slot, size_t bytes) = 0;
 };
 
-// Each span in an allocation of its own that ends where the span ends, and begins `offset` bytes before it.
+// Puts each span into an allocation of its own. The span begins `offset` bytes behind the allocation's begin, and ends
+// with it.
 class HeapMemory : public Memory {
  public:
   explicit HeapMemory(size_t offset = 0) : offset_(offset) {}
@@ -73,10 +75,11 @@ struct CallData {
 
 CallData make_data(Rng& rng, const Codec& codec, const FloatSource& source, size_t floats);
 
-// Every op the codec has on `data`, with full and limited room, from the first float on and from a later one.
+// Returns a call of every op that the codec has, on `data`: with full and limited room, from the first float on and
+// from a later one.
 std::vector<Call> make_calls(Rng& rng, const Codec& codec, const CallData& data);
 
-// One line that tells a call from others, and what differs between two outcomes.
+// Return a line that tells a call from others, and what differs between two outcomes.
 std::string describe(const Codec& codec, const Call& call);
 std::string difference(const Outcome& want, const Outcome& got);
 

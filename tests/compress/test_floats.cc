@@ -15,7 +15,7 @@ constexpr uint32_t kSpecialBits[] = {
     0x00000000, 0x00000001, 0x007fffff, 0x00800000,              // 0, denormals, the smallest normal number
     0x7f7fffff, 0x7f800000,                                      // the largest number, Inf
     0x7fc00000, 0x7f800001, 0x7fa12345, 0x7fc12345, 0x7f802000,  // NaN, quiet and signalling
-    0x7fffffff, 0x7f80ffff, 0x3f7fffff, 0x3f800000, 0x3f800001,  // and the surroundings of 1
+    0x7fffffff, 0x7f80ffff, 0x3f7fffff, 0x3f800000, 0x3f800001,  // more NaNs; 1 and its neighbours
     0x477fe000, 0x477fefff, 0x477ff000, 0x477ff001,              // fp16: the largest number, rounding past it
     0x38800000, 0x387fffff, 0x387ff000, 0x38800fff,              // fp16: 2^-14, where denormals begin
     0x33800000, 0x33000000, 0x33000001, 0x32ffffff,              // fp16: 2^-24, 2^-25
@@ -31,7 +31,7 @@ constexpr double kEdgeSteps[] = {
     0x1p22 + 1, 0x1p23 - 1, 0x1p23 - 0.5, 0x1p23,  0x1p24 - 1,   0x1p24,  0x1p25,
 };
 
-constexpr size_t kStepLimits[] = {2, 129, 300, 20000, 32767, 40000, 5000000};  // the last one: beyond 2^22
+constexpr size_t kStepLimits[] = {2, 129, 300, 20000, 32767, 40000, 5000000};  // the last one is beyond 2^22
 
 // Codecs without b get the ranges of b = 10.
 int bits_param(const Codec& codec) { return codec.row().max_bits != 0 ? static_cast<int>(codec.bits()) : 10; }
@@ -40,7 +40,7 @@ void append_word(std::vector<uint8_t>& bytes, uint32_t word) {
   for (unsigned shift = 0; shift < 32; shift += 8) bytes.push_back(static_cast<uint8_t>(word >> shift));
 }
 
-// Random widths, planes, and now and then an escape, of whatever a decoder must take.
+// Returns planes that a decoder must accept: random widths and words, and sometimes an escape.
 std::vector<uint8_t> foreign_planes(Rng& rng, size_t floats) {
   const size_t groups = (floats + kGroupFloats - 1) / kGroupFloats;
   std::vector<uint8_t> block((groups + 1) / 2);
@@ -67,7 +67,7 @@ std::vector<uint8_t> foreign_planes(Rng& rng, size_t floats) {
   return block;
 }
 
-// Records of any places, as a list or as a bitmap, with any values.
+// Returns records with random places, as a list or as a bitmap, and random values.
 std::vector<uint8_t> foreign_sparse(Rng& rng, const Codec& codec, size_t floats) {
   constexpr size_t kRecord = 256;
   std::vector<uint8_t> block;
@@ -96,7 +96,7 @@ std::vector<uint8_t> foreign_sparse(Rng& rng, const Codec& codec, size_t floats)
   return block;
 }
 
-// Random tags and payload of the length they announce. Payload bytes favour the ends of the ranges.
+// Returns random tags, and a payload of the length that they announce. Payload bytes favour the ends of the ranges.
 std::vector<uint8_t> foreign_block(Rng& rng, const Codec& codec, size_t floats) {
   constexpr uint8_t kEnds[] = {0x00, 0x01, 0x7f, 0x80, 0x81, 0xff};
   if (codec.least_bytes(floats) == codec.max_bytes(floats)) {
@@ -127,7 +127,7 @@ std::vector<uint8_t> foreign_block(Rng& rng, const Codec& codec, size_t floats) 
 
 namespace {
 
-// Of rows without B: the example, and what may follow it.
+// Adds the names of a row without B: the example, and the example on the lattice if the row allows that.
 void add_examples(std::vector<std::string>& names, const CodecRow& row) {
   names.emplace_back(row.example);
   if (row.takes_lattice) names.push_back(names.back() + "+fixed:10");
@@ -135,7 +135,7 @@ void add_examples(std::vector<std::string>& names, const CodecRow& row) {
 
 }  // namespace
 
-// Encoding what they have encoded is not encoding it once: selection_test.cc has all of these.
+// Encoding their decoded values again gives other bytes, so selection_test.cc tests all of these codecs.
 bool selects(const CodecRow& row) {
   const bool exact = row.layout == Form::kLattice || row.layout == Form::kVotes;
   return exact && (row.agreement != Agreement::kNone || row.kernels[0]->represent != nullptr);
@@ -281,7 +281,7 @@ std::vector<uint8_t> make_block(Rng& rng, const Codec& codec, const FloatSource&
   const Kind look = kKinds[rng.below(kKinds.size())];
   std::vector<uint8_t> block = encode_all(codec, source.make(rng, look, floats));
   if (kind == BlockKind::kCorrupt && !block.empty()) {
-    // Anywhere, among the tags, or where escapes are.
+    // The damaged byte is anywhere, among the tags, or where escapes are.
     const size_t tag_bytes = std::clamp(codec.least_bytes(floats), size_t{1}, block.size());
     const size_t end_bytes = std::min<size_t>(block.size(), 20);
     for (size_t turns = 1 + rng.below(3); turns != 0; --turns) {

@@ -1,7 +1,7 @@
-// variants_test.cc - the kernels of every instruction set give the bytes that the scalar ones give, for every codec and
-// op, wherever the spans lie
+// variants_test.cc - the kernels of every instruction set give the bytes of the scalar ones, for every codec and op,
+// and wherever the spans lie
 //
-// The scalar variant runs too: against itself at other addresses.
+// The scalar kernels run too: they are compared with themselves at other addresses.
 #include <cmath>
 
 #include "tests/compress/isa_test.h"
@@ -11,12 +11,13 @@
 namespace gradlane::test::variants_test {
 namespace {
 
-// One codec on both sides, with data for it.
+// One codec with the scalar kernels and with those under test, and a source of data.
 struct Pair {
   Pair(const std::string& name, Isa isa)
       : scalar(find_codec(name, Isa::kScalar)), mine(find_codec(name, isa)), source(scalar) {}
 
-  // Compares `call` with the scalar outcome; the spans of the variant lie `offset` bytes behind an aligned address.
+  // Compares `call` with the scalar outcome. The spans of the codec under test lie `offset` bytes behind an aligned
+  // address.
   [[nodiscard]] testing::AssertionResult agree(const Call& call, size_t offset) const {
     HeapMemory aligned;
     HeapMemory shifted(offset);
@@ -34,7 +35,7 @@ struct Pair {
     }
   }
 
-  // What both have found out by looking at the data, each for itself.
+  // Returns this pair after both codecs have scanned the data, each on its own.
   [[nodiscard]] Pair ready_for_all(const CallData& data) const {
     Pair pair = *this;
     const float* const second = mine.states() > 1 ? data.residual.data() + data.floats.size() : nullptr;
@@ -71,8 +72,8 @@ TEST_P(Variants, EveryLength) {
   }
 }
 
-// Enough random data of each kind that rare paths are taken often: a saturated group behind narrow ones, a group that
-// does not fit any more.
+// There is enough random data of each kind to take rare paths often: a saturated group behind narrow ones, or a group
+// that does not fit any more.
 TEST_P(Variants, EveryKindOfData) {
   Rng rng(2);
   for (const Pair& codec : pairs(some_codecs())) {
@@ -90,8 +91,8 @@ TEST_P(Variants, EveryKindOfData) {
   }
 }
 
-// Every boundary of classes and rounding, for every parameter, as input, as block, as accumulator and as residual. In
-// runs of their own, as a raw float among them would keep 31 others from the narrow path.
+// Every boundary of classes and rounding, for every parameter, is input, block, accumulator and residual. Narrow edges
+// have runs of their own, because one raw float keeps 31 others off the narrow path.
 TEST_P(Variants, EdgesOfEveryParameter) {
   Rng rng(3);
   for (const Pair& codec : pairs(all_codecs())) {
@@ -106,8 +107,8 @@ TEST_P(Variants, EdgesOfEveryParameter) {
   }
 }
 
-// A local value far outside of the range of 8 or 16 bits, and a block that brings the sum back to where a kernel that
-// saturates it would take the sum for a small one.
+// The local value is far outside the range of 8 or 16 bits, and the block brings the sum back. A kernel that saturates
+// would take the sum for a small one.
 TEST_P(Variants, SumsOfOppositeExtremes) {
   std::vector<float> limits;
   for (int k = 0; k <= 22; ++k) {
@@ -131,7 +132,7 @@ TEST_P(Variants, SumsOfOppositeExtremes) {
   }
 }
 
-// An accumulator or a residual of zeros shows the sign of what is added to it.
+// An accumulator or residual of zeros shows the sign of the value that is added to it.
 TEST_P(Variants, SignsOfZero) {
   const float zeros[] = {0.0F, -0.0F};
   for (const Pair& codec : pairs(some_codecs())) {
@@ -160,7 +161,7 @@ TEST_P(Variants, EveryOffset) {
   }
 }
 
-// Runs that are longer than a packet: the limit on cut blocks is part of the contract.
+// Runs are longer than a packet, because the limit on cut blocks is part of the contract.
 TEST_P(Variants, LongRuns) {
   Rng rng(6);
   for (const Pair& codec : pairs(some_codecs())) {

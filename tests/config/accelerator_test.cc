@@ -1,4 +1,4 @@
-// accelerator_test.cc - files of accelerators: defaults, every key, the way back to a text, what is refused
+// accelerator_test.cc - tests of accelerators' configuration files: defaults, every key, writing them as text, faults
 #include <gtest/gtest.h>
 
 #include <string>
@@ -12,7 +12,7 @@
 namespace gradlane::test::accelerator_test {
 namespace {
 
-// Lines 1 to 3; what is put behind them begins in line 4.
+// Lines 1 to 3 of a file. The text of a row begins in line 4.
 constexpr const char* kLeast =
     "mode: accelerator\nhost: {device: \"net_af_packet0,iface=gla0,qdisc_bypass=0\"}\n"
     "wire: {device: \"net_af_packet1,iface=eth1,qdisc_bypass=0\"}\n";
@@ -109,7 +109,7 @@ TEST(Mode, IsNodeUnlessTheFileSaysSo) {
   EXPECT_TRUE(std::holds_alternative<AcceleratorConfig>(parse_any_config(kLeast, "")));
 }
 
-// The text of the SetupError; empty if the file is right.
+// Returns the text of the SetupError, or an empty string if the file is right.
 std::string fault_of(std::string_view text) {
   try {
     (void)parse_any_config(text, "n.yaml");
@@ -194,7 +194,7 @@ TEST(AcceleratorFaults, Ports) {
         "it"},
        {"host: {device: net_af_packet0}",
         "3:16: host.device: AF_PACKET needs a network interface; allowed: iface=NAME"},
-       // A VLAN tag is more than a node's frames have.
+       // A frame with a VLAN tag is longer than a node's frame.
        {"host: {device: 'net_af_packet0,iface=a,framesz=1580,blocksz=1580'}",
         "3:16: host.device: frames of this MTU have up to 1518 bytes, and AF_PACKET cuts off what is beyond framesz - "
         "66; allowed: framesz=1584 and more, best framesz=9216,blocksz=36864"},

@@ -1,4 +1,4 @@
-// addresses_test.cc - nodes of IPv6, or at one address together: what frames have, what people see, what is refused
+// addresses_test.cc - tests of nodes with IPv6 addresses, or at a shared address: in frames, in texts, faults
 #include "config/addresses.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ NodeConfig config_of(const std::string& nodes, const std::string& more = "ports:
   return parse_config("rank: 0\nnodes: [" + nodes + "]\n" + more, "n.yaml");
 }
 
-// The text of the SetupError; empty if the file is right.
+// Returns the text of the SetupError, or an empty string if the file is right.
 std::string fault_of(const std::string& nodes, const std::string& more = "ports: [{udp: auto}]\n") {
   try {
     (void)config_of(nodes, more);
@@ -76,7 +76,7 @@ TEST(Addresses, SeveralNodesAtOne) {
   EXPECT_EQ(address_text(config.nodes[2]), "10.0.0.2");
 }
 
-// Another port alone is no reason to make addresses up, but one for sockets.
+// A UDP port of its own does not need a made-up address in frames, but it needs sockets.
 TEST(Addresses, PortsAlone) {
   const NodeConfig config = config_of("{rank: 0, ip: 10.0.0.1}, {rank: 1, ip: 10.0.0.2, udp_port: 19000}");
   EXPECT_EQ(config.nodes[1].ip, 0x0a000002U);
@@ -91,7 +91,7 @@ TEST(Addresses, ThereAndBack) {
   EXPECT_NE(config_text(config_of(kSix)).find("{rank: 0, ip: \"fd00::1\", udp_port: 19000}"), std::string::npos);
 }
 
-// Nodes notice that their lists are different, though frames have the same addresses.
+// Nodes notice that their lists differ, although the addresses in frames are the same.
 TEST(Addresses, AreInTheDigest) {
   const NodeConfig config = config_of(kSix);
   for (const char* const other : {"{rank: 0, ip: fd00::1, udp_port: 19000}, {rank: 1, ip: fd00::3}",

@@ -1,4 +1,4 @@
-// calibration_file_test.cc - calibrations: what is written is what is read, and what is refused
+// calibration_file_test.cc - tests of calibration files: what is written can be read again; faults
 #include "config/calibration_file.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST(CalibrationFile, ReadsWhatIsWritten) {
   EXPECT_EQ(read.strategies, measured().strategies);
 }
 
-// Older files have neither checks nor strategies; how far lambda's repetitions are apart is for people.
+// Older files have neither checks nor strategies. The spread of lambda's repetitions is only a comment for people.
 TEST(CalibrationFile, OptionalKeys) {
   Calibration older = measured();
   older.checks = {};

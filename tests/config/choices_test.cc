@@ -1,4 +1,4 @@
-// choices_test.cc - what a configuration leaves to the library, and files of plans
+// choices_test.cc - tests of the keys that let the library choose, and of files of plans
 #include "config/choices.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ std::string fault_of(const std::string& text) {
   }
 }
 
-// A codec's error is no more than 2^-bits, and no codec counts as finer than it is.
+// A codec's error is at most 2^-bits, and `bits` is as large as possible, unless it is 0.
 TEST(ErrorBounds, AreNotBelowTheError) {
   for (const char* const name : {"fixed:10", "inceptionn:10", "bf16", "fp16", "int8", "fp8", "qsgd:8"}) {
     const Codec codec = find_codec(name);
@@ -166,7 +166,7 @@ TEST(Choices, PathsAreRelativeToTheFile) {
   EXPECT_EQ(config.plan.size(), 1U);
   EXPECT_EQ(config.plan_file, (folder / "plan.yaml").string());
   EXPECT_EQ(config.calibration, (folder / "../c.yaml").string());
-  EXPECT_THROW((void)parse_config(text, "node.yaml"), SetupError);  // beside that it is not
+  EXPECT_THROW((void)parse_config(text, "node.yaml"), SetupError);  // the plan is not in the current folder
   std::filesystem::remove_all(folder);
 }
 

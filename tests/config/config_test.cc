@@ -1,4 +1,4 @@
-// config_test.cc - defaults, every key, the way back to a text, and the digest
+// config_test.cc - tests of a node's configuration: defaults, every key, writing it back as text, and the digest
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -183,14 +183,15 @@ TEST(Config, EachKeyIsReadAndWritten) {
   const NodeConfig config = parse_config(kEveryKey, "");
   for (const ConfigKey<NodeConfig>& key : node_keys()) {
     const std::string_view name = key.name;
-    // Those of kEveryKey name no files that are read, and one of them is the default.
+    // kEveryKey does not set these four keys. A plan, for example, would be read from its file.
     if (key.text == nullptr || name == "mode" || name == "strategy" || name == "calibration" || name == "plan")
       continue;
     EXPECT_NE(key.text(config), key.text(NodeConfig{})) << key.section << " " << name;
   }
 }
 
-// GRADLANE_WRITE_DOCS=1 build/tests/config_test --gtest_filter='*PageHas*' writes them, from the root of the tree.
+// GRADLANE_WRITE_DOCS=1 build/tests/config_test --gtest_filter='*PageHas*' writes the tables, from the root of the
+// tree.
 TEST(Config, ThePageHasAllSettings) {
   const char* const folder = getenv("GRADLANE_DOCS_DIR");
   const std::string path = std::string(folder == nullptr ? "docs" : folder) + "/configuration.md";
@@ -208,7 +209,7 @@ TEST(Config, ThePageHasAllSettings) {
   if (getenv("GRADLANE_WRITE_DOCS") != nullptr) std::ofstream(path) << page;
 }
 
-// Ways to write one and the same file.
+// All of these texts are the same file, written in different ways.
 TEST(Config, YamlIsYaml) {
   const NodeConfig want = parse_config(two_nodes("trainers: 2"), "");
   for (const std::string& text : {
@@ -254,13 +255,13 @@ TEST(Digest, LeavesOutWhatMayDiffer) {
   std::string text = two_nodes();
   text.replace(text.find("rank: 0"), 7, "rank: 1");
   EXPECT_EQ(digest(text), base);
-  // The order of the table, and MAC addresses.
+  // The order of the table and MAC addresses may differ.
   EXPECT_EQ(digest("rank: 0\nnodes: [{rank: 1, ip: 10.0.0.2, mac: \"02:00:00:00:00:02\"}, {rank: 0, ip: 10.0.0.1}]\n"
                    "ports: [{ring: x}]\n"),
             base);
 }
 
-// Nodes of different builds compare it: it must not change by accident.
+// Nodes of different builds compare the digest. It must not change by accident.
 TEST(Digest, IsWhatItWas) { EXPECT_EQ(rank_table_digest(parse_config(two_nodes(), "")), 0xa01d5bf388bea5cu); }
 
 }  // namespace

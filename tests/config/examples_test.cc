@@ -1,4 +1,4 @@
-// examples_test.cc - the example files load, and fit each other; GRADLANE_EXAMPLES_DIR says where they are
+// examples_test.cc - tests that the example files load and fit each other; GRADLANE_EXAMPLES_DIR names their folder
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ void check_text(const Config& config, const std::string& path) {
 TEST(Examples, AllLoad) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder())) {
-    // One is for all nodes: which one this machine is, it does not know.
+    // One file is for all nodes. It does not say which node this machine is, so the rank is given.
     const std::optional<unsigned> rank = entry.path().filename() == kEveryNode ? std::optional(0U) : std::nullopt;
     std::visit([&](const auto& config) { check_text(config, entry.path()); }, load_any_config(entry.path(), rank));
     names.push_back(entry.path().filename());

@@ -1,4 +1,4 @@
-// faults_test.cc - what is said about files that are wrong, and where
+// faults_test.cc - tests of the messages about wrong configuration files, and of the lines and columns that they name
 #include <gtest/gtest.h>
 
 #include <string>
@@ -14,7 +14,7 @@
 namespace gradlane::test::faults_test {
 namespace {
 
-// The text of the SetupError; empty if the file is right.
+// Returns the text of the SetupError, or an empty string if the file is right.
 std::string fault_of(std::string_view text) {
   try {
     (void)parse_config(text, "n.yaml");
@@ -24,7 +24,7 @@ std::string fault_of(std::string_view text) {
   return {};
 }
 
-// Lines 1 to 3; what is put behind them begins in line 4.
+// Lines 1 to 3 of a file. The text of a row begins in line 4.
 constexpr const char* kNodes =
     "rank: 1\nnodes: [{rank: 0, ip: 10.0.0.1}, {rank: 1, ip: 10.0.0.2}, {rank: 2, ip: 10.0.0.3}]\n";
 constexpr const char* kPorts = "ports: [{device: net_tap0}]\n";
@@ -364,7 +364,7 @@ TEST(Faults, TheFirstOneIsTold) {
          {"log: x\nmtu: 1\nports: 3", "3:6: log: 'x' is none of what is allowed: trace, debug, info, warn, error"}});
 }
 
-// Nesting, and whatever else repeats: an error, and no stack overflow.
+// Huge texts of nested brackets or other repeated parts give an error, and no stack overflow.
 TEST(Faults, HugeTexts) {
   for (const char* part :
        {"[",      "{",     "- ",  "? ",  "a: ", "[a, ", "{a: ", "&a ", "!a ", "\"", "'",   "|\n",   "#",  "%",    "a\n",

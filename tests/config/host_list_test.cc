@@ -1,4 +1,4 @@
-// host_list_test.cc - lists of hosts: as people write them, files, SLURM's
+// host_list_test.cc - tests of lists of hosts: on the command line, in files, from SLURM
 #include "config/host_list.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace gradlane::test::host_list_test {
 namespace {
 
-// "a b:19000", or what is wrong.
+// Returns the hosts, as in "a b:19000", or the text of the SetupError.
 template <class Parse>
 std::string told(Parse parse) {
   std::string text;
@@ -95,7 +95,7 @@ TEST(HostList, BadSlurm) {
   EXPECT_NE(slurm("a b").find("is no host"), std::string::npos);
 }
 
-// Refused, and not made.
+// A list with too many hosts is refused before it is expanded.
 TEST(HostList, HugeSlurm) {
   const std::string want = "LIST: more than 256 hosts, allowed: 1 to 256";
   EXPECT_EQ(slurm("n[0-999999999]"), want);

@@ -1,4 +1,4 @@
-// node_words_test.cc - nodes from the command line: which addresses, which rank, what they amount to; --set
+// node_words_test.cc - tests of nodes given on the command line: addresses, rank, the resulting configuration; --set
 #include "config/node_words.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ std::string flow(const YamlNode& node) {
   return node.kind == Kind::kMap ? "{" + text + "}" : "[" + text + "]";
 }
 
-// A machine with two interfaces, and what it knows of names.
+// A machine with two interfaces, and the names that it can resolve.
 struct Machine {
   std::map<std::string, std::vector<std::string>> names = {{"alpha", {"10.0.0.1"}},
                                                            {"beta", {"10.0.0.2", "fd00::2", "10.0.0.2"}},
@@ -110,12 +110,13 @@ TEST(NodeWords, Ranks) {
   EXPECT_EQ(nodes("self,10.0.0.2"),
             "--nodes: self (127.0.1.1) is loopback, which no other machine reaches, and other nodes are not; allowed: "
             "all nodes on loopback, or none: write its address instead, or change /etc/hosts");
-  // Whoever says it is not asked for an address. That of another machine tells no MTU.
+  // If the rank is given, this machine is not searched for among the addresses. The MTU is set only if that rank's
+  // address is one of this machine.
   EXPECT_EQ(tree({"127.0.0.1,127.0.0.2", {}, {}, 1}),
             "{nodes: [{rank: 0, ip: 127.0.0.1}, {rank: 1, ip: 127.0.0.2}], ports: [{udp: auto}]}");
   EXPECT_EQ(tree({"10.0.0.1,10.0.0.4", {}, {}, 1}),
             "{nodes: [{rank: 0, ip: 10.0.0.1}, {rank: 1, ip: 10.0.0.4}], ports: [{udp: auto}]}");
-  // Behind NAT.
+  // This machine has none of the addresses, for example because it is behind NAT.
   EXPECT_EQ(tree({"10.0.0.3,10.0.0.4", {}, {}, 1}),
             "{nodes: [{rank: 0, ip: 10.0.0.3}, {rank: 1, ip: 10.0.0.4}], ports: [{udp: any}]}");
   EXPECT_EQ(tree({"10.0.0.3,10.0.0.4", {}, {"rank=1"}, {}}),
@@ -131,17 +132,18 @@ TEST(NodeWords, Addresses) {
   EXPECT_TRUE(nodes("link,six").starts_with("--nodes: the nodes have no kind of address in common"));
 }
 
-// mpirun and srun know, where addresses do not tell.
+// The rank of mpirun or srun is used where addresses do not say which node this is.
 TEST(NodeWords, Launchers) {
   Machine machine;
   machine.variables = {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"PMIX_RANK", "0"}};
   EXPECT_NE(nodes("127.0.0.1,127.0.0.2", machine).find("rank: 1, "), std::string::npos);
   EXPECT_NE(nodes("10.0.0.3,10.0.0.4", machine).find("rank: 1, ports"), std::string::npos);
-  EXPECT_NE(nodes("alpha,beta", machine).find("rank: 0, mtu"), std::string::npos);  // its address comes first
+  // The node's address wins over the launcher's rank.
+  EXPECT_NE(nodes("alpha,beta", machine).find("rank: 0, mtu"), std::string::npos);
   EXPECT_NE(nodes("127.0.0.1,127.0.0.2,127.0.0.3", machine)
                 .find("by --rank 0 to 2; the rank given to it is 1 of 2 (OMPI_COMM_WORLD_RANK)"),
             std::string::npos);
-  // Of how many that is one nobody knows.
+  // PMIX_RANK comes without the number of processes.
   machine.variables = {{"PMIX_RANK", "1"}};
   EXPECT_NE(nodes("127.0.0.1,127.0.0.2", machine).find("to it is 1 of an unknown number (PMIX_RANK)"),
             std::string::npos);
@@ -153,7 +155,7 @@ TEST(NodeWords, Launchers) {
   EXPECT_NE(nodes("127.0.0.1,127.0.0.2", machine).find("is 2 of 2 (PMI_RANK)"), std::string::npos);
   machine.variables = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}};
   EXPECT_NE(nodes("127.0.0.1,127.0.0.2", machine).find("rank: 0, "), std::string::npos);
-  // Whose it is, for the log.
+  // The log names the launcher that gave the rank.
   EXPECT_EQ(tree_of({"127.0.0.1,127.0.0.2", {}, {}, {}}, machine.surroundings()).launcher, "0 of 2 (SLURM_PROCID)");
   EXPECT_EQ(tree_of({"alpha,beta", {}, {}, {}}, machine.surroundings()).launcher, "");
   EXPECT_EQ(tree_of({"127.0.0.1,127.0.0.2", {}, {}, 1}, machine.surroundings()).launcher, "");
@@ -184,7 +186,7 @@ TEST(NodeWords, Sources) {
   EXPECT_EQ(nodes(""), "--nodes: no hosts, allowed: HOST,HOST,..., @FILE, @slurm");
 }
 
-// Root's folder is not everybody's.
+// Root's folder is the default. A user who cannot create sockets there gets a folder of their own.
 TEST(NodeWords, Sockets) {
   Machine machine;
   machine.variables = {{"XDG_RUNTIME_DIR", "/run/user/1000"}};
@@ -229,7 +231,7 @@ TEST(NodeWords, Ports) {
   EXPECT_EQ(ports({"{a"}).find("--port {a:1:"), 0U);
 }
 
-// Faults that the rules of a file find name the word.
+// A fault that the rules of a configuration file find names the command-line word that caused it.
 TEST(NodeWords, FaultsNameWords) {
   const auto fault = [](const NodeWords& words) -> std::string {
     try {

@@ -1,4 +1,4 @@
-// nodes_test.cc - which node a file is for, and links inside a machine: faults of these
+// nodes_test.cc - tests of which node a file is for, and of faults of links inside a machine
 #include <gtest/gtest.h>
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace gradlane::test::nodes_test {
 namespace {
 
-// The text of the SetupError; empty if the file is right.
+// Returns the text of the SetupError, or an empty string if the file is right.
 std::string fault_of(const std::string& text) {
   try {
     (void)parse_config(text, "n.yaml");
@@ -19,7 +19,7 @@ std::string fault_of(const std::string& text) {
   return {};
 }
 
-// Which node a file is for, where it does not say so itself.
+// The file does not say which node this machine is. The rank or the host names that are given decide.
 TEST(Nodes, OfAFile) {
   const std::string nodes = "nodes: [{rank: 0, ip: 1.1.1.1, host: a}, {rank: 1, ip: 1.1.1.2, host: B.x}]\n";
   const auto fault = [&](const std::string& text, const NodeChoice& choice) -> std::string {
@@ -77,7 +77,7 @@ TEST(Nodes, LocalLinks) {
             at + "its MAC address is that of the port; allowed: the port's key 'mac'");
 }
 
-// What this process finds of its machine: a name, in small letters, and no address of loopback.
+// this_machine() finds the names of this machine, in small letters, and no loopback addresses.
 TEST(Nodes, ThisMachine) {
   const NodeChoice choice = this_machine(3);
   EXPECT_EQ(choice.rank, 3U);

@@ -1,4 +1,4 @@
-// same_config.h - compares two configurations, for tests
+// same_config.h - comparison of two configurations, for tests
 #pragma once
 
 #include <tuple>
@@ -12,7 +12,7 @@
 
 namespace gradlane::test {
 
-// These stop to compile when a struct gets another field.
+// These functions fail to compile when a struct gets another field.
 inline auto fields(const NodeAddress& node) {
   const auto& [rank, ip, mac, host, real, udp_port] = node;
   return std::tuple(rank, ip, mac, host, real, udp_port);
@@ -37,7 +37,7 @@ inline auto fields(const AcceleratorConfig& config) {
 }
 
 inline bool same(const AcceleratorConfig& a, const AcceleratorConfig& b) { return fields(a) == fields(b); }
-// Compares all keys by their rows (config/key_types.h), and what texts do not show.
+// Compares all keys by their rows (config/key_types.h), and the fields that the text does not show.
 inline bool same(const NodeConfig& a, const NodeConfig& b) {
   const auto all = [](const auto& list) {
     std::vector<decltype(fields(list.front()))> items;

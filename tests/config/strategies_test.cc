@@ -1,4 +1,4 @@
-// strategies_test.cc - what may be said of strategies, and which nodes they link
+// strategies_test.cc - tests of the key `strategies`, and of the nodes that strategies link
 #include "config/strategies.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ std::string fault_of(std::string_view text) {
   return {};
 }
 
-// Lines 1 to 3; what is put behind them begins in line 4.
+// Lines 1 to 3 of a file. The text of a row begins in line 4.
 constexpr const char* kNodes =
     "rank: 1\nnodes: [{rank: 0, ip: 10.0.0.1}, {rank: 1, ip: 10.0.0.2}, {rank: 2, ip: 10.0.0.3}]\n";
 constexpr const char* kPorts = "ports: [{device: net_tap0}]\n";
@@ -55,13 +55,13 @@ TEST(Strategies, AreNamedRightly) {
           "4:28: strategies[2]: direct is strategies[0] too, allowed: different ones"},
          {"strategies: [ring, rings:2]", "4:20: strategies[1]: rings:2: 2 does not divide 3 ranks"},
          {"strategies: [ring, aggregator:3]", "4:20: strategies[1]: aggregator:3: there is no rank 3 of 3 ranks"}});
-  // Ranks are trainers, or nodes where these reduce locally.
+  // Ranks are trainers, or nodes if their trainers reduce locally.
   EXPECT_EQ(fault_of(ports + "trainers: 2\nstrategies: [rings:2]"), "");
   EXPECT_EQ(fault_of(ports + "trainers: 2\nlocal_reduce: true\nstrategies: [rings:2]"),
             "n.yaml:6:14: strategies[0]: rings:2: 2 does not divide 3 ranks");
 }
 
-// Of four nodes in a ring, node 1 has links to 0 and 2, and there is node 3.
+// Node 1 is one of four nodes in a ring. It needs links to nodes 0 and 2, and for some strategies to node 3.
 TEST(Strategies, NeedPorts) {
   const std::string nodes =
       "rank: 1\nnodes: [{rank: 0, ip: 10.0.0.1}, {rank: 1, ip: 10.0.0.2}, {rank: 2, ip: 10.0.0.3}, {rank: 3, ip: "
@@ -97,11 +97,12 @@ TEST(Strategies, LinkNodes) {
   EXPECT_EQ(linked(5, 1, 2, "ring,direct"), (Nodes{1, 3, 0, 4}));
   EXPECT_EQ(linked(6, 1, 4, "aggregator:1"), (Nodes{3, 5, 1}));
   EXPECT_EQ(linked(6, 1, 1, "aggregator:1"), (Nodes{0, 2, 3, 4, 5}));
-  // 0 1 2 | 3 4 5 | 6 7 8
+  // The groups are 0 1 2 | 3 4 5 | 6 7 8.
   EXPECT_EQ(linked(9, 1, 3, "rings:3"), (Nodes{2, 4, 0, 5, 6}));
 }
 
-// Ranks 0 and 1 | 2 and 3 | 4 and 5 | 6 and 7: across rings of two, nodes beside each other.
+// Ranks 0 and 1, 2 and 3, 4 and 5, 6 and 7 share a node. With rings:2 a group is one node, so that only neighbouring
+// nodes are linked.
 TEST(Strategies, LinkNodesOfSeveralRanks) {
   EXPECT_EQ(linked(4, 2, 1, "ring"), (Nodes{0, 2}));
   EXPECT_EQ(linked(4, 2, 1, "rings:2"), (Nodes{0, 2}));

@@ -1,9 +1,11 @@
-// bundle_fuzz.cc - libFuzzer target: any frame from the wire is looked at, checked, and restored if it may be
+// bundle_fuzz.cc - libFuzzer target: parses any frame as a bundle, and restores the packets of a valid one
 //
-// Aborts if a restored packet is not one that could be delivered, or two looks at a bundle differ. Frame and restored
-// packets lie in heap blocks of their exact sizes, for the address sanitizer to watch. Input: byte 0: bit 0 puts the
-// checksums of the frame right, so that damage gets past them; bit 1 puts right lengths and what tells a bundle, too,
-// so that damage gets at the records; bits 2 to 7: the MTU, in steps of 32 bytes from 64 on; the frame behind it.
+// Aborts if a restored packet is not one that could be delivered, or if two readers of a bundle disagree. The frame and
+// the restored packets lie in heap blocks of their exact sizes, so that AddressSanitizer finds accesses outside. Input:
+//   byte 0   bit 0: the checksums of the frame are made right, so that damage gets past them
+//            bit 1: also the lengths and the mark of a bundle, so that damage reaches the records
+//            bits 2 to 7: the MTU, in steps of 32 bytes from 64 on
+//   then the frame
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

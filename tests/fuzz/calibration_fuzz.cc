@@ -1,6 +1,7 @@
-// calibration_fuzz.cc - libFuzzer target: any text as a calibration
+// calibration_fuzz.cc - libFuzzer target: parses any text as a calibration
 //
-// Aborts unless the text is refused with the file's name, or gives a calibration whose own text reads to the same.
+// Aborts unless the text is refused with an error that names the file, or gives a calibration that is the same after it
+// is written and read again.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -36,7 +37,7 @@ void check(std::string_view text) {
   const std::string written = calibration_text(*calibration);
   const auto again = parse(written);
   if (!again || calibration_text(*again) != written) fail("does not read to the same:\n" + written);
-  // Whatever it says, a time is no NaN.
+  // A time is never NaN or negative, for any calibration.
   for (const CodecCost& codec : calibration->codecs) {
     const AllReduceTime time = all_reduce_time(*calibration, codec, {1e6, 4, {}, 0});
     if (std::isnan(time.seconds) || time.seconds < 0) fail("no time of " + codec.name + ":\n" + written);

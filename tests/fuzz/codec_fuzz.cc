@@ -1,10 +1,10 @@
-// codec_fuzz.cc - libFuzzer target: any block, through any codec and op, in every instruction set this CPU has
+// codec_fuzz.cc - libFuzzer target: runs any block through any codec and op, on every instruction set of this CPU
 //
 // Aborts if an instruction set disagrees with the scalar one, or if validate() and decode() disagree. Spans lie in heap
-// blocks of their exact size, for the address sanitizer to watch. Input:
-//   byte 0    codec     byte 3  first, in granules   byte 6  where the floats come from
-//   byte 1    op        byte 4  room, low byte       byte 7  offset of all spans; from 128 on: looked at
-//   byte 2    floats    byte 5  high bits: room's 3,    byte 8  the block; the floats too, where byte 6 says so
+// blocks of their exact size, so that AddressSanitizer finds accesses outside. Input:
+//   byte 0    codec     byte 3  first, in granules   byte 6  source of the floats
+//   byte 1    op        byte 4  room, low byte       byte 7  offset of all spans; from 128 on, the codec scans first
+//   byte 2    floats    byte 5  high bits: room's 3,    byte 8  the block; also the floats, if byte 6 says so
 //                               floats' 3 above them
 #include <algorithm>
 #include <cstdio>
@@ -24,11 +24,11 @@ struct Variants {
       if (isa_supported(isa)) codecs.push_back(find_codec(id, arguments, isa).value());
     }
   }
-  std::vector<Codec> codecs;  // the scalar one first
+  std::vector<Codec> codecs;  // the same codec on each instruction set, the scalar one first
 };
 
-// Each row of the table as its example has it, with the least and the greatest of each parameter, and with what may
-// follow.
+// Returns the codecs of the table: each row's example, also with the least and the greatest of each parameter, with the
+// option, and with the lattice.
 const std::vector<Variants>& table() {
   static const std::vector<Variants> all = [] {
     std::vector<Variants> made;
@@ -73,7 +73,7 @@ const std::vector<Variants>& table() {
   std::abort();
 }
 
-// Floats that the input spells out, read again from the begin when they run out; or made ones.
+// Returns floats from the input, repeated until there are `count` of them, or random floats.
 std::vector<float> floats_of(const Codec& codec, std::span<const uint8_t> data, uint8_t choice, size_t count) {
   if (choice % 2 == 0 && data.size() >= sizeof(float)) {
     std::vector<float> floats(count);
@@ -92,7 +92,8 @@ void check(std::span<const uint8_t> header, std::span<const uint8_t> data) {
   call.op = static_cast<Op>(header[1] % kOps);
   const bool feedback = call.op == Op::kEncodeFeedback || call.op == Op::kHopFeedback;
   if (feedback && !scalar.has_feedback()) return;
-  const size_t count = header[2] | static_cast<size_t>(header[5] >> 3 & 7) << 8;  // several records of any codec
+  // up to 2047, which is several records of any codec
+  const size_t count = header[2] | static_cast<size_t>(header[5] >> 3 & 7) << 8;
   const std::vector<float> floats = floats_of(scalar, data, header[6], count);
   const size_t states = feedback ? scalar.states() : 0;
   const std::vector<float> residual = floats_of(scalar, data, static_cast<uint8_t>(header[6] | 1), states * count);

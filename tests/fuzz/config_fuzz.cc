@@ -1,7 +1,7 @@
-// config_fuzz.cc - libFuzzer target: any text as a configuration file
+// config_fuzz.cc - libFuzzer target: parses any text as a configuration file
 //
-// Aborts unless the text is refused with a place in the file, or gives a configuration whose own text reads to the
-// same.
+// Aborts unless the text is refused with an error that names the file, or gives a configuration that is the same after
+// it is written and read again.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -24,7 +24,7 @@ namespace {
   std::abort();
 }
 
-// What load_any_config() makes of it, or nothing.
+// Returns what parse_any_config() makes of the text, or nothing if it refuses the text.
 std::optional<AnyConfig> parse(std::string_view text) {
   try {
     return parse_any_config(text, "fuzz.yaml");

@@ -1,13 +1,13 @@
-// exchange_fuzz.cc - libFuzzer target: a ring in the middle of operations, and packets that nobody in it has sent
+// exchange_fuzz.cc - libFuzzer target: injects foreign packets into a ring that is in the middle of operations
 //
-// Aborts if a packet that was not taken changes a result, a failure or a session; if an operation does not end in time;
-// or if the ring does not work any more in the session after. Input:
+// Aborts if a packet that was refused changes a result, a failure or a session. Also aborts if an operation does not
+// end in time, or if the ring does not work in the next session. Input:
 //   byte 0     world, operations, window, padding, loss, strategy
 //   then records that each inject one packet:
-//   byte 0     kFlags below
-//   byte 1     victim, the neighbour it seems to come from, how long ago the packet was that it is made from
-//   byte 2     so many instants later than the last one
-//   byte 3     bytes that follow: changes to the packet (kReal), or the packet from the link header on
+//   byte 0     enum Flags below
+//   byte 1     victim, the neighbour that seems to send it, the age of the real packet that it is made from
+//   byte 2     number of steps of the ring since the last packet
+//   byte 3     number of bytes that follow: changes to the real packet (kReal), or the packet from the link header on
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -29,17 +29,17 @@ namespace {
 
 enum Flags : uint8_t {
   kSealed = 1,       // magic, version and CRC are right
-  kSession = 2,      // so is the session
-  kReal = 4,         // a change of a packet that was received from there
-  kHonestAck = 8,    // acknowledges what that neighbour has acknowledged
-  kNextPacket = 16,  // has the next sequence number
-  kNextRun = 32,     // its first run is of an operation that runs
-  kData = 64,        // is a data packet
+  kSession = 2,      // the session is right
+  kReal = 4,         // it is a changed copy of a real packet from that neighbour
+  kHonestAck = 8,    // it has the acknowledgement of that neighbour's last real packet
+  kNextPacket = 16,  // it has the next sequence number
+  kNextRun = 32,     // its first run belongs to one of the operations
+  kData = 64,        // it is a data packet
 };
 
 constexpr size_t kMtu = 300;
 constexpr size_t kLongest = kMtu + 20;
-constexpr size_t kRemembered = 8;  // packets of each link
+constexpr size_t kRemembered = 8;  // number of packets that are kept per link direction
 constexpr size_t kMostRecords = 40;
 constexpr Nanos kLimit = kSecond;
 
@@ -58,7 +58,7 @@ struct Setting {
         pad(byte / 16 % 2 == 1),
         loss_percent(byte / 16 % 4 == 3 ? 5 : 0),
         strategy(byte / 64) {}
-  [[nodiscard]] std::array<unsigned, 3> results() const { return {world, plan, strategy}; }  // depend on this
+  [[nodiscard]] std::array<unsigned, 3> results() const { return {world, plan, strategy}; }  // results depend on these
   [[nodiscard]] const StrategyId& id() const {
     static const std::array<StrategyId, 4> all = {find_strategy("ring"), find_strategy("direct"),
                                                   find_strategy("aggregator:1"), find_strategy("rings:2")};
@@ -97,13 +97,13 @@ ExchangeConfig config_of(const Setting& setting) {
 
 // ---- A run
 
-// A direction of a link: from one node to another.
+// One direction of a link: from one node to another.
 struct Heard {
-  std::deque<Bytes> packets;  // the latest last
-  uint32_t next = 0;          // sequence number of data
-  // What was said honestly.
+  std::deque<Bytes> packets;  // the latest packets, the newest one last
+  uint32_t next = 0;          // next sequence number of data packets
+  // The acknowledgements and hellos in real packets.
   std::vector<std::array<uint64_t, 3>> acks;
-  std::vector<std::pair<uint64_t, Bytes>> hellos;  // sessions, and what stands behind the header
+  std::vector<std::pair<uint64_t, Bytes>> hellos;  // sessions, and the bytes behind the header
 };
 
 std::array<uint64_t, 3> ack_of(const LinkHeader& header) { return {header.ack, header.sack, header.sack_from}; }
@@ -125,7 +125,7 @@ class Run {
     for (; instants != 0 && ring_.step(kLimit); --instants) {
     }
   }
-  // Until everything is over; then checks it.
+  // Runs until all operations have ended, then checks them.
   void finish(const std::vector<Tensors>* reference);
 
   [[nodiscard]] const std::vector<Tensors>& tensors() const { return tensors_; }
@@ -144,9 +144,9 @@ class Run {
   std::vector<Tensors> tensors_;
   std::map<std::pair<unsigned, unsigned>, Heard> heard_;
   std::array<uint64_t, kCounters> before_{};
-  // Injected packets have been believed:
-  bool session_ = false;  // hellos, or what keeps a ring from coming up; operations may have failed
-  bool content_ = false;  // elements, aborts, acknowledgements: anything may be in a tensor
+  // Kinds of injected packets that the ring has accepted:
+  bool session_ = false;  // hellos, or packets that keep the ring from becoming ready: operations may fail
+  bool content_ = false;  // elements, aborts or acknowledgements: a tensor may have any content
 };
 
 void Run::hear(unsigned from, unsigned to, std::span<const uint8_t> packet) {
@@ -163,7 +163,7 @@ void Run::hear(unsigned from, unsigned to, std::span<const uint8_t> packet) {
 
 // ---- Packets
 
-// Three bytes a change: where, and what.
+// Applies changes of three bytes each: place, kind of change, and value.
 void Run::change(Bytes& packet, std::span<const uint8_t> changes) {
   for (; changes.size() >= 3; changes = changes.subspan(3)) {
     const size_t at = changes[0] | size_t{changes[1] & 1U} << 8;
@@ -182,7 +182,7 @@ void Run::change(Bytes& packet, std::span<const uint8_t> changes) {
   }
 }
 
-// Has the first run belong to an operation, whose codec is right.
+// Makes the first run belong to an operation of the plan, with its digest and codec.
 void Run::aim_run(Bytes& packet, unsigned victim) {
   const size_t at = sizeof(LinkHeader);
   if (packet.size() < at + sizeof(RunHeader)) return;
@@ -237,7 +237,7 @@ Bytes Run::make(const Heard& heard, uint8_t flags, uint8_t age, std::span<const 
 void Run::inject(uint8_t flags, uint8_t who, std::span<const uint8_t> bytes) {
   const unsigned world = ring_.world();
   const unsigned victim = who % 4 % world;
-  // In a world of four the third one is across, where no ring goes.
+  // In a world of four, `back` is the rank across, which is no neighbour in any ring.
   const unsigned back = world == 4 ? 2 : world - 1;
   const unsigned from = (victim + ((who >> 2 & 1) == 0 ? 1 : back)) % world;
   const Heard& heard = heard_[{from, victim}];
@@ -249,7 +249,7 @@ void Run::inject(uint8_t flags, uint8_t who, std::span<const uint8_t> bytes) {
   judge(heard, packet, victim, whole);
 }
 
-// What may have come of it.
+// Notes what an injected packet may have changed, by the counters that it increased.
 void Run::judge(const Heard& heard, const Bytes& packet, unsigned victim, bool whole) {
   const Counters& counters = ring_.exchange(victim).counters();
   const auto counted = [&](Counter counter) { return counters[counter] - before_[static_cast<size_t>(counter)] != 0; };
@@ -266,7 +266,7 @@ void Run::judge(const Heard& heard, const Bytes& packet, unsigned victim, bool w
     const std::pair hello(header.session, Bytes(packet.begin() + sizeof(header), packet.end()));
     if (std::find(heard.hellos.begin(), heard.hellos.end(), hello) == heard.hellos.end()) session_ = true;
   }
-  // The acknowledgement counts wherever the rest is not damaged, and of this session.
+  // The ring uses the acknowledgement of each packet of this session that is not damaged.
   const bool unread = counted(Counter::kTooShort) || counted(Counter::kBadMagic) || counted(Counter::kBadCrc) ||
                       counted(Counter::kBadVersion) || counted(Counter::kBadKind) || counted(Counter::kStaleSession) ||
                       counted(Counter::kUnknownPeer) || counted(Counter::kBadAck) || counted(Counter::kHelloStale) ||
@@ -291,7 +291,8 @@ void Run::finish(const std::vector<Tensors>* reference) {
   if (content_ || session_) check_recovery();
 }
 
-// Whatever has succeeded is right; and everything has, unless somebody was believed.
+// Every success must have the right result. Every operation must succeed unless an injected packet has disturbed the
+// session.
 void Run::check_results(const std::vector<Tensors>& reference) {
   for (unsigned rank = 0; rank < ring_.world(); ++rank) {
     for (const Completion& each : ring_.completions(rank)) {
@@ -308,7 +309,7 @@ void Run::check_results(const std::vector<Tensors>& reference) {
   }
 }
 
-// Whatever has happened: the next session works.
+// Checks that the next session works, no matter what has happened.
 void Run::check_recovery() {
   ring_.exchange(0).close();
   ring_.run_until(ring_.now() + 10 * kMillisecond);
@@ -328,7 +329,7 @@ void Run::check_recovery() {
   }
 }
 
-// As the operations of a setting end without anybody else's packets.
+// Returns the tensors at the end of this setting's operations, without injected packets.
 const std::vector<Tensors>& reference_of(const Setting& setting) {
   static std::map<std::array<unsigned, 3>, std::vector<Tensors>> all;
   const auto found = all.find(setting.results());

@@ -1,9 +1,11 @@
-// frame_fuzz.cc - libFuzzer target: any frame is parsed, answered if it asks for that, and the answer parsed
+// frame_fuzz.cc - libFuzzer target: parses any frame, answers it if it asks for that, and parses the answer
 //
-// Aborts if a verdict or an answer contradicts itself. The frame lies in a heap block of its exact size, for the
-// address sanitizer to watch. What is for the exchange is looked at for a tag, too. Input: byte 0: bit 0 puts the
-// checksum of the IP header right, bit 1 that of ICMP, so that damage gets past them; bit 2 makes a tag in the last
-// bytes of a packet for the exchange, which must then open; the frame behind it.
+// Aborts if a verdict or an answer contradicts itself. The frame lies in a heap block of its exact size, so that
+// AddressSanitizer finds accesses outside. A packet for the exchange is also opened with its authentication tag. Input:
+//   byte 0   bit 0: the checksum of the IP header is made right, so that damage gets past it
+//            bit 1: also that of ICMP
+//            bit 2: a packet for the exchange gets a tag in its last bytes, and must then open
+//   then the frame
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -32,7 +34,7 @@ void put_right(Bytes& frame, uint8_t flags) {
 }
 
 void check_answer(const Bytes& answer, const ParsedFrame& request) {
-  // The asker, as the request told.
+  // The address of the asker, as the request gives it.
   LocalAddress asker{{}, request.source_ip, kPort, kPorts};
   std::copy(answer.begin(), answer.begin() + 6, asker.mac.begin());
   const ParsedFrame reply = parse_frame(answer, asker, kClassifier);
@@ -43,13 +45,13 @@ void check_answer(const Bytes& answer, const ParsedFrame& request) {
     if (reply.source_ip != kOurIp || reply.source_mac != kOurMac) fail("an ARP reply that lies");
     return;
   }
-  // An echo reply is one of the packets that a node drops, once its IP header is in order.
+  // A node drops echo replies: if the IP header is in order, the verdict is kHost.
   if (reply.verdict != FrameVerdict::kHost) fail("an echo reply that is not in order");
   if (answer[kL4] != 0) fail("an echo reply of another type");
   if (get16(answer, kL4 + 2) != slow_checksum(answer, kL4, answer.size(), kL4 + 2)) fail("a wrong ICMP checksum");
 }
 
-// Without a tag nothing is authentic, with one everything is. The packet is in a block of its exact size.
+// Checks that a packet opens only with a tag. The packet is in a block of its exact size.
 void check_tag(const Bytes& frame, const ParsedFrame& parsed, bool tagged) {
   static const RingKey key(Bytes(32, 0x5a));
   static PacketSealer sealer(key, kTheirIp);
@@ -60,7 +62,7 @@ void check_tag(const Bytes& frame, const ParsedFrame& parsed, bool tagged) {
   if (tagged && room) {
     exact[kL4 + 6] = exact[kL4 + 7] = 0;
     sealer.seal(exact.data(), parsed.bytes - kAuthBytes);
-    seal_udp(exact.data(), parsed.bytes);  // which does not matter
+    seal_udp(exact.data(), parsed.bytes);  // the UDP checksum does not matter
   }
   const size_t opened = opener.open(exact.data(), parsed.bytes);
   if (opened != (tagged && room ? parsed.bytes - kAuthBytes : PacketOpener::kForged)) fail("a tag that lies");

@@ -1,4 +1,4 @@
-// fuzz_plans.h - what the ring of exchange_fuzz is doing while it is fuzzed: operations and their tensors
+// fuzz_plans.h - the operations that the ring of exchange_fuzz runs while it is fuzzed, and their tensors
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ struct Plan {
   bool residual = false;
 };
 
-// One that ranks agree on something for, whose runs fit into short packets.
+// Returns a codec for which ranks agree on a value, and whose runs fit into short packets.
 inline Codec agreeing_codec() {
   for (const CodecRow& row : codec_table()) {
     if (row.agreement != Agreement::kNone && row.granule == kGroupFloats) return find_codec(row.example);
@@ -35,11 +35,11 @@ inline Codec agreeing_codec() {
 
 using enum OpKind;
 using enum ElementType;
-// Made once: to look for a codec takes longer than to run many packets.
+// Returns the operations of each plan. They are made once: to find a codec takes longer than to run many packets.
 inline const std::array<std::vector<Plan>, 4>& plans() {
   static const Codec raw = find_codec("raw");
   static const std::array<std::vector<Plan>, 4> all = {{
-      // More than a place for small tensors takes, in few packets.
+      // This tensor is too large for a small room, and still takes few packets.
       {{kAllReduce, kFloat32, 4500, find_codec("fixed:10")}, {kAllGather, kInt32, 70, raw}},
       {{kAllReduce, kFloat32, 300, raw, true}, {kBroadcast, kBytes, 999, raw}, {kBarrier, kInt32, 0, raw}},
       {{kReduceScatter, kInt64, 50, raw}, {kAllReduce, kInt32, 1, raw}, {kAllReduce, kFloat64, 101, raw}},
@@ -78,7 +78,7 @@ struct Tensors {
     operation.codec = plan.codec;
     return operation;
   }
-  // What of a rank's tensor is defined in the end.
+  // Returns the part of a rank's tensor that is defined in the end.
   [[nodiscard]] std::span<const uint8_t> outcome(unsigned rank) const {
     if (plan.kind != kReduceScatter) return data[rank];
     return std::span(data[rank])

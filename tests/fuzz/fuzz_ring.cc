@@ -1,4 +1,4 @@
-// fuzz_ring.cc - a ring of exchanges on links of one delay, in virtual time: as little as a fuzz target needs
+// fuzz_ring.cc - a ring of exchanges in virtual time, on links with one delay. It does only what a fuzz target needs.
 #include "tests/fuzz/fuzz_ring.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// fuzz_ring.h - a ring of exchanges on links of one delay, in virtual time: as little as a fuzz target needs
+// fuzz_ring.h - a ring of exchanges in virtual time, on links with one delay. It does only what a fuzz target needs.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,14 @@
 
 namespace gradlane::test {
 
-// Each packet lies in a heap block of its exact size, for AddressSanitizer, and takes as long as any other. SimNet does
-// more, and its start takes longer than a run here does.
+// Each packet lies in a heap block of its exact size, for AddressSanitizer. All packets take the same time. SimNet does
+// more, but its start takes longer than a whole run here.
 class FuzzRing {
  public:
-  // Sees every packet just before a node receives it, but for injected ones.
+  // Sees every packet just before a node receives it, except injected ones.
   using Tap = std::function<void(unsigned from, unsigned to, std::span<const uint8_t> packet)>;
 
-  // `config` is every node's, but for rank and incarnation.
+  // All nodes use `config`, each with its own rank and incarnation.
   FuzzRing(const ExchangeConfig& config, unsigned loss_percent, Tap tap);
   ~FuzzRing();
   FuzzRing(const FuzzRing&) = delete;
@@ -36,10 +36,11 @@ class FuzzRing {
 
   void submit(unsigned rank, const Operation& operation);
   [[nodiscard]] bool idle() const { return pending_ == 0; }
-  // Has a node receive these bytes, and polls it.
+  // Makes a node receive these bytes, and polls it.
   void inject(unsigned to, unsigned from, std::span<const uint8_t> packet);
 
-  // The next instant at which something happens; false, and the time is `limit`, if that is later.
+  // Advances to the next instant at which something happens. If that is later than `limit`, sets the time to `limit`
+  // and returns false.
   bool step(Nanos limit);
   void run_until(Nanos limit) {
     while (step(limit)) {
@@ -63,7 +64,7 @@ class FuzzRing {
   unsigned loss_percent_;
   Random random_{1};
   Tap tap_;
-  std::deque<Flying> flying_;  // in the order of their arrival
+  std::deque<Flying> flying_;  // packets in flight, in the order of their arrival
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 

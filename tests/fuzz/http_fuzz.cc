@@ -1,7 +1,7 @@
-// http_fuzz.cc - libFuzzer target: any bytes as a scraper's request
+// http_fuzz.cc - libFuzzer target: parses any bytes as a scraper's request
 //
-// Aborts if what is whole is not taken for the same whatever stands behind it, or is taken before its end, or if a
-// request that is over gets no answer. Input: the request, in a heap block of its exact size.
+// Aborts if bytes behind a complete request change its meaning, or if an incomplete request is accepted. Also aborts if
+// a request gets no answer although no more bytes will come. Input: the request, in a heap block of its exact size.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,7 +1,7 @@
-// npy_fuzz.cc - libFuzzer target: any bytes as a file of NumPy's
+// npy_fuzz.cc - libFuzzer target: parses any bytes as a NumPy file
 //
-// Aborts unless the bytes are refused with the file's name, or give an array that is the end of these bytes and reads
-// to the same when it is written again.
+// Aborts unless the bytes are refused with an error that names the file, or give an array that is the end of these
+// bytes. The array must be the same after it is written and read again.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -33,7 +33,8 @@ std::optional<NpyArray> parse(std::span<const uint8_t> bytes) {
   }
 }
 
-// As numpy.save() does, in the other version of the two for every other array.
+// Returns the file that numpy.save() makes of an array. An even number of columns gives a file of version 2, an odd one
+// version 1.
 std::vector<uint8_t> written(const NpyArray& array) {
   const std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(array.rows) + ", " +
                              std::to_string(array.columns) + "), }\n";

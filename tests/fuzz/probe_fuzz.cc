@@ -1,8 +1,10 @@
-// probe_fuzz.cc - libFuzzer target: any bytes as a probe, and as an answer to one
+// probe_fuzz.cc - libFuzzer target: parses any bytes as a probe and as an answer to one
 //
-// Aborts if what is taken for a probe is not what write_probe() makes of the same fields, or if bytes that nobody can
-// know are taken for an answer. Input: byte 0: bit 0 puts the CRC right, bit 1 the magic and the version, so that other
-// fields get past them; the payload behind it, in a heap block of its exact size.
+// Aborts if an accepted probe is not what write_probe() makes of the same fields, or if an answer with a wrong nonce is
+// accepted. Input:
+//   byte 0   bit 0: the CRC is made right
+//            bit 1: the magic and the version are made right, so that other fields get past them
+//   then the payload, in a heap block of its exact size
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

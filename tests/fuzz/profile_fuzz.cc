@@ -1,6 +1,6 @@
-// profile_fuzz.cc - libFuzzer target: any text as a profile of a model
+// profile_fuzz.cc - libFuzzer target: parses any text as a profile of a model
 //
-// Aborts unless the text is refused with the file's name, or gives a model that can be reckoned with.
+// Aborts unless the text is refused with an error that names the file, or gives a model whose numbers are usable.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>

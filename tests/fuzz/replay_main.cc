@@ -15,7 +15,7 @@ namespace {
 void replay(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   const std::vector<char> bytes(std::istreambuf_iterator<char>(file), {});
-  // In a heap block of its exact size, as a fuzzer would have it.
+  // The input is in a heap block of its exact size, as with a fuzzer.
   const std::vector<uint8_t> input(bytes.begin(), bytes.end());
   LLVMFuzzerTestOneInput(input.data(), input.size());
 }

@@ -1,12 +1,12 @@
 // server_fuzz.cc - libFuzzer target: any messages from up to three trainers at once, while lanes are quick or slow
 //
-// Aborts if the server does not come to an end, if a lane is told what cannot be, or if a message to a client makes no
-// sense. Memory that a lane knows is touched with every command, for the address sanitizer to watch. Input: a sequence
+// Aborts if the server does not finish, if a lane gets an impossible command, or if a client gets an invalid message.
+// Each command touches all memory that a lane knows, so that AddressSanitizer finds unmapped memory. Input: a sequence
 // of
-//   byte 0   bits 0-1 what to do (send, receive, close or connect again, lanes)
-//            bits 2-3 which trainer; lanes: bit 2 whether they carry out what they have taken, bit 3 faults
-//   send     byte 1 bytes of the message, then as many bytes; bit 4 of byte 0: a good magic and version are put into it
-//   lanes    with bit 3: byte 1 is the fault that lane 0 finds in trainer 0
+//   byte 0   bits 0-1: action (send, receive, close and connect again, lanes)
+//            bits 2-3: trainer; for lanes: bit 2: they execute their commands, bit 3: a fault
+//   send     byte 1: length of the message, which follows; bit 4 of byte 0: it gets a good magic and version
+//   lanes    with bit 3: byte 1 is the fault that lane 0 reports for trainer 0
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -42,7 +42,7 @@ void expect(bool so, const char* what) {
   if (!so) fail(what);
 }
 
-// In this thread: what they are told waits until somebody says so.
+// Lanes that run in this thread. Commands for them wait until carry_out_all() is called.
 class InlineLanes {
  public:
   InlineLanes() {
@@ -151,7 +151,7 @@ FileDescriptor connect_to(const std::string& path) {
   return fd;
 }
 
-// Takes all answers, and closes their file descriptors.
+// Receives all answers, checks them, and closes their file descriptors.
 void receive_all(const FileDescriptor& client) {
   for (;;) {
     std::array<uint8_t, 256> bytes;
@@ -222,7 +222,7 @@ void run(Input input) {
         break;
       default:
         if ((what & 4) != 0) lanes.carry_out_all();
-        // Only a trainer that is attached can be at fault.
+        // Only an attached trainer can be at fault.
         if ((what & 8) != 0 && server.attached() == kTrainers) {
           lanes.desk(0).faults[0].fault.store(static_cast<TrainerFault>(input.byte()), std::memory_order_release);
         }

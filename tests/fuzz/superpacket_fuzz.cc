@@ -1,8 +1,8 @@
-// superpacket_fuzz.cc - libFuzzer target: any frame with any header is cut, and what came of it put together again
+// superpacket_fuzz.cc - libFuzzer target: cuts any frame with any header into packets, and joins these again
 //
-// Aborts if a packet of one that was cut is not one that could be delivered, or if packets that were put together are
-// not the same ones when that is cut. Frames and packets lie in heap blocks of their exact sizes, for the address
-// sanitizer to watch. Input: the header of 10 bytes, and the frame behind it.
+// Aborts if a packet that was cut could not be delivered, or if joined packets differ after they are cut again. Frames
+// and packets lie in heap blocks of their exact sizes, so that AddressSanitizer finds accesses outside. Input: the
+// header of 10 bytes, then the frame.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -60,7 +60,7 @@ void put_together(const std::vector<Block>& packets) {
       if (again.size() != next - first) fail("another number of packets");
       for (size_t i = 0; i < again.size(); ++i) {
         const auto before = packets[first + i].all(), after = again[i].all();
-        // What a frame that must not be cut is called on its way is nobody's business.
+        // Bytes 18 to 25 may differ: the IP identification has no meaning in a packet that must not be fragmented.
         if (before.size() != after.size()) fail("a packet of another length");
         if (std::memcmp(before.data(), after.data(), 18) != 0) fail("another packet");
         if (std::memcmp(before.data() + 26, after.data() + 26, before.size() - 26) != 0) fail("other bytes");

@@ -1,8 +1,8 @@
-// top_fuzz.cc - libFuzzer target: any bytes as what `gradlane top` hears of a node elsewhere
+// top_fuzz.cc - libFuzzer target: any bytes as the response of a remote node to `gradlane top`
 //
-// Aborts if a response is taken for the same no more once bytes stand behind it, if a document is read that has no
-// bounds, or if the screen is more than a screen, or has what a terminal obeys. Input: a response of HTTP; what does
-// not begin as one is taken for its document, and the ring's digest is put into it.
+// Aborts if bytes behind a complete response change its meaning, or if a document is read whose size has no bounds.
+// Also aborts if a page is larger than the screen, or has control characters. Input: an HTTP response. If it does not
+// begin like one, it is a document. Documents are tested as they are, and with the ring's digest.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,8 +1,8 @@
 // trainer_fuzz.cc - libFuzzer target: a trainer that writes anything into its shared memory, and others that do not
 //
-// Aborts if a lane does not let go of a trainer's memory, or if a job of new trainers does not work afterwards. All
-// shared memory lies between guard pages. Input: byte 0 chooses nodes, trainers of each and lanes; then actions, each a
-// byte and its arguments, until they run out.
+// Aborts if a lane does not release a trainer's memory, or if a job of new trainers does not work afterwards. All
+// shared memory lies between guard pages. Input: byte 0 chooses the number of nodes, of trainers per node, and of
+// lanes. Actions follow, each a byte and its arguments.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -59,7 +59,7 @@ class Play {
       it->forget_faults();
     }
     if (!world_.idle()) fail("operations of trainers that have gone are in flight");
-    world_.run_for(kMillisecond);  // ranks hear of each other's last words
+    world_.run_for(kMillisecond);  // ranks receive each other's last packets
     full_job();
   }
 
@@ -72,21 +72,21 @@ class Play {
   void act() {
     Trainer& bad = *trainers_[0];
     switch (input_.take<uint8_t>() % 10) {
-      case 0:  // bytes anywhere
+      case 0:  // random bytes anywhere in the shared memory
         spoil();
         break;
-      case 1: {  // any submission
+      case 1: {  // a random submission
         bad.put(input_.take<uint8_t>() % world_.config().lanes, input_.take<gl_submission>());
         break;
       }
       case 2:
-      case 3:  // a good one
+      case 3:  // a valid submission
         bad.submit(submission());
         break;
       case 4:
         bad.cancel(input_.take<uint8_t>());
         break;
-      case 5:  // of somebody else
+      case 5:  // an action of another trainer
         polite();
         break;
       case 6:
@@ -138,7 +138,7 @@ class Play {
     if (rank >= world_.ranks()) return;
     Trainer& it = *trainers_[rank];
     it.read();
-    // As many as a client has; the others are its business.
+    // The client library has at most GL_SLOTS operations in flight, and queues the others itself.
     if (it.lane(0).submit_tail - it.lane(0).complete_head < GL_SLOTS) it.submit(submission());
   }
 

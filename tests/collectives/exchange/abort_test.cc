@@ -1,4 +1,4 @@
-// abort_test.cc - operations that are aborted, that differ between ranks, that take too long, and nodes that shut down
+// abort_test.cc - tests of operations that are aborted, differ between ranks or take too long, and of shut-downs
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,13 +16,13 @@ namespace {
 
 const std::vector<unsigned> kWorlds = thorough() ? std::vector{2U, 3U, 4U, 8U} : std::vector{2U, 3U};
 
-// The other jobs than `one` of what is in flight.
+// Returns all jobs except `one`.
 std::vector<size_t> others_of(std::vector<size_t> jobs, size_t one) {
   std::erase(jobs, one);
   return jobs;
 }
 
-// One operation fails, and all others are right, also those that come later.
+// Expects that one operation fails, and that all others are right, also later ones.
 void expect_one_aborted(TestRing& ring, const std::vector<size_t>& jobs, size_t aborted,
                         const std::vector<unsigned>& by) {
   EXPECT_TRUE(ring.finish(jobs, kSecond));
@@ -74,7 +74,8 @@ TEST(Abort, InTheMiddle) {
   }
 }
 
-// Ranks that are done stay so. The others may still succeed: whoever is behind such a rank gets all it needs.
+// A rank that has finished the operation keeps its success. Other ranks may succeed, too, if such a rank has sent them
+// all they need.
 TEST(Abort, AfterSomeHaveFinishedIt) {
   for (const unsigned world : kWorlds) {
     for (const unsigned ranks : {1U, (world + 1) / 2}) {
@@ -116,7 +117,7 @@ TEST(Abort, FromTwoRanksAtOnce) {
   }
 }
 
-// Those that submit it later hear of it then.
+// Ranks that submit the operation later learn of the abort then.
 TEST(Abort, OfWhatOthersHaveNotSubmittedYet) {
   for (const unsigned world : kWorlds) {
     SCOPED_TRACE(world);
@@ -140,7 +141,7 @@ TEST(Abort, OfWhatOthersHaveNotSubmittedYet) {
   }
 }
 
-// Also many more than there are places for operations: none of them stays taken.
+// Many more operations are aborted than there are places for. No place stays taken.
 TEST(Abort, OfAllOperationsAgainAndAgain) {
   for (const unsigned world : kWorlds) {
     SCOPED_TRACE(world);
@@ -158,7 +159,7 @@ TEST(Abort, OfAllOperationsAgainAndAgain) {
   }
 }
 
-// A residual that belongs to a failed operation is worth nothing; one that belongs to none that has started stays.
+// A failed operation clears its residual if it has started. Otherwise the residual stays.
 TEST(Abort, ClearsResiduals) {
   for (const bool started : {true, false}) {
     SCOPED_TRACE(started);
@@ -223,7 +224,7 @@ std::vector<Difference> differences() {
   };
 }
 
-// The rank before the odd one notices, and so does the odd one.
+// Returns whether the failure names the difference. The rank before the odd one notices it, and so does the odd one.
 bool names_difference(const Failure& failure, const Difference& difference, unsigned odd, unsigned world) {
   if (failure.code != FailureCode::kMismatch || failure.field != difference.field) return false;
   if (failure.ours == difference.common) return failure.rank == odd && failure.theirs == difference.odd;
@@ -259,7 +260,7 @@ TEST(Mismatch, FailsOnAllRanksAndNamesTheDifference) {
         for (unsigned rank = 0; rank < world; ++rank) {
           const SimCompletion* const end = ring.end_of(bad, rank);
           ASSERT_NE(end, nullptr) << rank;
-          // The root of a broadcast is done when it has sent everything, and does not wait for those far away.
+          // The root of a broadcast finishes when it has sent everything. It does not wait for ranks that are far away.
           const bool root_side = difference.spec.kind == OpKind::kBroadcast && rank < odd;
           if (root_side && !end->failure) continue;
           EXPECT_TRUE(names_difference(end->failure, difference, odd, world))
@@ -296,7 +297,7 @@ TEST(Deadline, RingThatDoesNotComeUp) {
   }
 }
 
-// The caller's own limit is an hour.
+// The operation's own time limit is an hour.
 TEST(Abort, WhereTheRingDoesNotComeUp) {
   SimConfig config;
   config.nodes = 2;
@@ -326,7 +327,7 @@ TEST(Deadline, RingWithoutTwo) {
   EXPECT_TRUE(ring.works());
 }
 
-// The rank before the one that does not take part waits for it to start; all others for the data of their neighbour.
+// The rank before the missing one waits for it to start. All others wait for data of their neighbour.
 TEST(Deadline, RankThatNeverSubmits) {
   for (const unsigned world : kWorlds) {
     SCOPED_TRACE(world);
@@ -350,7 +351,7 @@ TEST(Deadline, RankThatNeverSubmits) {
     if (world == 2) {
       EXPECT_TRUE(ring.failed(never, 0, {FailureCode::kStuck, {lazy}}));
     }
-    ring.submit(never, lazy);  // at last
+    ring.submit(never, lazy);  // now it does submit
     EXPECT_TRUE(ring.finish({&never, 1}, kSecond));
     EXPECT_TRUE(ring.failed(never, {FailureCode::kStuck, {}}));
     EXPECT_TRUE(ring.works());

@@ -1,4 +1,4 @@
-// allocation_test.cc - an exchange allocates nothing once it is made: no kind of operation, no loss, no failure does
+// allocation_test.cc - tests that an exchange allocates only when it is made: not for operations, losses or failures
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include "tests/collectives/exchange/counted_net.h"
 #include "tests/collectives/exchange/exchange_fixture.h"
 
-// Sanitizers have a malloc() of their own.
+// Sanitizers replace malloc() themselves.
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define GRADLANE_OWN_MALLOC 0
@@ -24,7 +24,7 @@
 #define GRADLANE_OWN_MALLOC 1
 #endif
 
-// ---- Counting. Everything the program allocates comes by here; what counts is what the exchange does.
+// ---- Counting. All allocations of the program come here. Only those of the exchange are counted.
 
 namespace {
 
@@ -59,7 +59,7 @@ void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::fre
 void operator delete[](void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
 
 #if defined(__GLIBC__) && GRADLANE_OWN_MALLOC
-// What does not come by `operator new`.
+// These functions count allocations that do not use `operator new`.
 extern "C" {
 void* __libc_malloc(size_t bytes);
 void* __libc_calloc(size_t count, size_t bytes);
@@ -156,7 +156,7 @@ TEST_F(Allocation, NoneForLosses) {
   }
 }
 
-// All rows of the table, with all that they keep. What comes out is codecs_test's.
+// Tests all rows of the table of codecs, with all their states. codecs_test.cc checks the results.
 TEST_F(Allocation, NoneForAnyCodec) {
   constexpr unsigned kWorld = 3;
   constexpr size_t kCount = 40'003;
@@ -221,7 +221,7 @@ TEST_F(Allocation, NoneForRefusals) {
   }
 }
 
-// ---- Failures. Each has large tensors on their way.
+// ---- Failures, each with large tensors in flight
 
 class Failing : public Allocation {
  protected:
@@ -243,7 +243,7 @@ class Failing : public Allocation {
   void steps(unsigned count) {
     for (unsigned i = 0; i < count; ++i) net_->step();
   }
-  // These nodes come to so many operations, of which the last one ends like this.
+  // Expects that `ended` operations end on these nodes, the last of them with this code.
   void expect(std::initializer_list<unsigned> nodes, FailureCode code, size_t ended = 1) {
     ASSERT_TRUE(net_->run(nodes, ended, net_->now() + 20 * kSecond));
     for (const unsigned i : nodes) {

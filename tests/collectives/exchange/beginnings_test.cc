@@ -1,4 +1,4 @@
-// beginnings_test.cc - operations whose codec must look first: refused, cancelled, too late, different
+// beginnings_test.cc - tests of operations whose codec must scan the tensor first: refused, cancelled, late, different
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using Refusal = Exchange::Refusal;
 constexpr unsigned kWorld = 4;
 constexpr float kOwed = 0.25F;
 
-// The first row like that, if there is one.
+// Returns the codec of the first row for which `like` is true, if there is one.
 template <class Like>
 std::optional<Codec> codec_like(Like&& like) {
   for (const CodecRow& row : codec_table()) {
@@ -40,7 +40,7 @@ SimConfig config_of(const char* strategies) {
   return config;
 }
 
-// An all-reduce of as many slices that a tensor is looked at in.
+// An all-reduce whose tensor is scanned in this number of slices.
 class Sum {
  public:
   explicit Sum(const Codec& codec, size_t slices = 8)
@@ -55,7 +55,7 @@ class Sum {
     operation.residual = codec_.states() == 0 ? nullptr : owed_[rank].data();
     return operation;
   }
-  // All states of a rank are 0, or what they were.
+  // Returns whether all residuals of a rank are 0 (`cleared`), or unchanged.
   [[nodiscard]] bool owes(unsigned rank, bool cleared) const {
     return std::ranges::all_of(owed_[rank], [=](float value) { return value == (cleared ? 0 : kOwed); });
   }
@@ -97,7 +97,7 @@ TEST(Beginnings, CodecsThatNeedOwnersAreRefusedByRings) {
   Operation named = sum.of(0);
   named.strategy = find_strategy("ring");
   EXPECT_EQ(both.try_submit(0, named).refusal, Refusal::kStrategy);
-  for (unsigned i = 0; i < kWorld; ++i) (void)both.submit(i, sum.of(i));  // by direct
+  for (unsigned i = 0; i < kWorld; ++i) (void)both.submit(i, sum.of(i));  // uses direct
   EXPECT_TRUE(both.run_until_idle(kSecond));
   EXPECT_TRUE(all_succeeded(both));
   SimConfig config = config_of("ring");
@@ -166,9 +166,9 @@ TEST_P(Looking, MayBeCancelled) {
   net.abort(1, 0);
   EXPECT_TRUE(net.run_until_idle(net.now() + kSecond));
   expect_all_failed(net, FailureCode::kAborted);
-  EXPECT_TRUE(sum.owes(1, false));  // it looked
+  EXPECT_TRUE(sum.owes(1, false));  // the rank was still scanning
   for (unsigned i = 0; i < kWorld; ++i) EXPECT_TRUE(sum.owes(i, false) || sum.owes(i, true)) << i;
-  // The next one knows nothing of it.
+  // The next operation is not affected.
   Sum next(*codec_);
   for (unsigned i = 0; i < kWorld; ++i) (void)net.submit(i, next.of(i));
   EXPECT_TRUE(net.run_until_idle(net.now() + kSecond));
@@ -181,7 +181,7 @@ TEST_P(Looking, EndsWhereARankIsMissing) {
   Sum sum(*codec_, 1);
   for (const unsigned i : {0U, 1U, 3U}) (void)net.submit(i, sum.of(i));
   net.run_until(net.now() + 50 * kMillisecond);
-  EXPECT_EQ(net.count(Counter::kReducePackets) != 0, !GetParam());  // until all agree, nothing is sent
+  EXPECT_EQ(net.count(Counter::kReducePackets) != 0, !GetParam());  // nothing is sent before all ranks agree
   EXPECT_TRUE(net.run_until_idle(net.now() + kSecond));
   for (const unsigned i : {0U, 1U, 3U}) {
     EXPECT_EQ(net.node(i).completions()[0].failure.code, FailureCode::kStuck) << i;
@@ -189,7 +189,8 @@ TEST_P(Looking, EndsWhereARankIsMissing) {
   }
 }
 
-// Others still look at what it is a part of; whoever fails does not keep them.
+// An operation waits until all lanes have scanned the tensor that it is a part of. An operation that fails does not
+// make the others wait.
 TEST_P(Looking, WaitsForThoseThatShareTheTensor) {
   SimNet net(config_of("direct"));
   wait_until_whole(net);
@@ -215,7 +216,7 @@ TEST_P(Looking, WaitsForThoseThatShareTheTensor) {
   (void)net.submit(1, lonely);
   EXPECT_TRUE(net.run_until_idle(net.now() + kSecond));
   EXPECT_EQ(net.node(1).completions().back().failure.code, FailureCode::kStuck);
-  EXPECT_EQ(lookers[1], 1U);  // it has looked once, or will not any more
+  EXPECT_EQ(lookers[1], 1U);  // it has scanned its part, or never will
 }
 
 TEST_P(Looking, FindsOutWhoMeansSomethingElse) {

@@ -1,4 +1,4 @@
-// chaos_test.cc - pauses, restarts, cut links, aborts and shut-downs at random, by seed
+// chaos_test.cc - tests with random pauses, restarts, cut links, aborts and shut-downs, by seed
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -10,8 +10,8 @@
 namespace gradlane::test::chaos_test {
 namespace {
 
-// A ring, and all the trouble that it can have. Whatever happens: every operation ends in time on all ranks that live;
-// where it succeeds the result is right; nobody touches a tensor later; and when the trouble is over, the ring works.
+// A ring with all kinds of faults. Every operation must end in time on all ranks that live. If it succeeds, its result
+// must be right. Nobody may touch a tensor later. When the faults are over, the ring must work.
 class Chaos {
  public:
   explicit Chaos(uint64_t seed) : random_(seed), world_(2 + one_of(7)), ring_(config(seed)), restarted_(world_) {}
@@ -53,7 +53,7 @@ class Chaos {
     return config;
   }
 
-  // Each link out of a rank and into it.
+  // Visits each link from a rank and to it.
   template <typename Visit>
   void links_of(unsigned rank, Visit visit) {
     for (const unsigned other : {(rank + 1) % world_, (rank + world_ - 1) % world_}) {
@@ -105,7 +105,7 @@ class Chaos {
       while (ring_.end_of(job, rank) == nullptr && ring_.net().now() < limit) ring_.run_for(kMillisecond);
       const SimCompletion* const end = ring_.end_of(job, rank);
       ASSERT_NE(end, nullptr) << "rank " << rank << ", job " << job;
-      // Anything but what nobody has done.
+      // These codes must not occur, because no test does what they report.
       EXPECT_NE(end->failure.code, FailureCode::kRefused);
       EXPECT_NE(end->failure.code, FailureCode::kMismatch);
       EXPECT_TRUE(ring_.ended(job, rank, {end->failure.code, {}}));
@@ -115,7 +115,7 @@ class Chaos {
   Random random_;
   unsigned world_;
   TestRing ring_;
-  std::vector<bool> restarted_;  // and know nothing of this round's jobs
+  std::vector<bool> restarted_;  // ranks that restarted and know nothing of this round's jobs
   std::vector<size_t> jobs_;
 };
 

@@ -1,4 +1,4 @@
-// codecs_test.cc - every row of the table, by every strategy that may have it, against an in-order reference
+// codecs_test.cc - tests of every codec with every strategy that it can use, compared with an in-order reference
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 using Kind = StrategyId::Kind;
 using Floats = std::vector<float>;
 
-// One name of each row, with values on the lattice too where that may be.
+// Returns one name of each row, and also one with a lattice (+fixed:10) if the row allows that.
 std::vector<std::string> names() {
   std::vector<std::string> names;
   for (const CodecRow& row : codec_table()) {
@@ -59,7 +59,7 @@ SimConfig network(const Codec& codec, const Way& way) {
   config.faults = way.faults;
   config.buffers = way.buffers;
   config.exchange.codec = find_codec("raw");
-  // Of what it may have without being told, nearly all the time would go into clearing.
+  // Smaller limits than the defaults, because clearing memory would take nearly all the time.
   config.exchange.operations = 2;
   config.exchange.max_bytes = size_t{1} << 20;
   config.exchange.strategies = {find_strategy(way.strategy)};
@@ -69,7 +69,7 @@ SimConfig network(const Codec& codec, const Way& way) {
 }
 
 SimInputs inputs_of(const Way& way, uint64_t seed) {
-  static std::map<uint64_t, SimInputs> made;  // takes longer than most of what is done with it
+  static std::map<uint64_t, SimInputs> made;  // making inputs takes longer than most tests of them
   SimInputs inputs = made.try_emplace(seed, "laplace-1e-3", seed).first->second;
   if (!way.wild) return inputs;
   constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -78,7 +78,7 @@ SimInputs inputs_of(const Way& way, uint64_t seed) {
   return inputs;
 }
 
-// Operations one after the other on one network; what the last one gave.
+// Operations that run one after the other on one network, and the result of the latest.
 class Rounds {
  public:
   Rounds(const std::string& name, const Way& way)
@@ -141,7 +141,8 @@ void check(const std::string& name, const Way& way, unsigned rounds = 2) {
 
 class AllCodecs : public testing::TestWithParam<std::string> {
  protected:
-  // By every strategy, in worlds of all kinds: mostly in one of them, which is another one for the next codec.
+  // Checks all strategies that fit, in one of the worlds each. The next codec gets another world. Thorough tests use
+  // all worlds.
   static void everywhere(const std::vector<unsigned>& worlds, const Way& like, unsigned rounds) {
     const std::vector<std::string> all = names();
     size_t turn = static_cast<size_t>(std::ranges::find(all, GetParam()) - all.begin());
@@ -165,7 +166,7 @@ class AllCodecs : public testing::TestWithParam<std::string> {
 
 TEST_P(AllCodecs, GiveWhatTheReferenceGives) {
   for (const size_t count : {size_t{1}, size_t{95}, size_t{5003}}) everywhere({1, 2, 3, 4, 5, 8}, {.count = count}, 2);
-  // Across many windows of an owner.
+  // This tensor takes many windows of an owner.
   everywhere(thorough() ? std::vector{2U, 4U} : std::vector{4U}, {.count = 70'003, .average = true}, 1);
 }
 
@@ -201,7 +202,7 @@ TEST_P(AllCodecs, WithFewBuffers) {
   }
 }
 
-// There and back.
+// The codec is used in both directions.
 TEST_P(AllCodecs, OnBothWaysOfAnAggregator) {
   for (const std::string strategy : {"aggregator:0", "aggregator:1,stream"}) {
     for (const char* const back : {GetParam().c_str(), "fixed:12"}) {
@@ -212,7 +213,7 @@ TEST_P(AllCodecs, OnBothWaysOfAnAggregator) {
   }
 }
 
-// The same bytes by any strategy, where sums are exact.
+// If sums are exact, all strategies give the same bytes.
 TEST_P(AllCodecs, AddExactlyWhereTheySaySo) {
   const Codec codec = find_codec(GetParam());
   if (!codec.row().exact_sums) return;
@@ -231,7 +232,8 @@ TEST_P(AllCodecs, AddExactlyWhereTheySaySo) {
   }
 }
 
-// The tensor of each rank divided among three networks, of which each looks at all of it before any changes it.
+// Divides the tensor of each rank among three networks. Each of them scans the complete tensor before any of them
+// changes it.
 void run_lanes(const Codec& codec, const Way& way, const SimTensors& tensors, std::vector<Floats>& states) {
   constexpr size_t kLanes = 3;
   const SimConfig config = network(codec, way);

@@ -1,4 +1,4 @@
-// coder_fixture.h - ways that elements travel, to test a Coder with
+// coder_fixture.h - combinations of element type and codec, for tests of a Coder
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,8 @@
 
 namespace gradlane::test::coder_test {
 
-// How elements travel, on one instruction set, and the spans of its calls: at odd addresses, ending with the vector.
+// An element type and a codec on one instruction set. Tests call it with spans at odd addresses that end with their
+// memory.
 struct Way {
   ElementType type;
   Codec codec;
@@ -36,14 +37,14 @@ struct Way {
       return bytes;
     }
     for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(rng.bits());
-    // Random doubles seldom meet another one of their size.
+    // Two random doubles rarely have about the same size.
     for (size_t i = 0; type == ElementType::kFloat64 && i < count; i += 1 + rng.below(3)) {
       set_word(bytes, 8, i, word_of((static_cast<double>(rng.below(2000)) - 1000) / 7));
     }
     return bytes;
   }
 
-  // The block of all elements.
+  // Returns the block of all elements.
   [[nodiscard]] Bytes block(const Bytes& elements) const {
     if (type != ElementType::kFloat32) return elements;
     return encode_all(codec, floats(elements));
@@ -53,7 +54,7 @@ struct Way {
     if (type == ElementType::kFloat32) {
       const std::vector<uint8_t> first = block(elements);
       std::vector<float> sum = decode_all(codec, first, elements.size() / 4);
-      const bool sparse = codec.row().layout == Form::kSparse;  // what it selects, and nothing of the rest
+      const bool sparse = codec.row().layout == Form::kSparse;  // only what the codec selects is added
       const std::vector<float> second =
           sparse ? decode_all(codec, encode_all(codec, floats(local)), sum.size()) : floats(local);
       for (size_t i = 0; i < sum.size(); ++i) {
@@ -76,7 +77,7 @@ struct Way {
   }
 };
 
-// A copy at an odd address that ends where its allocation ends.
+// A copy of bytes at an odd address. It ends where its allocation ends.
 class Odd {
  public:
   explicit Odd(const Bytes& bytes) : bytes_(bytes.size() + 1) {
@@ -97,7 +98,8 @@ inline constexpr size_t kCounts[] = {0, 1, 15, 31, 32, 33, 64, 100, 129, 1000, 4
 
 class CoderTest : public IsaTest {
  protected:
-  // Codecs that encode sums as contributions, each element by itself; codecs_test.cc has all.
+  // Returns fp32 with the codecs that encode sums like contributions and each element by itself, and all other types.
+  // codecs_test.cc tests all codecs.
   static std::vector<Way> ways() {
     std::vector<Way> list;
     for (const CodecRow& row : codec_table()) {

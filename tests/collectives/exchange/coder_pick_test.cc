@@ -1,4 +1,4 @@
-// coder_pick_test.cc - minima and maxima of every type are exact, and do not depend on the order
+// coder_pick_test.cc - tests that minima and maxima of every type are exact and do not depend on the order
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -10,7 +10,8 @@ namespace {
 
 class CoderPickTest : public IsaTest {};
 
-// Elements that meet their equals, zeros of both signs, NaNs with payloads, infinities, and the ends of integers.
+// Returns elements with many equal values, zeros of both signs, NaNs with payloads, infinities, and the limits of
+// integers.
 Bytes pickable(Rng& rng, ElementType type, size_t count) {
   const size_t width = element_bytes(type);
   Bytes bytes(count * width);
@@ -32,7 +33,7 @@ TEST_P(CoderPickTest, PicksTheSmallerAndTheLarger) {
     for (const Reduction reduction : {Reduction::kMin, Reduction::kMax}) {
       const Coder coder(type, codec("fixed:10"), reduction);
       const size_t width = element_bytes(type);
-      // They travel as they are, fp32 too.
+      // Elements travel uncompressed, also fp32.
       EXPECT_EQ(coder.codec_id(), kNoCodec);
       EXPECT_EQ(coder.codec_param(), 0);
       for (const size_t count : kCounts) {

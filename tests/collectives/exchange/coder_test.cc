@@ -1,4 +1,4 @@
-// coder_test.cc - elements of every type: there and back, cut to their room, added, joined, averaged
+// coder_test.cc - tests of a Coder with every type: encoding, decoding, pieces that fit their room, sums, averages
 #include "collectives/exchange/coder.h"
 
 #include <gtest/gtest.h>
@@ -14,12 +14,12 @@
 namespace gradlane::test::coder_test {
 namespace {
 
-// Where encode() and hop() stop.
+// Returns the number of elements at whose multiples encode() and hop() stop.
 size_t cut(const Way& way) {
   return way.type == ElementType::kFloat32 ? std::max(way.coder.granule(), way.codec.granule()) : way.coder.granule();
 }
 
-// Makes blocks of `room` bytes at most of `count` elements by `next(first, out)`, and joins them as they come.
+// Makes blocks of at most `room` bytes of `count` elements by `next(first, out)`, and joins them in order.
 template <class Next>
 Bytes in_pieces(const Way& way, size_t count, size_t room, Next next) {
   Odd joined(way.coder.max_bytes(count));
@@ -32,7 +32,7 @@ Bytes in_pieces(const Way& way, size_t count, size_t room, Next next) {
     EXPECT_LE(piece.floats, std::min(count - done, kMaxRunElements));
     if (piece.floats < count - done) {
       EXPECT_EQ(piece.floats % cut(way), 0U);
-      // Another granule would not have fitted.
+      // Another granule would not have fit.
       if (piece.floats + cut(way) <= kMaxRunElements) {
         EXPECT_GT(piece.bytes + way.coder.max_bytes(cut(way)), std::min(room, kMaxPacket)) << way.name();
       }
@@ -74,7 +74,7 @@ TEST_P(CoderTest, ThereAndBack) {
         ASSERT_EQ(back.first(elements.size()), elements);
       }
     }
-    // What has no elements needs no memory.
+    // Zero elements need no memory.
     EXPECT_EQ(way.coder.encode(nullptr, 0, {}, {}).bytes, 0U);
     EXPECT_EQ(way.coder.decode({}, nullptr, 0), Status::kOk);
     EXPECT_EQ(way.coder.hop({}, nullptr, 0, {}, {}).status, Status::kOk);
@@ -92,7 +92,7 @@ TEST_P(CoderTest, WrongLengths) {
         Bytes bytes = way.block(elements);
         bytes.resize(bytes.size() + (longer ? size_t{1} : ~size_t{0}));
         Odd block(bytes), local(elements), out(way.coder.max_bytes(count));
-        // In bit planes it depends on the bytes which fault is found first.
+        // The fault that is found first in bit planes depends on the bytes.
         const Status want = way.coder.validate(block.span(), count);
         EXPECT_TRUE(way.coder.codec_id() == CodecId::kFixed ? want != Status::kOk
                                                             : want == (longer ? Status::kLong : Status::kShort))
@@ -122,7 +122,7 @@ TEST_P(CoderTest, SumsAreThoseOfEachElement) {
   }
 }
 
-// In place: decode_add() of the codec, and what a hop makes of all others.
+// add() works in place. For fp32 it does what the codec's decode_add() does, for other types what a hop does.
 TEST_P(CoderTest, AddsInPlace) {
   Rng rng(7);
   for (const Way& way : ways()) {
@@ -149,7 +149,7 @@ TEST_P(CoderTest, AddsInPlace) {
   }
 }
 
-// Pieces of any room, joined again, are the block of the whole. Longer than a run can be, in one case.
+// Pieces of any size, joined again, equal the block of all elements. One count is longer than a run can be.
 TEST_P(CoderTest, PiecesMakeTheWhole) {
   Rng rng(4);
   for (const Way& way : ways()) {
@@ -161,7 +161,7 @@ TEST_P(CoderTest, PiecesMakeTheWhole) {
       Odd odd_elements(elements), odd_block(block), local(addends);
       for (const size_t room : {size_t{136}, size_t{200}, size_t{1000}, size_t{1408}, size_t{9100}, size_t{2000000}}) {
         if (count > 10000 && room < 9000) continue;
-        if (room < way.coder.max_bytes(cut(way))) continue;  // not even one might fit
+        if (room < way.coder.max_bytes(cut(way))) continue;  // perhaps not even one granule would fit
         ASSERT_EQ(in_pieces(way, count, room,
                             [&](size_t first, std::span<uint8_t> out) {
                               return way.coder.encode(odd_elements.data() + first * way.width(), count - first, {},
@@ -197,7 +197,7 @@ TEST_P(CoderTest, NothingGoesWhereNoGranuleFits) {
   }
 }
 
-// Zeros need the least room: no run has more elements than its header can say.
+// Zeros need the least room. Even then, no run has more elements than its header can state.
 TEST_P(CoderTest, RunsHaveALongestLength) {
   for (const Way& way : ways()) {
     const size_t count = 200000;
@@ -214,7 +214,7 @@ TEST_P(CoderTest, RunsHaveALongestLength) {
   }
 }
 
-// Error feedback goes on where a piece ends, as in one go.
+// Error feedback in pieces gives the same residual as in one call.
 TEST_P(CoderTest, FeedbackInPieces) {
   Rng rng(5);
   for (const std::string name : {"fixed:10", "inceptionn:10"}) {
@@ -252,7 +252,7 @@ TEST_P(CoderTest, FeedbackInPieces) {
   }
 }
 
-// ---- All fp16 and bf16 there are
+// ---- All numbers of fp16 and bf16
 
 Bytes all_halves() {
   Bytes bytes(2 * 65536);
@@ -265,7 +265,8 @@ TEST_P(CoderTest, AllHalvesAreAdded) {
   for (const ElementType type : {ElementType::kFloat16, ElementType::kBfloat16}) {
     const Way way(type, codec("raw"));
     const Format& format = half_format(type);
-    // -0 leaves every number as it is; the others round, cancel, underflow and overflow; odd factors pair at random.
+    // -0 changes no number. The other values make sums round, cancel, underflow and overflow. Odd factors pair numbers
+    // at random.
     std::vector<Bytes> addends;
     for (const double value : {-0.0, 1.0, -1.0, 1.0 / 3, 1e-7, -60000.0, 3e38}) {
       Bytes bytes(all.size());

@@ -1,4 +1,4 @@
-// counted_net.h - a ring of exchanges on a network that allocates nothing, with a count of what the exchanges allocate
+// counted_net.h - a ring of exchanges on a network that allocates nothing; allocations by the exchanges are counted
 #pragma once
 
 #include <algorithm>
@@ -17,11 +17,11 @@
 
 namespace gradlane::test {
 
-// Whoever replaces `operator new` counts while this is true.
+// While this is true, the replacement of `operator new` counts.
 inline bool g_counting = false;
 inline size_t g_allocations = 0;
 
-// Calls an exchange, and counts.
+// Calls an exchange and counts its allocations.
 template <typename Call>
 auto watched(Call call) {
   struct Watch {
@@ -31,7 +31,7 @@ auto watched(Call call) {
   return call();
 }
 
-// ---- A network that allocates nothing either while it runs
+// ---- A network that itself allocates nothing while it runs
 
 inline constexpr size_t kMtu = 1472;
 inline constexpr size_t kWindow = 16;
@@ -66,7 +66,7 @@ class Node final : public PacketIo {
 
   [[nodiscard]] Exchange& exchange() { return *exchange_; }
   [[nodiscard]] ExchangeConfig& config() { return config_; }
-  [[nodiscard]] size_t peak() const { return peak_; }  // buffers held
+  [[nodiscard]] size_t peak() const { return peak_; }  // most buffers held at a time
   [[nodiscard]] Failure failure() const { return failure_; }
   [[nodiscard]] size_t ended() const { return ended_; }
 
@@ -95,7 +95,7 @@ class Node final : public PacketIo {
       ++ended_;
       failure_ = completion.failure;
     }
-    // Asked for their own sake.
+    // These calls are made only to count their allocations.
     (void)watched([&] { return exchange_->deadline(); });
     (void)watched([&] { return exchange_->ring_status(); });
     if (config_.world > 1) (void)watched([&] { return exchange_->link_status(0); });
@@ -110,7 +110,7 @@ class Node final : public PacketIo {
   std::array<uint16_t, kBuffers> free_{};
   size_t free_count_ = kBuffers;
   size_t peak_ = 0;
-  Failure failure_;  // of the last operation
+  Failure failure_;  // failure of the latest operation
   size_t ended_ = 0;
   std::unique_ptr<Exchange> exchange_;
 };
@@ -157,7 +157,7 @@ class Net {
     }
   }
 
-  // What was sent arrives, in another order; then all poll.
+  // Delivers the packets that were sent, in another order. Then all nodes poll.
   void step() {
     now_ += kStep;
     const size_t arriving = std::exchange(queued_, 0);
@@ -172,7 +172,7 @@ class Net {
       if (!node->stopped) node->poll(now_);
     }
   }
-  // Until these nodes have had so many operations end.
+  // Runs until `ended` operations have ended on each of these nodes. Returns false if that takes until `limit`.
   bool run(std::span<const unsigned> nodes, size_t ended, Nanos limit) {
     const auto done = [&](unsigned i) { return node(i).ended() >= ended; };
     while (now_ < limit) {

@@ -1,4 +1,4 @@
-// divided_test.cc - one tensor divided among several exchanges, as the lanes of a node do it
+// divided_test.cc - tests of one tensor divided among several exchanges, as the lanes of a node divide it
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ SimConfig lane_config() {
   return config;
 }
 
-// Elements `first` to `first + count` of the operation's `whole.count`: of the tensor, or of each rank's block.
+// Returns the operation on elements `first` to `first + count` of the tensor, or of each rank's block.
 Operation part_of(const Operation& whole, size_t first, size_t count) {
   Operation part = whole;
   part.whole = whole.count;
@@ -35,7 +35,7 @@ Operation part_of(const Operation& whole, size_t first, size_t count) {
   return part;
 }
 
-// Each kind, three networks side by side; the last one's part is empty for small tensors.
+// Tests each kind on three networks side by side. The last part is empty for small tensors.
 TEST(Divided, GivesWhatOneExchangeGives) {
   std::array<SimNet, kLanes> lanes{SimNet(lane_config()), SimNet(lane_config()), SimNet(lane_config())};
   for (const size_t count : {size_t{50}, size_t{10'007}}) {
@@ -59,7 +59,7 @@ TEST(Divided, GivesWhatOneExchangeGives) {
   }
 }
 
-// Parts of the same length, but not of the same whole.
+// The parts have the same length, but belong to tensors of different lengths.
 TEST(Divided, ComparesTheWhole) {
   SimNet net(lane_config());
   std::array<float, 32> data{};
@@ -93,7 +93,7 @@ TEST(Divided, RefusesAPitchThatOverlaps) {
   EXPECT_EQ(net.node(0).exchange().submit(part, net.now()).refusal, Exchange::Refusal::kBad);
 }
 
-// A rank that is taken over begins a new generation; one that has done nothing need not.
+// If a rank gets another trainer, it begins a new generation. A rank that has done nothing need not.
 TEST(Fresh, UntilTheFirstOperationOfAGeneration) {
   SimNet net(lane_config());
   const auto whole = [&] { return net.node(0).exchange().ring_status().whole; };

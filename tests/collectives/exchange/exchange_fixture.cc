@@ -1,4 +1,4 @@
-// exchange_fixture.cc - runs jobs on a simulated network, and loses chosen packets
+// exchange_fixture.cc - functions that run jobs on a simulated network, and a filter that loses chosen packets
 #include "tests/collectives/exchange/exchange_fixture.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace gradlane::test {
 // ---- Running
 
 size_t largest(std::span<const JobSpec> specs, unsigned world) {
-  size_t most = 128;  // a granule, which it can have anyway
+  size_t most = 128;  // a granule, which is always allowed
   for (const JobSpec& spec : specs) {
     most = std::max(most, spec.count * element_bytes(spec.type) * (has_shares(spec.kind) ? world : 1));
   }
@@ -50,7 +50,7 @@ testing::AssertionResult all_succeeded(const SimNet& net) {
 }
 
 testing::AssertionResult all_given_back(SimNet& net) {
-  // One for each neighbour stays, for acknowledgements.
+  // Each exchange keeps one buffer per neighbour, for acknowledgements.
   const auto idle = [&net] {
     size_t held = 0;
     for (unsigned i = 0; i < net.nodes(); ++i) {

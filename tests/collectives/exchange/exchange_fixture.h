@@ -1,4 +1,4 @@
-// exchange_fixture.h - runs jobs on a simulated network, and loses chosen packets
+// exchange_fixture.h - functions that run jobs on a simulated network, and a filter that loses chosen packets
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,19 +18,20 @@
 
 namespace gradlane::test {
 
-// Bytes of the largest tensor among them: what an exchange needs no more than, as it clears all that it may need.
+// Returns the bytes of the largest tensor of these jobs. With it as max_bytes, an exchange clears no more memory than
+// needed.
 [[nodiscard]] size_t largest(std::span<const JobSpec> specs, unsigned world);
 
-// Submits the jobs to all nodes in the same order, at most `in_flight` at a time (0: as many as
-// their configuration allows), and runs until all have ended; then checks that all succeeded and are right.
+// Submits the jobs to all nodes in the same order, at most `in_flight` at a time (0: as many as the configuration
+// allows). Runs until all have ended, and checks that all succeeded with the right result.
 [[nodiscard]] testing::AssertionResult run(SimNet& net, std::span<Job> jobs, Nanos limit = 600 * kSecond,
                                            size_t in_flight = 0);
 
-// Whether all that was submitted has ended, and without a failure.
+// Returns whether all submitted operations have ended without a failure.
 [[nodiscard]] testing::AssertionResult all_succeeded(const SimNet& net);
 
-// No exchange holds a buffer but one per neighbour, and none is on its way: lets late acknowledgements come, between
-// keep-alives.
+// Returns whether each exchange holds only one buffer per neighbour, and no buffer is in flight. Runs on first, so that
+// late acknowledgements arrive, between keep-alives.
 [[nodiscard]] testing::AssertionResult all_given_back(SimNet& net);
 
 [[nodiscard]] uint64_t retransmits(const SimNet& net);
@@ -40,7 +41,7 @@ namespace gradlane::test {
 
 [[nodiscard]] bool is_data(std::span<const uint8_t> packet);
 
-// Transmissions of one data packet on one link.
+// The transmissions of one data packet on one link.
 struct Target {
   unsigned from;
   unsigned to;
@@ -48,16 +49,16 @@ struct Target {
   auto operator<=>(const Target&) const = default;
 };
 
-// A filter that loses the first transmissions of some data packets, and notes what goes by.
+// A filter that loses the first transmissions of chosen data packets, and records sequence numbers.
 class Dropper {
  public:
   void drop(const Target& target, unsigned times) { drops_[target] = times; }
-  // To be called by SimNet's filter; false: lost.
+  // SimNet's filter calls this function. Returns false if the packet is lost.
   [[nodiscard]] bool operator()(unsigned from, unsigned to, std::span<const uint8_t> packet);
 
   [[nodiscard]] unsigned dropped() const noexcept { return dropped_; }
-  [[nodiscard]] bool all_dropped() const;  // as often as asked for
-  // Of packets with elements: the first and the last sequence number on a link; nothing if there was none.
+  [[nodiscard]] bool all_dropped() const;  // whether each packet was lost as often as requested
+  // Returns the first and the last sequence number of packets with elements on a link; nullopt if there was none.
   [[nodiscard]] std::optional<std::pair<uint32_t, uint32_t>> seen(unsigned from, unsigned to) const;
 
  private:

@@ -1,4 +1,4 @@
-// exchange_test.cc - what operations compute, on every world, count, codec, kind and type; many at once; refusals
+// exchange_test.cc - tests of results for all worlds, counts, codecs, kinds and types; many at once; refusals
 #include "collectives/exchange/exchange.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class World : public testing::TestWithParam<unsigned> {
     return config;
   }
 
-  // None, fewer than ranks, and what cuts granules.
+  // Returns counts: none, fewer than ranks, and one that ends inside a granule.
   [[nodiscard]] std::vector<size_t> counts() const {
     std::vector<size_t> list = {0, 1, world() - 1, world(), 1237};
     std::sort(list.begin(), list.end());
@@ -55,7 +55,7 @@ TEST_P(World, AllCodecsAndKinds) {
   run_all(specs);
 }
 
-// What one poll does not do the next one does, at once.
+// The next poll continues at once what one poll has not finished.
 TEST(Exchange, AWorldOfOneDoesNotSleepOverALargeTensor) {
   for (const OpKind kind : {OpKind::kAllToAll, OpKind::kAllReduce}) {
     const JobSpec spec{.kind = kind, .count = 600'000, .codec = "raw"};
@@ -82,7 +82,7 @@ TEST_P(World, AllTypesAndKinds) {
   run_all(specs);
 }
 
-// NaN, Inf, denormals, boundaries, whatever bits, at odd addresses.
+// The elements are NaN, Inf, denormals, boundaries and random bits, at odd addresses.
 TEST_P(World, WildElements) {
   using enum ElementType;
   std::vector<JobSpec> specs;
@@ -104,7 +104,8 @@ TEST_P(World, LargeTensors) {
   }
 }
 
-// Packets are full of elements before they are full of bytes: then blocks end, and runs are cut, anywhere in them.
+// Packets reach their limit of elements before their limit of bytes. So blocks may end, and runs may be cut, anywhere
+// in a packet.
 TEST_P(World, MoreElementsThanBytes) {
   for (const size_t count : {size_t{70'000}, size_t{100'003}}) {
     const JobSpec few = {.kind = OpKind::kAllReduce, .count = count, .codec = "fixed:5", .scale = 1e-5};
@@ -112,7 +113,7 @@ TEST_P(World, MoreElementsThanBytes) {
   }
 }
 
-// What was rounded off comes back in the next operation.
+// The next operation adds what was lost by rounding.
 TEST_P(World, ErrorFeedback) {
   for (const std::string codec : {"fixed:10", "fixed:4"}) {
     for (const Fill fill : {Fill::kGradients, Fill::kWild}) {
@@ -132,7 +133,7 @@ TEST_P(World, ErrorFeedback) {
   }
 }
 
-// Operations of all sorts, in flight at once.
+// Operations of all kinds are in flight at once.
 TEST_P(World, ManyAtOnce) {
   using enum ElementType;
   const JobSpec specs[] = {
@@ -266,7 +267,8 @@ TEST(Exchange, RefusesWhatIsNoOperation) {
   }
 }
 
-// Four times as many as configured, as these are small, until the oldest one is over and read.
+// The exchange takes four times the configured number, because these operations are small. It takes another one when
+// the oldest has ended and its completion was read.
 TEST(Exchange, RefusesMoreThanConfigured) {
   SimConfig config;
   config.nodes = 2;
@@ -328,7 +330,7 @@ TEST(Exchange, OneRankASecondLate) {
   }
 }
 
-// One that is late for each operation of a row has no more to repeat.
+// A rank that is late for every operation causes no retransmissions.
 TEST(Exchange, StartsAtRandomTimes) {
   const unsigned world = 5;
   SimConfig config;

@@ -1,4 +1,4 @@
-// failure_fixture.cc - a ring on which things go wrong: operations submitted rank by rank, and how each of them ended
+// failure_fixture.cc - a ring with faults: operations are submitted rank by rank, and the end of each is checked
 #include "tests/collectives/exchange/failure_fixture.h"
 
 #include <algorithm>
@@ -83,7 +83,7 @@ bool TestRing::finish(std::span<const size_t> jobs, Nanos time, std::initializer
     return true;
   };
   const Nanos limit = net_.now() + time;
-  // Looking at everything after every instant would take longer than the instants do.
+  // Checking everything after every instant would take longer than simulating the instants.
   constexpr Nanos kGlance = 20 * kMicrosecond;
   while (!all_ended()) {
     if (net_.now() >= limit) return false;
@@ -211,7 +211,7 @@ SimConfig slow_switch(const std::string& strategies, unsigned nodes, uint64_t se
   SimConfig config = slow_ring(nodes, seed, loss);
   config.topology = SimTopology::kSwitch;
   config.exchange.strategies = find_strategies(strategies);
-  config.exchange.operations = 8;  // each clears what it may need
+  config.exchange.operations = 8;  // fewer operations need less memory to be cleared
   return config;
 }
 
@@ -225,7 +225,7 @@ SimConfig slow_ring(unsigned nodes, uint64_t seed, double loss) {
   return config;
 }
 
-// ---- Packets by hand
+// ---- Handmade packets
 
 void seal(Bytes& packet) {
   auto header = load<LinkHeader>(packet.data());

@@ -1,4 +1,4 @@
-// failure_fixture.h - a ring on which things go wrong: operations submitted rank by rank, and how each of them ended
+// failure_fixture.h - a ring with faults: operations are submitted rank by rank, and the end of each is checked
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,14 +20,14 @@
 
 namespace gradlane::test {
 
-// What a failure must look like. Ranks: those it may name; none: any.
+// The failure that a test expects. `ranks`: the ranks that it may name; empty: any.
 struct Expected {
   FailureCode code = FailureCode::kNone;
   std::vector<unsigned> ranks;
 };
 
-// A SimNet and the jobs that were submitted to it. When a job has ended, its tensor belongs to the caller again: the
-// fixture keeps what is in it then, and checks at the end that nobody wrote to it later.
+// A SimNet and the jobs that were submitted to it. When a job has ended, its tensor belongs to the caller again. The
+// fixture keeps its contents at that time, and checks at the end that nobody wrote to it later.
 class TestRing {
  public:
   explicit TestRing(const SimConfig& config);
@@ -38,10 +38,10 @@ class TestRing {
   [[nodiscard]] SimNet& net() noexcept { return net_; }
   [[nodiscard]] unsigned world() const noexcept { return net_.nodes(); }
 
-  // A job that no rank knows of yet.
+  // Makes a job, without submitting it on any rank.
   size_t make(JobSpec spec);
   void submit(size_t job, unsigned rank);
-  // As other operations than what was made, on one rank.
+  // Submits the job on one rank with a changed operation.
   void submit_other(size_t job, unsigned rank, const std::function<void(Operation&)>& change);
   // Makes a job, and submits it on all ranks.
   size_t start(const JobSpec& spec);
@@ -50,39 +50,40 @@ class TestRing {
 
   void run_for(Nanos time) { run_until(net_.now() + time); }
   void run_until(Nanos time);
-  // Until these have ended on all ranks but for those away; false if they have not within `time`.
+  // Runs until these jobs have ended on all ranks except those in `away`. Returns false if that takes longer than
+  // `time`.
   bool finish(std::span<const size_t> jobs, Nanos time, std::initializer_list<unsigned> away = {});
 
-  // As SimNet::restart_node(): what was submitted there is forgotten.
+  // Does the same as SimNet::restart_node(). The operations that were submitted there are forgotten.
   void restart(unsigned rank);
 
-  // Null: it has not ended, or was forgotten, or never submitted.
+  // Returns null if the job has not ended, was forgotten, or was never submitted.
   [[nodiscard]] const SimCompletion* end_of(size_t job, unsigned rank) const;
 
-  // Success on all ranks, and the right result.
+  // Returns whether the jobs succeeded on all ranks, with the right result.
   [[nodiscard]] testing::AssertionResult succeeded(std::span<const size_t> jobs) const;
   [[nodiscard]] testing::AssertionResult succeeded(size_t job) const { return succeeded(std::span(&job, 1)); }
-  // On this rank it failed as expected, or had succeeded with the right result.
+  // Returns whether the job failed on this rank as expected, or succeeded with the right result.
   [[nodiscard]] testing::AssertionResult ended(size_t job, unsigned rank, const Expected& expected) const;
   [[nodiscard]] testing::AssertionResult failed(size_t job, unsigned rank, const Expected& expected) const;
-  // All jobs on all ranks but those away; at least one has failed on one of them.
+  // Checks all jobs on all ranks except those in `away`. On one of these, one job or more must have failed.
   [[nodiscard]] testing::AssertionResult ended(std::span<const size_t> jobs, const Expected& expected,
                                                std::initializer_list<unsigned> away = {}) const;
   [[nodiscard]] testing::AssertionResult failed(size_t job, const Expected& expected) const;
 
-  // Makes a few jobs and runs them: for the time after trouble.
+  // Makes a few jobs and runs them, to check that the ring works after faults.
   [[nodiscard]] testing::AssertionResult works(Nanos limit = 5 * kSecond);
 
-  // When the ring is whole on all ranks; false if that takes longer.
+  // Runs until the ring is ready on all ranks. Returns false if that takes longer.
   [[nodiscard]] bool wait_whole(Nanos time);
 
  private:
-  // A job on one rank.
+  // The part of one rank in a job.
   struct Share {
     uint64_t id = 0;
     Operation operation;
-    std::optional<size_t> completion;  // its place among the node's
-    Bytes left;                        // the tensor at that time
+    std::optional<size_t> completion;  // index of the completion among those of the node
+    Bytes left;                        // the tensor at the time of the completion
   };
   struct Entry {
     std::unique_ptr<Job> job;
@@ -94,23 +95,23 @@ class TestRing {
   [[nodiscard]] static Bytes tensor(const Job& job, const Operation& operation);
 
   SimNet net_;
-  StrategyId first_;  // of the configuration
+  StrategyId first_;  // first strategy of the configuration
   uint64_t seed_;
   std::vector<Entry> jobs_;
-  std::vector<std::vector<size_t>> by_id_;  // of each rank's present life
-  std::vector<size_t> noted_;               // completions of each rank
+  std::vector<std::vector<size_t>> by_id_;  // jobs by operation id, by rank, since its latest restart
+  std::vector<size_t> noted_;               // number of completions seen, by rank
 };
 
-// Some operations that keep a ring of 400 Mb/s busy for a few milliseconds.
+// Returns some operations that keep a ring of 400 Mb/s busy for a few milliseconds.
 std::vector<JobSpec> busy_jobs(unsigned world);
 
-// A ring of 400 Mb/s.
+// Returns the configuration of a ring of 400 Mb/s.
 SimConfig slow_ring(unsigned nodes, uint64_t seed, double loss = 0);
 
-// The same over a switch.
+// Returns the same with a switch instead of a ring.
 SimConfig slow_switch(const std::string& strategies, unsigned nodes, uint64_t seed, double loss = 0);
 
-// ---- Packets by hand
+// ---- Handmade packets
 
 // Fills in magic, version and CRC.
 void seal(Bytes& packet);

@@ -1,4 +1,4 @@
-// failure_test.cc - ranks that fall silent, come back, and restart in the middle of operations
+// failure_test.cc - tests of ranks that fall silent, come back, and restart in the middle of operations
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr Nanos kPeerTimeout = 2 * kSecond;
 unsigned after(unsigned rank, unsigned world) { return (rank + 1) % world; }
 unsigned before(unsigned rank, unsigned world) { return (rank + world - 1) % world; }
 
-// How long busy_jobs() take on a ring without faults.
+// Returns the time that busy_jobs() take on a ring without faults.
 Nanos duration_of_jobs(unsigned world) {
   TestRing ring(slow_ring(world, 1));
   EXPECT_TRUE(ring.wait_whole(kSecond));
@@ -28,7 +28,7 @@ Nanos duration_of_jobs(unsigned world) {
   return ring.net().now() - begin;
 }
 
-// Up to a point in the middle of the jobs, `percent` of the way.
+// Starts the jobs and runs for `percent` of their duration.
 std::vector<size_t> run_into_jobs(TestRing& ring, Nanos duration, unsigned percent) {
   EXPECT_TRUE(ring.wait_whole(kSecond));
   const auto jobs = ring.start(busy_jobs(ring.world()));
@@ -36,14 +36,14 @@ std::vector<size_t> run_into_jobs(TestRing& ring, Nanos duration, unsigned perce
   return jobs;
 }
 
-// Runs until the jobs have ended on all ranks but those away, which must be in time.
+// Runs until the jobs have ended on all ranks except those in `away`. They must end within the peer timeout.
 testing::AssertionResult fail_in_time(TestRing& ring, std::span<const size_t> jobs, const Expected& expected,
                                       std::initializer_list<unsigned> away) {
   if (!ring.finish(jobs, kPeerTimeout, away)) return testing::AssertionFailure() << "not within the peer time-out";
   return ring.ended(jobs, expected, away);
 }
 
-// Where the busiest jobs cannot be over: also not on a ring with loss.
+// The jobs cannot be over at these times, even with loss.
 constexpr std::array kPercents = {5U, 30U, 60U};
 
 TEST(Silence, IsNoticedInTimeAndNamesTheRank) {
@@ -52,7 +52,7 @@ TEST(Silence, IsNoticedInTimeAndNamesTheRank) {
     for (const double loss : {0.0, 0.01}) {
       TestRing ring(slow_ring(world, world, loss));
       unsigned silent = world / 2;
-      for (const unsigned percent : kPercents) {  // again and again, with the same exchanges
+      for (const unsigned percent : kPercents) {  // several times with the same exchanges
         SCOPED_TRACE(testing::Message() << "world " << world << ", loss " << loss << ", " << percent << " %, rank "
                                         << silent);
         const auto jobs = run_into_jobs(ring, duration, percent);
@@ -61,7 +61,7 @@ TEST(Silence, IsNoticedInTimeAndNamesTheRank) {
         EXPECT_TRUE(fail_in_time(ring, jobs, {FailureCode::kSilent, {silent}}, {silent}));
         ring.run_until(begin + 5 * kSecond);
         ring.net().resume(silent);
-        // What it has slept through fails on it too, and for the same reason.
+        // Operations that it missed during the pause fail on it, too, for the same reason.
         ring.run_for(kMillisecond);
         EXPECT_TRUE(ring.ended(jobs, {FailureCode::kSilent, {silent}}));
         EXPECT_TRUE(ring.works());
@@ -71,7 +71,7 @@ TEST(Silence, IsNoticedInTimeAndNamesTheRank) {
   }
 }
 
-// A rank that has missed everything in its sleep does not take its neighbours for the silent ones.
+// A rank that received nothing during its pause does not report its neighbours as silent.
 TEST(Silence, OfARankThatHasHeardNothingMeanwhile) {
   for (const unsigned world : kWorlds) {
     SCOPED_TRACE(world);
@@ -89,7 +89,7 @@ TEST(Silence, OfARankThatHasHeardNothingMeanwhile) {
   }
 }
 
-// A machine that stood still, with all ranks on it: nobody was silent while nobody could listen.
+// A machine with all ranks stood still. Nobody was silent while nobody could listen.
 TEST(Silence, OfEverybodyAtOnceIsNobodys) {
   for (const unsigned world : kWorlds) {
     SCOPED_TRACE(world);
@@ -123,7 +123,7 @@ TEST(Silence, NextOperationsMayBeSubmittedBeforeTheRankIsBack) {
   }
 }
 
-// Less than the time-out is no failure, however often.
+// Pauses shorter than the timeout are no failure, however many there are.
 TEST(Silence, ShortPausesDoNoHarm) {
   for (const unsigned world : kWorlds) {
     SCOPED_TRACE(world);
@@ -150,7 +150,7 @@ void black_out(TestRing& ring, unsigned rank, Nanos begin, Nanos end) {
   }
 }
 
-// Whoever is cut off cannot tell that from its neighbours having died: it names one of these.
+// A rank that is cut off cannot know whether its neighbours died. It names one of them.
 TEST(Silence, OfARankThatIsCutOff) {
   for (const unsigned world : kWorlds) {
     const Nanos duration = duration_of_jobs(world);
@@ -168,7 +168,7 @@ TEST(Silence, OfARankThatIsCutOff) {
         for (const size_t job : jobs) {
           EXPECT_TRUE(ring.ended(job, lost, {FailureCode::kSilent, {before(lost, world), after(lost, world)}}));
         }
-        // Once they are submitted while it is still away, once later.
+        // Operations are submitted while the rank is still away, or later.
         if (percent == 30) ring.run_until(begin + 4 * kSecond);
         EXPECT_TRUE(ring.works(10 * kSecond));
         lost = before(lost, world);
@@ -177,7 +177,7 @@ TEST(Silence, OfARankThatIsCutOff) {
   }
 }
 
-// What it did not acknowledge any more, just before, is no news then of packets that are stuck.
+// Rank 1 stops acknowledging shortly before it falls silent. It must count as silent, not as stuck.
 TEST(Silence, OfARankThatDiesWithPacketsOnTheWay) {
   TestRing ring(slow_ring(2, 2));
   const auto jobs = run_into_jobs(ring, duration_of_jobs(2), 30);
@@ -191,7 +191,7 @@ TEST(Silence, OfARankThatDiesWithPacketsOnTheWay) {
   EXPECT_EQ(counters[Counter::kPeerSilent], 1U);
 }
 
-// One direction of one link is enough to stop the ring: one of its two ends is named.
+// Loss in one direction of one link is enough to stop the ring. The failure names one of its two ends.
 TEST(Silence, OfOneDirectionOfALink) {
   for (const unsigned world : kWorlds) {
     const Nanos duration = duration_of_jobs(world);
@@ -245,7 +245,7 @@ TEST(Restart, IsNamedAndTheNextOperationSucceeds) {
                                         << gone);
         const auto jobs = run_into_jobs(ring, duration, percent);
         ring.restart(gone);
-        // Noticed at once, not after the time-out.
+        // The restart is noticed at once, not after the timeout.
         EXPECT_TRUE(ring.finish(jobs, 50 * kMillisecond, {gone}));
         EXPECT_TRUE(ring.ended(jobs, {FailureCode::kRestarted, {gone}}, {gone}));
         EXPECT_TRUE(ring.works());
@@ -255,7 +255,7 @@ TEST(Restart, IsNamedAndTheNextOperationSucceeds) {
   }
 }
 
-// The new life has work at once, which is none of what its neighbours are busy with.
+// The restarted rank has work at once, which differs from the work of its neighbours.
 TEST(Restart, OperationsOfTheNewLifeAreNotMixedUp) {
   for (const unsigned world : kWorlds) {
     const Nanos duration = duration_of_jobs(world);

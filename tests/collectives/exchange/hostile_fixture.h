@@ -1,5 +1,4 @@
-// hostile_fixture.h - a ring that stands still in the middle of operations, and packets made by hand for one of its
-// nodes
+// hostile_fixture.h - a ring that stands still in the middle of operations, and handmade packets for one of its nodes
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +17,7 @@
 
 namespace gradlane::test {
 
-inline constexpr unsigned kVictim = 1;  // of three
+inline constexpr unsigned kVictim = 1;  // the middle one of three ranks
 inline constexpr unsigned kBefore = 0;
 inline constexpr unsigned kBehind = 2;
 inline constexpr size_t kElements = 30'000;      // three blocks of 312, 313 and 313 granules of 32 int32
@@ -28,11 +27,12 @@ inline constexpr size_t kGranule = 32;
 inline const JobSpec kSum = {.kind = OpKind::kAllReduce, .count = kElements, .type = ElementType::kInt32};
 inline const JobSpec kCoded = {.kind = OpKind::kAllReduce, .count = kCodedElements, .codec = "fixed:10"};
 
-// Counters of packets received, each of which counts as one of them; BadAck comes on top.
+// Returns whether the counter counts received packets. Each packet counts in exactly one of these counters.
+// Counter::kBadAck counts in addition.
 inline bool counts_packets(Counter counter) { return counter <= Counter::kBadAck; }
 
-// Three ranks, the last of which has not submitted the operations yet: they have started, wait, and nothing moves. The
-// victim has got the partial sums of block 2 from rank 0 and waits for everything else.
+// Three ranks, of which the last has not submitted the operations yet. The others have started and wait, and nothing
+// moves. The victim has the partial sums of block 2 from rank 0, and waits for everything else.
 class Hostile : public testing::Test {
  protected:
   Hostile() : ring_(slow_ring(3, 1)) {
@@ -56,7 +56,7 @@ class Hostile : public testing::Test {
       ring_.submit(sum_, rank);
       ring_.submit(coded_, rank);
     }
-    // From one keep-alive to the middle between two: what is injected is all that the victim receives.
+    // The time is now in the middle between two keep-alives. So the victim receives only the injected packets.
     ring_.run_for(130 * kMillisecond);
     recording_ = false;
     ASSERT_TRUE(hello_.contains(kBefore) && hello_.contains(kBehind));
@@ -66,7 +66,7 @@ class Hostile : public testing::Test {
   Exchange& victim() { return ring_.net().node(kVictim).exchange(); }
   uint64_t count(Counter counter) { return victim().counters()[counter]; }
 
-  // The header of a data packet that the neighbour could send next.
+  // Returns the header of a data packet that the neighbour could send next.
   LinkHeader data_header(unsigned from) {
     LinkHeader header = header_[from];
     header.kind = PacketKind::kData;
@@ -81,7 +81,7 @@ class Hostile : public testing::Test {
     return header;
   }
 
-  // A run of the sum that could come next, and its payload.
+  // Returns the header of a run of kSum that could come next.
   RunHeader run(Phase phase, unsigned block, uint32_t first, size_t elements) {
     return {.operation = 0,
             .digest = digest(kSum.count, ElementType::kInt32, CodecId::kRaw, 0),
@@ -109,12 +109,12 @@ class Hostile : public testing::Test {
     append_run(bytes, header, Bytes(payload));
     return bytes;
   }
-  // A run of whole granules.
+  // Returns a run of whole granules.
   Bytes sums(unsigned block, uint32_t first, size_t elements) {
     return one_run(run(Phase::kReduce, block, first, elements), elements * sizeof(int32_t));
   }
 
-  // Gives the victim a packet; it must count as `expected` and nothing else, on top of what `also` says.
+  // Gives the victim a packet, and expects that it counts as `expected`, and otherwise only as `also` says.
   void expect_counted(const std::string& what, unsigned from, const Bytes& packet, Counter expected,
                       std::map<Counter, uint64_t> also = {}) {
     std::array<uint64_t, kCounters> before;
@@ -129,7 +129,7 @@ class Hostile : public testing::Test {
     }
   }
 
-  // The last rank submits too: everything ends as if nothing had been.
+  // Submits the operations on the last rank, too. Everything must end as if no packet had been injected.
   void expect_unharmed() {
     const uint64_t sessions = ring_.net().count(Counter::kSessions);
     ring_.submit(sum_, kBehind);
@@ -142,9 +142,9 @@ class Hostile : public testing::Test {
 
   TestRing ring_;
   bool recording_ = true;
-  std::map<unsigned, Bytes> hello_;        // the latest from each neighbour
-  std::map<unsigned, LinkHeader> header_;  // of the latest other packet
-  std::map<unsigned, uint32_t> next_;      // sequence number
+  std::map<unsigned, Bytes> hello_;        // latest hello of each neighbour
+  std::map<unsigned, LinkHeader> header_;  // header of the latest other packet
+  std::map<unsigned, uint32_t> next_;      // next sequence number
   size_t sum_ = 0;
   size_t coded_ = 0;
 };

@@ -1,4 +1,4 @@
-// hostile_runs_test.cc - runs made by hand in packets that are in order, each with the one counter it must end in
+// hostile_runs_test.cc - tests with handmade runs in valid packets, each with the one counter that must count it
 #include <cmath>
 #include <functional>
 #include <vector>
@@ -32,7 +32,7 @@ TEST_F(Hostile, RunsThatDoNotFitTheirPacket) {
     store(runs.data(), header);
     expect("bytes", runs, Counter::kBadRun);
   }
-  // As many run headers as fit.
+  // The packet has as many run headers as fit.
   Bytes many;
   for (unsigned i = 0; i < 71; ++i) append_run(many, run(Phase::kReduce, 1, i, kGranule), Bytes());
   expect_counted("headers", kBefore, data(kBefore, many), Counter::kBadBlock);
@@ -62,7 +62,7 @@ TEST_F(Hostile, RunsOutsideTheirOperation) {
     std::function<void(RunHeader&)> change;
     Counter counter;
   };
-  const size_t last = 312;  // granule of block 1
+  const size_t last = 312;  // last granule of block 1
   const std::vector<Case> cases = {
       {"phase 6", [](RunHeader& r) { r.phase = static_cast<Phase>(6); }, Counter::kBadRoute},
       {"phase 255", [](RunHeader& r) { r.phase = static_cast<Phase>(255); }, Counter::kBadRoute},
@@ -107,7 +107,7 @@ TEST_F(Hostile, RunsOutsideTheirOperation) {
     each.change(header);
     const Bytes bad = one_run(header, 128);
     expect_counted(each.what, kBefore, data(kBefore, bad), each.counter);
-    // Also behind a run that is in order: that one must not be taken either.
+    // The bad run also comes after a good one. Then the good one must not be taken either.
     Bytes behind = sums(1, 5, kGranule);
     behind.insert(behind.end(), bad.begin(), bad.end());
     expect_counted(each.what, kBefore, data(kBefore, behind), each.counter);
@@ -115,7 +115,7 @@ TEST_F(Hostile, RunsOutsideTheirOperation) {
   expect_unharmed();
 }
 
-// Of sums block 1 is all that is still to come.
+// Only the partial sums of block 1 are still expected.
 TEST_F(Hostile, MoreElementsThanExpected) {
   RunHeader header = run(Phase::kReduce, 1, 0, 94 * kGranule);
   header.operation = 1;
@@ -131,7 +131,7 @@ TEST_F(Hostile, MoreElementsThanExpected) {
   expect_unharmed();
 }
 
-// Blocks of zeros of fixed:10 with tags that say something else, or something impossible.
+// The payload is blocks of zeros of fixed:10, with wrong or impossible tags.
 TEST_F(Hostile, PayloadThatIsNoBlock) {
   RunHeader header = run(Phase::kReduce, 1, 0, 64);
   header.operation = 1;
@@ -172,7 +172,7 @@ TEST_F(Hostile, ControlRuns) {
                              sizeof(Descriptor) - 1, sizeof(Descriptor) + 1, size_t{1000}}) {
     expect("start of another length", bytes, Counter::kBadRun);
   }
-  // Offers are numbers from 0 on, and no others.
+  // Offers are numbers from 0 on. All other values are refused.
   for (const float offer : {-1.0F, -0.0F, std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
     uint8_t start[kMostStart];
     (void)write_start(descriptor_of(kSum.count, ElementType::kInt32, CodecId::kRaw, 0), offer, start);
@@ -181,7 +181,7 @@ TEST_F(Hostile, ControlRuns) {
     expect_counted("offer", kBehind, data(kBehind, runs), Counter::kBadRun);
   }
   expect("start with an offer that is cut off", kMostStart - 1, Counter::kBadRun);
-  // Nobody can have started so many: each rank has at most 256 in flight.
+  // No rank can have started such operations, because it has at most 256 in flight.
   for (const uint32_t number : {100'000U, 0x7ffffffeU, 0x7fffffffU, 0x80000000U}) {
     header.operation = number;
     expect("start of what cannot be", sizeof(Descriptor), Counter::kNotStarted);
@@ -191,9 +191,9 @@ TEST_F(Hostile, ControlRuns) {
 
 // ---- Packets that a neighbour could have sent
 
-// An abort ends the operation, whatever numbers are in it; others go on.
+// An abort ends the operation, whatever numbers it has. Other operations go on.
 TEST_F(Hostile, AbortsAreBelieved) {
-  RunHeader header = run(Phase::kAbort, 200, 0, 0);  // it comes from rank 200
+  RunHeader header = run(Phase::kAbort, 200, 0, 0);  // claims to come from rank 200
   AbortNotice notice{};
   notice.rank = 60'000;
   notice.code = 255;
@@ -208,8 +208,8 @@ TEST_F(Hostile, AbortsAreBelieved) {
   ASSERT_NE(end, nullptr);
   EXPECT_TRUE(end->failure);
   EXPECT_FALSE(failure_text(end->failure).empty());
-  // It has taken the place of a packet of rank 0, which counts as a duplicate now: that link may stall for good. Nobody
-  // waits longer than an operation may take, and the next session is sound.
+  // The abort used the sequence number of a packet of rank 0, which now counts as a duplicate. So that link may stall
+  // for good. Nobody waits longer than the limit of an operation, and the next session works.
   ring_.submit(sum_, kBehind);
   ring_.submit(coded_, kBehind);
   EXPECT_TRUE(ring_.finish(std::array{sum_, coded_}, 61 * kSecond));
@@ -218,7 +218,7 @@ TEST_F(Hostile, AbortsAreBelieved) {
   EXPECT_TRUE(ring_.works());
 }
 
-// Elements behind an abort of their operation, in one packet, are those of an operation that is over.
+// A packet has an abort, and then elements of the same operation. They belong to an operation that is over.
 TEST_F(Hostile, ElementsBehindTheirAbort) {
   AbortNotice notice{};
   notice.code = static_cast<uint8_t>(FailureCode::kAborted);
@@ -228,7 +228,7 @@ TEST_F(Hostile, ElementsBehindTheirAbort) {
   header.operation = 1;
   Bytes runs;
   append_run(runs, header, bytes);
-  // Everything that is still to come of sums, and would be passed on.
+  // These are all partial sums that are still expected. They would be forwarded.
   header = run(Phase::kReduce, 1, 0, 94 * kGranule);
   header.operation = 1;
   header.digest = digest(kCodedElements, ElementType::kFloat32, CodecId::kFixed, 10);
@@ -242,7 +242,7 @@ TEST_F(Hostile, ElementsBehindTheirAbort) {
   EXPECT_EQ(count(Counter::kOperationsFailed), 1U);
 }
 
-// The same elements twice, and others never: whoever sends them first decides what they are.
+// Some elements come twice, and others never. The first elements that arrive are used.
 TEST_F(Hostile, ElementsThatComeTwice) {
   Bytes runs;
   for (unsigned i = 0; i < 3; ++i) {

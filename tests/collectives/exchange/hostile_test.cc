@@ -1,8 +1,8 @@
-// hostile_test.cc - link headers, acknowledgements and hellos made by hand, each with the one counter it must end in
+// hostile_test.cc - tests with handmade link headers, acknowledgements and hellos, and the one counter for each
 //
-// CRC and session are no authentication: whoever knows both can say anything that a neighbour could say. What cannot be
-// told from a neighbour's packet counts as one (the last tests of hostile_runs_test.cc show what that may do at most).
-// All others must leave everything as it was.
+// CRC and session do not authenticate packets. Anyone who knows both can send whatever a neighbour could send. A packet
+// that cannot be told from a neighbour's counts as one. The last tests of hostile_runs_test.cc show the most that it
+// may do. All other packets must change nothing.
 #include <functional>
 
 #include "tests/collectives/exchange/hostile_fixture.h"
@@ -51,7 +51,7 @@ TEST_F(Hostile, LinkHeaders) {
   expect_unharmed();
 }
 
-// Any one byte that is not what it was is noticed, wherever it is.
+// A change of any single byte is noticed.
 TEST_F(Hostile, DamagedBytes) {
   const Bytes good = data(kBefore, sums(1, 0, kGranule));
   for (size_t at = 0; at < good.size(); ++at) {
@@ -93,7 +93,7 @@ TEST_F(Hostile, SequenceNumbersAndAcknowledgements) {
   expect_counted("old ack", kBefore, ack([](LinkHeader& header) { header.ack -= 1; }), Counter::kAckReceived);
   expect_counted("very old ack", kBefore, ack([](LinkHeader& header) { header.ack -= 0x7fffffff; }),
                  Counter::kAckReceived);
-  // What was never sent.
+  // The neighbour acknowledges packets that were never sent.
   for (const uint32_t ahead : {1U, 100U, 0x7fffffffU}) {
     expect_counted("ack " + std::to_string(ahead), kBefore, ack([=](LinkHeader& header) { header.ack += ahead; }),
                    Counter::kAckReceived, {{Counter::kBadAck, 1}});
@@ -113,14 +113,14 @@ TEST_F(Hostile, SequenceNumbersAndAcknowledgements) {
                    header.ack += 0x7fff0000;
                  }),
                  Counter::kAckReceived, {{Counter::kBadAck, 1}});
-  // Stamps, echoes and credit are numbers like any other.
+  // Stamps, echoes and credit may have any value.
   for (const uint32_t number : {0U, 1U, 0x7fffffffU, 0x80000000U, 0xffffffffU}) {
     expect_counted("stamp", kBefore, ack([=](LinkHeader& header) { header.stamp = number; }), Counter::kAckReceived);
     expect_counted("echo", kBefore, ack([=](LinkHeader& header) { header.echo = number; }), Counter::kAckReceived);
     expect_counted("credit", kBefore, ack([=](LinkHeader& header) { header.credit = static_cast<uint16_t>(number); }),
                    Counter::kAckReceived);
   }
-  // An acknowledgement with bytes behind it is one all the same; so is one in a data packet that is refused.
+  // An acknowledgement with bytes behind it is still accepted. So is one in a data packet that is refused.
   expect_counted("with payload", kBefore, make_packet(ack_header(kBefore), Bytes(100)), Counter::kAckReceived);
   expect_counted("in vain", kBefore, with([=](LinkHeader& header) {
                    header.sequence += window;
@@ -133,7 +133,7 @@ TEST_F(Hostile, SequenceNumbersAndAcknowledgements) {
 TEST_F(Hostile, Hellos) {
   const auto hello = [&](unsigned from, const std::function<void(LinkHeader&, Hello&)>& change) {
     Bytes packet = hello_[from];
-    packet.resize(sizeof(LinkHeader) + sizeof(Hello));  // what a hello leaves out is 0
+    packet.resize(sizeof(LinkHeader) + sizeof(Hello));  // fields that a hello leaves out are 0
     auto header = load<LinkHeader>(packet.data());
     auto body = load<Hello>(packet.data() + sizeof(LinkHeader));
     change(header, body);
@@ -174,7 +174,7 @@ TEST_F(Hostile, Hellos) {
                            h.echo ^= 1;
                          }),
                    Counter::kHelloStale);
-    // After the last generation none could begin.
+    // No generation could follow the last one.
     for (const uint64_t later : {(uint64_t{1} << 30) + 1, uint64_t{1} << 31}) {
       expect_counted("a generation that cannot be", from,
                      hello(from, [later](LinkHeader& l, Hello&) { l.session += later << 32; }), Counter::kHelloStale);
@@ -182,7 +182,7 @@ TEST_F(Hostile, Hellos) {
     ring_.run_for(3 * kMillisecond);
     expect_counted("earlier session", from, hello(from, [](LinkHeader& l, Hello&) { l.session -= 1; }),
                    Counter::kHelloReceived);
-    ring_.run_for(3 * kMillisecond);  // what they ask is answered
+    ring_.run_for(3 * kMillisecond);  // the victim answers the question in the hello
     expect_counted("another world", from, hello(from, [](LinkHeader&, Hello& h) { h.world = 4; }),
                    Counter::kHelloRefused);
     ring_.run_for(3 * kMillisecond);
@@ -190,8 +190,8 @@ TEST_F(Hostile, Hellos) {
   expect_unharmed();
 }
 
-// What somebody else's packet says of a neighbour's configuration is forgotten with the session at the latest: the next
-// one comes up, and what waits for it does not fail.
+// A forged packet about a neighbour's configuration is forgotten with the session at the latest. The next session
+// starts, and the operations that wait for it do not fail.
 TEST_F(Hostile, RefusalsAreForgotten) {
   Bytes version = data(kBefore, {});
   version[offsetof(LinkHeader, version)] = 9;

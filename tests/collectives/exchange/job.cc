@@ -1,4 +1,4 @@
-// job.cc - an operation of all ranks: its tensors, and what must come of them
+// job.cc - an operation on all ranks: its tensors, and the results that it must have
 #include "tests/collectives/exchange/job.h"
 
 #include <algorithm>
@@ -12,13 +12,14 @@ namespace gradlane::test {
 namespace {
 
 constexpr uint8_t kUntouched = 0xa5;
-constexpr size_t kChunk = 8192;  // floats that go through a codec at a time; codecs do not care
+constexpr size_t kChunk = 8192;  // floats that go through a codec at a time; the results do not depend on it
 
 bool delivered(OpKind kind) { return kind == OpKind::kGather || kind == OpKind::kScatter || kind == OpKind::kAllToAll; }
 bool shares(OpKind kind) { return kind == OpKind::kReduceScatter || kind == OpKind::kAllGather || delivered(kind); }
 bool sums(OpKind kind) { return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter; }
 
-// Laplace of scale 1, with outliers; what random floats are made of without a logarithm each.
+// Returns values of a Laplace distribution of scale 1, with outliers. Random floats are made from them, because a
+// logarithm for each would take long.
 const std::vector<float>& laplace() {
   static const std::vector<float> table = [] {
     std::vector<float> values(size_t{1} << 16);
@@ -35,7 +36,7 @@ const std::vector<float>& laplace() {
 
 float canonical(float sum) { return std::isnan(sum) ? float_of(0x7fc00000) : sum; }
 
-// The multiple of 2^(1-b) that a float counts for.
+// Returns the multiple of 2^(1-b) that stands for a float.
 float on_lattice(unsigned b, float x) {
   if (!(std::fabs(x) < std::ldexp(1.0F, 24 - static_cast<int>(b)))) return x;
   const int exponent = 1 - static_cast<int>(b);
@@ -147,10 +148,10 @@ Operation Job::operation(unsigned rank) {
   return operation;
 }
 
-// ---- Job: what must come
+// ---- Job: expected results
 
-// Block `rank`. In an all-reduce granules of 128 bytes are dealt out, and block i begins with the granule that is i/p
-// of the way.
+// Returns the block of `rank`. In an all-reduce, granules of 128 bytes are distributed evenly: block i begins with the
+// granule at i/p of their number.
 Job::Range Job::block(unsigned rank) const {
   if (spec_.kind == OpKind::kBroadcast) return {0, elements_};
   if (shares(spec_.kind)) return {rank * spec_.count, spec_.count};
@@ -221,7 +222,7 @@ void Job::expect_plain_sum(Range range, unsigned b) {
   }
 }
 
-// What rank adds: its elements, and what it owes from last time.
+// Returns the contribution of a rank: its elements plus its residual of the previous operation.
 std::vector<float> Job::contribution(unsigned rank, Range range) const {
   std::vector<float> floats(range.count);
   if (range.count != 0) std::memcpy(floats.data(), data(rank) + range.first * width_, range.count * width_);
@@ -231,10 +232,10 @@ std::vector<float> Job::contribution(unsigned rank, Range range) const {
   return floats;
 }
 
-// The sum of the rounded contributions is exact, in whichever order they are added.
+// The sum of the rounded contributions is exact, in any order of additions.
 void Job::expect_fixed_sum(Range range, unsigned) {
   const int exponent = 1 - static_cast<int>(codec_->bits());
-  std::vector<double> steps(range.count);  // from +0 on: no sum is -0
+  std::vector<double> steps(range.count);  // starts at +0, so no sum is -0
   std::vector<float> floats;
   for (unsigned rank = 0; rank < world_; ++rank) {
     floats = contribution(rank, range);
@@ -266,7 +267,7 @@ void Job::expect_coded_sum(Range range, unsigned b) {
   }
 }
 
-// Elements that are not added: decode(encode()) of them.
+// Expects elements that are not added, as decode(encode()) returns them.
 void Job::expect_copy(Range range, unsigned from) {
   if (!codec_) {
     if (range.count == 0) return;
@@ -300,7 +301,7 @@ void Job::expect_average(Range range) {
   }
 }
 
-// What a rank wanted to give less what it gave.
+// A residual is the contribution minus its rounded value.
 void Job::expect_residuals() {
   want_residuals_.assign(world_, {});
   for (unsigned rank = 0; rank < world_; ++rank) {
@@ -343,7 +344,7 @@ testing::AssertionResult Job::right(unsigned rank) const {
     const auto& is = residuals_[rank];
     const auto& must = want_residuals_[rank];
     for (size_t i = 0; i < elements_; ++i) {
-      // 0 is as good as -0.
+      // 0 and -0 are equally good.
       if (is[i] == must[i]) continue;
       return testing::AssertionFailure() << spec_ << ", world " << world_ << ": residual " << i << " of rank " << rank
                                          << " is " << is[i] << ", must be " << must[i];

@@ -1,4 +1,4 @@
-// job.h - an operation of all ranks: its tensors, and what must come of them
+// job.h - an operation on all ranks: its tensors, and the results that it must have
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,11 +17,11 @@
 
 namespace gradlane::test {
 
-// What the elements of a job look like.
+// Kinds of values of a job's elements.
 enum class Fill : uint8_t {
-  kGradients,  // Laplace, one in a thousand of it far out; integers: any bits
+  kGradients,  // Laplace distribution, one in a thousand far out; integers: any bits
   kWild,       // any bits, boundaries of codecs, NaN, Inf; at an odd address
-  kGroups,     // JobSpec::groups, of fp32 through `fixed`
+  kGroups,     // fp32 groups of kind JobSpec::groups, sent through `fixed`
 };
 
 struct JobSpec {
@@ -33,31 +33,32 @@ struct JobSpec {
   unsigned root = 0;
   bool feedback = false;
   Fill fill = Fill::kGradients;
-  double scale = 0.01;               // of kGradients
-  Groups groups = Groups::kZero;     // of kGroups
-  std::string strategy{};            // none: none is named
-  std::string back = "raw";          // of an aggregator
-  Reduction pick = Reduction::kSum;  // or a minimum or maximum
+  double scale = 0.01;               // scale of kGradients
+  Groups groups = Groups::kZero;     // groups of kGroups
+  std::string strategy{};            // empty: no strategy is named
+  std::string back = "raw";          // codec of an aggregator's results
+  Reduction pick = Reduction::kSum;  // sum, minimum or maximum
 };
 std::ostream& operator<<(std::ostream& out, const JobSpec& spec);
 
-// One operation on all ranks: their tensors, and what must be in them afterwards, computed without the exchange: block
-// by block in the order of its strategy, by plain arithmetic for all types but fp32 and for `raw`, in whole steps for
-// gradients that go through `fixed`, and otherwise by the codec.
+// One operation on all ranks, with its tensors and the results that must be in them afterwards. The results are
+// computed without the exchange, block by block in the order of the strategy. All types but fp32, and `raw`, use plain
+// arithmetic. Gradients through `fixed` are added in whole steps. Everything else uses the codec.
 class Job {
  public:
   Job(const JobSpec& spec, unsigned world, uint64_t seed);
 
   [[nodiscard]] const JobSpec& spec() const noexcept { return spec_; }
   [[nodiscard]] unsigned world() const noexcept { return world_; }
-  [[nodiscard]] size_t bytes() const noexcept { return elements_ * width_; }  // of one rank's tensor
+  [[nodiscard]] size_t bytes() const noexcept { return elements_ * width_; }  // bytes of one rank's tensor
 
-  // New tensors. Residuals stay, and count for what must come.
+  // Fills the tensors again. Residuals stay, and count in the expected results.
   void renew(uint64_t seed);
 
   [[nodiscard]] Operation operation(unsigned rank);
 
-  // Whether the tensor of a rank, and its residual, are what must come; nothing around the tensor was touched.
+  // Returns whether the tensor of a rank and its residual have the expected values, and nothing around the tensor was
+  // changed.
   [[nodiscard]] testing::AssertionResult right(unsigned rank) const;
   [[nodiscard]] testing::AssertionResult right() const;  // on all ranks
 
@@ -102,26 +103,26 @@ class Job {
   unsigned world_;
   std::optional<Codec> codec_;
   size_t width_;
-  size_t elements_;  // of one rank's tensor
+  size_t elements_;  // elements of one rank's tensor
   size_t margin_;
   uint64_t seed_ = 0;
   std::vector<Bytes> tensors_;  // with a margin before and behind
   std::vector<std::vector<float>> residuals_;
-  std::vector<Bytes> outs_;  // the same, where what comes out lies apart
+  std::vector<Bytes> outs_;  // outputs, likewise, if they are not in the tensors
   Bytes want_;
-  std::vector<Bytes> wants_;   // by rank, where they differ
-  std::vector<Bytes> inputs_;  // by rank, where they must stay
+  std::vector<Bytes> wants_;   // expected tensors by rank, if ranks have different ones
+  std::vector<Bytes> inputs_;  // inputs by rank, if they must not change
   std::vector<std::vector<float>> want_residuals_;
 };
 
-// Jobs for one network, as many as there are specs.
+// Makes the jobs of one network, one per spec.
 std::vector<Job> make_jobs(std::span<const JobSpec> specs, unsigned world, uint64_t seed);
 
-// One of each kind, and more where they differ by parameters: `count` elements of fp32, and for those kinds where each
-// rank has a share, `share` in each.
+// Returns jobs of all kinds, and several of kinds with parameters. Each has `count` elements of fp32, or `share`
+// elements in each block of kinds in which each rank has a block.
 std::vector<JobSpec> all_kinds(unsigned world, size_t count, size_t share, const std::string& codec);
 
-// The same of those kinds that only `direct` can do.
+// Returns the same for the kinds that only `direct` can do.
 std::vector<JobSpec> direct_kinds(unsigned world, size_t count, size_t share, const std::string& codec);
 
 [[nodiscard]] Operation barrier();

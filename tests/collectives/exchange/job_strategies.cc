@@ -1,4 +1,4 @@
-// job_strategies.cc - what must come of operations that do not go round the ring
+// job_strategies.cc - the expected results of operations that do not use the ring
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -26,7 +26,7 @@ float one_nan(float sum) { return std::isnan(sum) ? float_of(0x7fc00000) : sum; 
 
 }  // namespace
 
-// Part `part` of `parts` that the granules of a range are dealt out to.
+// Returns part `part` of a range whose granules are distributed evenly among `parts`.
 Job::Range Job::spread(Range range, unsigned parts, unsigned part) const {
   const size_t granule = 128 / width_;
   const size_t granules = (range.count + granule - 1) / granule;
@@ -34,7 +34,7 @@ Job::Range Job::spread(Range range, unsigned parts, unsigned part) const {
   return {range.first + begin(part), begin(part + size_t{1}) - begin(part)};
 }
 
-// What a rank puts in, as others get it.
+// Returns the contribution of a rank as other ranks receive it.
 Bytes Job::rounded(unsigned rank, Range range) const {
   Bytes bytes(range.count * width_);
   if (range.count == 0) return bytes;
@@ -48,7 +48,7 @@ Bytes Job::rounded(unsigned rank, Range range) const {
   return bytes;
 }
 
-// Contributions are rounded once each, and so is their sum.
+// Each contribution is rounded once, and so is the sum.
 void Job::expect_owner_sum(Range range, unsigned first) {
   if (range.count == 0) return;
   Bytes sum = rounded(first % world_, range);
@@ -77,7 +77,7 @@ void Job::expect_owner_sum(Range range, unsigned first) {
   if (spec_.average) expect_average(range);
 }
 
-// The parts as they are, the first one encoded, all others added to it in a hop each.
+// Returns the sum of the parts. The first part is encoded, and each other part is added in a hop.
 Bytes Job::hops(std::span<const Bytes> parts, Range range) const {
   Bytes sum = parts.front();
   if (!codec_) {
@@ -108,10 +108,10 @@ Bytes Job::hops(std::span<const Bytes> parts, Range range) const {
   return sum;
 }
 
-// Share i of the tensor goes round each group, and ends with its member i; block j of the share goes round those, and
-// ends with the one of group j.
+// Share i of the tensor circulates in each group and ends at member i of the group. Block j of a share then circulates
+// among these members and ends at the one of group j.
 void Job::expect_rings_sum(unsigned group) {
-  constexpr size_t kMost = 4096;  // elements at once: whole granules of any type
+  constexpr size_t kMost = 4096;  // elements at a time; whole granules of any type
   const unsigned groups = world_ / group;
   for (unsigned share = 0; share < group; ++share) {
     const Range of_share = spread({0, elements_}, group, share);
@@ -143,7 +143,7 @@ void Job::expect_rings_sum(unsigned group) {
   }
 }
 
-// The root has the sum, all others keep what they had.
+// The root has the sum. All others keep what they had.
 void Job::expect_reduce() {
   const Range all = {0, elements_};
   if (spec_.pick != Reduction::kSum) {
@@ -157,7 +157,7 @@ void Job::expect_reduce() {
   }
 }
 
-// Block by block. A codec is for what an all-to-all sends to others.
+// Ranks get whole blocks. Only blocks of an all-to-all that are sent to other ranks go through a codec.
 void Job::expect_deliveries() {
   wants_.clear();
   inputs_.clear();
@@ -179,7 +179,7 @@ void Job::expect_deliveries() {
   }
 }
 
-// Where ranks end with different things.
+// Compares a rank's tensor with its own expected result, because ranks have different ones.
 testing::AssertionResult Job::own_right(unsigned rank) const {
   const Range all = {0, elements_};
   if (outs_.empty()) return same(rank, all, wants_[rank]);

@@ -1,4 +1,4 @@
-// loss_sample_test.cc - what rounding takes away, and of which operations that is looked at
+// loss_sample_test.cc - tests of the sampled loss by rounding, and of which operations are sampled
 #include "collectives/exchange/loss_sample.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ Operation sum_of(std::vector<float>& data, const char* codec) {
 Loss loss_of(const Operation& op, uint64_t seed = 1) { return sample_loss(op, Blocks::spread(4, op.count, 32), seed); }
 
 TEST(LossSample, CountsWhatRoundingTakes) {
-  // fixed:2 has steps of 1/2: 0.1 becomes 0, 0.6 becomes 0.5.
+  // fixed:2 has steps of 1/2, so 0.1 becomes 0, and 0.6 becomes 0.5.
   std::vector<float> data(1000, 0.1F);
   std::fill_n(data.begin(), 250, 0.6F);
   std::fill_n(data.begin() + 250, 250, 0.0F);
@@ -52,7 +52,7 @@ TEST(LossSample, WhatIsNotANumberIsNotCounted) {
   EXPECT_EQ(loss.values, 1U);
   EXPECT_EQ(loss.zeroed, 1U);
   EXPECT_EQ(loss.lost_share(), 1);
-  std::vector<float> large(32, 1e5F);  // no half
+  std::vector<float> large(32, 1e5F);  // too large for fp16
   EXPECT_EQ(loss_of(sum_of(large, "fp16")).lost_share(), 1);
 }
 
@@ -70,15 +70,15 @@ TEST(LossSample, OnlySumsThatLose) {
   EXPECT_EQ(values([](Operation& op) { op.type = ElementType::kInt32; }), 0U);
   EXPECT_EQ(values([&](Operation& op) { op.residual = residual.data(); }), 0U);
   EXPECT_EQ(values([](Operation&) {}, "raw"), 0U);
-  EXPECT_EQ(values([](Operation&) {}, "fixed:10,stochastic"), 0U);  // noise
+  EXPECT_EQ(values([](Operation&) {}, "fixed:10,stochastic"), 0U);  // its error is noise
 }
 
-// Of each codec: something, unless nothing is lost, or it is only noise, or no value of a size arrives.
+// Each codec has a sample, unless nothing is lost, or the error is only noise, or values do not arrive with their size.
 TEST(LossSample, OfEachCodec) {
   std::vector<float> data(4096);
   for (size_t i = 0; i < data.size(); ++i) data[i] = 1e-3F / static_cast<float>(1 + i % 97);
   for (const CodecRow& row : codec_table()) {
-    if (row.passes != 0) continue;  // it would have to be settled first
+    if (row.passes != 0) continue;  // the tensor would have to be scanned first
     const Loss loss = loss_of(sum_of(data, row.example));
     const bool looked =
         !row.exact() && !row.unbiased && (row.error(find_codec(row.example).arguments()).bounded || row.feedback);
@@ -87,13 +87,13 @@ TEST(LossSample, OfEachCodec) {
   }
 }
 
-// Runs lie inside the tensor, and each part of it has its turn.
+// Samples lie inside the tensor, and cover every part of it over time.
 TEST(LossSample, EachElementHasItsTurn) {
   for (const size_t count : {size_t{1}, size_t{2047}, size_t{2048}, size_t{2049}, size_t{100001}}) {
     std::vector<float> data(count);
     std::set<size_t> seen;
     for (uint64_t seed = 0; seed < 300; ++seed) {
-      // One value at a time is not zero: is it seen?
+      // Only one value is not zero. The test finds out whether it is sampled.
       const size_t at = seed * 7919 % count;
       data[at] = 1;
       size_t tries = 0;
@@ -107,7 +107,7 @@ TEST(LossSample, EachElementHasItsTurn) {
   }
 }
 
-// Blocks of a reduce-scatter that lie apart: nothing between them is read.
+// The blocks of a reduce-scatter lie apart. Nothing between them is read.
 TEST(LossSample, BlocksApart) {
   std::vector<float> data(4 * 1000, std::numeric_limits<float>::max());
   for (size_t block = 0; block < 4; ++block)

@@ -1,4 +1,4 @@
-// loss_test.cc - the same bytes whatever the network loses, doubles, delays and damages; losses at chosen places
+// loss_test.cc - tests that results do not depend on what the network loses, duplicates, delays and damages, or where
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ class Loss : public testing::TestWithParam<std::tuple<unsigned, std::string>> {
       }
       damaged += net.count(Counter::kBadCrc) + net.count(Counter::kTooShort) + net.count(Counter::kBadMagic);
     }
-    if (faults.corrupt > 0.005 && kSeeds > 1) {  // packets of one seed are too few to be sure
+    if (faults.corrupt > 0.005 && kSeeds > 1) {  // one seed has too few packets to be sure
       EXPECT_GT(damaged, 0U);
     }
   }
@@ -61,14 +61,14 @@ TEST_P(Loss, OneInAHundred) { run_with(faults_of(0.01, 0.02)); }
 TEST_P(Loss, OneInTwenty) { run_with(faults_of(0.05, 0.02)); }
 TEST_P(Loss, OneInFive) { run_with(faults_of(0.2, 0.02)); }
 
-// The owner cannot send, every now and then, or nearly never can.
+// The owner sometimes cannot send, or nearly never can.
 TEST_P(Loss, BusyOwner) {
   run_with({.busy = 0.01});
   run_with({.loss = 0.01, .reorder = 0.05, .busy = 0.3});
   run_with({.busy = 0.9});
 }
 
-// Each packet may come later than all those behind it.
+// Any packet may arrive after all later ones.
 TEST_P(Loss, WildReordering) {
   run_with({.duplicate = 0.2, .reorder = 0.8, .reorder_delay = 50 * kMicrosecond});
   run_with({.duplicate = 0.05, .reorder = 0.5, .reorder_delay = 5 * kMillisecond});
@@ -93,8 +93,8 @@ INSTANTIATE_TEST_SUITE_P(Exchange, Loss, testing::ValuesIn(loss_cases()), loss_n
 
 // ---- Losses at chosen places
 
-// One operation, whose packets are lost as `plan` says. Until the first loss everything is as in a run without losses,
-// so sequence numbers can be known beforehand.
+// One operation whose packets are lost as `plan` says. Until the first loss, everything is as in a run without losses.
+// So sequence numbers are known in advance.
 class Chosen : public testing::TestWithParam<unsigned> {
  protected:
   [[nodiscard]] static unsigned world() { return GetParam(); }
@@ -133,7 +133,7 @@ class Chosen : public testing::TestWithParam<unsigned> {
   [[nodiscard]] static unsigned after(unsigned i) { return (i + 1) % world(); }
 };
 
-// On one link, and on all of them.
+// Packets are lost on one link, and on all of them.
 TEST_P(Chosen, FirstAndLastPacketOfAnOperation) {
   const std::vector<JobSpec> specs = Chosen::specs();
   for (const auto& [job, more, at, link] : combinations<4>({specs.size(), 2, 2, 3})) {
@@ -148,19 +148,19 @@ TEST_P(Chosen, FirstAndLastPacketOfAnOperation) {
       for (unsigned i = 0; i < world(); ++i) {
         const auto seen = calm.dropper.seen(i, after(i));
         if (!seen || (only != world() && only != i)) continue;
-        // Only the earliest of the last packets has the number it would have without losses.
+        // Only the earliest of the last packets has the same number as without losses.
         dropper.drop({i, after(i), last ? seen->second : seen->first}, last && only == world() ? 1 : times);
       }
     });
   }
 }
 
-// The news that an operation has started; what is sent without it waits.
+// The notification that an operation has started is lost. Data waits for it.
 TEST_P(Chosen, TheStart) {
   for (const unsigned times : {1U, 3U}) {
     for (const JobSpec& spec : specs()) {
       run_one(spec, 128, [&](Dropper& dropper) {
-        // It goes to where data comes from.
+        // The notification goes to the rank that sends the data.
         for (unsigned i = 0; i < world(); ++i) dropper.drop({after(i), i, 0}, times);
       });
     }
@@ -177,7 +177,7 @@ TEST_P(Chosen, FirstAndLastPacketOfAWindow) {
         SCOPED_TRACE(testing::Message() << "window " << window << ", place " << place);
         run_one(spec, window, [&](Dropper& dropper) {
           for (unsigned i = 0; i < (everywhere ? world() : 1); ++i) {
-            // Where the losses change how runs are packed, there may be a few packets less.
+            // If losses change how runs are packed, there may be a few packets less.
             const uint32_t end = calm.dropper.seen(i, after(i))->second * 3 / 4;
             for (uint32_t sequence = place; sequence < end; sequence += size) dropper.drop({i, after(i), sequence}, 1);
           }
@@ -187,7 +187,7 @@ TEST_P(Chosen, FirstAndLastPacketOfAWindow) {
   }
 }
 
-// All of a window, and all but its last packet.
+// All packets of a window are lost, or all but the last one.
 TEST_P(Chosen, AWholeWindow) {
   const JobSpec spec = {.kind = OpKind::kAllReduce, .count = 60'000};
   for (const uint32_t window : {2U, 8U, 32U}) {
@@ -204,7 +204,7 @@ TEST_P(Chosen, AWholeWindow) {
   }
 }
 
-// A packet, and five of its retransmissions.
+// A packet and five of its retransmissions are lost.
 TEST_P(Chosen, RetransmissionsAreLostToo) {
   const JobSpec spec = {.kind = OpKind::kAllReduce, .count = 60'000};
   for (const uint32_t sequence : {0U, 1U, 5U, 11U}) {
@@ -217,7 +217,7 @@ TEST_P(Chosen, RetransmissionsAreLostToo) {
   }
 }
 
-// No acknowledgement comes through for half a second, and in a world of two no data either.
+// No acknowledgement arrives for half a second. In a world of two, no data arrives either.
 TEST_P(Chosen, NoAcknowledgements) {
   for (const bool everywhere : {false, true}) {
     SimNet net(config_for(world()));
@@ -241,9 +241,9 @@ INSTANTIATE_TEST_SUITE_P(Exchange, Chosen,
                          testing::ValuesIn(thorough() ? std::vector{2U, 3U, 4U, 8U} : std::vector{2U, 4U}),
                          testing::PrintToStringParamName());
 
-// ---- Anything
+// ---- Everything at random
 
-// Operations, ranks, settings, links, faults and times, all by chance: what no list above thought of.
+// Operations, ranks, settings, links, faults and times at random, to find cases that the lists above do not have.
 class Chance {
  public:
   explicit Chance(uint64_t seed) : random_(seed) {}
@@ -253,7 +253,7 @@ class Chance {
     return values[random_.below(N)];
   }
   size_t below(size_t n) { return random_.below(n); }
-  // Each order of magnitude is as likely as the others.
+  // Returns a size. Each order of magnitude is about equally likely.
   size_t size(size_t most) { return random_.below(random_.below(most) + 1) >> random_.below(8); }
 
   SimConfig config() {
@@ -314,7 +314,7 @@ TEST(Loss, AnythingAtOnce) {
     for (size_t left = 1 + chance.below(16); left != 0; --left) specs.push_back(chance.spec(net.nodes()));
     std::vector<Job> jobs = make_jobs(specs, net.nodes(), seed);
 
-    // Each rank submits them in this order, at times of its own, and stands still now and then.
+    // Each rank submits them in this order, at its own times, and sometimes stands still.
     const Nanos pace = chance.one_of({Nanos{1}, 10 * kMicrosecond, kMillisecond});
     std::vector<size_t> submitted(net.nodes());
     size_t left = jobs.size() * net.nodes();

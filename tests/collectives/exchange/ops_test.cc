@@ -1,4 +1,4 @@
-// ops_test.cc - operations that only links between all can do: reduce, gather, scatter, all-to-all
+// ops_test.cc - tests of operations that need links between all ranks: reduce, gather, scatter, all-to-all
 #include <gtest/gtest.h>
 
 #include <array>
@@ -24,7 +24,7 @@ SimConfig switched(unsigned world, const std::string& strategies = "direct", siz
   config.topology = SimTopology::kSwitch;
   config.exchange.strategies = find_strategies(strategies);
   config.exchange.max_bytes = max_bytes;
-  config.exchange.operations = 4;  // each clears what it may need
+  config.exchange.operations = 4;  // fewer operations need less memory to be cleared
   return config;
 }
 
@@ -89,7 +89,7 @@ TEST(Ops, ReduceToTheLeastAndTheGreatest) {
   EXPECT_TRUE(run(net, jobs));
 }
 
-// Among operations of all other kinds, which go round the ring; none names a strategy.
+// The operations run among others that use the ring or its like. None of them names a strategy.
 TEST(Ops, ByDirectWhereThatIsAllowed) {
   for (const char* const strategies : {"ring,direct", "rings:2,direct", "aggregator:1,direct"}) {
     SimNet net(switched(4, strategies));
@@ -110,10 +110,10 @@ TEST(Ops, ByDirectWhereThatIsAllowed) {
 
 class OpsRefusal : public testing::Test {
  protected:
-  // Of one of world 4 that allows what is given.
+  // Submits the operation to an exchange in a world of 4 that allows these strategies.
   static Exchange::Refusal submit(const Operation& operation, const std::string& strategies = "ring,direct") {
     SimConfig config = switched(4, strategies, 4096);
-    config.exchange.operations = 1;  // each has memory of its own
+    config.exchange.operations = 1;  // fewer operations need less memory
     SimNet net(config);
     return net.node(0).exchange().submit(operation, net.now()).refusal;
   }
@@ -197,7 +197,7 @@ TEST_F(OpsRefusal, OfOutputs) {
 
 // ---- Ranks that disagree, or do not come
 
-// Each rank hears what the next one means; who has got all that it waits for may be done by then.
+// Ranks notice that their operations differ. A rank that has got all that it waits for may have finished by then.
 TEST(Ops, RootsMustAgree) {
   for (const OpKind kind : {OpKind::kReduce, OpKind::kGather, OpKind::kScatter}) {
     SimNet net(switched(4));
@@ -219,7 +219,7 @@ TEST(Ops, RootsMustAgree) {
   }
 }
 
-// A rank names the one that it waits for, though that is neither the next rank nor the one before.
+// A rank names the rank that it waits for, although that is neither its successor nor its predecessor.
 TEST(Ops, NamesWhoNeverSubmits) {
   for (const OpKind kind : kKinds) {
     SimNet net(switched(5, "direct", size_t{4} << 20));
@@ -227,7 +227,7 @@ TEST(Ops, NamesWhoNeverSubmits) {
     Job job(spec, 5, 1);
     for (const unsigned rank : {0U, 1U, 3U, 4U}) {
       Operation it = job.operation(rank);
-      it.timeout = rank == 0 ? kSecond : 60 * kSecond;  // so that rank 0 is the first to complain
+      it.timeout = rank == 0 ? kSecond : 60 * kSecond;  // so that rank 0 is the first to report it
       net.submit(rank, it);
     }
     const auto over = [&] { return !net.node(0).completions().empty(); };
@@ -238,7 +238,7 @@ TEST(Ops, NamesWhoNeverSubmits) {
   }
 }
 
-// Nobody grants what is delivered: one that says so is not believed, whatever the block is.
+// Deliveries need no credit. A packet that gives some is refused, whatever its block is.
 TEST(Ops, GrantsAreNotForDeliveries) {
   for (const OpKind kind : {OpKind::kGather, OpKind::kScatter, OpKind::kAllToAll}) {
     SimNet net(switched(3));
@@ -251,7 +251,7 @@ TEST(Ops, GrantsAreNotForDeliveries) {
     });
     Job job({.kind = kind, .count = 1237, .codec = "raw"}, 3, 1);
     for (const unsigned rank : {0U, 1U}) net.submit(rank, job.operation(rank));
-    // All that can be sent without rank 2 has been.
+    // Everything that can be sent without rank 2 was sent.
     (void)net.run_until([] { return false; }, net.now() + 200 * kMillisecond);
     ASSERT_EQ(header.kind, PacketKind::kData) << op_name(kind);
     for (uint8_t block = 0; block < 3; ++block) {
@@ -276,11 +276,11 @@ TEST(Ops, GrantsAreNotForDeliveries) {
   }
 }
 
-// A grant that is smaller than an earlier one does not lower the limit.
+// If a rank gets less credit than before, its limit stays.
 TEST(Ops, ASmallerGrantTakesNothingBack) {
   constexpr unsigned kOwner = 1;
   constexpr size_t kGranule = 32;  // of floats
-  LinkHeader header{};             // of the owner's last packet to rank 0
+  LinkHeader header{};             // of the owner's latest packet to rank 0
   RunHeader start{};               // the first run of that packet
   size_t sent = 0;                 // elements of the owner's block that rank 0 has sent
   SimNet net(switched(3, "direct", size_t{4} << 20));
@@ -296,7 +296,7 @@ TEST(Ops, ASmallerGrantTakesNothingBack) {
   });
   Job job({.kind = OpKind::kAllReduce, .count = 300'000, .codec = "raw"}, 3, 1);
   for (const unsigned rank : {0U, kOwner}) net.submit(rank, job.operation(rank));
-  // Rank 2 has not submitted, so rank 0 sends only what needs no grant.
+  // Rank 2 has not submitted, so rank 0 sends only what needs no credit.
   net.run_until(net.now() + 200 * kMillisecond);
   const size_t without_grant = sent;
   ASSERT_GT(without_grant, 0U);
@@ -313,13 +313,13 @@ TEST(Ops, ASmallerGrantTakesNothingBack) {
     header.echo = 0;
     net.inject(0, kOwner, make_packet(header, runs));
   };
-  grant(without_grant + 8192);  // fits one window of the link: the owner acknowledges none of it
+  grant(without_grant + 8192);  // this fits one window of the link: the owner acknowledges none of it
   grant(without_grant + 4096);
   net.run_until(net.now() + 100 * kMillisecond);
   EXPECT_EQ(sent, without_grant + 8192);
 }
 
-// What has been delivered by then stays inside the tensor; nothing else is written afterwards.
+// An abort comes in the middle of deliveries. The next operation must be right, and all buffers must be given back.
 TEST(Ops, AbortedInTheMiddle) {
   for (const OpKind kind : kKinds) {
     SimNet net(switched(4, "direct", size_t{4} << 20));

@@ -1,4 +1,4 @@
-// parts_test.cc - blocks, deferred elements, CRC, counters and wire layout as pure units
+// parts_test.cc - tests of parts of the exchange on their own: blocks, deferred elements, CRC, counters, wire layout
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -64,14 +64,15 @@ TEST(Blocks, OfEqualLength) {
 
 // ---- Deferred
 
-// Marks and clears at random, beside a vector of bools; what next() gives is marked, in one block, and comes round.
+// Marks and clears elements at random, and compares with a vector of bools. next() must return marked elements of one
+// block.
 TEST(Deferred, IsLikeAVectorOfBools) {
   Rng rng(2);
   Deferred deferred(5000);
   for (unsigned round = 0; round < 60; ++round) {
     const auto blocks = static_cast<unsigned>(1 + rng.below(8));
     const size_t stride = 1 + rng.below(round % 2 == 0 ? 70 : 600);
-    deferred.begin(blocks, stride);  // whatever was marked before is forgotten
+    deferred.begin(blocks, stride);  // all earlier marks are forgotten
     std::vector<bool> model(blocks * stride);
     size_t marked = 0;
     for (unsigned step = 0; step < 400; ++step) {
@@ -96,7 +97,7 @@ TEST(Deferred, IsLikeAVectorOfBools) {
       ASSERT_LE(run.count, most);
       ASSERT_LE(run.first + run.count, stride);
       for (size_t i = 0; i < run.count; ++i) ASSERT_TRUE(model[run.block * stride + run.first + i]);
-      // Not all of it may find room.
+      // Perhaps only a part of the run can be sent.
       const size_t sent = rng.below(run.count + 1);
       for (size_t i = 0; i < sent; ++i) model[run.block * stride + run.first + i] = false;
       marked -= sent;
@@ -174,7 +175,8 @@ TEST(Counters, HaveNamesOfTheirOwn) {
 
 // ---- Wire
 
-// Every field is where docs/wire-format.md has it, little-endian, without gaps: field by field, the bytes 1, 2, 3, ...
+// Returns a struct made of the bytes 1, 2, 3, and so on. With it, tests check that every field is where
+// docs/wire-format.md has it, little-endian and without gaps.
 template <class Struct>
 Struct counting() {
   uint8_t bytes[sizeof(Struct)];

@@ -1,4 +1,4 @@
-// plane_floats.cc - contributions whose groups are of chosen kinds in bit planes
+// plane_floats.cc - contributions with groups of chosen kinds in bit planes
 #include "tests/collectives/exchange/plane_floats.h"
 
 #include <cmath>
@@ -15,10 +15,10 @@ Groups of_group(Groups groups, size_t group) {
   return groups == Groups::kMixed ? static_cast<Groups>(Random::mix(group + 1) % 5) : groups;
 }
 
-// From -1 to 1.
+// Returns a number from -1 to 1.
 double fraction(uint64_t word) { return static_cast<double>(word >> 11) * 0x1p-52 - 1; }
 
-// In steps: beyond 16 bits, and far below 2^24.
+// Returns a number of steps that needs more than 16 bits and is far below 2^24, or Inf or NaN.
 double far_out(size_t i, uint64_t word) {
   const double sign = (Random::mix(i + 1) & 1) == 0 ? 1 : -1;
   if (word % 37 == 0) return sign * std::numeric_limits<double>::infinity();

@@ -1,4 +1,4 @@
-// plane_floats.h - contributions whose groups are of chosen kinds in bit planes
+// plane_floats.h - contributions with groups of chosen kinds in bit planes
 #pragma once
 
 #include <cstddef>
@@ -9,18 +9,18 @@
 
 namespace gradlane::test {
 
-// Of all groups of 32 floats; kMixed: another one for each group, the same on all ranks.
+// The kind of all groups of 32 floats. kMixed: each group has another kind, the same on all ranks.
 enum class Groups : uint8_t {
-  kZero,     // less than half a step each
-  kNarrow,   // three steps at most
-  kWide,     // a thousand steps
+  kZero,     // each float is less than half a step
+  kNarrow,   // at most three steps
+  kWide,     // up to a thousand steps
   kEscaped,  // two of each group do not fit 16 bits
-  kRaw,      // none does, and some are Inf or NaN; those of one sign are at the same places on all ranks
+  kRaw,      // no float fits, and some are Inf or NaN; each place has the same sign on all ranks
   kMixed,
 };
 
-// Sums of them are exact, or Inf or NaN, in whichever order they are added. `out` begins with a group; `codec` is a
-// `fixed`.
+// Fills `out`, which begins with a group, for a codec `fixed`. Sums of such floats are exact, or Inf or NaN, in any
+// order of additions.
 void fill_groups(Groups groups, const Codec& codec, uint64_t seed, std::span<float> out);
 
 }  // namespace gradlane::test

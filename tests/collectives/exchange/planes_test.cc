@@ -1,4 +1,4 @@
-// planes_test.cc - blocks in bit planes: tensors and packets of groups of every kind, with and without loss
+// planes_test.cc - tests of blocks in bit planes: tensors and packets with groups of every kind, with and without loss
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kGroup = 32;
 
-// What tags of some blocks say.
+// Counts of groups by the kind that their tag states.
 struct Kinds {
   size_t zero = 0;
   size_t narrow = 0;  // up to a byte
@@ -30,7 +30,7 @@ struct Kinds {
   }
 };
 
-// Of the runs in a packet.
+// Counts the groups of the runs in a packet.
 Kinds kinds_in(std::span<const uint8_t> packet) {
   Kinds kinds;
   for (size_t at = sizeof(LinkHeader); is_data(packet) && at < packet.size();) {
@@ -65,7 +65,7 @@ class Planes : public testing::TestWithParam<unsigned> {
     return config;
   }
 
-  // All counts through both codecs; what travelled.
+  // Runs all counts with both codecs. Returns the groups that were sent.
   [[nodiscard]] static Seen run_all(Groups groups, const Faults& faults) {
     std::vector<JobSpec> specs;
     for (const std::string codec : kCodecs) {
@@ -84,14 +84,14 @@ class Planes : public testing::TestWithParam<unsigned> {
     std::vector<Job> jobs = make_jobs(specs, world(), 100 * world());
     EXPECT_TRUE(run(net, jobs));
     EXPECT_TRUE(all_given_back(net));
-    // Zeros are a few packets.
+    // Zeros need only a few packets.
     if (faults.loss > 0 && world() > 1 && groups != Groups::kZero) {
       EXPECT_GT(retransmits(net), 0U);
     }
     return seen;
   }
 
-  // Without losses, and with some.
+  // Runs without losses, and with some.
   static std::array<Seen, 2> run_both(Groups groups) {
     return {run_all(groups, {}), run_all(groups, {.loss = 0.05, .duplicate = 0.02, .reorder = 0.05})};
   }
@@ -107,8 +107,8 @@ TEST_P(Planes, AllZero) {
 TEST_P(Planes, AllEscaped) {
   for (const Groups groups : {Groups::kEscaped, Groups::kRaw}) {
     for (const Seen& seen : run_both(groups)) {
-      // A tensor's last group of one float or three may have none that does not fit. Each rank sends it at most twice,
-      // and some packets twice.
+      // The last group of a tensor, of one float or three, may have none that does not fit. Each rank sends it at most
+      // twice, and some packets are sent twice.
       EXPECT_GE(seen.all.escaped + 4 * world() * kCodecs.size() * kCounts.size(), seen.all.all());
       EXPECT_EQ(seen.all.wide, 0U);
       EXPECT_EQ(seen.all.all() != 0, world() != 1);
@@ -138,7 +138,7 @@ TEST_P(Planes, ErrorFeedback) {
   }
 }
 
-// Of a window of 16 packets, 32768 elements each.
+// A window of 16 packets has 32768 elements in each packet.
 TEST(LongRuns, PollsStayShort) {
   SimConfig config;
   config.exchange.max_bytes = size_t{8} << 20;

@@ -1,5 +1,4 @@
-// reference_elements.h - sums, minima and maxima of elements as arithmetic defines them, one at a time; knows no test
-// framework
+// reference_elements.h - sums, minima and maxima of elements by plain arithmetic; independent of the test framework
 #pragma once
 
 #include <algorithm>
@@ -17,9 +16,9 @@ namespace gradlane::test {
 
 using Bytes = std::vector<uint8_t>;
 
-// Words below are the bits of elements.
+// Words in this file are the bits of elements.
 
-// A floating format as IEEE 754 has them.
+// A floating-point format of IEEE 754.
 struct Format {
   int exponent_bits;
   int fraction_bits;
@@ -47,7 +46,7 @@ inline double value_of(const Format& format, uint64_t word) {
   return (word & format.sign()) != 0 ? -value : value;
 }
 
-// Rounded to nearest even.
+// Returns the word of `value`, rounded to nearest even.
 inline uint64_t word_of(const Format& format, double value) {
   if (std::isnan(value)) return format.infinity() | uint64_t{1} << (format.fraction_bits - 1);
   const uint64_t sign = std::signbit(value) ? format.sign() : 0;
@@ -89,7 +88,7 @@ inline uint64_t word_of(double value) {
   return std::isnan(value) ? 0x7ff8000000000000 : std::bit_cast<uint64_t>(value);
 }
 
-// All types but fp32.
+// Returns the sum of two elements. It works for all types but fp32.
 inline uint64_t reference_sum(ElementType type, uint64_t a, uint64_t b) {
   if (type == ElementType::kFloat64) return word_of(double_of(a) + double_of(b));
   if (is_half(type)) {
@@ -106,11 +105,11 @@ inline uint64_t reference_sum(ElementType type, uint64_t a, uint64_t b) {
   return sum;
 }
 
-// The smaller or, with `larger`, the larger of two elements of any type.
+// Returns the smaller of two elements of any type, or the larger one with `larger`.
 inline uint64_t reference_pick(ElementType type, bool larger, uint64_t a, uint64_t b) {
   if (is_floating(type)) {
     const Format format = format_of(type);
-    // fp64 is what values are calculated with; those of all others are its own.
+    // Values are doubles, so an fp64 element is its own value.
     const auto value = [&](uint64_t word) {
       return type == ElementType::kFloat64 ? double_of(word) : value_of(format, word);
     };
@@ -127,7 +126,7 @@ inline uint64_t reference_pick(ElementType type, bool larger, uint64_t a, uint64
   return more == larger ? a : b;
 }
 
-// What fp32 adds to a sum.
+// Returns the value with which an fp32 element counts in a sum.
 inline float contribution(const Codec& codec, float f) {
   const Form layout = codec.row().layout;
   if (layout != Form::kLattice && layout != Form::kTagged) return f;

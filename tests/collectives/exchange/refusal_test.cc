@@ -1,4 +1,4 @@
-// refusal_test.cc - nodes that are configured differently refuse each other, and say why
+// refusal_test.cc - tests of nodes with different configurations, which refuse each other and report the difference
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -16,7 +16,7 @@ uint64_t codec_value(const Codec& codec) { return static_cast<uint64_t>(codec.id
 // One field in which node 1 differs from the others.
 struct Difference {
   Field field;
-  const char* name;  // in failure_text()
+  const char* name;  // name in failure_text()
   std::function<void(ExchangeConfig&)> change;
   std::function<uint64_t(const ExchangeConfig&)> value;
   std::function<std::string(uint64_t)> text;
@@ -34,7 +34,7 @@ std::vector<Difference> differences() {
     return find_codec(static_cast<CodecId>(value >> 8), static_cast<uint8_t>(value), Isa::kScalar)->name();
   };
   return {
-      // With the digest of all of it, which alone would name nothing.
+      // The digest of the configuration also changes. Alone it would not name the difference.
       {Field::kLanes, "workers.lanes",
        [](ExchangeConfig& c) {
          c.settings.lanes = 2;
@@ -58,7 +58,7 @@ std::vector<Difference> differences() {
   };
 }
 
-// Node 1 differs until it is mended.
+// A ring in which node 1 differs until `odd` is false.
 struct OddRing {
   OddRing(unsigned world, const std::function<void(ExchangeConfig&)>& change, double loss = 0)
       : ring([&] {
@@ -79,7 +79,7 @@ struct OddRing {
 
 const JobSpec kJob = {.kind = OpKind::kAllReduce, .count = 3000, .type = ElementType::kInt32};
 
-// What rank `rank` says of its neighbour `other`.
+// Checks that `rank` reports the difference of its neighbour `other`.
 void expect_refused(OddRing& odd, size_t job, unsigned rank, unsigned other, const Difference& difference) {
   const SimCompletion* const end = odd.ring.end_of(job, rank);
   ASSERT_NE(end, nullptr) << rank;
@@ -98,11 +98,11 @@ TEST(Refusal, TwoNodesRefuseEachOther) {
       SCOPED_TRACE(testing::Message() << difference.name << ", loss " << loss);
       OddRing odd(2, difference.change, loss);
       TestRing& ring = odd.ring;
-      for (unsigned round = 0; round < 3; ++round) {  // again and again, the same
+      for (unsigned round = 0; round < 3; ++round) {  // several times, with the same result
         const size_t job = ring.start(kJob);
         EXPECT_TRUE(ring.finish({&job, 1}, 100 * kMillisecond));
         expect_refused(odd, job, 0, 1, difference);
-        // Whoever takes the ring for a larger one has no neighbour with that rank behind it.
+        // A rank that takes the ring for a larger one has no neighbour with that rank behind it.
         if (difference.field != Field::kWorld) expect_refused(odd, job, 1, 0, difference);
       }
       EXPECT_GT(ring.net().count(Counter::kHelloRefused), 0U);
@@ -114,8 +114,8 @@ TEST(Refusal, TwoNodesRefuseEachOther) {
   }
 }
 
-// In a larger ring both its neighbours refuse the odd one; ranks further away only hear which rank was refused, or
-// which one refused it.
+// In a larger ring, both neighbours refuse the odd rank. Ranks further away only learn which rank was refused, or which
+// one refused it.
 TEST(Refusal, InALargerRing) {
   for (const unsigned world : {3U, 4U, 8U}) {
     for (const Difference& difference : differences()) {
@@ -123,7 +123,7 @@ TEST(Refusal, InALargerRing) {
         SCOPED_TRACE(testing::Message() << "world " << world << ", " << difference.name << ", loss " << loss);
         OddRing odd(world, difference.change, loss);
         TestRing& ring = odd.ring;
-        ring.run_for(50 * kMillisecond);  // everybody has heard of its neighbours
+        ring.run_for(50 * kMillisecond);  // every rank has received hellos of its neighbours
         const size_t job = ring.start(kJob);
         EXPECT_TRUE(ring.finish({&job, 1}, 200 * kMillisecond));
         for (unsigned rank = 0; rank < world; ++rank) {
@@ -140,7 +140,7 @@ TEST(Refusal, InALargerRing) {
   }
 }
 
-// A node that comes back with another configuration, in the middle of operations.
+// A node restarts with another configuration in the middle of operations.
 TEST(Refusal, AfterARestart) {
   for (const unsigned world : {2U, 3U, 4U}) {
     for (const Difference& difference : differences()) {
@@ -154,7 +154,7 @@ TEST(Refusal, AfterARestart) {
       ring.run_for(500 * kMicrosecond);
       odd.odd = true;
       ring.restart(1);
-      // Its old life is never heard of again.
+      // Nothing more arrives from before the restart.
       EXPECT_TRUE(ring.finish(jobs, 2 * kSecond, {1}));
       EXPECT_TRUE(ring.ended(jobs, {FailureCode::kSilent, {1}}, {1}));
       const size_t job = ring.start(kJob);
@@ -195,7 +195,7 @@ TEST(Refusal, TwoNodesWithTheSameRank) {
 
 // ---- Versions
 
-// Lets every packet of node 1 appear as one of another version, or at the end as it is.
+// Makes every packet of node 1 look like one of another version, for as long as it exists.
 class OtherVersion {
  public:
   explicit OtherVersion(TestRing& ring, uint8_t version) : ring_(ring), version_(version) {
@@ -229,7 +229,7 @@ TEST(Refusal, OfAnotherVersion) {
         const OtherVersion other(ring, version);
         ring.run_for(20 * kMillisecond);
         const size_t job = ring.make(kJob);
-        // Node 1 itself is of this version, and knows nothing of what its packets look like.
+        // Node 1 itself has this version, and does not know how its packets look.
         for (unsigned rank = 0; rank < world; ++rank) {
           if (rank != 1) ring.submit(job, rank);
         }
@@ -248,8 +248,8 @@ TEST(Refusal, OfAnotherVersion) {
   }
 }
 
-// Two nodes of this version that hear nothing but another version of each other. The one that is asked answers, or one
-// side would never learn why.
+// Two nodes of this version receive only packets of another version from each other. A node answers a hello of another
+// version, because otherwise one side would never learn the reason.
 TEST(Refusal, OfAnotherVersionOnBothSides) {
   TestRing ring(slow_ring(2, 1));
   ring.net().set_filter([&ring](unsigned from, unsigned to, std::span<const uint8_t> packet) {
@@ -271,9 +271,10 @@ TEST(Refusal, OfAnotherVersionOnBothSides) {
   EXPECT_TRUE(ring.works());
 }
 
-// ---- What it costs
+// ---- Cost of a refusal
 
-// Nodes that refuse each other go on saying hello, for the day on which that changes, but not all the time.
+// Nodes that refuse each other go on sending hellos, because the difference may be fixed some day. They do not send
+// many.
 TEST(Refusal, IsQuiet) {
   OddRing odd(2, differences()[2].change);
   odd.ring.run_for(kSecond);
@@ -284,9 +285,9 @@ TEST(Refusal, IsQuiet) {
   EXPECT_LE(per_second, 100U);
 }
 
-// ---- Found by the owner
+// ---- Refusals by the owner of the exchange
 
-// A neighbour that is two machines at once: nothing of it is passed on, and everybody hears why.
+// Two machines claim to be the same neighbour. Nothing from it is accepted, and all ranks learn the reason.
 TEST(Refusal, OfAnOwner) {
   for (const unsigned world : {2U, 3U, 4U}) {
     SCOPED_TRACE(world);
@@ -303,7 +304,7 @@ TEST(Refusal, OfAnOwner) {
       ASSERT_NE(end, nullptr) << rank;
       EXPECT_EQ(end->failure, doubled) << rank << ": " << failure_text(end->failure);
     }
-    // It is over when the owner says it no more.
+    // The refusal ends when the owner stops repeating it.
     ring.run_for(500 * kMillisecond);
     EXPECT_TRUE(ring.works());
   }

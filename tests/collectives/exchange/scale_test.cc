@@ -1,4 +1,4 @@
-// scale_test.cc - how much of the links an exchange uses, in virtual time: goodput, full packets, growth of the ring
+// scale_test.cc - tests of the use of the links by an exchange, in virtual time: goodput, full packets, larger rings
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -19,13 +19,13 @@ const std::vector<unsigned> kWorlds = thorough() ? std::vector{2U, 3U, 4U, 8U, 1
 
 struct Measured {
   double seconds = 0;
-  double goodput = 0;      // of what full packets of raw floats could bring
-  double ratio = 0;        // uncompressed bytes to bytes of packets
-  double reduce_fill = 0;  // packets to the MTU
+  double goodput = 0;      // share of what full packets of raw floats could reach
+  double ratio = 0;        // uncompressed bytes divided by bytes of packets
+  double reduce_fill = 0;  // share of the MTU that packets use
   double gather_fill = 0;
 };
 
-// An all-reduce of `bytes` bytes of fp32 on a ring that is up.
+// Measures an all-reduce of `bytes` bytes of fp32 on a ring that is ready.
 Measured measure(unsigned world, size_t bytes, const std::string& codec, double loss, uint64_t seed = 1,
                  double scale = 0.01) {
   SimConfig config;
@@ -33,12 +33,12 @@ Measured measure(unsigned world, size_t bytes, const std::string& codec, double 
   config.seed = seed;
   config.faults.loss = loss;
   config.exchange.max_bytes = bytes;
-  config.exchange.min_rto = kMillisecond;  // threads have cores of their own here
+  config.exchange.min_rto = kMillisecond;  // as if threads had cores of their own
   SimNet net(config);
   std::vector<Job> start = make_jobs(std::vector<JobSpec>(1, {.kind = OpKind::kBarrier}), world, 1);
   EXPECT_TRUE(run(net, start));
   const auto sum = [&net](Counter reduce, Counter gather) { return net.count(reduce) + net.count(gather); };
-  // A barrier's packets are short.
+  // The short packets of the barrier are subtracted below.
   const uint64_t reduce_bytes = net.count(Counter::kReduceBytes);
   const uint64_t reduce_packets = net.count(Counter::kReducePackets);
   const uint64_t gather_bytes = net.count(Counter::kGatherBytes);
@@ -51,9 +51,9 @@ Measured measure(unsigned world, size_t bytes, const std::string& codec, double 
 
   Measured measured;
   measured.seconds = static_cast<double>(net.now() - begin) * 1e-9;
-  // Full packets of raw floats: 11 granules in 1472 bytes, in 1538 bytes on the wire.
+  // A full packet of raw floats has 11 granules in 1472 bytes, and takes 1538 bytes on the wire.
   const double payload_rate = static_cast<double>(config.link.bits_per_second) / 8 * 1408 / 1538;
-  const double sent = 2.0 * (world - 1) / world * static_cast<double>(bytes);  // by each node
+  const double sent = 2.0 * (world - 1) / world * static_cast<double>(bytes);  // sent by each node
   measured.goodput = sent / measured.seconds / payload_rate;
   const uint64_t packet_bytes = sum(Counter::kReduceBytes, Counter::kGatherBytes) - reduce_bytes - gather_bytes;
   measured.ratio = sent * world / static_cast<double>(packet_bytes);
@@ -90,7 +90,7 @@ TEST(Goodput, OneInAThousandLost) { expect_goodput(0.001, 0.85); }
 
 TEST(Goodput, OneInAHundredLost) { expect_goodput(0.01, 0.75); }
 
-// ---- Full packets, whatever the data shrinks to
+// ---- Full packets, however small the data becomes
 
 TEST(Fill, CompressedDataFillsPackets) {
   const std::pair<const char*, double> data[] = {
@@ -117,10 +117,10 @@ TEST(Fill, CompressedDataFillsPackets) {
 
 // ---- Growth
 
-// By the formula of the ring, and the way of the last element through it.
+// Returns the time by the formula of the ring, plus the latency of the last element.
 double expected_seconds(unsigned world, double seconds_of_four) {
   const double p = world;
-  const double hop = 25e-6 + 1538 * 8 / 10e9 + 10e-6;  // the link's delay, one packet, ExchangeConfig::max_hold
+  const double hop = 25e-6 + 1538 * 8 / 10e9 + 10e-6;  // delay of the link, one packet, ExchangeConfig::max_hold
   return seconds_of_four * (2 * (p - 1) / p) / 1.5 + 2 * (p - 1) * hop;
 }
 

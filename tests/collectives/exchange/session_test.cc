@@ -1,4 +1,4 @@
-// session_test.cc - rings that come up in any order, and packets of sessions that are over
+// session_test.cc - tests of rings whose nodes start in any order, and of packets of sessions that are over
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,10 +16,10 @@ namespace {
 const std::vector<unsigned> kWorlds = thorough() ? std::vector{2U, 3U, 4U, 8U, 16U} : std::vector{2U, 3U, 5U};
 const JobSpec kSmallJob = {.kind = OpKind::kAllReduce, .count = 1000, .type = ElementType::kInt32};
 
-// ---- Coming up
+// ---- Start of a ring
 
-// Nodes start in this order, so much apart, with operations to do; none of them may fail. `fresh`: what the others sent
-// to a node before it started is lost.
+// Starts nodes in this order, at intervals of `apart`, with operations to do. None of them may fail. `fresh`: packets
+// that the others sent to a node before it started are lost.
 void start_in_order(const std::vector<unsigned>& order, Nanos apart, bool fresh, double loss) {
   const auto world = static_cast<unsigned>(order.size());
   SimConfig config = slow_ring(world, world + order[0], loss);
@@ -36,7 +36,7 @@ void start_in_order(const std::vector<unsigned>& order, Nanos apart, bool fresh,
   const Nanos complete = ring.net().now();
   EXPECT_TRUE(ring.finish(jobs, 9 * kSecond));
   EXPECT_TRUE(ring.succeeded(jobs));
-  // Hellos are spaced by at most 31 ms.
+  // Nodes send a hello at least every 31 ms.
   if (loss == 0) {
     EXPECT_LE(ring.net().now(), complete + 100 * kMillisecond);
   }
@@ -74,8 +74,8 @@ TEST(Start, OverLossyLinks) {
   }
 }
 
-// A rank restarts while the others still wait for somebody. They cannot know that nobody has started anything with its
-// earlier life, so what they have submitted may fail, but nothing else may happen.
+// A rank restarts while the others still wait for another one. They cannot know that nobody has started anything with
+// its earlier life. So operations that they have submitted may fail, but nothing else may happen.
 TEST(Start, WithARestartOnTheWay) {
   for (const unsigned world : {3U, 4U, 8U}) {
     for (const Nanos later : {30 * kMicrosecond, 80 * kMicrosecond, 300 * kMicrosecond, 50 * kMillisecond}) {
@@ -102,7 +102,7 @@ TEST(Start, WithARestartOnTheWay) {
   }
 }
 
-// A rank that was away while the others have tried again and again, without a pause, for half an hour.
+// The other ranks have tried without a pause for half an hour while one was away.
 TEST(Start, AfterMillionsOfGenerations) {
   SimConfig config = slow_ring(3, 3);
   config.exchange.window = kMinWindow;
@@ -117,7 +117,7 @@ TEST(Start, AfterMillionsOfGenerations) {
   EXPECT_TRUE(ring.works());
 }
 
-// Two neighbours restart before another rank notices. What they submit afterwards does not fail.
+// Two neighbours restart before another rank notices. The operations that they submit afterwards do not fail.
 TEST(Start, AfterTwoRestartsAtOnce) {
   for (unsigned seed = 1; seed <= 30; ++seed) {
     for (const bool later : {false, true}) {
@@ -142,15 +142,15 @@ TEST(Start, AfterTwoRestartsAtOnce) {
   }
 }
 
-// A whole ring keeps its root when a restarted node raises. Otherwise a rank that has not yet seen the ring whole would
-// not get the failure.
+// A ring that is ready keeps its root when a restarted node starts a new generation. Otherwise a rank that has not yet
+// seen that the ring is ready would not get the failure.
 TEST(Start, AWholeRingKeepsItsRoot) {
   TestRing ring(slow_ring(4, 1));
   EXPECT_TRUE(ring.works());
   const auto session = [&] { return ring.net().node(0).exchange().ring_status().session; };
   const uint64_t before = session();
   ring.restart(3);
-  for (int i = 0; i < 5; ++i) ring.net().close(3);  // each begins the next generation
+  for (int i = 0; i < 5; ++i) ring.net().close(3);  // each call begins the next generation
   EXPECT_TRUE(ring.wait_whole(kSecond));
   EXPECT_GT(session() >> 32, 5U);
   EXPECT_EQ(session() >> 16 & 0xffff, before >> 16 & 0xffff);
@@ -165,7 +165,7 @@ struct Recorded {
   Bytes packet;
 };
 
-// Everything that nodes received.
+// Records all packets that nodes receive.
 class Recorder {
  public:
   explicit Recorder(TestRing& ring) : ring_(ring) {
@@ -188,7 +188,7 @@ class Recorder {
     for (size_t i = packets_.size(); i > 1; --i) std::swap(packets_[i - 1], packets_[random.below(i)]);
   }
   [[nodiscard]] size_t size() const { return packets_.size(); }
-  // The next `count` packets come again, from the begin after the last.
+  // Injects the next `count` packets again, and starts with the first one again when it has reached the last.
   void replay(size_t count) {
     for (; count != 0; --count) {
       const Recorded& it = packets_[next_++ % packets_.size()];
@@ -205,7 +205,7 @@ class Recorder {
   bool on_ = true;
 };
 
-// Has some sessions begin and end in the middle of operations, in a different way each.
+// Makes several sessions begin and end in the middle of operations, each in a different way.
 void live_through_sessions(TestRing& ring) {
   const unsigned world = ring.world();
   for (unsigned round = 0; round < 4; ++round) {
@@ -261,7 +261,7 @@ TEST(LatePackets, ChangeNothing) {
 TEST(LatePackets, ForAnEarlierLife) {
   Bytes hello;
   TestRing ring(slow_ring(3, 1));
-  ring.net().pause(2);  // so that the ring is not whole
+  ring.net().pause(2);  // so that the ring is not ready
   ring.net().set_tap([&](unsigned, unsigned to, std::span<const uint8_t> packet) {
     if (to == 1 && load<LinkHeader>(packet.data()).kind == PacketKind::kHello) hello = {packet.begin(), packet.end()};
   });
@@ -270,7 +270,7 @@ TEST(LatePackets, ForAnEarlierLife) {
   const auto count = [&](Counter counter) { return ring.net().node(1).exchange().counters()[counter]; };
   ASSERT_TRUE(
       ring.net().run_until([&] { return count(Counter::kHelloReceived) != 0; }, ring.net().now() + 5 * kSecond));
-  hello.resize(sizeof(LinkHeader) + sizeof(Hello));  // what a hello leaves out is 0
+  hello.resize(sizeof(LinkHeader) + sizeof(Hello));  // fields that a hello leaves out are 0
   const auto header = load<LinkHeader>(hello.data());
   const auto body = load<Hello>(hello.data() + sizeof(LinkHeader));
   ASSERT_NE(body.met, ring.net().node(1).config().incarnation);
@@ -288,7 +288,7 @@ TEST(LatePackets, ForAnEarlierLife) {
   EXPECT_TRUE(ring.works());
 }
 
-// Those of the running session too are but duplicates.
+// Late packets of the current session are only duplicates.
 TEST(LatePackets, OfTheRunningSessionChangeNothing) {
   Random random(4);
   for (const unsigned world : kWorlds) {
@@ -311,7 +311,8 @@ TEST(LatePackets, OfTheRunningSessionChangeNothing) {
   }
 }
 
-// Hellos say what was true when they were sent. When all is said nobody sends another one, to set it right.
+// Hellos state what was true when they were sent. No rank sends another one to correct an old one when the ring is
+// ready.
 TEST(LatePackets, HellosOfTheRunningSession) {
   for (const unsigned world : {2U, 3U, 5U}) {
     SCOPED_TRACE(world);
@@ -331,7 +332,7 @@ TEST(LatePackets, HellosOfTheRunningSession) {
   }
 }
 
-// While a new session is being agreed on they may cost time, and no more.
+// Late packets may delay the agreement on a new session, but must not prevent it.
 TEST(LatePackets, DoNotKeepARingFromComingUp) {
   Random random(5);
   for (const unsigned world : kWorlds) {

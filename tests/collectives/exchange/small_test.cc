@@ -1,4 +1,4 @@
-// small_test.cc - no deadlock with the smallest windows, packets and buffers, while nodes stand still at random
+// small_test.cc - tests that the smallest windows, packets and buffers cause no deadlock while nodes pause at random
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,12 +11,13 @@
 namespace gradlane::test::small_test {
 namespace {
 
-// What a node cannot do without: one buffer per neighbour for acknowledgements and hellos, and one for all else.
+// The least number of buffers of a node: one per neighbour for acknowledgements and hellos, and one for everything
+// else.
 constexpr size_t kFewestBuffers = 3;
 
 struct Shape {
   unsigned world;
-  size_t count;  // of elements, and of each share
+  size_t count;  // elements of a tensor; `share`: elements of each rank's share
   size_t share;
 };
 
@@ -28,14 +29,14 @@ SimConfig smallest(unsigned world) {
   config.exchange.window = kMinWindow;
   config.exchange.mtu = kMinPacket;
   config.exchange.max_bytes = size_t{256} << 10;
-  // Standing still is no failure here, however often it happens.
+  // Pauses are no failure here, however many there are.
   config.exchange.start_timeout = config.exchange.operation_timeout = 36'000 * kSecond;
   return config;
 }
 
-// Lets nodes stand still at random until all is done: mostly a few at a time and for a short while, now and then many,
-// or for half as long as their neighbours put up with. After that they get some rest, so that signs of life come
-// through.
+// Pauses nodes at random until everything is done. Mostly a few nodes pause for a short time, sometimes many. A few
+// pauses are long, but shorter than half of the peer timeout. After a long pause a node gets some rest, so that its
+// keep-alives arrive.
 void run_with_pauses(SimNet& net, uint64_t seed) {
   const unsigned world = net.nodes();
   Random random(seed);
@@ -83,7 +84,7 @@ void run_all_kinds(const SimConfig& config, const Shape& shape, const std::strin
   for (const Job& job : jobs) EXPECT_TRUE(job.right());
   EXPECT_TRUE(all_given_back(net));
   for (unsigned i = 0; i < shape.world; ++i) {
-    // What exchange.h says it takes at most.
+    // exchange.h states this maximum.
     EXPECT_LE(net.node(i).buffers_peak(), net.node(i).exchange().neighbours().size() * (config.exchange.window + 5));
   }
 }
@@ -111,7 +112,7 @@ TEST_P(Small, LossAndPauses) {
   run_all_kinds(config, GetParam(), "inceptionn:10", Pauses::kYes);
 }
 
-// Buffers are what is short, and not the window.
+// The number of buffers is the limit, not the window.
 TEST_P(Small, FewBuffers) {
   for (const size_t window : {size_t{4}, size_t{64}}) {
     for (const size_t more : {size_t{0}, size_t{1}, size_t{5}}) {
@@ -133,14 +134,14 @@ const std::vector<Shape> kShapes =
                : std::vector<Shape>{{2, 3000, 500}, {3, 3000, 500}, {5, 3000, 500}, {8, 4000, 400}};
 INSTANTIATE_TEST_SUITE_P(Exchange, Small, testing::ValuesIn(kShapes), small_name);
 
-// 256 nodes, each with something to send: mostly one of each kind but broadcasts.
+// 256 nodes have something to send. Mostly there is one operation of each kind except broadcasts.
 TEST(Small, LargestWorld) {
   const Shape shape = {kMaxWorld, size_t{thorough() ? 10'000U : 1'000U}, size_t{thorough() ? 33U : 3U}};
   run_all_kinds(smallest(shape.world), shape, "raw", Pauses::kNo, thorough() ? ~size_t{0} : 4);
   if (!thorough()) return;
   SimConfig config = smallest(shape.world);
   config.faults.loss = 0.01;
-  config.buffers = 8;  // those that lack one ask again all the time, which takes long to simulate
+  config.buffers = 8;  // nodes that lack a buffer ask for it all the time, which takes long to simulate
   run_all_kinds(config, shape, "fixed:10", Pauses::kYes);
 }
 

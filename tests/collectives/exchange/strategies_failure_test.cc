@@ -1,4 +1,4 @@
-// strategies_failure_test.cc - ranks that fall silent, restart, cannot reach each other: under every strategy
+// strategies_failure_test.cc - tests of ranks that fall silent, restart or cannot reach each other, with every strategy
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr Nanos kPeerTimeout = 2 * kSecond;
 constexpr unsigned kWorld = 6;
-constexpr size_t kCount = 40'000;  // under way for some milliseconds
+constexpr size_t kCount = 40'000;  // in flight for some milliseconds
 
 class StrategyFailures : public testing::TestWithParam<const char*> {
  protected:
@@ -30,7 +30,7 @@ class StrategyFailures : public testing::TestWithParam<const char*> {
   }
 
   static std::vector<unsigned> all() { return {0, 1, 2, 3, 4, 5}; }
-  // Those to whom something happens: owners of aggregators, and others.
+  // Returns the ranks that tests disturb: owners of aggregators and others.
   static std::vector<unsigned> some() { return thorough() ? all() : std::vector<unsigned>{0, 4, 5}; }
 };
 
@@ -64,7 +64,8 @@ TEST_P(StrategyFailures, RestartOfAnyRank) {
   }
 }
 
-// Between any two ranks, also those that are no neighbours in the ring. Who exchanges nothing is not harmed by that.
+// Any two ranks may be cut off from each other, also ranks that are no neighbours in the ring. Ranks that exchange
+// nothing are not affected.
 TEST_P(StrategyFailures, PartitionOfAnyTwo) {
   const std::vector<StrategyId> strategies = find_strategies(GetParam());
   for (unsigned a = 0; a < (thorough() ? kWorld : 1); ++a) {
@@ -81,7 +82,7 @@ TEST_P(StrategyFailures, PartitionOfAnyTwo) {
         continue;
       }
       EXPECT_TRUE(ring.ended(jobs, {FailureCode::kSilent, {a, b}}));
-      // Nothing begins, and says why, until the two meet again.
+      // Until the two ranks reach each other again, no operation begins, and the failure says so.
       const size_t lost = ring.start(JobSpec{.kind = OpKind::kBarrier});
       EXPECT_TRUE(ring.finish({&lost, 1}, 30 * kSecond));
       EXPECT_TRUE(ring.ended(lost, a, {FailureCode::kNoRing, all()}));
@@ -109,7 +110,7 @@ TEST_P(StrategyFailures, AbortOnAnyRank) {
   }
 }
 
-// A rank that never submits it is named by those that wait for it.
+// The ranks that wait for a missing rank name it.
 TEST_P(StrategyFailures, WhoeverDoesNotComeIsNamed) {
   for (const unsigned late : some()) {
     SCOPED_TRACE(late);
@@ -128,7 +129,7 @@ TEST_P(StrategyFailures, WhoeverDoesNotComeIsNamed) {
       if (ring.end_of(job, rank)->failure.rank == late) ++named;
     }
     EXPECT_GE(named, 1U);
-    ring.submit(job, late);  // it hears of that at its turn
+    ring.submit(job, late);  // it learns of the failure at its turn
     EXPECT_TRUE(ring.finish({&job, 1}, kSecond));
     EXPECT_TRUE(ring.failed(job, late, {FailureCode::kStuck, all()}));
     EXPECT_TRUE(ring.works());
@@ -175,7 +176,7 @@ TEST_P(StrategyFailures, AnotherConfiguration) {
                                        " here, " + GetParam() + ", ring there");
 }
 
-// What libraries choose by themselves they choose alike only if all are asked alike.
+// Libraries choose alike only if all ranks have the same `auto`.
 TEST_P(StrategyFailures, LeftOpenOnSome) {
   SimConfig config = slow_switch(GetParam(), kWorld, 13);
   config.exchange.start_timeout = kSecond;
@@ -191,9 +192,9 @@ TEST_P(StrategyFailures, LeftOpenOnSome) {
             "rank 2 is configured differently: codec and strategy: no auto here, auto:2^-10 there");
 }
 
-// ---- One by one
+// ---- Single cases
 
-// It tells that this stage has begun.
+// Returns whether the packet has the notification that this stage has begun.
 bool has_start(std::span<const uint8_t> packet, uint32_t operation, uint32_t stage) {
   if (!is_data(packet)) return false;
   for (size_t at = sizeof(LinkHeader); at + sizeof(RunHeader) <= packet.size();) {
@@ -204,7 +205,8 @@ bool has_start(std::span<const uint8_t> packet, uint32_t operation, uint32_t sta
   return false;
 }
 
-// One rank fails that has not sent another one its part, while the next one in the ring of all is through.
+// A rank aborts before it has sent its part to a waiting rank. The next rank in the ring of all ranks has already
+// finished. The waiting rank must still learn of the abort.
 TEST(StrategyAborts, ReachWhoWaitsBehindThoseThatAreThrough) {
   const struct {
     const char* strategy;
@@ -234,7 +236,7 @@ TEST(StrategyAborts, ReachWhoWaitsBehindThoseThatAreThrough) {
   }
 }
 
-// A start that is late does not take the place of one that came 256 operations later.
+// A late start notification must not replace the one of an operation that is 256 later.
 TEST(StrategyStages, AreNotForgottenForALateStart) {
   SimConfig config = slow_switch("rings:2", 4, 5);
   config.exchange.window = 4096;

@@ -1,4 +1,4 @@
-// strategies_test.cc - every strategy: all kinds, types and codecs in many worlds, quiet and lossy
+// strategies_test.cc - tests of every strategy: all kinds, types and codecs in many worlds, with and without loss
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ SimConfig switched(const std::string& strategy, unsigned world) {
   config.topology = SimTopology::kSwitch;
   config.exchange.strategies = {find_strategy(strategy)};
   config.exchange.max_bytes = size_t{2} << 20;
-  config.exchange.operations = 4;  // each clears what it may need
+  config.exchange.operations = 4;  // fewer operations need less memory to be cleared
   return config;
 }
 
@@ -33,7 +33,7 @@ Faults bad_weather() {
   return {.loss = 0.1, .duplicate = 0.05, .reorder = 0.1, .corrupt = 0.05, .busy = 0.05, .reorder_delay = 300'000};
 }
 
-// What a strategy is asked for by name.
+// Returns operations of all kinds that the strategy supports. They name the strategy.
 std::vector<JobSpec> kinds(const std::string& strategy, unsigned world, size_t count, const std::string& codec) {
   std::vector<JobSpec> specs;
   std::vector<JobSpec> all = all_kinds(world, count, count, codec);
@@ -109,7 +109,7 @@ TEST_P(Strategies, WildFloats) {
   run_all(specs);
 }
 
-// Many windows of every owner.
+// These tensors take many windows of every owner.
 TEST_P(Strategies, LargeTensors) {
   for (const std::string codec : {"raw", "fixed:10"}) {
     run_all({{.kind = OpKind::kAllReduce,
@@ -119,8 +119,8 @@ TEST_P(Strategies, LargeTensors) {
   }
 }
 
-// Each operation knows what was sent for it: its runs, to the byte what leaves packets but for their headers and
-// padding.
+// Each operation knows the bytes that were sent for it: its runs. Their sum must be, to the byte, all bytes of packets
+// except headers and padding.
 TEST_P(Strategies, SentBytes) {
   for (const std::string codec : {"raw", "fixed:10"}) {
     SimNet net(switched(strategy(), world()));
@@ -185,7 +185,7 @@ std::string name_of(const testing::TestParamInfo<Case>& info) {
 
 // ---- Few buffers
 
-// What waits to be copied for other links leaves a buffer to copy it to.
+// Packets that wait to be copied to other links leave one buffer free for the copy.
 TEST(FewBuffers, AreEnoughForAllStrategies) {
   for (const char* const strategy : {"ring", "direct", "aggregator:1", "aggregator:0,stream", "rings:2"}) {
     for (const unsigned world : thorough() ? std::vector{3U, 4U, 8U} : std::vector{4U}) {
@@ -194,7 +194,7 @@ TEST(FewBuffers, AreEnoughForAllStrategies) {
         SCOPED_TRACE(testing::Message() << strategy << ", world " << world << ", " << more << " buffers more");
         SimConfig config = switched(strategy, world);
         config.faults.loss = 0.01;
-        // One for each link is kept for acknowledgements.
+        // One buffer for each link is kept for acknowledgements.
         config.buffers = world - 1 + more;
         SimNet net(config);
         std::vector<Job> jobs =
@@ -207,7 +207,7 @@ TEST(FewBuffers, AreEnoughForAllStrategies) {
   }
 }
 
-// Where others had all buffers, results leave as soon as there are some again, and not with the next sign of life.
+// Something else takes all buffers. Results leave as soon as there are some again, and not with the next keep-alive.
 TEST(FewBuffers, AreAskedForAgain) {
   for (const Nanos max_hold : {Nanos{0}, 10 * kMicrosecond}) {
     SimConfig config = switched("direct", 3);
@@ -230,10 +230,10 @@ TEST(FewBuffers, AreAskedForAgain) {
   }
 }
 
-// ---- The same bytes
+// ---- Equal bytes
 
-// All-reduces of the ranks' tensors, `buckets` of them one behind the other; rank i has tensor order[i]. What rank 0
-// ends with; all others must have the same.
+// Runs all-reduces of the ranks' tensors, cut into `buckets` operations. Returns the result of rank 0. All others must
+// have the same.
 std::vector<float> reduced(const std::string& strategy, const std::string& codec,
                            std::vector<std::vector<float>> tensors, size_t buckets, Reduction reduction) {
   const auto world = static_cast<unsigned>(tensors.size());
@@ -262,7 +262,7 @@ std::vector<float> reduced(const std::string& strategy, const std::string& codec
   return tensors[0];
 }
 
-// `fixed` adds exactly: whatever the strategy, the order of the ranks, and how tensors are cut into operations.
+// `fixed` adds exactly. So the strategy, the order of the ranks and the cuts into operations do not matter.
 TEST(SameBytes, OfFixedUnderAllStrategies) {
   constexpr unsigned kWorld = 8;
   std::vector<std::vector<float>> tensors;
@@ -290,8 +290,8 @@ TEST(SameBytes, OfFixedUnderAllStrategies) {
   }
 }
 
-// What does depend on the order has one: the same bytes in every run of a strategy, whatever gets lost; and sums of
-// `raw` those of the ring under direct, as each block is added in the ring's order.
+// If a sum depends on the order, the order is fixed. Each run of a strategy gives the same bytes, whatever is lost.
+// Sums of `raw` are the same with direct as with the ring, because each block is added in the ring's order.
 TEST(SameBytes, OfRawUnderDirectAndTheRing) {
   std::vector<std::vector<float>> tensors;
   for (unsigned rank = 0; rank < 7; ++rank) {

@@ -1,4 +1,4 @@
-// ties_test.cc - votes that are tied fall alike, however the sums travelled
+// ties_test.cc - tests that tied votes have the same result, whatever packets carried the sums
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -44,7 +44,7 @@ std::vector<float> result(unsigned world, const char* strategy, size_t mtu, doub
   return data[0];
 }
 
-// The sum of a long run of votes can be longer than a packet: it is finished in parts then.
+// The sum of a long run of votes can be longer than a packet. It is then finished in parts.
 TEST(Ties, FallAlikeHoweverPacketsWereCut) {
   for (const unsigned world : {2U, 4U}) {
     for (const char* const strategy : {"ring", "direct"}) {

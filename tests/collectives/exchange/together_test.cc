@@ -1,4 +1,4 @@
-// together_test.cc - many small operations in flight at a time, beside a few large ones
+// together_test.cc - tests of many small operations in flight at a time, together with a few large ones
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -15,7 +15,8 @@ namespace {
 
 constexpr size_t kLargestSmall = 4096;  // floats
 
-// As long as small ones can be, too, and one element longer; of sums that one rank adds, less.
+// Returns jobs of many lengths. Among them are the longest small operations, and some with one element more. With an
+// aggregator of four ranks, the longest small ones have a quarter of that length.
 std::vector<JobSpec> small_jobs(size_t jobs) {
   constexpr size_t kCounts[] = {1024, 1, 33, 1023, kLargestSmall, kLargestSmall / 4, kLargestSmall / 4 + 1};
   std::vector<JobSpec> specs;
@@ -42,7 +43,7 @@ TEST_P(Together, AreRightUnderLoss) {
     for (JobSpec& spec : specs) spec.strategy = GetParam();
     for (const size_t large : {20U, 100U}) specs[large].count = 100'000;
     std::vector<Job> jobs = make_jobs(specs, world, world);
-    // An aggregator keeps all of a tensor for each rank, so that fewer of these are small.
+    // An aggregator keeps a complete tensor for each rank, so fewer operations count as small.
     const size_t in_flight = specs[0].strategy == "aggregator:0" ? 16 : 64;
     EXPECT_TRUE(run(net, jobs, 60 * kSecond, in_flight));
     EXPECT_TRUE(all_given_back(net));
@@ -74,7 +75,7 @@ std::string name_of(const testing::TestParamInfo<const char*>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Ways, Together, testing::Values("ring", "direct", "rings:2", "aggregator:0"), name_of);
 
-// Four times as many as large ones, which do not take their places.
+// There are four times as many places for small operations as for large ones. Large ones do not take them.
 TEST(TogetherPlaces, SmallOnesBesideLargeOnes) {
   SimConfig config;
   config.nodes = 2;

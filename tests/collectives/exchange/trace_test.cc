@@ -1,4 +1,4 @@
-// trace_test.cc - what a trace says of operations, in virtual time: every hop at both ends, waits, begin and end
+// trace_test.cc - tests of traces in virtual time: both ends of every hop, waits, beginning and end of operations
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -31,7 +31,7 @@ std::vector<Record> records_of(const std::vector<uint64_t>& words) {
   return records;
 }
 
-// A ring of four, each with a log.
+// A ring of four nodes, each with a log.
 class Traced {
  public:
   Traced(const std::string& strategy, const Faults& faults) : net_(config(strategy, faults)) {
@@ -45,7 +45,7 @@ class Traced {
     for (auto& log : logs_) log->start();
     poll();
   }
-  // All that was recorded on a rank.
+  // Returns all records of each rank.
   std::vector<std::vector<uint64_t>> stop() {
     for (auto& log : logs_) log->stop();
     poll();
@@ -76,7 +76,7 @@ class Traced {
   std::vector<std::unique_ptr<TraceLog>> logs_;
 };
 
-// By number, stage, phase, block, from and to.
+// Key of a hop: operation number, stage, phase, block, sending rank, receiving rank.
 using Way = std::tuple<uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t>;
 struct Ends {
   TraceHop out;
@@ -157,10 +157,10 @@ TEST(TraceTest, SaysWhomItWaitsFor) {
   Traced traced("ring", {});
   std::vector<JobSpec> specs = {{.count = 100'000, .codec = "raw"}};
   std::vector<Job> jobs = make_jobs(specs, kWorld, 1);
-  ASSERT_TRUE(run(traced.net(), jobs));  // the ring is whole
+  ASSERT_TRUE(run(traced.net(), jobs));  // the ring is ready
   jobs[0].renew(2);
   traced.start();
-  // Rank 2 is late: 1 has it for a successor, and 3 for a predecessor.
+  // Rank 2 is late. It is the successor of rank 1 and the predecessor of rank 3.
   for (const unsigned rank : {0U, 1U, 3U}) (void)traced.net().submit(rank, jobs[0].operation(rank));
   traced.net().run_until(traced.net().now() + 50 * kMillisecond);
   (void)traced.net().submit(2, jobs[0].operation(2));

@@ -1,4 +1,4 @@
-// writes_test.cc - a trainer that writes to its tensor while an operation is in flight: others get no wrong results
+// writes_test.cc - tests of a trainer that writes to its tensor during an operation: other ranks get no wrong results
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr unsigned kWorld = 4;
 constexpr unsigned kWriter = 1;
-constexpr size_t kCount = 60'000;  // elements of a tensor, of each share
+constexpr size_t kCount = 60'000;  // elements of a tensor or of each share
 
 struct Case {
   const char* strategy;
@@ -25,7 +25,8 @@ struct Case {
 
 class Writes : public testing::TestWithParam<Case> {
  protected:
-  // A network whose writer can pass on much less than it gets, so that results wait in its tensor.
+  // The network of a run. run() makes the writer lose packets, so that it forwards much less than it receives, and
+  // results wait in its tensor.
   static SimConfig network(uint64_t seed) {
     SimConfig config;
     config.nodes = kWorld;
@@ -37,14 +38,14 @@ class Writes : public testing::TestWithParam<Case> {
     return config;
   }
 
-  // What all ranks have in their tensors afterwards, and which of them failed.
+  // The tensors of all ranks after a run, and their failures.
   struct Ends {
     std::vector<std::vector<float>> tensors{kWorld};
     std::vector<Failure> failures{kWorld};
     uint64_t absorbed = 0;
   };
 
-  // Rank r contributes r + 1 in each element. The writer writes -1 to some elements whenever a packet comes to it.
+  // Rank r contributes r + 1 in each element. The writer writes -1 to some elements whenever it receives a packet.
   static Ends run(OpKind kind, uint64_t seed) {
     SimNet net(network(seed));
     for (unsigned to = 0; to < kWorld; ++to) {
@@ -74,7 +75,8 @@ class Writes : public testing::TestWithParam<Case> {
     return ends;
   }
 
-  // Each other rank has what `right` says of an element, or an error that names the writer.
+  // Expects that `right` is true for each element of every other rank, or that the rank has an error that names the
+  // writer.
   template <typename Right>
   static void expect_right(OpKind kind, Right right) {
     if (!supports(find_strategy(GetParam().strategy), kind)) return;
@@ -110,7 +112,7 @@ TEST_P(Writes, DoNotChangeWhatTheRootSends) {
                [](const Ends& ends, unsigned rank, size_t i) { return ends.tensors[rank][i] == 1.0F; });
 }
 
-// The writer's own share is what it was when it left.
+// Each element of the writer's share is as it was when it was sent.
 TEST_P(Writes, DoNotChangeWhatOthersGather) {
   expect_right(OpKind::kAllGather, [](const Ends& ends, unsigned rank, size_t i) {
     const size_t from = i / kCount;
@@ -130,7 +132,7 @@ TEST_P(Writes, DoNotChangeWhatOthersGatherOrScatter) {
   });
 }
 
-// A sum may have any of the writer's elements in it, but is the same on all other ranks.
+// A sum may include any of the values of the writer's elements, but it is the same on all other ranks.
 TEST_P(Writes, LeaveSumsAlikeOnAllRanks) {
   expect_right(OpKind::kAllReduce, [](const Ends& ends, unsigned rank, size_t i) {
     for (unsigned other = 0; other < kWorld; ++other) {

@@ -1,4 +1,4 @@
-// link_fixture.h - two ends of a link, without an exchange around them, over a wire that loses what it is told to
+// link_fixture.h - two ends of a link, without an exchange around them, over a wire that loses packets as tests say
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,16 +20,16 @@ using Bytes = std::vector<uint8_t>;
 
 inline constexpr size_t kMtu = 256;
 inline constexpr Nanos kDelay = 25 * kMicrosecond;  // one way
-inline constexpr Nanos kSpacing = kMicrosecond;     // of packets on the wire
+inline constexpr Nanos kSpacing = kMicrosecond;     // time between packets on the wire
 inline constexpr Nanos kRtt = 2 * kDelay + 2 * kSpacing;
 
-// What happens to a packet: how many copies arrive, and how much later than usual.
+// The fate of a packet: how many copies arrive, and how much later than usual.
 struct Fate {
   unsigned copies = 1;
   Nanos later = 0;
 };
 
-// One end, and an owner that sends numbered packets as fast as the link lets it.
+// One end of the link, with an owner that sends numbered packets as fast as the link allows.
 class End final : public PacketIo {
  public:
   End(const ExchangeConfig& config, unsigned peer) : link(config, config.window, peer, *this, counters) {}
@@ -43,7 +43,7 @@ class End final : public PacketIo {
   Packet allocate() noexcept override {
     if (held >= buffers) return {};
     ++held;
-    auto* const bytes = new uint8_t[kMtu];  // of its exact size, for AddressSanitizer
+    auto* const bytes = new uint8_t[kMtu];  // allocated with the exact size, for AddressSanitizer
     return {bytes, bytes};
   }
   void release(Packet packet) noexcept override {
@@ -59,7 +59,7 @@ class End final : public PacketIo {
   }
   bool is_read(unsigned, Packet packet) const noexcept override { return reads && reads(packet); }
 
-  // Sends packets of numbers from sent on, until `end`.
+  // Sends packets with numbers from `sent` to `end` - 1, as far as the link allows.
   void pump(uint32_t end, Nanos now) {
     while (sent != end && link.can_send()) {
       const Packet packet = allocate();
@@ -99,12 +99,12 @@ class End final : public PacketIo {
   size_t held = 0;
   std::function<void(Bytes)> send;
   std::function<bool()> busy;
-  std::function<bool(Packet)> reads;      // hardware, still
+  std::function<bool(Packet)> reads;      // whether hardware still reads the packet
   std::vector<const uint8_t*> sent_from;  // buffers of transmissions
-  std::function<bool(uint32_t)> refuse;   // what does not pass the owner's checks
+  std::function<bool(uint32_t)> refuse;   // whether a packet fails the owner's checks
   uint32_t sent = 0;
   std::set<uint32_t> arrived;
-  uint32_t in_order = 0;  // all before this one have arrived
+  uint32_t in_order = 0;  // all packets before this one have arrived
   unsigned duplicates = 0;
   unsigned bare = 0;
   Link link;
@@ -118,7 +118,7 @@ inline ExchangeConfig with_window(size_t window) {
   return config;
 }
 
-// Both ends, and time. Only deadlines and arrivals wake an end, as its owner would do it.
+// Both ends, and the time. Only deadlines and arrivals wake an end, as with real owners.
 class Pair {
  public:
   Pair(size_t window, size_t other_window) : a(with_window(window), 1), b(with_window(other_window), 0) {
@@ -135,7 +135,7 @@ class Pair {
       turn();
     } while (step(time));
   }
-  // Until everything has been delivered and acknowledged; false if that takes longer.
+  // Runs until everything is delivered and acknowledged. Returns false if that takes longer than `time`.
   bool run(uint32_t to_b, uint32_t to_a, Nanos time) {
     to_b_ = to_b;
     to_a_ = to_a;
@@ -163,7 +163,7 @@ class Pair {
     End* to;
     Bytes packet;
     bool operator<(const Flying& other) const {
-      return due != other.due ? due > other.due : order > other.order;  // priority_queue: the largest first
+      return due != other.due ? due > other.due : order > other.order;  // priority_queue puts the largest first
     }
   };
 
@@ -182,7 +182,7 @@ class Pair {
   bool step(Nanos limit) {
     Nanos next = std::min(a.link.deadline(), b.link.deadline());
     if (!flying_.empty()) next = std::min(next, flying_.top().due);
-    next = std::max(next, now + 100);  // an owner needs some time to come round
+    next = std::max(next, now + 100);  // an owner needs some time for each round
     if (next > limit) {
       now = limit;
       return false;
@@ -197,7 +197,7 @@ class Pair {
   }
 
   std::priority_queue<Flying> flying_;
-  Nanos free_ab_ = 0;  // when the last packet has left
+  Nanos free_ab_ = 0;  // time at which the last packet has left
   Nanos free_ba_ = 0;
   uint64_t order_ = 0;
   uint32_t to_b_ = 0;

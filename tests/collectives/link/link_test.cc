@@ -1,4 +1,4 @@
-// link_test.cc - one link: delivery exactly once, recovery, acknowledgements, credit
+// link_test.cc - tests of one link: delivery exactly once, recovery, acknowledgements, credit
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,8 +21,8 @@ TEST(Link, DeliversEverythingOnceWithoutRetransmissions) {
       EXPECT_EQ(pair.count(Counter::kRetransmitTimeout) + pair.count(Counter::kRetransmitSack), 0U);
       EXPECT_EQ(pair.count(Counter::kDataSent), 3000U + back);
       EXPECT_EQ(pair.a.duplicates + pair.b.duplicates, 0U);
-      EXPECT_LE(pair.a.held, 1U);  // the one for acknowledgements
-      // Acknowledgements ride on data where there is data.
+      EXPECT_LE(pair.a.held, 1U);  // the buffer for acknowledgements
+      // Acknowledgements are sent in data packets if there are any.
       if (back == 0) {
         EXPECT_LE(pair.a.bare, 3020U / (window < 8 ? 1 : 3));
       } else if (back == 3000 && window > 16) {
@@ -32,7 +32,8 @@ TEST(Link, DeliversEverythingOnceWithoutRetransmissions) {
   }
 }
 
-// Loss, copies, detours, an owner that is busy or has few buffers, packets that do not pass its checks: all at once.
+// The wire loses, duplicates and delays packets. The owner is busy, has few buffers, and refuses packets. All of that
+// happens together.
 TEST(Link, DeliversEverythingOnceOverABadWire) {
   for (const size_t window : {size_t{2}, size_t{8}, size_t{64}, size_t{256}}) {
     for (const size_t other : {size_t{2}, size_t{64}}) {
@@ -61,7 +62,7 @@ TEST(Link, DeliversEverythingOnceOverABadWire) {
 
 // ---- Recovery
 
-// Lost on its first transmission.
+// Returns a function that loses the first transmission of these packets.
 std::function<Fate(const LinkHeader&)> lose_once(std::set<uint32_t> sequences) {
   return [sequences = std::move(sequences)](const LinkHeader& header) mutable {
     if (header.kind != PacketKind::kData) return Fate{};
@@ -81,7 +82,8 @@ TEST(Link, WhatLaterPacketsShowToBeLostIsSentAgainWithinARoundTrip) {
   EXPECT_LE(pair.now, begin + 4 * kRtt);
 }
 
-// Of a link, and not of all together as counters are; a window of 2 is full nearly all the time, a large one never.
+// Totals belong to one link, while counters are sums over all links. A window of 2 is full nearly all the time, a large
+// one never.
 TEST(Link, TotalsSayWhatItSentAndHowLongItWasFull) {
   Pair small(2, 2);
   small.fate_ab = lose_once({5});
@@ -116,7 +118,7 @@ TEST(Link, ALostRetransmissionIsFoundTheSameWay) {
   EXPECT_EQ(pair.count(Counter::kRetransmitTimeout), 0U);
 }
 
-// Nothing comes behind the last packet: time tells.
+// No packet follows the last one, so only the timeout shows that it was lost.
 TEST(Link, TheLastPacketIsSentAgainAfterTheTimeout) {
   Pair pair(128, 128);
   ASSERT_TRUE(pair.run(100, 0, kSecond));
@@ -155,7 +157,7 @@ TEST(Link, WhatIsStillReadWaitsForABuffer) {
   EXPECT_TRUE(pair.run(1, 0, kSecond));
 }
 
-// The time-out doubles, up to a sixteenth of the peer's time-out, and starts anew when something is acknowledged.
+// The timeout doubles, up to a sixteenth of the peer's timeout. It is short again after an acknowledgement.
 TEST(Link, TimeoutsBackOff) {
   Pair pair(128, 128);
   ASSERT_TRUE(pair.run(100, 0, kSecond));
@@ -180,7 +182,7 @@ TEST(Link, TimeoutsBackOff) {
   EXPECT_LE(pair.now, begin + 2 * kMillisecond);
 }
 
-// Packets on a detour are no loss while fewer than three others overtake them.
+// Delayed packets do not count as lost while fewer than three other packets overtake them.
 TEST(Link, ALittleReorderingIsNoLoss) {
   Pair pair(16, 16);
   pair.fate_ab = [](const LinkHeader& header) {
@@ -203,14 +205,14 @@ TEST(Link, AcknowledgesAfterAMomentOrAFewPackets) {
     EXPECT_LE(pair.now, begin + kRtt + 26 * kMicrosecond);
     EXPECT_EQ(pair.a.bare - before, (packets + 3) / 4) << packets;
   }
-  // At once where one is missing: a lost packet is known as such a round trip later.
+  // A missing packet is reported at once, so its sender knows of the loss one round trip later.
   pair.fate_ab = lose_once({pair.a.sent});
   const unsigned before = pair.a.bare;
   EXPECT_TRUE(pair.run(pair.a.sent + 4, 0, kSecond));
   EXPECT_GE(pair.a.bare - before, 2U);
 }
 
-// Whoever sends something again has missed its acknowledgement.
+// A sender that retransmits a packet has not received its acknowledgement.
 TEST(Link, AcknowledgesDuplicatesAtOnce) {
   Pair pair(128, 128);
   ASSERT_TRUE(pair.run(100, 0, kSecond));
@@ -222,7 +224,7 @@ TEST(Link, AcknowledgesDuplicatesAtOnce) {
   EXPECT_LE(pair.now, begin + 2 * kMillisecond);
 }
 
-// The round trip that is measured is the wire's, without the time that acknowledgements wait.
+// The measured round-trip time is that of the wire, without the time that acknowledgements wait.
 TEST(Link, MeasuresTheWire) {
   Pair pair(16, 16);  // too few to queue
   EXPECT_TRUE(pair.run(1000, 0, kSecond));
@@ -249,7 +251,7 @@ TEST(Link, KeepsToTheCredit) {
 TEST(Link, SaysNowAndThenThatItLives) {
   Pair pair(16, 16);
   pair.run_until(pair.now + 10 * kSecond);
-  // Every eighth of a second, each end.
+  // Each end sends a keep-alive every eighth of a second.
   EXPECT_NEAR(static_cast<double>(pair.a.bare), 80, 2);
   EXPECT_NEAR(static_cast<double>(pair.b.bare), 80, 2);
   EXPECT_LE(pair.now - pair.a.link.last_heard(), 130 * kMillisecond);
@@ -273,10 +275,10 @@ TEST(Link, ResetGivesEverythingBack) {
   EXPECT_EQ(pair.a.held, 0U);
 }
 
-// ---- What no neighbour would say
+// ---- Acknowledgements that no neighbour sends
 
-// Any numbers in acknowledgements: at worst they are believed, and buffers are given back too early; never twice, and
-// the window holds.
+// Acknowledgements may have any numbers. The worst result is that the link believes them and gives buffers back too
+// early. It never gives a buffer back twice, and never exceeds the window.
 TEST(Link, SurvivesAnyAcknowledgement) {
   Rng rng(9);
   for (unsigned round = 0; round < 200; ++round) {

@@ -1,4 +1,4 @@
-// windows_test.cc - receive window, round-trip times and congestion window as pure units, against naive models
+// windows_test.cc - tests of receive window, round-trip times and congestion window, compared with simple models
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 using Place = ReceiveWindow::Place;
 
-// All numbers that have arrived.
+// A model that stores all numbers that have arrived.
 struct ModelWindow {
   explicit ModelWindow(uint32_t window) : size(window) {}
 
@@ -50,7 +50,7 @@ void expect_alike(const ReceiveWindow& window, const ModelWindow& model, uint32_
   for (unsigned bit = 0; bit < 64; ++bit) {
     ASSERT_EQ((sack.bits >> bit & 1) != 0, model.arrived.contains(first + bit)) << bit;
   }
-  // The latest arrival, be it the first time or again, is always among what is reported.
+  // The latest arrival is always reported, whether it came for the first time or again.
   if (latest > next) {
     ASSERT_GE(latest, first);
     ASSERT_LT(latest, first + 64);
@@ -66,7 +66,7 @@ TEST(ReceiveWindow, IsLikeASet) {
     for (unsigned round = 0; round < 3; ++round) {
       window.reset();
       ModelWindow model(static_cast<uint32_t>(size));
-      // Mostly in order, mostly at random, or with the first missing for long.
+      // Numbers come mostly in order, mostly at random, or with the first one missing for long.
       const size_t steps = size > 512 ? 300 : 600;
       for (size_t step = 0; step < steps; ++step) {
         const uint32_t next = model.next();
@@ -106,7 +106,7 @@ TEST(ReceiveWindow, FillsToTheLastPlaceAndEmptiesAtOnce) {
   }
 }
 
-// Numbers up to 2^31 behind are old, up to 2^31 ahead too far.
+// Numbers up to 2^31 behind are old, numbers up to 2^31 ahead are too far.
 TEST(ReceiveWindow, NumbersWrap) {
   ReceiveWindow window(128);
   for (uint32_t i = 0; i < 10; ++i) window.accept(i);
@@ -121,7 +121,7 @@ TEST(ReceiveWindow, NumbersWrap) {
 
 // ---- RttEstimator
 
-// But for the margin, which is larger where that costs little.
+// The timeout differs from RFC 6298 only in its margin, which is larger where that costs little.
 TEST(RttEstimator, SmoothsAsRfc6298Says) {
   Rng rng(2);
   for (unsigned round = 0; round < 20; ++round) {
@@ -161,11 +161,11 @@ TEST(RttEstimator, TimeoutDoublesUpToTheMost) {
     EXPECT_EQ(estimator.timeout(backoff), (kMillisecond + 50 * kMicrosecond) << backoff);
   }
   for (unsigned backoff = 7; backoff <= 10; ++backoff) EXPECT_EQ(estimator.timeout(backoff), 125 * kMillisecond);
-  // Where even the shortest is longer than that, it is the one.
+  // If the shortest timeout is longer than the longest one, it is used.
   EXPECT_EQ(RttEstimator(kSecond, kMillisecond).timeout(3), kSecond);
 }
 
-// The least of the last 10 to 20 s.
+// The estimator reports the least time of the last 10 to 20 s.
 TEST(RttEstimator, ForgetsTheLeast) {
   RttEstimator estimator(kMillisecond, 100 * kMillisecond);
   Nanos now = 5 * kSecond;
@@ -181,8 +181,8 @@ TEST(RttEstimator, ForgetsTheLeast) {
 
 // ---- ReturnQueue
 
-// Two clocks that differ by any number, in stamps of 64 ns, and a path of 300 stamps: the wait beyond that is found
-// wherever the difference wraps.
+// Two clocks may differ by any number, in stamps of 64 ns. The path takes 300 stamps. The queue finds the wait beyond
+// that, wherever the difference wraps.
 TEST(ReturnQueue, IsTheWaitBeyondThePath) {
   Rng rng(4);
   for (const uint32_t difference : {0U, 1U, 1000U, 0x7fffffffU, 0x80000000U, 0xfffffed4U, 0xffffffffU}) {
@@ -201,7 +201,7 @@ TEST(ReturnQueue, IsTheWaitBeyondThePath) {
   }
 }
 
-// A path that has become longer is the path, after a while.
+// If the path becomes longer, its new length is accepted after a while.
 TEST(ReturnQueue, ForgetsTheLeast) {
   ReturnQueue queue;
   Nanos time = kSecond;
@@ -221,7 +221,7 @@ TEST(ReturnQueue, ForgetsTheLeast) {
 constexpr size_t kTarget = 24;  // packets in queues
 constexpr Nanos kLeast = 50 * kMicrosecond;
 
-// A link whose window is always full: `rounds` round trips in which everything is acknowledged, after so much time.
+// A link whose window is always full. In each trip(), all packets of the window are acknowledged after `rtt`.
 class Round {
  public:
   explicit Round(CongestionWindow& window) : window_(window) {}
@@ -254,7 +254,7 @@ TEST(CongestionWindow, StartsFastAndStopsWhenAQueueBuildsUp) {
   round.trip(2 * kLeast);
   round.trip(2 * kLeast);
   EXPECT_LT(window.exact(), before);
-  // From now on by a part of what the queue has room for.
+  // From now on it grows by a part of the packets that the queue has room for.
   const double slow = window.exact();
   round.trip(kLeast);
   round.trip(kLeast);
@@ -262,7 +262,7 @@ TEST(CongestionWindow, StartsFastAndStopsWhenAQueueBuildsUp) {
   EXPECT_LE(window.exact(), slow + kTarget);
 }
 
-// On a path where each packet beyond 100 in flight waits, it settles near 100 and the target.
+// Each packet beyond 100 in flight waits on this path. The window settles at about 100 plus the target.
 TEST(CongestionWindow, SettlesWhereThePathIsFull) {
   CongestionWindow window(4096, kTarget);
   Round round(window);
@@ -291,7 +291,7 @@ TEST(CongestionWindow, RandomLossDoesNoHarm) {
   EXPECT_EQ(window.packets(), 256U);
   for (unsigned i = 0; i < 50; ++i) round.trip(kLeast, window.packets() / 20);
   EXPECT_EQ(window.packets(), 256U);
-  // A fifth is too much to be that.
+  // A fifth is too much to be random loss.
   for (unsigned i = 0; i < 50; ++i) round.trip(kLeast, window.packets() / 5);
   EXPECT_LE(window.packets(), 20U);
   EXPECT_GE(window.packets(), 15U);
@@ -321,7 +321,7 @@ TEST(CongestionWindow, TheFirstTimeoutIsForgiven) {
   EXPECT_EQ(window.packets(), 2U);
 }
 
-// Whatever happens, and whatever a neighbour says of times: it stays a number of packets that can be.
+// The window stays within its limits, whatever happens and whatever times a neighbour reports.
 TEST(CongestionWindow, StaysWithinItsLimits) {
   Rng rng(3);
   for (const size_t limit : {size_t{2}, size_t{4}, size_t{16}, size_t{128}, size_t{4096}}) {

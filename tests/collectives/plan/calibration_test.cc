@@ -1,4 +1,4 @@
-// calibration_test.cc - widths of sums, and which calibrations are refused
+// calibration_test.cc - tests of calibrations: widths of sums, and which calibrations are refused
 #include "collectives/plan/calibration.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ TEST(Calibration, WidthsOfSums) {
   EXPECT_DOUBLE_EQ(lattice.width(4) - lattice.width(1), 2 * lattice.doubling);
   const CodecCost& sparse = *usual.find("dgc:1%");
   EXPECT_NEAR(sparse.width(1), sparse.bytes, 1e-12);
-  EXPECT_NEAR(sparse.width(2) / sparse.width(1), 1.99, 1e-9);  // one in a hundred is in both
+  EXPECT_NEAR(sparse.width(2) / sparse.width(1), 1.99, 1e-9);  // one element in a hundred is in both
   EXPECT_LE(sparse.width(100000), sparse.bytes / sparse.density);
   const CodecCost& votes = *usual.find("signsgd");
   EXPECT_DOUBLE_EQ(votes.result_width(64), votes.bytes);
@@ -43,7 +43,7 @@ TEST(Calibration, FullPackets) {
   EXPECT_EQ(packets.mtu(), 1500);
 }
 
-// Whoever sends large packets sends them without compressing, too.
+// A plan without compression uses packets of the same size.
 TEST(Calibration, PlainHasTheSameMtu) {
   Calibration usual = usual_calibration(PlanPort::kUdp);
   EXPECT_EQ(plain_calibration(usual).packets.payload, 1448);

@@ -1,4 +1,4 @@
-// cost_test.cc - the model of one all-reduce: its terms, and what follows from them
+// cost_test.cc - tests of the model of one all-reduce: its terms and their consequences
 #include "collectives/plan/cost.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ TEST(AllReduceTime, OfOneRankIsNothing) {
   EXPECT_EQ(time_of(free_calibration(1, 1), "raw", 0, 4, "ring").seconds, 0);
 }
 
-// 2 (p - 1) / p of the bytes, in packets of 1408 of 1538 bytes.
+// Each rank sends 2 (p - 1) / p of the bytes, in packets with 1408 bytes of payload and 1538 bytes on the wire.
 TEST(AllReduceTime, OfLongTensorsIsTheLinks) {
   const double elements = 352.0 * 4 * 8 * 1000;
   for (const char* const strategy : {"ring", "direct"}) {
@@ -45,7 +45,7 @@ TEST(AllReduceTime, OfAnAggregatorIsItsPort) {
   EXPECT_NEAR(time_of(free, "raw", 1 << 22, 8, "aggregator:0,stream").seconds / ring, 4, 0.1);
 }
 
-// More parts are better, and packets are their limit.
+// More parts are faster, until the cost of packets limits them.
 TEST(AllReduceTime, Partitions) {
   const Calibration usual = [] {
     Calibration each = usual_calibration(PlanPort::kCard);

@@ -1,4 +1,4 @@
-// fit_test.cc - figures of a calibration, found again from times that the model makes of them
+// fit_test.cc - tests that figures of a calibration are found again from times that the model computes from them
 #include "collectives/plan/fit.h"
 
 #include <gtest/gtest.h>
@@ -7,17 +7,17 @@ namespace gradlane::test::fit_test {
 namespace {
 
 TEST(Fit, Bandwidth) {
-  // 1 ms of latency, and what passes at once.
+  // The latency is 1 ms, and `at_once` bytes pass without taking time.
   const auto timed = [](double bytes, double rate, double at_once) {
     return TimedBytes{bytes, 1e-3 + (bytes - at_once) / rate};
   };
   EXPECT_NEAR(bandwidth_of(timed(1e6, 1.25e8, 64e3), timed(4e6, 1.25e8, 64e3), 1e-3), 1.25e8, 1);
   EXPECT_NEAR(bandwidth_of(timed(1e6, 1.25e8, 500e3), timed(4e6, 1.25e8, 500e3), 0), 1.25e8, 1);
-  // What cannot be is not believed.
+  // Times that cannot be right are not used. The bandwidth is then that of the longer transfer.
   EXPECT_DOUBLE_EQ(bandwidth_of({1e6, 0.02}, {4e6, 0.02}, 0), 2e8);
   EXPECT_DOUBLE_EQ(bandwidth_of({1e6, 0.03}, {4e6, 0.02}, 0), 2e8);
   EXPECT_DOUBLE_EQ(bandwidth_of({1e6, 0.0070}, {4e6, 0.02}, 0), 2e8);
-  EXPECT_NEAR(bandwidth_of({1e6, 0.0199}, {4e6, 0.02}, 1), 2e9, 1e3);  // a delay as long as all of it cannot be
+  EXPECT_NEAR(bandwidth_of({1e6, 0.0199}, {4e6, 0.02}, 1), 2e9, 1e3);  // a delay cannot be longer than the transfer
   EXPECT_EQ(bandwidth_of({}, {}, 0), 0);
 }
 
@@ -41,9 +41,9 @@ TEST(Fit, PortAndStart) {
     const double port = all.packets.send_ns + all.packets.receive_ns + 2 * all.packets.call_ns / all.packets.per_call;
     const AllReduceShape shape = {1 << 22, world, {}, 0};
     const AllReduceTime time = all_reduce_time(all, *all.find("raw"), shape);
-    // Busy with what codec, exchange and port take.
+    // The time is that of codec, exchange and port.
     EXPECT_NEAR(port_ns_of(all, shape, 3 * (time.codec + time.packets), 3 * time.sent_packets), port, 1e-3) << world;
-    // The same on four workers that hold each other up: contention is no part of the port's figure.
+    // Four workers that slow each other down give the same figure: the port's figure does not include contention.
     Calibration four = all;
     four.lanes = 4;
     four.contention = 1.3;
@@ -67,11 +67,11 @@ TEST(Fit, CodecsInPlace) {
     const AllReduceShape shape = {1 << 22, 4, {}, 0};
     CodecCost codec = *all.find("signsgd");
     codec.place_ns = 0.75;
-    // Cores are what takes the time on a fast link: the whole of it tells.
+    // On a fast link the cores limit the time, so the time of the operation gives the figure.
     all.link.bandwidth = 1.25e10;
     const AllReduceTime fast = all_reduce_time(all, codec, shape);
     EXPECT_NEAR(place_ns_of(all, codec, shape, {fast.seconds, 0}), codec.place_ns, 1e-6) << lanes;
-    // On a slow one what workers did.
+    // The busy time of the workers gives the figure on a slow link.
     all.link.bandwidth = 1.25e7;
     const AllReduceTime slow = all_reduce_time(all, codec, shape);
     const double busy = lanes * (slow.codec + slow.packets);
@@ -83,7 +83,7 @@ TEST(Fit, CodecsInPlace) {
 
 TEST(Fit, Latency) {
   EXPECT_NEAR(latency_of(100e-6, 4000), 46e-6, 1e-12);
-  EXPECT_NEAR(latency_of(10e-6, 50000), 0.5e-6, 1e-12);  // ports that are busier than with a probe
+  EXPECT_NEAR(latency_of(10e-6, 50000), 0.5e-6, 1e-12);  // ports are busier than during a probe
 }
 
 }  // namespace

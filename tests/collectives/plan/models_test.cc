@@ -1,4 +1,4 @@
-// models_test.cc - sizes of well-known models
+// models_test.cc - tests of the sizes of well-known models
 #include "collectives/plan/models.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace gradlane::test::models_test {
 namespace {
 
-// As torchvision and transformers count them; BERT-base with its pooler.
+// The counts are those of torchvision and transformers. BERT-base includes its pooler.
 TEST(Models, Elements) {
   const std::pair<const char*, double> known[] = {
       {"alexnet", 61100840},   {"vgg16", 138357544},     {"vgg19", 143667240}, {"resnet50", 25557032},
@@ -20,7 +20,7 @@ TEST(Models, Elements) {
   EXPECT_FALSE(find_model("resnet51"));
 }
 
-// Multiply-adds of one image, in thousands of millions: 0.71, 15.5, 19.6, 4.09, 7.80 in torchvision's table.
+// Multiply-adds of one image, in billions: 0.71, 15.5, 19.6, 4.09 and 7.80 in torchvision's table.
 TEST(Models, Work) {
   EXPECT_NEAR(find_model("alexnet")->work(), 0.714e9, 0.01e9);
   EXPECT_NEAR(find_model("vgg16")->work(), 15.47e9, 0.02e9);
@@ -30,7 +30,7 @@ TEST(Models, Work) {
   EXPECT_DOUBLE_EQ(64 * v100_backward(*find_model("resnet50")), 0.122);
 }
 
-// HiPress' list of the layers of VGG-19.
+// The layers of VGG-19 are those of HiPress' list.
 TEST(Models, LayersOfVgg19) {
   const ModelTable vgg = find_model("vgg19").value();
   const auto count = [&vgg](double elements) {

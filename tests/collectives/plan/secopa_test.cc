@@ -1,4 +1,4 @@
-// secopa_test.cc - HiPress' published plan and thresholds
+// secopa_test.cc - tests with HiPress' published plan and thresholds
 #include "collectives/plan/secopa.h"
 
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 namespace gradlane::test::secopa_test {
 namespace {
 
-// The plan for VGG-19 that HiPress ships, for parameter servers on four nodes: elements -> compress, K. (SOSP 2021, the
-// artifact.)
+// The plan for VGG-19 that HiPress ships, for parameter servers on four nodes: elements -> compress, K (artifact of the
+// paper at SOSP 2021).
 TEST(Secopa, PublishedPlanOfVgg19) {
   const SecopaCosts costs = hipress_costs(4).value();
   struct Line {
@@ -44,7 +44,7 @@ TEST(Secopa, Thresholds) {
   EXPECT_FALSE(secopa_threshold(hipress_costs(4).value(), SecopaWay::kRing, 4, 1000));
 }
 
-// Where nothing costs anything, to compress brings nothing, and one part is as good as several.
+// If nothing has a cost, compression does not help, and one part is as good as several.
 TEST(Secopa, FreeCosts) {
   SecopaCosts free;
   for (SecopaCurve* const each : {&free.encode, &free.decode, &free.send, &free.gather, &free.broadcast}) {

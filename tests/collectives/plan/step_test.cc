@@ -1,4 +1,4 @@
-// step_test.cc - training steps: buckets, what is hidden behind backward, choices
+// step_test.cc - tests of training steps: buckets, communication hidden behind the backward pass, choices
 #include "collectives/plan/step.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ TEST(Buckets, HaveAllThereIs) {
 TEST(Buckets, BeginWithASmallOne) {
   const std::vector<PlanBucket> buckets = buckets_of(find_model("resnet50").value());
   ASSERT_EQ(buckets.size(), 5U);
-  EXPECT_EQ(buckets[0].elements, 2049000);  // of the last layer: it is 2 MiB and more
+  EXPECT_EQ(buckets[0].elements, 2049000);  // the last layer alone, because it has 2 MiB or more
   EXPECT_GE(buckets[1].elements * 4, 25 * 1048576);
   EXPECT_TRUE(buckets_of({}).empty());
 }
@@ -53,27 +53,29 @@ TEST(StepTime, Overlaps) {
   EXPECT_DOUBLE_EQ(step_time(buckets, none, compute, 1.5).step, 5);
 }
 
-// Lambda counts while an exchange is under way, and not before and after it.
+// Lambda slows the backward pass only while an exchange is in flight.
 TEST(StepTime, SlowsBackwardBesideAnExchange) {
   const PlanBucket buckets[] = {{1, 0.5}, {1, 1}};
   const StepCompute compute = {1, 4};
-  // 2 s alone; 1 s beside, which does 1/1.5 of it; the rest of the second half; the last bucket, when all is done.
+  // The forward pass takes 1 s, then backward runs alone for 2 s. During the exchange of 1 s, backward does 1/1.5 s of
+  // work. The rest of the second half follows, and then the last bucket.
   const double quick[] = {1, 1};
   EXPECT_DOUBLE_EQ(step_time(buckets, quick, compute, 1.5).step, 1 + 2 + 1 + (2 - 1 / 1.5) + 1);
-  // The second half takes 3 s beside the first bucket, which takes 5.
+  // The second half of backward takes 3 s during the exchange of the first bucket, which takes 5 s.
   const double slow[] = {5, 1};
   EXPECT_DOUBLE_EQ(step_time(buckets, slow, compute, 1.5).step, 1 + 2 + 5 + 1);
-  // The bucket of 1 s is over before the next one is ready, so that both slow backward: one after the other.
+  // The bucket that is ready after 1 s of backward is finished before the next one is ready. So both slow down
+  // backward, one after the other.
   const PlanBucket three[] = {{1, 0.25}, {1, 0.5}, {1, 1}};
   const double each[] = {0.5, 0.5, 1};
   EXPECT_DOUBLE_EQ(step_time(three, each, compute, 2).step, 1 + 4 + 0.25 + 0.25 + 1);
-  // What the last bucket has ready before the end of backward, backward goes on after.
+  // If the last bucket is ready before the end of backward, backward goes on after its exchange.
   const PlanBucket early[] = {{1, 0.5}};
   const double one[] = {1};
   EXPECT_DOUBLE_EQ(step_time(early, one, compute, 4).step, 1 + 4 + 0.75);
 }
 
-// 7 ms beside 122 ms of backward cost 7 ms at most, whatever lambda is.
+// Exchanges of 7 ms during 122 ms of backward cost at most 7 ms, whatever lambda is.
 TEST(StepTime, CostsNoMoreThanTheExchange) {
   const PlanBucket buckets[] = {{1, 0.2}, {1, 0.6}, {1, 1}};
   const StepCompute compute = {0.061, 0.122};
@@ -85,8 +87,8 @@ TEST(StepTime, CostsNoMoreThanTheExchange) {
   }
 }
 
-// Of equal buckets, all but the last one ready at the beginning: as MLSys' formula has it where the exchange is longer
-// than lambda times backward, and less than that where it is shorter.
+// All buckets are equal, and all but the last one are ready at the beginning. The time is then that of MLSys' formula
+// if the exchange takes longer than lambda times backward, and less if it is shorter.
 TEST(StepTime, MeetsThatOfMlsys) {
   const PlanBucket buckets[] = {{1, 0}, {1, 0}, {1, 0}, {1, 1}};
   constexpr double kLambda = 1.1;
@@ -127,7 +129,7 @@ TEST(PlanStep, ChoosesTheBestForEachBucket) {
   EXPECT_EQ(setting.plan({"raw"}).sum.limit, PlanLimit::kLink);
 }
 
-// It costs no core, so backward is as fast beside it.
+// A plan without compression uses no core, so it does not slow down backward.
 TEST(PlanStep, PlainPaysNoLambda) {
   Setting setting(1);
   setting.calibration.lambda = 30;
@@ -164,18 +166,18 @@ TEST(PlanStep, RatesThatPay) {
   EXPECT_EQ(below.kind, Kind::kBelow);
   EXPECT_GT(below.rate, 0.5e9);
   EXPECT_LT(below.rate, 10e9);
-  // No smaller than raw, and dearer: never, however slow links are.
+  // This codec is no smaller than raw and costs more time. It does not pay with any link.
   CodecCost dear = *setting.calibration.find("raw");
   dear.encode_ns = dear.merge_ns = dear.decode_ns = 100;
   EXPECT_EQ(rates(dear).kind, Kind::kNowhere);
-  // Packets take so long that fewer of them are worth it on any link.
+  // Packets take so long that fewer of them are worth it with any link.
   setting.calibration.packets.send_ns = setting.calibration.packets.receive_ns = 1e5;
   const PlanRates always = rates(*setting.calibration.find("fixed:10"));
   EXPECT_EQ(always.kind, Kind::kAlways);
   EXPECT_EQ(always.limit, PlanLimit::kPackets);
 }
 
-// What was published (ResNet-101, 96 workers, about 10 Gb/s): 265 ms of sync-SGD.
+// The published point: ResNet-101, 96 workers, about 10 Gb/s, 265 ms of sync-SGD.
 TEST(Mlsys, PublishedPoint) {
   const ModelTable model = find_model("resnet101").value();
   const double backward = 64 * v100_backward(model);
@@ -184,8 +186,8 @@ TEST(Mlsys, PublishedPoint) {
   EXPECT_NEAR(mlsys_sync(cluster, backward, 4 * model.elements()), 0.265, 0.04);
 }
 
-// The published formula of SignSGD, by hand: 232.6 ms of backward, 16 ms of ResNet-50 as 27.9 of ResNet-101, 95 others'
-// signs of 5.57 MB at 1.25 GB/s, and 95 hops.
+// The published formula of SignSGD, computed by hand. Backward takes 232.6 ms, encoding and decoding 27.9 ms (16 ms for
+// ResNet-50). The signs of 95 other workers have 5.57 MB each, at 1.25 GB/s, and take 95 hops.
 TEST(Mlsys, SignsByTheFormula) {
   const ModelTable model = find_model("resnet101").value();
   MlsysCluster cluster;
@@ -193,7 +195,7 @@ TEST(Mlsys, SignsByTheFormula) {
   EXPECT_NEAR(mlsys_compressed(cluster, mlsys_codecs()[3], model, 64 * v100_backward(model)), 0.685, 0.001);
 }
 
-// A fit: that it meets the point that it was made from says nothing about the model.
+// This is a fit. It must meet the point that it was made from, which says nothing about the model.
 TEST(Mlsys, FittedVotesMeetTheirPoint) {
   const ModelTable model = find_model("resnet101").value();
   MlsysCluster cluster;
@@ -210,8 +212,9 @@ size_t gains(double gbps, unsigned batch, double vote_decode = 0) {
   return count;
 }
 
-// The paper: 6 of more than 200 in data centres, and it pays below about 8 Gb/s. Ours is 111 of 378 at 10 Gb/s, as
-// there are small batches among ours; with the fitted votes 104, of the largest batches 12 of 126.
+// In the paper, 6 of more than 200 set-ups gain in data centres, and compression pays below about 8 Gb/s. Here 111 of
+// 378 gain at 10 Gb/s, because some have small batches. With the fitted votes 104 gain, 12 of them among the 126 with
+// the largest batches.
 TEST(Mlsys, FewGainInDataCentres) {
   EXPECT_EQ(mlsys_grid(1.25e9).size(), 378U);
   EXPECT_EQ(gains(10, 0), 111U);

@@ -1,4 +1,4 @@
-// widths_test.cc - the fewest bytes within an error: beside all plans that there are, and beside what codecs encode
+// widths_test.cc - tests of the plan with the fewest bytes within an error, compared with all plans and real encoders
 #include "collectives/plan/widths.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ Encoded encoded(std::span<const float> floats, int bits) {
 }
 
 TEST(WidthHistogram, ByHand) {
-  // fixed:3 has steps of 1/4: 2, -2, 1, 0, as 1/8 is a tie. Three planes hold 2.
+  // fixed:3 has steps of 1/4, so the values are 2, -2, 1 and 0, as 1/8 is a tie. The value 2 needs three planes.
   const std::vector<float> floats = {0.5F, -0.5F, 0.25F, 0.125F};
   const WidthHistogram histogram = histogram_of(floats);
   EXPECT_EQ(histogram.elements(), 4);
@@ -63,13 +63,13 @@ TEST(WidthHistogram, ByHand) {
   EXPECT_DOUBLE_EQ(histogram.fixed(3).error, 3 / 192.0 + 1 / 64.0);
   EXPECT_DOUBLE_EQ(histogram.fixed(1).bytes, 1);  // 0.5 is half a step
   EXPECT_DOUBLE_EQ(histogram.fixed(1).error, 0.578125);
-  EXPECT_DOUBLE_EQ(histogram_of(std::vector<float>{-0.25F}).fixed(3).bytes, 5);  // -1 is one plane
+  EXPECT_DOUBLE_EQ(histogram_of(std::vector<float>{-0.25F}).fixed(3).bytes, 5);  // -1 needs one plane
   EXPECT_DOUBLE_EQ(histogram_of(std::vector<float>{0.25F}).fixed(3).bytes, 9);
 }
 
 TEST(WidthHistogram, BytesAreThoseOfBlocks) {
   for (const double scale : {1e-4, 1e-3, 0.03, 1.0}) {
-    // Of 2^15 steps on floats travel raw, here from 2^15 2^(1-b) = 16 on where b = 12.
+    // Floats of 2^15 steps or more travel raw. These are floats from 2^15 2^(1-b) = 16 on if b = 12.
     const std::vector<float> floats = laplace(8191, scale, 3);
     const WidthHistogram histogram = histogram_of(floats);
     for (int bits = 1; bits <= 12; ++bits) {
@@ -127,7 +127,7 @@ Layers random_layers(size_t layers, size_t choices, unsigned seed) {
   return result;
 }
 
-// The fewest bytes of all plans.
+// Returns the fewest bytes of all plans.
 double by_trying(const Layers& layers, double allowed, size_t layer = 0, WidthCost sum = {}) {
   if (sum.error > allowed) return std::numeric_limits<double>::infinity();
   if (layer == layers.size()) return sum.bytes;
@@ -138,7 +138,7 @@ double by_trying(const Layers& layers, double allowed, size_t layer = 0, WidthCo
   return best;
 }
 
-// No plan has fewer bytes, whatever the price of error is.
+// Returns a lower bound for the bytes of any plan. It holds for every price of error, so the largest one is used.
 double bytes_at_least(const Layers& layers, double allowed) {
   double bound = 0;
   for (double price = 1e-30; price < 1e30; price *= 1.2) {
@@ -168,7 +168,7 @@ void check(const Layers& layers, size_t uniform, const WidthPlan& plan) {
 }
 
 TEST(PlanWidths, ByHand) {
-  // A byte of the first layer is worth 3 of the error, one of the second 1/2.
+  // In the first layer a byte saves an error of 3, in the second one of 1/2.
   const Layers layers = {{{40, 90}, {30, 120}, {20, 150}}, {{40, 5}, {30, 10}, {20, 20}, {10, 40}}};
   const WidthPlan plan = plan_widths(layers, 1);
   EXPECT_EQ(plan.choices, (std::vector<size_t>{0, 3}));
@@ -192,11 +192,12 @@ TEST(PlanWidths, NothingToGain) {
   const Layers one = {{{30, 1}, {20, 4}, {10, 16}}};
   EXPECT_EQ(plan_widths(one, 1).choices, std::vector<size_t>{1});
   const Layers zeros(5, {{7, 0}, {7, 0}, {7, 0}});
-  EXPECT_EQ(plan_widths(zeros, 2).choices, std::vector<size_t>(5, 2));  // as it is, where nothing is better
-  // A zero layer takes the fewest bytes whatever it is, though nothing may be lost.
+  // The choices stay as they are if nothing is better.
+  EXPECT_EQ(plan_widths(zeros, 2).choices, std::vector<size_t>(5, 2));
+  // No error is allowed here. A layer of zeros still gets the choice with the fewest bytes.
   const Layers exact = {{{7, 0}, {5, 0}}, {{9, 0}, {3, 1}}};
   EXPECT_EQ(plan_widths(exact, 0).choices, (std::vector<size_t>{1, 0}));
-  // Layers that are alike, with a bit for each halving of the step.
+  // All layers are alike. Each doubling of the step saves the same number of bytes.
   const Layers alike(9, {{50, 1}, {40, 4}, {30, 16}, {20, 64}});
   EXPECT_DOUBLE_EQ(plan_widths(alike, 1).cost.bytes, 360);
 }
@@ -215,7 +216,7 @@ TEST(PlanWidths, NearTheBoundWithManyHugeLayers) {
   for (const size_t uniform : {2U, 9U}) {
     const WidthPlan plan = plan_widths(layers, uniform);
     check(layers, uniform, plan);
-    // Choices are whole bits, so the bound itself is out of reach: by a bit of one layer or so.
+    // Choices are whole bits, so the plan may miss the bound by about one bit of one layer.
     EXPECT_LE(plan.cost.bytes, 1.03 * bytes_at_least(layers, uniform_cost(layers, uniform).error)) << uniform;
   }
 }
@@ -232,9 +233,10 @@ TEST(PlanWidths, NeitherUnitsNorOrderMatter) {
   EXPECT_DOUBLE_EQ(plan_widths(layers, 3).cost.bytes, plan.cost.bytes);
 }
 
-// ---- Both: what a step for each layer brings
+// ---- Histogram and plan together: the gain of one step per layer
 
-// Each layer with steps around 2^(1 - bits), of 1 or of its largest magnitude. The place of that step is kUniform.
+// Each layer's choices are steps around 2^(1 - bits), times 1 or times its largest magnitude. Choice kUniform is
+// exactly that step.
 constexpr int kAround = 8;
 constexpr size_t kUniform = kAround;
 
@@ -249,14 +251,14 @@ Layers layers_of(const std::vector<WidthHistogram>& histograms, int bits, bool r
 }
 
 TEST(PlanWidths, OneStepForAllIsTheBestOne) {
-  // At high resolution each bit of a layer costs as much and brings as much as one of any other, if steps are alike.
+  // At high resolution, one more bit costs and gains the same in every layer if the steps are equal.
   std::vector<WidthHistogram> histograms;
   for (unsigned i = 0; i < 4; ++i) histograms.push_back(histogram_of(laplace(4096, 0.01 * std::pow(4, -1.0 * i), i)));
   for (const int bits : {15, 16, 17}) {
     const Layers absolute = layers_of(histograms, bits, false);
     EXPECT_GE(plan_widths(absolute, kUniform).cost.bytes, 0.99 * uniform_cost(absolute, kUniform).bytes) << bits;
   }
-  // Steps that are a share of each layer's largest float spend bits on small layers that larger ones need.
+  // Steps that are a share of each layer's largest float spend bits on small layers, which larger layers need more.
   const Layers relative = layers_of(histograms, 8, true);
   EXPECT_LE(plan_widths(relative, kUniform).cost.bytes, 0.8 * uniform_cost(relative, kUniform).bytes);
 }

@@ -1,4 +1,4 @@
-// codec_ways_test.cc - which codecs' sums can go by which strategies
+// codec_ways_test.cc - tests of which strategies the sums of each codec can use
 #include "collectives/strategy/codec_ways.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// strategy_names_test.cc - names of strategies, and what they can do
+// strategy_names_test.cc - tests of the names of strategies, and of the operations that they support
 #include <gtest/gtest.h>
 
 #include <cstdint>

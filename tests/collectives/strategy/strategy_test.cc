@@ -1,4 +1,4 @@
-// strategy_test.cc - who is linked to whom, and the way of every block under each of them
+// strategy_test.cc - tests of the links between ranks, and of the path of every block, under each strategy
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ constexpr OpKind kDeliveries[] = {OpKind::kGather, OpKind::kScatter, OpKind::kAl
 
 // ---- Links
 
-// Sorted neighbours of a rank.
+// Returns the neighbours of a rank, sorted.
 std::vector<unsigned> linked(const char* names, unsigned world, unsigned rank) {
   std::vector<unsigned> ranks = linked_ranks(find_strategies(names), world, rank);
   std::ranges::sort(ranks);
@@ -78,7 +78,7 @@ TEST(Topology, WindowsOfExtraLinks) {
   EXPECT_EQ(extra_window(2, 253), 2U);
 }
 
-// ---- Ways
+// ---- Paths of blocks
 
 struct Rank {
   std::unique_ptr<Topology> topology;
@@ -100,12 +100,12 @@ std::vector<Rank> ranks_of(const char* name, unsigned world) {
   return ranks;
 }
 
-// Follows the elements of a block from where they start, link by link. Every rank gets each phase of them at most once.
+// Follows the elements of a block from their first rank, link by link. Every rank gets each phase of them at most once.
 class Travel {
  public:
   Travel(const std::vector<Rank>& ranks, const Task& task) : ranks_(ranks), task_(task), stored_(ranks.size()) {}
 
-  // Those that begin it among `team`.
+  // Returns how many ranks of `team` begin to send the block.
   unsigned go(unsigned block, const std::vector<unsigned>& team) {
     unsigned starts = 0;
     for (const unsigned rank : team) {
@@ -144,7 +144,7 @@ class Travel {
       rank = next;
       if (step.merge) merged_.push_back(rank);
     }
-    // What is expected does come, and by one link only.
+    // Expected elements do come, and over one link only.
     for (const unsigned other : team) {
       for (const Phase each : {Phase::kReduce, Phase::kGather}) {
         unsigned ways = 0;
@@ -162,7 +162,7 @@ class Travel {
   std::vector<unsigned> stored_;
 };
 
-// Places b + 1, b + 2, ..., b of a team.
+// Returns the members b + 1, b + 2, ..., b of a team.
 std::vector<unsigned> ring_order(const std::vector<unsigned>& team, size_t block) {
   std::vector<unsigned> order;
   for (size_t i = 1; i <= team.size(); ++i) order.push_back(team[(block + i) % team.size()]);
@@ -216,8 +216,8 @@ TEST(Ring, NewsOfAFailureGoesOnceRound) {
   }
 }
 
-// A share of each rank is summed up in its group, then across groups, then given to the group: so every rank ends with
-// all shares, and each share's sum has every rank once.
+// The share of each rank is added within its group, then across groups. Then the group gets the results. So every rank
+// ends with all shares, and the sum of each share has every rank exactly once.
 TEST(Rings, Ways) {
   const std::pair<unsigned, unsigned> cases[] = {{4, 2}, {6, 2}, {6, 3}, {9, 3}, {16, 4}, {64, 8}};
   for (const auto& [world, group] : cases) {
@@ -249,7 +249,7 @@ TEST(Rings, Ways) {
   }
 }
 
-// One owner for each block; all others send there, each by its own link, and hear from there.
+// Each block has one owner. All other ranks send to it, each over its own link, and get results from it.
 TEST(Owners, Ways) {
   const std::pair<const char*, unsigned> cases[] = {{"direct", 2},       {"direct", 3},       {"direct", 8},
                                                     {"aggregator:0", 2}, {"aggregator:3", 5}, {"aggregator:7", 8}};
@@ -316,7 +316,7 @@ TEST(Owners, ReduceHasOneBlockWhichIsTheRoots) {
   }
 }
 
-// What each rank sends is expected where it comes to, and nothing else is.
+// Every packet that a rank sends is expected by its receiver, and nothing else is expected.
 TEST(Owners, Deliveries) {
   for (const unsigned world : {2U, 3U, 8U}) {
     const std::vector<Rank> ranks = ranks_of("direct", world);

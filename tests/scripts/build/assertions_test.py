@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Whether all C++ of a build folder is compiled with the standard library's assertions, or all without, as asked.
+"""Checks that all C++ of a build folder is compiled with the standard library's assertions, or all without, as asked.
 
-Versions of meson differ in what they do by themselves, so the last word on each command line must be gradlane's.
+Versions of meson differ in the options that they add, so the last option on each command line must be gradlane's.
 """
 
 import argparse
@@ -14,7 +14,7 @@ MACRO = "_GLIBCXX_ASSERTIONS"
 
 
 def last_word(command):
-    """True if the macro is defined in the end, False if it is not, None if nothing is said of it."""
+    """Returns True if the macro is defined in the end, False if it is not, None if no option names it."""
     words = [word for word in shlex.split(command) if word[:2] in ("-D", "-U") and word[2:].split("=")[0] == MACRO]
     return words[-1].startswith("-D") if words else None
 

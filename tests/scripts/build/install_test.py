@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Installs into an empty folder and builds the C example against that, as somebody does who has no source tree."""
+"""Installs into an empty folder and builds the C example against that, as a user without a source tree does."""
 
 import argparse
 import os
@@ -26,7 +26,7 @@ def only(folder, pattern):
 
 
 def check_manual(root):
-    """Each subcommand that --help names has a page; each word that is completed is one of --help."""
+    """Checks that each subcommand of --help has a manual page with its options, and that the shell completes words."""
     gradlane = only(root, "gradlaned").parent / "gradlane"
     for name in re.findall(r"^  ([a-z]+)  ", run(str(gradlane), "--help"), re.MULTILINE):
         page = only(root, f"gradlane-{name}.1").read_text()
@@ -59,7 +59,7 @@ def main():
                                            if path.name != "meson.build"), dissector
         assert "abi.h" not in names, "the daemon's side of the interface is not for trainers"
 
-        # pkg-config puts the folder in front of what the file says.
+        # pkg-config puts the folder in front of the paths in the file.
         pkg_config = {
             **os.environ,
             "PKG_CONFIG_PATH": str(only(root, "gradlane.pc").parent),
@@ -76,7 +76,7 @@ def main():
         needed = re.findall(r"\(NEEDED\)\s+Shared library: \[(.*)\]", run("readelf", "-d", str(library)))
         assert set(needed) <= {"libc.so.6", "ld-linux-x86-64.so.2"}, needed  # both are libc
 
-        # What is installed finds each other.
+        # The installed programs and libraries find each other.
         environment = {**os.environ, "LD_LIBRARY_PATH": str(library.parent)}
         environment.pop("GRADLANED", None)
         gradlane = str(only(root, "gradlaned").parent / "gradlane")

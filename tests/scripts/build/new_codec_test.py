@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""Runs dev/new-codec on a copy of the tree: what it makes compiles, its tests want what is missing, and names that
-cannot be are refused.
+"""Runs dev/new-codec on a copy of the tree. Its files must compile, its tests must demand what is missing, and it must
+refuse bad names.
 
-new_codec_test.py COMPILER...: a C++ compiler with its options; without clang-format or Highway it is skipped (77).
+Usage: new_codec_test.py COMPILER..., a C++ compiler with its options; without clang-format or Highway it is skipped
+(77).
 """
 
 import pathlib
@@ -68,7 +69,7 @@ def main():
         assert '"steps:4"' in (root / "tests" / "compress" / "chunks_test.cc").read_text()
         for bad in ("Sketch", "a", "1bit", "with-dash", "seventeenletters1"):
             assert f"'{bad}'" in new_codec(root, bad, status=1), bad
-        # Where a file has changed it says so, and does not guess.
+        # If a file has changed, the script says so and does not guess.
         (root / "compress" / "codecs" / "list.h").write_text("// nothing\n")
         assert "list.h" in new_codec(root, "late", status=1)
     print("skeletons are in order")

@@ -1,4 +1,4 @@
-// bounded_json_test.cc - JSON that is read, and what is refused before anything is allocated for it
+// bounded_json_test.cc - JSON that is read, and JSON that is refused before anything is allocated for it
 #include "tools/admin/bounded_json.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// http_client_test.cc - a client of HTTP against all sorts of servers
+// http_client_test.cc - the HTTP client against servers of all kinds
 #include "tools/admin/http_client.h"
 
 #include <gmock/gmock.h>
@@ -24,10 +24,10 @@ namespace {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-constexpr milliseconds kLong{600'000};  // never waited for in a test that passes
-constexpr milliseconds kPatience{200};  // where it is to come to an end
+constexpr milliseconds kLong{600'000};  // a test that passes never waits this long
+constexpr milliseconds kPatience{200};  // timeout of a test that must time out
 
-// A listening socket on loopback; each who comes is given to `serve`, in a thread, one after another.
+// A listening socket on loopback. A thread gives each connection to `serve`, one after another.
 class Peer {
  public:
   using Serve = std::function<void(int fd, const std::stop_token& stop)>;
@@ -44,7 +44,7 @@ class Peer {
         }) {}
 
   [[nodiscard]] uint16_t port() const {
-    sockaddr_in6 address{};  // the port is at the same place in both
+    sockaddr_in6 address{};  // the port is at the same place in addresses of IPv4 and IPv6
     socklen_t bytes = sizeof(address);
     EXPECT_EQ(getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &bytes), 0);
     return ntohs(address.sin6_port);
@@ -63,7 +63,7 @@ class Peer {
   FileDescriptor listener_;
   const Serve serve_;
   std::atomic<unsigned> came_{0};
-  std::jthread thread_;  // ends first
+  std::jthread thread_;  // it ends first
 };
 
 void read_request(int fd, std::string& request) {
@@ -83,7 +83,7 @@ Peer::Serve says(std::string text) {
   };
 }
 
-// Again and again, as fast as it is taken, or slowly; until nobody takes it any more.
+// Sends `first`, then `text` again and again with `pause` in between, until the client has gone.
 Peer::Serve says_for_ever(std::string first, std::string text, milliseconds pause = milliseconds(0)) {
   return [=](int fd, const std::stop_token& stop) {
     std::string request;
@@ -96,7 +96,7 @@ Peer::Serve says_for_ever(std::string first, std::string text, milliseconds paus
   };
 }
 
-// Until the client goes.
+// Sends nothing, and receives until the client has gone.
 Peer::Serve says_nothing() {
   return [](int fd, const std::stop_token&) {
     char bytes[1024];

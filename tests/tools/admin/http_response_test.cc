@@ -1,4 +1,4 @@
-// http_response_test.cc - what comes back in, verdicts out
+// http_response_test.cc - parsing of HTTP responses: the status and the place of the body
 #include "tools/admin/http_response.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace gradlane::test::http_response_test {
 namespace {
 
-constexpr unsigned kMore = 1;  // no status: more must come
+constexpr unsigned kMore = 1;  // not a status: the response is not complete
 
 unsigned status(std::string_view response, bool may_grow = true) {
   const auto parsed = parse_http_response(response, may_grow);
@@ -42,7 +42,7 @@ TEST(HttpResponse, Statuses) {
            {"HTTP/1.1 200 OK\r\nno field\r\n\r\n", 0},
            {"HTTP/1.1 200 OK\r\nA: b\r\n folded\r\n\r\n", 0},
            {"HTTP/1.1 200 OK\r\nA: \0\r\n\r\n"sv, 0},
-           {"SSH-2.0-OpenSSH", 0},  // at once
+           {"SSH-2.0-OpenSSH", 0},  // refused at once
            {"\x16\x03\x01", 0},
            {"\r\n\r\n", 0},
            {"", kMore},

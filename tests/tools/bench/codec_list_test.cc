@@ -1,4 +1,5 @@
-// codec_list_test.cc - lists of codecs on command lines, pairs, and where sums of each can go
+// codec_list_test.cc - lists of codecs on command lines, pairs of codecs, and the strategies that can carry a codec's
+// sums
 #include "tools/bench/codec_list.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@ TEST(CodecList, CommasAndBlanks) {
   EXPECT_EQ(codec_list({"raw,inceptionn:10,truncate,fixed:7"}), (Names{"raw", "inceptionn:10,truncate", "fixed:7"}));
   EXPECT_EQ(codec_list({"inceptionn:10,truncate/raw,raw/inceptionn:9,truncate,bf16"}),
             (Names{"inceptionn:10,truncate/raw", "raw/inceptionn:9,truncate", "bf16"}));
-  // What is wrong with a name is for find_codec() to say.
+  // codec_list() does not check names: find_codec() does.
   EXPECT_EQ(codec_list({"truncate"}), Names{"truncate"});
   EXPECT_EQ(codec_list({"raw", "truncate"}), (Names{"raw", "truncate"})) << "another argument is another name";
   EXPECT_EQ(codec_list({"raw,"}), Names{"raw,"});
@@ -39,7 +40,7 @@ TEST(CodecList, AllIsOneOfEach) {
   EXPECT_EQ(codec_list({"all,all"}).size(), 2 * all.size());
 }
 
-// Every name of the table is read as one, wherever it stands.
+// Each name of the table is read as one name, wherever it stands in a list.
 TEST(CodecList, NamesStayWhole) {
   for (const std::string& name : all_codecs()) {
     EXPECT_EQ(codec_list({"raw," + name + ",raw"}), (Names{"raw", name, "raw"}));

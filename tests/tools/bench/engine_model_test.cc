@@ -1,4 +1,4 @@
-// engine_model_test.cc - the engine model carries the bits of codec `inceptionn`, at the cycles of the hardware
+// engine_model_test.cc - the engine model gives the bits of codec `inceptionn`, in the clock cycles of the hardware
 #include "tools/bench/engine_model.h"
 
 #include <gtest/gtest.h>
@@ -18,13 +18,13 @@
 namespace gradlane::test::engine_model_test {
 namespace {
 
-// Two pipeline stages, and a flush of up to two bursts.
+// The greatest latency in cycles: two pipeline stages, and a flush of up to two bursts.
 constexpr uint64_t kMaxLatency = 4;
 
 using Bytes = std::vector<uint8_t>;
 using Floats = std::vector<float>;
 
-// Nearly normal, with variance 1, from nothing but sums: a logarithm may differ between libraries.
+// Returns a nearly normal number of variance 1. It only uses sums, because a logarithm may differ between libraries.
 double normal(Rng& rng) {
   double sum = -6;
   for (int i = 0; i < 12; ++i) sum += rng.bits() * 0x1p-32;
@@ -38,7 +38,8 @@ Floats gaussian(size_t count, double sigma) {
   return data;
 }
 
-// The determinant of four normal numbers has this distribution. Factors may be drawn in any order: they commute.
+// Returns numbers of a Laplace distribution: that of the determinant of four normal numbers. The order in which the two
+// factors of a product are drawn does not matter.
 Floats laplace(size_t count, double scale) {
   Rng rng(18);
   Floats data(count);
@@ -55,7 +56,7 @@ Floats of_kind(Kind kind, size_t count) {
   return FloatSource(find_codec("inceptionn:10", Isa::kScalar)).make(rng, kind, count);
 }
 
-// NaN, Inf, denormals, zeros, both sides of every power of two that is a limit of a class for some b, and ties.
+// Returns NaN, Inf, denormals, zeros, both sides of every power of two that is a limit of a class for some b, and ties.
 Floats corner_cases() {
   using Limits = std::numeric_limits<float>;
   Floats data = {0,
@@ -76,7 +77,7 @@ Floats corner_cases() {
   return data;
 }
 
-// Groups of every length at every offset into a burst.
+// Returns data whose groups have every length, and begin at every offset in a burst.
 Floats mixed(size_t count) {
   Rng rng(20);
   Floats data(count);
@@ -87,7 +88,7 @@ Floats mixed(size_t count) {
   return data;
 }
 
-// The block of codec `inceptionn` that holds the groups of a stream.
+// Returns the block of codec `inceptionn` that holds the groups of a stream.
 Bytes block_of(const std::vector<Burst>& bursts, size_t floats) {
   Bytes stream;
   for (const Burst& burst : bursts) stream.insert(stream.end(), burst.begin(), burst.end());
@@ -140,7 +141,7 @@ TEST(EngineModel, EveryLength) {
   for (size_t floats = 0; floats < 140; ++floats) expect_codec({10, false}, mixed(floats));
 }
 
-// Payloads that no encoder writes, too: zero with a sign.
+// The payloads include ones that no encoder writes: zero with a sign.
 TEST(EngineModel, DecodesEveryPayloadAsTheCodecDoes) {
   constexpr size_t kFloats = 65536;
   for (const size_t width : {size_t{1}, size_t{2}}) {
@@ -190,7 +191,7 @@ TEST(EngineModel, IncompressibleDataStallsOneCycleIn17) {
   EXPECT_LE(back.cycles, run.bursts.size() + kMaxLatency);
 }
 
-// Input comes and goes: registers hold what they must, and two bursts are enough.
+// The input has gaps. Registers then keep their content, and a buffer of two bursts suffices.
 TEST(EngineModel, TwoBurstBufferNeitherOverflowsNorLocks) {
   const Floats data = mixed(80000);
   const EngineRun run = compress_stream({10, false}, data);
@@ -215,7 +216,7 @@ TEST(EngineModel, TwoBurstBufferNeitherOverflowsNorLocks) {
   EXPECT_TRUE(same_bits(floats, decompress_stream({10, false}, run.bursts, data.size()).floats));
 }
 
-// A bus that carries nothing now and then delays the stream and does not change it.
+// Gaps on the bus delay the stream, and do not change it.
 TEST(EngineModel, InputGapsDoNotChangeTheStream) {
   const Floats data = mixed(8000);
   CompressionEngine engine({10, false});

@@ -1,4 +1,4 @@
-// npy_test.cc - NumPy's files as numpy.save() writes them, and everything else as an error that says why
+// npy_test.cc - reads NumPy files as numpy.save() writes them, and refuses all others with an error that says why
 #include "tools/bench/npy.h"
 
 #include <gtest/gtest.h>
@@ -32,11 +32,11 @@ std::string header_of(const std::string& descr, const std::string& order, const 
 }
 
 NpyArray parse(const std::string& file) {
-  const std::vector<uint8_t> bytes(file.begin(), file.end());  // of its exact size, for sanitizers
+  const std::vector<uint8_t> bytes(file.begin(), file.end());  // a buffer of the exact size, for sanitizers
   return parse_npy(bytes, "a.npy");
 }
 
-// The error's text; "" if there is none.
+// Returns the error's text; "" if there is none.
 std::string fault(const std::string& file) {
   try {
     (void)parse(file);
@@ -125,7 +125,7 @@ TEST(Npy, RefusesHeadersOfOtherForms) {
       {good.substr(0, good.size() - 3), "expected '}'"},
       {good + "; import os", "the end of the header"},
       {good + std::string(1, '\0'), "the end of the header"},
-      {std::string(1 << 16, '{'), ""},  // longer than version 1.0 can say: a header of 0 bytes
+      {std::string(1 << 16, '{'), ""},  // too long for the length field of version 1.0, which becomes 0
   };
   for (const auto& one : cases) {
     const std::string said = fault(file_of(one.header, 6));

@@ -1,4 +1,4 @@
-// quality_test.cc - vNMSE and ratio as by hand, of made and of recorded gradients
+// quality_test.cc - vNMSE and ratio of generated and of recorded gradients, compared with values computed by hand
 #include "tools/bench/quality.h"
 
 #include <gtest/gtest.h>
@@ -48,16 +48,16 @@ TEST(Quality, ExactIsZeroAndNothingIsOne) {
   const Floats small(100, 1e-3F);
   const Floats zeros(100, 0);
   EXPECT_EQ(ring_quality(codec_of_name("raw"), {small, zeros}, 32).vnmse(), 0);
-  EXPECT_EQ(ring_quality(codec_of_name("fixed:10"), {zeros, zeros}, 32).vnmse(), 0);  // not 0 / 0
+  EXPECT_EQ(ring_quality(codec_of_name("fixed:10"), {zeros, zeros}, 32).vnmse(), 0);  // 0, and not 0 / 0
   EXPECT_DOUBLE_EQ(ring_quality(codec_of_name("fixed:5"), {small, small}, 32).vnmse(), 1);
   const Floats nans(100, NAN);
   EXPECT_TRUE(std::isnan(ring_quality(codec_of_name("raw"), {nans}, 32).vnmse()));
-  const Floats plus(100, 1.001F);  // bf16 has 1
+  const Floats plus(100, 1.001F);  // becomes 1 in bf16
   const Floats minus(100, -1.001F);
   EXPECT_TRUE(std::isinf(ring_quality(codec_of_name("bf16"), {plus, minus}, 32).vnmse()));
 }
 
-// Blocks of any length, the last one shorter, are the same as one.
+// Blocks of any length, of which the last one is shorter, give the same result as one block.
 TEST(Quality, DoesNotDependOnBlocks) {
   Rng rng(31);
   std::vector<Floats> rows(4, Floats(1000));
@@ -110,7 +110,7 @@ TEST(Samples, BlocksOfARecordingAreItsRows) {
   EXPECT_EQ(arriving[352 + 7], array.row(1)[array.columns / 4 + 7]);
   sets[1].fill_arriving(352, arriving);
   EXPECT_EQ(arriving[7], array.row(0)[7] + array.row(1)[7] + array.row(2)[7] + array.row(3)[7]);
-  Floats longer(2 * array.columns);  // than the recording: it wraps around
+  Floats longer(2 * array.columns);  // longer than the recording, which wraps around
   sets[0].fill_arriving(longer.size(), longer);
   EXPECT_EQ(longer[array.columns + 7], array.row(0)[7]);
   EXPECT_EQ(sets[2].ranks(), 4U);

@@ -1,4 +1,4 @@
-// checks_test.cc - whether figures fit what was measured right after
+// checks_test.cc - checks whether the figures of a calibration fit what was measured right after it
 #include "tools/calibrate/checks.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kKib = 1024;
 
 TEST(Checks, AreOfTheOneThatIsFurthestOff) {
-  // Short ones are not among them, however far off they are.
+  // Short operations are not checked, however far off they are.
   const std::vector<CheckedTime> checked = {{"raw", 4 * kKib, 9, 1},         {"raw", 64 * kKib, 1.5, 1},
                                             {"raw", 1024 * kKib, 12, 10},    {"fixed:10", 4 * kKib, 1, 9},
                                             {"fixed:10", 64 * kKib, 1, 1.2}, {"fixed:10", 1024 * kKib, 15, 5}};

@@ -1,4 +1,4 @@
-// daemon_facts_test.cc - what a calibration takes from the document of `gradlane stats`
+// daemon_facts_test.cc - the facts that a calibration takes from the document of `gradlane stats`
 #include "tools/calibrate/daemon_facts.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// default_file_test.cc - where calibrations are written and looked for
+// default_file_test.cc - the paths at which calibrations are written and looked for
 #include "tools/calibrate/default_file.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kOfMachine = "/etc/gradlane/calibration.yaml";
 
-// A variable of the environment, as it was before when this ends.
+// Saves a variable of the environment, and restores it in the destructor.
 class Variable {
  public:
   explicit Variable(const char* name) : name_(name) {

@@ -1,4 +1,4 @@
-// machine_test.cc - what the machine says of hosts
+// machine_test.cc - host names as this machine resolves them
 #include "tools/hosts/machine.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace gradlane::test::machine_test {
 namespace {
 
-// getaddrinfo_a() has threads of the C library's own, in which ThreadSanitizer ends the program.
+// getaddrinfo_a() uses threads of the C library, in which ThreadSanitizer ends the program.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define GRADLANE_NO_LOOK_UPS

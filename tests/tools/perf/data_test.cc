@@ -19,7 +19,7 @@ namespace {
 
 constexpr unsigned kWorld = 3;
 constexpr StrategyId kRing;
-constexpr size_t kCount = 3 * 6001;  // more than a run of the checker, and no multiple of one
+constexpr size_t kCount = 3 * 6001;  // longer than a run of the checker, and no multiple of one
 
 PerfPlan plan_of(const std::string& type, const std::string& data) {
   PerfOptions options;
@@ -34,7 +34,7 @@ std::vector<std::vector<float>> inputs_of(const PerfPlan& plan) {
   return inputs;
 }
 
-// What an all-reduce gives, with one block.
+// Returns the result of an all-reduce that uses one block.
 std::vector<float> reduced(const Codec& codec, const std::vector<std::vector<float>>& inputs) {
   std::vector<uint8_t> block(codec.max_bytes(kCount));
   std::vector<uint8_t> next(block.size());
@@ -48,7 +48,7 @@ std::vector<float> reduced(const Codec& codec, const std::vector<std::vector<flo
   return sum;
 }
 
-// What it gives where only copies are made.
+// Returns the result of an operation that only copies.
 std::vector<float> copied(const Codec& codec, const std::vector<float>& input) { return reduced(codec, {input}); }
 
 class PerfDataTest : public testing::TestWithParam<std::pair<const char*, const char*>> {};
@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(Codecs, PerfDataTest,
                                          std::pair("laplace-1e-3", "inceptionn:10,truncate"),
                                          std::pair("denormals-10%", "raw"), std::pair("denormals-10%", "bf16")));
 
-// The bound is not wider than it must be: what a coarser codec gives is found out.
+// The bound is not wider than it must be: the checks detect the result of a coarser codec.
 TEST(PerfData, CoarserCodecsAreFoundOut) {
   const PerfPlan plan = plan_of("float32", "gauss-0.1");
   const PerfData checks(plan, 0, kWorld);
@@ -110,21 +110,21 @@ TEST(PerfData, CoarserCodecsAreFoundOut) {
   EXPECT_GT(wrong("fixed:20", "raw"), kCount / 2);
 }
 
-// Sums that are exact are so to the bit: half of what the bound allows is found out.
+// Exact sums must be right to the bit: the checks detect even half the error that the bound allows.
 TEST(PerfData, ExactSumsAreExact) {
   const PerfPlan plan = plan_of("float32", "gauss-0.1");
   const PerfCodec codec{{find_codec("fixed:10")}};
   std::vector<float> sum = reduced(codec.there, inputs_of(plan));
   const PerfData checks(plan, 1, kWorld);
   sum[5] += 0x1p-9F;
-  sum[kCount / 3] -= 0x1p-9F;  // of rank 1
+  sum[kCount / 3] -= 0x1p-9F;  // in the block of rank 1
   EXPECT_EQ(checks.count_wrong(PerfOp::kAllReduce, kRing, codec, sum.data(), kCount), 2u);
   EXPECT_EQ(checks.count_wrong(PerfOp::kReduceScatter, kRing, codec, sum.data(), kCount), 1u);
-  // Where a node's ranks are added up first, nothing but the bound is known.
+  // If the ranks of a node are added up first, only the bound is known.
   EXPECT_EQ(PerfData(plan, 1, kWorld, false).count_wrong(PerfOp::kAllReduce, kRing, codec, sum.data(), kCount), 0u);
 }
 
-// What is kept in states is not lost: what comes out, and is owed now, is what has been put in and was owed.
+// States lose nothing: the result plus the new residuals equals the inputs plus the old residuals.
 TEST(PerfData, StatesAreCounted) {
   const PerfPlan plan = plan_of("float32", "gauss-0.1");
   const PerfCodec codec{{find_codec("fixed:5")}};
@@ -156,7 +156,7 @@ TEST(PerfData, StatesAreCounted) {
             kCount / 4);
 }
 
-// Each codec goes by the first strategy that can carry it; those that none can are left out, and named.
+// Each codec uses the first strategy that can carry it. Codecs that no strategy can carry are left out, and are named.
 TEST(PerfPlan, Ways) {
   PerfOptions options;
   options.codecs = {"all"};
@@ -177,7 +177,7 @@ TEST(PerfPlan, Ways) {
   }
   for (const PerfWay& way : ring.ways) EXPECT_EQ(codec_ways(way.codec.there.row()), CodecWays::kAny);
   EXPECT_EQ(perf_ways(all, PerfOp::kBroadcast, both, 4).ways.size(), 1u);
-  // The ring is what is left where nothing that is allowed can.
+  // If no allowed strategy supports an operation, it uses the ring.
   const PerfWays gather = perf_ways(all, PerfOp::kAllGather, find_strategies("aggregator:0"), 4);
   ASSERT_EQ(gather.ways.size(), 1u);
   EXPECT_EQ(gather.ways[0].strategy, kRing);
@@ -194,7 +194,7 @@ TEST(PerfPlan, Ways) {
   EXPECT_EQ(pair.ways[0].strategy, find_strategy("aggregator:1"));
 }
 
-// Sums of another rank's block, of other ranks or of another order of blocks do not pass.
+// Sums that are another rank's, of other ranks, or in another order of blocks do not pass.
 TEST(PerfData, OtherPlacesAreFoundOut) {
   const PerfPlan plan = plan_of("float32", "gauss-1");
   const auto inputs = inputs_of(plan);
@@ -231,7 +231,7 @@ TEST(PerfData, OtherTypes) {
   check_exact<uint8_t>("bytes");
 }
 
-// Every reduction but sums is exact, with signs as the type has them.
+// Every reduction except sums is exact, and uses the sign of the type.
 template <typename T>
 void check_picked(const char* type, const char* reduction, T (*pick)(T, T)) {
   PerfOptions options;
@@ -276,7 +276,7 @@ TEST(PerfData, MinimaAndMaxima) {
   check_picked<uint8_t>("bytes", "max", greatest);
 }
 
-// What an aggregator rounds on the way back is another bound's worth.
+// An aggregator rounds the results with a second codec, so the bound grows by that codec's bound.
 TEST(PerfData, TwoCodecs) {
   const PerfPlan plan = plan_of("float32", "gauss-0.1");
   const StrategyId aggregator = find_strategy("aggregator:0");

@@ -1,4 +1,4 @@
-// tail_test.cc - percentiles, and results as other tools print them
+// tail_test.cc - percentiles, and results in the formats of other tools
 #include "tools/perf/tail.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TEST(TailTest, OfFewSamplesTheSlowestIsTheTail) {
   EXPECT_EQ(tail_of({}).ratio(), 0);
 }
 
-// Sizes ascend outside, codecs inside: as rows are measured.
+// Returns rows in the order of measurements: sizes ascend, and each size has all codecs.
 std::vector<PerfRow> rows() {
   std::vector<PerfRow> all;
   for (const size_t bytes : {size_t{1024}, size_t{1} << 20}) {

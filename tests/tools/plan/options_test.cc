@@ -80,7 +80,7 @@ TEST(PlanOptions, FixedAuto) {
   EXPECT_TRUE(setting.follows);
 }
 
-// A strategy that does not fit some number of nodes, and codecs that none of the strategies carries.
+// A strategy that does not fit a number of nodes is an error, and so is a codec that none of the strategies carries.
 TEST(PlanOptions, WaysThatCannotBe) {
   PlanOptions options = options_of("resnet50");
   options.strategies = {"rings:4"};
@@ -104,7 +104,7 @@ TEST(PlanOptions, WaysThatCannotBe) {
   }
 }
 
-// Where nobody names a calibration, one that cannot be used is not an error.
+// If nobody names a calibration, one that cannot be used is not an error.
 TEST(PlanOptions, DefaultCalibrations) {
   const std::string path = testing::TempDir() + "options_test.yaml";
   PlanOptions options = options_of("resnet50");
@@ -134,14 +134,14 @@ TEST(PlanOptions, DefaultCalibrations) {
     return make_plan_setting(options);
   };
   setting = read();
-  // One that cannot be used hides none that can.
+  // A calibration that cannot be used does not hide one that can.
   const std::string stale = testing::TempDir() + "options_stale.yaml";
   std::ofstream(stale) << "calibration: 7\n";
   options.places.insert(options.places.begin(), stale);
   EXPECT_TRUE(make_plan_setting(options).calibrated);
   EXPECT_EQ(make_plan_setting(options).ignored, "");
   EXPECT_TRUE(setting.calibrated) << setting.ignored;
-  EXPECT_EQ(setting.nodes, 4U);  // it knows of no links
+  EXPECT_EQ(setting.nodes, 4U);  // the calibration has no links
   EXPECT_EQ(setting.gbps, 10);
   EXPECT_GT(setting.calibration.link.latency, 0);
   calibration.links = {{0, 1, 1e-5, 1.25e8}, {1, 2, 1e-5, 1e8}, {2, 0, 1e-5, 1e8}};

@@ -1,4 +1,4 @@
-// profile_test.cc - profiles of models: what is read, and what is refused
+// profile_test.cc - profiles of models that are read, and profiles that are refused
 #include "tools/plan/profile.h"
 
 #include <gtest/gtest.h>

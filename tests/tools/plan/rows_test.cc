@@ -1,4 +1,4 @@
-// rows_test.cc - what a plan says of a training
+// rows_test.cc - the rows and the advice of a plan for a training
 #include "tools/plan/rows.h"
 
 #include <gtest/gtest.h>
@@ -67,13 +67,13 @@ TEST(PlanRows, WhatIsNamedBringsSomething) {
   EXPECT_GT(named, 0U);
 }
 
-// One in a hundred of the largest is a bound, and more is none.
+// A codec states a bound if its error is at most one hundredth of the largest value.
 TEST(PlanRows, Bounds) {
   for (const char* const codec : {"raw", "bf16", "fixed:10", "int8"}) EXPECT_TRUE(states_bound(codec)) << codec;
   for (const char* const codec : {"onebit", "qsgd:4", "signsgd", "dgc:1%"}) EXPECT_FALSE(states_bound(codec)) << codec;
 }
 
-// Where the only codec saves nothing, no rate is named.
+// If the only codec saves nothing, the plan names no rate.
 TEST(PlanRows, NothingPaysAnywhere) {
   PlanSetting setting = setting_of("1");
   setting.codecs = {"int8"};
@@ -92,7 +92,7 @@ TEST(PlanRows, OneNode) {
   EXPECT_EQ(advice(setting, plan_rows(setting)), "one node: there is nothing to send, and nothing to compress");
 }
 
-// The lines that make the daemons do what the row says.
+// These lines of a configuration make the daemons do what the row says.
 TEST(Advice, ConfigurationLines) {
   EXPECT_EQ(configuration_text("fixed:10", "ring", {}), "codec: auto:2^-10");
   EXPECT_EQ(configuration_text("fixed:10", "direct", {}), "codec: auto:2^-10 and strategies: [ring, direct]");
@@ -115,7 +115,8 @@ TEST(Advice, SaysWhatFixedLoses) {
   EXPECT_NE(text.find("is reckoned by fixed:10's figures, with which"), text.npos) << text;
 }
 
-// What the calibrated ring does not allow is not what is named, but what would have to be allowed.
+// The advice names a strategy that the calibrated ring allows. If another strategy is better, the advice says that all
+// nodes would have to allow it.
 TEST(Advice, WhatTheRingAllows) {
   PlanSetting setting = setting_of("1", "32");
   setting.calibration.link.latency = 2e-3;
@@ -157,7 +158,7 @@ TEST(Advice, WhatIsAssumed) {
   text = advice(make_plan_setting(options), plan_rows(make_plan_setting(options)));
   EXPECT_TRUE(text.ends_with("; 10 Gb/s assumed: --gbps)")) << text;
   EXPECT_EQ(compute_note(make_plan_setting(options)), "");
-  // "Plain" is no way that a user could go.
+  // "plain" is not a strategy that a user can choose.
   EXPECT_EQ(text.find("plain"), text.npos) << text;
 }
 

@@ -1,4 +1,4 @@
-// plan_table_test.cc - what was chosen for operations, as a table and as a plan to keep
+// plan_table_test.cc - the choices for operations, as a table and as a plan to keep
 #include "tools/stats/plan_table.h"
 
 #include <gtest/gtest.h>

@@ -18,7 +18,7 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
-// Node 0, whose link to node i has an RTT of i us.
+// Returns the document of node 0, whose link to node i has an RTT of i us.
 json document(unsigned nodes) {
   json links = json::array();
   json neighbours = json::array();

@@ -1,4 +1,4 @@
-// remote_test.cc - where nodes elsewhere are asked, and who is not mixed in
+// remote_test.cc - the addresses at which remote nodes are asked, and documents that are not part of the ring
 #include "tools/top/remote.h"
 
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-// Of node 1 of three, on sockets.
+// Returns the document of node 1 of three, on sockets.
 json document(const json& metrics) {
   json table = json::array();
   for (unsigned i = 0; i < 3; ++i) {
@@ -40,7 +40,7 @@ TEST(Remote, WhatToSetWhereTheyCannotBe) {
             "`metrics: 127.0.0.1:9401` is for its own machine: set `metrics: node:9401`");
   EXPECT_EQ(remote_nodes(document("[::1]:9401"))[1].why,
             "`metrics: [::1]:9401` is for its own machine: set `metrics: node:9401`");
-  json own = document(nullptr);  // addresses of gradlane's own
+  json own = document(nullptr);  // gradlane's own addresses, which the kernel does not have
   for (json& it : own["table"]) it["reach"] = nullptr;
   EXPECT_EQ(remote_nodes(own)[0].why, "set `metrics: 0.0.0.0:9400` on all nodes");
   own["metrics"] = "0.0.0.0:9400";

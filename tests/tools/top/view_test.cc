@@ -1,4 +1,4 @@
-// view_test.cc - what `gradlane top` makes of documents, and how it fits a screen
+// view_test.cc - the view that `gradlane top` makes of documents, and its page on screens of all sizes
 #include "tools/top/view.h"
 
 #include <gmock/gmock.h>
@@ -21,8 +21,8 @@ using testing::HasSubstr;
 
 constexpr double kSeconds = 2;
 
-// Node `node` of a ring, some time after its start: `full` is how long its link to the next node was full, `loss` how
-// many of 1000 packets were sent again.
+// Returns the document of node `node` of a ring after `time` intervals. In each interval its link to the next node is
+// full for `full_us`, and `loss` of 1000 packets are retransmitted.
 json document(unsigned node, unsigned nodes, double full_us, unsigned loss, unsigned time) {
   const json next = {{"rank", (node + 1) % nodes},
                      {"up", true},
@@ -49,7 +49,7 @@ TopLooks looks(unsigned node, unsigned nodes, double full_us, unsigned loss = 0)
   return looks;
 }
 
-// A ring; by node, how long in 2 s its link to the next one was full.
+// Returns a ring. For each node, `full_us` is how long its link to the next node was full in 2 s.
 std::vector<TopLooks> ring(const std::vector<double>& full_us) {
   std::vector<TopLooks> result;
   for (unsigned i = 0; i < full_us.size(); ++i) {
@@ -90,7 +90,7 @@ TEST(TopView, TheSlowestLinkIsTheOneThatIsFullLongerThanTheOthers) {
   EXPECT_TRUE(marks(top_view(ring({100, 5e4, 100, 100}))).empty()) << "full for too short a time to hold up anybody";
 }
 
-// With local_reduce the daemon counts the wait for each trainer. Without it each trainer is a rank.
+// The daemon counts the wait for each trainer if local_reduce is on. If it is off, each trainer is a rank.
 TEST(TopView, ALateTrainerOfSeveralIsNamed) {
   std::vector<TopLooks> local = ring({0, 0, 0});
   local[1].before["awaited"] = {{{"rank", 2}, {"awaited_us", 5e5}}, {{"rank", 3}, {"awaited_us", 1e6}}};
@@ -147,7 +147,7 @@ TEST(TopView, WhoWaitsForWhom) {
   EXPECT_EQ(slow.nodes[0].waits, "packets of node 3");
 
   std::vector<TopLooks> late = ring({0, 0, 0});
-  for (TopLooks& each : late) each.before = each.now;  // nothing moves
+  for (TopLooks& each : late) each.before = each.now;  // counters do not change
   late[1].exchanging = 0;
   const TopView view = top_view(late);
   EXPECT_EQ(view.nodes[1].waits, "its own trainer");
@@ -155,11 +155,11 @@ TEST(TopView, WhoWaitsForWhom) {
   EXPECT_THAT(view.verdict, HasSubstr("trainer of node 1 is late"));
 }
 
-// Shares of the time that nodes had operations in flight, as their counters tell.
+// Returns nodes that had operations in flight for these shares of the time, according to their counters.
 std::vector<TopLooks> training(const std::vector<double>& shares) {
   std::vector<TopLooks> nodes = ring(std::vector<double>(shares.size(), 0));
   for (size_t i = 0; i < shares.size(); ++i) {
-    nodes[i].exchanging = 0;  // by chance
+    nodes[i].exchanging = 0;  // no document has caught an operation in flight
     nodes[i].before["ranks"][0]["counters"]["exchange_ns"] = 1e9;
     nodes[i].now["ranks"][0]["counters"]["exchange_ns"] = 1e9 + 1e9 * kSeconds * shares[i];
   }

@@ -1,4 +1,4 @@
-// clocks_test.cc - clocks of daemons on that of who asks them
+// clocks_test.cc - the clocks of daemons, converted to the clock of the process that asks them
 #include "tools/trace/clocks.h"
 
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@ namespace {
 
 constexpr int64_t kMilli = 1'000'000;
 
-// A daemon whose own clock goes `ppm` too fast, and whose kernel's clock is `offset` behind the asker's; now and then
-// the one who reads its clocks, or the asker, loses its CPU.
+// Returns readings of a daemon's clocks. The daemon's own clock runs `ppm` too fast, and its kernel's clock is `offset`
+// behind the asker's. Now and then the daemon loses its CPU while it reads them, or the asker does.
 std::vector<ClockReading> readings(size_t count, double ppm, int64_t offset, uint64_t seed) {
   Random random(seed);
   std::vector<ClockReading> result;

@@ -1,4 +1,4 @@
-// events_test.cc - trace events: what the format wants, and what a ring's trace must have
+// events_test.cc - trace events: the rules of their format, and the events that a ring's trace must have
 #include "tools/trace/events.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ json document_of(const std::vector<NodeRecording>& ring, const std::vector<Train
   return json::parse(trace_events(ring, spans, "1.2"));
 }
 
-// In a thread spans are one inside the other, or apart.
+// Checks that two spans of a thread are nested or disjoint.
 void expect_nested(const json& document) {
   std::map<std::pair<int, int>, std::vector<std::pair<double, double>>> threads;
   for (const json& event : document["traceEvents"]) {
@@ -46,7 +46,7 @@ void expect_nested(const json& document) {
 
 TEST(TraceEventsTest, AreNestedAndJoined) {
   auto ring = ring_recording(3, 5);
-  // Several at a time.
+  // Several operations overlap.
   for (NodeRecording& node : ring) {
     for (TraceOperation& it : node.lanes[0].operations) it.ended += 5 * kMillisecond;
   }
@@ -115,7 +115,7 @@ TEST(TraceEventsTest, ManyNeighboursHaveThreadsOfTheirOwn) {
     const auto [place, added] = names.try_emplace({event["pid"], event["tid"]}, event["args"]["name"]);
     EXPECT_TRUE(added) << place->second << " and " << event["args"]["name"];
   }
-  // Operations, to and from each other rank, and packets there, on two lanes.
+  // Each of the two lanes has a thread for operations, and three per other rank: to it, from it, and packets to it.
   EXPECT_EQ(std::ranges::count_if(names, [](const auto& it) { return it.first.first == 0; }), 2 * (1 + 3 * 255));
   expect_nested(document);
 }
@@ -138,7 +138,7 @@ TEST(TraceEventsTest, TrainersHaveRowsOfTheirOwn) {
                                         {1, "step", "step 1", 900, 2000},
                                         {1, "step", "step 2", 5000, 6000}};
   const auto spans = cut_spans(all, 1000, 4000);
-  ASSERT_EQ(spans.size(), 3U);  // what ends before, or begins behind, is out of sight
+  ASSERT_EQ(spans.size(), 3U);  // spans that end before the trace or begin after it are left out
   EXPECT_EQ(spans[0].name, "step 1");
   EXPECT_EQ(spans[0].begin, 0U);
   EXPECT_EQ(spans[0].end, 1000U);
@@ -155,7 +155,7 @@ TEST(RecordingTest, ReadsWordsAndRefusesOthers) {
   NodeRecording node;
   const TraceWait wait{
       .head = 3 | sizeof(TraceWait) / 8 << 8, .session = 1, .number = 2, .what = 3, .since = 4, .until = 5};
-  std::vector<uint64_t> words = {wait.head, 1, 2, 3, 4, 5, 9 | 2 << 8, 0};  // and one of a kind that is not known
+  std::vector<uint64_t> words = {wait.head, 1, 2, 3, 4, 5, 9 | 2 << 8, 0};  // the last two words are of an unknown kind
   json answer = {{"format", 1}, {"node", 1}, {"nodes", 2}, {"lanes", {{{"rank", 1}, {"lane", 0}, {"words", words}}}}};
   add_answer(node, answer, 1, 2);
   add_answer(node, answer, 3, 4);

@@ -1,4 +1,4 @@
-// packets_test.cc - packets that were sampled where they left, found again where they came
+// packets_test.cc - packets that were sampled at the sender, matched with the samples of the receiver
 #include "tools/trace/packets.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ TracePacket packet(bool in, unsigned peer, uint32_t sequence, Nanos at) {
           .at = at};
 }
 
-// Two nodes; the first one has sent these.
+// Returns the sampled packets of two nodes. The first node has sent the packets `sent`.
 std::vector<SampledPacket> of(const std::vector<TracePacket>& sent, const std::vector<TracePacket>& came) {
   static std::vector<NodeRecording> nodes;
   nodes.assign(2, {});
@@ -37,7 +37,7 @@ TEST(TracePackets, TheFirstCopyIsTheArrival) {
   EXPECT_EQ(packets[0].came, 150U);
 }
 
-// What arrived was sent before; the copy after that came in vain.
+// The packet that arrived is the last copy before the arrival. A later copy was a needless retransmit.
 TEST(TracePackets, TheLastCopyBeforeTheArrivalIsTheOneThatCame) {
   const auto packets =
       of({packet(false, 1, 8, 100), packet(false, 1, 8, 500), packet(false, 1, 8, 800)}, {packet(true, 0, 8, 600)});

@@ -1,4 +1,4 @@
-// summary_test.cc - who holds a ring up, from made-up traces
+// summary_test.cc - the node or link that holds a ring up, found in made-up traces
 #include "tools/trace/summary.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ std::string joined(const TraceSummary& summary) {
   return text;
 }
 
-// From now on a node waits for the link to another in place of packets.
+// Turns `share` of a node's waits for packets into waits for the link to node `to`.
 void fill_link(NodeRecording& node, unsigned to, double share) {
   TraceLink link{.rank = to};
   for (TraceOperation& it : node.lanes[0].operations) {
@@ -74,7 +74,7 @@ TEST(TraceSummaryTest, ASlowLink) {
   const nlohmann::json document = summary_json(summary);
   EXPECT_EQ(document["links"][0]["from"], 1);
   EXPECT_EQ(document["nodes"][1]["waits_for"]["link"], 2);
-  // Where all are as full, none is slow.
+  // If all links are equally full, none is slow.
   for (unsigned node = 0; node < kNodes; ++node) {
     if (node != 1) fill_link(ring[node], (node + 1) % kNodes, 0.7);
   }
@@ -94,7 +94,7 @@ TEST(TraceSummaryTest, OneNodeOfARingKnowsLittle) {
 TEST(TraceSummaryTest, ALinkIsFullInAShareOfItsSendersTime) {
   auto ring = ring_recording(kNodes, kOperations);
   fill_link(ring[1], 2, 0.7);
-  // Another rank of the node, which sends to its own one: operations of both take as long.
+  // A second rank of the node sends to a rank of the same node. The operations of both ranks take the same time.
   ring[1].lanes.push_back(ring[1].lanes[0]);
   ring[1].lanes[1].rank = 7;
   ring[1].lanes[1].links.clear();

@@ -1,6 +1,8 @@
-# build.sh - the programs that tools/setup.sh installs, and build folders; sourced by scripts, from the root
+# build.sh - functions for the programs that tools/setup.sh installs, and for build folders. Scripts source it in the
+# root of the repository.
 
-# Debian's programs come before others of the same name: a pyenv's python3 has no NumPy, pip's meson other defaults.
+# Debian's programs come before others of the same name: the python3 of a pyenv has no NumPy, and pip's meson has other
+# defaults.
 PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 
 # help_if_asked "$@" prints the first comment of the script and exits, if the first argument is -h or --help.
@@ -13,14 +15,15 @@ help_if_asked() {
   esac
 }
 
-# use_pytorch ROOT: python3 is that of tools/setup.sh --test, which has Debian's packages, too.
+# use_pytorch ROOT makes python3 the one with PyTorch that tools/setup.sh --test installs. It has Debian's packages,
+# too.
 use_pytorch() {
   local venv=$1/build-pytorch
   PATH=$venv/bin:$PATH
   export TORCH_EXTENSIONS_DIR=$venv/extensions PYTHONPYCACHEPREFIX=$venv/pycache
 }
 
-# copy_tree FOLDER: what a commit of this tree would have.
+# copy_tree FOLDER replaces FOLDER with a copy of the files that a commit of this tree would have.
 copy_tree() {
   rm -rf "$1"
   mkdir -p "$1"
@@ -29,8 +32,8 @@ copy_tree() {
     xargs -0 cp --parents --no-dereference -t "$1"
 }
 
-# show_progress WHAT shows the lines "[ 45%] ..." of its input: on a terminal as one line that is written anew, elsewhere
-# as a line for each tenth. It passes other lines on.
+# show_progress WHAT shows the percentages of the lines "[ 45%] ..." of its input. On a terminal it rewrites one line;
+# elsewhere it prints a line for each tenth. It passes other lines on.
 show_progress() {
   local line percent shown=-1
   while IFS= read -r line; do
@@ -71,34 +74,36 @@ configure() {
 
 # ---- The build folders
 
-# What programs with sanitizers have of debugging information: lines, for reports.
+# Programs with sanitizers have line numbers as their only debugging information, for reports.
 sanitizer_args=-gline-tables-only
 sanitizer_options=(-Dunity=on -Dunity_size=8 -Dassertions=true -Db_lundef=false -Doptimization=1)
 
-# What users run: the demo and the tests of whole programs share it.
+# Configures the build that users run. The demo and the tests of complete programs share it.
 configure_native() { configure build -Dassertions=false; }
 
-# configure_clang FOLDER OPTION...
+# configure_clang FOLDER OPTION... configures a build folder with Clang and mold, and with ccache if it is installed.
 configure_clang() {
   local ccache=
   [ ! -x /usr/bin/ccache ] || ccache="ccache "
   CC="${ccache}clang" CXX="${ccache}clang++" CC_LD=mold CXX_LD=mold configure "$@"
 }
-# AddressSanitizer and UndefinedBehaviorSanitizer.
+# Configures a folder with AddressSanitizer and UndefinedBehaviorSanitizer.
 configure_sanitize() { configure_address build-sanitize; }
 configure_address() {
   configure_clang "$@" "${sanitizer_options[@]}" -Db_sanitize=address,undefined \
     "-Dcpp_args=-fno-sanitize-recover=all $sanitizer_args" "-Dc_args=-fno-sanitize-recover=all $sanitizer_args"
 }
-# The same with libFuzzer's instrumentation, which takes up to a third of the compile time.
+# Configures a folder with the same sanitizers and libFuzzer's instrumentation, which takes up to a third of the compile
+# time.
 configure_fuzz() { configure_address build-fuzz -Dfuzz=true; }
-# ThreadSanitizer.
+# Configures a folder with ThreadSanitizer.
 configure_thread() {
   configure_clang build-thread "${sanitizer_options[@]}" -Doptimization=0 -Db_sanitize=thread "-Dcpp_args=$sanitizer_args" \
     "-Dc_args=$sanitizer_args"
 }
 
-# build FOLDER TARGET... builds the targets, and shows how far it is. Its ninja ends with it.
+# build FOLDER TARGET... builds the targets and shows the progress. Without a terminal, ninja gets SIGTERM when the
+# script dies.
 build() {
   local folder=$1
   shift

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks what no compiler does: include directions, house style that a script can see, formatting, types in Python,
+# Checks what no compiler checks: include directions, house style that a script can see, formatting, types in Python,
 # links of pages, lists of mutants.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,7 +17,7 @@ if ! clang-format --dry-run -Werror "${sources[@]}"; then
   echo "dev/check.sh: run 'clang-format -i' on the files above" >&2
   failed=1
 fi
-# Python: style of all there is (.flake8), types of the package.
+# flake8 checks the style of all Python files (.flake8), mypy the types of the package.
 /usr/bin/python3 -m flake8 -j1 client dev lab packaging tests tools || failed=1
 /usr/bin/python3 -m mypy --no-error-summary --config-file client/python/pyproject.toml client/python/gradlane || failed=1
 [ "$failed" -eq 0 ] && echo "layers, types, style, format and pages are in order"

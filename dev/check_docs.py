@@ -1,6 +1,8 @@
 #!/usr/bin/python3
-"""Checks README.md and docs/: links and their anchors, files and folders that are named, length of lines; and that the
-tables of docs/nic.md have the rows of lab/vm-test.sh, all of them and no others."""
+"""Checks README.md and docs/: links and their anchors, files and folders that are named, length of lines.
+
+Also checks that the tables of docs/nic.md have all rows of lab/vm-test.sh and no others.
+"""
 
 import argparse
 import fnmatch
@@ -13,7 +15,8 @@ import sys
 FOLDERS = ("base", "client", "collectives", "compress", "config", "dataplane", "dev", "docs", "lab", "packaging", "sim", "tests",
            "tools")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-# A file, with or without its ending, or a folder; not what is built, nor placeholders.
+# A path of a file, with or without its ending, or of a folder. BUILT matches those that need not exist: programs that
+# are built, and placeholders in capitals.
 PATH = re.compile(rf"(?<![\w/.-])((?:{'|'.join(FOLDERS)})/[\w/.-]*\w)/?")
 BUILT = re.compile(r"tests/\w+_test$|.*[A-Z]{4}")
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
@@ -21,7 +24,7 @@ MAX_LENGTH = 120
 
 
 def anchors(text):
-    """What can stand behind the # of a link, as GitHub makes it of headings."""
+    """Yields the anchors of a page, which follow the # of a link, as GitHub makes them from headings."""
     for heading in re.findall(r"^#+ (.*)", FENCED.sub("", text), re.MULTILINE):
         plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading.replace("`", "").replace("*", ""))
         yield re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
@@ -52,7 +55,8 @@ def check_lengths(text):
 
 
 def check_rows(root):
-    """Of tables whose last column is called `row`."""
+    """Yields differences between the rows of lab/vm-test.sh and the tables of docs/nic.md whose last column is called
+    `row`."""
     names = subprocess.run([sys.executable, "-P", "-m", "tests.vm", "--list"], capture_output=True, text=True, timeout=60,
                            check=True, env={**os.environ, "PYTHONPATH": str(root)}).stdout.split()
     patterns, in_table = set(), False
@@ -76,7 +80,7 @@ def main():
     faults = []
     for page in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
         text = page.read_text()
-        written = page.parent.name == "results"  # by scripts: lines as long as they come
+        written = page.parent.name == "results"  # scripts write it, with lines of any length
         found = [*check_links(page, text), *check_paths(root, text), *([] if written else check_lengths(text))]
         faults += [f"{page.relative_to(root)}: {fault}" for fault in found]
     faults += [f"docs/nic.md: {fault}" for fault in check_rows(root)]

@@ -7,7 +7,8 @@ import pathlib
 import re
 import sys
 
-# Folder: what it may include from. Folders within count as their folder; tools and tests may include anything.
+# The folders that each folder may include from. A sub-folder counts as its folder; tools and tests may include
+# anything.
 MAY_INCLUDE = {
     "base": set(),
     "compress": {"base"},
@@ -18,11 +19,11 @@ MAY_INCLUDE = {
     "dataplane": {"base", "collectives", "compress", "config", "client"},
 }
 
-# Anybody may include these, C that includes nothing of the project but each other: what library and daemon share.
+# C files that the library and the daemon share. All folders may include them; they may include only each other.
 SHARED = ("client/abi.h", "client/tuner/")
 
-# The same between folders of one folder: what each may include from, in the order in which they build on each other.
-# What lies in the folder itself is for all of them.
+# The sub-folders that each sub-folder of a folder may include from, in the order in which they build on each other. All
+# of them may include files that lie in the folder itself.
 MAY_INCLUDE_WITHIN = {
     "compress": {
         "kit": set(),
@@ -66,7 +67,7 @@ MAY_INCLUDE_WITHIN = {
     },
 }
 
-# Files of a folder that build on each other in one direction: each may include those before it.
+# Files of a folder that depend on each other in one direction: each may include those before it.
 IN_ORDER = {
     "client/library": ("clock", "waits", "base", "context", "squares", "message", "find", "loss", "requests", "staging", "report", "choices", "queue",
                        "progress", "talk", "codecs", "strategies", "buffers", "kinds", "choice_sets", "coding",
@@ -76,10 +77,10 @@ IN_ORDER = {
 # Commands of accelerator mode: like tools/, they may include anything.
 COMMANDS = "dataplane/accelerator/commands"
 
-# Installed as it is, and built by whoever uses it: its files include each other, by their names alone.
+# A folder that is installed as it is and built by its users. Its files include each other by their names alone.
 ALONE = "client/python/gradlane/torch/native"
 
-# System headers that belong to some folders only.
+# System headers that only some folders may include.
 DPDK = ("device", "udp", "accelerator/packet", "poll", "lane", "node", "status", "daemon", "loopback", "accelerator")
 SYSTEM_ONLY_IN = [
     (re.compile(r"rte_"), tuple(f"dataplane/{folder}/" for folder in DPDK) + ("tests/dataplane/cluster", "tests/dataplane/udp/udp_queue", "tests/stack/network")),
@@ -95,7 +96,7 @@ SYSTEM_ONLY_IN = [
                                "tests/")),
 ]
 
-# Folders that neither do I/O nor read a clock: what they need is passed to them.
+# Folders that neither do I/O nor read a clock. Their callers pass in what they need.
 PURE = ("compress/", "collectives/", "dataplane/frame/", "dataplane/accelerator/engine/")
 IMPURE = re.compile(r"(sys/(socket|ioctl|stat|mman|epoll|time)|unistd|fcntl|poll|time|net/.*|netinet/.*|linux/.*)\.h$"
                     r"|(chrono|thread|fstream|iostream|filesystem)$")
@@ -105,7 +106,7 @@ SOURCES = (".h", ".cc", ".c")
 
 
 def room(path):
-    """Where in its folder it lies: "lane" of dataplane/lane/worker.h; "" of collectives/wire.h."""
+    """Returns the sub-folder of a file: "lane" for dataplane/lane/worker.h, "" for collectives/wire.h."""
     return "/".join(path.parts[1:-1])
 
 
@@ -166,13 +167,13 @@ def check_style(path, text, lines):
         yield f"{path}: not ASCII"
 
 
-# ---- Python: no module imports, even for types only, what imports it
+# ---- Python: no import cycles, even of imports for types only
 
 PACKAGES = ("client/python/gradlane", "lab", "dev", "tests")
 
 
 def modules(base):
-    """{module: the modules of the package that it imports}, those under TYPE_CHECKING, too."""
+    """Returns {module: the modules of the package that it imports}. Imports under TYPE_CHECKING count, too."""
     names = {path: (path.parent if path.name == "__init__.py" else path.with_suffix("")).relative_to(base.parent)
              for path in base.rglob("*.py")}
     known = {".".join(name.parts) for path, name in names.items() if path.name != "__init__.py"}
@@ -193,7 +194,7 @@ def modules(base):
 
 
 def circle(graph):
-    """The modules of one circle, or none."""
+    """Returns the modules of one import cycle; [] if there is none."""
     done, path = set(), []
 
     def visit(name):

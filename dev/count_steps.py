@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 """Counts the instructions that kernels of codecs take for each float on 64-bit ARM, and compares them.
 
-QEMU runs repeat_op one instruction at a time and says so of each; of two runs with one repetition and with three, half
-of the difference is one. Prints a table, and fails if a ratio is below --least."""
+QEMU runs repeat_op one instruction at a time and logs each one. A run with three repetitions and a run with one differ
+by two repetitions; half of the difference is one repetition. Prints a table, and fails if a ratio is below --least.
+"""
 
 import argparse
 import pathlib
@@ -15,7 +16,8 @@ FLOATS = 4096
 
 
 def instructions(qemu, program, *arguments):
-    """How many it takes in all. QEMU writes a line for each to the shell's pipe, and errors beside that."""
+    """Returns the number of instructions that a program executes. QEMU logs each to the shell's pipe; errors go to
+    stderr."""
     command = [*qemu, "-singlestep", "-d", "exec,nochain", "-D", "/dev/fd/3", str(program), *map(str, arguments)]
     done = subprocess.run(["bash", "-c", 'set -o pipefail; "$@" 3>&1 >/dev/null | wc -l', "count", *command],
                           stdout=subprocess.PIPE, text=True, check=False)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Looks for new findings of a fuzzer, from its corpus on: dev/fuzz.sh NAME [SECONDS] (60). Builds it.
+# Builds a fuzzer and searches for new findings, starting from its corpus: dev/fuzz.sh NAME [SECONDS] (60).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source dev/build.sh
@@ -8,7 +8,7 @@ help_if_asked "$@"
 name=${1:?which fuzzer: see tests/fuzz/meson.build}
 declare -A longest=([bundle]=1600 [calibration]=4096 [codec]=600 [config]=2048 [exchange]=4096 [http]=1024
   [profile]=2048 [server]=2048 [superpacket]=4096 [top]=4096 [trainer]=600)
-findings=build-findings/$name/  # kept when build folders are removed
+findings=build-findings/$name/  # this folder stays when build folders are removed
 grown=build-fuzz/corpus/$name
 mkdir -p "$findings" "$grown"
 [ -d build-fuzz/meson-private ] || configure_fuzz

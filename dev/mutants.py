@@ -39,21 +39,21 @@ import suites
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 WORK = ROOT / "build-mutants"
-# Build folders, and what configures them in dev/build.sh.
+# Build folders, and the functions of dev/build.sh that configure them.
 FOLDERS = {"build": "configure_native", "build-sanitize": "configure_sanitize", "build-thread": "configure_thread"}
-# Where the tests of a suite run, in the order in which they are asked.
+# The build folder and the suite of each stage, in the order in which stages run.
 STAGES = [("build-sanitize", "unit"), ("build-sanitize", "sim"), ("build-sanitize", "threads"),
           ("build-thread", "threads"), ("build", "system")]
-SLOW = 5  # times as long as a test took before: then it hangs
-LONGEST = 300  # seconds of a test that has not run before
+SLOW = 5  # times the usual run time of a test; after that it counts as hanging
+LONGEST = 300  # s; time limit of a test that has not run before
 
 
 class Fatal(Exception):
-    """What ends the program: its text says why."""
+    """An error that ends the program. Its text says why."""
 
 
 def mutants():
-    """All lists, by id. Raises Fatal."""
+    """Returns the mutants of all lists, by id. Raises Fatal."""
     found = {}
     for path in sorted((ROOT / "tests/mutants").glob("*.toml")):
         for each in tomllib.loads(path.read_text())["mutant"]:
@@ -66,7 +66,7 @@ def mutants():
 
 
 def unmatched(some, root):
-    """By id, a line about each whose text is not in its file, or more than once."""
+    """Returns, by id, a line about each mutant whose text does not occur exactly once in its file."""
     found = {}
     for name, each in some.items():
         path = root / each["file"]
@@ -86,11 +86,12 @@ def git(root, *command):
 
 
 class Tree:
-    """A checkout with its build folders. is_ours: it is made, and is at the commit of this checkout."""
+    """A checkout with its build folders. If is_ours, this is a worktree that is made here, at the commit of this
+    checkout."""
 
     def __init__(self, path, is_ours):
         self.path, self.sums_of, self.tests, self.output = path, {}, {}, ""
-        self.baseline = {}  # digests of what is without a fault
+        self.baseline = {}  # digests of programs and libraries without a mutant
         self.commit = git(ROOT if is_ours else path, "rev-parse", "HEAD").strip()
         if not is_ours:
             return
@@ -116,12 +117,12 @@ class Tree:
                 test["words"] = [words(test["name"])] + [found for name in test["depends"]
                                                          for found in sources.get(name, [])]
                 test["suites"] = {name.rpartition(":")[2] for name in test["suite"]}
-                test["workdir"] = test["workdir"] or str(self.path / folder)  # as meson test does
+                test["workdir"] = test["workdir"] or str(self.path / folder)  # `meson test` does the same
             self.tests[folder] = told["tests"]
         return [test for test in self.tests[folder] if suite in test["suites"]]
 
     def sources_of(self, target):
-        """Returns the words of the path of each source below tests/, also of those in units of several."""
+        """Returns the words of the path of each source below tests/, also of sources that a unity build includes."""
         paths = []
         for part in target["target_sources"]:
             paths += part.get("sources", [])
@@ -131,7 +132,7 @@ class Tree:
         return [words(path.rpartition("/tests/")[2].removesuffix("_test.cc")) for path in paths if "/tests/" in path]
 
     def build(self, folder, targets, must=False):
-        """Whether it builds."""
+        """Builds the targets and returns whether that worked. Raises Fatal if it failed and `must` is set."""
         names = [target.removeprefix(f"{self.path / folder}/") for target in targets]
         done = subprocess.run(["ninja", "-C", folder, *names], cwd=self.path, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, errors="replace")
@@ -141,7 +142,7 @@ class Tree:
         return done.returncode == 0
 
     def sums(self, files):
-        """Digests of programs and libraries."""
+        """Returns digests of programs and libraries, by file."""
         found = {}
         for file in files:
             status = os.stat(file)
@@ -153,7 +154,8 @@ class Tree:
 
 
 def run_test(test, seconds):
-    """'passed', 'failed', 'skipped' or 'time-out'; and how long it took. Nothing that it has started is left."""
+    """Runs a test. Returns 'passed', 'failed', 'skipped' or 'time-out', and the seconds it took. Kills all processes
+    that the test has left."""
     begin = time.monotonic()
     process = subprocess.Popen(test["cmd"], cwd=test["workdir"], env=os.environ | suites.SANITIZERS | test["env"],
                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -176,7 +178,7 @@ def run_test(test, seconds):
 
 
 class MutantRun:
-    """Of one mutant."""
+    """Runs the tests on one mutant."""
 
     def __init__(self, tree, state, mutant):
         self.tree, self.known, self.mutant = tree, state["tests"], mutant
@@ -187,8 +189,8 @@ class MutantRun:
         self.asked, self.differs = set(), not self.compiled
 
     def record(self, folder, test):
-        """The stored record of a test. 'seconds': its run time. For this commit, 'passes': it has passed, with another
-        mutant or without any; 'fails': it fails without a mutant."""
+        """Returns the stored record of a test. 'seconds' is its run time. For this commit, 'passes' says that it has
+        passed, with another mutant or without any; 'fails' says that it fails without a mutant."""
         return self.known.setdefault(f"{folder} {test['name']}", {})
 
     def name_overlap(self, test):
@@ -204,13 +206,16 @@ class MutantRun:
         return result
 
     def write_source(self, text):
-        """Writes `text` to the mutant's file, unless the file has it: so ninja does not rebuild."""
+        """Writes `text` to the mutant's file. A file that has it already is left alone, so that ninja does not rebuild.
+        """
         if self.path.read_text() != text:
             self.path.write_text(text)
 
     def run_stages(self, stages, own_alone, first):
-        """Returns verdict, test, result. own_alone: runs only tests with a word of the file's path in their name or sources.
-        first: the test that runs first, as "FOLDER SUITE NAME", or "".
+        """Runs the tests of the stages on the mutant. Returns verdict, test, result.
+
+        If own_alone, only tests run that have a word of the file's path in their name or sources. The test `first` runs
+        first; it is "FOLDER SUITE NAME", or "".
         """
         for folder, suite in stages:
             if first.startswith(f"{folder} {suite} "):
@@ -219,7 +224,7 @@ class MutantRun:
                     return found
         stages = [(folder, suite, self.tree.tests_of(folder, suite)) for folder, suite in stages]
         most = max((self.name_overlap(test) for _, _, tests in stages for test in tests), default=0)
-        # The tests of the mutated file, then those of its folders, then all others.
+        # The tests of the mutated file come first, then those of its folders, then all others.
         for least in [most, 1] if own_alone else [most, 1, 0]:
             for folder, suite, tests in stages:
                 tests = [test for test in tests if self.name_overlap(test) >= least]
@@ -230,7 +235,7 @@ class MutantRun:
 
     def run_group(self, folder, suite, tests):
         files = set().union(*(test["files"] for test in tests))
-        # Whole programs may need more than they say.
+        # Tests of complete programs may need targets that they do not list.
         targets = ["all"] * (folder == "build") + sorted(files)
         if not files <= self.tree.baseline.keys():
             self.write_source(self.original)
@@ -296,9 +301,10 @@ def main():
     only = options.only.split(",") if options.only else []
     if unknown := set(only) - every.keys():
         raise Fatal(f"there is no mutant {', '.join(sorted(unknown))}")
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored, which tests would inherit
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # takes the fault out, too
-    ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: what tests leave behind becomes this one's
+    # A background job ignores SIGINT, and tests would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # SystemExit restores the mutant's file, too
+    ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: processes that tests leave become its children
     tree = Tree(options.tree.resolve() if options.tree else WORK / "main", options.tree is None)
     if state.get("commit") != tree.commit:
         state["tests"] = {name: {"seconds": test["seconds"]} for name, test in state["tests"].items()
@@ -308,7 +314,7 @@ def main():
     def is_known(name):
         return name in known and known[name]["commit"] == tree.commit
 
-    # Those without a result first, then those whose results are the oldest.
+    # Mutants without a result come first, then those with the oldest results.
     order = [*state["mutants"]]
     chosen = only or sorted(
         (name for name in every
@@ -327,7 +333,7 @@ def main():
         if begin >= end:
             break
         mutant_run = MutantRun(tree, state, every[name])
-        before = state["mutants"].pop(name, {})  # the new one is the last
+        before = state["mutants"].pop(name, {})  # the new result becomes the last entry
         try:
             verdict, test, how = mutant_run.run_stages(stages, options.own, before.get("test", ""))
         finally:

@@ -2,8 +2,8 @@
 """Runs the items of dev/nightly.toml, one after the other. tools/test.sh --nightly calls it.
 
 Writes results to build-nightly/state.json. A later call continues after the last item; after all items have run, it
-starts again. With --minutes N it starts no item that is expected to end later. It expects that an item takes as long as
-when it last passed, or `minutes` of the item if it has not.
+starts again. If --minutes N is given, it starts no item that is expected to end later. It expects that an item takes as
+long as when it last passed, or `minutes` of the item if it has not passed.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import run_suites
 import suites
 
 STATE = suites.ROOT / "build-nightly/state.json"
-LATE = 4  # times as long as expected: then it hangs
+LATE = 4  # times the expected time; after that an item counts as hanging
 
 
 def reason_to_skip(need):
@@ -42,7 +42,7 @@ def reason_to_skip(need):
 
 
 def items():
-    """Test, minutes and needs of each item."""
+    """Yields test, minutes and needs of each item."""
     for item in tomllib.loads((pathlib.Path(__file__).parent / "nightly.toml").read_text())["item"]:
         minutes, needs = item["minutes"], item.get("needs", [])
         if "tests" in item:
@@ -62,7 +62,7 @@ class Nightly:
         self.processes = suites.Processes()
         self.ended = False
         self.state = json.loads(STATE.read_text()) if STATE.exists() else {}
-        self.seconds = self.state.setdefault("seconds", {})  # of items when they last passed
+        self.seconds = self.state.setdefault("seconds", {})  # run time of each item when it last passed
 
     def keep(self, key, result):
         if result.passed and not result.failed:
@@ -106,7 +106,7 @@ class Nightly:
         return suites.summary([suites.Result(**result) for result in results])
 
     def run_item(self, test):
-        """Says every minute that it goes on."""
+        """Runs an item and returns its result. Prints every minute that it still runs."""
         found = []
         thread = threading.Thread(target=lambda: found.append(suites.run_test(self.processes, test)))
         started = time.monotonic()

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds gradlane without accelerator mode, runs its unit tests, and asks it for the mode: it must say that it has none.
+# Builds gradlane without accelerator mode, and runs the suites unit and sim. Then asks for the mode: the programs must
+# fail and say that they were built without it.
 set -eu
 cd "$(dirname "$0")/.."
 PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH

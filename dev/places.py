@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Runs tests of this tree in checkouts at odd places, with other rights, and says how they went.
+"""Runs tests of this tree in checkouts at unusual places and with fewer rights, and prints the results.
 
     dev/places.py                          # tools/test.sh in each place: an hour or more
     dev/places.py --suite system           # one suite
     dev/places.py --tests nodes udp        # some tests
-    dev/places.py --places tmp spaces      # not everywhere
+    dev/places.py --places tmp spaces      # some places
 
 Each place gets a clone with all changed and new files of this tree, and its own build folders. The clone is deleted
 afterwards; logs stay in build-places/. The last line counts places. The exit status is 1 if a test failed in a place,
@@ -28,7 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 LOGS = ROOT / "build-places"
 PATH = f"/usr/sbin:/usr/bin:/sbin:/bin:{os.environ.get('PATH', '')}"
 LONG = 150  # characters; names of Unix sockets have at most 107
-USER = 65534  # nobody, in a folder of their own
+USER = 65534  # the user nobody, to whom the folder of the place is given
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped", re.MULTILINE)
 SKIPPED = 77  # exit status
 
@@ -37,9 +37,9 @@ SKIPPED = 77  # exit status
 class Place:
     name: str
     what: str
-    parent: str  # of its folder
-    folder: str = "checkout"  # below that one
-    command: tuple = ()  # what runs the tests there
+    parent: str  # folder in which the temporary folder of the place is made
+    folder: str = "checkout"  # name of the checkout in the temporary folder
+    command: tuple = ()  # prefix of the command that runs the tests
     needs_root: bool = False
     user: int = 0
     has_rights: bool = True  # False: tests that need rights may be skipped
@@ -58,7 +58,7 @@ PLACES = [
 
 
 class Failed(Exception):
-    """A step in front of the tests has ended badly."""
+    """A step in a place that failed, so that there are no test results. The text says which."""
 
 
 class Checkout:
@@ -76,7 +76,8 @@ class Checkout:
             self.environment["HOME"] = str(top / "home")
 
     def run(self, *command, check=True):
-        """Its exit status."""
+        """Runs a command in the checkout and returns its exit status. Raises Failed if `check` is set and that is not
+        0."""
         print("$", *command, file=self.log, flush=True)
         status = subprocess.run([str(word) for word in command], cwd=self.tree if self.tree.exists() else self.top,
                                 stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env=self.environment,
@@ -96,18 +97,18 @@ class Checkout:
             (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, self.tree / name)
         venv = ROOT / "build-pytorch"
-        if (venv / "installed.txt").exists():  # or else tools/test.sh there would download it
-            # The user may not be able to enter ROOT.
+        if (venv / "installed.txt").exists():  # otherwise tools/test.sh would download it
+            # An ordinary user may not be able to enter ROOT, and gets a copy.
             self.run(*(["cp", "-a"] if self.place.user else ["ln", "-s"]), venv, self.tree / venv.name)
 
     def hand_over(self):
-        """To the user whose place it is."""
+        """Gives all files to the user of the place, unless that is root."""
         if self.place.user:
             (self.top / "home").mkdir(exist_ok=True)
             self.run("chown", "-R", f"{self.place.user}:{self.place.user}", self.top)
 
     def build_for(self, tests, suites):
-        """build/, and what these tests need; their names."""
+        """Configures build/ and builds what the chosen tests need. Returns the names of the tests. Raises Failed."""
         self.run("meson", "setup", "build")
 
         def introspect(what):
@@ -131,7 +132,7 @@ def suites_of(test):
 
 
 def meson_counts(tree):
-    """Of a run of `meson test`: how many, and the names of those that failed."""
+    """Returns the counts of a run of `meson test`, and the names of the failed tests."""
     counts, failed = collections.Counter(), []
     for line in (tree / "build/meson-logs/testlog.json").read_text().splitlines():
         test = json.loads(line)
@@ -142,7 +143,7 @@ def meson_counts(tree):
 
 
 def script_counts(text):
-    """Likewise of a run of tools/test.sh, from its output."""
+    """Returns the same for a run of tools/test.sh, from its output. Raises Failed if the run has not ended."""
     found = [*COUNTS.finditer(text)]
     if not found:
         raise Failed("tools/test.sh has not come to its end")
@@ -169,7 +170,7 @@ def try_place(place, top, log, options):
 
 
 def report(place, options):
-    """Tries one place and prints a line; whether all was well."""
+    """Tries one place and prints a line. Returns whether all went well; None if the place is left out."""
     if place.needs_root and os.geteuid() != 0:
         print(f"{place.name:14} left out: needs root", flush=True)
         return None
@@ -200,7 +201,7 @@ def main():
                         default=[place.name for place in PLACES], help=", ".join(place.name for place in PLACES))
     parser.add_argument("--keep", action="store_true", help="leaves the checkouts where they are")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # no checkout stays behind
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # SystemExit removes the checkout
     LOGS.mkdir(exist_ok=True)
     results = [report(place, options) for place in PLACES if place.name in options.places]
     good, bad, out = (results.count(value) for value in (True, False, None))

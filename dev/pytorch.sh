@@ -25,7 +25,8 @@ mapfile -t others < <(grep -v '^torch==' "$wanted")
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-# pip_install WHAT OPTION...; Python compiles what is imported, then.
+# pip_install WHAT OPTION... installs WHAT and the other packages. Python compiles modules later, when they are
+# imported.
 pip_install() {
   PIP_DISABLE_PIP_VERSION_CHECK=1 "$venv/bin/pip" install --no-compile "$@" "${others[@]}" 2>&1 | tee "$log" |
     sed -unE 's/^ *(Downloading) .*\/?([^/ ]+ \([0-9.]+ [MG]B\)).*/\1 \2/p'
@@ -41,7 +42,7 @@ for_gpus() {
 }
 
 rm -rf "$venv"
-# NumPy and Matplotlib are Debian's.
+# NumPy and Matplotlib come from Debian.
 if ! /usr/bin/python3 -m venv --system-site-packages "$venv" >"$log" 2>&1; then
   tail -n 5 "$log" >&2
   echo "dev/pytorch.sh: no virtual environment: apt install python3-venv" >&2

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""Runs tests many times, to see whether they ever fail: each test of the suites as often as --times says.
+"""Runs each test of the suites --times times, to see whether it ever fails.
 
-Results are in a file in JSON, from which a later call goes on where this one was interrupted:
+Writes results to a JSON file. A later call with this file continues where an interrupted one stopped:
 
     dev/repeat_tests.py --suite unit --suite sim --native --times 50 --results results.json
     dev/repeat_tests.py --suite system --times 10 --stolen --results stolen.json
 
-Ends with how often which test failed. The folders are to be built: tools/test.sh does that.
+Prints at the end which tests failed, and how often. The folders must be built before: tools/test.sh does that.
 """
 
 import argparse
@@ -45,7 +45,7 @@ class Repetition:
                 self.count[run["folder"], run["name"]] += 1
 
     def next_test(self):
-        """The test that has run least, if there is room for it."""
+        """Returns the test with the fewest runs that fits on the cores now, or None."""
         load = sum(run_suites.LOAD.get(test.suite, 1.0) for test in self.running)
         rest = [test for test in self.tests if self.count[test.folder, test.name] < self.times and test not in self.running]
         for test in sorted(rest, key=lambda test: self.count[test.folder, test.name]):
@@ -67,7 +67,7 @@ class Repetition:
     def keep(self, test, result, number):
         self.count[test.folder, test.name] = number
         run = dataclasses.asdict(result) | ({"seed": self.seed + number - 1} if self.stolen else {})
-        if result.failed:  # the next run writes another log
+        if result.failed:  # the next run overwrites the log
             with contextlib.suppress(OSError):
                 run["output"] = test.log_path().read_text(errors="replace")[-20000:]
         self.kept["runs"].append(run)

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Builds folders and runs test suites at the same time: it builds the next folder while tests run. For tools/test.sh.
+"""Builds folders and runs test suites at the same time: it builds the next folder while tests run. tools/test.sh calls
+it.
 
 Prints each step with the seconds since the start. Prints at the end the slowest tests, the skipped tests with the
 reason, CPU seconds of each suite, and the counts. Results are in build/test-results.json.
@@ -24,8 +25,9 @@ FOLDERS = {"unit": ["build-sanitize"], "sim": ["build-sanitize"], "threads": ["b
 CONFIGURE = {"build": "configure_native", "build-sanitize": "configure_sanitize", "build-thread": "configure_thread"}
 # Cores that a test of a suite uses (1.0 if not listed): tests of complete programs mostly wait.
 LOAD = {"system": 0.5, "nightly": 0.5}
-QUIET = 15  # s; after so long without output it prints the running tests
-PYTORCH = "pytorch"  # what tests of tests/scripts/torch wait for: an entry of Run.done, or of Run.broken
+QUIET = 15  # s without output, after which it prints the running tests
+# PYTORCH is PyTorch's installation, as an entry of Run.done or Run.broken. Tests of tests/scripts/torch wait for it.
+PYTORCH = "pytorch"
 
 
 class Run:
@@ -35,8 +37,8 @@ class Run:
         self.changed = threading.Condition()
         self.started = time.monotonic()
         self.said = 0.0
-        self.waiting = []  # tests
-        self.running = {}  # test: when it started
+        self.waiting = []  # tests that have not started
+        self.running = {}  # test: its start time
         self.results = []
         self.done = set()  # folders that are built; "all" after the last one; PYTORCH once its installation has ended
         self.broken = []  # folders that could not be configured or built, and PYTORCH if it could not be installed
@@ -52,7 +54,8 @@ class Run:
     # ---- Builds, one after the other
 
     def prepare(self, folders, extra):
-        """Configures the folders, and builds what their tests need, for build/ all that is installed too."""
+        """Configures the folders and builds what their tests need. If `extra`, builds for build/ all that is installed,
+        too."""
         threads = [threading.Thread(target=self.configure, args=each) for each in folders.items()]
         for thread in threads:
             thread.start()
@@ -123,7 +126,7 @@ class Run:
                 self.results.append(suites.failure("PyTorch", "system", ".", "could not be installed; see above"))
 
     def complete(self, mark, function, *arguments):
-        """Calls the function of a thread and adds `mark` to `done`. An exception is a failed test."""
+        """Calls the function of a thread and adds `mark` to `done`. An exception counts as a failed test."""
         try:
             function(*arguments)
         except Exception as error:
@@ -144,7 +147,7 @@ class Run:
         return PYTORCH in self.done and PYTORCH not in self.broken
 
     def next_test(self):
-        """A test that can start now, or None."""
+        """Returns a test that can start now, or None."""
         load = sum(LOAD.get(test.suite, 1.0) for test in self.running)
         if any(test.exclusive for test in self.running):
             return None
@@ -166,7 +169,7 @@ class Run:
             self.changed.notify()
 
     def run(self):
-        """Until all that could be built has run."""
+        """Runs tests until all have run whose folders could be built."""
         with self.changed:
             while not self.ended:
                 test = self.next_test()
@@ -204,7 +207,8 @@ def main():
     for name in names:
         for folder in ["build"] if args.native else FOLDERS[name]:
             folders.setdefault(folder, []).append(name)
-    # In the order of CONFIGURE: tests of whole programs take longest and compute least.
+    # Folders are built in the order of CONFIGURE. build/ is first: tests of complete programs take longest and compute
+    # least.
     folders = {folder: folders[folder] for folder in CONFIGURE if folder in folders}
     os.chdir(suites.ROOT)
     this_file = open(__file__)

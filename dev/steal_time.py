@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Runs a command whose processes lose time now and then, as on a machine that is shared: some are stopped for a while.
+"""Runs a command and stops some of its processes now and then for a while, as on a machine that is shared.
 
-Every so often one to three processes below the command, chosen at random, get SIGSTOP, and a while later SIGCONT. The
-same seed makes the same choices, as far as there are the same processes. None is left stopped, whatever ends this
-program but SIGKILL. Exit status and output are the command's.
+From time to time, one to three processes below the command, chosen at random, get SIGSTOP, and a while later SIGCONT.
+The same seed makes the same choices, as long as there are the same processes. No process is left stopped, unless
+SIGKILL ends this program. Exit status and output are the command's.
 
     dev/steal_time.py --seed 3 --load 2 -- meson test -C build --suite system
 """
@@ -18,11 +18,11 @@ import subprocess
 import sys
 import time
 
-SPARED = {b"meson", b"ninja", b"steal_time.py"}  # they measure how long tests take, and test nothing
+SPARED = {b"meson", b"ninja", b"steal_time.py"}  # these measure how long tests take, and test nothing
 
 
 def processes():
-    """Parent and state of each process."""
+    """Returns parent and state of each process, by pid."""
     found = {}
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -33,7 +33,8 @@ def processes():
 
 
 def descendants(root):
-    """Of a process, those that run: those that are stopped already are somebody else's, and dead ones nobody's."""
+    """Returns the processes below `root` that can be stopped. Leaves out dead ones, spared ones, and those that
+    somebody else has stopped."""
     known = processes()
     found, layer = [], {root}
     while layer:
@@ -56,7 +57,7 @@ class Thief:
         self.stopped = []
 
     def steal(self, root):
-        """Stops some below `root`, waits, and gives all of them their time again."""
+        """Sends SIGSTOP to one to three processes below `root`."""
         candidates = descendants(root)
         for pid in self.random.sample(candidates, min(len(candidates), self.random.randint(1, 3))):
             with contextlib.suppress(ProcessLookupError):
@@ -73,7 +74,7 @@ class Thief:
                 os.kill(self.stopped.pop(), signal.SIGCONT)
 
     def wait(self, process, seconds):
-        """Whether it has ended by then."""
+        """Waits at most `seconds` for the process. Returns whether it has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(seconds)
         return process.poll() is not None

@@ -21,20 +21,21 @@ import xml.etree.ElementTree as ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SKIPPED = 77  # exit status
-LAST_LINES = 30  # of what a failed test has printed
-FIRST_MESSAGES = 5  # of failed cases
+LAST_LINES = 30  # number of lines that are shown of a failed test's log
+FIRST_MESSAGES = 5  # number of messages of failed cases that are shown
 GRACE = 10  # s, between SIGTERM and SIGKILL
 
 # GoogleTest begins the message of a skipped case with the line that skipped it.
 SOURCE_LINE = re.compile(r"\S+:\d+\s+")
-# What unittest prints with verbosity=2. `gradlane run` writes "[RANK] " before each line; all ranks run the same tests.
+# The line that unittest prints with verbosity=2 for a skipped case. `gradlane run` writes "[RANK] " before each line.
+# All ranks run the same tests, so only lines of rank 0 count.
 SKIPPED_CASE = re.compile(r"^(?!\[[1-9]\d*\] )(?:.* )?skipped (?:'(.*)'|\"(.*)\")$", re.MULTILINE)
 
-# As `meson test` sets them.
+# The values that `meson test` sets.
 SANITIZERS = {
     "ASAN_OPTIONS": "halt_on_error=1:abort_on_error=1:print_summary=1",
     "UBSAN_OPTIONS": "halt_on_error=1:abort_on_error=1:print_summary=1:print_stacktrace=1",
-    "MALLOC_PERTURB_": "165",  # what is freed or not yet written to is no zero
+    "MALLOC_PERTURB_": "165",  # fills memory that is freed or not yet written with non-zero bytes
 }
 
 
@@ -42,7 +43,7 @@ SANITIZERS = {
 class Test:
     """One test of a build folder, or a command that counts as one."""
 
-    folder: str  # from the root; where it runs
+    folder: str  # build folder or ".", from the root; the test runs there
     name: str
     suite: str
     command: tuple
@@ -69,9 +70,9 @@ class Result:
     cpu: float
     passed: int = 0
     failed: int = 0
-    skipped: dict = dataclasses.field(default_factory=dict)  # how many for which reason
+    skipped: dict = dataclasses.field(default_factory=dict)  # reason: number of cases
     failures: list = dataclasses.field(default_factory=list)  # names of cases
-    messages: list = dataclasses.field(default_factory=list)  # of failed cases, where a report has them
+    messages: list = dataclasses.field(default_factory=list)  # messages of failed cases, if a report has them
     log: str = ""
 
     @property
@@ -82,7 +83,7 @@ class Result:
 
 
 def load(folder, suites):
-    """The tests of a configured build folder that are in one of `suites`, the longest time limit first."""
+    """Returns the tests of a configured build folder that are in one of `suites`, the longest time limit first."""
     found = []
     for test in json.loads((ROOT / folder / "meson-info/intro-tests.json").read_text()):
         suite = test["suite"][0].partition(":")[2]
@@ -93,7 +94,7 @@ def load(folder, suites):
 
 
 def targets(folder, tests):
-    """What ninja has to build for these tests."""
+    """Returns the files that ninja must build for these tests."""
     base = ROOT / folder
     files = {target["id"]: target["filename"]
              for target in json.loads((base / "meson-info/intro-targets.json").read_text())}
@@ -102,7 +103,8 @@ def targets(folder, tests):
 
 
 def products(folder):
-    """What ninja builds by default but for tests: meson's `all` has the program of each test, too."""
+    """Returns the files that ninja builds by default, without tests. Meson's `all` has the program of each test, too.
+    """
     base = ROOT / folder
     files = [pathlib.Path(target["filename"][0]).relative_to(base)
              for target in json.loads((base / "meson-info/intro-targets.json").read_text())
@@ -114,7 +116,7 @@ def products(folder):
 
 
 class Processes:
-    """Runs commands, each as a session of its own; end() ends those that run."""
+    """Runs commands, each in a session of its own. end() ends those that run."""
 
     def __init__(self):
         self.lock = threading.RLock()  # a signal handler calls end(), perhaps while its thread has the lock
@@ -123,13 +125,14 @@ class Processes:
     def end(self):
         with self.lock:
             for pid in self.running:
-                signal_all(pid, signal.SIGINT)  # which lets Python remove its temporary folders
+                signal_all(pid, signal.SIGINT)  # lets Python remove its temporary folders
                 timer = threading.Timer(GRACE, self.kill, (pid, signal.SIGKILL))
                 timer.daemon = True
                 timer.start()
 
     def run(self, command, output, timeout=None, environment=None, cwd=ROOT):
-        """Exit status (negative: a signal), seconds and CPU seconds; `output` is a file or a function of lines."""
+        """Runs a command. Returns its exit status (negative: a signal), seconds and CPU seconds. `output` is a file, or
+        a function that is called for each line."""
         lines = callable(output)
         started = time.monotonic()
         process = subprocess.Popen(
@@ -145,13 +148,13 @@ class Processes:
         if lines:
             for line in process.stdout:
                 output(line.rstrip("\n"))
-        # Until it is reaped nobody else has its number.
+        # No other process gets the number of this one until it is reaped.
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         for timer in timers:
             timer.cancel()
         with self.lock:
             self.running.discard(process.pid)
-            signal_all(process.pid, signal.SIGKILL)  # what it has left
+            signal_all(process.pid, signal.SIGKILL)  # ends processes that it has left
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         return process.returncode, time.monotonic() - started, usage.ru_utime + usage.ru_stime
@@ -168,7 +171,7 @@ def signal_all(group, number):
 
 
 def run_test(processes, test, wrapper=()):
-    """Runs a test and returns its Result. An exception, as on a full disk, is a failure of the test."""
+    """Runs a test and returns its Result. An exception, such as a full disk, counts as a failure of the test."""
     try:
         return run_and_count(processes, test, wrapper)
     except Exception as error:
@@ -177,7 +180,7 @@ def run_test(processes, test, wrapper=()):
 
 
 def failure(name, suite, folder, why):
-    """A Result for what could not be run."""
+    """Returns a Result for something that could not run."""
     return Result(name, suite, folder, 0.0, 0.0, failed=1, failures=[f"{name}: {why}"])
 
 
@@ -213,7 +216,7 @@ def count_cases(xml, result):
     try:
         tree = ElementTree.parse(xml)
     except (OSError, ElementTree.ParseError):
-        return False  # the program ended before
+        return False  # the program ended before it wrote the report
     for case in tree.iter("testcase"):
         name = f"{case.get('classname')}.{case.get('name')}"
         skip = case.find("skipped")
@@ -262,7 +265,7 @@ def summary(results):
 
 
 def told(result):
-    """Returns what a failed test says: the messages of its first failures, or else the end of its log."""
+    """Returns the messages of a test's first failures; if there are none, the end of its log."""
     if result.messages:
         return "\n".join(result.messages[:FIRST_MESSAGES])
     with contextlib.suppress(OSError):  # an earlier run's log may be gone
@@ -271,6 +274,6 @@ def told(result):
 
 
 def commit():
-    """The commit of the tree, with a + if files differ from it."""
+    """Returns the commit of the tree, with a + if files differ from it."""
     name = subprocess.run(["git", "describe", "--always", "--dirty=+"], cwd=ROOT, capture_output=True, text=True)
     return name.stdout.strip() or "unknown"

@@ -1,1 +1,2 @@
-"""Commands around gradlane, and what they are made of; those in Python import each other from the root of the tree."""
+"""Experiments, benchmarks and comparisons of gradlane. The modules in Python import each other from the root of the
+tree."""

@@ -1,10 +1,14 @@
 #!/usr/bin/python3
 """Measures accelerator mode: two hosts in network namespaces, each behind a gradlaned that is its NIC. Needs root.
 
-A stream of float32 over TCP by an ordinary program (float_stream.py) at ToS 0 and 0x28, over wires with a tbf; what
-goes through untouched beside dpdk-testpmd --forward-mode=io on the same ports; ping; and bytes, packets and time for
-the error bounds of the INCEPTIONN paper. docs/accelerator.md explains the figures. On a machine that does something
-else at the same time they mean little.
+There are four parts:
+
+- a stream of float32 over TCP by an ordinary program (float_stream.py) at ToS 0 and 0x28, over wires with a tbf
+- traffic that passes untouched, compared with dpdk-testpmd --forward-mode=io on the same ports
+- ping
+- bytes, packets and time for the error bounds of the INCEPTIONN paper
+
+docs/accelerator.md explains the figures. They mean little if the machine does something else at the same time.
 """
 
 import argparse
@@ -21,7 +25,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))  # imports 
 from lab.net import bumps as rig  # noqa: E402
 
 MARKED = 0x28
-SEGMENT = 1448  # of TCP with time stamps at MTU 1500
+SEGMENT = 1448  # bytes of a TCP segment with time stamps at MTU 1500
 DATA = "laplace-1e-3"
 PARTS = ["streams", "passing", "latency", "bounds"]
 TARGETS = {"plain_gain": 3.0, "repacked_of_ratio": 0.8, "passing": 0.9, "ping_us": 60.0}
@@ -32,7 +36,7 @@ def say(text):
 
 
 def codec_ratio(args, codec):
-    """Of the codec alone, for one segment's floats."""
+    """Returns the ratio of the codec alone, for one segment's floats."""
     text = rig.run(args.gradlane, "bench", "codec", "--quick", "--json", "--codec", codec, "--data", DATA, "--op",
                    "encode", "--block", SEGMENT)
     return json.loads(text)["rows"][0]["ratio"]
@@ -43,7 +47,8 @@ def bound_of(codec, tos):
 
 
 def stream(net, bump, tos, **amount):
-    """A float stream, with CPU seconds per GB of floats of all processes in it."""
+    """Runs a float stream. Returns its result, with CPU seconds per GB of floats of all processes in it. Raises
+    BenchError."""
     codec = getattr(bump, "codec", "raw:0")
     before = bump.cpu_seconds()
     result = rig.float_stream(net, tos=tos, bound=bound_of(codec, tos), data=DATA, **amount)
@@ -59,7 +64,8 @@ def stream(net, bump, tos, **amount):
 
 
 def warm(net, bump):
-    """Until the near accelerator knows the far one, marked packets pass as they are."""
+    """Sends a short stream, by which the near accelerator learns of the far one. Marked packets pass uncompressed
+    before that."""
     rig.float_stream(net, tos=MARKED, bound=bound_of(bump.codec, MARKED), floats=1 << 18)
 
 
@@ -73,7 +79,7 @@ class Bench:
     # ---- Streams
 
     def streams(self, rate):
-        """Goodput of a float stream at ToS 0 and marked, with and without repacking."""
+        """Measures the goodput of a float stream at ToS 0 and marked, with and without repacking."""
         rounds = []
         for number in range(self.args.rounds):
             row = {}
@@ -93,7 +99,8 @@ class Bench:
     # ---- Superpackets
 
     def superpackets(self, rate):
-        """Goodput of a float stream with superpackets between kernel and accelerator, and without, in turns."""
+        """Measures the goodput of a float stream with superpackets between kernel and accelerator, and without, in
+        turns."""
         rounds = []
         for number in range(self.args.rounds):
             row = {}
@@ -110,10 +117,10 @@ class Bench:
             rounds.append(row)
         return rounds
 
-    # ---- What passes untouched
+    # ---- Traffic that passes untouched
 
     def passing(self, rate):
-        """Goodput at ToS 0, through accelerators and through testpmd."""
+        """Measures goodput at ToS 0, through accelerators and through testpmd."""
         rounds = []
         for number in range(self.args.rounds):
             row = {}
@@ -135,9 +142,11 @@ class Bench:
         return rounds
 
     def latency(self):
-        """Median of ping in us: testpmd, accelerators that spin, and as they are if nothing is said.
+        """Measures the median of ping in us: through testpmd, through accelerators that spin, and through accelerators
+        with the default setting (adaptive).
 
-        Many short rounds: what else runs here hits single ones, and spinning processes wait for milliseconds then.
+        Makes many short rounds. Other work on the machine disturbs single rounds, in which spinning processes wait for
+        milliseconds.
         """
         rounds = []
         for number in range(3 * self.args.rounds):
@@ -159,7 +168,8 @@ class Bench:
     # ---- The paper's bounds
 
     def bounds(self):
-        """A fixed number of floats with each codec and error bound: bytes and packets on the wire, time."""
+        """Measures bytes and packets on the wire, and time, of a fixed number of floats with each codec and error
+        bound."""
         rows = []
         for bits in self.args.bits:
             for kind in ("inceptionn", "fixed"):
@@ -184,7 +194,7 @@ class Bench:
 
 
 def middle(rounds, *path):
-    """Median, least and most of a figure over the rounds."""
+    """Returns median, least and most of a figure over the rounds."""
     values = []
     for row in rounds:
         for key in path:
@@ -215,7 +225,7 @@ def measure(args):
 
 
 def judge(result):
-    """The figures that are wanted: name, what was measured, whether that is enough."""
+    """Compares figures with their targets. Returns, by name, the measured value and whether it is good enough."""
     met = {}
     if result["streams"]:
         rounds = result["streams"][result["rate"]]

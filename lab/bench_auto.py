@@ -1,11 +1,13 @@
 #!/usr/bin/python3
-"""Codec auto beside every choice that it can make, on links of known rates. Needs root.
+"""Compares codec auto with every choice that it can make, on links of known rates. Needs root.
 
-For each number of nodes and rate: a ring in network namespaces (`gradlane run --link udp --rate`). All-reduces of each
-size, of N(0, 0.01), go by each strategy with each codec, and by `auto`; rounds are interleaved, each in another order.
-What auto tries first, 14 operations of each size, is not timed. Per size: the median over rounds of the best fixed
-choice's time / auto's, both of the same round, and of raw's by the first strategy / auto's; the best fixed choice is
-the one of the least median. `auto` alone is compared with choices that are exact.
+For each number of nodes and rate it makes a ring in network namespaces (`gradlane run --link udp --rate`). All-reduces
+of each size, of N(0, 0.01), run with each strategy and codec, and with `auto`. Rounds are interleaved, each in another
+order. The first 14 operations of each size are not timed, because auto tries its choices in them.
+
+The table has two medians per size. One is the time of the best fixed choice / auto's, the other the time of raw with
+the first strategy / auto's, both in the same round. The best fixed choice is the one with the least median. `auto`
+without a bound is compared with exact choices only.
 """
 
 import argparse
@@ -21,10 +23,10 @@ sys.path.insert(0, str(ROOT))  # imports are written from the root
 
 from lab.net import trainers  # noqa: E402
 
-SETTLING = 14  # operations
+SETTLING = 14  # untimed operations of auto
 SIGMA = 0.01
 SIZES = [(4 << 10, 120), (32 << 10, 80), (256 << 10, 40), (2 << 20, 20), (16 << 20, 9), (64 << 20, 5)]  # bytes, rounds
-TO_BEST, TO_RAW = 0.95, 0.98  # aims
+TO_BEST, TO_RAW = 0.95, 0.98  # least ratios that are aimed at
 
 
 def name_of(way):
@@ -51,7 +53,7 @@ def trainer(words):
         most = max(size for size, _ in words["sizes"]) // 4
         noise = numpy.random.default_rng(gl.rank).standard_normal(most, dtype=numpy.float32) * numpy.float32(SIGMA)
         whole, slowest, ways = gl.zeros(most), gl.zeros(len(words["ways"])), words["ways"]
-        order = numpy.random.default_rng(1)  # the same on all nodes
+        order = numpy.random.default_rng(1)  # this order is the same on all nodes
         for size, rounds in words["sizes"]:
             data = whole[:size // 4]
             for way in ways:
@@ -76,7 +78,7 @@ def ways_of(args):
 
 
 def row_of(ways, times, place):
-    """One automatic way, of one size. times: of each round, us of each way."""
+    """Returns the row of one automatic way for one size. times: us of each way, for each round."""
     auto = ways[place]
     middle = [statistics.median(each) for each in zip(*times)]
     fixed = [i for i, way in enumerate(ways) if not way["auto"] and (way["exact"] or not auto["exact"])]

@@ -1,18 +1,19 @@
 #!/usr/bin/python3
-"""What each way of synchronising a model's gradients adds to the one before, as HiPress' ablation has it. Needs root.
+"""Measures what each way to synchronise a model's gradients adds to the way before it, as HiPress' ablation does. Needs
+root.
 
-Four nodes in network namespaces with links of a known rate (`gradlane run --link udp --rate`) sum up the gradients of a
-whole step, independent floats of N(0, 0.01), in these ways:
+Four nodes in network namespaces with links of a known rate (`gradlane run --link udp --rate`) add the gradients of a
+complete step, independent floats of N(0, 0.01), in these ways:
 
   plain       raw, a tensor at a time
   codec       the codec, a tensor at a time
   pipelining  the codec, all tensors submitted at once
   bulk        the codec, buckets of 25 MiB as DistributedDataParallel makes them (the first one 1 MiB), at once
-  plan        codec auto with the same bound, the same buckets, after 14 steps in which it tries and settles; what these
-              took beyond 14 of the fastest is printed, too
+  plan        codec auto with the same bound, the same buckets, after 14 steps in which it tries and settles; the extra
+              time of these, compared with 14 later steps, is printed, too
 
-Rounds are interleaved, each in another order; times are of the slowest node, and ratios within a round. On a machine
-that does something else at the same time they mean little.
+Rounds are interleaved, each in another order. Times are those of the slowest node, and ratios are within a round. They
+mean little if the machine does something else at the same time.
 """
 
 import argparse
@@ -31,13 +32,13 @@ from lab.net import trainers  # noqa: E402
 
 NODES = 4
 SIGMA = 0.01
-PATTERN = 1 << 21  # floats of noise, again and again
+PATTERN = 1 << 21  # floats of noise that fill() repeats
 BUCKET, FIRST_BUCKET = 25 << 20, 1 << 20  # bytes
 SETTLING = 14  # steps
 
 
 def buckets_of(layers):
-    """Bytes of each, in the order in which gradients come."""
+    """Returns the bytes of each bucket, in the order in which gradients come."""
     buckets, bytes_, limit = [], 0, FIRST_BUCKET
     for elements in reversed(layers):
         bytes_ += 4 * elements
@@ -90,7 +91,7 @@ def trainer(words):
     with gradlane.open(timeout=60) as gl:
         data = gl.zeros(sum(words["layers"]))
         pattern, slowest = noise(numpy, gl.rank), gl.zeros(1)
-        order = numpy.random.default_rng(1)  # the same on all nodes
+        order = numpy.random.default_rng(1)  # this order is the same on all nodes
         cut = {"layers": list(reversed(words["layers"])), "buckets": [size // 4 for size in buckets_of(words["layers"])]}
         for round_ in range(words["rounds"] + 1):  # the first one does not count
             for number in order.permutation(len(words["ways"])):
@@ -136,7 +137,7 @@ def layers_of(args, model):
 
 
 def measure(args, model, rate):
-    """By way: milliseconds of each round; and what settling took, of ways that try."""
+    """Returns, by way, the milliseconds of each round, and the milliseconds of settling for ways that try choices."""
     words = {"layers": layers_of(args, model), "rounds": args.rounds, "ways": ways_of(args)}
     times, settling = {way["name"]: [] for way in words["ways"]}, {}
     for each in trainers.run(args.gradlane, "lab.bench_layers", words, nodes=NODES, rate=rate):

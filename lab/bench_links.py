@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Measures gradlane on links of a known rate: raw, compressed, and with packets lost, beside TCP. Needs root.
+"""Measures gradlane on links of a known rate: raw, compressed, and with packet loss, compared with TCP. Needs root.
 
-Four nodes in network namespaces on a bridge, tbf shapers of 1 Gb/s both ways on each cable, MTU 1500: `gradlane run
---link veth --rate 1gbit -n 4 -- gradlane perf`. iperf3 runs over links of the same shape. Where nftables drops packets,
-it does so in the bridge, at random. docs/perf.md explains the figures.
+Four nodes are in network namespaces on a bridge. Each link has tbf shapers of 1 Gb/s both ways and MTU 1500: `gradlane
+run --link veth --rate 1gbit -n 4 -- gradlane perf`. iperf3 runs over links of the same shape. For loss, nftables drops
+packets at random in the bridge. docs/perf.md explains the figures.
 """
 
 import argparse
@@ -32,7 +32,8 @@ TARGETS = {"raw_share": 0.9, "shrink_of_ratio": 0.9, "kept_at_loss": 0.75}
 
 
 def ceiling(mtu):
-    """Payload as a share of what tbf counts: acknowledgements on data packets, and one alone after every fourth."""
+    """Returns the payload as a share of the bytes that tbf counts. For "best", acknowledgements travel on data packets.
+    For "worst", every fourth data packet is followed by a packet with an acknowledgement alone."""
     payload = (mtu - IP_UDP - LINK_HEADER - RUN_HEADER) // GRANULE * GRANULE
     frame = ETHERNET + IP_UDP + LINK_HEADER + RUN_HEADER + payload
     bare = ETHERNET + IP_UDP + LINK_HEADER
@@ -44,7 +45,8 @@ def ceiling(mtu):
 
 
 def start_loss(switch, per_10000):
-    """From now on, of what the bridge forwards. The counters say how much that was."""
+    """Makes the bridge drop per_10000 of 10000 packets at random from now on. Counters count forwarded and dropped
+    packets."""
     switch.rules("table bridge loss { chain forward {\n"
            "type filter hook forward priority 0; policy accept;\n"
            f"counter\nnumgen random mod 10000 < {per_10000} counter drop\n}}\n}}\n")
@@ -59,7 +61,7 @@ def count_loss(switch):
 
 # ---- gradlane
 
-# Each trainer waits until the links are as they shall be, and keeps the ring up until they have been looked at.
+# Each trainer waits until the links are ready, and keeps the ring up until the loss has been counted.
 TRAINER = """touch ready.$RANK
 until test -e begin; do sleep 0.02; done
 "$@" || exit
@@ -78,7 +80,8 @@ def wait_for(process, folder, name, count):
 
 
 def measure_ring(args, codecs, loss):
-    """`gradlane perf` on a ring of its own: rows by codec, and the share of packets that was dropped."""
+    """Runs `gradlane perf` on a ring of its own. Returns rows by codec, and the share of packets that was dropped.
+    Raises RuntimeError."""
     perf = [args.gradlane, "perf", "--json", "-b", args.size, "-e", args.size, "-n", args.iterations, "-w", 2,
             "--codec", ",".join(codecs), "--data", DATA]
     command = [args.gradlane, "run", "--link", "veth", "--rate", args.rate, "--mtu", args.mtu, "-n", args.nodes,
@@ -112,7 +115,7 @@ def measure_ring(args, codecs, loss):
 
 
 def codec_ratio(args):
-    """Of that data as it is, before anything was added to it."""
+    """Returns the codec's ratio for the data itself, before any sum."""
     rows = json.loads(run(args.gradlane, "bench", "codec", "--quick", "--json", "--codec", args.codec, "--data", DATA,
                           "--op", "encode", "--block", ceiling(args.mtu)["payload"]))["rows"]
     return rows[0]["ratio"]
@@ -122,7 +125,7 @@ def codec_ratio(args):
 
 
 class TcpLinks:
-    """Namespaces with addresses of the kernel's, 10.77.1.1 and up, linked as those of `gradlane run --link veth`."""
+    """Namespaces with kernel addresses 10.77.1.1 and up. Their links are like those of `gradlane run --link veth`."""
 
     def __init__(self, args):
         self.args = args
@@ -150,7 +153,7 @@ class TcpLinks:
             end.shape(interface, self.args.rate, **as_gradlane_run(self.args.rate, self.args.mtu))
 
     def measure(self):
-        """Bit/s that arrived at each node from the one before, all at once."""
+        """Returns the bit/s that arrived at each node from the one before it, with all flows at once."""
         spaces = [self.spaces[f"n{i}"] for i in range(self.args.nodes)]
         programs = []
         try:

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Holds what `gradlane plan` predicts against what `gradlane perf` measures, on links of known rates. Needs root.
+"""Compares the predictions of `gradlane plan` with what `gradlane perf` measures, on links of known rates. Needs root.
 
-For each number of nodes and rate: a ring in network namespaces, tbf both ways on each cable, MTU 1500, as `gradlane run
---link udp --rate` makes it. `gradlane plan --calibrate` measures it; then all-reduces of all sizes, strategies and codecs
-are timed, and each is compared with the model. docs/plan.md has what came out.
+It makes a ring in network namespaces for each number of nodes and rate. Links have tbf both ways and MTU 1500, as with
+`gradlane run --link udp --rate`. `gradlane plan --calibrate` measures the ring. Then all-reduces of all sizes,
+strategies and codecs are timed, and each is compared with the model. docs/plan.md has the results.
 """
 
 import argparse
@@ -15,8 +15,9 @@ import sys
 import tempfile
 
 CODECS = "raw,bf16,fixed:10,signsgd,dgc:1%"
-SMALL = 65536  # below that, within a factor of 2 is aimed at
-# Sizes, and how often each is timed: small ones so often that what a token bucket has saved up does not count.
+SMALL = 65536  # bytes; below that, the aim is a prediction within a factor of 2
+# Sizes, and how often each is timed. Small ones are timed so often that the saved tokens of a token bucket do not
+# count.
 SIZES = [(4096, 200), (16384, 100), (65536, 40), (262144, 10), (1 << 20, 7), (4 << 20, 5), (16 << 20, 3), (64 << 20, 3)]
 SCRIPT = """set -e
 "$0" plan --calibrate --json -o "$1" 2>/dev/null
@@ -29,7 +30,7 @@ PATIENCE = 3000
 
 
 def lines_of(args, nodes, rate, file):
-    """The JSON that rank 0 printed: the calibration, then a table of each size."""
+    """Returns the JSON that rank 0 printed: the calibration, then a table for each size. Raises RuntimeError."""
     words = [word for size, times in SIZES if args.least <= size <= args.most for word in (size, times)] * args.rounds
     environment = ["env", f"GRADLANE={args.gradlane}", f"STRATEGIES={args.strategies}", f"CODECS={args.codecs}"]
     command = [*environment, args.gradlane, "run", "-n", nodes, "--link", args.link, "--rate", rate, "--strategies",
@@ -41,7 +42,7 @@ def lines_of(args, nodes, rate, file):
 
 
 def predicted(args, file, elements, strategy, folder):
-    """us by codec: of a model that is one layer of that size, so that its exchange is one all-reduce."""
+    """Returns the predicted us by codec. The model has one layer of that size, so its exchange is one all-reduce."""
     profile = folder / "layer.json"
     profile.write_text(json.dumps({"name": "layer", "batch": 1, "backward_ms": 1,
                                    "layers": [{"name": "all", "elements": elements}]}))

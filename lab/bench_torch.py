@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""All-reduces of PyTorch tensors through gradlane and through Gloo, in turns, in one job that starts its own daemons:
+"""Times all-reduces of PyTorch tensors through gradlane and Gloo, in turns, in one job that starts its own daemons:
 
     torchrun --standalone --nproc_per_node 4 lab/bench_torch.py
 
-Medians over iterations of the slowest rank, of ordinary tensors and of tensors in memory that is shared with the daemon;
-with --cuda also of those on a GPU, and of a step that computes there beside its exchange. With --perf, beside what
-`gradlane perf` takes by the same daemons, before and after:
+Prints medians over iterations of the slowest rank, for ordinary tensors and for tensors in memory that is shared with
+the daemon. With --cuda, it also times tensors on a GPU, and a step that computes there during its exchange. With
+--perf, it also prints the times of `gradlane perf` with the same daemons, before and after:
 
     gradlane run -n 2 -- python3 lab/bench_torch.py --sizes 4K,64K,1M --perf
 """
@@ -41,8 +41,8 @@ def settle(tensor):
 
 
 def timed(tensor, group, times):
-    """Seconds of an all-reduce, by batches of them between two barriers: small ones one behind the other, as who waits
-    for a barrier begins later."""
+    """Returns the seconds per all-reduce of each batch. A barrier precedes each batch. Ranks leave the barrier at
+    different times, so a batch of small tensors has ten all-reduces in a row."""
     batch = 10 if tensor.nbytes <= 1 << 20 else 1
     took = []
     for number in range(times + 2):
@@ -60,7 +60,8 @@ def timed(tensor, group, times):
 
 
 def step(buckets, products, group):
-    """A backward pass in small: `products` of matrices in front of each bucket, whose exchange is started then."""
+    """Runs a small backward pass: `products` of matrices before each bucket, then the start of the bucket's exchange.
+    Returns the seconds in all, and the seconds until the last exchange was started."""
     began = time.perf_counter()
     works = []
     for bucket in buckets:
@@ -76,12 +77,12 @@ def step(buckets, products, group):
 
 
 def perf(sizes):
-    """Microseconds of each, by a trainer without PyTorch. All ranks call it."""
+    """Returns the microseconds of each size, by a trainer without PyTorch. All ranks must call it."""
     times = {}
     for text in sizes:
         said = subprocess.run(["gradlane", "perf", "-b", text, "-e", text, "-n", "300", "-w", "50", "--codec", "raw",
                                "--no-check", "--json"], check=True, capture_output=True, text=True).stdout
-        if said.strip():  # of rank 0
+        if said.strip():  # only rank 0 prints
             times[text] = json.loads(said)["rows"][0]["time_us"]
     return times
 
@@ -90,7 +91,7 @@ MATRIX = []
 
 
 def overlap(gloo, rounds):
-    """Milliseconds of a step, and of its calls: computing alone, exchange alone, both; per way."""
+    """Returns the milliseconds of a step and of its calls, for each way: computing alone, exchange alone, both."""
     MATRIX.append(torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16))
     buckets = [torch.ones(25 << 18, device="cuda") for _ in range(8)]
     found = {}
@@ -149,7 +150,7 @@ def main():
             print("a step of 8 buckets of 25 MiB, ms")
             for name, ms in found.items():
                 print(f"{name:>26} {ms:>10.1f}")
-    ways.clear()  # which have the group
+    ways.clear()  # they hold the process group
     dist.destroy_process_group()
     gc.collect()
     after = perf(sizes) if args.perf else {}

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Runs the recipes of docs/clusters.md on two hosts in network namespaces, as far as one machine can be a cluster.
 
-Each ends with a training of two or four ranks, which must print the same sum of parameters. Needs root, and what the
-recipe is about: packages are named where they are missing. What it starts ends with it.
+Each recipe ends with a training of two or four ranks, which must print the same sum of parameters. Needs root and the
+programs of the recipe; missing packages are named. All processes that it starts end with it.
 """
 
 import argparse
@@ -28,7 +28,7 @@ VENV = ROOT / "build-pytorch"  # made by tools/setup.sh --test
 PYTHON = str(VENV / "bin/python")
 TRAIN = ROOT / "docs/clusters/train.py"
 SKIPPED = 77  # exit status
-PATIENCE = 120  # s, of a command
+PATIENCE = 120  # s; time limit of a command
 PACKAGES = {"sshd": "openssh-server", "mpirun": "openmpi-bin", "slurmctld": "slurmctld", "slurmd": "slurmd",
             "srun": "slurm-client", "munged": "munge"}
 SLURM = """\
@@ -60,7 +60,7 @@ class Broken(Exception):
 
 
 class Cluster:
-    """Two hosts with names, one cable between them. The file system is the same on both, as on clusters with NFS."""
+    """Two hosts with names and one link between them. The file system is the same on both, as on clusters with NFS."""
 
     def __init__(self, python, programs, folder, extra):
         self.python, self.programs, self.folder, self.extra = python, programs, folder, extra
@@ -89,8 +89,8 @@ class Cluster:
         self._stack.close()
 
     def start(self, host, command, **variables):
-        """A shell's command on a host; ends with the cluster."""
-        # `ip netns exec` would mount /sys anew, without the cgroups that slurmd wants.
+        """Starts a shell command on a host and returns the process. It ends with the cluster."""
+        # `ip netns exec` would mount /sys again, without the cgroups that slurmd needs.
         enter = ["nsenter", f"--net=/var/run/netns/{self.spaces[host]}", "unshare", "--uts", "--mount", "sh", "-c",
                  f'mount --bind {self.folder}/hosts /etc/hosts && hostname {HOSTS[host]} && exec sh -c "$1"', "sh"]
         process = subprocess.Popen([*enter, command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -99,7 +99,7 @@ class Cluster:
         return process
 
     def end(self, *processes):
-        """What they have printed, when all are over; Broken if one fails or takes too long."""
+        """Waits for the processes and returns their output. Raises Broken if one fails or takes too long."""
         said = []
         for process in processes:
             try:
@@ -113,7 +113,7 @@ class Cluster:
         return "".join(said)
 
     def dead(self):
-        """What those in the background said that have failed."""
+        """Returns the output of the background processes that have failed."""
         failed = [each for each in self._running if each.poll() not in (None, 0) and not each.stdout.closed]
         return "".join(each.stdout.read() for each in failed)
 
@@ -126,7 +126,8 @@ class Cluster:
 
 
 def check_training(text, ranks):
-    """All ranks have said that they had gradlane, and the same parameters. Returns a line for people."""
+    """Checks that all ranks report backend gradlane and the same parameters. Returns a line for people. Raises Broken.
+    """
     found = re.findall(r"rank (\d+) of (\d+): backend (\S+), loss (\S+), parameters add up to (-?[0-9.]+(?:e[-+]?[0-9]+)?)", text)
     if sorted(int(each[0]) for each in found) != list(range(ranks)):
         raise Broken(f"{ranks} ranks were to print a line each:\n{text}")
@@ -145,7 +146,7 @@ def torchrun(cluster):
 
 
 def one_rank_each(cluster):
-    """By hand, with the daemon that each finds: 0.sock, 1.sock."""
+    """Starts one rank by hand on each host N, with the daemon at N.sock. Returns a line for people."""
     trainers = [cluster.start(host, f"exec {cluster.python} {TRAIN}", MASTER_ADDR="node-a", MASTER_PORT="29500",
                               WORLD_SIZE="2", RANK=str(host), GRADLANE_SOCKET=f"{cluster.folder}/{host}.sock")
                 for host in range(len(HOSTS))]
@@ -153,7 +154,7 @@ def one_rank_each(cluster):
 
 
 def by_hand(cluster):
-    """A gradlaned on each, and a process on each."""
+    """Starts a gradlaned and a rank by hand on each host."""
     daemons = [cluster.start(host, f"exec gradlaned --nodes node-a,node-b --set socket={cluster.folder}/{host}.sock")
                for host in range(len(HOSTS))]
     said = one_rank_each(cluster)
@@ -165,7 +166,7 @@ def by_hand(cluster):
 
 @contextlib.contextmanager
 def ssh_servers(cluster):
-    """An sshd on each host; yields options for ssh."""
+    """Starts an sshd on each host. Yields options for ssh."""
     key = pathlib.Path(cluster.folder, "key")
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     os.makedirs("/run/sshd", exist_ok=True)
@@ -179,7 +180,7 @@ def ssh_servers(cluster):
 
 
 def remote_words(cluster):
-    """What a shell over ssh does not get by itself: it has another environment."""
+    """Returns the variables that a shell over ssh must be given, because it does not inherit them."""
     words = {"PATH": cluster.variables({})["PATH"], "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "gl0", **cluster.extra}
     return " ".join(f"{name}={value}" for name, value in words.items())
 
@@ -208,7 +209,7 @@ def mpirun(cluster):
 
 
 def slurm(cluster):
-    """slurmctld on the first host, a slurmd on both."""
+    """Runs slurmctld on the first host, and a slurmd on both."""
     folder = pathlib.Path(cluster.folder, "slurm")
     for name in ("state", *(f"spool-{host}" for host in HOSTS)):
         (folder / name).mkdir(parents=True)
@@ -229,7 +230,7 @@ def slurm(cluster):
         time.sleep(1)
     said = check_training(
         cluster.run(0, f"srun --nodes 2 --ntasks-per-node 2 --overcommit {cluster.python} {TRAIN}"), 4)
-    # A daemon for each machine, until the job ends.
+    # A daemon runs on each machine until the job ends.
     script = folder / "job.sh"
     script.write_text(f"""#!/bin/sh
 #SBATCH --nodes 2 --overcommit --output {folder}/job.txt
@@ -249,7 +250,7 @@ exit $status
 
 
 def kubernetes(_):
-    """The manifests fit the API, as far as a validator without a cluster knows."""
+    """Checks that the manifests fit the API, as far as a validator without a cluster can tell."""
     import kubernetes_validate
     import yaml
     said = []
@@ -271,7 +272,7 @@ RECIPES = {"torchrun": (torchrun, ()), "daemons": (by_hand, ()), "ssh": (ssh, ("
 
 
 def run_recipe(name, arguments):
-    """One line of what came out."""
+    """Runs a recipe. Returns "works" or "skipped", and a line about it. Raises Broken."""
     recipe, programs = RECIPES[name]
     missing = [program for program in programs if shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin") is None]
     if missing:

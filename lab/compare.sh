@@ -9,7 +9,7 @@ use_pytorch "$root"
 
 case " $* " in
   *" --render "*) modules="matplotlib, numpy" ;;
-  *) modules="matplotlib, numpy, torch" ;;  # main.py says what it lacks for Open MPI
+  *) modules="matplotlib, numpy, torch" ;;  # main.py checks for Open MPI
 esac
 if ! python3 -c "import $modules" 2>/dev/null; then
   echo "lab/compare.sh: $(command -v python3) lacks one of $modules; run tools/setup.sh --all" >&2

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Packet rate of `gradlane loopback --mode io` beside that of dpdk-testpmd: the same devices, bursts and core, in turn.
+# Compares the packet rates of `gradlane loopback --mode io` and dpdk-testpmd: the same devices, bursts and core, in
+# turn.
 # Usage: lab/compare_loopback.sh [GRADLANE [ROUNDS [SECONDS]]]    (build/tools/gradlane, 5 rounds, 3 s)
 # Rates are packets per second of CPU time of the thread that forwards, so that other programs on the machine do not
-# count. Ends with status 0 if the median of the ratios is at least 0.85.
+# count. The exit status is 0 if the median of the ratios is at least 0.85.
 set -eu
 case "${1:-}" in -h | --help) sed -n '2,${/^#/!q;s/^# //p}' "$0" && exit ;; esac
 gradlane=${1:-$(dirname "$0")/../build/tools/gradlane}
@@ -30,7 +31,7 @@ MARGIN = 0.85
 
 
 def cpu_seconds(pid):
-    """Of the thread of a process that has taken most."""
+    """Returns the CPU seconds of the busiest thread of a process."""
     ticks = []
     for task in os.listdir(f"/proc/{pid}/task"):
         with open(f"/proc/{pid}/task/{task}/stat", encoding="ascii") as file:
@@ -40,7 +41,7 @@ def cpu_seconds(pid):
 
 
 def testpmd():
-    """Mpps of both ports together."""
+    """Returns the Mpps of both ports together."""
     eal = ["--no-huge", "--no-shconf", "--no-pci", "--no-telemetry", "-m", "128", "-l", f"{cores[0]},{cores[-1]}"]
     devices = ["--vdev", "net_ring0", "--vdev", "net_ring1"]
     run = ["--forward-mode=io", "--burst=32", "--tx-first", "--stats-period=1", "--nb-cores=1"]
@@ -49,12 +50,12 @@ def testpmd():
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     time.sleep(seconds + 0.5)  # half a second to start
     process.send_signal(signal.SIGINT)
-    cpu = 0  # of the thread that forwards: it does nothing else, and sleeps before and after
+    cpu = 0  # seconds of the thread that forwards: it does nothing else, and sleeps before and after
     while process.poll() is None:
         try:
             cpu = max(cpu, cpu_seconds(process.pid))
         except (OSError, ValueError):
-            pass  # it has just ended
+            pass  # the process has just ended
         time.sleep(0.005)
     text, _ = process.communicate(timeout=30)
     total = re.search(r"statistics for all ports\++\s+RX-packets:\s+(\d+)", text)
@@ -74,7 +75,7 @@ def loopback():
 ratios = []
 print("round   testpmd  gradlane  ratio   (Mpps of both ports)")
 for number in range(rounds):
-    # Who is first changes, for a machine that gets slower or faster meanwhile.
+    # The order alternates, because the machine may get slower or faster meanwhile.
     if number % 2 == 0:
         theirs, ours = testpmd(), loopback()
     else:

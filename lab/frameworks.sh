@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs ordinary training scripts (tests/scripts/torch/ordinary/) with Gloo and with gradlane, where one word differs:
-# plain PyTorch, Lightning, accelerate, DeepSpeed. Usage: lab/frameworks.sh [FOLDER]: of the virtual environment that
-# it makes (build/frameworks). Nothing is started by hand: torchrun, and what the scripts say.
+# Runs ordinary training scripts (tests/scripts/torch/ordinary/) with Gloo and with gradlane: plain PyTorch, Lightning,
+# accelerate, DeepSpeed. Only the word for the backend differs. torchrun starts the scripts; no daemon is started by
+# hand. The losses must agree. Usage: lab/frameworks.sh [FOLDER]. FOLDER is for the virtual environment that it makes
+# (build/frameworks).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source dev/build.sh
@@ -20,14 +21,15 @@ if [ ! -e "$venv/installed" ] || [ "$(cat "$venv/installed")" != "${packages[*]}
 fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-cp -rL client/python "$scratch/package"  # pip builds in the folder
+cp -rL client/python "$scratch/package"  # pip builds in the source folder
 "$venv/bin/pip" install --quiet --force-reinstall --no-deps "$scratch/package"
 
 export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 export GRADLANED=$PWD/build/tools/gradlaned GRADLANE_LIBRARY=$PWD/build/client/libgradlane.so.0
 failed=0
 
-# trained WORD RANKS SCRIPT ARGUMENTS...: prints what it has come to.
+# trained WORD RANKS SCRIPT ARGUMENTS... trains with WORD as the backend. The output is in $scratch/out and
+# $scratch/err.
 trained() {
   local word=$1 ranks=$2 script=$3
   shift 3
@@ -35,7 +37,7 @@ trained() {
     "$word" "$@" >"$scratch/out" 2>"$scratch/err"
 }
 
-# compare RANKS SCRIPT ARGUMENTS...
+# compare RANKS SCRIPT ARGUMENTS... prints the losses with Gloo and with gradlane. It sets `failed` if they differ.
 compare() {
   local ranks=$1 script=$2 theirs ours
   shift 2
@@ -47,7 +49,7 @@ compare() {
     ours="failed: $(grep -E 'Error|gradlane:' "$scratch/err" | tail -n 1)"
   fi
   printf '%-16s %-6s %-5s  Gloo: %-32s gradlane: %s\n' "$script" "$*" "$ranks" "$theirs" "$ours"
-  # The order of additions differs, and so may the last digits.
+  # The order of additions differs, so the last digits may differ.
   python3 - "$theirs" "$ours" <<'PYTHON' || failed=1
 import sys
 one, other = (words.split()[1:] for words in sys.argv[1:])

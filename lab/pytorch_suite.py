@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""PyTorch's own tests of torch.distributed, with Gloo and with gradlane:
+"""Runs PyTorch's own tests of torch.distributed, with Gloo and with gradlane:
 
     gradlane run -n 3 -- python3 lab/pytorch_suite.py [--tests PATTERN] [--part I/N] [--results FILE] [--short]
 
-They come with PyTorch, as torch.testing._internal.distributed.distributed_test. Those that are enabled are Gloo's; each
-runs with Gloo first, in as many processes as there are ranks, and where Gloo passes it, with gradlane, but for those of
-EXPECTED, which cannot. Says how many of these pass, and why others do not; ends with status 1 if there are any. With
---short, those of SHORT run with gradlane alone. Rank 0 does it all; the others' daemons are all that is needed of them.
+The tests come with PyTorch, as torch.testing._internal.distributed.distributed_test. Gloo's tests are enabled. Each
+runs with Gloo first, in as many processes as there are ranks. A test that Gloo passes then runs with gradlane, unless
+EXPECTED says that it cannot pass. Prints how many of these pass, and why others do not. The exit status is 1 if a test
+fails that is not in EXPECTED. If --short is given, the tests of SHORT run with gradlane alone. Rank 0 does all of this;
+the other ranks only keep their daemons running.
 """
 
 import argparse
@@ -22,14 +23,14 @@ import time
 import types
 import unittest
 
-# Patterns of tests that Gloo passes and gradlane cannot, and why.
+# Patterns of tests that Gloo passes and gradlane cannot pass, and the reasons.
 EXPECTED = {
     "test_monitored_barrier*": "monitored_barrier() wants a group whose backend is called gloo",
     "test_ddp_logging_data_cpu": "DDP's log calls every backend `custom` that is not PyTorch's own",
 }
-# Tests that make their model only where the backend is called gloo, mpi or nccl: these are told that it is gloo.
+# Tests that make their model only if the backend is called gloo, mpi or nccl. They get a name that equals "gloo", too.
 BY_NAME = "test_accumulate_gradients_no_sync*"
-# Of each kind of operation, and of what is built on them, one that takes a second: which Gloo passes, in PyTorch 2.
+# One short test of each kind of operation, and of what is built on operations. Gloo passes all of them in PyTorch 2.
 SHORT = """
     test_get_backend test_destroy_group test_barrier_full_group test_barrier
     test_broadcast test_reduce_sum test_reduce_full_group_max
@@ -42,7 +43,7 @@ SHORT = """
 """.split()
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-SECONDS = 100  # for a test; some wait for time limits
+SECONDS = 100  # time limit of a test; some tests wait for timeouts
 
 
 def main():
@@ -95,15 +96,15 @@ def run_suite(options, scratch):
 
 
 def load(scratch):
-    """The class of tests, which runs a test in forked processes; each is a rank at a daemon."""
+    """Returns the class of tests, which runs a test in forked processes. Each process is a rank at a daemon."""
     os.environ.update(BACKEND="gloo", TEMP_DIR=scratch, OMP_NUM_THREADS="1",
                       DISTRIBUTED_TESTS_DEFAULT_TIMEOUT=str(SECONDS))
-    # What it prints about tests that it leaves out is no concern of anybody.
+    # The log level that is set below hides messages about tests that are left out.
     import logging
 
     try:
         import expecttest  # noqa: F401
-    except ImportError:  # all that is needed of it
+    except ImportError:  # these two names are all that the tests need of it
         sys.modules["expecttest"] = types.SimpleNamespace(TestCase=unittest.TestCase, ACCEPT=True)
     import torch
     import torch.testing._internal.common_distributed as common
@@ -132,7 +133,7 @@ def load(scratch):
 
 
 class Either(str):
-    """A backend's name that says yes to "gloo" too."""
+    """A backend's name that also equals "gloo"."""
 
     def __eq__(self, other):
         return other == "gloo" or str.__eq__(self, other)
@@ -144,7 +145,7 @@ class Either(str):
 
 
 def run_test(suite, name, backend):
-    """ "ok", "skipped: ..." or what went wrong."""
+    """Runs a test. Returns "ok", "skipped: ..." or the reason of the failure."""
     suite.module.BACKEND = Either(backend) if fnmatch.fnmatch(name, BY_NAME) else backend
     result = unittest.TestResult()
     sys.stdout.flush()
@@ -160,7 +161,7 @@ def run_test(suite, name, backend):
 
 
 def why(text):
-    """The text of the latest exception of a rank."""
+    """Returns the text of the latest exception of a rank."""
     lines = [line for line in text.splitlines() if re.match(r"[\w.]*(Error|Exception|Failed|BadArgument|Gone)\b.*:", line)]
     told = [line for line in lines if "exited with error code" not in line]
     return (told or lines or text.strip().splitlines() or ["failed"])[-1][:300]

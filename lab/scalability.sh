@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Times all-reduce by an aggregator, a ring and the direct exchange on 4, 6 and 8 nodes, and in the simulator up to 64,
-# and writes tables and a plot. `lab/scalability.sh --help` has the options, docs/benchmarks.md the rest.
+# Times all-reduce by an aggregator, a ring and the direct exchange on 4, 6 and 8 nodes, and in the simulator up to 64.
+# Writes tables and a plot. `lab/scalability.sh --help` has the options, docs/benchmarks.md the rest.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 

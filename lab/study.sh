@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Set-up, build, and then the training study: two networks under PyTorch's DDP on four nodes at 1 Gb/s, their gradients
-# averaged by Gloo, a worker-aggregator and gradlane with each codec. Ends with tables and plots; see docs/study.md.
+# Sets up, builds and runs the training study: two networks under PyTorch's DDP on four nodes at 1 Gb/s. Gloo, a
+# worker-aggregator and gradlane with each codec average their gradients. Ends with tables and plots; see docs/study.md.
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "$0")/.."
@@ -8,7 +8,7 @@ source tools/demo/build.sh
 use_pytorch "$PWD"
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
 
-# What cannot be used is said before the work, not after it.
+# Wrong arguments are reported before the build, not after it.
 python3 -P -m lab.study.main --check "$@"
 build=yes
 for argument in "$@"; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests on emulated network cards: guests of QEMU with DPDK's drivers behind an emulated IOMMU. See docs/nic.md.
+# Runs tests on emulated NICs: guests of QEMU with DPDK's drivers behind an emulated IOMMU. See docs/nic.md.
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "$0")/.."
@@ -42,7 +42,7 @@ while [ $# -gt 0 ]; do
       value=$2
       [[ $1 != --jobs || $value =~ ^[1-9][0-9]*$ ]] || bad "--jobs $value: at least 1"
       [ "$1" != --build ] || build=
-      # Paths are the caller's.
+      # Relative paths start in the caller's folder.
       case "$1=$value" in --json=[!/]* | --build=[!/]*) value=$caller/$value ;; esac
       arguments+=("$1" "$value")
       shift
@@ -56,7 +56,7 @@ source dev/build.sh
 export PYTHONPATH=$PWD PYTHONDONTWRITEBYTECODE=1
 case " ${arguments[*]} " in *" --list "*) exec python3 -P -m tests.vm "${arguments[@]}" ;; esac
 
-# install PACKAGE... if they are missing; what cannot be had is said by the rows, which are skipped then.
+# install PACKAGE... installs missing packages if it is run as root. Rows that lack a package are skipped and say so.
 install() {
   local package missing=() log
   for package in "$@"; do
@@ -66,7 +66,7 @@ install() {
   step "packages: ${missing[*]}"
   log=$(mktemp)
   trap 'rm -f "$log"; exit 130' INT
-  # In the foreground: Ctrl-C reaches apt, too.
+  # --foreground lets Ctrl-C reach apt, too.
   { timeout --foreground 100 apt-get update && DEBIAN_FRONTEND=noninteractive \
     timeout --foreground 200 apt-get install -y --no-install-recommends "${missing[@]}"; } \
     >"$log" 2>&1 || { tail -n 5 "$log" && echo "they could not be installed"; }

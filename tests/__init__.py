@@ -1,1 +1,1 @@
-"""Tests of all of gradlane; those in Python import each other from the root of the tree."""
+"""Tests of gradlane. The modules in Python import each other from the root of the tree."""

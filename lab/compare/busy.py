@@ -1,18 +1,20 @@
-# busy.py - how busy the machine is with other work: part of what is measured
+# busy.py - CPU time of the complete machine, for samples and for a warning about other work
 
 import os
 import time
 
 
 def idle_seconds():
-    """Of all cores of the machine together, since it was started: with what was stolen from a virtual one."""
+    """Returns the idle seconds of all cores together since the start of the machine. Time that was stolen from a
+    virtual machine counts as idle."""
     with open("/proc/stat") as file:
         fields = [int(field) for field in file.readline().split()[1:]]
     return (fields[3] + fields[4] + fields[7]) / os.sysconf("SC_CLK_TCK")
 
 
 def busy_cores():
-    """While nothing of ours runs: the less of two looks, as the kernel may still clear a job away."""
+    """Returns how many cores are busy while nothing of ours runs. The lower of two measurements counts, as the kernel
+    may still clean up after a job."""
     looks = []
     for _ in range(2):
         idle, start = idle_seconds(), time.monotonic()

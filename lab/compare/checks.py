@@ -1,4 +1,4 @@
-# checks.py - whether a result is what the method promises (rank 0 of a job)
+# checks.py - checks of results against what their method promises (rank 0 of a job)
 
 import hashlib
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from lab.compare import data
 
-EPSILON = 2.0**-24  # fp32: half of what lies between 1 and the next value
+EPSILON = 2.0**-24  # fp32: half of the distance from 1 to the next value
 
 
 def digest(values):
@@ -14,7 +14,7 @@ def digest(values):
 
 
 class Reference:
-    """The true sum over the ranks in float64, and the sum of magnitudes, which relative errors go by."""
+    """The true sum over the ranks in float64, and the sum of magnitudes, to which relative errors refer."""
 
     def __init__(self, folder, name, ranks, numel):
         self.ranks = ranks
@@ -26,7 +26,8 @@ class Reference:
             self.magnitude += np.abs(values)
 
     def tolerance(self, codec):
-        """Absolute, for each value of the sum: docs/codecs.md, plus rounding of fp32 additions."""
+        """Returns the absolute tolerance for each value of the sum: the error in docs/codecs.md plus the rounding of
+        fp32 additions. Raises ValueError for other codecs."""
         name, _, bits = codec.partition(":")
         hops = self.ranks + 1
         rounding = 2 * hops * EPSILON * self.magnitude
@@ -34,14 +35,14 @@ class Reference:
             return rounding
         if name == "bf16":
             return rounding + hops * 2.0**-8 * self.magnitude
-        if name == "fp16":  # and below 2^-14 an absolute error; of the mean, so of the sum as often as there are ranks
+        if name == "fp16":  # values below 2^-14 have an absolute error in the mean, and `ranks` times that in the sum
             return rounding + hops * (2.0**-11 * self.magnitude + self.ranks * 2.0**-25)
         if name in ("fixed", "inceptionn"):
             return rounding + self.ranks * 2.0 ** -int(bits)
         raise ValueError(f"codec {codec}")
 
     def check(self, result, codec, average):
-        """Wrong values, and the largest error of the sum."""
+        """Returns the number of wrong values, and the largest error of the sum."""
         total = np.asarray(result, np.float64) * (self.ranks if average else 1)
         error = np.abs(total - self.total)
         wrong = ~(error <= self.tolerance(codec))

@@ -1,4 +1,4 @@
-# data.py - what tensors hold: normal values, or gradients of the digits classifier while it is trained
+# data.py - contents of tensors: normal values, or gradients of the digits classifier while it is trained
 
 import os
 import pathlib
@@ -8,9 +8,9 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SIGMA = 0.01
 WORKERS = 4
-BATCH = 32  # images per worker and step, learning rate and momentum: those of the demo
+BATCH = 32  # images per worker and step; BATCH, RATE and MOMENTUM are those of the demo
 RATE, MOMENTUM, SEED, SPLIT_SEED = 0.05, 0.9, 1, 3
-STEP = 88  # 8 epochs of 11 steps: compresses somewhat less than all 50 epochs of the demo do together
+STEP = 88  # 8 epochs of 11 steps; its gradients compress a little less than those of all 50 epochs of the demo
 
 
 def path(folder, data, rank):
@@ -18,7 +18,7 @@ def path(folder, data, rank):
 
 
 def source(folder, data, rank, numel):
-    """The first `numel` values of what a rank holds. Mapped; changes would be the caller's own."""
+    """Returns the first `numel` values of a rank's data, memory-mapped. Changes stay private to the caller."""
     return np.memmap(path(folder, data, rank), np.float32, "c", shape=(numel,))
 
 
@@ -30,7 +30,8 @@ def write_gauss(folder, numel, ranks):
 
 
 def digits_gradients(steps):
-    """What each of four workers has after `steps` steps of training, before it is averaged. Plain SGD, no codec."""
+    """Returns the gradients of each of four workers after `steps` steps of training, before they are averaged. The
+    training is SGD with momentum, without a codec."""
     from tools.demo import digits
 
     images, labels, _, _ = digits.load_digits(SPLIT_SEED)
@@ -54,7 +55,7 @@ def digits_gradients(steps):
 
 
 def write_digits(folder, numel, ranks, steps):
-    """Repeated until they fill a tensor. Returns what there is to say about them."""
+    """Writes gradients, repeated until they fill a tensor. Returns facts about them for the report."""
     gradients = digits_gradients(steps)
     for rank in range(ranks):
         np.resize(gradients[rank], numel).tofile(path(folder, "digits", rank))
@@ -68,13 +69,14 @@ def sizes_of(data, jobs):
 
 
 def room(jobs):
-    """Bytes that write() needs, and a result of Open MPI's."""
+    """Returns the bytes that write() needs, plus those of one result of Open MPI."""
     largest = [max(sizes_of(data, jobs), default=0) for data in ("gauss", "digits")]
     return max(job.nodes for job in jobs) * sum(largest) + max(largest)
 
 
 def write(folder, jobs, quick):
-    """All that the jobs need, for as many ranks and values as they need."""
+    """Writes all data that the jobs need, for as many ranks and values as they need. Returns facts about it for the
+    report."""
     os.makedirs(folder, exist_ok=True)
     ranks = max(job.nodes for job in jobs)
     about = {}

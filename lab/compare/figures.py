@@ -1,4 +1,4 @@
-# figures.py - what was wanted of gradlane, beside what was measured
+# figures.py - targets of gradlane, compared with what was measured
 
 from lab.compare import plan
 
@@ -6,7 +6,7 @@ MIB = plan.MIB
 
 
 class Rows:
-    """Looks rows up by what they are."""
+    """Rows that are found by nodes, rate, MTU, bytes, data and method."""
 
     def __init__(self, rows):
         self.rows = {self.key(row): row for row in rows}
@@ -20,7 +20,8 @@ class Rows:
 
 
 def ratio(rows, place, slow, fast):
-    """How many times longer `slow` takes: of the medians, least (best of slow / worst of fast), and most."""
+    """Returns how many times longer `slow` takes than `fast`: by the medians, least (best of slow / worst of fast), and
+    most. Returns None if a row is missing."""
     one, other = rows.get(*place, slow), rows.get(*place, fast)
     if one is None or other is None:
         return None
@@ -60,7 +61,7 @@ def shaped(rows, mtu):
 
 
 def at_most(rows, text, place, method, against, wanted):
-    """CPU seconds."""
+    """Returns a figure: CPU seconds of `method` must be at most `wanted` times those of `against`."""
     one, other = rows.get(*place, method), rows.get(*place, against)
     found = None if one is None or other is None else one["cpu_per_gb"] / max(other["cpu_per_gb"], 1e-9)
     return {"what": text, "wanted": f"at most {wanted:g}x", "measured": None if found is None else f"{found:.2f}x",
@@ -68,7 +69,7 @@ def at_most(rows, text, place, method, against, wanted):
 
 
 def share_of(rows, text, place, method, gigabytes, wanted):
-    """Of a link's rate, by busbw."""
+    """Returns a figure: busbw must be at least `wanted` percent of a link's rate (`gigabytes` per second)."""
     row = rows.get(*place, method)
     if row is None:
         return {"what": text, "wanted": f"at least {wanted:g} %", "measured": None, "met": None}
@@ -78,7 +79,7 @@ def share_of(rows, text, place, method, gigabytes, wanted):
 
 
 class Faster(Rows):
-    """Where "gloo" is the faster one of two."""
+    """Rows in which "gloo" stands for the faster one of two Gloo methods."""
 
     def get(self, *place_and_method):
         found = [super(Faster, self).get(*place_and_method[:-1], name)
@@ -87,7 +88,7 @@ class Faster(Rows):
 
 
 def sockets(rows, mtu):
-    """Of ports of sockets."""
+    """Returns the figures of ports that use sockets."""
     large = (4, "1gbit", mtu, 16 * MIB, "gauss")
     found = [share_of(rows, "4 nodes, 1 Gb/s, 16 MiB, raw: busbw of the rate", large, "gradlane raw", 0.125, 91),
              at_most(rows, "4 nodes, 1 Gb/s, 16 MiB, raw: CPU time of AF_PACKET's", large, "gradlane raw",
@@ -120,7 +121,7 @@ def unshaped(rows, mtu):
 
 
 def strategies(rows, mtu):
-    """Of gradlane's own ways round, beside the ring."""
+    """Returns the figures that compare gradlane's own strategies: direct, ring and aggregator."""
     tiny, large = (4, "1gbit", mtu, plan.TINY, "gauss"), (4, "1gbit", mtu, 16 * MIB, "gauss")
     return [
         not_slower(rows, f"4 nodes, 1 Gb/s, MTU {mtu}, 4 KiB, direct raw: against the ring", tiny, "direct raw",
@@ -131,7 +132,7 @@ def strategies(rows, mtu):
 
 
 def figures(results):
-    """Each with what, wanted, measured (text; None: not in these results) and met."""
+    """Returns all figures. Each has what, wanted, measured (text; None if it is not in these results) and met."""
     rows = Faster(results["rows"])
     found = sockets(rows, results["mtu"]) + shaped(rows, results["mtu"])
     if results["mtu"] != plan.JUMBO:

@@ -24,7 +24,7 @@ from lab.compare import plan
 from lab.compare.busy import idle_seconds
 from gradlane.torch.engine import Engine
 
-PATIENCE = datetime.timedelta(seconds=120)  # with ranks that do not come; a sample takes some seconds
+PATIENCE = datetime.timedelta(seconds=120)  # time limit of collectives; a sample takes some seconds
 
 
 class Job:
@@ -48,7 +48,7 @@ class Job:
             print(json.dumps({"say": kind, **fields}), flush=True)
 
     def start(self, name):
-        """On rank 0 alone."""
+        """Starts the processes of another program and returns it. Returns None on all ranks but 0."""
         if self.rank != 0:
             return None
         kind = name.split()[1]
@@ -70,7 +70,7 @@ class Job:
         self.engine.release()
         dist.destroy_process_group()
 
-    # ---- What ranks agree on: all by Gloo, which sleeps while it waits
+    # ---- Agreement of ranks, always by Gloo, which sleeps while it waits
 
     def barrier(self):
         dist.barrier(group=self.gloo)
@@ -94,10 +94,10 @@ class Job:
         return max(1, min(plan.MOST_OPERATIONS, plan.FOOTPRINT // size))
 
     def sample(self, method):
-        """Seconds of an operation on the slowest rank, and of CPU of the whole machine.
+        """Returns the seconds of an operation on the slowest rank, and its CPU seconds on the complete machine.
 
-        The latter go by ticks, so they are right in the mean only, and may be less than nothing. The barrier and the
-        exchange of times are in them.
+        CPU seconds are counted in clock ticks. They are right in the mean only, and may be negative. They include the
+        barrier and the exchange of times.
         """
         method.fill()
         self.barrier()
@@ -122,7 +122,8 @@ class Job:
                 method.point(source, operations)
 
     def plan_point(self, point):
-        """How many operations a sample has, and how many samples: from one of each method, on all ranks alike."""
+        """Returns the number of operations of a sample, and the number of samples. It times one sample of each method.
+        All ranks get the same numbers."""
         self.set_up(point, 1)
         times = []
         for name in point["methods"]:
@@ -136,14 +137,14 @@ class Job:
         return operations, min(self.effort.most, max(self.effort.least, rounds))
 
     def check(self, point, names):
-        """By name: whether results are right. The methods share tensors, so each runs once more."""
+        """Checks results and returns verdicts by name. The methods share tensors, so each runs once more."""
         reference = None
         if self.rank == 0:
             reference = checks.Reference(self.orders["folder"], point["data"], self.world, point["size"] // 4)
         verdicts = {}
         for name in names:
             method = self.methods[name]
-            for _ in range(2 if isinstance(method, methods.Adaptive) else 1):  # whose first operation is raw
+            for _ in range(2 if isinstance(method, methods.Adaptive) else 1):  # its first operation is raw
                 self.sample(method)
             result = method.result()
             digests = self.digests_of(method, result)
@@ -159,7 +160,7 @@ class Job:
         names = list(point["methods"])
         verdicts = self.check(point, names)
         samples = {name: [] for name in names}
-        order = random.Random(point["size"])  # the same on all ranks
+        order = random.Random(point["size"])  # this order is the same on all ranks
         for _ in range(rounds):
             order.shuffle(names)
             for name in names:
@@ -174,7 +175,7 @@ class Job:
                 "cpu_per_gb": busy / (point["size"] / 1e9), **verdicts.get(name, {})})
 
     def measure_idle(self):
-        """Cores that are busy while all wait: daemons that sleep, and the machine's own."""
+        """Reports how many cores are busy while all ranks wait: with sleeping daemons and the machine's own work."""
         self.barrier()
         if self.rank == 0:
             idle, begin = idle_seconds(), time.perf_counter()

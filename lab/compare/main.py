@@ -1,4 +1,4 @@
-# main.py - compares gradlane with what else all-reduces, in one run (lab/compare.sh starts it; docs/benchmarks.md)
+# main.py - comparison of gradlane with other all-reduces, in one run (lab/compare.sh starts it; docs/benchmarks.md)
 
 import argparse
 import contextlib
@@ -21,13 +21,14 @@ from lab.compare import plan
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 JOB = pathlib.Path(__file__).resolve().parent / "job.py"
 SHM = "/dev/shm"
-# What would lead Gloo, Open MPI or daemons elsewhere than where the report says. GRADLANE_LIBRARY is a build's.
+# Variables that would send Gloo, Open MPI or daemons to other links or settings than the report says. GRADLANE_LIBRARY
+# is kept: it belongs to a build.
 FOREIGN = ("GLOO_SOCKET_IFNAME", "OMPI_MCA_", "PMIX_MCA_", "GRADLANE_")
 KEPT = ("GRADLANE_LIBRARY",)
 
 
 class Refused(Exception):
-    """What is missing here, and what to do."""
+    """A requirement that is missing here; the text says what to do."""
 
 
 def say(text):
@@ -47,14 +48,14 @@ def machine():
 
 
 def environment():
-    """Of jobs."""
+    """Returns the environment of jobs."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN) or name in KEPT}
     path = os.pathsep.join([str(ROOT), str(ROOT / "client" / "python")])
     return {**kept, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 class Progress:
-    """What is done, and roughly how long the rest takes."""
+    """Counts finished points, and estimates how long the rest takes."""
 
     def __init__(self, jobs, effort):
         self.effort = effort
@@ -62,8 +63,8 @@ class Progress:
         self.points = sum(len(job.points) for job in jobs)
         self.at = 0
         self.left = sum(sum(self.parts_of(job)) for job in jobs)
-        self.gone = 0.0  # of what was guessed
-        self.parts = []  # of the job that runs, what is not over: its start, or the point that is measured, comes first
+        self.gone = 0.0  # estimated seconds of the parts that are over
+        self.parts = []  # estimated seconds of the parts of the running job that are not over; the current one is first
 
     def parts_of(self, job):
         return [plan.guess_start(job), *(plan.guess_seconds(job, point, self.effort) for point in job.points)]
@@ -72,7 +73,7 @@ class Progress:
         self.parts = self.parts_of(job)
 
     def end(self):
-        """Of a job, which may have failed before all of its points were measured."""
+        """Ends a job, which may have failed before all of its points were measured."""
         self.past()
         self.left -= sum(self.parts)
 
@@ -94,7 +95,7 @@ class Progress:
 
 
 class Run:
-    """All jobs, one after the other, and what they have measured."""
+    """Runs all jobs, one after the other, and keeps their results."""
 
     def __init__(self, args, jobs):
         self.args, self.jobs = args, jobs
@@ -128,7 +129,7 @@ class Run:
         self.save()
 
     def make_data(self, stack):
-        """In memory; returns the folder, which goes with the stack."""
+        """Writes the data to memory (/dev/shm). Returns the folder, which is removed with the stack. Raises Refused."""
         say("making data")
         try:
             folder = stack.enter_context(
@@ -248,7 +249,7 @@ def parse():
 
 
 def missing_torch(python):
-    """Why that Python is of no use, or None."""
+    """Returns why that Python cannot be used; None if it can."""
     if python is None:
         return None
     try:
@@ -260,7 +261,7 @@ def missing_torch(python):
 
 
 def missing_mpi(jobs):
-    """What Open MPI lacks here, if it is to be measured."""
+    """Returns what Open MPI lacks here, if it is to be measured; None if nothing is missing."""
     if not any(name.startswith("mpi ") for job in jobs for point in job.points for name in point.methods):
         return None
     if shutil.which("mpirun") is None:
@@ -269,7 +270,7 @@ def missing_mpi(jobs):
 
 
 def measure(args):
-    """0, 1 if something failed, 130 if it was interrupted."""
+    """Returns the exit status: 0, 1 if something failed, 2 if it cannot measure here, 130 if it was interrupted."""
     shaped = [job for job in args.jobs if job.rate != "none"]
     if shaped and os.getuid() != 0:
         say("compare.sh: links with a rate need root: run 'sudo lab/compare.sh', or add --only rate=none")
@@ -286,7 +287,7 @@ def measure(args):
     args.gradlane = args.gradlane.resolve()
     run = Run(args, args.jobs)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+        if signal.getsignal(number) != signal.SIG_IGN:  # a signal that nohup ignores stays ignored
             signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         run.all()
@@ -309,7 +310,7 @@ def measure(args):
 
 
 def write_docs(results, out):
-    """If they are good enough for the page; returns whether they are."""
+    """Writes the results to docs/ if they are good enough. Returns whether they are."""
     from lab.compare import report
 
     reasons = report.unfit(results)
@@ -327,7 +328,7 @@ def main():
     path = args.out / "results.json"
     if code == 2 or not path.exists():
         return code or 1
-    from lab.compare import report  # with Matplotlib, which takes its time
+    from lab.compare import report  # imports Matplotlib, which takes its time
 
     results = json.loads(path.read_text())
     text = report.write(results, args.out)

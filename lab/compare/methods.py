@@ -1,4 +1,4 @@
-# methods.py - the ways to all-reduce that are compared, behind one interface (every rank of a job)
+# methods.py - the all-reduce methods that are compared, behind one interface (every rank of a job)
 
 import time
 
@@ -12,10 +12,10 @@ from lab.compare import plan
 
 
 class Method:
-    """Tensors of a point, and an all-reduce of each, in place.
+    """The tensors of a point, and an all-reduce of each, in place.
 
-    point() names size and data, fill() makes the tensors what they are before an operation, run() reduces all of them
-    and returns the seconds that took on this rank. codec says what the last result's error may be.
+    point() sets size and data. fill() sets the tensors to their values before an operation. run() reduces all of them
+    and returns the seconds that this rank took. codec says what error the last result may have.
     """
 
     average = False  # whether the result is the mean of the ranks, not their sum
@@ -47,7 +47,7 @@ class Method:
 
 
 class Gradlane(Method):
-    """Tensors in memory that is shared with the daemon. strategy: None is the daemon's first, the ring."""
+    """Reduces tensors in memory that is shared with the daemon. strategy: None is the daemon's first, the ring."""
 
     def __init__(self, arena, engine, codec, strategy=None):
         super().__init__(arena)
@@ -58,15 +58,16 @@ class Gradlane(Method):
 
 
 class Whole(Gradlane):
-    """The same in one piece. An engine cuts tensors, and an aggregator would send one piece back while others come in:
-    the paper's baseline does not, and neither does it in other programs."""
+    """Reduces each tensor in one piece. An engine cuts tensors, and with pieces an aggregator would send one back while
+    others come in. The paper's baseline and other programs do not do that."""
 
     def reduce(self, tensor):
         self.engine._context.all_reduce(tensor.numpy(), codec=self.codec, strategy=self.strategy)
 
 
 class Adaptive(Gradlane):
-    """fixed:adaptive: the result of an operation decides on the bound of the next one, which is part of its time."""
+    """Reduces with fixed:adaptive. The result of an operation decides on the bound of the next one, and that is part of
+    its time."""
 
     def point(self, source, operations):
         super().point(source, operations)
@@ -79,7 +80,7 @@ class Adaptive(Gradlane):
 
 
 class Backend(Method):
-    """torch.distributed with backend "gradlane", and tensors that PyTorch has allocated."""
+    """Reduces by torch.distributed with backend "gradlane", in tensors that PyTorch has allocated."""
 
     def __init__(self, arena, group, codec):
         super().__init__(arena)
@@ -103,7 +104,7 @@ class Gloo(Method):
 
 
 class Aggregator(Gloo):
-    """One node gets all gradients, adds, and sends the sum back."""
+    """Reduces on one node, which gets all gradients, adds them, and sends the sum back."""
 
     def reduce(self, tensor):
         dist.reduce(tensor, dst=0, group=self.group)
@@ -111,7 +112,7 @@ class Aggregator(Gloo):
 
 
 class Bucket:
-    """As much of DistributedDataParallel's GradBucket as the fp16 hook needs."""
+    """The part of DistributedDataParallel's GradBucket that the fp16 hook needs."""
 
     def __init__(self, tensor):
         self.tensor = tensor
@@ -121,7 +122,7 @@ class Bucket:
 
 
 class Fp16Hook(Gloo):
-    """PyTorch's own hook, on Gloo."""
+    """Reduces with PyTorch's own fp16 hook, on Gloo."""
 
     average = True
     codec = "fp16"
@@ -131,7 +132,8 @@ class Fp16Hook(Gloo):
 
 
 class Others:
-    """Other processes, which rank 0 tells what to do; the other ranks sleep. `program` is None there."""
+    """A method that other processes run. Rank 0 tells them what to do; the other ranks sleep, and have None as
+    `program`."""
 
     average = False
     codec = "raw"
@@ -154,14 +156,15 @@ class Others:
         return max((answer["seconds"] for answer in self.tell("run")), default=0.0)
 
     def result(self):
-        """On rank 0; digests has those of all its ranks."""
+        """Returns the result on rank 0, and sets digests to those of all ranks of the program."""
         path = f"{self.folder}/others-result.f32"
         self.digests = [answer["digest"] for answer in self.tell("result", path=path)]
         return torch.from_file(path, size=self.numel, dtype=torch.float32).numpy() if self.program else None
 
 
 def make(names, engine, groups, folder, numel, start):
-    """By name; every arena has room for `numel` values. start(name) gives other processes, on rank 0."""
+    """Returns the methods by name. Every arena has room for `numel` values. start(name) starts other processes on rank
+    0."""
     shared = engine.zeros(numel)
     plain = torch.zeros(numel)
     found = {}

@@ -1,6 +1,6 @@
-# other_rank.py - a process of another program, which measures when it is told to (started by others.py)
+# other_rank.py - a process of another program, which measures when it gets a command (started by others.py)
 #
-# It is told through a Unix socket, on which it sleeps in between: an MPI process that waits in MPI spins.
+# Commands come through a Unix socket, on which it sleeps between measurements. An MPI process that waits in MPI spins.
 
 import json
 import os

@@ -1,4 +1,4 @@
-# others.py - other programs' processes beside a job, a rank each: started once, told when to measure (rank 0 of a job)
+# others.py - processes of other programs, one for each rank. Started once, they measure on command (rank 0 of a job).
 
 import json
 import os
@@ -10,7 +10,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 START_S = 50
-ANSWER_S = 100  # less than other ranks wait
+ANSWER_S = 100  # s; less than the time limit of other ranks
 
 
 class OtherError(Exception):
@@ -18,13 +18,13 @@ class OtherError(Exception):
 
 
 def namespaces():
-    """Of the nodes; none if they have none."""
+    """Returns the namespaces of the nodes; [] if they have none."""
     names = os.environ.get("GRADLANE_NAMESPACES", "")
     return names.split(",") if names else []
 
 
 class Processes:
-    """Those that `commands` start, together one for each rank; they come to a socket at the path they are given."""
+    """The processes that `commands` start, one for each rank in all. They connect to the Unix socket at `path`."""
 
     def __init__(self, name, commands, world, folder, path):
         self.name = name
@@ -33,7 +33,7 @@ class Processes:
             listener.bind(path)
             listener.listen(world)
             listener.settimeout(0.2)
-            # Session folders of Open MPI are removed with ours, however it ends.
+            # Session folders of Open MPI are in ours, and are removed with it, however Open MPI ends.
             self.processes = [subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log,
                                                stderr=subprocess.STDOUT, env={**os.environ, "TMPDIR": str(folder)})
                               for command in commands]
@@ -60,7 +60,7 @@ class Processes:
         raise OtherError(f"{what}: {' '.join(self.processes[0].args)}\n{self.log.read()[-2000:]}")
 
     def tell(self, do, **arguments):
-        """To all ranks; returns their answers."""
+        """Sends a command to all ranks and returns their answers. Raises OtherError."""
         try:
             for stream in self.streams:
                 print(json.dumps({"do": do, **arguments}), file=stream, flush=True)
@@ -83,7 +83,7 @@ class Processes:
 
 
 class Mpi(Processes):
-    """One mpirun."""
+    """The processes of one mpirun."""
 
     def __init__(self, kind, world, folder):
         path = f"{folder}/mpi-{kind}"
@@ -91,12 +91,14 @@ class Mpi(Processes):
 
     @staticmethod
     def command(kind, world, path):
-        """mpirun: by TCP, by TCP and the ring algorithm, or by shared memory; in namespaces if nodes have some."""
-        # A process that waits must let others run, or the kernel: what Open MPI does by itself if it sees that it has
-        # more processes than cores. Here it takes nodes for machines, and would bind all processes to the first core.
+        """Returns the words of an mpirun by TCP, by TCP and the ring algorithm, or by shared memory; in namespaces if
+        nodes have some."""
+        # A process that waits must let other processes and the kernel run. Open MPI does that by itself if it sees more
+        # processes than cores. Here it takes nodes for machines: it would not, and would bind all processes to the
+        # first core.
         common = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1", "--mca",
                   "pml", "ob1", "--mca", "btl", "vader,self" if kind == "shm" else "tcp,self", "-n", str(world)]
-        if kind == "ring":  # which Open MPI would not choose by itself, and which suits slow links better
+        if kind == "ring":  # Open MPI would not choose it by itself, and it suits slow links better
             common += ["--mca", "coll_tuned_use_dynamic_rules", "1", "--mca", "coll_tuned_allreduce_algorithm", "4"]
         program = [sys.executable, str(HERE / "other_rank.py"), path, "mpi"]
         if not namespaces():
@@ -109,7 +111,7 @@ class Mpi(Processes):
 
 
 class OtherTorch(Processes):
-    """Gloo of the PyTorch that another Python has."""
+    """The processes that use Gloo of another Python's PyTorch."""
 
     def __init__(self, python, world, folder):
         path = f"{folder}/torch"

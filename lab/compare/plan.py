@@ -1,4 +1,4 @@
-# plan.py - what lab/compare.sh measures: jobs, each of points, and how long that may take
+# plan.py - the jobs of lab/compare.sh, the points of each, and estimates of their time
 
 import dataclasses
 
@@ -9,19 +9,20 @@ AGGREGATOR, RING, DIRECT = "aggregator:0", "ring", "direct"
 GBPS, RTT = 10, "50us"
 
 NODES = (4, 2)
-# Of --rate. full: the same cables, and nothing that shapes; none: shared memory and loopback.
+# Rates of links. full: the same links without a shaper; none: shared memory and loopback.
 RATES = ("1gbit", "5gbit", "full", "none")
 SIZES = (64 * KIB, MIB, 16 * MIB, 64 * MIB)
-TINY = 4 * KIB  # a question of latency: where nothing is shaped, and of strategies
-REAL = 16 * MIB  # the size at which gradients of a training are taken, too
-MTU, JUMBO = 1500, 9000  # of links with a rate; the former if nothing else is asked for
-QUIET = 0.3  # cores that may be busy with other work before a run is not worth much
-FOOTPRINT = 64 * MIB  # of the tensors of one sample, where they are small
+TINY = 4 * KIB  # measures latency, at all rates but 5gbit
+REAL = 16 * MIB  # the size for which gradients of a training are used, too
+MTU, JUMBO = 1500, 9000  # MTUs of links with a rate; the first one is the default
+QUIET = 0.3  # cores that may be busy with other work; above that, times are not reliable
+FOOTPRINT = 64 * MIB  # bytes; limit for all tensors of a sample, unless one tensor is larger
 MOST_OPERATIONS = 256
 
-# In the order of tables. Those of "gradlane" have their tensors in shared memory; "backend" is the PyTorch backend
-# with ordinary tensors; "direct" and "aggregator:0" are strategies of gradlane's, with tensors in shared memory, too;
-# "packets" are gradlane's ports of AF_PACKET, where the others have sockets. "gloo 2" is that of another PyTorch.
+# Methods, in the order of tables. Methods of "gradlane" have tensors in shared memory. "backend" is the PyTorch backend
+# with ordinary tensors. "direct" and "aggregator:0" are strategies of gradlane, with tensors in shared memory, too.
+# "packets" uses gradlane's ports of AF_PACKET; its other methods use sockets on links. "gloo 2" is Gloo of another
+# PyTorch.
 METHODS = (
     "gradlane raw", "gradlane bf16", "gradlane fixed:10", "gradlane fixed:adaptive", "gradlane inceptionn:10",
     "backend raw", "backend fixed:10", "direct raw", "packets raw", "packets fixed:10", "aggregator:0 raw",
@@ -36,16 +37,16 @@ LABELS = {
     "gloo 2": "Gloo of the other PyTorch", "gloo fp16": "Gloo, fp16 hook", "aggregator": "worker-aggregator",
     "mpi tcp": "Open MPI, TCP", "mpi ring": "Open MPI, TCP, its ring", "mpi shm": "Open MPI, shared memory",
 }
-STRATEGIES = ("direct raw", "aggregator:0 raw")  # beside the ring; only where STRATEGIES_RATE is the links'
+STRATEGIES = ("direct raw", "aggregator:0 raw")  # measured only on links of STRATEGIES_RATE, and compared with the ring
 STRATEGIES_RATE = "1gbit"
-BASELINE = "aggregator:0 raw"  # gradlane's, but there to be beaten
+BASELINE = "aggregator:0 raw"  # gradlane's, but only a baseline for comparison
 OURS = tuple(name for name in METHODS if name.split()[0] in ("gradlane", "backend", "direct", "packets"))
 GLOOS = ("gloo", "gloo 2")
 
 
 @dataclasses.dataclass
 class Point:
-    """A tensor's size, what it holds, and the methods that all-reduce it."""
+    """The size of a tensor, its data, and the methods that all-reduce it."""
 
     size: int
     data: str
@@ -60,7 +61,7 @@ class Job:
     rate: str
     mtu: int
     points: list
-    link: str  # of `gradlane run`: vhost, udp or veth
+    link: str  # option --link of `gradlane run`: vhost, udp or veth
 
     def name(self):
         where = "unshaped" if self.rate == "none" else f"{self.rate}, MTU {self.mtu}, {self.link}"
@@ -69,16 +70,17 @@ class Job:
 
 @dataclasses.dataclass
 class Effort:
-    """How often a point is sampled: as often as `seconds` allow, but between `least` and `most` times."""
+    """The number of samples of a point: as many as `seconds` allow, but between `least` and `most`."""
 
     least: int
     most: int
     seconds: float
-    sample: float  # seconds that a sample should take at least: several operations, where they are short
+    sample: float  # least seconds of a sample; a sample of short operations has several of them
 
 
-# A sample is long beside the 2 ms that a shaper lets pass at once after a pause. Gradients of a training compress so
-# well that they need several operations for that, and more time with all other methods.
+# A sample is long compared with the 2 ms of data that a shaper passes at once after a pause. Gradients of a training
+# compress so well that a sample needs several operations for that. All other methods then take longer, so such points
+# get more time.
 REAL_MORE = 4
 FULL = Effort(least=7, most=21, seconds=14.0, sample=0.05)
 QUICK = Effort(least=2, most=2, seconds=1.0, sample=0.004)
@@ -98,7 +100,8 @@ def parse_size(text):
 
 
 def parse_filter(texts):
-    """--only nodes=4 rate=1gbit,none size=16M "method=gloo,gradlane fixed:10" data=gauss: what is kept, by key."""
+    """Parses --only nodes=4 rate=1gbit,none size=16M "method=gloo,gradlane fixed:10" data=gauss. Returns the values
+    that are kept, by key. Raises ValueError."""
     kept = {}
     for text in texts:
         key, mark, values = text.partition("=")
@@ -129,12 +132,13 @@ def methods_for(rate, link, kept):
 
 
 def methods_at(methods, size, data):
-    """An aggregator takes its time: not with all data and sizes."""
+    """Returns the methods of a point. The slow aggregator and direct run only with Gaussian data of at most REAL bytes.
+    """
     return methods if data == "gauss" and size <= REAL else [name for name in methods if name not in STRATEGIES]
 
 
 def strategies_of(job):
-    """What its daemons must allow; the first is that of methods that name none."""
+    """Returns the strategies that the job's daemons must allow. The first is for methods that name none."""
     named = [name.split()[0] for name in STRATEGIES if any(name in point.methods for point in job.points)]
     return ["ring", *named]
 
@@ -152,7 +156,7 @@ def links_for(rate):
 
 
 def jobs(quick, mtu, kept):
-    """All jobs, those that matter most first."""
+    """Returns all jobs, those that matter most first."""
     if quick:
         rows = [(2, rate, mtu, (64 * KIB, MIB), (MIB,)) for rate in ("1gbit", "none")]
     else:
@@ -172,7 +176,7 @@ def jobs(quick, mtu, kept):
 
 
 def guess_seconds(job, point, effort):
-    """Roughly, for the time that remains. Checks and the first, untimed samples included."""
+    """Estimates the seconds of a point, for the time that remains. Includes checks and the first, untimed samples."""
     slow = {"1gbit": 0.08e9, "5gbit": 0.2e9, "full": 0.3e9, "none": 1.0e9}[job.rate]  # bytes/s of tensor, in the mean over methods
     size = max(point.size, MIB)
     around = 2 * (job.nodes - 1) / job.nodes * size / slow * len(point.methods)
@@ -182,5 +186,5 @@ def guess_seconds(job, point, effort):
 
 
 def guess_start(job):
-    """Daemons, PyTorch and Open MPI, in seconds."""
+    """Estimates the seconds in which daemons, PyTorch and Open MPI start."""
     return 4.0 + 2.5 * job.nodes

@@ -8,7 +8,7 @@ from lab.compare import tables
 from lab.compare.style import plt
 
 BROWN = "#8B6914"
-# Colour, marker and line. gradlane's lines are solid, those of others dashed.
+# Colour, marker and line of each method. Only methods of kind "gradlane" have solid lines.
 LOOKS = {
     "gradlane raw": (style.BLUE, "o", "-"), "gradlane bf16": (style.SKY, "s", "-"),
     "gradlane fixed:10": (style.VERMILION, "o", "-"), "gradlane fixed:adaptive": (style.ORANGE, "D", "-"),
@@ -39,7 +39,7 @@ def ticks_of_log(axis):
 
 
 def finish(figure, axes, path):
-    """With one legend for all, below them."""
+    """Adds one legend for all axes, below them, and saves the figure."""
     columns = 4 if figure.get_figwidth() > 9 else 2
     handles = {}
     for axis in axes:
@@ -54,7 +54,7 @@ def finish(figure, axes, path):
 
 
 def error(rows, value):
-    """Least and most of what was measured, as distances from the median."""
+    """Returns the medians, and the distances of the least and the most value from them."""
     middle = [value(row, row["median"]) for row in rows]
     low, high = [value(row, row["max"]) for row in rows], [value(row, row["min"]) for row in rows]
     return middle, [[abs(m - min(l, h)) for m, l, h in zip(middle, low, high)],
@@ -87,7 +87,7 @@ def busbw_panel(axis, rows, rate):
 
 
 def busbw(results, nodes, path):
-    """Bus bandwidth against size: a panel for each rate."""
+    """Plots bus bandwidth against size, with a panel for each rate. Returns whether there is data for it."""
     found = [(place, rows) for place, rows in tables.places(results)
              if place[0] == nodes and any(row["data"] == "gauss" for row in rows)
              and (place[1] == "none" or place[2] == results["mtu"])]
@@ -117,7 +117,8 @@ def time_panel(axis, rows, rates):
 
 
 def time(results, path):
-    """Time against bandwidth, of the size that both data sets have: a panel for nodes and data."""
+    """Plots time against bandwidth, for the largest size with digits data. Each panel has a number of nodes and a kind
+    of data. Returns whether there is data for it."""
     sizes = {row["bytes"] for row in results["rows"] if row["data"] == "digits"}
     size = max(sizes or {row["bytes"] for row in results["rows"]}, default=0)
     rows = [row for row in results["rows"] if row["bytes"] == size and row["mtu"] in (results["mtu"], plan.JUMBO)
@@ -137,7 +138,8 @@ def time(results, path):
 
 
 def cpu(results, path):
-    """CPU seconds of the whole machine per GB of tensor, at the same size: a panel for each job."""
+    """Plots the CPU seconds of the complete machine per GB of tensor, at the same size, with a panel for each job.
+    Returns whether there is data for it."""
     size = max((row["bytes"] for row in results["rows"] if row["data"] == "digits"), default=0)
     found = [(place, [row for row in rows if row["bytes"] == size and row["data"] == "gauss"])
              for place, rows in tables.places(results) if place[1] == "none" or place[2] == results["mtu"]]
@@ -168,7 +170,7 @@ def cpu(results, path):
 
 
 def all_plots(results, folder):
-    """Names of those that there is something for."""
+    """Draws all plots. Returns the names of those that have data."""
     made = {"busbw-4": busbw(results, 4, folder / "busbw-4.png"), "busbw-2": busbw(results, 2, folder / "busbw-2.png"),
             "time": time(results, folder / "time.png"), "cpu": cpu(results, folder / "cpu.png")}
     return [name for name, there in made.items() if there]

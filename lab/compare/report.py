@@ -16,7 +16,7 @@ NAMES = ("busbw-4", "busbw-2", "time", "cpu")
 
 
 def write(results, folder):
-    """report.md and PNGs; returns the text."""
+    """Writes report.md and PNGs. Returns the text."""
     for name in NAMES:
         (folder / f"{name}.png").unlink(missing_ok=True)
     made = plots.all_plots(results, folder)
@@ -26,7 +26,7 @@ def write(results, folder):
 
 
 def unfit(results):
-    """Why the documentation should not have these results: texts, none if it should."""
+    """Returns the reasons why the documentation should not have these results; [] if it should."""
     wanted = {(job.nodes, job.rate, job.mtu, point.size, point.data, method)
               for job in plan.jobs(False, plan.MTU, {}) for point in job.points for method in point.methods}
     rows = results["rows"]
@@ -45,7 +45,7 @@ def unfit(results):
 
 
 def write_docs(results, folder, docs):
-    """The same as docs/results/compare.md; plots as docs/images/compare-*.png."""
+    """Writes the report to docs/results/compare.md, and plots to docs/images/compare-*.png."""
     images, page = docs / "images", docs / "results" / "compare.md"
     images.mkdir(exist_ok=True)
     page.parent.mkdir(exist_ok=True)

@@ -1,4 +1,5 @@
-# scalability.py - exchanges on ever more nodes, real and simulated (lab/scalability.sh starts it; docs/benchmarks.md)
+# scalability.py - times of exchanges on more and more nodes, real and simulated (lab/scalability.sh starts it;
+# docs/benchmarks.md)
 
 import argparse
 import json
@@ -17,12 +18,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 STRATEGIES, CODECS = (AGGREGATOR, RING, DIRECT), ("raw", "fixed:10")
 DATA = "gauss-0.01"
 REAL_NODES, SIMULATED_NODES = (4, 6, 8), (4, 6, 8, 16, 32, 64)
-ITERATIONS, WARMUP = 3, 1  # of each way in each round
-PATIENCE = 600  # seconds, of one job
+ITERATIONS, WARMUP = 3, 1  # operations of each way in each round
+PATIENCE = 600  # s; time limit of one job
 
 
 class Failed(Exception):
-    """A command that did not do what it was started for."""
+    """A command that failed or gave wrong results."""
 
 
 def say(text):
@@ -56,12 +57,12 @@ def environment():
 
 
 def rows_of(command):
-    """Starts it, and gives the rows of the JSON that it prints."""
+    """Runs a command. Returns the rows of the JSON that it prints. Raises Failed."""
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment())
     try:
         out, _ = process.communicate(timeout=PATIENCE)
     except BaseException:
-        process.send_signal(signal.SIGTERM)  # upon which it clears away what it has made
+        process.send_signal(signal.SIGTERM)  # it then removes the namespaces that it has made
         process.wait()
         raise
     if process.returncode != 0:
@@ -74,7 +75,7 @@ def rows_of(command):
 
 
 def round_on(results, nodes):
-    """All ways once, one after the other, on as many nodes."""
+    """Runs all ways once, one after the other, on this number of nodes. Adds the times to the results."""
     results["busy_cores"].append(busy_cores())
     for row in rows_of(real_command(results["settings"], nodes)):
         way = nodes, row["strategy"], row["codec"]
@@ -86,7 +87,8 @@ def round_on(results, nodes):
 
 
 def measure(results, save):
-    """Rounds take turns, so that what else the machine does meanwhile meets all numbers of nodes."""
+    """Runs all rounds and simulations. Each round has all numbers of nodes, so that other work on the machine disturbs
+    all of them."""
     settings = results["settings"]
     for number in range(settings["rounds"]):
         for nodes in settings["real_nodes"]:
@@ -144,7 +146,7 @@ def interrupt(*_):
 
 
 def run(args, path):
-    """Measures, and returns the exit status; what there is so far is always in the file."""
+    """Measures and returns the exit status. The file always has all results so far."""
     results = {"about": about(), "settings": settings_of(args), "busy_cores": [], "real": [], "simulated": []}
 
     def save():
@@ -174,7 +176,7 @@ def main():
     code = 0 if args.render else run(args, path)
     if code:
         return code
-    from lab.compare import scalability_page as page  # with Matplotlib, which takes its time
+    from lab.compare import scalability_page as page  # imports Matplotlib, which takes its time
 
     results = json.loads(path.read_text())
     print(page.write(results, args.out))

@@ -1,4 +1,4 @@
-# scalability_page.py - what lab/scalability.sh has measured, as tables and a plot
+# scalability_page.py - tables and a plot of what lab/scalability.sh has measured
 
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
@@ -24,7 +24,7 @@ WAYS = (
 
 
 def best(rows, strategy, codec):
-    """Nodes, and the least of the seconds of all rounds, of one way."""
+    """Returns {nodes: least seconds of all rounds} of one way."""
     found = {}
     for row in rows:
         if (row["strategy"], row["codec"]) == (strategy, codec):
@@ -33,12 +33,12 @@ def best(rows, strategy, codec):
 
 
 def share(strategy, nodes):
-    """Tensors that go through the busiest port in one direction, uncompressed."""
+    """Returns how many tensors go through the busiest port in one direction, uncompressed."""
     return 2 * (nodes - 1) if strategy == AGGREGATOR else 2 * (nodes - 1) / nodes
 
 
 def growths(rows, nodes):
-    """From the first to the last number of nodes: the ways' times, beside what their bytes grow by."""
+    """Returns a table of growth from the first to the last number of nodes: of the ways' times, and of their bytes."""
     first, last = nodes[0], nodes[-1]
     found = []
     for strategy, codec, name, *_ in WAYS:
@@ -50,7 +50,7 @@ def growths(rows, nodes):
 
 
 def spread(rows, strategy, codec, nodes):
-    """Of the rounds, where there are some."""
+    """Returns the slowest round as text, such as " to 12.3"; "" if there are not several rounds."""
     for row in rows:
         if (row["nodes"], row["strategy"], row["codec"]) == (nodes, strategy, codec):
             times = row["seconds"]
@@ -69,7 +69,7 @@ def times(rows, nodes):
 
 
 def less(rows, nodes):
-    """How much less time than the raw aggregator takes, as the paper has it."""
+    """Returns a table: how much less time each way takes than the raw aggregator, as the paper states it."""
     base = best(rows, AGGREGATOR, "raw")
     found = []
     for strategy, codec, name, *_ in WAYS[1:]:
@@ -80,7 +80,8 @@ def less(rows, nodes):
 
 
 def formulas(results):
-    """The paper's own formula beside the star's, of the simulated aggregator."""
+    """Returns a table of the simulated aggregator: its time, and the times by the star's formula and by the paper's
+    own."""
     rows = [row for row in results["simulated"] if (row["strategy"], row["codec"]) == (AGGREGATOR, "raw")]
     cells = [[str(row["nodes"]), *(number(row[name] * 1e3) for name in ("seconds", "star_seconds", "wa_seconds")),
               f"{row['seconds'] / row['star_seconds']:.3f}"] for row in rows]
@@ -136,7 +137,8 @@ def panel(axis, rows, nodes, title):
 
 
 def plot(results, path):
-    """Real ones as the paper draws them, on an axis from 0, where linear is a straight line; simulated ones beside."""
+    """Draws real nodes as the paper does, on an axis from 0, where linear growth is a straight line. Simulated nodes
+    have a panel next to it."""
     settings = results["settings"]
     figure, axes = plt.subplots(1, 2, figsize=(11, 5.4))
     real = f"{settings['bytes'] / MIB:g} MiB, real nodes, {settings['rate'].replace('mbit', ' Mb/s')}"
@@ -159,7 +161,7 @@ def plot(results, path):
 
 
 def write(results, folder):
-    """Table and plot; returns the text."""
+    """Writes table and plot. Returns the text."""
     plot(results, folder / "scalability.png")
     text = document(results, "scalability.png")
     (folder / "scalability.md").write_text(text + "\n")

@@ -1,4 +1,4 @@
-# style.py - how plots look: colours of Okabe and Ito, which the colour-blind can tell apart, and markers besides
+# style.py - style of plots: colours of Okabe and Ito, which colour-blind readers can tell apart, and different markers
 
 import matplotlib
 

@@ -16,7 +16,7 @@ def place_name(nodes, rate, mtu):
 
 
 def places(results):
-    """Nodes, rate and MTU, with the rows of each, in the order of the plan."""
+    """Returns nodes, rate and MTU, with the rows of each, in the order of the plan."""
     found = {}
     for row in results["rows"]:
         found.setdefault((row["nodes"], row["rate"], row["mtu"]), []).append(row)
@@ -24,7 +24,7 @@ def places(results):
 
 
 def tensors(rows):
-    """Size and data of each point, with its rows by method."""
+    """Returns size and data of each point, with its rows by method."""
     found = {}
     for row in rows:
         found.setdefault((row["bytes"], row["data"]), {})[row["method"]] = row
@@ -44,7 +44,7 @@ def busbw(row):
 
 
 def number(value):
-    """Three digits that count."""
+    """Formats a number with three significant digits."""
     if value >= 100:
         return f"{value:.0f}"
     if value >= 10:
@@ -59,18 +59,19 @@ def against(rows, row, method):
 
 
 def gloo(rows):
-    """The faster one, if there are two: None if there is none."""
+    """Returns the name of the faster Gloo method; None if there is none."""
     return min((name for name in plan.GLOOS if name in rows), key=lambda name: rows[name]["median"], default=None)
 
 
 def best_other(rows):
-    """The fastest of what is not gradlane's."""
+    """Returns the row of the fastest method that is not gradlane's."""
     return min((row for name, row in rows.items() if name not in (*plan.OURS, plan.BASELINE)), key=lambda row: row["median"],
                default=None)
 
 
 def losses(rows, row):
-    """Whom a method of gradlane's is slower than: Gloo, or the best of the others."""
+    """Returns the names of methods that are faster than this method of gradlane's: Gloo, the best other one, or both.
+    """
     if row["method"] not in plan.OURS:
         return []
     best = best_other(rows)
@@ -90,7 +91,7 @@ def speed_cell(rows, row):
 
 
 def overview(rows):
-    """Speed-up against Gloo, a line per method and a column per tensor."""
+    """Returns a table of speed-ups against Gloo, with a line per method and a column per tensor."""
     points = tensors(rows)
     lines = []
     for method in plan.METHODS:
@@ -171,7 +172,7 @@ def machine(results):
 
 
 def warnings(results):
-    """What takes away from all that follows, as paragraphs."""
+    """Returns warnings that make all results less reliable, as paragraphs."""
     found = []
     if results["quick"]:
         found.append("**With `--quick`, which only shows that all works: few samples, small tensors. Times and figures "
@@ -184,7 +185,7 @@ def warnings(results):
 
 
 def whole(results, image):
-    """All of it. image(name) gives a plot's address, or None."""
+    """Returns the complete report. image(name) returns a plot's address, or None."""
     parts = [*warnings(results), "## Machine\n", machine(results) + "\n", "## Figures\n", met_table(results) + "\n",
              "## Plots\n"]
     for name, text in (("busbw-4", "Bus bandwidth against size, 4 nodes"), ("busbw-2", "the same, 2 nodes"),

@@ -1,9 +1,9 @@
-"""Two hosts in network namespaces, each behind a bump in the wire: an accelerator, or something to compare it with.
+"""Two hosts in network namespaces, each behind a bump in the wire: an accelerator, or a program to compare it with.
 
     gl0 --- gla0 [bump] glw0 --- p0: sw: p1 --- glw0 [bump] gla0 --- gl0        sw is a bridge in a namespace of its own
     10.77.0.1                                                  10.77.0.2
 
-Used by bench_accelerator.py. Needs root. A rate is a tbf on both wire ports, as it is on the cables of `gradlane run`.
+bench_accelerator.py uses it. Needs root. A rate is a tbf on both wire ports, as on the links of `gradlane run`.
 """
 
 import json
@@ -20,7 +20,7 @@ from lab.net.spaces import Failed, Spaces, as_gradlane_run, run
 
 PATIENCE = 120
 FLOAT_STREAM = pathlib.Path(__file__).resolve().parents[2] / "tools/demo/float_stream.py"
-# A host's bursts wait in the packet ring while the bump has no CPU; with fewer frames they get lost there.
+# A host's bursts wait in the packet ring while the bump has no CPU. With fewer frames, packets would get lost there.
 HOST_DEVICE = "net_af_packet0,iface=gla0,qdisc_bypass=0,framecnt=4096"
 WIRE_DEVICE = "net_af_packet1,iface=glw0,qdisc_bypass=0"
 
@@ -30,21 +30,21 @@ class BenchError(Failed):
 
 
 def cpu_seconds(pid):
-    """User and system time of a process, with all its threads."""
+    """Returns the user and system time of a process, with all its threads."""
     with open(f"/proc/{pid}/stat", encoding="ascii") as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def machine_cpu_seconds():
-    """What all cores were busy with, interrupts and what the kernel does for others included."""
+    """Returns the seconds in which all cores were busy, including interrupts and the kernel's work for others."""
     with open("/proc/stat", encoding="ascii") as file:
         user, nice, system, _, _, irq, softirq = (int(word) for word in file.readline().split()[1:8])
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
 class Net:
-    """The namespaces, without bumps. rate: None, or "200mbit" """
+    """The namespaces and their links, without bumps. rate: such as 200mbit, or None."""
 
     def __init__(self, rate=None, mtu=1500):
         self.rate, self.mtu = rate, mtu
@@ -75,7 +75,7 @@ class Net:
         return subprocess.Popen(self.command(i, *argv), text=True, **keywords)
 
     def wire(self):
-        """Bytes and packets that have passed the switch from host 0 to host 1, and from 1 to 0."""
+        """Returns the bytes and packets that have passed the switch from host 0 to host 1, and from 1 to 0."""
         ports = json.loads(self.spaces["sw"].ip("-j", "-s", "link"))
         rx = {port["ifname"]: port["stats64"]["rx"] for port in ports}
         return {way: {key: rx[port][key] for key in ("bytes", "packets")}
@@ -89,7 +89,8 @@ class Net:
         switch.veth(f"p{i}", space, "glw0", mtu=self.mtu, master="br0")
         space.ip("link", "set", "lo", "up")
         space.ip("addr", "add", f"{self.address(i)}/24", "dev", "gl0")
-        # What comes in there is the bump's, which has it before this; the kernel's stack would answer it, too.
+        # Packets that come in there are for the bump, which gets them before this rule. The kernel's stack would answer
+        # them, too.
         space.rules("table netdev bump {\n" + "".join(
             f"chain {port} {{ type filter hook ingress device {port} priority 0; policy drop; }}\n"
             for port in ("gla0", "glw0")) + "}\n")
@@ -102,7 +103,7 @@ class Net:
 
 
 class Bump:
-    """A process per host between gla0 and glw0; both are ready when the constructor returns."""
+    """A process per host between gla0 and glw0. Packets pass between the hosts when __enter__ returns."""
 
     def __init__(self, net):
         self.net, self.processes = net, []
@@ -146,12 +147,12 @@ class Bump:
 
 
 class Testpmd(Bump):
-    """dpdk-testpmd, which only passes frames on, on the same ports."""
+    """dpdk-testpmd on the same ports. It only forwards frames."""
 
     name = "testpmd io"
 
     def start(self, i):
-        # The thread that forwards has core i; the one of the command line, which only waits, has the other.
+        # The thread that forwards runs on core i. The main thread, which only waits, runs on the other one.
         eal = ["--no-huge", "--no-shconf", "-m", "128", "--no-pci", "--no-telemetry", "-l", "0,1", "--main-lcore",
                1 - i, "--vdev", HOST_DEVICE, "--vdev", WIRE_DEVICE]
         forward = ["--forward-mode=io", "--auto-start", "--total-num-mbufs=16384", "--nb-cores=1"]
@@ -198,7 +199,7 @@ class Accelerators(Bump):
                 return json.loads(answer.read())
 
 
-# ---- What runs on the hosts
+# ---- Programs on the hosts
 
 
 def check_alive(*processes):
@@ -208,7 +209,8 @@ def check_alive(*processes):
 
 
 def float_stream(net, tos=0, bound=2.0**-10, data="laplace-1e-3", seconds=None, floats=None, port=5000):
-    """From host 0 to host 1; what the sender prints, with CPU time of the machine and packets on the wire."""
+    """Sends a float stream from host 0 to host 1. Returns what the sender prints, with CPU time of the machine and
+    packets on the wire. Raises BenchError."""
     program = [sys.executable, "-B", FLOAT_STREAM]
     receiver = net.popen(1, *program, "receive", "--once", "--json", "--port", port, "--data", data, "--bound", bound,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -231,7 +233,7 @@ def float_stream(net, tos=0, bound=2.0**-10, data="laplace-1e-3", seconds=None, 
 
 
 def iperf(net, seconds, tos=0):
-    """Bits per second that arrived at host 1."""
+    """Runs iperf3. Returns the bits per second that arrived at host 1."""
     server = net.popen(1, "iperf3", "-s", "-1", stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         time.sleep(0.3)
@@ -247,10 +249,10 @@ def iperf(net, seconds, tos=0):
 
 
 def ping(net, count, interval=0.005):
-    """Round-trip times in us, in order.
+    """Returns round-trip times in us, in order. Raises BenchError if many are missing.
 
-    ping has no core of its own. With a real-time priority it does not wait for a time slice of one that spins, and it
-    runs on the core of the far bump: the near one can take the packet at once.
+    ping has no core of its own. With a real-time priority it does not wait for the time slice of a spinning process. It
+    runs on the core of the far bump, so that the near one can take the packet at once.
     """
     text = run(*net.command(0, "taskset", "-c", "1", "chrt", "-f", "1", "ping", "-n", "-c", count, "-i", interval,
                             net.address(1)))

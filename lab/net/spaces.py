@@ -1,4 +1,4 @@
-"""Network namespaces, and what connects them: veth pairs, bridges and shapers. Needs root. For tests and measurements.
+"""Network namespaces and their connections: veth pairs, bridges and shapers. Needs root. For tests and measurements.
 
     with Spaces() as spaces:
         one, switch = spaces.add("one"), spaces.add("sw")
@@ -7,8 +7,9 @@
         one.shape("gl0", "1gbit")
         one.run("ping", "-c", "1", "10.77.0.2")
 
-Everything is gone behind the `with`, after SIGTERM too. A process that is killed leaves namespaces with its number in
-their names, which the next one that makes any removes. So those of processes side by side do not meet.
+The end of the `with` removes everything, after SIGTERM, too. Names of namespaces contain the process id, so those of
+processes that run at the same time do not clash. If a process is killed, its namespaces stay until the next process
+makes some.
 """
 
 import contextlib
@@ -23,21 +24,21 @@ import sys
 import threading
 
 PREFIX = "gradlane-net-"
-# Else the kernel's own packets come with half a checksum, and longer than the MTU.
+# Without these settings the kernel's own packets have partial checksums and are longer than the MTU.
 OFFLOADS = "rx off tx off sg off tso off gso off gro off rxvlan off txvlan off".split()
-# No IPv6, whose neighbour discovery would be traffic that nobody asked for; and bridges keep to Ethernet. Each where
-# the kernel has it.
+# IPv6 is off, because its neighbour discovery is unwanted traffic. Bridges do not call netfilter's tables for IP and
+# ARP. Settings that the kernel does not have are skipped.
 SILENT = ["net.ipv6.conf.all.disable_ipv6", "net.ipv6.conf.default.disable_ipv6"]
-CAP_NET_ADMIN = 12  # of linux/capability.h
+CAP_NET_ADMIN = 12  # capability number of linux/capability.h
 BRIDGE_CALLS = [f"net.bridge.bridge-nf-call-{table}" for table in ("iptables", "ip6tables", "arptables")]
 
 
 class Failed(AssertionError):
-    """A command that a network is made of has ended badly."""
+    """A command that sets up a network has failed."""
 
 
 def run(*command, stdin=None, timeout=120):
-    """Its output; fails with what it wrote if it fails."""
+    """Runs a command and returns its output. Raises Failed with what it wrote if it fails."""
     words = [str(word) for word in command]
     result = subprocess.run(words, capture_output=True, text=True, timeout=timeout, input=stdin, check=False)
     if result.returncode != 0:
@@ -46,7 +47,7 @@ def run(*command, stdin=None, timeout=120):
 
 
 def can_run(*programs):
-    """None, or why networks cannot be made here; `programs` are what else is needed."""
+    """Returns why networks cannot be made here, or None. `programs` must be installed, too."""
     if os.getuid() != 0:
         return "needs root"
     missing = [program for program in ("ip", "tc", "nft", "ethtool", *programs) if shutil.which(program) is None]
@@ -59,13 +60,13 @@ def can_run(*programs):
 
 
 def _has_capability(number):
-    """Whether programs that this process starts as root have it."""
+    """Returns whether programs that this process starts as root have this capability."""
     masks = re.findall(r"^Cap(?:Eff|Bnd):\s*(\w+)$", pathlib.Path("/proc/self/status").read_text(), re.MULTILINE)
     return all(int(mask, 16) >> number & 1 for mask in masks)
 
 
 def remove_leftovers():
-    """What processes that were killed have left: the process in the name is gone."""
+    """Removes the namespaces of processes that were killed. There is no process with the number in their names."""
     for line in run("ip", "netns", "list").splitlines():
         found = re.match(PREFIX + r"(\d+)-\S+", line)
         if found and not os.path.exists(f"/proc/{found[1]}"):
@@ -73,7 +74,7 @@ def remove_leftovers():
 
 
 def end_orderly_on_sigterm():
-    """So that whatever stops a process leaves no namespaces behind."""
+    """Makes SIGTERM end the process by SystemExit, so that no namespaces stay behind."""
     ours = threading.current_thread() is threading.main_thread()
     if ours and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -81,7 +82,7 @@ def end_orderly_on_sigterm():
 
 @contextlib.contextmanager
 def inside(name):
-    """This thread in the namespace of that name."""
+    """Moves this thread into the namespace of that name for the `with` block."""
     with open("/proc/thread-self/ns/net", "rb") as home, open(f"/var/run/netns/{name}", "rb") as away:
         _enter(away.fileno())
         try:
@@ -91,7 +92,7 @@ def inside(name):
 
 
 class Space:
-    """A namespace. Made by Spaces."""
+    """A namespace, which Spaces makes."""
 
     def __init__(self, name):
         self.name = name
@@ -100,7 +101,8 @@ class Space:
         return self.name
 
     def command(self, *argv):
-        """`argv` as it would run in here. It is the same process: a signal to it reaches the program."""
+        """Returns the command that runs `argv` in this namespace. Its process becomes the program, so a signal to it
+        reaches the program."""
         return ["ip", "netns", "exec", self.name, *(str(word) for word in argv)]
 
     def run(self, *argv, **options):
@@ -110,18 +112,18 @@ class Space:
         return run("ip", "-n", self.name, *words)
 
     def rules(self, text):
-        """For nft."""
+        """Passes rules to nft."""
         return self.run("nft", "-f", "-", stdin=text)
 
     def inside(self):
         return inside(self.name)
 
     def bridge(self, name, mtu=1500):
-        """One that forwards from the first frame on."""
+        """Makes a bridge that forwards from the first frame on."""
         self._ip(f"link add {name} type bridge stp_state 0 mcast_snooping 0", f"link set {name} mtu {mtu} up")
 
     def veth(self, name, other, peer, mtu=1500, master=None, offloads=False, up=True):
-        """A pair: `name` in here (on the bridge `master`), `peer` in the namespace `other`."""
+        """Makes a pair: `name` in this namespace (on the bridge `master`), `peer` in the namespace `other`."""
         self._ip(f"link add {name} mtu {mtu} type veth peer name {peer} mtu {mtu} netns {other.name}")
         if not offloads:
             for space, interface in ((self, name), (other, peer)):
@@ -131,7 +133,8 @@ class Space:
             other.ip("link", "set", peer, "up")
 
     def leave_superpackets(self, interface, on):
-        """It leaves checksums and segmentation of TCP, and nothing else, to its device; or nothing at all."""
+        """Makes the interface leave TCP checksums and segmentation to its device, and nothing else; nothing at all if
+        not `on`."""
         self.run("ethtool", "-K", interface, *("tx on sg on tso on gso on" if on else "tx off").split())
         active = re.findall(r"^\s*(tx-\S+): on$", self.run("ethtool", "-k", interface), re.MULTILINE)
         others = [name for name in active if re.fullmatch("tx-checksum-sctp|tx-gso-.*|tx-.*-segmentation", name)
@@ -140,12 +143,12 @@ class Space:
             self.run("ethtool", "-K", interface, *(word for name in others for word in (name, "off")))
 
     def shape(self, interface, rate, **tbf):
-        """What it sends, from now on: tbf with these parameters (burst, and latency or limit)."""
+        """Limits what the interface sends from now on, by a tbf with these parameters (burst, and latency or limit)."""
         words = [word for name, value in tbf.items() for word in (name, value)]
         run("tc", "-n", self.name, "qdisc", "add", "dev", interface, "root", "tbf", "rate", rate, *words)
 
     def _ip(self, *lines):
-        """Several commands of one process."""
+        """Runs several commands in one process of ip."""
         run("ip", "-n", self.name, "-batch", "-", stdin="".join(f"{line}\n" for line in lines))
 
 
@@ -176,7 +179,7 @@ class Spaces:
         return f"{PREFIX}{os.getpid()}-{label}"
 
     def add(self, label, ipv6=False):
-        """Whoever makes any outside of a `with` calls __exit__ if the rest fails."""
+        """Makes a namespace. Outside of a `with`, the caller must call __exit__ if the rest fails."""
         space = self._made[label] = Space(self.name(label))
         run("ip", "netns", "add", space.name)
         settings = [f"{name}=0" for name in BRIDGE_CALLS] + ([] if ipv6 else [f"{name}=1" for name in SILENT])
@@ -185,7 +188,7 @@ class Spaces:
 
 
 def as_gradlane_run(rate, mtu):
-    """Parameters of shape() for cables as `gradlane run --rate` makes them (tools/run/net.cc)."""
+    """Returns the parameters of shape() for links as `gradlane run --rate` makes them (tools/run/net.cc)."""
     burst = max(65536, int(bits_per_second(rate) / 8 / 500))
     return {"burst": burst, "limit": burst + 256 * (mtu + 14)}
 

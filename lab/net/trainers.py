@@ -1,4 +1,4 @@
-"""Trainers in Python on nodes of this machine, for benchmarks: what rank 0 prints comes back."""
+"""Runs trainers in Python on nodes of this machine, for benchmarks. Returns what rank 0 prints."""
 
 import json
 import os
@@ -12,12 +12,12 @@ LIMIT_S = 1800
 
 
 class Failed(Exception):
-    """`gradlane run` has said why."""
+    """`gradlane run` failed, and has printed why."""
 
 
 def run(gradlane, module, words, *, nodes, rate, link="udp", strategies="ring,direct"):
-    """Runs `python3 -m MODULE --trainer FILE` on each node; FILE holds the words as JSON. Returns the objects, lines of
-    JSON, that were printed. rate: of links between namespaces, "1gbit"; needs root."""
+    """Runs `python3 -m MODULE --trainer FILE` on each node; FILE holds the words as JSON. Returns the objects that were
+    printed as lines of JSON. rate: the rate of links between namespaces, such as "1gbit"; needs root. Raises Failed."""
     paths = os.pathsep.join([str(ROOT), str(ROOT / "client/python"), os.environ.get("PYTHONPATH", "")])
     library = pathlib.Path(gradlane).resolve().parents[1] / "client/libgradlane.so"
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
@@ -33,5 +33,5 @@ def run(gradlane, module, words, *, nodes, rate, link="udp", strategies="ring,di
 
 
 def words_of(file):
-    """What run() was given, in the trainer."""
+    """Returns the words that run() was given. Trainers call it."""
     return json.loads(pathlib.Path(file).read_text())

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""heatmap.py - pictures of `gradlane plan --what-if ... --json`: which codec wins where, by how much, and what encoding
-may take.
+"""heatmap.py - pictures of `gradlane plan --what-if ... --json`. They show which codec wins where and by how much, and
+how long encoding may take.
 
     gradlane plan --model resnet50 --what-if nodes=4..96 gbps=0.1..400 --json | lab/plan/heatmap.py -o when.png
 """
@@ -27,12 +27,13 @@ def ticks(axis, values, which):
 
 
 def times(speedup):
-    """1.03 is not 1, and 25.1 no more exact than 25."""
+    """Formats a speed-up: with two decimals below 10, with none above."""
     return f"{speedup:.2f}x" if speedup < 9.995 else f"{speedup:.0f}x"
 
 
 def draw_cells(axis, cells, title):
-    """A colour for how much the fastest codec brings, and its name; white: plain is as fast."""
+    """Draws cells with the name of the fastest codec. The colour is its speed-up; the lightest one means that plain is
+    as fast."""
     rates = sorted({each["gbps"] for each in cells})
     nodes = sorted({each["nodes"] for each in cells})
     found = {(each["nodes"], each["gbps"]): each for each in cells}
@@ -52,7 +53,7 @@ def draw_cells(axis, cells, title):
 
 
 def draw_trade(axis, trade):
-    """Speed-up over plain by what a codec takes per element and by its ratio; where the real ones are."""
+    """Draws the speed-up over plain by a codec's time per element and by its ratio, and marks the real codecs."""
     times = sorted({point[0] for point in trade["points"]})
     ratios = sorted({point[1] for point in trade["points"]})
     found = {(point[0], point[1]): point[2] for point in trade["points"]}

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""when_it_pays.py GRADLANE - writes docs/when-it-pays.md and its pictures by what `gradlane plan` says."""
+"""when_it_pays.py GRADLANE - writes docs/when-it-pays.md and its pictures from the output of `gradlane plan`."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ from lab.compare.style import plt  # noqa: E402
 PAGE = ROOT / "docs" / "when-it-pays.md"
 PICTURES = ROOT / "docs" / "results"
 MODELS = ("resnet50", "vgg19", "bert-base", "gpt2")
-DENSE = ("bf16", "fixed:10", "int8", "qsgd:4")  # which the model is not known to be far too low for
+DENSE = ("bf16", "fixed:10", "int8", "qsgd:4")  # codecs for which the model's times are not known to be far too low
 GRID = ("nodes=4,16,64", "gbps=0.1..400")
 PICTURE_GRID = ("nodes=4..96", "gbps=0.1..400", "batch=16,64", "compute=1,4")
 PORTS = (("card", 4), ("udp", 4))
@@ -104,7 +104,7 @@ def table(grid):
 
 
 def counts(paper):
-    """Its table, without what stands above it."""
+    """Returns the table of the output of `gradlane plan --paper`, without the lines above it."""
     return paper[paper.index(" Gb/s |"):].rstrip()
 
 

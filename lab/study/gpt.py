@@ -9,14 +9,14 @@ import torch
 from lab.study.plan import GPT_BATCH, GPT_CONTEXT as CONTEXT, GPT_STEPS
 
 WIDTH, BLOCKS, HEADS = 256, 2, 4
-FIRST, LAST = 32, 126  # printable ASCII; all else is a line's end
+FIRST, LAST = 32, 126  # printable ASCII; all other characters count as the end of a line
 CHARACTERS = LAST - FIRST + 2
-TEST_SHARE = 10  # the last of so many parts of the text is for tests
-TEST_WINDOWS = 32  # of each rank
+TEST_SHARE = 10  # the last 1 / TEST_SHARE of the text is for tests
+TEST_WINDOWS = 32  # windows of each rank
 
 
 class Block(torch.nn.Module):
-    """Attention to what came before, and two dense layers, each added to what goes in (Radford et al., 2019)."""
+    """Attention to earlier characters, and two dense layers. Each is added to its input (Radford et al., 2019)."""
 
     def __init__(self):
         super().__init__()
@@ -24,7 +24,7 @@ class Block(torch.nn.Module):
         self.query_key_value, self.project = torch.nn.Linear(WIDTH, 3 * WIDTH), torch.nn.Linear(WIDTH, WIDTH)
         self.dense = torch.nn.Sequential(torch.nn.Linear(WIDTH, 4 * WIDTH), torch.nn.GELU(),
                                          torch.nn.Linear(4 * WIDTH, WIDTH))
-        # No buffer: DDP would broadcast it in each step.
+        # This is no buffer, because DDP would broadcast it in each step.
         self.future = torch.ones(CONTEXT, CONTEXT, dtype=torch.bool).triu(1)
 
     def forward(self, values):
@@ -39,7 +39,7 @@ class Block(torch.nn.Module):
 
 
 class Gpt(torch.nn.Module):
-    """(windows, CONTEXT) characters -> (windows, CONTEXT, CHARACTERS), what comes next."""
+    """Maps characters (windows, CONTEXT) to scores of the next ones (windows, CONTEXT, CHARACTERS)."""
 
     def __init__(self):
         super().__init__()
@@ -55,7 +55,8 @@ class Gpt(torch.nn.Module):
         return self.next(self.last(values))
 
     def initialize(self, seed):
-        """As GPT-2: normal, 0.02; less for what is added to a sum of blocks. Biases are 0, norms as they are made."""
+        """Sets weights as GPT-2 does: normal with deviation 0.02, less if their output is added to a sum of blocks.
+        Biases are 0, weights of norms 1."""
         random = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for name, parameter in self.named_parameters():
@@ -68,7 +69,8 @@ class Gpt(torch.nn.Module):
 
 
 def text():
-    """The help of Python itself, which each Debian with python3 has: 465,000 characters of English about Python."""
+    """Returns the help of Python itself, which each Debian with python3 has: 465,000 characters of English, as int64.
+    """
     topics = pydoc_data.topics.topics
     whole = "\n".join(topics[name] for name in sorted(topics))
     codes = numpy.frombuffer(whole.encode("latin-1", "replace"), numpy.uint8)
@@ -91,14 +93,14 @@ class Share:
         return windows[:, :-1], windows[:, 1:]
 
     def epoch(self, seed, epoch):
-        """As many windows as are drawn, not the whole text: the rank's batches of characters and of what comes next,
-        one for each step."""
+        """Returns the rank's batches of characters and of the characters that follow, one for each step. Windows are
+        drawn at random, so an epoch is not the complete text."""
         random = numpy.random.default_rng((seed, epoch))
         starts = random.integers(len(self.train) - CONTEXT, size=(self.steps, self.world, GPT_BATCH))
         return [self._windows(self.train, step[self.rank].tolist()) for step in starts]
 
     def test(self, model):
-        """How many of the rank's test characters the model gets right, and the sum of their losses in nats."""
+        """Returns how many of the rank's test characters the model gets right, and the sum of their losses in nats."""
         starts = torch.linspace(0, len(self.test_text) - CONTEXT - 1, self.world * TEST_WINDOWS).long()
         windows, following = self._windows(self.test_text, starts[self.rank :: self.world].tolist())
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""hooks.py - the ways of the study to average gradients, as communication hooks of DDP (the study's trainers)"""
+"""hooks.py - the study's methods to average gradients, as communication hooks of DDP (the study's trainers)"""
 
 import concurrent.futures
 import threading
@@ -12,10 +12,10 @@ from lab.study import plan
 
 
 class Aggregator:
-    """Worker-aggregator: gradients are summed up on rank 0, which sends the average to all.
+    """Worker-aggregator: rank 0 adds all gradients, and sends the average to all.
 
-    Each leg has a thread and a process group of its own, so that the next bucket goes up while one comes down, and
-    backward goes on meanwhile. All ranks have the same order in both.
+    Each direction has a thread and a process group of its own. So the next bucket goes up while one comes down, and the
+    backward pass continues meanwhile. All ranks have the same order in both directions.
     """
 
     def __init__(self):
@@ -51,7 +51,7 @@ class Aggregator:
 
 
 class Recorder:
-    """Wraps a hook, and adds up the time in which at least one of its operations was under way."""
+    """Wraps a hook, and adds up the time in which at least one of its operations was in flight."""
 
     def __init__(self, hook):
         self._hook = hook
@@ -71,9 +71,9 @@ class Recorder:
             self._times.append((begin, end))
 
     def take(self):
-        """Seconds since the last call."""
+        """Returns the seconds since the last call. Raises RuntimeError if an operation does not end."""
         patience = time.monotonic() + 5
-        while True:  # a callback may be some microseconds later than whom it woke
+        while True:  # a callback may run some microseconds after the thread that the future woke
             with self._lock:
                 if len(self._times) == self._begun:
                     break
@@ -89,13 +89,14 @@ class Recorder:
 
 
 def power_sgd(method):
-    """PyTorch's own hook, whose factors go through gradlane; above the exchange, which knows nothing of matrices."""
+    """Returns state, hook and end function of PyTorch's PowerSGD hook. Its factors go through gradlane, which knows
+    nothing of matrices."""
     import gradlane.torch
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 
     group = dist.new_group(backend="gradlane", timeout=plan.PATIENCE)
     gradlane.torch.use_codec(method.codec)
-    # Before that gradients travel as they are: DDP forms its buckets anew after the first step.
+    # Earlier steps send gradients unchanged, because DDP rebuilds its buckets after the first step.
     state = powerSGD_hook.PowerSGDState(group, matrix_approximation_rank=method.rank, start_powerSGD_iter=2)
 
     def close():
@@ -111,8 +112,8 @@ def cut(tensor, bits):
 
 
 class Cut:
-    """INCEPTIONN's baseline: what nodes send to an aggregator is cut, and so is the average that comes back. The sum
-    of what was cut is exact."""
+    """INCEPTIONN's baseline. Nodes cut gradients before they send them to an aggregator, and cut the average that comes
+    back. The sum of cut gradients is exact."""
 
     def __init__(self, bits):
         self._bits = bits
@@ -130,8 +131,8 @@ class Cut:
 
 
 class Weights:
-    """Sends the weights of rank 0 through a codec after each step, as an aggregator that keeps them would: all ranks
-    go on with what it decodes to. The others add nothing."""
+    """Sends the weights of rank 0 through a codec after each step, as an aggregator that keeps the weights does. All
+    ranks continue with the decoded weights. The other ranks send zeros."""
 
     def __init__(self, method, model):
         import gradlane.torch.engine
@@ -157,7 +158,8 @@ class Weights:
 
 
 def hook_of(method, steps):
-    """Of epochs with so many steps: state, hook, and what to call in the end. DDP without a hook does what Gloo's does."""
+    """Returns state, hook, and a function to call in the end, for epochs of `steps` steps. The hook of Gloo does what
+    DDP does without a hook."""
     if method.kind == "gloo":
         return None, default_hooks.allreduce_hook, lambda: None
     if method.kind == "fp16":
@@ -167,7 +169,7 @@ def hook_of(method, steps):
     if method.kind == "aggregator":
         own = Aggregator()
         return None, own.hook, own.close
-    import gradlane.torch  # here, as the other methods need neither it nor a daemon
+    import gradlane.torch  # imported here, because the other methods need neither it nor a daemon
 
     if method.kind == "powersgd":
         return power_sgd(method)

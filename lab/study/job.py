@@ -14,15 +14,16 @@ from lab.study import plan
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 MARK, ALIVE = b"result: ", b"epoch"
-PATIENCE = 240  # seconds without a word; trainers say one after each epoch, and give up by themselves after 60
-# What would lead Gloo or daemons elsewhere than where the report says. GRADLANE_LIBRARY is a build's.
+PATIENCE = 240  # seconds without output; trainers print a line after each epoch, and give up by themselves after 60
+# Variables that would send Gloo or daemons to other links or settings than the report says. GRADLANE_LIBRARY is kept:
+# it belongs to a build.
 FOREIGN = ("GLOO_SOCKET_IFNAME", "OMPI_MCA_", "GRADLANE_")
 KEPT = ("GRADLANE_LIBRARY",)
 ENDING = 20
 
 
 class Failed(Exception):
-    """A job that did not get through; results that it had printed by then are good."""
+    """A job that did not finish. Results that it printed before are good."""
 
 
 def command(settings, gradlane, trainings, spec):
@@ -51,7 +52,7 @@ def end(process):
 
 
 def lines_of(process):
-    """Lines of its standard output, as they come."""
+    """Yields lines of the standard output as they come. Raises Failed if none comes for PATIENCE seconds."""
     rest = b""
     while True:
         readable, _, _ = select.select([process.stdout], [], [], PATIENCE)
@@ -67,12 +68,12 @@ def lines_of(process):
 
 
 def results(settings, gradlane, trainings, data):
-    """Trains, and yields what came out of each training as soon as it is there."""
+    """Trains, and yields the result of each training as soon as it is there. Raises Failed."""
     with tempfile.TemporaryDirectory(prefix="gradlane-study-") as folder:
         spec = pathlib.Path(folder, "spec.json")
         kept = {name: settings[name] for name in ("batch", "epochs", "rate", "momentum")}
         spec.write_text(json.dumps(kept | {"data": str(data), "trainings": trainings}))
-        # In a session of its own: Ctrl-C is for the study, which then ends this in order.
+        # The process has a session of its own: Ctrl-C reaches only the study, which then ends it in order.
         process = subprocess.Popen(
             command(settings, gradlane, trainings, spec), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment(),
             bufsize=0, start_new_session=True,

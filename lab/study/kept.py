@@ -1,16 +1,16 @@
-"""kept.py - what a study is about, and what it has in its folder: settings and trainings, as soon as they are there"""
+"""kept.py - settings and results of a study, and their files in its folder"""
 
 import datetime
 import json
 import os
 import subprocess
 
-SPLIT = 3  # the demo's
+SPLIT = 3  # seed of the split into training and tests, as in the demo
 TRAINING = {"batch": 32, "rate": 0.05, "momentum": 0.9}
 
 
 def version_of_torch(python):
-    """Of the PyTorch that the trainers have. Raises SystemExit without one."""
+    """Returns the version of the trainers' PyTorch. Raises SystemExit if there is none."""
     said = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
     if said.returncode != 0:
         raise SystemExit(f"lab/study.sh: {python} has no PyTorch; tools/setup.sh --all installs one in build-pytorch/")
@@ -55,7 +55,7 @@ def save_settings(settings, out):
 
 
 def load(out):
-    """Settings and trainings of earlier runs; a last line that was cut off is left out."""
+    """Returns settings and trainings of earlier runs. Leaves out a last line that was cut off."""
     settings = json.loads((out / "settings.json").read_text())
     trainings = []
     for line in (out / "trainings.jsonl").read_text().splitlines(keepends=True):
@@ -65,7 +65,8 @@ def load(out):
 
 
 def begin(args, settings):
-    """Results that are kept. A folder of other settings is not gone on with."""
+    """Writes the settings, and returns the trainings that are kept. Raises SystemExit if --resume finds other settings
+    in the folder."""
     if args.resume and (args.out / "trainings.jsonl").exists():
         before, trainings = load(args.out)
         for name in ("mode", "torch", "nodes", "link_rate", "epochs", "steps", "batch", "rate", "momentum", "cores"):

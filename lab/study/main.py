@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""study.py - trains the study's networks with every method, and writes what came out; lab/study.sh calls it
+"""main.py - trains the study's networks with every method, and writes the results; lab/study.sh calls it
 
-The training study: the digits classifier and a small convolutional net under PyTorch's DistributedDataParallel, on four
-nodes at 1 Gb/s in network namespaces, their gradients averaged by Gloo, by a worker-aggregator and by gradlane with
-each codec. docs/study.md explains what is measured. Needs root.
+The training study trains the digits classifier and a small convolutional net under PyTorch's DistributedDataParallel,
+on four nodes at 1 Gb/s in network namespaces. Gloo, a worker-aggregator and gradlane with each codec average their
+gradients. docs/study.md explains what is measured. Needs root.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from lab.study import systems
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "docs" / "results"
-# By mode.
+# The page of each mode.
 PAGES = {None: RESULTS / "study.md", plan.SYSTEMS_MODE: RESULTS / "systems.md", plan.PAPERS_MODE: RESULTS / "papers.md",
          plan.OBSERVATION_MODE: RESULTS / "observation.md", plan.RACE_MODE: RESULTS / "race.md"}
 IMAGES = ROOT / "docs" / "images"
@@ -40,7 +40,7 @@ def interrupt(*_):
 
 
 def say(text):
-    with contextlib.suppress(OSError):  # where the terminal is gone; what is trained is in files
+    with contextlib.suppress(OSError):  # the terminal may be gone; results are in files
         print(text, file=sys.stderr, flush=True)
 
 
@@ -57,7 +57,7 @@ def whole(least, most):
 
 
 def methods(text):
-    """Codecs have commas of their own, so it is the longest names first."""
+    """Splits a list of methods. Names have commas of their own, so the longest names are tried first."""
     found, rest = [], text
     while rest:
         name = next((name for name in sorted(plan.BY_NAME, key=len, reverse=True)
@@ -74,7 +74,7 @@ def least_seeds(mode):
 
 
 def for_page(settings):
-    """Whether the page of such a study, docs/results/study.md or that of its mode, is about such a one."""
+    """Returns whether these settings fit the page of their mode (docs/results/study.md or another)."""
     seeds = least_seeds(settings.get("mode"))
     return (not settings["quick"] and not settings["only"] and settings["models"] == plan.models_of(settings.get("mode"))
             and settings["seeds"] >= seeds and settings["epochs"] == plan.EPOCHS
@@ -82,7 +82,7 @@ def for_page(settings):
 
 
 def check_record(parser, args):
-    """What --record cannot do, and what cannot do without it."""
+    """Reports options that do not work with --record, and --sample without --record."""
     if args.sample and not args.record:
         parser.error("--sample is for --record FOLDER")
     if not args.record:
@@ -137,7 +137,7 @@ def parse_arguments():
     parser.add_argument("--sample", metavar="FLOATS", type=whole(32, 999999),
                         help="with --record: only as many of each gradient, spread over it (all)")
     parser.add_argument("--gradlane", metavar="EXE", help="use this one; install and build nothing")
-    parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)  # the command line only
+    parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)  # checks the command line only
     args = parser.parse_args()
     if args.resume and args.report:
         parser.error("--resume trains, --report does not; choose one")
@@ -175,7 +175,8 @@ def jobs_of(settings):
 
 
 class Progress:
-    """A line for each training, with a guess of what is left: as long as others of the kind took, plus start-up."""
+    """Prints a line for each training, with an estimate of the time that is left: start-up, and the time of other
+    trainings of the kind."""
 
     def __init__(self, jobs, epochs):
         self.all = [training for job in jobs for training in job]
@@ -206,7 +207,7 @@ class Progress:
 
 
 def look_around(settings, out):
-    """Whether the machine is quiet is part of the results."""
+    """Records how busy the machine is with other work, and warns if it is not quiet."""
     busy = busy_cores()
     settings["idle_cores"].append(busy)
     kept.save_settings(settings, out)
@@ -215,7 +216,7 @@ def look_around(settings, out):
 
 
 def train(args, out):
-    """Trains all, and returns settings, what came out, and what went wrong. Each result is written at once."""
+    """Runs all trainings. Returns settings, trainings and failures. Each result is written at once."""
     from lab.study import job
 
     data = out / "digits.npz"
@@ -260,7 +261,7 @@ def train(args, out):
 
 
 def record(args):
-    """Instead of a study; returns the exit status."""
+    """Records gradients instead of running a study. Returns the exit status."""
     try:
         args.record.mkdir(parents=True, exist_ok=True)
         from lab.study import record as recorder
@@ -279,7 +280,7 @@ def record(args):
     return 0
 
 
-# ---- What comes out
+# ---- Results
 
 
 def finish(args, settings, trainings, failures):
@@ -314,7 +315,7 @@ def main():
     if args.check:
         return 0
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+        if signal.getsignal(number) != signal.SIG_IGN:  # a signal that nohup ignores stays ignored
             signal.signal(number, interrupt)
     if args.record:
         return record(args)

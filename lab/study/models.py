@@ -1,4 +1,4 @@
-"""models.py - the networks of the study, how they learn, and the digits (the study's trainers)"""
+"""models.py - networks of the study, their optimizers, and the digits (the study's trainers)"""
 
 import math
 
@@ -38,7 +38,7 @@ MAKE = {"digits": classifier, "conv": convolutional, "gpt": gpt.Gpt}
 
 
 def optimizer_of(name, parameters, rate, momentum):
-    """SGD, as the INCEPTIONN paper has it; AdamW for the GPT, which nobody trains otherwise."""
+    """Returns SGD, as in the INCEPTIONN paper; AdamW for the GPT, because GPTs are trained with it."""
     if name == "gpt":
         return torch.optim.AdamW(parameters, lr=rate)
     return torch.optim.SGD(parameters, lr=rate, momentum=momentum)
@@ -57,12 +57,13 @@ def loss_of(outputs, wanted):
 
 
 def rate_of(first, epoch, epochs):
-    """Of learning: half a wave of the cosine, from the first rate down to almost 0."""
+    """Returns the learning rate of an epoch: half a wave of the cosine, from the first rate down to almost 0."""
     return first * (1 + math.cos(math.pi * epoch / epochs)) / 2
 
 
 def initialize(model, seed):
-    """He et al., 2015: normal with variance 2 / inputs; biases are 0. The GPT has a way of its own."""
+    """Sets weights as He et al., 2015: normal with variance 2 / inputs; biases are 0. The GPT does it in its own way.
+    """
     if isinstance(model, gpt.Gpt):
         model.initialize(seed)
         return
@@ -90,7 +91,7 @@ class Share:
         self.test_images, self.test_labels = test_images[rank::world], test_labels[rank::world]
 
     def epoch(self, seed, epoch):
-        """The rank's batches of images and labels, one for each step."""
+        """Returns the rank's batches of images and labels, one for each step."""
         order = torch.from_numpy(numpy.random.default_rng((seed, epoch)).permutation(len(self.labels)))
         batches = []
         for step in range(self.steps):
@@ -100,7 +101,7 @@ class Share:
         return batches
 
     def test(self, model):
-        """How many of the rank's test images the model gets right, and the sum of their losses in nats."""
+        """Returns how many of the rank's test images the model gets right, and the sum of their losses in nats."""
         with torch.no_grad():
             values = model(self.test_images)
         loss = torch.nn.functional.cross_entropy(values, self.test_labels, reduction="sum")

@@ -1,4 +1,4 @@
-"""plan.py - what is trained how, and in which order (the study's command and its trainers; needs no PyTorch)"""
+"""plan.py - models, methods and order of the trainings (the study's command and its trainers; needs no PyTorch)"""
 
 import dataclasses
 import datetime
@@ -6,38 +6,39 @@ import datetime
 WORKER_AGGREGATOR = "worker-aggregator"
 GLOO = "Gloo"
 DEFAULT = "fixed:10"
-PATIENCE = datetime.timedelta(seconds=60)  # of a trainer, with others
-SEEDS, EPOCHS, LINK_RATE = 5, 15, "1gbit"  # of the page, if nothing else is asked for
-FEWER_SEEDS = 3  # of the pages of the paper's systems and of its observation
-MOST_IN_JOB = 12  # trainings: what fails, or is ended, takes no more with it
-QUIET = 0.3  # cores that may be busy with other work before a study is not worth much
+PATIENCE = datetime.timedelta(seconds=60)  # time limit of a trainer's collectives
+SEEDS, EPOCHS, LINK_RATE = 5, 15, "1gbit"  # defaults, and values of the page
+FEWER_SEEDS = 3  # least number of seeds for the pages of the modes systems, observation and race
+MOST_IN_JOB = 12  # trainings; a job that fails or is ended loses no more than these
+QUIET = 0.3  # cores that may be busy with other work; above that, times are not reliable
 
 
-# What goes through a codec. (Of both, each by itself.)
+# The values that go through a codec. With BOTH, gradients and weights go through it separately.
 GRADIENTS, WEIGHTS, BOTH = "gradients", "weights", "both"
-# INCEPTIONN's baseline, "trunc:B": the upper B bits of each float, all else is 0. No codec of gradlane: hooks.py cuts.
+# INCEPTIONN's baseline "trunc:B" keeps the upper B bits of each float and sets the others to 0. It is no codec of
+# gradlane: hooks.py does it.
 TRUNC = "trunc"
 
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """A way to average gradients. kind: gloo, aggregator, fp16, bf16, powersgd, fsdp (FSDP2, on Gloo without a codec) or
-    gradlane; the rest is gradlane's."""
+    """A method to average gradients. kind: gloo, aggregator, fp16, bf16, powersgd, fsdp (FSDP2, on Gloo without a
+    codec) or gradlane. The other fields are settings for gradlane and for the training."""
 
     name: str
     kind: str
     codec: str = ""
     feedback: bool = False
-    strategy: str = ""  # the ring
-    links: bool = False  # ranks agree on a scale first, for which nodes need links to all others
-    rate: float = 1.0  # of learning, times that of the study: signs are all of one size
-    what: str = GRADIENTS  # goes through the codec; all else is exact
-    rank: int = 0  # of PowerSGD's factors
-    momentum: bool = True  # of the optimizer; False: the codec has its own
-    ramp: tuple = ()  # (codec, epochs) before it
-    cut: int = 0  # bits of each float that travel, the upper ones; 0: all, or what the codec says
-    halves: bool = False  # FSDP2 computes, and exchanges all it has, in bfloat16
-    parameters: str = ""  # FSDP2's: "bf16" through gradlane; by the job's own backend, exactly
+    strategy: str = ""  # "" is the ring
+    links: bool = False  # ranks first agree on a scale, for which nodes need links to all others
+    rate: float = 1.0  # factor of the learning rate; codecs of signs, which are all of one size, need a small one
+    what: str = GRADIENTS  # values that go through the codec; all others are exact
+    rank: int = 0  # rank of PowerSGD's factors
+    momentum: bool = True  # whether the optimizer has momentum; False: the codec has its own
+    ramp: tuple = ()  # (codec, epochs) that are used before `codec`
+    cut: int = 0  # number of upper bits of each float that are sent; 0: floats are not cut
+    halves: bool = False  # FSDP2 computes and communicates in bfloat16
+    parameters: str = ""  # "bf16": FSDP2's parameters go through gradlane; "": exactly, by the job's own backend
 
 
 def _gradlane(codec, feedback=False, strategy="", **more):
@@ -53,7 +54,7 @@ def of_what(codec, what):
     return Method(name, "gradlane", codec, what=what)
 
 
-# Gloo is what the others' accuracy is compared with, the worker-aggregator what their time is.
+# Accuracies are compared with Gloo's, times with those of the worker-aggregator.
 METHODS = [
     Method(WORKER_AGGREGATOR, "aggregator"),
     Method(GLOO, "gloo"),
@@ -75,8 +76,8 @@ METHODS = [
 ]
 GENERAL = [method.name for method in METHODS]
 
-# The codecs of the papers, each as its paper has it: with feedback where that keeps what is left out. An average of
-# votes is +-1/4 on four nodes; times 2^-8 a step changes weights about as much as early gradients do.
+# The codecs of the papers, each used as in its paper: with feedback where the paper keeps residuals. An average of
+# votes is +-1/4 on four nodes. With a factor of 2^-8, a step changes weights about as much as early gradients do.
 VOTE_RATE = 2.0**-8
 PAPERS = [
     Method("Gloo, bf16", "bf16"),
@@ -90,7 +91,7 @@ PAPERS = [
     _gradlane("topk:1%", True),
     _gradlane("topk:1%+fixed:10", True),
     _gradlane("mstopk:1%", True),
-    # As Lin et al. have it: no momentum but its own, and a rate that falls over the first four epochs.
+    # Lin et al. do the same: only the codec has momentum, and the share that is sent falls over the first four epochs.
     Method("dgc:0.1% after 4 epochs of more", "gradlane", "dgc:0.1%", True, momentum=False,
            ramp=(("dgc:25%", 1), ("dgc:6.25%", 1), ("dgc:1.5625%", 1), ("dgc:0.4%", 1))),
     _gradlane("graddrop:0.1%", True),
@@ -102,7 +103,7 @@ PAPERS = [
     Method("PowerSGD 4 on raw", "powersgd", "raw", rank=4),
     Method("PowerSGD 4 on fixed:10", "powersgd", "fixed:10", rank=4),
 ]
-# Whose accuracy and time those are held against.
+# Methods whose accuracy and time the papers' codecs are compared with.
 PAPERS_BESIDE = [WORKER_AGGREGATOR, GLOO, "Gloo, fp16 hook", "raw", "fixed:10", "fixed:8 + feedback"]
 
 # INCEPTIONN's founding observation: gradients tolerate a loss of precision that weights do not.
@@ -117,9 +118,10 @@ SHARDED = [
     Method("FSDP2, fixed:adaptive + feedback, bf16 parameters", "fsdp", "fixed:adaptive", True, parameters="bf16"),
 ]
 
-# The same method may be in several of them.
+# A method may be in several of these lists.
 BY_NAME = {method.name: method for method in [*METHODS, *FOLLOWING, *PAPERS, *OBSERVATION, *SHARDED]}
-# What the INCEPTIONN paper compares, by its names: a worker-aggregator, with compression on the way up, and rings.
+# The systems that the INCEPTIONN paper compares, by its names: a worker-aggregator, the same with compression on the
+# way up, a ring, and a ring with compression.
 SYSTEMS = {"WA": "aggregator:0 raw", "WA+C": "aggregator:0 fixed:10/raw", "ring": "raw", "ring+C": "fixed:10"}
 
 MODELS = {
@@ -127,18 +129,18 @@ MODELS = {
     "conv": "convolutional, 283,786 parameters",
     "gpt": "GPT of 2 blocks, 1,645,664 parameters",
 }
-# Of the GPT: characters of a window, windows per node and step, steps of an "epoch", first rate of AdamW.
+# Settings of the GPT: characters of a window, windows per node and step, steps of an "epoch", first rate of AdamW.
 GPT_CONTEXT, GPT_BATCH, GPT_STEPS, GPT_RATE = 64, 1, 40, 1e-3
-BY_LOSS = ("gpt",)  # reach a loss; the others an accuracy
-# The convolutional net is there to see whether another kind of network does the same: fewer methods will do.
+BY_LOSS = ("gpt",)  # models whose target is a loss; the target of others is an accuracy
+# The convolutional net only shows whether another kind of network behaves the same, so fewer methods are enough.
 CONV_METHODS = [
     WORKER_AGGREGATOR, GLOO, "Gloo, fp16 hook", "raw", "fixed:10", "fixed:8 + feedback", "fixed:5 + feedback",
     "fixed:adaptive", "inceptionn:10",
 ]
-# Studies beside that of all methods, by what stands on the command line.
+# Studies other than that of all methods, named like their options.
 SYSTEMS_MODE, PAPERS_MODE, OBSERVATION_MODE, RACE_MODE = "systems", "papers", "observation", "race"
 MODES = (SYSTEMS_MODE, PAPERS_MODE, OBSERVATION_MODE, RACE_MODE)
-# What people have today, and what they would take instead.
+# Methods of the race: those that people use today, and those that could replace them.
 BF16 = "Gloo, bf16"
 _RACE = [GLOO, BF16, "raw", "bf16", "fixed:10", "fixed:8 + feedback", "fixed:6 + feedback", "fixed:adaptive + feedback"]
 RACE = {
@@ -156,24 +158,25 @@ QUICK_METHODS = {
     "conv": [GLOO, "fixed:10", SYSTEMS["WA"], SYSTEMS["WA+C"]],
 }
 
-# Seconds a training takes on two cores at 1 Gb/s, all included: for the first guess of how long it will take.
+# Seconds that a training takes on two cores at 1 Gb/s, everything included. The first estimate of the time uses them.
 GUESS = {"aggregator": 18, "gloo": 11, "fp16": 16, "bf16": 16, "powersgd": 12, "gradlane": 7, "fsdp": 15}
-LONGER = {"gpt": 6}  # times
+LONGER = {"gpt": 6}  # factor
 START_UP = 15
 
 
 def models_of(mode):
-    """The general study, and those of the papers, are of the networks that they were made with."""
+    """Returns the models of a study. Only the race has the GPT."""
     return [model for model in MODELS if mode == RACE_MODE or model != "gpt"]
 
 
 def link_of(mode):
-    """Of gradlane run --link. The general study has a port of its own for each daemon, the race what needs no root."""
+    """Returns the value of gradlane run --link. The race uses udp, which needs no root; other studies use veth, so that
+    each daemon has a port of its own."""
     return "udp" if mode == RACE_MODE else "veth"
 
 
 def of_mode(mode, quick):
-    """Names of the methods of a study of its own."""
+    """Returns the names of the methods of a study with a mode other than race."""
     if mode == SYSTEMS_MODE:
         return [GLOO, *SYSTEMS.values()]
     if mode == PAPERS_MODE:
@@ -182,7 +185,8 @@ def of_mode(mode, quick):
 
 
 def selected(model, quick, only, mode):
-    """Names of the model's methods. Those that all others are compared with are there if any is."""
+    """Returns the names of the model's methods. If `only` is given, the worker-aggregator and Gloo are there for
+    comparison."""
     if only:
         wanted = {WORKER_AGGREGATOR, GLOO, *only}
         return [name for name, method in BY_NAME.items() if name in wanted and (method.kind != "fsdp" or model == "gpt")]
@@ -196,21 +200,21 @@ def selected(model, quick, only, mode):
 
 
 def strategies_of(trainings):
-    """What daemons must allow for them; the first is that of methods that name none."""
+    """Returns the strategies that daemons must allow for the trainings. The first is for methods that name none."""
     methods = [BY_NAME[training["method"]] for training in trainings]
     named = {method.strategy for method in methods} | {"direct" for method in methods if method.links}
     return ["ring", *sorted(named - {""})]
 
 
 def pieces(trainings):
-    """Jobs of some of them each, as equal as can be."""
+    """Splits trainings into jobs of at most MOST_IN_JOB, with sizes as equal as possible."""
     count = -(-len(trainings) // MOST_IN_JOB)
     return [trainings[i * len(trainings) // count : (i + 1) * len(trainings) // count] for i in range(count)]
 
 
 def jobs(models, seeds, quick, only, mode):
-    """Lists of trainings of one seed. The order of methods is turned on from seed to seed, so that none is always the
-    first, or behind the same one."""
+    """Returns lists of trainings of one seed. The order of methods rotates from seed to seed, so that none is always
+    the first, or behind the same one."""
     result = []
     for turn, seed in enumerate(seeds):
         trainings = []

@@ -44,13 +44,13 @@ def links(result):
 
 
 def below(axis, columns, lower=-0.11, **handles):
-    """A legend under the axis, where it hides nothing."""
+    """Adds a legend under the axis, where it hides nothing."""
     axis.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, lower), ncol=columns, frameon=False,
                 columnspacing=1.2, **handles)
 
 
 def curves(result, path):
-    """Accuracy against seconds of training."""
+    """Plots accuracy against seconds of training."""
     figure, drawn = panels(result, 6.2, 5)
     for axis, model in drawn:
         for row in model["rows"]:
@@ -64,7 +64,7 @@ def curves(result, path):
         axis.annotate(f" {model['target']:.2f} %", (1, model["target"]), xycoords=("axes fraction", "data"),
                       ha="left", va="center", fontsize=8, color="#555555")
         axis.set_ylim(model["target"] - 7, min(100, model["target"] + 1.5))
-        axis.set_xscale("log")  # so that twice as fast is the same distance everywhere
+        axis.set_xscale("log")  # twice as fast is the same distance everywhere
         axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
         axis.xaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
         axis.xaxis.set_minor_formatter(ticker.NullFormatter())
@@ -77,7 +77,7 @@ def curves(result, path):
 
 
 def bars(result, path):
-    """An epoch, as computing and what exchanging adds to it."""
+    """Plots the time of an epoch: computing, and the time that exchanging adds to it."""
     most = max(len(model["rows"]) for model in result["models"].values())
     figure, drawn = panels(result, 6.2, 1.6 + 0.32 * most)
     for axis, model in drawn:
@@ -101,7 +101,7 @@ def bars(result, path):
 
 
 def accuracies(result, path):
-    """Final accuracy: a dot for each seed, bars from least to most, a mark for the mean."""
+    """Plots the final accuracy: a dot for each seed, bars from least to most, a mark for the mean."""
     handles = [
         Line2D([], [], linestyle="", marker="o", color=SKY, markeredgecolor=BLUE, markersize=4, label="a seed"),
         Line2D([], [], linestyle="", marker="D", color=VERMILION, markersize=6, label="mean"),
@@ -121,7 +121,7 @@ def accuracies(result, path):
                 continue
             axis.plot([max(left, accuracy["least"]), accuracy["most"]], [at, at], color=BLUE, linewidth=2.2, zorder=2)
             seen = {}
-            for value in row["accuracies"]:  # equal ones side by side
+            for value in row["accuracies"]:  # equal values are drawn side by side
                 beside = seen.get(value, 0)
                 seen[value] = beside + 1
                 axis.plot(value, at + 0.13 * ((beside + 1) // 2) * (-1) ** beside, "o", color=SKY, markersize=4,
@@ -140,7 +140,7 @@ def accuracies(result, path):
 
 
 def steps(result, path):
-    """A step of each of the paper's systems, as computing, adding and exchanging."""
+    """Plots the time of a step of each of the paper's systems: computing, adding and exchanging."""
     figure, drawn = panels(result, 6.2, 3.4)
     for axis, model in drawn:
         found = systems.rows_of(model, result["settings"])
@@ -169,7 +169,7 @@ def save(figure, path):
 
 
 def draw(result, folder):
-    """Writes the pictures that there is something for and returns their names."""
+    """Writes the pictures that have data, and returns their names."""
     if not result["models"]:
         return []
     drawn = {"study-accuracy-time.png": curves, "study-epoch.png": bars, "study-accuracy.png": accuracies}

@@ -1,7 +1,7 @@
 """record.py - the gradients of the study's trainings, as files for `gradlane bench codec` (the study's command)
 
-Ranks take turns in this process: each computes the gradients of its own part of a batch, all get the mean, summed up in
-fp32. So it is what DistributedDataParallel over Gloo does, and needs neither a network nor root.
+Ranks take turns in this process. Each computes the gradients of its own part of a batch, and all get the mean, added in
+fp32. DistributedDataParallel over Gloo does the same, but this needs neither a network nor root.
 """
 
 import json
@@ -13,13 +13,14 @@ import torch
 from lab.study import models
 
 RANKS = 4
-SEED = 1  # of first weights and of the order of images
-STEPS = {"early": 0.05, "middle": 0.5, "late": 1.0}  # of a training, by how much of it is over
-RUN = 32  # floats: a sample is made of such runs, groups of codecs
+SEED = 1  # seed of first weights and of the order of images
+STEPS = {"early": 0.05, "middle": 0.5, "late": 1.0}  # share of a training that is over at the step
+RUN = 32  # floats; a sample consists of runs of this length, the group of codecs
 
 
 def sample(gradients, floats):
-    """The columns that are kept: runs of RUN floats, spread evenly, so that each layer has the share it has in all."""
+    """Returns the columns that are kept: runs of RUN floats, spread evenly, so that each layer keeps its share of all.
+    """
     parameters = gradients.shape[1]
     if floats >= parameters:
         return gradients
@@ -33,13 +34,14 @@ def steps_of(total):
 
 
 def write_layers(file, name, model, batch):
-    """The columns of recordings, for `gradlane plan --widths`, as a profile that measured nothing."""
+    """Writes the layers, which are the columns of recordings, as a profile without measurements for `gradlane plan
+    --widths`."""
     layers = [{"name": name, "elements": parameter.numel()} for name, parameter in model.named_parameters()]
     file.write_text(json.dumps({"name": name, "batch": batch, "layers": layers}, indent=1) + "\n")
 
 
 def put(model, gradients):
-    """A flat tensor as the model's gradients."""
+    """Sets the model's gradients from a flat tensor."""
     at = 0
     for parameter in model.parameters():
         parameter.grad = gradients[at : at + parameter.numel()].view_as(parameter)
@@ -47,7 +49,7 @@ def put(model, gradients):
 
 
 class Recording:
-    """A training, as lab/study/train.py has it with Gloo."""
+    """A training like that of lab/study/train.py with Gloo."""
 
     def __init__(self, model, data, training, epochs):
         self.model, self.epochs = models.MAKE[model](), epochs
@@ -80,8 +82,8 @@ class Recording:
 
 
 def record(folder, names, data, training, epochs, floats, say):
-    """Writes MODEL-STEP.npy of each model and step: float32, a row for each rank, parameters in PyTorch's order. Of whole
-    gradients also MODEL.json, the layers."""
+    """Writes MODEL-STEP.npy of each model and step: float32, a row for each rank, parameters in PyTorch's order. If
+    gradients are not sampled, writes also MODEL.json, the layers."""
     torch.set_num_threads(1)
     for model in names:
         if not floats:

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 """record_words.py - gradients of a small GPT that learns the words of docs/, as files for `gradlane plan --widths`
 
-Ranks take turns in this process, as in record.py; the optimizer is AdamW. Embeddings, of which a step touches a few
-rows, attention and normalisation have gradients of very different sizes, which those of the study's networks have not.
+Ranks take turns in this process, as in record.py; the optimizer is AdamW. Gradients of embeddings, attention and
+normalisation differ greatly in size, and a step touches only a few rows of embeddings. The study's networks have no
+such gradients.
 """
 
 import argparse
@@ -18,9 +19,9 @@ from lab.study import record
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SEED = 1
-WORDS = 4096  # of the vocabulary; 0 is all others
+WORDS = 4096  # size of the vocabulary; 0 stands for all other words
 TOKENS = 64
-HEAD = 32  # floats
+HEAD = 32  # floats of an attention head
 RATE, WARM_UP = 1e-3, 10
 
 
@@ -45,7 +46,7 @@ class Block(torch.nn.Module):
 
 
 class Gpt(torch.nn.Module):
-    """As GPT-2: normalisation in front of each part, the head is the embedding."""
+    """A GPT like GPT-2: normalisation comes before each part, and the head is the embedding."""
 
     def __init__(self, width, depth):
         super().__init__()

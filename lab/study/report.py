@@ -43,7 +43,7 @@ def number(value, digits=1, unit=""):
 
 
 def table(heads, rows):
-    """Columns as wide as their widest cell, so that the source is readable, too."""
+    """Returns a Markdown table. Columns are as wide as their widest cell, so that the source is readable, too."""
     cells = [heads, *rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
     lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in cells]
@@ -52,7 +52,7 @@ def table(heads, rows):
 
 
 def times(model):
-    """Where the time of an epoch goes."""
+    """Returns a table of the time of an epoch: computing, exchange, operations, bytes."""
     rows = []
     for row in model["rows"]:
         share = row["exchange_ms"] / row["epoch_ms"]
@@ -73,7 +73,7 @@ def times(model):
 
 
 def speeds(model):
-    """How much sooner a training ends."""
+    """Returns a table of how much sooner a training ends."""
     rows = []
     for row in model["rows"]:
         less = row.get("exchange_less_aggregator")
@@ -92,7 +92,7 @@ def speeds(model):
 
 
 def accuracies(model):
-    """What is learned, and when."""
+    """Returns a table of accuracies, and of the time until the target is reached."""
     rows = []
     for row in model["rows"]:
         accuracy, all_reached = row["accuracy"], row["seconds_to"] is not None
@@ -125,7 +125,8 @@ def about_target(model):
 
 
 def race(model):
-    """Who is at the target when; beside each of those that people have today."""
+    """Returns a table of the time at which each method reaches the target, compared with the methods that people use
+    today."""
     rows = []
     for row in model["rows"]:
         there = row["seconds_to"]
@@ -144,7 +145,7 @@ def race(model):
 
 
 def race_page(result, _):
-    """docs/results/race.md: seconds to the same loss."""
+    """Returns docs/results/race.md: seconds to the same loss."""
     text = f"{RACE_TITLE}\n{head(result)}\n{figures(result)}"
     for model in result["models"].values():
         text += (f"\n## {model['about']}\n\n{race(model)}\nThe target is {about_target(model)}. Computing takes "
@@ -165,12 +166,12 @@ def figures(result):
 
 
 def idle(settings):
-    """Cores that were busy before jobs, at most; None of studies that did not look."""
+    """Returns the most cores that were busy before jobs; None for studies that did not measure it."""
     return max(settings.get("idle_cores", []), default=None)
 
 
 def machine(result):
-    """What was run, in a sentence or two."""
+    """Returns a sentence or two about machine and settings."""
     about = result["settings"]
     busy = idle(about)
     loud = ""
@@ -188,7 +189,7 @@ def machine(result):
 
 
 def four_systems(result):
-    """A table for each model that has them, or nothing."""
+    """Returns a table for each model that has the systems; "" if none has."""
     text = ""
     for model in result["models"].values():
         found = systems.cells(model, result["settings"])
@@ -198,7 +199,7 @@ def four_systems(result):
 
 
 def head(result):
-    """What was run, and what takes away from it."""
+    """Returns the head of a page: machine, settings, and warnings about the results."""
     text = machine(result)
     if result["settings"]["quick"]:
         text += "\n**With --quick, which only shows that it works: figures mean nothing.**\n"
@@ -208,7 +209,7 @@ def head(result):
 
 
 def document(result):
-    """All tables, as a file of their own."""
+    """Returns all tables, as a file of their own."""
     text = f"{TITLE}\n{head(result)}\n{figures(result)}{four_systems(result)}"
     for model in result["models"].values():
         text += f"\n## {model['about']}\n"
@@ -222,7 +223,7 @@ def document(result):
 
 
 def observation(model):
-    """The same codecs on gradients, on weights, on both: a row for each, or nothing."""
+    """Returns a table of codecs on gradients, on weights, on both, with a row for each codec; "" if there is none."""
     by_method = {row["method"]: row for row in model["rows"]}
     rows = []
     for codec in plan.OBSERVED:
@@ -238,7 +239,7 @@ def observation(model):
 
 
 def losers(model):
-    """Those that end below fp32's accuracy, or later than it: the others are worth their while here."""
+    """Returns a table of methods that end below fp32's accuracy, or later than it; "" if there is none."""
     rows = []
     for row in model["rows"]:
         below, slower = row["accuracy_gloo"], 1 / row["training_gloo"]
@@ -249,7 +250,7 @@ def losers(model):
 
 
 def papers_page(result, pictures):
-    """docs/results/papers.md: the codecs of the papers."""
+    """Returns docs/results/papers.md: the codecs of the papers."""
     text = document(result).replace(TITLE, PAPERS_TITLE, 1)
     for model in result["models"].values():
         found = losers(model)
@@ -258,7 +259,7 @@ def papers_page(result, pictures):
 
 
 def observation_page(result, pictures):
-    """docs/results/observation.md: gradients tolerate what weights do not."""
+    """Returns docs/results/observation.md: gradients tolerate losses of precision that weights do not."""
     text = f"{OBSERVATION_TITLE}\n{head(result)}"
     for model in result["models"].values():
         text += f"\n## {model['about']}\n\n{observation(model)}\n{accuracies(model)}"
@@ -272,27 +273,28 @@ def plots_of(pictures):
 
 
 def pictures_of(mode, pictures):
-    """Those of a page, of all that were drawn; pages beside that of all methods must not take its names."""
+    """Returns the pictures of a page, of all that were drawn. Pages other than that of all methods must not take its
+    names."""
     if mode in (plan.PAPERS_MODE, plan.OBSERVATION_MODE, plan.RACE_MODE):
         return []
     return [name for name in pictures if (name == systems.PICTURE) == (mode == plan.SYSTEMS_MODE)]
 
 
 def page_of(mode, result, pictures):
-    """The page of a study, with its pictures of those that were drawn."""
+    """Returns the page of a study, with its pictures of those that were drawn."""
     make = {plan.SYSTEMS_MODE: systems_page, plan.PAPERS_MODE: papers_page, plan.OBSERVATION_MODE: observation_page,
             plan.RACE_MODE: race_page}
     return make.get(mode, page)(result, pictures_of(mode, pictures))
 
 
 def page(result, pictures):
-    """The same as docs/results/study.md, with the pictures of these names."""
+    """Returns docs/results/study.md, with the pictures of these names."""
     text = document(result).replace(TITLE, PAGE_TITLE, 1)
     return text + plots_of(pictures)
 
 
 def systems_page(result, pictures):
-    """docs/results/systems.md: the four systems, and how long trainings take with them."""
+    """Returns docs/results/systems.md: the four systems, and the time of trainings with them."""
     text = f"{systems.TITLE}\n{head(result)}{four_systems(result)}"
     for model in result["models"].values():
         text += f"\n## Trainings: {model['about']}\n\n{speeds(model)}"

@@ -5,12 +5,13 @@ import warnings
 import torch
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-# It is about in-place operations on outputs, of which there are none.
+# The warning is about in-place operations on outputs. The model has none.
 warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
 
 
 def shard(model, method):
-    """Each block a unit, and the rest one; bfloat16 parameters for computing where the method has them."""
+    """Shards the model for FSDP2 and returns it. Each block is a unit, and the rest is one. Parameters are bfloat16 for
+    computing if the method says so."""
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16) if method.halves else None
     more = {"mp_policy": policy} if policy else {}
     for block in model.blocks:

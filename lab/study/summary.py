@@ -1,14 +1,14 @@
-"""summary.py - what the trainings say together: times, accuracies and the study's figures (no PyTorch)"""
+"""summary.py - results of all trainings together: times, accuracies and the study's figures (no PyTorch)"""
 
 import statistics
 
 from lab.study import plan
 
 TARGET_BELOW = 0.5  # points below the mean accuracy of fp32: "the same accuracy"
-TARGET_ABOVE = 0.01  # of the loss of fp32, with the same seed, above it: "the same loss"
+TARGET_ABOVE = 0.01  # share above the loss of fp32 with the same seed: "the same loss"
 SPEED_UP = 2.5
 WITHIN = 0.3
-# What the others are held against, by the ends of the names of figures.
+# Methods that the others are compared with, by the endings of fields, such as gloo in bytes_gloo.
 BASES = {"aggregator": plan.WORKER_AGGREGATOR, "gloo": plan.GLOO, "bf16": plan.BF16, "fsdp": plan.FSDP}
 
 
@@ -23,8 +23,8 @@ def spread(values):
 
 
 def reached(training, target):
-    """The first epoch that is as accurate as the target, or has no more loss, and the seconds of training up to its
-    end; or None."""
+    """Returns the first epoch with at least the target's accuracy, or at most its loss, and the seconds of training up
+    to its end. Returns None if there is no such epoch."""
     by_loss = training["model"] in plan.BY_LOSS
     for epoch, value in enumerate(training["loss" if by_loss else "accuracy"], 1):
         if value <= target + 1e-9 if by_loss else value >= target - 1e-9:
@@ -33,8 +33,9 @@ def reached(training, target):
 
 
 def targets_of(model, trainings, seeds):
-    """By seed, what all methods are to reach: what Gloo's fp32 ends with, less what is chance. A loss depends on the
-    seed's text more than on the method, so it is that of the seed, if there is one."""
+    """Returns the target of all methods, by seed: the final value of Gloo's fp32, less a margin for randomness. A loss
+    depends on the seed's text more than on the method. So its target comes from the same seed; if Gloo has none, it is
+    the mean."""
     if model in plan.BY_LOSS:
         losses = {training["seed"]: (1 + TARGET_ABOVE) * training["loss"][-1] for training in trainings}
         return dict.fromkeys(seeds, statistics.fmean(losses.values())) | losses
@@ -75,7 +76,8 @@ def ratio(upper, lower):
 
 
 def sooner(row, base):
-    """How many times sooner it is at the target, over the seeds that both were trained with; None: not in all."""
+    """Returns how many times sooner `row` reaches the target than `base`, over the seeds that both were trained with.
+    Returns None if a training misses the target."""
     own, others = row["seconds_of_seeds"], base["seconds_of_seeds"]
     pairs = [(others[seed], seconds) for seed, seconds in own.items() if seed in others]
     if not pairs or None in (seconds for pair in pairs for seconds in pair):
@@ -84,7 +86,7 @@ def sooner(row, base):
 
 
 def compare(row, base, name):
-    """Adds how the row stands to another method: speed-ups, and by how much the exchange is shorter."""
+    """Adds to the row its comparison with another method: speed-ups, and how much shorter the exchange is."""
     row[f"training_{name}"] = base["seconds"]["mean"] / row["seconds"]["mean"]
     row[f"to_accuracy_{name}"] = sooner(row, base)
     share = ratio(row["exchange_ms"], base["exchange_ms"])
@@ -94,7 +96,7 @@ def compare(row, base, name):
 
 
 def curve(trainings):
-    """Means over the seeds after each epoch."""
+    """Returns seconds and accuracy after each epoch, as means over the seeds."""
     seconds, accuracy, total = [], [], 0.0
     for epoch in range(len(trainings[0]["accuracy"])):
         total += statistics.fmean(training["epoch_seconds"][epoch] for training in trainings)
@@ -104,13 +106,14 @@ def curve(trainings):
 
 
 def of_model(model, trainings):
-    """Rows of all methods, the same order as in the plan; None without Gloo, which all are compared with."""
+    """Returns the rows of all methods in the order of the plan; None without Gloo, which all are compared with."""
     by_method = {name: [t for t in trainings if t["method"] == name] for name in plan.BY_NAME}
     by_method = {name: sorted(found, key=lambda t: t["seed"]) for name, found in by_method.items() if found}
     if plan.GLOO not in by_method:
         return None
     targets = targets_of(model, by_method[plan.GLOO], {training["seed"] for training in trainings})
-    # The same for all methods, so it is measured together: before each training, without exchange.
+    # Computing takes the same time with all methods, so all measurements count together. Each training measures it
+    # first, without exchange.
     compute = statistics.median(seconds for training in trainings for seconds in training["compute_seconds"])
     rows = [row_of(name, found, compute, targets) | {"curve": curve(found)} for name, found in by_method.items()]
     bases = {row["method"]: row for row in rows}
@@ -133,7 +136,8 @@ def figure(what, wanted, value, met, unit):
 
 
 def figures(models):
-    """What the study is to show, and whether it does. Of the classifier, as it is the one of the paper."""
+    """Returns the figures that the study must show, and whether it does. They are about the classifier, the network of
+    the paper."""
     digits = models.get("digits")
     rows = {row["method"]: row for row in digits["rows"]} if digits else {}
     result = []
@@ -151,7 +155,7 @@ def figures(models):
     return result
 
 
-# Of the race: the model, those whose best is taken, what it is beside, how many times faster it is to be.
+# Targets of the race: the model, the kind of methods whose best counts, the method to compare with, the least speed-up.
 WANTED = [
     ("digits", "gradlane", "aggregator", 6), ("digits", "gradlane", "gloo", 3), ("digits", "gradlane", "bf16", 1.6),
     ("gpt", "gradlane", "gloo", 2), ("gpt", "gradlane", "bf16", 1.3), ("gpt", "fsdp", "fsdp", 1.5),
@@ -159,7 +163,8 @@ WANTED = [
 
 
 def race_figures(models):
-    """How much sooner the best of gradlane's methods is at the target than what people have today."""
+    """Returns how much sooner the best of gradlane's methods reaches the target than the methods that people use today.
+    """
     result = []
     for model, kind, base, wanted in WANTED:
         rows = models[model]["rows"] if model in models else []

@@ -6,7 +6,7 @@ import subprocess
 from lab.study import plan
 
 RECORDED = "tools/bench/recordings"
-BLOCK = 1408  # bytes of fp32: about what a packet of MTU 1500 has of them
+BLOCK = 1408  # bytes of fp32, about as many as in a packet of MTU 1500
 TITLE = """# The paper's four systems: the results
 
 Written by `lab/study.sh --systems --write-docs`, all of it. [study.md](../study.md#the-papers-four-systems) says what
@@ -17,7 +17,7 @@ PAPER = "70.9-80.7 %"
 
 
 def adding_speeds(gradlane, root):
-    """GB/s of fp32 at which this machine decodes and adds, of each codec, with the fastest instructions that it has."""
+    """Returns, by codec, the GB/s of fp32 at which this machine decodes and adds with its fastest instructions."""
     codecs = ("raw", "fixed:10")
     words = [gradlane, "bench", "codec", "--quick", "--json", "--op", "decode_add", "--block", BLOCK, "--data",
              root / RECORDED / "digits-middle.npy", *(word for codec in codecs for word in ("--codec", codec))]
@@ -27,12 +27,13 @@ def adding_speeds(gradlane, root):
 
 
 def added_tensors(method, nodes):
-    """How many times its gradients the node that adds most adds up: an aggregator all others', a ring's its share."""
+    """Returns how many tensors the busiest node adds: an aggregator adds those of all others, a node of a ring its
+    share."""
     return nodes - 1 if method.strategy else (nodes - 1) / nodes
 
 
 def split(model, row, settings):
-    """ms of a step: computing, adding, exchanging."""
+    """Returns the ms of a step, and of its parts: computing, adding, exchanging."""
     method = plan.BY_NAME[row["method"]]
     step, computing = row["epoch_ms"] / row["steps"], model["compute_ms"] / row["steps"]
     speed = settings["add_gbps"][method.codec.partition("/")[0]]
@@ -42,7 +43,7 @@ def split(model, row, settings):
 
 
 def rows_of(model, settings):
-    """Name, row and split of those that there are, the first of which is WA; none without it."""
+    """Returns name, row and split of the systems that were measured. WA is the first; without it there are none."""
     by_method = {row["method"]: row for row in model["rows"]}
     if plan.SYSTEMS["WA"] not in by_method or "add_gbps" not in settings:
         return []
@@ -51,7 +52,7 @@ def rows_of(model, settings):
 
 
 def cells(model, settings):
-    """Heads and rows of the table."""
+    """Returns heads and rows of the table; None if there are no systems."""
     found = rows_of(model, settings)
     if not found:
         return None

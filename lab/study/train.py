@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""train.py - one rank of the study's trainings; `gradlane run` starts it on all nodes, lab/study/study.py that
+"""train.py - one rank of the study's trainings; `gradlane run` starts it on all nodes, and lab/study/job.py starts that
 
 train.py SPEC: a JSON file that says what to train. For each training, rank 0 prints a line "result: {...}".
 """
@@ -27,9 +27,10 @@ PROBES = 3  # epochs without exchange
 
 
 def sent_bytes():
-    """What this node has put on its cables so far, headers of all packets included; None where there is no shaper.
+    """Returns the bytes that this node has sent on its link so far, with the headers of all packets; None without a
+    shaper.
 
-    The shaper counts each packet of TCP, the interface only what the kernel hands over in one piece.
+    The shaper counts each TCP packet. The interface counts only the larger pieces that the kernel hands over.
     """
     text = subprocess.run(["tc", "-s", "-j", "qdisc", "show"], check=True, capture_output=True, text=True).stdout
     shapers = [queue for queue in json.loads(text) if queue["kind"] == "tbf" and queue["dev"] in ("gl0", "eth0")]
@@ -37,7 +38,7 @@ def sent_bytes():
 
 
 def gathered(*values):
-    """A row for each rank."""
+    """Gathers the values of all ranks. Returns a float64 tensor with a row for each rank."""
     mine = torch.tensor(values, dtype=torch.float64)
     rows = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(rows, mine)
@@ -45,20 +46,21 @@ def gathered(*values):
 
 
 def alive():
-    """For the study, which ends a job that says nothing for too long."""
+    """Tells the study that the job is alive. The study ends a job that prints nothing for too long."""
     if dist.get_rank() == 0:
         print("epoch", flush=True)
 
 
 def digests(model):
-    """The SHA-256 of each rank's weights; under FSDP2, where each has a part, of what it gathers to compute with."""
+    """Returns the SHA-256 of each rank's weights. Under FSDP2, where each rank has a part, these are the weights that
+    it gathers to compute."""
     own = hashlib.sha256()
     units = [module for module in model.modules() if hasattr(module, "unshard")]
     for module in units:
         module.reshard()
         module.unshard()
     for parameter in model.parameters():
-        # A copy: what NumPy has seen is not FSDP2's to let go of.
+        # This is a copy, because FSDP2 cannot free storage that NumPy has seen.
         own.update(parameter.detach().clone().reshape(-1).view(torch.uint8).numpy().tobytes())
     for module in units:
         module.reshard()
@@ -69,7 +71,7 @@ def digests(model):
 
 
 class Training:
-    """A model under DDP, or FSDP2, from its first weights on, with one method."""
+    """A training of a model under DDP or FSDP2, from its first weights on, with one method."""
 
     def __init__(self, spec, share, model, seed, method):
         self.spec, self.share, self.seed = spec, share, seed
@@ -87,11 +89,11 @@ class Training:
             self._shard()
             return
         self.ddp = DistributedDataParallel(self.model)
-        if self.method.kind != "gloo":  # that is DDP as it comes
+        if self.method.kind != "gloo":  # Gloo is DDP without a hook
             self._register()
 
     def _shard(self):
-        """First weights are set before: afterwards each rank has only a part of them."""
+        """Shards the model. The first weights are set before, because afterwards each rank has only a part of them."""
         from lab.study import sharded
 
         models.initialize(self.model, self.seed)
@@ -114,7 +116,7 @@ class Training:
         return models.first_rate(self.about["model"], self.spec["rate"]) * self.method.rate
 
     def _steps(self, epoch, exchange=True):
-        """Trains for an epoch; seconds from a barrier's end to the end of the last step, on this rank."""
+        """Trains for an epoch. Returns the seconds from a barrier's end to the end of the last step, on this rank."""
         for group in self.optimizer.param_groups:
             group["lr"] = models.rate_of(self._rate(), epoch, self.spec["epochs"])
         batches = self.share.epoch(self.seed, epoch)
@@ -129,8 +131,8 @@ class Training:
         return time.perf_counter() - start
 
     def _compute(self):
-        """Seconds of epochs in which nothing is exchanged, on the slowest rank; leaves no trace in the model. FSDP2
-        cannot do without: its parameters are exchanged."""
+        """Returns the seconds of epochs without exchange, on the slowest rank, and resets the model afterwards. Returns
+        [] for FSDP2, which cannot compute without exchanging parameters."""
         if self.method.kind == "fsdp":
             return []
         seconds = []
@@ -142,24 +144,26 @@ class Training:
         return seconds
 
     def _operations_of_plain_ddp(self):
-        """Its operations cannot be watched: an epoch more, with the hook that does the same."""
+        """Returns the seconds in operations of plain DDP. They cannot be measured without a hook, so it trains one more
+        epoch with a hook that does the same."""
         self.ddp = DistributedDataParallel(self.model)
         self._register()
-        self._steps(0)  # buckets are made anew after the first step
+        self._steps(0)  # DDP rebuilds its buckets after the first step
         self.recorder.take()
         alive()
         self._steps(1)
         return [float(gathered(self.recorder.take()).mean())]
 
     def run(self):
-        """What came out, for rank 0 to print; the same on all ranks but for the time in all."""
+        """Runs the training. Returns its result, which rank 0 prints. It is the same on all ranks, except the total
+        time."""
         begin = time.perf_counter()
         compute = self._compute()
         sent = sent_bytes()
-        epochs, operations, accuracy, losses = [], [], [], []  # operations: of those that a hook starts
+        epochs, operations, accuracy, losses = [], [], [], []  # operations: seconds in those that a hook starts
         for epoch in range(self.spec["epochs"]):
             own = self._steps(epoch)
-            alive()  # what is behind it, tests and not times, leaves it time to get through
+            alive()  # the line goes out during the tests below, which are not timed
             busy = self.recorder.take() if self.recorder else 0.0
             seconds, busy, correct, loss = gathered(own, busy, *self.share.test(self.model)).unbind(1)
             epochs.append(float(seconds.max()))
@@ -192,7 +196,7 @@ class Training:
 
 
 def warm_up(spec, shares):
-    """Connections are made and libraries loaded by the first training; it does not count."""
+    """Trains once with each kind of method, to make connections and load libraries. These trainings do not count."""
     kinds = {}
     for training in spec["trainings"]:
         kinds.setdefault(plan.BY_NAME[training["method"]].kind, training)
@@ -208,7 +212,7 @@ def main():
         if any(plan.BY_NAME[training["method"]].codec for training in spec["trainings"]):
             import gradlane.torch.engine
 
-            # Stays connected from one training to the next.
+            # The engine stays connected from one training to the next.
             at_end.callback(gradlane.torch.engine.Engine.shared().release)
         rank, world = dist.get_rank(), dist.get_world_size()
         shares = {name: models.share_of(name, spec["data"], rank, world, spec["batch"])

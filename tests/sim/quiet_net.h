@@ -1,4 +1,4 @@
-// quiet_net.h - a simulated network where the exchanges' own packets vanish and those of the test are noted down
+// quiet_net.h - a simulated network that drops the exchanges' own packets and records those of the test
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace gradlane::test {
 
 inline std::vector<uint8_t> packet_of(size_t bytes, uint8_t number = 0) {
-  constexpr uint8_t kMark = 0xee;  // no magic number
+  constexpr uint8_t kMark = 0xee;  // not a magic number of the protocol
   std::vector<uint8_t> packet(bytes, number);
   if (!packet.empty()) packet.front() = kMark;
   return packet;
@@ -97,14 +97,14 @@ inline SimConfig raw(unsigned nodes, uint64_t seed = 1) {
   return config;
 }
 
-// Everything there is to see of a run.
+// All that can be observed of a run: a hash of its packets and their times, its end, and its counters.
 struct Trace {
   uint64_t hash = 0;
   Nanos end = 0;
   LinkStats stats;
 };
 
-// Of an all-reduce on a network that does not treat packets well.
+// Runs an all-reduce on a network that loses, duplicates, reorders and corrupts packets. Returns its trace.
 inline Trace trace_of(SimConfig config) {
   config.faults = {.loss = 0.01, .duplicate = 0.01, .reorder = 0.01, .corrupt = 0.01, .busy = 0.01};
   SimNet net(config);

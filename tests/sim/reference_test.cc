@@ -1,4 +1,4 @@
-// reference_test.cc - what must come out of each strategy, against sums written out
+// reference_test.cc - the reference results of each strategy, compared with sums that are written out
 #include "sim/reference.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 using Values = std::vector<float>;
 
-// All that must come out of an all-reduce, and who must have it: everybody.
+// Returns the values that an all-reduce must give. Expects that the reference requires them of all ranks.
 Values expected(const std::string& strategy, const Codec& codec, const SimInputs& inputs, unsigned ranks,
                 size_t elements, Reduction reduction = Reduction::kSum, const char* back = nullptr) {
   Operation operation;
@@ -47,7 +47,7 @@ bool same_bits(const Values& a, const Values& b) {
 
 float value(const SimInputs& inputs, unsigned rank, size_t at) { return inputs.values(rank, at, 1)[0]; }
 
-// 200 elements are 7 granules, the last one of 8.
+// 200 elements are 7 granules; the last granule has 8 elements.
 constexpr size_t kElements = 200;
 
 TEST(SimReference, DirectAddsBlocksInTheOrderOfTheRingFromTheOneBehindTheOwner) {
@@ -103,7 +103,7 @@ TEST(SimReference, AnAggregatorAddsTheWholeTensorFromTheRankBehindIt) {
       same_bits(expected("aggregator:1,stream", find_codec("bf16"), inputs, 3, kElements, Reduction::kSum), rounded));
 }
 
-// Six ranks in two groups of three; shares of 2, 2 and 3 granules, and of each a block per group.
+// Six ranks are in two groups of three. Shares have 2, 2 and 3 granules, and each share has a block per group.
 TEST(SimReference, RingsGoRoundGroupsAndThenAcrossThem) {
   const SimInputs inputs("gauss-1", 1);
   Values raw;
@@ -153,7 +153,7 @@ TEST(SimReference, MinimaMaximaAndAverages) {
     most.push_back(high);
   }
   for (const char* const name : {"ring", "direct", "rings:3", "aggregator:2"}) {
-    // No codec rounds them.
+    // No codec rounds minima and maxima.
     const Codec codec = find_codec("fixed:2");
     EXPECT_TRUE(same_bits(expected(name, codec, inputs, 3, kElements, Reduction::kMin), least)) << name;
     EXPECT_TRUE(same_bits(expected(name, codec, inputs, 3, kElements, Reduction::kMax), most)) << name;
@@ -164,7 +164,7 @@ TEST(SimReference, MinimaMaximaAndAverages) {
   }
 }
 
-// Blocks of equal length, and who has them.
+// Blocks have equal lengths. The test checks which ranks must have each block.
 TEST(SimReference, ScattersAndGathersByEqualBlocks) {
   const SimInputs inputs("gauss-1", 1);
   Operation operation;

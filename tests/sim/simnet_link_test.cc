@@ -53,7 +53,7 @@ class LinkTest : public testing::Test {
  protected:
   void send(Nanos now, size_t bytes, uint8_t number = 0) { link.send(packet_of(bytes, number), now, pool); }
 
-  // All that is under way.
+  // Returns all packets in transit, in the order of their arrival. Expects that all buffers are free afterwards.
   std::vector<Arrival> arrivals() {
     std::vector<Arrival> list;
     while (link.due() != kNever) {
@@ -110,7 +110,7 @@ TEST_F(LinkTest, TheQueueDropsWhatDoesNotFit) {
   EXPECT_EQ(link.stats().queue_drops, 10U);
   send(999, 934);
   EXPECT_EQ(link.stats().queue_drops, 11U);
-  send(1000, 934);  // one has left
+  send(1000, 934);  // one packet has left the queue
   EXPECT_EQ(link.stats().packets, 11U);
   EXPECT_EQ(arrivals().size(), 11U);
 }
@@ -119,8 +119,8 @@ TEST_F(LinkTest, ABlackoutLosesWhatEntersAndWhatArrives) {
   link.set_model({.bits_per_second = 8'000'000'000, .delay = 100});
   link.black_out(1000, 2000);
   send(0, 34, 1);     // arrives at 200
-  send(850, 34, 2);   // arrives at 1050, in the dark
-  send(1000, 34, 3);  // enters in the dark
+  send(850, 34, 2);   // arrives at 1050, in the blackout
+  send(1000, 34, 3);  // enters in the blackout
   send(1999, 34, 4);
   send(2000, 34, 5);
   const std::vector<Arrival> got = arrivals();
@@ -128,10 +128,10 @@ TEST_F(LinkTest, ABlackoutLosesWhatEntersAndWhatArrives) {
   EXPECT_EQ(got[0].packet, packet_of(34, 1));
   EXPECT_EQ(got[1].packet, packet_of(34, 5));
   EXPECT_EQ(link.stats().blacked_out, 3U);
-  EXPECT_EQ(link.stats().packets, 5U);  // they used the rate all the same
+  EXPECT_EQ(link.stats().packets, 5U);  // lost packets use the rate, too
 }
 
-// Within five standard deviations.
+// Expects that the share is right within five standard deviations.
 void expect_share(uint64_t count, uint64_t of, double share) {
   const double n = static_cast<double>(of);
   EXPECT_NEAR(static_cast<double>(count), n * share, 5 * std::sqrt(n * share * (1 - share)));

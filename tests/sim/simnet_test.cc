@@ -1,5 +1,4 @@
-// simnet_test.cc - the simulated network itself: who gets what and when, buffers, pauses, and that a run repeats to the
-// byte
+// simnet_test.cc - the simulated network: deliveries and their times, buffers, pauses, and runs that repeat to the byte
 #include "sim/simnet.h"
 
 #include <gtest/gtest.h>
@@ -69,7 +68,7 @@ TEST(SimNet, APausedNodeGetsItsPacketsWhenItGoesOn) {
   EXPECT_EQ(quiet.deliveries.size(), 0U);
   EXPECT_EQ(quiet.net.node(1).polls(), polls);
   EXPECT_EQ(quiet.net.node(1).pause_drops(), 2U);
-  EXPECT_GT(quiet.net.node(0).polls(), 5U);  // its timers went on
+  EXPECT_GT(quiet.net.node(0).polls(), 5U);  // its timers continued
   quiet.net.resume(1);
   quiet.net.run_until(kSecond);
   const std::vector<Delivery> expected = {{kSecond, 0, 1, 0}, {kSecond, 0, 1, 1}, {kSecond, 0, 1, 2}};
@@ -85,7 +84,7 @@ TEST(SimNet, InjectedPacketsArriveAtOnce) {
   quiet.net.inject(1, 0, packet_of(1));
   quiet.net.inject(1, 7, packet_of(quiet.net.max_packet(), 2));
   quiet.net.inject(0, 1, {});
-  quiet.net.set_tap(nullptr);  // has no use for empty packets
+  quiet.net.set_tap(nullptr);  // the tap cannot handle empty packets
   quiet.net.run_until(123);
   const Counters& counters = quiet.net.node(1).exchange().counters();
   EXPECT_EQ(counters[Counter::kTooShort] + counters[Counter::kUnknownPeer], 2U);
@@ -166,7 +165,7 @@ TEST(SimNet, ARestartedNodeIsAnotherOne) {
   EXPECT_TRUE(net.idle());
   EXPECT_NE(net.node(1).config().incarnation, incarnation);
   EXPECT_EQ(net.node(1).config().rank, 1U);
-  EXPECT_GE(hellos(), sent);  // counters of the past count
+  EXPECT_GE(hellos(), sent);  // counters from before the restart count, too
   net.run_until(5 * kSecond);
 
   WholeNumbers job(3, 10000);

@@ -1,5 +1,5 @@
 // switch_test.cc - the simulated switch: rate and latency, queues that overflow, fairness, partitions, and exchanges
-// around it
+// through it
 #include "sim/switch.h"
 
 #include <gtest/gtest.h>
@@ -77,9 +77,9 @@ TEST(SimSwitch, AFlowHasTheRateOfThePortsAndHalfTheDelayOnEachSide) {
     const std::vector<Delivery> got = net.run();
     ASSERT_EQ(got.size(), kPackets);
     const uint64_t bits = 8 * (934 + kOverhead);
-    Nanos free_at = 0;  // of the switch's port
+    Nanos free_at = 0;  // when the switch's port is free
     for (size_t i = 0; i < kPackets; ++i) {
-      // Each wire's time is exact over all packets, and rounded down for each.
+      // The time on each wire is exact over all packets, and rounded down for each packet.
       const Nanos at_switch = (i + 1) * bits * kSecond / rate + 12500;
       free_at = std::max(free_at, at_switch) + bits * kSecond / rate;
       EXPECT_EQ(got[i].number, i);
@@ -95,7 +95,8 @@ TEST(SimSwitch, AnyNodeReachesAnyOtherThroughOnePort) {
   Net net(5);
   for (unsigned to = 1; to < 5; ++to) ASSERT_TRUE(net.send(0, to, static_cast<uint8_t>(to)));
   ASSERT_TRUE(net.send(4, 2, 9));
-  // 1000 ns to the switch, 250, 1000 from it, 251; node 2's port is busy with node 4's packet when node 0's comes.
+  // A packet takes 1000 ns to the switch, 250, 1000 from it, and 251. Node 2's port is busy with node 4's packet when
+  // node 0's comes.
   const std::vector<Delivery> expected = {
       {2501, 0, 1, 1}, {2501, 4, 2, 9}, {3501, 0, 2, 2}, {4501, 0, 3, 3}, {5501, 0, 4, 4}};
   EXPECT_EQ(net.run(), expected);
@@ -130,7 +131,8 @@ TEST(SimSwitch, IncastLosesWhatTheQueueOfThePortHasNoRoomFor) {
   for (unsigned from = 1; from < 4; ++from) {
     for (uint8_t i = 0; i < 10; ++i) ASSERT_TRUE(net.send(from, 0, i));
   }
-  // Ten instants, three packets each, and one leaves in between: 3, 5, 7, 9, then one of 11, then two of 12 each time.
+  // Three packets come at each of ten instants, and one leaves in between. The queue has 3, 5, 7, 9; then it drops one
+  // of 11, then two of 12 each time.
   EXPECT_EQ(net.run().size(), 30U - 1 - 5 * 2);
   uint64_t drops = 0;
   for (unsigned from = 1; from < 4; ++from) {
@@ -238,7 +240,7 @@ TEST(SimSwitch, ASlowPortSlowsWhatIsForIt) {
   EXPECT_EQ(net.run(), expected);
 }
 
-// ---- Nodes around it
+// ---- Nodes around the switch
 
 SimConfig around_switch(SimConfig config) {
   config.topology = SimTopology::kSwitch;
@@ -271,7 +273,7 @@ TEST(SimNetSwitch, NodesSendThroughIt) {
   EXPECT_EQ(quiet.net.stats().bytes, 2U * 934);
 }
 
-// Two that are not side by side in the ring, too.
+// The pairs include ranks that are not neighbours in the ring.
 TEST(SimNetSwitch, APartitionedPairFailsItsOperations) {
   for (const unsigned other : {2U, 4U}) {
     SimConfig config = around_switch(raw(6));

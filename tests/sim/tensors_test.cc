@@ -1,4 +1,4 @@
-// tensors_test.cc - that the judge of simulated operations tells right from wrong
+// tensors_test.cc - count_wrong(), which must tell right results of simulated operations from wrong ones
 #include "sim/tensors.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ void fill(const SimInputs& inputs, const SimTensors& tensors) {
   for (unsigned rank = 0; rank < tensors.ranks(); ++rank) inputs.fill(rank, tensors.of(rank));
 }
 
-// The exchange itself, on a network that loses, doubles, delays and damages.
+// Runs the exchange on a network that loses, duplicates, delays and corrupts packets.
 void exchange(OpKind kind, const Codec& codec, const SimTensors& tensors) {
   SimConfig config;
   config.nodes = tensors.ranks();
@@ -55,7 +55,7 @@ TEST(SimInputs, AreTheSameForTheSameSeedAndDifferBetweenRanks) {
   EXPECT_EQ(std::vector<float>(filled.end() - 100, filled.end()), copy(inputs.values(1, 100000, 100)));
 }
 
-// fp32 sums written out: 100 elements are 4 granules, of which blocks 0 and 1 have one each and block 2 has two.
+// The test writes out fp32 sums. 100 elements are 4 granules: blocks 0 and 1 have one each, and block 2 has two.
 TEST(CountWrong, TakesPlainAdditionInRingOrderForRight) {
   const SimInputs inputs("gauss-1", 1);
   const SimTensors tensors(3, 100);
@@ -103,13 +103,13 @@ TEST(CountWrong, CountsEveryElementThatDiffersByABit) {
     flip(1, 10001);
     flip(2, 29999);
     EXPECT_EQ(count_wrong(kind, codec, inputs, tensors), 4U) << op_name(kind);
-    // Of a reduce-scatter the other blocks mean nothing.
+    // After a reduce-scatter, the other blocks of a rank mean nothing.
     flip(0, 29999);
     EXPECT_EQ(count_wrong(kind, codec, inputs, tensors), kind == OpKind::kReduceScatter ? 4U : 5U) << op_name(kind);
   }
 }
 
-// Written out: what comes from where, of blocks of two elements.
+// The test writes out where each block of two elements comes from.
 TEST(CountWrong, OfWhatIsDelivered) {
   const SimInputs inputs("gauss-1", 1);
   for (const OpKind kind : {OpKind::kGather, OpKind::kScatter, OpKind::kAllToAll}) {

@@ -1,4 +1,5 @@
-// addresses_test.cc - copied configurations and addresses that move: what starts, what is refused, who is named
+// addresses_test.cc - copied configurations and addresses that move: daemons that start or are refused, and hosts that
+// errors name
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr unsigned kStray = 3;  // a host
+constexpr unsigned kStray = 3;  // the spare host
 constexpr const char* kMac = "[0-9a-f]{2}(?::[0-9a-f]{2}){5}";
 
 // Three nodes, and a host that gets a copied configuration.
@@ -36,14 +37,14 @@ class Addresses : public testing::Test {
     const auto has = [&](const std::string& line) { return line.find(text) != std::string::npos; };
     return stack_.poll_until([&] { return std::ranges::any_of(stack_.log(node), has); }, 20 * kSecond);
   }
-  // A daemon of this node's configuration, on another machine.
+  // Starts a daemon with this node's configuration on another host.
   void copy(unsigned node, const MacAddress& mac = {0x02, 0, 0, 0, 0, 0x99}) {
     stack_.next_config(kStray) = stack_.config(node);
     stack_.next_config(kStray).socket = stack_.folder() / "stray.sock";
     stack_.next_config(kStray).ports[0].mac = mac;
     stack_.start(kStray);
   }
-  // Starts a host that answers ARP requests for the address of this node. Returns what the host says of itself.
+  // Starts a host that answers ARP requests for the address of this node. Returns the addresses of the host.
   LocalAddress answer_arp_for(unsigned node) {
     const LocalAddress host = {
         .mac = {0x02, 0, 0, 0, 0, 0x77}, .ip = stack_.config(node).nodes[node].ip, .udp_port = 1, .udp_ports = 1};
@@ -116,7 +117,7 @@ TEST_F(Addresses, BothHostsOfOneNodeAreNamed) {
     EXPECT_EQ(ended.code, GRADLANE_FAILED);
     EXPECT_TRUE(named(ended.text)) << ended.text;
   }
-  // Each of the two says who the other one is.
+  // Each of the two logs the MAC address of the other one.
   EXPECT_TRUE(logs(1, mac(kStray) + " has this node's address " + ip(1) + ", too"));
   EXPECT_TRUE(logs(kStray, mac(1) + " has this node's address " + ip(1) + ", too"));
   EXPECT_EQ(stack_.figures(1).ports.at(0).rival, mac(kStray));
@@ -126,7 +127,7 @@ TEST_F(Addresses, BothHostsOfOneNodeAreNamed) {
   TrainerGroup(stack_).expect_works();
 }
 
-// The clone has the same MAC address, so ARP does not detect it. FailuresByRank operations name both incarnations.
+// The clone has the same MAC address, so ARP does not detect it. Failed operations name both incarnations.
 TEST_F(Addresses, ClonesWithOneMacAddressAreToldByTheirLives) {
   ASSERT_TRUE(is_complete());
   Trainer trainer(stack_, 0);
@@ -141,7 +142,7 @@ TEST_F(Addresses, ClonesWithOneMacAddressAreToldByTheirLives) {
   EXPECT_TRUE(named);
 }
 
-// The address is asked for when the link comes up, and not used as long as somebody else has it.
+// The daemon asks for its address when the link comes up, and does not use it as long as another host has it.
 TEST_F(Addresses, ALinkThatComesUpLate) {
   for (const unsigned node : {1U, 2U}) stack_.kill(node);
   stack_.run_for(kSecond);
@@ -153,7 +154,7 @@ TEST_F(Addresses, ALinkThatComesUpLate) {
   EXPECT_TRUE(logs(kStray, "port e0: " + ip(0) + " is in use by " + mac(0) + ": this node does not use it"));
   EXPECT_STREQ(stack_.figures(kStray).ports.at(0).address, "taken");
   EXPECT_EQ(stack_.figures(kStray).ports.at(0).rival, mac(0));
-  // It may have it when it is free.
+  // It uses the address when that is free.
   stack_.end(0);
   ASSERT_TRUE(stack_.run_until([&] { return !stack_.is_running(0); }));
   stack_.start(1);
@@ -165,7 +166,7 @@ TEST_F(Addresses, ALinkThatComesUpLate) {
   EXPECT_STREQ(stack_.figures(kStray).ports.at(0).address, "held");
 }
 
-// They hear each other: that is no copy. Node 0 has a cable for each neighbour.
+// Node 0 has a port for each neighbour. Its ports receive each other's frames, which must not look like a copy.
 TEST(TwoPorts, InOneNetwork) {
   Stack stack({.nodes = 3, .spare = 1, .change = [](NodeConfig& it) {
                  if (it.rank != 0) return;
@@ -177,7 +178,7 @@ TEST(TwoPorts, InOneNetwork) {
                  second.mac = MacAddress{0x02, 0, 0, 0, 0, 0x88};
                  it.ports.push_back(second);
                }});
-  // Both ports answer who asks for node 0, and the last answer counts: not always the same one's.
+  // Both ports answer ARP requests for node 0, and the last answer counts. It does not always come from the same port.
   stack.network().set_faults({.reorder = 0.3});
   ASSERT_TRUE(stack.run_until([&] { return stack.is_complete(); }));
   stack.run_for(10 * kSecond);
@@ -188,7 +189,7 @@ TEST(TwoPorts, InOneNetwork) {
 
 // ---- Addresses that move
 
-// The address of a node is another machine's, which others believe; then it comes back. Errors name the rank.
+// Another host takes the address of a node, and other nodes believe it. Then the node comes back. Errors name the rank.
 TEST_F(Addresses, AnAddressThatMovesAndComesBack) {
   ASSERT_TRUE(is_complete());
   TrainerGroup team(stack_);

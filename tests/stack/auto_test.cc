@@ -1,5 +1,5 @@
-// auto_test.cc - operations that leave codec and strategy to the library: what is chosen, and what becomes of that when
-// ranks die, cancel, or disagree
+// auto_test.cc - operations that leave codec and strategy to the library: the choice, and what happens to it when ranks
+// die, cancel, or disagree
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ TrainerGroup::Outcomes wait_for_all(Stack& stack, TrainerGroup& team,
   return outcomes;
 }
 
-// ---- What is chosen
+// ---- The choice
 
 struct Job {
   unsigned nodes = 2;
@@ -53,7 +53,7 @@ struct Job {
   uint64_t rate = 0;
   const char* codec = kAuto;
   unsigned operations = 24;
-  double scale = 0.01;  // of the values, which are gaussian
+  double scale = 0.01;  // standard deviation of the values, which are gaussian
   std::vector<size_t> sizes = {400'000};
 };
 
@@ -61,7 +61,7 @@ double bound_of(const Job& job, double largest, unsigned world) {
   const std::string codec = job.codec;
   if (codec.starts_with("auto:2^-")) return world * std::ldexp(1.0, -std::stoi(codec.substr(8)));
   if (!codec.starts_with("auto:rel=")) return 0;
-  // Sums may be rounded in each hop, and each time by a share of a larger sum.
+  // Each hop may round the sum. The error is a share of the sum, which grows from hop to hop.
   return world * (world + 1) / 2.0 * std::ldexp(largest, -std::stoi(codec.substr(9)));
 }
 
@@ -77,7 +77,7 @@ std::vector<PlanFigures> run(const Job& job) {
   TrainerGroup team(stack);
   const unsigned world = stack.world();
   double largest = 0;
-  std::vector<std::vector<std::vector<float>>> inputs(job.sizes.size());  // by size and rank
+  std::vector<std::vector<std::vector<float>>> inputs(job.sizes.size());  // inputs by size and rank
   std::vector<std::vector<double>> sums(job.sizes.size());
   for (size_t i = 0; i < job.sizes.size(); ++i) {
     sums[i].resize(job.sizes[i] / sizeof(float));
@@ -117,7 +117,8 @@ std::vector<PlanFigures> run(const Job& job) {
   return stack.figures(0).plan;
 }
 
-// Expects that the choice agrees with the measured times: exact unless a codec takes less than 97 % (kWorth) of it.
+// Expects that the choice agrees with the measured times: exact, unless a codec takes less than 97 % (kWorth) of the
+// exact time.
 void expect_follows(const PlanFigures& row) {
   const std::string text = plan_line(row);
   EXPECT_TRUE(row.settled) << text;
@@ -153,7 +154,7 @@ TEST(Chosen, CompressingWinsOnSlowLinks) {
   }
 }
 
-// Every float is an escape: as many bytes as raw, and the tags.
+// Every float is an escape, so the codec takes as many bytes as raw, and the tags.
 TEST(Chosen, CompressingLosesWhatCannotBeCompressed) {
   const std::vector<PlanFigures> rows = run({.rate = 100'000'000, .codec = "auto:2^-24", .scale = 1e3});
   ASSERT_EQ(rows.size(), 1U);
@@ -168,7 +169,7 @@ TEST(Chosen, ExactUnlessAsked) {
   EXPECT_EQ(rows[0].codec, "raw");
   EXPECT_TRUE(rows[0].exact);
   EXPECT_THAT(rows[0].why, HasSubstr("nobody has asked"));
-  // Half of a tensor to the other rank, and half of the sum.
+  // A rank sends half of a tensor to the other rank, and half of the sum.
   EXPECT_GE(rows[0].sent_bytes, rows[0].bytes);
   EXPECT_LT(static_cast<double>(rows[0].sent_bytes), 1.1 * static_cast<double>(rows[0].bytes));
 }
@@ -197,7 +198,7 @@ class Auto {
  public:
   explicit Auto(const StackConfig& config = {.nodes = 2}) : stack(config), team(stack) {}
 
-  // One of each rank that is there, and how it ends.
+  // Runs an all-reduce on each of these ranks. Returns their outcomes.
   TrainerGroup::Outcomes one(const std::vector<unsigned>& ranks, const std::map<unsigned, How>& how = {}) {
     std::map<unsigned, gradlane_request> requests;
     for (const unsigned rank : ranks) {
@@ -211,7 +212,7 @@ class Auto {
     for (size_t i = 0; i < kCount; ++i) array[i] = static_cast<float>(i % 7) * 0.125F + static_cast<float>(rank);
     return array;
   }
-  // So many, with the right sums.
+  // Runs `operations` all-reduces on all ranks, and expects the right sums.
   void expect_sums(unsigned operations) {
     const unsigned world = stack.world();
     for (unsigned i = 0; i < operations; ++i) {
@@ -238,7 +239,7 @@ bool all_fail(const TrainerGroup::Outcomes& outcomes) {
   return std::ranges::all_of(outcomes, [](const auto& it) { return it.second.code == GRADLANE_FAILED; });
 }
 
-// Whenever it goes; others are told, all resume, and begin to choose afresh.
+// A rank leaves at different times. The other one gets an error; then both resume and start to choose again.
 TEST(Auto, ARankThatGoesInMidTrial) {
   Auto it({.nodes = 2, .strategies = "ring,direct"});
   uint64_t tag = 0;
@@ -253,8 +254,8 @@ TEST(Auto, ARankThatGoesInMidTrial) {
   }
 }
 
-// resume() on rank 0 ends the generation, and rank 0 gets no error for that. A cancelled operation later, which ends no
-// generation, must not make rank 0 alone restart its trials.
+// resume() on rank 0 ends the generation, and rank 0 gets no error for that. An operation that is cancelled later ends
+// no generation. It must not make rank 0 alone restart its trials.
 TEST(Auto, ResumeWithoutAnError) {
   Auto it;
   it.expect_sums(5);
@@ -273,7 +274,7 @@ TEST(Auto, ResumeWithoutAnError) {
   it.expect_sums(14);
 }
 
-// What waits for others to agree is given up with that, on all ranks; so is what runs out of time.
+// An operation that waits for the ranks to agree fails on all ranks if it is cancelled or runs out of time.
 TEST(Auto, CancelledWhileRanksAgree) {
   Auto it;
   for (const uint64_t tag : {1U, 2U}) {
@@ -289,7 +290,7 @@ TEST(Auto, CancelledWhileRanksAgree) {
   }
 }
 
-// One begins to choose afresh and the others do not: an error, which names what differs, and no wrong sum.
+// One rank starts to choose again and the other does not. Operations must fail, not give wrong sums.
 TEST(Auto, RanksThatDisagreeAreTold) {
   Auto it;
   it.expect_sums(20);
@@ -314,7 +315,7 @@ TEST(Auto, TheRankWithoutAutoIsNamed) {
   EXPECT_TRUE(it.stack.logged(1, named));
 }
 
-// Plans that differ: all goes raw, and a warning says so.
+// The daemons have different plans. All operations use raw, and a warning says so.
 TEST(Auto, DaemonsThatDiffer) {
   Auto it({.nodes = 2, .change = [](NodeConfig& config) {
              config.auto_codec = kAuto;
@@ -330,7 +331,7 @@ TEST(Auto, DaemonsThatDiffer) {
   EXPECT_THAT(rows[0].why, HasSubstr("offer something else"));
 }
 
-// A plan that all have is followed.
+// A plan that all daemons have is followed.
 TEST(Auto, APlanIsKept) {
   Auto it({.nodes = 2, .change = [](NodeConfig& config) {
              config.auto_codec = kAuto;
@@ -343,7 +344,7 @@ TEST(Auto, APlanIsKept) {
   EXPECT_TRUE(rows[0].frozen);
 }
 
-// Reduces and reduce-scatters are classes of their own, and choose alike on all ranks.
+// Reduces and reduce-scatters are classes of their own. All ranks make the same choice for each.
 TEST(Auto, OtherSums) {
   Auto it({.nodes = 3, .strategies = "ring,direct"});
   constexpr size_t kElements = 90'000;

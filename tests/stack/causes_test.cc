@@ -1,4 +1,4 @@
-// causes_test.cc - failed operations and missing neighbours name their cause: to trainers, in the log, in figures
+// causes_test.cc - the causes that errors, logs and statistics name for failed operations and missing neighbours
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,8 +20,8 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 
 constexpr size_t kCount = 50'000;  // floats: many packets of full length
-constexpr size_t kTos = 15;        // in a frame
-constexpr size_t kHeaderSum = 24;  // of IPv4
+constexpr size_t kTos = 15;        // offset of the ToS in a frame
+constexpr size_t kHeaderSum = 24;  // offset of IPv4's header checksum in a frame
 
 NodeConfig patient(NodeConfig config) {
   config.peer_timeout = 3 * kSecond;
@@ -32,7 +32,7 @@ NodeConfig patient(NodeConfig config) {
 
 bool is_ip(std::span<const uint8_t> frame) { return frame.size() > 34 && frame[12] == 0x08 && frame[13] == 0; }
 
-// As a switch that rewrites DSCP: the header's checksum is right again (RFC 1624).
+// Sets the ToS as a switch that rewrites DSCP does, and updates the header checksum (RFC 1624).
 void set_tos(std::span<uint8_t> frame, uint8_t tos) {
   uint32_t sum = static_cast<uint16_t>(~(frame[kHeaderSum] << 8 | frame[kHeaderSum + 1]));
   sum += static_cast<uint16_t>(~frame[kTos]) + uint32_t{tos};
@@ -114,7 +114,7 @@ TEST_F(Causes, APortWithASmallerMtu) {
   }
 }
 
-// Whoever tries again after a trainer has left is told at once, again and again, until another one has come.
+// After a trainer has left, each attempt of the other ranks fails at once, until a new trainer has come.
 TEST_F(Causes, ARankThatIsAbsent) {
   ASSERT_TRUE(all_succeeded(team_.all_reduce(kCount)));
   team_.close(1);
@@ -130,7 +130,7 @@ TEST_F(Causes, ARankThatIsAbsent) {
   stack_.kill(1);
   stack_.start(1);
   ASSERT_TRUE(stack_.run_until([&] { return stack_.is_complete(); }));
-  for (int i = 0; i < 3; ++i) {  // the daemon is a new one; its trainer has not come back all the same
+  for (int i = 0; i < 3; ++i) {  // the daemon is new, but its trainer has not come back
     for (const auto& [rank, ended] : team_.barrier()) {
       EXPECT_EQ(ended.code, GRADLANE_FAILED);
       EXPECT_THAT(ended.text, ContainsRegex("rank 1 has (left|restarted|been silent)"));
@@ -141,7 +141,7 @@ TEST_F(Causes, ARankThatIsAbsent) {
   team_.expect_works(kCount);
 }
 
-// The new trainer of a restarted daemon submits before the ring is whole, and leaves later. The other ranks fail at
+// The new trainer of a restarted daemon submits before the ring is ready, and leaves later. The other ranks fail at
 // once.
 TEST(Departure, OfTheTrainerOfARestartedDaemon) {
   Stack stack({.nodes = 3, .strategies = "ring", .seed = 1});
@@ -165,7 +165,7 @@ TEST(Departure, OfTheTrainerOfARestartedDaemon) {
       EXPECT_EQ(ended.code, GRADLANE_OK) << "rank " << rank << ": " << ended.text;
     }
     group.close(1);
-    for (int again = 0; again < 2; ++again) {  // in this generation, and in the next one
+    for (int again = 0; again < 2; ++again) {  // once in this generation, and once in the next one
       const Nanos since = stack.now();
       for (const auto& [rank, ended] : group.barrier()) {
         EXPECT_EQ(ended.code, GRADLANE_FAILED) << "rank " << rank;
@@ -207,7 +207,7 @@ TEST(LocalReduce, CountsTheWaitForEachTrainer) {
   for (const TrainerFigures& it : awaited(0)) EXPECT_LT(it.awaited_us, 15'000);
 }
 
-// ---- A path whose MTU shrinks: what fails names the MTU, which probes have found, and then it works again
+// ---- A path whose MTU shrinks: errors name the MTU that probes have found, and later operations work again
 
 TEST(Path, WhoseMtuShrinks) {
   constexpr size_t kLess = 1400;

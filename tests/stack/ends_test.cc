@@ -1,4 +1,4 @@
-// ends_test.cc - daemons that end in order, and ranks that disagree: who is told what, and that it works again
+// ends_test.cc - daemons that end in order and ranks that disagree: the errors of each rank, and recovery
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ TEST(End, OperationsInFlightComplete) {
     data.fill(rank, 0, arrays.back());
     requests.push_back(team[rank].all_reduce(arrays.back()));
   }
-  // Both have begun when some of the sums have come to one of them.
+  // Both operations have begun when one rank has received some of the sums.
   const std::vector<float> before(arrays[0].begin(), arrays[0].end());
   ASSERT_TRUE(stack.run_until([&] { return !std::ranges::equal(arrays[0], before); }));
   EXPECT_EQ(team[0].test(requests[0]).code, GRADLANE_PENDING);
@@ -145,7 +145,7 @@ struct Pair {
 class Disagreement : public testing::TestWithParam<unsigned> {};
 
 TEST_P(Disagreement, IsNamedOnBothSides) {
-  constexpr size_t kBig = 100'000;  // divided among lanes, 1000 are not
+  constexpr size_t kBig = 100'000;  // elements; these are divided among lanes, 1000 are not
   const Pair pairs[] = {
       {reduce(1000), reduce(1001), "count", {"1000", "1001"}},
       {reduce(kBig), reduce(kBig + 1), "count", {"100000", "100001"}},
@@ -190,7 +190,7 @@ TEST_P(Disagreement, IsNamedOnBothSides) {
 
 INSTANTIATE_TEST_SUITE_P(Lanes, Disagreement, testing::Values(1U, 2U));
 
-// Only rank 0 counts an operation that rank 1 never starts: after resume() both count from the same one.
+// Only rank 0 counts an operation that rank 1 never starts. Both ranks count from the same number after resume().
 TEST(Resume, AfterATimeoutOnOneRank) {
   Stack stack(two_nodes());
   TrainerGroup team(stack);

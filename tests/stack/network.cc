@@ -1,4 +1,4 @@
-// network.cc - a switch with a cable to each host, frame by frame, at times that the test passes in
+// network.cc - a switch with a cable to each host, which forwards frames at times that the test passes in
 #include "tests/stack/network.h"
 
 #include <rte_eth_ring.h>

@@ -1,4 +1,4 @@
-// network.h - a switch with a cable to each host, frame by frame, at times that the test passes in
+// network.h - a switch with a cable to each host, which forwards frames at times that the test passes in
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class Network {
   // May change the frame; returns false to drop it.
   using Filter = std::function<bool(unsigned from, unsigned to, std::span<uint8_t> frame)>;
 
-  static constexpr Nanos kLatency = 5 * kMicrosecond;  // from a host to another one
+  static constexpr Nanos kLatency = 5 * kMicrosecond;  // time from a host to another one
 
   Network(unsigned hosts, uint16_t udp_port, uint64_t seed);
   ~Network();
@@ -83,16 +83,16 @@ class Network {
 
  private:
   struct Host {
-    std::string device;  // none: the test has it
+    std::string device;  // "" if the test has the host
     unsigned ranks_per_node = 1;
-    std::vector<rte_ring*> rx;  // by queue, as the node sees them
+    std::vector<rte_ring*> rx;  // rings by queue, as the node sees them
     std::vector<rte_ring*> tx;
     bool up = true;
     bool noticed = true;
     bool listens = false;
-    Nanos tx_busy_until = 0;                           // its cable is busy until then
-    Nanos rx_busy_until = 0;                           // the same of the other way
-    std::deque<std::pair<size_t, rte_mbuf*>> backlog;  // of queues that are full
+    Nanos tx_busy_until = 0;                           // end of the last frame on its cable to the switch
+    Nanos rx_busy_until = 0;                           // the same on the cable from the switch
+    std::deque<std::pair<size_t, rte_mbuf*>> backlog;  // queue and frame; they wait because the queue is full
     std::deque<Bytes> frames;
   };
   struct ScheduledFrame {
@@ -116,9 +116,9 @@ class Network {
   std::vector<Host> hosts_;
   std::vector<unsigned> groups_;
   std::vector<bool> cut_;
-  std::map<uint64_t, unsigned> learnt_;  // by MAC address
+  std::map<uint64_t, unsigned> learnt_;  // host by MAC address
   std::priority_queue<ScheduledFrame> due_;
-  std::vector<std::pair<unsigned, Bytes>> sent_;  // by the test
+  std::vector<std::pair<unsigned, Bytes>> sent_;  // host and frame, from the test
   FaultDice dice_;
   FaultChances faults_;
   Filter filter_;

@@ -1,5 +1,5 @@
-// reliability_test.cc - the fault matrix: what breaks while operations are in flight, who is told what and when,
-// recovery
+// reliability_test.cc - the fault matrix: faults while operations are in flight, the errors that follow and their
+// times, recovery
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,8 +12,9 @@
 namespace gradlane::test::reliability_test {
 namespace {
 
-constexpr Nanos kHang = 10 * kSecond + 1100 * kMillisecond;  // a trainer gives up a daemon that does nothing
-constexpr Nanos kBlink = 500 * kMillisecond;                 // less than 3/4 of the peer timeout
+// A trainer gives up a daemon that does nothing after this time.
+constexpr Nanos kHang = 10 * kSecond + 1100 * kMillisecond;
+constexpr Nanos kBlink = 500 * kMillisecond;  // less than 3/4 of the peer timeout
 constexpr Nanos kCableDown = 10 * kSecond;
 constexpr Nanos kHold = 2 * kSecond;
 
@@ -21,7 +22,7 @@ using FailuresByRank = std::map<unsigned, Failures>;
 
 struct Row {
   const char* name;
-  void (*play)(Testbed& testbed, unsigned victim);  // a node
+  void (*play)(Testbed& testbed, unsigned victim);  // `victim` is a node
 };
 
 Ranks without(Ranks all, const Ranks& some) {
@@ -35,7 +36,7 @@ std::vector<unsigned> start_counts(Testbed& testbed) {
   return counts;
 }
 
-// All daemons but these are still the same processes.
+// Expects at its end that all daemons run, and that all but those in `but` are still the same processes.
 class Alive {
  public:
   explicit Alive(Testbed& testbed, std::set<unsigned> but = {})
@@ -92,9 +93,9 @@ void expect_whole(Testbed& testbed) {
 // ---- Daemons
 
 enum class Again {
-  kAtOnce,  // before anybody can have noticed
-  kSoon,    // after all have failed; trainers submit before the ring is whole again, and do not fail again
-  kLater,   // when all have, and trainers wait for the ring
+  kAtOnce,  // before any rank can have noticed
+  kSoon,    // after all have failed; trainers submit before the ring is ready again, and do not fail again
+  kLater,   // after all have failed; trainers wait for the ring
 };
 
 void kill(Testbed& testbed, unsigned victim, unsigned victims, Again again = Again::kLater) {
@@ -156,7 +157,7 @@ void hang(Testbed& testbed, unsigned victim) {
   testbed.recover();
 }
 
-// Too short for an error: operations go on.
+// The interruption is too short for an error, and operations continue.
 template <class Begin, class End>
 void blink(Testbed& testbed, Begin begin, End end) {
   const Alive alive(testbed);
@@ -174,7 +175,7 @@ void pause(Testbed& testbed, unsigned victim) {
       testbed, [&] { testbed.stack().stop(victim, true); }, [&] { testbed.stack().stop(victim, false); });
 }
 
-// What is begun before anybody can have noticed.
+// Operations start after a daemon was killed, before any rank can have noticed.
 void idle_kill(Testbed& testbed, unsigned victim) {
   const Alive alive(testbed, {victim});
   const Ranks gone = testbed.ranks_of(victim);
@@ -196,7 +197,7 @@ void blink_cable(Testbed& testbed, unsigned victim) {
       testbed, [&] { network.set_cable(victim, false, kNoticed); }, [&] { network.set_cable(victim, true, kNoticed); });
 }
 
-// A network that is broken for `down`; names_for(rank): whom its trainer may be told of.
+// Breaks the network for the time `down`. names_for(rank) returns the ranks that errors on this rank may name.
 template <class Break, class Mend, class Names>
 void broken(Testbed& testbed, Break breaks, Mend mends, Names names_for, Nanos down) {
   const Alive alive(testbed);
@@ -242,7 +243,7 @@ void partition(Testbed& testbed, unsigned victim) {
       0);
 }
 
-// What the victim sends to the next node gets lost, and nothing else. All name one of the two.
+// Only the packets from the victim to the next node get lost. All errors name one of the two.
 void one_way(Testbed& testbed, unsigned victim) {
   Network& network = testbed.stack().network();
   const unsigned next = (victim + 1) % testbed.setup().nodes;
@@ -279,7 +280,7 @@ void kill_trainer(Testbed& testbed, unsigned victim) {
   testbed.recover();
 }
 
-// The others wait for it when it dies.
+// A trainer dies while the other ranks wait for its operation.
 void absent_trainer(Testbed& testbed, unsigned victim) {
   const Alive alive(testbed);
   const unsigned rank = rank_of(testbed, victim);
@@ -293,7 +294,7 @@ void absent_trainer(Testbed& testbed, unsigned victim) {
   testbed.recover();
 }
 
-// Two replacement trainers connect and die, the third one stays. Until then each attempt of the other ranks fails.
+// Two replacement trainers connect and die, the third one stays. Each attempt of the other ranks before that fails.
 void early_trainer(Testbed& testbed, unsigned victim) {
   const Alive alive(testbed);
   const unsigned rank = rank_of(testbed, victim);

@@ -1,4 +1,4 @@
-// stack.cc - whole nodes with their daemons' housekeeping, a network, and trainers with the real library, in virtual
+// stack.cc - complete nodes with their daemons' housekeeping, a network, and trainers with the real library, in virtual
 // time
 #include "tests/stack/stack.h"
 
@@ -23,9 +23,9 @@ namespace gradlane::test {
 namespace {
 
 constexpr Nanos kTick = kMicrosecond;
-constexpr Nanos kLook = 5 * kMillisecond;        // longest time between two rounds of a worker
-constexpr Nanos kControl = 20 * kMicrosecond;    // from a readable file descriptor to the control thread's round
-constexpr Nanos kClaim = 2 * kSecond;            // to find out whether addresses are free, as kClaim of daemon.cc
+constexpr Nanos kLook = 5 * kMillisecond;      // longest time between two rounds of a worker
+constexpr Nanos kControl = 20 * kMicrosecond;  // time from a readable file descriptor to the control thread's round
+constexpr Nanos kClaim = 2 * kSecond;          // time to find out whether addresses are free, like kClaim of daemon.cc
 constexpr Nanos kLongest = 24 * 3600 * kSecond;  // virtual time of a test
 
 Stack* the_stack = nullptr;
@@ -35,12 +35,13 @@ Stack* the_stack = nullptr;
   std::abort();
 }
 
-// Daemons of one machine claim their addresses, and tests may run beside each other: no two processes have the same.
+// Daemons on one machine claim their addresses, and tests may run at the same time. So no two processes use the same
+// addresses.
 uint32_t address_of(unsigned node) { return 0x40000000U | static_cast<uint32_t>(getpid()) << 4 | (node + 1); }
 
 }  // namespace
 
-// Of the daemon whose turn it is.
+// Writes lines to the log of the daemon that runs now.
 class Stack::LogSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  public:
   std::vector<std::string>* log = nullptr;
@@ -135,7 +136,7 @@ void Stack::kill(unsigned node) {
   it.shutdown.reset();
   it.housekeeping.reset();
   it.jobs.clear();
-  it.nodes.front()->say_goodbye();  // no device here has one to say: gives back buffers
+  it.nodes.front()->say_goodbye();  // no device here sends a goodbye; this gives back buffers
   it.nodes.clear();
   for (const unsigned host : it.hosts) network_.unplug(host);
 }
@@ -151,7 +152,8 @@ void Stack::stop(unsigned node, bool stopped) {
   daemons_[node].round_at = daemons_[node].control_at = now_;
 }
 
-// As a daemon does it before trainers may come.
+// Checks the node's addresses and opens it, as a daemon does before it accepts trainers. A daemon whose address is in
+// use ends.
 void Stack::settle(unsigned node) {
   Daemon& it = daemons_[node];
   Node& own = *it.nodes.front();
@@ -256,7 +258,7 @@ void Stack::step(Nanos limit) {
     if (it.round_at <= now_ || has_frames(it)) it.round_at = worker_round(it) ? now_ + kTick : next_deadline(it);
     if (it.control_at <= now_) control_round(i);
   }
-  // Trainers have timers of their own.
+  // Trainers have timers of their own, so a step is at most kLook.
   Nanos next = network_.step(now_) ? now_ : std::min({limit, network_.next(), now_ + kLook});
   for (unsigned i = 0; i < daemons_.size(); ++i) {
     const Daemon& it = daemons_[i];

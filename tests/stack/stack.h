@@ -1,4 +1,4 @@
-// stack.h - whole nodes with their daemons' housekeeping, a network, and trainers with the real library, in virtual
+// stack.h - complete nodes with their daemons' housekeeping, a network, and trainers with the real library, in virtual
 // time
 #pragma once
 
@@ -50,13 +50,13 @@ class Stack {
 
   // ---- Time
   [[nodiscard]] Nanos now() const { return now_; }
-  [[nodiscard]] uint64_t steps() const { return steps_; }  // so far
+  [[nodiscard]] uint64_t steps() const { return steps_; }  // number of steps so far
   // Runs all parts that are due, then advances the time to the next event, at most to `limit`.
   void step(Nanos limit);
   void run_for(Nanos time);
   // Steps until is_so() is true. Returns false if it is not within `time`.
   [[nodiscard]] bool run_until(const std::function<bool()>& is_so, Nanos time = 60 * kSecond);
-  // The same, but calls is_so() every 20 ms only: for slow conditions, such as logs and statistics.
+  // Does the same, but calls is_so() every 20 ms only: for slow conditions, such as logs and statistics.
   [[nodiscard]] bool poll_until(const std::function<bool()>& is_so, Nanos time = 60 * kSecond);
 
   // Each step calls `background` first: it simulates other hosts of the network.
@@ -78,7 +78,7 @@ class Stack {
   // Like SIGSTOP (true) and SIGCONT (false).
   void stop(unsigned node, bool stopped);
   [[nodiscard]] bool is_running(unsigned node) const { return !daemons_[node].nodes.empty(); }
-  // How often the daemon has been started.
+  // Returns how often the daemon has been started.
   [[nodiscard]] unsigned start_count(unsigned node) const { return daemons_[node].starts; }
   // The error with which the daemon could not start, or ended by itself; "" if there was none.
   [[nodiscard]] const std::string& exit_error(unsigned node) const { return daemons_[node].why; }
@@ -109,11 +109,11 @@ class Stack {
   class LogSink;
   struct Daemon {
     NodeConfig config;
-    std::vector<std::unique_ptr<Node>> nodes;     // one, while it runs
-    std::vector<std::unique_ptr<JobWatch>> jobs;  // the same
+    std::vector<std::unique_ptr<Node>> nodes;     // one, while the daemon runs
+    std::vector<std::unique_ptr<JobWatch>> jobs;  // one, while the daemon runs
     std::unique_ptr<Housekeeping> housekeeping;
     std::unique_ptr<Shutdown> shutdown;
-    std::vector<unsigned> hosts;  // that its ports are
+    std::vector<unsigned> hosts;  // hosts that its ports are on
     bool open = false;
     bool stopped = false;
     unsigned starts = 0;

@@ -1,4 +1,4 @@
-// stack_test.cc - the stack itself: time, daemons that come and go, cables, and trainers that wait
+// stack_test.cc - the stack itself: time, daemons that start and end, and trainers that wait
 #include "tests/stack/stack.h"
 
 #include <gmock/gmock.h>
@@ -49,7 +49,7 @@ TEST(Stack, TenSecondsOfNothingAreFewSteps) {
   EXPECT_LT(stack.steps() - begin, 20'000U);
 }
 
-// A machine that was suspended, say: no time of theirs has passed.
+// This happens if a machine is suspended, for example. No time passes for its trainer and its daemon.
 TEST(Stack, ATrainerThatWasStoppedWithItsDaemonDoesNotGiveItUp) {
   Stack stack({.nodes = 2, .change = [](NodeConfig& it) { it.peer_timeout = it.operation_timeout = 1000 * kSecond; }});
   const auto trainers = all_trainers(stack);

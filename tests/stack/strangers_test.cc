@@ -23,9 +23,9 @@ namespace {
 constexpr unsigned kVictim = 1;
 constexpr unsigned kStranger = 3;
 constexpr MacAddress kMac = {0x02, 0, 0, 0, 0, 0x99};
-constexpr size_t kAtOnce = 4;  // frames of a stranger, with each step
+constexpr size_t kAtOnce = 4;  // frames that the stranger sends in each step
 
-// Three nodes, their trainers, and a stranger. Results are compared with what they must be, all of them.
+// Three nodes, their trainers, and a stranger. All results are compared with the right ones.
 class Strangers {
  public:
   explicit Strangers(const std::string& key = "")
@@ -41,7 +41,7 @@ class Strangers {
     }
   }
 
-  // Frames of the exchange that come to the victim while trainers work.
+  // Records the next `most` frames that reach the victim while trainers work. Returns those of the exchange.
   [[nodiscard]] std::vector<Bytes> caught(size_t most) {
     stack_.network().record(kVictim, most);
     work();
@@ -50,8 +50,7 @@ class Strangers {
     return frames;
   }
 
-  // Trainers work while the stranger sends all of these, again and again from the first on. Each of these counters of
-  // the victim must grow.
+  // Trainers work while the stranger sends all frames `rounds` times. Each counter of the victim in `names` must grow.
   void work_under(const std::vector<Bytes>& frames, const std::vector<std::string>& names, size_t rounds = 1) {
     std::map<std::string, uint64_t> before;
     for (const std::string& name : names) before[name] = stack_.counter_sum(kVictim, name);
@@ -59,7 +58,7 @@ class Strangers {
     stack_.set_background([&] {
       for (size_t i = 0; i < kAtOnce && sent < rounds * frames.size(); ++i) {
         Bytes frame = frames[sent++ % frames.size()];
-        // So that the switch does not take it for the neighbour.
+        // The stranger's own MAC address keeps the switch from taking it for the neighbour.
         std::ranges::copy(kMac, frame.begin() + 6);
         stack_.network().send(kStranger, frame);
       }
@@ -70,7 +69,7 @@ class Strangers {
     for (const std::string& name : names) EXPECT_GT(stack_.counter_sum(kVictim, name), before[name]) << name;
   }
 
-  // To the victim.
+  // Returns the addresses and ports of a packet from `from` to the victim.
   [[nodiscard]] Flow flow_of(uint32_t from) {
     const NodeConfig& config = stack_.config(kVictim);
     return {.source_mac = kMac,
@@ -100,7 +99,7 @@ Bytes frame_of(const Flow& flow, uint8_t tos, const Bytes& payload) {
   return frame;
 }
 
-// A packet's CRC, for what it says now.
+// Sets the packet's CRC to that of its present content.
 void set_crc(std::span<uint8_t> packet) {
   const uint32_t behind = crc32c(kCrcStart, packet.data() + sizeof(LinkHeader), packet.size() - sizeof(LinkHeader));
   const uint32_t crc = ~crc32c(behind, packet.data(), kCrcOffset);
@@ -120,7 +119,8 @@ TEST(Strangers, RandomDatagrams) {
   ring.work_under(frames, {"not_neighbour", "host"});
 }
 
-// Noise and whole packets of a wrong session with a neighbour's address, whole packets with another one.
+// The stranger sends noise and complete packets of a wrong session from a neighbour's address, and complete packets
+// from another one.
 TEST(Strangers, JunkWithANeighboursAddress) {
   Strangers ring;
   Random random(2);
@@ -153,7 +153,7 @@ TEST(Strangers, ReplaysWithinASessionAndOfAnEarlierRing) {
   later.work_under(frames, {"stale_session"}, 3);
 }
 
-// Packets of the running session with other content and a right CRC: only the key tells.
+// Packets of the running session get other content and a right CRC. Only the key shows that they are forged.
 TEST(Strangers, ForgeriesInARingWithAKey) {
   const std::filesystem::path folder = new_folder("strangers");
   Strangers ring(write_key(folder));
@@ -162,7 +162,7 @@ TEST(Strangers, ForgeriesInARingWithAKey) {
   for (Bytes& frame : forged) {
     leave_out_udp_checksum(frame);
     const std::span<uint8_t> packet = std::span(frame).subspan(kFrameBytes, frame.size() - kFrameBytes - kAuthBytes);
-    packet[4] ^= 0x80;  // of its sequence number
+    packet[4] ^= 0x80;  // a bit of the sequence number
     if (packet.size() > 70) packet[68] ^= 0x10;
     set_crc(packet);
   }

@@ -1,4 +1,4 @@
-// testbed.cc - a ring with a trainer for each rank, on which things break while operations are in flight
+// testbed.cc - a ring with a trainer for each rank, for faults while operations are in flight
 #include "tests/stack/testbed.h"
 
 #include <gtest/gtest.h>
@@ -10,10 +10,10 @@ namespace gradlane::test {
 namespace {
 
 constexpr size_t kCount = 10'000;              // floats of an operation in flight
-constexpr Nanos kPump = 10 * kMicrosecond;     // trainers look so often
+constexpr Nanos kPump = 10 * kMicrosecond;     // interval in which trainers test their operations
 constexpr Nanos kPatience = 40 * kSecond;      // longer than any time-out of the daemons
-constexpr Nanos kAgain = 20 * kMillisecond;    // until a trainer tries again
-constexpr Nanos kSpread = 500 * kMillisecond;  // between trainers that do not wait for each other
+constexpr Nanos kAgain = 20 * kMillisecond;    // time until a trainer tries again
+constexpr Nanos kSpread = 500 * kMillisecond;  // range of the start times of trainers that recover alone
 
 StackConfig config_for(const RingSetup& setup, uint64_t seed) {
   return {.nodes = setup.nodes,
@@ -246,7 +246,7 @@ void Testbed::all_right() {
   if (testing::Test::HasFatalFailure()) return;
   ++number_;
   for (const auto& it : trainers_) it->resume(number_ << 20);
-  stack_.run_for(kMillisecond);  // what one of them has ended that way the others have heard
+  stack_.run_for(kMillisecond);  // time for all ranks to learn of a generation that resume() has ended
   for (const char* const codec : {"raw", "fixed:10"}) one_of_each(codec);
 }
 

@@ -1,4 +1,4 @@
-// testbed.h - a ring with a trainer for each rank, on which things break while operations are in flight
+// testbed.h - a ring with a trainer for each rank, for faults while operations are in flight
 #pragma once
 
 #include <cstdint>
@@ -25,25 +25,25 @@ struct RingSetup {
   const char* name = "usual";
   unsigned nodes = 4;
   unsigned lanes = 1;
-  unsigned trainers = 1;  // of each node
+  unsigned trainers = 1;  // number of trainers on each node
   bool local_reduce = false;
   const char* strategies = "ring";
-  const char* codec = "raw";  // of the operations in flight; all_right() uses raw and fixed:10
+  const char* codec = "raw";  // codec of the operations in flight; all_right() uses raw and fixed:10
   bool exact = true;          // whether `codec` adds Data without rounding
   bool alone = false;         // each trainer recovers at its own time
-  bool own_tags = false;      // as `alone`, but trainers set tags and do not call resume()
-  FaultChances faults = {};   // of the network
+  bool own_tags = false;      // like `alone`, but trainers set tags and do not call resume()
+  FaultChances faults = {};   // faults of the network
 };
 
 // The errors of one rank.
 struct Failures {
-  std::vector<Outcome> all;  // of all operations that the rank began before it saw the first error
+  std::vector<Outcome> all;  // errors of all operations that the rank began before it saw the first error
 };
 
 class Testbed {
  public:
   static constexpr Nanos kPeer = 2 * kSecond;
-  // From a fault to the last error.
+  // Longest time from a fault to the last error.
   static constexpr Nanos kBound = kPeer + 100 * kMillisecond;
 
   Testbed(const RingSetup& setup, uint64_t seed);
@@ -88,7 +88,7 @@ class Testbed {
     std::deque<gradlane_request> pending;
     uint64_t begun = 0;
     uint64_t done = 0;
-    bool one = false;  // one operation, no others
+    bool one = false;  // whether the rank runs one operation only
     bool failed = false;
     Nanos pause = 0;
     Nanos ended_at = 0;
@@ -108,16 +108,16 @@ class Testbed {
   Stack stack_;
   std::vector<std::unique_ptr<Trainer>> trainers_;
   std::vector<bool> must_open_;
-  uint64_t number_;  // of streams and operations: their data's seed, and their tags
+  uint64_t number_;  // number of the stream or operation; seed of its data, and part of its tags
   std::unique_ptr<Data> data_;
   unsigned ahead_ = 2;
   std::optional<uint64_t> stop_at_;
   std::map<unsigned, Stream> streams_;
-  std::map<uint64_t, uint64_t> digests_;  // by step
+  std::map<uint64_t, uint64_t> digests_;  // digest of the sum, by step
   Nanos pump_at_ = 0;
 };
 
-// Those that a text names.
+// Returns the ranks that a text names.
 [[nodiscard]] Ranks named_ranks(const std::string& text);
 
 }  // namespace gradlane::test

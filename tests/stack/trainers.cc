@@ -107,7 +107,7 @@ Data::Data(unsigned world, uint64_t seed, size_t count) : count_(count), sums_(c
   }
 }
 
-// Most of a test's time goes into these loops, which are not optimized: so they use pointers.
+// Most of a test's time goes into these loops. They are not optimized by the compiler, so they use pointers.
 void Data::fill(unsigned rank, uint64_t step, std::span<float> out) const {
   const auto more = static_cast<float>(step % kSteps);
   const float* own = of_[rank].data();
@@ -177,7 +177,7 @@ void TrainerGroup::resume(uint64_t tag) {
   for (const auto& it : trainers_) {
     if (it != nullptr) it->resume(tag);
   }
-  stack_.run_for(kMillisecond);  // what one of them has ended that way the others have heard
+  stack_.run_for(kMillisecond);  // time for all ranks to learn of a generation that resume() has ended
 }
 
 bool all_succeeded(const TrainerGroup::Outcomes& outcomes) {

@@ -17,14 +17,14 @@
 
 namespace gradlane::test {
 
-// How an operation has ended.
+// The result of an operation.
 struct Outcome {
   gradlane_code code = GRADLANE_PENDING;
-  std::string text;  // of an error
+  std::string text;  // error message
   Nanos at = 0;
 };
 
-// What an operation says that is not the default.
+// Options of an operation that differ from the defaults.
 struct How {
   const char* codec = nullptr;
   const char* strategy = nullptr;
@@ -33,12 +33,12 @@ struct How {
 };
 [[nodiscard]] gradlane_how how_of(const How& how);
 
-// A rank's process, as far as the daemon sees it.
+// A rank's process, as the daemon sees it.
 class Trainer {
  public:
-  // Connects, waiting 60 s at most; error() says why not.
+  // Connects within 60 s; error() says why it failed.
   Trainer(Stack& stack, unsigned rank);
-  // As if it was killed: its connection ends.
+  // Closes the connection, as if the process was killed.
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -71,19 +71,19 @@ class Trainer {
   std::map<unsigned, std::span<float>> arrays_;
 };
 
-// Small multiples of 1/64, of which neither fp32 nor fixed:10 rounds the sums. No two steps in a row are alike: what is
-// left of one would be seen in the next.
+// Inputs and sums. Values are small multiples of 1/64, whose sums neither fp32 nor fixed:10 rounds. Consecutive steps
+// differ, so data that is left over from one step is noticed in the next.
 class Data {
  public:
   Data(unsigned world, uint64_t seed, size_t count);
   void fill(unsigned rank, uint64_t step, std::span<float> out) const;
-  // How many elements of a sum are not what they must be.
+  // Returns how many elements of a sum are wrong.
   [[nodiscard]] size_t wrong(uint64_t step, std::span<const float> sum) const;
   [[nodiscard]] size_t count() const { return count_; }
 
  private:
   const size_t count_;
-  std::vector<std::vector<float>> of_;  // by rank
+  std::vector<std::vector<float>> of_;  // inputs by rank
   std::vector<float> sums_;
 };
 
@@ -92,9 +92,9 @@ class Data {
 // A trainer for each rank of a stack.
 class TrainerGroup {
  public:
-  using Outcomes = std::map<unsigned, Outcome>;  // by rank
+  using Outcomes = std::map<unsigned, Outcome>;  // outcomes by rank
 
-  // Connects them all.
+  // Connects all trainers.
   explicit TrainerGroup(Stack& stack);
   [[nodiscard]] Trainer& operator[](unsigned rank) { return *trainers_[rank]; }
   void open(unsigned rank);
@@ -111,7 +111,7 @@ class TrainerGroup {
   [[nodiscard]] Outcomes finish(const std::map<unsigned, gradlane_request>& requests);
   Stack& stack_;
   std::vector<std::unique_ptr<Trainer>> trainers_;
-  uint64_t number_ = 0;  // of operations
+  uint64_t number_ = 0;  // number of the last operation
 };
 [[nodiscard]] bool all_succeeded(const TrainerGroup::Outcomes& outcomes);
 

@@ -1,4 +1,4 @@
-// cluster.cc - nodes of a ring in one process, on in-process links, whose workers the test steps with a time of its own
+// cluster.cc - nodes of a ring in one process, on in-process links; the test steps their workers in virtual time
 #include "tests/dataplane/cluster.h"
 
 #include <rte_dev.h>
@@ -35,7 +35,7 @@ void take_out(const std::string& device) { rte_dev_event_callback_process(device
 Peer::Peer(RingLinks& links, const std::string& link, unsigned lanes)
     : pool_("peer" + std::to_string(next_index()), kPeerBuffers, 1500), end_(links.attach(link, lanes)) {}
 
-// The link has been drained.
+// Cluster has drained the link before, so no buffer of the pool is in use.
 Peer::~Peer() = default;
 
 rte_mbuf* Peer::buffer_with(const Bytes& frame) {
@@ -120,7 +120,7 @@ std::string Cluster::link_between(unsigned rank, unsigned other) const {
   return in_two ? name + (rank == low ? "a" : "b") : name;
 }
 
-// What comes at one end of the middle leaves at the other.
+// Moves each packet from one end of the middle to the other. Drops it if the link is cut, or if the other end is full.
 void Cluster::carry() {
   for (size_t end = 0; end < middle_.size(); ++end) {
     for (size_t lane = 0; lane < middle_[end].rx.size(); ++lane) {

@@ -1,4 +1,4 @@
-// cluster.h - nodes of a ring in one process, on in-process links, whose workers the test steps with a time of its own
+// cluster.h - nodes of a ring in one process, on in-process links; the test steps their workers in virtual time
 #pragma once
 
 #include <cstddef>
@@ -26,10 +26,10 @@ namespace gradlane::test {
 
 using Bytes = std::vector<uint8_t>;
 
-// What DPDK says when a device is taken out of the machine.
+// Reports the removal of a device from the machine, as DPDK does it.
 void take_out(const std::string& device);
 
-// Node 1 of a ring of two, played by the test: the other end of node 0's link, frame by frame.
+// Node 1 of a ring of two, played by the test. It sends and receives single frames at the other end of node 0's link.
 class Peer {
  public:
   Peer(RingLinks& links, const std::string& link, unsigned lanes);
@@ -38,9 +38,9 @@ class Peer {
   Peer& operator=(const Peer&) = delete;
 
   void send(const Bytes& frame, unsigned queue = 0);
-  // A frame whose bytes lie in two buffers.
+  // Sends a frame whose bytes lie in two buffers.
   void send_in_two(const Bytes& frame);
-  // What has come; none: nothing has.
+  // Returns the next frame that has arrived; std::nullopt if there is none.
   [[nodiscard]] std::optional<Bytes> receive(unsigned queue = 0);
 
  private:
@@ -50,7 +50,7 @@ class Peer {
   RingLinks::End end_;
 };
 
-// All buffers of a node's pool that are free, until they are given back.
+// Takes all free buffers of a node's pool, until they are given back.
 class Hoard {
  public:
   explicit Hoard(const Node& node);
@@ -66,21 +66,21 @@ class Hoard {
 
 struct ClusterConfig {
   unsigned nodes = 2;
-  bool played = false;  // node 1 of two is a Peer
+  bool played = false;  // whether node 1 of two is a Peer
   const char* strategies = "ring";
-  // Two that are not beside each other, of four or more: the test can cut their link.
+  // Two nodes of four or more that are not neighbours in the ring. The test can cut the link between them.
   std::optional<std::pair<unsigned, unsigned>> cuttable = std::nullopt;
-  // Of each node's configuration, what is not as below: raw codec, one lane.
+  // Changes the configuration of each node, which otherwise has the raw codec and one lane.
   std::function<void(NodeConfig&)> change = nullptr;
 };
 
-// Nodes are 10.0.0.1, 10.0.0.2, ..., with MAC addresses 02:00:00:00:00:0a, ...0b, ... Node i has port "next" to i + 1
-// and port "previous" to i - 1, in a ring of two one port "next" for both, and port "to5" to node 5 if a strategy needs
-// it.
+// Nodes have the addresses 10.0.0.1, 10.0.0.2, ... and the MAC addresses 02:00:00:00:00:0a, ...0b, ... Port "next" of
+// node i leads to i + 1, and port "previous" to i - 1. In a ring of two, one port "next" is both. If a strategy needs a
+// link to node 5, there is also a port "to5".
 class Cluster final : public TrainerHost {
  public:
   explicit Cluster(const ClusterConfig& config = {});
-  // Trainers must be gone.
+  // All trainers must have been destroyed before.
   ~Cluster() override;
   Cluster(const Cluster&) = delete;
   Cluster& operator=(const Cluster&) = delete;
@@ -89,25 +89,26 @@ class Cluster final : public TrainerHost {
   [[nodiscard]] std::span<const std::unique_ptr<Node>> nodes() const { return nodes_; }
   [[nodiscard]] Peer& peer() { return *peer_; }
 
-  // Never backwards.
+  // Sets the time, which must not go backwards.
   void set_now(Nanos now) { now_ = now; }
   [[nodiscard]] Nanos now() const { return now_; }
-  // A round of each of the node's workers, now, as its threads would do it; true if anything moved.
+  // Runs a round of each of the node's workers at the current time, as its threads would do. Returns true if anything
+  // moved.
   bool round(unsigned node);
-  // A round of each node, after which 1 us has passed.
+  // Runs a round of each node that is not stopped, then advances the time by 1 us.
   void step();
-  // Whether the link that can be cut loses all from now on.
+  // Sets whether the link that can be cut loses all packets from now on.
   void cut(bool all) { cut_ = all; }
-  // Whether it has no rounds from now on, as if its process had died or been stopped.
+  // Sets whether the node has no rounds from now on, as if its process had died or been stopped.
   void stop(unsigned node, bool stopped) { stopped_[node] = stopped; }
   void run_for(Nanos time);
   [[nodiscard]] bool run_until(const std::function<bool()>& is_so, Nanos time = kSecond) override;
-  // All ranks have met.
+  // Returns whether the ring is ready on all lanes of all nodes.
   [[nodiscard]] bool whole() const;
 
-  // What has been counted by that name, by all queues of a node.
+  // Returns the value of the counter with that name, summed over all queues of a node.
   [[nodiscard]] uint64_t counted(unsigned node, const std::string& name) const;
-  // The same of one queue of its first port.
+  // Returns the value of the counter with that name of one queue of the node's first port.
   [[nodiscard]] uint64_t counted(unsigned node, unsigned queue, const std::string& name) const;
 
   // ---- TrainerHost
@@ -127,7 +128,8 @@ class Cluster final : public TrainerHost {
   std::unique_ptr<Peer> peer_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<bool> stopped_;
-  // Of the link that can be cut: what its nodes have the other ends of.
+  // The ends in the middle of the link that can be cut, one for each of its two nodes. carry() moves packets between
+  // them.
   std::vector<RingLinks::End> middle_;
   bool cut_ = false;
 };

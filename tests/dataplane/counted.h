@@ -1,4 +1,4 @@
-// counted.h - what a port queue has counted, by name
+// counted.h - lookup of a port queue's counters by name
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace gradlane::test {
 
-// None: there is no counter of that name.
+// Returns the value of the counter with that name; std::nullopt if there is none.
 template <class Enum>
 std::optional<uint64_t> find_counter(const CounterSet<Enum>& counters, const std::string& name) {
   std::optional<uint64_t> value;
@@ -21,7 +21,7 @@ std::optional<uint64_t> find_counter(const CounterSet<Enum>& counters, const std
   return value;
 }
 
-// A verdict and a class have one name: it is the verdict's here.
+// Returns the verdict's counter where a verdict and a class have the same name.
 inline std::optional<uint64_t> find_counter(const PortQueue& queue, const std::string& name) {
   const QueueCounters& counters = queue.counters();
   if (const auto event = find_counter(counters.events, name)) return event;

@@ -1,4 +1,4 @@
-// ranks.h - a trainer for each rank of a cluster, and operations of all of them, with their results
+// ranks.h - a trainer for each rank of a cluster, and operations of all ranks with checks of their results
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ class Ranks {
     submission.timeout_ms = timeout_ms;
     return trainers_[rank]->submit(submission);
   }
-  // On all ranks; each must have the right result.
+  // Runs a task on all ranks. Each rank must get the right result.
   void run(const Task& task) {
     std::vector<uint64_t> cookies;
     for (unsigned rank = 0; rank < count(); ++rank) cookies.push_back(submit(rank, task));

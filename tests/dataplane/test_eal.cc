@@ -12,7 +12,7 @@
 namespace gradlane::test {
 namespace {
 
-constexpr size_t kMemory = size_t{512} << 20;  // touched when it is used
+constexpr size_t kMemory = size_t{512} << 20;  // pages take memory only when they are used
 
 struct Eal {
   Eal() : folder(new_folder("eal")) {

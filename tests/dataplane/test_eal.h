@@ -6,17 +6,17 @@
 
 namespace gradlane::test {
 
-// Starts EAL as an ordinary user may: without hugepages, once in a process. Its sockets are in a folder of this
-// process.
+// Starts EAL without hugepages, as an ordinary user may, and only once in a process. EAL's sockets are in a folder of
+// this process.
 void start_eal_once();
 
-// For names of DPDK's devices, rings and pools, which are not used twice in a process.
+// Returns a number for names of DPDK's devices, rings and pools. DPDK takes no name twice in a process.
 [[nodiscard]] unsigned next_index();
 
-// A new one, which its maker removes.
+// Makes a new folder, which the caller must remove.
 [[nodiscard]] std::filesystem::path new_folder(const char* what);
 
-// A key that a node takes, in a file of that folder; its path.
+// Writes a key that a node accepts into a file of that folder. Returns the file's path.
 [[nodiscard]] std::string write_key(const std::filesystem::path& folder);
 
 }  // namespace gradlane::test

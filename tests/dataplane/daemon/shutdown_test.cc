@@ -1,4 +1,4 @@
-// shutdown_test.cc - the orderly end of several nodes in one process: it waits for each of them
+// shutdown_test.cc - the orderly end of several nodes in one process, which waits for each of them
 #include "dataplane/daemon/shutdown.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace gradlane::test::shutdown_test {
 namespace {
 
-// An operation of which the first node knows nothing; it is the less patient one.
+// Two nodes, with an operation that the first node does not know of. The first node has the shorter shutdown_timeout.
 class ShutdownOfTwo : public testing::Test {
  protected:
   void SetUp() override {
@@ -23,7 +23,7 @@ class ShutdownOfTwo : public testing::Test {
     shutdown_.emplace(cluster_.nodes(), nullptr, begin_);
   }
 
-  // Whether it is done in that time, as the daemon's loop would run it.
+  // Returns whether the shutdown ends within that time. It is stepped as in the daemon's loop.
   bool is_done_within(Nanos time) {
     return cluster_.run_until([this] { return shutdown_->step(cluster_.now()); }, time);
   }
@@ -40,7 +40,7 @@ class ShutdownOfTwo : public testing::Test {
 TEST_F(ShutdownOfTwo, OperationsOfEachNodeComplete) {
   EXPECT_FALSE(is_done_within(30 * kMillisecond));
   (void)first_.submit(submission_of(OpKind::kBarrier, ElementType::kBytes, 0));
-  // 50 ms are for the other ranks.
+  // The daemon waits 50 ms of this for the other ranks to be notified.
   EXPECT_TRUE(is_done_within(60 * kMillisecond));
   ASSERT_TRUE(second_.over(barrier_).has_value());
   EXPECT_EQ(second_.over(barrier_)->failed, 0U) << second_.over(barrier_)->text;

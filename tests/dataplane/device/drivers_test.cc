@@ -8,7 +8,7 @@ namespace {
 
 TEST(Drivers, MayBeOld) {
   EXPECT_TRUE(may_be_e1000("8086:10d3"));
-  EXPECT_TRUE(may_be_e1000("8086:ffff"));  // of which a later DPDK may know
+  EXPECT_TRUE(may_be_e1000("8086:ffff"));  // a later DPDK may know this card
   EXPECT_FALSE(may_be_e1000("8086:1592"));
   EXPECT_FALSE(may_be_e1000("1af4:1041"));
   EXPECT_FALSE(may_be_e1000(""));
@@ -43,7 +43,7 @@ TEST(Drivers, OfVirtualDevices) {
   EXPECT_EQ(driver_of_device(""), "");
 }
 
-// As Debian spells them: with a dash between two numbers.
+// Debian puts a dash between two numbers in a package name.
 TEST(Drivers, HavePackages) {
   EXPECT_NE(missing_driver("net_virtio").find("librte_net_virtio.so is not in /"), std::string::npos);
   EXPECT_NE(missing_driver("net_virtio").find("apt install librte-net-virtio2"), std::string::npos);

@@ -1,4 +1,4 @@
-// port_kinds_test.cc - what drivers want: room for packets of cards
+// port_kinds_test.cc - buffer sizes for packets that the drivers of cards need
 #include "dataplane/device/port_kinds.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,8 @@ namespace {
 bool all(const PortConfig&) { return true; }
 bool none(const PortConfig&) { return false; }
 
-// Intel's older cards count buffers in powers of two: 14 bytes in front of a packet, 12 for tags and checksum.
+// Intel's older cards count buffers in powers of two. A buffer also has 14 bytes in front of a packet, and 12 for tags
+// and checksum.
 TEST(PortKinds, SomeCardsHaveRoomInPowersOfTwo) {
   const std::array card{
       PortConfig{.name = "e0", .kind = PortConfig::Kind::kPci, .device = "0000:03:00.0", .nodes = {}, .mac = {}}};
@@ -28,7 +29,7 @@ TEST(PortKinds, SomeCardsHaveRoomInPowersOfTwo) {
   EXPECT_EQ(longest_packet(card, 9000, none), 9000U);
 }
 
-// An e1000e beside it has the buffers of all ports of a node that large.
+// Another port with an e1000e makes the buffers of all ports of a node that large.
 TEST(PortKinds, Vmxnet3HasNoBuffersOf16KiB) {
   check_room("net_vmxnet3", 10240);
   check_room("net_e1000_em", 16384);

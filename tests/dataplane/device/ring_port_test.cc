@@ -1,4 +1,4 @@
-// ring_port_test.cc - in-process links, ports on them, pools that run out, and steering where the device has no rules
+// ring_port_test.cc - in-process links, ports on them, pools that run out, and steering on devices without rules
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -88,7 +88,7 @@ TEST(Steering, ByConstructionQueuesAreTheOtherSides) {
   EXPECT_THAT(steering.text(), HasSubstr("one queue, one worker"));
 }
 
-// A device without rules: of rte_flow, and what becomes of RSS, its driver says the rest.
+// This device has no rules of rte_flow. Its driver decides whether RSS is possible.
 TEST(Steering, WithoutRulesTheDevicesHashDecides) {
   start_eal_once();
   NodeConfig config = two_nodes(2, 2);

@@ -18,7 +18,7 @@ NodeConfig config_of(unsigned nodes, unsigned rank, unsigned lanes, unsigned tra
   return config;
 }
 
-// The example of Microsoft's "Verifying the RSS Hash Calculation": IPv4 with ports.
+// These are examples for IPv4 with ports, from Microsoft's "Verifying the RSS Hash Calculation".
 TEST(RssHash, IsWhatCardsCompute) {
   constexpr std::array<uint8_t, 40> kKey = {0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67,
                                             0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb,
@@ -41,7 +41,7 @@ TEST(ArrivingFlows, ComeFromBothNeighboursToEachLane) {
   EXPECT_EQ(arriving_flows(config, through), (std::vector{expected[1], expected[3]}));
 }
 
-// Of three trainers the last one of a node and the first one of the next are neighbours.
+// With three trainers per node, the last trainer of a node and the first one of the next node are neighbours.
 TEST(ArrivingFlows, BelongToTrainersAtTheEdges) {
   const std::vector<ArrivingFlow> expected = {{0, 0x0a4d0001, 0x0a4d0002, 18402, 18400},
                                               {0, 0x0a4d0003, 0x0a4d0002, 18400, 18402},
@@ -54,7 +54,7 @@ TEST(ArrivingFlows, BelongToTrainersAtTheEdges) {
                                                                   {0, 0x0a4d0001, 0x0a4d0002, 18400, 18400}}));
 }
 
-// Of five nodes, 2 is beside 1 and 3, and every rank is linked to rank 0 of the first one.
+// In a ring of five nodes, the neighbours of node 2 are 1 and 3. Every rank also has a link to rank 0, of node 0.
 TEST(ArrivingFlows, FollowTheStrategies) {
   NodeConfig config = config_of(5, 2, 1, 1);
   config.strategies = find_strategies("aggregator:0");
@@ -75,7 +75,7 @@ TEST(WorkersFit, PollWhatTheirLanesGet) {
     for (unsigned queues = 1; queues <= lanes; ++queues) EXPECT_TRUE(workers_fit(lanes, queues, 1));
   }
   EXPECT_TRUE(workers_fit(4, 2, 2));
-  EXPECT_FALSE(workers_fit(4, 2, 4));  // lane 2 is at queue 0, where worker 0 would hear what is for worker 2
+  EXPECT_FALSE(workers_fit(4, 2, 4));  // lane 2 is at queue 0, where worker 0 gets packets for worker 2
   EXPECT_FALSE(workers_fit(4, 3, 2));
   EXPECT_FALSE(workers_fit(2, 1, 2));
 }
@@ -98,7 +98,8 @@ TEST(PlanRss, PutsEveryFlowAtItsLanesQueue) {
   }
 }
 
-// 32 flows to 16 queues. The hash is linear, so that flows of a lane can meet where those of two lanes do not.
+// These are 32 flows to 16 queues. The hash is linear, so some key lets the flows of each lane meet without mixing
+// lanes.
 TEST(PlanRss, ManagesTheMostLanesWithTheUsualTable) {
   const std::vector<ArrivingFlow> flows = arriving_flows(config_of(4, 0, 16, 1), {});
   EXPECT_TRUE(plan_rss(flows, 16, 128, 40));
@@ -107,7 +108,7 @@ TEST(PlanRss, ManagesTheMostLanesWithTheUsualTable) {
   EXPECT_FALSE(plan_rss(flows, 16, 8, 40));  // more lanes than entries
 }
 
-// A link to every node: more flows than a table has entries, so that only ports can tell lanes apart.
+// With a link to every node there are more flows than entries in a table. So the hash must depend on the ports alone.
 TEST(PlanRss, ManagesLinksToAllNodes) {
   NodeConfig config = config_of(256, 100, 8, 1);
   config.strategies = find_strategies("ring,direct");

@@ -1,8 +1,9 @@
-// capture_test.cc - the frames of a ring of three nodes, as they were captured once: what is sent today are the same
+// capture_test.cc - the frames of a ring of three nodes, captured once; the code must still send the same frames
 //
-// ring.pcap has all of them: hellos, acknowledgements, and operations of every kind with every codec of the time, on
-// links that lose a little. `tcpdump -r` reads it. With GRADLANE_WRITE_CAPTURE=FILE the test writes what is sent today
-// to FILE instead: where the wire format changes on purpose (docs/wire-format.md), it becomes the new ring.pcap.
+// ring.pcap has all of them: hellos, acknowledgements, and operations of every kind with every codec that existed then.
+// Its links lose a few packets. `tcpdump -r` reads the file. If GRADLANE_WRITE_CAPTURE=FILE is set, the test writes the
+// frames of today's code to FILE instead. After a change of the wire format (docs/wire-format.md), FILE becomes the new
+// ring.pcap.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -37,7 +38,7 @@ struct Captured {
 MacAddress mac_of_node(unsigned node) { return {0x02, 0, 0, 0, 0, static_cast<uint8_t>(1 + node)}; }
 uint32_t ip_of_node(unsigned node) { return 0x0a4d0001 + node; }
 
-// As docs/wire-format.md has it: the first run decides.
+// Returns the class that docs/wire-format.md gives a packet. The first run decides.
 TrafficClass class_of_packet(std::span<const uint8_t> packet) {
   const bool data = packet[offsetof(LinkHeader, kind)] == static_cast<uint8_t>(PacketKind::kData);
   if (!data || packet.size() < sizeof(LinkHeader) + sizeof(RunHeader)) return TrafficClass::kControl;
@@ -59,7 +60,7 @@ std::vector<JobSpec> specs() {
   return all;
 }
 
-// All frames of a run of the simulated ring, in the order in which they arrive.
+// Returns all frames of a run of the simulated ring, in the order in which they arrive.
 std::vector<Captured> sent_today() {
   SimConfig config;
   config.nodes = kNodes;
@@ -83,7 +84,7 @@ std::vector<Captured> sent_today() {
   return frames;
 }
 
-// ---- pcap, version 2.4, of nanoseconds and this machine's order of bytes; Ethernet
+// ---- pcap, version 2.4, with times in nanoseconds and this machine's byte order; Ethernet
 
 constexpr uint32_t kPcapMagic = 0xa1b23c4d;
 constexpr uint32_t kPcapHeader[] = {kPcapMagic, 2 | 4 << 16, 0, 0, 65535, 1};

@@ -1,4 +1,4 @@
-// frame_answer_test.cc - request in, answer out, byte by byte; and the headers of what is sent
+// frame_answer_test.cc - requests in, answers out, byte by byte; and the headers of sent frames
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -9,10 +9,10 @@
 namespace gradlane::test::frame_answer_test {
 namespace {
 
-// How the asker sees the answer.
+// Address of the host that asks, which parses the answer.
 const LocalAddress kAsker{kTheirMac, kTheirIp, kPort, kPorts};
 
-// What we make of a frame; empty if nothing.
+// Returns this node's answer to a frame; empty if there is none.
 Bytes answer(Bytes frame) {
   const ParsedFrame parsed = parse_frame(frame, kLocal, kClassifier);
   const size_t bytes = answer_frame(frame, parsed, kLocal);
@@ -34,7 +34,7 @@ TEST(FrameAnswer, PingOfEverySize) {
     want[kL4] = 0;
     seal_icmp(want);
     EXPECT_EQ(answer(request), want) << payload;
-    // To whoever asked it is an echo reply, in order but for nobody's answering it.
+    // The host that asked gets a valid echo reply, which it does not answer.
     EXPECT_EQ(parse_frame(want, kAsker, kClassifier).verdict, FrameVerdict::kHost) << payload;
 
     Bytes padded = request;
@@ -43,7 +43,7 @@ TEST(FrameAnswer, PingOfEverySize) {
   }
 }
 
-// The sum of a reply may be zero, whose checksum is 0xffff and not 0.
+// The sum of a reply may be zero. Its checksum is 0xffff then, and not 0.
 TEST(FrameAnswer, PingOfZeros) {
   Bytes request = ping(8);
   std::memset(&request[kL4 + 4], 0, 12);
@@ -124,7 +124,7 @@ TEST(FrameSend, HeadersOfEveryLength) {
   }
 }
 
-// Sums that carry in all ways.
+// The sums of these addresses have carries of all kinds.
 TEST(FrameSend, ChecksumsOfManyAddresses) {
   Flow flow{kTheirMac, kOurMac, 0, 0, 1, 2};
   Bytes frame(kFrameBytes + 1);
@@ -138,7 +138,7 @@ TEST(FrameSend, ChecksumsOfManyAddresses) {
   }
 }
 
-// RFC 768, as it is written: the pseudo-header in front, and all of it summed up.
+// Returns the checksum as RFC 768 defines it. The pseudo-header is put in front, and all of it is summed up.
 unsigned slow_udp_checksum(const Bytes& frame) {
   const unsigned length = get16(frame, kL4 + 4);
   Bytes bytes(12);
@@ -160,17 +160,17 @@ TEST(FrameSend, UdpChecksumsOfEveryLength) {
       frame[at] = static_cast<uint8_t>(payload % 3 == 0 ? 0xff : bits >> 24);
     }
     const Bytes before = frame;
-    put16(frame, kL4 + 6, 0xabcd);  // whatever was there
+    put16(frame, kL4 + 6, 0xabcd);  // any old value
     seal_udp(frame.data(), payload);
     ASSERT_EQ(get16(frame, kL4 + 6), slow_udp_checksum(before)) << payload;
     EXPECT_TRUE(has_udp_checksum(frame.data()));
     frame[kL4 + 6] = frame[kL4 + 7] = 0;
     EXPECT_FALSE(has_udp_checksum(frame.data()));
-    ASSERT_EQ(frame, before) << payload;  // and nothing else has changed
+    ASSERT_EQ(frame, before) << payload;  // nothing else has changed
   }
 }
 
-// A computed 0 is sent as 0xffff: 0 says that there is none.
+// A computed 0 is sent as 0xffff, because 0 says that there is no checksum.
 TEST(FrameSend, UdpChecksumIsNeverZero) {
   Bytes frame = udp(kTosRaw, kPort, 2);
   unsigned ones = 0;
@@ -183,7 +183,7 @@ TEST(FrameSend, UdpChecksumIsNeverZero) {
   EXPECT_NE(ones, 0u);
 }
 
-// What a device is given to go on from.
+// A device gets the sum of the pseudo-header, and continues from there.
 TEST(FrameSend, UdpChecksumBegunForDevices) {
   Bytes frame = udp(kTosRaw, kPort, 333);
   begin_udp_checksum(frame.data());

@@ -23,7 +23,7 @@ inline constexpr uint8_t kTosCompressed = 0x28, kTosRaw = 0x20, kTosControl = 0x
 inline const LocalAddress kLocal{kOurMac, kOurIp, kPort, kPorts};
 inline const Classifier kClassifier(kTosCompressed, kTosRaw, kTosControl);
 
-inline constexpr size_t kIp = 14, kL4 = 34;  // where headers start in frames without IP options
+inline constexpr size_t kIp = 14, kL4 = 34;  // start of headers in frames without IP options
 
 inline void put16(Bytes& bytes, size_t at, unsigned value) {
   bytes[at] = static_cast<uint8_t>(value >> 8);
@@ -36,7 +36,8 @@ inline void put32(Bytes& bytes, size_t at, uint32_t value) {
 inline unsigned get16(const Bytes& bytes, size_t at) { return unsigned{bytes[at]} << 8 | bytes[at + 1]; }
 inline uint32_t get32(const Bytes& bytes, size_t at) { return get16(bytes, at) << 16 | get16(bytes, at + 2); }
 
-// RFC 1071, as it is written: 16 bits at a time, carries added at once. The bytes at `field` count as zero.
+// Returns the checksum as RFC 1071 defines it: 16 bits at a time, with each carry added at once. The bytes at `field`
+// count as zero.
 inline unsigned slow_checksum(const Bytes& bytes, size_t begin, size_t end, size_t field) {
   unsigned sum = 0;
   for (size_t at = begin; at < end; at += 2) {
@@ -67,7 +68,7 @@ inline Bytes ethernet(const MacAddress& to, const MacAddress& from, unsigned typ
   return frame;
 }
 
-// From them to us; `options` bytes of IP options that do nothing, then the given bytes.
+// Returns a frame from them to us. It has `options` bytes of IP options that do nothing, then `content`.
 inline Bytes ipv4(uint8_t tos, uint8_t protocol, const Bytes& content, size_t options = 0) {
   Bytes frame = ethernet(kOurMac, kTheirMac, 0x0800);
   frame.resize(kL4 + options, 1);
@@ -85,7 +86,7 @@ inline Bytes ipv4(uint8_t tos, uint8_t protocol, const Bytes& content, size_t op
   return frame;
 }
 
-// Bytes without a pattern that a shifted copy would repeat.
+// Returns bytes whose pattern never repeats, so that a shifted copy differs.
 inline Bytes some_bytes(size_t count) {
   Bytes bytes(count);
   for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<uint8_t>(i * i / 3 + 7 * i + 1);

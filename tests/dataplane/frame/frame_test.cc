@@ -1,4 +1,4 @@
-// frame_test.cc - frame in, verdict out: what is ours, and the reason why everything else is not
+// frame_test.cc - frames in, verdicts out: frames for this node, and the reason for each other frame
 #include "dataplane/frame/frame.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace gradlane::test::frame_test {
 namespace {
 
-// In a heap block of its exact size, for the address sanitizer to watch.
+// Parses a copy in a heap block of its exact size, so that the address sanitizer notices any read beyond it.
 ParsedFrame parse(const Bytes& frame, const LocalAddress& local = kLocal) {
   const std::unique_ptr<uint8_t[]> exact(new uint8_t[frame.size()]);
   if (!frame.empty()) std::memcpy(exact.get(), frame.data(), frame.size());
@@ -25,8 +25,7 @@ std::string verdict(const Bytes& frame, const LocalAddress& local = kLocal) {
   return counter_name(parse(frame, local).verdict);
 }
 
-// A frame with one thing about it changed; the checksums of the IP header and of ICMP are put right after that if the
-// row says so.
+// A frame with one change. If `seal` is set, the checksums of the IP header and of ICMP are corrected after the change.
 struct Row {
   const char* what;
   Bytes frame;
@@ -155,7 +154,7 @@ TEST(Frame, Ping) {
   });
 }
 
-// As a switch with a loop would send it back.
+// Returns a frame of this node as a switch with a loop would send it back.
 Bytes from_us(Bytes frame) {
   std::ranges::copy(kOurMac, frame.begin() + 6);
   std::ranges::copy(kOurMac, frame.begin() + 22);
@@ -201,7 +200,7 @@ TEST(Frame, SourceAndDestination) {
   EXPECT_EQ(parsed.destination_port, kPort + 3);
 }
 
-// ---- All values of the ToS byte: the class is DSCP alone.
+// ---- All values of the ToS byte: DSCP alone decides the class.
 TEST(Frame, EveryTos) {
   for (unsigned tos = 0; tos < 256; ++tos) {
     TrafficClass want = TrafficClass::kHost;
@@ -226,7 +225,7 @@ TEST(Frame, EcnBitsOfTheConfigurationDoNotCount) {
   EXPECT_EQ(classifier.tos_of(TrafficClass::kHost), 0);
 }
 
-// ---- Cut anywhere, nothing is taken; padded, everything is as before.
+// ---- A frame that is cut anywhere is refused. Padding changes nothing.
 TEST(Frame, EveryLength) {
   for (const Bytes& whole : {kUdpFrame, kPingFrame, kArpFrame, udp(kTosRaw, kPort, 20, 40)}) {
     for (size_t bytes = 0; bytes < whole.size(); ++bytes) {

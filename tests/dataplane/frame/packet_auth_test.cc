@@ -1,4 +1,4 @@
-// packet_auth_test.cc - tags that fit and tags that do not, and that they cost no allocation
+// packet_auth_test.cc - tags that fit and tags that do not, without memory allocations
 #include "dataplane/frame/packet_auth.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace gradlane::test::packet_auth_test {
 namespace {
 
-// Of libcrypto.
+// Number of allocations by libcrypto.
 size_t allocations = 0;
 void* counted_malloc(size_t bytes, const char*, int) {
   ++allocations;
@@ -26,7 +26,7 @@ void* counted_realloc(void* old, size_t bytes, const char*, int) {
   return std::realloc(old, bytes);
 }
 void counted_free(void* old, const char*, int) { std::free(old); }
-// Before libcrypto has allocated anything.
+// This runs before libcrypto has allocated anything.
 const bool kCounting = CRYPTO_set_mem_functions(counted_malloc, counted_realloc, counted_free) == 1;
 
 std::array<uint8_t, 32> secret() {
@@ -38,7 +38,7 @@ std::array<uint8_t, 32> secret() {
 constexpr std::array<uint8_t, kNonceBytes> kFirst = {0xfe, 0xff, 0xff, 0xff, 0xff, 0xff,
                                                      0xff, 0xff, 0x11, 0x22, 0x33, 0x44};
 
-// A frame from us to them, sealed, as it is received.
+// Returns a sealed frame from us to them, as they receive it.
 Bytes sealed(PacketSealer& sealer, size_t bytes) {
   const Flow flow{kOurMac, kTheirMac, kOurIp, kTheirIp, kPort, kPort + 1};
   Bytes frame(kFrameBytes);
@@ -71,11 +71,11 @@ TEST(PacketAuth, OpensWhatWasSealed) {
     ASSERT_EQ(opener.open(frame.data(), bytes + kAuthBytes), bytes);
   }
   Bytes jumbo = sealed(sealer, 8972 - kAuthBytes);
-  seal_udp(jumbo.data(), 8972);  // a checksum is no part of it
+  seal_udp(jumbo.data(), 8972);  // the tag does not cover the UDP checksum
   EXPECT_EQ(opener.open(jumbo.data(), 8972), 8972 - kAuthBytes);
 }
 
-// Any one bit of what is covered, of the nonce and of the tag.
+// Each flipped bit of the covered bytes, of the nonce or of the tag is noticed. Flipped bits elsewhere change nothing.
 TEST(PacketAuth, AnyChangedBitIsNoticed) {
   const RingKey key(secret());
   PacketSealer sealer(key, kOurIp);
@@ -113,7 +113,7 @@ TEST(PacketAuth, OtherLengthsAreRefused) {
   }
 }
 
-// 96 bits, and nothing twice; the lower half wraps here.
+// Nonces have 96 bits, and none comes twice. The lower 64 bits wrap here.
 TEST(PacketAuth, NoncesCount) {
   PacketSealer sealer(RingKey(secret()), kOurIp, kFirst);
   const size_t at = kFrameBytes + 10;
@@ -129,7 +129,7 @@ TEST(PacketAuth, NoncesBeginAtRandom) {
   EXPECT_NE(hex(sealed(one, 0), kFrameBytes, kNonceBytes), hex(sealed(two, 0), kFrameBytes, kNonceBytes));
 }
 
-// By another implementation: docs/wire-format.md has the commands.
+// Another implementation computed this tag. docs/wire-format.md has the commands.
 TEST(PacketAuth, TagIsTheOneOfTheDocumentation) {
   PacketSealer sealer(RingKey(secret()), kOurIp, kFirst);
   const Bytes frame = sealed(sealer, 4);

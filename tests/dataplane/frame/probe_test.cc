@@ -1,4 +1,4 @@
-// probe_test.cc - bytes of probes: what is written, what is taken, what is refused
+// probe_test.cc - bytes of probes: written, accepted and refused ones
 #include "dataplane/frame/probe.h"
 
 #include <gtest/gtest.h>
@@ -41,14 +41,14 @@ Bytes request(size_t bytes = 64) {
   return payload;
 }
 
-// In a heap block of its exact size, for the address sanitizer to watch.
+// Parses a copy in a heap block of its exact size, so that the address sanitizer notices any read beyond it.
 std::optional<ProbeHeader> parse(const Bytes& bytes) {
   const std::unique_ptr<uint8_t[]> exact(new uint8_t[bytes.size()]);
   if (!bytes.empty()) std::memcpy(exact.get(), bytes.data(), bytes.size());
   return parse_probe({exact.get(), bytes.size()});
 }
 
-// As docs/wire-format.md has it; the CRC was computed apart from this code.
+// The bytes are those of docs/wire-format.md. Other code computed their CRC.
 TEST(Probe, BytesOfTheDocument) {
   const Bytes expected = {0x47, 0x50, 0x01, 0x01, 0x44, 0x33, 0x22, 0x11, 0xcc, 0xbb, 0xaa, 0x99,
                           0x88, 0x77, 0x66, 0x55, 0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01,
@@ -167,7 +167,7 @@ TEST(Probe, IdentityOfAConfiguration) {
   EXPECT_EQ(std::to_array(us.arguments), (std::array<uint8_t, 3>{}));
 }
 
-// Names that differ in more than a parameter byte look different.
+// Codecs that differ in more than the parameter byte have different arguments.
 TEST(Probe, IdentityOfACodecWithArguments) {
   const auto arguments_of = [](const char* codec) {
     NodeConfig config;

@@ -1,4 +1,4 @@
-// host_claim_test.cc - what one daemon of a machine has for itself, and a second process that wants it
+// host_claim_test.cc - claims of one daemon of a machine, and a second process that wants the same
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// kernel_interface_test.cc - what is known of the kernel's interfaces and CPUs
+// kernel_interface_test.cc - checks of the kernel's interfaces, and NUMA nodes of CPUs
 #include "dataplane/kernel/kernel_interface.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ std::string refusal(const std::string& device, size_t mtu, PortConfig::Kind kind
   return "";
 }
 
-// The loopback interface is everywhere, and has an MTU of 65536.
+// Every machine has the loopback interface. Its MTU is 65536.
 TEST(KernelInterface, MustBeThereAndTakeTheMtu) {
   if (if_nametoindex("lo") == 0) GTEST_SKIP() << "no interface lo";
   EXPECT_EQ(refusal("net_af_packet0,iface=lo", 9000), "");
@@ -34,7 +34,7 @@ TEST(KernelInterface, MustBeThereAndTakeTheMtu) {
             std::string::npos);
   EXPECT_NE(refusal("net_af_packet0,iface=" + std::string(40, 'x'), 1500).find("there is no interface"),
             std::string::npos);
-  // It has an address of the kernel's, which would get nothing any more.
+  // The kernel has an address on lo, which would receive nothing any more.
   EXPECT_TRUE(
       refusal("net_af_xdp0,iface=lo", 3500).starts_with("AF_XDP takes all packets away from the kernel, whose"));
   EXPECT_NE(refusal("net_af_xdp0,iface=lo", 3501).find("AF_XDP takes no packets of 3501 bytes"), std::string::npos);

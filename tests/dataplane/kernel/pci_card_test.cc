@@ -1,4 +1,4 @@
-// pci_card_test.cc - cards and hugepages on made-up trees: what is said of each that a port cannot have
+// pci_card_test.cc - cards and hugepages in made-up trees, and the error for each card that a port cannot use
 #include "dataplane/kernel/pci_card.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ class PciCardTest : public testing::Test {
   }
   void add_group(const std::string& name) const { write(root_ + "/dev/vfio/" + name, ""); }
 
-  // "what; advice".
+  // Returns "what; advice"; "" if there is no trouble.
   std::string trouble() const {
     const auto it = trouble_with(look_at_card(kCard, folders_), folders_);
     return it ? it->what + "; " + it->advice : "";
@@ -151,7 +151,7 @@ TEST_F(PciCardTest, MayNotBeOpened) {
   add_card("vfio-pci", "7");
   add_group("7");
   chmod((root_ + "/dev/vfio/7").c_str(), 0);
-  // Root may open all files.
+  // Root may open all files, so the test becomes another user.
   const bool root = geteuid() == 0 && seteuid(65534) == 0;
   expect(trouble(), {"/dev/vfio/7 cannot be opened by user ", "as root: chown ", "with `user`"});
   EXPECT_EQ(root ? seteuid(0) : 0, 0);
@@ -176,11 +176,11 @@ TEST_F(PciCardTest, HugepagesThatAreFree) {
   write(folders.all + "/hugepages-2048kB/free_hugepages", "4");
   write(folders.nodes + "/node0/hugepages/hugepages-2048kB/free_hugepages", "4");
   const Hugepages small = look();
-  EXPECT_EQ(small.node, -1);  // there is one
+  EXPECT_EQ(small.node, -1);  // there is only one NUMA node
   EXPECT_EQ(hugepages_text(small, size_t{9} << 20), "8 MiB free, 9 MiB needed");
   EXPECT_TRUE(enough(small, size_t{8} << 20));
   EXPECT_FALSE(enough(small, (size_t{8} << 20) + 1));
-  // Those that others have stay theirs.
+  // The advice leaves the pages that other processes use.
   expect(hugepages_advice(small, size_t{41} << 20),
          {"echo 27 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "memory: {hugepages: false}"});
   write(folders.all + "/hugepages-1048576kB/free_hugepages", "1");
@@ -203,7 +203,7 @@ TEST_F(PciCardTest, NodeOfCards) {
   EXPECT_EQ(node({"03:00.0"}), -1);
 }
 
-// Buffers are of one node: what several have together is not enough.
+// All buffers come from one NUMA node. Free pages of several nodes do not add up.
 TEST_F(PciCardTest, NodeThatHasHugepages) {
   const HugepageFolders folders{root_ + "/hugepages", root_ + "/node"};
   const size_t need = size_t{8} << 20;
@@ -229,7 +229,7 @@ TEST_F(PciCardTest, NodeThatHasHugepages) {
   free_on("1", "4");
   EXPECT_EQ(node(-1), 1);
   free_on("1", "3");
-  free_on("8", "4");  // numbers may have gaps
+  free_on("8", "4");  // node numbers may have gaps
   EXPECT_EQ(node(-1), 8);
   EXPECT_EQ(node(8), 8);
 }

@@ -1,4 +1,4 @@
-// address_claim_test.cc - claiming an address (RFC 5227), and two machines that are one node
+// address_claim_test.cc - claims of an address (RFC 5227), and two machines that act as one node
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using State = AddressClaim::State;
 constexpr Nanos kStart = 5 * kSecond;
 constexpr uint64_t kA = 0xa, kB = 0xb, kC = 0xc;
 
-// Polls every 10 ms from `from` on for so long; the times of what was to be sent, in ms behind `from`, by kind.
+// Kinds of packets that were to be sent, with their times in ms after `from`. poll() polls every 10 ms for `span`.
 struct Sent {
   std::vector<Nanos> probes;
   std::vector<Nanos> announcements;
@@ -65,7 +65,7 @@ TEST(AddressClaim, WhoeverHasItOrWantsItTooIsARival) {
     EXPECT_TRUE(poll(claim, kStart + 150 * kMillisecond, 500 * kMillisecond).announcements.empty());
     EXPECT_EQ(claim.state(), State::kTaken);
     EXPECT_EQ(claim.rival(), kA);
-    // It is asked for again, until nobody answers.
+    // The address is asked for again, until nobody answers.
     const Sent later = poll(claim, kStart + 650 * kMillisecond, 3 * kSecond);
     EXPECT_EQ(later.probes.size(), 3U);
     EXPECT_TRUE(claim.held());
@@ -101,7 +101,7 @@ TEST(AddressClaim, WhoProbesForAnAddressThatIsHeldIsNoRival) {
 
 using Verdict = SourceWatch::Verdict;
 
-// A packet each 10 ms from these; the verdicts.
+// Passes a packet every `spacing` from these sources. Returns the verdicts.
 std::vector<Verdict> see(SourceWatch& watch, const std::string& sources, Nanos from = kStart,
                          Nanos spacing = 10 * kMillisecond) {
   std::vector<Verdict> verdicts;
@@ -128,7 +128,7 @@ TEST(SourceWatch, TwoThatAlternateAreDoubledAndNamed) {
   EXPECT_EQ(verdicts[12], Verdict::kDoubled);
   EXPECT_EQ(watch.believed(), uint64_t{'a'});
   EXPECT_EQ(watch.stranger(), uint64_t{'b'});
-  // As long as that goes on it is found again.
+  // While that goes on, it is found again.
   EXPECT_GE(count(see(watch, "babababababababa", kStart + kSecond), Verdict::kDoubled), 1U);
 }
 
@@ -143,7 +143,7 @@ TEST(SourceWatch, ANodeThatMovesIsBelievedWhenItsOldSourceIsSilent) {
 
 TEST(SourceWatch, LatePacketsAndDamagedOnesAreNotTwo) {
   SourceWatch watch;
-  // A move, and some of the old packets come late; single packets with addresses that nobody has.
+  // The node moves and some old packets come late; then single packets come with addresses that no machine has.
   EXPECT_EQ(count(see(watch, "aaaabaabbbbbbbbb"), Verdict::kDoubled), 0U);
   SourceWatch damaged;
   EXPECT_EQ(count(see(damaged, "aaxaayaazaaxaayaazaaxaa"), Verdict::kDoubled), 0U);
@@ -151,7 +151,7 @@ TEST(SourceWatch, LatePacketsAndDamagedOnesAreNotTwo) {
 
 TEST(SourceWatch, SeldomReturnsAreNotTwo) {
   SourceWatch watch;
-  // A failover every two seconds, say.
+  // This is like a failover every two seconds.
   EXPECT_EQ(count(see(watch, "abababababababab", kStart, 2 * kSecond), Verdict::kDoubled), 0U);
 }
 

@@ -1,4 +1,4 @@
-// address_table_test.cc - addresses of neighbours, and all others
+// address_table_test.cc - addresses of neighbours are found, all others are not
 #include "dataplane/lane/address_table.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,8 @@ TEST(AddressTable, FindsEachAndNoOther) {
   }
 }
 
-// Addresses that begin their search at one place, beside ones that begin behind it.
+// Most searches start in the last 6 places of the table and go on at its beginning. There they meet addresses whose
+// search starts at place 3.
 TEST(AddressTable, FindsThoseThatCollide) {
   const auto place = [](uint32_t address) { return (address * 0x9e3779b1U) >> 24; };  // of 256 places
   std::vector<uint32_t> addresses;

@@ -1,4 +1,4 @@
-// fault_injector_test.cc - faults on purpose: how often, the same again, held frames in time and in full
+// fault_injector_test.cc - faults on purpose: their rates, repetition by seed, held frames in time and in number
 #include "dataplane/lane/fault_injector.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,8 @@ TEST(FaultInjector, SameSeedSameFaults) {
     stream_drops += first[i].drop && other_stream[i].drop ? 1 : 0;
     seed_drops += first[i].drop && other_seed[i].drop ? 1 : 0;
   }
-  // Of some 50 drops each, by chance one falls together with one of the other.
+  // Each sequence drops about 50 frames of 5000. If these are independent, the sequences share less than one on
+  // average.
   EXPECT_LT(stream_drops, 10u);
   EXPECT_LT(seed_drops, 10u);
 }
@@ -71,7 +72,7 @@ TEST(FaultInjector, AlwaysAndNever) {
   }
 }
 
-// What one fault does to which frame does not depend on the others.
+// Each fault picks its frames without regard to the other faults.
 TEST(FaultInjector, FaultsAreIndependent) {
   const auto all = fates(kSome, 5, 5000);
   const auto drops = fates({.drop = 0.01}, 5, 5000);
@@ -132,7 +133,7 @@ TEST(FaultInjector, DelayedComeInTime) {
   EXPECT_EQ(injector.take(5100), frames[0]);
   EXPECT_EQ(injector.take(5100), nullptr);
   EXPECT_EQ(injector.deadline(), 5200u);
-  // A delay counts more than being reordered.
+  // A frame that is both delayed and reordered is only delayed.
   ASSERT_TRUE(injector.hold(frames[2], {.behind = 1, .delay = true}, 200));
   (void)injector.decide(60);
   EXPECT_EQ(injector.take(5199), nullptr);
@@ -156,7 +157,7 @@ TEST(FaultInjector, FullOneLetsFramesPass) {
   EXPECT_FALSE(injector.hold(frames[999], injector.decide(60), 999));
   EXPECT_EQ(injector.take(kSecond), frames[0]);
   EXPECT_TRUE(injector.hold(frames[999], injector.decide(60), 1000));
-  // All of them come back at the end, once.
+  // At the end, each held frame comes back once.
   std::set<void*> given;
   while (void* const frame = injector.take_any()) EXPECT_TRUE(given.insert(frame).second);
   EXPECT_EQ(given.size(), FaultInjector::kHeld);

@@ -1,4 +1,4 @@
-// lane_test.cc - lanes of nodes in one process: results, several lanes and ranks, exhausted pools, time-outs to the
+// lane_test.cc - lanes of nodes in one process: results, several lanes and ranks, exhausted pools, timeouts to the
 // nanosecond
 #include <gtest/gtest.h>
 
@@ -87,17 +87,17 @@ TEST(Lane, WaitsWhileThereAreNoBuffers) {
   }
   ranks.finish(task, cookies);
   cluster.run_for(50 * kMillisecond);
-  // An acknowledgement may be on its way.
+  // Up to 4 buffers may still hold acknowledgements.
   EXPECT_GE(Hoard(cluster.node(0)).buffers() + 4, hoarded);
 }
 
-// ---- Time-outs
+// ---- Timeouts
 
 TEST(Lane, AnOperationFailsAtItsDeadlineAndNotANanosecondEarlier) {
   Cluster cluster;
   Ranks ranks(cluster);
   ranks.run(all_reduce(1000));
-  const uint64_t cookie = ranks.submit(0, all_reduce(1000), 7);  // node 1 never does
+  const uint64_t cookie = ranks.submit(0, all_reduce(1000), 7);  // rank 1 never submits it
   const Nanos begun = cluster.now();
   const Nanos deadline = begun + 7 * kMillisecond;
   while (cluster.now() + kMicrosecond < deadline) cluster.step();
@@ -138,7 +138,7 @@ TEST(Lane, TrainersOfOneNodeWaitForEachOtherToTheNanosecond) {
                    }});
   Ranks ranks(cluster);
   ranks.run(all_reduce(1000));
-  const uint64_t cookie = ranks.submit(0, all_reduce(1000));  // the other trainer of node 0 does not
+  const uint64_t cookie = ranks.submit(0, all_reduce(1000));  // the other trainer of node 0 does not submit it
   const Nanos begun = cluster.now();
   (void)cluster.round(0);
   cluster.set_now(begun + 9 * kMillisecond - 1);
@@ -150,7 +150,8 @@ TEST(Lane, TrainersOfOneNodeWaitForEachOtherToTheNanosecond) {
   EXPECT_EQ(ranks[0].over(cookie)->text, "other trainers of this node have waited too long for rank 1");
 }
 
-// The others must hear of it before they lose patience, too: so it is given up somewhat earlier.
+// The others must also learn of the failure before their own peer_timeout. So a silent neighbour is given up somewhat
+// earlier.
 TEST(Lane, ANeighbourThatFallsSilentIsNamed) {
   Cluster cluster;
   Ranks ranks(cluster);

@@ -1,5 +1,5 @@
-// port_queue_test.cc - a port queue: packets in and what they are counted as, buffers that are refused, a port that
-// takes nothing
+// port_queue_test.cc - a port queue: counters of received packets, buffers that are refused, a port that accepts
+// nothing
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -27,7 +27,7 @@ Bytes from_ip(Bytes frame, uint32_t ip) {
   return frame;
 }
 
-// A packet of the ring as far as its first bytes say.
+// Returns the frame with the magic of the ring's packets. Its other bytes are no valid header of such a packet.
 Bytes with_magic(Bytes frame) {
   store(frame.data() + kFrameBytes, kMagic);
   return frame;
@@ -49,7 +49,7 @@ struct Case {
   const char* counter;
 };
 
-// Each frame is counted once, by that name, and its buffer is free again.
+// Expects that each frame is counted once, by the name of its case.
 void expect_counted(Cluster& cluster, const std::vector<Case>& cases) {
   for (const Case& it : cases) {
     const uint64_t before = cluster.counted(0, it.counter);
@@ -86,7 +86,7 @@ TEST(PortQueue, FramesAreCountedByWhatTheyAre) {
                               {"ARP of who has our address", arp(kEverybody, 1, kOurIp, kOurIp), "rival"},
                               {"that says it is of the ring, and is not", ours, "gradlane"},
                           });
-  // A wrong ToS byte is told apart from a damaged header if the header's checksum is right.
+  // A wrong ToS byte is not counted as a damaged header if the header's checksum is right.
   Bytes other_class = from_port(with_magic(udp(0x04, kPort, 100)), kPort);
   expect_counted(cluster, {{"with a ToS byte of no class", other_class, "host"}});
   expect_counted(cluster, {{"the same, of a neighbour", other_class, "wrong_tos"}});
@@ -170,9 +170,9 @@ TEST(PortQueue, AsksForAddressesAgainAndAgain) {
   EXPECT_EQ(unpack_mac(cluster.node(0).neighbours()[0]->mac.load()), kTheirMac);
 }
 
-// ---- A port that takes nothing: the peer does not read, and the link has place for 511 frames.
+// ---- A port that accepts nothing: the peer does not read, and the link has room for 511 frames.
 
-// Pings it until the link is full and what waits in the queue is as much as may wait there.
+// Pings the node until the link is full and no more frames may wait in the queue.
 void fill_up(Cluster& cluster) {
   const uint64_t dropped = cluster.counted(0, "echo") - cluster.counted(0, "answered");
   for (unsigned i = 0; i < 1000; ++i) {
@@ -201,7 +201,7 @@ TEST(PortQueue, APortThatTakesFramesAgainIsUsedAgain) {
   Cluster cluster(kPlayed);
   fill_up(cluster);
   const uint64_t sent = cluster.counted(0, "sent");
-  for (unsigned i = 0; i < 40; ++i) {  // 20 ms: given up and tried again more than once
+  for (unsigned i = 0; i < 40; ++i) {  // 20 ms, in which the port is given up and tried again more than once
     cluster.set_now(cluster.now() + kStall / 10);
     (void)cluster.round(0);
   }

@@ -1,4 +1,4 @@
-// worker_test.cc - what a worker does between its rounds: spin, yield, sleep, and wake up in time
+// worker_test.cc - a worker between its rounds: spin, yield, sleep, and wake up in time
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ TEST(Worker, FallsAsleepWhereNothingMoves) {
   gl_submission barrier{};
   barrier.kind = GL_BARRIER;
   (void)trainer.submit(barrier);
-  // Where packets are waited for, it leaves its CPU to others for 2 ms, and sleeps after that.
+  // A worker that waits for packets yields its CPU for 2 ms, and then sleeps.
   const Nanos begin = cluster.now();
   Nanos yielded_at = 0;
   Nanos slept_at = 0;
@@ -35,12 +35,12 @@ TEST(Worker, FallsAsleepWhereNothingMoves) {
   EXPECT_EQ(slept_at - begin, Idle::kMemoryPatience);
 }
 
-// Awake at the end of each sleep, it sends its hellos no later than if it had not slept.
+// A worker wakes up at the end of each sleep. It sends its hellos no later than if it had not slept.
 TEST(Worker, SleepsNoLongerThanUntilSomethingIsDue) {
   const auto hellos = [](bool sleeps) {
     Cluster cluster({.nodes = 2, .played = true});
     cluster.peer().send([] {
-      // An ARP reply: without an address nothing is sent to it.
+      // The peer sends an ARP reply, because nothing is sent to a neighbour without an address.
       Bytes frame(60);
       const uint8_t head[] = {0x02, 0,    0, 0, 0, 0x0a, 0x02, 0,  0, 0, 0, 0x0b, 0x08, 0x06, 0, 1, 8,    0,  6, 4, 0,
                               2,    0x02, 0, 0, 0, 0,    0x0b, 10, 0, 0, 2, 0x02, 0,    0,    0, 0, 0x0a, 10, 0, 0, 1};
@@ -71,7 +71,7 @@ TEST(Worker, SleepsNoLongerThanUntilSomethingIsDue) {
   const auto [asleep, rounds_asleep] = hellos(true);
   ASSERT_GT(awake.size(), 2U);
   ASSERT_EQ(awake.size(), asleep.size());
-  // Less than 20 us are not slept.
+  // The worker does not sleep for less than 20 us.
   for (size_t i = 0; i < awake.size(); ++i) EXPECT_NEAR(double(awake[i]), double(asleep[i]), 25e3) << "hello " << i;
   EXPECT_LT(rounds_asleep, rounds_awake / 5);
 }

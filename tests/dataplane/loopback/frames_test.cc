@@ -1,4 +1,5 @@
-// frames_test.cc - packets that `gradlane loopback` makes: what they are, and what mode codec takes and refuses
+// frames_test.cc - packets that `gradlane loopback` makes: their contents, and packets that mode codec accepts or
+// refuses
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -34,13 +35,13 @@ struct Maker {
     write_loopback_frame(bytes, config, number);
     return bytes;
   }
-  // The gradlane packet in it.
+  // Returns the gradlane packet in frame `number`.
   [[nodiscard]] Bytes packet(size_t number) const {
     const Bytes bytes = frame(number);
     const ParsedFrame parsed = parse_frame(bytes, kNode, kDefaults);
     return {bytes.begin() + kFrameBytes, bytes.begin() + static_cast<ptrdiff_t>(kFrameBytes + parsed.bytes)};
   }
-  // Whether mode codec takes it; counts floats.
+  // Returns whether mode codec accepts the packet. Adds the packet's floats to `floats`.
   bool recode(Bytes& packet) {
     std::vector<float> scratch(kMaxRunFloats);
     return recode_packet(packet, config.codec, scratch, floats);

@@ -1,4 +1,4 @@
-// key_file_test.cc - files with the key of a ring: what is taken, and what is said against the others
+// key_file_test.cc - key files of a ring: accepted files, and errors for the others
 #include "dataplane/node/key_file.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class KeyFile : public testing::Test {
     std::ofstream(path()) << text;
     ASSERT_EQ(chmod(path().c_str(), mode), 0);
   }
-  // What is said against it, without its name; nothing: it is taken.
+  // Returns the error about the file, without its name; "" if the file is accepted.
   [[nodiscard]] std::string fault() const {
     try {
       (void)read_key_file(path());

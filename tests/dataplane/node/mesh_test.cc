@@ -1,4 +1,4 @@
-// mesh_test.cc - nodes with links beside those of the ring: all have packets, and each failure is found and named
+// mesh_test.cc - nodes with more links than those of the ring: all links carry packets, and each failure is named
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ Nodes neighbours(const Node& node) {
   return nodes;
 }
 
-// Those that a node says are, by figures that may be 100 ms old.
+// Returns the nodes that `node` reports as missing. The data of that report may be 100 ms old.
 Nodes missing(Cluster& cluster, unsigned node) {
   cluster.node(node).tend(cluster.now());
   Nodes nodes;
@@ -32,7 +32,7 @@ Nodes missing(Cluster& cluster, unsigned node) {
   return nodes;
 }
 
-// Frames by node and port.
+// Returns the number of received frames, by node and port.
 std::vector<uint64_t> received(Cluster& cluster) {
   std::vector<uint64_t> frames;
   for (const auto& node : cluster.nodes()) {
@@ -55,7 +55,7 @@ TEST(Mesh, DirectLinksAreBetweenAllAndAllHaveTheirPartOfATensor) {
     ranks.run(all_reduce(100'000));
     const std::vector<uint64_t> after = received(cluster);
     ASSERT_EQ(after.size(), 12U);
-    // 12500 elements of 4 bytes of each block, twice, to and from each.
+    // Each port receives a quarter of the tensor twice, 25000 elements of 4 bytes each.
     const uint64_t packets = 100'000 / 4 * 4 * 2 / 1500;
     for (size_t i = 0; i < after.size(); ++i) EXPECT_GT(after[i] - before[i], packets) << i;
   }
@@ -96,7 +96,8 @@ TEST(Mesh, PacketsWithTagsComeFromAllAndFaultsAreRepaired) {
 
 // ---- Failures
 
-// All ranks have an operation that one failure ends; returns what they were told.
+// A cluster with a short peer_timeout. run() submits an operation on the ranks `alive`, which a failure must end, and
+// returns their errors.
 class Failing {
  public:
   explicit Failing(const ClusterConfig& config) : cluster_(patient(config)), ranks_(cluster_) {
@@ -120,7 +121,7 @@ class Failing {
     for (; cluster_.now() < end; cluster_.set_now(cluster_.now() + 20 * kMicrosecond)) cluster_.step();
   }
 
-  // All meet again.
+  // Expects that the ring becomes ready again.
   void expect_back() {
     EXPECT_TRUE(cluster_.run_until([&] { return cluster_.whole(); }, 2 * kPatience));
   }
@@ -134,7 +135,7 @@ class Failing {
   Ranks ranks_;
 };
 
-// Of node 0's neighbours in the ring, 1 and 3, none has gone.
+// Node 0's neighbours in the ring are 1 and 3, and both stay up.
 TEST(Mesh, ADeadNodeThatIsNotBesideItInTheRingIsNamed) {
   Failing it({.nodes = 4, .strategies = "direct"});
   it.cluster().stop(2, true);
@@ -144,11 +145,11 @@ TEST(Mesh, ADeadNodeThatIsNotBesideItInTheRingIsNamed) {
   it.expect_back();
 }
 
-// The ring is as it was.
+// All links of the ring stay up.
 TEST(Mesh, ACutBetweenTwoThatAreNotBesideEachOtherIsNamedByAll) {
   Failing it({.nodes = 4, .strategies = "direct", .cuttable = std::pair(0U, 2U)});
   it.cluster().cut(true);
-  // Whoever of the two finds out first names the other one, to that one too.
+  // The first of the two ranks that notices the cut names the other one. All ranks get that error, also the named one.
   for (const std::string& text : it.run({0, 1, 2, 3})) {
     EXPECT_THAT(text, testing::AnyOf(testing::HasSubstr("rank 0 has been silent"),
                                      testing::HasSubstr("rank 2 has been silent")));
@@ -164,7 +165,7 @@ TEST(Mesh, ACutBetweenTwoThatAreNotBesideEachOtherIsNamedByAll) {
 
 // ---- Memory
 
-// One port, as on Ethernet.
+// The nodes have one port, as on Ethernet.
 TEST(Mesh, PacketBuffersOf256NodesAreFewerThan48MiB) {
   NodeConfig config;
   for (unsigned i = 0; i < 256; ++i) config.nodes.push_back({.rank = i, .ip = 0x0a4d0001 + i, .mac = {}});

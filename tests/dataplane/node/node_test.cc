@@ -1,4 +1,4 @@
-// node_test.cc - a node put together, tended and ended, without its threads
+// node_test.cc - construction, upkeep and end of a node, without its threads
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -64,7 +64,8 @@ TEST(Node, ASecondOneOfItsConfigurationGoesNoFurther) {
   EXPECT_THROW(Node(cluster.node(0).config(), links, 1000), SetupError);
 }
 
-// Its hellos are for none of our ranks. They have the settings, with other strategies than the ring and without.
+// The neighbour's hellos are addressed to ranks that node 0 does not have. Hellos carry the settings, whether the ring
+// is the only strategy or not.
 TEST(Node, KnowsWhatANeighbourWithOtherRanksHas) {
   for (const char* const strategies : {"ring", "direct"}) {
     Cluster cluster(
@@ -126,7 +127,7 @@ TEST(Node, FailsWhatIsInFlightWhenItCloses) {
   EXPECT_FALSE(cluster.node(0).closed());
   ASSERT_TRUE(cluster.run_until([&cluster] { return cluster.node(0).closed(); }));
   EXPECT_EQ(cluster.node(0).in_flight(), 0U);
-  // It has not been told yet.
+  // The trainer does not know yet that the node closes.
   const uint64_t later = here.submit(submission_of(OpKind::kAllReduce, ElementType::kFloat32, 100));
   ASSERT_TRUE(cluster.run_until([&] { return here.over(later).has_value(); }));
   EXPECT_EQ(here.over(later)->text, "the link has gone (it was submitted before that was known)");

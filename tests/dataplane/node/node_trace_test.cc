@@ -1,4 +1,4 @@
-// node_trace_test.cc - whose trace is taken, what it has, and when it ends, on a ring in virtual time
+// node_trace_test.cc - traces of a node: one at a time, their records and their end, on a ring in virtual time
 #include "dataplane/node/node_trace.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kElements = 50'000;
 
-// Two nodes with a trainer each, and the trace of node 0.
+// Two nodes with a trainer each. Node 0 is traced.
 class NodeTraceTest : public testing::Test {
  protected:
   NodeTraceTest() : trainers_{{cluster_, 0}, {cluster_, 1}} {
@@ -27,13 +27,13 @@ class NodeTraceTest : public testing::Test {
     }
     EXPECT_TRUE(cluster_.run_until([&] { return trainers_[0].over(cookies[0]) && trainers_[1].over(cookies[1]); }));
   }
-  // Workers see that it is to end when they have a round.
+  // Stops the trace. Workers notice that in their next round.
   void stop() {
     trace_.stop();
     EXPECT_FALSE(trace_.on());
     EXPECT_TRUE(cluster_.run_until([this] { return trace_.over(); }));
   }
-  // All that there is.
+  // Takes all records of the trace. Returns their number of words.
   size_t take_words() {
     size_t words = 0;
     for (bool more = true; more;) {

@@ -9,7 +9,8 @@ namespace gradlane::test::idle_test {
 namespace {
 
 constexpr Nanos kStart = kSecond;
-constexpr Nanos kLongest = 5 * kMillisecond;  // of all sleeps: the lane's time-outs wait for it
+// upper bound for sleeps, because the lane handles no timeouts during a sleep
+constexpr Nanos kLongest = 5 * kMillisecond;
 
 Idle moved_at_start(IdlePolicy policy) {
   Idle idle(policy);
@@ -48,7 +49,7 @@ TEST(Idle, YieldNeverSleeps) {
   }
 }
 
-// A few spins, a few yields, then sleeps that get longer, but not long.
+// The worker spins and yields for a short time, then it sleeps. Sleeps get longer, up to kLongest.
 TEST(Idle, AdaptiveComesToSleep) {
   Idle idle = moved_at_start(IdlePolicy::kAdaptive);
   int stage = 0;  // 0 spins, 1 yields, 2 sleeps
@@ -74,7 +75,7 @@ TEST(Idle, AdaptiveComesToSleep) {
   EXPECT_EQ(advice.sleep, 0U) << "begins afresh";
 }
 
-// Keep-alives move something, now and then.
+// Keep-alives move something now and then.
 TEST(Idle, WhatMovesWithoutAnOperationKeepsNobodyAwake) {
   Idle idle = moved_at_start(IdlePolicy::kAdaptive);
   const Nanos now = kStart + 10 * kSecond;
@@ -98,7 +99,8 @@ TEST(Idle, RespectsDeadlines) {
   }
 }
 
-// Packets may come at any time: yields for longer, and shorter sleeps after that.
+// Packets may come at any time while operations are in flight. The worker yields for longer, and its sleeps are
+// shorter.
 TEST(Idle, StaysReadyWhileOperationsAreInFlight) {
   Idle idle = moved_at_start(IdlePolicy::kAdaptive);
   const Nanos soon = kStart + kMillisecond;
@@ -109,7 +111,7 @@ TEST(Idle, StaysReadyWhileOperationsAreInFlight) {
   EXPECT_LT(idle.after(false, true, late, kNever).sleep, idle.after(false, false, late, kNever).sleep);
 }
 
-// Links of the kernel: packets take their time, and the CPU.
+// Packets on links through the kernel take longer, and the kernel needs the CPU for them.
 TEST(Idle, SleepsSoonerWhereLinksAreTheKernels) {
   Idle idle(IdlePolicy::kAdaptive, Idle::kKernelPatience);
   (void)idle.after(true, true, kStart, kNever);
@@ -119,7 +121,7 @@ TEST(Idle, SleepsSoonerWhereLinksAreTheKernels) {
   EXPECT_LE(advice.sleep, 200 * kMicrosecond);
 }
 
-// `now` is read by others; one that is earlier than the last must not look like years.
+// The caller reads `now`. A time before the last one must not look like an idle time of years.
 TEST(Idle, TimeThatGoesBackIsNoLongTime) {
   Idle idle = moved_at_start(IdlePolicy::kAdaptive);
   const auto advice = idle.after(false, false, kStart - kMillisecond, kNever);

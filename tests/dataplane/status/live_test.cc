@@ -1,4 +1,4 @@
-// live_test.cc - what people are told of a node while packets flow: the answer to "stats"
+// live_test.cc - answers to "stats" about a node while packets flow
 #include <gtest/gtest.h>
 
 #include <array>
@@ -17,7 +17,7 @@ using nlohmann::json;
 
 const ProcessFacts kProcess{"1.2.3", AdminSocket::Clock::now()};
 
-// Of all that happens in these tests.
+// Returns a time after everything that happens in these tests.
 Nanos long_after() noexcept { return 1000 * kSecond; }
 
 json stats(Node& node) { return json::parse(answer_admin(node, JobWatch(node), kProcess, "stats", long_after).text); }

@@ -1,4 +1,4 @@
-// metrics_test.cc - what of a node's figures Prometheus gets, and under which names
+// metrics_test.cc - a node's figures as metrics for Prometheus, and their names
 #include "dataplane/status/metrics.h"
 
 #include <gmock/gmock.h>
@@ -140,7 +140,7 @@ TEST(Metrics, EachFigureIsThere) {
   }
 }
 
-// A scrape with one series twice, or a family in two places, is refused as a whole.
+// Prometheus refuses the whole scrape if it has a series twice, or a family in two places.
 TEST(Metrics, SeriesAndFamiliesAreThereOnce) {
   NodeFigures node = figures();
   node.ports.push_back(node.ports[0]);
@@ -170,7 +170,7 @@ TEST(Metrics, ANodeOfNothing) {
 
 // ---- The rows of counters
 
-// The samples of each metric, among those of `names`.
+// Returns the label values of each metric. Adds the names of counters without a metric to `without`.
 template <class... Enums>
 std::map<const MetricFamily*, std::multiset<std::string>> samples(std::set<std::string>& without) {
   std::map<const MetricFamily*, std::multiset<std::string>> found;

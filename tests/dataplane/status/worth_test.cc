@@ -1,4 +1,4 @@
-// worth_test.cc - what compression has brought a job: figures in, words out
+// worth_test.cc - the benefit of compression for a job: figures in, text out
 #include "dataplane/status/worth.h"
 
 #include <gtest/gtest.h>
@@ -8,13 +8,13 @@
 namespace gradlane::test::worth_test {
 namespace {
 
-// A rank whose link was full for so long; bytes are of elements. Seconds and bytes.
+// Figures of a rank whose link was full for a part of the time. Times are in seconds. Bytes are those of elements.
 struct Job {
   double raw = 1e9;
   double sent = 2e8;
   double exchange = 10;
   double full = 8;
-  double while_full = 0.8;  // share of the bytes
+  double while_full = 0.8;  // share of the sent bytes
   double busy = 1;
   CodecId codec = CodecId::kFixed;
   const char* word = "fixed";
@@ -77,7 +77,7 @@ std::string warning_of(const Job& job) {
 TEST(WorthTest, WarnsOfWhatCostsMoreThanItSaves) {
   EXPECT_EQ(warning_of({}), "");
   EXPECT_NE(warning_of({.sent = 1.1e9}).find("bytes did not get fewer"), std::string::npos);
-  // There are no figures of it: what workers did beyond packets is its work.
+  // This codec has no calibration. Busy time that packets do not explain counts as the codec's.
   const Job slow{.sent = 9e8, .full = 1, .busy = 8, .codec = CodecId::kMsTopK, .word = "mstopk"};
   EXPECT_NE(warning_of(slow).find("mstopk took about "), std::string::npos) << warning_of(slow);
   NodeFigures chosen = figures_of(slow);
@@ -86,13 +86,14 @@ TEST(WorthTest, WarnsOfWhatCostsMoreThanItSaves) {
 }
 
 TEST(WorthTest, DoesNotWarnWhereRawElementsWouldHaveTakenLonger) {
-  // Ten times fewer, by a codec that never lets the link be full for long: raw would take four times as long.
+  // The codec sends a tenth of the bytes, and never lets the link be full for long. Raw elements would take four times
+  // as long.
   const Job dense{.sent = 1e8, .full = 1, .while_full = 0.25, .busy = 9, .codec = CodecId::kMsTopK, .word = "mstopk"};
   EXPECT_EQ(warning_of(dense), "");
   const Worth worth = worth_of(figures_of(dense), nullptr, kUsual);
   EXPECT_EQ(worth_lines(worth)[2],
             "uncompressed, at the 200 Mb/s that the link carries, or more: at most about 40 s, 30 s longer");
-  // Nobody knows what it carries.
+  // The rate of the link is not known.
   const Job unknown{.sent = 1e8, .full = 0, .while_full = 0, .busy = 9, .codec = CodecId::kMsTopK, .word = "mstopk"};
   EXPECT_EQ(warning_of(unknown), "");
   EXPECT_NE(worth_lines(worth_of(figures_of(unknown), nullptr, kUsual))[2].find("not known"), std::string::npos);

@@ -1,4 +1,4 @@
-// failure_cause_test.cc - why an operation has failed, as a number for programs
+// failure_cause_test.cc - causes of failed operations, as numbers for programs
 #include "dataplane/trainer/failure_cause.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// lane_looks_test.cc - exchanges on threads of their own that look at one tensor, and one of them fails meanwhile
+// lane_looks_test.cc - exchanges on threads of their own that scan one tensor, while one of them fails
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace gradlane::test::lane_looks_test {
 namespace {
 
-constexpr size_t kCount = 16 * kLookSlice;  // of each of the two
+constexpr size_t kCount = 16 * kLookSlice;  // elements of each lane
 constexpr float kOwed = 0.25F;
 
 // A rank that is alone sends nothing.
@@ -45,7 +45,7 @@ Operation part_of(Tensor& tensor, const Codec& codec, unsigned lane) {
   return part;
 }
 
-// Lane 1 cancels it after so many polls.
+// Runs the operation of a lane until it completes. Lane 1 cancels it after `polls` polls.
 Completion run(Tensor& tensor, const Codec& codec, unsigned lane, unsigned polls) {
   ExchangeConfig config;
   config.incarnation = 1;
@@ -62,7 +62,8 @@ Completion run(Tensor& tensor, const Codec& codec, unsigned lane, unsigned polls
   return completion;
 }
 
-// Whatever the order: those that look see what was there before, and so does whoever tries again.
+// A lane that fails leaves its residuals unchanged, in whatever order the lanes run. So scans of other lanes see the
+// old values, and so does a retry.
 TEST(LaneLooks, OneThatFailsLeavesWhatOthersLookAt) {
   for (const CodecRow& row : codec_table()) {
     if (row.passes == 0 || !row.feedback) continue;

@@ -1,4 +1,4 @@
-// server_end_test.cc - trainers that die, break the rules or are sent away, at every stage
+// server_end_test.cc - trainers that die, break the rules or are disconnected, at every stage
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -29,13 +29,13 @@ class ServerEndTest : public ServerTest {
     other_.emplace(welcomed(5));
   }
   void TearDown() override {
-    // Somebody else has noticed nothing.
+    // The other trainer has noticed nothing.
     EXPECT_EQ(ask(*other_, find_message("raw")).type(), GL_MSG_CODEC);
     other_->close();
     EXPECT_TRUE(until([this] { return server_->attached() == 0 && !server_->busy(); }));
     finish();
   }
-  // The server has read what was sent, and waits for the lanes.
+  // Waits until the server has read the message, and waits for the lanes.
   void wait_until_busy() {
     EXPECT_TRUE(until([this] { return server_->busy(); }));
   }
@@ -52,7 +52,7 @@ class ServerEndTest : public ServerTest {
 
 // ---- Death
 
-// Lanes end generations together.
+// All lanes end a generation together.
 TEST_F(ServerEndTest, WithSomethingInFlightOnSomeLanes) {
   for (const unsigned lanes : {0U, 1U, 2U, 3U}) {
     const size_t before = lanes_->count(Kind::kBreakOff);
@@ -70,7 +70,7 @@ TEST_F(ServerEndTest, BeforeHello) {
   connect().close();
   steps();
   EXPECT_FALSE(server_->busy());
-  EXPECT_EQ(log_count("\n"), 1U);  // of the other one's coming: strangers leave no line
+  EXPECT_EQ(log_count("\n"), 1U);  // about the other trainer; clients without a HELLO leave no line
 }
 
 TEST_F(ServerEndTest, WhileAttaching) {
@@ -144,7 +144,7 @@ TEST_F(ServerEndTest, RankIsWaitedForWhileLanesAreBusy) {
   lanes_->hold(true);
   first.close();
   steps();
-  // Lanes write to all the memory they know when they are told of the end: it must still be there.
+  // Lanes write to all memory that they know when they execute a command. So the memory must still be there.
   const RawClient same = connect();
   const RawClient any = connect();
   ASSERT_TRUE(same.send(hello_message(3)));
@@ -284,7 +284,7 @@ TEST_F(ServerEndTest, CrowdThatSaysNothing) {
   trainers.push_back(welcomed(4));
   EXPECT_EQ(server_->attached(), 3U);
   EXPECT_EQ(goodbye(crowd[0]), "too many connections (64)");
-  // The last ones still have their time, and then must go too.
+  // The last connections still have their time, but then they must end, too.
   skip(5 * kSecond);
   EXPECT_EQ(goodbye(crowd.back()), "no HELLO within 5 s");
   for (const RawClient& trainer : trainers) EXPECT_EQ(ask(trainer, find_message("raw")).type(), GL_MSG_CODEC);

@@ -54,7 +54,7 @@ bool RawClient::receive(Reply& reply) const {
   header.msg_controllen = sizeof(control);
   const ssize_t got = recvmsg(fd_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got < 0 && errno == EAGAIN) return false;
-  EXPECT_GE(got, 0) << std::strerror(errno);  // a goodbye must not be spoilt by a reset
+  EXPECT_GE(got, 0) << std::strerror(errno);  // a reset must not destroy a goodbye
   reply = {};
   reply.ended = got <= 0;
   reply.bytes.assign(bytes, bytes + std::max<ssize_t>(got, 0));
@@ -162,7 +162,7 @@ void FakeLanes::carry_out(unsigned lane, Command& command) {
     const std::lock_guard lock(mutex_);
     told_.push_back({lane, command.kind, command.trainer, command.segment, command.bytes});
   }
-  // All that it knows must still be mapped, whatever it has been told: this would crash.
+  // All memory that the lane knows must still be mapped, whatever commands it got. Otherwise this crashes.
   for (const Known& known : known_) {
     if (known.lane == lane) known.base[0] = known.base[known.bytes - 1] = 0;
   }
@@ -196,7 +196,7 @@ void FakeLanes::carry_out(unsigned lane, Command& command) {
   command.done.store(true, std::memory_order_release);
 }
 
-// ---- All of it
+// ---- The server with its clients and lanes
 
 size_t open_files() {
   const std::filesystem::directory_iterator files("/proc/self/fd");

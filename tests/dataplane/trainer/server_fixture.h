@@ -24,11 +24,11 @@ namespace gradlane::test {
 // ---- Clients
 
 struct Reply {
-  bool ended = false;  // the connection
+  bool ended = false;  // whether the connection has ended
   std::vector<uint8_t> bytes;
   std::vector<FileDescriptor> fds;
 
-  [[nodiscard]] uint32_t type() const;  // 0: none
+  [[nodiscard]] uint32_t type() const;  // 0: there is none
   [[nodiscard]] std::string text() const;
   template <typename T>
   [[nodiscard]] T as() const {
@@ -47,7 +47,7 @@ class RawClient {
   [[nodiscard]] bool send(const T& message) const {
     return send(std::span(reinterpret_cast<const uint8_t*>(&message), sizeof(T)));
   }
-  // False: nothing there yet.
+  // Returns false if nothing has come yet.
   [[nodiscard]] bool receive(Reply& reply) const;
   void close() { fd_.reset(); }
   [[nodiscard]] int fd() const { return fd_.get(); }
@@ -59,7 +59,7 @@ class RawClient {
 [[nodiscard]] gl_hello hello_message(int rank = -1);
 [[nodiscard]] gl_codec_name find_message(const std::string& name);
 
-// What a client has mapped of a file descriptor.
+// Memory that a client has mapped from a file descriptor.
 class Mapping {
  public:
   Mapping(int fd, size_t bytes);
@@ -75,7 +75,7 @@ class Mapping {
 
 // ---- Lanes
 
-// What a lane was told, and what it saw then.
+// A command that a lane has executed.
 struct Told {
   unsigned lane;
   Command::Kind kind;
@@ -93,15 +93,15 @@ class FakeLanes {
 
   [[nodiscard]] ServerLanes interface() const;
   [[nodiscard]] LaneDesk& desk(unsigned lane, unsigned trainer) const;
-  // Commands are taken, and done only when this is over.
+  // Sets whether lanes take commands, but execute none until this is off again.
   void hold(bool on) { hold_ = on; }
-  // Of these lanes (bit i: lane i) a generation ends when a trainer goes.
+  // Sets the lanes (bit i: lane i) on which a generation ends when a trainer goes.
   void break_off(unsigned lanes) { break_off_ = lanes; }
-  // Commands are not even taken.
+  // Sets whether lanes take no commands at all.
   void stall(bool on);
   [[nodiscard]] std::vector<Told> told() const;
   [[nodiscard]] size_t count(Command::Kind kind) const;
-  [[nodiscard]] unsigned rings() const { return rings_; }  // of doorbells
+  [[nodiscard]] unsigned rings() const { return rings_; }  // number of rings of the doorbells
 
  private:
   struct Known;
@@ -114,7 +114,7 @@ class FakeLanes {
   std::vector<std::unique_ptr<LaneDesk>> owned_;
   std::vector<LaneDesk*> desks_;
   std::vector<FileDescriptor> bells_;      // the lanes' ends
-  std::vector<FileDescriptor> doorbells_;  // and the trainers'
+  std::vector<FileDescriptor> doorbells_;  // the trainers' ends
   std::atomic<bool> hold_{false}, stall_{false}, stalled_{false}, end_{false};
   std::atomic<unsigned> rings_{0}, break_off_{0};
   std::vector<std::pair<unsigned, Command*>> held_;  // thread only
@@ -124,7 +124,7 @@ class FakeLanes {
   std::thread thread_;
 };
 
-// ---- All of it
+// ---- The server with its clients and lanes
 
 [[nodiscard]] size_t open_files();
 
@@ -133,9 +133,9 @@ class ServerTest : public testing::Test {
   ServerTest();
   ~ServerTest() override;
 
-  // Two nodes with this one the second, ranks 3 to 5 (or as config_ says). Before that, config_ may be changed.
+  // Starts this node as the second of two, with ranks 3 to 5, or as config_ says. config_ may be changed before.
   void start();
-  // Steps the server until this is so; fails after 10 minutes.
+  // Steps the server until the condition holds. Fails after 10 minutes.
   [[nodiscard]] testing::AssertionResult until(const std::function<bool()>& condition);
   [[nodiscard]] RawClient connect() const { return RawClient(config_.socket); }
   [[nodiscard]] Reply receive(const RawClient& client);
@@ -145,11 +145,11 @@ class ServerTest : public testing::Test {
     return receive(client);
   }
   [[nodiscard]] RawClient welcomed(int rank = -1);
-  // Expects a goodbye, then the end.
+  // Expects a goodbye, then the end of the connection. Returns the text of the goodbye.
   [[nodiscard]] std::string goodbye(const RawClient& client);
-  // A step of the server, now.
+  // Runs a step of the server at the current time.
   void step() { server_->step(now()); }
-  // Time stands still but for what is skipped.
+  // Returns the current time, which only skip() changes.
   [[nodiscard]] Nanos now() const { return now_; }
   void skip(Nanos time) { now_ += time; }
   // Closes the server and waits until it is finished.

@@ -1,4 +1,4 @@
-// server_path_test.cc - the socket file of a node's server: its mode, its directory, and who else is there
+// server_path_test.cc - the socket file of a node's server: its mode, its directory, and other users of its path
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/socket.h>
@@ -25,7 +25,7 @@ mode_t mode_of(const std::string& path) {
   return status.st_mode & 07777;
 }
 
-// A socket of any type, bound to this path; nobody listens yet.
+// Returns a socket of any type, bound to this path. Nobody listens on it yet.
 FileDescriptor bound(const std::string& path, int type) {
   FileDescriptor fd(socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
@@ -37,7 +37,7 @@ FileDescriptor bound(const std::string& path, int type) {
 
 class ServerPathTest : public ServerTest {
  protected:
-  // Why it cannot be started.
+  // Returns the error if the server cannot be started; "" if it can.
   std::string refusal() {
     if (!lanes_) lanes_ = std::make_unique<FakeLanes>(config_.lanes, config_.trainers, config_.local_reduce);
     try {
@@ -54,7 +54,7 @@ TEST_F(ServerPathTest, FilesComeAndGo) {
   for (const mode_t mask : {022U, 0U, 077U}) {
     const mode_t before = umask(mask);
     start();
-    EXPECT_EQ(umask(before), mask);  // it is put back
+    EXPECT_EQ(umask(before), mask);  // start() has restored the mask
     EXPECT_EQ(mode_of(config_.socket), 0660U);
     EXPECT_EQ(mode_of(run()), 0750U & ~mask);
     EXPECT_EQ(mode_of(config_.socket + ".lock"), 0600U);
@@ -107,8 +107,8 @@ TEST_F(ServerPathTest, SecondServerIsRefused) {
   const std::string taken = "another daemon listens on " + config_.socket +
                             "; stop it, or give this one another path (socket, or --set socket=PATH)";
   EXPECT_EQ(refusal(), taken);
-  const RawClient client = welcomed();  // the first one is none the worse
-  // Not even when it takes no trainers any more.
+  const RawClient client = welcomed();  // the first server still works
+  // A second server is refused even if the first one takes no trainers any more.
   server_->close("over", now());
   EXPECT_EQ(refusal(), taken);
 }
@@ -148,7 +148,7 @@ TEST_F(ServerPathTest, OnlyOneOfManyStarts) {
   fs::create_directory(run());
   lanes_ = std::make_unique<FakeLanes>(config_.lanes, config_.trainers, config_.local_reduce);
   for (int round = 0; round < 20; ++round) {
-    (void)bound(config_.socket, SOCK_SEQPACKET);  // stale: all want to replace it
+    (void)bound(config_.socket, SOCK_SEQPACKET);  // a stale file, which all servers want to replace
     std::vector<std::unique_ptr<Server>> servers(4);
     std::vector<std::thread> threads;
     std::atomic<int> refused{0};
@@ -164,7 +164,7 @@ TEST_F(ServerPathTest, OnlyOneOfManyStarts) {
     }
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(refused, 3);
-    const RawClient client = connect();  // the file is that of the one
+    const RawClient client = connect();  // the file belongs to the server that started
   }
   fs::remove(run());
 }

@@ -1,4 +1,4 @@
-// server_test.cc - what trainers ask of a node's server, and what they get
+// server_test.cc - requests of trainers to a node's server, and its answers
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -71,9 +71,9 @@ TEST_F(ServerTest, Welcome) {
   EXPECT_EQ(control->lanes, 2U);
   EXPECT_EQ(control->waiting, 0U);
 
-  // The others are bells, and the doorbells the lanes' own.
+  // The other descriptors are the trainer's bell and the lanes' own doorbells.
   for (size_t i = 1; i < 4; ++i) gl_ring(reply.fds[i].get());
-  EXPECT_TRUE(until([&] { return lanes_->rings() >= 4; }));  // two more from kAttach
+  EXPECT_TRUE(until([&] { return lanes_->rings() >= 4; }));  // kAttach has rung two more
 }
 
 TEST_F(ServerTest, WelcomeSaysLocalReduce) {
@@ -85,7 +85,7 @@ TEST_F(ServerTest, WelcomeSaysLocalReduce) {
   const auto welcome = ask(second, hello_message()).as<gl_welcome>();
   EXPECT_EQ(welcome.rank, 4U);
   EXPECT_EQ(welcome.world, 6U);
-  // They share a desk; the command tells whom it is about.
+  // The two trainers share a desk. Each command names its trainer.
   const std::vector<Told> told = lanes_->told();
   ASSERT_EQ(told.size(), 4U);
   EXPECT_EQ(told[0].trainer, 0U);
@@ -121,7 +121,7 @@ TEST_F(ServerTest, Ranks) {
               "rank " + std::to_string(foreign) + " is not on this node: node 1 has ranks 3 to 5, of 6 ranks");
     EXPECT_EQ(reply.as<gl_text>().world, 6U);
   }
-  // After all that it may still say hello.
+  // The client may still send a valid HELLO after these refusals.
   EXPECT_EQ(ask(other, hello_message(-1)).as<gl_welcome>().rank, 3U);
   const RawClient third = connect();
   EXPECT_EQ(ask(third, hello_message(-1)).as<gl_welcome>().rank, 5U);
@@ -162,7 +162,7 @@ TEST_F(ServerTest, AllocateAndFree) {
     const Told told = lanes_->told().back();
     EXPECT_EQ(told.kind, Command::Kind::kAddSegment);
     EXPECT_EQ(told.bytes, segment.bytes);
-    // The memory is there already.
+    // The memory is allocated already.
     struct stat status {};
     fstat(reply.fds[0].get(), &status);
     EXPECT_GE(static_cast<size_t>(status.st_blocks) * 512, segment.bytes);
@@ -193,7 +193,7 @@ TEST_F(ServerTest, AllocateStaysWithinTheLimit) {
   EXPECT_EQ(ask(client, allocate_message(1)).type(), GL_MSG_REFUSED);
   EXPECT_EQ(ask(client, free_message(0)).type(), GL_MSG_FREED);
   EXPECT_EQ(ask(client, allocate_message(all - page)).as<gl_segment>().id, 0U);
-  // Others have their own.
+  // Each trainer has its own limit.
   const RawClient other = welcomed();
   EXPECT_EQ(ask(other, allocate_message(page)).type(), GL_MSG_SEGMENT);
 }
@@ -210,7 +210,7 @@ TEST_F(ServerTest, MemoryThatIsNotThereIsRefused) {
   config_.trainer_memory = ~size_t{0};
   start();
   const RawClient client = welcomed();
-  const uint64_t bytes = uint64_t{1} << 50;  // more than there are addresses
+  const uint64_t bytes = uint64_t{1} << 50;  // more than the address space
   EXPECT_THAT(ask(client, allocate_message(bytes)).text(), StartsWith("no shared memory of 1125899906842624 bytes: "));
   EXPECT_EQ(ask(client, allocate_message(~uint64_t{0})).type(), GL_MSG_REFUSED);
   EXPECT_EQ(ask(client, allocate_message(4096)).as<gl_segment>().id, 0U);
@@ -297,7 +297,7 @@ TEST_F(ServerTest, TableOfCodecs) {
 
 // ---- Strategies
 
-// Those of the configuration in its order, then the ring if it is not one of them.
+// The table has the strategies of the configuration in their order, then the ring if it is not one of them.
 TEST_F(ServerTest, TableOfStrategies) {
   const struct {
     const char* name;
@@ -366,7 +366,7 @@ TEST_F(ServerTest, FindCodec) {
   EXPECT_EQ(goodbye(client), "FIND_CODEC whose name has no end");
 }
 
-// Whose blocks have no room in packets. The text has, whatever the name.
+// Blocks of these codecs do not fit into packets. The error text always fits into its message, even with a long name.
 TEST_F(ServerTest, CodecsThatDoNotFitPackets) {
   packets_ = {.mtu = 548, .around = 28};
   start();

@@ -1,4 +1,4 @@
-// trainer_cancel_test.cc - operations cancelled, and segments taken away, at any point of their life
+// trainer_cancel_test.cc - operations that are cancelled, and segments that are removed, at any point of their life
 #include <gtest/gtest.h>
 
 #include "tests/dataplane/trainer/trainer_values.h"
@@ -8,7 +8,8 @@ namespace {
 
 constexpr Task kTask{.count = 40'000};
 
-// Before the ring is up, while it waits for room in the exchange, for other ranks, in the middle, and when it is over.
+// Operations are cancelled before the ring is ready, while they wait for room in the exchange or for other ranks, in
+// the middle, and when they are over.
 TEST(Cancel, InEachState) {
   Trainers trainers({.nodes = 3, .lanes = 2, .operations = 1});
   for (Nanos after = 0; after < 400 * kMicrosecond; after += 7 * kMicrosecond) {
@@ -54,14 +55,14 @@ TEST(Cancel, UnknownCookiesMeanNothing) {
   Trainers trainers({.nodes = 2, .lanes = 2});
   const uint64_t mine = trainers.submit(0, kTask);
   for (uint64_t cookie = 1000; cookie < 1030; ++cookie) trainers[0].cancel(cookie);
-  trainers[1].cancel(mine);  // of another trainer
+  trainers[1].cancel(mine);  // a cookie of another trainer
   for (const Outcome& end : trainers.outcomes_of({mine, trainers.submit(1, kTask)})) EXPECT_EQ(end.failed, 0U);
-  trainers[0].cancel(mine);  // over
+  trainers[0].cancel(mine);  // the operation is over
   trainers.run(kTask);
   EXPECT_EQ(trainers[0].completions(), 4U) << "a cancel has no completion";
 }
 
-// With as many in flight as there can be, a cancel still gets through.
+// A cancel gets through even if as many operations are in flight as possible.
 TEST(Cancel, WhenTheRingsAreFull) {
   Trainers trainers({.nodes = 2});
   std::vector<uint64_t> mine;
@@ -71,7 +72,7 @@ TEST(Cancel, WhenTheRingsAreFull) {
   EXPECT_TRUE(trainers.world.run_until([&] { return trainers[0].over(mine[0]).has_value(); }, 5 * kMillisecond));
 }
 
-// Completions nobody reads hold submissions back, and nothing is lost.
+// Completions that nobody reads hold submissions back. Nothing is lost.
 TEST(Cancel, NobodyReadsCompletions) {
   Trainers trainers({.nodes = 1});
   std::vector<uint64_t> mine;
@@ -105,7 +106,7 @@ TEST(RemoveSegment, AtAnyTime) {
         }
         cookies.push_back(trainers[rank].submit(submission));
       }
-      trainers.world.step();  // what the lane has not taken yet would be of a segment that does not exist
+      trainers.world.step();  // lanes take the submissions, which would otherwise name a missing segment
       trainers.world.run_for(after);
       trainers[2].remove_segment(3);
       for (const Outcome& end : trainers.outcomes_of(cookies)) {
@@ -120,7 +121,7 @@ TEST(RemoveSegment, AtAnyTime) {
   trainers.run(kTask);
 }
 
-// Whatever it holds, an operation of another segment goes on.
+// An operation that uses another segment goes on.
 TEST(RemoveSegment, LeavesOthersAlone) {
   Trainers trainers({.nodes = 2});
   trainers[0].add_segment(1, 4096);

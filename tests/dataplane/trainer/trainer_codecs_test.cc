@@ -1,4 +1,4 @@
-// trainer_codecs_test.cc - every codec of the table through trainers' rings: arguments, states, lanes that look at all
+// trainer_codecs_test.cc - every codec of the table through trainers' rings: arguments, states, scans of whole tensors
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr size_t kPitch = kCount + 24;
 using Floats = std::vector<float>;
 
 const Floats& values_of(unsigned rank, unsigned round) {
-  static std::map<unsigned, Floats> made;  // takes longer than their sum
+  static std::map<unsigned, Floats> made;  // kept, because making them takes longer than summing them
   const unsigned seed = rank * 100 + round;
   Floats& values = made[seed];
   if (!values.empty()) return values;
@@ -37,7 +37,7 @@ struct Ends {
   std::vector<Floats> states;                // by rank
 };
 
-// A few rounds of a sum, with states where the codec has some.
+// Runs three rounds of a sum, with states if the codec has any.
 Ends run(const Codec& codec, const TrainerConfig& config) {
   Trainers trainers(config);
   const unsigned ranks = trainers.world.ranks();
@@ -87,8 +87,8 @@ bool zeros(const float* at, size_t count) {
   return true;
 }
 
-// All ranks have the same bytes, with any number of lanes and of trainers that are added up before; states are kept
-// where they shall be, and nothing between them is written to.
+// All ranks have the same bytes, with any number of lanes, and of trainers that are summed up before. States are kept
+// where they belong, and nothing between them is written.
 TEST(TrainerCodecs, Each) {
   for (const CodecRow& row : codec_table()) {
     const Codec codec = find_codec(row.example);
@@ -98,7 +98,7 @@ TEST(TrainerCodecs, Each) {
         for (const Floats& result : results) EXPECT_TRUE(same(result, results[0])) << codec.name();
       }
       if (codec.states() == 0) continue;
-      // Of trainers of one node it is the first one's that is used.
+      // Only the states of a node's first trainer are used.
       EXPECT_FALSE(zeros(ends.states[0].data(), kCount)) << codec.name();
       for (unsigned state = 0; state < codec.states(); ++state) {
         EXPECT_TRUE(zeros(ends.states[0].data() + state * kPitch + kCount, kPitch - kCount)) << codec.name();
@@ -110,7 +110,8 @@ TEST(TrainerCodecs, Each) {
   }
 }
 
-// Of a trainer that has not asked for the codec: one operation fails on each rank, and no more.
+// A trainer may use a codec without having asked the daemon for it. One operation fails on each rank, and the next one
+// works.
 TEST(TrainerCodecs, ThatDoNotFitIntoAPacket) {
   TrainerConfig small = config(1);
   small.mtu = 548;
@@ -135,7 +136,7 @@ TEST(TrainerCodecs, ThatDoNotFitIntoAPacket) {
   }
 }
 
-// Lanes look at the whole, so what they select is what one lane would.
+// Each lane scans the whole tensor, so several lanes select the same elements as one lane.
 TEST(TrainerCodecs, LanesAgree) {
   const auto row =
       std::ranges::find_if(codec_table(), [](const CodecRow& it) { return it.passes != 0 && it.has_rate; });
@@ -151,7 +152,7 @@ TEST(TrainerCodecs, LanesAgree) {
   }
 }
 
-// A lane that never begins keeps the others no longer than it takes to know that.
+// The last lane that leaves an entry makes it free for another operation.
 TEST(LaneLooks, LastLaneMakesRoom) {
   LaneLooks looks(2);
   LaneLooks::Entry& entry = looks.of(GL_SLOTS + 5);

@@ -1,4 +1,4 @@
-// trainer_fixture.cc - lanes of a few nodes, their trainers and control threads, on perfect links in virtual time
+// trainer_fixture.cc - lanes of a few nodes, with their trainers and control threads, on perfect links in virtual time
 #include "tests/dataplane/trainer/trainer_fixture.h"
 
 #include <sys/mman.h>
@@ -97,7 +97,7 @@ class TrainerWorld::Place final : public PacketIo {
   std::unique_ptr<TrainerOps> ops;
 };
 
-// ---- All of them
+// ---- All ranks and lanes
 
 TrainerWorld::TrainerWorld(const TrainerConfig& config) : config_(config) {
   for (unsigned node = 0; node < config.nodes; ++node) looks_.push_back(std::make_unique<LaneLooks>(config.lanes));

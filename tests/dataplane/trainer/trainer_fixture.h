@@ -1,4 +1,4 @@
-// trainer_fixture.h - lanes of a few nodes, their trainers and control threads, on perfect links in virtual time
+// trainer_fixture.h - lanes of a few nodes, with their trainers and control threads, on perfect links in virtual time
 #pragma once
 
 #include <sys/types.h>
@@ -22,7 +22,7 @@ namespace gradlane::test {
 struct TrainerConfig {
   unsigned nodes = 2;
   unsigned lanes = 1;
-  unsigned trainers = 1;  // of each node; more than one: local_reduce
+  unsigned trainers = 1;  // number of trainers on each node; if more than one, they reduce locally
   std::string codec = "fixed:10";
   std::vector<StrategyId> strategies = {StrategyId{}};
   size_t operations = 16;
@@ -31,7 +31,7 @@ struct TrainerConfig {
   Nanos operation_timeout = 200 * kMillisecond;
 };
 
-// Pages between two that nobody may touch; the end of the memory is that of its last page.
+// Pages between two guard pages, which nobody may touch. The memory ends where its last page ends.
 class GuardedPages {
  public:
   explicit GuardedPages(size_t bytes);
@@ -47,15 +47,15 @@ class GuardedPages {
   size_t bytes_;
 };
 
-// Lanes that trainers can come to, stepped by the test.
+// Lanes to which trainers can attach. The test steps them.
 class TrainerHost {
  public:
   virtual ~TrainerHost() = default;
-  [[nodiscard]] virtual unsigned lanes() const = 0;     // of a node
-  [[nodiscard]] virtual unsigned trainers() const = 0;  // of a node
-  // Where commands about this trainer go.
+  [[nodiscard]] virtual unsigned lanes() const = 0;     // lanes of a node
+  [[nodiscard]] virtual unsigned trainers() const = 0;  // trainers of a node
+  // Returns the desk that takes the commands about this trainer.
   [[nodiscard]] virtual LaneDesk& desk_of(unsigned node, unsigned trainer, unsigned lane) = 0;
-  // False: it was not so in that time.
+  // Runs until the condition holds. Returns false if it does not hold within `time`.
   [[nodiscard]] virtual bool run_until(const std::function<bool()>& is_so, Nanos time) = 0;
 };
 
@@ -77,7 +77,8 @@ class TrainerWorld final : public TrainerHost {
   [[nodiscard]] TrainerOps& ops(unsigned node, unsigned lane);
   [[nodiscard]] Exchange& exchange(unsigned node, unsigned lane);
 
-  // Packets that have arrived, and one poll of every lane. Time goes on by little, or by more if nothing moved.
+  // Delivers the packets that have arrived, and polls every lane once. Time advances a little, or more if nothing
+  // moved.
   void step();
   void run_for(Nanos time);
   [[nodiscard]] bool run_until(const std::function<bool()>& is_so, Nanos time = kSecond) override;
@@ -101,18 +102,18 @@ class TrainerWorld final : public TrainerHost {
   std::vector<std::unique_ptr<Place>> places_;     // by lane, then node
 };
 
-// How an operation ended, as far as lanes have said so.
+// The end of an operation, from the lanes that have reported it so far.
 struct Outcome {
-  unsigned lanes = 0;  // that have completed it
+  unsigned lanes = 0;  // number of lanes that have completed it
   unsigned failed = 0;
-  std::map<unsigned, uint32_t> ends{};  // of lanes that failed, at that time
+  std::map<unsigned, uint32_t> ends{};  // `ends` of each lane that failed, read at that time
   bool residual_cleared = false;
   bool tells_end = false;
   uint64_t sent_bytes = 0;
-  std::string text;  // of the last that failed
+  std::string text;  // text of the last lane that failed
 };
 
-// A trainer and its part of the control thread. The memory of its rings is its own to spoil.
+// A trainer, and the control thread's part for it. The trainer may write anything into the memory of its rings.
 class Trainer {
  public:
   Trainer(TrainerHost& world, unsigned node, unsigned number = 0);
@@ -120,8 +121,8 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // ---- Control thread. Each posts commands to all lanes and, but for those that begin only, runs the world until they
-  // are done; the memory is gone right after that. Never more than one at a time.
+  // ---- Control thread. Each function posts a command to all lanes. All but begin_...() then run the world until it is
+  // done; the memory is freed right after that. Only one command may be in progress.
   void attach();
   void detach();
   void begin_detach() { post(Command::Kind::kDetach); }
@@ -129,7 +130,7 @@ class Trainer {
   void remove_segment(unsigned segment);
   void begin_remove_segment(unsigned segment) { post(Command::Kind::kRemoveSegment, segment); }
   void close();
-  // Frees what the command was about.
+  // Returns whether the command is done. If so, frees the memory that the command was about.
   [[nodiscard]] bool done();
   [[nodiscard]] const FaultReport& fault(unsigned lane) const;
   void forget_faults();
@@ -139,17 +140,17 @@ class Trainer {
   [[nodiscard]] gl_control& control() { return *reinterpret_cast<gl_control*>(memory_->base()); }
   [[nodiscard]] gl_lane& lane(unsigned lane);
   [[nodiscard]] uint8_t* segment(unsigned segment) { return segments_[segment]->base(); }
-  // To all lanes; the cookie is chosen here, and returned.
+  // Submits to all lanes. Chooses the cookie and returns it.
   uint64_t submit(gl_submission submission);
   void put(unsigned lane, const gl_submission& submission);
   void cancel(uint64_t cookie);
   void resume();
-  // Reads completions, and is told of failures as the client library does it; nothing if not all lanes have said how it
-  // ended.
+  // Returns the end of an operation; std::nullopt if not all lanes have reported it. Reads completions, and notes
+  // failures as the client library does.
   [[nodiscard]] std::optional<Outcome> over(uint64_t cookie);
   void read();
-  [[nodiscard]] size_t completions() const { return completions_; }  // read so far, of all lanes
-  [[nodiscard]] int bell() const { return bell_[1]; }                // rung by lanes
+  [[nodiscard]] size_t completions() const { return completions_; }  // number read so far, of all lanes
+  [[nodiscard]] int bell() const { return bell_[1]; }                // the trainer's end; lanes ring it
 
  private:
   void post(Command::Kind kind, unsigned segment = 0);
@@ -169,7 +170,7 @@ class Trainer {
   size_t completions_ = 0;
 };
 
-// A submission as the client library makes it, of memory at an offset in segment 0.
+// Returns a submission as the client library makes it, for memory at an offset in segment 0.
 [[nodiscard]] gl_submission submission_of(OpKind kind, ElementType type, size_t count, size_t offset = 0);
 
 }  // namespace gradlane::test

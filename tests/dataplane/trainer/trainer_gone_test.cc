@@ -1,4 +1,4 @@
-// trainer_gone_test.cc - trainers that come and go, in order or in the middle, and those of other ranks meanwhile
+// trainer_gone_test.cc - trainers that come and go, between operations or during one, and the other ranks meanwhile
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,8 @@ void expect_failed(const std::vector<Outcome>& ends, unsigned but, const std::st
   }
 }
 
-// Takes over from one that has gone. Numbers begin afresh then, and the others, which stay, know that.
+// Lets a new trainer take the place of one that has gone. Operation numbers begin at 0 again, so the other ranks
+// resume.
 void come_again(Trainers& trainers, unsigned rank) {
   trainers.come(rank);
   trainers.world.run_for(kMillisecond);
@@ -30,7 +31,7 @@ void come_again(Trainers& trainers, unsigned rank) {
   }
 }
 
-// The others' operations, which all but `but` have submitted.
+// Returns the outcomes on the other ranks. All ranks except `but` have submitted an operation.
 std::vector<Outcome> outcomes_but(Trainers& trainers, unsigned but, const std::vector<uint64_t>& cookies, Nanos time) {
   std::vector<Outcome> ends(cookies.size());
   const auto ended = [&] {
@@ -48,7 +49,8 @@ std::vector<Outcome> outcomes_but(Trainers& trainers, unsigned but, const std::v
   return ends;
 }
 
-// Whenever it is, the memory is unmapped right after `done`, the others know soon, and a new trainer takes over.
+// A trainer goes at any time. Its memory is unmapped right after `done`, others learn of it soon, and a new one takes
+// over.
 TEST(Gone, InTheMiddleOfAnOperation) {
   Trainers trainers({.nodes = 3, .lanes = 2});
   trainers.run(kTask);
@@ -60,7 +62,7 @@ TEST(Gone, InTheMiddleOfAnOperation) {
     trainers.world.run_for(after);
     trainers[1].detach();
     const auto ends = outcomes_but(trainers, 1, cookies, kSoon);
-    if (ends[0].failed + ends[2].failed != 0) {  // else it was over before
+    if (ends[0].failed + ends[2].failed != 0) {  // otherwise it was over before
       expect_failed(ends, 1, "rank 1");
       ++failed;
     }
@@ -97,7 +99,8 @@ TEST(Gone, OthersSubmitOneMore) {
   }
 }
 
-// Whoever is left tries again and again, by itself: each time it is told at once, until somebody has come.
+// Each remaining rank tries again and again by itself. Each time it gets the error at once, until a new trainer has
+// come.
 void try_in_vain(Trainers& trainers, unsigned gone, const std::vector<unsigned>& left, unsigned rounds) {
   const std::string named = "rank " + std::to_string(gone / trainers.world.config().trainers) + " has left";
   for (unsigned round = 0; round < rounds; ++round) {
@@ -143,7 +146,8 @@ TEST(Gone, AndNobodyComesForSomeTime) {
   }
 }
 
-// The ranks beside the one that has gone are busy with something else: of three the last one hears of it all the same.
+// Only one remaining rank tries again, a neighbour of the gone rank or not. It gets the error although the others are
+// busy with something else.
 TEST(Gone, OnlyOneTriesAgain) {
   for (unsigned left = 1; left < 4; ++left) {
     Trainers trainers({.nodes = 4, .lanes = 2, .operation_timeout = kSecond});
@@ -156,8 +160,8 @@ TEST(Gone, OnlyOneTriesAgain) {
   }
 }
 
-// The same where nothing of the one that has gone was in flight: nobody began anew, and its daemon hears of the next
-// operation from a neighbour that has begun it, on whichever side that is.
+// Nothing of the gone rank was in flight, so no new generation has begun. The gone rank's daemon learns of the next
+// operation from a neighbour that has begun it, on either side.
 TEST(Gone, OnlyANeighbourGoesOn) {
   for (const std::string strategy : {"ring", "direct", "aggregator:0"}) {
     for (unsigned gone = 0; gone < 3; ++gone) {
@@ -177,7 +181,7 @@ TEST(Gone, OnlyANeighbourGoesOn) {
   }
 }
 
-// One of its place comes and goes without having done anything.
+// A new trainer takes the place of the one that has gone, and goes without having done anything.
 TEST(Gone, AndTheNextOneToo) {
   Trainers trainers({.nodes = 3, .lanes = 2, .operation_timeout = kSecond});
   trainers.run(kTask);
@@ -190,7 +194,7 @@ TEST(Gone, AndTheNextOneToo) {
   trainers.run(kTask);
 }
 
-// Those that come for the next job do not know who has gone: they wait for it, as at any start.
+// Trainers of the next job do not know which one has gone. They wait for it, as at any start.
 TEST(Gone, OthersThatComeAfterItWait) {
   Trainers trainers({.nodes = 3, .lanes = 2, .operation_timeout = kSecond});
   trainers.run(kTask);
@@ -208,7 +212,7 @@ TEST(Gone, OthersThatComeAfterItWait) {
   for (const Outcome& end : trainers.outcomes_of(cookies)) EXPECT_EQ(end.failed, 0U) << end.text;
 }
 
-// It has its result and leaves; the others are still at it.
+// A trainer has its result and leaves, while the others still work on theirs.
 TEST(Gone, AfterItsLastOperation) {
   for (const OpKind kind : {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::kAllGather, OpKind::kBroadcast}) {
     for (size_t count = 1; count < 30'000; count = count * 3 + 7) {
@@ -234,7 +238,7 @@ TEST(Gone, AfterItsLastOperation) {
   }
 }
 
-// The first of the next job need not wait for the last.
+// The first trainer of the next job may submit before the last one has come.
 TEST(Gone, ANewJobBeginsBeforeAllHaveCome) {
   Trainers trainers({.nodes = 3, .lanes = 2, .operation_timeout = kSecond});
   for (unsigned job = 0; job < 4; ++job) {
@@ -274,7 +278,7 @@ class Jobs : public testing::TestWithParam<std::tuple<unsigned, unsigned>> {  //
     bool gone = false;
   };
 
-  // One step of a trainer's life; how its operations end does not matter, but they do.
+  // Runs one step of a trainer's life. Its operations may succeed or fail, but they must end.
   static void live(Trainers& trainers, unsigned rank, Life& it) {
     if (it.gone) return;
     if (it.leaving) {
@@ -312,7 +316,7 @@ TEST_P(Jobs, AFullOneAlwaysWorksAfterwards) {
     };
     ASSERT_TRUE(trainers.world.run_until(all_gone, 2 * kSecond)) << "job " << job;
 
-    trainers.world.run_for(kMillisecond);  // all have heard of the last one's end
+    trainers.world.run_for(kMillisecond);  // all ranks learn that the last trainer has gone
     std::vector<unsigned> order(ranks);
     for (unsigned rank = 0; rank < ranks; ++rank) order[rank] = rank;
     std::ranges::shuffle(order, random);

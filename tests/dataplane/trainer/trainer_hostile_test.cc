@@ -1,4 +1,4 @@
-// trainer_hostile_test.cc - what no client library writes into its rings: one fault, and nobody else is harmed
+// trainer_hostile_test.cc - ring contents that no client library writes: each is one fault, and harms no other trainer
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,8 @@ TrainerConfig config() {
   return it;
 }
 
-// The session's part: away with it, and a new one. The others know of that.
+// Does the session's part: removes the trainer, and attaches a new one. The other ranks resume, because they know of
+// it.
 void replace(Trainers& trainers, unsigned rank) {
   trainers[rank].detach();
   trainers[rank].forget_faults();
@@ -37,7 +38,7 @@ gl_submission fp32(size_t count) { return submission_of(OpKind::kAllReduce, Elem
 struct Bad {
   const char* what;
   TrainerFault fault;
-  std::function<void(gl_submission&)> change;  // of a good one: 100 floats, or with a residual
+  std::function<void(gl_submission&)> change;  // change of a valid submission: 100 floats, or with a residual
   bool residual = false;
 };
 
@@ -121,7 +122,7 @@ const std::vector<Bad>& bad_ones() {
   return all;
 }
 
-// Of each codec with several states: arrays beyond the segment, upon each other, and counts that wrap.
+// The state arrays of codecs with several states lie beyond the segment or overlap, or their counts wrap.
 TEST(Hostile, StatesOutOfBounds) {
   for (const CodecRow& row : codec_table()) {
     if (!row.feedback || row.states < 2) continue;
@@ -148,7 +149,7 @@ TEST(Hostile, StatesOutOfBounds) {
   }
 }
 
-// Of what needs links between all.
+// Bad submissions of operations that need links between all ranks.
 const std::vector<Bad>& bad_direct_ones() {
   using S = gl_submission;
   static const std::vector<Bad> all = {
@@ -209,7 +210,7 @@ TEST(Hostile, EachBadSubmissionOfDirectIsOneFault) {
   expect_one_fault_each(direct, bad_direct_ones());
 }
 
-// Trainers of one node are one rank.
+// With local_reduce, the trainers of one node are one rank.
 TEST(Hostile, NothingOfDirectWithLocalReduce) {
   TrainerConfig local = config();
   local.trainers = 2;
@@ -236,7 +237,7 @@ TEST(Hostile, ReportsSayWhatItWas) {
   EXPECT_EQ(trainers[0].fault(0).c, kMaxBytes);
 }
 
-// Up to the last byte, beyond which are guard pages.
+// These operations reach the last byte. Guard pages follow it.
 TEST(Hostile, WhatIsJustAllowedWorks) {
   Trainers trainers(config());
   trainers.run({.count = kMaxBytes / 4});
@@ -276,7 +277,7 @@ TEST(Hostile, RingCountsThatJump) {
   trainers.run({.count = 10});
 }
 
-// What is in flight when it is cut off fails; others know soon whose fault it is.
+// Operations in flight fail when the trainer is disconnected. Other ranks soon learn whose fault it is.
 TEST(Hostile, OthersHearOfIt) {
   Trainers trainers(config());
   trainers.run({.count = 1000});
@@ -314,7 +315,7 @@ TEST(Hostile, AMillionCancelsKeepNobodyWaiting) {
   EXPECT_EQ(trainers[0].fault(0).fault.load(), TrainerFault::kNone);
 }
 
-// The rings are the limit: no more than they hold is ever taken.
+// The rings set the limit: lanes never take more than the rings hold.
 TEST(Hostile, SubmissionsWithoutEndAreDoneOrWait) {
   Trainers trainers({.nodes = 1, .operations = 256});
   gl_lane& lane = trainers[0].lane(0);
@@ -328,9 +329,10 @@ TEST(Hostile, SubmissionsWithoutEndAreDoneOrWait) {
   }
 }
 
-// ---- Anything
+// ---- Random bytes
 
-// Bytes anywhere, entries rewritten behind the tail, some of them good: with guard pages around all memory.
+// The test writes random bytes anywhere, also into submitted entries. Some entries are valid. Guard pages surround all
+// memory.
 TEST(Hostile, RandomBytesInSharedMemory) {
   Trainers trainers({.nodes = 2, .lanes = 2, .trainers = 2, .operation_timeout = 20 * kMillisecond});
   const size_t bytes = gl_control_bytes(2);
@@ -358,7 +360,7 @@ TEST(Hostile, RandomBytesInSharedMemory) {
         EXPECT_EQ(trainers[rank].fault(0).fault.load(), TrainerFault::kNone);
       }
     }
-    // The others lost count of what it did: all begin anew.
+    // The other ranks have lost count of this trainer's operations, so all trainers start again.
     for (unsigned rank = 0; rank < 4; ++rank) trainers[rank].detach();
     for (unsigned rank = 0; rank < 4; ++rank) trainers[rank].forget_faults();
     trainers.world.run_for(kMillisecond);

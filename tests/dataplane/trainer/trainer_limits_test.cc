@@ -1,4 +1,5 @@
-// trainer_limits_test.cc - time limits of single operations, exact ones, those given up, and parts of ranks' blocks
+// trainer_limits_test.cc - operations with time limits of their own, exact ones, given-up ones, and parts of ranks'
+// blocks
 #include <gtest/gtest.h>
 
 #include <random>
@@ -43,7 +44,7 @@ TEST_P(Limits, ShorterThanTheDaemons) {
   EXPECT_GE(trainers.world.now() - began, 5 * kMillisecond);
   EXPECT_LT(trainers.world.now() - began, 10 * kMillisecond);
   EXPECT_NE(trainers[0].over(early)->text.find("took too long: it was waiting for rank 1"), std::string::npos);
-  // Whoever comes later hears of it.
+  // A rank that submits later gets the error, too.
   const uint64_t late = trainers.submit(1, kTask);
   ASSERT_TRUE(trainers.world.run_until([&] { return trainers[1].over(late).has_value(); }, 10 * kMillisecond));
   EXPECT_NE(trainers[1].over(late)->failed, 0U);
@@ -63,7 +64,7 @@ TEST_P(Limits, OfBarriers) {
   EXPECT_LT(trainers.world.now() - began, 40 * kMillisecond);
 }
 
-// Trainers that are summed up wait for one another as long as the least patient of them.
+// Trainers of a node wait for one another for the shortest of their timeouts.
 TEST_P(Limits, AmongTrainersOfANode) {
   Trainers trainers({.nodes = 2, .lanes = GetParam(), .trainers = 2});
   trainers.run(kTask);

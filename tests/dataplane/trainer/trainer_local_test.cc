@@ -34,7 +34,7 @@ TEST_P(Local, EveryReductionOfEveryType) {
   EXPECT_TRUE(trainers.world.idle());
 }
 
-// A block for each trainer, which lanes divide anywhere.
+// Each trainer has a block. Lanes divide the blocks anywhere.
 TEST_P(Local, BlocksOfEachTrainer) {
   Trainers trainers(config());
   const size_t ranks = trainers.world.ranks();
@@ -51,7 +51,8 @@ TEST_P(Local, BlocksOfEachTrainer) {
   EXPECT_TRUE(trainers.world.idle());
 }
 
-// By the codec, in each trainer's block; what others owe is kept by the first trainer of a node.
+// A reduce-scatter gives each trainer the block that an all-reduce with this codec gives. The first trainer of a node
+// keeps the residuals.
 TEST(LocalTensors, ScatteredSumsAreThoseOfAnAllReduce) {
   constexpr size_t kCount = 5'003;
   constexpr unsigned kRanks = 6;
@@ -76,7 +77,7 @@ TEST(LocalTensors, ScatteredSumsAreThoseOfAnAllReduce) {
         results.emplace_back(block, block + kCount * sizeof(float));
       }
     }
-    // With two nodes it does not matter which of them adds.
+    // With two nodes, a sum is the same whichever node adds it.
     for (unsigned rank = 0; rank < kRanks; ++rank) EXPECT_EQ(results[rank], results[kRanks + rank]) << codec;
   }
 }
@@ -90,16 +91,18 @@ TEST_P(Local, BroadcastsFromEachTrainerAndBarriers) {
   }
 }
 
-// Whatever a sum is added up with, block by block: the trainers' own order, and the NaN of sums.
+// Trainers are summed up in their order, block by block. A sum that is NaN always has the bits of the same NaN,
+// whatever was added.
 TEST_P(Local, AddsInTheOrderOfTrainers) {
   const auto [nodes, count, lanes] = GetParam();
-  if (nodes != 1) return;  // rings have an order of nodes, which the exchange's tests are about
+  if (nodes != 1) return;  // a ring adds in an order of nodes, which the exchange's tests check
   Trainers trainers({.nodes = 1, .lanes = lanes, .trainers = count, .codec = "raw"});
   constexpr size_t kCount = 50'021;
   std::mt19937 random(3);
   std::vector<std::vector<float>> values(count, std::vector<float>(kCount));
   for (auto& each : values) {
-    for (float& it : each) it = std::bit_cast<float>(static_cast<uint32_t>(random()));  // of any size, NaN and Inf
+    // of any size, NaN and Inf included
+    for (float& it : each) it = std::bit_cast<float>(static_cast<uint32_t>(random()));
   }
   for (const uint32_t flags : {0U, GL_FLAG_AVERAGE}) {
     std::vector<uint64_t> cookies;
@@ -129,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(Nodes, Local,
                                          std::tuple{2, 3, 1}, std::tuple{3, 3, 3},
                                          std::tuple{3, thorough() ? 16 : 4, 1}));
 
-// Whatever is rounded, all have the same bytes.
+// All ranks have the same bytes, however elements are rounded.
 TEST(LocalTensors, CopiesAreIdentical) {
   constexpr size_t kCount = 30'011;
   for (const char* const codec : {"raw", "fixed:7", "inceptionn:10"}) {
@@ -156,7 +159,7 @@ TEST(LocalTensors, CopiesAreIdentical) {
 struct Difference {
   const char* field;
   gl_submission odd;
-  std::string one, other;  // both values are named
+  std::string one, other;  // the error names both values
 };
 
 std::vector<Difference> differences(const gl_submission& good) {
@@ -218,7 +221,7 @@ TEST(LocalMismatch, RootsOfABroadcast) {
   }
 }
 
-// ---- Trainers that do not come to it
+// ---- Trainers that do not submit
 
 TEST(LocalMissing, OneThatNeverSubmits) {
   Trainers trainers({.nodes = 2, .lanes = 2, .trainers = 3});
@@ -244,7 +247,7 @@ TEST(LocalMissing, OneThatNeverSubmits) {
       EXPECT_EQ(end->failed, 2U);
       EXPECT_NE(end->text.find(rank < 3 ? "waited" : "rank"), std::string::npos) << end->text;
     }
-    // Its turn is over, and it is told so.
+    // The late trainer's operation has failed already. It gets the error.
     cookies[late] = trainers.submit(late, task);
     ASSERT_TRUE(trainers.world.run_until([&] { return trainers[late].over(cookies[late]).has_value(); }, kSoon));
     EXPECT_EQ(trainers[late].over(cookies[late])->failed, 2U);
@@ -280,7 +283,7 @@ TEST(LocalMissing, CancelAndFreeDoNotWaitForTheOthers) {
 TEST(LocalMissing, OneThatHasGone) {
   Trainers trainers({.nodes = 2, .lanes = 2, .trainers = 3});
   const Task task{.count = 20'000};
-  for (const bool waits : {true, false}) {  // the others' next operation: before it goes, after that
+  for (const bool waits : {true, false}) {  // whether the others submit before it goes
     trainers.run(task);
     std::vector<uint64_t> cookies(6);
     if (!waits) trainers[1].detach();
@@ -299,7 +302,8 @@ TEST(LocalMissing, OneThatHasGone) {
   trainers.run(task);
 }
 
-// Summing and copying take many polls: whatever one does in between, its memory is left alone after `done`.
+// Summing and copying take many polls. A trainer's memory is left alone after `done`, whatever happens between the
+// polls.
 TEST(LocalMissing, OneThatGoesAtAnyTime) {
   Trainers trainers({.nodes = 2, .lanes = 1, .trainers = 3});
   const Task task{.count = 200'000};

@@ -1,4 +1,4 @@
-// trainer_resume_test.cc - ranks that lost count of each other begin afresh
+// trainer_resume_test.cc - ranks that have lost count of each other's operations count from the start again
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -12,8 +12,7 @@ constexpr Task kTask{.count = 30'000};
 
 void resume(Trainers& trainers, unsigned rank) { trainers[rank].resume(); }
 
-// One rank has submitted more than the others; it resumes first, or last, or in between, and the others have submitted
-// the next operation before, or not.
+// One rank has submitted more operations than the others. It resumes first, last, or in between.
 TEST(Resume, AfterOneRankHasGoneAhead) {
   for (const unsigned trainers_per_node : {1U, 2U}) {
     for (unsigned first = 0; first < 3; ++first) {
@@ -36,13 +35,13 @@ TEST(Resume, AfterOneRankHasGoneAhead) {
   }
 }
 
-// All try until it works, and resume at once when it has failed: however late one of them is.
+// All ranks try until it works, and resume at once after a failure. They succeed, however late one of them is.
 TEST(Resume, AgainAndAgainComesToAnEnd) {
   for (Nanos late = 0; late < 2 * kMillisecond; late += 100 * kMicrosecond) {
     Trainers trainers({.nodes = 3, .lanes = 2});
     trainers.run(kTask);
     std::vector<uint64_t> cookies(3);
-    cookies[1] = trainers.submit(1, kTask);  // of which the others know nothing
+    cookies[1] = trainers.submit(1, kTask);  // the others do not know of it
     trainers.world.run_for(late);
     cookies[0] = trainers.submit(0, {.count = 10'000});
     cookies[2] = trainers.submit(2, {.count = 10'000});
@@ -73,7 +72,7 @@ TEST(Resume, WithNothingInFlightHarmsNobody) {
   resume(trainers, 0);
   const uint64_t waiting = trainers.submit(1, kTask);
   trainers.world.run_for(kMillisecond);
-  resume(trainers, 0);  // a fresh rank need not begin afresh
+  resume(trainers, 0);  // a rank that has submitted nothing need not resume
   const uint64_t late = trainers.submit(0, kTask);
   ASSERT_TRUE(trainers.world.run_until([&] { return trainers[0].over(late) && trainers[1].over(waiting); }));
   EXPECT_EQ(trainers[0].over(late)->failed, 0U);

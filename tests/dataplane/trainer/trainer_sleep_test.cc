@@ -1,4 +1,4 @@
-// trainer_sleep_test.cc - a trainer and a lane that sleep, each in its thread: no wake-up is lost
+// trainer_sleep_test.cc - a trainer and a lane that sleep, each on its own thread: no wake-up is lost
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -12,7 +12,7 @@
 namespace gradlane::test::trainer_sleep_test {
 namespace {
 
-constexpr int kLost = 20'000;  // ms: nobody sleeps for that long unless a wake-up was lost
+constexpr int kLost = 20'000;  // ms; nobody sleeps that long unless a wake-up was lost
 
 bool wait_for_ring(int bell) {
   pollfd event{.fd = bell, .events = POLLIN, .revents = 0};
@@ -68,7 +68,7 @@ TEST(Sleep, NoWakeUpIsLost) {
   std::atomic<int> sleeps{0};
   std::thread lane([&] { run_lane(world, bell.ends[1], stop, sleeps); });
   for (int i = 0; i < 10'000; ++i) {
-    // One, or a few that the lane may take while it is about to sleep.
+    // The trainer submits one to three operations. The lane may take some while it is about to sleep.
     uint64_t cookie = 0;
     for (int n = 0; n <= i % 3; ++n) {
       cookie = trainer.submit(submission_of(OpKind::kAllReduce, ElementType::kInt32, 4));

@@ -40,14 +40,14 @@ INSTANTIATE_TEST_SUITE_P(Trainers, Strategies, testing::Values(1, 2));
 
 TEST(StrategyKinds, ByThoseThatCan) {
   Trainers trainers(config("aggregator:2,direct"));
-  for (const char* const strategy : {"direct", "ring", ""}) {  // the last: what an aggregator cannot do, the ring does
+  for (const char* const strategy : {"direct", "ring", ""}) {  // "": the ring does what an aggregator cannot do
     for (const OpKind kind : {OpKind::kReduceScatter, OpKind::kAllGather, OpKind::kBroadcast}) {
       trainers.run({.kind = kind, .count = 2003, .root = kind == OpKind::kBroadcast ? 3U : 0U, .strategy = strategy});
     }
   }
 }
 
-// There and back: each rounds in its own way.
+// Data go to the aggregator, and results come back. Each way has its own codec and rounding.
 TEST(StrategyCodecs, OneForEachWay) {
   for (const bool back : {false, true}) {
     Trainers trainers({.nodes = 2, .codec = "raw", .strategies = find_strategies("aggregator:0")});
@@ -65,7 +65,8 @@ TEST(StrategyCodecs, OneForEachWay) {
     for (unsigned rank = 0; rank < 2; ++rank) {
       float sum = -1;
       std::memcpy(&sum, trainers[rank].segment(0), sizeof(sum));
-      // Twice 0.375 steps: nothing and nothing, or 0.75, which is one.
+      // Each value has 0.375 steps. If the codec is for the data, both values are rounded to 0. If it is for the
+      // results, the sum of 0.75 steps is rounded to 1.
       EXPECT_EQ(sum, back ? 0x1p-9F : 0.0F) << "rank " << rank;
     }
   }
@@ -90,12 +91,12 @@ TEST(StrategyMismatch, BothAreNamed) {
   }
 }
 
-// Of each codec that is not of all ways: where it cannot go, the trainer hears why.
+// Some codecs do not work with every strategy. A trainer that names such a codec with the ring gets the reason.
 TEST(StrategyCodecs, WhereTheyCanGo) {
   for (const CodecRow& row : codec_table()) {
     const Codec codec = find_codec(row.example);
     if (!needs_owners(row) && !needs_links(row)) continue;
-    Trainers trainers({.nodes = 4, .strategies = find_strategies("ring")});  // two are linked to all
+    Trainers trainers({.nodes = 4, .strategies = find_strategies("ring")});  // with two nodes, the ring would link all
     gl_submission submission = submission_of(OpKind::kAllReduce, ElementType::kFloat32, 2048);
     submission.flags = GL_FLAG_CODEC;
     submission.codec = static_cast<uint8_t>(codec.id());
@@ -108,7 +109,7 @@ TEST(StrategyCodecs, WhereTheyCanGo) {
   }
 }
 
-// Trainers of one node: one names the daemon's own, the other names none.
+// Trainers of one node submit: one names the daemon's own strategy, the other names none.
 TEST(StrategyMismatch, TheDaemonsOwnIsNoOther) {
   Trainers trainers(config("direct", 2));
   std::vector<uint64_t> cookies;

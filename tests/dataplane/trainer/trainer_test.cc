@@ -1,4 +1,4 @@
-// trainer_test.cc - what trainers submit is done, on one lane and on several; cancels
+// trainer_test.cc - operations of trainers on one lane and on several: results, residuals and failures
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -16,7 +16,7 @@ TEST_P(Kinds, AllOfThemAndAllTypes) {
   const auto [ranks, lanes] = GetParam();
   Trainers trainers({.nodes = ranks, .lanes = lanes});
   for (const ElementType type : kTypes) {
-    // One lane alone, and a share for each.
+    // A small tensor has one lane. A larger one has a share for each lane.
     for (const size_t count : {size_t{1}, size_t{1003}, most_bytes(type, 80'000) / element_bytes(type)}) {
       for (const OpKind kind : {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::kAllGather, OpKind::kBroadcast}) {
         trainers.run(
@@ -50,7 +50,7 @@ TEST_P(Kinds, ThoseOfDirect) {
       for (const Outcome& end : trainers.outcomes(task)) EXPECT_EQ(end.failed, 0U) << end.text;
       for (unsigned rank = 0; rank < ranks; ++rank) {
         EXPECT_TRUE(right(task, rank, ranks, trainers[rank].segment(0) + task.out));
-        task.kind = OpKind::kGather;  // at all but its root data stay as they were
+        task.kind = OpKind::kGather;  // a gather leaves data unchanged on all ranks but the root
         task.root = rank == 0 ? ranks - 1 : 0;
         if (ranks > 1) {
           EXPECT_TRUE(right(task, rank, ranks, trainers[rank].segment(0) + task.offset));
@@ -62,7 +62,7 @@ TEST_P(Kinds, ThoseOfDirect) {
   EXPECT_TRUE(trainers.world.idle());
 }
 
-// fixed:10 is the node's: only what names a codec goes through one.
+// The node's codec is fixed:10. An all-to-all goes through a codec only if it names one.
 TEST(Trainer, AllToAllThroughACodec) {
   Trainers trainers({.nodes = 2, .lanes = 2, .strategies = find_strategies("direct")});
   for (const bool named : {false, true}) {
@@ -117,7 +117,7 @@ TEST(Trainer, BarrierWaitsForAll) {
   for (const Outcome& end : trainers.outcomes_of(cookies)) EXPECT_EQ(end.failed, 0U);
 }
 
-// Many in flight, small and large ones, that end in any order; more than the exchange takes at a time.
+// Many operations are in flight, small and large, more than the exchange takes at a time. They end in any order.
 TEST(Trainer, ManyAtOnce) {
   Trainers trainers({.nodes = 3, .lanes = 3, .operations = 4});
   std::vector<Task> tasks;
@@ -140,7 +140,7 @@ TEST(Trainer, ManyAtOnce) {
   }
 }
 
-// Ring counts wrap, more operations than there are slots of anything.
+// Ring counts wrap, because there are more operations than slots.
 TEST(Trainer, GoesOnForLong) {
   Trainers trainers({.nodes = 2, .lanes = 2});
   for (int i = 0; i < 700; ++i) trainers.run({.count = 5, .offset = 4});
@@ -148,7 +148,7 @@ TEST(Trainer, GoesOnForLong) {
   EXPECT_GT(trainers[0].lane(0).data_bytes, 700U);
 }
 
-// The codec of the submission is taken, not that of the node: raw keeps what fixed:10 would round.
+// The codec of the submission is used, not that of the node. Raw keeps values that fixed:10 would round.
 TEST(Trainer, NamesItsCodec) {
   Trainers trainers({.nodes = 2, .lanes = 2});
   gl_submission submission = submission_of(OpKind::kAllReduce, ElementType::kFloat32, 1);
@@ -169,7 +169,8 @@ TEST(Trainer, NamesItsCodec) {
   }
 }
 
-// Sums of what each rank rounds, the rest of it in the residual, whatever lane has the element.
+// The result is the sum of the rounded elements. Each rank keeps the rest in its residual, whichever lane has the
+// element.
 TEST(Trainer, ErrorFeedbackAcrossLanes) {
   constexpr unsigned kRanks = 3;
   constexpr size_t kCount = 50'021;

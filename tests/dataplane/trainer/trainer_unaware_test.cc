@@ -1,4 +1,4 @@
-// trainer_unaware_test.cc - what trainers submit after a generation has ended, and before they are told of it
+// trainer_unaware_test.cc - submissions of trainers that do not know yet that a generation has ended
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 constexpr Nanos kSoon = 10 * kMillisecond;  // much less than operation_timeout
 constexpr Task kTask{.count = 30'000};
 
-// Ends with a failure soon, whose text names this rank.
+// Expects that the operation fails soon, with a text that names this rank.
 void expect_failed(Trainers& trainers, unsigned rank, uint64_t cookie, const std::string& named, bool ended = true) {
   SCOPED_TRACE("rank " + std::to_string(rank));
   ASSERT_TRUE(trainers.world.run_until([&] { return trainers[rank].over(cookie).has_value(); }, kSoon));
@@ -31,17 +31,17 @@ TEST(Unaware, WithOperationsInFlight) {
     for (const unsigned rank : {0U, 1U}) first[rank] = trainers.submit(rank, kTask);
     trainers.world.run_for(kMillisecond);
     trainers[2].detach();
-    trainers.world.run_for(kMillisecond);  // all lanes know
+    trainers.world.run_for(kMillisecond);  // all lanes learn of it
     later[0] = trainers.submit(0, kTask);
     later[1] = trainers.submit(0, kTask);
     for (const uint64_t cookie : later) expect_failed(trainers, 0, cookie, "rank 2");
     for (const unsigned rank : {0U, 1U}) expect_failed(trainers, rank, first[rank], "rank 2");
     trainers.come(2);
-    trainers.run(kTask);  // nobody has resumed
+    trainers.run(kTask);  // works, although nobody has resumed
   }
 }
 
-// It had its results, and nothing in flight that could have told it.
+// Rank 1 has its results, so nothing in flight can report the end to it.
 TEST(Unaware, WithNothingInFlight) {
   Trainers trainers({.nodes = 3, .lanes = 2});
   trainers.run(kTask);
@@ -77,7 +77,7 @@ TEST(Unaware, ResumeSaysThatItKnows) {
   trainers.run(kTask);
 }
 
-// Whoever has done nothing yet, or nothing since it resumed, has nothing to be told.
+// A rank that has submitted nothing yet, or nothing since it resumed, need not learn of the end.
 TEST(Unaware, NotWhoHasNotBegun) {
   Trainers trainers({.nodes = 2, .lanes = 2});
   const uint64_t begun = trainers.submit(0, kTask);
@@ -88,7 +88,7 @@ TEST(Unaware, NotWhoHasNotBegun) {
   trainers.run(kTask);
 }
 
-// One operation fails, and numbers go on: what was submitted behind it is as good as before.
+// A cancel fails only one operation, and numbers go on. Submissions after it are valid as before.
 TEST(Unaware, NotAfterACancel) {
   Trainers trainers({.nodes = 3, .lanes = 2});
   trainers.run(kTask);
@@ -104,7 +104,7 @@ TEST(Unaware, NotAfterACancel) {
   for (const Outcome& end : trainers.outcomes_of(next, kSoon)) EXPECT_EQ(end.failed, 0U) << end.text;
 }
 
-// Its own resuming ends a generation, which is no news for what it submits later: that may fail by itself.
+// A trainer that ends a generation by resuming knows of that end. Failures of its later submissions do not report it.
 TEST(Unaware, WhatResumingEndsIsNotToldOf) {
   Trainers trainers({.nodes = 2, .lanes = 2});
   trainers.run(kTask);
@@ -121,14 +121,14 @@ TEST(Unaware, WhatResumingEndsIsNotToldOf) {
   expect_failed(trainers, 1, trainers.submit(1, kTask), "rank 0", false);
 }
 
-// Those of one node are told each by itself; they begin the next operation together.
+// Each trainer of a node learns of the end by itself. They begin the next operation together.
 TEST(Unaware, TrainersOfOneNode) {
   for (const unsigned ahead : {0U, 1U}) {
     Trainers trainers({.nodes = 2, .lanes = 2, .trainers = 2});
     trainers.run(kTask);
     std::vector<uint64_t> cookies;
     for (unsigned rank = 0; rank < 3; ++rank) cookies.push_back(trainers.submit(rank, kTask));
-    const uint64_t more = trainers.submit(ahead, kTask);  // which its mate has not submitted
+    const uint64_t more = trainers.submit(ahead, kTask);  // the other trainer of its node has not submitted it
     trainers.world.run_for(kMillisecond);
     trainers[3].detach();
     trainers.world.run_for(kMillisecond);
@@ -144,18 +144,19 @@ TEST(Unaware, TrainersOfOneNode) {
 
 // ---- Pipelines
 
-class Pipelines : public testing::TestWithParam<std::tuple<unsigned, unsigned, unsigned>> {  // nodes, lanes, of a node
+// nodes, lanes, trainers of a node
+class Pipelines : public testing::TestWithParam<std::tuple<unsigned, unsigned, unsigned>> {
  protected:
   static constexpr size_t kAhead = 3;
 
-  // Submits and waits, in order, until it is told of a failure. True: all that it has submitted is over.
+  // Submits and waits, in order, until an operation fails. Returns true once one has failed and all others are over.
   static bool live(Trainers& trainers, unsigned rank, std::deque<uint64_t>& pending, bool& told) {
     while (!pending.empty()) {
       const auto end = trainers[rank].over(pending.front());
       if (!end) break;
       pending.pop_front();
       told |= end->failed != 0;
-      // With local reduction those of a node are told of it without its number.
+      // With local reduction, the error for trainers of the same node may have no rank.
       if (end->failed != 0) {
         EXPECT_TRUE(end->text.find("rank ") != std::string::npos || end->text.find("this node") != std::string::npos)
             << end->text;
@@ -171,7 +172,7 @@ TEST_P(Pipelines, AreOverSoonAfterATrainerHasGone) {
   const unsigned ranks = nodes * of_each;
   std::mt19937 random(ranks);
   Trainers trainers({.nodes = nodes, .lanes = lanes, .trainers = of_each});
-  trainers.run({.count = 1000});  // makes the ring whole: before that, ranks wait for a trainer that has left
+  trainers.run({.count = 1000});  // makes the ring ready: before that, ranks wait for a trainer that has left
   for (int round = 0; round < rounds(60); ++round) {
     std::vector<std::deque<uint64_t>> pending(ranks);
     std::deque<bool> told(ranks, false);

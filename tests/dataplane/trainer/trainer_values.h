@@ -1,4 +1,5 @@
-// trainer_values.h - tensors of trainers whose sums are exact in every type and codec, and what must become of them
+// trainer_values.h - tensors of trainers whose sums are exact in every type and codec, and the results that must come
+// out
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ inline constexpr ElementType kTypes[] = {ElementType::kFloat32,  ElementType::kF
                                          ElementType::kBfloat16, ElementType::kInt32,   ElementType::kInt64,
                                          ElementType::kBytes};
 
-// Of the largest tensors of each type. Mostly those of two types only are as large as they can be.
+// Returns the size of the largest tensors of each type. Only float32 and int64 always have the full size; see rounds().
 inline size_t most_bytes(ElementType type, size_t all) {
   return type == ElementType::kFloat32 || type == ElementType::kInt64 ? all : rounds(all);
 }
@@ -29,8 +30,8 @@ inline uint64_t word_of_int(ElementType type, int value) {
   return static_cast<uint64_t>(int64_t{value});
 }
 
-// What rank `rank` of n contributes: most of it comes from two ranks, other ones for each element, and all sums are
-// multiples of n.
+// Returns the contribution of rank `rank` of n to element i. Two ranks contribute to each element, and all others have
+// 0. The two ranks change from element to element. All sums are multiples of n.
 inline int contribution_of(unsigned rank, unsigned n, size_t i) {
   const int own = (i + rank) % n == 0 ? static_cast<int>(i % 5) - 2 : 0;
   const int other = (i + rank + 1) % n == 0 ? 1 : 0;
@@ -46,8 +47,8 @@ struct Task {
   Reduction reduction = Reduction::kSum;
   unsigned root = 0;
   size_t offset = 0;          // in segment 0
-  size_t out = 0;             // there, of an all-to-all
-  const char* strategy = "";  // none named
+  size_t out = 0;             // offset of the output there, of an all-to-all
+  const char* strategy = "";  // "": names none
 
   [[nodiscard]] size_t elements(unsigned ranks) const {
     if (kind == OpKind::kBarrier) return 0;
@@ -74,7 +75,7 @@ inline void fill(const Task& task, unsigned rank, unsigned ranks, uint8_t* at) {
   }
 }
 
-// The least or greatest of all contributions: those of the two ranks that matter, and zeros of the others.
+// Returns the least or greatest contribution. Two ranks contribute, and all others have 0.
 inline uint64_t picked(const Task& task, unsigned ranks, size_t i) {
   const size_t width = element_bytes(task.type);
   const auto word = [&](int value) {
@@ -90,12 +91,12 @@ inline uint64_t picked(const Task& task, unsigned ranks, size_t i) {
   return ranks > 2 ? pick(best, word(0)) : best;
 }
 
-// The first element that is not what it must be is named.
+// Checks the result on a rank. Names the first element that is wrong.
 inline testing::AssertionResult right(const Task& task, unsigned rank, unsigned ranks, const uint8_t* at) {
   const size_t width = element_bytes(task.type);
   for (size_t i = 0; i < task.elements(ranks); ++i) {
     int want = average_of(i) * (task.reduction == Reduction::kAverage ? 1 : static_cast<int>(ranks));
-    if (task.kind == OpKind::kReduceScatter && i / task.count != rank) continue;  // undefined
+    if (task.kind == OpKind::kReduceScatter && i / task.count != rank) continue;  // these elements are undefined
     if (task.kind == OpKind::kAllGather) want = contribution_of(static_cast<unsigned>(i / task.count), ranks, i);
     if (task.kind == OpKind::kBroadcast) want = contribution_of(task.root, ranks, i);
     const bool kept = task.kind == OpKind::kReduce || task.kind == OpKind::kGather;
@@ -114,7 +115,7 @@ inline testing::AssertionResult right(const Task& task, unsigned rank, unsigned 
     uint64_t wanted = word_of_int(task.type, want);
     if (width < 8) wanted &= (uint64_t{1} << 8 * width) - 1;
     if (picks(task.reduction) && !stays) wanted = picked(task, ranks, i);
-    // -0 is what a sum of nothing but that is.
+    // A sum of nothing but -0 is -0, so any zero is right.
     const bool zeros = is_floating(task.type) && want == 0 && (word & ((uint64_t{1} << (8 * width - 1)) - 1)) == 0;
     if (word != wanted && !zeros) {
       return testing::AssertionFailure() << op_name(task.kind) << " of " << task.count << " " << element_name(task.type)
@@ -125,7 +126,7 @@ inline testing::AssertionResult right(const Task& task, unsigned rank, unsigned 
   return testing::AssertionSuccess();
 }
 
-// Trainers of all ranks, each with a segment of its own of max_bytes.
+// Trainers of all ranks. Each one has a segment of max_bytes.
 class Trainers {
  public:
   explicit Trainers(const TrainerConfig& config) : world(config) {
@@ -143,7 +144,7 @@ class Trainers {
     fill(task, rank, world.ranks(), all[rank]->segment(0) + task.offset);
     return all[rank]->submit(task.submission());
   }
-  // Runs it everywhere; how it ended on each rank.
+  // Runs a task on all ranks. Returns its end on each rank.
   std::vector<Outcome> outcomes(const Task& task, Nanos time = 5 * kSecond) {
     std::vector<uint64_t> cookies;
     for (unsigned rank = 0; rank < world.ranks(); ++rank) cookies.push_back(submit(rank, task));
@@ -163,7 +164,7 @@ class Trainers {
     }
     return ends;
   }
-  // Runs it everywhere; it must end well, with the right result.
+  // Runs a task on all ranks. It must succeed and give the right result.
   void run(const Task& task) {
     const auto ends = outcomes(task);
     for (unsigned rank = 0; rank < world.ranks(); ++rank) {

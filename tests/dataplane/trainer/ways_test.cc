@@ -1,4 +1,4 @@
-// ways_test.cc - what `auto` may choose from on a node, and what is told of what trainers report
+// ways_test.cc - the choices of `auto` on a node, and figures and log lines from the reports of trainers
 #include "dataplane/trainer/ways.h"
 
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ TEST(Ways, OfSeveralStrategies) {
   EXPECT_EQ(strategies.size(), 4U);
 }
 
-// By predictions compressing wins on slow links.
+// Compression is predicted to win on slow links.
 TEST(Ways, PredictionsFollowTheLink) {
   const NodeConfig config = config_of("[ring]");
   const auto slow = rows_of(config, 100);
@@ -139,7 +139,8 @@ TEST(PlanReports, OnceForEachChoice) {
   EXPECT_NE(lines[0].text.find("not compressed: fixed:10 by ring takes longer"), std::string::npos) << lines[0].text;
 }
 
-// Whatever one trainer writes, its lines are few, and others' are logged; the next trainer of a rank is another one.
+// A trainer may write any names, but causes only few lines. Lines of other trainers are logged. The next trainer of a
+// rank counts as another one.
 TEST(PlanReports, OfManyNames) {
   ReportWatch watch;
   size_t lines = 0;
@@ -158,7 +159,7 @@ TEST(PlanReports, OfManyNames) {
   EXPECT_EQ(watch.look(plan_figures({{1, {report()}}}), kSecond).size(), 1U);
 }
 
-// A codec that is configured and does nothing: where it could have been meant.
+// A configured codec that has no effect causes a warning if it may have been meant for this type.
 TEST(PlanReports, Warnings) {
   const auto warns = [](uint8_t reason, uint8_t type) {
     gl_report_row row = report();
@@ -177,7 +178,7 @@ TEST(PlanReports, Warnings) {
   EXPECT_FALSE(warns(GL_REASON_TRYING, GRADLANE_FLOAT32));
 }
 
-// Whatever a trainer writes.
+// A trainer may write anything into its reports.
 TEST(PlanReports, Hostile) {
   gl_report_row row;
   std::memset(&row, 0xff, sizeof(row));

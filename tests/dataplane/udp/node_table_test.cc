@@ -1,4 +1,4 @@
-// node_table_test.cc - addresses of sockets and those that frames have: of nodes, and of strangers
+// node_table_test.cc - translation between addresses of sockets and addresses in frames, of nodes and of strangers
 #include "dataplane/udp/node_table.h"
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ TEST(NodeTables, OfSeveralNodesAtOneAddress) {
   EXPECT_EQ(table.in_frames(at("10.0.0.9", 18400)), (FrameEndpoint{0x0a000009, 0}));
 }
 
-// Frames have the nodes' own addresses: whoever is there at another port is nobody.
+// Frames have the nodes' own addresses. A sender at a node's address with another port is a stranger.
 TEST(NodeTables, OfPortsAlone) {
   const NodeTable table = table_of("{rank: 0, ip: 10.0.0.1}, {rank: 1, ip: 10.0.0.2, udp_port: 19000}");
   check_both_ways(table, at("10.0.0.2", 19001), {0x0a000002, 18401});

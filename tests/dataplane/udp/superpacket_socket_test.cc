@@ -1,4 +1,4 @@
-// superpacket_socket_test.cc - sockets of the kernel on loopback addresses: many packets in a call, one by one, refused
+// superpacket_socket_test.cc - kernel sockets on loopback addresses: many packets in a call, single and refused packets
 #include "dataplane/udp/superpacket_socket.h"
 
 #include <gmock/gmock.h>
@@ -24,9 +24,9 @@ using Sent = SuperpacketSocket::Sent;
 
 constexpr size_t kReceiveBytes = 1 << 20;
 constexpr uint8_t kTos = 0x28;
-constexpr int kLong = 600'000;  // ms: never waited for in a test that passes
+constexpr int kLong = 600'000;  // ms; a test that passes never waits that long
 
-// Addresses of this process: those of others are other ones.
+// Returns an address of this process. Other processes have other addresses.
 Endpoint own(unsigned number) {
   const auto process = static_cast<uint32_t>(getpid());
   return {ip_address(0x7f000000 | (process & 0x3ffff) << 6 | number), 18400};
@@ -38,7 +38,7 @@ Bytes random_bytes(size_t count) {
   return bytes;
 }
 
-// An iovec for each packet of `each` bytes; the last one has what is left.
+// Returns an iovec for each packet of `each` bytes. The last packet has the rest.
 std::vector<iovec> packets_of(Bytes& bytes, size_t each) {
   std::vector<iovec> packets;
   for (size_t at = 0; at < bytes.size(); at += each) {
@@ -63,7 +63,7 @@ class Pair : public testing::Test {
   SuperpacketSocket to{own(2), kReceiveBytes};
 };
 
-// Superpackets come as they went, or in pieces where the kernel does not gather: each a whole number of packets.
+// Superpackets arrive as they were sent. If the kernel does not gather packets, they arrive in pieces of whole packets.
 TEST_F(Pair, PacketsComeAsTheyWent) {
   for (const size_t each : {1UL, 100UL, 548UL, 1472UL}) {
     for (const size_t packets : {1UL, 2UL, 7UL, 44UL}) {
@@ -108,7 +108,7 @@ TEST_F(Pair, MoreThanThereIsRoomFor) {
   EXPECT_TRUE(to.receive(&room, 1).cut);
 }
 
-// The same by IPv6, where the kernel has other words for ToS and fragments.
+// The test is the same for IPv6, where the kernel has other options for ToS and fragments.
 TEST(OfIpv6, PacketsComeAsTheyWent) {
   const auto port = static_cast<uint16_t>(20000 + getpid() % 20000 * 2);
   const Endpoint one{*parse_address("::1"), port};
@@ -139,7 +139,7 @@ TEST(OfIpv6, PacketsComeAsTheyWent) {
   EXPECT_EQ(from.send({ip_address(0x7f000001), port}, kTos, parts.data(), 1, 0), Sent::kLost);
 }
 
-// Nobody listens: lost, as on any network, and the socket goes on.
+// Nobody listens there. Packets get lost, as on any network, and the socket goes on working.
 TEST_F(Pair, NobodyThere) {
   uint8_t byte = 1;
   iovec packet{&byte, 1};
@@ -149,7 +149,7 @@ TEST_F(Pair, NobodyThere) {
   EXPECT_EQ(receive(bytes).bytes, 1U);
 }
 
-// Packets as long as their path are never cut into fragments: whoever sends longer ones is told.
+// Packets are never cut into fragments. A sender of packets that are too long for the path gets an error.
 TEST_F(Pair, TooLong) {
   Bytes sent = random_bytes(65600);
   iovec packet{sent.data(), sent.size()};
@@ -157,7 +157,7 @@ TEST_F(Pair, TooLong) {
 }
 
 TEST_F(Pair, FullQueueAsksForPatience) {
-  // What the other side does not fetch is dropped there; sending goes on, and never blocks.
+  // Packets that the receiver does not fetch are dropped there. Sending goes on, and never blocks.
   Bytes sent = random_bytes(44 * 1472);
   auto parts = packets_of(sent, 1472);
   for (unsigned i = 0; i < 200; ++i) {
@@ -177,7 +177,8 @@ std::string refusal(const Endpoint& local) {
 
 TEST_F(Pair, AnAddressIsOnesOwn) {
   EXPECT_THAT(refusal(own(1)), HasSubstr("another daemon, or another job's"));
-  EXPECT_THAT(refusal({ip_address(0xc0000201), 18400}), HasSubstr("192.0.2.1:18400: "));  // RFC 5737: nobody's
+  // a documentation address (RFC 5737), which no machine has
+  EXPECT_THAT(refusal({ip_address(0xc0000201), 18400}), HasSubstr("192.0.2.1:18400: "));
   EXPECT_THAT(refusal({ip_address(0xc0000201), 18400}), HasSubstr("this machine has no such address"));
 }
 

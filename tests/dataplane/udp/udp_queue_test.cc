@@ -25,7 +25,7 @@ namespace {
 constexpr size_t kPayload = 1472;
 constexpr uint16_t kPort = 18400;
 constexpr uint8_t kTos = 0x28;
-constexpr std::chrono::minutes kLong{10};  // never waited for in a test that passes
+constexpr std::chrono::minutes kLong{10};  // a test that passes never waits that long
 const Classifier kClasses(0x28, 0x20, 0xc0);
 
 uint32_t ip_of(unsigned node) { return 0x7f000000 | (static_cast<uint32_t>(getpid()) & 0x3ffff) << 6 | (32 + node); }
@@ -63,7 +63,7 @@ class UdpQueues : public testing::Test {
     return mbuf;
   }
 
-  // All that comes until there are `count`.
+  // Receives frames until there are `count`.
   std::vector<Frame> receive(UdpQueue& queue, const UdpQueue::Setup& setup, size_t count) {
     std::vector<Frame> frames;
     const auto end = std::chrono::steady_clock::now() + kLong;
@@ -82,7 +82,7 @@ class UdpQueues : public testing::Test {
     return frames;
   }
 
-  // What there is now, and is put away.
+  // Receives the frames that are there now and frees them. Returns their lengths.
   static std::vector<size_t> receive_once(UdpQueue& queue) {
     std::vector<size_t> lengths;
     rte_mbuf* burst[32];
@@ -115,7 +115,7 @@ Bytes payload_of(size_t bytes, uint8_t first) {
   return payload;
 }
 
-// Whatever lengths follow one another, packets of a flow come as they went, in order, with their headers.
+// Packets of a flow arrive in order and with their headers, whatever their lengths are.
 TEST_F(UdpQueues, PacketsComeInOrder) {
   const auto one = setup_of(0, 1);
   const auto other = setup_of(1, 1);
@@ -153,7 +153,7 @@ TEST_F(UdpQueues, PacketsComeInOrder) {
   }
 }
 
-// To two nodes and from two ports in turn: each flow keeps its order.
+// Packets go to two nodes and from two ports in turn. Each flow keeps its order.
 TEST_F(UdpQueues, FlowsDoNotMix) {
   const auto one = setup_of(2, 2);
   const auto second = setup_of(3, 2);
@@ -183,7 +183,7 @@ TEST_F(UdpQueues, FlowsDoNotMix) {
   }
 }
 
-// With no buffer left nothing is fetched, and nothing is lost that the kernel keeps.
+// A queue without free buffers fetches nothing. Packets that the kernel keeps are not lost.
 TEST_F(UdpQueues, WaitsForBuffers) {
   const auto one = setup_of(5, 1);
   const auto other = setup_of(6, 1);
@@ -202,7 +202,7 @@ TEST_F(UdpQueues, WaitsForBuffers) {
   EXPECT_EQ(receive(to, other, 8).size(), 8U);
 }
 
-// Packets that are longer than any of this MTU are nobody's, and take nothing with them.
+// Packets that are too long for the MTU are dropped. They do not affect other packets.
 TEST_F(UdpQueues, TooLongForTheMtu) {
   auto wide = setup_of(7, 1);
   wide.payload = 4000;
@@ -225,8 +225,9 @@ TEST_F(UdpQueues, TooLongForTheMtu) {
   EXPECT_EQ(got[0].payload, Bytes(1000, 5));
 }
 
-// Whatever superpackets a neighbour makes, whose last packet may be shorter: other lengths than what is offered to the
-// kernel, more packets than there are buffers posted, longer than the MTU. Each time what was expected is another one.
+// A neighbour may send any superpackets. The packets may be longer or shorter than expected, more than the posted
+// buffers, or longer than the MTU. The last packet may be shorter. Each superpacket here differs from what the queue
+// expects.
 TEST_F(UdpQueues, SuperpacketsOfOtherSizes) {
   const auto other = setup_of(10, 1);
   const uint16_t port = kPort;
@@ -239,7 +240,7 @@ TEST_F(UdpQueues, SuperpacketsOfOtherSizes) {
       {kPayload, 44, kPayload}, {100, 44, 7},   {1000, 64, 1000}, {1471, 44, 1470}, {1000, 3, 1},
       {kPayload + 1, 5, 100},   {100, 64, 100}, {4000, 10, 500},  {1471, 2, 1471},  {1, 44, 1},
       {kPayload, 2, 1},         {9000, 7, 9000}};
-  // Eight in a row, and what they are is expected.
+  // After eight superpackets of one size in a row, the queue expects that size.
   for (const size_t each : {200UL, 1400UL, 700UL}) shapes.insert(shapes.end(), 12, {each, 10, each - 1});
   const std::vector<Shape> reversed(shapes.rbegin(), shapes.rend());
   shapes.insert(shapes.end(), reversed.begin(), reversed.end());
@@ -269,7 +270,7 @@ TEST_F(UdpQueues, SuperpacketsOfOtherSizes) {
   }
 }
 
-// They hold up nothing, and are counted.
+// Empty datagrams delay no other packets, and are counted.
 TEST_F(UdpQueues, EmptyDatagrams) {
   const auto other = setup_of(12, 1);
   const uint16_t port = kPort;
@@ -285,7 +286,7 @@ TEST_F(UdpQueues, EmptyDatagrams) {
   EXPECT_EQ(to.times(UdpQueue::Trouble::kUnfit), 5U);
 }
 
-// A socket that always has something keeps none of the others waiting.
+// A socket that always has packets does not make the others wait.
 TEST_F(UdpQueues, SocketsTakeTurns) {
   const auto other = setup_of(14, 2);
   const uint16_t ports[] = {kPort, kPort + 1};
@@ -302,7 +303,7 @@ TEST_F(UdpQueues, SocketsTakeTurns) {
   EXPECT_EQ(std::ranges::count(first, kFrameBytes + 77), 1);
 }
 
-// Several nodes at one address: in frames each has its own, and all have the same ports.
+// Several nodes have one address. In frames each node has its own address, and all nodes have the same ports.
 TEST_F(UdpQueues, NodesAtOneAddress) {
   for (const std::string ip : {"::1", "127.0.0.1"}) {
     const unsigned first = 20000 + static_cast<unsigned>(getpid()) % 2000 * 4;

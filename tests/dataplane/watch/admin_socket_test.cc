@@ -1,4 +1,4 @@
-// admin_socket_test.cc - the admin socket against all sorts of clients (no daemon; the clock is the test's)
+// admin_socket_test.cc - the admin socket with clients of all sorts (no daemon; the test sets the clock)
 #include "dataplane/watch/admin_socket.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-// A client that never blocks either.
+// A client that never blocks.
 class Client {
  public:
   explicit Client(const std::string& path) : fd_(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
@@ -32,14 +32,14 @@ class Client {
     std::memcpy(address.sun_path, path.data(), path.size());
     EXPECT_EQ(connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
   }
-  // Bytes that were taken.
+  // Returns the number of bytes that the socket accepted.
   size_t send(const std::string& bytes) const {
     const ssize_t sent = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     return sent < 0 ? 0 : static_cast<size_t>(sent);
   }
   void say_no_more() const { shutdown(fd_.get(), SHUT_WR); }
   void close() { fd_.reset(); }
-  // Up to `most` bytes of what has come.
+  // Receives up to `most` of the bytes that have come.
   void receive(size_t most = size_t{1} << 20) {
     std::array<char, 4096> bytes;
     while (most != 0) {
@@ -57,7 +57,7 @@ class Client {
     }
   }
   [[nodiscard]] const std::string& text() const { return text_; }
-  [[nodiscard]] bool ended() const { return ended_; }  // orderly
+  [[nodiscard]] bool ended() const { return ended_; }  // the connection ended in order
   [[nodiscard]] bool broken() const { return broken_; }
 
  private:
@@ -84,7 +84,7 @@ class AdminTest : public testing::Test {
     now_ += later;
     admin_->step(now_);
   }
-  // What comes of a request.
+  // Returns the answer to a request.
   std::string ask(const std::string& request) {
     Client client(path_);
     client.send(request);
@@ -94,7 +94,7 @@ class AdminTest : public testing::Test {
     return client.text();
   }
 
-  // The same, when others do not make room at once.
+  // Returns the answer to a request when other clients do not make room at once.
   std::string ask_in_a_crowd() {
     Client client(path_);
     client.send("stats\n");
@@ -225,7 +225,7 @@ TEST_F(AdminTest, ACrowdThatSaysNothingKeepsNobodyOut) {
   for (int i = 0; i < 8; ++i) step();
   EXPECT_EQ(admin_->clients(), ClientServer::kMostClients);
   EXPECT_EQ(ask_in_a_crowd(), "{}\n");
-  // All wait for answers, and nobody reads: the oldest one goes.
+  // All clients wait for answers, and none of them reads. The oldest one is dropped.
   answer_.later = [] { return std::nullopt; };
   for (Client& client : crowd) client.send("probe\n");
   for (int i = 0; i < 3; ++i) step();
@@ -233,7 +233,7 @@ TEST_F(AdminTest, ACrowdThatSaysNothingKeepsNobodyOut) {
   EXPECT_EQ(ask_in_a_crowd(), "{}\n");
 }
 
-// They come between somebody's connection and its request.
+// A crowd connects between the connection of a client and its request.
 TEST_F(AdminTest, WhoHasJustComeIsNotPushedOut) {
   Client client(path_);
   step();
@@ -269,7 +269,7 @@ TEST_F(AdminTest, SlowReadersAreDroppedAndOthersServed) {
   EXPECT_LT(sleeper.text().size(), answer_.text.size());
 }
 
-// ---- Answers that take their time
+// ---- Answers that come later
 
 TEST_F(AdminTest, LaterAnswersComeLater) {
   bool there = false;

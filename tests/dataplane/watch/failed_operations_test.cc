@@ -19,7 +19,8 @@ constexpr const char* kSilentText =
 
 class FailureLogTest : public testing::Test {
  protected:
-  // So many of each rank and lane have failed by now, 100 ms after the last look.
+  // Looks 100 ms after the last look. `all` has the failures of each rank and lane so far. Returns the lines of the
+  // log.
   std::vector<std::string> look(std::vector<FailedOperations> all) {
     now_ += kSecond / 10;
     std::vector<std::string> texts;
@@ -46,7 +47,7 @@ TEST_F(FailureLogTest, ALineForEachCause) {
                                       "that noticed, 2 on rank 2"}));
 }
 
-// Between two looks.
+// Several causes occur between two looks.
 TEST_F(FailureLogTest, SeveralCausesAtOnce) {
   const std::string silent = kSilentText;
   const PastFailures before = {PastFailure{kSilent, 5}, {kMismatch, 3}};
@@ -54,7 +55,7 @@ TEST_F(FailureLogTest, SeveralCausesAtOnce) {
   ASSERT_EQ(lines.size(), 2U);
   EXPECT_TRUE(lines[0].starts_with("node 0: 4 operations failed: rank 2 runs another operation: ")) << lines[0];
   EXPECT_EQ(lines[1], "node 0: 2 operations failed: " + silent);
-  // What was seen before does not count again.
+  // Failures that an earlier look has seen do not count again.
   EXPECT_TRUE(look({{0, 6, kMismatch, before}}).empty());
   const Failure closed{.code = FailureCode::kAborted, .rank = 1};
   level_ = Level::kWarning;
@@ -62,7 +63,7 @@ TEST_F(FailureLogTest, SeveralCausesAtOnce) {
             (std::vector<std::string>{"node 0: 2 operations failed: cancelled on rank 1"}));
 }
 
-// The count is read before the causes: a new cause that has no operation yet takes none from the one before.
+// The count is read before the causes. A new cause that is not in the count yet takes no operation from the one before.
 TEST_F(FailureLogTest, ACauseThatIsNewerThanTheCount) {
   const std::string silent = kSilentText;
   EXPECT_EQ(look({{0, 3, kMismatch, {PastFailure{kSilent, 3}}}}),

@@ -1,4 +1,4 @@
-// http_request_test.cc - requests in, verdicts out
+// http_request_test.cc - HTTP requests in, status and document out
 #include "dataplane/watch/http_request.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace gradlane::test::http_request_test {
 namespace {
 
-// 0: more must come.
+// Returns the status; 0 if the request is not complete.
 unsigned status(std::string_view request, bool may_grow = true) {
   const auto parsed = parse_http_request(request, may_grow);
   return parsed ? parsed->status : 0;
@@ -45,7 +45,7 @@ TEST(HttpRequest, Statuses) {
            {" GET /metrics HTTP/1.0\r\n\r\n", 400},
            {"GET /met\x80rics HTTP/1.0\r\n\r\n", 400},
            {"GET /metrics HTTP/1.1\r\n\r\n", 400},                        // no host
-           {"GET /metrics HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400},  // two
+           {"GET /metrics HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400},  // two hosts
            {"GET /metrics HTTP/1.0\r\nno field\r\n\r\n", 400},
            {"GET /metrics HTTP/1.0\r\n: a\r\n\r\n", 400},
            {"GET /metrics HTTP/1.0\r\nA : b\r\n\r\n", 400},
@@ -80,7 +80,7 @@ bool open_metrics(const std::string& accept) {
 }
 
 TEST(HttpRequest, WhichFormatIsAccepted) {
-  // As Prometheus 2.42 and 3 have it.
+  // Prometheus 2.42 and 3 send these headers.
   EXPECT_TRUE(
       open_metrics("Accept: application/openmetrics-text;version=1.0.0,application/openmetrics-text;"
                    "version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"));

@@ -1,4 +1,4 @@
-// metrics_server_test.cc - the metrics' socket against all sorts of scrapers (no daemon; the clock is the test's)
+// metrics_server_test.cc - the socket for metrics with scrapers of all sorts (no daemon; the test sets the clock)
 #include "dataplane/watch/metrics_server.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ using testing::StartsWith;
 
 constexpr const char* kGet = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
 
-// A client that never blocks either.
+// A client that never blocks.
 class Scraper {
  public:
   explicit Scraper(uint16_t port, int buffer = 0) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -37,18 +37,18 @@ class Scraper {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
   }
-  // False: nobody takes it any more.
+  // Returns false if the server accepts no more bytes.
   bool send(const std::string& bytes) const {
     return ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
   }
   void say_no_more() const { shutdown(fd_.get(), SHUT_WR); }
-  // In the middle of anything: the other side hears of it as an error.
+  // Breaks the connection off at any point. The server gets an error.
   void break_off() {
     const linger at_once{.l_onoff = 1, .l_linger = 0};
     setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
     fd_.reset();
   }
-  // What has come so far, up to `most` bytes of it.
+  // Receives up to `most` of the bytes that have come.
   void receive(size_t most = SIZE_MAX) {
     char bytes[16384];
     while (most != 0) {
@@ -84,7 +84,7 @@ class MetricsServerTest : public testing::Test {
     server_->step(now_);
   }
   [[nodiscard]] Scraper come(int buffer = 0) const { return Scraper(server_->port(), buffer); }
-  // What comes of it, with others there or not. Loopback delivers at once.
+  // Returns the response to a request, whether other clients are there or not. Loopback delivers at once.
   std::string scrape(const std::string& request = kGet) {
     Scraper scraper = come();
     scraper.send(request);
@@ -116,7 +116,7 @@ TEST_F(MetricsServerTest, DocumentsAndErrors) {
 }
 
 TEST_F(MetricsServerTest, DocumentsAreNotMadeForEachScraper) {
-  for (int i = 0; i < 5; ++i) scrape();  // 10 ms each
+  for (int i = 0; i < 5; ++i) scrape();  // each scrape takes 10 ms
   EXPECT_EQ(documents_, 1U);
   step(milliseconds(100));
   scrape();

@@ -1,4 +1,4 @@
-// path_watch_test.cc - when ways are asked for their MTU, and what is found, on ways that change in virtual time
+// path_watch_test.cc - probes for the MTU of paths: their times and their results, on paths that change in virtual time
 #include "dataplane/watch/path_watch.h"
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@ namespace {
 
 constexpr size_t kOverhead = 28;
 
-// Two neighbours behind ways of their own; a worker polls every 100 us, the control thread steps every 2 ms and looks
-// every 100 ms.
+// Two neighbours, each at the end of its own path. A worker polls every 100 us. The control thread steps every 2 ms and
+// looks every 100 ms.
 class Ways {
  public:
   explicit Ways(size_t mtu = 1500)
@@ -37,7 +37,7 @@ class Ways {
   }
 
   std::array<NeighbourFacts, 2> facts;
-  std::array<size_t, 2> limit{};  // longest packets that get there
+  std::array<size_t, 2> limit{};  // length of the longest packets that arrive, per neighbour
   std::array<bool, 2> answers{true, true};
   std::array<std::atomic<uint32_t>, 2> paths{};
   std::array<unsigned, 2> sent{};
@@ -88,7 +88,7 @@ class Ways {
 TEST(PathWatch, AsksSeldomWhereAllIsWell) {
   Ways ways;
   ways.run(kSecond);
-  EXPECT_EQ(ways.sent[0], 2U);  // a small one, a long one
+  EXPECT_EQ(ways.sent[0], 2U);  // a short probe and a long one
   ways.run(29 * kSecond);
   EXPECT_EQ(ways.sent[0], 6U);
   EXPECT_EQ(ways.sent[1], 6U);
@@ -103,7 +103,7 @@ TEST(PathWatch, AsksNobodyWhoIsNotThere) {
   EXPECT_EQ(ways.sent[0] + ways.sent[1], 0U);
 }
 
-// While packets of the exchange get there, nothing need be asked.
+// Packets of the exchange arrive, so no probe is needed.
 TEST(PathWatch, LeavesWaysAloneThatCarry) {
   Ways ways;
   for (int i = 0; i < 300; ++i) {
@@ -114,7 +114,7 @@ TEST(PathWatch, LeavesWaysAloneThatCarry) {
   EXPECT_EQ(ways.sent[1], 6U);
 }
 
-// Full packets of the exchange have been sent there before its probes are.
+// Such a port sends probes only after full packets of the exchange, which then are not acknowledged.
 TEST(PathWatch, AsksPortsThatStickOnlyWherePacketsStick) {
   Ways ways;
   ways.facts[0].sticks = true;
@@ -133,7 +133,7 @@ TEST(PathWatch, NarrowsAndWidens) {
       ways.run(kSecond);
       ways.limit[1] = limit;
       ways.facts[1].waiting_since = ways.now;
-      ways.run(1300 * kMillisecond);  // less than the time-out of a neighbour, by default
+      ways.run(1300 * kMillisecond);  // less than the default peer_timeout
       EXPECT_EQ(ways.paths[0], 0U);
       EXPECT_EQ(ways.paths[1], limit) << mtu;
       ways.run(20 * kSecond);
@@ -159,7 +159,7 @@ TEST(PathWatch, SaysNothingOfWhoDoesNotAnswer) {
   ways.answers[0] = false;
   ways.run(30 * kSecond);
   EXPECT_EQ(ways.paths[0], 0U);
-  // Nor of one that goes while the search is on.
+  // A neighbour that goes away during a search leads to no wrong report.
   for (Nanos time = 0; time < 1500 * kMillisecond; time += 50 * kMillisecond) {
     Ways others;
     others.limit[0] = 1400;

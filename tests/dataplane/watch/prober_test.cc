@@ -1,4 +1,4 @@
-// prober_test.cc - runs of probes over a way that loses packets, changes ToS bytes, or takes short packets only
+// prober_test.cc - runs of probes over a path that loses packets, changes ToS bytes, or carries short packets only
 #include "dataplane/watch/prober.h"
 
 #include <gtest/gtest.h>
@@ -12,13 +12,13 @@ namespace {
 constexpr size_t kOverhead = 28;
 constexpr std::array<uint8_t, kProbedClasses> kTos{0x28, 0x20, 0xc0};
 
-// A neighbour behind a way, in virtual time: a worker polls every 100 us, the control thread steps every 2 ms.
+// A path to a neighbour in virtual time. A worker polls every 100 us. The control thread steps every 2 ms.
 class Way {
  public:
   struct Probe {
     uint8_t there, back;
     size_t ip_bytes;
-    unsigned number;  // of those that were sent
+    unsigned number;  // number of probes that were sent before it
   };
 
   explicit Way(size_t mtu = 1500) : run_({3, "10.77.0.4", &mac_, kTos, mtu, kOverhead}, board_) {}
@@ -39,7 +39,7 @@ class Way {
     return run_.result();
   }
 
-  // False: it is lost. May change what it is given.
+  // Returns whether the probe arrives. May change the probe.
   std::function<bool(Probe&)> passes = [](Probe&) { return true; };
   Nanos rtt = 300 * kMicrosecond;
   Nanos appears_at = 0;
@@ -140,7 +140,7 @@ TEST(Prober, AddressIsKnownAndNobodyAnswers) {
   EXPECT_LT(way.took, 3 * kSecond + 100 * kMillisecond);
 }
 
-// Every size there is.
+// The limits go from the shortest probe to the MTU.
 TEST(Prober, FindsTheLongestThatPasses) {
   for (size_t limit = kOverhead + kLeastProbe; limit <= 1500; limit += limit < 100 || limit > 1490 ? 1 : 37) {
     Way way;
@@ -152,7 +152,7 @@ TEST(Prober, FindsTheLongestThatPasses) {
   }
 }
 
-// Nothing arrives for 150 ms, in the middle of the search.
+// Three probes in a row are lost in the middle of the search.
 TEST(Prober, LossesDoNotMislead) {
   for (unsigned first = 21; first < 45; first += 3) {
     Way way;
@@ -213,7 +213,7 @@ TEST(Prober, HalfOfThemAreLost) {
   EXPECT_EQ(result.largest, 1500U);
 }
 
-// ---- What is not an answer
+// ---- Answers that nobody asked for
 
 struct Board : ::testing::Test {
   Board() {

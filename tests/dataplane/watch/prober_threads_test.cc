@@ -12,8 +12,8 @@ namespace {
 constexpr size_t kOverhead = 28;
 constexpr std::array<uint8_t, kProbedClasses> kTos{0x28, 0x20, 0xc0};
 
-// The control thread (this one), the worker that sends, and one that gets the answers. Time passes as these two run, so
-// that none of them is late, however little of a CPU it has.
+// This thread is the control thread. The others are the worker that sends and one that gets the answers. Time passes
+// only as both of them run. So neither is late, however little CPU it gets.
 TEST(ProberThreads, ProbesAreAnswered) {
   ProbeBoard board;
   std::atomic<uint64_t> mac{1};

@@ -11,7 +11,7 @@ using PortState = NeighbourFacts::PortState;
 
 constexpr Nanos kStart = 1000 * kSecond;
 
-// A neighbour of which nothing is wrong but that it is not up.
+// Returns a neighbour that is not up, and has no other problem.
 NeighbourFacts missing(unsigned node = 2) {
   NeighbourFacts facts;
   facts.node = node;
@@ -157,11 +157,11 @@ TEST(RingWatch, MostConcreteReasonFirst) {
   }
 }
 
-// ---- When what is logged
+// ---- Times of the lines
 
 class RingWatchTest : public testing::Test {
  protected:
-  // Looks every 100 ms for so long; all lines with the time of each in ms.
+  // Looks every 100 ms for `time`. Returns all lines, each with its time in ms.
   std::vector<std::pair<Nanos, RingLine>> watch(const RingFacts& facts, Nanos time) {
     std::vector<std::pair<Nanos, RingLine>> lines;
     for (const Nanos end = now_ + time; now_ < end; now_ += 100 * kMillisecond) {
@@ -187,13 +187,13 @@ TEST_F(RingWatchTest, EveryFiveSecondsALinePerMissingNeighbour) {
   EXPECT_EQ(watch(facts, 5 * kSecond).size(), 2U);
 }
 
-// With links to all, all may be missing at once.
+// A node with links to all others may miss all of them at once.
 TEST_F(RingWatchTest, OfManyThatAreMissingMostAreInOneLine) {
   std::vector<NeighbourFacts> all;
   for (unsigned node = 2; node < 14; ++node) all.push_back(missing(node));
   all[3] = up(5);
   all[11].refused = other_mtu();
-  auto lines = watch(ring(all), 100 * kMillisecond);  // at once, as one is refused
+  auto lines = watch(ring(all), 100 * kMillisecond);  // at once, because one node is refused
   ASSERT_EQ(lines.size(), 9U);
   EXPECT_EQ(lines[0].second.level, Level::kError);
   EXPECT_TRUE(lines[0].second.text.starts_with("node 1: node 13 is missing: refused")) << lines[0].second.text;
@@ -236,7 +236,7 @@ TEST_F(RingWatchTest, RefusalsAreErrorsAtOnceAndAgain) {
   EXPECT_EQ(lines[1].first, 6000U);
   facts.neighbours[0].refused.field = Field::kCodec;
   EXPECT_EQ(watch(facts, kSecond).size(), 1U) << "another field is news";
-  // A refusal comes and goes with generations: that is no news.
+  // A refusal comes and goes with generations. It is not logged each time.
   facts.neighbours[0].refused = {};
   EXPECT_EQ(watch(facts, 200 * kMillisecond).size(), 0U);
   facts.neighbours[0].refused = other_mtu();
@@ -254,7 +254,7 @@ TEST_F(RingWatchTest, NeighboursAreThereButSomebodyIsNot) {
       lines[0].second.text,
       "node 1: the ring is not whole: this node's neighbours are there, but nothing is known of rank 7 on node 3; "
       "its log and those of the nodes beside it say more");
-  facts.missing = 2;  // on this node itself
+  facts.missing = 2;  // a rank of this node
   lines = watch(facts, 5 * kSecond);
   ASSERT_EQ(lines.size(), 1U);
   EXPECT_EQ(lines[0].second.text,
@@ -280,7 +280,7 @@ TEST_F(RingWatchTest, OnlyForgeriesSinceItWasUpCount) {
   facts.neighbours[0].forged = 43;
   (void)watch(facts, kSecond);
   EXPECT_NE(watch_.neighbours()[0].why.find("do not verify (3 so far)"), std::string::npos);
-  // No more of them come: it was something else.
+  // No more forged packets come, so they were not the reason.
   (void)watch(facts, 3 * kSecond);
   EXPECT_TRUE(watch_.neighbours()[0].why.starts_with("no hello from")) << watch_.neighbours()[0].why;
   (void)watch(whole_ring(), kSecond);

@@ -1,4 +1,5 @@
-// accelerator_test.cc - the engine: what is compressed, what passes as it is, and what the far host gets
+// accelerator_test.cc - the engine: packets that are compressed, packets that pass unchanged, and packets at the far
+// host
 #include "dataplane/accelerator/engine/accelerator.h"
 
 #include <gtest/gtest.h>
@@ -150,7 +151,8 @@ TEST_F(AcceleratorTest, WhatIsDamagedOnTheWireIsDropped) {
     bad[i] ^= 0x10;
     far_.from_wire(bad);
   }
-  // Another IP version, another code point: not for us to judge. A longer length: not all of the packet is there.
+  // Two of these frames are not for us to judge: another IP version, and another code point. A third one has a longer
+  // length, as if not all of the packet was there.
   EXPECT_EQ(far_.host.size(), 2U);
   EXPECT_EQ(far_.count(Counter::kSuperSegment), 1U);
   EXPECT_EQ(far_.count(Counter::kWireDropped), good.size() - 14 - 3);
@@ -221,7 +223,7 @@ TEST_F(AcceleratorTest, TcpIsCompressedFromItsSynOn) {
   near_.wire.clear();
 }
 
-// Of MPTCP other connections carry data too; MD5 and TCP-AO sign it.
+// MPTCP carries data on other connections, too. MD5 and TCP-AO sign the data.
 TEST_F(AcceleratorTest, ConnectionsWhoseDataMustNotBeChangedAreNot) {
   ends_.meet();
   const std::vector<std::pair<Bytes, bool>> cases = {
@@ -264,14 +266,14 @@ TEST_F(AcceleratorTest, RetransmissionsKeepTheBytesThatWereSent) {
   ends_.deliver();
   const Bytes sent = lossy(setup_.codec, data, 0);
 
-  // The same segment: the same compressed packet.
+  // A retransmission of the same segment is the same compressed packet.
   near_.from_host(connection.again(start, first));
   EXPECT_EQ(near_.wire.at(0)[15], kTosWire);
   ends_.deliver();
   EXPECT_EQ(payload_of(far_.host.back()), Bytes(sent.begin(), sent.begin() + 1448));
   EXPECT_EQ(near_.count(Counter::kResent), 1U);
 
-  // Other boundaries, in the middle of floats: uncompressed, with the values that were sent.
+  // A retransmission with other boundaries, in the middle of floats, is uncompressed. It has the values that were sent.
   for (const auto& [from, to] : {std::pair{702, 2150}, {1, 2}, {1447, 1449}, {3, 1449}}) {
     near_.from_host(
         connection.again(start + static_cast<uint32_t>(from), Bytes(data.begin() + from, data.begin() + to)));
@@ -282,12 +284,13 @@ TEST_F(AcceleratorTest, RetransmissionsKeepTheBytesThatWereSent) {
   }
   EXPECT_EQ(near_.count(Counter::kOverwritten), 4U);
 
-  // So it is if the peer has gone, or the program has taken the mark away.
+  // A retransmission also has these values, uncompressed, if the peer is gone or the program no longer marks its
+  // packets.
   near_.from_host(connection.again(start, first), kNow + accel::Peers::kHolds + 1);
   EXPECT_EQ(payload_of(near_.wire.at(0)), Bytes(sent.begin(), sent.begin() + 1448));
   near_.wire.clear();
 
-  // Acknowledged bytes are forgotten.
+  // Records of acknowledged bytes are freed.
   EXPECT_EQ(near_.engine().streams().records(), 2U);
   near_.from_wire(connection.ack(start + 1448));
   EXPECT_EQ(near_.engine().streams().records(), 1U);

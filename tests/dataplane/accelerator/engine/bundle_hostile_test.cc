@@ -1,4 +1,4 @@
-// bundle_hostile_test.cc - damaged and forged wire packets: refused by name, or packets that could be delivered
+// bundle_hostile_test.cc - damaged and forged wire packets: refused with the right name, or restored to valid packets
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -17,7 +17,8 @@ using accel::BundleReader;
 
 const Codec kFixed = find_codec("fixed:10");
 
-// A wire packet of three, the second with two header words, the third with one and another lead.
+// Returns a wire packet with three packets. Over TCP, the second one has two header words and the third has one. The
+// third one has another lead.
 Bytes wire_of(uint8_t protocol, size_t bytes = 124) {
   Bundle bundle(kFixed);
   Packet packet{.protocol = protocol, .tcp_options = protocol == 6 ? timestamps(7, 8) : Bytes{}};
@@ -30,11 +31,11 @@ Bytes wire_of(uint8_t protocol, size_t bytes = 124) {
   return bundle.finish();
 }
 
-// Without "bundle_".
+// Returns the name of a fault without "bundle_".
 std::string name_of(BundleFault fault) { return std::string(counter_name(fault)).substr(7); }
 std::string name_of(const Received& received) { return name_of(received.fault); }
 
-// Refused, or all packets are right; true if refused.
+// Returns true if the packet is refused. Otherwise all restored packets must be right.
 bool sound(const Bytes& wire, size_t mtu = kMtu) {
   const Received received = receive(wire, mtu);
   if (received.fault != BundleFault::kNone) {
@@ -50,7 +51,7 @@ bool sound(const Bytes& wire, size_t mtu = kMtu) {
   return false;
 }
 
-// ---- The reasons. Records of UDP start at kFirst; the header of the first one is there.
+// ---- The faults. In UDP, records start at kFirst, with the header of the first record.
 constexpr size_t kGroup = kL4 + 8, kFirst = kGroup + 4;
 
 struct Row {
@@ -69,7 +70,7 @@ std::function<void(Bytes&)> set(size_t at, uint8_t value) {
 }
 void relength(Bytes& wire) {
   put16(wire, kIp + 2, static_cast<unsigned>(wire.size() - kIp));
-  const bool has_length = wire.size() >= kL4 + 6;  // not cut before it
+  const bool has_length = wire.size() >= kL4 + 6;  // false if the frame is cut before it
   if (wire[kIp + 9] == 17 && has_length) put16(wire, kL4 + 4, static_cast<unsigned>(wire.size() - kL4));
 }
 void cut_to(Bytes& wire, size_t bytes) {
@@ -82,7 +83,7 @@ void repeat_first(Bytes& wire, size_t times) {
   for (size_t i = 1; i < times; ++i) wire.insert(wire.end(), record.begin(), record.end());
   relength(wire);
 }
-// A header word in the second record, in place of those that are there.
+// Replaces the header words of the second record by one word.
 std::function<void(Bytes&)> word(uint16_t mask, uint32_t value) {
   return [=](Bytes& wire) {
     const size_t at = payload_at(wire) + 4;
@@ -203,7 +204,7 @@ TEST(BundleHostile, EveryFlippedBitIsRefused) {
       Bytes wire = whole;
       wire[bit / 8] ^= static_cast<uint8_t>(1 << bit % 8);
       const Received received = receive(wire);
-      const bool mac = bit / 8 < 12;  // which nothing but the frame's CRC covers
+      const bool mac = bit / 8 < 12;  // only the frame's CRC covers these bytes
       EXPECT_EQ(received.fault == BundleFault::kNone, mac) << bit;
       EXPECT_EQ(received.frames.size(), mac ? want.size() : 0) << bit;
     }
@@ -254,7 +255,7 @@ TEST(BundleHostile, EveryCut) {
       seal_frame(fitted);
       taken += sound(fitted) ? 0 : 1;
     }
-    EXPECT_EQ(taken, 2U);  // behind the first and the second record
+    EXPECT_EQ(taken, 2U);  // the cuts behind the first and the second record
   }
 }
 

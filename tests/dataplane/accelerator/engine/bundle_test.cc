@@ -1,4 +1,4 @@
-// bundle_test.cc - packets through the wire: as the codec alone would have them, however many share a wire packet
+// bundle_test.cc - packets through the wire: always as the codec alone changes them, however many share a wire packet
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -67,7 +67,7 @@ TEST(Bundle, WireBytesAreAsSpecified) {
   ASSERT_EQ(wire.size(), kL4 + 8 + 4 + record.size());
   EXPECT_EQ(Bytes(wire.begin() + kL4 + 8, wire.begin() + kL4 + 12), (Bytes{0xa6, 0x21, 4, 10}));
   EXPECT_EQ(Bytes(wire.begin() + kL4 + 12, wire.end()), record);
-  // All in front of that but ToS, lengths and checksums is the packet's.
+  // The headers in front of that are the packet's, except for ToS, lengths and checksums.
   for (size_t i = 0; i < kL4 + 8; ++i) {
     const bool made = i == kIp + 1 || i / 2 == (kIp + 2) / 2 || i / 2 == (kIp + 10) / 2 || i >= kL4 + 4;
     EXPECT_TRUE(made || wire[i] == frame[i]) << i;
@@ -115,7 +115,7 @@ void check_many(const std::vector<Packet>& packets, size_t words) {
   }
 }
 
-// Packets one behind the other, as a host sends them: id, sequence numbers, all wrapping around.
+// Returns packets that follow one another, as a host sends them. Their ids and sequence numbers may wrap around.
 std::vector<Packet> stream(Packet first, size_t count, size_t bytes) {
   std::vector<Packet> packets;
   for (size_t i = 0; i < count; ++i) {
@@ -174,7 +174,7 @@ TEST(Bundle, EveryOptionWord) {
   check_many(packets, 10);
 }
 
-// ---- What may not share a wire packet
+// ---- Packets that may not share a wire packet
 
 TEST(Bundle, Refuses) {
   struct Row {
@@ -218,7 +218,7 @@ TEST(Bundle, Refuses) {
     ASSERT_TRUE(bundle.add(frame_of(first)));
     row.change(second);
     EXPECT_FALSE(bundle.add(frame_of(second))) << row.what;
-    // Nothing has changed by that.
+    // The refused packet has changed nothing.
     EXPECT_EQ(bundle.writer().records(), 1U) << row.what;
     const Received received = receive(bundle.finish());
     ASSERT_EQ(received.frames.size(), 1U) << row.what;
@@ -242,7 +242,8 @@ TEST(Bundle, FillsTheMtuAndNoMore) {
       packet.payload = payload(seed % 5 == 0 ? Data::kMixed : Data::kGradients, 44 + 4 * (seed % 9), seed);
       const Bytes frame = frame_of(packet);
       const size_t record = record_of(kFixed, frame).size();
-      const size_t more = record + (added == 1 ? 4 : 0) + (added > 1 ? 4 : 0);  // the id is always the same
+      // the id is always the same, so it needs a word
+      const size_t more = record + (added == 1 ? 4 : 0) + (added > 1 ? 4 : 0);
       if (record == 0) continue;
       const bool fits = bytes + more <= mtu && added < accel::kMaxRecords;
       ASSERT_EQ(bundle.add(frame), fits) << mtu;
@@ -265,12 +266,12 @@ TEST(Bundle, NoMoreThan32) {
   EXPECT_EQ(receive(bundle.finish()).frames.size(), accel::kMaxRecords);
 }
 
-// ---- What happens on the way happened to all.
+// ---- A change on the way applies to all packets in a wire packet.
 
 TEST(Bundle, ChangesOnTheWayAreCarriedOver) {
   struct Row {
     const char* what;
-    std::function<void(Packet&)> change;  // to each packet
+    std::function<void(Packet&)> change;  // the expected change of each packet
     std::function<void(Bytes&)> on_the_way;
   };
   const std::vector<Row> rows = {

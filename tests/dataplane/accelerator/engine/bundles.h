@@ -24,7 +24,7 @@ class Bundle {
  public:
   explicit Bundle(const Codec& codec, size_t mtu = kMtu) : codec_(codec), mtu_(mtu), memory_(new uint8_t[mtu + 14]) {}
 
-  // False: cannot be compressed, or does not fit.
+  // Returns false if the frame cannot be compressed, or does not fit.
   [[nodiscard]] bool add(const Bytes& frame, unsigned lead = 0) {
     const std::vector<uint8_t> record = record_of(codec_, frame, lead);
     if (record.empty()) return false;
@@ -51,7 +51,7 @@ struct Received {
   std::vector<Bytes> frames = {};
 };
 
-// What a reader makes of a frame from the wire.
+// Passes a frame from the wire to a reader. Returns the fault, and the frames that the reader makes.
 inline Received receive(accel::BundleReader& reader, const Bytes& wire, size_t mtu = kMtu) {
   const std::unique_ptr<uint8_t[]> exact(new uint8_t[wire.size()]);
   std::copy(wire.begin(), wire.end(), exact.get());

@@ -10,7 +10,7 @@
 namespace gradlane::test {
 namespace {
 
-constexpr size_t kChecksum = 10, kProtocol = 9;  // from the IP header on
+constexpr size_t kChecksum = 10, kProtocol = 9;  // offsets from the start of the IP header
 
 size_t l4_at(const Bytes& frame) { return kIp + (frame[kIp] & 15U) * 4; }
 size_t header_bytes(const Packet& packet) { return packet.protocol == 17 ? 8 : 20 + packet.tcp_options.size(); }
@@ -151,7 +151,7 @@ std::string fault_in(const Bytes& frame) {
 Bytes payload(Data data, size_t bytes, uint64_t seed, size_t lead) {
   Rng rng(seed);
   Bytes out(bytes);
-  for (uint8_t& byte : out) byte = static_cast<uint8_t>(rng.bits());  // lead and trail
+  for (uint8_t& byte : out) byte = static_cast<uint8_t>(rng.bits());  // lead and trail keep these bytes
   for (size_t at = lead; at + 4 <= bytes; at += 4) {
     const float value = value_of(data, rng);
     std::memcpy(out.data() + at, &value, sizeof(value));

@@ -15,7 +15,7 @@ namespace gradlane::test {
 
 inline constexpr uint8_t kTosWire = 0x30;
 
-// Everything in a frame that is no checksum and no length. `protocol` is 6 or 17.
+// Contents of a frame without its checksums and lengths. `protocol` is 6 or 17.
 struct Packet {
   uint8_t protocol = 6;
   MacAddress to = kOurMac, from = kTheirMac;
@@ -36,32 +36,36 @@ struct Packet {
 };
 [[nodiscard]] Bytes frame_of(const Packet& packet);
 
-// NOP, NOP, timestamps (RFC 7323).
+// Returns the TCP options NOP, NOP, timestamps (RFC 7323).
 [[nodiscard]] Bytes timestamps(uint32_t value, uint32_t echo);
 
-// Where the payload of an IPv4 TCP or UDP frame without VLAN tag starts, and where it ends.
+// payload_at() returns where the payload of an IPv4 TCP or UDP frame without VLAN tag starts. payload_end() returns
+// where it ends.
 [[nodiscard]] size_t payload_at(const Bytes& frame);
 [[nodiscard]] size_t payload_end(const Bytes& frame);
 [[nodiscard]] Bytes payload_of(const Bytes& frame);
 
-// Puts the checksums of an IPv4 frame right, those of TCP and UDP as far as lengths allow; one of UDP that is 0 stays.
+// Corrects the checksums of an IPv4 frame. Corrects those of TCP and UDP only if lengths allow. A UDP checksum of 0
+// stays.
 void seal_frame(Bytes& frame);
-// What should stand in the L4 checksum field of a whole TCP or UDP packet (never 0 for UDP), and where it is.
+// Returns the right L4 checksum of a whole TCP or UDP packet (never 0 for UDP). l4_checksum_at() returns its position.
 [[nodiscard]] unsigned right_l4_checksum(const Bytes& frame);
 [[nodiscard]] size_t l4_checksum_at(const Bytes& frame);
 
-// What is wrong with lengths and checksums of a frame that is exactly one TCP or UDP packet; empty: nothing.
+// Returns the fault in lengths and checksums of a frame that must be exactly one TCP or UDP packet; "" if there is
+// none.
 [[nodiscard]] std::string fault_in(const Bytes& frame);
 
-// Payloads of any length that differ in what compression makes of them.
+// Kinds of payloads that compress differently. A payload may have any length.
 enum class Data { kZeros, kGradients, kLarge, kMixed, kSpecial, kBits };
 inline constexpr Data kAllData[] = {Data::kZeros, Data::kGradients, Data::kLarge,
                                     Data::kMixed, Data::kSpecial,   Data::kBits};
 [[nodiscard]] Bytes payload(Data data, size_t bytes, uint64_t seed, size_t lead = 0);
 
-// The payload after the codec: floats behind `lead` bytes as decode(encode()) gives them, what is around them exact.
+// Returns the payload after the codec. Floats behind `lead` bytes are those of decode(encode()). All other bytes are
+// exact.
 [[nodiscard]] Bytes lossy(const Codec& codec, const Bytes& payload, size_t lead);
-// The same for a frame, checksum included: what the receiver of a compressed packet must get.
+// Returns the frame with such a payload and right checksums. The receiver of a compressed packet must get this frame.
 [[nodiscard]] Bytes lossy_frame(const Codec& codec, const Bytes& frame, size_t lead);
 
 }  // namespace gradlane::test

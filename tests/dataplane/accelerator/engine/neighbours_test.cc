@@ -1,4 +1,4 @@
-// neighbours_test.cc - what the engine does with machines that are not its peer, and with what networks do to packets
+// neighbours_test.cc - the engine with machines that are not its peer, and with changes that networks make to packets
 #include <gtest/gtest.h>
 
 #include "dataplane/accelerator/engine/accelerator.h"
@@ -13,7 +13,7 @@ constexpr Nanos kNow = End::kStart;
 
 class NeighboursTest : public ::testing::Test {
  protected:
-  // A hello as the near accelerator sends it.
+  // Returns a hello as the near accelerator sends it; empty if it sends none.
   Bytes hello(const Packet& to) {
     near_.from_host(frame_of(to));
     near_.wire.clear();
@@ -36,7 +36,8 @@ class NeighboursTest : public ::testing::Test {
 TEST_F(NeighboursTest, NobodyAnswersInTheNameOfOthers) {
   const Bytes question = hello(datagram_);
   ASSERT_EQ(question.size(), accel::kHelloFrameBytes);
-  // It has not heard of its host yet; it has, but a switch floods a question for somebody else.
+  // First the accelerator does not know its host. Then it does, but a switch floods a question that is for another
+  // machine.
   far_.from_wire(question);
   EXPECT_TRUE(far_.wire.empty());
   Packet from_host = reversed(datagram_);
@@ -51,7 +52,7 @@ TEST_F(NeighboursTest, NobodyAnswersInTheNameOfOthers) {
   far_.from_wire(everybodys);
   EXPECT_TRUE(far_.wire.empty());
   EXPECT_EQ(far_.count(Counter::kHelloOthers), 3U);
-  // Hosts may be bridges.
+  // The host may be a bridge, which sends frames of many MAC addresses. The accelerator still answers for it.
   for (uint8_t i = 0; i < 100; ++i) {
     from_host.from[3] = i;
     far_.from_host(frame_of(from_host));
@@ -80,7 +81,7 @@ TEST_F(NeighboursTest, TheWiresCodePointOfOrdinaryHostsPasses) {
   EXPECT_EQ(far_.host, frames);
   EXPECT_EQ(far_.count(Counter::kForeign), frames.size());
 
-  // From an accelerator nothing comes like that.
+  // An accelerator never sends such packets.
   ends_.meet();
   far_.host.clear();
   for (const Bytes& frame : frames) far_.from_wire(frame);
@@ -88,7 +89,7 @@ TEST_F(NeighboursTest, TheWiresCodePointOfOrdinaryHostsPasses) {
   EXPECT_EQ(far_.count(Counter::kWireDropped), frames.size());
 }
 
-// After a restart it may not have heard of who compresses for it.
+// After a restart, an accelerator may not know yet which other one compresses for it.
 TEST_F(NeighboursTest, BundlesAreRestoredWhoeverSentThem) {
   ends_.meet();
   near_.from_host(frame_of(datagram_));
@@ -105,7 +106,7 @@ TEST_F(NeighboursTest, BundlesAreRestoredWhoeverSentThem) {
   EXPECT_EQ(far_.count(Counter::kWireDropped), 1U);
 }
 
-// Nobody would ever get the packet through.
+// If such a packet were dropped, all its retransmissions would be dropped, too.
 TEST_F(NeighboursTest, WhatOnlyLooksLikeABundlePasses) {
   Packet packet = udp(Bytes(100, 3), kTosWire);
   packet.payload[0] = 0xa6;
@@ -115,7 +116,7 @@ TEST_F(NeighboursTest, WhatOnlyLooksLikeABundlePasses) {
   EXPECT_EQ(far_.host[0], frame_of(packet));
 }
 
-// The address has moved to another machine, while packets flow.
+// The address moves to another machine while packets flow.
 TEST_F(NeighboursTest, WhatAnsweredBeforeDoesNotAnswerForAnotherMachine) {
   ends_.meet();
   near_.from_host(frame_of(datagram_));
@@ -150,7 +151,7 @@ TEST_F(NeighboursTest, AWrongIpChecksumStaysWrong) {
   near_.wire.clear();
 }
 
-// Whatever MTU the way has, the host knows it.
+// The host knows the MTU of the whole path, and the accelerator does not.
 TEST(Repacked, NoFrameIsLongerThanWhatTheHostSent) {
   TwoEnds ends(with_hold(20 * kMicrosecond));
   ends.meet();
@@ -209,7 +210,7 @@ class AgainTest : public ::testing::Test {
   Bytes data_ = payload(Data::kGradients, 1448, 3);
 };
 
-// Hellos are answered, and what is compressed does not arrive.
+// Hellos are answered, but compressed packets do not arrive.
 TEST_F(AgainTest, WhatDoesNotGetThroughCompressedIsSentUncompressed) {
   const Bytes sent = lossy(find_codec(kDefaultLossyCodec), data_, 0);
   Nanos now = kNow;
@@ -226,7 +227,7 @@ TEST_F(AgainTest, WhatDoesNotGetThroughCompressedIsSentUncompressed) {
     }
   }
   EXPECT_EQ(near_.count(Counter::kBlocked), 1U);
-  // Others are spared that, for a while; then it is tried again.
+  // Other connections are not compressed for a while, either. Then compression is tried again.
   const auto is_compressed = [this](uint16_t port, Nanos when) {
     Connection other(kTosCompressed, 5, port);
     near_.from_host(other.syn(), when);
@@ -245,7 +246,7 @@ TEST_F(AgainTest, WhatDoesNotGetThroughCompressedIsSentUncompressed) {
   EXPECT_TRUE(is_compressed(4, now + kSecond));
 }
 
-// An outage is no reason: hellos are not answered either, and the connection goes on compressed.
+// An outage does not count, because hellos are not answered either. The connection goes on compressed.
 TEST_F(AgainTest, AnOutageBlocksNobody) {
   const Nanos end = kNow + 20 * kSecond;
   for (Nanos now = kNow; now < end; now += 500 * kMillisecond) {

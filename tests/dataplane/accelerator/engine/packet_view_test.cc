@@ -1,4 +1,4 @@
-// packet_view_test.cc - frame in, layer out; fields and checksums against code written from the RFCs
+// packet_view_test.cc - frames in, layers out; fields and checksums are compared with code written from the RFCs
 #include "dataplane/accelerator/engine/packet_view.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 using accel::Layer;
 using accel::PacketView;
 
-// In a heap block of its exact size, for the address sanitizer to watch.
+// Parses a copy in a heap block of its exact size, so that the address sanitizer notices any read beyond it.
 PacketView view(const Bytes& frame) {
   const std::unique_ptr<uint8_t[]> exact(new uint8_t[frame.size()]);
   if (!frame.empty()) std::memcpy(exact.get(), frame.data(), frame.size());
@@ -128,7 +128,7 @@ TEST(PacketView, Fields) {
   EXPECT_EQ(datagram.payload_bytes, 100U);
   EXPECT_FALSE(datagram.reserved_bit);
   packet.fragment = 0x2000;
-  EXPECT_EQ(view(frame_of(packet)).payload_bytes, 100U);  // first fragment: of this frame
+  EXPECT_EQ(view(frame_of(packet)).payload_bytes, 100U);  // payload in this frame, a first fragment
   EXPECT_EQ(view(frame_of(packet)).seq, 1000U);
 }
 
@@ -161,7 +161,7 @@ TEST(PacketView, EveryLength) {
   }
 }
 
-// Whatever the bytes are, what is told lies within the frame.
+// All reported positions lie within the frame, whatever its bytes are.
 TEST(PacketView, AnyBytes) {
   Rng rng(1);
   const Bytes frames[] = {frame_of(tcp()), frame_of(udp())};
@@ -186,7 +186,7 @@ TEST(PacketView, AnyBytes) {
 }
 
 TEST(PacketView, TooLong) {
-  const size_t mtu = 152;  // of tcp() and no more
+  const size_t mtu = 152;  // just enough for tcp()
   Bytes frame = frame_of(tcp());
   ASSERT_EQ(frame.size(), mtu + 14);
   EXPECT_FALSE(accel::too_long(frame, mtu));
@@ -198,8 +198,8 @@ TEST(PacketView, TooLong) {
   EXPECT_FALSE(accel::too_long(tagged, mtu));
   EXPECT_TRUE(accel::too_long(tagged, mtu - 1));
   put16(frame, kIp + 2, mtu + 1);
-  EXPECT_TRUE(accel::too_long(frame, mtu));         // cut
-  EXPECT_FALSE(accel::too_long(frame, mtu + 100));  // no offload did that
+  EXPECT_TRUE(accel::too_long(frame, mtu));         // the frame is cut off
+  EXPECT_FALSE(accel::too_long(frame, mtu + 100));  // no offload made this frame
   put16(frame, 12, 0x86dd);
   EXPECT_FALSE(accel::too_long(frame, mtu));
   EXPECT_FALSE(accel::too_long(Bytes{}, 0));
@@ -244,7 +244,7 @@ TEST(PacketView, EveryBitCounts) {
     for (size_t bit = 8 * kIp; bit < 8 * frame.size(); ++bit) {
       const auto flip = static_cast<uint8_t>(1 << bit % 8);
       frame[bit / 8] ^= flip;
-      // The IP header's length and protocol say what is to be summed up.
+      // The IP header's length and protocol decide which bytes the L4 checksum covers.
       if (bit / 8 < seen.l4) {
         EXPECT_TRUE(!accel::ip_checksum_right(frame.data())) << bit;
       } else {
@@ -259,7 +259,7 @@ TEST(PacketView, UdpChecksumOfZeroIsNone) {
   Bytes frame = frame_of(with(udp(), [](Packet& p) { p.udp_checksum = false; }));
   EXPECT_EQ(get16(frame, l4_checksum_at(frame)), 0U);
   EXPECT_TRUE(l4_checksum_right(frame.data(), view(frame)));
-  // One whose sum is 0 has 0xffff there.
+  // A UDP checksum that is computed as 0 is sent as 0xffff.
   Packet packet = udp();
   packet.payload = {0, 0};
   const unsigned checksum = right_l4_checksum(frame_of(packet));
@@ -270,7 +270,7 @@ TEST(PacketView, UdpChecksumOfZeroIsNone) {
   put16(frame, l4_checksum_at(frame), 1);
   set_l4_checksum(frame.data(), view(frame));
   EXPECT_EQ(get16(frame, l4_checksum_at(frame)), 0xffffU);
-  // TCP knows no such thing.
+  // TCP has no such rule.
   Bytes segment = frame_of(tcp());
   put16(segment, l4_checksum_at(segment), 0);
   EXPECT_FALSE(l4_checksum_right(segment.data(), view(segment)));
@@ -288,7 +288,8 @@ TEST(PacketView, Unfinished) {
     EXPECT_FALSE(l4_checksum_right(frame.data(), view(frame)));
     set_l4_checksum(frame.data(), view(frame));
     EXPECT_EQ(frame, frame_of(packet));
-    // The very sum that is right, by chance: the rest of the packet makes up for twice the pseudo-header.
+    // Here the right checksum happens to be the same number. The rest of the packet makes up for twice the
+    // pseudo-header.
     const unsigned sum = 0xffff - slow_checksum(pseudo, 0, pseudo.size(), SIZE_MAX);
     packet.payload[0] = packet.payload[1] = 0;
     packet.payload.resize(100);
@@ -303,7 +304,7 @@ TEST(PacketView, Unfinished) {
   }
 }
 
-// ---- Changes leave the header as if it had been made so.
+// ---- A changed header equals one that is made with the new values.
 
 TEST(PacketView, SetTos) {
   Rng rng(2);

@@ -1,4 +1,4 @@
-// peers_test.cc - whom the accelerator asks, believes, and gives up
+// peers_test.cc - the peers that the accelerator asks, believes, and gives up
 #include "dataplane/accelerator/engine/peers.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ TEST_F(PeersTest, OnlyTheQuestionsNonceIsAnAnswerAndOnlyOnce) {
   EXPECT_FALSE(peers_->answered(kIp, 0, kStart));
   EXPECT_FALSE(peers_->answered(kIp + 1, first, kStart));
   EXPECT_FALSE(restores(kStart + 1));
-  // Asked again with the same one: the first answer may be on its way.
+  // The question is asked again with the same nonce, because the first answer may be in flight.
   EXPECT_EQ(questions(kStart + Peers::kQuick).at(0), first);
   EXPECT_TRUE(peers_->answered(kIp, first, kStart + Peers::kQuick));
   EXPECT_FALSE(peers_->answered(kIp, first, kStart + Peers::kQuick));
@@ -86,7 +86,7 @@ TEST_F(PeersTest, AsksQuicklyThenSlowlyThenStops) {
   for (Nanos now = kStart + kSecond; now < kStart + 200 * kSecond; now += 10 * kMillisecond) {
     asked += questions(now).size();
   }
-  EXPECT_GE(asked, 58U);  // for kKept after the last packet
+  EXPECT_GE(asked, 58U);  // questions go on for kKept after the last packet
   EXPECT_LE(asked, 62U);
   EXPECT_EQ(questions(kStart + 201 * kSecond).size(), 0U);
   (void)restores(kStart + 202 * kSecond);
@@ -131,7 +131,7 @@ TEST_F(PeersTest, CountsWhatBecameOfPackets) {
   peers_->count(kIp, true);
   peers_->count(kIp, false);
   peers_->count(kIp, false);
-  peers_->count(kIp + 1, true);  // nobody knows it
+  peers_->count(kIp + 1, true);  // this address is not known
   unsigned seen = 0;
   peers_->for_each(kStart + 5, [&](uint32_t ip, Peers::State state, uint64_t compressed, uint64_t raw, Nanos ago) {
     ++seen;
@@ -158,12 +158,12 @@ TEST_F(PeersTest, WhoAsksIsAnAccelerator) {
   peers_->asks(kIp, kStart);
   EXPECT_TRUE(peers_->is_accelerator(kIp, kStart + Peers::kKept - 1));
   EXPECT_FALSE(peers_->is_accelerator(kIp, kStart + Peers::kKept));
-  EXPECT_FALSE(restores(kStart));  // that has to be asked
+  EXPECT_FALSE(restores(kStart));  // it must answer a question first
   EXPECT_EQ(questions(kStart).size(), 1U);
   EXPECT_FALSE(peers_->is_accelerator(kIp + 1, kStart));
 }
 
-// Thousands of addresses at once are not asked each with every packet.
+// With thousands of addresses at once, not every packet leads to a question.
 TEST_F(PeersTest, QuestionsAreNotMoreThanOneAMillisecond) {
   size_t asked = 0;
   for (uint32_t i = 0; i < 80'000; ++i) {
@@ -175,7 +175,7 @@ TEST_F(PeersTest, QuestionsAreNotMoreThanOneAMillisecond) {
   EXPECT_GE(asked, 400U);
 }
 
-// More addresses than there is place for: those that are used stay.
+// There are more addresses than places. Addresses in use stay.
 TEST_F(PeersTest, ManyAddressesDoNotPushOutTheUsedOne) {
   (void)restores(kStart);
   ASSERT_TRUE(peers_->answered(kIp, questions(kStart).at(0), kStart));

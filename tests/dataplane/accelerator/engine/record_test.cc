@@ -1,4 +1,5 @@
-// record_test.cc - payloads through records: as the codec alone would give them, never longer, nothing else accepted
+// record_test.cc - payloads through records: as the codec alone changes them, never longer; all other records are
+// refused
 #include "dataplane/accelerator/engine/record.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@ namespace {
 using accel::kRecordHeaderBytes;
 using accel::RecordFault;
 
-// Blocks of exact sizes for all spans, for the address sanitizer to watch.
+// A block of exact size for a span, so that the address sanitizer notices accesses beyond it.
 struct Exact {
   explicit Exact(size_t n) : bytes(new uint8_t[n]), size(n) {}
   explicit Exact(const Bytes& from) : Exact(from.size()) {
@@ -40,7 +41,7 @@ RecordFault read(const Codec& codec, const Bytes& record, Bytes& payload) {
   return fault;
 }
 
-// The length that a record must have, from the format; of no payload: 0.
+// Returns the length that the format gives a record; 0 if there must be no record.
 size_t wanted_bytes(const Codec& codec, const Bytes& payload, size_t lead) {
   if (payload.size() < lead + 4) return 0;
   std::vector<float> floats((payload.size() - lead) / 4);
@@ -149,7 +150,7 @@ TEST(Record, Faults) {
   }
 }
 
-// Any flipped bit, any cut: refused, or a payload of the length that was asked for.
+// A record with a flipped bit or a cut is refused, or gives a payload of the requested length.
 TEST(Record, EveryBitAndEveryCut) {
   for (const char* name : {"fixed:10", "inceptionn:10"}) {
     const Codec codec = find_codec(name);
@@ -164,7 +165,7 @@ TEST(Record, EveryBitAndEveryCut) {
       EXPECT_TRUE(!header || fault != RecordFault::kNone) << bit;
       if (fault != RecordFault::kNone) ++refused;
     }
-    EXPECT_GT(refused, 8 * kRecordHeaderBytes - 1 + 64);  // flipped tags give other lengths
+    EXPECT_GT(refused, 8 * kRecordHeaderBytes - 1 + 64);  // flipped tags change the length of the block
     for (size_t bytes = 0; bytes < good.size(); ++bytes) {
       Bytes restored(300);
       EXPECT_NE(read(codec, Bytes(good.begin(), good.begin() + static_cast<ptrdiff_t>(bytes)), restored),

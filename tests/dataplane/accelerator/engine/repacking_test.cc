@@ -95,7 +95,7 @@ TEST_F(RepackingTest, ManyFlowsAtOnceKeepTheirOrder) {
   }
 }
 
-// Arbitrary frames from both sides, a million times: nothing is lost track of. The fuzzer looks deeper.
+// Arbitrary frames come from both sides, again and again. No buffer may get lost. The fuzzer looks deeper.
 TEST_F(RepackingTest, SurvivesGarbage) {
   std::mt19937_64 random(1);
   Connection connection;

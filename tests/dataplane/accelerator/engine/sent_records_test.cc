@@ -1,4 +1,4 @@
-// sent_records_test.cc - the arena of records: bytes come back as they were, chunks are used again, nothing is lost
+// sent_records_test.cc - the arena of records: records stay unchanged, chunks are used again, no memory is lost
 #include "dataplane/accelerator/engine/sent_records.h"
 
 #include <gtest/gtest.h>
@@ -93,11 +93,11 @@ TEST(SentRecords, AcknowledgedInPartStays) {
   SentRecords records(1 << 16);
   List list;
   const auto record = bytes_of(20, random);
-  ASSERT_TRUE(records.append(list, 0xffffffe0, 64, record));  // to 0x20
+  ASSERT_TRUE(records.append(list, 0xffffffe0, 64, record));  // ends at 0x20
   ASSERT_TRUE(records.append(list, 0x20, 64, record));
   EXPECT_EQ(records.release(list, 0xffffffe0), 0u);
   EXPECT_EQ(records.release(list, 0x1f), 0u);
-  EXPECT_EQ(records.release(list, 0xffffff00), 0u);  // an old one
+  EXPECT_EQ(records.release(list, 0xffffff00), 0u);  // an old acknowledgement
   EXPECT_EQ(records.release(list, 0x20), 1u);
   EXPECT_EQ(records.seq(records.find(list, 0)), 0x20u);
   EXPECT_EQ(records.release(list, 0x1000), 1u);
@@ -105,7 +105,7 @@ TEST(SentRecords, AcknowledgedInPartStays) {
   EXPECT_EQ(records.find(list, 0x20), SentRecords::kNone);
 }
 
-// Against a model: several lists that share the memory, with gaps between records, around the end of numbers.
+// The model has several lists that share the memory, gaps between records, and sequence numbers that wrap around.
 struct Kept {
   uint32_t seq;
   size_t bytes;

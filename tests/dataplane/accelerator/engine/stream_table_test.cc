@@ -1,4 +1,4 @@
-// stream_table_test.cc - the bounded table of connections: found again, replaced by age, never one with records
+// stream_table_test.cc - the bounded table of connections: finds them, replaces the oldest, never one with records
 #include "dataplane/accelerator/engine/stream_table.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST(StreamTable, SizesAreRoundedUp) {
   }
 }
 
-// A table of one bucket: everything meets there.
+// A table of one bucket, which is full.
 class FullBucket : public testing::Test {
  protected:
   FullBucket() {
@@ -144,7 +144,7 @@ TEST(StreamTable, SpreadsBySeed) {
       evicted += inserted.evicted ? 1 : 0;
       buckets.push_back(inserted.index / 8);
     }
-    EXPECT_LT(evicted, 50u);  // of 256 buckets with 4 each in the mean, some 2 % hold more than 8
+    EXPECT_LT(evicted, 50u);  // of 256 buckets with a mean of 4 entries, some 2 % get more than 8
     EXPECT_GT(std::set<uint32_t>(buckets.begin(), buckets.end()).size(), 230u);
     places.push_back(buckets);
   }

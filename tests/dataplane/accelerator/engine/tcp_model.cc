@@ -13,9 +13,9 @@ namespace gradlane::accel::test {
 namespace {
 
 constexpr size_t kStuck = 1'000'000;  // steps
-constexpr size_t kOnTheWay = 48;      // packets of a connection in each direction; networks drop what is too much
+constexpr size_t kOnTheWay = 48;      // packets of a connection in each direction; networks drop the excess
 
-// Magnitudes around the codec's step and above, with mantissas whose bytes all differ from what they are rounded to.
+// Returns floats with magnitudes around the codec's step and above. Rounding changes all bytes of their mantissas.
 std::vector<float> some_floats(size_t count, Rng& random) {
   std::vector<float> floats(count);
   for (float& value : floats) {
@@ -35,7 +35,7 @@ Box::Box(const Codec& codec, const TcpStreams::Setup& setup, Flaw flaw)
 void Box::restore(size_t record_bytes, std::vector<uint8_t>& payload) {
   std::fill(payload.begin(), payload.end(), uint8_t{0xdb});
   const std::span<const uint8_t> record(record_.data(), record_bytes);
-  // What cannot be restored would show as a mixed float.
+  // A record that cannot be restored shows up as mixed floats.
   if (read_record(codec_, record, payload) != RecordFault::kNone) std::fill(payload.begin(), payload.end(), 0xdb);
 }
 
@@ -153,7 +153,7 @@ void Connection::send_new() {
   nxt_ += bytes;
 }
 
-// With other boundaries: from the middle of segments on, several in one, and into what is new.
+// The boundaries differ from before: in the middle of a segment, across several segments, or into new bytes.
 void Connection::send_again_otherwise() {
   if (una_ >= nxt_) return;
   const size_t begin = random_.one_in(2) ? una_ : una_ + random_.below(nxt_ - una_);
@@ -177,10 +177,10 @@ void Connection::probe() {
       pass(before, kAck, {});
       break;
     case 1:
-      if (una_ > 0) pass(before, kAck, {0xee});  // garbage, which nobody shall take
+      if (una_ > 0) pass(before, kAck, {0xee});  // garbage, which no receiver may accept
       break;
     case 2:
-      if (nxt_ < exact_.size()) emit(nxt_, 1, 0);  // of a zero window: one byte, which does not count as sent
+      if (nxt_ < exact_.size()) emit(nxt_, 1, 0);  // a probe of a zero window: one byte, which does not count as sent
       break;
     default:
       pass(base_ + static_cast<uint32_t>(nxt_), kAck, {});
@@ -218,7 +218,7 @@ void Connection::deliver() {
   if (!random_.one_in(8)) receive(packet);
 }
 
-// Takes any part of what it gets, and of bytes that it had either copy, as long as it has not acknowledged them.
+// Takes any part of the payload. Keeps either copy of bytes that it had already, unless it has acknowledged them.
 void Connection::receive(const Packet& packet) {
   if ((packet.flags & kRst) != 0) return;
   const auto begin = static_cast<int32_t>(packet.seq + ((packet.flags & kSyn) != 0 ? 1 : 0) - base_);
@@ -233,7 +233,7 @@ void Connection::receive(const Packet& packet) {
   const bool at_end = begin + static_cast<int64_t>(packet.payload.size()) == static_cast<int64_t>(exact_.size());
   if ((packet.flags & kFin) != 0 && at_end) fin_received_ = true;
   while (rcv_ < exact_.size() && have_[rcv_] != 0) ++rcv_;
-  // What was reported by SACK alone may be thrown away again (RFC 2018).
+  // A receiver may drop bytes again that only SACK has reported (RFC 2018).
   if (random_.one_in(50)) std::fill(have_.begin() + static_cast<ptrdiff_t>(rcv_), have_.end(), uint8_t{0});
   if (random_.one_in(4) || acks_.size() == kOnTheWay) return;
   acks_.push_back(rcv_ + (rcv_ == exact_.size() && fin_received_ ? 1 : 0));
@@ -245,7 +245,7 @@ void Connection::hear() {
   const size_t ack = acks_[chosen];
   if (!random_.one_in(6)) acks_.erase(acks_.begin() + static_cast<ptrdiff_t>(chosen));
   if (random_.one_in(10)) return;  // lost on the wire
-  // Of what was never sent; hosts ignore it too.
+  // The first acknowledgement is for bytes that were never sent. Hosts ignore it, too.
   if (random_.one_in(40)) box_.acknowledge(key_, base_ + static_cast<uint32_t>(exact_.size() + 70000));
   box_.acknowledge(key_, base_ + static_cast<uint32_t>(ack));
   if (!random_.one_in(6)) una_ = std::max(una_, ack);  // or lost inside the host

@@ -15,7 +15,7 @@ namespace gradlane::accel::test {
 
 using gradlane::test::Rng;
 
-// What is wrong with the accelerator on purpose, to see that the model finds it.
+// Defects of the accelerator on purpose. The model must find each of them.
 enum class Flaw : uint8_t {
   kNone,
   kNoOverwrite,  // retransmissions with other boundaries are sent exact
@@ -23,14 +23,14 @@ enum class Flaw : uint8_t {
   kAcksEarly     // acknowledgements are taken to cover some bytes more
 };
 
-// As a receiver gets it.
+// A packet as a receiver gets it.
 struct Packet {
   uint32_t seq = 0;
   uint8_t flags = 0;
   std::vector<uint8_t> payload;
 };
 
-// Both accelerators, of sender and receiver, as the engine uses the streams.
+// The accelerators of the sender and the receiver. They use the streams as the engine does.
 class Box {
  public:
   Box(const Codec& codec, const TcpStreams::Setup& setup, Flaw flaw);
@@ -52,17 +52,17 @@ class Box {
 struct Tally {
   size_t connections = 0;
   size_t floats = 0;
-  size_t lossy = 0;  // other bits than the sent ones
-  size_t mixed = 0;  // neither the sent bits nor those of decode(encode())
+  size_t lossy = 0;  // number of floats with other bits than the sent ones
+  size_t mixed = 0;  // number of floats with neither the sent bits nor those of decode(encode())
   size_t stuck = 0;
   Tally& operator+=(const Tally& other);
 };
 
-// One connection: the host with its send queue, the wire, and the receiver. Positions are from the first data byte on.
+// One connection: the host with its send queue, the wire, and the receiver. Positions count from the first data byte.
 class Connection {
  public:
   Connection(Box& box, Rng& random, const FlowKey& key, uint32_t isn, size_t bytes);
-  // One thing happens. False: all is sent, received and acknowledged, or the host has broken off.
+  // Lets one thing happen. Returns false if all is sent, received and acknowledged, or if the host has broken off.
   [[nodiscard]] bool step();
   [[nodiscard]] Tally tally() const;
 
@@ -88,12 +88,12 @@ class Connection {
   const uint32_t base_;
   const size_t most_, window_;
   const bool options_;                  // the host sends IP options now and then
-  std::vector<uint8_t> exact_, lossy_;  // the stream's bytes
+  std::vector<uint8_t> exact_, lossy_;  // the stream's bytes: as sent, and as the codec returns them
   // Host
   size_t una_ = 0, nxt_ = 0;
   bool fin_sent_ = false, broken_ = false;
-  std::vector<std::pair<size_t, size_t>> sent_;  // begin, bytes
-  // On the way
+  std::vector<std::pair<size_t, size_t>> sent_;  // begin and number of bytes of each sent segment
+  // Wire
   std::vector<Packet> wire_;
   std::vector<size_t> acks_;
   // Receiver
@@ -103,7 +103,7 @@ class Connection {
   size_t steps_ = 0;
 };
 
-// Connections one after the other on each of `slots` address pairs, all through one box.
+// A plan for connections, all through one box. They follow one another on each of `slots` address pairs.
 struct Plan {
   TcpStreams::Setup setup{};
   size_t slots = 6;

@@ -1,7 +1,8 @@
-// tcp_sound_test.cc - no float of a TCP stream mixes exact and lossy bytes, whatever is lost, resent and kept
+// tcp_sound_test.cc - no float of a TCP stream mixes exact and lossy bytes, whatever is lost, retransmitted and kept
 //
-// The model (tcp_model.h) does at random what hosts, networks and receivers may do; the number of floats that are
-// neither as they were sent nor as the codec leaves them has to be 0. That the model would see them is tested too.
+// The model (tcp_model.h) does at random what hosts, networks and receivers may do. Each float must be as it was sent,
+// or as the codec returns it. The number of all other floats must be 0. Other tests show that the model would see such
+// floats.
 #include <gtest/gtest.h>
 
 #include "tests/dataplane/accelerator/engine/tcp_model.h"
@@ -45,7 +46,7 @@ TEST(TcpSound, NoFloatIsMixed) {
     const Sum sum = play_seeds(codec, {}, kSeeds);
     EXPECT_GT(sum.steps, kSeeds * 40'000);
     EXPECT_GT(sum.tally.floats, kSeeds * 15 * 1000);
-    // It is about something: a good part was compressed, and resent in either way.
+    // The test is not trivial: many floats were compressed, and were retransmitted in both ways.
     EXPECT_GT(sum.tally.lossy, sum.tally.floats / 5);
     EXPECT_GT(sum[StreamFigure::kSentAgain], 500u);
     EXPECT_GT(sum[StreamFigure::kOverwritten], 1000u);
@@ -74,7 +75,7 @@ TEST(TcpSound, NoFloatIsMixedWhenTheTableIsFull) {
   EXPECT_GT(sum.tally.lossy, 1000u);
 }
 
-// What holds the floats together, left out: the model must find it.
+// Each flaw removes something that keeps floats from mixing. The model must find it.
 TEST(TcpSound, TheModelFindsWhatIsMissing) {
   for (const Flaw flaw : {Flaw::kNoOverwrite, Flaw::kNoLead, Flaw::kAcksEarly}) {
     Plan plan;

@@ -1,4 +1,4 @@
-// tcp_streams_end_test.cc - when a TCP connection begins to be followed, and when it is forgotten
+// tcp_streams_end_test.cc - the packets that start and end the tracking of a TCP connection
 #include <gtest/gtest.h>
 
 #include <string>
@@ -35,7 +35,7 @@ TEST_F(TcpStreamsTest, ASynWithAnotherNumberStartsAfresh) {
   EXPECT_EQ(streams_.streams(), 1u);
 }
 
-// SYN cookies: the SYN-ACK that was seen last need not be the one that the peer answered.
+// With SYN cookies, the peer may have answered another SYN-ACK than the last one that was seen.
 TEST_F(TcpStreamsTest, AStartThatDoesNotFitIsGivenUp) {
   for (const uint32_t off : {1u, 5000u, 0x80000000u, 0xffffffffu}) {
     Segment syn = segment(0, 0, kSyn | kAck);
@@ -75,7 +75,7 @@ TEST_F(TcpStreamsTest, RecordsOutliveOptions) {
   expect_overwritten(options, {{400, 'l'}});
   acknowledge(399);
   EXPECT_EQ(streams_.streams(), 1u);
-  acknowledge(1200 + 60000);  // the fragments may have been that long
+  acknowledge(1200 + 60000);  // the fragments may have carried that many bytes
   EXPECT_EQ(streams_.streams(), 0u);
   EXPECT_EQ(streams_.records(), 0u);
 }
@@ -88,7 +88,7 @@ TEST_F(TcpStreamsTest, AcknowledgementsFreeRecords) {
   compress(400, 400);
   acknowledge(399);
   EXPECT_EQ(streams_.records(), 2u);
-  acknowledge(801);  // never sent
+  acknowledge(801);  // these bytes were never sent
   EXPECT_EQ(streams_.records(), 2u);
   EXPECT_EQ(streams_.figure(kBadAck), 1u);
   streams_.from_wire({.key = kKey, .ack = base_ + 800, .flags = kAck}, now_);  // the wrong direction
@@ -111,7 +111,7 @@ TEST_F(TcpStreamsTest, AFinEndsTheStreamWhenAllIsAcknowledged) {
   compress(0, 400);
   EXPECT_EQ(treated(400, 0, kAck | kFin), Treatment::kUntouched);
   EXPECT_EQ(streams_.streams(), 1u);
-  acknowledge(402);  // not even the FIN is there
+  acknowledge(402);  // beyond the FIN
   EXPECT_EQ(streams_.records(), 1u);
   acknowledge(401);
   EXPECT_EQ(streams_.streams(), 0u);
@@ -128,11 +128,12 @@ TEST_F(TcpStreamsTest, AResetOfTheHostEndsIt) {
 TEST_F(TcpStreamsTest, AResetOfThePeerShortensTheSilence) {
   open();
   compress(0, 400);
-  streams_.from_wire({.key = kKey.reversed(), .seq = 77 + (1 << 20), .flags = kRst}, now_);  // anybody's
+  // outside the window: anybody may have sent it
+  streams_.from_wire({.key = kKey.reversed(), .seq = 77 + (1 << 20), .flags = kRst}, now_);
   sweep_at(now_ + kClosing + 1);
   EXPECT_EQ(streams_.records(), 1u);
   streams_.from_wire({.key = kKey.reversed(), .seq = 77, .flags = kRst}, now_);
-  EXPECT_EQ(treated(0, 400), Treatment::kSentBefore);  // the host lives on
+  EXPECT_EQ(treated(0, 400), Treatment::kSentBefore);  // the host goes on sending
   sweep_at(now_ + kClosing + 1);
   EXPECT_EQ(streams_.records(), 1u);
   streams_.from_wire({.key = kKey.reversed(), .seq = 78, .flags = kRst}, now_);

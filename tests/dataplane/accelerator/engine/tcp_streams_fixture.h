@@ -1,4 +1,5 @@
-// tcp_streams_fixture.h - one connection, its floats exact and as the codec leaves them, for the tests of TcpStreams
+// tcp_streams_fixture.h - one connection, with its floats as sent and as the codec returns them, for tests of
+// TcpStreams
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ inline constexpr FlowKey kKey{0x0a4d0001, 0x0a4d0002, 5000, 40000, kTcpProtocol}
 inline constexpr Nanos kIdleTime = 600 * kSecond;
 inline constexpr Nanos kClosing = 10 * kSecond;
 
-// One connection with ISN 999: byte 0 has number 1000. Positions below are from byte 0 on.
+// One connection with ISN 999, so byte 0 has sequence number 1000. Positions below count from byte 0.
 class TcpStreamsTest : public testing::Test {
  protected:
   static constexpr uint32_t kBase = 1000;
@@ -47,13 +48,13 @@ class TcpStreamsTest : public testing::Test {
     return send(segment(begin, bytes, flags)).treatment;
   }
   void open() {
-    EXPECT_EQ(treated(0, 0, kAck), Treatment::kUntouched);  // nothing is known yet
+    EXPECT_EQ(treated(0, 0, kAck), Treatment::kUntouched);  // the connection is not known yet
     Segment syn = segment(0, 0, kSyn);
     --syn.seq;
     EXPECT_EQ(send(syn).treatment, Treatment::kUntouched);
     EXPECT_EQ(treated(0, 0), Treatment::kUntouched);
   }
-  // Sends a fresh segment compressed.
+  // Sends a fresh segment, compressed.
   void compress(size_t begin, size_t bytes) {
     const TcpStreams::Decision decision = send(segment(begin, bytes));
     ASSERT_EQ(decision.treatment, Treatment::kFresh);
@@ -63,7 +64,8 @@ class TcpStreamsTest : public testing::Test {
     ASSERT_TRUE(streams_.remember(decision, segment(begin, bytes), record));
     last_record_ = record;
   }
-  // What a retransmission that is overwritten has: 'l' lossy, 'e' exact, for ranges of bytes.
+  // Expects that this retransmission is overwritten. `pieces` says which ranges of bytes are lossy ('l') or exact
+  // ('e').
   void expect_overwritten(const Segment& it, const std::vector<std::pair<size_t, char>>& pieces) {
     const TcpStreams::Decision decision = send(it);
     ASSERT_EQ(decision.treatment, Treatment::kSentBefore);
@@ -85,7 +87,7 @@ class TcpStreamsTest : public testing::Test {
     streams_.from_wire(
         {.key = kKey.reversed(), .seq = 77, .ack = base_ + static_cast<uint32_t>(position), .flags = flags}, now_);
   }
-  // Long enough for the whole table.
+  // Sweeps often enough for the whole table.
   void sweep_at(Nanos now) {
     now_ = now;
     for (size_t i = 0; i < 100; ++i) streams_.sweep(now_);

@@ -1,4 +1,4 @@
-// tcp_streams_test.cc - which bytes of a TCP stream are fresh, and what those are sent as that were sent before
+// tcp_streams_test.cc - fresh bytes of a TCP stream, and retransmissions of bytes that were sent before
 #include <gtest/gtest.h>
 
 #include <tuple>
@@ -10,7 +10,7 @@ namespace {
 
 using enum StreamFigure;
 
-// ---- What is fresh, and where floats start
+// ---- Fresh segments, and the position where floats start
 
 TEST_F(TcpStreamsTest, UnknownStreamsAreUntouched) {
   EXPECT_EQ(treated(0, 1448), Treatment::kUntouched);
@@ -54,7 +54,7 @@ TEST_F(TcpStreamsTest, SynDataCountsAsSent) {
   Segment syn = segment(0, 50, kSyn);
   --syn.seq;
   EXPECT_EQ(send(syn).treatment, Treatment::kUntouched);
-  EXPECT_EQ(treated(0, 500), Treatment::kSentBefore);  // sent in part: exact
+  EXPECT_EQ(treated(0, 500), Treatment::kSentBefore);  // sent in part, so it is exact
   EXPECT_EQ(treated(500, 500), Treatment::kFresh);
 }
 
@@ -78,7 +78,7 @@ TEST_F(TcpStreamsTest, FarAheadIsNoPartOfTheStream) {
   expect_overwritten(segment(0, 399), {{399, 'l'}});
 }
 
-// Without records nobody tells of acknowledgements: numbers must go around all the same.
+// The streams get no acknowledgements while there are no records. Sequence numbers must wrap around nevertheless.
 TEST_F(TcpStreamsTest, SequenceNumbersGoAround) {
   open();
   for (uint64_t position = 0; position < uint64_t{3} << 32; position += 60'000) {
@@ -92,7 +92,7 @@ TEST_F(TcpStreamsTest, AroundTheEndOfNumbers) {
   compress(0, 500);
   compress(500, 500);
   expect_overwritten(segment(100, 800), {{800, 'l'}});
-  acknowledge(256);  // number 0
+  acknowledge(256);  // sequence number 0
   EXPECT_EQ(streams_.records(), 2u);
   acknowledge(500);
   EXPECT_EQ(streams_.records(), 1u);
@@ -115,7 +115,7 @@ TEST_F(TcpStreamsTest, SameBoundariesGiveTheSameRecord) {
     EXPECT_EQ(std::memcmp(out.data(), first.data(), first.size()), 0);
   }
   EXPECT_EQ(streams_.again(send(segment(0, 1448)), segment(0, 1448), std::span(out).first(10)), 0u);
-  // A packet that must stay as it is: restored values instead.
+  // A packet that must stay uncompressed gets the restored values instead.
   EXPECT_EQ(streams_.again(send(segment(0, 1448, kAck | kUrg)), segment(0, 1448, kAck | kUrg), out), 0u);
   EXPECT_EQ(streams_.figure(kSentAgain), 2u);
 }
@@ -123,15 +123,15 @@ TEST_F(TcpStreamsTest, SameBoundariesGiveTheSameRecord) {
 TEST_F(TcpStreamsTest, OtherBoundariesGetTheValuesThatWereSent) {
   open();
   compress(0, 1001);                                // whole floats up to 1000
-  EXPECT_EQ(treated(1001, 99), Treatment::kFresh);  // and not remembered: exact
+  EXPECT_EQ(treated(1001, 99), Treatment::kFresh);  // not remembered, so it is exact
   compress(1100, 1000);
   expect_overwritten(segment(0, 999), {{999, 'l'}});
   expect_overwritten(segment(0, 1002), {{1000, 'l'}, {2, 'e'}});
   expect_overwritten(segment(2, 1448), {{998, 'l'}, {100, 'e'}, {350, 'l'}});
   expect_overwritten(segment(1001, 100), {{99, 'e'}, {1, 'l'}});
   expect_overwritten(segment(1501, 1), {{1, 'l'}});
-  expect_overwritten(segment(2098, 5), {{2, 'l'}, {3, 'e'}});  // into what is new
-  // A FIN that comes with the last bytes again.
+  expect_overwritten(segment(2098, 5), {{2, 'l'}, {3, 'e'}});  // reaches into new bytes
+  // A FIN comes with a retransmission of the last bytes.
   expect_overwritten(segment(1500, 603, kAck | kFin), {{600, 'l'}, {3, 'e'}});
   EXPECT_EQ(streams_.figure(kOverwritten), 7u);
 }
@@ -160,7 +160,7 @@ TEST_F(TcpStreamsTest, KeepAliveAndWindowProbes) {
   EXPECT_EQ(treated(399, 0), Treatment::kUntouched);
   acknowledge(398);
   EXPECT_EQ(treated(397, 1), Treatment::kSentBefore);
-  EXPECT_EQ(treated(400, 1), Treatment::kUntouched);  // one byte of a zero window
+  EXPECT_EQ(treated(400, 1), Treatment::kUntouched);  // a probe of a zero window, with one byte
   EXPECT_EQ(treated(400, 400), Treatment::kSentBefore);
   EXPECT_EQ(treated(800, 400), Treatment::kFresh);
 }

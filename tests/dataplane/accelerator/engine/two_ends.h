@@ -14,8 +14,8 @@
 
 namespace gradlane::test {
 
-// One engine, and what it sends. Every buffer is exactly as long as it may be, so that AddressSanitizer sees what
-// passes its end, and is accounted for.
+// One engine, and the frames that it sends. Every buffer is accounted for. Every buffer is exactly as long as it may
+// be, so that AddressSanitizer sees accesses beyond its end.
 class End final : private accel::FrameIo {
  public:
   static constexpr Nanos kStart = 1000 * kSecond;
@@ -37,14 +37,14 @@ class End final : private accel::FrameIo {
     });
     return found;
   }
-  // Buffers that were neither sent nor given back.
+  // Returns the number of buffers that were neither sent nor given back.
   [[nodiscard]] size_t held() const { return buffers_.size(); }
   void refuse_buffers(bool refuse) { refuse_ = refuse; }
 
-  std::vector<Bytes> wire, host;  // what was sent there
+  std::vector<Bytes> wire, host;  // frames that were sent to the wire and to the host
 
  private:
-  // Longer frames, which an offload made, have the buffers they need.
+  // A longer frame, which an offload made, gets a buffer of its own length.
   [[nodiscard]] accel::Frame frame_of(const Bytes& bytes) {
     const accel::Frame frame = make(std::max(room_, bytes.size()));
     std::copy(bytes.begin(), bytes.end(), frame.data);
@@ -57,7 +57,7 @@ class End final : private accel::FrameIo {
   }
   void give_back(const accel::Frame& frame) {
     auto* const data = static_cast<uint8_t*>(frame.owner);
-    if (buffers_.erase(data) != 1) std::abort();  // twice, or never taken
+    if (buffers_.erase(data) != 1) std::abort();  // given back twice, or never allocated
     delete[] data;
   }
 
@@ -76,12 +76,12 @@ class End final : private accel::FrameIo {
   std::unique_ptr<accel::Accelerator> engine_;
 };
 
-// Ours is kTheirIp's accelerator in terms of frames.h, whose packets go from kTheirIp to kOurIp.
+// `near` is the accelerator of kTheirIp, because the packets of frames.h go from kTheirIp to kOurIp.
 class TwoEnds {
  public:
   explicit TwoEnds(const accel::Accelerator::Setup& setup = {}) : near(setup), far(setup) {}
 
-  // What is on the wire arrives, both ways, until nothing is left.
+  // Delivers the frames on the wire, both ways, until none is left.
   void deliver(Nanos now = End::kStart) {
     while (!near.wire.empty() || !far.wire.empty()) {
       const std::vector<Bytes> there = std::exchange(near.wire, {});
@@ -90,12 +90,12 @@ class TwoEnds {
       for (const Bytes& frame : back) near.from_wire(frame, now);
     }
   }
-  // From now on `near` knows that `far` restores.
+  // Exchanges hellos, after which `near` knows that `far` restores packets.
   void meet(Nanos now = End::kStart) {
     Packet packet;
     packet.protocol = 17;
     packet.payload.resize(64);
-    // An accelerator answers for its host once it has heard of it.
+    // An accelerator answers for its host once it has seen a frame of that host.
     Packet other = packet;
     other.tos = 0;
     std::swap(other.from, other.to);
@@ -119,7 +119,8 @@ inline Packet udp(const Bytes& payload, uint8_t tos = kTosCompressed) {
   return packet;
 }
 
-// A UDP frame as a kernel leaves it to a device that computes checksums: the field has the sum of the pseudo-header.
+// Returns a UDP frame as a kernel leaves it to a device that computes checksums. Its checksum field has the sum of the
+// pseudo-header.
 inline Bytes unfinished(Bytes frame) {
   uint32_t sum = 17 + get16(frame, 38);
   for (size_t i = 26; i < 34; i += 2) sum += get16(frame, i);
@@ -128,7 +129,7 @@ inline Bytes unfinished(Bytes frame) {
   return frame;
 }
 
-// A connection from the SYN on; packets of it have consecutive ids.
+// A connection from the SYN on. Its packets have consecutive ids.
 class Connection {
  public:
   explicit Connection(uint8_t tos = kTosCompressed, uint32_t isn = 0xfffff000, uint16_t port = 40000) {
@@ -141,7 +142,7 @@ class Connection {
   [[nodiscard]] Bytes data(const Bytes& payload) { return segment(0x18, payload); }
   [[nodiscard]] Bytes fin() { return segment(0x11, {}); }
   [[nodiscard]] uint32_t seq() const { return packet_.seq; }
-  // Bytes that were sent before, from `seq` on.
+  // Returns a frame with bytes that were sent before, from `seq` on.
   [[nodiscard]] Bytes again(uint32_t seq, const Bytes& payload) {
     Packet packet = packet_;
     ++packet_.id;
@@ -150,7 +151,7 @@ class Connection {
     packet.payload = payload;
     return frame_of(packet);
   }
-  // The far host's acknowledgement.
+  // Returns an acknowledgement of the far host.
   [[nodiscard]] Bytes ack(uint32_t ack) const {
     Packet packet = packet_;
     std::swap(packet.source_ip, packet.destination_ip);

@@ -1,4 +1,4 @@
-// superpacket_test.cc - superpackets of TCP: what they are cut into, and what they are made of
+// superpacket_test.cc - superpackets of TCP: cut into segments, and joined from segments
 #include "dataplane/accelerator/packet/superpacket.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ Packet packet_with(size_t payload) {
   return packet;
 }
 
-// As a kernel has it: the sum of the pseudo-header is where the checksum belongs.
+// Puts the sum of the pseudo-header into the checksum field, as a kernel does. Returns the header for such a frame.
 VnetHeader unfinished(Bytes& frame, size_t segment, size_t l4 = kL4, size_t options = 0) {
   put16(frame, l4 + 16, 0);
   uint32_t sum = 6 + static_cast<uint32_t>(frame.size() - l4);
@@ -53,7 +53,7 @@ std::vector<Bytes> cut(const VnetHeader& header, Bytes frame) {
   return packets;
 }
 
-// What `packet` is when TCP itself cuts it into segments of so many bytes.
+// Returns the frames of `packet` when TCP itself cuts it into segments of `each` bytes.
 std::vector<Bytes> segments_of(Packet packet, size_t each, bool congestion_once = false) {
   std::vector<Bytes> frames;
   const Bytes payload = packet.payload;
@@ -72,7 +72,7 @@ std::vector<Bytes> segments_of(Packet packet, size_t each, bool congestion_once 
   return frames;
 }
 
-// How many of them one superpacket takes, and the frame that it is.
+// Joins frames into one superpacket. Returns the number of frames that it takes.
 size_t join(const std::vector<Bytes>& frames, Bytes& joined, VnetHeader& header) {
   SuperpacketJoiner joiner;
   if (frames.empty() || !joiner.begin(frames[0])) return 0;
@@ -133,7 +133,8 @@ TEST(SuperpacketCutter, LeavesTagsAndIpOptions) {
   EXPECT_EQ(cut(behind, with_options), segments_of(packet, 1000));
 }
 
-// Where packets are sent by way of others, the address in front is not the one that the checksum is about.
+// If packets are routed by way of other hosts, the destination in the IP header is not the one that the checksum
+// covers.
 TEST(SuperpacketCutter, KnowsTheAddressesFromTheKernelsSum) {
   Bytes frame = frame_of(packet_with(2500));
   const VnetHeader header = unfinished(frame, 1000);
@@ -235,7 +236,7 @@ TEST(SuperpacketJoiner, TakesNoMoreThanFits) {
   std::vector<Bytes> frames = segments_of(longer, 6000);
   longer.seq += 60000;
   for (const Bytes& frame : segments_of(longer, 6000)) frames.push_back(frame);
-  EXPECT_EQ(joined_of(frames), 10u);  // 66,000 bytes are more than IP can tell
+  EXPECT_EQ(joined_of(frames), 10u);  // an 11th frame would make 66,000 bytes, too many for the IP length
 }
 
 TEST(SuperpacketJoiner, AShortOneOrAPushIsTheLast) {
@@ -250,7 +251,7 @@ TEST(SuperpacketJoiner, AShortOneOrAPushIsTheLast) {
   packet.seq += 1000;
   frames.push_back(segments_of(packet, 500).front());
   EXPECT_EQ(joined_of(frames), 2u);
-  // Nor can one be longer than the first.
+  // A segment that is longer than the first one does not join it, either.
   packet = packet_with(500);
   frames = {frame_of(packet)};
   packet.seq += 500;
@@ -259,7 +260,7 @@ TEST(SuperpacketJoiner, AShortOneOrAPushIsTheLast) {
   EXPECT_EQ(joined_of(frames), 1u);
 }
 
-// The second segment, changed by `change`, does not join the first.
+// Expects that the second segment does not join the first one after `change`.
 template <class Change>
 void stays_apart(const char* what, Change change) {
   Packet packet = packet_with(1000);
@@ -323,7 +324,7 @@ TEST(SuperpacketJoiner, OnlyWhatIsRightIsJoined) {
       EXPECT_EQ(joined_of(damaged), std::max<size_t>(i, 1)) << at;
     }
   }
-  frames[1].push_back(0);  // behind the IP packet
+  frames[1].push_back(0);  // a byte behind the IP packet
   EXPECT_EQ(joined_of(frames), 1u);
   SuperpacketJoiner joiner;
   for (const uint8_t flags : {kSyn, kFin, kCwr}) {
@@ -335,7 +336,7 @@ TEST(SuperpacketJoiner, OnlyWhatIsRightIsJoined) {
     EXPECT_FALSE(joiner.begin(frame));
 }
 
-// ---- IPv6, whose frames nothing else here makes
+// ---- IPv6, whose frames are made only here
 
 Bytes ipv6_of(const Packet& packet) {
   const Bytes v4 = frame_of(packet);

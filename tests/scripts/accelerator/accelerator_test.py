@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Two hosts with an accelerator each, and whatever comes between: a little of each of programs_test, faults_test,
-peers_test and kernel_test, which are this at length.
+"""Tests two hosts with an accelerator each, with short versions of cases of programs_test, faults_test, peers_test and
+kernel_test.
 
 accelerator_test.py [--superpackets] GRADLANE GRADLANED [CASE...]
 """
@@ -20,7 +20,7 @@ FAULTS = "{drop: 1%, duplicate: 1%, reorder: 2%, corrupt: 1%, seed: 7}"
 
 
 class Cases:
-    """Of which some are chosen, and all say how long they took."""
+    """Runs the cases that the command line names, or all cases, and prints the time of each."""
 
     def __init__(self, args, hosts, folder):
         self.args, self.hosts, self.folder = args, hosts, folder

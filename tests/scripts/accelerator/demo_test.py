@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""The demonstration of accelerator mode, with few floats: its figures are right. And its program sees wrong floats."""
+"""Tests the demonstration of accelerator mode with few floats. Its figures must be right, and its program must detect
+wrong floats."""
 
 import json
 import pathlib
@@ -16,7 +17,8 @@ SEGMENT_FLOATS = 362
 
 
 def stream(sent, received):
-    """Status of sender and receiver, and what the sender says, with these options."""
+    """Runs float_stream.py with these options. Returns the exit statuses of sender and receiver, and the sender's
+    results."""
     port = free_port()
     program = [sys.executable, "-B", str(ROOT / "tools" / "demo" / "float_stream.py")]
     receiver = subprocess.Popen([*program, "receive", "--once", "--port", str(port), *received], text=True,
@@ -51,7 +53,7 @@ def test_demo(gradlane, folder, options, bound):
     for row in (plain, marked, repacked):
         assert row["right"] and row["floats"] == FLOATS and row["name"] in result.stdout, row
     assert plain["worst_error"] == 0 and plain["wire_bytes"] > 4 * FLOATS and plain["packets"] > segments, plain
-    # Not as small as it could be: on a busy machine some segments get lost on the way and go uncompressed.
+    # The limit is generous: on a busy machine some segments are lost and are sent again uncompressed.
     assert 0 < marked["worst_error"] <= bound and marked["wire_bytes"] < 2 * FLOATS, marked
     assert marked["packets"] > segments, marked
     assert 0 < repacked["worst_error"] <= bound and repacked["wire_bytes"] < 2 * FLOATS, repacked
@@ -63,7 +65,7 @@ def main():
     networks.require()
     with tempfile.TemporaryDirectory(prefix="gradlane-test-") as folder:
         test_demo(sys.argv[1], pathlib.Path(folder), [], 2**-10)
-        # Larger values, and a bound that is worth their bytes.
+        # The values are larger, and the bound is coarser to suit them.
         test_demo(sys.argv[1], pathlib.Path(folder), ["--codec", "fixed:5", "--data", "gauss-0.1"], 2**-5)
     print("the demonstration's figures are right")
     return 0

@@ -1,8 +1,10 @@
 #!/usr/bin/python3
-"""TCP through two accelerators while frames get lost, doubled, reordered and damaged: no connection that is stuck, no
-float outside the codec's bound, no other byte that is wrong, and nothing left behind in the accelerators' tables.
+"""Tests TCP through two accelerators while frames are lost, duplicated, reordered and damaged. No connection may get
+stuck, no float may be outside the codec's bound, and no other byte may be wrong. Nothing may stay in the accelerators'
+tables.
 
---bump testpmd: without what only accelerators have, as a test of this test.
+With --bump testpmd, dpdk-testpmd replaces the accelerators, and only cases that need no accelerator run. This tests the
+test itself.
 """
 
 import argparse
@@ -25,7 +27,7 @@ LOSS = 100  # of 10000 frames
 
 
 class Connections:
-    """Transfers at the same time, of floats with the mark and of bytes without, each checked at the end."""
+    """Runs transfers at the same time: floats with the mark, and bytes without it. Checks each transfer at its end."""
 
     def __init__(self, hosts, codec="fixed:10"):
         self.hosts, self.codec = hosts, codec
@@ -34,7 +36,8 @@ class Connections:
 
     def open(self, what, ways=2, floats=60_000, kind="laplace", tos=traffic.MARK, set_socket=None, set_accepted=None,
              **options):
-        """Connects now; what is sent later has these options of Transfer."""
+        """Connects now, and prepares `ways` transfers (1 or 2 directions) for run(). `options` are those of Transfer.
+        """
         number = len(self.pairs)
         ends = (0, 1) if number % 2 == 0 else (1, 0)
         pair = traffic.connect(self.hosts, *ends, tos=tos, set_listener=set_socket, set_client=set_socket)
@@ -52,7 +55,8 @@ class Connections:
             self._waiting.append((values, pair[way], pair[1 - way], data, f"{what}, way {way}", options))
 
     def run(self):
-        """How many floats of each connection's ways are not exactly as they were sent."""
+        """Runs the prepared transfers. Returns the number of floats that are not exactly as sent, for each direction of
+        the marked connections."""
         transfers = [(values, traffic.Transfer(*ends, data, what=what, **options))
                      for values, *ends, data, what, options in self._waiting]
         changed = []
@@ -88,7 +92,7 @@ def maxseg(size):
 
 
 def loss_and_options(hosts, bumps):
-    """All of TCP's options, on and off, at once, under loss and duplication."""
+    """Tests all combinations of TCP's options at the same time, under loss and duplication."""
     connections = Connections(hosts)
     for scaling, sack, timestamps in itertools.product((1, 0), repeat=3):
         hosts.sysctl(window_scaling=scaling, sack=sack, timestamps=timestamps)
@@ -104,7 +108,7 @@ def loss_and_options(hosts, bumps):
 
 
 def other_boundaries(hosts, bumps):
-    """Segments that are no multiple of four, and small sends, which TCP puts together when it sends them again."""
+    """Tests segment sizes that are no multiple of four, and small sends, which TCP merges when it retransmits them."""
     connections = Connections(hosts)
     for size in (537, 539, 1001):
         connections.open(f"MSS {size}", kind="edges", set_socket=maxseg(size))
@@ -121,7 +125,7 @@ def other_boundaries(hosts, bumps):
 
 
 def any_boundaries(hosts, bumps):
-    """Segments that overlap each other in whatever way and come in whatever order: no float is a mixture."""
+    """Tests segments that overlap at random and arrive in random order. No float may mix exact and compressed bytes."""
     codec = "fixed:10"
     for seed, isn in enumerate((0xFFFFFFFF - 20_000, 0x7FFFFFFF - 21_001, 3)):
         values = traffic.edges(15_000, seed)
@@ -155,7 +159,8 @@ def slow_readers(hosts, _bumps):
 
 
 def many_connections(hosts, bumps, count=1000, together=100):
-    """Opened, used and closed in each way there is."""
+    """Opens, uses and closes `count` connections, `together` at a time. Either side closes first; some close by a
+    reset."""
     values = traffic.laplace(1000)
     for begin in range(0, count, together):
         pairs = [traffic.connect(hosts, i % 2, 1 - i % 2, tos=traffic.MARK) for i in range(begin, begin + together)]
@@ -164,7 +169,7 @@ def many_connections(hosts, bumps, count=1000, together=100):
         for _, theirs in pairs[::2]:
             traffic.check_floats(values, traffic.read(theirs, values.nbytes), what="one of many connections")
         for i, (ours, theirs) in enumerate(pairs):
-            if i % 4 == 1:  # reset, and what was sent has not been read
+            if i % 4 == 1:  # a reset while sent data is still unread
                 theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             for sock in ((ours, theirs), (theirs, ours))[i % 3 == 0]:
                 sock.close()
@@ -183,7 +188,7 @@ def nothing_left(bumps):
 
 
 def full_table(hosts, bumps):
-    """More connections than there are entries: they work, those without one uncompressed."""
+    """Opens more connections than the table has entries. The connections without an entry work, too, uncompressed."""
     assert "connections: 64" in bumps.config(0).read_text()
     connections = Connections(hosts)
     for i in range(300):
@@ -203,9 +208,10 @@ def full_table(hosts, bumps):
 
 
 def little_memory(hosts, bumps):
-    """What cannot be remembered until it is acknowledged is sent as it is. Whether there was anything like that.
+    """Checks that segments are sent uncompressed if there is no memory to remember them until they are acknowledged.
+    Returns whether memory was full.
 
-    Not if this machine takes its time: a connection that hears nothing for 3 s is no longer compressed.
+    On a slow machine it may not get full: after 3 s without any answer, the accelerator stops compressing.
     """
     assert "memory: {records: 1MiB}" in bumps.config(0).read_text()
     arrays = [traffic.laplace(3600, seed=i, scale=0.2) for i in range(300)]
@@ -225,7 +231,7 @@ def little_memory(hosts, bumps):
 
 
 def injected(hosts, bumps, codec, count=3000):
-    """What the accelerators themselves do to all that they receive, by their configuration."""
+    """Tests faults that the accelerators themselves inject into all frames from the wire, by their configuration."""
     connections = Connections(hosts, codec)
     for i in range(4):
         connections.open("injected faults", floats=100_000, kind=("edges", "special", "gaussian", "wide")[i])
@@ -235,13 +241,14 @@ def injected(hosts, bumps, codec, count=3000):
     assert sum(changed) > 0, "nothing was compressed"
     for tos in (traffic.MARK, 0):
         datagrams(hosts, codec, tos, count)
-    # Both bits that are wrong and bits that are right by the checksums, but not by what follows them.
+    # Each accelerator finds some packets damaged and drops them.
     for i in range(2):
         bumps.counted(i, "wire_dropped", 1)
 
 
 def datagrams(hosts, codec, tos, count):
-    """Some get lost, some come twice; what comes is right. The first float of each is its number, and exact."""
+    """Sends datagrams, of which some are lost and some arrive twice. All that arrive must be right. The first float of
+    each is its number, which is large enough to be sent exactly."""
     arrays = [traffic.laplace(8 + i % 361, seed=i) for i in range(count)]
     for i, array in enumerate(arrays):
         array[0] = 20000 + i
@@ -250,7 +257,8 @@ def datagrams(hosts, codec, tos, count):
         for begin in range(0, count, ends.BURST):
             for array in arrays[begin : begin + ends.BURST]:
                 ends.sender.send(array.tobytes())
-            # No more at a time than there is room for, however slow the accelerators are: some of each burst come.
+            # A burst is small enough for all buffers, however slow the accelerators are. Some of each burst must
+            # arrive.
             ends.receiver.settimeout(rig.PATIENCE)
             arrived.append(ends.receiver.recv(65536))
             ends.receiver.settimeout(0.05)
@@ -266,7 +274,8 @@ def datagrams(hosts, codec, tos, count):
 
 
 def pin_neighbours(hosts):
-    """So that no damaged answer to ARP, for which there is no checksum, breaks all connections at once."""
+    """Makes both hosts' ARP entries permanent. ARP has no checksum, so a damaged answer would break all connections at
+    once."""
     for i in range(2):
         mac = hosts.node(i).run("cat", "/sys/class/net/gl0/address").strip()
         hosts.node(1 - i).ip("neigh", "replace", rig.address(i), "lladdr", mac,

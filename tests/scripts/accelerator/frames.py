@@ -1,6 +1,6 @@
-"""Packets as accelerators send them to each other (docs/accelerator.md has the format), and with something wrong.
+"""Makes and damages packets as accelerators send them to each other (docs/accelerator.md has the format).
 
-A frame is Ethernet and IPv4 without options, then UDP or TCP: as bytes, for the wire.
+A frame is bytes, as on the wire: Ethernet, IPv4 without options, then UDP or TCP.
 """
 
 import random
@@ -20,7 +20,7 @@ def is_ipv4(frame):
 
 
 def is_wire(frame):
-    """Between accelerators."""
+    """Returns whether the frame is one between accelerators: ToS 0x30, with the reserved bit clear."""
     return is_ipv4(frame) and frame[15] & 0xFC == WIRE_TOS and not frame[20] & 0x80
 
 
@@ -38,7 +38,7 @@ def source_of(frame):
 
 
 def checksums_right(frame):
-    """A UDP checksum of 0 is none."""
+    """Returns whether the checksums of IP and of UDP or TCP are right. A UDP checksum of 0 means that there is none."""
     length = struct.unpack_from("!H", frame, 16)[0]
     none = frame[23] == UDP and frame[40:42] == b"\0\0"
     return internet_checksum(frame[IP:L4]) == 0 and (none or _l4_sum(frame[: IP + length]) == 0)
@@ -50,7 +50,7 @@ def _l4_sum(frame):
 
 
 def put_right(frame):
-    """Lengths and checksums as they have to be."""
+    """Returns the frame with correct lengths and checksums."""
     frame = bytearray(frame)
     struct.pack_into("!H", frame, 16, len(frame) - IP)
     struct.pack_into("!H", frame, 24, 0)
@@ -73,17 +73,18 @@ def with_payload(frame, payload):
 
 
 def changed(frame, offset, *values):
-    """Bytes of the payload."""
+    """Returns the frame with other bytes at an offset of its payload, and with correct checksums."""
     at = payload_at(frame) + offset
     return put_right(frame[:at] + bytes(values) + frame[at + len(values) :])
 
 
 def hello(frame, port=18400):
-    """The question of an accelerator, from and to where this UDP packet goes."""
+    """Returns a hello of an accelerator, with the addresses of this UDP frame. `port` is both its source and its
+    destination."""
     return with_payload(frame[:34] + struct.pack("!HH", port, port) + frame[38:], b"\xa6\x22\0\0" + bytes(range(8)))
 
 
-# ---- Each of these makes something that must not be delivered of a right compressed packet with one record.
+# ---- Malformed packets, which must not be delivered: each function damages a valid compressed packet of one record.
 
 
 def noise(generator, frame):
@@ -92,7 +93,7 @@ def noise(generator, frame):
 
 def noise_in_group(generator, frame):
     at = payload_at(frame)
-    # A record of no float that a codec knows: what it says it restores is no multiple of four.
+    # The record claims a payload size that is no multiple of four, so no codec can have made it from floats.
     record = struct.pack("<H", 4 * generator.randint(1, 300) + 1) + generator.randbytes(2) + b"\0\0\0\0"
     return with_payload(frame, frame[at : at + GROUP] + record + generator.randbytes(generator.randint(0, 900)))
 
@@ -103,13 +104,13 @@ def wrong_ip_checksum(generator, frame):
 
 
 def flipped(generator, frame):
-    """As a wire does it: one bit, and the checksum tells."""
+    """Flips one bit, as a bad link does. The checksum reveals it."""
     at = generator.randrange(L4, len(frame))
     return frame[:at] + bytes([frame[at] ^ (1 << generator.randrange(8))]) + frame[at + 1 :]
 
 
 def cut(generator, frame):
-    """And all lengths and checksums are right."""
+    """Cuts the frame short, with correct lengths and checksums."""
     return put_right(frame[: generator.randrange(payload_at(frame), len(frame))])
 
 
@@ -134,7 +135,7 @@ def unknown_parameter(generator, frame):
 
 
 def raw_codec(_generator, frame):
-    """One whose blocks have another length."""
+    """Names the codec raw, whose blocks have another length."""
     return changed(frame, 2, 0, 0)
 
 
@@ -164,7 +165,7 @@ def lying_mask(generator, frame):
 
 
 def tiny_record(count=16):
-    """Of a payload of so many floats that are all 0."""
+    """Returns a record of `count` floats that are all 0."""
     return struct.pack("<HHBBH", 4 * count, 1, 0, 0, 0) + bytes(1)
 
 
@@ -178,12 +179,13 @@ def too_many_records(generator, frame):
 
 
 def lying_second_record(generator, frame):
-    """A bundle whose first record is right."""
+    """Returns a bundle whose first record is right and whose second record is wrong."""
     lie = generator.choice((
         struct.pack("<HHBBH", 64, 0xFFFF, 0, 0, 0) + bytes(1), struct.pack("<HHBBH", 0xFFFC, 1, 0, 0, 0) + bytes(1),
         struct.pack("<HHBBH", 64, 1, 0, 0, 0xFFFF) + bytes(1), struct.pack("<HHBBH", 64, 1, 0, 0, 0x8000) + bytes(5),
         struct.pack("<HHBBH", 64, 1, 0xE0, 0, 0) + bytes(1), tiny_record()[:-1], tiny_record() + b"\0",
-        struct.pack("<HHBBH", 64, 1, 0, 0, 1) + b"\1\1\x20\1" + bytes(1)))  # a fragment
+        # The restored packet would be an IP fragment.
+        struct.pack("<HHBBH", 64, 1, 0, 0, 1) + b"\1\1\x20\1" + bytes(1)))
     at = payload_at(frame)
     return with_payload(frame, frame[at : at + GROUP] + tiny_record() + lie)
 
@@ -225,7 +227,7 @@ MALFORMED = [noise, noise_in_group, wrong_ip_checksum, flipped, cut, lengthened,
 
 
 def flipped_and_put_right(generator, frame):
-    """Some of these are right packets of other values."""
+    """Flips 1 to 4 bits of the payload and corrects the checksums. Some results are valid packets with other values."""
     frame = bytearray(frame)
     for _ in range(generator.randint(1, 4)):
         frame[generator.randrange(payload_at(frame), len(frame))] ^= 1 << generator.randrange(8)
@@ -233,6 +235,6 @@ def flipped_and_put_right(generator, frame):
 
 
 def shuffled(make, frames, count, seed=1):
-    """`count` frames, each by one of `make` from one of `frames`."""
+    """Returns `count` frames. A random function of `make` makes each of them from a random frame of `frames`."""
     generator = random.Random(seed)
     return [generator.choice(make)(generator, generator.choice(frames)) for _ in range(count)]

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""`gradlane check` about the interfaces of an accelerator, in network namespaces: needs root, and is left out without.
+"""Tests `gradlane check` on the interfaces of an accelerator, in network namespaces. Needs root; skipped without it.
 
 Usage: interfaces_test.py GRADLANE GRADLANED
 """
@@ -22,7 +22,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
 
 
 class InterfacesTest(SpaceTest):
-    """In a namespace: the host's interface gl0 and gla0 are a veth pair, eth1 and far another one."""
+    """Uses two veth pairs in one namespace: gl0 (the host's interface) with gla0, and eth1 with far."""
 
     def setUp(self):
         super().setUp()
@@ -31,11 +31,12 @@ class InterfacesTest(SpaceTest):
         self.write_config(host="net_af_packet0,iface=gla0", wire="net_af_packet1,iface=eth1")
 
     def alone(self, *patterns):
-        """Where no daemon runs, that fails, and else only what the patterns say."""
+        """Runs `gradlane check` without a daemon. Each pattern must match a line. The missing daemon must be a FAIL,
+        and each other FAIL must match a pattern. Returns all lines."""
         return self.check(1, "^FAIL daemon: none runs", *patterns)
 
     def mend(self, lines):
-        """Does what the lines say, and returns the commands."""
+        """Runs the ethtool commands that the lines contain, and returns these commands."""
         commands = [match[0] for line in lines for match in re.finditer(r"ethtool -K [a-z0-9 -]+", line)]
         for command in commands:
             self.inside(*shlex.split(command))
@@ -52,7 +53,7 @@ class InterfacesTest(SpaceTest):
                            "^ok   interface gl0, the host's end of gla0: MTU 1500")
         self.assertEqual(len(self.mend(lines)), 3)
         self.alone("^ok   offloads that change packets are off")
-        # Told once, not again by the daemon's own words.
+        # An offload is reported only once, although the daemon's advice names it, too.
         self.inside("ethtool", "-K", "eth1", "gro", "on")
         words = [line for line in self.alone("^FAIL offloads") if line.startswith("FAIL")][0]
         with self.daemon(changed(advice=[words.removeprefix("FAIL offloads: ")], advice_about=["offloads"])):
@@ -94,7 +95,7 @@ class InterfacesTest(SpaceTest):
         self.assertFalse([line for line in self.alone() if "past the accelerator" in line])
 
     def test_none_runs(self):
-        """What that means for the host, and what to do, whatever else is in order."""
+        """Checks the report of a missing daemon if all else is right: the effect on the host, and what to do."""
         self.good()
         self.check(1, "^FAIL daemon: none runs on .*a.admin: nothing passes between eth1 and gla0 without it: the host "
                    r"has no network over gl0; gradlaned --config \S*a.yaml; until it runs, gradlane accelerator up "
@@ -121,12 +122,12 @@ class InterfacesTest(SpaceTest):
         self.alone("^note interface gla0 of port host: the host's end of it is not in this network namespace")
 
     def test_a_real_daemon(self):
-        """Its document is what these programs read."""
+        """Checks that the programs understand the status of a real daemon."""
         self.good()
         daemon = self.start_daemon()
         self.check(0, f"^note daemon: asked the one that runs, process {daemon.pid}", "^ok   link of port host: up",
                    "^ok   link of port wire: up", r"^note peers: no marked traffic \(ToS 0x28\)")
-        # To an address where nobody is.
+        # The marked packets go to an address that no host has.
         self.inside("ip", "addr", "add", "10.77.0.1/24", "dev", "gl0")
         self.inside("ip", "neigh", "add", "10.77.0.2", "lladdr", "02:00:00:00:00:02", "dev", "gl0")
         self.inside(sys.executable, "-c", SENDER)

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""What the kernel does beside an accelerator, whatever others do to its rules, and in its place when it is dead."""
+"""Tests the nftables rules that keep the kernel away from an accelerator's interfaces, and that make the kernel forward
+packets when the accelerator is dead. Others may change or remove these rules."""
 
 import argparse
 import json
@@ -21,7 +22,7 @@ TABLE = "gradlane-glw0"
 
 
 class Programs:
-    """`gradlane` on host i, about its accelerator."""
+    """Runs `gradlane` on a host, with the configuration of the host's accelerator."""
 
     def __init__(self, hosts, bumps, gradlane):
         self.hosts, self.bumps, self.gradlane = hosts, bumps, gradlane
@@ -31,7 +32,8 @@ class Programs:
         return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
 
     def check(self, i, status, *patterns):
-        """What it fails, and nothing else."""
+        """Runs `gradlane check` on host i and returns its output. The patterns must match the FAIL lines, one each, in
+        order."""
         ended = self.run(i, "check", "--time", "300ms")
         failed = [line for line in ended.stdout.splitlines() if line.startswith("FAIL")]
         assert ended.returncode == status and len(failed) == len(patterns), f"{ended.returncode}: {ended.stdout}"
@@ -41,7 +43,8 @@ class Programs:
 
 
 def take_wires_address(hosts, i):
-    """gl0 gets that of glw0, as hosts have it: the kernel would take a frame for it at either."""
+    """Gives gl0 the MAC address of glw0, as `gradlane accelerator up` does. Without rules, the kernel would take a
+    frame for this address at both."""
     links = json.loads(hosts.node(i).ip("-j", "link"))
     (address,) = [link["address"] for link in links if link["ifname"] == "glw0"]
     hosts.node(i).ip("link", "set", "gl0", "address", address)
@@ -60,7 +63,7 @@ def flush(hosts, i):
 
 
 def receive_all(sock, count, patience):
-    """Datagrams that come until there are so many, or none comes for a while."""
+    """Returns the first `count` datagrams that come, or fewer if none comes for `patience` seconds."""
     got = []
     while len(got) < count and select.select([sock], [], [], patience)[0]:
         got.append(sock.recv(65536))
@@ -68,7 +71,8 @@ def receive_all(sock, count, patience):
 
 
 def check_once(hosts, bumps, what):
-    """Marked datagrams and a marked stream come once each, and as they should."""
+    """Asserts that marked datagrams and a marked stream arrive once and within the codec's bound. The stream is
+    compressed."""
     bumps.warm(0, 1)
     values = traffic.laplace(100 * 300).reshape(100, 300)
     with (hosts.socket(1, traffic.socket.SOCK_DGRAM) as receiver, hosts.socket(0, traffic.socket.SOCK_DGRAM) as sender):
@@ -90,7 +94,8 @@ def check_once(hosts, bumps, what):
 
 
 def no_rule(hosts, bumps, programs):
-    """Nobody has made rules; and whoever removes all takes none of those that matter."""
+    """Checks that no rules by hand are needed, and that nobody can remove the rules that matter. The daemon restores
+    the others."""
     check_once(hosts, bumps, "no rules by hand")
     programs.check(1, 0)
     flush(hosts, 1)
@@ -100,7 +105,7 @@ def no_rule(hosts, bumps, programs):
     denied = subprocess.run(hosts.command(1, "nft", "delete", "table", "netdev", f"{TABLE}-held"),
                             capture_output=True, text=True, timeout=PATIENCE)
     assert denied.returncode != 0 and "not permitted" in denied.stderr, denied
-    # Rules of others about the same interface, in whatever order, change nothing.
+    # Other tables with rules for the same interface change nothing, whatever their priority.
     hosts.node(1).run("nft", "-f", "-", stdin="""table netdev another {
  chain early { type filter hook ingress device "glw0" priority -600; policy accept; }
  chain late { type filter hook ingress device "glw0" priority 100; policy accept; }
@@ -111,7 +116,7 @@ def no_rule(hosts, bumps, programs):
 
 
 def renamed(hosts, bumps, programs):
-    """An interface that gets another name while it is used."""
+    """Gives an interface another name while it is used, and then its old name."""
     hosts.node(1).ip("link", "set", "glw0", "name", "wan0")
     wait_for(lambda: "has another name now: made right" in bumps.log(1), "the new name is noticed")
     check_once(hosts, bumps, "another name")
@@ -122,7 +127,7 @@ def renamed(hosts, bumps, programs):
 
 
 def second(hosts, bumps, programs):
-    """Another accelerator with these interfaces is refused, and the first one goes on."""
+    """Starts another accelerator with the same interfaces. It is refused, and the first one continues."""
     other = bumps.folder / "other.yaml"
     other.write_text(bumps.config(1).read_text().replace("n1.admin", "other.admin"))
     ended = subprocess.run(hosts.command(1, bumps.gradlaned, "--config", other), capture_output=True, text=True,
@@ -133,7 +138,8 @@ def second(hosts, bumps, programs):
 
 
 def killed(hosts, bumps, programs):
-    """The host's network goes on without it. Nothing compressed gets to programs, and a marked stream goes on."""
+    """Kills the accelerator of host 1. The host's network works without it, and a marked stream continues. No
+    compressed packet reaches programs."""
     bumps.warm(0, 1)
     values = traffic.laplace(400_000)
     pair = traffic.connect(hosts, 0, 1, tos=traffic.MARK)
@@ -166,11 +172,11 @@ def killed(hosts, bumps, programs):
         wait_for(uncompressed, "marked datagrams pass uncompressed")
     assert traffic.check_floats(values, stream.finish(), what="the stream") > 0
     traffic.close(pair)
-    # What its own host marks.
+    # Traffic that host 1 marks itself leaves uncompressed.
     pair = traffic.connect(hosts, 1, 0, tos=traffic.MARK)
     traffic.Transfer(*pair, values.tobytes(), what="from the dead one's host").check_exact()
     traffic.close(pair)
-    # Without the table there is nothing that joins them.
+    # Without the table, nothing joins glw0 and gla0.
     flush(hosts, 1)
     programs.check(1, 1, r"^FAIL daemon: none runs .* nothing passes between glw0 and gla0 without it: the host has no "
                          r"network over gl0; gradlaned --config \S*; until it runs, gradlane accelerator up --config")
@@ -182,7 +188,8 @@ def killed(hosts, bumps, programs):
 
 
 def stopped(hosts, bumps, programs):
-    """After an orderly end it is the same, and the other way round nothing is doubled at the start."""
+    """Ends the accelerator by SIGTERM and starts it again. In between no packet is lost, and the start duplicates none.
+    """
     assert bumps.terminate(1) == 0
     ping = hosts.command(0, "ping", "-c", "20", "-i", "0.05", "-W", "30", rig.address(1))
     text = run(*ping)
@@ -196,7 +203,8 @@ def stopped(hosts, bumps, programs):
 
 
 def nobody(hosts, bumps, programs):
-    """As a user without rights it cannot mend its rules: it says so again and again, until somebody does."""
+    """Runs the accelerator as a user without rights, who cannot fix its rules. The log repeats the error until
+    `gradlane accelerator up` fixes them."""
     assert bumps.terminate(1) == 0
     bumps.configure(1, user="nobody")
     bumps.folder.chmod(0o777)
@@ -222,7 +230,7 @@ def nobody(hosts, bumps, programs):
 
 
 def gone(hosts, bumps, programs):
-    """Without its interface it ends, so that a supervisor starts it."""
+    """Deletes the interface of the wire. The accelerator ends with status 3, so that a supervisor starts it again."""
     hosts.node(1).ip("link", "del", "glw0")
     assert bumps.processes[1].wait(PATIENCE) == 3, bumps.log(1)
     assert "interface glw0 is gone: deleted" in bumps.log(1), bumps.log(1)
@@ -231,7 +239,8 @@ def gone(hosts, bumps, programs):
                    "^FAIL daemon: none runs .*: its interfaces are not set up; gradlane accelerator up --config")
 
 
-CASES = (no_rule, renamed, second, killed, stopped, nobody, gone)  # the last one is the last
+# gone() must be the last case, because it deletes an interface.
+CASES = (no_rule, renamed, second, killed, stopped, nobody, gone)
 
 
 def main():

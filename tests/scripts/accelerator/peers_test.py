@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""An accelerator whose neighbour has none, or lost it, or sends what is no compressed packet."""
+"""Tests an accelerator whose peer host has no accelerator, loses it, or sends malformed packets."""
 
 import argparse
 import os
@@ -14,14 +14,15 @@ from tests.scripts.accelerator import frames, rig, traffic
 from tests.scripts.fixtures import networks, rings
 
 MALFORMED = 50_000
-STRANGER, OTHER_STRANGER = "10.77.0.66", "10.77.0.67"  # as whom malformed packets come
+STRANGER, OTHER_STRANGER = "10.77.0.66", "10.77.0.67"  # source addresses of malformed packets
 
 
 # ---- No accelerator there
 
 
 def legacy(hosts, bumps, args):
-    """A host without one gets what it gets without gradlane, in both directions, and `gradlane check` tells."""
+    """Tests traffic with a host that has no accelerator. All packets pass unchanged in both directions, and `gradlane
+    check` reports that nothing is compressed."""
     values = traffic.laplace(100_000)
 
     def marked(frame, outgoing):
@@ -49,7 +50,7 @@ def legacy(hosts, bumps, args):
     assert verdict.returncode == 1, f"status {verdict.returncode}: {verdict.stdout}"
     bad = [line for line in verdict.stdout.splitlines() if line.startswith("FAIL")]
     assert len(bad) == 1 and f"{rig.address(1)}: marked traffic" in bad[0], verdict.stdout
-    # Other traffic goes on meanwhile.
+    # Unmarked traffic is not affected.
     pair = traffic.connect(hosts, 0, 1)
     traffic.Transfer(*pair, os.urandom(1 << 20), what="no mark").check_exact()
     traffic.close(pair)
@@ -63,7 +64,7 @@ def check(hosts, bumps, args):
 
 
 def both_there(hosts, bumps, args):
-    """Then `gradlane check` has nothing to say against it."""
+    """Checks that `gradlane check` reports no failure if both hosts have an accelerator."""
     pair = traffic.connect(hosts, 0, 1, tos=traffic.MARK)
     values = traffic.laplace(10_000)
     traffic.check_floats(values, traffic.Transfer(*pair, values.tobytes(), what="before check").finish())
@@ -76,7 +77,8 @@ def both_there(hosts, bumps, args):
 
 
 def blocked(hosts, bumps, args):
-    """Compressed TCP segments get lost, and nothing else: connections go on without compression, and check says so."""
+    """Drops compressed TCP segments on the way, and nothing else. Connections continue without compression, and
+    `gradlane check` reports it."""
     bumps.warm(0, 1)
     hosts.spaces["sw"].run("nft", "table bridge blocked { chain forward { type filter hook forward priority 5; "
                            "ip dscp af12 ip protocol tcp counter drop; }; }")
@@ -94,13 +96,13 @@ def blocked(hosts, bumps, args):
 
 
 def killed(hosts, bumps):
-    """The far accelerator, under load; then it is back, and so is compression, and nothing is wrong."""
+    """Kills the far accelerator under load and starts it again. Then compression resumes, and all data is right."""
     def small_buffer(sock):
         sock.setsockopt(traffic.socket.SOL_SOCKET, traffic.socket.SO_RCVBUF, 1 << 16)
 
     bumps.warm(0, 1)
     values = traffic.laplace(1_000_000)
-    # It takes longer than an accelerator that is back stays unnoticed.
+    # The transfer is slow, so that it lasts longer than the new accelerator takes to be noticed.
     pair = traffic.connect(hosts, 0, 1, tos=traffic.MARK, set_listener=small_buffer)
     transfer = traffic.Transfer(*pair, values.tobytes(), read=8192, what="accelerator killed",
                                 pause=lambda received: time.sleep(0.006))
@@ -135,7 +137,8 @@ def killed(hosts, bumps):
 
 
 def record(hosts, bumps):
-    """Compressed packets with one record each, as they are on the wire to host 1."""
+    """Records compressed packets on the wire to host 1. Returns those, with one record each, as packets from STRANGER.
+    """
     def wanted(frame, outgoing):
         return outgoing and frames.is_bundle(frame) and frames.source_of(frame) == rig.address(0)
 
@@ -155,7 +158,7 @@ def record(hosts, bumps):
 
 
 def send_all(raw, packets):
-    """Not faster than an accelerator beside other programs can take them."""
+    """Sends packets, slowly enough for an accelerator that shares its CPUs with other programs."""
     for begin in range(0, len(packets), 100):
         for packet in packets[begin : begin + 100]:
             raw.send(packet)
@@ -163,20 +166,23 @@ def send_all(raw, packets):
 
 
 def introduce(raw, recorded, *strangers):
-    """As accelerators: only from those is everything with that code point an accelerator's."""
+    """Makes the strangers look like accelerators, by hellos. Only then are all of their packets with ToS 0x30 taken for
+    packets of an accelerator."""
     datagram = next(frame for frame in recorded if frame[23] == frames.UDP)
     for stranger in strangers:
         raw.send(frames.sent_from(frames.hello(datagram), stranger))
 
 
 def wire_counters(bumps):
-    """What host 1 has refused, and what it has taken as no packet of its own."""
+    """Returns the number of packets that host 1's accelerator has dropped as damaged, plus the hello answers it has
+    refused."""
     counters = bumps.stats(1)["counters"]
     return sum(counters[name] for name in ("wire_dropped", "hello_refused"))
 
 
 def malformed(hosts, bumps, count=MALFORMED):
-    """None arrives at the host, what is not lost before it is counted, and good traffic beside them is right."""
+    """Sends malformed packets. None may reach the host, and all that reach the accelerator are counted. Valid traffic
+    at the same time must be right."""
     bumps.warm(1, 0)
     recorded = record(hosts, bumps)
     packets = frames.shuffled(frames.MALFORMED, recorded, count)
@@ -190,7 +196,7 @@ def malformed(hosts, bumps, count=MALFORMED):
     with (rig.Sniffer(hosts, hosts.names[1], "gl0", from_strangers) as arrived,
           hosts.raw_socket(hosts.switch, "p1") as raw):
         introduce(raw, recorded, STRANGER, OTHER_STRANGER)
-        # First that what is right does arrive: else nothing is proved below.
+        # Valid packets must be delivered, or the checks below prove nothing.
         raw.send(recorded[0])
         raw.send(frames.of_tiny_records(recorded[-1], 32))
         rings.wait_for(lambda: len(arrived.frames) == 33, "right packets are restored")
@@ -211,7 +217,7 @@ def malformed(hosts, bumps, count=MALFORMED):
         traffic.close(*pairs)
         counted = traffic.wait_until_steady(lambda: wire_counters(bumps), "counters rest") - before
         assert not arrived.frames, f"{len(arrived.frames)} delivered, the first: {arrived.frames[0].hex()}"
-        # Some get lost in front of the accelerator, many if it has other things to do.
+        # Some packets are lost before they reach the accelerator, and many if it is busy.
         assert 0 < quiet <= count / 2, f"{quiet} of {count / 2} are counted"
         assert quiet < counted <= count, f"{counted - quiet} of {count / 2} are counted"
         send_all(raw, flips)
@@ -229,7 +235,7 @@ def malformed(hosts, bumps, count=MALFORMED):
 
 
 def truncated(hosts, bumps):
-    """Frames that end before the IP packet in them does."""
+    """Sends frames that end before the IP packet in them does."""
     recorded = record(hosts, bumps)
 
     def from_strangers(frame, outgoing):
@@ -239,7 +245,7 @@ def truncated(hosts, bumps):
           hosts.raw_socket(hosts.switch, "p1") as raw):
         introduce(raw, recorded, STRANGER)
         send_all(raw, [frame[:size] for frame in recorded[:50] for size in range(14, len(frame), 5)])
-        # What comes behind them arrives, and nothing before it.
+        # The valid packet that follows is delivered, and none of the frames before it.
         raw.send(recorded[0])
         rings.wait_for(lambda: arrived.frames, "a right packet is restored")
         assert len(arrived.stop()) == 1, f"{len(arrived.frames)} delivered, the first: {arrived.frames[0].hex()}"

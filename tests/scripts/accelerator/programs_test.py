@@ -1,9 +1,10 @@
 #!/usr/bin/python3
-"""Programs that know nothing of accelerators, between two hosts that have one each.
+"""Tests programs that know nothing of accelerators, between two hosts that have one each.
 
-What arrives is what was sent: to the byte without the mark, within the codec's bound with it.
+Data without the mark must arrive exactly as sent, and data with the mark within the codec's bound.
 
---bump testpmd: what needs no compression only, with dpdk-testpmd in place of accelerators, as a test of this test.
+With --bump testpmd, dpdk-testpmd replaces the accelerators, and only cases without compression run. This tests the test
+itself.
 """
 
 import argparse
@@ -22,7 +23,7 @@ import time
 from tests.scripts.accelerator import rig, traffic
 from tests.scripts.fixtures import networks, rings
 
-FLOATS = 200_000  # of each kind and way
+FLOATS = 200_000  # floats of each kind in each direction
 DOWNLOAD = f"""
 import hashlib, sys, urllib.request
 for url in sys.argv[1:]:
@@ -35,7 +36,7 @@ for url in sys.argv[1:]:
 
 
 def bumps_matter(hosts, bumps):
-    """Nothing goes around them."""
+    """Checks that no packet passes around the bumps."""
     ping = hosts.command(0, "ping", "-c", "1", "-W", "1", rig.address(1))
     bumps.stop(1)
     assert subprocess.run(ping, capture_output=True, timeout=rig.PATIENCE).returncode != 0, "a ping without a bump"
@@ -44,7 +45,8 @@ def bumps_matter(hosts, bumps):
 
 
 def fragments(bumps, *sizes):
-    """Of packets that the sender has to cut up. testpmd gets them put together again by the kernel, and too long."""
+    """Returns `sizes`, for packets that the sender must fragment; none for testpmd. The kernel reassembles fragments
+    before testpmd gets them, and the results are longer than the MTU."""
     return list(sizes) if bumps.kind == "accelerator" else []
 
 
@@ -52,7 +54,7 @@ def ping(hosts, bumps, sizes=range(1473)):
     traffic.ping_all_sizes(hosts, 0, 1, sizes)
     traffic.ping_all_sizes(hosts, 1, 0, fragments(bumps, 1473, 4000, 8000), together=1)
     for size in (0, 56, 1472, *fragments(bumps, 4000)):
-        # Of long ones the kernel drops fragments where it has no CPU for a while.
+        # The kernel drops fragments of long packets if it gets no CPU for a while, so there are three tries.
         for left in (2, 1, 0):
             output = hosts.node(1).run("ping", "-c", "3", "-i", "0.05", "-W", "30", "-s", size, rig.address(0))
             assert "wrong data" not in output, output
@@ -79,7 +81,7 @@ def iperf_ways(hosts, _bumps):
 
 
 def interactive(hosts, _bumps, times=2000):
-    """As a shell far away: a few bytes, and a few back, again and again."""
+    """Exchanges a few bytes in each direction, many times, as a remote shell does."""
     generator = random.Random(1)
     client, server = traffic.connect(hosts, 0, 1)
     for sock in (client, server):
@@ -112,7 +114,7 @@ def downloads(hosts, _bumps, folder):
 
 
 def connections(hosts, _bumps, count=100):
-    """Many at once, bytes in both directions of each."""
+    """Opens many connections at the same time, with bytes in both directions of each."""
     generator = random.Random(3)
     pairs = [traffic.connect(hosts, i % 2, 1 - i % 2) for i in range(count)]
     transfers = []
@@ -126,7 +128,7 @@ def connections(hosts, _bumps, count=100):
 
 
 def other_marks(hosts, bumps):
-    """The code point that accelerators use between themselves belongs to programs all the same."""
+    """Checks that programs can use any other ToS, even 0x30, which accelerators use among themselves."""
     generator = random.Random(4)
 
     def is_tcp(frame, outgoing):
@@ -153,7 +155,8 @@ def other_marks(hosts, bumps):
 
 
 class Wire:
-    """What a stretch of traffic was on the wire: how often smaller than what the host sent."""
+    """Measures the traffic of a `with` block. `grown` has the growth of the counters. `ratio` is the bytes from the
+    host divided by the bytes on the wire."""
 
     def __init__(self, bumps, i):
         self.bumps, self.i, self.before = bumps, i, self._read(bumps, i)
@@ -175,7 +178,8 @@ class Wire:
 
 
 def stream(hosts, codec, ways, kind, floats=FLOATS, **options):
-    """Floats of one kind over a TCP connection, both ways at once if ways is 2. How many were changed on the way."""
+    """Sends floats of one kind over a TCP connection, in both directions at the same time if `ways` is 2. Returns the
+    number of floats that compression changed, in the direction with fewer of them."""
     pair = traffic.connect(hosts, 0, 1, tos=traffic.MARK, late=options.pop("late", False))
     for sock in pair:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, options.get("nodelay", 0))
@@ -206,9 +210,10 @@ def float_streams(hosts, bumps, codec, floats=FLOATS):
 
 
 def float_datagrams(hosts, bumps, codec):
-    """In order, within the bound, with the ToS that they were sent with. What is no array of floats arrives exact."""
+    """Checks that datagrams arrive in order, within the bound, and with the ToS that they were sent with. Payloads that
+    are not arrays of floats arrive exactly."""
     bumps.warm(0, 1)
-    # Some that are not compressed between some that are: they must not overtake each other.
+    # Compressed and uncompressed datagrams alternate. They must not overtake each other.
     sizes = [size for _ in range(20) for size in (368, 1, 367, 256, 2, 16, 255, 3, 100, 17)]
     for tos, (kind, make) in itertools.product((0x28, 0x2A), traffic.KINDS.items()):
         arrays = [make(size, seed=i) for i, size in enumerate(sizes)]
@@ -231,7 +236,7 @@ def float_datagrams(hosts, bumps, codec):
 
 
 def congestion(hosts, bumps, tos, what):
-    """What the switch has to say about it arrives with each packet."""
+    """Checks that the switch's congestion mark (ECN) arrives with each packet."""
     arrays = [traffic.laplace(300, seed=i) for i in range(100)]
     hosts.congest(True)
     with traffic.Datagrams(hosts, 0, 1, tos | 2) as datagrams:
@@ -244,7 +249,7 @@ def congestion(hosts, bumps, tos, what):
 
 
 def no_checksum(hosts, bumps):
-    """A datagram without a checksum arrives without one."""
+    """Checks that a datagram without a checksum arrives without one."""
     bumps.warm(0, 1)
 
     def marked(frame, outgoing):
@@ -262,7 +267,7 @@ def no_checksum(hosts, bumps):
 
 
 def restart(hosts, bumps, codec):
-    """A connection whose start the daemons have not seen is left alone."""
+    """Restarts both daemons. They leave an older connection uncompressed, because they have not seen its start."""
     old = traffic.connect(hosts, 0, 1, tos=traffic.MARK)
     values = traffic.laplace(FLOATS)
     before = traffic.Transfer(*old, values.tobytes(), what="before the restart").finish()
@@ -279,7 +284,7 @@ def restart(hosts, bumps, codec):
 
 
 def check_superpackets(bumps, wanted):
-    """That they come and go, if they shall."""
+    """Checks that superpackets go in both directions if `wanted`, and that there are none otherwise."""
     for i in range(2):
         stats = bumps.stats(i)
         port = stats["ports"]["host"]

@@ -1,15 +1,15 @@
-"""Hosts that are each behind a bump in the wire: an accelerator, testpmd, or nothing. Needs root.
+"""Hosts that are each behind a bump: an accelerator, testpmd, or nothing. Needs root.
 
     h0: gl0 ---- gla0 :bump: glw0 ---- p0: sw: p1 ---- glw0 :bump: gla0 ---- gl0 :h1
 
-gl0 is the kernel's, with 10.77.0.1 and up. What comes to gla0 and glw0 belongs to the bump alone: the kernel would
-answer there too. sw is the bridge of networks.Network, with its ways to lose frames.
+A bump (in the wire) is a program that forwards frames between a host and its link. The kernel has gl0, with the
+addresses 10.77.0.1 and up. Frames that arrive at gla0 and glw0 are for the bump alone; otherwise the kernel would
+answer them, too. The switch sw is the bridge of networks.Network, which can drop frames.
 
     with Hosts() as hosts, Bumps(hosts, folder, gradlaned) as bumps:
         bumps.start().wait_up()
         client, server = traffic.connect(hosts, 0, 1)
 """
-
 import os
 import pathlib
 import socket
@@ -53,21 +53,22 @@ def address(i):
 
 
 class Hosts(networks.Network):
-    """bumps: whether there is a place for one in front of each host; without, gl0 hangs on the bridge."""
+    """A networks.Network in which hosts may be behind bumps. `bumps` says which hosts are. The gl0 of a host without a
+    bump is on the bridge itself."""
 
     def __init__(self, bumps=(True, True), **options):
         super().__init__(len(bumps), **options)
         self.bumps = bumps
 
     def socket(self, i, kind=socket.SOCK_STREAM, *, namespace=None, family=socket.AF_INET, protocol=0):
-        """One of host i (or of another namespace), with a time-out."""
+        """Returns a socket in the namespace of host i (or in `namespace`), with a timeout of PATIENCE."""
         with inside(namespace or self.names[i]):
             made = socket.socket(family, kind, protocol)
         made.settimeout(PATIENCE)
         return made
 
     def raw_socket(self, namespace, interface):
-        """Sends and receives whole frames there."""
+        """Returns a socket that sends and receives whole frames at the interface."""
         made = self.socket(0, socket.SOCK_RAW, namespace=namespace, family=socket.AF_PACKET, protocol=ANY_PROTOCOL)
         made.bind((interface, 0))
         return made
@@ -78,17 +79,17 @@ class Hosts(networks.Network):
         return subprocess.Popen(self.command(i, *argv), **options)
 
     def sysctl(self, **values):
-        """Of TCP, in all hosts."""
+        """Sets net.ipv4.tcp_* values in all hosts."""
         for i in range(self.nodes):
             self.node(i).run("sysctl", "-q", "-w", *(f"net.ipv4.tcp_{name}={value}" for name, value in values.items()))
 
     def copy(self, per_10000):
-        """Of the frames that arrive at the switch, so many arrive twice from now on. 0: none."""
+        """Duplicates `per_10000` of 10000 frames in the switch at random from now on; 0: none."""
         self.spaces["sw"].rules("table netdev copies\ndelete table netdev copies\n" +
                                 (COPIES % (per_10000, per_10000) if per_10000 else ""))
 
     def congest(self, on):
-        """The switch tells so in packets of those who know of ECN. Not together with drop()."""
+        """Makes the switch mark congestion (ECN) in packets with ECT(0), or stops that. Not together with drop()."""
         self._rules("loss", ["ip ecn ect0 ip ecn set ce"] if on else [])
 
     # ---- Private
@@ -105,15 +106,16 @@ class Hosts(networks.Network):
 
 
 class Bumps(rings.Ring):
-    """What is in the places for bumps: kind "accelerator" or "testpmd".
+    """The bumps of the hosts: accelerators or testpmd, by `kind`.
 
-    Daemons are started, killed and watched as those of a ring. settings: further keys of the configuration file, in
-    YAML; a value may be a function of the host. superpackets: between the kernel and accelerators.
+    Processes are started, killed and watched like daemons of a ring. `settings` has further keys of the configuration
+    file, in YAML; a value may be a function of the host's number. With `superpackets`, kernels and accelerators
+    exchange superpackets.
     """
 
     def __init__(self, hosts, folder, gradlaned, kind="accelerator", superpackets=False, **settings):
         self.superpackets = superpackets
-        # Not the parent's: there is no ring to describe.
+        # The parent's __init__() is not called, because there is no ring to describe.
         self.kind, self.nodes, self.network, self.lanes = kind, hosts.nodes, hosts, 1
         self.folder, self.gradlaned = pathlib.Path(folder), str(gradlaned)
         self.processes = [None] * self.nodes
@@ -123,7 +125,7 @@ class Bumps(rings.Ring):
             self.configure(i, **settings)
 
     def configure(self, i, **settings):
-        """For its next start."""
+        """Writes the configuration file for the next start of host i's accelerator."""
         if self.superpackets:
             for interface in ("gl0", "gla0"):
                 self.network.node(i).leave_superpackets(interface, True)
@@ -143,7 +145,7 @@ class Bumps(rings.Ring):
         if self.kind == "accelerator":
             super().start_node(i)
             return
-        # An accelerator keeps the kernel off itself.
+        # For testpmd, this table keeps the kernel away from the interfaces. An accelerator has such a table of its own.
         self.network.node(i).rules("add table netdev deaf\n" + DEAF)
         most = os.cpu_count() - 1
         with open(self._log_file(i), "ab") as log:
@@ -151,7 +153,7 @@ class Bumps(rings.Ring):
                                                  stdin=subprocess.PIPE, stdout=log, stderr=log)
 
     def wait_up(self):
-        """Until frames pass between the first two hosts."""
+        """Waits until frames pass between the first two hosts. Returns self."""
         if self.kind == "accelerator":
             for i in filter(lambda i: self.processes[i] is not None, range(self.nodes)):
                 rings.wait_for(lambda i=i: self._answers(i), f"the accelerator of host {i} answers")
@@ -164,11 +166,11 @@ class Bumps(rings.Ring):
         return self.stats(i)["counters"][name]
 
     def counted(self, i, name, least, patience=PATIENCE):
-        """Waits until that counter is there: what admin says may be a little old."""
+        """Waits until the counter is at least `least`. It waits because the daemon's answers may be a little old."""
         rings.wait_for(lambda: self.counter(i, name) >= least, f"host {i} counts {least} {name}", patience)
 
     def peer(self, i, other):
-        """What the accelerator of host i knows of host `other`, or None."""
+        """Returns the entry of host `other` in the peer table of host i's accelerator, or None."""
         return next((peer for peer in self.stats(i)["peers"] if peer["ip"] == address(other)), None)
 
     def answers(self, i, other):
@@ -176,7 +178,7 @@ class Bumps(rings.Ring):
         return peer is not None and peer["state"] == "answers"
 
     def warm(self, i=0, other=1, tos=0x28, patience=PATIENCE):
-        """Sends marked datagrams from host i to the other one until its accelerator has answered."""
+        """Sends marked datagrams from host i to the other host until the other's accelerator has answered."""
         with self.network.socket(i, socket.SOCK_DGRAM) as sender:
             sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
 
@@ -202,7 +204,8 @@ class Bumps(rings.Ring):
 
 
 class Sniffer:
-    """What comes to an interface or leaves it: frames (bytes) for which keep(frame, outgoing) is true."""
+    """Records frames (as bytes) that arrive at an interface or leave it, if keep(frame, outgoing) is true for them. It
+    has a thread of its own, and keeps at most `most` frames."""
 
     def __init__(self, hosts, namespace, interface, keep, most=100000):
         self.frames, self.keep, self.most = [], keep, most
@@ -221,14 +224,14 @@ class Sniffer:
         self._socket.close()
 
     def stop(self):
-        """Reads what has come, and ends. The frames."""
+        """Reads the frames that have arrived, and ends the thread. Returns all recorded frames."""
         self._stopped = True
         if self._thread.is_alive():
             self._thread.join()
         return self.frames
 
     def lost(self):
-        """Frames that came too fast to be seen, since this was last asked."""
+        """Returns the number of frames that were lost since the last call because they came too fast."""
         return struct.unpack("II", self._socket.getsockopt(263, 6, 8))[1]  # SOL_PACKET, PACKET_STATISTICS
 
     def _listen(self):

@@ -1,4 +1,5 @@
-"""One accelerator between two veths in a namespace, whole frames in and out, and frames of all kinds. Needs root.
+"""Runs one accelerator between two veth pairs in a namespace, and makes frames of all kinds to send through it. Needs
+root.
 
     host0 ---- gla0 [gradlaned] wire0 ---- far0        the kernel of that namespace has no addresses there
 
@@ -25,8 +26,8 @@ HOST = bytes.fromhex("02aa00000001")
 FAR = bytes.fromhex("02bb00000002")
 VLAN = 0x8100
 AF_PACKET = "net_af_packet{},iface={},qdisc_bypass=0"
-SILENCE = 0.05  # s: nothing more comes, where nothing need come
-MOST_SILENCES = 1200  # where something must
+SILENCE = 0.05  # seconds without a frame until no more frames are expected
+MOST_SILENCES = 1200  # number of silences in a row until a missing frame counts as lost
 
 
 # ---- Frames
@@ -63,16 +64,18 @@ def pattern(bytes_, seed):
 
 
 def sizes():
-    """Whole frames of any kind, of every 7th length and the last ones."""
+    """Yields complete frames of no known protocol: of every 7th length, and of the longest ones."""
     for length in (*range(60, 1514, 7), *range(1500, 1515)):
         yield ethernet(0x88b5, pattern(length - 14, length))
 
 
 def kinds():
-    """What no accelerator may touch, and what it looks at and leaves."""
+    """Yields frames that an accelerator must not change: those it never touches, and those it examines and leaves as
+    they are."""
     for length in (15, 16, 20, 33, 34, 41, 59):
         yield ethernet(0x88b5, pattern(length - 14, length))
-        yield ethernet(0x0800, b"\x65" + pattern(length - 15, length))  # no version 4, whatever its type
+        # The IP version is not 4, although the EtherType says IPv4.
+        yield ethernet(0x0800, b"\x65" + pattern(length - 15, length))
     yield ethernet(0x0806, struct.pack("!HHBBH", 1, 0x800, 6, 4, 1) + pattern(20, 3))
     yield ethernet(0x86dd, b"\x62\x80\x00\x00\x00\x28\x11\x40" + pattern(32 + 40, 4))
     for tags in ((5,), (0xe00a,)):
@@ -92,7 +95,8 @@ def kinds():
 
 
 class Tap:
-    """Whole frames in and out of an interface, with the tags that the kernel takes off what it hands over."""
+    """Sends and receives complete frames at an interface. Puts back the VLAN tags that the kernel removes from received
+    frames."""
 
     def __init__(self, namespace, interface):
         with inside(namespace):
@@ -110,7 +114,7 @@ class Tap:
         self._socket.send(frame)
 
     def receive(self):
-        """The next frame, or None if none comes."""
+        """Returns the next frame, or None if none comes within SILENCE."""
         try:
             frame, control, _, _ = self._socket.recvmsg(65536, 256)
         except TimeoutError:
@@ -125,11 +129,11 @@ class Tap:
             pass
 
     def receive_until(self, last):
-        """Forgets what comes before that frame."""
+        """Receives frames until this one comes, and discards them."""
         wait_for(lambda: self.receive() == last, "the last frame")
 
     def expect(self, frames, what, ignore=lambda frame: False):
-        """These frames come, in this order, and no others but those that are ignored."""
+        """Asserts that these frames come, in this order, and no others except frames that `ignore` accepts."""
         frames, got, silences = list(frames), [], 0
         while silences < (MOST_SILENCES if len(got) < len(frames) else 1) and len(got) <= len(frames):
             frame = self.receive()
@@ -145,7 +149,7 @@ class Tap:
 
 
 class Shell:
-    """The namespace, and a daemon in it that can be started again and again."""
+    """The namespace, and a daemon in it that can be started many times."""
 
     def __init__(self, gradlaned, folder):
         self.gradlaned, self.folder = gradlaned, pathlib.Path(folder)
@@ -209,7 +213,7 @@ class Shell:
             tap.drain()
 
     def refusal(self):
-        """What a daemon says that does not start."""
+        """Returns the error output of a daemon that must refuse to start."""
         result = subprocess.run(self.command(self.gradlaned, "--config", self.folder / "a.yaml"), capture_output=True,
                                 text=True, timeout=PATIENCE)
         assert result.returncode == 2, result
@@ -235,7 +239,7 @@ class Shell:
                 return json.loads(answer.read())
 
     def counts(self, expected):
-        """Waits for figures: expected is {"counters/super_segment": 1, ...}."""
+        """Waits until values in the daemon's status are as expected, such as {"counters/super_segment": 1, ...}."""
         def as_expected():
             stats = self.stats()
             for path, value in expected.items():
@@ -249,9 +253,9 @@ class Shell:
         wait_for(as_expected, f"figures {expected}, not {json.dumps(self.stats())}")
 
     def flush(self):
-        """Nothing is under way any more, in either direction."""
+        """Waits until no frame is in flight in either direction."""
         for tap in self.taps.values():
-            with contextlib.suppress(OSError):  # a socket is told once that its interface was down
+            with contextlib.suppress(OSError):  # a socket reports once that its interface was down
                 tap.drain()
         for one, other in (("host0", "far0"), ("far0", "host0")):
             last = ethernet(0x88b5, f"the last one from {one}".encode())
@@ -259,7 +263,8 @@ class Shell:
             self.tap(other).receive_until(last)
 
     def passes(self, frames, what, host="host0", ways=((0, 1), (1, 0))):
-        """Some at a time: rings of interfaces are bounded."""
+        """Asserts that frames pass unchanged and in order, in each of the directions `ways` (0 is the host's end, 1 the
+        wire's). Sends 64 frames at a time, because the interfaces' rings are bounded."""
         ends = [self.tap(host), self.tap("far0")]
         frames = list(frames)
         for one, other in ways:

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""The shell of accelerator mode: what becomes of frames, interfaces and processes. Needs root.
+"""Tests the shell of accelerator mode, the part around its engine: frames, interfaces and processes. Needs root.
 
-What the engine does with marked packets is tested elsewhere: here, nothing is compressed.
+Other tests cover the engine, which compresses marked packets. Here, nothing is compressed.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from tests.scripts.fixtures import networks
 
 
 def check_offloads(shell):
-    """Refused while offloads are on, and the commands that it names help."""
+    """Checks that the daemon refuses to start while offloads are on, and that the commands in its message fix that."""
     shell.configure()
     shell.run("ethtool", "-K", "wire0", "gro", "on")
     shell.run("ethtool", "-K", "gla0", "gro", "on")
@@ -35,11 +35,11 @@ def check_offloads(shell):
         shell.run(*command.split())
     shell.start()
     assert shell.stats()["advice"] == [], shell.stats()["advice"]
-    # TCP of the kernel comes as segments of the MTU, with checksums, if it is switched off as told.
+    # With these offloads off, the kernel itself cuts super-segments into packets and computes their checksums.
     shell.ip("addr", "add", "10.77.9.1/24", "dev", "host0")
     shell.ip("neigh", "add", "10.77.9.2", "lladdr", "02:bb:00:00:00:02", "dev", "host0")
     with rig.inside(shell.name), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-        sender.setsockopt(socket.IPPROTO_UDP, 103, 1000)  # UDP_SEGMENT: a super-segment, where devices take those
+        sender.setsockopt(socket.IPPROTO_UDP, 103, 1000)  # UDP_SEGMENT; makes a super-segment if the device takes them
         sender.sendto(bytes(10000), ("10.77.9.2", 9))
     shell.counts({"counters/from_host": 10, "counters/super_segment": 0, "counters/checksum_finished": 0})
     shell.ip("addr", "flush", "dev", "host0")
@@ -47,7 +47,7 @@ def check_offloads(shell):
 
 
 def check_frames(shell):
-    """All kinds, both ways, the same bits in the same order."""
+    """Checks that frames of all sizes and kinds pass in both directions, unchanged and in order."""
     shell.start()
     assert "puts IP fragments together" not in shell.log(), shell.log()
     before = shell.stats()["ports"]
@@ -59,7 +59,7 @@ def check_frames(shell):
     expected["ports/host/sent"] = len(sent)
     expected["ports/host/sent_bytes"] = expected["ports/wire/received_bytes"] = sum(map(len, sent))
     shell.counts({**expected, "ports/host/dropped_full": 0, "ports/wire/dropped_full": 0, "counters/super_segment": 0})
-    # The kernel's own frames are nobody's here.
+    # A frame that the kernel sends at wire0 must leave, and must not go through the accelerator to the host.
     wire = shell.tap("wire0")
     wire.send(ethernet(0x88b5, b"not for the host"))
     shell.tap("far0").expect([ethernet(0x88b5, b"not for the host")], "a frame of the kernel")
@@ -85,7 +85,7 @@ def check_stats(shell):
 
 
 def check_silent_peer(shell):
-    """Marked packets towards nobody with an accelerator go as they are, and that is said."""
+    """Checks that marked packets to a host without an accelerator pass unchanged, and that the daemon reports this."""
     marked = [ipv4(17, udp(pattern(400, i)), 0x28) for i in range(40)]
     shell.passes(marked, "marked packets", ways=((0, 1),))
     shell.logs("10.77.0.2: marked traffic goes uncompressed, no accelerator answers")
@@ -98,7 +98,8 @@ def check_silent_peer(shell):
 
 
 def check_super_segments(shell):
-    """They are dropped, counted, and said with what to do; both ways."""
+    """Checks that super-segments are dropped and counted in both directions, and that the message says what prevents
+    them."""
     for interface in ("host0", "gla0", "wire0", "far0"):
         shell.ip("link", "set", interface, "mtu", "3000")
     long = [ipv4(17, udp(pattern(1700, i))) for i in range(5)]
@@ -116,7 +117,7 @@ def check_super_segments(shell):
 
 
 def check_links(shell):
-    """Interfaces go down and come up again."""
+    """Takes interfaces down and up again. Then frames must pass again."""
     frames = list(kinds())
     for port, interface in (("wire", "wire0"), ("host", "gla0"), ("wire", "far0"), ("host", "host0")):
         downs = shell.log().count(f"port {port}: the link is down")
@@ -134,7 +135,7 @@ def check_links(shell):
 
 
 def check_shaper(shell):
-    """What waits in the kernel's ring behind a slow link is sent, though nothing comes after it."""
+    """Checks that frames that wait behind a slow link in the kernel's ring are sent, even if no frame follows them."""
     shell.run("tc", "qdisc", "add", "dev", "wire0", "root", "tbf", "rate", "20mbit", "burst", "4000", "limit", "1000000")
     frames = [ethernet(0x88b5, pattern(1500, i)) for i in range(400)]
     for frame in frames:
@@ -144,7 +145,7 @@ def check_shaper(shell):
 
 
 def check_missed(shell):
-    """What the kernel's ring has no place for is counted, and what it has is passed on."""
+    """Checks that frames that do not fit into the kernel's ring are counted, and that all others pass."""
     shell.process.send_signal(signal.SIGSTOP)
     tasks = list(pathlib.Path(f"/proc/{shell.process.pid}/task").iterdir())
     wait_for(lambda: all((task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks), "it stands")
@@ -157,7 +158,7 @@ def check_missed(shell):
 
 
 def check_ends(shell):
-    """Orderly and not, nothing stays, and the next start works."""
+    """Ends the daemon by SIGTERM and by SIGKILL. Nothing may stay behind, and the next start must work."""
     shell.configure()
     assert "another daemon listens on" in shell.refusal()
     shell.end()
@@ -175,7 +176,7 @@ def check_ends(shell):
 
 
 def check_tap(shell):
-    """A host port that makes the host's interface."""
+    """Tests a host port that makes the host's interface itself (net_tap)."""
     shell.configure()
     for end in ((signal.SIGTERM, 0), (signal.SIGKILL, -9)):
         shell.start(host="{device: 'net_tap0,iface=gl0'}")
@@ -183,7 +184,7 @@ def check_tap(shell):
         shell.ip("link", "set", "gl0", "up")
         wait_for(lambda: shell.interfaces()["gl0"]["operstate"] != "DOWN", "gl0 is up")
         shell.tap("gl0").drain()
-        # The kernel's taps take no runts; what it pads is up to it.
+        # Runts (frames under 60 bytes) are left out, because the kernel's taps may reject or pad them.
         shell.passes((frame for frame in kinds() if len(frame) >= 60), "frames through a tap", host="gl0")
         shell.passes(sizes(), "frames of all sizes through a tap", host="gl0")
         assert shell.stats()["ports"]["host"]["link_up"] is True
@@ -193,7 +194,7 @@ def check_tap(shell):
 
 
 def check_superpackets(shell):
-    """Where TCP may have superpackets, all else is the same as without."""
+    """Checks that all other frames pass as usual if TCP may have superpackets."""
     shell.start(host="{device: 'net_af_packet0,iface=gla0', superpackets: true}")
     assert shell.interfaces()["gla0"]["promiscuity"] > 0
     shell.passes(sizes(), "frames of all sizes through a packet socket")
@@ -209,9 +210,9 @@ def check_superpackets(shell):
 
 
 def check_user(shell):
-    """As a user without rights it does all the same, and ends like it."""
+    """Checks that a daemon that becomes a user without rights works, and that it ends without leaving files."""
     shell.folder.chmod(0o755)
-    shutil.rmtree(shell.folder / "run")  # root's
+    shutil.rmtree(shell.folder / "run")  # belongs to root
     shell.start(user="nobody")
     shell.logs("running as user nobody from now on")
     entry = pwd.getpwnam("nobody")
@@ -227,7 +228,7 @@ def check_user(shell):
 
 
 def check_faults(shell):
-    """Only what comes from the wire meets them."""
+    """Checks that injected faults hit only frames from the wire."""
     shell.start(faults="{drop: 1, seed: 3}", worker="{idle: spin}", repack="{enabled: false}")
     shell.passes(kinds(), "frames that leave, with faults", ways=((0, 1),))
     count = 0

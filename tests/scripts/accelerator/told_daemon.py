@@ -1,5 +1,5 @@
-"""What tests of `gradlane check` and `gradlane stats` about accelerators share: a daemon that says what the test wants it
-to say, and the programs. Each test is run with the paths of GRADLANE and GRADLANED.
+"""Shared code of tests for `gradlane check` and `gradlane stats` with accelerators: a fake daemon that gives the test's
+answers, and methods that run the programs. Each test needs the paths of gradlane and gradlaned as arguments.
 """
 
 import copy
@@ -18,7 +18,7 @@ from tests.scripts.fixtures import networks
 from tests.scripts.fixtures.waiting import PATIENCE, wait_for
 from lab.net.spaces import Spaces
 
-BINARIES = {}  # gradlane, gradlaned
+BINARIES = {}  # paths of gradlane and gradlaned, by name
 
 DOCUMENT = {
     "mode": "accelerator", "version": "0.1.0", "uptime_s": 3.64, "pid": 1752, "rss_kb": 62566,
@@ -44,7 +44,7 @@ DOCUMENT = {
 
 
 def changed(**fields):
-    """The document with other fields; "counters" and "config" are merged."""
+    """Returns the document with other fields; "counters" and "config" are merged."""
     document = copy.deepcopy(DOCUMENT)
     for key, value in fields.items():
         if key in ("counters", "config"):
@@ -60,7 +60,7 @@ def peer(state, uncompressed=12, ago=0.1):
 
 
 class FakeDaemon:
-    """Answers "stats" on an admin socket: with each of the documents once, and then the last one again and again."""
+    """Answers "stats" on an admin socket: once with each of the documents, then always with the last one."""
 
     def __init__(self, path, *documents):
         self.documents = [json.dumps(document) for document in documents]
@@ -88,14 +88,14 @@ class FakeDaemon:
             with client:
                 client.settimeout(PATIENCE)
                 request = client.recv(100)
-                if not request:  # only looks whether somebody listens
+                if not request:  # the client only checks whether somebody listens
                     continue
                 self.requests.append(request)
                 client.sendall(self.documents[min(len(self.requests), len(self.documents)) - 1].encode())
 
 
 class ToolsTest(unittest.TestCase):
-    namespace = None  # of the programs (a Space)
+    namespace = None  # Space in which the programs run; None: that of this process
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="gl-tools-")
@@ -119,7 +119,8 @@ class ToolsTest(unittest.TestCase):
         return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
 
     def check(self, status, *patterns, options=(), others=False):
-        """Lines of `gradlane check`. Each pattern has a line; without `others` every FAIL is one of those."""
+        """Runs `gradlane check`, which must end with this status. Each pattern must match a line; without `others`,
+        every FAIL must match a pattern. Returns the lines."""
         ended = self.run_program("gradlane", "check", "--config", self.config, *(options or ("--time", "300ms")))
         output = ended.stdout + ended.stderr
         self.assertEqual(ended.returncode, status, output)
@@ -135,7 +136,7 @@ class ToolsTest(unittest.TestCase):
 
 
 class SpaceTest(ToolsTest):
-    """The programs run in a namespace; there is one more, `other`."""
+    """Runs the programs in a namespace. `other` is a second namespace."""
 
     ipv6 = False
 
@@ -152,7 +153,7 @@ class SpaceTest(ToolsTest):
         return self.namespace.ip(*words)
 
     def start_daemon(self):
-        """A real one, which answers."""
+        """Starts a real daemon and waits until it answers."""
         with open(self.folder / "log", "w", encoding="utf-8") as log:
             command = self.namespace.command(BINARIES["gradlaned"], "--config", self.config)
             daemon = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""`gradlane check` and `gradlane stats` about accelerators, against a daemon that says what the test wants it to say.
+"""Tests `gradlane check` and `gradlane stats` with accelerators. A fake daemon gives the answers that each test needs.
 
 Usage: tools_test.py GRADLANE GRADLANED
 """
@@ -45,7 +45,8 @@ class CheckTest(ToolsTest):
             self.assertGreater(len(daemon.requests), 1)
 
     def test_nothing_is_sent_any_more(self):
-        """Nobody is asked then, so nothing is known, and nothing is wrong."""
+        """Without recent marked traffic, the daemon does not ask the peer. Then nothing is known about the peer, and
+        nothing fails."""
         for state in ("silent", "asked"):
             with self.daemon(changed(peers=peer(state, ago=60.5))) as daemon:
                 self.check(0, r"^note 10\.77\.0\.2: no marked traffic has gone there lately")
@@ -190,7 +191,7 @@ class StatsTest(ToolsTest):
                              r"\n  bundle_bad_checksum +2  wrong UDP or TCP checksum")
 
     def watch(self, documents, *options, rounds):
-        """What a watch prints until the daemon has been asked so often."""
+        """Returns the output of `gradlane stats --watch` until the daemon has got at least `rounds` requests."""
         command = [BINARIES["gradlane"], "stats", "--admin", str(self.admin), "--watch", "0.1", *options]
         with self.daemon(*documents) as daemon:
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:

@@ -1,6 +1,6 @@
-"""Programs' traffic between rig.Hosts, and what must be true of it at the other end.
+"""Traffic of ordinary programs between rig.Hosts, and checks of the data that arrives.
 
-Everything waits a bounded time: sockets have time-outs, and one that is over is a connection that is stuck.
+All waits are bounded: sockets have timeouts, and an expired timeout means that a connection is stuck.
 """
 
 import contextlib
@@ -17,7 +17,8 @@ from tests.scripts.accelerator import rig
 from tests.scripts.fixtures import rings
 
 MARK = 0x28
-BOUNDS = {"fixed:10": (2.0**-10, 2.0**14), "inceptionn:8": (2.0**-8, 1.0)}  # most error; exact from here on
+# By codec: the largest error, and the magnitude from which floats are exact.
+BOUNDS = {"fixed:10": (2.0**-10, 2.0**14), "inceptionn:8": (2.0**-8, 1.0)}
 SO_RCVBUFFORCE, SO_NO_CHECK = 33, 11
 
 
@@ -33,13 +34,14 @@ def gaussian(count, seed=2):
 
 
 def wide(count, seed=3):
-    """All exponents of finite numbers."""
+    """Returns floats with random bits and all exponents of finite numbers."""
     bits = numpy.random.default_rng(seed).integers(0, 1 << 32, count, dtype=numpy.uint32)
     return numpy.where((bits >> 23) & 0xFF == 0xFF, bits & 0xFF7FFFFF, bits).astype("<u4").view("<f4")
 
 
 def special(count, seed=4):
-    """NaNs, infinities and denormals, some in each packet, so that the packets are worth compressing."""
+    """Returns floats with NaNs, infinities and denormals. Each packet has only a few of them, so that it is still
+    compressed."""
     words = laplace(count, seed).view("<u4")
     odd = [0x7FC00000, 0xFFC00001, 0x7F800001, 0xFFFFFFFF, 0x7F800000, 0xFF800000, 1, 0x80000001, 0x007FFFFF,
            0x80000000, 0, 0x7F7FFFFF, 0x3F800000, 0xBF7FFFFF]
@@ -50,8 +52,8 @@ def special(count, seed=4):
 
 
 def edges(count, seed=7):
-    """Floats that round to the power of two above them, with another exponent: half a float of what was sent exact and
-    half of what was sent compressed is out of bounds."""
+    """Returns floats just below a power of two. Compression rounds them up to it, so their exponents change. A float
+    that mixes exact and compressed bytes is then out of bounds."""
     generator = numpy.random.default_rng(seed)
     return (generator.choice([-2.0, -0.5, 0.5, 2.0], count) * (1 - generator.uniform(0, 2.0**-12, count))).astype("<f4")
 
@@ -60,7 +62,8 @@ KINDS = {"edges": edges, "laplace": laplace, "gaussian": gaussian, "wide": wide,
 
 
 def check_floats(sent, received, codec="fixed:10", what=""):
-    """`received`: bytes. How many of the floats are not exactly as they were sent."""
+    """Asserts that the floats in `received` (bytes) are within the codec's bound. Returns the number of floats that are
+    not exactly as sent."""
     assert len(received) == 4 * sent.size, f"{what}: {len(received)} bytes of {4 * sent.size}"
     most, exact_from = BOUNDS[codec]
     after = numpy.frombuffer(received, dtype="<f4")
@@ -78,7 +81,8 @@ def check_floats(sent, received, codec="fixed:10", what=""):
 
 
 def connect(hosts, client, server, tos=0, late=False, set_listener=None, set_client=None):
-    """The two ends of a connection. late: ToS is set when it stands, at both ends. set_...: called with sockets."""
+    """Connects two hosts by TCP; returns the client's and the server's socket. With `late`, both ends get the ToS only
+    after connecting. set_listener and set_client are called with a new socket before it is used."""
     with hosts.socket(server) as listener:
         if set_listener:
             set_listener(listener)
@@ -105,9 +109,10 @@ def mark(sock, tos):
 
 
 class Transfer:
-    """Bytes from one end of a connection to the other, beside other transfers.
+    """Sends bytes from one end of a connection to the other, in two threads, so that others can run at the same time.
 
-    chunks(): how many bytes the next send() has. pause(received): called by the receiver before each read.
+    The sender calls chunks() for the number of bytes of the next send(). The receiver calls pause(received) before each
+    read.
     """
 
     def __init__(self, sender, receiver, data, chunks=lambda: 65536, read=65536, pause=None, what=""):
@@ -121,7 +126,7 @@ class Transfer:
             thread.start()
 
     def finish(self, patience=200):
-        """What arrived."""
+        """Waits for the end and returns the bytes that arrived."""
         end = time.monotonic() + patience
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
@@ -155,7 +160,7 @@ class Transfer:
 
 
 def read(sock, count):
-    """So many bytes, whatever they came in."""
+    """Reads exactly `count` bytes, however they are split. Raises AssertionError if the connection ends before."""
     data = b""
     while len(data) < count:
         piece = sock.recv(count - len(data))
@@ -183,7 +188,7 @@ def close(*pairs):
 
 
 class Datagrams:
-    """From host i to host j, few at a time: nothing may get lost here, so nothing shall for want of room."""
+    """Sends datagrams from host i to host j, few at a time. None may be lost, so no buffer may overflow."""
 
     BURST = 24
 
@@ -203,7 +208,7 @@ class Datagrams:
         close((self.sender, self.receiver))
 
     def send(self, payloads):
-        """What arrived, as (payload, ToS)."""
+        """Returns the datagrams that arrived, as (payload, ToS)."""
         received = []
         for begin in range(0, len(payloads), self.BURST):
             burst = payloads[begin : begin + self.BURST]
@@ -223,7 +228,7 @@ class Datagrams:
 
 
 def check_datagrams(sent, received, tos, what=""):
-    """Byte for byte, in order."""
+    """Asserts that all datagrams arrived unchanged, in order and with this ToS."""
     assert len(sent) == len(received), f"{what}: {len(received)} of {len(sent)} came"
     for i, (before, (after, seen)) in enumerate(zip(sent, received)):
         assert before == after, f"{what}: datagram {i} of {len(before)} bytes differs"
@@ -242,7 +247,7 @@ def internet_checksum(data):
 
 
 def ping_all_sizes(hosts, i, j, sizes, together=16):
-    """Echoes of random bytes, which come back as they were."""
+    """Sends echo requests with random bytes. Asserts that the answers have the same bytes."""
     generator = random.Random(6)
     with hosts.socket(i, socket.SOCK_RAW, protocol=socket.IPPROTO_ICMP) as sock:
         sock.connect((rig.address(j), 0))
@@ -261,7 +266,8 @@ def ping_all_sizes(hosts, i, j, sizes, together=16):
 
 
 def wait_until_steady(read, what, patience=rig.PATIENCE):
-    """The value of read() as soon as it has been the same for 0.3 s: counters are copied every so often."""
+    """Returns the value of read() after it has not changed for 0.3 s. Daemons publish their counters only now and then.
+    """
     seen = [read(), time.monotonic()]
 
     def steady():

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""`gradlane accelerator up` and `down`, in network namespaces: needs root, and is left out without.
+"""Tests `gradlane accelerator up` and `down` in network namespaces. Needs root; skipped without it.
 
     host: eth1 ---- far :other          10.77.0.1 and more on eth1, 10.77.0.9 on far
 
@@ -31,7 +31,7 @@ class UpTest(SpaceTest):
 
     def setUp(self):
         super().setUp()
-        # Nobody waits for duplicates of addresses of IPv6.
+        # Without duplicate address detection, IPv6 addresses work at once.
         for space in (self.namespace, self.other):
             space.run("sysctl", "-q", "-w", "net.ipv6.conf.default.accept_dad=0")
         self.namespace.veth("eth1", self.other, "far", offloads=True)
@@ -49,12 +49,13 @@ class UpTest(SpaceTest):
             self.ip(*(["-6"] if "fd77" in route else []), "route", "add", *route.split())
 
     def state(self):
-        """All that `up` may change, as people see it."""
+        """Returns all settings that `up` may change, as ordinary tools print them."""
         text = self.ip("-d", "-o", "link", "show", "dev", "eth1") + self.ip("addr", "show", "dev", "eth1")
         text += self.ip("route", "show", "table", "all") + self.ip("-6", "route", "show", "table", "all")
         text += self.inside("ethtool", "-k", "eth1") + self.inside("sysctl", "net.ipv6.conf.eth1.disable_ipv6")
         text += self.ip("-o", "link") + self.inside("nft", "list", "ruleset")
-        # Their order and times are the kernel's.
+        # The kernel decides the order of lines, life times of addresses, and promiscuity counts, so they are not
+        # compared.
         return sorted(re.sub(r"(valid|preferred)_lft \S+|promiscuity \d+", "", line) for line in text.splitlines())
 
     def accelerator(self, what, status=0):
@@ -73,7 +74,7 @@ class UpTest(SpaceTest):
                      "gl0: has 10.77.0.1/24, 10.79.0.1/30, 10.80.0.1/24, 10.77.0.2/24, fd77::1/64 and 6 routes of eth1 now",
                      f"gl0 is up: gradlaned --config {self.config}"):
             self.assertIn(line + "\n", text)
-        # Without an accelerator yet.
+        # No accelerator runs yet.
         self.pings()
         self.pings("fd77::9")
         self.assertEqual(self.ip("addr", "show", "dev", "eth1").count("inet"), 0)
@@ -91,7 +92,7 @@ class UpTest(SpaceTest):
         self.assertEqual(self.state(), before)
 
     def test_with_a_daemon(self):
-        """It starts, is killed, starts again and ends; the network is there all the time."""
+        """Starts a daemon, kills it, starts it again and ends it. The network works all the time."""
         self.populate()
         before = self.state()
         self.accelerator("up")
@@ -99,7 +100,7 @@ class UpTest(SpaceTest):
         self.pings()
         self.check(0, "^ok   the kernel takes nothing of what comes in at eth1 and gla0",
                    "^ok   without gradlaned the kernel joins eth1 and gla0, but for compressed packets")
-        self.accelerator("up")  # beside it
+        self.accelerator("up")  # while the daemon runs
         self.pings()
         self.assertIn("an accelerator has eth1 and gla0: stop gradlaned first", self.accelerator("down", 2))
         daemon.send_signal(signal.SIGKILL)
@@ -119,9 +120,11 @@ class UpTest(SpaceTest):
         return set(re.findall(r"^\s*(\S+): on", self.inside("ethtool", "-k", interface), re.MULTILINE))
 
     def test_superpackets(self):
-        """The kernel keeps TSO, with a daemon and without one, where it has to cut what it sends itself."""
+        """Checks that the kernel keeps TSO. Without a daemon, the kernel itself must cut the superpackets that it
+        forwards."""
         self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")
-        self.other.run("ethtool", "-K", "far", "tx", "off")  # nobody cuts superpackets on this wire
+        # A veth does not cut superpackets, so `far` must not send them.
+        self.other.run("ethtool", "-K", "far", "tx", "off")
         before = self.state()
         self.accelerator("up")
         self.config.write_text(self.config.read_text().replace("host: {", "host: {superpackets: true, "))
@@ -149,11 +152,11 @@ class UpTest(SpaceTest):
         daemon.wait(PATIENCE)
         self.check_stream()
         self.accelerator("down")
-        # The kernel takes its time over addresses of links.
+        # The kernel takes some time to set link-local addresses.
         wait_for(lambda: self.state() == before, "eth1 is as it was")
 
     def check_stream(self):
-        """Bytes of a connection each way, of which nothing is on the wire that is longer than the MTU."""
+        """Sends bytes in each direction of a connection. Asserts that no frame on the wire is longer than the MTU."""
         data = random.Random(7).randbytes(3_000_000)
         with inside(self.other.name):
             listener = socket.create_server(("10.77.0.9", 0))
@@ -185,7 +188,8 @@ class UpTest(SpaceTest):
             self.assertEqual(max(lengths), 1514)
 
     def test_what_was_there(self):
-        """Part of it, by hand or of another time, is made whole; what is in the way is named, and left alone."""
+        """Checks that `up` completes what exists in part, made by hand or earlier. It names interfaces that are in the
+        way, and leaves them alone."""
         self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")
         before = self.state()
         self.ip("link", "add", "gla0", "type", "bridge")
@@ -215,7 +219,8 @@ class UpTest(SpaceTest):
         self.pings()
 
     def test_what_cannot_move(self):
-        """A route over a nexthop object is an example. All stays at the wire, where it works."""
+        """Checks `up` with something that it cannot move, such as a route over a nexthop object. All addresses and
+        routes stay at eth1, where they work."""
         self.populate()
         self.ip("nexthop", "add", "id", "7", "via", "10.77.0.9", "dev", "eth1")
         self.ip("route", "add", "10.95.0.0/16", "nhid", "7")
@@ -237,7 +242,8 @@ class UpTest(SpaceTest):
         self.accelerator("down")
 
     def test_a_lost_pair(self):
-        """Whoever has removed the veth by hand has left the wire to nobody: `down` gives it back."""
+        """Removes the veth pair by hand, so that nobody uses the wire. Then `down` gives the wire back to the kernel.
+        """
         self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")
         self.accelerator("up")
         self.ip("link", "del", "gl0")
@@ -256,11 +262,12 @@ class UpTest(SpaceTest):
         self.accelerator("down")
 
     def test_a_tap(self):
-        """Its daemon leaves a table, too, which keeps the kernel off the wire: `down` removes that."""
+        """Checks a tap. Its daemon leaves a table, too, which keeps the kernel away from the wire. `down` removes this
+        table."""
         self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")
         self.inside("ethtool", "-K", "eth1", "gro", "off")
         self.write_config(host="net_tap0,iface=gl0", wire="net_af_packet1,iface=eth1,qdisc_bypass=0")
-        # It would take the host's network away, and not give it back at its end.
+        # The daemon refuses, because it would cut the host off from its network, and would not restore it at its end.
         ended = self.run_program("gradlaned", "--config", self.config)
         self.assertEqual(ended.returncode, 2, ended.stderr)
         self.assertIn("interface eth1 of port wire has the kernel's address 10.77.0.1, which nobody would reach any more: "

@@ -1,7 +1,7 @@
-"""A TCP sender that cuts its stream into whatever pieces, and a wire that delivers them in whatever order.
+"""A TCP sender that cuts its stream into random pieces, and a wire that delivers them in random order.
 
-Both do more than a kernel, and all that TCP allows: a segment may overlap any other, and come late, twice or never.
-One thread does it all, so that the wire loses nothing that it does not mean to.
+Both do everything that TCP allows, more than a kernel does: segments may overlap, and arrive late, twice or never. One
+thread runs both, so that the wire loses only segments that it means to lose.
 """
 
 import random
@@ -12,25 +12,25 @@ from tests.scripts.accelerator import frames, rig
 from tests.scripts.fixtures import rings
 from lab.net.spaces import run
 
-SENDER = "10.77.0.150"  # no address of a kernel: nobody but the sender here answers for it
+SENDER = "10.77.0.150"  # no kernel has this address, so only Sender answers for it
 SYN, RST, PSH, ACK = 2, 4, 8, 16
-LATE = 40  # frames that wait on the wire at most
+LATE = 40  # largest number of frames that wait on the wire
 
 
 def later(one, other):
-    """Sequence numbers."""
+    """Returns whether sequence number `one` comes after `other`."""
     return 0 < (one - other) & 0xFFFFFFFF < 1 << 31
 
 
 class Wire:
-    """Instead of the switch, between host 0 and host 1. What passes is in the hands of deliver()."""
+    """A wire between host 0 and host 1, which replaces the switch. deliver() decides which frames pass."""
 
     def __init__(self, hosts, generator):
         self.hosts, self.generator = hosts, generator
         self.ends = [hosts.raw_socket(hosts.switch, f"p{i}") for i in range(2)]
         for end in self.ends:
             end.setblocking(False)
-        self.waiting = []  # from host 0
+        self.waiting = []  # frames from host 0
 
     def __enter__(self):
         self.hosts.partition([])
@@ -42,7 +42,9 @@ class Wire:
             end.close()
 
     def deliver(self, orderly=False):
-        """Some of what has come. Only TCP from host 0 suffers, and acknowledgements get lost."""
+        """Delivers some of the frames that have arrived. TCP segments from host 0 may be lost, delayed, reordered and
+        duplicated. TCP segments from host 1 (acknowledgements) may be lost. With `orderly`, all new frames pass at
+        once."""
         for frame in self._arrived(0):
             if orderly or not frames.is_ipv4(frame) or frame[23] != frames.TCP:
                 self.ends[1].send(frame)
@@ -69,7 +71,8 @@ class Wire:
 
 
 class Sender:
-    """Of one connection to a listener of host 1; `isn`: its initial sequence number."""
+    """The sender of one connection to a listener of host 1. `isn` is its initial sequence number, `most` the bytes of
+    its longest segment."""
 
     def __init__(self, hosts, generator, listener, isn, tos, most=1460):
         self.generator, self.most, self.tos = generator, most, tos
@@ -81,12 +84,12 @@ class Sender:
         self.address, self.port = listener.getsockname()
         self.own_port = 20000 + generator.randrange(20000)
         self.base = (isn + 1) & 0xFFFFFFFF
-        self.acked = self.base  # by the receiver
+        self.acked = self.base  # next sequence number that the receiver waits for
         self.window, self.ack = 0, 0
-        self.sent = 0  # bytes
+        self.sent = 0  # bytes that were sent at least once
 
     def connect(self, wire, listener):
-        """The other end."""
+        """Connects to the listener, and returns the receiver's socket."""
         self._send((self.base - 1) & 0xFFFFFFFF, SYN, struct.pack("!BBH", 2, 4, self.most))
 
         def answered():
@@ -107,7 +110,7 @@ class Sender:
         return rings.wait_for(accepted, "the receiver takes the connection")
 
     def run(self, wire, data):
-        """Until all of `data` is acknowledged."""
+        """Sends `data` until all of it is acknowledged."""
 
         def done():
             for _ in range(50):
@@ -125,13 +128,14 @@ class Sender:
     # ---- Private
 
     def _send_piece(self, data):
-        """New bytes, or any that the receiver may have or not."""
+        """Sends a segment of new bytes, or of older bytes that the receiver may have or not."""
         acked = (self.acked - self.base) & 0xFFFFFFFF
         most = min(acked + self.window, len(data))
         size = self.generator.choice((self.generator.randint(1, 40), self.generator.randint(41, self.most)))
         begin = self.sent
         if self.generator.random() < 0.6 or begin >= most:
-            # What the receiver waits for, most of the time, and what it has too.
+            # The segment begins at the byte that the receiver waits for, or at a random one, which the receiver may
+            # have.
             begin = max(0, self.generator.choice((acked, self.generator.randint(acked - 100, self.sent))))
         end = min(begin + size, most)
         if begin < end:
@@ -150,7 +154,8 @@ class Sender:
         self.socket.send(frames.put_right(self.macs + b"\x08\0" + ip + tcp + options + payload))
 
     def _hear(self, flags):
-        """Whether such a segment came for this connection; takes in what all of them say."""
+        """Reads all segments that came for this connection, and notes their acknowledgements and windows. Returns
+        whether one of them has these flags."""
         heard = False
         try:
             while True:
@@ -175,7 +180,7 @@ def _mac(hosts, i):
 
 
 def pieces_in_any_order(hosts, data, seed, tos, isn):
-    """What the receiver, a kernel, makes of `data`."""
+    """Sends `data` in random pieces over a Wire. Returns the bytes that the receiver, a kernel, made of them."""
     generator = random.Random(seed)
     with hosts.socket(1) as listener:
         listener.bind((rig.address(1), 0))
@@ -184,7 +189,8 @@ def pieces_in_any_order(hosts, data, seed, tos, isn):
             sender = Sender(hosts, generator, listener, isn, tos)
             receiver = sender.connect(wire, listener)
             receiver.settimeout(rig.PATIENCE)
-            receiver.setsockopt(socket.SOL_SOCKET, 33, 4 * len(data))  # SO_RCVBUFFORCE: read at the end
+            # SO_RCVBUFFORCE. The buffer is large, because data is read only at the end.
+            receiver.setsockopt(socket.SOL_SOCKET, 33, 4 * len(data))
             sender.run(wire, data)
         with receiver:
             received = b""

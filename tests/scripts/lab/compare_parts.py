@@ -1,4 +1,5 @@
-"""What lab/compare.sh is made of, without a run: checks, figures, tables, time to go (run by compare_test.py)."""
+"""Tests the parts of lab/compare.sh without a run: checks, figures, tables, and estimates of time. compare_test.py runs
+it."""
 
 import argparse
 import contextlib
@@ -12,7 +13,7 @@ MIB = 1 << 20
 
 
 class PartsTest(unittest.TestCase):
-    """What must be able to say no."""
+    """Tests that the parts accept right results and reject wrong ones."""
 
     def test_wrong_values_are_counted(self):
         from lab.compare import checks
@@ -43,7 +44,8 @@ class PartsTest(unittest.TestCase):
 
     @staticmethod
     def wanted():
-        """All figures, as where, ours, the other, and how many times ours the other must take at least."""
+        """Returns all targets, as place, our method, the other method, and how many times as long as ours the other
+        must take."""
         found = []
         for mtu in (1500, 9000):
             for data, times in (("gauss", 4.6), ("digits", 14)):
@@ -67,7 +69,7 @@ class PartsTest(unittest.TestCase):
         return found
 
     def test_figures_are_met_or_missed(self):
-        """Each by itself: with its two rows alone, so that both sides of its own limit decide on it."""
+        """Tests each figure with only its two rows. It is met just above its limit, and missed just below it."""
         from lab.compare import figures
 
         reached = set()
@@ -80,7 +82,7 @@ class PartsTest(unittest.TestCase):
                 limits = [each for each in self.wanted() if each[:3] == (place, ours, other)]
                 self.assertEqual(len(found), len(limits), (place, ours, other, found))
                 verdicts = sorted(each["met"] for each in found.values())
-                # Two figures may be of the same two rows; then the other one's limit decides on the other.
+                # Two figures may use the same two rows. Then each of them has its own limit.
                 self.assertEqual(verdicts, sorted(factor * times >= limit[3] for limit in limits), (place, ours, other))
                 self.assertIn(verdict, verdicts)
                 reached.update(found)
@@ -95,7 +97,7 @@ class PartsTest(unittest.TestCase):
                 "about": {"cores": 2, "cpu": "some", "kernel": "6", "torch": "1", "python": "3"}, **others}
 
     def whole_run(self):
-        """As a run leaves it that measured everything."""
+        """Returns the results of a run that measured everything."""
         from lab.compare import plan
 
         return self.results([
@@ -154,7 +156,7 @@ class PartsTest(unittest.TestCase):
         for job in jobs:
             before = progress.left
             progress.begin(job)
-            for point in job.points[: None if job is jobs[0] else 1]:  # others fail after the first
+            for point in job.points[: None if job is jobs[0] else 1]:  # other jobs fail after their first point
                 progress.point(job, point)
             progress.end()
             self.assertAlmostEqual(before - progress.left, sum(progress.parts_of(job)))
@@ -182,7 +184,7 @@ class PartsTest(unittest.TestCase):
                            change(main.data, "write", side_effect=OSError("1024 requested and 0 written"))):
                 with broken, self.assertRaisesRegex(main.Refused, "MiB are needed"):
                     run.make_data(stack)
-        self.assertEqual(main.data.room(jobs), 5 * MIB)  # gauss and digits of two ranks, and a result
+        self.assertEqual(main.data.room(jobs), 5 * MIB)  # 1 MiB each: gauss and digits of two ranks, and one result
 
     def test_what_is_slower_is_marked(self):
         from lab.compare import tables
@@ -212,7 +214,7 @@ class PartsTest(unittest.TestCase):
         alone = plan.jobs(False, 1500, plan.parse_filter(["method=direct raw", "size=4K"]))
         self.assertEqual([(job.nodes, job.rate, len(job.points)) for job in alone], [(4, "1gbit", 1), (2, "1gbit", 1)])
         self.assertEqual(plan.strategies_of(alone[0]), ["ring", "direct"])
-        # The aggregator is gradlane's, but neither what gradlane is measured by nor one of the others.
+        # The aggregator is gradlane's baseline. It is never the best other method, and it is never marked as slower.
         rows = {name: self.row(name, time) for name, time in (("gloo", 2.0), ("aggregator:0 raw", 1.0))}
         self.assertEqual(tables.best_other(rows)["method"], "gloo")
         rows["aggregator:0 raw"]["median"] = 3.0

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Runs lab/compare.sh --quick: its results must be right, whole, and rendered. Times are not looked at."""
+"""Runs lab/compare.sh --quick. Its results must be right, complete, and rendered. Times are not checked."""
 
 import argparse
 import json
@@ -17,7 +17,7 @@ from tests.scripts.fixtures.paths import ROOT
 from tests.scripts.lab.compare_parts import MIB, PartsTest  # noqa: F401: unittest finds it here
 
 SKIPPED = 77
-PATIENCE, ENDING = 200, 65  # the command itself gives what it started 60 s to end
+PATIENCE, ENDING = 200, 65  # seconds; the command itself gives its processes 60 s to end
 PNG = b"\x89PNG\r\n\x1a\n"
 MODULES = "import torch, mpi4py, matplotlib, numpy"
 
@@ -33,7 +33,7 @@ def compare(*arguments):
 
 
 def end(process):
-    """It, and all that it has started: by itself if it can, which leaves nothing behind."""
+    """Ends the process and all that it has started. SIGTERM comes first, so that the process can clean up."""
     for number, patience in ((signal.SIGTERM, ENDING), (signal.SIGKILL, None)):
         if process.poll() is not None:
             return
@@ -56,7 +56,7 @@ def finish(process):
 
 
 def left_over(process, results):
-    """What is still there of this run: others may be under way."""
+    """Returns the files and namespaces that this run has left behind. Other runs may have some at the same time."""
     found = list(pathlib.Path("/dev/shm").glob(f"gradlane-compare-{process.pid}-*"))
     for job in results["jobs"]:
         found += pathlib.Path("/run/netns").glob(f"gradlane-{job['pid']}-*")
@@ -84,7 +84,7 @@ class QuickTest(unittest.TestCase):
         for rate in Options.rates:
             packets = [name for name in plan.METHODS if name.startswith("packets")]
             left_out = {"mpi ring", *plan.STRATEGIES, *packets} if rate == "none" else {"mpi shm"}
-            left_out.add("gloo 2")  # of another PyTorch, which nobody has named
+            left_out.add("gloo 2")  # needs another PyTorch, which this run does not name
             for size, data in ((64 << 10, "gauss"), (MIB, "gauss"), (MIB, "digits")):
                 for method in plan.METHODS:
                     if method not in left_out and (data == "gauss" or method not in plan.STRATEGIES):
@@ -94,7 +94,8 @@ class QuickTest(unittest.TestCase):
         self.assertEqual(set(found), wanted)
 
     def test_results_are_right(self):
-        # Of sums of two ranks. An error of nothing at all in a lossy codec would say that another one was used.
+        # Least and largest errors, for sums of two ranks. A lossy codec without any error would mean that another one
+        # was used.
         bounds = {"raw": (0, 1e-7), "fixed:10": (1e-6, 2 * 2**-10), "inceptionn:10": (1e-6, 2 * 2**-10),
                   "bf16": (1e-6, 2e-2), "fp16": (1e-7, 1e-3)}
         for row in self.rows:

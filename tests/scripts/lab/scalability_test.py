@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Runs lab/scalability.sh --quick, and looks at tables and plot of results that are made up.
+"""Runs lab/scalability.sh --quick and checks its results. Also checks tables of made-up results.
 
 scalability_test.py GRADLANE: needs root, ip, tc and Matplotlib; without them it is skipped (exit status 77).
 """
@@ -51,8 +51,9 @@ class QuickTest(unittest.TestCase):
         self.assertTrue(all(len(row["seconds"]) == 1 for row in self.results["real"]))
 
     def test_links_are_the_limit(self):
-        """However busy the machine is: an aggregator's link carries 3 tensors in and then 3 out, less what a shaper
-        passes at once, and a compressed ring's carry a fraction of that."""
+        """Checks limits that hold however busy the machine is. An aggregator's link carries 3 tensors in and then 3
+        out, less the bytes that a shaper passes at once. The links of a ring with compression carry a fraction of that.
+        """
         seconds = {(row["strategy"], row["codec"]): row["seconds"][0] for row in self.results["real"]}
         self.assertGreater(seconds["aggregator:0", "raw"], 6 * self.results["settings"]["bytes"] * 8 / 100e6 * 0.8)
         self.assertLess(seconds["ring", "fixed:10"], seconds["aggregator:0", "raw"])

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Runs the training study in its short form, and looks at what it reports: tables, pictures, identical replicas.
+"""Runs the short form of the training study and checks its report: tables, pictures, identical replicas.
 
 study_test.py GRADLANE: needs root, ip, tc, PyTorch and Matplotlib; without them it is skipped (exit status 77).
 """
@@ -32,7 +32,7 @@ PNG = b"\x89PNG\r\n"
 
 
 def missing():
-    """What is not here and must be, or None."""
+    """Returns which requirement is missing here, or None."""
     if os.geteuid() != 0:
         return "needs root"
     for program in ("ip", "tc"):
@@ -72,7 +72,7 @@ def check_command_line():
 
 
 def check_record(folder):
-    """Gradients of each rank, as NumPy's files, without daemons."""
+    """Checks --record, which writes each rank's gradients to NumPy files, without daemons."""
     import numpy
 
     for options, text in (
@@ -92,14 +92,14 @@ def check_record(folder):
     for name in ("conv-early", "gpt-late"):
         committed = numpy.load(ROOT / "tools" / "bench" / "recordings" / f"{name}.npy")
         assert committed.dtype == "<f4" and committed.shape == (4, 24576), committed
-    # Networks learn, so that gradients get smaller.
+    # Networks learn, so their gradients get smaller.
     assert abs(arrays["late"]).mean() < abs(arrays["early"]).mean(), arrays
     with tempfile.NamedTemporaryFile() as file:
         assert "can be written to" in study("--record", file.name, status=1).stderr
 
 
 def check_quick(gradlane, folder):
-    """All of it, once; returns what results.json says."""
+    """Runs a complete quick study and returns the content of results.json."""
     printed = study("--quick", "--json", "--gradlane", gradlane, "--out", folder, timeout=200).stdout
     result = json.loads((folder / "results.json").read_text())
     assert json.loads(printed) == result
@@ -109,15 +109,16 @@ def check_quick(gradlane, folder):
         assert list(rows) == methods, rows
         for row in rows.values():
             assert row["identical"] and row["epoch_ms"] > 0 and row["operations_ms"] > 0, row
-            assert row["accuracy"]["mean"] > 60, row  # 10 is what guessing gives
-        # What goes over the cables does not depend on how fast the machine is.
-        plain = 1.5 * 4 * result["models"][model]["parameters"]  # of a ring of four nodes
+            assert row["accuracy"]["mean"] > 60, row  # guessing gives 10
+        # The number of bytes on the links does not depend on the machine's speed.
+        plain = 1.5 * 4 * result["models"][model]["parameters"]  # bytes that each node of a ring of four sends
         assert plain < rows["Gloo"]["step_bytes"] < 1.2 * plain, rows["Gloo"]
         assert rows["fixed:10"]["bytes_gloo"] > 3, rows["fixed:10"]
     digits = {row["method"]: row for row in result["models"]["digits"]["rows"]}
-    # Rank 0 sends the average to two of the others, at least; the ring sends 1.5 times the gradients.
+    # Rank 0 sends the average to at least two of the others. In the ring, a node sends 1.5 times the gradients.
     assert digits["worker-aggregator"]["step_bytes"] > digits["Gloo"]["step_bytes"], digits
-    # With an aggregator each byte goes up and down once; what goes up compressed is a fifth of it.
+    # With an aggregator, each byte goes up once and down once. Compressed gradients on the way up take a fifth of the
+    # bytes.
     conv = {row["method"]: row for row in result["models"]["conv"]["rows"]}
     assert plain < conv["aggregator:0 raw"]["step_bytes"] < 1.3 * plain, conv
     assert 1.3 < conv["aggregator:0 raw"]["step_bytes"] / conv["aggregator:0 fixed:10/raw"]["step_bytes"] < 2.1, conv
@@ -130,7 +131,7 @@ def check_quick(gradlane, folder):
 
 
 def check_goes_on(gradlane, folder):
-    """What is there is not trained again; a line that was cut off is as if it had not been."""
+    """Checks --resume. Trainings in the file are not repeated, and a line that was cut off does not count."""
     file = folder / "trainings.jsonl"
     *kept, lost = file.read_text().splitlines(keepends=True)
     file.write_text("".join(kept) + lost[:-10])
@@ -145,11 +146,11 @@ def check_goes_on(gradlane, folder):
     assert plan.key(json.loads(fresh)) == plan.key(json.loads(lost)) and fresh != lost, (fresh, lost)
     result = json.loads((folder / "results.json").read_text())
     assert not result["missing"] and not result["failures"], result
-    assert len(result["settings"]["idle_cores"]) == 2, result["settings"]  # a job of each run
+    assert len(result["settings"]["idle_cores"]) == 2, result["settings"]  # one job in each of two runs
 
 
 def check_page_stays(folder):
-    """What is not a whole study does not get into the documentation."""
+    """Checks that only a complete study gets into the documentation."""
     page = ROOT / "docs" / "results" / "study.md"
     before = page.read_bytes()
     own = {"quick": False, "only": None, "models": plan.models_of(None), "seeds": 3, "epochs": 15, "link_rate": "1gbit"}
@@ -166,7 +167,7 @@ def check_page_stays(folder):
 
 
 def check_environment():
-    """What would lead trainers elsewhere does not get to them."""
+    """Checks that trainers do not get environment variables that would misdirect them."""
     strange = {"GLOO_SOCKET_IFNAME": "eth9", "GRADLANE_SOCKET": "/a", "GRADLANED": "/b"}
     with unittest.mock.patch.dict(os.environ, strange):
         found = job.environment()
@@ -174,7 +175,8 @@ def check_environment():
 
 
 def check_systems():
-    """A step is split so that its parts are the whole, whatever the times are; WA is what others are less than."""
+    """Checks that the parts of a step add up to the step, whatever the times are. Other systems are compared with WA.
+    """
     assert plan.selected("conv", False, None, plan.SYSTEMS_MODE) == [plan.GLOO, *plan.SYSTEMS.values()]
     assert not set(plan.selected("digits", False, None, None)) & {plan.SYSTEMS["WA"], plan.SYSTEMS["WA+C"]}
     assert plan.strategies_of([{"method": "raw"}]) == ["ring"]
@@ -196,7 +198,8 @@ def check_systems():
 
 
 def check_modes():
-    """Each method has one name; jobs are short, and have all; what needs links has them."""
+    """Checks the plan: each method has one name, jobs are short and have all trainings, and methods that need links get
+    them."""
     papers = plan.of_mode(plan.PAPERS_MODE, False)
     observed = plan.of_mode(plan.OBSERVATION_MODE, False)
     for names in (papers, observed):
@@ -204,7 +207,7 @@ def check_modes():
     assert len(observed) == 1 + 3 * len(plan.OBSERVED) and plan.BY_NAME["both: trunc:16"].what == plan.BOTH, observed
     general = plan.selected("digits", False, None, None)
     assert not set(general) & {"signsgd", "weights: fixed:10"} and "inceptionn:10" in general, general
-    # FSDP2 is for the GPT alone, whose blocks it takes.
+    # FSDP2 is only for the GPT, because it shards this model's blocks.
     assert plan.selected("conv", False, [plan.FSDP], plan.RACE_MODE) == [plan.WORKER_AGGREGATOR, plan.GLOO]
     assert plan.FSDP in plan.selected("gpt", False, [plan.FSDP], plan.RACE_MODE)
     for mode, quick in itertools.product((None, *plan.MODES), (False, True)):
@@ -218,7 +221,8 @@ def check_modes():
 
 
 def check_codecs(gradlane):
-    """Every codec of the plan is one, its strategy can carry it, and it has states if it is to keep them."""
+    """Checks that every codec of the plan exists, that its strategy supports it, and that codecs with feedback have
+    states."""
     for method in plan.BY_NAME.values():
         if not method.codec or "auto" in method.codec:
             continue
@@ -233,14 +237,15 @@ def check_codecs(gradlane):
 
 
 def check_observation(gradlane, folder):
-    """Weights travel, or do not."""
+    """Runs a quick --observation study, in which gradients, weights or both go through a codec."""
     study("--observation", "--quick", "--models", "digits", "--gradlane", gradlane, "--out", folder, timeout=120)
     result = json.loads((folder / "results.json").read_text())
     rows = {row["method"]: row for row in result["models"]["digits"]["rows"]}
     assert list(rows) == [name for name in plan.BY_NAME if name in plan.QUICK_OBSERVATION], rows.keys()
     assert not result["missing"] and not result["different"], result
     gradients, weights, both = (rows[name]["step_bytes"] for name in plan.QUICK_OBSERVATION[1:])
-    # Weights take about as many bytes as gradients. Zeros take fewer bytes, and the runs differ in their zeros.
+    # In runs with weights, gradients are sent, too, and take about as many bytes. The runs differ in zeros, which take
+    # fewer bytes.
     assert 1.8 < weights / gradients < 2.2 and 0.99 < weights / both < 1.01, (gradients, weights, both)
     page = report.page_of(plan.OBSERVATION_MODE, result, [])
     line = next(line for line in page.splitlines() if line.startswith("| trunc:16"))
@@ -249,7 +254,7 @@ def check_observation(gradlane, folder):
 
 
 def check_papers(gradlane, folder):
-    """The same for some of the papers' codecs; a study that is cut short is gone on with."""
+    """Runs a quick --papers study. Then checks that a study ends when its --minutes are over."""
     options = ["--papers", "--quick", "--models", "digits", "--gradlane", gradlane, "--out", folder]
     study(*options, timeout=120)
     result = json.loads((folder / "results.json").read_text())
@@ -261,7 +266,7 @@ def check_papers(gradlane, folder):
     assert sent["PowerSGD 4 on raw"] > 5, sent
     page = report.page_of(plan.PAPERS_MODE, result, ["study-epoch.png"])
     assert page.startswith(report.PAPERS_TITLE) and "## Not worth their while" in page and ".png" not in page, page
-    # A minute is over before the second run begins.
+    # Each look at the clock is 61 s later, so the minute is over before a training begins.
     (folder / "trainings.jsonl").write_text("")
     with unittest.mock.patch.object(command.time, "monotonic", side_effect=range(0, 10**9, 61)):
         with unittest.mock.patch.object(sys, "argv", ["study", *map(str, options), "--resume", "--minutes", "1"]):
@@ -271,7 +276,7 @@ def check_papers(gradlane, folder):
 
 
 def check_race(gradlane, folder):
-    """Over udp, with the Python that was named; and the table and the figures of it."""
+    """Runs a quick --race study over udp, with the Python that was named. Checks its table and its figures."""
     study("--race", "--quick", "--models", "digits", "--python", sys.executable, "--gradlane", gradlane, "--out", folder,
           timeout=120)
     result = json.loads((folder / "results.json").read_text())
@@ -289,7 +294,7 @@ def check_race(gradlane, folder):
 
 
 def check_loss():
-    """What is to be reached is a loss, which falls; the best of gradlane's methods is held against each base."""
+    """Checks targets that are losses, which fall. The best of gradlane's methods is compared with each base."""
     def training(method, losses, seconds, seed=1):
         return {"model": "gpt", "seed": seed, "method": method, "steps": 1, "parameters": 1, "accuracy": [40.0] * 3,
                 "loss": losses, "epoch_seconds": [seconds] * 3, "operation_seconds": [0.0], "step_bytes": None,
@@ -303,7 +308,7 @@ def check_loss():
     found = {row["method"]: row["seconds_to"] and row["seconds_to"]["mean"] for row in model["rows"]}
     assert found == {plan.GLOO: 3.0, plan.BF16: 2.25, "bf16": None, "fixed:adaptive + feedback": 1.0}, found
     assert [(one["value"], one["met"]) for one in result["figures"]] == [(3.0, True), (2.25, True)], result["figures"]
-    # Each seed has a target of its own, and speed-ups are of the seeds that both have.
+    # Each seed has a target of its own. Speed-ups use only the seeds that both methods have.
     trainings += [training(plan.GLOO, [3.0, 2.5, 2.2], 1.2, 2), training("fixed:adaptive + feedback", [3.0, 2.5, 2.21], 0.5, 2),
                   training(plan.GLOO, [3.0, 2.5, 2.1], 9.0, 3)]
     model = summary.summarize({"mode": plan.RACE_MODE}, trainings)["models"]["gpt"]
@@ -315,7 +320,7 @@ def check_loss():
 
 
 def check_summary(result):
-    """Where replicas differ, accuracy is lost or time is not won, it says so."""
+    """Checks that the report says so if replicas differ, accuracy is lost, or no time is saved."""
     page = report.page(result, [name for name in report.SHOWS if name != systems.PICTURE])
     own = report.systems_page(result, [systems.PICTURE])
     assert own.startswith(systems.TITLE) and "| WA+C " in own and own.count("](../images/") == 1, own
@@ -335,7 +340,7 @@ def check_summary(result):
         text = report.document(result | {"settings": result["settings"] | {"idle_cores": busy}})
         assert ("not quiet" in text) == warned, text
     old = {name: value for name, value in result["settings"].items() if name != "idle_cores"}
-    assert "not quiet" not in report.document(result | {"settings": old})  # of studies that did not look
+    assert "not quiet" not in report.document(result | {"settings": old})  # a study that did not record them
     tables = report.document(again | {"missing": []})
     assert "DIFFERENT" in tables and "0 of 1 seeds" in tables, tables
 

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """The fault matrix: breaks rings of real daemons while operations are in flight, and checks what trainers see of it.
 
-reliability GRADLANED [--links veth,udp,vhost] [--rows kill,stop,...] [--repeat N] [--short] [--json] [--write-docs]
+  reliability GRADLANED [--links veth,udp,vhost] [--rows kill,stop,...] [--repeat N] [--short] [--json] [--write-docs]
+
 Exit status 0 if every promise of docs/reliability.md was kept, 1 if not, 77 if it cannot run here (needs root).
 """
 
@@ -19,7 +20,7 @@ from tests.scripts.reliability.rows import ROWS, Seen
 from tests.scripts.reliability.stage import Limits, Problem, Stage
 
 NODES = 4
-PROBLEMS = (Problem, AssertionError, OSError)  # promises that were not kept; those of links_ring; dead puppets
+PROBLEMS = (Problem, AssertionError, OSError)  # broken promises, assertions of fixtures.rings, dead puppets
 
 
 def arguments():
@@ -65,7 +66,7 @@ def chosen(args, link):
 
 
 def play(stage, row, victim, args):
-    """What was seen, and the problem or None."""
+    """Runs a row. Returns what was seen, and the error or None."""
     try:
         return row.play(stage, victim, args), None
     except PROBLEMS as error:
@@ -73,7 +74,7 @@ def play(stage, row, victim, args):
 
 
 def play_ring(link, todo, args, gradlaned, results):
-    """On one ring, until something goes wrong or all is done."""
+    """Runs rows on one ring, until something goes wrong or all are done."""
     with tempfile.TemporaryDirectory(prefix="gl-rel-") as folder:
         with Stage(link, NODES, folder, gradlaned, args.tags, args.verbose) as stage:
             while todo:
@@ -88,7 +89,7 @@ def play_ring(link, todo, args, gradlaned, results):
 
 
 def play_link(link, args, gradlaned, results):
-    """All rows on one kind of link, on one ring as long as nothing goes wrong."""
+    """Runs all rows on one kind of link, on one ring as long as nothing goes wrong."""
     todo = [(row, (repetition + index) % NODES) for index, row in enumerate(chosen(args, link))
             for repetition in range(args.repeat)]
     while todo:
@@ -96,7 +97,7 @@ def play_link(link, args, gradlaned, results):
         try:
             play_ring(link, todo, args, gradlaned, results)
         except PROBLEMS as error:
-            if len(todo) == left:  # not even a ring
+            if len(todo) == left:  # the ring did not start
                 results += [table.Result(link, *each, Seen(), f"no ring: {error}") for each in todo]
                 print(results[-1].line(), file=sys.stderr, flush=True)
                 return

@@ -1,15 +1,17 @@
 #!/usr/bin/python3
-"""A trainer that does what lines of JSON on its standard input say, and answers in kind; run by reliability.
+"""A trainer that does what lines of JSON on its standard input say, and answers with lines of JSON. reliability runs
+it.
 
-{"do": "open"}                                        connects                      -> opened
-{"do": "stream", "seed", "count", "codec", "tag"}     all-reduces until one fails,  -> step (each), failed
-                                                      or until "stop" has gone round              or stopped
-{"do": "stop"}                                        in a stream: all ranks end with the same step
-{"do": "resume", "tag"}                               as of the library             -> resumed
-{"do": "all_reduce", "seed", "count", "codec", "tag"} one of them                   -> reduced, failed
-{"do": "recover", as all_reduce; "delay", "resume"}   that, as a trainer on its own   -> reduced, failed
-                                                      does it: open, resume, retry
-{"do": "close"}                                                                     -> closed
+    {"do": "open"}                                        connects                      -> opened, failed
+    {"do": "stream", "seed", "count", "codec", "tag"}     all-reduces until one fails,  -> step (each), failed
+                                                          or until "stop" has reached      or stopped
+                                                          all ranks
+    {"do": "stop"}                                        in a stream: all ranks end with the same step
+    {"do": "resume", "tag"}                               calls resume() of the library -> resumed, failed
+    {"do": "all_reduce", "seed", "count", "codec", "tag"} runs one all-reduce           -> reduced, failed
+    {"do": "recover", as all_reduce; "delay", "resume"}   runs one as a trainer on its  -> reduced, failed
+                                                          own: open, resume, retry
+    {"do": "close"}                                       disconnects                   -> closed
 
 Two to four operations of a stream are in flight, so that a fault meets one. Times are those of time.monotonic(), which
 is one clock for all processes of a machine. Every result is compared with what the ranks' data must give.
@@ -26,20 +28,21 @@ import time
 import gradlane
 import numpy
 
-AHEAD = (2, 3, 4)  # operations in flight: the same on all ranks, as they all end with what is in flight
-PATIENCE = 180  # seconds; whoever waits for so long hangs
-FLAG = 2048  # what a rank that wants to stop adds to the first element; other sums stay below
+AHEAD = (2, 3, 4)  # operations in flight; the same number on all ranks, because all of them finish these when they stop
+PATIENCE = 180  # seconds, after which a wait counts as hung
+FLAG = 2048  # number that a rank adds to the first element to stop; other sums stay below
 
 
 class Inbox:
-    """Commands. Not through sys.stdin, whose buffer select() does not see."""
+    """Commands on the standard input. sys.stdin is not used, because select() does not see its buffer."""
 
     def __init__(self):
         self._rest = b""
         self._lines = collections.deque()
 
     def get(self, wait=True):
-        """The next one, or None if there is none and `wait` is not set. Ends the program at the end of the input."""
+        """Returns the next command, or None if there is none and `wait` is not set. Ends the program at the end of the
+        input."""
         while not self._lines:
             if not wait and not select.select([0], [], [], 0)[0]:
                 return None
@@ -60,7 +63,7 @@ def error_fields(error):
 
 
 class Data:
-    """Of all ranks, in steps: small multiples of 1/64, so that neither fp32 nor fixed:10 rounds their sums."""
+    """Data of all ranks, in steps: small multiples of 1/64, so that neither fp32 nor fixed:10 rounds their sums."""
 
     STEPS = 16
 
@@ -75,12 +78,12 @@ class Data:
         self.sum = sum((of(each) for each in range(world)), numpy.zeros(count, numpy.float32))
 
     def fill(self, array, step, flag=False):
-        """No two steps in a row are alike: what is left of one would be seen in the next."""
+        """Fills the array for a step. Steps in a row differ, so that leftovers of one would be seen in the next."""
         numpy.add(self.mine, step % self.STEPS, out=array)
         array[:1] += FLAG if flag else 0
 
     def wrong(self, array, step):
-        """How many elements are not what they must be. The first one may have flags."""
+        """Returns the number of wrong elements. The first element may have flags added."""
         difference = array - self.sum - self.world * (step % self.STEPS)
         if difference.size and difference[0] % FLAG == 0:
             difference[0] = 0
@@ -113,7 +116,7 @@ class Puppet:
             tell("closed")
 
     def stop(self):
-        """Of a stream that has failed in the meantime."""
+        """Does nothing, because the stream has failed in the meantime."""
 
     def resume(self, tag):
         try:
@@ -137,7 +140,8 @@ class Puppet:
                  elapsed=time.monotonic() - begin)
 
     def recover(self, seed, count, codec, tag, delay=0, resume=True, patience=PATIENCE):
-        """The loop of docs/client.md; it does not know where other ranks are. Without resume: with tags of its own."""
+        """Runs the loop of docs/client.md, without knowing where other ranks are. Without resume, it uses tags of its
+        own."""
         time.sleep(delay)
         begin = time.monotonic()
         told = []

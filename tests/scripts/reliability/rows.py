@@ -1,26 +1,26 @@
-"""The rows of the matrix of reliability: what is broken, what must be seen, how it is mended."""
+"""Rows of the fault matrix. Each has a fault, the errors that trainers must see, and the repair."""
 
 import dataclasses
 import time
 
 from tests.scripts.reliability.stage import Limits, named_ranks, require
 
-HANG_BOUND_S = 11.0  # a trainer gives up a daemon that does nothing after 10 s
-BLINK_S = 0.5  # shorter than 3/4 of the peer timeout, when a neighbour is given up
+HANG_BOUND_S = 11.0  # a trainer gives up a daemon that does nothing for 10 s
+BLINK_S = 0.5  # shorter than 3/4 of the peer timeout, after which a neighbour is given up
 
 
 @dataclasses.dataclass
 class Seen:
-    """Of one playing of a row. Times in seconds."""
+    """Result of one run of a row. Times are in seconds."""
 
-    texts: dict = dataclasses.field(default_factory=dict)  # by rank: what its trainer was told
-    times: dict = dataclasses.field(default_factory=dict)  # by rank: how long after the fault
-    last: float = 0.0  # how long after the fault the last request of any trainer was over
-    names: set = dataclasses.field(default_factory=set)  # ranks that all but the victims must hear of
-    own: float = None  # where only the victim's own trainer is told later, by design: how long after the fault
-    pause: float = None  # the longest between two results, where there is no error
-    tries: int = 1  # of the trainer that needed most, until it was right again
-    recovered: float = None  # from the repair to the end of two correct operations on all ranks
+    texts: dict = dataclasses.field(default_factory=dict)  # error text of the trainer, by rank
+    times: dict = dataclasses.field(default_factory=dict)  # time from the fault to the trainer's first error, by rank
+    last: float = 0.0  # time from the fault to the end of the last request of any trainer
+    names: set = dataclasses.field(default_factory=set)  # victims; errors on all other ranks must name one of them
+    own: float = None  # time from the fault to the error of the victim's own trainer, if that comes later by design
+    pause: float = None  # longest time between two results, if there is no error
+    tries: int = 1  # number of attempts until the result was right again, of the trainer that needed most
+    recovered: float = None  # time from the repair to the end of two correct operations on all ranks
 
 
 @dataclasses.dataclass
@@ -32,13 +32,15 @@ class Row:
     links: tuple
     play: object
     pause: bool = False  # no error may be seen
-    short: tuple = ()  # links on which tools/test.sh plays it
+    short: tuple = ()  # links on which tools/test.sh runs it
 
 
 def expect_named(seen, events, since, names, gone=(), bound=0.0):
-    """Each of these trainers was told of one of `names` in time, by all that it had in flight or submitted until then.
+    """Checks that each of these trainers got errors in time that name one of `names`. This includes all operations that
+    it had in flight or submitted until then.
 
-    Those of `gone` were told that their daemon is. bound: seconds, those of Limits if it is 0; None for any.
+    Trainers of `gone` must have got the error that their daemon has gone. bound: seconds; 0: that of Limits; None: any
+    time.
     """
     bound = Limits.bound() if bound == 0 else bound
     for rank, event in events.items():
@@ -57,7 +59,7 @@ def expect_named(seen, events, since, names, gone=(), bound=0.0):
 
 
 def check_later(rank, event, since, names, bound):
-    """The errors of what was in flight behind it."""
+    """Checks the errors of operations that were in flight behind the first one that failed."""
     last = event["at"] - since
     require(bound is None or last <= bound, f"trainer {rank}: the last error came {last:.2f} s after the fault, later "
             f"than {bound} s: {event['errors'][-1]['text']}")
@@ -67,7 +69,7 @@ def check_later(rank, event, since, names, bound):
 
 
 def recover(stage, seen, since, options):
-    """Together, as docs/client.md has it; or each trainer by itself."""
+    """Makes trainers recover together, as docs/client.md has it, or each by itself."""
     if options.alone:
         seen.tries = stage.recover()
     else:
@@ -84,7 +86,7 @@ def others_than(stage, victims):
 
 
 def play_kill(stage, victim, options, victims=1, at_once=False):
-    """victims: so many in a row; at_once: restarted before anybody can have noticed."""
+    """Kills `victims` daemons in a row. at_once: they are restarted before any process can have noticed."""
     gone = [(victim + i) % stage.nodes for i in range(victims)]
     pids = stage.pids(but=gone)
     seen = Seen(names=set(gone))
@@ -107,7 +109,7 @@ def play_kill(stage, victim, options, victims=1, at_once=False):
 
 
 def play_stop(stage, victim, options):
-    """The victim's own trainer hears of it when its daemon goes on, and then at once."""
+    """The victim's own trainer gets its error when its daemon goes on, and then at once."""
     pids = stage.pids()
     seen = Seen(names={victim})
     stage.stream(options.codec)
@@ -128,7 +130,7 @@ def play_stop(stage, victim, options):
 
 
 def play_hang(stage, victim, options):
-    """A daemon that hangs: its own trainer gives it up."""
+    """A daemon hangs, and its own trainer gives it up."""
     pids = stage.pids()
     seen = Seen(names={victim})
     stage.stream(options.codec)
@@ -152,7 +154,7 @@ def play_pause(stage, victim, options):
 
 
 def blink(stage, options, begin, end):
-    """Too short for an error: operations go on."""
+    """The fault is too short for an error, and operations go on."""
     pids = stage.pids()
     stage.stream(options.codec)
     begin()
@@ -169,7 +171,7 @@ def blink(stage, options, begin, end):
 
 
 def play_idle_kill(stage, victim, options):
-    """What is begun before anybody can have noticed."""
+    """Operations begin before any process can have noticed that a daemon is dead."""
     pids = stage.pids(but=[victim])
     seen = Seen(names={victim})
     since = time.monotonic()
@@ -195,7 +197,7 @@ def play_blink(end):
 
 
 def broken(stage, options, breaks, mends, names_for, down):
-    """A network that is broken for `down` seconds; names_for(rank): whom its trainer may be told of."""
+    """Breaks the network for `down` seconds. names_for(rank): ranks of which the trainer's errors must name one."""
     pids = stage.pids()
     seen = Seen()
     stage.stream(options.codec)
@@ -215,7 +217,7 @@ def broken(stage, options, breaks, mends, names_for, down):
 
 def play_cable(end):
     def play(stage, victim, options):
-        """The node that is cut off cannot know that it is: it names a neighbour."""
+        """The node that is cut off cannot know that it is, so it names a neighbour."""
         neighbours = {(victim - 1) % stage.nodes, (victim + 1) % stage.nodes}
         return broken(stage, options, lambda: stage.network.cable(victim, False, end),
                       lambda: stage.network.cable(victim, True, end),
@@ -250,7 +252,7 @@ def play_trainer(stage, victim, options):
 
 
 def play_absent_trainer(stage, victim, options):
-    """The others wait for it when it dies."""
+    """The other trainers wait for the victim when it dies."""
     pids = stage.pids()
     seen = Seen(names={victim})
     others = others_than(stage, [victim])
@@ -267,7 +269,7 @@ def play_absent_trainer(stage, victim, options):
 
 
 def play_early_trainer(stage, victim, options):
-    """Others are told whenever they try, until one has come that stays."""
+    """The other trainers get an error at each attempt, until a trainer has come that stays."""
     pids = stage.pids()
     seen = Seen(names={victim})
     stage.stream(options.codec)

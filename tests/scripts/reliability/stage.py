@@ -1,4 +1,4 @@
-"""A ring of real daemons with a trainer on each node, for reliability: what the rows of the matrix are played on."""
+"""A ring of real daemons with a trainer on each node, on which the rows of the fault matrix run."""
 
 import json
 import os
@@ -15,24 +15,24 @@ from tests.scripts.fixtures import networks, rings
 from tests.scripts.fixtures.paths import PACKAGE
 from tests.scripts.fixtures.waiting import PATIENCE
 
-SPREAD = 0.5  # seconds, between trainers that do not wait for each other
+SPREAD = 0.5  # seconds; largest delay of trainers that do not wait for each other
 COUNT = 1_000_000  # floats: an operation takes long enough that faults come in the middle of one
 
 
 class Limits:
-    """Those of docs/reliability.md, unless the command line has others."""
+    """Time limits of docs/reliability.md, unless the command line has others."""
 
     peer = 2.0  # seconds, timeouts.peer
-    slack = 1.0  # seconds; None where processes may get no time for long, and errors may come whenever they do
+    slack = 1.0  # seconds; None if processes may get no CPU time for long, so that errors may come at any time
 
     @classmethod
     def bound(cls):
-        """From a fault to the error: seconds, or None for any."""
+        """Returns the longest time from a fault to the error, in seconds; None if any time is right."""
         return None if cls.slack is None else cls.peer + cls.slack
 
     @classmethod
     def timeouts(cls):
-        """In what is unbounded, only the peer's ends anything."""
+        """Returns `timeouts` of daemons. In unbounded runs, only the peer timeout ends anything."""
         start, operation = ("90s", "150s") if cls.slack is None else ("20s", "15s")
         return f"{{peer: {cls.peer * 1000:.0f}ms, start: {start}, operation: {operation}, shutdown: 1s}}"
 
@@ -47,7 +47,7 @@ def require(condition, text):
 
 
 class Puppet:
-    """A puppet_trainer.py, which does what it is told."""
+    """A process of puppet_trainer.py, which does what it is told."""
 
     def __init__(self, ring, rank):
         self.rank = rank
@@ -70,7 +70,7 @@ class Puppet:
         self.process.stdin.flush()
 
     def expect(self, *names, timeout=PATIENCE):
-        """The next event of these names; "step" may come in between. Others are problems."""
+        """Returns the next event of these names. "step" may come in between. Other events are problems."""
         end = time.monotonic() + timeout
         while True:
             try:
@@ -92,7 +92,7 @@ class Puppet:
 
 
 class Stage:
-    """`nodes` daemons and trainers on links of a kind; a context manager."""
+    """Daemons and trainers of `nodes` nodes, on links of one kind. It is a context manager."""
 
     def __init__(self, link, nodes, folder, gradlaned, own_tags=False, verbose=False):
         self.link, self.nodes, self.own_tags, self.verbose = link, nodes, own_tags, verbose
@@ -102,7 +102,8 @@ class Stage:
         self._make_ring = lambda: rings.Ring(link, nodes, folder, gradlaned, self.network, timeouts=Limits.timeouts(),
                                                   log="debug" if verbose else "info")
         self.puppets = []
-        self._number = random.randrange(1, 1000)  # of streams and operations: their data's seed, and their tags
+        # This is the number of the last stream or operation. The seed of its data and its tags follow from it.
+        self._number = random.randrange(1, 1000)
 
     def __enter__(self):
         if self.network:
@@ -129,7 +130,7 @@ class Stage:
     # ---- Trainers
 
     def open(self):
-        """Trainers that have no daemon, or a new one."""
+        """Connects trainers that have no daemon, or a new one."""
         waiting = [puppet for puppet in self.puppets if puppet.must_open]
         for puppet in waiting:
             puppet.send("open")
@@ -139,7 +140,8 @@ class Stage:
             puppet.must_open = False
 
     def all_right(self):
-        """What docs/client.md tells trainers to do after a failure; then operations are right, at the first try."""
+        """Does what docs/client.md tells trainers to do after a failure. Then operations must be right at the first
+        try."""
         self.open()
         self._number += 1
         self.ask("resume", "resumed", tag=self._number << 20)
@@ -150,9 +152,10 @@ class Stage:
             self.check_same(events)
 
     def recover(self, late=None):
-        """The same, each trainer on its own and at its own time, again and again until it works: how often at most.
+        """Makes each trainer recover on its own and at its own time, with attempts until it works. Returns the largest
+        number of attempts.
 
-        late: a rank that comes a second later than the others.
+        late: rank that comes a second later than the others.
         """
         self._number += 1
         for puppet in self.puppets:
@@ -184,7 +187,7 @@ class Stage:
         require(len({event["digest"] for event in events}) == 1, f"results differ: {events}")
 
     def stream(self, codec="raw"):
-        """Operations without an end; returns when each trainer has had some."""
+        """Starts operations without an end. Returns when each trainer has finished some."""
         self._number += 1
         tag = self._number << 20 if self.own_tags else None
         for puppet in self.puppets:
@@ -195,14 +198,14 @@ class Stage:
                 puppet.expect("step")
 
     def begin(self, ranks):
-        """One operation, at these ranks only."""
+        """Starts one operation, on these ranks only."""
         self._number += 1
         for rank in ranks:
             self.puppets[rank].send("all_reduce", seed=self._number, count=COUNT, codec="raw",
                                     tag=self._number << 20 if self.own_tags else None)
 
     def stop_stream(self):
-        """All at the same step, without an error: the longest pause of any trainer."""
+        """Ends the stream on all ranks at the same step, without an error. Returns the longest pause of any trainer."""
         self.puppets[0].send("stop")
         events = [puppet.expect("stopped", "failed") for puppet in self.puppets]
         for puppet, event in zip(self.puppets, events):
@@ -211,7 +214,7 @@ class Stage:
         return max(event["pause"] for event in events)
 
     def failures(self, ranks, timeout=PATIENCE):
-        """How the stream ends at these ranks, by rank. What it did before must have been right."""
+        """Returns the errors that end the stream on these ranks, by rank. Results before must have been right."""
         events = {rank: self.puppets[rank].expect("failed", timeout=timeout) for rank in ranks}
         for rank, event in events.items():
             require(event["wrong"] == 0, f"trainer {rank}: {event['wrong']} elements of results were wrong")

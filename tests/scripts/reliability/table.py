@@ -1,4 +1,4 @@
-"""What reliability prints and writes: the results of the fault matrix as lines, JSON and a table."""
+"""Output of reliability: results of the fault matrix as lines, JSON and a table."""
 
 import dataclasses
 import re
@@ -17,7 +17,7 @@ Written by `python3 -m tests.scripts.reliability --write-docs`, all of it.
 
 @dataclasses.dataclass
 class Result:
-    """Of one playing of a row."""
+    """Result of one run of a row."""
 
     link: str
     row: object
@@ -50,7 +50,7 @@ def milliseconds(seconds):
 
 
 def kinds_of_text(results):
-    """The sentences, with letters for numbers of ranks and no paths, most frequent first."""
+    """Returns the error texts, with letters for numbers of ranks and without paths. The most frequent text is first."""
     counts = {}
     for result in results:
         for text in result.seen.texts.values():
@@ -60,7 +60,7 @@ def kinds_of_text(results):
 
 
 def table_row(row, link, results):
-    """All playings of one row on one link."""
+    """Returns the table row for all runs of one row of the matrix on one link."""
     good = sum(not result.problem for result in results)
     slowest = max((result.slowest() for result in results if result.slowest() is not None), default=None)
     recovered = max((result.seen.recovered for result in results if result.seen.recovered is not None), default=None)

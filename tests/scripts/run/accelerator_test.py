@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Runs `gradlane run --link accelerator` as a user would: its network, what commands get, and what it leaves behind.
+"""Tests `gradlane run --link accelerator` as a user runs it: its network, what commands get, and what it leaves behind.
 
-accelerator_test.py GRADLANE [GRADLANED]: without a daemon, fake_accelerator.py takes its place. Needs root, ip,
+Usage: accelerator_test.py GRADLANE [GRADLANED]. Without a daemon, fake_accelerator.py takes its place. Needs root, ip,
 tc, nft, ethtool and ping; without them it is skipped (exit status 77).
 """
 
@@ -20,10 +20,10 @@ from tests.scripts.run.spaces import Endings, SpacesTest, inside, namespaces, sp
 
 FAKE = str(pathlib.Path(__file__).with_name("fake_accelerator.py"))
 PORTS = ("gla0", "glw0")
-# Runs that wait for time-outs do so in the background.
+# Runs that wait for timeouts do so in the background.
 SLOW = {"mute": (["-n", "2"], {"command": ["true"],
                                "env": {"GRADLANED": FAKE, "FAKE_DAEMON": "mute", "FAKE_NODE": "1"}})}
-# Ends well if what it gets back from the other node is what it sent. Its sizes are below, at and above an MTU of 1500.
+# Rank 0 succeeds if it gets back what it has sent to the other node. Sizes are below, at and above an MTU of 1500.
 ECHO = """
 import os, random, socket, threading
 port, sizes = 5000, (1, 3, 1000, 1448, 1449, 1460, 1461, 9000, 65536, 1000003)
@@ -55,7 +55,8 @@ else:
 
 
 def answers(namespace, address, wanted=True):
-    """Whether it does; one that should may have no time for a while, and is asked again and again."""
+    """Returns whether the address answers. If it should, it is asked repeatedly, because it may get no CPU time for a
+    while."""
     command = ["ip", "netns", "exec", namespace, "ping", "-q", "-c", "3", "-i", "0.1", "-W", "1", address]
 
     def asked():
@@ -75,7 +76,7 @@ class RunAcceleratorTest(Endings, SpacesTest):
             cls.slow[name] = Run("--link", "accelerator", *arguments, **keywords)
             cls.addClassCleanup(cls.clean, cls.slow[name])
 
-    # ---- What commands get
+    # ---- Environment of commands
 
     def test_environment(self):
         names = ("RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK GROUP_RANK GROUP_WORLD_SIZE MASTER_ADDR "
@@ -188,13 +189,14 @@ class RunAcceleratorTest(Endings, SpacesTest):
         self.assertNotIn("GRADLANE_ADMIN=", run.out)
 
     def test_kernel_hears_nothing_at_the_ports(self):
-        # A stranger at the switch asks. What comes in at glw0 has the host's address, and the host's kernel has glw0.
+        # A stranger at the switch pings the host's address. Its frames arrive at glw0, where the host's kernel must not
+        # answer.
         for mode, heard in (("", True), ("sink", False)):
             run = self.started(env={"GRADLANED": FAKE, "FAKE_DAEMON": mode})
             switch = space(run, "sw")
             inside(switch, "ip", "addr", "add", "10.77.0.100/24", "dev", "br0")
             self.assertEqual(answers(switch, "10.77.0.1", heard), heard)
-            # Nor with the right addresses of Ethernet, without ARP.
+            # The kernel must not hear frames at glw0 even with the right Ethernet address, without ARP.
             for interface in ("gl0", "glw0"):
                 link = json.loads(inside(space(run, "n0"), "ip", "-j", "link", "show", interface))[0]
                 inside(switch, "ip", "neigh", "replace", "10.77.0.1", "lladdr", link["address"], "dev", "br0")
@@ -210,7 +212,7 @@ class RunAcceleratorTest(Endings, SpacesTest):
             self.stop(run)
 
     def received(self, run):
-        """Echo requests that the kernel of node 0 has taken."""
+        """Returns the number of echo requests that the kernel of node 0 has taken."""
         names, values = (line.split() for line in inside(space(run, "n0"), "cat", "/proc/net/snmp").splitlines()
                          if line.startswith("Icmp:"))
         return int(values[names.index("InEchos")])
@@ -223,7 +225,7 @@ class RunAcceleratorTest(Endings, SpacesTest):
         self.stop(run)
 
     def sent(self, run, node):
-        """Frames that a host has sent."""
+        """Returns the number of frames that a host has sent."""
         link = json.loads(inside(space(run, f"n{node}"), "ip", "-j", "-s", "link", "show", "gl0"))[0]
         return link["stats64"]["tx"]["packets"]
 
@@ -265,7 +267,7 @@ class RunAcceleratorTest(Endings, SpacesTest):
             self.assertEqual(result.stdout, f"{rank} of 2 10.77.0.{rank + 1}\n", result)
         self.stop(run, signal.SIGINT)
 
-    # ---- How it ends, and that nothing stays behind
+    # ---- Ends of runs, and leftovers
 
     def test_killed_accelerator(self):
         run = self.started()
@@ -279,7 +281,7 @@ class RunAcceleratorTest(Endings, SpacesTest):
         self.assertIn("gradlane: the daemon of node 1 exited with code 3 before it was ready; its last line: "
                       "no memory for packets\n", run.err)
 
-    # Takes longest, so it comes last.
+    # This test takes longest, so it runs last.
     def test_zz_daemon_that_does_not_answer(self):
         run = self.finish(self.slow["mute"], 1)
         self.assertRegex(run.err, r"gradlane: node 1 does not answer on \S+/n1.admin after 30 s")

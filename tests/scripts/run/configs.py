@@ -1,6 +1,7 @@
-"""The configurations that `gradlane run` writes for its daemons: links of each kind, for each strategy, and settings.
+"""Tests of configurations that `gradlane run` writes for its daemons: links of each kind, for each strategy, and
+settings.
 
-Run by run_test.py. With a real daemon, that checks each file.
+run_test.py runs them. With a real daemon, that checks each file.
 """
 
 import pathlib
@@ -79,7 +80,7 @@ class ConfigsTest(RunCase):
             self.assertIn("1280" if options else "--ipv6: needs --link udp", run.err)
 
     def test_ipv6_ports_are_free(self):
-        """Of seven ports in a row one is taken: six of them are found all the same."""
+        """Every seventh port is taken. Six free ports in a row are found nevertheless."""
         networks.need(self)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
@@ -113,7 +114,8 @@ class ConfigsTest(RunCase):
         return [[int(node) for node in re.findall(r"nodes: \[(.*)\]", port)[0].split(", ")] for port in self.ports(text)]
 
     def test_links_of_strategies(self):
-        """A mesh over each kind of link, whose two ends are the same; veth has one port to all."""
+        """Links of each kind form a mesh, and both ends of a link are the same. (veth has one port to all nodes
+        instead.)"""
         for link in ("vhost", "memif", "ring"):
             texts = self.kept_configs("-n", "4", "--link", link, "--strategies", "direct,ring")
             for node, text in enumerate(texts):
@@ -134,10 +136,10 @@ class ConfigsTest(RunCase):
         self.assertEqual(self.reached(texts[0]), [[1], [5], [2], [3], [4]])
         self.assertEqual(self.reached(texts[1]), [[2], [0], [4]])
         self.assertNotIn("strategies", self.kept_configs("-n", "2", "--link", "ring", "--strategies", "ring")[0])
-        # Ranks 0 and 1 of node 0, 2 and 3 of node 1, ...: node 0 has rank 0.
+        # Node 0 has ranks 0 and 1, node 1 has ranks 2 and 3, and so on. So rank 0 is on node 0.
         texts = self.kept_configs("-n", "4", "--trainers", "2", "--link", "ring", "--strategies", "aggregator:0")
         self.assertEqual([self.reached(text) for text in texts], [[[1], [3], [2]], [[2], [0]], [[3], [1], [0]], [[0], [2]]])
-        # As many links as a process may have.
+        # With --link ring, one process has the links of all nodes. These are as many as a process may have.
         self.assertEqual(len(self.reached(self.kept_configs("-n", "6", "--link", "ring", "--strategies", "direct")[5])), 5)
 
     @needs_fake

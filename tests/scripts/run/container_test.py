@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Rings where a container has no rights: for a user without any, and for the root of a user namespace, who has them in
-there alone (docs/compatibility.md).
+"""Tests rings in containers without rights: for a user without any, and for the root of a user namespace, who has
+rights only in there (docs/compatibility.md).
 
-container_test.py GRADLANE GRADLANED: needs root, to become nobody, and user namespaces; without them it is skipped (exit
-status 77).
+Usage: container_test.py GRADLANE GRADLANED. Needs root, to become nobody, and user namespaces; without them it is
+skipped (exit status 77).
 """
 
 import argparse
@@ -15,7 +15,7 @@ from tests.scripts.fixtures import networks
 from tests.scripts.fixtures.nobody import AS_NOBODY, copies
 from tests.scripts.fixtures.waiting import PATIENCE
 
-# Each with a network of its own, where there is nothing but lo, and 64 MiB of /dev/shm.
+# Each container has a network of its own, with nothing but lo. PLAIN has 64 MiB of /dev/shm.
 PLAIN = ["unshare", "--net", "--ipc", "--mount", "sh", "-c",
          'ip link set lo up && mount -t tmpfs -o size=64m,mode=1777 shm /dev/shm && exec "$@"', "sh", *AS_NOBODY]
 ROOT_INSIDE = [*AS_NOBODY, *"unshare --user --map-root-user --net --ipc --mount --pid --fork --kill-child sh -c".split(),

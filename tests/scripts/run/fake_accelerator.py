@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""Stands in for gradlaned in accelerator_test.py: hands frames on between its two ports as they are, or misbehaves.
+"""Stands in for gradlaned in accelerator_test.py. Forwards frames between its two ports unchanged, or misbehaves.
 
-FAKE_DAEMON: sink (takes frames, and hands none on), exit (before it is ready), mute (listens, never answers).
-FAKE_NODE: of that node only.
+FAKE_DAEMON: sink (takes frames, and forwards none), exit (before it is ready), mute (listens, never answers).
+
+FAKE_NODE: the only node that misbehaves.
 """
 
 import os

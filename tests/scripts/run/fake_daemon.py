@@ -1,8 +1,10 @@
 #!/usr/bin/python3
-"""Stands in for gradlaned in run_test.py: listens on the sockets of its configuration files, and misbehaves on request.
+"""Stands in for gradlaned in run_test.py. Listens on the sockets of its configuration files, and misbehaves on request.
 
 FAKE_DAEMON: exit (before it listens), deaf (never listens), stubborn (does not end on SIGTERM), dirty (exits with 3 on
-SIGTERM). FAKE_NODE: of that node only.
+SIGTERM).
+
+FAKE_NODE: the only node that misbehaves.
 """
 
 import os

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Runs `gradlane run --link veth --inside`: what commands get and see, TCP beside gradlane, and what is left behind.
+"""Tests `gradlane run --link veth --inside`: what commands get and see, TCP next to gradlane, and what is left behind.
 
-inside_test.py GRADLANE GRADLANED: needs root, ip, tc, nft, ethtool and ping; without them it is skipped (exit
-status 77). With PyTorch there, Gloo is tried too.
+Usage: inside_test.py GRADLANE GRADLANED. Needs root, ip, tc, nft, ethtool and ping; without them it is skipped (exit
+status 77). If PyTorch is there, Gloo is tried, too.
 """
 
 import json
@@ -18,9 +18,9 @@ from tests.scripts.run.runs import Programs, Run, sh
 from tests.scripts.run.spaces import Endings, SpacesTest, inside, namespaces, space
 
 RATE = 50_000_000
-BYTES = 3_000_000  # by TCP
+BYTES = 3_000_000  # sent by TCP
 COUNT = 50_000  # elements of each all-reduce
-# All-reduces go on for as long as rank 0 receives by TCP. It tells what came in at its interfaces meanwhile.
+# All-reduces run while rank 0 receives by TCP. Rank 0 prints what its interfaces have received meanwhile.
 BESIDE = f"""
 import json, os, socket, threading, time
 import gradlane
@@ -87,7 +87,7 @@ with gradlane.open(timeout=60) as gl:
 dist.barrier()
 print("right", rank)
 """
-# Asks for 10.77.1.2 at an interface, and prints which ones answer.
+# Asks for 10.77.1.2 on an interface by ARP, and prints the addresses that answer.
 ASK = """
 import socket, struct, sys, time
 own = b"\\x02\\0\\0\\0\\0\\x63"
@@ -111,7 +111,7 @@ class RunInsideTest(Endings, SpacesTest):
     def start(self, *arguments, **keywords):
         return super().start("--inside", *arguments, **keywords)
 
-    # ---- What commands get
+    # ---- Environment of commands
 
     def test_environment(self):
         names = ("RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK GROUP_RANK GROUP_WORLD_SIZE MASTER_ADDR "
@@ -162,11 +162,12 @@ class RunInsideTest(Endings, SpacesTest):
             first, second = second, first
         self.assertEqual((first["wrong"], second["wrong"], first["peer"]), (0, 0, "10.77.1.2"))
         self.assertEqual(first["sums"], second["sums"])
-        # All of TCP at eth0, all of gradlane at gl0: with two nodes, an all-reduce brings in as much as it has.
+        # All TCP bytes arrive at eth0, and all of gradlane's at gl0. With two nodes, an all-reduce receives as many
+        # bytes as the tensor has.
         sums = first["sums"] * COUNT * 4
         self.assertTrue(BYTES < first["received"]["eth0"] < BYTES * 1.1, first)
         self.assertTrue(sums < first["received"]["gl0"] < sums * 1.2 + 100_000, first)
-        # The burst of 64 KiB is not limited.
+        # The rate does not limit the burst of 64 KiB.
         self.assertLess(BYTES * 8 / first["took"], RATE / 0.85)
 
     def test_gloo(self):
@@ -203,7 +204,7 @@ class RunInsideTest(Endings, SpacesTest):
         self.stop(run, signal.SIGINT)
 
     def test_only_eth0_answers_for_its_address(self):
-        # As on a machine without nftables, where the kernel sees what comes in at gl0.
+        # The kernel sees frames that arrive at gl0, as on a machine without nftables.
         run = self.started(env=self.fake_program("nft", "exit 1\n"))
         node = space(run, "n1")
         own = json.loads(inside(node, "ip", "-j", "link", "show", "eth0"))[0]["address"]
@@ -216,7 +217,7 @@ class RunInsideTest(Endings, SpacesTest):
     # ---- Nothing stays behind (Endings has more)
 
     def test_network_that_cannot_be_finished(self):
-        # The tc that it finds first fails for eth0 of node 0; by then all cables are there.
+        # The fake tc fails for eth0 of node 0. All veth pairs exist by then.
         fake = self.fake_program("tc", 'case "$*" in *eth0*) echo Error: no such thing. >&2; exit 2; esac\n')
         run = self.run_it("-n", "2", "--rate", "1gbit", command=["true"], code=2, env=fake)
         self.assertIn("gradlane: 'tc qdisc add dev eth0 root tbf", run.err)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Runs `gradlane run` as a user would, with good and bad trainers and daemons, and looks for what it leaves behind.
+"""Tests `gradlane run` as a user runs it, with good and bad trainers and daemons, and looks for leftovers.
 
-run_test.py GRADLANE [GRADLANED]: without a daemon, fake_daemon.py takes its place.
+Usage: run_test.py GRADLANE [GRADLANED]. Without a daemon, fake_daemon.py takes its place.
 """
 
 import os
@@ -17,7 +17,7 @@ from tests.scripts.fixtures.waiting import PATIENCE, wait_for
 from tests.scripts.run.configs import ConfigsTest  # noqa: F401 - run from here, while the slow ones wait
 from tests.scripts.run.runs import FAKE, Programs, Run, RunCase, main, needs_fake, sh
 
-# Runs that take long wait for time-outs: they do so in the background. FLAGS is a folder of each.
+# These runs take long, because they wait for timeouts, so they run in the background. FLAGS: a folder of each run.
 SLOW = {
     "deaf": (["-n", "2"], {"command": ["true"], "env": {"FAKE_DAEMON": "deaf", "FAKE_NODE": "1"}}),
     "stubborn": (["-n", "1"], {"command": ["true"], "env": {"FAKE_DAEMON": "stubborn"}}),
@@ -27,7 +27,7 @@ SLOW = {
     "escaped": (["-n", "1"], {"command": sh("setsid sh -c 'trap \"\" TERM; touch $FLAGS/deaf; while :; do sleep 0.1; done' & "
                                             "until test -e $FLAGS/deaf; do sleep 0.05; done")}),
 }
-# Says when it has been told to end.
+# Prints the time when it gets SIGTERM.
 LAST_WORDS = """
 import signal, time
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
@@ -49,10 +49,10 @@ class RunTest(RunCase):
             cls.addClassCleanup(cls.slow[name].clean)
 
     def flags(self):
-        """The environment of runs with a folder for files that tell what has happened."""
+        """Returns the environment of runs with a folder for files that report what has happened."""
         return {"FLAGS": self.enterContext(tempfile.TemporaryDirectory())}
 
-    # ---- What trainers get
+    # ---- Environment of trainers
 
     def test_environment_is_that_of_torchrun(self):
         names = ("RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK GROUP_RANK GROUP_WORLD_SIZE MASTER_ADDR "
@@ -79,7 +79,7 @@ class RunTest(RunCase):
             self.assertEqual(run.out, f"[0] {value}\n")
 
     def test_codec_of_trainers(self):
-        """fixed:adaptive is theirs, and the daemons' is raw then; what is not named is not said."""
+        """With fixed:adaptive, trainers get that codec and daemons get raw. Without --codec, trainers get none."""
         for options, told, daemons in ((["fixed"], "fixed:adaptive", "raw"), (["fixed:auto:6"], "fixed:adaptive:6", "raw"),
                                        (["fixed:adaptive:6"], "fixed:adaptive:6", "raw"),
                                        (["fixed:9"], "fixed:9", "fixed:9"), ([], "", None)):
@@ -101,7 +101,8 @@ class RunTest(RunCase):
                   "print(open('/proc/self/status').read().split('SigIgn:')[1].split()[0])")
         run = self.run_it("-n", "1", command=[sys.executable, "-I", "-c", script])
         self.assertEqual(run.lines("[0] ")[0], "set() True")
-        # Python itself ignores SIGPIPE and SIGXFSZ; nohup and shells, what they start in the background: SIGHUP and others.
+        # Python itself ignores SIGPIPE and SIGXFSZ. This process may inherit more, such as SIGHUP, from nohup or a
+        # shell.
         own = int(pathlib.Path("/proc/self/status").read_text().split("SigIgn:")[1].split()[0], 16)
         expected = 1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)
         self.assertEqual(int(run.lines("[0] ")[1], 16) | own, expected | own)
@@ -139,7 +140,7 @@ class RunTest(RunCase):
     def test_slow_reader_gets_everything(self):
         size = 3 << 20
         run = self.start("-n", "1", command=[sys.executable, "-c", f"for i in range({size >> 10}): print('y' * 1023)"])
-        # The kernel knows when a pipe is full: its pages need not be.
+        # Only the kernel knows when a pipe is full, because its pages need not be full.
         writer = os.open(f"/proc/self/fd/{run.process.stdout.fileno()}", os.O_WRONLY | os.O_NONBLOCK)
         try:
             wait_for(lambda: not select.select([], [writer], [], 0)[1], "a pipe that is full")
@@ -156,7 +157,7 @@ class RunTest(RunCase):
         os.close(read)
         self.finish(run, 141)
 
-    # ---- How it ends
+    # ---- Ends of runs
 
     def test_first_failing_code(self):
         run = self.run_it("-n", "3", command=sh("test $RANK != 1 || exit 7; sleep 600"), code=7)
@@ -232,7 +233,7 @@ class RunTest(RunCase):
         os.kill(daemon, signal.SIGKILL)
         self.finish(run, 1)
         self.assertIn("gradlane: the daemon of node 1 was killed by SIGKILL", run.err)
-        # They had the time to fail by themselves; a lower bound, which holds however little time processes get.
+        # Trainers had the time to fail by themselves. A lower bound holds even if processes get little CPU time.
         for rank in range(2):
             (told,) = run.lines(f"[{rank}] ")
             self.assertGreaterEqual(float(told) - killed, LAST_WORDS_S)
@@ -251,7 +252,7 @@ class RunTest(RunCase):
             self.assertIn(f"gradlane: the daemon of {name} exited with code 3 before it was ready; its last line: "
                           "no memory for packets\n", run.err)
 
-    # Takes longest, so it comes last.
+    # This test takes longest, so it runs last.
     @needs_fake
     def test_zz_daemon_that_does_not_listen(self):
         run = self.finish(self.slow["deaf"], 1)

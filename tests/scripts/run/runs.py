@@ -34,7 +34,7 @@ def needs_fake(test):
 
 
 class Run:
-    """One `gradlane run`, in an environment that all its descendants can be told by."""
+    """One `gradlane run`. A variable in its environment marks all its descendants."""
 
     def __init__(self, *arguments, command=None, env=None, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                  prefix=()):
@@ -66,7 +66,7 @@ class Run:
         return found
 
     def pid_of(self, text):
-        """Of a process with this in its command line."""
+        """Waits for a process with this text in its command line. Returns its number."""
 
         def found():
             for pid in self.pids():

@@ -1,4 +1,4 @@
-"""Runs of `gradlane run` that make network namespaces, and what must be gone behind them. Needs root."""
+"""Tests of `gradlane run` with network namespaces, which must be gone after each run. Needs root."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ from lab.net.spaces import Space
 
 
 def namespaces(run):
-    """Those of this run that are there now."""
+    """Returns the namespaces of this run that exist now."""
     listed = os.listdir("/run/netns") if os.path.isdir("/run/netns") else []
     return sorted(name for name in listed if name.startswith(f"gradlane-{run.process.pid}-"))
 
@@ -26,12 +26,12 @@ def space(run, name):
 
 
 def inside(namespace, *command):
-    """What a command in a namespace prints."""
+    """Returns the output of a command in a namespace."""
     return Space(namespace).run(*command)
 
 
 class SpacesTest(unittest.TestCase):
-    link = None  # of --link
+    link = None  # argument of --link
     maxDiff = None
 
     def start(self, *arguments, **keywords):
@@ -56,7 +56,7 @@ class SpacesTest(unittest.TestCase):
         return self.finish(self.start(*arguments, **keywords), code)
 
     def started(self, *arguments, nodes=2, **keywords):
-        """A run whose commands wait to be ended."""
+        """Starts a run whose commands wait to be ended."""
         run = self.start("-n", str(nodes), *arguments, command=sh("echo ready; exec sleep 600"), **keywords)
         for _ in range(nodes):
             self.assertIn("ready", run.process.stdout.readline())
@@ -72,7 +72,7 @@ class SpacesTest(unittest.TestCase):
         return pathlib.Path(folder)
 
     def fake_program(self, name, script):
-        """The environment of runs that find a program first which is this script."""
+        """Returns the environment of runs that find this script as program `name`."""
         fake = self.folder() / name
         fake.write_text("#!/bin/sh\n" + script, encoding="ascii")
         fake.chmod(0o755)
@@ -88,9 +88,10 @@ class SpacesTest(unittest.TestCase):
 
 
 class Endings:
-    """How each kind of run that makes namespaces ends, and that nothing stays behind. Together with SpacesTest."""
+    """Tests, together with SpacesTest, how each kind of run that makes namespaces ends, and that nothing stays behind.
+    """
 
-    kinds = ([],)  # options of runs that end likewise
+    kinds = ([],)  # options for each kind of run; all kinds end in the same way
 
     def killed(self, run):
         run.process.kill()

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Runs `gradlane run --link veth` as a user would, looks at the network that it makes, and for what it leaves behind.
+"""Tests `gradlane run --link veth` as a user runs it: results, its network, and what it leaves behind.
 
-veth_test.py GRADLANE GRADLANED: needs root, ip, tc and ethtool; without them it is skipped (exit status 77).
+Usage: veth_test.py GRADLANE GRADLANED. Needs root, ip, tc and ethtool; without them it is skipped (exit status 77).
 """
 
 import json
@@ -41,7 +41,7 @@ class RunVethTest(Endings, SpacesTest):
     def test_links_have_the_rate(self):
         rows = self.perf("--rate", "50mbit", sizes=("400000", "400000", "2"), codecs="raw")
         (row,) = rows.values()
-        # busbw is what a link must carry at the least. The burst, 64 KiB of 600 KB, is not limited.
+        # A link must carry at least busbw. The rate does not limit the burst, 64 KiB of 600 KB.
         self.assertLess(row["busbw"] * 8000, 50 / 0.85)
 
     # ---- The network
@@ -54,7 +54,7 @@ class RunVethTest(Endings, SpacesTest):
         for namespace, interface in ends:
             link = json.loads(inside(namespace, "ip", "-j", "link", "show", interface))[0]
             self.assertEqual((link["mtu"], link["operstate"]), (4000, "UP"), link)
-            # Nothing of the kernel's own is sent: it has no addresses, not even link-local ones.
+            # The interface has no addresses, not even link-local ones, so the kernel sends nothing of its own.
             addresses = json.loads(inside(namespace, "ip", "-j", "addr", "show", interface))[0]["addr_info"]
             self.assertEqual(addresses, [])
             shaper = inside(namespace, "tc", "qdisc", "show", "dev", interface)
@@ -68,7 +68,7 @@ class RunVethTest(Endings, SpacesTest):
         for i in range(3):
             daemon = run.pid_of(f"n{i}.yaml")
             self.assertEqual(os.stat(f"/proc/{daemon}/ns/net").st_ino, os.stat(f"/run/netns/{base}-n{i}").st_ino)
-        # Trainers are where the caller is.
+        # Trainers are in the caller's namespace.
         trainer = run.pid_of("sleep")
         self.assertEqual(os.readlink(f"/proc/{trainer}/ns/net"), os.readlink("/proc/self/ns/net"))
         self.stop(run, signal.SIGINT)
@@ -97,7 +97,7 @@ class RunVethTest(Endings, SpacesTest):
         self.assertIn("exited with code 1 before it was ready", run.err)
 
     def test_network_that_cannot_be_finished(self):
-        # The tc that it finds first fails on the third call; by then there are namespaces and cables.
+        # The fake tc fails on the third call. Namespaces and veth pairs exist by then.
         folder = self.folder()
         fake = self.fake_program("tc", f"echo x >> {folder}/calls\ntest $(wc -l < {folder}/calls) -lt 3 && exit 0\n"
                                  "echo Error: Specified qdisc kind is unknown. >&2; exit 2\n")

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""What compression has brought a job, as `gradlane run`, `gradlane stats` and the PyTorch engine say at its end.
+"""Tests what `gradlane run`, `gradlane stats` and the PyTorch engine say at a job's end about the benefit of
+compression.
 
 worth_test.py GRADLANE [unittest's arguments]
 """
@@ -31,7 +32,7 @@ for step in range(3):
         work.wait()
 """
 
-# Where nobody reads standard error, and what closes it is looked at by the summary itself.
+# Standard error is a pipe without a reader. The summary itself records whether the engine is still usable.
 ENDS = """
 import os, sys
 import torch, torch.distributed as dist
@@ -51,7 +52,7 @@ os.dup2(1, 2)
 
 class Worth(unittest.TestCase):
     def run_two(self, *command, codec="fixed:10", **variables):
-        """What was said on standard error, and on standard output."""
+        """Returns the text on standard error, and that on standard output."""
         run = subprocess.run(
             [GRADLANE, "run", "-n", "2", "--link", "ring", "--strategies", "ring,direct", "--codec", codec, "--", *command],
             capture_output=True, text=True, timeout=PATIENCE, env={**os.environ, **variables})
@@ -59,7 +60,7 @@ class Worth(unittest.TestCase):
         return run.stderr, run.stdout
 
     def perf(self, codec, then="sleep 1.2", **variables):
-        """A job that is long enough to be spoken of."""
+        """Runs a job that is long enough for a report."""
         perf = f"{shlex.quote(GRADLANE)} perf -b 1M -e 1M -n 4 -w 1 --codec {codec}"
         return self.run_two("sh", "-c", f"{perf} && {then}", codec="raw", **variables)
 
@@ -67,7 +68,7 @@ class Worth(unittest.TestCase):
         return [line[len(prefix):] for line in text.splitlines() if line.startswith(prefix)]
 
     def check(self, lines):
-        # On a loaded machine the warning may be right. tests/dataplane/status/worth_test.cc tests the warning.
+        # The warning may be right on a loaded machine. tests/dataplane/status/worth_test.cc tests it.
         warned = len(lines) == 4 and lines[3].startswith("WARNING: compression cost more than it saved")
         self.assertTrue(len(lines) == 3 or warned, lines)
         for line, begin in zip(lines, LINES):
@@ -77,7 +78,7 @@ class Worth(unittest.TestCase):
         said, printed = self.perf("fixed:10", f"sleep 1.2; {shlex.quote(GRADLANE)} stats")
         lines = self.lines(said, "gradlane: ")
         self.check(lines)
-        # 5 all-reduces of 1 MiB, each sent once by both ranks, and barriers; fixed:10 makes of it a fifth to a sixth.
+        # Both ranks send 5 all-reduces of 1 MiB once, and barriers. fixed:10 reduces this to a fifth to a sixth.
         self.assertRegex(lines[0], r"^elements sent: 10\.[5-9] MB raw, .* times fewer \(fixed\)$")
         self.assertTrue(5 < float(re.search(r": ([0-9.]+) times", lines[0])[1]) < 7, lines)
         self.check([line[11:] for line in self.lines(printed, "[0] ") if line[:11] in ("this job   ", 11 * " ")])

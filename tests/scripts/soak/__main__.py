@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """A soak: 24 combinations of sizes, codecs and faults on 4 nodes over veth. Results must be those without faults.
 
-In `wire` the switch loses frames at random, in `injected` the daemons drop, duplicate, reorder and corrupt what
-arrives. Each combination runs batches of all-reduces again and again until its time is up. Needs root.
+The switch loses frames at random in `wire`. The daemons drop, duplicate, reorder and corrupt frames that arrive in
+`injected`. Each combination runs batches of all-reduces until its time is up. Needs root.
 """
 
 import argparse
@@ -16,9 +16,9 @@ from tests.scripts.fixtures import networks
 from tests.scripts.soak import teams
 
 NODES = 4
-OPERATIONS = {"tiny": 2000, "mixed": 1000, "large": 40}  # of a batch
+OPERATIONS = {"tiny": 2000, "mixed": 1000, "large": 40}  # all-reduces per batch
 SHORT = {"tiny": 250, "mixed": 120, "large": 6}
-SEEDS = {False: (11, 12, 13, 14), True: (11,)}  # by `short`: each is another batch
+SEEDS = {False: (11, 12, 13, 14), True: (11,)}  # by `short`; each seed is another batch
 
 
 class Combination:

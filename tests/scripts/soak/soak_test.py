@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Results never change: 10,000 all-reduces on 4 nodes, without faults, with injected ones, and with loss on the wire.
 
-Every rank has the same bytes in all three; and when it is over, daemons have no more packet buffers in use, and no more
-memory, than before.
+Every rank has the same bytes in all three runs. Afterwards daemons use no more packet buffers, and no more memory, than
+before.
 """
 
 import argparse
@@ -17,7 +17,7 @@ NODES = 4
 
 
 def run(name, ring, operations):
-    """The digest of all results, and how many packets there were."""
+    """Returns the digest of all results, and the number of packets."""
     usage = teams.Usage(ring)
     with teams.Team(ring) as team:
         reports = team.run(teams.job(1, operations))

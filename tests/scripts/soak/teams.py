@@ -1,4 +1,4 @@
-"""For soak_test.py and soak: trainers, one per rank of a rings.Ring; faults; what daemons use up."""
+"""Trainers, one per rank of a rings.Ring, faults, and resource usage of daemons, for soak_test.py and soak."""
 
 import collections
 import contextlib
@@ -13,8 +13,8 @@ from tests.scripts.fixtures import rings
 
 CODECS = ["raw", "bf16", "fixed:10", "inceptionn:10"]
 FAULTS = "{drop: 1%, duplicate: 1%, reorder: 2%, corrupt: 0.1%, seed: 7}"
-WIRE_LOSS = 100  # of 10,000 frames
-PATIENCE = 120  # seconds, for a job; a few is usual
+WIRE_LOSS = 100  # lost frames of 10,000
+PATIENCE = 120  # seconds for a job, which usually takes a few
 TIMEOUTS = "{peer: 8s, start: 20s, operation: 60s, shutdown: 1s, min_rto: 1ms}"
 
 
@@ -23,7 +23,7 @@ def job(seed, operations, sizes="mixed", codecs=CODECS, in_flight=16):
 
 
 class Team:
-    """A trainer process for each rank, until the end of the `with`."""
+    """Trainer processes, one for each rank, until the end of the `with`."""
 
     def __init__(self, ring):
         self.ring = ring
@@ -56,7 +56,7 @@ class Team:
             trainer.stdout.close()
 
     def run(self, what, patience=PATIENCE):
-        """Every rank's report. They must be free of failures, and have the same digest; `patience` in seconds."""
+        """Returns every rank's report. Reports must have no failures and the same digest. patience: seconds."""
         for rank, trainer in enumerate(self.trainers):
             try:
                 trainer.stdin.write(json.dumps(what) + "\n")
@@ -81,7 +81,8 @@ class Team:
 
 @contextlib.contextmanager
 def warm_ring(folder, gradlaned, network, **settings):
-    """A ring of the network's nodes whose tables and buffers have been in use, and whose window has found its size."""
+    """Yields a ring of the network's nodes. Its tables and buffers have been in use, and its window has found its size.
+    """
     with rings.Ring("veth", network.nodes, folder, gradlaned, network, timeouts=TIMEOUTS, **settings) as ring:
         ring.start().wait_whole()
         with Team(ring) as team:
@@ -90,7 +91,8 @@ def warm_ring(folder, gradlaned, network, **settings):
 
 
 def check_injected(ring):
-    """That as many faults were injected as FAULTS says, in all that the daemons have received; how many, in words."""
+    """Checks that about as many faults were injected as FAULTS says for the received packets. Returns the counts as
+    text."""
     counts = collections.Counter()
     for node in range(ring.nodes):
         for port in ring.stats(node)["ports"]:
@@ -103,21 +105,22 @@ def check_injected(ring):
 
 
 def check_lost(network, sent):
-    """That the switch has dropped about as many frames as WIRE_LOSS says, of `sent` data packets; how many."""
+    """Checks that the switch has dropped about as many of `sent` data packets as WIRE_LOSS says. Returns the count as
+    text."""
     lost, expected = network.dropped(), sent * WIRE_LOSS / 10000
     assert 0.5 * expected - 10 < lost < 2 * expected + 10, f"{lost} frames were lost, not about {expected:.0f}"
     return f"{lost} frames lost on the wire"
 
 
-# ---- What daemons use up
+# ---- Resource usage of daemons
 
-# What a daemon's memory may grow by while nothing leaks: what is touched for the first time. Measured after the
-# warm-up: 0 to 40 kB. A leak of 32 bytes in each of 10,000 operations is 320 kB.
+# Largest growth of a daemon's memory without a leak, by memory that is touched for the first time. It is 0 to 40 kB
+# after the warm-up. A leak of 32 bytes in each of 10,000 operations is 320 kB.
 RSS_TOLERANCE_KB = 200
 
 
 def buffers_in_use(ring):
-    """Packet buffers by node; None if the daemons have no admin sockets."""
+    """Returns the packet buffers in use by node; None if the daemons have no admin sockets."""
     stats = [ring.stats(node) for node in range(ring.nodes)]
     if any(one is None for one in stats):
         return None
@@ -133,12 +136,12 @@ class Usage:
         self.rss_kb = [ring.rss_kb(node) for node in range(ring.nodes)]
 
     def growth_kb(self):
-        """Of the daemon that has grown most."""
+        """Returns the growth of the daemon that has grown most."""
         return max(self.ring.rss_kb(node) - before for node, before in enumerate(self.rss_kb))
 
     def wait_until_back(self):
-        """Buffers exactly, memory but for the tolerance. Trainers have just left, and last packets wait for their
-        acknowledgements."""
+        """Waits until buffers are exactly as before, and memory within the tolerance. Trainers have just left, and last
+        packets wait for their acknowledgements."""
         back = time.monotonic() + rings.PATIENCE
         while True:
             now, growth = buffers_in_use(self.ring), self.growth_kb()
@@ -149,7 +152,7 @@ class Usage:
             time.sleep(0.05)
 
     def _idle_buffers(self):
-        """Once they no longer change."""
+        """Returns the packet buffers in use once they no longer change."""
         last, since = buffers_in_use(self.ring), time.monotonic()
         end = since + rings.PATIENCE
         while last is not None and time.monotonic() < min(since + 0.3, end):

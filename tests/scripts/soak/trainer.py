@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""A trainer that does as it is told, and says what came out: started by teams.py, one process per rank.
+"""A trainer that runs jobs and reports their results. teams.py starts one process per rank.
 
-It reads jobs, one JSON object per line, from its input:
+Jobs come from its input, one JSON object per line.
 
     {"seed": 1, "operations": 1000, "sizes": "mixed", "codecs": ["raw", "bf16"], "in_flight": 16}
 
-and does as many all-reduces, whose sizes and codecs follow from the seed alone, and whose data from seed and rank.
-The first failure ends a job. Then it writes one JSON object: how many operations there were, `digest` of the bytes of
-all results in their order, failures (texts), seconds, bytes of all tensors, and what the daemon sent (data_bytes,
-data_packets, retransmitted).
+A job is a number of all-reduces. Their sizes and codecs follow from the seed alone, and their data from seed and rank.
+The first failure ends a job. Then the trainer writes one JSON object. It has the number of operations, `digest` of the
+bytes of all results in their order, failures (texts), seconds, and bytes of all tensors. It also has what the daemon
+sent (data_bytes, data_packets, retransmitted).
 """
 
 import collections
@@ -23,18 +23,18 @@ import gradlane
 
 MIB = 1 << 20
 PATIENCE = 60  # seconds, for one operation
-# Shares of operations, and between which sizes they lie, in bytes, evenly on a logarithmic scale.
+# Share of operations, and range of their sizes in bytes. Sizes are distributed evenly on a logarithmic scale.
 SIZES = {
     "tiny": [(1.0, 4, 4096)],
     "mixed": [(0.993, 4, 65536), (0.007, MIB, MIB)],
     "large": [(0.8, 65536, MIB), (0.2, MIB, 4 * MIB)],
 }
 LARGEST = 4 * MIB
-POOL = 3 * MIB // 2  # values; operations take theirs from somewhere in it
+POOL = 3 * MIB // 2  # number of values; each operation takes a part of them
 
 
 def sizes_of(job, random):
-    """Elements of each operation; mostly odd numbers of them."""
+    """Returns the number of elements of each operation. Most numbers are odd."""
     shares = SIZES[job["sizes"]]
     which = random.choice(len(shares), job["operations"], p=[share for share, _, _ in shares])
     low, high = (numpy.log([share[i] for share in shares])[which] for i in (1, 2))
@@ -49,7 +49,7 @@ class Trainer:
         self.free = []  # arrays of LARGEST bytes
 
     def pool(self, seed):
-        """Like gradients: most are small, some are not."""
+        """Returns values like gradients: most are small, some are not."""
         random = numpy.random.default_rng([seed, 1 + self.gl.rank])
         values = random.standard_normal(POOL, numpy.float32) * numpy.float32(0.01)
         values[::97] *= 50
@@ -83,7 +83,7 @@ class Trainer:
         for operation in zip(counts, codecs, begins):
             if len(running) == job["in_flight"]:
                 finish()
-            if failures:  # the first says why; those behind it may wait for a ring that does not come back
+            if failures:  # the first one has the cause; later ones may wait for a ring that does not come back
                 break
             begin(*operation)
         while running:

@@ -27,7 +27,7 @@ def bench(gradlane, *options):
 
 
 def check_recording(gradlane):
-    """A recording is two sets of data, and names of data go with it."""
+    """A recording gives two sets of data, and can be used together with names of data."""
     codecs = ["raw", "bf16", "fixed:10", "fixed:14"]
     rows = bench(gradlane, "--data", str(RECORDING), "gauss-1", "--op", "decode", "--codec", *codecs)["rows"]
     assert {(row["data"], row["ranks"]) for row in rows} == {("conv-late", 1), ("conv-late x4", 4), ("gauss-1", 4)}, rows
@@ -49,7 +49,7 @@ def check(gradlane):
         for field, kind in FIELDS.items():
             assert isinstance(row[field], kind) or (field, row[field]) == ("vnmse", None), (field, row)
         assert row["gb_per_s"] > 0 and row["memcpy_gb_per_s"] > 0, row
-        # Only of votes there is no error: their results are no sums.
+        # Only votes have no error, because their results are no sums.
         assert (row["vnmse"] is None) == (row["codec"] in ("signsgd", "signsgd,ternary")), row
     found = {(row["codec"], row["op"]) for row in rows}
     for codec in ("raw", "bf16", "fp16", "inceptionn:10", "fixed:10"):
@@ -62,7 +62,7 @@ def check(gradlane):
     vnmse = {row["codec"]: row["vnmse"] for row in rows}
     assert ratio["raw"] == 1.0 and ratio["bf16"] == 2.0 and ratio["fp16"] == 2.0, ratio
     assert 10 < ratio["fixed:10"] < 13 and 5 < ratio["inceptionn:10"] < 8, ratio
-    assert {row["vnmse"] for row in rows if row["codec"] == "fixed:10"} == {vnmse["fixed:10"]}  # on each ISA
+    assert {row["vnmse"] for row in rows if row["codec"] == "fixed:10"} == {vnmse["fixed:10"]}  # the same on each ISA
     assert vnmse["raw"] < 1e-13 and vnmse["bf16"] < 1e-4 and 0.01 < vnmse["fixed:10"] < 1, vnmse
     check_recording(gradlane)
     engine = result["engine"]

@@ -37,7 +37,7 @@ def run(gradlane, *arguments):
             assert row[field] > 0, (field, row)
         assert abs(row["engine_ns"] - (row["total_ns"] - row["codec_ns"] - row["crc_ns"])) < 1e-6, row
         assert abs(row["packets_per_second"] * row["total_ns"] - 1e9) < 1, row
-        # Measured is the one-pass path, or the figures mean nothing.
+        # The figures must be those of the one-pass path, or they mean nothing.
         assert 0.95 < row["fused"] <= 1, row
     return {(row["hop"], row["codec"]): row for row in rows}
 
@@ -48,13 +48,13 @@ def check(gradlane):
     assert list(rows) == [(hop, codec) for codec in codecs for hop in ("reduce", "gather")], list(rows)
     for (hop, codec), row in rows.items():
         assert row["burst"] == 32, row
-        # Nearly full: 1500 less the headers of IPv4 and UDP.
+        # Packets are nearly full: 1500 bytes without the headers of IPv4 and UDP.
         assert 0.95 * 1472 < row["packet_bytes"] <= 1472, row
         payload = row["packet_bytes"] - LINK_HEADER - RUN_HEADER
         ratio = 4 * row["floats_per_packet"] / payload
         least, most = {"raw": (0.99, 1), "bf16": (1.98, 2), "fixed:10": (5, 14)}.get(codec, (3, 8))
         assert least < ratio <= most + 1e-6, (ratio, row)
-        # A sum that grows takes more packets from hop to hop; a result is relayed as it is.
+        # A growing sum takes more packets from hop to hop. A result is relayed unchanged.
         sent = row["sent_per_packet"]
         assert 0.9 < sent < (1.5 if hop == "reduce" else 1.05), row
 

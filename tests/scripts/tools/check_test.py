@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""`gradlane check` against real daemons: rings that are in order, and rings with one thing wrong, which it must name.
+"""Tests `gradlane check` with real daemons: rings that are in order, and rings with one fault, which it must name.
 
-Over memif without root; over bridges in network namespaces as root: without root those cases are left out, and told.
+Cases over memif need no root. Cases over bridges in network namespaces need root; without it they are left out, and the
+test says so.
 """
 
 import argparse
@@ -18,11 +19,11 @@ from tests.scripts.fixtures import networks, rings
 from tests.scripts.fixtures.waiting import PATIENCE
 
 BINARIES = {}  # gradlane, gradlaned
-DONE = []  # names of cases
+DONE = []  # names of finished cases
 
 
 class Verdicts:
-    """What one run of `gradlane check` printed."""
+    """Output of one run of `gradlane check`."""
 
     def __init__(self, process, output):
         self.status = process.returncode
@@ -33,7 +34,8 @@ class Verdicts:
         return [line for line in self.lines if line.startswith("FAIL ")]
 
     def expect(self, status, *patterns, others=False):
-        """Its status; a line for each pattern. Without `others`, every FAIL is one of those lines."""
+        """Checks the exit status, and that each pattern has a line. Without `others`, every FAIL is one of those lines.
+        """
         assert self.status == status, f"exit {self.status}, not {status}:\n{self.output}"
         for line in self.lines:
             assert re.match(r"(ok  |note|FAIL) \S", line), line
@@ -109,7 +111,7 @@ def running_daemons_are_asked():
 
 
 def the_last_one_is_late():
-    """No daemon runs, and somebody needs some time to get from one node to the other."""
+    """No daemon runs. The second check starts late, because its user needs time to get from one node to the other."""
     with ring("memif", 2) as nodes:
         first = start(nodes, 0, time="30s")
         rings.wait_for(lambda: (nodes.folder / "link0-1.sock").exists(), "the first one's end of the link")
@@ -121,7 +123,8 @@ def neighbour_is_missing():
     with ring("memif", 2) as nodes:
         check(nodes, 0, time="800ms").expect(
             1, "^FAIL link of port e0: down", r"^FAIL address of node 1 \(10\.77\.0\.2, port e0\)", "^FAIL ring: not whole")
-        # Somebody else's run, which takes longer than this check would wait for its own, serves it, too.
+        # A probe for another check is running. It serves this check, too, although it takes longer than this one would
+        # wait for its own.
         nodes.start_node(0)
         rings.wait_for(lambda: nodes.stats(0), "the daemon answers")
         other = start(nodes, 0, time="10s")
@@ -222,7 +225,7 @@ def bridge_in_order_then_rewriting_dscp_then_narrow():
                                "the ring is whole|^FAIL ring")
         network.spaces["sw"].run("nft", "delete", "table", "bridge", "dscp")
 
-        # A switch port of 1400: the bridge drops what is longer. Frames get into p1 and do not get out of it.
+        # A switch port has MTU 1400. The bridge drops longer frames, which get into p1 and do not get out of it.
         network.spaces["sw"].ip("link", "set", "p1", "mtu", "1400")
         check(nodes, 0, time="30s").expect(
             1, r"^FAIL packets of 1500 bytes to node 1 .*the largest that gets there and back has 140[0-4] bytes",
@@ -230,7 +233,7 @@ def bridge_in_order_then_rewriting_dscp_then_narrow():
 
 
 def root_has_no_rights():
-    """As in containers: root, but without the capabilities that raw packets take."""
+    """The user is root, but without the capabilities that raw packets need, as in containers."""
     with networks.Network(2) as network, ring("veth", 2, network) as nodes:
         command = ["setpriv", "--bounding-set", "-net_raw,-net_admin", BINARIES["gradlane"], "check", "--config",
                    str(nodes.config(0)), "--time", "500ms"]
@@ -253,7 +256,7 @@ def cable_is_down_then_the_interface():
 
 
 def sockets_over_a_router():
-    """Narrow, then without its daemon, then behind a firewall, then away."""
+    """The path is narrow, then node 1 has no daemon, then it is behind a firewall, then it is away."""
     with networks.Routed(2) as network, ring("udp", 2, network, address=network.ADDRESS) as nodes:
         nodes.start().wait_whole()
         ok = (r"^ok   address 10\.77\.1\.1 of port e0: on gl0, MTU 1500, \d+ Mb/s", "^ok   superpackets on gl0: cut into packets by",

@@ -1,4 +1,5 @@
-"""Runs `gradlane codecs`: what it says of every codec, and that the table in docs/codecs.md has the same ones."""
+"""Runs `gradlane codecs`, and checks what it says of every codec. The table in docs/codecs.md must have the same ones.
+"""
 
 import json
 import pathlib
@@ -16,7 +17,7 @@ WAYS = ("any", "links", "owners")
 SAME = ("buckets", "ways", "ranks")
 FIGURES = ("ratio", "encode", "decode", "merge", "look")
 
-# Arguments, what the error must name.
+# Arguments, and words that the error must have.
 ERRORS = [
     (["--codec", "fixed:99"], ["fixed:99", "1 to 30"]),
     (["--data", "noise"], ["noise", "laplace-1e-3", "FILE.npy"]),
@@ -35,7 +36,7 @@ def run(gradlane, *arguments, status=0):
 
 
 def check_json(gradlane):
-    """Every codec, and what does not go together; returns how to write them."""
+    """Checks every codec, and properties that exclude each other. Returns the usages of codecs."""
     result = json.loads(run(gradlane, "--json", "--data", str(RECORDING), "gauss-0.01").stdout)
     codecs = result["codecs"]
     for codec in codecs:
@@ -43,7 +44,7 @@ def check_json(gradlane):
         assert codec["adds"] == (codec["ways"] != "owners"), codec
         assert codec["exact_sums"] or codec["same_bytes"] == "ranks", codec
         assert codec["word"] and codec["promise"] and codec["codec"].startswith(codec["word"]), codec
-        # The recording is single contributions, and their sums.
+        # The recording has single contributions, and their sums.
         assert [figures["data"] for figures in codec["figures"]] == ["digits-late", "digits-late x4", "gauss-0.01"], codec
         for figures in codec["figures"]:
             assert all(figures[name] > 0 for name in FIGURES[:4]), codec
@@ -57,7 +58,7 @@ def check_json(gradlane):
 
 
 def names_of(page):
-    """First column of the table between the two marks."""
+    """Returns the first column of the table between the two marks."""
     table = page.split(MARK + "begin -->\n")[1].split(MARK + "end -->\n")[0]
     return re.findall(r"^\| `([^`]+)`", table, re.MULTILINE)
 

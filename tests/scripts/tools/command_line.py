@@ -5,7 +5,7 @@ import subprocess
 
 from tests.scripts.fixtures.waiting import PATIENCE
 
-# A classic terminal.
+# Size of a classic terminal.
 MAX_LINES = 24
 MAX_COLUMNS = 80
 # Tables are wider.
@@ -18,7 +18,7 @@ HELPS = [["--help"], ["bench", "--help"], ["bench", "codec", "--help"], ["bench"
 
 BLOCKS = "must be a multiple of 4 from 4 to 1073741824 bytes"
 
-# Arguments, environment, what the error must name.
+# Arguments, environment, and words that the error must have.
 ERRORS = [
     (["bench", "codec", "--codec", "fixed:99"], {}, ["fixed:99", "1 to 30", "fixed:rel=B"]),
     (["bench", "codec", "--codec", "inceptionn"], {}, ["inceptionn", "needs its parameter", "inceptionn:B[,truncate]"]),

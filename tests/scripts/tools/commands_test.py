@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""What commands that need no daemon print: help, errors, JSON documents and tables; their form, never the speed.
+"""Tests of the output of commands that need no daemon: help, errors, JSON documents and tables. They check the form,
+never the speed.
 
 commands_test.py [--more] GRADLANE [PART...]
 """

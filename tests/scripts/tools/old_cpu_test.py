@@ -1,14 +1,16 @@
 #!/usr/bin/python3
-"""Programs on CPUs below x86-64-v2, emulated: one line that says what is missing, and what to choose instead.
+"""Tests programs on emulated CPUs below x86-64-v2. Each prints one line that says what is missing, and what to choose
+instead.
 
-old_cpu_test.py QEMU PROGRAM..."""
+old_cpu_test.py QEMU PROGRAM...
+"""
 
 import argparse
 import pathlib
 import subprocess
 import sys
 
-# Model, what it lacks beside SSE4.2 and POPCNT.
+# CPU model, and features that it lacks besides SSE4.2 and POPCNT.
 TOO_OLD = {
     "kvm64": ["SSSE3", "SSE4.1", "LAHF/SAHF"],
     "qemu64": ["SSSE3", "SSE4.1"],
@@ -26,7 +28,7 @@ def run(qemu, model, *command):
 def check_too_old(qemu, program):
     name = pathlib.Path(program).name
     for model, lacking in TOO_OLD.items():
-        # Whatever is asked for: nothing of the program has begun.
+        # The error is the same for any arguments, because nothing of the program has begun.
         for arguments in ([], ["--version"], ["--nonsense"]):
             result = run(qemu, model, program, *arguments)
             assert result.returncode == 2 and result.stdout == "", (model, arguments, result)

@@ -34,7 +34,7 @@ def run(gradlane, *options, ranks=2, strategies="ring", mtu=9000, iterations=2, 
 
 
 def perf(gradlane, *options, **network):
-    """What perf printed, as JSON; it must have succeeded."""
+    """Returns perf's output, which is JSON. perf must have succeeded."""
     result = run(gradlane, *options, **network)
     assert result.returncode == 0, result
     return json.loads(result.stdout)
@@ -69,14 +69,14 @@ def check(gradlane):
     check_ratios(result["rows"])
     sizes = {1000, 8000, 64000}
     found = {(row["op"], row["codec"], row["bytes"]) for row in result["rows"]}
-    # Only sums go through codecs.
+    # Only sums use codecs.
     assert found == {(op, codec, size) for op in OPS for codec in (CODECS if "reduce" in op else ["raw"])
                      for size in sizes}, found
     assert result["world"] == 2 and result["checked"], result
 
 
 def check_choices(gradlane):
-    """What auto has settled for is told."""
+    """The choice of auto is reported."""
     result = perf(gradlane, "-b", "100000", "-e", "100000", "--codec", "auto:2^-10,raw")
     check_rows(result)
     assert result["rows"][0]["chosen"].endswith(" by ring"), result["rows"]
@@ -84,7 +84,8 @@ def check_choices(gradlane):
 
 
 def check_strategies(gradlane):
-    """The daemons' own is named where none is; several are compared; each with the codecs that it has."""
+    """Without --strategy, rows name the daemons' default. Several strategies are compared, each with the codecs that it
+    has."""
     def rows(*options, strategies="ring,direct,rings:2,aggregator:1,stream"):
         result = perf(gradlane, "-b", "40000", "-e", "40000", *options, ranks=4, strategies=strategies)
         check_rows(result, 4)
@@ -103,13 +104,13 @@ def check_strategies(gradlane):
     pairs = ["raw", "fixed:7/raw", "raw/bf16", "bf16/fixed:9"]
     found = rows("--strategy", "aggregator:1,stream", "--codec", ",".join(pairs))
     assert found == {("aggregator:1,stream", "allreduce", pair) for pair in pairs}, found
-    # An aggregator does not gather: the ring does, where no strategy is named.
+    # An aggregator does not gather. If no strategy is named, the ring does.
     found = rows("--op", "allreduce,allgather", "--codec", "raw", strategies="aggregator:1,ring")
     assert found == {("aggregator:1", "allreduce", "raw"), ("ring", "allgather", "raw")}, found
 
 
 def check_together(gradlane):
-    """A tensor as several operations is right, too."""
+    """The result is right if a tensor is divided into several operations."""
     result = perf(gradlane, "-b", "400K", "-e", "400K", "--together", "1,100", "--strategy", "ring,direct", ranks=3,
                   strategies="ring,direct")
     check_rows(result, 3)
@@ -119,7 +120,7 @@ def check_together(gradlane):
 
 
 def check_concurrent(gradlane):
-    """Several at a time, of all operations, are right as well, those by codecs that round by chance, too."""
+    """Several operations at a time are right, of all kinds, even with codecs that round at random."""
     result = perf(gradlane, "-b", "100K", "-e", "100K", "--concurrent", "4", "--op", ",".join(OPS), "--codec",
                   "raw,fixed:10,qsgd:4", "--strategy", "direct", strategies="ring,direct", ranks=3, iterations=9)
     check_rows(result, 3)
@@ -127,7 +128,7 @@ def check_concurrent(gradlane):
 
 
 def check_tail(gradlane):
-    """Percentiles ascend; other traffic goes on beside, and what is printed in others' columns has them all."""
+    """Percentiles ascend while other traffic goes on. The formats of other programs have all their columns."""
     options = ["-b", "64K", "-e", "64K", "--codec", "fixed:10", "--background-load", "3", "--interface", "lo"]
     result = perf(gradlane, *options, iterations=40)
     check_rows(result)
@@ -146,7 +147,8 @@ def check_tail(gradlane):
 
 
 def check_all_codecs(gradlane):
-    """Each codec by a way that it has, without states and with them; what has none is left out, and said to be."""
+    """Each codec runs by a strategy that it has, without feedback and with it. A codec without one is left out and
+    reported."""
     listed = subprocess.run([gradlane, "codecs", "--no-measure", "--json"], capture_output=True, text=True, check=True)
     codecs = {codec["codec"]: codec for codec in json.loads(listed.stdout)["codecs"]}
     for options in ([], ["--feedback"]):
@@ -163,7 +165,7 @@ def check_all_codecs(gradlane):
 
 
 def check_small_packets(gradlane):
-    """Codecs whose shortest runs do not fit are left out, and said to be; one that was named is an error."""
+    """Codecs whose shortest runs do not fit are left out and reported. A codec that was named is an error."""
     result = perf(gradlane, "-b", "10000", "-e", "10000", "--codec", "all,int8:1024", strategies="ring,direct", mtu=576)
     check_rows(result)
     left = {"onebit", "fixed:10", "signsgd"} - {row["codec"] for row in result["rows"]}
@@ -186,10 +188,10 @@ def check_more(gradlane):
         assert {row["op"] for row in other["rows"]} == set(OPS), other
         assert {row["codec"] for row in other["rows"]} == {"raw"}, other
 
-    # Not a whole number of elements per rank.
+    # The size is no whole number of elements per rank.
     odd = perf(gradlane, "-b", "10001", "-e", "10001", "--op", "allgather,reducescatter", "--codec", "raw")
     assert {row["bytes"] for row in odd["rows"]} == {10000}, odd
-    # Minima and maxima are exact, of all types; the strategy is named where the daemon has one only.
+    # Minima and maxima are exact for all types. The strategy is named even if the daemon has only one.
     for kind in ("float32", "int64", "bytes"):
         picked = perf(gradlane, "-b", "10000", "-e", "10000", "--op", "allreduce,reducescatter", "--type", kind,
                       "--reduction", "min" if kind == "int64" else "max", "--strategy", "ring")

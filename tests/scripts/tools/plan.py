@@ -1,4 +1,4 @@
-"""Runs `gradlane plan`: tables, JSON, pictures, and what it says of options, profiles and calibrations."""
+"""Runs `gradlane plan`, and checks tables, JSON, pictures, and messages about options, profiles and calibrations."""
 
 import datetime
 import json
@@ -41,7 +41,7 @@ codecs:
      doubling: 0.07, density: 0, results: 0}}
 """
 
-# Arguments, what the error must name.
+# Arguments, and words that the error must have.
 ERRORS = [
     ([], ["--model", "resnet50", "profile"]),
     (["--model", "lenet"], ["lenet", "resnet50"]),
@@ -75,7 +75,7 @@ ERRORS = [
 
 
 def run(gradlane, *arguments, status=0, **variables):
-    variables = {"XDG_CONFIG_HOME": "/nowhere", **variables}  # no calibration of whoever runs this
+    variables = {"XDG_CONFIG_HOME": "/nowhere", **variables}  # hides the user's own calibration
     if "--calibrat" not in " ".join(arguments) and variables["XDG_CONFIG_HOME"] == "/nowhere":
         arguments = (*arguments, "--calibration", "none")
     result = subprocess.run([gradlane, "plan", *arguments], capture_output=True, text=True, timeout=PATIENCE,
@@ -121,7 +121,8 @@ def write_npy(file, rows):
 
 
 def check_widths(gradlane, folder):
-    """Two layers, of which one has gradients 256 times as large: shares of each layer's largest waste bits."""
+    """One of two layers has gradients 256 times as large. Steps that are a share of each layer's largest gradient waste
+    bits."""
     recording, model = folder / "gradients.npy", folder / "layers.json"
     layers = {"name": "two", "batch": 1, "layers": [{"name": "small", "elements": 4096}, {"name": "large", "elements": 512}]}
     model.write_text(json.dumps(layers))
@@ -150,7 +151,7 @@ def check_widths(gradlane, folder):
 
 
 def this_host(gradlane):
-    """What a calibration that was made here says of its origin."""
+    """Returns the origin that a calibration made on this host has."""
     models = [line.split(": ", 1)[1] for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
               if line.startswith("model name") and ": " in line]
     codecs = subprocess.run([gradlane, "codecs", "--no-measure", "--json"], capture_output=True, text=True, check=True)
@@ -183,7 +184,8 @@ def check_calibrations(gradlane, folder):
 
 
 def check_default(gradlane, folder):
-    """The file that nobody names: the user's own comes before the machine's. One of another host is said, and left."""
+    """Without --calibration, the user's own file comes before the machine's. A file of another host is reported and not
+    used."""
     file = folder / "gradlane" / "calibration.yaml"
     file.parent.mkdir()
     here = this_host(gradlane)
@@ -205,7 +207,7 @@ def check_default(gradlane, folder):
 
 
 def check_calibrating(gradlane, folder):
-    """This host alone: a file that is read again, and says what was not measured."""
+    """Calibrates this host alone. The file can be read again, and says what was not measured."""
     file = folder / "new" / "made.yaml"
     file.parent.mkdir()
     lanes = min(2, len(os.sched_getaffinity(0)))
@@ -225,7 +227,8 @@ def check_calibrating(gradlane, folder):
 
 
 def check_daemons(gradlane, folder):
-    """Without a daemon a file with links stays; and one that is not taken for none, as it is there."""
+    """A file with links stays if there is no daemon. It also stays if there is a daemon's socket at which nobody
+    listens."""
     file = folder / "links.yaml"
     file.write_text(CALIBRATION.format(**this_host(gradlane)))
     before = file.read_text()
@@ -281,7 +284,7 @@ def check(gradlane):
 
 
 def check_more(gradlane):
-    """What takes long, or Matplotlib."""
+    """Runs checks that take long, or need Matplotlib."""
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder, "text.yaml")
         text = run(gradlane, "--calibrate", "--alone", "-o", str(file)).stdout

@@ -1,4 +1,5 @@
-"""Runs `gradlane bench ratio` on small tensors: each codec by a way that it has, ratios that can be, and its page."""
+"""Runs `gradlane bench ratio` on small tensors. Checks each codec by a strategy that it has, its ratio, and the page.
+"""
 
 import json
 import pathlib
@@ -12,7 +13,7 @@ from tests.scripts.fixtures.waiting import PATIENCE
 RECORDING = ROOT / "tools" / "bench" / "recordings" / "digits-middle.npy"
 SMALL = ["--size", "64K", "--warmup", "2", "--exchanges", "1"]
 
-# Arguments, what the error must name.
+# Arguments, and words that the error must have.
 ERRORS = [
     (["--codec", "fixed:99"], ["fixed:99", "1 to 30"]),
     (["--data", "noise"], ["noise"]),
@@ -32,7 +33,7 @@ def run(gradlane, *arguments, status=0):
 
 
 def check_rows(gradlane, codecs):
-    """One of each, on data of both kinds; the same every time."""
+    """There is one row per codec and data, for data of both kinds. Rows are the same every time."""
     arguments = [*SMALL, "--codec", "all", "--data", "gauss-0.01", str(RECORDING), "--json"]
     text = run(gradlane, *arguments).stdout
     result = json.loads(text)

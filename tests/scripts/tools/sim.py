@@ -1,4 +1,4 @@
-"""Runs `gradlane sim` on small networks: form and repeatability of what it prints, no wrong sums, errors that help."""
+"""Runs `gradlane sim` on small networks. Checks form and repeatability of its output, sums, and that errors help."""
 
 import json
 import math
@@ -31,7 +31,7 @@ FIELDS = {
 }
 MAX_TABLE_COLUMNS = 120
 
-# Arguments, what the error must name.
+# Arguments, and words that the error must have.
 ERRORS = [
     (["--nodes", "0"], ["--nodes", "'0'", "1 to 256"]),
     (["--nodes", "4,257"], ["'257'", "1 to 256"]),
@@ -113,7 +113,7 @@ def check_clean(gradlane):
     check_form(rows)
     for row in rows:
         assert row["retransmits"] == 0 and row["queue_drops"] == 0, row
-        # No link carries more than its rate, of which headers take a share.
+        # No link carries more than its rate, and headers take a share of that.
         assert row["busbw_gbps"] < 10 * row["ratio"], row
         if row["codec"] == "raw":
             assert 0.8 < row["ratio"] < 0.96, row
@@ -139,7 +139,7 @@ def check_switch(gradlane):
     check_form(switch[2:])
     for cable, port in zip(cables, switch):
         assert port["strategy"] == "ring" and port["retransmits"] == 0 and port["queue_drops"] == 0, port
-        # Packets are stored and forwarded in every hop.
+        # The switch stores and forwards packets in every hop.
         slower = port["seconds"] / cable["seconds"] if port["nodes"] > 1 else 1.1
         assert 1.0 < slower < 1.3, (cable, port)
     lossy = [*arguments, "--switch", "--loss", "1%", "--dup", "1%", "--reorder", "1%", "--corrupt", "1%"]
@@ -172,7 +172,7 @@ def check_strategies(gradlane):
 
 
 def check_all_codecs(gradlane):
-    """One of each codec, by a way that it has; with strategies named, by each that can carry it."""
+    """Each codec runs once, by a strategy that it has. With named strategies, it runs by each that can carry it."""
     listed = subprocess.run([gradlane, "codecs", "--no-measure", "--json"], capture_output=True, text=True, check=True)
     codecs = {codec["codec"]: codec for codec in json.loads(listed.stdout)["codecs"]}
     owners = {name for name, codec in codecs.items() if codec["ways"] == "owners"}
@@ -191,13 +191,13 @@ def check_all_codecs(gradlane):
 
 
 def check_plays(gradlane):
-    """Times and bytes of flows are those that formulas give."""
+    """Times and bytes of flows match the formulas."""
     arguments = ["--nodes", "12", "--size", "6M", "--strategy", "aggregator:0", "--codec", "raw"]
     names = [f"{name}:{group}" for name in ("aggregators", "rings-aggregator") for group in (1, 2, 3, 12)]
     first, *rows = run_json(gradlane, [*arguments, "--play", *names])
     assert [row["strategy"] for row in rows] == names, rows
     p, n = 12, 6 << 20
-    tensor = first["star_seconds"] / (2 * (p - 1))  # one on its way through one port
+    tensor = first["star_seconds"] / (2 * (p - 1))  # time of one tensor through one port
     for row in rows:
         name, group = row["strategy"].split(":")
         g = int(group)
@@ -206,7 +206,7 @@ def check_plays(gradlane):
             tensors, wire = 2 * (g - 1 + p // g - 1), 2 * (p - 1)
             assert tensors <= row["seconds"] / tensor < 1.02 * tensors, (row, tensor)
         else:
-            # Through the port of the root; others wait for each other, too.
+            # These tensors go through the root's port. Other ports wait for each other, too.
             tensors, wire = 2 * (g - 1) / g + 2 * (p - 1) / g, 2 * p * (g - 1) / g + 2 * (p - 1) / g
             assert tensors <= row["seconds"] / tensor < 1.2 * tensors + 0.02, (row, tensor)
         assert math.isclose(row["wire_bytes"], wire * n * 1538 / 1408, rel_tol=0.01), (row, wire)

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""`gradlane top` where each node is a machine of its own: it asks the others at their metrics' ports.
+"""Tests `gradlane top` where each node is a machine of its own. It asks the other nodes at their metrics' ports.
 
-Usage: top_remote_test.py GRADLANE GRADLANED. A ring of four in network namespaces, one cable of them shaped down, and a
-folder of each node that has its admin socket and no other; needs root.
+Usage: top_remote_test.py GRADLANE GRADLANED. A ring of four runs in network namespaces, and one cable is shaped down.
+Each node has a folder with its own admin socket and no other. Needs root.
 """
 
 import contextlib
@@ -26,10 +26,10 @@ from lab.net.spaces import Spaces
 
 GRADLANE, GRADLANED = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
 NODES = 4
-SLOW = 2  # whose cable is
+SLOW = 2  # node whose cable is slow
 LAST = NODES - 1
 PORT = 9400
-MOST_GROWTH = 40 << 10  # KiB of memory, likewise
+MOST_GROWTH = 40 << 10  # KiB; largest additional memory for a wrong answer
 GET = """
 import json, sys, urllib.error, urllib.request
 request = urllib.request.Request(sys.argv[2], method=sys.argv[1])
@@ -42,7 +42,7 @@ print(json.dumps([answer.status, answer.headers["Content-Type"], answer.read().d
 
 
 def alone(folder, node):
-    """A folder that has the admin socket of one node."""
+    """Returns the admin socket of one node, in a folder that has no other."""
     path = folder / f"alone{node}"
     path.mkdir(exist_ok=True)
     link = path / f"n{node}.admin"
@@ -52,7 +52,7 @@ def alone(folder, node):
 
 
 def run_measured(command):
-    """What it prints, and how much memory it takes at most (KiB)."""
+    """Runs the command. Returns its output and its largest memory (KiB)."""
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output)
         killer = threading.Timer(PATIENCE, process.kill)
@@ -66,7 +66,8 @@ def run_measured(command):
 
 
 class Peer:
-    """Whoever answers at a node's address and port in its place: `first`, and then `more` until nobody listens."""
+    """Server that answers at a node's address and port in its place. It sends `first`, and then `more` until nobody
+    listens."""
 
     def __init__(self, space, address, first=b"", more=b"", pause=0.0):
         self.first, self.more, self.pause = first, more, pause
@@ -126,20 +127,20 @@ class RingTest(unittest.TestCase):
         return json.loads(run_measured(self.command("--json", *options, node=node))[0])
 
     def screen(self, *options):
-        """One that shows it."""
+        """Returns a screen that shows `gradlane top`."""
         screen = Screen(pathlib.Path(tempfile.mkdtemp(dir=self.folder)))
         self.addCleanup(screen.close)
         screen.run(shlex.join(self.command(*options)))
         return screen
 
     def get(self, path, method="GET", node=SLOW):
-        """By the host of node 0: status, type, text."""
+        """Sends a request from the host of node 0. Returns status, type and text."""
         url = f"http://10.77.0.{node + 1}:{PORT}{path}"
         return json.loads(subprocess.run(self.network.command(0, sys.executable, "-c", GET, method, url), check=True,
                                          capture_output=True, text=True, timeout=30).stdout)
 
     def test_1_all_nodes(self):
-        """From any of them: all four, and the slow link."""
+        """Any node shows all four nodes, and the slow link."""
         for node in (0, SLOW):
             document = wait_for(lambda: self._with_slowest(node), f"link {SLOW - 1} -> {SLOW} is the slowest", 40)
             self.assertEqual([(it["node"], it["state"]) for it in document["nodes"]],
@@ -168,7 +169,7 @@ class RingTest(unittest.TestCase):
         screen.wait("ready>")
 
     def test_3_the_document(self):
-        """It is the one of the admin socket, and nothing else of that can be asked."""
+        """The document is that of the admin socket. Nothing else of the admin socket can be asked for."""
         status, kind, text = self.get("/stats")
         self.assertEqual((status, kind), (200, "application/json"))
         document, here = json.loads(text), self.ring.stats(SLOW)
@@ -184,7 +185,7 @@ class RingTest(unittest.TestCase):
         self.assertTrue(self.get("/metrics")[2].startswith("# HELP gradlane_"))
 
     def test_4_who_does_not_answer(self):
-        """Within a time, and without keeping the others off the screen."""
+        """A node that does not answer is reported within a time, and the others stay on the screen."""
         screen = self.screen("-i", "0.5")
         screen.wait(f"{NODES} of {NODES} nodes answer")
         self.ring.stop(LAST)
@@ -200,7 +201,7 @@ class RingTest(unittest.TestCase):
         screen.wait(r"node 3 has come back, pid \d+")
         self.network.cable(LAST, up=False)
         screen.wait(r"node 3 has gone: 10\.77\.0\.4:9400: no answer within 2000")
-        # Whoever looks for the first time finds three.
+        # A command that starts now finds three nodes.
         document = self.document()
         self.assertIn(document["nodes"][LAST]["state"], ("missing", "not asked"))
         self.assertIn("node 3: no figures at 10.77.0.4:9400: ", "\n".join(document["notes"]))
@@ -211,7 +212,7 @@ class RingTest(unittest.TestCase):
         screen.wait("ready>")
 
     def test_5_whoever_else_answers(self):
-        """It is not mixed in, said, and takes neither time nor memory."""
+        """A wrong answer is reported and not mixed in. It takes neither time nor memory."""
         self._kill_last()
         _, least = run_measured(self.command("--json"))
         self.assertIn("node 3: no figures at 10.77.0.4:9400: Connection refused", self.document()["notes"])
@@ -261,7 +262,7 @@ class RingTest(unittest.TestCase):
         self.assertLess(memory, least + MOST_GROWTH)
 
     def test_6_lies(self):
-        """What one says that is of this ring is shown, and a terminal obeys nothing of it."""
+        """False figures of a node of this ring are shown, but the terminal obeys no control characters in them."""
         self._kill_last()
         liar = {**self.ring.stats(0), "node": LAST, "pid": 1e300, "workers": "\x1b[2J", "in_flight": -7}
         liar["ranks"][0]["links"] = [{"rank": rank, "up": True, "bytes": "x"} for rank in (-1, 1e18, "\x1b[2J", None, 2)]
@@ -276,7 +277,7 @@ class RingTest(unittest.TestCase):
         screen.wait("ready>")
 
     def test_7_a_screen_beside_who_never_ends(self):
-        """It goes on, and ends at once when it is told to."""
+        """The screen goes on if an answer never ends. It closes at once when it is told to."""
         self._kill_last()
         self._peer(first=b"HTTP/1.1 200 OK\r\n\r\n", more=b" ", pause=0.01)
         screen = self.screen("-i", "0.2")
@@ -288,7 +289,7 @@ class RingTest(unittest.TestCase):
 
 
 class Two:
-    """Two machines, a cable."""
+    """Two machines with one cable."""
 
     mtu = 1500
 
@@ -336,7 +337,7 @@ class TwoTest(unittest.TestCase):
             self.check(self.document("udp", network, address="fd77::{}", metrics=f"node:{PORT}"), "fd77::2")
 
     def test_addresses_of_gradlane_alone(self):
-        """The table of nodes says where their machines are."""
+        """The table of nodes has the addresses of their machines."""
         with Two() as network:
             network.add_addresses("10.77.0.10{}/24")
             document = self.document("veth", network, address="10.77.0.{0}, host: 10.77.0.10{0}",

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""`gradlane top` in a real terminal (tmux): which of four nodes is slow, who waits for whom, what comes and goes.
+"""Tests `gradlane top` in a real terminal (tmux): which of four nodes is slow, who waits for whom, what comes and goes.
 
-Usage: top_test.py GRADLANE GRADLANED. A ring of four in network namespaces, one cable of them shaped down; needs root.
+Usage: top_test.py GRADLANE GRADLANED. A ring of four runs in network namespaces, and one cable is shaped down. Needs
+root.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ from tests.scripts.fixtures.waiting import wait_for
 
 GRADLANE, GRADLANED = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
 NODES = 4
-SLOW = 2  # whose cable is
+SLOW = 2  # node whose cable is slow
 
 
 class TopTest(unittest.TestCase):
@@ -49,7 +50,7 @@ class TopTest(unittest.TestCase):
                               env={**os.environ, **environment}).stdout
 
     def test_1_slowest_link(self):
-        """In 80x24, wide and very small; the terminal is as it was afterwards."""
+        """The screen is 80x24, wide and very small. Afterwards the terminal is as it was before."""
         screen = self.screen()
         screen.run(f"stty -g > {self.folder}/before; {self.command}; echo ov''er; stty -g > {self.folder}/after; echo end")
         text = screen.wait(f"1 -> {SLOW} .*<< slowest")
@@ -72,7 +73,7 @@ class TopTest(unittest.TestCase):
         self.assertEqual(*((self.folder / name).read_text() for name in ("before", "after")))
 
     def test_2_plain(self):
-        """No colours, no screen, no terminal; Ctrl-C and Ctrl-Z."""
+        """The output works without colours, screen or terminal, and after Ctrl-C and Ctrl-Z."""
         screen = self.screen()
         screen.run(f"NO_COLOR=1 {self.command}; echo over")
         screen.wait("slowest")

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""`gradlane trace` of a ring that `gradlane run` has started: the file, the table, wrong calls, and daemons that go.
+"""Tests `gradlane trace` of a ring that `gradlane run` has started: the file, the table, wrong calls, dead daemons.
 
-Usage: trace_test.py GRADLANE GRADLANED. What the file must be: "Trace Event Format" of the Chromium project.
+Usage: trace_test.py GRADLANE GRADLANED. The file must have the "Trace Event Format" of the Chromium project.
 """
 
 import collections
@@ -23,7 +23,7 @@ GRADLANE, GRADLANED = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:
 NODES = 3
 LATE = 2
 TRAINER = pathlib.Path(__file__).with_name("trace_trainer.py")
-ROUNDING = 0.0015  # us: times have three digits behind the point
+ROUNDING = 0.0015  # us; times have three decimals
 
 
 def by_thread(events):
@@ -71,7 +71,8 @@ class TraceTest(unittest.TestCase):
         return json.loads((self.folder / name).read_text())
 
     def check_form(self, document):
-        """As the format has it: what each kind of event must have; spans of a thread inside one another or apart."""
+        """Checks the fields of each kind of event. Spans of a thread must lie inside one another or apart, as the
+        format demands."""
         self.assertEqual(document["displayTimeUnit"], "ms")
         events = document["traceEvents"]
         names = set()
@@ -104,7 +105,7 @@ class TraceTest(unittest.TestCase):
         return events
 
     def check_flows(self, document, least):
-        """Each goes from one node to another, from a span of a hop to one, and never backwards in time."""
+        """Checks that each flow goes from a hop's span on one node to one on another, and never backwards in time."""
         ends = {"s": {}, "f": {}}
         threads = by_thread(document["traceEvents"])
         for event in document["traceEvents"]:
@@ -113,7 +114,7 @@ class TraceTest(unittest.TestCase):
                 ends[event["ph"]][event["id"]] = event
         whole = ends["s"].keys() & ends["f"].keys()
         self.assertGreater(len(whole), least)
-        # What went before the trace, or came behind it, has one end.
+        # A flow that began before the trace or ended after it has only one end.
         self.assertGreater(len(whole), 0.9 * max(len(ends["s"]), len(ends["f"])))
         starts = {thread: {span["ts"] for span in spans if span["cat"] == "hop"} for thread, spans in threads.items()}
         for flow in whole:
@@ -143,7 +144,7 @@ class TraceTest(unittest.TestCase):
             whole = [event for event in sums if not event["args"].keys() & {"began_before_the_trace", "not_over_at_its_end"}]
             hops = collections.Counter(event["args"]["number"] for event in of_node if event["cat"] == "hop")
             for event in whole:
-                # A ring's all-reduce: each block but one goes out and comes in, as sum and as result.
+                # In a ring's all-reduce, each block but one is sent and received, both as sum and as result.
                 self.assertEqual(hops[event["args"]["number"]], 4 * (NODES - 1))
                 waited = sum(event["args"]["waited_us"].values())
                 self.assertLessEqual(waited, event["dur"] + ROUNDING)
@@ -193,7 +194,7 @@ class TraceTest(unittest.TestCase):
         self.assertEqual((first.returncode, err), (0, ""))
         self.check_form(self.read("first.json"))
         self.assertIn("first.json", out)
-        # Whoever goes without a word is not waited for.
+        # The daemon does not wait for a client that goes without a word.
         killed = self.start_long("--summary")
         killed.kill()
         killed.communicate()
@@ -236,7 +237,7 @@ class TraceTest(unittest.TestCase):
                 return json.loads(answer.read())
 
     def start_long(self, *options):
-        """One that is under way."""
+        """Starts a trace. Returns when it is under way."""
         process = self.start("-s", "60", *options)
         self.assertIn(f"a trace of {NODES} nodes", process.stderr.readline())
         return process
@@ -251,7 +252,7 @@ class TraceTest(unittest.TestCase):
         stats = subprocess.run([GRADLANE, "stats", "--json", "--socket", self.sockets[1]], capture_output=True, text=True,
                                check=False)
         process = self.start_long("-o", "rest.json")
-        time.sleep(1)  # so that something has come of it, as a rule
+        time.sleep(1)  # usually long enough for some events
         os.kill(json.loads(stats.stdout)["pid"], signal.SIGKILL)
         out, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 4, out + err)

@@ -1,6 +1,7 @@
-"""A trainer for trace_test.py: sums again and again; FOLDER/late has rank 2 be late, FOLDER/end ends it.
+"""A trainer for trace_test.py, which runs all-reduces repeatedly. FOLDER/late makes rank 2 late, and FOLDER/end ends
+it.
 
-Usage: trace_trainer.py FOLDER, of `gradlane run`; FOLDER/socketN says where the daemon of rank N is.
+Usage: trace_trainer.py FOLDER, under `gradlane run`. FOLDER/socketN has the path of the socket of rank N's daemon.
 """
 
 import os
@@ -33,5 +34,5 @@ def work(gl):
 with gradlane.open() as context:
     try:
         work(context)
-    except gradlane.Error:  # a daemon has died; `gradlane run` ends the others when it has waited for this
+    except gradlane.Error:  # a daemon has died; `gradlane run` ends the other trainers after it has waited for this one
         time.sleep(60)

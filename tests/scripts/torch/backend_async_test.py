@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Tests of asynchronous operations of the backend "gradlane" of PyTorch, and of what stays behind."""
+"""Tests of asynchronous operations of the backend "gradlane" of PyTorch, and of leaks."""
 
 import datetime
 import gc
@@ -94,5 +94,5 @@ class Async(Case):
         gc.collect()
         after = held()
         self.assertEqual(after[::2], before[::2])
-        # What went last may still have its memory, or not.
+        # The memory of the last operation may still be mapped, or not.
         self.assertLessEqual(abs(after[1] - before[1]), 1)

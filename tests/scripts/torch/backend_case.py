@@ -1,4 +1,4 @@
-"""What tests of the backend have in common: tensors, and comparisons on all ranks."""
+"""Tensors, and comparisons on all ranks, for tests of the backend."""
 
 import os
 import unittest
@@ -10,11 +10,11 @@ RANK = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"])
 REAL = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 OTHERS = (torch.int32, torch.int64, torch.uint8, torch.int8, torch.int16, torch.complex64, torch.complex128)
-SIZES = (1, 7, 1000, 5000, 300001)  # the last is several pieces
+SIZES = (1, 7, 1000, 5000, 300001)  # the last one is exchanged in several pieces
 
 
 def given(rank, numel, dtype=torch.float32):
-    """What this rank contributes: small whole numbers, whose sums all types hold."""
+    """Returns what a rank contributes: small whole numbers, whose sums all types hold."""
     return ((torch.arange(numel) * 3 + rank) % 5).to(dtype)
 
 
@@ -28,7 +28,7 @@ class Case(unittest.TestCase):
         self.assertTrue(torch.equal(tensor, other), f"{tensor} is not {other}")
 
     def assertSameEverywhere(self, tensor):  # noqa: N802
-        """Bit by bit, on all ranks."""
+        """Checks that all ranks have the same tensor, bit by bit."""
         mine = tensor.detach().contiguous().numpy().tobytes()
         everybody = [None] * WORLD
         dist.all_gather_object(everybody, mine)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Tests of the backend "gradlane" of PyTorch: all ranks run the same ones, in the same order, so collectives match."""
+"""Tests of the backend "gradlane" of PyTorch. All ranks run the same ones, in the same order, so collectives match."""
 
 import functools
 import os
@@ -35,8 +35,8 @@ class Sums(Case):
                 dist.all_reduce(given(RANK, 4, torch.bool), op=dist.ReduceOp.AVG)
 
     def test_average_of_whole_numbers(self):
-        """Without what is behind the point, as NCCL has it; where the sum would not fit the type, too."""
-        total = WORLD * (WORLD + 1) // 2  # of RANK + 1
+        """Averages of integers are truncated towards zero, as in NCCL, even if the sum does not fit the type."""
+        total = WORLD * (WORLD + 1) // 2  # sum of RANK + 1 over all ranks
         expected = [int(-7 * total / WORLD), 40 * total // WORLD, 3 * total // WORLD]
         for dtype in (torch.int8, torch.int16, torch.int32, torch.int64):
             given_here = (torch.tensor([-7, 40, 3]) * (RANK + 1)).to(dtype)
@@ -51,7 +51,7 @@ class Sums(Case):
             self.assertEqual(output.tolist(), expected)
 
     def test_minima_and_maxima(self):
-        """Exact, whatever the codec; of large values of either sign."""
+        """Minima and maxima are exact with every codec, for large values of either sign."""
         ops = ((dist.ReduceOp.MIN, torch.minimum), (dist.ReduceOp.MAX, torch.maximum))
         with gradlane.torch.use_codec("fixed:4"):
             for dtype in REAL + OTHERS[:5]:
@@ -131,7 +131,7 @@ class Sums(Case):
         torch.testing.assert_close(tensor, torch.full((1023,), WORLD * 1e-6))
 
     def test_adaptive_bound(self):
-        """Async operations of one size: every rank has to come to the same bounds."""
+        """Several async operations have the same size. All ranks must come to the same bounds."""
         with gradlane.torch.use_codec("fixed:adaptive:6"):
             for step in range(6):
                 every = [torch.randn(20000, generator=torch.Generator().manual_seed(step * WORLD + rank)) * 1e-5
@@ -156,7 +156,7 @@ class Sums(Case):
                 self.assertNotEqual(Setting.bounds[5000].codec(), "raw")
 
     def test_codec_of_the_job(self):
-        """That of gradlane run --codec, which may be one that daemons do not know."""
+        """GRADLANE_CODEC, which gradlane run --codec sets, is the default. Daemons need not know this codec."""
         of_the_job.cache_clear()
         self.addCleanup(of_the_job.cache_clear)
         for name, wanted in (("fixed:adaptive:6", "raw"), ("fixed", "raw"), ("bf16", "bf16"), ("", None)):
@@ -177,7 +177,8 @@ class Sums(Case):
 
     @unittest.skipIf(WORLD == 1, "there is no daemon")
     def test_names_of_codecs(self):
-        """use_codec() knows what the daemon knows, at both ends of each range. (And "fixed", for fixed:adaptive.)"""
+        """use_codec() accepts the same names as the daemon, at both ends of each range. (It also has "fixed", for
+        fixed:adaptive.)"""
         words = ["raw", "raw:1", "bf16", "bf16:", "fp", "fixed:", "inceptionn", "inceptionn:8,truncate",
                  "inceptionn:,truncate", "inceptionn:8,", "fixed:8,truncate", "fixed:+8", "fixed: 8", "Raw", " raw", ""]
         for word in words + [f"{word}:{b}" for word in ("fixed", "inceptionn") for b in (0, 1, 2, 14, 15, 30, 31)]:
@@ -219,7 +220,7 @@ class Sums(Case):
                     output.zero_()
                     dist._reduce_scatter_base(output, whole)
                     self.assertSame(output, wanted)
-                    self.assertSame(whole, torch.cat(blocks))  # inputs stay
+                    self.assertSame(whole, torch.cat(blocks))  # inputs are unchanged
 
 
 class Copies(Case):
@@ -265,7 +266,7 @@ class Copies(Case):
 class Tensors(Case):
     @unittest.skipIf(WORLD != 2, "once is enough")
     def test_more_than_256_mib(self):
-        """More than the daemon takes at a time."""
+        """The tensor is larger than the daemon takes at a time."""
         tensor = torch.full((70_000_000,), 1.0 + RANK)
         dist.all_reduce(tensor)
         self.assertTrue((tensor == 3.0).all())
@@ -313,7 +314,8 @@ class Tensors(Case):
         self.assertEqual((gradlane.torch.zeros(()).shape, gradlane.torch.zeros((2, 3)).shape), ((), (2, 3)))
 
     def test_inference_mode(self):
-        """Also where the engine's thread ends the operation: it has a mode of its own."""
+        """Inference mode is per thread. Inference tensors also work where the engine's thread finishes the operation.
+        """
         with torch.inference_mode():
             tensors = [torch.ones(1500000, dtype=torch.uint8), torch.ones(5, dtype=torch.bool), torch.ones(1500000)]
             together = [torch.ones(400000) for _ in range(2)]

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Tests of what gradlane.torch's hook keeps: by ranks.py, on backend gradlane or gloo."""
+"""Tests of checkpoints of gradlane.torch's hook. ranks.py runs them, on backend gradlane or gloo."""
 
 import gc
 import os
@@ -33,7 +33,7 @@ class Checkpoints(unittest.TestCase):
         for cut in (1, 2, 5):
             with self.subTest(cut=cut):
                 self.check_resumed("fixed:7", True, cut, 8)
-        # One bucket, of which the bound is the same however it is ordered.
+        # With one bucket, the bound is the same for any order of its parameters.
         self.check_resumed("fixed:adaptive", True, 4, 1024)
 
     def test_the_residuals_matter(self):
@@ -47,7 +47,7 @@ class Checkpoints(unittest.TestCase):
         second.state.reset()
         second.run(3, 6)
         self.assertFalse(all(torch.equal(a, b) for a, b in zip(whole.parameters(), second.parameters())))
-        # Loading undoes what came in between, in a state that is in use too.
+        # Loading discards what came in between, even in a state that is in use.
         second.load(saved)
         second.run(3, 6)
         for one, other in zip(whole.parameters(), second.parameters()):
@@ -102,13 +102,14 @@ class Checkpoints(unittest.TestCase):
         return wrapped(module, state, 16)
 
     def steps(self, ddp, seeds):
-        """Of all parameters, some of which may be frozen."""
+        """Runs a step per seed. All parameters get gradients, except frozen ones."""
         for seed in seeds:
             ddp.zero_grad(set_to_none=True)
             ddp(draw(seed, [(5000,)] * 3)).backward()
 
     def check_goes_on(self, state, ddp, thawed):
-        """A fresh State with its state dict does to the bit what it does itself."""
+        """Checks that a fresh State with the state dict of `state` gives the same bits as `state`. Returns it and its
+        DDP."""
         other = gradlane.torch.State("fixed:7", True)
         other.load_state_dict(state.state_dict())
         fresh = self.given(thawed, other)
@@ -122,7 +123,8 @@ class Checkpoints(unittest.TestCase):
         return other, fresh
 
     def test_thawed_later(self):
-        """Its state dict is for the model that has all from the start: each gets what it owes itself."""
+        """The state dict fits a model in which the thawed parameters had gradients from the start. Each parameter gets
+        its own residual."""
         state = gradlane.torch.State("fixed:7", True)
         ddp = self.given((True, False, False), state)
         self.steps(ddp, [1])
@@ -132,12 +134,14 @@ class Checkpoints(unittest.TestCase):
                     value.requires_grad_(needed)
                 ddp = wrapped(ddp.module, state, 16)
                 self.steps(ddp, (2, 3))
-                # The next one is thawed where a state dict was loaded, here or there, and then one more.
+                # The next parameter is thawed in the fresh State that check_goes_on() returns. It has loaded a state
+                # dict.
                 state.load_state_dict(state.state_dict())
                 state, ddp = self.check_goes_on(state, ddp, thawed)
 
     def test_frozen_later(self):
-        """Its state dict is for the model that has it frozen from the start; this State itself still has what is owed.
+        """The state dict fits a model that has the parameter frozen from the start. The State itself keeps its
+        residual.
         """
         state = gradlane.torch.State("fixed:7", True)
         ddp = self.given((True, True, True), state)
@@ -150,7 +154,7 @@ class Checkpoints(unittest.TestCase):
         self.assertEqual((len(saved["shapes"]), saved["frozen"]), (3, 1))
         self.assertTrue(torch.equal(state.state_dict()["residuals"][2], saved["residuals"][2]))
         self.check_goes_on(state, ddp, (True, False, True))
-        # Another one takes its place, and it comes back.
+        # Another parameter is frozen instead. Then all parameters have gradients again.
         for thawed in ((True, True, False), (True, True, True)):
             for value, needed in zip(ddp.module.values, thawed):
                 value.requires_grad_(needed)
@@ -160,7 +164,8 @@ class Checkpoints(unittest.TestCase):
         self.check_goes_on(state, ddp, (True, True, True))
 
     def test_of_other_buckets(self):
-        """Parameters of one shape: numbers would go to others, and nothing else would tell."""
+        """All parameters have one shape. Without the check of buckets, residuals would go to wrong parameters
+        unnoticed."""
         shapes = [(3000,)] * 4
         saved = {}
         for kib in (1024, 8):
@@ -189,7 +194,7 @@ class Reconnecting(unittest.TestCase):
         cut.run(0, 3)
         dist.barrier()
         dist.destroy_process_group()
-        # The environment's address is still that of the store before.
+        # MASTER_ADDR and MASTER_PORT still name the old store, so the new group meets at a file.
         meeting = f"/tmp/gradlane-test-{os.environ['MASTER_PORT']}"
         self.addCleanup(pathlib.Path(meeting).unlink, missing_ok=True)
         dist.init_process_group(BACKEND, init_method=f"file://{meeting}", rank=RANK, world_size=WORLD)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A connection that is closed while a result is on its way: nothing is written to memory that has been let go of.
+"""Tests that a connection that is closed while a result is on its way writes nothing to freed memory.
 
 close_test.py GRADLANE [unittest's arguments]
 """
@@ -31,7 +31,7 @@ except gradlane.OperationFailed:
 
 class Close(unittest.TestCase):
     def run_two(self, end):
-        """The status, and what was said."""
+        """Returns the exit status and the text on standard error."""
         run = subprocess.run([GRADLANE, "run", "-n", "2", "--no-prefix", "--", sys.executable, "-c", BEGIN + end],
                              capture_output=True, text=True, timeout=PATIENCE)
         return run.returncode, run.stderr

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Tests of gradlane.torch's hook with codecs of several states, that do not add, or that look at whole tensors: by
-ranks.py, of gradlane run --strategies ring,direct.
+"""Tests of gradlane.torch's hook with codecs that have several state arrays, do not add, or look at whole tensors.
+ranks.py runs them, under gradlane run --strategies ring,direct.
 """
 
 import io
@@ -23,16 +23,17 @@ def codecs():
 
 
 class Rows(unittest.TestCase):
-    """All of the daemon's codecs, by its own list of them."""
+    """Tests of all codecs in the daemon's list."""
 
     def setUp(self):
-        gradlane.torch.State()  # there is an engine
+        gradlane.torch.State()  # creates the engine
         self.enterContext(warnings.catch_warnings())
         warnings.simplefilter("error", gradlane.LossWarning)
 
     def test_training(self):
-        """It gets better, all ranks have the same, and nobody is warned of what is no loss: what comes later, or is
-        noise. The step is small, and gradients are large in return: signs say nothing of that."""
+        """Training reduces the loss, and all ranks have the same weights. There is no LossWarning for values that are
+        sent later or that are noise. The learning rate is small and gradients are large, because signs do not carry the
+        magnitude."""
         for codec in codecs():
             with self.subTest(codec.example):
                 training = Training(codec.example, codec.states > 0, 25.0)
@@ -42,7 +43,7 @@ class Rows(unittest.TestCase):
                 self.assertTrue(same_everywhere(training.parameters()))
 
     def test_of_several_pieces(self):
-        """State arrays of one lie between those of the others, and each piece has its own part of all."""
+        """A tensor of several pieces has each state array once. Each piece uses its own part of every array."""
         shapes = [(600_001,)]
         given = draw(1, shapes)
         for codec in codecs():
@@ -62,18 +63,18 @@ class Rows(unittest.TestCase):
 
 class States(unittest.TestCase):
     def setUp(self):
-        gradlane.torch.State()  # there is an engine
+        gradlane.torch.State()  # creates the engine
 
     def names(self):
-        """Of all codecs that have feedback."""
+        """Returns the names of all codecs that have error feedback."""
         found = [codec.example for codec in codecs() if codec.states > 0]
         self.assertTrue(any(codec.states > 1 for codec in codecs()))
         return found
 
     def test_nothing_is_lost(self):
-        """With the same gradients in each step, the mean of what arrives comes near to them."""
+        """With the same gradients in each step, the mean of the results comes near to them."""
         steps = 24
-        size = 2.0**-9, 2.0**-29  # so that also what has steps of one size comes after
+        size = 2.0**-9, 2.0**-29  # magnitude, unit; so small that codecs with steps of one size catch up, too
         given = exact_average(1, SHAPES, *size)
         for name in self.names():
             with self.subTest(name):
@@ -106,8 +107,8 @@ class States(unittest.TestCase):
                 gradlane.torch.State(name, True)
 
     def test_checkpoints(self):
-        """What has been sent and what is owed, by whoever contributes or owns a sum, are together all gradients: also
-        when DDP has formed its buckets anew, and behind a checkpoint, where others own."""
+        """Sent values plus residuals are all gradients. Residuals are those of contributors and of the owner of a sum.
+        This also holds after DDP has rebuilt its buckets, and after a checkpoint, where other ranks own sums."""
         for name in [codec.example for codec in codecs() if gradlane.Capability.OWNED in codec.flags]:
             with self.subTest(name):
                 state = gradlane.torch.State(name)
@@ -134,14 +135,14 @@ class States(unittest.TestCase):
         step(wrapped(Given(*SHAPES), state), draw(0, SHAPES))
         saved = state.state_dict()
         self.assertEqual(saved["codec"], "onebit")
-        for other in "fixed:10", "int8":  # one state, and as many
+        for other in "fixed:10", "int8":  # codecs with one state array, and with as many as onebit
             with self.assertRaisesRegex(gradlane.BadArgument, f"residuals of codec 'onebit'.*State has codec '{other}'"):
                 gradlane.torch.State(other, True).load_state_dict(saved)
         gradlane.torch.State("onebit:512").load_state_dict(saved)
         gradlane.torch.State("int8").load_state_dict({**saved, "residuals": [None] * len(saved["residuals"])})
 
     def test_state_dicts_that_name_no_codec(self):
-        """Older ones."""
+        """State dicts of older versions name no codec."""
         state = gradlane.torch.State("onebit")
         step(wrapped(Given(*SHAPES), state), draw(0, SHAPES))
         saved = state.state_dict()
@@ -153,7 +154,7 @@ class States(unittest.TestCase):
             gradlane.torch.State("fixed:10", True).load_state_dict(saved)
 
     def test_ways(self):
-        """A codec that does not add finds its way, or says at once what is missing."""
+        """A codec that does not add uses a strategy that suits it, or reports at once which one is missing."""
         name = next(codec.example for codec in codecs() if gradlane.Capability.OWNED in codec.flags)
         self.assertIsNone(gradlane.torch.State(name).strategy)
         gradlane.torch.State(name, strategy="direct")
@@ -198,7 +199,7 @@ class Steps(unittest.TestCase):
 
 class Cuts(unittest.TestCase):
     def test_exact(self):
-        """Parameters that are named travel as they are, whichever bucket they are in."""
+        """Named parameters are sent exactly, in whichever bucket they are."""
         for bucket_kib in (8, 25 * 1024):
             model = Given(*SHAPES)
             state = gradlane.torch.State("fixed:4", True, exact=["*.1", "values.4"], model=model)
@@ -220,7 +221,7 @@ class Cuts(unittest.TestCase):
                 gradlane.torch.State("fixed:4", exact=exact, model=model_)
 
     def test_tensor_by_tensor(self):
-        """As codecs want it that look at the whole of a tensor: also of one that is longer than a piece."""
+        """Codecs that look at a whole tensor get each tensor alone, even one that is longer than a piece."""
         shapes = [*SHAPES, (1_100_000,)]
         for feedback in (False, True):
             state = gradlane.torch.State("fixed:6", feedback)
@@ -232,11 +233,11 @@ class Cuts(unittest.TestCase):
                 exact = exact_average(seed, shapes)
                 errors = [worst([one], [other]) for one, other in zip(result, exact)]
                 self.assertLessEqual(max(errors), 2.0**-6 * (2 if feedback else 1) + 2.0**-20)
-                self.assertLess(max(errors[2], errors[4]), 2.0**-19)  # too small for a codec
+                self.assertLess(max(errors[2], errors[4]), 2.0**-19)  # tensors that are too small for a codec
                 self.assertGreater(min(errors[0], errors[1], errors[5]), 2.0**-9)
 
     def test_a_failure_is_told(self):
-        """Of an operation that is not the last one of its bucket."""
+        """An operation fails that is not the last one of its bucket. The failure is reported."""
         model = Given(*SHAPES)
         state = gradlane.torch.State("fixed:4", exact=["*.1"], model=model)
         ddp = wrapped(model, state)
@@ -248,7 +249,7 @@ class Cuts(unittest.TestCase):
 
 class PowerSgd(unittest.TestCase):
     def test_over_the_backend(self):
-        """PyTorch's own hook, whose factors are what the backend sums up."""
+        """PyTorch's own PowerSGD hook runs over the backend, which sums its factors."""
         for codec in ("raw", "fixed:16"):
             with self.subTest(codec), gradlane.torch.use_codec(codec):
                 training = Training("raw", False)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Tests of CUDA tensors, where there is a GPU, which all ranks share: by ranks.py. Without one a stand-in takes its
-place, whose copies are over at once, and what is about streams is skipped."""
+"""Tests of CUDA tensors, on one GPU that all ranks share. ranks.py runs them. Without a GPU, a stand-in whose copies
+finish at once takes its place, and tests of streams are skipped."""
 
 import statistics
 import time
@@ -20,10 +20,10 @@ from tests.scripts.torch.far import DEVICE, HERE, far
 from tests.scripts.torch.feedback_test import Picky
 from tests.scripts.torch.fsdp_test import FSDP2
 
-SIZES = (0, 1, 1000, 5000, 5000001)  # the last is several pieces
+SIZES = (0, 1, 1000, 5000, 5000001)  # the last one is exchanged in several pieces
 CODECS = ("raw", "bf16", "fixed:10", "signsgd,ternary", "topk:1%", "dgc:1%", "fixed:adaptive:5")
 SHAPES = ((300, 400), (1000,), (17,), (100, 100))
-CYCLES = 200_000_000  # of a GPU: a tenth of a second
+CYCLES = 200_000_000  # GPU cycles, about a tenth of a second
 
 
 def given(numel, dtype=torch.float32, rank=RANK):
@@ -39,7 +39,7 @@ class Far(unittest.TestCase):
         self.assertTrue(torch.equal(tensor.cpu(), expected), f"{tensor} is not {expected}")
 
     def test_sums_as_on_the_cpu(self):
-        """To the bit: of all types, by all codecs, of any strides."""
+        """Sums have the same bits as on the CPU, for all types, codecs and strides."""
         for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64,
                       torch.uint8, torch.int16, torch.complex64):
             for numel in SIZES:
@@ -99,11 +99,11 @@ class Far(unittest.TestCase):
             for more in expected[1:]:
                 other = pick(other, more)
             self.assertSame(least, other)
-        # Of which PyTorch only notes that they are conjugate, or negative.
+        # PyTorch only marks these tensors as conjugate or negative. It does not change their memory.
         turned = torch.complex(mine, mine + 1).conj()
         Engine.existing().broadcast(turned, 0).wait()
         self.assertSame(turned.resolve_conj(), torch.complex(expected[0], -(expected[0] + 1)))
-        negative = torch.complex(mine, mine.round()).conj().imag  # sums of whole numbers have no order
+        negative = torch.complex(mine, mine.round()).conj().imag  # sums of whole numbers do not depend on the order
         self.assertTrue(negative.is_neg())
         Engine.existing().all_reduce(negative).wait()
         self.assertSame(negative.clone(), -sum(one.round() for one in expected))
@@ -122,7 +122,8 @@ class Far(unittest.TestCase):
         dist.barrier()
 
     def test_many_at_once(self):
-        """Tensors that only their works keep, memory that is used again: sums are right, and blocks are few."""
+        """Only works hold the tensors, and their memory is wanted again. Sums are right, and few pinned blocks are
+        allocated."""
         pool, made = Engine.existing()._memory.pinned, []
         allocate = pool._allocate
         with far(), unittest.mock.patch.object(pool, "_allocate", lambda size: made.append(size) or allocate(size)):
@@ -133,7 +134,7 @@ class Far(unittest.TestCase):
                     works.append(dist.all_reduce(tensor[:, ::2] if number % 2 else tensor[0], async_op=True))
                     del tensor
                     torch.empty(2, 200000, device=DEVICE).fill_(-1.0)
-                for _ in range(3):  # that nobody waits for
+                for _ in range(3):  # no thread waits for these
                     dist.all_reduce(torch.ones(400000, device=DEVICE), async_op=True)
                 for number, work in enumerate(works):
                     work.wait()
@@ -144,7 +145,7 @@ class Far(unittest.TestCase):
         self.assertLessEqual(len(made), 2 * 43)
 
     def test_without_room(self):
-        """Who calls waits for those before."""
+        """If there is no memory for another pinned block, a call waits for earlier operations."""
         pool, made = Engine.existing()._memory.pinned, []
         allocate = pool._allocate
 
@@ -175,7 +176,7 @@ class Far(unittest.TestCase):
                 Engine.existing().all_reduce(torch.ones(4000, device=DEVICE), codec="nonsense")
 
     def test_hook_as_on_the_cpu(self):
-        """Gradients and what is owed of them, to the bit, with parameters that some steps do not use."""
+        """Gradients and residuals have the same bits as on the CPU. Some steps do not use some parameters."""
         for codec in CODECS:
             for feedback in (False, None):
                 with far(False):
@@ -208,7 +209,7 @@ class Far(unittest.TestCase):
 @FSDP2
 class Sharded(unittest.TestCase):
     def test_as_on_the_cpu(self):
-        """What is applied, and what is owed, to the bit."""
+        """Gradients and residuals have the same bits as on the CPU."""
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
         for codec in ("fixed:10", "fixed:adaptive:5"):
@@ -231,7 +232,7 @@ class Sharded(unittest.TestCase):
 @unittest.skipUnless(HERE, "there is no CUDA here")
 class Streams(unittest.TestCase):
     def test_behind_the_stream(self):
-        """The call does not wait for what the GPU still has to do, and the sum does."""
+        """The call does not wait for earlier work of the GPU, but the sum does."""
         side = torch.cuda.Stream()
         tensor = torch.zeros(1000000, device="cuda")
         torch.cuda.synchronize()
@@ -247,7 +248,8 @@ class Streams(unittest.TestCase):
         self.assertTrue(torch.equal(sums.cpu(), torch.full((1000000,), WORLD * (WORLD + 1.0))))
 
     def test_result_in_streams(self):
-        """Of futures: whoever waits for one, in whichever stream, has the result behind that."""
+        """After a wait for a future, the stream of the waiting thread has the result. So does the stream of a callback.
+        """
         seen = []
         tensor = torch.full((3000000,), float(RANK), device="cuda")
         work = dist.all_reduce(tensor, async_op=True)
@@ -261,7 +263,7 @@ class Streams(unittest.TestCase):
         self.assertEqual(float(seen[0]), 3000000 * WORLD * (WORLD - 1) / 2)
 
     def test_hook_does_not_wait(self):
-        """With what is owed of parameters: the caller's thread goes on while the GPU computes."""
+        """With error feedback, the caller's thread still goes on while the GPU computes."""
         state = gradlane.torch.State("fixed:10", True)
         model = Picky((100000,)).to("cuda")
         ddp = DistributedDataParallel(model, find_unused_parameters=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What tests of gradlane.torch's hook share: models with gradients that are given, and one to train."""
+"""Models with given gradients, and one to train, for tests of gradlane.torch's hook."""
 
 import io
 import os
@@ -19,7 +19,7 @@ SHAPES = [(50, 40), (3000,), (7,), (64, 64), (1,)]
 
 
 class Given(torch.nn.Module):
-    """Parameters whose gradients are what is passed to forward()."""
+    """Module whose parameters get the gradients that are passed to forward()."""
 
     def __init__(self, *shapes, dtypes=None):
         super().__init__()
@@ -33,7 +33,7 @@ class Given(torch.nn.Module):
 
 
 def wrapped(module, state, bucket_kib=25 * 1024, hook=gradlane.torch.hook, **options):
-    """DDP with the hook, and buckets of this size from the second step on."""
+    """Returns DDP with the hook, and with buckets of this size from the second step on."""
     with unittest.mock.patch.object(dist, "_DEFAULT_FIRST_BUCKET_BYTES", bucket_kib * 1024):
         ddp = DistributedDataParallel(module, bucket_cap_mb=bucket_kib / 1024, **options)
     ddp.register_comm_hook(state, hook)
@@ -41,14 +41,14 @@ def wrapped(module, state, bucket_kib=25 * 1024, hook=gradlane.torch.hook, **opt
 
 
 def step(ddp, gradients):
-    """Averages these gradients; returns the result."""
+    """Averages these gradients. Returns the result."""
     ddp.zero_grad(set_to_none=True)
     ddp(gradients).backward()
     return [value.grad.clone() for value in ddp.module.values]
 
 
 def draw(seed, shapes, magnitude=1.0, rank=RANK, unit=2.0**-20):
-    """What a rank contributes in a step: whole multiples of `unit`, so that sums in doubles are exact."""
+    """Returns a rank's gradients of a step: whole multiples of `unit`, so that sums in doubles are exact."""
     generator = torch.Generator().manual_seed(1000 * seed + rank)
     return [
         (torch.randn(shape, generator=generator) * (magnitude / unit)).round() * unit for shape in shapes
@@ -70,7 +70,7 @@ def worst(results, exact):
 
 
 def same_everywhere(tensors):
-    """Whether all ranks have these bits."""
+    """Returns whether all ranks have the same bits."""
     flat = torch.cat([tensor.detach().reshape(-1).view(torch.int32) for tensor in tensors])
     everybody = [torch.empty_like(flat) for _ in range(WORLD)]
     dist.all_gather(everybody, flat)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Tests of DistributedDataParallel on the backend "gradlane", and of what the backend refuses: by ranks.py."""
+"""Tests of DistributedDataParallel on the backend "gradlane", and of calls that it refuses. ranks.py runs them."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import threading
 import unittest
 import unittest.mock
 
-os.environ.setdefault("GLOG_minloglevel", "2")  # no warnings about options that a test sets for the sake of it
+os.environ.setdefault("GLOG_minloglevel", "2")  # no warnings about options that a test sets on purpose
 
 import torch
 import torch.distributed as dist
@@ -44,7 +44,7 @@ def train(ddp, steps=5, rank=RANK):
 
 
 def train_alone(steps=5):
-    """The same in one process, with the batches of all ranks."""
+    """Trains in one process, with the batches of all ranks. Returns the model."""
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(steps):
@@ -94,7 +94,8 @@ class Training(Case):
             self.assertGreater(error, 1e-6, "the codec was not used")
 
     def test_uneven_inputs(self):
-        """Ranks that have run out of data shadow the others', and have the parameters of the one that went on."""
+        """Ranks that have run out of data join the all-reduces of the others. They end with the parameters of the last
+        rank."""
         with gradlane.torch.use_codec("raw"):
             ddp = DistributedDataParallel(network(), **SMALL_BUCKETS)
             with ddp.join():
@@ -111,7 +112,7 @@ class Training(Case):
         ddp = DistributedDataParallel(model)
         train(ddp)
         with torch.no_grad():
-            ddp(batch(9, RANK)[0])  # hands out rank 0's buffers before it uses them
+            ddp(batch(9, RANK)[0])  # broadcasts rank 0's buffers before it uses them
         dist.barrier()
         every = [torch.zeros(3) for _ in range(WORLD)]
         dist.all_gather(every, list(ddp.parameters())[0].detach()[:, 0].contiguous())
@@ -143,7 +144,7 @@ class Training(Case):
 
 
 class Hooks(Case):
-    """PyTorch's own."""
+    """Tests of PyTorch's own hooks."""
 
     def run_hook(self, state, hook, tolerance):
         with gradlane.torch.use_codec("raw"):
@@ -174,7 +175,7 @@ class Hooks(Case):
 
 
 def without_delegate():
-    """Groups that are made in it have no other engine."""
+    """Returns a context. Groups that are made in it delegate nothing to Gloo."""
     return unittest.mock.patch.dict(os.environ, GRADLANE_DELEGATE="0")
 
 
@@ -202,7 +203,7 @@ class Refusals(unittest.TestCase):
     def test_bad_tensors(self):
         if WORLD == 1:
             return
-        # PyTorch itself refuses it of a backend that is written in C++.
+        # PyTorch itself refuses sparse tensors for a backend that is written in C++.
         with self.assertRaisesRegex((gradlane.BadArgument, NotImplementedError), "dense|SparseCPU"):
             dist.broadcast(torch.ones(4).to_sparse(), 0)
         with self.assertRaisesRegex(gradlane.BadArgument, "all must be of one size and type"):
@@ -217,12 +218,13 @@ class Refusals(unittest.TestCase):
             with self.assertRaisesRegex(gradlane.BadArgument, "codec 8 is int"):
                 call(8)
             for codec in ("nonsense", "fixd:8", "fixed:99", "fixed:", "fixed:adaptive:99", "inceptionn:8,trunc", ""):
-                # Where it is set, and with all that there is, or how one of that word is written.
+                # The call that sets the codec raises the error. It lists all codecs, or shows the form of the one with
+                # that word.
                 said = {"inceptionn:8,trunc": "usage: inceptionn:B", "": "empty name; there are raw"}.get(
                     codec, "fixed:adaptive or fixed:adaptive:BITS")
                 with self.assertRaisesRegex(gradlane.BadArgument, f"codec '{codec}': .*{said}"):
                     call(codec)
-        tensor = torch.ones(5000)  # nothing has happened
+        tensor = torch.ones(5000)  # the refused calls have done nothing
         dist.all_reduce(tensor)
         self.assertEqual(tensor[0], WORLD)
 
@@ -238,7 +240,7 @@ class Refusals(unittest.TestCase):
 
     @unittest.skipIf(WORLD < 3, "there are only groups of all or of one")
     def test_other_groups(self):
-        """Refused at once on all ranks, members or not."""
+        """Such groups are refused at once on all ranks, members or not."""
         with without_delegate():
             self.refuse_other_groups()
 
@@ -248,7 +250,7 @@ class Refusals(unittest.TestCase):
             dist.new_group([0, 1])
         with self.assertRaisesRegex(gradlane.BadArgument, wanted):
             dist.new_group(ranks=(WORLD - 1, 0), backend="gradlane")
-        # A program that got hold of the function before gradlane.torch did: nobody waits either.
+        # A program may have taken the function before gradlane.torch wrapped it. Then calls are refused; no rank waits.
         group = dist.new_group.__wrapped__([0, 1])
         if RANK < 2:
             for call in (lambda: dist.all_reduce(torch.ones(4), group=group), lambda: dist.barrier(group=group)):
@@ -267,7 +269,7 @@ class Refusals(unittest.TestCase):
         reading, writing = os.pipe()
         held, free = threading.Event(), threading.Event()
 
-        def hold():  # a thread of the parent may be in the middle of something
+        def hold():  # a thread of the parent holds the lock during the fork
             with gradlane.torch.Engine.existing()._tasks.lock:
                 held.set()
                 free.wait()

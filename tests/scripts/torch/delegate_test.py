@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Tests of what the backend "gradlane" hands over to Gloo: all ranks run the same ones, in the same order."""
+"""Tests of operations that the backend "gradlane" hands over to Gloo. All ranks run the same ones, in the same order.
+"""
 
 import contextlib
 import datetime
@@ -47,7 +48,7 @@ class Reductions(Case):
                 self.assertTrue(work.wait() and work.is_completed() and work.is_success())
 
     def test_over_when_its_future_is(self):
-        """Gloo's future is there before its work says that it is over."""
+        """A work is completed once its future and wait() have returned, although Gloo completes the future earlier."""
         early = 0
         for _ in range(300):
             work = dist.all_reduce(given(RANK, 10, torch.int32), op=OP.BOR, async_op=True)
@@ -106,7 +107,7 @@ class Reductions(Case):
         self.assertEqual(tensor[0], 1)
 
     def test_what_nobody_has(self):
-        """It is no failure of the group."""
+        """Neither engine has these operations. The error is no failure of the group."""
         with self.assertRaisesRegex(gradlane.BadArgument, "all_reduce by .*BXOR is of whole numbers, not of .*float"):
             dist.all_reduce(torch.ones(4), op=OP.BXOR)
         if hasattr(torch, "uint16"):
@@ -115,7 +116,7 @@ class Reductions(Case):
         dist.all_reduce(torch.ones(4), op=OP.PRODUCT)
 
     def test_complex(self):
-        """Pairs have sums; a product of pairs is not that of the numbers."""
+        """Complex numbers are reduced as pairs of real numbers. This is right for sums, but not for products."""
         with self.assertRaisesRegex(gradlane.BadArgument, "reduce of torch.complex64 is a sum or an average"):
             dist.reduce(torch.ones(3, dtype=torch.complex64), 0, op=OP.PRODUCT)
         total = torch.full((3,), 1 + 2j, dtype=torch.complex128)
@@ -132,7 +133,7 @@ class Copies(Case):
             group.alltoall([torch.ones(2, dtype=torch.int32) for _ in range(WORLD)], rows)
 
     def test_no_place_for_the_result(self):
-        """What cannot be written where it belongs has failed, for whoever asks."""
+        """If a result cannot be written to its output, wait() raises and is_success() is false."""
         outputs = [torch.zeros(1).expand(3) for _ in range(WORLD)] if RANK == 0 else None
         work = dist.gather(torch.ones(3), outputs, async_op=True)
         if RANK == 0:
@@ -221,7 +222,7 @@ class TwoRanks(Case):
         self.assertSame(tensor, given(BEFORE, 600).view(20, 30).t())
 
     def test_beside_sums(self):
-        """Sent before, received behind: neither engine waits for the other."""
+        """Sends start before the sums and are received after them. Neither engine waits for the other."""
         sends = [dist.isend(given(RANK, 100 + i), NEXT, tag=i) for i in range(3)]
         sums = [dist.all_reduce(given(RANK, 300001), async_op=True) for _ in range(3)]
         dist.all_reduce(given(RANK, 10))
@@ -273,7 +274,7 @@ class Groups(Case):
             self.assertSame(tensor, reduced(torch.add, 1000, torch.int64, self.ranks).to(dtype))
 
     def test_average(self):
-        """Which Gloo does not have everywhere."""
+        """Averages work although Gloo does not have them everywhere."""
         for dtype in REAL:
             wanted = (reduced(torch.add, 1000, torch.float32, self.ranks) / 2).to(dtype)
             tensor = given(RANK, 1000, dtype)
@@ -329,7 +330,7 @@ class Groups(Case):
 
 class Whole(Case):
     def test_join(self):
-        """Ranks with unequal numbers of batches."""
+        """Join works for ranks with unequal numbers of batches."""
         torch.manual_seed(0)
         model = DistributedDataParallel(torch.nn.Linear(5, 3))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -381,7 +382,7 @@ class Whole(Case):
 
     @unittest.skipIf(WORLD == 1, "nobody to wait for")
     def test_a_failure(self):
-        """What is under way in the group fails, then both engines refuse what comes; other groups go on."""
+        """The operation in flight fails. Then both engines refuse operations of this group, and other groups go on."""
         group = dist.new_group(list(range(WORLD)), timeout=datetime.timedelta(seconds=1))
         if RANK == 0:
             with self.assertRaisesRegex(gradlane.OperationFailed, "recv from rank 1 of the group by Gloo: "):
@@ -405,7 +406,7 @@ class Whole(Case):
                 with self.assertRaisesRegex(RuntimeError, "OperationFailed: gradlane: all_reduce by Gloo: "):
                     future.wait()
             self.assertFalse(work.is_success())
-            with contextlib.suppress(TypeError):  # PyTorch 2.6 does not give Python the exceptions of C++
+            with contextlib.suppress(TypeError):  # PyTorch 2.6 does not pass exceptions of C++ to Python
                 self.assertIsInstance(work.exception(), gradlane.OperationFailed)
         dist.barrier()
 

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""Elastic restarts: a rank is killed at a random step, torchrun starts all anew, and they go on from a checkpoint. The
-weights are those of a training that nobody disturbed, to the bit:
+"""Elastic restarts: a rank is killed at a random step, torchrun restarts all ranks, and they go on from a checkpoint.
+The weights have the same bits as those of an undisturbed training.
+
 elastic_test.py GRADLANED [unittest's arguments]
 """
 
@@ -18,13 +19,13 @@ from tests.scripts.fixtures.paths import PACKAGE, ROOT
 
 RANKS = 2
 STEPS = 12
-EVERY = 4  # steps a checkpoint
+EVERY = 4  # steps per checkpoint
 TIMES = int(os.environ.get("ELASTIC_TIMES", "5"))
 PATIENCE = 300  # s
 
 
 def train(folder):
-    """A rank, as torchrun starts it: writes the hash of its weights."""
+    """Runs a rank, as torchrun starts it. Writes the hash of its weights."""
     import torch
     import torch.distributed as dist
 
@@ -41,7 +42,7 @@ def train(folder):
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1, momentum=0.9)
     parts = {"model": model, "optimizer": optimizer, "hook": state}
     first = 0
-    # The latest that all ranks have.
+    # Load the latest checkpoint that all ranks have.
     for step in range(STEPS, 0, -1):
         if all((folder / f"{step}-{other}.pt").exists() for other in range(dist.get_world_size())):
             saved = torch.load(folder / f"{step}-{rank}.pt", weights_only=False)
@@ -49,7 +50,7 @@ def train(folder):
                 part.load_state_dict(saved[name])
             first = step
             break
-    dist.barrier()  # nobody writes while others look
+    dist.barrier()  # no rank writes while others look
     for step in range(first, STEPS):
         if os.environ.get("DIES") == f"{rank} {step}" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -71,7 +72,7 @@ class Elastic(unittest.TestCase):
     gradlaned = ""
 
     def run_job(self, dies=""):
-        """The hash, the same on all ranks."""
+        """Returns the hash of the weights, which is the same on all ranks."""
         with tempfile.TemporaryDirectory() as name:
             environment = {**os.environ, "GRADLANED": self.gradlaned, "DIES": dies, "OMP_NUM_THREADS": "1",
                            "PYTHONPATH": f"{PACKAGE}:{ROOT}"}

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Tests of how gradlane.torch builds its part in C++, with compilers that only say that they were called."""
+"""Tests of how gradlane.torch builds its C++ extension, with fake compilers that only log that they were called."""
 
 import concurrent.futures
 import multiprocessing
@@ -14,7 +14,7 @@ import torch
 
 from gradlane.torch import extension
 
-# They begin when all have come.
+# This compiler waits until all processes have come.
 WORKING = """#!/bin/sh
 echo called >> {scratch}/log
 while [ $(ls {scratch} | grep -c come) -lt {processes} ]; do sleep 0.01; done
@@ -32,7 +32,7 @@ PROCESSES = 4
 
 
 def built(folder):
-    """How it has ended."""
+    """Returns the path of the extension, or the error after "not: "."""
     try:
         return str(extension.build(pathlib.Path(folder)))
     except extension.CannotBuild as reason:
@@ -40,7 +40,7 @@ def built(folder):
 
 
 def built_beside_others(folder, scratch):
-    """The same in a process of its own, which says when it has come to wait for the others."""
+    """Builds in a process of its own, which creates a file when it comes to wait for the others."""
     locked = extension._locked
 
     def come(path):
@@ -92,7 +92,7 @@ class Extension(unittest.TestCase):
             self.assertEqual(built(self.place), "not: /no/such/compiler: No such file or directory")
 
     def test_error(self):
-        """One line with what to install; nothing is tried twice."""
+        """The error is one line that says what to install. Nothing is tried twice."""
         with unittest.mock.patch.dict(os.environ, {"CXX": "/no/such/compiler", "TORCH_EXTENSIONS_DIR": str(self.scratch)}):
             outcome = extension._outcome.__wrapped__()
         with unittest.mock.patch.object(extension, "_outcome", lambda: outcome):
@@ -119,7 +119,8 @@ class Extension(unittest.TestCase):
             self.assertEqual(str(extension.folder().parent), "/two/torch_extensions")
 
     def test_brought_by_a_wheel(self):
-        """For all builds of a release of PyTorch. What cannot be loaded is built."""
+        """A wheel's extension serves all builds of a PyTorch release. If it cannot be loaded, the extension is built.
+        """
         sources = self.scratch / "native"
         sources.mkdir()
         (sources / "extension.cc").write_text("// of the wheel")
@@ -135,7 +136,8 @@ class Extension(unittest.TestCase):
             with unittest.mock.patch.object(extension, "_module", lambda path: path):
                 self.assertEqual(extension._outcome.__wrapped__(), place)
             self.assertFalse(self.log.exists())
-            self.assertIsInstance(extension._outcome.__wrapped__(), extension.CannotBuild)  # "library" is none
+            # the fake compiler has built no library
+            self.assertIsInstance(extension._outcome.__wrapped__(), extension.CannotBuild)
             self.assertEqual(self.log.read_text(), "called\n")
             self.assertRegex(say.call_args_list[0][0][0], "cannot be loaded .*building it")
             (sources / "extension.cc").write_text("// later")

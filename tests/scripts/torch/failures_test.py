@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Tests of failures under the backend "gradlane": failures_test.py GRADLANE GRADLANED. Ranks are processes of
-trainer.py, and told what to do line by line."""
+trainer.py. Each runs lines of Python that the test sends."""
 
 import os
 import pathlib
@@ -46,7 +46,7 @@ class Trainer:
             raise AssertionError(f"no answer within {HEARING} s") from None
 
     def end(self):
-        """Of its input; the exit status."""
+        """Closes its input. Returns the exit status."""
         self.process.stdin.close()
         return self.process.wait(PATIENCE)
 
@@ -57,7 +57,7 @@ class Trainer:
 
 
 class Pair(unittest.TestCase):
-    """Two daemons with a rank each."""
+    """Tests with two daemons and one rank each."""
 
     settings = {}
 
@@ -84,16 +84,16 @@ class Pair(unittest.TestCase):
         self.init(600)
 
     def init(self, timeout):
-        """A new process group on both, and that it works."""
+        """Makes a new process group on both ranks, and checks that it works."""
         type(self).stores += 1
         self.ask("if dist.is_initialized(): dist.destroy_process_group()")
         self.assertEqual(self.ask(f"init({timeout}, '{self.folder.name}/store{self.stores}')"), ["ok None"] * 2)
-        self.ask(f"limit({HEARING // 2})")  # so that who hangs is named
+        self.ask(f"limit({HEARING // 2})")  # so that an error names a rank that hangs
         self.assertEqual(self.ask("reduce()"), ["ok 2.0"] * 2)
         self.assertEqual(self.ask("reduce(1000000)"), ["ok 2.0"] * 2)
 
     def ask(self, *lines):
-        """The answers to a line for both, or one each."""
+        """Returns the answers to one line for both ranks, or to one line each."""
         for trainer, line in zip(self.trainers, lines * 2 if len(lines) == 1 else lines):
             trainer.say(line)
         return [trainer.hear() for trainer in self.trainers]
@@ -108,7 +108,7 @@ class Pair(unittest.TestCase):
 
 class Failures(Pair):
     def test_a_rank_that_is_late(self):
-        """By more than the process group's timeout, which is shorter than the daemons'."""
+        """Rank 1 is late by more than the process group's timeout, which is shorter than the daemons'."""
         self.one(0, "limit(1)")
         self.one(0, "work = reduce(async_op=True)")
         self.one(0, "large = reduce(1000000, async_op=True)")
@@ -128,7 +128,7 @@ class Failures(Pair):
         self.assertEqual(self.ask("reduce(2000)"), ["ok 2.0"] * 2)
 
     def test_refused_operations_fail_alone(self):
-        """Also where others are queued behind them, as on rank 0."""
+        """A refused operation fails alone, even if others are queued behind it, as on rank 0."""
         codecs = ("raw", "fixed:99", "raw", "raw")
         lines = [f"w{number} = coded('{codec}', 400000)" for number, codec in enumerate(codecs)]
         for line in lines:
@@ -139,7 +139,7 @@ class Failures(Pair):
                 self.assertRegex(answer, "^RuntimeError: .*BadArgument" if number == 1 else "^ok 2.0")
 
     def test_an_error_after_the_exchange(self):
-        """On one rank: none of its operations behind fails, and its thread goes on."""
+        """The error is on one rank. None of its later operations fails, and its thread goes on."""
         self.ask("engine = gradlane.torch.Engine.existing()")
         self.ask("works = [engine.all_reduce(torch.ones(400000), on_result=RANK or (lambda _: 0)) for _ in range(2)]")
         self.assertEqual(self.one(0, "works[0].wait()[0].item()"), "ok 2.0")
@@ -152,7 +152,7 @@ class Failures(Pair):
         self.assertEqual(self.ask("reduce(2000)"), ["ok 2.0"] * 2)
 
     def test_ctrl_c(self):
-        """The call ends at once; the operation with the other rank."""
+        """The interrupted call ends at once. Its operation ends when the other rank takes part."""
         for line in ("reduce()", "reduce(1000000)", "dist.barrier()"):
             for _ in range(2):
                 self.assertEqual(self.one(0, f"ctrl_c(lambda: {line})"), "pressed")
@@ -169,7 +169,8 @@ class Failures(Pair):
         self.assertEqual(self.ask(product), ["ok None"] * 2)
 
     def test_an_interrupted_call_is_recalled(self):
-        """If ranks call different operations after it; until they have a new process group."""
+        """The error names the interrupted call if ranks call different operations later, until they have a new process
+        group."""
         self.assertEqual(self.ask("interrupted()", "reduce(2000)"), ["ok interrupted", "ok 2.0"])
         answers = self.ask("reduce(10)", "reduce(20)")
         self.assertRegex(answers[0], "another operation.*Ctrl-C say, has broken off a call of this rank before")
@@ -178,7 +179,7 @@ class Failures(Pair):
         self.assertNotIn("Ctrl-C", "".join(self.ask("reduce(10)", "reduce(20)")))
 
     def test_ctrl_c_in_backward(self):
-        """C++ waits there, until the other rank has come; then it arrives."""
+        """In backward(), C++ waits until the other rank has come. Then KeyboardInterrupt is raised."""
         self.ask(MODEL)
         self.assertEqual(self.one(0, "ctrl_c(backward)"), "pressed")
         self.assertEqual(self.one(1, "backward()"), "ok None")
@@ -188,18 +189,20 @@ class Failures(Pair):
         self.assertEqual(self.ask("backward()"), ["ok None"] * 2)
 
     def test_workers_of_a_data_loader(self):
-        """Children by fork(): what they must not do fails there, and does nothing to the parent."""
+        """Workers are children by fork(). A call that they must not make fails there, and does not affect the parent.
+        """
         self.assertEqual(self.ask("loaded()"), [f"ok {([0, 1, 4, 9, 16, 25], [2.0] * 8, 2.0)}"] * 2)
 
     def test_a_rank_has_less_to_do(self):
-        """And ends well, while the other one waits for it in backward()."""
+        """Rank 1 ends with status 0 while rank 0 waits for it in backward()."""
         self.ask(MODEL)
         self.trainers[0].say("backward()")
         self.assertEqual(self.trainers[1].end(), 0)
         self.assertRegex(self.trainers[0].hear(), "^RuntimeError: .*OperationFailed: gradlane: rank 1 has left")
 
     def test_never_added_to_another(self):
-        """Rank 0 had three queued when the first failed, rank 1 had one."""
+        """Rank 0 had three operations queued when the first failed, and rank 1 had one. Later sums fail, and different
+        tensors are never added."""
         self.one(0, "works = [reduce(400000, async_op=True) for _ in range(3)]")
         self.assertFails(self.one(1, "reduce(401000)"), "runs another operation")
         self.assertFails(self.one(0, "works[2].wait()"), "runs another operation")
@@ -207,13 +210,13 @@ class Failures(Pair):
             self.assertFails(answer, "runs another operation: tag: .*disagree")
 
     def test_types_that_travel_alike(self):
-        """Sums of bool are sums of int32 to the daemon."""
+        """A sum of bool is a sum of int32 to the daemon. The tag tells them apart."""
         for answer in self.ask("dist.all_reduce(torch.ones(9, dtype=torch.bool))",
                                "dist.all_reduce(torch.ones(9, dtype=torch.int32))"):
             self.assertFails(answer, "runs another operation: tag: ")
 
     def test_sizes_that_differ_in_the_last_piece(self):
-        """No piece is added, though the first one is the same."""
+        """No piece is added, although the first piece is the same."""
         for answer in self.ask("reduce(400000)", "reduce(401000)"):
             self.assertFails(answer, "runs another operation: tag: ")
 
@@ -238,12 +241,12 @@ class Failures(Pair):
             self.trainers[0].kill()
 
     def test_a_failure_reaches_cpp(self):
-        """DDP's reducer waits in C++, for futures."""
+        """DDP's reducer waits for futures in C++."""
         self.ask("model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1000, 100))")
         self.one(0, "loss = model(torch.ones(2, 1000)).sum()")
         self.trainers[1].kill()
         self.assertRegex(self.one(0, "loss.backward()"), "^RuntimeError: .*OperationFailed: gradlane: rank 1 has left")
-        # Works of C++: no parameter is passed off as received.
+        # The constructor waits for works in C++. These must fail and not report that parameters were received.
         answer = self.one(0, "torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1000, 100))")
         self.assertRegex(answer, "OperationFailed: gradlane: ")
 
@@ -254,7 +257,7 @@ class Failures(Pair):
             self.assertFails(self.one(0, f"works[{number}].wait()"), "rank 1 has left")
 
     def test_a_rank_is_killed_before_it_goes_to_gloo(self):
-        """Then the whole group is of no use, also in gradlane's own engine."""
+        """After a failure in Gloo, the whole group is of no use, and gradlane's own engine refuses operations, too."""
         product = "dist.all_reduce(torch.ones(3), op=dist.ReduceOp.PRODUCT)"
         self.assertEqual(self.ask(product), ["ok None"] * 2)
         self.trainers[1].kill()
@@ -319,7 +322,8 @@ class Failures(Pair):
 
 
 class ShortLimit(Pair):
-    """Of the daemons: what PyTorch was told counts, or its default, 30 minutes."""
+    """The timeout of the daemons is short. The one that PyTorch was given counts instead, or its default, 30 minutes.
+    """
 
     settings = {"timeouts": "{peer: 600s, start: 1s, operation: 1s, shutdown: 500ms}"}
 

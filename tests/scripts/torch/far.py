@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""Tensors that are far, as those on a GPU are: a stand-in where there is none, whose copies are over at once.
+"""Runs a test with tensors on a GPU. Without a GPU, CPU tensors stand in for them, and copies finish at once.
 
-gradlane run -n N -- python3 -m tests.scripts.torch.far MODULE [ARGUMENT...] runs another test so."""
+gradlane run -n N -- python3 -m tests.scripts.torch.far MODULE [ARGUMENT...] runs another test so.
+"""
 
 import contextlib
 import runpy
@@ -19,7 +20,7 @@ DEVICE = "cuda" if HERE else "cpu"
 
 
 class Over:
-    """An event."""
+    """Event of a copy that has finished."""
 
     def query(self):
         return True
@@ -29,7 +30,7 @@ class Over:
 
 
 class StandIn(gpu.Host):
-    """Of a tensor that lies here."""
+    """Stand-in for gpu.Host, for a tensor in CPU memory."""
 
     def load(self):
         if self._filled:
@@ -46,11 +47,13 @@ class StandIn(gpu.Host):
 
 @contextlib.contextmanager
 def far(is_far=True):
-    """What is exchanged meanwhile is on a GPU, or as if it were."""
+    """Treats all tensors as tensors on a GPU while the context is open. Does nothing if there is a GPU, or if not
+    `is_far`."""
     if HERE or not is_far:
         yield
         return
-    express = Engine.existing()._tasks._express if Engine.exists() else None  # which sees that they are not
+    # the C++ path, which would see that tensors are on the CPU
+    express = Engine.existing()._tasks._express if Engine.exists() else None
     with unittest.mock.patch.multiple(gpu, is_far=lambda _: True, Host=StandIn, PART=1 << 20), \
             unittest.mock.patch.object(Tasks, "express", lambda *_: None):
         if express is not None:

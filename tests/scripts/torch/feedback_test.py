@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""What the hook's error feedback owes survives what people do in a training: whatever they do, what was applied and
-what is owed are together what was computed, to the bit: by ranks.py, of gradlane run -n 2 [--trainers 2 --local-reduce].
+"""Tests that error feedback of the hook loses nothing, whatever a training does. Applied values plus residuals are the
+computed gradients, to the bit. ranks.py runs them, under gradlane run -n 2 [--trainers 2 --local-reduce].
 
-Gradients are multiples of a power of two, few enough bits that float32 holds all that is added; ranks are a power of
-two, so that averages are exact.
+Gradients are multiples of a power of two, with few enough bits that float32 holds all sums. The number of ranks is a
+power of two, so that averages are exact.
 """
 
 import unittest
@@ -17,18 +17,18 @@ from tests.scripts.torch.ddp import WORLD, Given, draw, same_everywhere, wrapped
 SHAPES = [(60, 50), (5000,), (2048,), (7,)]
 UNIT = 2.0**-24
 MAGNITUDE = 2.0**-10
-CODECS = ("fixed:12", "fixed:adaptive:1", "topk:25%")  # the same step always, steps that change, what travels late
+CODECS = ("fixed:12", "fixed:adaptive:1", "topk:25%")  # steps of one size, steps that change, values that are sent late
 
 
 class Picky(Given):
-    """Whose parameters have no part in a step where their gradient is None."""
+    """A `Given` module that skips a parameter in a step where its gradient is None."""
 
     def forward(self, gradients):
         return sum((value * given).sum().double() for value, given in zip(self.values, gradients) if given is not None)
 
 
 class Books:
-    """Of a DDP model with a State: what ranks have computed, and what all have applied."""
+    """Computed gradients of this rank, and gradients that all ranks have applied, of a DDP model with a State."""
 
     def __init__(self, shapes, codec, module=Given, **options):
         self.state = gradlane.torch.State(codec, True)
@@ -44,7 +44,7 @@ class Books:
         (self.ddp(gradients) * scale).backward()
 
     def apply(self, scale=1.0):
-        """As an optimizer takes it."""
+        """Adds gradients to `applied`, as an optimizer would apply them."""
         for total, value in zip(self.applied, self.values):
             if value.grad is not None:
                 total += value.grad.double() * (WORLD / scale)
@@ -99,7 +99,7 @@ class Survives(unittest.TestCase):
         self.each(run)
 
     def test_clipping(self):
-        """What is clipped, in the buckets themselves, is none of the hook's."""
+        """Clipping changes gradients in the buckets, after the hook. Residuals do not depend on it."""
         def run(books):
             for seed in range(4):
                 books.step(gradients(seed))
@@ -117,22 +117,23 @@ class Survives(unittest.TestCase):
         self.each(run, gradient_as_bucket_view=True)
 
     def test_scaled_losses(self):
-        """As a GradScaler does: residuals are in the scale of the gradients."""
+        """Losses are scaled, as with a GradScaler. Residuals have the scale of the gradients."""
         def run(books):
             for seed in range(4):
                 books.clear()
                 books.backward(gradients(seed), 256.0)
                 books.apply(256.0)
             for total in books.computed:
-                total *= 256.0  # as `owed` is
+                total *= 256.0  # residuals are scaled as well
             for total in books.applied:
                 total *= 256.0
 
         self.each(run)
 
     def test_skipped(self):
-        """As a GradScaler skips a step in which gradients are not finite. That is none of the hook's, which has paid
-        what it owed in it, and owes what was left out: each at most the codec's bound on each rank."""
+        """A GradScaler skips a step in which gradients are not finite, and the hook does not know. Residuals that the
+        step has sent are lost, and its new residuals are applied later. Each is at most the codec's bound on each rank.
+        """
         books, bound = Books(SHAPES, "fixed:12"), 2.0**-12
         for seed in range(4):
             given = gradients(seed)
@@ -150,7 +151,7 @@ class Survives(unittest.TestCase):
             self.assertLessEqual(float((applied + owed - computed).abs().max()), 2 * WORLD * bound)
 
     def test_unused(self):
-        """By all ranks, which DDP drops the result of, and by some."""
+        """Parameters are unused on all ranks, where DDP drops the result, or on some ranks."""
         def run(books):
             for seed in range(8):
                 given = gradients(seed, magnitude=MAGNITUDE * 2.0**(-seed % 3))
@@ -163,7 +164,7 @@ class Survives(unittest.TestCase):
         self.each(run, Picky, find_unused_parameters=True)
 
     def test_frozen(self):
-        """Later: another DDP, whose parameters are fewer; and then all of them again."""
+        """A parameter is frozen later, in another DDP with fewer parameters. Then all have gradients again."""
         codec = "fixed:12"
         books = Books(SHAPES, codec)
         for seed in range(3):
@@ -175,7 +176,7 @@ class Survives(unittest.TestCase):
             given = gradients(seed)
             given[1] = torch.zeros(SHAPES[1])
             books.step(given)
-            books.state.load_state_dict(books.state.state_dict())  # as after a new process group
+            books.state.load_state_dict(books.state.state_dict())  # a new process group would do the same
         books.values[1].requires_grad_(True)
         books.clear()
         books.ddp = wrapped(books.ddp.module, books.state, 16)
@@ -184,14 +185,15 @@ class Survives(unittest.TestCase):
         self.check(books)
 
     def test_added(self):
-        """Later, before the others: another DDP, whose parameters are more, and an optimizer with one group more."""
+        """A parameter is added later, in front of the others. Another DDP has more parameters, and the optimizer has
+        one more group."""
         def run(books):
             optimizer = torch.optim.SGD(books.values, lr=1.0)
             for seed in range(3):
                 books.step(gradients(seed))
                 optimizer.step()
             self.check(books)
-            books.state.load_state_dict(books.state.state_dict())  # as after a new process group
+            books.state.load_state_dict(books.state.state_dict())  # a new process group would do the same
             added = torch.nn.Parameter(torch.zeros(40, 100))
             books.values.insert(0, added)
             books.computed.insert(0, torch.zeros(40, 100, dtype=torch.float64))
@@ -219,7 +221,7 @@ class Survives(unittest.TestCase):
             self.check(books)
 
     def test_optimizer_in_backward(self):
-        """That steps in a hook behind this one, and has no gradients afterwards."""
+        """An optimizer steps in a hook behind gradlane's, and uses no gradients afterwards."""
         def hook(state, bucket):
             future = gradlane.torch.hook(state, bucket)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Tests of gradlane.torch.fsdp(): by ranks.py, on backend gradlane or gloo."""
+"""Tests of gradlane.torch.fsdp(). ranks.py runs them, on backend gradlane or gloo."""
 
 import os
 import unittest
@@ -17,7 +17,7 @@ FSDP2 = unittest.skipUnless(hasattr(FSDPModule, "set_custom_reduce_scatter"), "F
 
 
 def network(**options):
-    """options: of fully_shard()."""
+    """Returns a sharded network. options: arguments of fully_shard()."""
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.Tanh(), torch.nn.Linear(96, 33))
     for layer in (model[0], model[2]):
@@ -45,7 +45,7 @@ def whole(model):
 
 
 class Given(torch.nn.Module):
-    """Whose gradient is whatever forward() is given."""
+    """Module whose weight gets the gradient that is passed to forward()."""
 
     def __init__(self, numel):
         super().__init__()
@@ -62,13 +62,13 @@ def given(numel, **options):
 
 
 def gradient(numel, number):
-    """Of multiples of 2^-12 below 1/8: their sums, and what rounding takes, are exact in float32."""
+    """Returns multiples of 2^-12 below 1/8. Their sums and rounding errors are exact in float32."""
     generator = torch.Generator().manual_seed(1000 * number + RANK)
     return torch.randint(-511, 512, (numel,), generator=generator).float() / 4096
 
 
 def run(model, numbers):
-    """What is applied of gradient(), step by step."""
+    """Runs a step with gradient() of each number. Returns the gradients that are applied."""
     results = []
     for number in numbers:
         model(gradient(model.weight.numel(), number)).backward()
@@ -78,12 +78,12 @@ def run(model, numbers):
 
 
 def debt(tensor):
-    """Of all ranks, in gradients."""
+    """Returns the sum of all ranks' residuals, in the scale of gradients."""
     return total(tensor) * gradlane.torch.Engine.existing().per_debt
 
 
 def total(tensor, group=None):
-    """Over ranks, exactly."""
+    """Returns the exact sum over ranks."""
     result = tensor.double()
     dist.all_reduce(result, group=group)
     return result
@@ -109,7 +109,8 @@ class Fsdp(unittest.TestCase):
                 self.assertTrue(torch.equal(one, parameter))
 
     def test_frozen(self):
-        """It refuses, keeping what is owed, until somebody says that this is to be forgotten."""
+        """After parameters are frozen, a step is refused. Residuals are kept until the caller discards them with
+        reset()."""
         model = network()
         sharded = gradlane.torch.fsdp(model, "fixed:8", True)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -127,7 +128,7 @@ class Fsdp(unittest.TestCase):
         self.assertTrue(owed.any() and torch.equal(sharded.state_dict()["units"]["0"]["residual"], owed))
 
     def test_nothing_is_lost(self):
-        """What was applied, and what is owed, is what was computed, to the bit; with accumulation too."""
+        """Applied values plus residuals are the computed gradients, to the bit. This includes gradient accumulation."""
         numel = 5000
         for accumulate in (1, 3):
             model, sharded = given(numel, codec="fixed:5", error_feedback=True)
@@ -144,13 +145,13 @@ class Fsdp(unittest.TestCase):
             residual = sharded.state_dict()["units"]["(root)"]["residual"].view(-1)[:numel]
             owed, computed = debt(residual), total(computed)
             self.assertGreater(owed.abs().max().item(), 0)
-            if WORLD & (WORLD - 1) == 0:  # else the average is rounded
+            if WORLD & (WORLD - 1) == 0:  # otherwise the average is rounded
                 self.assertTrue(torch.equal(applied + owed, computed))
             else:
                 torch.testing.assert_close(applied + owed, computed, rtol=1e-6, atol=1e-6)
 
     def test_unused(self):
-        """A parameter without a gradient, on one rank or on all: what it owes has its place."""
+        """A parameter may have no gradient, on one rank or on all. Its residual keeps its place."""
         class Two(torch.nn.Module):
             def __init__(self):
                 super().__init__()

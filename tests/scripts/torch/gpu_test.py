@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Tests of pinned blocks and who has them, without a GPU."""
+"""Tests of pinned blocks and their pool, without a GPU."""
 
 import types
 import unittest
@@ -39,7 +39,7 @@ class Pools(unittest.TestCase):
             self.assertEqual(gpu.size_of(size), size)
 
     def test_blocks_come_again(self):
-        """As often as there are so many at a time, whatever that is."""
+        """Blocks are used again, however many are lent at a time."""
         for _ in range(5):
             lent = [self.pool.lend(25 << 18) for _ in range(100)]
             for block in lent:
@@ -65,7 +65,7 @@ class Pools(unittest.TestCase):
             self.assertEqual([block for block, _ in self.pool.give_back(more, None)], blocks)
 
     def test_without_room(self):
-        """What nobody uses is let go of first; and what is on its way is waited for."""
+        """Unused blocks are freed first. The pool waits for a block that is still copied."""
         block, event = self.pool.lend(1 << 20), Event()
         self.pool.give_back(block, event)
         self.room = 0

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Tests of gradlane.torch's hook: by ranks.py, on backend gradlane or gloo."""
+"""Tests of gradlane.torch's hook. ranks.py runs them, on backend gradlane or gloo."""
 
 import gc
 import math
@@ -25,7 +25,7 @@ class Average(unittest.TestCase):
                     ddp = wrapped(Given(*SHAPES), gradlane.torch.State(codec, feedback), 8)
                     for seed in range(4):
                         result = step(ddp, draw(seed, SHAPES))
-                        # With feedback what is late adds as much again.
+                        # With feedback, the residual adds as much error again.
                         allowed = bound * (2 if feedback else 1) + 2.0**-20
                         self.assertLessEqual(worst(result, exact_average(seed, SHAPES)), allowed)
                         self.assertTrue(same_everywhere(result))
@@ -40,7 +40,7 @@ class Average(unittest.TestCase):
                          [("gradlane", 4 * sum(math.prod(shape) for shape in SHAPES))])
 
     def test_chosen_by_the_library(self):
-        """Whatever it tries and settles for is within the bound, and the same everywhere."""
+        """Every codec that the library tries or chooses is within the bound, and ranks have the same results."""
         shapes = [(300_000,), (600, 600), (100,)]
         for feedback in (False, True):
             with self.subTest(feedback=feedback):
@@ -60,7 +60,7 @@ class Average(unittest.TestCase):
         self.assertRegex(repr(state), r"State\(codec='fixed:10', error_feedback=True\): rank \d of \d>$")
         ddp = wrapped(Given(*shapes, dtypes=types), state, 2)
         for seed in range(4):
-            # Whole numbers: all types hold them and their sums.
+            # All types hold these whole numbers and their sums.
             given = [(torch.arange(math.prod(shape)) * 3 + RANK + seed).remainder(5).reshape(shape) for shape in shapes]
             result = step(ddp, given)
             for shape, dtype, got in zip(shapes, types, result):
@@ -97,7 +97,7 @@ class Average(unittest.TestCase):
 
 class Residuals(unittest.TestCase):
     def check_nothing_is_lost(self, state, magnitudes):
-        """What was sent in all steps and what is still owed are together all gradients, to the last bit."""
+        """Checks that sent values plus residuals are all gradients, to the last bit."""
         unit = 2.0**-34
         layouts = []
 
@@ -110,23 +110,23 @@ class Residuals(unittest.TestCase):
         for seed, magnitude in enumerate(magnitudes):
             result = step(ddp, draw(seed, SHAPES, magnitude, unit=unit))
             for sum_, sent, exact in zip(total, result, exact_average(seed, SHAPES, magnitude, unit)):
-                # All that is sent is a multiple of the unit; the division by WORLD is not.
+                # All sent values are multiples of the unit, but the quotients by WORLD are not.
                 sum_ += ((sent.double() - exact) * (WORLD / unit)).round() * unit
         for number, owed in enumerate(state.state_dict()["residuals"]):
             owed = owed.double()
             self.assertGreater(float(owed.abs().max()), 0)
             dist.all_reduce(owed)
             self.assertEqual(float((total[number] + owed).abs().max()), 0)
-        # DDP has formed its buckets anew, or this has tested little.
+        # DDP must have rebuilt its buckets. Otherwise this has tested little.
         self.assertEqual(layouts[0], (0, len(SHAPES)))
         self.assertGreater(len(layouts), 2 * len(magnitudes))
 
     def test_fixed(self):
-        # Few enough bits that fp32 holds gradient plus residual.
+        # Gradients have few enough bits that fp32 holds gradient plus residual.
         self.check_nothing_is_lost(gradlane.torch.State("fixed:14", True), [2.0**-14] * 6)
 
     def test_auto(self):
-        # Twice a change after which all that is owed travels with a raw step.
+        # The magnitude changes twice, and each time a raw step sends all residuals.
         magnitudes = [2.0**-14] * 3 + [2.0**-18] * 3 + [2.0**-14] * 3
         for codec in ("fixed:adaptive", "fixed:adaptive:1"):
             with self.subTest(codec):
@@ -150,7 +150,7 @@ class Residuals(unittest.TestCase):
                 optimizer.step()
                 losses[feedback].append(float(loss))
             self.assertTrue(same_everywhere(model.parameters()))
-        # Gradients are all below half a step of 2^-3.
+        # All gradients are below half a step of 2^-3.
         self.assertEqual(losses[False][-1], losses[False][0])
         self.assertLess(losses[True][-1], 0.2 * losses[True][0])
 
@@ -159,7 +159,7 @@ class Auto(unittest.TestCase):
     def test_gradients_of_1e_6(self):
         losses = {}
         for codec in ("raw", "fixed:10", "fixed:adaptive", "fixed:adaptive:6"):
-            # Gradients of 1e-6 and less, in one bucket: sums of fewer than 1024 elements are exact.
+            # Gradients are 1e-6 and less. They are in one bucket, because sums of fewer than 1024 elements are exact.
             training = Training(codec, False, scale=1e-5, bucket_kib=64)
             before, first = training.parameters(), training.loss()
             training.run(0, 60)
@@ -240,7 +240,7 @@ class Errors(unittest.TestCase):
     def test_no_daemon(self):
         if RANK != 0:
             return
-        # Named, as another daemon of this machine would be found.
+        # The socket is named, because otherwise another daemon of this machine would be found.
         environment = os.environ | {"GRADLANE_SOCKET": "/nowhere/n0.sock"}
         run = subprocess.run([sys.executable, "-c", "import gradlane.torch; gradlane.torch.State()"], env=environment,
                              capture_output=True, text=True, check=False)
@@ -255,7 +255,7 @@ class Errors(unittest.TestCase):
                 gradlane.torch.State(process_group=group)
 
     def test_failure(self):
-        """Ranks that disagree: all of them learn of it, and start anew with zeros."""
+        """If ranks disagree, all of them learn of it and start again with zeros."""
         if WORLD < 2:
             self.skipTest("there are no other ranks")
         state = gradlane.torch.State("fixed:adaptive", error_feedback=True)
@@ -269,17 +269,18 @@ class Errors(unittest.TestCase):
             kept.reset()  # raw here, fixed on the others
         with self.assertRaisesRegex(Exception, "OperationFailed"):
             step(ddp, draw(4, [shape], 0.1))
-        if RANK == 1:  # the others find out in the next step
+        if RANK == 1:  # the others learn of it in the next step
             self.assertEqual(float(state.state_dict()["residuals"][0].abs().max()), 0)
             self.assertEqual(state.state_dict()["bounds"][0]["squares"], [])
-        # A DDP that has failed is of no use any more.
+        # A DDP that has failed cannot be used any more.
         del ddp
         gc.collect()
         result = step(wrapped(module, state), draw(5, [shape], 0.1))
         self.assertLessEqual(worst(result, exact_average(5, [shape], 0.1)), 2.0**-20)
 
     def test_reset_after_a_failure(self):
-        """Ranks had different numbers of buckets queued when one failed, so they do not agree about numbers."""
+        """Ranks had different numbers of buckets queued when one failed. So they do not agree on the number of
+        operations."""
         if WORLD < 2 or BACKEND != "gloo":
             self.skipTest("with other backends the process group is made anew")
         shapes = [(600000,)] * 4
@@ -338,12 +339,12 @@ class Sparse(unittest.TestCase):
             for one, other in zip(model.parameters(), alone.parameters()):
                 self.assertEqual(one.grad.is_sparse, other.grad.is_sparse)
                 self.assertLess(float((one.grad.to_dense() - other.grad.to_dense()).abs().max()), 1e-6)
-        self.assertEqual(len(state.state_dict()["shapes"]), 2)  # of the dense ones
+        self.assertEqual(len(state.state_dict()["shapes"]), 2)  # shapes of the dense parameters
 
 
 class Compiled(unittest.TestCase):
     def test_nothing_of_gradlane_is_compiled(self):
-        """A step with its backward pass, as torch.compile() takes it: the hook and the backend run as they are."""
+        """torch.compile() takes a step with its backward pass. The hook and the backend run as they are."""
         training, plain = (Training("fixed:10", True, bucket_kib=4096) for _ in range(2))
 
         def run(one, inputs):

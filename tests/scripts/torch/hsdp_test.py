@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Tests of gradlane.torch.hsdp(), and of hooks of some ranks: by ranks.py, four of them, on backend gradlane or gloo."""
+"""Tests of gradlane.torch.hsdp(), and of hooks over some ranks. ranks.py runs them on four ranks, on backend gradlane
+or gloo."""
 
 import datetime
 import os
@@ -22,10 +23,10 @@ NUMEL = 5000
 
 
 class Again(unittest.TestCase):
-    """Before the others, as it makes the job's group anew."""
+    """Runs before the other tests, because it makes the job's group again."""
 
     def test_another_group_of_that_name(self):
-        """PyTorch counts groups from the start again, behind destroy_process_group()."""
+        """PyTorch counts groups from the start again after destroy_process_group()."""
         store = dist.distributed_c10d._get_default_store()
         names = set()
         for number, ranks in enumerate(([0, 1, 2], [0, 1], [1, 2], [1, 2])):
@@ -44,7 +45,7 @@ class Again(unittest.TestCase):
         self.assertLessEqual(len(names), 1)
 
     def test_other_numbers_of_ranks(self):
-        """The same processes with other numbers, which a reduce-scatter depends on."""
+        """The same processes get other ranks, on which a reduce-scatter depends."""
         store = dist.distributed_c10d._get_default_store()
         for rank in (RANK, WORLD - 1 - RANK):
             dist.destroy_process_group()
@@ -91,7 +92,7 @@ class Hsdp(unittest.TestCase):
                     self.assertTrue(torch.equal(one, parameter))
 
     def test_nothing_is_lost(self):
-        """What was applied, and what is owed, is what was computed, to the bit; with accumulation too."""
+        """Applied values plus residuals are the computed gradients, to the bit. This includes gradient accumulation."""
         for accumulate in (1, 3):
             model, sharded = self.given(codec="fixed:5", error_feedback=True)
             applied = torch.zeros(NUMEL, dtype=torch.float64)
@@ -104,7 +105,8 @@ class Hsdp(unittest.TestCase):
                 if (number + 1) % accumulate == 0:
                     applied += model.weight.grad.full_tensor().double() * WORLD
                     model.zero_grad()
-            # Of this rank, a shard of a mean over the shards: what it owes of the sum is WORLD / REPLICAS times as much.
+            # This rank has the residual of its shard, of a mean over the shards. The residual of the sum is WORLD /
+            # REPLICAS times as much.
             residual = sharded.state_dict()["units"]["(root)"]["residual"].view(-1)
             engine = next(iter(sharded._units.values()))._engine
             owed = total(residual, self.replicate.get_group()) * engine.per_debt * (WORLD // REPLICAS)
@@ -129,14 +131,14 @@ class Hsdp(unittest.TestCase):
         self.assertEqual([(engine.world, engine.rank) for engine in engines], [(REPLICAS, RANK // (WORLD // REPLICAS))])
 
     def test_a_group_of_all_ranks(self):
-        """It is the job, which is not told here whose daemons to take."""
+        """A group of all ranks is the job itself, even without GRADLANE_SOCKET."""
         with unittest.mock.patch.dict(os.environ):
             os.environ.pop("GRADLANE_SOCKET", None)
             engine = gradlane.torch.State("raw", process_group=dist.new_group(list(range(WORLD))))._engine
         self.assertEqual((engine.rank, engine.world, engine.is_apart), (RANK, WORLD, False))
 
     def test_ddp_of_some_ranks(self):
-        """The hook over the replicas alone, as beside tensor parallelism."""
+        """The hook averages over the replicas alone, as it does together with tensor parallelism."""
         group = self.replicate.get_group()
         module = Given(NUMEL)
         model = torch.nn.parallel.DistributedDataParallel(module, process_group=group)
@@ -152,13 +154,13 @@ class Hsdp(unittest.TestCase):
             self.assertTrue(all(torch.equal(one, theirs[0]) for one in theirs))
             model.zero_grad()
             if not again:
-                state.reset()  # another ring
+                state.reset()  # makes another ring
 
     def test_a_rank_asks_for_something_else(self):
         model, _ = self.given(codec="fixed:5" if RANK < WORLD // 2 else "fixed:6")
         with self.assertRaisesRegex(Exception, "fixed:5|fixed:6|codec"):
             model(gradient(NUMEL, 0)).backward()
-        model, _ = self.given(codec="fixed:5")  # by another ring, if that one was lost
+        model, _ = self.given(codec="fixed:5")  # uses another ring, if that one was lost
         model(gradient(NUMEL, 0)).backward()
 
     def test_a_rank_stays_away(self):
@@ -185,7 +187,7 @@ class Hsdp(unittest.TestCase):
             gradlane.torch.hsdp(model, crossed)
         with self.assertRaisesRegex(gradlane.BadArgument, "sharded over ranks ., ., and this group has ., .: .*hsdp"):
             gradlane.torch.fsdp(model, process_group=crossed)
-        self.assertEqual(set(gradlane.torch.rings._rings), known)  # no daemons for that
+        self.assertEqual(set(gradlane.torch.rings._rings), known)  # refused calls have started no daemons
         with self.assertRaisesRegex(gradlane.BadArgument, "process_group is str"):
             gradlane.torch.hsdp(model, "replicate")
         with self.assertRaisesRegex(gradlane.BadArgument, "sharded over ranks ., ., and this group has 0, 1, 2, 3: .*hsdp"):

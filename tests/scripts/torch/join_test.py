@@ -1,8 +1,10 @@
 #!/usr/bin/python3
-"""Jobs whose numbers do not fit the daemons': all ranks learn at once, each with the numbers. PyTorch itself would have
-them wait for 30 minutes. usage: join_test.py GRADLANE
+"""Jobs whose numbers do not fit the daemons'. All ranks learn of it at once, each with the numbers. PyTorch itself
+would let them wait for 30 minutes.
 
-Three ranks under gradlane run load PyTorch once, and are a job's ranks in a child for each test.
+usage: join_test.py GRADLANE
+
+Three ranks under gradlane run load PyTorch once. For each test they start children, which are a job's ranks.
 """
 
 import collections
@@ -18,7 +20,7 @@ CASES = ("one rank too many, which does not exist", "one rank too many", "one ra
 
 
 def join(case, rank, world, socket):
-    """In a child: what the rank learns."""
+    """Starts a child that joins as this rank and prints the outcome. Returns the child's process number."""
     child = os.fork()
     if child == 0:
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), GRADLANE_SOCKET=socket)
@@ -27,7 +29,7 @@ def join(case, rank, world, socket):
             torch.distributed.init_process_group("gradlane")
         except gradlane.Error as error:
             text = f"{type(error).__name__}: {error}"
-        sys.stdout.write(f"{CASES[case]}, rank {rank}: {text}\n")  # at once, as others write
+        sys.stdout.write(f"{CASES[case]}, rank {rank}: {text}\n")  # in one write, as others write, too
         sys.stdout.flush()
         os._exit(0)
     return child

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Jobs that nobody has started a daemon for, with the variables that torchrun sets: launch_test.py GRADLANED. What
-they leave is looked for: processes, and files in a TMPDIR of their own."""
+"""Tests of jobs for which no daemon was started, with the variables that torchrun sets: launch_test.py GRADLANED. Each
+test looks for processes that are left, and for files in a TMPDIR of its own."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ def wait_for(condition, what):
 
 class Rank:
     def __init__(self, environment, job=()):
-        """job: all ranks of it."""
+        """job: list of all ranks of the job."""
         self.name, self.job = f"rank {environment['RANK']}", job
         self.process = subprocess.Popen([sys.executable, str(TRAINER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, env=environment, text=True, bufsize=1)
@@ -56,7 +56,7 @@ class Rank:
         return self.heard[-1]
 
     def state(self):
-        """What is known of it, without waiting."""
+        """Returns what is known of the rank, without waiting."""
         ended = self.process.poll()
         unheard = self.unheard + (arrived(self.process.stdout) or b"")
         errors = (arrived(self.process.stderr) or b"").decode(errors="replace")
@@ -68,7 +68,7 @@ class Rank:
         self.process.wait()
 
     def end(self):
-        """What it wrote to standard error."""
+        """Waits for its end. Returns its standard error."""
         try:
             _, text = self.process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
@@ -78,12 +78,13 @@ class Rank:
 
 
 def arrived(file, limit=0):
-    """What there is to read, b"": the end, None: nothing within this time."""
+    """Returns the bytes that can be read, b"" at the end of the file, or None if nothing comes within `limit` seconds.
+    """
     return os.read(file.fileno(), 1 << 16) if select.select([file], [], [], limit)[0] else None
 
 
 class Job:
-    """So many ranks of trainer.py on this machine, that have all but a daemon."""
+    """`world` ranks of trainer.py on this machine, with all variables of a job, but without a daemon."""
 
     def __init__(self, world, folder, **variables):
         clean = {name: value for name, value in os.environ.items() if not name.startswith("GRADLANE_SO")}
@@ -101,7 +102,7 @@ class Job:
         return [rank.hear() for rank in self.ranks]
 
     def daemons(self):
-        """Process numbers of daemons whose folder is this job's."""
+        """Returns the process numbers of daemons whose folder is this job's."""
         found = []
         for entry in pathlib.Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
@@ -149,12 +150,12 @@ class Jobs(Case):
         daemons = job.daemons()
         self.assertEqual(len(daemons), 1, "one for both")
         self.assertEqual(job.ask("reduce(100000)"), ["ok 2.0"] * 2)
-        # Again with the same: nothing is started for that.
+        # A second group uses the same daemon. Nothing is started for it.
         self.assertEqual(job.ask("dist.destroy_process_group()"), ["ok None"] * 2)
         self.assertEqual(job.ask("init()"), ["ok None"] * 2)
         self.assertEqual(job.ask("reduce()"), ["ok 2.0"] * 2)
         self.assertEqual(job.daemons(), daemons)
-        # Who has started it goes first.
+        # Rank 0, which has started the daemon, ends first.
         self.assertEqual(job.ranks[0].end(), "")
         job.ranks[1].say("reduce()")
         self.assertRegex(job.ranks[1].hear(), GONE)
@@ -163,7 +164,7 @@ class Jobs(Case):
         self.assertNothingLeft(job)
 
     def test_ranks_were_told_different_sizes(self):
-        """All of them hear of it at once, before PyTorch waits for ranks that there are not."""
+        """All of them learn of it at once, before PyTorch waits for ranks that do not exist."""
         for one, other in ((2, 3), (3, 2), (1, 2)):
             with self.subTest(sizes=(one, other)):
                 job = self.job()
@@ -173,11 +174,11 @@ class Jobs(Case):
                     rank.say("init(600)")
                 said = (f"^BadArgument: gradlane: rank (0 was started with WORLD_SIZE {one}, and rank 1 with {other}|"
                         f"1 was started with WORLD_SIZE {other}, and rank 0 with {one}): all ranks must")
-                self.assertRegex(job.ranks[0].hear(), "^ok" if one == 1 else said)  # one does without others
+                self.assertRegex(job.ranks[0].hear(), "^ok" if one == 1 else said)  # a job of one rank needs no others
                 self.assertRegex(job.ranks[1].hear(), said)
 
     def test_ranks_that_do_not_come(self):
-        """Rank 0 says which; one that there cannot be is refused at once."""
+        """Rank 0 reports which ranks are missing. A rank that cannot exist is refused at once."""
         job = self.job()
         job.ranks[0].say("init(2)")
         self.assertRegex(job.ranks[0].hear(), "^OperationFailed: gradlane: rank 0 has waited 2 s, .*, for rank 1: is it")
@@ -194,7 +195,7 @@ class Jobs(Case):
         for job in jobs:
             self.assertEqual([rank.hear() for rank in job.ranks], ["ok None"] * 2)
         self.assertEqual(len(jobs[0].daemons()), 2)
-        # A child that has what its parent had keeps no daemon.
+        # A child that inherits its parent's files keeps no daemon running.
         jobs[0].ranks[0].say("child = os.fork() or time.sleep(600)")
         self.assertEqual(jobs[0].ranks[0].hear(), "ok None")
         jobs[0].ranks[0].say("child")
@@ -218,14 +219,14 @@ class Jobs(Case):
         for answer in job.ask("reduce()"):
             self.assertRegex(answer, "^DaemonGone: (gradlane: )?the daemon at .* has ended; the end of its log, .*/log: .*"
                                      "trainer of rank 1 .* has come")
-        # And the next group has another one.
+        # The next group has another daemon.
         job.ask("dist.destroy_process_group()")
         job.ask(f"os.environ.update(MASTER_PORT='{free_port()}')")
         self.assertEqual(job.ask("init()"), ["ok None"] * 2)
         self.assertEqual(job.ask("reduce()"), ["ok 2.0"] * 2)
 
     def test_one_rank(self):
-        """The hook wants a daemon there, too."""
+        """The hook needs a daemon for one rank, too."""
         job = self.job(1)
         self.assertEqual(job.ask("init()"), ["ok None"])
         self.assertRegex(job.ask("gradlane.torch.State()")[0], "^ok <gradlane.torch.State.*: rank 0 of 1>")
@@ -260,7 +261,7 @@ class Refused(Case):
                    GRADLANED=str(program))
 
     def test_however_slow_one_rank_is(self):
-        """The store is there until it has read why there is no daemon, and the others wait for it."""
+        """The store exists until the slow rank has read why there is no daemon. The other rank waits for that."""
         job = self.job(GRADLANED="/nowhere/gradlaned")
         job.ranks[1].say("from gradlane.torch.bootstrap import store_group")
         job.ranks[1].say("wait = store_group._wait")
@@ -274,11 +275,11 @@ class Refused(Case):
         self.assertNothingLeft(job)
 
     def test_a_rank_is_killed_meanwhile(self):
-        """Before it has said where it is: the others wait no longer than the group's limit."""
+        """A rank is killed before it has said where it is. The others wait no longer than the group's timeout."""
         job = self.job()
         job.ranks[0].say("init(3)")
         job.ranks[1].kill()
-        # Where it had not come as far as to the job's store, PyTorch says so.
+        # If rank 1 had not reached the job's store, the error is PyTorch's.
         self.assertRegex(job.ranks[0].hear(), "^OperationFailed: gradlane: rank 0 has waited 3 s, .*, for rank 1(: is it.*)?$|"
                          "^DistStoreError: Timed out after 4 seconds waiting for clients. 1/2")
         self.assertNothingLeft(job)
@@ -300,7 +301,7 @@ class Silence(Case):
 
 
 class Found(Case):
-    """Daemons that somebody else has started."""
+    """Tests of daemons that somebody else has started."""
 
     def start(self, trainers):
         there = self.folder / "run" / "gradlane"

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""gradlane.torch.init() and environment() under Open MPI's mpirun, and with what Slurm's srun sets, by hand:
-launchers_test.py GRADLANED."""
+"""Tests of gradlane.torch.init() and environment() under Open MPI's mpirun, and with the variables of Slurm's srun, set
+by hand: launchers_test.py GRADLANED."""
 
 import os
 import re
@@ -69,7 +69,7 @@ class Environment(unittest.TestCase):
         self.assertEqual(self.told(script), {}, "the script of an sbatch, which is no rank")
 
     def test_unknown_jobs(self):
-        """They would meet at one port."""
+        """Jobs without a number of their own would all meet at one port."""
         unknown = {name: value for name, value in MPIRUN.items() if name != "PMIX_NAMESPACE"}
         with self.assertWarnsRegex(UserWarning, "mpirun has set none of PMIX_NAMESPACE, .* set that"):
             self.told(unknown)
@@ -80,7 +80,7 @@ class Environment(unittest.TestCase):
         self.assertEqual(len(ports), 2)
 
     def test_who_says_where_ranks_meet(self):
-        """Needs no address of mpirun's."""
+        """A caller that says where ranks meet needs no address from mpirun."""
         far = {**MPIRUN, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
         with unittest.mock.patch.dict(os.environ, far, clear=True), \
                 unittest.mock.patch("torch.distributed.init_process_group") as init:
@@ -122,7 +122,7 @@ class Launched(Case):
         self.check([done.stdout])
 
     def test_srun(self):
-        """Its variables, of one node."""
+        """Ranks have the variables that srun sets on one node."""
         ranks = [subprocess.Popen([sys.executable, str(self.script)], stdout=subprocess.PIPE, text=True, env={
             **self.clean, **SRUN, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "SLURM_STEP_NUM_TASKS": "2",
             "SLURM_STEP_NUM_NODES": "1", "SLURM_JOB_ID": str(os.getpid())}) for rank in range(2)]

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Warnings about what codecs take, in PyTorch: by ranks.py, two of them."""
+"""Tests of warnings that codecs lose much of the values, in PyTorch. ranks.py runs them on two ranks."""
 
 import unittest
 import warnings
@@ -25,7 +25,7 @@ class LossesTest(unittest.TestCase):
             (warning,) = self.caught(lambda: dist.all_reduce(tiny))
         self.assertIn(f"all_reduce of {large} elements by codec fixed:10: rounding took 100 %", str(warning.message))
 
-        # An error on one rank, in the first of many pieces, after which the others have the sum all the same.
+        # The warning is an error on one rank, in the first of many pieces. All ranks have the sum nevertheless.
         rank = dist.get_rank()
         values = torch.full((5 * large,), 1.0 if rank == 0 else 1e-6)
         with gradlane.torch.use_codec("fixed:10"), warnings.catch_warnings():

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Tests of what PyTorch asks a c10d::Backend for, and of what is built on it: meshes, functional collectives, FSDP2,
-DTensor. By ranks.py, whose backend may also be "cpu:gradlane".
+"""Tests of calls that PyTorch makes to a c10d::Backend. It also tests what is built on them: meshes, functional
+collectives, FSDP2, DTensor. The backend of ranks.py, which runs them, may also be "cpu:gradlane".
 """
 
 import datetime
@@ -26,7 +26,7 @@ from tests.scripts.torch.ddp import BACKEND, RANK, WORLD
 from tests.scripts.torch.fsdp_test import FSDP2
 
 CPU = torch.device("cpu")
-TOTAL = WORLD * (WORLD + 1) / 2  # of RANK + 1
+TOTAL = WORLD * (WORLD + 1) / 2  # sum of RANK + 1 over all ranks
 
 
 def mine(*shape):
@@ -39,7 +39,7 @@ def network():
 
 
 def trained(model, optimizer, steps=3):
-    """Of one seed, with another batch on each rank."""
+    """Trains the model. Each rank has batches of its own."""
     for step in range(steps):
         torch.manual_seed(100 * step + RANK)
         model(torch.randn(4, 8)).square().mean().backward()
@@ -49,7 +49,7 @@ def trained(model, optimizer, steps=3):
 
 
 def alone(steps=3):
-    """Parameters as all ranks' batches together make them."""
+    """Returns the parameters that training on all ranks' batches gives in one process."""
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(steps):
@@ -167,7 +167,7 @@ class Operations(Case):
         self.assertTrue(work.wait())
 
     def test_dropped(self):
-        """Works that nobody waits for, with tensors that nobody else holds."""
+        """No thread waits for these works, and nothing else holds their tensors."""
         for numel in (5, 2000, 400000):
             for _ in range(20):
                 dist.all_reduce(mine(numel), async_op=True)
@@ -190,19 +190,19 @@ class Operations(Case):
         with self.assertRaisesRegex(gradlane.BadArgument, "reduce_scatter_tensor with 3 elements per rank"):
             dist.reduce_scatter_tensor(torch.empty(3), torch.empty(3 * WORLD + 1))
         tensor = mine(3)
-        dist.all_reduce(tensor)  # nothing was started by the others
+        dist.all_reduce(tensor)  # the refused calls have started nothing
         self.assertAll(tensor, TOTAL)
 
     @unittest.skipIf(WORLD == 1, "all go by Python")
     def test_by_either_way(self):
-        """Sums that end within the call, and the same in Python on other ranks."""
+        """Some ranks run the sum in C++, within the call, while others run it in Python."""
         engine = gradlane.torch.Engine.existing()
         before = engine._context.figures().operations
         for numel in (1024, 5000, 1 << 18):
             for op, value in ((dist.ReduceOp.SUM, TOTAL), (dist.ReduceOp.AVG, TOTAL / WORLD)):
                 for codec in (None, "raw", "fixed:10"):
                     with gradlane.torch.use_codec(codec):
-                        for python in (0, 1, WORLD):  # a rank that goes by Python, or none
+                        for python in (0, 1, WORLD):  # rank that uses Python; WORLD if none
                             if python == RANK:
                                 engine.tell(None, None, False)
                             tensor = mine(numel)
@@ -212,7 +212,7 @@ class Operations(Case):
         self.assertEqual(engine._context.figures().operations, before + 3 * 2 * 3 * 3)
 
     def test_late(self):
-        """A rank waits for another, longer than a call waits by itself."""
+        """A rank waits for another one, for longer than a call waits by itself."""
         for numel in (5, 5000, 1 << 18):
             for late in range(WORLD):
                 if RANK == late:
@@ -223,7 +223,8 @@ class Operations(Case):
                 self.assertAll(tensor, TOTAL)
 
     def test_waits_hide_nothing(self):
-        """What a call leaves to the engine's thread counts as a start, and its wait(), wherever it sleeps, as waited."""
+        """An operation that a call leaves to the engine's thread counts as a start. Its wait() counts as waited time,
+        in C++ or Python."""
         if WORLD == 1 or "DETAIL" in os.environ.get("TORCH_DISTRIBUTED_DEBUG", ""):
             self.skipTest("nobody is waited for in gradlane: with DETAIL, PyTorch has ranks meet before")
         overlap = gradlane.torch.Engine.existing()._tasks.overlap
@@ -247,7 +248,7 @@ class Operations(Case):
                         torch.testing.assert_close(tensor, torch.full((numel,), value), rtol=0.1, atol=0)
 
     def test_lost(self):
-        """A group that has failed refuses sums that would not come by Python; others go on."""
+        """A group that has failed refuses even sums that would bypass Python. Other groups go on."""
         if "DETAIL" in os.environ.get("TORCH_DISTRIBUTED_DEBUG", ""):
             self.skipTest("PyTorch puts another backend around it")
         group = dist.new_group(list(range(WORLD)))
@@ -261,7 +262,7 @@ class Operations(Case):
         self.assertAll(tensor, TOTAL)
 
     def test_shapes(self):
-        """Not contiguous, empty, of no dimension, with gradients, in inference mode."""
+        """Tensors may be not contiguous, empty, without dimensions, with gradients, or of inference mode."""
         tensor = mine(6, 4).t()
         dist.all_reduce(tensor)
         self.assertAll(tensor, TOTAL)

@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""Which ranks share a daemon, and where daemons are: decisions, without daemons, stores or other machines."""
+"""Tests of the decisions which ranks share a daemon, and where daemons are. They need no daemons, stores or other
+machines.
+"""
 
 import os
 import socket
@@ -131,7 +133,7 @@ class Addresses(unittest.TestCase):
         self.assertEqual(numbers, list(range(numbers[0], numbers[0] + 4)))
         with self.assertRaises(OSError):
             host_info.bind("127.0.0.1", [numbers[3] + 1, numbers[0]])
-        host_info.bind("127.0.0.1", [numbers[3] + 1])[0].close()  # which that has let go of
+        host_info.bind("127.0.0.1", [numbers[3] + 1])[0].close()  # the failed bind() has released this port
         for it in first:
             it.close()
 

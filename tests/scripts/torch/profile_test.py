@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""gradlane.torch.profile(): what is in a profile, that the model is as before, and that gradlane plan takes it.
+"""Tests of gradlane.torch.profile(): the content of a profile, that the model is unchanged, and that gradlane plan
+takes it.
 
-GRADLANE in the environment: the program.
+GRADLANE in the environment: path of the program.
 """
 
 import json
@@ -37,7 +38,7 @@ class Profiles(unittest.TestCase):
         return str(caught.exception)
 
     def test_layers(self):
-        """Those that get a gradient, the first one of forward first; their times are backward's."""
+        """Layers that get a gradient are listed in the order of forward. Their times are those of backward."""
         net = self.net()
         net[1].bias.requires_grad_(False)
         result = self.profile(net, self.torch.randn(16, 20), name="mine")
@@ -52,7 +53,7 @@ class Profiles(unittest.TestCase):
         self.assertTrue(0 < spent <= result["backward_ms"] * (1 + 1e-9), result)
 
     def test_times_are_those_of_backward(self):
-        """However long forward takes, by a clock that goes on by a millisecond with each look."""
+        """Backward's times do not depend on how long forward takes. The clock advances by a millisecond per reading."""
         import time
 
         now = iter(range(1_000_000))
@@ -92,7 +93,8 @@ class Profiles(unittest.TestCase):
             self.assertIs(parameter.grad, gradient)
 
     def test_buffers_of_all_kinds(self):
-        """Changed, resized, replaced, and such as cannot be written; also when forward fails."""
+        """Buffers are changed, resized, replaced, or cannot be written. The model is unchanged even if forward fails.
+        """
         torch, nn = self.torch, self.nn
 
         class Kept(nn.Linear):
@@ -129,7 +131,7 @@ class Profiles(unittest.TestCase):
                              ([0.0], [], [1.0, 1.0], [0.0] * 8))
 
     def test_forms(self):
-        """Arguments, keywords, losses of the model's own, parameters used twice and not at all."""
+        """Models take arguments and keywords, have losses of their own, and use parameters twice or not at all."""
         torch, nn = self.torch, self.nn
 
         class Tied(nn.Module):
@@ -176,7 +178,7 @@ class Profiles(unittest.TestCase):
             path = pathlib.Path(folder) / "mine.json"
             result = self.profile(self.net(), self.torch.randn(16, 20), path=path)
             self.assertEqual(json.loads(path.read_text()), result)
-            again = self.profile(self.net(), self.torch.randn(16, 20), path=path)  # in place of the one before
+            again = self.profile(self.net(), self.torch.randn(16, 20), path=path)  # replaces the file before
             self.assertEqual(json.loads(path.read_text()), again)
             self.assertEqual(list(pathlib.Path(folder).iterdir()), [path])
             plan = subprocess.run([os.environ["GRADLANE"], "plan", "--model", path, "--nodes", "4", "--gbps", "1"], check=False,

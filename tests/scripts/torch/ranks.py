@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs tests on all ranks of one process group, which load PyTorch once:
+"""Runs tests on all ranks of one process group, which load PyTorch once.
 
     gradlane run -n 3 -- python3 -m tests.scripts.torch.ranks BACKEND MODULE[.CLASS[.TEST]]... [--alone MODULE...]
 
-BACKEND is that of the process group. Modules are of this folder. All ranks run the same tests in the same order, so
-collectives in them match up; rank 0 runs the modules behind --alone first, by itself. The first failure ends a rank, as
-the others would wait for it.
+BACKEND is the backend of the process group. Modules are of this folder. All ranks run the same tests in the same order,
+so collectives in them match up. Rank 0 first runs the modules behind --alone by itself. The first failure ends a rank,
+because the others would wait for it.
 """
 
 import os

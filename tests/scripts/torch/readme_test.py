@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""README's lines for PyTorch, run as they stand by `gradlane run`: all ranks print the same.
+"""Runs README's lines for PyTorch, unchanged, by `gradlane run`. All ranks must print the same.
 
 usage: readme_test.py GRADLANE README
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""gradlane.torch.check_replicas(): by ranks.py, on backend gradlane or gloo."""
+"""Tests of gradlane.torch.check_replicas(). ranks.py runs them, on backend gradlane or gloo."""
 
 import unittest
 
@@ -29,13 +29,13 @@ class Model(torch.nn.Module):
 
 
 def flip(tensor, bit, element=0):
-    """One bit of it."""
+    """Flips one bit of an element."""
     numbers = tensor.detach().view(torch.int32).view(-1)
     numbers[element] ^= 1 << bit
 
 
 def raised(call):
-    """What this rank is told; all are told the same."""
+    """Returns the error's text on this rank, and checks that all ranks have the same one."""
     try:
         call()
         text = "nothing"
@@ -60,7 +60,7 @@ class Replicas(unittest.TestCase):
             flip(self.model.body[2].weight, 0, 77)
         text = raised(lambda: gradlane.torch.check_replicas(self.model))
         self.assertRegex(text, "^gradlane: 1 of 15 parameters differ between ranks: body.2.weight: ")
-        if WORLD == 2:  # nobody knows who
+        if WORLD == 2:  # it is unknown which of two is wrong
             self.assertRegex(text, r": rank 0 has float32 \[5, 20\] \w{8}, rank 1 has float32 \[5, 20\] \w{8}\. Load")
         else:
             self.assertRegex(text, rf": rank {wrong} has float32 \[5, 20\] \w{{8}}, the other {WORLD - 1} ranks float32 ")
@@ -86,7 +86,7 @@ class Replicas(unittest.TestCase):
             for parameter in self.model.parameters():
                 parameter.detach().add_(1)
         text = raised(lambda: gradlane.torch.check_replicas(self.model))
-        self.assertRegex(text, "^gradlane: 14 of 15 .*; and 9 more")  # one has no elements
+        self.assertRegex(text, "^gradlane: 14 of 15 .*; and 9 more")  # one parameter has no elements
 
     def test_another_model(self):
         model = torch.nn.Linear(3, 4 if RANK == 0 else 5, bias=RANK != 0)
@@ -114,7 +114,7 @@ class Replicas(unittest.TestCase):
         try:
             for _ in range(7):
                 ddp(inputs).sum().backward()
-            if RANK == 0:  # as evaluation does
+            if RANK == 0:  # an evaluation on one rank
                 ddp.module.eval()
                 with torch.no_grad():
                     ddp.module(inputs)
@@ -133,7 +133,7 @@ class Replicas(unittest.TestCase):
 
     @unittest.skipIf(WORLD < 3, "two of the ranks")
     def test_of_a_group(self):
-        """Ranks have the numbers of the job."""
+        """The error names ranks by their numbers in the job."""
         group = dist.new_group([1, 2], backend="gloo")
         flip(self.model.scalar, RANK)
         if RANK in (1, 2):
@@ -146,7 +146,7 @@ class Replicas(unittest.TestCase):
 
 
 class Words(unittest.TestCase):
-    """Of more ranks than there are."""
+    """Tests of error texts for more ranks than this job has."""
 
     def test_who(self):
         for values, text in (("aaaa", ""), ("aaba", "rank 2 has b, the other 3 ranks a"),
@@ -158,7 +158,7 @@ class Words(unittest.TestCase):
         self.assertEqual(replicas._who("ab", (4, 7)), "rank 4 has a, rank 7 has b")
 
     def test_of_many(self):
-        """Not pages of it."""
+        """The text stays short."""
         self.assertEqual(replicas._who("a" * 6 + "b" * 7, range(13)),
                          "ranks 0, 1, 2, 3, 4 and 1 more have a, the other 7 ranks b")
         text = replicas._who([str(rank % 200) for rank in range(256)], range(256))
@@ -166,7 +166,8 @@ class Words(unittest.TestCase):
                                "ranks 4, 204 have 4, 195 more values on 246 ranks")
 
     def test_where_numbers_are(self):
-        """Not on the CPU, if any parameter or buffer is elsewhere: NCCL would refuse them."""
+        """The texts are exchanged on another device than the CPU if any parameter or buffer is there. NCCL takes no CPU
+        tensors."""
         model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, device="meta"), torch.nn.Linear(2, 2))
         self.assertEqual(replicas._device(model, False).type, "meta")
         self.assertEqual(replicas._device(model[0], False).type, "cpu")

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""A training with `fixed:B` ends with the same weights, to the bit, however its gradients went round: whatever the size
-of DDP's buckets, strategy, MTU, number of lanes and losses of packets.
+"""A training with `fixed:B` ends with weights of the same bits, however its gradients travel. DDP's bucket size,
+strategy, MTU, number of lanes and packet loss make no difference.
 
 same_bits_test.py GRADLANED [unittest's arguments]: prints the hashes.
 """
@@ -29,7 +29,7 @@ WAYS = {
 
 
 def train(bucket):
-    """A rank of the job: the digits of the demo, a network as the paper's but narrower."""
+    """Trains on the demo's digits, as a rank of the job. The network is the paper's, but narrower."""
     import torch
 
     import gradlane.torch
@@ -62,7 +62,7 @@ class SameBits(unittest.TestCase):
     gradlaned = ""
 
     def run_way(self, bucket=25, **settings):
-        """What each rank printed."""
+        """Returns what each rank has printed."""
         with tempfile.TemporaryDirectory() as folder, rings.Ring("vhost", NODES, folder, self.gradlaned,
                                                                  **settings) as ring:
             ring.start()

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""gradlane.torch.Spans: by ranks.py. GRADLANE in the environment: the program."""
+"""Tests of gradlane.torch.Spans. ranks.py runs them. GRADLANE in the environment: path of the program."""
 
 import json
 import os
@@ -20,7 +20,7 @@ ROUNDING = 1  # us
 
 
 def folder_of_all():
-    """The same on all ranks."""
+    """Returns a new folder, the same on all ranks."""
     names = [tempfile.mkdtemp() if RANK == 0 else None]
     dist.broadcast_object_list(names)
     return pathlib.Path(names[0])
@@ -35,7 +35,7 @@ class SpansTest(unittest.TestCase):
         over = torch.zeros(1)
         with gradlane.torch.Spans(files[RANK], RANK) as spans:
             model.register_comm_hook(gradlane.torch.State("raw"), spans.hook(gradlane.torch.hook))
-            dist.barrier()  # all files are there
+            dist.barrier()  # now all files exist
             trace = self.start(folder, files) if RANK == 0 else None
             while not over:
                 with spans.step():
@@ -65,7 +65,8 @@ class SpansTest(unittest.TestCase):
                 self.assertGreater(len(spans), 2, kind)
             self.assertEqual(of["trainer"][0]["name"], 'say "forward"')
             self.assertRegex(of["bucket"][0]["name"], r"^bucket 0, \d+ bytes$")
-            # Each operation is within its bucket, as well as the clocks are known. (Of many operations some are recorded.)
+            # Each operation is within its bucket, up to the clock error. (The trace records only some of many
+            # operations.)
             sums = [event for event in events if event["cat"] == "operation" and event["args"]["bytes"] > 200_000
                     and not event["args"].get("not_over_at_its_end")]
             self.assertGreater(len(sums), 2)

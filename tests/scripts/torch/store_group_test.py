@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Ranks that ask each other through a TCPStore, some of them late: each is a thread with a connection of its own."""
+"""Tests of ranks that ask each other through a TCPStore, some of them late. Each rank is a thread with its own
+connection."""
 
 import concurrent.futures
 import datetime
@@ -23,12 +24,12 @@ def ms(number):
 
 class Ranks(unittest.TestCase):
     def setUp(self):
-        options = {"wait_for_workers": False, "use_libuv": os.environ.get("USE_LIBUV", "1") == "1"}  # as PyTorch has it
+        options = {"wait_for_workers": False, "use_libuv": os.environ.get("USE_LIBUV", "1") == "1"}  # PyTorch's default
         self.server = dist.TCPStore("127.0.0.1", 0, 1, True, PATIENCE, **options)
         self.stores = [dist.TCPStore("127.0.0.1", self.server.port, 1, False, PATIENCE, **options) for _ in range(3)]
 
     def each(self, call):
-        """What call(rank, its store) has returned, or raised, on each rank."""
+        """Returns the result of call(rank, the rank's store), or the error that it has raised, for each rank."""
         def answer(rank):
             try:
                 return call(rank, self.stores[rank])
@@ -41,7 +42,7 @@ class Ranks(unittest.TestCase):
 
 class Waiting(Ranks):
     def test_short_and_long(self):
-        """Looks again and again, or waits."""
+        """A short wait polls, and a long one waits in the store."""
         mine, other, _ = self.stores
         for number, limit in enumerate((store_group._LOOK, PATIENCE)):
             keys = [f"one {number}", f"two {number}"]
@@ -68,7 +69,8 @@ class Convening(Ranks):
         self.assertRegex(str(words[0]), "^[0-9a-f]{16}$")
 
     def test_what_an_earlier_attempt_has_left(self):
-        """Rank 0 proposes a word to those who have gone, and another one to each that comes in their place."""
+        """Hellos of ranks that have gone are left in the store. Rank 0 proposes a word again for each rank that
+        replaces one."""
         left = dist.PrefixStore(store_group._PREFIX, self.stores[0])
         for rank in (1, 2):
             left.set(f"hello {rank}", "of an earlier attempt")
@@ -77,7 +79,7 @@ class Convening(Ranks):
             before = dist.PrefixStore(store_group._PREFIX, store)
             if rank == 1:
                 before.wait(["proposal"], PATIENCE)
-            if rank == 2:  # rank 1 has been proposed to
+            if rank == 2:  # waits until a proposal includes rank 1
                 while before.get("hello 1") == b"of an earlier attempt" or \
                         before.get("hello 1").decode() not in json.loads(before.get("proposal"))[1]:
                     pass
@@ -98,7 +100,7 @@ class Convening(Ranks):
 
 class Refusals(Ranks):
     def join(self, rank, store):
-        """As rank 0's process does when it has failed: its store goes with it."""
+        """Joins as rank 0's process does when it has failed: the store ends with it."""
         def start(own):
             store_group.StoreGroup(own, rank, PATIENCE).ask("start", [0], self.refuse, (OSError,))
 
@@ -112,7 +114,7 @@ class Refusals(Ranks):
         raise OSError("no such thing")
 
     def check(self, step, then):
-        """Rank 1 has heard all at this step, and gets no time to read it before the others wait for what is `then`."""
+        """Rank 1 has all answers of `step`, but cannot read them before the other ranks wait for the key `then`."""
         wait, waiting = store_group._wait, threading.Semaphore(0)
 
         def slow(store, keys, limit):
@@ -128,7 +130,7 @@ class Refusals(Ranks):
             try:
                 return self.join(rank, store)
             finally:
-                waiting.release()  # it has not waited, which is wrong; rank 1 shall not either
+                waiting.release()  # it has not waited, which is an error; rank 1 must not hang then
 
         self.slow = self.stores[1]
         with unittest.mock.patch.object(store_group, "_wait", slow):

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Strategies by name, in PyTorch: by ranks.py, of gradlane run -n 4 --strategies direct,ring,rings:2,aggregator:1."""
+"""Tests of strategies by name in PyTorch. ranks.py runs them, under gradlane run -n 4 --strategies
+direct,ring,rings:2,aggregator:1."""
 
 import unittest
 
@@ -23,9 +24,9 @@ class StrategiesTest(unittest.TestCase):
                 dist.all_reduce(tensor.fill_(rank), op=dist.ReduceOp.MAX)
                 self.assertEqual((tensor.min().item(), tensor.max().item()), (3.0, 3.0))
                 blocks = [torch.full((10,), rank + block) for block in range(world)]
-                dist.reduce_scatter(blocks[0], list(blocks))  # by the daemons' own
+                dist.reduce_scatter(blocks[0], list(blocks))  # has the daemons' own strategy
                 self.assertEqual(blocks[0][0].item(), 6 + world * rank)
-        # Gradients that differ a little, so that which way they went can be seen.
+        # Gradients differ a little between strategies, which shows the strategy that was used.
         weights = {}
         for strategy, codec in ((None, "bf16"), ("direct", "bf16"), ("ring", "bf16"), ("aggregator:1", "fixed:12/raw")):
             torch.manual_seed(0)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A few steps of the study's GPT with each way that its race has: by ranks.py, on backend gloo."""
+"""Tests a few steps of the study's GPT with each method of its race. ranks.py runs them, on backend gloo."""
 
 import math
 import unittest
@@ -30,7 +30,7 @@ class Race(unittest.TestCase):
         return train.Training(SPEC, self.share, "gpt", 1, method)
 
     def test_each_method(self):
-        engine = gradlane.torch.Engine.shared()  # as the study has it, for all of them
+        engine = gradlane.torch.Engine.shared()  # shared by all methods, as in the study
         self.addCleanup(engine.release)
         for method in plan.RACE["gpt"]:
             with self.subTest(method):
@@ -45,11 +45,11 @@ class Race(unittest.TestCase):
         self.assertIs(hook, default_hooks.bf16_compress_hook)
 
     def test_nothing_but_gradients_travels(self):
-        """DDP broadcasts buffers in each forward."""
+        """The model has no buffers, because DDP broadcasts buffers in each forward."""
         self.assertEqual(list(gpt.Gpt().buffers()), [])
 
     def test_ranks_that_differ(self):
-        """What they compute with, not the parts that each has."""
+        """The digest is of parameters that ranks compute with, not of each rank's shard."""
         for method in (plan.GLOO, plan.FSDP):
             training = self.training(method)
             self.assertEqual(len(set(train.digests(training.model))), 1)
@@ -60,7 +60,7 @@ class Race(unittest.TestCase):
 
 
 def spoiled(gather):
-    """On rank 1 one of the bytes is another."""
+    """Returns a gather that changes one byte of the result on rank 1."""
     def gathering(own, output_tensor, *arguments, **options):
         work = gather(own, output_tensor, *arguments, **options)
         if work is not None:

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""Jobs under torchrun, with nothing started by hand: torchrun_test.py GRADLANED [TEST...]. Each looks for what is left:
-processes, files in a TMPDIR of its own, /dev/shm. Two machines are namespaces of a network, which needs root.
+"""Tests of jobs under torchrun, with nothing started by hand: torchrun_test.py GRADLANED [TEST...]. Each test looks for
+processes that are left, and for files in a TMPDIR of its own and in /dev/shm. Two machines are namespaces of a network,
+which needs root.
 """
 
 import os
@@ -89,7 +90,7 @@ if __name__ == "__main__":
 
 
 class Run:
-    """torchrun, and what it prints."""
+    """A process of torchrun, and its output."""
 
     def __init__(self, case, *options, prefix=(), **variables):
         self.folder = case.folder
@@ -119,7 +120,7 @@ class Run:
 
 
 def shared_files():
-    """But those of other tests, which run meanwhile."""
+    """Returns the files in /dev/shm, without those of other tests that run meanwhile."""
     return sorted(name for name in os.listdir("/dev/shm") if not name.startswith(("gradlane-compare-", "vader_")))
 
 
@@ -204,7 +205,7 @@ class Torchrun(Case):
         self.assertNone(run)
 
     def test_torchrun_is_killed(self):
-        """Its ranks are nobody's then, and go on; the daemon ends with them."""
+        """The ranks go on without torchrun. The daemon ends with them."""
         run = self.under_way()
         run.process.kill()
         run.process.wait()
@@ -215,7 +216,7 @@ class Torchrun(Case):
 
 
 class Phases(Case):
-    """Without an agent: what the others hear when a rank is killed."""
+    """Tests of the errors on other ranks when a rank is killed, without torchrun's agent."""
 
     def test_in_init(self):
         job = self.job(3)
@@ -305,7 +306,7 @@ class Machines(Case):
 
     @unittest.skipUnless(shutil.which("nft"), "there is no nft")
     def test_firewall(self):
-        """It is known from the start that daemons do not hear each other."""
+        """The start reports that daemons cannot reach each other."""
         subprocess.run(["ip", "netns", "exec", self.names[1], "nft", "-f", "-"], check=True, text=True,
                        input="table inet f {\n chain c {\n  type filter hook input priority 0;\n  meta l4proto udp drop;\n }\n}\n")
         for run in self.start("1", "1"):

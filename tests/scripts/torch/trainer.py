@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""A rank of failures_test.py: runs the lines of Python that come in, and prints how each has ended.
+"""A rank of failures_test.py and launch_test.py. Runs the lines of Python on its input, and prints the outcome of each.
 
-A line is one of `ok VALUE` and `CLASS: TEXT`.
+An outcome is `ok VALUE` or `CLASS: TEXT`.
 """
 
 import datetime
@@ -28,7 +28,7 @@ def init(timeout=60, store=""):
 
 
 def limit(seconds):
-    """The backend's timeout from now on."""
+    """Sets the backend's timeout from now on."""
     dist.group.WORLD._get_backend(torch.device("cpu")).set_timeout(datetime.timedelta(seconds=seconds))
 
 
@@ -39,7 +39,7 @@ def reduce(numel=4, value=1.0, **options):
 
 
 def coded(codec, numel):
-    """A future; a codec that there is not is refused by the daemon, when the operation's turn comes."""
+    """Returns a future. The daemon refuses an unknown codec when it is the operation's turn."""
     return gradlane.torch.Engine.existing().all_reduce(torch.ones(numel), codec=lambda: codec)
 
 
@@ -54,8 +54,8 @@ def refused(times):
 
 
 def interrupted():
-    """A sum, as if Ctrl-C were pressed while the call waits."""
-    tasks().tell(None, None, False)  # else Python does not see it
+    """Runs a sum, as if Ctrl-C were pressed while the call waits."""
+    tasks().tell(None, None, False)  # otherwise the sum bypasses Python
     take, calls = tasks()._take, []
 
     def interrupt(ends):
@@ -72,7 +72,7 @@ def interrupted():
 
 
 def ctrl_c(call):
-    """The same by a signal, which comes while the call waits for the other rank. Prints a line then."""
+    """Runs the call, which gets a SIGINT while it waits for the other rank. Prints a line then."""
     while tasks()._under_way:
         time.sleep(0.001)
 
@@ -87,7 +87,7 @@ def ctrl_c(call):
 
 
 def ctrl_c_soon(call):
-    """The same of a wait for what is under way elsewhere, during it or right before."""
+    """Runs a call that waits for Gloo, and gets a SIGINT meanwhile or right before. Prints a line then."""
     def press():
         time.sleep(0.3)
         print("pressed", flush=True)
@@ -98,7 +98,7 @@ def ctrl_c_soon(call):
 
 
 def waiting(operations):
-    """Until so many are under way."""
+    """Waits until `operations` are in flight."""
     while len(tasks()._under_way) < operations:
         time.sleep(0.01)
 
@@ -108,7 +108,9 @@ def backward():
 
 
 def retried(times):
-    """After operations that differ between the ranks, others at once that do not."""
+    """Runs operations that differ between the ranks, and equal ones at once after each failure. Returns the sums of
+    these.
+    """
     sums = []
     for _ in range(times):
         try:
@@ -119,7 +121,8 @@ def retried(times):
 
 
 class Squares(torch.utils.data.Dataset):
-    """Read by workers of a DataLoader, which are children by fork(). One of them tries what it must not."""
+    """Dataset for workers of a DataLoader, which are children by fork(). One of them tries an all-reduce, which it must
+    not."""
 
     def __len__(self):
         return 6
@@ -136,7 +139,7 @@ class Squares(torch.utils.data.Dataset):
 
 
 def loaded():
-    """What workers read while the parent's operations are under way, and the sums of these."""
+    """Returns what workers read while the parent's operations are in flight, and the sums of these operations."""
     works = [reduce(400000, async_op=True) for _ in range(8)]
     read = torch.cat(list(torch.utils.data.DataLoader(Squares(), num_workers=2, multiprocessing_context="fork")))
     return read.tolist(), [work.wait() and work.result()[0][0].item() for work in works], reduce()

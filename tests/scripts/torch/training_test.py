@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Trainings with every default of gradlane's, and with fixed:adaptive, end where Gloo's end: by ranks.py, four of them.
-Gradients are small, so that fixed:10, whose bound is an absolute one, stops such trainings."""
+"""Trainings with every default of gradlane's, and with fixed:adaptive, end where Gloo's end. ranks.py runs them on four
+ranks. Gradients are small, so that fixed:10, whose bound is an absolute one, stops such trainings."""
 
 import contextlib
 import unittest
@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import gradlane.torch
 
-LAST = 5  # steps whose mean loss counts
+LAST = 5  # number of last steps whose mean loss counts
 WAYS = {
     "backend": {},
     "backend with fixed:adaptive": {"use": "fixed:adaptive"},
@@ -23,7 +23,7 @@ WAYS = {
 
 
 def perceptron(generator):
-    """Three layers and Adam, to a loss of nothing."""
+    """Returns three layers and Adam, which train to a loss of nearly zero."""
     model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.Tanh(), torch.nn.Linear(128, 128), torch.nn.Tanh(),
                                 torch.nn.Linear(128, 32))
     inputs = torch.randn(32, 64, generator=generator)
@@ -39,13 +39,14 @@ def transformer(generator):
 
 
 def readme(generator):
-    """README's own example, and some steps of SGD."""
+    """Returns README's own example, and some steps of SGD."""
     model, inputs = torch.nn.Linear(1000, 1000), torch.randn(32, 1000, generator=generator)
     return model, torch.optim.SGD(model.parameters(), lr=10.0), lambda ddp: ddp(inputs).square().mean(), 10
 
 
 def train(make, group, hook=None):
-    """The first loss, the mean of the latest, and the share of gradients that are not zero in the first step."""
+    """Returns the first loss, the mean of the last ones, and the share of gradients that are not zero in the first
+    step."""
     torch.manual_seed(1)
     model, optimizer, loss_of, steps = make(torch.Generator().manual_seed(100 + dist.get_rank()))
     ddp = DistributedDataParallel(model, process_group=group)
@@ -71,7 +72,7 @@ class Training(unittest.TestCase):
         cls.gloo = dist.new_group(backend="gloo")
 
     def check(self, make, end):
-        """Gloo's loss falls to below `end` of the first one, gradlane's to what it was with Gloo."""
+        """Checks that Gloo's loss falls below `end` of the first one, and that gradlane's ends where Gloo's ends."""
         first, wanted, all_kept = train(make, self.gloo)
         self.assertLess(wanted, end * first)
         for name, way in WAYS.items():
@@ -81,7 +82,7 @@ class Training(unittest.TestCase):
                     _, last, kept = train(make, self.gloo if "hook" in way else dist.group.WORLD, way.get("hook"))
                 text = f"{make.__name__}, {name}: {first:.5f} -> {last:.6f} (Gloo {wanted:.6f}), {kept:.2%} kept"
                 print(text, flush=True)
-                # A loss that ends near zero is known to the accuracy of the first one's thousandth part.
+                # A loss near zero may differ by 1e-4 of the first one.
                 self.assertLessEqual(abs(last - wanted), 0.05 * wanted + 1e-4 * first)
                 self.assertGreater(kept, 0.9 * all_kept)
 
@@ -95,7 +96,7 @@ class Training(unittest.TestCase):
         self.check(readme, 0.2)
 
     def test_fixed_10_stops_them(self):
-        """Else these show nothing."""
+        """fixed:10 must stop these trainings. Otherwise the other tests show nothing."""
         for make in (perceptron, readme):
             with gradlane.torch.use_codec("fixed:10"):
                 first, last, kept = train(make, dist.group.WORLD)

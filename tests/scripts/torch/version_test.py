@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""import gradlane.torch on PyTorch of other versions: modules that only have one."""
+"""Tests of importing gradlane.torch with other versions of PyTorch. These are fake modules with nothing but a version.
+"""
 
 import pathlib
 import subprocess
@@ -10,7 +11,7 @@ import unittest
 
 class Versions(unittest.TestCase):
     def imported(self, version):
-        """What Python says at the end of it."""
+        """Returns the last line of Python's error."""
         with tempfile.TemporaryDirectory(prefix="gradlane-version-") as folder:
             module = pathlib.Path(folder) / "torch" / "__init__.py"
             module.parent.mkdir()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # usage: with_pytorch.sh COMMAND... runs it with the python3 of build-pytorch/, or of another virtual environment that
-# PYTORCH names, or, with PYTORCH=system, of PATH. Without it: skipped, exit status 77; a failure with CI=true.
+# PYTORCH names, or, with PYTORCH=system, of PATH. Without PyTorch it skips the test: exit status 77, or 1 with CI=true.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../../.." && pwd)
 venv=${PYTORCH:-$root/build-pytorch}
@@ -15,7 +15,7 @@ else
   [ "${CI:-}" != true ] || exit 1
   exit 77
 fi
-# What Python compiles, and the part in C++: once, before tests listen to what programs say.
+# Python's bytecode and the C++ extension are made once, before tests check what programs print.
 export OMP_NUM_THREADS=1 TORCH_EXTENSIONS_DIR=$venv/extensions PYTHONPYCACHEPREFIX=$venv/pycache
 unset PYTHONDONTWRITEBYTECODE
 package=$root/client/python

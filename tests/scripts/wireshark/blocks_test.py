@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""The dissector on packets made by hand: the floats of golden blocks, superpackets, and whatever can be wrong.
+"""Tests the dissector with packets made by hand: floats of golden blocks, superpackets, and everything that can be
+wrong.
 
 Needs tshark.
 """
@@ -22,8 +23,8 @@ DATA = 3
 
 
 def golden(name):
-    """(codec, parameter, block, its floats) of cases of a file whose block fits into a packet: the encoders'. Of deflate,
-    which had no single right block, the decoders'."""
+    """Yields (codec, parameter, block, its floats) for a golden file's cases whose blocks fit into a packet. They are
+    the cases for encoders. For deflate, which had no single right block, they are those for decoders."""
     wanted = "decode" if name == "retired/deflate" else "encode"
     cases, wire, case = [], (0, 0), {}
     for line in (ROOT / "tests" / "compress" / "golden" / f"{name}.txt").read_text(encoding="ascii").splitlines():
@@ -43,7 +44,7 @@ def golden(name):
 
 
 def same(text, wanted):
-    """What tshark writes, and the float."""
+    """Returns whether the text that tshark writes is this float."""
     if math.isnan(wanted):
         return "nan" in text.lower()
     return struct.pack("<f", float(text)) == struct.pack("<f", wanted)
@@ -67,11 +68,11 @@ class BlocksTest(unittest.TestCase):
         write(self.file, [datagram(payload, **options) for payload in payloads])
 
     def verdicts(self):
-        """Of each frame, the experts' texts."""
+        """Returns, for each frame, the texts of its expert remarks and the status of its CRCs."""
         return self.tshark.rows(self.file, "_ws.expert.message", "gradlane.crc.status", filter="udp")
 
     def test_floats(self):
-        """The first 32 of each block are those of the golden files."""
+        """Checks that the first 32 floats of each block are those of the golden files."""
         cases = []
         for name in CODECS:
             before = len(cases)
@@ -87,7 +88,7 @@ class BlocksTest(unittest.TestCase):
                 self.assertEqual([pair for pair in zip(values, floats) if not same(*pair)], [])
 
     def test_types(self):
-        """Elements without a codec are what the start of their operation says."""
+        """Checks elements without a codec. They have the type that the start of their operation names."""
         kinds = {0: ("<f", 2.5), 1: ("<d", 1e300), 2: ("<e", -0.5), 4: ("<i", -7), 5: ("<q", -(1 << 40)), 6: ("<B", 200)}
         packets = []
         for kind, (form, value) in kinds.items():
@@ -102,9 +103,10 @@ class BlocksTest(unittest.TestCase):
             self.assertEqual(([float(text) for text in values], experts), ([value] * 3, []), form)
 
     def test_superpackets(self):
-        """Packets of one length, and a shorter one; data that looks like the next header; probes; a tag behind each."""
+        """Checks superpackets: packets of one length and a shorter last one, data that looks like a header, probes, and
+        tags behind packets."""
         bait = packet(DATA, run(bytes(4), 1, 0, 0))
-        inner = bait + bytes(200 - len(bait))  # elements that begin as a packet does
+        inner = bait + bytes(200 - len(bait))  # elements that begin like a packet
         long = [packet(DATA, run(inner, 50, 0, 0), sequence) for sequence in range(5)]
         last = packet(DATA, run(bytes(8), 2, 0, 0), 5)
         tagged = [part + bytes([9]) * 28 for part in (*long, last)]
@@ -146,7 +148,8 @@ class BlocksTest(unittest.TestCase):
         self.assertEqual(self.tshark.count(self.file, "_ws.malformed || _ws.lua.error"), 0)
 
     def test_cut(self):
-        """Of packets that the capture has only in part nothing is said that nobody knows."""
+        """Checks packets of which the capture has only a part. The CRC is unknown, and the only remark is that bytes
+        are missing."""
         payload = packet(DATA, run(bytes(400), 100, 0, 0))
         write(self.file, [datagram(payload, snap=snap) for snap in range(42 + 44, 42 + len(payload))])
         rows = self.tshark.rows(self.file, "gradlane.crc.status", "_ws.expert.message", "gradlane.sequence")
@@ -156,12 +159,12 @@ class BlocksTest(unittest.TestCase):
             self.assertEqual(experts, ["The capture has less of this packet than was sent"])
 
     def test_others(self):
-        """What is not gradlane's is left alone."""
+        """Checks that packets that are not gradlane's are left alone."""
         self.capture(bytes(100), b"GL" + bytes(20), b"GL\2\7" + bytes(60), b"\xa6\x21" + bytes(60))
         self.assertEqual(self.tshark.count(self.file, "gradlane"), 0)
 
     def test_examples_of_the_page(self):
-        """The packets that docs/wire-format.md has by hand."""
+        """Checks the example packets of docs/wire-format.md."""
         ack = "474c0202070000 00eeffc000 01000000 0500000000000000 e803000080000000 4533221105030201 c9735d07"
         probe = ("47500101443322 11ccbbaa9988776655 efcdab8967452301 04000200dc05040a 0200000028000000"
                  "200be8540000")
@@ -172,7 +175,8 @@ class BlocksTest(unittest.TestCase):
                                 [["good"], [], [], ["2"], ["4"], ["fixed:10"]]])
 
     def test_installed(self):
-        """A link to its folder among the plugins is enough, and its other files do no harm there."""
+        """Checks that a link to the dissector's folder in the plugin folder is enough, and that its other files do no
+        harm there."""
         self.capture(packet(2, b""))
         rows = self.reader(installed=True).rows(self.file, "gradlane.crc.status")
         self.assertEqual(rows, [[["good"]]])

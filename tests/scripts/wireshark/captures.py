@@ -1,4 +1,4 @@
-"""Captures of networks of a test, what tshark makes of them, and captures written by hand."""
+"""Captures traffic of test networks, reads captures with tshark, and writes captures by hand."""
 
 import os
 import pathlib
@@ -22,10 +22,11 @@ for row in range(256):
 
 
 class Capture:
-    """dumpcap on an interface, as `command(...)` runs it there, for as long as the `with` lasts.
+    """Runs dumpcap on an interface during the `with` block, as `command(...)` runs programs there.
 
-    least: bytes that it has in any case. The kernel keeps the last frames for up to 250 ms; if this process waits less
-    than dumpcap needs, they are missing, and frames, which is how many it has counted, says so. None were lost else.
+    The capture has at least `least` bytes at the end. The kernel keeps the last frames for up to 250 ms. If dumpcap
+    needs longer than this process waits, they are missing; `frames`, the number that dumpcap counted, does not include
+    them. No other frame may be lost.
     """
 
     def __init__(self, file, interface, command, filter, least):
@@ -54,10 +55,10 @@ class Capture:
 
 
 class Tshark:
-    """With the dissector, and without anybody's settings."""
+    """Runs tshark with the dissector, and without anybody's settings."""
 
     def __init__(self, installed=False):
-        """installed: it is in the folder of plugins, as a link, and no option names it."""
+        """With `installed`, the dissector is a link in the plugin folder. Otherwise an option names its file."""
         self._home = tempfile.TemporaryDirectory()
         self.settings = pathlib.Path(self._home.name) / "wireshark"
         self.settings.mkdir()
@@ -75,7 +76,7 @@ class Tshark:
         shutil.copy(DISSECTOR.with_name("coloring_rules"), self.settings / "colorfilters")
 
     def run(self, file, *options, plain=False):
-        """plain: without the dissector."""
+        """Runs tshark on the file and returns its output. With `plain`, it runs without the dissector."""
         argv = ["tshark", "-n", "-r", str(file), *([] if plain else self._script), *options]
         result = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False,
                                 env=self.environment)
@@ -84,7 +85,8 @@ class Tshark:
         return result.stdout
 
     def rows(self, file, *fields, filter="gradlane", between=",", options=()):
-        """Of each frame that the filter takes the values of each field, as lists of text. between: in no value."""
+        """Returns, for each frame that passes the filter, the values of each field as lists of text. `between`
+        separates values, and must not be part of one."""
         words = [word for field in fields for word in ("-e", field)]
         form = ("-E", "separator=/t", "-E", f"aggregator={between}")
         output = self.run(file, "-Y", filter, "-T", "fields", *form, *options, *words)
@@ -106,13 +108,13 @@ def crc32c(*parts):
 
 
 def packet(kind, payload, sequence=0, version=2):
-    """With its link header."""
+    """Returns a packet, which is the link header and the payload."""
     head = struct.pack("<HBBIQQIHHII", 0x4C47, version, kind, sequence, 0x1_00C0FFEE, 0, 0, 256, 0, 1, 0)
     return head + struct.pack("<I", crc32c(payload, head)) + payload
 
 
 def probe(length, kind=1):
-    """With zeros up to that length."""
+    """Returns a probe with zeros up to this length."""
     head = struct.pack("<HBBIQQHHHBBBBHBBH", 0x5047, 1, kind, 7, 8, 9, 2, 1, 1500, 4, 10, 2, 0, 0, 0x28, 0, 0)
     return head + struct.pack("<I", crc32c(bytes(length - 44), head)) + bytes(length - 44)
 
@@ -126,7 +128,8 @@ def run(block, count, codec, param, phase=0, digest=0x1234, operation=5):
 
 
 def descriptor(codec, arguments, back=(0, bytes(8)), strategy=0):
-    """Of 48 bytes, and its digest. arguments: all eight, the parameter byte first; back: the same, of the way back."""
+    """Returns a descriptor of 48 bytes, and its digest. `arguments` has all eight bytes, the parameter byte first.
+    `back` has the codec and the arguments of the return path."""
     text = struct.pack("<QQHBBBBBBI", 7, 3, 0, 0, 0, 0, codec, arguments[0], 0, strategy)
     text += struct.pack("<BBH", back[0], back[1][0], 0) + arguments[1:] + b"\0" + back[1][1:] + b"\0"
     digested = 48 if any(text[32:]) else 32 if strategy else 24
@@ -134,7 +137,8 @@ def descriptor(codec, arguments, back=(0, bytes(8)), strategy=0):
 
 
 def datagram(payload, tos=0xC0, snap=None, source=18400):
-    """A frame of a capture: (bytes, how long it was)."""
+    """Returns a frame for a capture, as (captured bytes, original length). With `snap`, only that number of bytes is
+    captured."""
     ip = struct.pack("!BBHHHBBH4s4s", 0x45, tos, 28 + len(payload), 0, 0x4000, 64, 17, 0, b"\x0a\x4d\0\1", b"\x0a\x4d\0\2")
     frame = bytes(12) + b"\x08\0" + ip + struct.pack("!HHHH", source, 18400, 8 + len(payload), 0) + payload
     return frame[:snap], len(frame)

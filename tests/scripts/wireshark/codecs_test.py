@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""The dissector on blocks of every codec: it shows what the library decodes, and finds wrong what the library does.
+"""Tests the dissector with blocks of every codec. It must show the floats that the library decodes, and reject the
+blocks that the library rejects.
 
-codecs_test.py PRINT_BLOCKS: tests/compress/print_blocks.cc, built. Needs tshark.
+codecs_test.py PRINT_BLOCKS: the program that is built from tests/compress/print_blocks.cc. Needs tshark.
 """
 
 import collections
@@ -37,7 +38,7 @@ class Programs:
 class Block:
     count: int
     bytes: bytes
-    floats: tuple  # none: it is no block
+    floats: tuple  # empty if it is no valid block
 
 
 @dataclasses.dataclass
@@ -56,7 +57,7 @@ class Section:
 
     @property
     def plus(self):
-        """b of "+fixed:b"."""
+        """The number b of "+fixed:b"."""
         return self.arguments[1]
 
 
@@ -77,7 +78,7 @@ def print_blocks():
 
 
 def same(text, wanted, signed_zeros=True):
-    """What tshark writes, and the float."""
+    """Returns whether the text that tshark writes is this float. Without `signed_zeros`, -0 is the same as 0."""
     if math.isnan(wanted):
         return text == "nan"
     if wanted == 0 and float(text) == 0 and not signed_zeros:
@@ -86,7 +87,8 @@ def same(text, wanted, signed_zeros=True):
 
 
 def frames_of(section, operation):
-    """What three ranks say of an operation, and how many frames that is; then its blocks."""
+    """Returns two lists of frames: the starts of three ranks (or one start, if there are no offers), and the section's
+    blocks."""
     text, digest = descriptor(section.codec, section.arguments)
     param = section.arguments[0]
 
@@ -115,7 +117,8 @@ class CodecsCase(unittest.TestCase):
         self.addCleanup(self.tshark.close)
 
     def rows(self, frames):
-        """Of each of these frames; no script has failed on any."""
+        """Returns the FIELDS of each of these frames. Asserts that the dissector's scripts have not failed on any of
+        them."""
         write(self.file, frames)
         rows = self.tshark.rows(self.file, *FIELDS, "_ws.malformed", "_ws.lua.error")
         self.assertEqual(len(rows), len(frames))
@@ -126,12 +129,13 @@ class CodecsCase(unittest.TestCase):
 class CodecsTest(CodecsCase):
     def check_dense(self, section, block, values, places):
         self.assertEqual((len(values), places), (min(SHOWN, block.count), []))
-        # No votes are no votes: the library has -0 where none of a record are.
+        # Signs of zeros are not compared for votes: the library has -0 where no value of a record has votes.
         signed = section.codec not in VOTES
         self.assertEqual([pair for pair in zip(values, block.floats) if not same(*pair, signed)], [])
 
     def check_sparse(self, _, block, values, places):
-        """All that are not 0, up to the last one shown; some that are 0 may be among them."""
+        """Checks that all values that are not 0 are shown, up to the last one shown. Some values that are 0 may be
+        shown, too."""
         places = [int(text) for text in places]
         self.assertEqual(len(values), len(places))
         self.assertEqual([(place, value) for place, value in zip(places, values)
@@ -141,7 +145,7 @@ class CodecsTest(CodecsCase):
         self.assertEqual(places, sorted(set(places)))
 
     def test_what_the_library_decodes(self):
-        """Of every codec, and of what is no block: with the starts of its operation, and what ranks have offered."""
+        """Checks valid and invalid blocks of every codec, with the starts of their operations and the ranks' offers."""
         frames = [datagram(packet(HELLO, hello(rank, 3)), source=18400 + rank) for rank in range(3)]
         wanted = [None] * len(frames)
         for operation, section in enumerate(self.sections):
@@ -169,7 +173,8 @@ class CodecsTest(CodecsCase):
             self.assertGreater(seen[codec, False], 1, codec)
 
     def test_without_starts(self):
-        """Nobody has told arguments and offers: steps, where that is so."""
+        """Checks blocks whose starts are not captured, so that arguments and offers are unknown. Some values are then
+        in steps."""
         frames, wanted = [], []
         for operation, section in enumerate(self.sections):
             frames += frames_of(section, operation)[1]
@@ -177,7 +182,8 @@ class CodecsTest(CodecsCase):
         in_steps = collections.Counter()
         for (section, block), (_, values, steps, places, experts) in zip(wanted, self.rows(frames)):
             with self.subTest(section.name, count=block.count, block=block.bytes.hex()):
-                # Elements of another type may be as long, chunks of another size, and records of another form.
+                # Some invalid blocks may look valid: as elements of another type, chunks of another size, or records of
+                # another form.
                 if block.floats or not (section.codec == 0 or section.sparse or section.codec in CHUNKS):
                     self.assertEqual(bool(experts), not block.floats)
                 if not block.floats or section.sparse:
@@ -194,13 +200,13 @@ class CodecsTest(CodecsCase):
             self.assertGreater(in_steps[codec], 10, codec)
 
     def test_values_in_steps(self):
-        """Records of numbers of steps, of which nobody has said how long they are."""
+        """Checks records whose values are numbers of steps, if the length of a step is unknown."""
         record = bytes([2, 3, 200, 4, 0x5F])  # -1 and 5 steps, in 4 bits each
         ((_, values, steps, places, experts),) = self.rows([datagram(packet(DATA, run(record, 256, 12, 0)))])
         self.assertEqual((values, steps, places, experts), ([], ["-1", "5"], ["3", "200"], []))
 
     def test_what_is_no_block(self):
-        """The rules that chance seldom breaks."""
+        """Checks rules that random blocks seldom break."""
         def deflated(data, count=2):
             return struct.pack("<HH", 0x8000 + count, len(data)) + data
 
@@ -247,7 +253,7 @@ class CodecsTest(CodecsCase):
         self.assertEqual((values, experts), ([], [f"The payload is {NO_BLOCK}: there is none with chunks of 300"]))
 
     def test_offers_that_are_missing(self):
-        """Of a rank, or because its start is damaged: steps."""
+        """Checks that values are in steps if an offer or a hello of a rank is missing, or if its start is damaged."""
         section = next(section for section in self.sections if section.name == "terngrad")
         hellos = [datagram(packet(HELLO, hello(rank, 3)), source=18400 + rank) for rank in range(3)]
         starts, blocks = frames_of(section, 1)
@@ -259,7 +265,7 @@ class CodecsTest(CodecsCase):
             self.assertEqual((rows[-1][1], len(rows[-1][2])), ([], section.blocks[0].count))
 
     def test_the_way_back(self):
-        """Gather runs of an aggregator have a codec of their own."""
+        """Checks gather runs of an aggregator, which have a codec of their own."""
         there, back = (12, bytes([0, 12, 0, 0, 0x10, 0x27, 0, 0])), (16, bytes([0, 0, 0, 2, 0, 0, 0, 0]))
         text, digest = descriptor(*there, back, strategy=4)
         onebit = struct.pack("<ff", -1, 2) + bytes([0x55]) * 64
@@ -275,10 +281,10 @@ class CodecsTest(CodecsCase):
 
 
 class AnythingTest(CodecsCase):
-    """Nothing makes the script fail."""
+    """Checks that no input makes the dissector's scripts fail."""
 
     def test_cut(self):
-        """A good block of each codec, cut everywhere, in a packet that is whole, and by the capture."""
+        """Cuts a valid block of each codec at many places: in a packet that is complete, and by the capture."""
         frames = []
         for operation, section in enumerate(self.sections):
             starts, _ = frames_of(section, operation)
@@ -293,12 +299,12 @@ class AnythingTest(CodecsCase):
         self.assertGreater(len(rows), 2000)
 
     def test_noise(self):
-        """Blocks of anything, by any codec with any parameter, however many floats they should have."""
+        """Checks random blocks, with any codec, any parameter and any number of floats."""
         dice = random.Random(25)
         frames = []
         for _ in range(4000):
             block = bytearray(dice.randbytes(dice.choice((1, 2, 3, 5, 9, 40, 300))))
-            for i in range(min(4, len(block))):  # small numbers go farther
+            for i in range(min(4, len(block))):  # blocks that begin with small numbers get farther in decoders
                 block[i] = dice.choice((0, 1, 2, 3, 8, 16, 32, 128, 255, block[i]))
             codec, param = dice.randrange(24), dice.choice((0, 0, 1, 2, 8, 10, 16, 30, 127, 138, 255))
             count = dice.choice((0, 1, 2, 8, 31, 32, 33, 255, 256, 257, 2048, 32768, 65535))

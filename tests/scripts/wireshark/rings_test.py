@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""The dissector on what rings and accelerators send: every packet is taken apart, and its floats are those sent.
+"""Tests the dissector with the packets of rings and accelerators. It must dissect every packet, and show the floats
+that were sent.
 
 rings_test.py GRADLANED: needs root, ip, tc, nft, ethtool, and tshark with dumpcap.
 """
@@ -23,7 +24,7 @@ BY_RING = ("raw", "fp16", "fixed:10", "fixed:rel=10", "topk:10%+fixed:10")
 CODECS = ("raw", "bf16", "fp16", "fixed:10", "fixed:10,stochastic", "fixed:rel=10", "inceptionn:10", "terngrad",
           "tbq:7", "signsgd", "signsgd,ternary", "signsgd,ef", "topk:10%", "topk:10%+fixed:10", "mstopk:10%", "dgc:10%",
           "graddrop:10%")
-OWNED = ("onebit", "qsgd:4/256", "int8:512", "fp8")  # there is no sum of their blocks
+OWNED = ("onebit", "qsgd:4/256", "int8:512", "fp8")  # codecs whose blocks have no sum
 WRONG = ("_ws.malformed || _ws.lua.error || gradlane.crc.status == \"bad\" || gradlane.expert.bad_version || "
          "gradlane.expert.bad_kind || gradlane.expert.too_short || gradlane.expert.bad_run || "
          "gradlane.expert.bad_digest || gradlane.expert.bad_block || gradlane.expert.bad_record || gradlane.expert.cut")
@@ -31,7 +32,7 @@ DATA = "3"  # kind
 REDUCE = "0"  # phase
 
 
-# What is read of each frame, in one pass: the dissector takes its time.
+# Fields that are read of each frame. All are read in one pass, because the dissector is slow.
 Frame = collections.namedtuple("Frame", "source target kinds probes sessions sequences crcs tags superpackets phases "
                                         "codecs counts types values steps names")
 FIELDS = ("ip.src", "ip.dst", "gradlane.kind", "gradlane.probe.kind", "gradlane.session", "gradlane.sequence",
@@ -44,7 +45,7 @@ class Programs:
 
 
 def floats_of(rank):
-    """Whole numbers of 2^-9, so that no codec but those of shares of the largest and of few bits rounds them."""
+    """Returns multiples of 2^-9. Only codecs with few bits, or with steps relative to the largest float, round them."""
     return (numpy.random.default_rng(rank).integers(-200, 200, COUNT) / 512).astype("<f4")
 
 
@@ -58,18 +59,19 @@ class RingsTest(unittest.TestCase):
         self.file = self.folder / "ring.pcapng"
         self.tshark = Tshark()
         self.addCleanup(self.tshark.close)
-        # Nothing is kept of what codecs take away.
+        # These all-reduces keep no residuals, so warnings about rounding losses are expected.
         self.enterContext(warnings.catch_warnings())
         warnings.filterwarnings("ignore", "all_reduce of .* by codec")
 
     def exchange(self, kind, nodes, network, **settings):
-        """What node 0's interface sees while a ring comes up, adds, and goes."""
+        """Captures at node 0's interface while a ring starts, all-reduces and ends. Returns the number of captured
+        frames."""
         capture = Capture(self.file, "gl0", lambda *argv: network.command(0, *argv), "udp", 4 * COUNT)
         with capture, rings.Ring(kind, nodes, self.folder, Programs.daemon, network, strategies="[ring, direct]",
                                  **settings) as ring:
             ring.start().wait_whole()
             contexts = [ring.open(rank) for rank in range(nodes)]
-            # Of what comes last the capture may lack some.
+            # The capture may lack the last frames, so the only all-reduce of doubles is not the last one.
             whole = [gl.zeros(100, "f8") for gl in contexts]
             for request in [gl.all_reduce(array, async_=True) for gl, array in zip(contexts, whole)]:
                 request.wait(PATIENCE)
@@ -91,7 +93,8 @@ class RingsTest(unittest.TestCase):
         self.assertEqual(wrong[:5], [])
 
     def check_all(self, frames, nodes):
-        """Each frame is one of gradlane's, and nothing is wrong with any; numbers of packets have no gaps."""
+        """Asserts that each frame is one of gradlane's without any error, and that sequence numbers have no gaps.
+        Returns the number of packets."""
         self.assertEqual(self.tshark.count(self.file, "udp", plain=True), frames)
         self.table = [Frame(*row) for row in self.tshark.rows(self.file, *FIELDS, between=";")]
         self.assertEqual(len(self.table), frames)
@@ -99,7 +102,7 @@ class RingsTest(unittest.TestCase):
         numbers = collections.defaultdict(set)
         packets = 0
         for it in self.table:
-            # A daemon that waits for long sends probes, which a superpacket may have, too.
+            # A daemon that waits for long sends probes. A superpacket may have probes, too.
             self.assertEqual((len(it.sessions), len(it.sequences), len(it.crcs) - len(it.probes)), 3 * (len(it.kinds),), it)
             self.assertEqual(set(it.crcs), {"good"})
             packets += len(it.kinds)
@@ -112,7 +115,8 @@ class RingsTest(unittest.TestCase):
         return packets
 
     def check_floats(self, codec, name):
-        """What rank 0 sends of its own, block p - 1 of the ring, first."""
+        """Checks floats that rank 0 sends without adding others: block p - 1, with which it begins in a ring of p
+        ranks."""
         sent, found = floats_of(0), 0
         values = {tuple(sent[at : at + 32].tolist()) for at in range(0, COUNT, 32)}
         for it in self.table:
@@ -127,7 +131,8 @@ class RingsTest(unittest.TestCase):
         self.assertGreater(found, 5, name)
 
     def check_what_was_told(self):
-        """Names of codecs with all of their arguments, and no steps, as all offers have been captured."""
+        """Checks that names of codecs have all arguments, and that no values are in steps, because all offers have been
+        captured."""
         names = {name for it in self.table if REDUCE in it.phases for name in it.names}
         self.assertEqual(names, set(CODECS + OWNED))
         self.assertEqual([it for it in self.table if it.steps], [])
@@ -142,7 +147,7 @@ class RingsTest(unittest.TestCase):
         self.assertEqual({kind for it in self.table for kind in it.types}, {"0", "1"})
 
     def test_ring_of_sockets(self):
-        """Superpackets, with tags behind their packets."""
+        """Checks superpackets that have tags behind their packets."""
         key = self.folder / "ring.key"
         key.write_text("07" * 32 + "\n", encoding="ascii")
         key.chmod(0o600)
@@ -177,7 +182,7 @@ class RingsTest(unittest.TestCase):
         self.assertGreater(len(rows), 10)
         self.assertGreater(max(len(payloads) for _, _, payloads, _, _ in rows), 1, "several packets share a frame")
         for (sequence,), leads, _, floats, values in rows:
-            if leads:  # it begins in the middle of a float
+            if leads:  # the payload begins in the middle of a float
                 continue
             begin = (int(sequence) - 1) // 4
             expected = sent[begin : begin + min(32, int(floats[0]))].astype("f8")

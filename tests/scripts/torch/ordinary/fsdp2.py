@@ -1,4 +1,4 @@
-"""FSDP2, and with argv[2] = hsdp a mesh of two dimensions, of four ranks. Backend: argv[1]."""
+"""Training with FSDP2. With argv[2] = hsdp it uses a mesh of two dimensions, of four ranks. Backend: argv[1]."""
 
 import sys
 

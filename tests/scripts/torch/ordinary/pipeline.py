@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def pipeline():
-    """Each rank has a layer; activations go down, gradients come back."""
+    """Each rank has a layer. Activations go to the next rank, and gradients come back."""
     rank, last = dist.get_rank(), dist.get_world_size() - 1
     torch.manual_seed(rank)
     layer = torch.nn.Linear(16, 16)
@@ -41,7 +41,7 @@ def pipeline():
 
 
 def uneven():
-    """Ranks with more and fewer batches."""
+    """Ranks have different numbers of batches."""
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Linear(8, 8))
     optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.Adam, lr=0.05)

@@ -1,4 +1,5 @@
-"""accelerate: the process group is made before Accelerator(), which knows no other names. Backend: argv[1]."""
+"""Training with accelerate. Accelerator() does not know gradlane, so the process group is made first. Backend: argv[1].
+"""
 
 import sys
 

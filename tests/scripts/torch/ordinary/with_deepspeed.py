@@ -1,4 +1,4 @@
-"""DeepSpeed, ZeRO stage 1 and 2 on the CPU. Backend: argv[1]; stage: argv[2]."""
+"""Training with DeepSpeed, ZeRO stage 1 or 2, on the CPU. Backend: argv[1]; stage: argv[2]."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Lightning: the word is its strategy's process_group_backend. Backend: argv[1]."""
+"""Training with Lightning. Its strategy's process_group_backend names the backend. Backend: argv[1]."""
 
 import logging
 import sys

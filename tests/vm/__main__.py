@@ -1,4 +1,4 @@
-"""Plays rows of the laboratory of virtual machines, a line for each. Started by lab/vm-test.sh."""
+"""Runs the tests in virtual machines, which are called rows, and prints a line for each. lab/vm-test.sh starts it."""
 
 import argparse
 import concurrent.futures
@@ -23,16 +23,16 @@ CLEAR = "\r\033[K" if sys.stdout.isatty() else ""
 
 
 class Player:
-    """Plays rows, some at a time, and prints what came of them."""
+    """Plays rows, several at a time, and prints their results."""
 
     def __init__(self, options, kernel, archive, folder):
         self._options, self._kernel, self._archive, self._folder = options, kernel, archive, folder
         self._stages, self._running = {}, {}
-        self.cut_short = ""  # where, if it was
+        self.cut_short = ""  # rows in which the run was interrupted, and how many were done
         self._root = can_run()
 
     def play_all(self, rows):
-        """The results, in the order of the rows."""
+        """Plays all rows. Returns the results in the order of the rows."""
         width = max(len(row.name) for row in rows)
         results = {}
         with concurrent.futures.ThreadPoolExecutor(self._options.jobs) as pool:
@@ -53,7 +53,7 @@ class Player:
         return [results[row.name] for row in rows]
 
     def close(self):
-        """Ends what runs."""
+        """Ends all commands and guests that run."""
         kernels.end_commands()
         for stage in list(self._stages.values()):
             stage.close()
@@ -96,7 +96,7 @@ class Player:
 
 
 def remove_leftovers():
-    """Folders of those that were killed."""
+    """Removes folders of runs that were killed."""
     for path in pathlib.Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         found = re.match(PREFIX + r"(\d+)-", path.name)
         if found and not os.path.exists(f"/proc/{found[1]}"):
@@ -104,7 +104,7 @@ def remove_leftovers():
 
 
 def summarize(results, seconds):
-    """Its exit status: 77 if nothing could be played."""
+    """Prints how many rows ended how. Returns the exit status, which is 77 if no row could be played."""
     counts = {state: sum(result["state"] == state for result in results) for state in ("OK", "FAILED", "skipped")}
     print(f"{len(results)} rows in {seconds:.0f} s: {counts['OK']} OK, {counts['FAILED']} failed, "
           f"{counts['skipped']} skipped")
@@ -130,7 +130,7 @@ def play(options, rows):
         player.close()
         if player.cut_short:
             print(f"{CLEAR}interrupted {player.cut_short}", flush=True)
-        if options.keep:  # from the next one, too, which removes leftovers
+        if options.keep:  # a new name, so that the next run does not remove the folder
             folder = folder.rename(folder.with_name(folder.name.replace(PREFIX, f"{PREFIX}kept-")))
             print(f"transcripts and consoles are in {folder}")
         else:

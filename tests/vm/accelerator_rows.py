@@ -1,5 +1,5 @@
-"""Rows of accelerators between hosts: guests that know nothing of gradlane talk TCP, through a guest that has two
-accelerators and no interface of its own.
+"""Rows of accelerators between hosts. Guests without gradlane talk TCP through a guest that has two accelerators and no
+interface of its own.
 
     host 0 --- e1000e | accelerator 0 | virtio --- virtio | accelerator 1 | e1000e --- host 1
 """
@@ -14,13 +14,13 @@ from tests.vm.kernels import Missing
 from tests.vm.ring import expect
 from tests.vm.row import Row
 
-BOUND = 2.0**-10  # of fixed:10
+BOUND = 2.0**-10  # largest error of fixed:10
 HOST_SIDE = "e1000e", ""
 WIRE_SIDE = "virtio-net-pci", "disable-legacy=on,iommu_platform=on"
 
 
 def floats(stage):
-    """The program of hosts."""
+    """Compiles the program that hosts run, and returns its bytes. Raises Missing without a compiler."""
     program = stage.folder / "floats"
     made = subprocess.run(["cc", "-O1", "-o", program, ROOT / "tests/vm/floats.c", "-lm"], capture_output=True, text=True,
                           timeout=60, check=False)
@@ -30,7 +30,7 @@ def floats(stage):
 
 
 class Path:
-    """Two hosts, and what is between them. wire: further settings of accelerators, in YAML."""
+    """Two hosts with two accelerators between them. `more` has further settings of the accelerators, in YAML."""
 
     def __init__(self, stage, more="", mtu=1500):
         left, middle, right = stage.cable(), stage.cable(), stage.cable()
@@ -59,7 +59,7 @@ class Path:
         return self
 
     def send(self, tos, mib):
-        """From host 0 to host 1; count and worst error."""
+        """Sends floats from host 0 to host 1, all of which must arrive. Returns the largest error."""
         with concurrent.futures.ThreadPoolExecutor() as pool:
             received = pool.submit(self.hosts[1].run, "timeout 100 /tmp/floats receive 5000")
             self.hosts[0].run(f"await 20 /tmp/floats send 10.77.0.2 5000 {tos} {mib}")
@@ -73,7 +73,8 @@ class Path:
 
 def between(stage, **options):
     path = Path(stage, **options).boot(stage)
-    path.hosts[0].run("await 20 /tmp/floats send 10.77.0.2 5001 0x28 1", check=False)  # nobody listens: they get to know
+    # Nobody listens, but the accelerators learn of each other.
+    path.hosts[0].run("await 20 /tmp/floats send 10.77.0.2 5001 0x28 1", check=False)
     plain, marked = path.send("0", 2), path.send("0x28", 2)
     assert plain == 0, f"bytes that were not marked have changed: {plain}"
     assert 0 < marked <= BOUND, f"marked floats: {marked}"

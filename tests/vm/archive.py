@@ -1,5 +1,7 @@
-"""Archives that Linux unpacks into its first file system (cpio, "newc"): no root is needed to write device nodes, and
-those of a guest are appended to those that all have in common."""
+"""Writes archives that Linux unpacks into its first file system (cpio, "newc").
+
+No root is needed to write device nodes. A guest's own archive is appended to the one that all guests share.
+"""
 
 import os
 import pathlib
@@ -9,13 +11,13 @@ END = "TRAILER!!!"
 
 
 class Archive:
-    """What a guest finds when it starts. Links stay links."""
+    """The files that a guest finds when it starts. Links stay links."""
 
     def __init__(self):
         self._parts, self._known, self._inode = [], set(), 0
 
     def folder(self, path):
-        """With those around it."""
+        """Adds a folder and the folders around it."""
         path = str(path).strip("/")
         if path and path not in self._known:
             self.folder(os.path.dirname(path))
@@ -31,8 +33,11 @@ class Archive:
         self._entry(path, stat.S_IFCHR | 0o600, b"", (major, minor))
 
     def file(self, source, path=None):
-        """A file of this machine, at the same place. Where that is a link, the link and what it leads to: two copies of
-        a library would be loaded as two."""
+        """Adds a file of this machine, at the same path if `path` is not given.
+
+        A link at the same path is added together with its target. Two copies of a library would be loaded as two
+        libraries.
+        """
         source = pathlib.Path(source)
         place = pathlib.Path(path) if path else source.parent.resolve() / source.name
         if str(place).strip("/") in self._known:
@@ -44,7 +49,7 @@ class Archive:
             self.text(place, source.read_bytes(), stat.S_IMODE(source.stat().st_mode))
 
     def data(self):
-        """Complete; another archive may follow."""
+        """Returns the complete archive. Another archive may follow it."""
         data = b"".join([*self._parts, self._record(END, 0, b"", (0, 0))])
         return data + bytes(-len(data) % 512)
 

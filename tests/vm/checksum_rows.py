@@ -1,4 +1,5 @@
-"""Rows of checksums: what a card sends is looked at on its cable, and what comes damaged must be found so."""
+"""Rows of checksums: packets that a card sends are checked on its network link, and the card must find damaged packets.
+"""
 
 import dataclasses
 import json
@@ -12,13 +13,16 @@ from tests.vm.igb_rows import ONE, newer_qemu
 from tests.vm.ring import Ring, check_perf
 from tests.vm.row import Row
 
-DAMAGED = 8  # packets
+DAMAGED = 8  # number of damaged packets that are sent
 ETHERNET, IP_TYPE, UDP, RECORD = 14, b"\x08\x00", 17, 16
 
 
 @dataclasses.dataclass
 class Checksums:
-    """sent: who computes those of packets that are sent, as `gradlane stats` says. looks: at what comes, too."""
+    """A row. `sent` says who computes the checksums of sent packets, in the words of `gradlane stats`.
+
+    With `looks`, the checksums of received packets are verified too.
+    """
 
     ring: Ring
     sent: str
@@ -54,7 +58,7 @@ class Checksums:
 
     @staticmethod
     def _send_damaged(stage, frames):
-        """To the card of node 0, as if from node 1: the last byte is another one."""
+        """Sends packets to the card of node 0, as if from node 1. Their last byte is damaged."""
         frame = bytearray(max(frames, key=len))
         frame[-1] ^= 0x5A
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as cable:
@@ -63,7 +67,7 @@ class Checksums:
 
 
 def udp_frames(capture, mac):
-    """Those that came from this address; of a file of tcpdump's kind."""
+    """Returns the UDP packets from this MAC address in a file of tcpdump's format."""
     source, frames, at = bytes.fromhex(mac.replace(":", "")), [], 24
     while at + RECORD <= len(capture):
         size = struct.unpack_from("<I", capture, at + 8)[0]
@@ -75,7 +79,7 @@ def udp_frames(capture, mac):
 
 
 def right(frame):
-    """Both of its checksums are there, and what they must be."""
+    """Returns whether the IP and the UDP checksum of a frame are present and right."""
     ip = frame[ETHERNET:]
     head = (ip[0] & 15) * 4
     udp = ip[head:struct.unpack_from(">H", ip, 2)[0]]
@@ -94,9 +98,9 @@ def ones_sum(data):
 def rows() -> typing.Iterator[Row]:
     yield Row("checksums-e1000e", Checksums(CARDS["e1000e"], "device", looks=True).play)
     yield Row("checksums-e1000", Checksums(CARDS["e1000"], "device").play)
-    # Its driver offers those of UDP, and not of IPv4.
+    # The driver of vmxnet3 offers UDP checksums, but not IPv4 checksums.
     yield Row("checksums-vmxnet3", Checksums(CARDS["vmxnet3"], "software").play)
-    # QEMU offers them where what is behind the card takes them, too, as a tap does.
+    # QEMU offers checksums only if the network behind the card can take them too, as a tap can.
     yield Row("checksums-virtio", Checksums(CARDS["virtio"], "software").play)
     yield Row("checksums-igb", Checksums(ONE, "device", looks=True).play, limit=600, fetch=newer_qemu)
 

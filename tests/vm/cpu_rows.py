@@ -1,4 +1,4 @@
-"""Rows of CPUs: programs choose by what a CPU says of itself, and say what is missing on one that is too old."""
+"""Rows of CPUs: programs choose their code by the features of a CPU, and report what a CPU that is too old lacks."""
 
 import dataclasses
 import json
@@ -11,20 +11,20 @@ from tests.vm.ring import check_perf, expect
 from tests.vm.row import Row
 
 TESTS = "tests/compress_test"
-# Blocks as they were once recorded, choice of kernels, contracts of codecs: seconds, where all would take minutes.
+# Golden blocks, choice of kernels, contracts of codecs. These tests take seconds; all tests would take minutes.
 FILTER = "*/Golden.*:*Names.*:*Pin*:*Contract.*:*Table.*"
 TOO_OLD = r"this CPU lacks [^;]*SSE4.2, POPCNT.*; gradlane needs x86-64-v2"
 
 
 @dataclasses.dataclass
 class Cpu:
-    """model: as QEMU calls it; isa: what gradlane makes of it."""
+    """`model` is QEMU's name of the CPU. `isa` is the instruction set that gradlane must choose on it."""
 
     model: str
     isa: str
 
     def play(self, stage):
-        """Unit tests of codecs, and a ring."""
+        """Runs the unit tests of codecs, and a ring."""
         ring = dataclasses.replace(CARDS["virtio"], perf="-b 16K -e 16K -n 2 -w 1 --codec raw,fixed:10,inceptionn:10",
                                    settings={"workers": "{lanes: 1, threads: 1, idle: adaptive}"})
         guest = ring.prepare(stage, cpu=self.model)
@@ -43,7 +43,7 @@ class Cpu:
 
 
 def unit_tests(build):
-    """Files of a guest: the program, and the blocks that it compares with."""
+    """Returns files of a guest: the program of unit tests, and the golden blocks that it compares with."""
     program = build / TESTS
     if not program.exists():
         raise Missing(f"no {program}: ninja -C {build} {TESTS}")

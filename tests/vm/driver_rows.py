@@ -1,4 +1,4 @@
-"""Rows of DPDK's drivers: rings of two on cards of one guest."""
+"""Rows of DPDK's drivers: rings of two nodes on cards of one guest."""
 
 import dataclasses
 
@@ -27,7 +27,7 @@ def rows():
     for name, card in CARDS.items():
         for suffix, changes in VARIANTS.items():
             yield Row(name + suffix, dataclasses.replace(card, **changes).play, short=name == "e1000e" and not suffix)
-    # These count buffers in powers of two, and 5 KiB is none.
+    # The sizes of these cards' buffers are powers of two, which 5 KiB is not.
     yield Row("e1000e-5000", dataclasses.replace(CARDS["e1000e"], mtu=5000).play)
     yield Row("virtio-rss-9000-hugepages-auth",
               dataclasses.replace(RSS, mtu=9000, hugepages=True, auth=True).play, root=True)

@@ -1,4 +1,5 @@
-"""Rows of what breaks while trainers work: they are told by name, nobody else ends, and the ring heals by itself."""
+"""Rows in which something breaks while trainers work: errors name it, nothing else ends, and the ring recovers by
+itself."""
 
 import time
 
@@ -7,11 +8,11 @@ from tests.vm.pair import FOREVER, OPERATION, PEER, Pair
 from tests.vm.ring import expect
 from tests.vm.row import Row
 
-SHORT = 80  # all-reduces of each codec: they outlast a fault
+SHORT = 80  # all-reduces of each codec, which take longer than a short fault
 
 
 def link(stage, ring):
-    """A cable that is out for less than timeouts.peer, and for longer."""
+    """Takes the link of a card down for less than timeouts.peer, and then for longer."""
     pair = Pair(stage, ring)
     pids = [pair.pid(rank) for rank in range(2)]
 
@@ -37,7 +38,7 @@ def link(stage, ring):
 
 
 def removed(stage, ring):
-    """A card that is taken out, and put in again."""
+    """Removes a card, and puts it in again."""
     pair = Pair(stage, ring)
     guest, pid = pair.guests[0], pair.pid(1)
     pair.train(FOREVER)
@@ -59,7 +60,7 @@ def removed(stage, ring):
 
 
 def killed(stage, ring):
-    """kill -9, and another daemon on the same card."""
+    """Kills a daemon with kill -9, and starts another one on the same card."""
     pair = Pair(stage, ring)
     pid = pair.pid(1)
     pair.train(FOREVER)
@@ -73,7 +74,7 @@ def killed(stage, ring):
 
 
 def paused(stage, ring):
-    """A machine that stands still, as one that is moved to another host does."""
+    """Stops a machine for a while, as a move to another host does."""
     pair = Pair(stage, ring, guests=2)
     pids = [pair.pid(rank) for rank in range(2)]
     for seconds in (1, 5):
@@ -89,7 +90,7 @@ def paused(stage, ring):
     said = pair.fails(0, "rank 1")
     time.sleep(max(0.0, begun + 2 * PEER - time.monotonic()))
     pair.guests[1].monitor("cont")
-    pair.fails(1, "rank [01]")  # it hears what the other one has said of it, or nobody
+    pair.fails(1, "rank [01]")  # it learns that rank 0 has reported it, or finds rank 0 silent
     pair.right_again()
     assert [pair.pid(rank) for rank in range(2)] == pids, "a daemon has ended"
     pair.stop()
@@ -97,7 +98,7 @@ def paused(stage, ring):
 
 
 def powered_off(stage, ring):
-    """A machine that is gone at once, and another in its place."""
+    """Cuts the power of a machine, and puts another machine in its place."""
     pair = Pair(stage, ring, guests=2)
     pid = pair.pid(0)
     pair.train(FOREVER)
@@ -105,7 +106,7 @@ def powered_off(stage, ring):
     begun = time.monotonic()
     said = pair.fails(0, r"rank 1 has been silent for too long: it has died, hangs, or cannot be reached$")
     seconds = time.monotonic() - begun
-    # What tells PEER, in which all know, from an operation that waits for who is only late (120 s).
+    # The error comes after PEER. An operation that waits for a rank which is only late fails after OPERATION (120 s).
     assert seconds < OPERATION, f"{seconds:.0f} s"
     pair.replace(1)
     pair.right_again()
@@ -115,8 +116,10 @@ def powered_off(stage, ring):
 
 
 def shut_down(stage, ring):
-    """A machine that ends in order: its own trainer is told that its daemon ends, the other one at once that it has
-    left, however long the time is that silence may take."""
+    """Shuts a machine down in order. Its own trainer learns that its daemon ends.
+
+    The other trainer learns at once that the rank has left, however long timeouts.peer is.
+    """
     pair = Pair(stage, ring, guests=2)
     pid = pair.pid(0)
     pair.train(FOREVER)

@@ -1,4 +1,4 @@
-"""Rows that break the laboratory itself: it must end, and say what happened."""
+"""Rows that break the laboratory itself: it must end, and report what happened."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from tests.vm.ring import expect
 from tests.vm.row import PREFIX, Row
 from lab.net.spaces import can_run
 
-BOOTS = 6  # seconds; the guest is in the midst of it, or done
+BOOTS = 6  # seconds, after which the guest is booting or up
 
 
 def _fails(stage, script, timeout, pattern, after=lambda guest: None):
@@ -51,9 +51,9 @@ def full_disk(stage):
 
 
 def interrupted(stage):
-    """Another player of rows, and Ctrl-C while its guest boots or works: nothing is left, of what it has named."""
+    """Interrupts another run of a row with Ctrl-C while its guest boots or works. Nothing of that run may be left."""
     row = "steering-2-lanes" if can_run() is None else "e1000e"
-    # Programs that a script has put into the background ignore Ctrl-C, and so would theirs.
+    # Programs in the background of a script ignore Ctrl-C, and so would the run. `env` restores the default.
     words = ["env", "--default-signal=INT", sys.executable, "-P", "-m", "tests.vm", "--row", row, "--build", str(stage.build), "--jobs", "1"]
     with open(stage.folder / "player.log", "w+", encoding="utf-8") as log:
         player = subprocess.Popen(words, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
@@ -89,7 +89,7 @@ def _until(player, what):
 
 
 def _guests_of(folder):
-    """Processes with this folder in their command line."""
+    """Returns the numbers of the processes that have this folder in their command line."""
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it may have ended

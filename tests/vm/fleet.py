@@ -1,4 +1,4 @@
-"""Guests with a node of gradlane each, on one switch: they share nothing but that."""
+"""Guests with one node of gradlane each, on one switch, which is all that they share."""
 
 import concurrent.futures
 import dataclasses
@@ -13,9 +13,9 @@ from tests.vm.ring import check_perf
 
 CARDS = {
     "pci": ("virtio-net-pci", "disable-legacy=on,iommu_platform=on"),
-    # Of the kernel's: it has the card do checksums, cut what is sent, and put together what came.
+    # The kernel has this card compute checksums, segment sent packets and merge received ones.
     "kernel": ("virtio-net-pci", "disable-legacy=on"),
-    # XDP programs want a card that puts nothing together.
+    # XDP programs need a card that merges no packets.
     "plain": ("virtio-net-pci", "disable-legacy=on,guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off"),
 }
 PORTS = {
@@ -23,7 +23,7 @@ PORTS = {
     "af_xdp": "{device: 'net_af_xdp0,iface=eth0,start_queue=0,queue_count=1'}",
 }
 BPF = pathlib.Path("/usr/lib/x86_64-linux-gnu/bpf")  # programs that libxdp loads
-# Guests that wait leave the CPU to others.
+# Idle workers leave the CPU to other guests.
 COMMON = {"workers": "{lanes: 1, threads: 1, idle: adaptive}",
           "timeouts": "{peer: 15s, start: 60s, operation: 60s, shutdown: 2s}"}
 WORDS = ("workers.idle=adaptive", "timeouts.peer=15s", "timeouts.start=60s", "log=info")
@@ -31,7 +31,7 @@ WORDS = ("workers.idle=adaptive", "timeouts.peer=15s", "timeouts.start=60s", "lo
 
 @dataclasses.dataclass
 class Fleet:
-    """card: of CARDS. settings: further keys of files."""
+    """`card` is a key of CARDS. `settings` has further keys of the configuration files."""
 
     card: str
     count: int = 4
@@ -41,7 +41,7 @@ class Fleet:
     switch: typing.Any = None
 
     def boot(self, stage, **options):
-        """Guests, their cards ready; no daemons."""
+        """Boots the guests and prepares their cards. Starts no daemons."""
         self.switch = stage.switch()
         model, properties = CARDS[self.card]
         for rank in range(self.count):
@@ -54,7 +54,7 @@ class Fleet:
         return self
 
     def prepare(self, rank):
-        """What a guest needs once it is up."""
+        """Prepares the card of a guest that is up. With the card `pci`, also copies the node's configuration."""
         guest = self.guests[rank]
         if self.card == "pci":
             guest.run(f"bind {guest.address(0)}; cp /links/pci/* /tmp")
@@ -62,7 +62,8 @@ class Fleet:
             guest.run("modprobe virtio_pci; modprobe virtio_net; ip link set eth0 up; mount -t bpf bpf /sys/fs/bpf")
 
     def use(self, link, ranks=None):
-        """`udp` (no file: `gradlaned --nodes`), `af_packet` or `af_xdp` from now on; `pci` have their files already."""
+        """Uses the link `udp` (no file: `gradlaned --nodes`), `af_packet` or `af_xdp` from now on. Guests with `pci`
+        have their files already."""
         kernel = "" if link == "pci" else "; ip addr flush dev eth0"
         self.each(lambda rank, guest: guest.run(
             f"rm -f /tmp/words* /tmp/log*; cp /links/{link}/* /tmp{kernel}"
@@ -70,7 +71,7 @@ class Fleet:
         return self
 
     def start(self, ranks=None):
-        """Daemons, until the ring is whole."""
+        """Starts daemons, and waits until the ring is ready."""
         self.each(lambda rank, guest: guest.run(f"daemon {rank}"), ranks)
         self.each(lambda rank, guest: guest.run(f"whole {rank}"))
         return self
@@ -79,7 +80,7 @@ class Fleet:
         self.each(lambda rank, guest: guest.run(f"stop {rank}"))
 
     def begin(self, options):
-        """`gradlane perf` on all nodes, and no waiting for its end: returns in the midst of operations."""
+        """Starts `gradlane perf` on all nodes. Returns in the middle of its operations."""
         self.each(lambda rank, guest: guest.run(
             f"rm -f /tmp/ended; (perf_of {rank} {options} >/tmp/perf 2>&1; echo $? >/tmp/ended) >/dev/null 2>&1 3>&- &"))
         end = time.monotonic() + 120
@@ -87,17 +88,17 @@ class Fleet:
             assert time.monotonic() < end, f"no packets: {self.guests[0].read('/tmp/perf')}"
 
     def failed(self, ranks, seconds=60):
-        """What it wrote where it fails, as it must on all of these."""
+        """Returns the output of `gradlane perf` on each of these ranks, where it must fail."""
         return [said.output for said in self.each(lambda rank, guest: guest.run(
             f"await {seconds} test -s /tmp/ended && cat /tmp/perf; [ $(cat /tmp/ended) = 1 ]"), ranks)]
 
     def right(self, options, timeout=150):
-        """`gradlane perf` on all nodes: how many rows were right, as all must be."""
+        """Runs `gradlane perf` on all nodes. Returns the number of sizes and codecs, all of which must be right."""
         said = self.each(lambda rank, guest: guest.run(f"perf_of {rank} {options}", timeout=timeout))
         return check_perf(said[0].output)
 
     def each(self, what, ranks=None):
-        """what(rank, guest), at the same time, for all of them; what came of each."""
+        """Calls what(rank, guest) for each of these ranks at the same time. Returns the results."""
         ranks = range(self.count) if ranks is None else ranks
         with concurrent.futures.ThreadPoolExecutor(self.count) as pool:
             return list(pool.map(lambda rank: what(rank, self.guests[rank]), ranks))
@@ -118,7 +119,7 @@ class Fleet:
 
 
 def packets(guest):
-    """That have come to node 0."""
+    """Returns the number of data packets that node 0 has received. Its guest is `guest`."""
     stats = json.loads(guest.run("gradlane stats --config /tmp/n0.yaml --json").output)
     return sum(queue["counters"]["raw"] + queue["counters"]["compressed"] for queue in stats["ports"][0]["queues"])
 

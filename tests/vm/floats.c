@@ -17,7 +17,7 @@ enum { kPiece = 4096 };
 
 static uint32_t state = 1;
 
-// Within a tenth of zero, all mantissas.
+// Returns a float between -0.1 and 0.1, with any mantissa.
 static float next(void) {
   state = state * 1664525U + 1013904223U;
   return ((float)(state >> 8) / (float)(1 << 24) - 0.5F) / 5.0F;

@@ -4,8 +4,9 @@
         print(guest.run("uname -a").output)
         guest.monitor("set_link", name="card0", up=False)
 
-Scripts go in, and what they write comes out, by a serial line of their own; the kernel's console is another one. QEMU
-ends with this process, whatever ends that."""
+Scripts go in and their output comes out through a serial line of their own. The kernel's console is another line. QEMU
+ends with this process, however that ends.
+"""
 
 import dataclasses
 import json
@@ -21,21 +22,24 @@ from tests.vm.archive import Archive
 from tests.vm.kernels import Missing
 
 QEMU = "qemu-system-x86_64"
-BOOT = 240  # seconds; it takes 7, and minutes where a dozen guests share two CPUs
-CONSOLE_LINES = 15  # of a guest that failed
-# No vfio without an IOMMU: its kernel has been built that way. A panic ends QEMU. Whether the timer ticks is not looked
-# at: on a busy machine it may not, for that moment.
+BOOT = 240  # seconds at most; a boot takes 7, or minutes where a dozen guests share two CPUs
+CONSOLE_LINES = 15  # number of lines of a failed guest's console that an error shows
+# The kernel is built so that vfio needs an IOMMU. A panic ends QEMU. `no_timer_check` skips a check that the timer
+# ticks, which may fail on a busy machine.
 ARGUMENTS = "console=ttyS0 panic=-1 quiet no_timer_check intel_iommu=on iommu=pt"
 
 
 class GuestFailed(AssertionError):
-    """It hangs, has ended, or a script in it has; with the end of its console."""
+    """Raised if a guest hangs or ends (with the end of its console), or if a script in it fails (with its output)."""
 
 
 @dataclasses.dataclass
 class Card:
-    """cable: one end of what network.py makes. options: further properties of QEMU's device. mac: its own if empty.
-    near: NUMA node that it is at, of those that the guest has."""
+    """A network card. `cable` is one end of a Cable, or a port of a Switch.
+
+    `options` has further properties of QEMU's device. An empty `mac` stands for mac_of(). `near` is the NUMA node of
+    the guest that the card is at.
+    """
 
     model: str
     cable: object
@@ -51,9 +55,12 @@ class Result:
 
 
 class Guest:
-    """cards: as Card; files: {path in the guest: content}; space: namespace that QEMU runs in, if its cables are there;
-    extra: further arguments of QEMU; qemu: another one, as words. deadline: time.monotonic() at which it must be done,
-    whatever it does."""
+    """A guest with these cards. `files` is {path in the guest: content}. `arguments` has further arguments of the
+    kernel.
+
+    `space` is the namespace in which QEMU must run to reach its network. `qemu` has the words of another QEMU, `extra`
+    further arguments of QEMU. `deadline` is the value of time.monotonic() at which all scripts must have ended.
+    """
 
     def __init__(self, name, folder, kernel, image, cards=(), files=None, cpu="max", cpus=2, memory=1024, iommu=True,
                  arguments="", extra=(), qemu=(QEMU,), space=None, deadline=None):
@@ -65,9 +72,9 @@ class Guest:
         self._image, self._qemu, self.files = image, list(qemu), dict(files or {})
         self._process = self._line = self._monitor = None
         self._number, self._received = 0, b""
-        self.said = []  # every script, with what it wrote
+        self.said = []  # every script with its output
 
-    # ---- Life
+    # ---- Start and end
 
     def __enter__(self):
         try:
@@ -82,7 +89,8 @@ class Guest:
         self.end()
 
     def start(self):
-        """QEMU, and no waiting: several may boot at once, if all are attached to before any is waited for."""
+        """Starts QEMU, and does not wait for the guest. To boot several guests at once, attach to all before waiting
+        for any."""
         if not shutil.which(self._qemu[0]):
             raise Missing(f"no {self._qemu[0]}; lab/vm-test.sh installs it")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -98,10 +106,10 @@ class Guest:
             command = self._space.command(*command)
         with open(self.folder / "qemu.log", "wb") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                             start_new_session=True)  # Ctrl-C is for us, not for it
+                                             start_new_session=True)  # Ctrl-C must reach this process only
 
     def attach(self):
-        """To its serial line; what it says before is lost."""
+        """Connects to the monitor and to the serial line. Earlier output of the guest is lost."""
         self._monitor = _Monitor(self._connect("monitor"))
         self._line, self._received = self._connect("line"), b""
 
@@ -113,7 +121,7 @@ class Guest:
             self.run("cp -a /files/. /", timeout=60)
 
     def end(self):
-        """At once, as if its power were cut."""
+        """Ends the guest at once, as if its power were cut."""
         for connection in (self._line, self._monitor):
             if connection:
                 connection.close()
@@ -125,7 +133,7 @@ class Guest:
         (self.folder / "initramfs").unlink(missing_ok=True)
 
     def wait_for_end(self, seconds):
-        """Of a guest that switches itself off."""
+        """Waits for the end of a guest that switches itself off."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -138,10 +146,14 @@ class Guest:
     def runs(self):
         return self._process is not None and self._process.poll() is None
 
-    # ---- What it is told
+    # ---- Scripts and commands
 
     def run(self, script, timeout=120, check=True):
-        """A script of busybox's shell, with inside/lab.sh: its exit status and all that it wrote."""
+        """Runs a script in busybox's shell, with the functions of inside/lab.sh. Returns its exit status and its
+        output.
+
+        Raises GuestFailed if the script does not end in time, or with `check` if its exit status is not 0.
+        """
         self._number += 1
         data = script.encode() + b"\n"
         self._send(b"%d %d\n" % (self._number, len(data)) + data)
@@ -155,28 +167,28 @@ class Guest:
         return Result(status, text)
 
     def read(self, path):
-        """A text file of the guest."""
+        """Returns the content of a text file in the guest."""
         return self.run(f"cat '{path}'").output
 
     def monitor(self, command, **arguments):
-        """QEMU's monitor (QMP): set_link, device_del, stop, cont, ..."""
+        """Runs a command of QEMU's monitor (QMP): set_link, device_del, stop, cont, ..."""
         return self._monitor.execute(command, arguments)
 
     def put_in(self, number):
-        """A card that was taken out (device_del), into its slot again."""
+        """Puts a card that was taken out (device_del) into its slot again."""
         card = self.cards[number]
         options = dict(option.split("=") for option in card.options.split(",") if option)
         self.monitor("device_add", driver=card.model, id=f"card{number}", netdev=f"cable{number}", bus=f"slot{number}",
                      mac=card.mac or mac_of(self.name, number), **options)
 
     def console(self):
-        """What the kernel and QEMU have said."""
+        """Returns all output of the kernel's console and of QEMU."""
         texts = [path.read_text(errors="replace") for path in (self.folder / "console.log", self.folder / "qemu.log")
                  if path.exists()]
         return "\n".join(texts).replace("\r", "")
 
     def address(self, number):
-        """Of a card, on the PCI bus."""
+        """Returns the address of a card on the PCI bus."""
         if self.cards[number].near is not None:
             return f"0000:{_host_bus(number) + 1:02x}:00.0"
         return "0000:" + (f"00:{16 + number:02x}.0" if _is_old(self.cards[number]) else f"{self._bus(number):02x}:00.0")
@@ -202,10 +214,11 @@ class Guest:
         return words + self._extra
 
     def _card(self, number, card):
-        """Behind a port of its own, as a card in a slot is; what is older than PCI Express stands beside these."""
+        """Returns QEMU's arguments for a card behind a port of its own, like a card in a slot. Cards older than PCI
+        Express have no port."""
         place = f"addr={16 + number:#x}"
         port = []
-        if card.near is not None:  # behind a host bridge of its own: nothing else says where a card is
+        if card.near is not None:  # behind a host bridge of its own: nothing else tells the NUMA node of a card
             port = ["-device", f"pxb-pcie,id=host{number},bus_nr={_host_bus(number)},bus=pcie.0,numa_node={card.near},{place}"]
             place = f"bus=host{number},addr=0"
         if not _is_old(card):
@@ -297,7 +310,7 @@ class _Monitor:
 
 
 def mac_of(name, number):
-    """Different for all cards of a row."""
+    """Returns a MAC address, which is different for all cards of a row."""
     return f"52:54:00:00:{sum(name.encode()) & 255:02x}:{number + 1:02x}"
 
 

@@ -1,4 +1,4 @@
-"""Rows of igb (82576): a card with queues and RSS that QEMU has from version 8 on, Debian from 13 on."""
+"""Rows of igb (82576), a card with queues and RSS. QEMU has it from version 8 on, Debian from 13 on."""
 
 import dataclasses
 import json
@@ -11,13 +11,14 @@ from tests.vm.suite import Suite
 
 
 class Igb(Ring):
-    """With the next Debian's QEMU, which runs from where it is unpacked."""
+    """A ring with the next Debian's QEMU, which runs from the folder where it is unpacked."""
 
     def prepare(self, stage, **options):
         return super().prepare(stage, qemu=newer_qemu(), **options)
 
     def check_stats(self, guest, rank):
-        """Its queues are the card's own matter, and no business of cables."""
+        """Also checks that each queue has received packets. The card itself distributes packets, so its network has one
+        queue."""
         said = super().check_stats(guest, rank)
         port = json.loads(guest.run(f"gradlane stats --config /tmp/n{rank}.yaml --json").output)["ports"][0]
         came = [queue["counters"]["raw"] + queue["counters"]["compressed"] for queue in port["queues"]]
@@ -32,18 +33,19 @@ def newer_qemu():
             str(root / "usr/bin/qemu-system-x86_64"), "-L", str(root / "usr/share/qemu"), "-L", str(root / "usr/share/seabios")]
 
 
-# Slow to emulate: a packet takes tens of milliseconds there and back.
+# This card is slow to emulate: a packet takes tens of milliseconds there and back.
 ONE = Igb("igb", "net_e1000_igb", "romfile=", speed=1000, perf="-b 4K -e 32K -f 8 -n 1 -w 1 --codec raw,fixed:10",
           settings={"workers": "{lanes: 1, threads: 1, idle: adaptive}"})
 RSS = dataclasses.replace(ONE, lanes=2, steering="packets are steered to lanes by",
                           settings={"workers": "{lanes: 2, threads: 2, idle: adaptive}"})
 
-# Of QEMU's igb: from 10.0 of its bus on, every other one.
+# PCI addresses of virtual functions. QEMU's igb has one at every other address of its bus, from 10.0 on.
 FUNCTIONS = ("0000:01:10.0", "0000:01:10.2")
 
 
 def functions(stage):
-    """Two virtual functions of one card, with the card's own switch between them. The kernel keeps the card itself."""
+    """Runs a ring on two virtual functions of one card, with the card's own switch between them. The kernel keeps the
+    card."""
     guest = stage.prepare([Card("igb", stage.cable().ends[0], "romfile=")], qemu=newer_qemu(),
                           image=image.build(stage.kernel, stage.build, modules=(*image.MODULES, "igb")))
     guest.files |= node_files.files({rank: node_files.node(rank, [f"{{name: e0, pci: '{address}'}}"], **ONE.settings)

@@ -1,4 +1,4 @@
-"""What all guests start with: busybox, gradlane's programs, DPDK's drivers, the kernel's modules."""
+"""Builds the first file system of all guests: busybox, gradlane's programs, DPDK's drivers, the kernel's modules."""
 
 import hashlib
 import os
@@ -13,7 +13,7 @@ from tests.vm.kernels import CACHE, Missing
 INSIDE = pathlib.Path(__file__).parent / "inside"
 LIBRARIES = pathlib.Path("/usr/lib/x86_64-linux-gnu")
 PROGRAMS = ("tools/gradlaned", "tools/gradlane")
-# Drivers of cards, of links in memory and of the kernel's interfaces, and what these cannot do without.
+# Drivers of cards, of links in memory and of the kernel's interfaces, and the drivers that these need.
 DRIVERS = ("bus_pci", "bus_vdev", "mempool_ring", "net_e1000", "net_virtio", "net_vmxnet3", "net_ring", "net_memif",
            "net_vhost", "net_af_packet", "net_af_xdp", "net_null", "net_tap")
 MODULES = ("vfio-pci", "vfio_iommu_type1", "uio_pci_generic", "virtio_pci", "virtio_net", "e1000", "e1000e", "vmxnet3",
@@ -21,7 +21,7 @@ MODULES = ("vfio-pci", "vfio_iommu_type1", "uio_pci_generic", "virtio_pci", "vir
 
 
 def build(kernel, folder, programs=PROGRAMS, drivers=DRIVERS, modules=MODULES):
-    """Path of the archive, made from the build folder `folder`; the same again as long as nothing of it changes."""
+    """Returns the path of the archive. Makes it from the build folder `folder` if there is none of the same content."""
     sources = _sources(folder, programs, drivers)
     digest = hashlib.sha256(repr((kernel.version, modules)).encode())
     for path, place in sources:
@@ -33,14 +33,14 @@ def build(kernel, folder, programs=PROGRAMS, drivers=DRIVERS, modules=MODULES):
     if not image.exists():
         for old in sorted(CACHE.glob("image-*.cpio"), key=lambda path: path.stat().st_mtime)[:-5]:
             old.unlink(missing_ok=True)
-        scratch = image.with_suffix(f".{os.getpid()}")  # others may make the same one
+        scratch = image.with_suffix(f".{os.getpid()}")  # another process may make the same one
         scratch.write_bytes(_archive(kernel, sources, modules).data())
         scratch.rename(image)
     return image
 
 
 def _sources(folder, programs, drivers):
-    """Files of this machine with their places in the guest, or None for the same."""
+    """Returns files of this machine with their places in the guest. The place None stands for the same path."""
     folder = pathlib.Path(folder).resolve()
     for program in programs:
         if not (folder / program).exists():
@@ -54,7 +54,7 @@ def _sources(folder, programs, drivers):
     needed = set()
     for path in [source for source, _ in found] + plugins:
         needed |= _libraries(path)
-    # Those that the build made lie beside Debian's in the guest.
+    # Libraries from the build folder lie beside Debian's in the guest.
     return found + [(path, LIBRARIES / path.name if folder in path.parents else None)
                     for path in [*plugins, *sorted(needed)]]
 
@@ -94,7 +94,7 @@ def _add_busybox(archive):
 
 
 def _add_modules(archive, kernel, modules):
-    """With the list that modprobe reads: each with all that it needs, nearest first."""
+    """Adds modules and the list that modprobe reads: each module with all that it needs, the nearest first."""
     paths, needs = kernel.with_needed(modules)
     lines = []
     places = {name: str(path).removesuffix(".xz") for name, path in paths.items()}

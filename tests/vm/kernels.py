@@ -12,15 +12,15 @@ import threading
 
 from tests.scripts.fixtures.paths import ROOT
 
-CACHE = ROOT / "build-vm"  # not in git, as all build folders
+CACHE = ROOT / "build-vm"  # not in git, like all build folders
 
 
 class Missing(Exception):
-    """Something that the laboratory needs cannot be had here: its rows are skipped."""
+    """Raised if something that the laboratory needs is not available here. The rows that need it are skipped."""
 
 
 class Kernel:
-    """An unpacked package."""
+    """An unpacked package of a kernel."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
@@ -30,7 +30,11 @@ class Kernel:
         self._paths = None
 
     def with_needed(self, names):
-        """Of these modules and all that they need: {name: path below `modules`}, and {name: names that it needs}."""
+        """Returns these modules and all that they need as {name: path below `modules`}, and {name: names that it
+        needs}.
+
+        Raises Missing if the kernel lacks a module.
+        """
         if self._paths is None:
             self._paths = {_plain(path.name.split(".")[0]): path for path in self.modules.glob("kernel/**/*.ko*")}
         builtin = {_plain(pathlib.Path(line).stem) for line in (self.modules / "modules.builtin").read_text().split()}
@@ -47,14 +51,16 @@ class Kernel:
         return {name: self._paths[name].relative_to(self.modules) for name in needs}, needs
 
     def module(self, path):
-        """Its bytes; newer packages have them compressed."""
+        """Returns the bytes of a module, which is compressed in newer packages."""
         data = (self.modules / path).read_bytes()
         return lzma.decompress(data) if path.suffix == ".xz" else data
 
 
 def debian(package="linux-image-amd64", folder=CACHE):
-    """The kernel that this package of the configured distribution stands for; or one that was unpacked before, if that
-    cannot be had now."""
+    """Returns the kernel that this package of the configured distribution stands for.
+
+    If the package cannot be had now, returns a kernel that was unpacked before, or raises Missing if there is none.
+    """
     try:
         found = re.search(r"Depends: (linux-image-\S+)", command("apt-cache", "depends", package))
         if not found:
@@ -80,16 +86,16 @@ def _download(package, folder):
         shutil.move(f"{scratch}/unpacked", folder)
 
 
-_running, _lock = set(), threading.Lock()  # commands; `_running` is None once they have been ended
+_running, _lock = set(), threading.Lock()  # commands that run; `_running` is None once end_commands() was called
 
 
 def command(*words, timeout=300, **options):
-    """What it wrote; Missing if it fails."""
+    """Runs a command, and returns its output. Raises Missing if it fails."""
     said = " ".join(words)
     with _lock:
         if _running is None:
             raise Missing(f"{said}: interrupted")
-        try:  # a session of its own: Ctrl-C is for us, who end it
+        try:  # a session of its own: Ctrl-C must reach this process only, which ends the command
             process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "--", *words], stdout=subprocess.PIPE, text=True,
                                        stderr=subprocess.PIPE, start_new_session=True, **options)
         except OSError as error:
@@ -112,7 +118,7 @@ def command(*words, timeout=300, **options):
 
 
 def end_commands():
-    """Those that run, by whatever thread, with what they have started; and no more begin."""
+    """Ends the commands of all threads, with the processes that they have started. Prevents further commands."""
     global _running
     with _lock:
         for process in _running or ():

@@ -1,4 +1,4 @@
-"""Rows of machines that share nothing: a kernel each, and a switch between them."""
+"""Rows of machines that share nothing but a switch: each has a kernel of its own."""
 
 import time
 
@@ -10,7 +10,7 @@ from tests.vm.suite import Suite
 
 STRATEGIES = {"strategies": "[ring, direct, 'aggregator:0', 'rings:2']"}
 EACH = "-b 64K -e 64K -n 2 -w 1 --strategy ring,direct,aggregator:0,rings:2 --codec raw,fixed:10"
-# Of fleet.CARDS, by link; all others: "kernel".
+# Key of fleet.CARDS for each link; "kernel" for all others.
 CARD = {"pci": "pci", "af_xdp": "plain"}
 SILENT = "has been silent for too long: it has died, hangs, or cannot be reached"
 OPERATION = 60  # seconds, as in fleet.COMMON
@@ -35,7 +35,7 @@ def link(name):
 
 
 def lossy(name):
-    """A switch that drops a packet of fifty and lets 20 Mb/s through."""
+    """Has the switch drop a packet of fifty, and let 20 Mb/s through."""
     def play(stage):
         fleet = Fleet(CARD.get(name, "kernel")).boot(stage).use(name)
         ports = ", ".join(f"port{rank}" for rank in range(fleet.count))
@@ -52,7 +52,8 @@ def lossy(name):
 
 
 def gone(name, end, cause):
-    """One of four, in the midst of operations: `end` ends it, and all others say the `cause`. Then it comes back."""
+    """Calls end() for one of four machines in the middle of operations. All others must name the cause. Then it comes
+    back."""
     def play(stage):
         fleet = Fleet(CARD.get(name, "kernel")).boot(stage).use(name).start()
         fleet.begin("-b 64K -e 64K -n 100000 --codec fixed:10")
@@ -60,7 +61,8 @@ def gone(name, end, cause):
         begun = time.monotonic()
         errors = [expect(rf"(?m)^.*rank 2 {cause}.*$", text)[0] for text in fleet.failed((0, 1, 3))]
         seconds = time.monotonic() - begun
-        # timeouts.peer, in which they all know, is told from what an operation waits for one that is only late.
+        # The error comes after timeouts.peer. An operation that waits for a rank which is only late fails after
+        # OPERATION.
         assert seconds < OPERATION, f"{seconds:.0f} s"
         fleet.guests[2].end()
         fleet.guests[2].start()
@@ -78,7 +80,7 @@ def switched_off(name):
 
 
 def shut_down(name):
-    """As an operating system does it: all programs are told to end, and the power goes off."""
+    """Shuts a machine down as an operating system does: all programs are told to end, and the power goes off."""
     def end(guest):
         guest.run("power_off")
         guest.wait_for_end(60)
@@ -86,7 +88,8 @@ def shut_down(name):
 
 
 def kernel(card, links, version, newer=None):
-    """Links of a kernel's, one after another, and what `gradlane check` says of it."""
+    """Runs a ring on each of these links, with one version of the kernel. Reports what `gradlane check` says of the
+    kernel."""
     def play(stage):
         fleet, options = Fleet(card, count=2), {}
         if newer:

@@ -1,10 +1,13 @@
-"""What cards of guests are plugged into: cables from one to another, and switches."""
+"""Networks for the cards of guests: direct connections from one card to another, and switches."""
 
 from lab.net.spaces import Spaces
 
 
 class Cable:
-    """Joins two cards, of one guest or two: `ends` are for one each. Sockets in the folder of the row."""
+    """A direct connection of two cards, of one guest or two. `ends` has one end for each card.
+
+    Its sockets are in the folder of the row.
+    """
 
     def __init__(self, folder, name):
         places = [f"{folder}/{name}-{side}" for side in "ab"]
@@ -21,8 +24,8 @@ class _End:
 
 
 class Switch:
-    """A bridge of this machine's kernel in a namespace of its own, where QEMU has to run, too. Its ports have as many
-    queues as the card. Needs root.
+    """A bridge of this machine's kernel in a namespace of its own, where QEMU must run too. A port has as many queues
+    as its card. Needs root.
 
         with Switch("r1", mtu=9000) as switch:
             Card("virtio-net-pci", switch.port(queues=2), "mq=on,vectors=6")

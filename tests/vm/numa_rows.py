@@ -1,4 +1,4 @@
-"""Rows of machines with two NUMA nodes: cards on the second, workers and packet buffers here and there."""
+"""Rows of machines with two NUMA nodes: cards are on the second node, workers and packet buffers on either."""
 
 from tests.vm import node_files
 from tests.vm.guest import Card
@@ -10,7 +10,7 @@ PAGES = "/sys/devices/system/node/node{}/hugepages/hugepages-2048kB/{}_hugepages
 EXTRA = [word for node in range(2) for word in (
     "-object", f"memory-backend-ram,id=memory{node},size={SIZE}M",
     "-numa", f"node,nodeid={node},cpus={node},memdev=memory{node}")]
-# The card's node, and the other one's.
+# The warning names the card's node, and the other node, where the worker is.
 WARNING = r"port e0 is on NUMA node 1, and worker 0 on CPU 0 of NUMA node 0: workers.cores are best on node 1"
 
 
@@ -19,7 +19,8 @@ def pages(guest, what, node):
 
 
 def prepare(stage, near=1):
-    """Two cards at a node; the worker of rank 0 is on CPU 0 (node 0), that of rank 1 on CPU 1."""
+    """Boots a guest with two cards at a NUMA node. The worker of rank 0 is on CPU 0 (node 0), that of rank 1 on CPU 1.
+    """
     cable = stage.cable()
     guest = stage.prepare([Card("e1000e", end, near=near) for end in cable.ends], memory=2 * SIZE, extra=EXTRA)
     texts = {rank: node_files.node(rank, [f"{{name: e0, pci: '{guest.address(rank)}'}}"], hugepages=True,
@@ -40,7 +41,7 @@ def start(guest):
 
 
 def here(stage, first=64):
-    """`first`: pages of the other node."""
+    """Runs a ring with hugepages on the cards' node, and `first` hugepages on the other node."""
     guest = prepare(stage)
     guest.run(f"echo {first} >{PAGES.format(0, 'nr')}; echo 64 >{PAGES.format(1, 'nr')}")
     before = [pages(guest, "free", node) for node in range(2)]
@@ -54,14 +55,14 @@ def here(stage, first=64):
 
 
 def only_here(stage):
-    """As docs/nic.md says: hugepages at the card, and nowhere else."""
+    """Runs a ring with hugepages at the cards and nowhere else, as docs/nic.md says."""
     return here(stage, 0)
 
 
 def elsewhere(stage):
-    """No hugepages where the cards are."""
+    """Runs a ring without hugepages on the cards' node."""
     guest = prepare(stage)
-    # Enough on both together is too little: buffers are of one node.
+    # Both nodes together have enough hugepages. They do not suffice, as all buffers are on one node.
     guest.run(f"echo 8 >{PAGES.format(0, 'nr')}; echo 8 >{PAGES.format(1, 'nr')}")
     asked = guest.run("gradlane check --config /tmp/n0.yaml --time 500ms", check=False).output
     for node in range(2):

@@ -1,6 +1,8 @@
-"""Rows of virtio's packed rings, with Debian 13's QEMU: in that of Debian 12 (7.2) a queue stands still after some packets.
+"""Rows of virtio's packed rings, with Debian 13's QEMU. In Debian 12's QEMU (7.2), a queue stops after some packets.
 
-No indirect descriptors: DPDK marks the header in them as one that the card writes to, and QEMU refuses the packet."""
+The cards have no indirect descriptors. DPDK marks the header in them as one that the card writes to, and QEMU refuses
+the packet.
+"""
 
 import dataclasses
 

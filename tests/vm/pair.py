@@ -1,4 +1,4 @@
-"""Two nodes whose trainers work while something breaks: on two cards of one guest, or in a guest each."""
+"""Two nodes whose trainers work while something breaks. They are on two cards of one guest, or in a guest each."""
 
 import json
 import time
@@ -14,7 +14,7 @@ FOREVER = 1_000_000  # all-reduces
 
 
 class Pair:
-    """ring: what cards there are; guests: one or two."""
+    """`ring` says which cards the nodes have. `guests` is the number of guests, 1 or 2."""
 
     def __init__(self, stage, ring, guests=1):
         self._stage, self._ring, self._count = stage, ring, guests
@@ -33,7 +33,7 @@ class Pair:
         return self.guests[rank % self._count]
 
     def card(self, rank):
-        """Its number in its guest."""
+        """Returns the number of the rank's card in its guest."""
         return rank if self._count == 1 else 0
 
     def address(self, rank):
@@ -51,7 +51,7 @@ class Pair:
         self.run(rank, f"daemon {rank}")
 
     def replace(self, rank):
-        """Another machine in the place of one that has ended."""
+        """Puts another machine in the place of one that has ended."""
         self.guests[rank] = self._stage.prepare([Card(self._ring.card, self._ends[rank], self._ring.options)])
         self._add_file(rank)
         self._stage.boot(self.guests[rank])
@@ -63,7 +63,7 @@ class Pair:
             self.run(rank, f"whole {rank} 100")
 
     def pid(self, rank):
-        """Of a daemon that runs."""
+        """Returns the process number of a daemon, which must run."""
         return self.run(rank, f"[ ! -s /tmp/status{rank} ] && cat /tmp/pid{rank}").output.strip()
 
     def log(self, rank):
@@ -76,7 +76,7 @@ class Pair:
     # ---- Trainers
 
     def train(self, count):
-        """Starts them, for that many all-reduces; returns when some are done."""
+        """Starts the trainers for `count` all-reduces of each codec. Returns when some are done."""
         for rank in range(2):
             self.run(rank, f"rm -f /tmp/trained{rank}; (RANK={rank} GRADLANE_SOCKET=/tmp/n{rank}.sock gradlane perf "
                            f"-b 16K -e 16K -w 0 -n {count} --codec raw,fixed:10 >/tmp/perf{rank} 2>&1; "
@@ -90,17 +90,17 @@ class Pair:
         return sum(entry["counters"].get("operations_done", 0) for entry in stats["ranks"])
 
     def in_work(self):
-        """They must be, when it breaks."""
+        """Checks that the trainers still work, as they must when something breaks."""
         for rank in range(2):
             self.run(rank, f"[ ! -e /tmp/trained{rank} ] || {{ cat /tmp/perf{rank}; false; }}")
 
     def finished(self, rank, seconds=100):
-        """The exit status of a trainer, and what it wrote."""
+        """Waits for the end of a trainer. Returns its exit status and its output."""
         self.run(rank, f"await {seconds} test -s /tmp/trained{rank}", timeout=seconds + 20)
         return int(self.guest(rank).read(f"/tmp/trained{rank}")), self.guest(rank).read(f"/tmp/perf{rank}")
 
     def fails(self, rank, pattern):
-        """Its trainer does, and says so; its last line."""
+        """Waits until the trainer has failed with an error of this pattern. Returns its last line."""
         status, text = self.finished(rank)
         assert status == 1, f"exit status {status}: {text}"
         expect(pattern, text)
@@ -113,7 +113,7 @@ class Pair:
         assert RIGHT in self.guest(0).read("/tmp/perf0"), self.guest(0).read("/tmp/perf0")
 
     def right_again(self):
-        """The ring forms again by itself, and the next trainers are right at the first try."""
+        """Checks that the ring forms again by itself, and that the next trainers succeed at the first try."""
         self.whole()
         self.train(10)
         self.succeed()

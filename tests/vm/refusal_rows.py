@@ -1,4 +1,4 @@
-"""Rows of cards that a daemon cannot have: it ends with exit status 2, and its last line says why and what to do."""
+"""Rows of cards that a daemon cannot use: it ends with exit status 2, and its last line says why and what to do."""
 
 import re
 
@@ -17,17 +17,21 @@ class Machine:
     def __init__(self, stage, **options):
         self.guest = Ring("e1000e", "net_e1000_em").prepare(stage, **options)
         self.card = self.guest.address(0)
-        self.lines = []  # what daemons ended with
+        self.lines = []  # last lines of the daemons that were refused
         stage.boot(self.guest)
 
     def file(self, name, **settings):
-        """Another one of node 0."""
+        """Writes another configuration file for node 0."""
         port = settings.pop("port", f"{{name: e0, pci: '{self.card}'}}")
         text = node_files.node(0, [port], **settings).replace("/tmp/n0.sock", f"/tmp/{name}.sock")
         self.guest.run(f"cat >/tmp/{name}.yaml <<'END'\n{text}END\nchmod 644 /tmp/{name}.yaml")
 
     def refused(self, name, pattern, check=None, before="", after="", user=""):
-        """check: what `gradlane check` says, if it does. before, after: scripts that spoil something, and mend it."""
+        """Starts a daemon as `user`, which must be refused with a message of this pattern.
+
+        `check` is a pattern for `gradlane check`, if that reports the fault too. The script `before` causes the fault,
+        and `after` fixes it.
+        """
         start = f"timeout 60 gradlaned --config /tmp/{name}.yaml"
         asks = f"gradlane check --config /tmp/{name}.yaml"
         if user:
@@ -45,7 +49,7 @@ class Machine:
         self.lines.append(re.sub(r"^gradlaned: ", "", lines[-1]))
 
     def hidden(self, library):
-        """Scripts that take a driver of DPDK away, and bring it back."""
+        """Returns scripts that remove a driver of DPDK and restore it."""
         names = f"{DRIVERS}/librte_{library}.so* {DRIVERS}/dpdk/pmds-*/librte_{library}.so*"
         return {"before": f"mkdir /tmp/gone; for f in {names}; do [ ! -e $f ] || echo $f; done >/tmp/gone/list; "
                           "while read f; do cp -a $f /tmp/gone/${f##*/}; rm $f; done </tmp/gone/list",
@@ -53,7 +57,7 @@ class Machine:
 
 
 def refused(stage):
-    """All that needs no other machine."""
+    """Runs all refusals that need no other machine."""
     machine = Machine(stage)
     guest, card = machine.guest, machine.card
     machine.file("absent", port="{name: e0, pci: '0000:fe:1e.6'}")
@@ -84,7 +88,7 @@ def refused(stage):
 
 
 def shared_buffers(stage):
-    """Two cards of one node, one of which wants buffers that the other one cannot be told of."""
+    """Runs a node with two cards, where one card needs larger buffers than the driver of the other card can handle."""
     guest = stage.prepare([Card("e1000e", stage.cable().ends[0]), Card("vmxnet3", stage.cable().ends[0])])
     stage.boot(guest)
     ports = [f"{{name: e{card}, pci: '{guest.address(card)}', nodes: [{card + 1}]}}" for card in range(2)]

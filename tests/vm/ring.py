@@ -1,4 +1,5 @@
-"""Rows of rings: a daemon on each card of a guest, `gradlane perf` on them, and what must be true of it."""
+"""Rows of rings: a daemon on each card of a guest, with `gradlane perf` on all. Its results and the counters must be
+right."""
 
 import dataclasses
 import json
@@ -11,14 +12,17 @@ from tests.vm.guest import Card, mac_of
 PERF = "-b 4K -e 256K -f 8 -n 3 -w 1 --codec raw,fixed:10"
 RIGHT = "all results are as the codec promises, and the same on all ranks"
 HUGEPAGES = 192  # MiB, for two daemons
-# A packet that any of these count has come damaged, or not where it belongs.
+# These counters must stay 0. They count packets that came damaged, or to the wrong place.
 NEVER = ("wrong_lane", "bad_checksum", "bad_ip_header", "bad_udp", "forged", "bad_crc", "bad_magic", "bad_run")
 
 
 @dataclasses.dataclass
 class Ring:
-    """card: as QEMU calls it; driver: as DPDK does. steering: what `gradlane stats` must say of packets and lanes;
-    queues: of a card that has several. settings: further keys of the configuration."""
+    """A ring of two nodes on cards of one guest. `card` is QEMU's name of the card, `driver` DPDK's name of its driver.
+
+    `steering` is a pattern for the text on packets and lanes in `gradlane stats`. `queues` is the number of queues of a
+    card that has several. `settings` has further keys of the configuration.
+    """
 
     card: str
     driver: str
@@ -34,7 +38,7 @@ class Ring:
     settings: dict = dataclasses.field(default_factory=dict)
 
     def prepare(self, stage, **options):
-        """A guest with two cards, and the files of two nodes; not started."""
+        """Returns a guest with two cards and the files of two nodes. It is not started."""
         if self.queues > 1:
             switch = stage.switch()
             ends, options["space"] = [switch.port(self.queues) for _ in range(2)], switch.space
@@ -48,7 +52,7 @@ class Ring:
         return guest
 
     def start(self, guest):
-        """Both daemons, until the ring is whole."""
+        """Starts both daemons, and waits until the ring is ready."""
         for rank in range(2):
             guest.run(f"bind {guest.address(rank)}")
         if self.hugepages:
@@ -56,7 +60,7 @@ class Ring:
         guest.run("daemon 0; daemon 1; whole 0 && whole 1")
 
     def play(self, stage):
-        """All of it; what came of it."""
+        """Runs the row. Returns the text for its line."""
         guest = self.prepare(stage)
         stage.boot(guest)
         before = guest.run("gradlane check --config /tmp/n0.yaml", check=False)
@@ -90,7 +94,7 @@ class Ring:
 
 
 def check_perf(text):
-    """How many sizes and codecs were right, as all must be."""
+    """Returns the number of sizes and codecs in a table of `gradlane perf`. All results must be right."""
     assert RIGHT in text, text
     wrong = [int(line.split()[-1]) for line in text.splitlines() if re.match(r" +\d+ +\d+ +\w", line)]
     assert wrong and not any(wrong), text
@@ -98,7 +102,7 @@ def check_perf(text):
 
 
 def expect(pattern, text):
-    """What of it is found."""
+    """Returns the match of the pattern. Raises AssertionError if there is none."""
     found = re.search(pattern, text)
     assert found, f"no '{pattern}' in: {text[-3000:]}"
     return found

@@ -1,16 +1,19 @@
-"""What a row is."""
+"""Defines a row: a test in virtual machines, whose result is one line of a table."""
 
 import dataclasses
 import typing
 
-PREFIX = "gl-vm-"  # of folders, with the number of the process that plays rows behind it
+PREFIX = "gl-vm-"  # prefix of folder names; the number of the process that plays the rows follows
 
 
 @dataclasses.dataclass
 class Row:
-    """play: is given a Stage, and returns a line for the table; whatever it raises has failed the row, except for
-    kernels.Missing, which skips it. limit: seconds, by which all of it has ended. root: needs namespaces of this machine.
-    short: belongs to the short form, too. fetch: gets what must be downloaded first, for which no limit counts."""
+    """A test in virtual machines. play() gets a Stage, and returns a line for the table.
+
+    The exception kernels.Missing skips the row, and any other exception fails it. `limit` is the number of seconds
+    after which the row must have ended. With `root`, it needs namespaces of this machine. With `short`, it belongs to
+    the short form too. fetch() first gets what must be downloaded, for which no limit counts.
+    """
 
     name: str
     play: typing.Callable

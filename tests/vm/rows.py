@@ -1,4 +1,4 @@
-"""All rows: a name, and what is played. Those of a subject are a file, whose list is added here."""
+"""All rows. Each subject has a file with its rows, whose list is added here."""
 
 from tests.vm import (accelerator_rows, checksum_rows, cpu_rows, driver_rows, failure_rows, fixture_rows, igb_rows,
                       machines_rows, numa_rows, packed_rows, refusal_rows, steering_rows)

@@ -1,4 +1,4 @@
-"""Where a row is played: its guests and networks, all gone behind the `with`, however it ends."""
+"""The place where a row is played: its guests and networks, which are gone after the `with`, however it ends."""
 
 import contextlib
 import pathlib
@@ -10,8 +10,8 @@ from tests.vm.network import Cable, Switch
 
 
 class Stage:
-    """number: of the row, for names that meet nowhere. limit: seconds for all of it. build: folder that programs are
-    from."""
+    """`number` is that of the row, which makes names unique. `limit` is in seconds, for the whole row. `build` is the
+    folder with the programs."""
 
     def __init__(self, folder, number, kernel, image, limit, build="build"):
         self.folder = pathlib.Path(folder) / f"row{number}"
@@ -28,35 +28,36 @@ class Stage:
         self.close()
 
     def close(self):
-        """Also by another thread, which ends the program."""
+        """Ends all guests and networks. Another thread, which ends the program, may call this too."""
         with self._lock:
             for guest in self._guests:
                 guest.end()
             self._stack.close()
             transcript = "\n".join(text for guest in self._guests for text in guest.said)
-            with contextlib.suppress(FileNotFoundError):  # removed by then
+            with contextlib.suppress(FileNotFoundError):  # the folder has been removed by then
                 (self.folder / "transcript.log").write_text(transcript)
 
-    # ---- What rows ask for
+    # ---- For rows
 
     def cable(self):
         self._cables += 1
         return Cable(self.folder, f"cable{self._cables}")
 
     def switch(self, mtu=9000):
-        """Needs root."""
+        """Adds a switch. Needs root."""
         self._switches += 1
         return self._stack.enter_context(Switch(f"vm{self._number}-{self._switches}", mtu))
 
     def prepare(self, cards=(), **options):
-        """A guest that has not been started, as Guest has them; `guest.files` may be added to."""
+        """Returns a guest that has not been started. `options` are those of Guest. Files may be added to `guest.files`.
+        """
         guest = Guest(f"g{len(self._guests)}", self.folder, options.pop("kernel", self.kernel),
                       options.pop("image", self.image), cards, deadline=self.deadline, **options)
         self._guests.append(guest)
         return guest
 
     def boot(self, *guests):
-        """All at once."""
+        """Boots these guests, all at once."""
         for guest in guests:
             guest.start()
         for guest in guests:
@@ -65,6 +66,6 @@ class Stage:
             guest.wait_until_up()
 
     def two_cards(self, model, options="", **more):
-        """A guest that has two cards, joined by a cable."""
+        """Returns a guest with two cards that are connected to each other."""
         cable = self.cable()
         return self.prepare([Card(model, end, options) for end in cable.ends], **more)

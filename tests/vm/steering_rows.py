@@ -1,5 +1,5 @@
-"""Rows of packets that a card sorts by queue: each is looked for at the queue of its lane. And `gradlane loopback` on
-cards."""
+"""Rows of packets that a card distributes over queues: each must be in the queue of its lane. Also rows of `gradlane
+loopback` on cards."""
 
 import dataclasses
 import json
@@ -9,7 +9,7 @@ from tests.vm import driver_rows
 from tests.vm.ring import check_perf, expect
 from tests.vm.row import Row
 
-# What becomes of a packet that a lane is given.
+# Counters of a lane, which together count each packet that the lane is given.
 GIVEN = ("delivered", "duplicate", "too_far", "ack_received", "hello_received", "hello_stale", "hello_refused",
          "stale_session", "unknown_peer", "too_short", "bad_magic", "bad_version", "bad_crc", "bad_kind")
 
@@ -17,7 +17,7 @@ SETTLED = 20  # seconds
 
 
 def by_lane(stage, ring):
-    """Each packet that arrived at a queue was given to a lane of that queue."""
+    """Checks that each packet that arrived at a queue was given to a lane of that queue."""
     guest = ring.prepare(stage)
     stage.boot(guest)
     ring.start(guest)
@@ -32,7 +32,7 @@ def by_lane(stage, ring):
 
 
 def _packets(guest, rank, ring):
-    """By queue, and by lane."""
+    """Returns the number of packets by queue, and by lane."""
     end = time.monotonic() + SETTLED
     while True:  # figures of queues and of lanes may be a packet apart
         stats = json.loads(guest.run(f"gradlane stats --config /tmp/n{rank}.yaml --json").output)
@@ -47,7 +47,7 @@ def _packets(guest, rank, ring):
 
 
 def loopback(stage, card):
-    """Two cards of one machine, joined: frames go round, and all-reduces."""
+    """Runs `gradlane loopback` with two connected cards of one machine, with frames and with all-reduces."""
     guest = card.prepare(stage)
     stage.boot(guest)
     devices = " ".join(f"--device {guest.address(rank)}" for rank in range(2))

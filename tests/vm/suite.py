@@ -1,4 +1,5 @@
-"""Packages of another Debian, for guests and for QEMU: lists of its own, unpacked into a cache, nothing installed."""
+"""Packages of another Debian release, for guests and for QEMU. It has package lists of its own, unpacks packages into a
+cache, and installs nothing."""
 
 import fcntl
 import pathlib
@@ -17,19 +18,20 @@ Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 
 
 class Suite:
-    """name: as trixie. Made once; rows that ask at the same time wait for one another."""
+    """`name` is that of the release, such as trixie. A package is unpacked once. Rows that ask at the same time wait
+    for one another."""
 
     def __init__(self, name, folder=CACHE):
         self._folder = pathlib.Path(folder) / name
         self._name = name
 
     def kernel(self):
-        """Its newest, as Kernel."""
+        """Returns the release's newest Kernel."""
         found = sorted(self._folder.glob("linux-image-*/complete"))
         return Kernel(found[-1].parent if found else self._made(self._kernel_package))
 
     def program(self, package):
-        """Folder that a package and all that it needs are unpacked into, its C library too."""
+        """Returns the folder into which a package and all that it needs are unpacked, including its C library."""
         folder = self._folder / package
         return folder if (folder / "complete").exists() else self._made(lambda: (package, self._needed(package)))
 

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""Copied configurations: two machines with one address, two daemons of one machine. What starts, what is refused, why.
+"""Tests copied configurations: two machines with one address, and two daemons on one machine. Checks which daemons
+start, which are refused, and for which reason.
 
-Nodes and a stray on a bridge, in network namespaces of their own. Needs root.
+The nodes and a stray daemon are on a bridge, in network namespaces of their own. Needs root.
 """
 
 import argparse
@@ -59,7 +60,7 @@ class Stray:
 
 
 def check(network, place, config, time_limit="2s"):
-    """Status and output of `gradlane check`."""
+    """Returns the exit status and output of `gradlane check`."""
     result = subprocess.run(
         network.command(place, BINARIES["gradlane"], "check", "--config", config, "--time", time_limit),
         capture_output=True, text=True, timeout=60, env={**os.environ, "GRADLANED": BINARIES["gradlaned"]})
@@ -67,7 +68,11 @@ def check(network, place, config, time_limit="2s"):
 
 
 def a_copy_does_not_start(folder, network):
-    """The nodes go on, and know who it was; `check` of the copy says the same; a node that starts again is no copy."""
+    """Checks that a daemon with a copied configuration does not start, and that the nodes go on and log the copy's MAC
+    address.
+
+    `check` with the copied file reports the same. A node that restarts does not count as a copy.
+    """
     with ring(folder, network) as nodes:
         nodes.start().wait_whole()
         mac = mac_of(network, 1)
@@ -82,7 +87,7 @@ def a_copy_does_not_start(folder, network):
         nodes.start_node(1)
         nodes.wait_whole()
         assert "in use" not in nodes.log_of_this_life(1), nodes.log(1)
-        # The kernel of another host has the address.
+        # Now the kernel of another host has the address, so the node does not start.
         nodes.terminate(1)
         network.node(3).ip("addr", "add", "10.77.0.2/24", "dev", "gl0")
         nodes.start_node(1)
@@ -93,7 +98,10 @@ def a_copy_does_not_start(folder, network):
 
 
 def two_that_are_one_node_are_both_named(folder, network):
-    """They could not see each other when they started. No sum has the stray's part; all who look read both names."""
+    """Starts two daemons for one node that cannot reach each other at first, and then connects them.
+
+    Operations fail, so the stray's data is in no sum. Errors, logs, stats and `check` name both MAC addresses.
+    """
     network.partition([[0, 1, 2]])
     with ring(folder, network) as nodes, Stray(nodes, 1, 3) as stray:
         nodes.start().wait_whole()
@@ -111,9 +119,9 @@ def two_that_are_one_node_are_both_named(folder, network):
             try:
                 gl.barrier()
                 raise AssertionError("a barrier with a doubled rank")
-            except Exception as error:  # whatever it is called
+            except Exception as error:  # the class of the error does not matter
                 assert named(str(error)), error
-        # Each of the two says who the other one is.
+        # Each of the two logs the MAC address of the other one.
         for other, log in ((both[1], lambda: nodes.log(1)), (both[0], stray.log)):
             rings.wait_for(lambda: f"{other} has this node's address 10.77.0.2, too" in log(), "who has it")
         status, output = check(network, 0, nodes.config(0))
@@ -127,7 +135,8 @@ def two_that_are_one_node_are_both_named(folder, network):
 
 
 def a_link_that_comes_up_late(folder, network):
-    """The address is asked for then, and not used as long as somebody else has it."""
+    """Checks that a daemon whose link comes up late asks for its address then, and does not use it while another host
+    has it."""
     with ring(folder, network) as nodes:
         nodes.start_node(0)
         rings.wait_for(lambda: "node 0 of 3" in nodes.log(0), "node 0")
@@ -139,7 +148,7 @@ def a_link_that_comes_up_late(folder, network):
             status, output = check(network, 3, stray.config, "200ms")
             assert status == 1, output
             assert f"FAIL address 10.77.0.1 on port e0: it is in use by {mac_of(network, 0)}" in output, output
-            # It may have it when it is free.
+            # The stray gets the address once the address is free.
             assert nodes.terminate(0) == 0
             nodes.start_node(1)
             rings.wait_for(lambda: "mac" in str(nodes.stats(1)) and nodes.stats(1)["neighbours"][0]["mac"] ==
@@ -148,7 +157,8 @@ def a_link_that_comes_up_late(folder, network):
 
 
 def two_daemons_of_one_machine(folder, network):
-    """An interface, an address: one daemon has it. Links in memory are nobody else's business."""
+    """Checks that only one daemon of a machine can have an interface or an address. Links in shared memory do not
+    conflict."""
     with ring(folder, network) as nodes:
         nodes.start_node(0)
         rings.wait_for(lambda: "node 0 of 3" in nodes.log(0), "node 0")
@@ -174,7 +184,7 @@ def two_daemons_of_one_machine(folder, network):
 
 
 def one_file_for_all_nodes(folder, network):
-    """By --rank, by the address of the machine; `check` likewise."""
+    """Checks that --rank or an address of the machine selects the node, for the daemon and for `check`."""
     with ring(folder, network, nodes=2) as nodes:
         text = nodes.config(0).read_text().replace("rank: 0\n", "", 1).replace(nodes.socket(0), f"{folder}/x.sock")
         for i in range(2):
@@ -195,7 +205,8 @@ def one_file_for_all_nodes(folder, network):
 
 
 def play(case):
-    """Up to three times: whoever gets no time while it is asked for its address does not answer, and may lose it."""
+    """Runs a case up to three times. A daemon that gets no CPU time while others ask for its address may lose the
+    address."""
     for last in (False, False, True):
         try:
             with networks.Network(4) as network, tempfile.TemporaryDirectory() as folder:

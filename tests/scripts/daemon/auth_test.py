@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Daemons whose packets have tags: rings with one key, with two, with none; records replayed; UDP checksums."""
+"""Tests daemons whose packets have tags: rings with one key, with two keys and without a key; replays; UDP checksums.
+"""
 
 import argparse
 import contextlib
@@ -52,15 +53,16 @@ def check_same_key(kind, folder, args, network=None, **settings):
         ring.start().wait_whole()
         run_example(ring, args.example)
         for node in range(2):
-            # Counters are copied every 100 ms.
+            # The daemon publishes its counters every 100 ms.
             rings.wait_for(lambda node=node: counter(ring, node, "compressed") > 0, "packets are counted")
-            # A packet that is sent again while a device still has it goes there with a new header and the old tag.
+            # A packet that is retransmitted while a device still has it goes out with a new header and the old tag. It
+            # counts as forged.
             rings.wait_for(lambda node=node: counter(ring, node, "forged") <= sent_again(ring, 1 - node),
                            "no packet is forged that was sent once")
 
 
 def check_refused(folder, args, keys, what):
-    """Nodes without a common key are silent to each other, and operations end as they do without a neighbour."""
+    """Checks that nodes without a common key ignore each other's packets and report why, and that operations fail."""
     def auth(node):
         return f"auth: {{key_file: {keys[node]}}}" if keys[node] else ""
 
@@ -93,7 +95,7 @@ def check_key_files(folder, args):
 
 
 class Recorder:
-    """All frames from node 0 to node 1, as the switch hands them out, and a way to send them there again."""
+    """Records the UDP frames from node 0 to node 1 as they leave the switch, and can send them again."""
 
     def __init__(self, network):
         self.frames = []
@@ -130,7 +132,7 @@ class Recorder:
 
 
 class Attack:
-    """Frames that are sent again and again until the end of the `with`: each at least once."""
+    """Sends frames again and again until the end of the `with`, each at least once."""
 
     def __init__(self, recorder, frames):
         self.recorder, self.frames, self.over = recorder, frames, threading.Event()
@@ -150,7 +152,7 @@ class Attack:
 
 
 def check_strangers(folder, args, network):
-    """Records that are sent again, and changed ones: sums stay right, and what was changed is counted."""
+    """Checks that replayed and changed packets do not change sums, and that changed packets are counted."""
     key = make_key(folder, "ring.key", 7)
     with (Recorder(network) as recorder,
           rings.Ring("veth", 2, folder, args.gradlaned, network, auth=f"{{key_file: {key}}}") as ring):
@@ -161,14 +163,15 @@ def check_strangers(folder, args, network):
         assert len(frames) > 20, len(frames)
         with Attack(recorder, frames):
             run_example(ring, args.example)
-        run_example(ring, args.example)  # its packets come behind all of the attack's
+        run_example(ring, args.example)  # its packets arrive after all packets of the attack
         rings.wait_for(lambda: sums(ring, 1) == 3, "the counters after all runs")
         before = counter(ring, 1, "forged")
         assert before <= sent_again(ring, 0), "authentic packets, though late, are no forgeries"
         changed = [frame[:at] + bytes([frame[at] ^ 1]) + frame[at + 1:] for frame in frames[:20]
                    for at in (26, 34, FRAME, FRAME + 20, len(frame) - 1)]
         recorder.send(changed)
-        # The addresses of the first two kinds are no neighbour's or no port's.
+        # A frame with another source address does not count: its IP checksum is wrong. The test expects at least three
+        # of the other kinds.
         rings.wait_for(lambda: counter(ring, 1, "forged") >= before + 3 * 20, "changed packets are counted")
         run_example(ring, args.example)
         ring.wait_whole()
@@ -190,7 +193,7 @@ def receive_datagrams(sock, count):
 
 
 def check_checksums(folder, args, network, key):
-    """The kernel, which drops datagrams with a wrong checksum, takes a daemon's."""
+    """Checks that the kernel accepts a daemon's datagrams. The kernel drops datagrams with a wrong checksum."""
     auth = {"auth": f"{{key_file: {key}}}"} if key else {}
     with rings.Ring("veth", 2, folder, args.gradlaned, network, **auth) as ring, address_of_kernel(network, 1):
         with network.node(1).inside():
@@ -204,7 +207,7 @@ def check_checksums(folder, args, network, key):
             assert packet[:2] == b"GL" and len(packet) == 44 + 96 + (TAG if key else 0), packet
         frame = next(frame for frame in iter(lambda: raw.recv(65536), None) if frame[23] == 17)
         assert frame[40:42] != b"\0\0", "no checksum"
-        # And it does look: the same frame with another checksum is dropped.
+        # The kernel does verify: it drops the same frame with another checksum.
         ring.terminate(0)
         receiver.setblocking(False)
         with contextlib.suppress(BlockingIOError):

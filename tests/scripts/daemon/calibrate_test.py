@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""Runs `gradlane plan --calibrate` on small rings, and looks at the files that it writes. Never at times: links have a
-rate that a shaper gives them, and that is what must be found.
+"""Runs `gradlane plan --calibrate` on small rings, and checks the files that it writes.
+
+No check depends on how fast the machine is. A shaper limits the rate of links, and the calibration must find that rate.
 
 calibrate_test.py GRADLANE [unittest's arguments]
 """
@@ -32,7 +33,7 @@ class CalibrateTest(unittest.TestCase):
         self.file = self.folder / "calibration.yaml"
 
     def calibrate(self, *words, nodes=2, options=("--quick",)):
-        """What rank 0 has printed, as JSON."""
+        """Runs a calibration. Returns the JSON document that rank 0 prints."""
         result = run(GRADLANE, "run", "-n", nodes, *words, "--no-prefix", "--", GRADLANE, "plan", "--calibrate", *options,
                      "-o", self.file, "--json")
         self.assertEqual(result.returncode, 0, result)
@@ -60,7 +61,7 @@ class CalibrateTest(unittest.TestCase):
             self.assertLess(link["gbps"], 2 * rate, made)
             self.assertGreater(link["gbps"], rate / 2, made)
             self.assertFalse(link["at_least"], made)
-        # Where the link binds, whose rate the shaper gives: the largest one without compressing.
+        # The largest uncompressed operation is limited by the link, whose rate the shaper sets.
         bound = max((check for check in made["checks"] if check["codec"] == "raw"), key=lambda check: check["bytes"])
         self.assertLess(bound["predicted_us"], 2 * bound["measured_us"], made)
         self.assertGreater(bound["predicted_us"], bound["measured_us"] / 2, made)
@@ -70,7 +71,7 @@ class CalibrateTest(unittest.TestCase):
         self.assertTrue(plan["calibrated"])
         self.assertEqual(plan["nodes"], 2)
         self.assertAlmostEqual(plan["gbps"], min(link["gbps"] for link in made["links"]), 5)
-        # Another host, whose file it is not.
+        # The file cannot be used on another host.
         other = self.plan("unshare", "--uts", "sh", "-c", 'hostname elsewhere && exec "$@"', "sh")
         self.assertEqual(other.returncode, 2, other)
         self.assertIn(f"{self.file}: cannot be used here: it is of host", other.stderr)
@@ -81,11 +82,11 @@ class CalibrateTest(unittest.TestCase):
         self.assertEqual((made["port"], made["lanes"]), ("ring", 2))
 
     def test_without_a_ring(self):
-        """Where the daemons allow no other strategy than direct."""
+        """Calibrates where the daemons allow only the strategy `direct`."""
         self.calibrate("--link", "ring", "--strategies", "direct")
 
     def test_last_lines(self):
-        """Rank 0 says what comes next, the other ones that they are done."""
+        """Checks that rank 0 prints what to run next, and that the other ranks print that they are done."""
         result = run(GRADLANE, "run", "-n", "2", "--link", "ring", "--", GRADLANE, "plan", "--calibrate", "--quick", "-o",
                      self.file)
         self.assertEqual(result.returncode, 0, result)
@@ -94,18 +95,18 @@ class CalibrateTest(unittest.TestCase):
         self.assertRegex(result.stdout, r"times as long \(\d+\.\d\d to \d+\.\d\d\)")
 
     def test_refusals(self):
-        """What one rank does otherwise is an error on all, by name."""
+        """Checks that all ranks fail if one rank does something else than the others. Errors say which rank and why."""
         script = 'if [ $RANK = 1 ]; then exec "$0" perf -n 1; fi; exec "$0" plan --calibrate --quick -o "$1"'
         other = run(GRADLANE, "run", "-n", "2", "--link", "ring", "--no-prefix", "--", "sh", "-c", script, GRADLANE, self.file)
         self.assertEqual(other.returncode, 1, other)
         self.assertIn("rank 0", other.stderr)
-        # One that cannot write its file: the other one hears of it before anything is measured.
+        # Rank 1 cannot write its file. Rank 0 gets the error before anything is measured.
         script = 'if [ $RANK = 1 ]; then set -- /proc/nowhere/c.yaml; fi; exec "$0" plan --calibrate --quick -o "$1"'
         half = run(GRADLANE, "run", "-n", "2", "--link", "ring", "--", "sh", "-c", script, GRADLANE, self.file)
         self.assertEqual(half.returncode, 2, half)
         self.assertIn("/proc/nowhere/c.yaml: cannot be written", half.stderr)
         self.assertNotIn("codecs", half.stderr)
-        # One that leaves.
+        # Rank 1 is killed.
         script = 'if [ $RANK = 1 ]; then exec timeout -s KILL 2 "$0" plan --calibrate; fi; exec "$0" plan --calibrate -o "$1"'
         left = run(GRADLANE, "run", "-n", "2", "--link", "ring", "--", "sh", "-c", script, GRADLANE, self.file)
         self.assertNotEqual(left.returncode, 0, left)

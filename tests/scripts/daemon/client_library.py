@@ -1,4 +1,5 @@
-"""The C library over the real daemon: time limits, exact results, many and large operations (part of daemon_test.py)."""
+"""Tests the C library with the real daemon: time limits, exact results, many and large operations (part of
+daemon_test.py)."""
 
 import ctypes
 import time
@@ -38,7 +39,7 @@ def load():
 
 
 class Trainer:
-    """A context of the C library. Operations return their request."""
+    """A context of the C library. start() returns the number of its request."""
 
     def __init__(self, ring, rank, **options):
         daemons.gradlane_package()
@@ -90,7 +91,7 @@ class LibraryTest(DaemonTest):
     # ---- Time limits
 
     def test_longer_than_the_daemons(self):
-        """One rank is busy for longer than timeouts.operation; the others were told to wait."""
+        """Checks that trainers may allow more time than timeouts.operation. One rank starts later than that."""
         for fields, options in ((dict(timeout_ms=60000), {}), ({}, dict(operation_timeout_ms=60000))):
             ring = self.ring(2, timeouts="{peer: 30s, start: 90s, operation: 400ms}")
             trainers = self.connect(ring, **options)
@@ -100,7 +101,7 @@ class LibraryTest(DaemonTest):
             time.sleep(1)
             late = trainers[1].start("all_reduce", trainers[1].zeros(5000), **fields)
             self.all_end(trainers, [early, late])
-            # Without: the daemon's.
+            # Without a limit of the trainers, the daemon's limit holds.
             if fields:
                 self.assertEqual(trainers[0].wait(trainers[0].start("barrier")), FAILED)
                 self.assertIn("took too long", trainers[0].error())
@@ -144,9 +145,9 @@ class LibraryTest(DaemonTest):
             for array in run("all_reduce", 1023, codec=codec):
                 numpy.testing.assert_array_equal(array, values[0][:1023] + values[1][:1023])
             for array in run("all_reduce", 1024, codec=codec):
-                self.assertFalse(array.any())  # that is what fixed:7 makes of them
+                self.assertFalse(array.any())  # fixed:7 rounds these values to zero
 
-    # ---- Many, and large ones
+    # ---- Many operations, and large ones
 
     def test_hundreds_at_once(self):
         for lanes in (1, 2):
@@ -157,7 +158,8 @@ class LibraryTest(DaemonTest):
                     array[:] = number
             requests = [[trainer.start("all_reduce", array) for array in mine]
                         for trainer, mine in zip(trainers, arrays)]
-            # The ranks wait in turn, from the end: what is in front moves on in any call.
+            # The ranks wait in turn, from the last operation to the first. Every call must also advance the operations
+            # before.
             for pair in reversed(list(zip(*requests))):
                 codes = [PENDING, PENDING]
                 while PENDING in codes:
@@ -207,7 +209,7 @@ class LibraryTest(DaemonTest):
                 self.check_large(trainers, count, dtype)
 
     def test_max_tensors_that_differ(self):
-        """One rank sends parts that the other does not expect: both hear why, and nothing is added up wrongly."""
+        """Checks that an operation fails on both ranks, with the reason, if they divide it into different parts."""
         ring = daemons.Ring(self.folder, 2, exchange="{max_tensor: 1MiB}")
         file = ring.files[1]
         file.write_text(file.read_text().replace("1MiB", "2MiB"))
@@ -219,7 +221,8 @@ class LibraryTest(DaemonTest):
         self.assertIn("how long parts are follows from exchange.max_tensor, which must be alike", trainers[0].error())
 
     def test_parts_that_fail(self):
-        """One rank cancels: all ranks' requests fail, once, and the next operation works."""
+        """Checks that a cancelled operation of many parts fails once on each rank, and that the next operation works.
+        """
         trainers = self.connect(self.ring(2, exchange="{max_tensor: 4KiB}"))
         requests = [trainers[0].start("all_reduce", trainers[0].zeros(200_000))]
         self.assertEqual(trainers[0].lib.gradlane_cancel(trainers[0].gl, ctypes.c_uint64(requests[0])), OK)

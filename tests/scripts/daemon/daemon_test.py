@@ -102,7 +102,7 @@ class ConfigTest(DaemonTest):
 
 
 class EndTest(DaemonTest):
-    """What signals and memif are for; all else about ends is in tests/stack/ends_test.cc."""
+    """Tests of ends that need signals or memif. All other tests of ends are in tests/stack/ends_test.cc."""
 
     def test_signals_while_idle(self):
         for number in (signal.SIGTERM, signal.SIGINT):

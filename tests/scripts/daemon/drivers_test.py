@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Devices that DPDK cannot have: gradlaned ends with exit status 2, and says which package or step is missing.
+"""Tests devices that DPDK cannot open: gradlaned ends with exit status 2, and names the missing package or step.
 
 drivers_test.py GRADLANED LIBRARY [unittest's arguments]
 
-LIBRARY is made of fixtures/hidden_files.cc. Needs no root. What is said of cards that are there is a matter of
+LIBRARY is made of fixtures/hidden_files.cc. Needs no root. Messages about cards that are present are tested in
 tests/dataplane/kernel/pci_card_test.cc.
 """
 
@@ -28,7 +28,7 @@ NO_CARD = "0000:fe:1e.6"
 
 class DriversTest(unittest.TestCase):
     def last_line(self, port, hidden="", more=""):
-        """What a daemon ends with that lacks these files."""
+        """Returns the last line of a daemon that cannot start and does not see files with `hidden` in their names."""
         environment = dict(os.environ)
         with tempfile.TemporaryDirectory() as folder:
             if hidden:

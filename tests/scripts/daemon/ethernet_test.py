@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Two daemons on kernel interfaces (AF_PACKET on veth, in network namespaces of their own): ARP, ping, a ring."""
+"""Tests two daemons on kernel interfaces (AF_PACKET on veth, in network namespaces of their own): ARP, ping, a ring."""
 
 import argparse
 import pathlib
@@ -11,7 +11,7 @@ from lab.net.spaces import run
 
 
 def check_ping(network):
-    """From a kernel on the same wire: ARP first, then echoes of several sizes."""
+    """Pings node 1 from a kernel on the same wire: ARP first, then echoes of several sizes."""
     for size in (0, 1, 56, 1471, 1472):
         output = network.node(0).run("ping", "-c", "2", "-i", "0.2", "-W", "5", "-M", "do", "-s", size,
                                                 "10.77.0.2")
@@ -30,7 +30,8 @@ def check_counters(ring):
     for node in range(2):
         assert ring.terminate(node) == 0
         assert " compressed " in ring.log(node), ring.log(node)
-    # The other node may have learnt what it needs from its neighbour's question.
+    # Only node 1 must have answered. A node that learns the MAC address from its neighbour's ARP request need not ask
+    # itself.
     assert " answered " in ring.log(1) and " echo 10 " in ring.log(1), ring.log(1)
 
 

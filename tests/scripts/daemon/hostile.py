@@ -1,9 +1,8 @@
-"""Trainers that mean harm (part of daemon_test.py).
+"""Tests with malicious trainers (part of daemon_test.py).
 
-The daemon has node 0 of two trainers, of which rank 1 is the attacker; and a node of another ring in the same process,
-whose only trainer runs operations all the time, and must not notice anything.
+The daemon has node 0 with two trainers, one of which is the attacker, mostly rank 1. A node of another ring runs in the
+same process. Its only trainer runs operations all the time, and must not notice anything.
 """
-
 import contextlib
 import mmap
 import os
@@ -20,7 +19,7 @@ from tests.scripts.fixtures.daemons import PATIENCE, Daemon, DaemonTest, Ring, g
 
 
 class Bystander(threading.Thread):
-    """Rank 0 of a ring of one: every operation must end well."""
+    """The trainer of a ring with one rank. Each of its operations must succeed."""
 
     def __init__(self, ring):
         super().__init__()
@@ -35,7 +34,7 @@ class Bystander(threading.Thread):
                     data[:] = self.operations % 100
                     gl.all_reduce(data, async_=True).wait(PATIENCE)
                     assert (data == self.operations % 100).all()
-                    gl.zeros(300000)  # a segment of its own: the control thread and the lanes take part
+                    gl.zeros(300000)  # gets a segment of its own: the control thread and the lanes take part
                     self.operations += 1
                     time.sleep(0.002)
         except Exception as fault:  # noqa: BLE001 - told by end()
@@ -55,7 +54,7 @@ class HostileTest(DaemonTest):
         folders = [self.folder / name for name in ("victim", "other")]
         for folder in folders:
             folder.mkdir()
-        # A codec that takes residuals, for what is wrong with these to be looked at.
+        # This codec takes residuals, so the daemon checks those of submissions.
         self.victim = Ring(folders[0], 1, trainers=2, lanes=self.lanes, threads=1, codec="fixed:10")
         self.other = Ring(folders[1], 1)
         daemon = Daemon(*self.victim.files, *self.other.files)
@@ -80,7 +79,7 @@ class HostileTest(DaemonTest):
         return self.attackers[-1]
 
     def assert_cut_off(self, attacker, word):
-        """Told why, one line in the log, and the next trainers of both ranks find all in order."""
+        """Checks that the attacker is told why, that the log has one new line, and that the other ring has no error."""
         self.assertRegex(attacker.goodbye(), word)
         self.cut_off += 1
         lines = self.victim.lines("is cut off")
@@ -174,7 +173,7 @@ class HostileTest(DaemonTest):
             attacker = self.attack()
             attacker.allocate(1 << 20)
             good.resume(0)
-            # One that ends well, for the ring to be whole.
+            # One barrier succeeds first, so that the ring is ready.
             request = good.barrier(tag=0, async_=True)
             attacker.submit(kind=raw.BARRIER)
             request.wait(PATIENCE)
@@ -303,7 +302,7 @@ class HostileTest(DaemonTest):
         attacker = self.attack()
         attacker.wait_for_completions()
         good = self.victim.open(0)
-        for number in range(5000):  # nobody reads what rings here
+        for number in range(5000):  # the attacker never reads its bell, which fills up
             request = good.barrier(tag=0, async_=True)
             attacker.submit(kind=raw.BARRIER, cookie=number)
             request.wait(PATIENCE)
@@ -342,4 +341,4 @@ class HostileTest(DaemonTest):
         attacker.socket.close()
         self.assert_in_order()
         self.assertIsNone(self.bystander.end())
-        self.daemon.check_that_it_idles()  # and does not spin
+        self.daemon.check_that_it_idles()  # idle workers do not spin

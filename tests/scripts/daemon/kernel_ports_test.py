@@ -1,7 +1,9 @@
 #!/usr/bin/python3
-"""Rings of two nodes on interfaces of the kernel: AF_PACKET with jumbo frames, with fewer queues than workers, AF_XDP.
+"""Tests rings of two nodes on kernel interfaces: AF_PACKET with jumbo frames or with fewer queues than workers, AF_XDP.
 
-And what is said of interfaces that are not as they should be. On veth, in network namespaces of its own."""
+Also checks the messages about interfaces that are not set up as they must be. Runs on veth, in network namespaces of
+its own.
+"""
 
 import argparse
 import os
@@ -35,7 +37,7 @@ def start(network, folder, gradlaned, rank, device, extra):
 
 
 def ring(gradlaned, example, network, device, extra="", texts=()):
-    """A ring comes up, a sum is right, and the first node's log has these texts."""
+    """Starts a ring, and checks that a sum is right and that the first node's log has these texts."""
     daemons = []
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -54,7 +56,7 @@ def ring(gradlaned, example, network, device, extra="", texts=()):
                 assert process.wait(timeout=PATIENCE) == 0, log.read_text()
             text = daemons[0][1].read_text()
             assert "wrong_lane" not in text and "segmented" not in text, text
-            # What libbpf says while all is well.
+            # Messages of libbpf and libxdp do not get into the log while all is well.
             assert "libbpf" not in text and "libxdp" not in text, text
             for expected in texts:
                 assert expected in text, (expected, text)
@@ -66,7 +68,8 @@ def ring(gradlaned, example, network, device, extra="", texts=()):
 
 
 def cable(gradlaned, network):
-    """The link of an AF_PACKET port is what the kernel says of its interface, not what DPDK does."""
+    """Checks that the link state of an AF_PACKET port is that of the kernel's interface, not the one that DPDK reports.
+    """
     with tempfile.TemporaryDirectory() as name:
         process, log = start(network, pathlib.Path(name), gradlaned, 0, PACKET, "")
         try:
@@ -83,7 +86,7 @@ def cable(gradlaned, network):
 
 
 def small_mtu(gradlaned, network):
-    """mtu: 9000 on an interface that has 1500."""
+    """Checks that `mtu: 9000` is refused on an interface with an MTU of 1500."""
     with tempfile.TemporaryDirectory() as name:
         process, log = start(network, pathlib.Path(name), gradlaned, 0, PACKET + ",framesz=9216,blocksz=36864",
                              "mtu: 9000\n")
@@ -97,17 +100,18 @@ def small_mtu(gradlaned, network):
 
 
 def interface_made_again(gradlaned, network):
-    """As by a driver that is loaded anew. The daemon ends, to be started again; operations say why."""
+    """Deletes the interface, as a driver does that is loaded again. The daemon ends, to be restarted; operations say
+    why."""
     gone = "port e0: interface gl0 is gone: deleted, made anew, or moved to another network namespace"
     with tempfile.TemporaryDirectory() as folder, rings.Ring("veth", 2, folder, gradlaned, network) as nodes:
         nodes.start().wait_whole()
         with nodes.open(0) as gl:
-            request = gl.barrier(async_=True)  # the other rank does not come to it
+            request = gl.barrier(async_=True)  # the other rank never starts it
             network.node(0).ip("link", "del", "gl0")
             try:
                 request.wait(PATIENCE)
                 raise AssertionError("a barrier without an interface")
-            except Exception as error:  # whatever it is called
+            except Exception as error:  # the class of the error does not matter
                 assert gone in str(error), error
         assert nodes.processes[0].wait(PATIENCE) == 3, nodes.log(0)
         assert f"{gone}: shutting down with exit status 3" in nodes.log(0), nodes.log(0)
@@ -117,7 +121,10 @@ def interface_made_again(gradlaned, network):
 
 
 def xdp_beside_the_kernel(gradlaned, network):
-    """An address of the kernel's that would be cut off; and the program goes with the daemon, however that ends."""
+    """Checks that AF_XDP is refused where it would cut off an address of the kernel.
+
+    Also checks that the XDP program is removed from the interface however the daemon ends.
+    """
     link = ("ip", "-n", network.names[0], "link", "show", "gl0")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -161,7 +168,7 @@ def main():
         done += ["AF_XDP beside the kernel", "an interface made again"]
         done += ["an MTU too small", "a cable", "one queue", "queues of the kernel's choice", "AF_XDP"]
     with networks.Network(2, mtu=9000) as network:
-        # The second is what anybody might come to, and wants larger buffers.
+        # The second setting is one that users may try. It needs larger packet buffers.
         for frames in ("framesz=9216,blocksz=36864", "framesz=16384,blocksz=65536"):
             ring(args.gradlaned, args.example, network, f"{PACKET},{frames}", "mtu: 9000\n")
             done.append(f"mtu 9000 with {frames}")

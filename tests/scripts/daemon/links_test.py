@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""`gradlane run` with each link once, in a world of 1, and over IPv6: links_test.py GRADLANE ALL_REDUCE_EXAMPLE."""
+"""Runs `gradlane run` with each link once, with one rank, and over IPv6: links_test.py GRADLANE ALL_REDUCE_EXAMPLE."""
 
 import subprocess
 import sys

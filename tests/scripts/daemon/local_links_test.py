@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Kills daemons under load, and looks at what becomes of their neighbours on the same machine.
+"""Kills daemons under load, and checks their neighbours on the same machine.
 
-local_links_test.py GRADLANED [unittest's arguments]                        the short form
-local_links_test.py GRADLANED --kills N [--link memif] [--nodes 3] [--seed 1]   the long form: counts, and prints them
+  local_links_test.py GRADLANED [unittest's arguments]                        the short form
+  local_links_test.py GRADLANED --kills N [--link memif] [--nodes 3] [--seed 1]   the long form: counts, and prints them
 
 GRADLANE_LIBRARY: libgradlane.so.0, if not in build/.
 """
@@ -27,12 +27,12 @@ from tests.scripts.fixtures.daemons import PATIENCE, DaemonTest, Ring, gradlane_
 from tests.scripts.fixtures.waiting import DEATH_TIMEOUTS
 
 FLOATS = 2_000_000
-IN_FLIGHT = 6  # operations of so many floats: more than any of the waits below
-LOST = 100  # buffers: less than what a link has on its way when it goes down
+IN_FLIGHT = 6  # operations of FLOATS floats, which take longer together than the wait before a kill
+LOST = 100  # buffers: less than a link has in flight when it goes down
 
 
 class Killer:
-    """A ring with a trainer on each node; daemons of it are killed in the middle of traffic, and started again."""
+    """A ring with a trainer on each node. Its daemons are killed in the middle of traffic, and restarted."""
 
     def __init__(self, ring, seed, victims=None):
         self.ring, self.random = ring, random.Random(seed)
@@ -48,7 +48,7 @@ class Killer:
             gl.close()
 
     def reduce(self, count=10_000):
-        """One all-reduce of whole numbers; whether it went well, and came out right on all nodes."""
+        """All-reduces whole numbers once. Returns whether it succeeds with right sums on all nodes."""
         import numpy
 
         data = [gl.zeros(count) for gl in self.contexts]
@@ -66,7 +66,10 @@ class Killer:
         return right
 
     def free_buffers(self, nodes):
-        """Of pools that idle after traffic: drivers let go of sent packets only when others follow."""
+        """Returns the free buffers of each node, in pools that idle after traffic.
+
+        Drivers release sent packets only when others follow.
+        """
         for _ in range(10):
             assert self.reduce(1_000_000), self.notes
         time.sleep(0.3)
@@ -82,7 +85,7 @@ class Killer:
 
     @staticmethod
     def ends(requests):
-        """Their errors, and None for those without."""
+        """Returns the error of each request, or None."""
         errors = []
         for request in requests:
             try:
@@ -130,7 +133,7 @@ class Killer:
         for gl in self.contexts:
             gl.resume(1 << 20)
         began = time.monotonic()
-        # One that starts before all nodes have met again may end with those that were in flight.
+        # An operation that starts before all nodes have met again may fail together with those in flight.
         while not self.reduce():
             if time.monotonic() - began > PATIENCE:
                 raise AssertionError(f"no all-reduce after {self.counts['kills']} kills: {self.notes[-3:]}")

@@ -1,6 +1,9 @@
 #!/usr/bin/python3
-"""A log file in place of standard error: rotated, when SIGHUP comes; what it does not swallow; and daemons that end with
-other processes, and remove it. Needs no rights."""
+"""Tests a log file in place of standard error: SIGHUP reopens it after a rotation, and a start that fails writes to
+both.
+
+Also tests daemons that end with other processes and then remove their files. Needs no rights.
+"""
 
 import argparse
 import pathlib
@@ -31,7 +34,7 @@ class Daemon:
         self.process.communicate()
 
     def end(self, number):
-        """The exit status after that signal, and what was on standard error."""
+        """Sends a signal. Returns the exit status, and the text on standard error."""
         self.process.send_signal(number)
         _, text = self.process.communicate(timeout=rings.PATIENCE)
         return self.process.returncode, text
@@ -50,7 +53,7 @@ def rotated(gradlaned, folder):
         log.rename(old)
         daemon.process.send_signal(signal.SIGHUP)
         rings.wait_for(has(log, f"SIGHUP: {log} is open anew"), "a new file")
-        # It cannot be opened: the old one is written on, and the daemon lives.
+        # The file cannot be opened. The daemon lives on, and writes to the old file.
         log.rename(folder / "other")
         log.mkdir()
         daemon.process.send_signal(signal.SIGHUP)
@@ -61,7 +64,7 @@ def rotated(gradlaned, folder):
 
 
 def a_start_that_fails(gradlaned, folder):
-    """Who started it reads why, and the log has it, too."""
+    """Checks that the reason for a start that fails is on standard error and in the log file."""
     log = folder / "gradlane.log"
     config = write_config(folder, log_file=log, workers="{cores: [1023]}")
     result = subprocess.run([gradlaned, "--config", config], capture_output=True, text=True, timeout=rings.PATIENCE)
@@ -73,7 +76,7 @@ def a_start_that_fails(gradlaned, folder):
 
 
 def without_a_file(gradlaned, folder):
-    """There is nothing to open anew: it is an end as by SIGTERM, and nothing is left behind."""
+    """Checks that SIGHUP without a log file ends the daemon as SIGTERM does, and leaves no files."""
     with Daemon(gradlaned, write_config(folder)) as daemon:
         rings.wait_for((folder / "n.sock").exists, "a start")
         status, text = daemon.end(signal.SIGHUP)
@@ -82,7 +85,11 @@ def without_a_file(gradlaned, folder):
 
 
 def with_processes(gradlaned, folder):
-    """It ends with the last of them, whoever has started it and has its files, and leaves nothing behind."""
+    """Checks that the daemon ends with the last of the given processes, although this process, which started it, goes
+    on.
+
+    With `--tidy`, the daemon removes its files and their folder, unless the folder has other files.
+    """
     own = folder / "own"
     own.mkdir()
     words = [gradlaned, "--nodes", "127.0.0.1", "--set", f"socket={own}/n.sock", "--set", f"log_file={own}/log", "--tidy"]
@@ -96,7 +103,7 @@ def with_processes(gradlaned, folder):
         sleepers[0].kill()
         sleepers[0].wait()
         assert daemon.poll() is None, "one is left"
-        sleepers[1].kill()  # not waited for: it has ended all the same
+        sleepers[1].kill()  # not waited for: a zombie counts as ended
         _, text = daemon.communicate(timeout=rings.PATIENCE)
     finally:
         for it in (*sleepers, daemon):

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Four daemons with links between any two of them: sums, what they say of themselves, and what ends them.
+"""Tests four daemons with links between any two of them: sums, reports of their state, and failures.
 
 mesh_test.py GRADLANE GRADLANED [unittest's arguments]
 
@@ -34,7 +34,7 @@ class MeshTest(DaemonTest):
         return json.loads(tool("stats", "--admin", ring.sockets[node].with_suffix(".admin"), "--json").stdout)
 
     def packets(self, ring, node):
-        """Frames received, by the node that they come from."""
+        """Returns the number of frames that were received from each node."""
         stats = self.stats(ring, node)
         ports = {port["name"]: sum(queue["counters"]["received"] for queue in port["queues"]) for port in stats["ports"]}
         return {it["node"]: ports[it["port"]] for it in stats["neighbours"]}
@@ -47,7 +47,7 @@ class MeshTest(DaemonTest):
                 before = [self.packets(ring, node) for node in range(NODES)]
                 self.check_all_reduce(contexts, count=400_000)
                 for node in range(NODES):
-                    # Its part of their blocks, theirs of its own, and twice the results: 1.6 MB / 4 each way. A daemon
+                    # Each node receives 1.6 MB / 4 of elements from each other node, and as much of results. A daemon
                     # publishes its figures every 100 ms.
                     wait_for(lambda: all(count - before[node][other] > 400
                                          for other, count in self.packets(ring, node).items()), "packets of all")
@@ -72,7 +72,8 @@ class MeshTest(DaemonTest):
         self.finish(ring, contexts)
 
     def test_each_failure_is_named(self):
-        """Of a daemon that is killed, and of one that is stopped: by those beside it, and by the one that is not."""
+        """Checks that all other nodes name a daemon that is killed or stopped, whether they are its neighbours in the
+        ring or not."""
         ring, contexts = self.mesh("vhost")
         self.check_all_reduce(contexts)
         victim = ring.daemons[2]

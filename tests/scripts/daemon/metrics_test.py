@@ -1,9 +1,10 @@
 #!/usr/bin/python3
-"""Metrics: the real promtool, and a real Prometheus that finds out which of four nodes is slow.
+"""Tests metrics with the real promtool and a real Prometheus, which finds the slow one of four nodes.
 
 metrics_test.py GRADLANED [unittest's arguments]
 
-A ring of four in network namespaces, one cable of them shaped down; Prometheus is a host beside them. Needs root.
+The four nodes are a ring in network namespaces. One of their network links has a lower rate. Prometheus runs on another
+host of that network. Needs root.
 """
 
 import contextlib
@@ -30,7 +31,7 @@ HERE = pathlib.Path(__file__).parent
 DOCS = HERE.parents[2] / "docs"
 RULES = DOCS / "metrics" / "alerts.yml"
 NODES = 4
-SLOW = 2  # whose cable is
+SLOW = 2  # node whose network link is slow
 PORT = 9400
 PROMETHEUS = f"""
 global: {{scrape_interval: 500ms, scrape_timeout: 400ms, evaluation_interval: 500ms}}
@@ -44,7 +45,7 @@ NAME = re.compile(r"\bgradlane_[a-z_]+\b")
 
 
 def promtool(*words, text=None):
-    """What it says; it must be content."""
+    """Runs promtool, which must succeed. Returns its output."""
     result = subprocess.run(["promtool", *map(str, words)], input=text, capture_output=True, text=True, timeout=PATIENCE,
                             check=False)
     assert result.returncode == 0, f"{words}: {result.returncode}\n{result.stdout}{result.stderr}"
@@ -52,13 +53,13 @@ def promtool(*words, text=None):
 
 
 def families(text):
-    """Of a scrape: the names of all that has samples, as queries have them."""
+    """Returns the names of all metrics with samples in a scrape, as queries write them."""
     names = {line.split("{")[0].split()[0] for line in text.splitlines() if not line.startswith("#")}
     return {name for name in names if NAME.fullmatch(name)}
 
 
 class Trainers:
-    """One of each node, all in this process, that sum again and again."""
+    """One trainer on each node, all in this process, which all-reduce again and again."""
 
     def __init__(self, ring):
         self.contexts = [ring.open(rank) for rank in range(NODES)]
@@ -72,7 +73,7 @@ class Trainers:
     def _work(self):
         while not self.end.is_set():
             for array in self.arrays:
-                array *= 0.25  # as before the sum
+                array *= 0.25  # to the values before the sum
             for request in [gl.all_reduce(array, codec="fixed:10", async_=True)
                             for gl, array in zip(self.contexts, self.arrays)]:
                 request.wait(PATIENCE)
@@ -95,7 +96,7 @@ class ScrapedRing(unittest.TestCase):
                           extra_yaml=lambda node: f"metrics: 10.77.0.{node + 1}:{PORT}\n")
         stack.enter_context(ring).start()
         cls.host = network.stranger()
-        cls.host.ip("link", "set", "lo", "up")  # it asks itself
+        cls.host.ip("link", "set", "lo", "up")  # queries to Prometheus come from its own host
         (cls.folder / "prometheus.yml").write_text(PROMETHEUS)
         prometheus = subprocess.Popen(
             cls.host.command("prometheus", f"--config.file={cls.folder}/prometheus.yml",
@@ -110,7 +111,7 @@ class ScrapedRing(unittest.TestCase):
         stack.callback(Trainers(ring).close)
 
     def get(self, url, *options):
-        """By a host of that network; empty: nobody answers."""
+        """Sends a request from a host of that network. Returns the answer, which is empty if nobody answers."""
         fetch = "import sys, urllib.request as u; sys.stdout.write(u.urlopen(u.Request(sys.argv[1], headers=dict(" \
                 "[sys.argv[2:4]] if sys.argv[2:] else [])), timeout=60).read().decode())"
         return subprocess.run(self.host.command(sys.executable, "-c", fetch, url, *options), capture_output=True,
@@ -120,13 +121,13 @@ class ScrapedRing(unittest.TestCase):
         return self.get(f"http://10.77.0.{node + 1}:{PORT}/metrics", *options)
 
     def query(self, expression):
-        """[(labels, value)]"""
+        """Returns the results of a query to Prometheus as [(labels, value)]."""
         text = self.get("http://10.77.0.200:9090/api/v1/query?" + urllib.parse.urlencode({"query": expression}))
         answer = json.loads(text) if text else {}
         return [(it["metric"], float(it["value"][1])) for it in answer.get("data", {}).get("result", [])]
 
     def wait_for(self, expression, right):
-        """What a query gives, as soon as that is right."""
+        """Waits until the results of a query are right, and returns them."""
         seen = [None]
 
         def look():
@@ -140,7 +141,7 @@ class ScrapedRing(unittest.TestCase):
         return seen[0]
 
     def test_1_promtool(self):
-        """What is scraped is as Prometheus wants it, and docs, dashboard and rules speak of what is there."""
+        """Checks that promtool accepts the metrics, and that docs, dashboard and rules use only metrics that exist."""
         wait_for(lambda: "gradlane_operation_seconds_count" in self.scrape(0), "the first sum")
         text = self.scrape(0)
         self.assertEqual(promtool("check", "metrics", text=text), "")
@@ -170,7 +171,7 @@ class ScrapedRing(unittest.TestCase):
         promtool("test", "rules", self.folder / "alerts_test.yml")
 
     def test_3_prometheus(self):
-        """It scrapes all four, and knows which one is slow, and why."""
+        """Checks that Prometheus scrapes all four nodes, and finds the slow node and the cause."""
         self.wait_for('count(up{job="gradlane"} == 1)', lambda found: found[0][1] == NODES)
         self.wait_for("count(count by (node) (gradlane_ring_whole == 1))", lambda found: found[0][1] == NODES)
         full = "topk(1, rate(gradlane_link_window_full_seconds_total[4s]) > 0.3)"
@@ -178,7 +179,7 @@ class ScrapedRing(unittest.TestCase):
         self.assertEqual((labels["node"], labels["peer"]), (str(SLOW - 1), str(SLOW)), share)
         link = f'node="{SLOW - 1}",peer="{SLOW}"'
         self.wait_for(f"8e-6 * rate(gradlane_link_sent_bytes_total{{{link}}}[4s])",
-                      lambda found: 0 < found[0][1] < 40)  # the others have 200
+                      lambda found: 0 < found[0][1] < 40)  # Mb/s; other links have 200
         self.wait_for(f"histogram_quantile(0.5, rate(gradlane_link_rtt_seconds_bucket{{{link}}}[4s])) > 0.002",
                       lambda found: found[0][1] < 1)
         for node in range(NODES):
@@ -186,7 +187,7 @@ class ScrapedRing(unittest.TestCase):
                           lambda found: 0 < found[0][1] < 1.1)
         groups = json.loads(self.get("http://10.77.0.200:9090/api/v1/rules"))["data"]["groups"]
         self.assertEqual([rule["health"] for group in groups for rule in group["rules"]], ["ok"] * 5)
-        # All that the dashboard asks gives something.
+        # Every query of the dashboard has a result.
         dashboard = json.loads((DOCS / "metrics" / "dashboard.json").read_text())
         for panel in dashboard["panels"]:
             for target in panel.get("targets", []):
@@ -195,7 +196,7 @@ class ScrapedRing(unittest.TestCase):
 
 
 class AloneTest(unittest.TestCase):
-    """A daemon without others, on loopback."""
+    """A node that is alone, on loopback."""
 
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="gl-metrics-")))
@@ -220,7 +221,7 @@ class AloneTest(unittest.TestCase):
                       "there", text)
 
     def test_hostile_scrapers(self):
-        """They keep neither trainers nor others waiting."""
+        """Checks that hostile scrapers delay neither trainers nor other scrapers."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         _, sock = self.start(port)

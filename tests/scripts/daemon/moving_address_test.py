@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""An address of a node that moves to another machine, and comes back: errors name the rank, then sums are right again.
+"""Tests a node's address that moves to another machine and comes back: errors name the rank, then sums are right again.
 
-Usage: moving_address_test.py GRADLANED. Daemons on UDP sockets in network namespaces. Needs root.
+Usage: moving_address_test.py GRADLANED. The daemons are on UDP sockets in network namespaces. Needs root.
 """
 
 import pathlib
@@ -30,7 +30,7 @@ def begin(contexts):
 
 
 def works(contexts):
-    """True if it does, and then the sums are right."""
+    """Returns whether an all-reduce succeeds. If it does, its sums must be right."""
     arrays, requests = begin(contexts)
     try:
         for request in requests:
@@ -52,7 +52,8 @@ def works_again(contexts):
 
 
 def fails(contexts):
-    """All ranks are told of the one that has moved; it itself, of another one."""
+    """Checks that an all-reduce fails on all ranks. Errors name the rank that has moved; its own error names another
+    rank."""
     _, requests = begin(contexts)
     for rank, request in enumerate(requests):
         try:
@@ -64,13 +65,13 @@ def fails(contexts):
 
 
 def take_away(network):
-    """The address is a stranger's, and the others' kernels know it."""
+    """Gives the address to the stranger, and waits until the kernels of the other nodes know its MAC address."""
     stranger = network.stranger()
     network.node(MOVED).ip("addr", "del", ADDRESS, "dev", "gl0")
     stranger.ip("addr", "add", ADDRESS, "dev", "gl0")
 
     def is_heard(address):
-        stranger.ip("neigh", "flush", "dev", "gl0")  # to ask anew is to say who one is
+        stranger.ip("neigh", "flush", "dev", "gl0")  # its next ARP request tells the others its MAC address
         try:
             stranger.run("ping", "-c", "1", "-W", "1", "-I", ADDRESS.split("/")[0], address)
             return True

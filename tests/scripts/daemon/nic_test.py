@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""How packets come to lanes: gradlaned on DPDK's own null, tap and ring devices, as stand-ins for a network card.
+"""Tests how packets get to lanes. gradlaned runs on DPDK's own null, tap and ring devices, which stand in for a NIC.
 
-Each case looks at what was chosen, at the log's reason for it, and at packets where the device has some."""
+Each case checks the chosen method, the reason for it in the log, and the packets where the device has some.
+"""
 
 import argparse
 import json
@@ -18,7 +19,7 @@ from tests.scripts.fixtures import networks, rings
 from tests.scripts.fixtures.waiting import PATIENCE, TIMEOUTS, wait_for_text
 from lab.net.spaces import Spaces
 
-# Sends to each UDP port `count` packets like those of the neighbour 10.77.71.2, whose address the kernel has here.
+# Sends `count` packets to each UDP port from the address of the neighbour, 10.77.71.2, which the kernel has here.
 SENDER = """
 import socket, sys
 for port in range(18400, 18400 + int(sys.argv[1])):
@@ -31,7 +32,7 @@ for port in range(18400, 18400 + int(sys.argv[1])):
 
 
 class Daemon:
-    """One process; configs: a text for each node. Its log is complete once it has ended."""
+    """One daemon process. `configs` has a text for each node. The log is complete once the process has ended."""
 
     def __init__(self, gradlaned, folder, configs, namespace=None):
         self.log_path = folder / "log"
@@ -59,7 +60,7 @@ class Daemon:
         wait_for_text(text, self.log, self.process)
 
     def stats(self):
-        """What the first node says of itself."""
+        """Returns the statistics of the first node."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(self.log_path.with_name("n0.admin")))
             connection.sendall(b"stats\n")
@@ -72,7 +73,7 @@ class Daemon:
 
 
 def counters(log):
-    """By queue of port e0: name: value."""
+    """Returns the counters of each queue of port e0 as {queue: {name: value}}."""
     queues = {}
     for number, text in re.findall(r"port e0 queue (\d+):(.*)", log):
         queues[int(number)] = {name: int(value) for name, value in re.findall(r"(\w+) (\d+)", text)}
@@ -80,7 +81,7 @@ def counters(log):
 
 
 def threads(daemon):
-    """How many workers run."""
+    """Returns the number of worker threads."""
     names = [pathlib.Path(path, "comm").read_text() for path in pathlib.Path(f"/proc/{daemon.process.pid}/task").iterdir()]
     return sum(name.startswith("gl-n0-w") for name in names)
 
@@ -90,7 +91,7 @@ def expect(text, daemon):
 
 
 def rss(gradlaned, folder):
-    """The null device has a key and a table that can be written and read, and no rte_flow."""
+    """Checks steering by RSS. The null device has an RSS key, a table that can be written and read, and no rte_flow."""
     with Daemon(gradlaned, folder, ["mtu: 9000\nworkers: {lanes: 4, threads: 4}\nports: [{device: net_null0}]\n"]) as it:
         it.wait_for("node 0 of 2")
         expect("info port e0: packets are steered to lanes by RSS: 4 flows in 128 entries, as there is no rte_flow", it)
@@ -100,7 +101,7 @@ def rss(gradlaned, folder):
 
 
 def rss_shared_queues(gradlaned, folder):
-    """The other direction: neither RSS nor anything else is asked for where one worker polls all queues."""
+    """Checks that no steering is set up, not even RSS, where one worker polls all queues."""
     with Daemon(gradlaned, folder, ["workers: {lanes: 4, threads: 1}\nports: [{device: net_null0}]\n"]) as it:
         it.wait_for("node 0 of 2")
         expect("debug port e0: one worker for all lanes: there is nothing to steer", it)
@@ -124,7 +125,7 @@ def ring(gradlaned, folder, example):
 
 
 def tap(gradlaned, folder):
-    """rte_flow by the kernel's flower, if it has that. Returns why not, else ""."""
+    """Checks steering by rte_flow, which needs the kernel's flower classifier. Returns why there is none, else ""."""
     lanes, count = 4, 20
     config = f"workers: {{lanes: {lanes}, threads: {lanes}}}\nports: [{{device: 'net_tap0,iface=gltap'}}]\n"
     with Spaces() as spaces, Daemon(gradlaned, folder, [config], spaces.add("nic")) as it:
@@ -138,7 +139,7 @@ def tap(gradlaned, folder):
         assert threads(it) == (lanes if steered else 1)
         space.ip("addr", "add", "10.77.71.2/24", "dev", "gltap")
         space.ip("link", "set", "gltap", "up")
-        # Only then does it ask whether its address is free.
+        # The daemon asks whether its address is free once the interface is up.
         rings.wait_for(lambda: it.stats()["ports"][0]["address"] == "held", "the address is its own")
         space.run(sys.executable, "-c", SENDER, str(lanes), str(count))
 
@@ -157,7 +158,7 @@ def tap(gradlaned, folder):
 
 
 def refused(gradlaned, folder):
-    """What a device cannot do ends the start, with the reason."""
+    """Checks that a setting that a device does not support ends the start, with the reason."""
     for text, error in (
             ("mtu: 9000\nports: [{device: net_tap0}]\n", "port e0: the device takes an MTU of at most 1504, and mtu is 9000"),
             ("ports: [{device: 'net_af_packet0,iface=gl-none'}]\n", "port e0: there is no interface 'gl-none' here"),

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Nodes without a file, gradlaned --nodes: on machines where nothing is configured but addresses, and what is refused.
+"""Tests nodes without a file, gradlaned --nodes, on machines where only addresses are configured. Also tests refusals.
 
 nodes_test.py GRADLANED EXAMPLE GRADLANE [unittest's arguments]
 
@@ -21,7 +21,7 @@ from tests.scripts.fixtures.nobody import AS_NOBODY, UID, copies
 from tests.scripts.fixtures.waiting import PATIENCE, wait_for_text
 
 GRADLANED = EXAMPLE = GRADLANE = ""
-# What launchers and jobs set, and this process may have.
+# Variables that launchers and jobs set, and that this process may have.
 STRANGE = re.compile(r"OMPI_|PMIX?_|SLURM_|GRADLANE_SOCKET|RANK$|XDG_RUNTIME_DIR$")
 CLEAN = {name: value for name, value in os.environ.items() if not STRANGE.match(name)}
 
@@ -46,7 +46,8 @@ class WordsTest(unittest.TestCase):
         self.assertIn("--port goes with --nodes", self.refused("--port", "udp", "--config", "x.yaml"))
 
     def test_check_is_the_file(self):
-        """What --check prints reads to the same, and --set has its way with either."""
+        """Checks that --check prints a file that reads back to the same, and that --set changes --nodes and --config
+        alike."""
         words = ("--nodes", "127.0.0.1,127.0.0.2", "--rank", "1", "--set", "timeouts.peer=5s", "--set", "log=warn",
                  "--set", "mtu=1400")
         first = gradlaned(*words, "--check")
@@ -105,10 +106,12 @@ class WordsTest(unittest.TestCase):
 
 
 class Machine:
-    """A namespace of a network with /run and /tmp of its own, where nobody has one folder at most, or none. As on any
-    machine, words start a daemon, and then trainers that are told nothing.
+    """A namespace of a network, with its own /run and /tmp, where user nobody has at most one folder.
 
-    programs: gradlaned, a trainer, gradlane, which must be neither below /run nor below /tmp."""
+    The command line starts a daemon there, and then trainers that are given no socket, as on any machine.
+
+    `programs` are gradlaned, a trainer and gradlane. They must be neither below /run nor below /tmp.
+    """
 
     def __init__(self, network, i, log, programs, folder="", **variables):
         self.network, self.i, self.log_file, self.folder, self.process = network, i, log, folder, None
@@ -126,7 +129,7 @@ class Machine:
         return self
 
     def command(self, *words):
-        """On that machine, as nobody."""
+        """Returns a command that runs `words` on that machine as user nobody."""
         return ["nsenter", "-m", "-n", "-t", str(self.process.pid), *AS_NOBODY, *words]
 
     def run(self, *words):
@@ -139,7 +142,7 @@ class Machine:
 
     @contextlib.contextmanager
     def listen(self, path):
-        """Somebody else's socket, whose file stays."""
+        """Makes a socket of another program, whose file stays after the `with`."""
         script = ("import socket, sys; it = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); it.bind(sys.argv[1]); "
                   "it.listen(); print(flush=True); sys.stdin.read()")
         with subprocess.Popen(self.command("/usr/bin/python3", "-c", script, path), stdin=subprocess.PIPE,
@@ -172,7 +175,7 @@ class MachinesTest(unittest.TestCase):
             cls.network.node(i).ip("link", "set", "lo", "up")
 
     def machine(self, i, *words, folder="", **variables):
-        """One whose daemon has been started with these words."""
+        """Returns a machine whose daemon has been started with these words."""
         machine = Machine(self.network, i, self.folder / f"log{i}", self.programs, folder, **variables).start(*words)
         self.addCleanup(machine.stop)
         return machine
@@ -193,18 +196,21 @@ class MachinesTest(unittest.TestCase):
             self.assertEqual(machine.stop(), 0, machine.log_file.read_text())
 
     def test_two_machines(self):
-        """The same words on each, as nobody, and trainers that find their daemon."""
+        """Checks that the same words start the daemon of each machine, as user nobody, and that trainers find their
+        daemon."""
         machines = self.start("--nodes", "10.79.0.1,10.79.0.2", folder="/run/gradlane")
         for i, machine in enumerate(machines):
             self.assertRegex(machine.log_file.read_text(), f"node {i} of 2: .*MTU 1500, .*/run/gradlane/node{i}.sock")
-        # With another daemon beside it, trainers would have to guess. What a dead one has left is none.
+        # With two daemons on a machine, trainers would have to guess. A socket file that a dead daemon leaves does not
+        # count.
         with machines[0].listen("/run/gradlane/other.sock"):
             trainer = machines[0].trainer()
             self.assertIn("there are 2 in /run/gradlane: set GRADLANE_SOCKET", trainer.communicate(timeout=PATIENCE)[0])
         self.train(machines)
 
     def test_no_folder(self):
-        """Nobody has made a folder for this user: it is in /tmp, for this user alone, and goes with the daemon."""
+        """Checks that the daemon makes a folder in /tmp, for this user alone, if the user has no folder. It goes with
+        the daemon."""
         folder = f"/tmp/gradlane-{UID}"
         machines = self.start("--nodes", "10.79.0.1,10.79.0.2")
         for i, machine in enumerate(machines):
@@ -214,11 +220,11 @@ class MachinesTest(unittest.TestCase):
         self.train(machines)
 
     def test_taken_folder(self):
-        """What is in its place, and not this user's alone, is refused."""
+        """Checks that a folder or link in that place is refused if it does not belong to this user alone."""
         folder = f"/tmp/gradlane-{UID}"
         for make in ("mkdir -m 700 $0", "install -d -m 750 -o 65534 $0",
                      "install -d -m 700 -o 65534 /tmp/real && ln -s real $0"):
-            # On a machine where nobody can make /run/gradlane, either.
+            # User nobody cannot make /run/gradlane on this machine either.
             script = ("mount --make-rprivate / && mount -t tmpfs -o mode=755 tmpfs /run && "
                       f"mount -t tmpfs -o mode=1777 tmpfs /tmp && {make} && exec \"$@\"")
             argv = self.network.command(0, "unshare", "-m", "sh", "-c", script, folder, *AS_NOBODY, self.programs[0],
@@ -228,13 +234,14 @@ class MachinesTest(unittest.TestCase):
             self.assertIn(f"{folder} is no folder of this user alone, mode 0700", result.stderr)
 
     def test_launcher(self):
-        """Whose rank it is, where addresses do not tell."""
+        """Checks that the rank is the launcher's if addresses do not tell it."""
         machine = self.machine(0, "--nodes", "127.0.0.1,127.0.0.2", OMPI_COMM_WORLD_RANK="1", OMPI_COMM_WORLD_SIZE="2")
         machine.wait_for("the rank is that of the launcher, 1 of 2 (OMPI_COMM_WORLD_RANK): addresses do not tell")
         machine.wait_for("node 1 of 2: ")
 
     def test_short_packets(self):
-        """The MTU is that of the interface; @FILE is a list as well, in an order of its own."""
+        """Checks that the MTU is that of the interface, and that the list of nodes may be @FILE, in an order of its
+        own."""
         for i in range(2):
             self.network.node(i).ip("link", "set", "gl0", "mtu", "1300")
             self.addCleanup(self.network.node(i).ip, "link", "set", "gl0", "mtu", "1500")
@@ -248,7 +255,11 @@ class MachinesTest(unittest.TestCase):
         self.train(machines)
 
     def test_a_stranger(self):
-        """Who is not in the list is told what it has, and what was looked for; who finds no room for its socket, too."""
+        """Checks the error for a machine that is not in the list: it names the machine's addresses and those of the
+        list.
+
+        Also checks the error if the folder of the socket cannot be made.
+        """
         argv = self.network.command(0, GRADLANED, "--nodes", "10.79.0.2,10.79.0.3")
         result = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env=CLEAN)
         self.assertEqual(result.returncode, 2, result)

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""What a ring says of itself, to all that ask: the log, the admin socket, `gradlane stats`, `top` and `trace`, metrics.
+"""Tests the reports of a ring: the log, the admin socket, `gradlane stats`, `top` and `trace`, and metrics.
 
 observe_test.py GRADLANE GRADLANED [unittest's arguments]
 
-Three nodes on memif links, whose trainers sum all the time. Needs no root. The details of what is printed are unit
-tests, of tests/dataplane/status/, tests/dataplane/watch/ and tests/tools/.
+Three nodes on memif links have trainers that all-reduce all the time. Needs no root. Details of the output are tested
+in tests/dataplane/status/, tests/dataplane/watch/ and tests/tools/.
 """
 
 import concurrent.futures
@@ -32,12 +32,12 @@ from tests.scripts.fixtures.waiting import DEATH_TIMEOUTS, PATIENCE, wait_for
 
 GRADLANE, GRADLANED = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
 NODES = 3
-LATE = 1  # whose trainer may be
+LATE = 1  # node whose trainer may be late
 SETTINGS = {"codec": "fixed:10", "lanes": 2, "timeouts": DEATH_TIMEOUTS}
 
 
 def ask(path, request=b"stats\n"):
-    """The document that comes for a line."""
+    """Sends a request line to an admin socket. Returns the JSON document of the answer."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(PATIENCE)
         client.connect(str(path))
@@ -53,7 +53,7 @@ def tool(*words, status=0, **variables):
 
 
 class ObserveTest(unittest.TestCase):
-    """One ring for all cases, in their order: the first one starts it, the last one breaks it."""
+    """All cases share one ring and run in order: the first case completes the ring, the last one breaks it."""
 
     @classmethod
     def setUpClass(cls):
@@ -72,11 +72,11 @@ class ObserveTest(unittest.TestCase):
         return tool("stats", "--admin", self.admin(node), *options, status=status)
 
     def done(self, node):
-        """Operations that succeeded, on each lane."""
+        """Returns the number of operations that succeeded, for each lane."""
         return [rank["counters"]["operations_done"] for rank in ask(self.admin(node))["ranks"]]
 
     def wait_for_sums(self, count=3):
-        """Until each node has made so many more."""
+        """Waits until each node has completed `count` more operations on each lane."""
         before = [min(self.done(node)) for node in range(NODES)]
         wait_for(lambda: all(min(self.done(node)) >= before[node] + count for node in range(NODES)), "sums")
 
@@ -185,7 +185,7 @@ class ObserveTest(unittest.TestCase):
         self.assertEqual([node["state"] for node in alone["nodes"]], ["whole", "not asked", "not asked"])
 
     def trace(self, *options, until):
-        """What a trace says that goes on until that returns."""
+        """Runs `gradlane trace` until until() returns. Returns its output."""
         with subprocess.Popen([GRADLANE, "trace", "--admin", str(self.admin(0)), "-s", "500", *options],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder) as tracing:
             self.assertIn(f"a trace of {NODES} nodes", tracing.stderr.readline())
@@ -219,7 +219,8 @@ class ObserveTest(unittest.TestCase):
             self.trainers.late.clear()
             self.wait_for_sums()
 
-        # Any trainer may lack a CPU for longer than this one is late: tests/tools/trace/ has who is named.
+        # Any trainer may lack a CPU for longer than this one is late, so any verdict is right. tests/tools/trace/ tests
+        # which node is named.
         verdict, _, rest = self.trace("--summary", until=it_is_late).partition("\n")
         self.assertRegex(verdict, "^(the trainer of node|the worker of node|slowest link|nobody stands out)")
         for node in range(NODES):
@@ -290,7 +291,8 @@ class ObserveTest(unittest.TestCase):
 
 class RefusedTest(unittest.TestCase):
     def test_codec(self):
-        """Nodes that differ in one setting: each side names it, with both values."""
+        """Checks that two nodes with different codecs refuse each other. Each side names the setting, with both values.
+        """
         values = ("bf16", "fixed:10")
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="gl-observe-")))
         ring = self.enterContext(rings.Ring("memif", 2, folder, GRADLANED,
@@ -309,7 +311,8 @@ class RefusedTest(unittest.TestCase):
 
 class PlanTest(unittest.TestCase):
     def test_what_auto_has_chosen(self):
-        """Nothing at first; then a table, the same again and again, a document, and a file for `plan`."""
+        """Checks the reports of what `auto` has chosen: none at first; then a table, once and again and again, a JSON
+        document, and a file for `plan`."""
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="gl-observe-")))
         ring = self.enterContext(rings.Ring("memif", 2, folder, GRADLANED))
         ring.start().wait_whole()
@@ -320,7 +323,8 @@ class PlanTest(unittest.TestCase):
         pool = self.enterContext(concurrent.futures.ThreadPoolExecutor(len(contexts)))
 
         def settled():
-            """After some more sums; ranks agree in calls of their own only."""
+            """Runs some more all-reduces. Returns the settled rows. Each rank has a thread, as ranks agree only in
+            their own calls."""
             for _ in range(8):
                 list(pool.map(lambda gl: gl.all_reduce(gl.zeros(100_000), codec="auto:2^-10"), contexts))
             return [row for row in json.loads(tool(*stats, "--plan", "--json")) if row["settled"]]
@@ -341,7 +345,7 @@ class PlanTest(unittest.TestCase):
 
 class FailingTest(unittest.TestCase):
     def test_exit_status(self):
-        """`gradlane stats` ends with 0 while all is well, and with 5 soon after an operation has failed."""
+        """Checks that `gradlane stats` ends with 0 while all is well, and with 5 soon after an operation has failed."""
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="gl-observe-")))
         ring = self.enterContext(rings.Ring("memif", 1, folder, GRADLANED, trainers=2))
         ring.start().wait_whole()
@@ -354,7 +358,8 @@ class FailingTest(unittest.TestCase):
                                   timeout=PATIENCE, check=False).returncode
 
         def fails():
-            """An operation of which the other rank knows nothing, and then what is said."""
+            """Runs an operation that the other rank does not start. Returns the exit status of `gradlane stats` after
+            it."""
             with self.assertRaisesRegex(gradlane_package().OperationFailed, "took too long"):
                 first.barrier(timeout=0.2)
             return status()
@@ -364,7 +369,7 @@ class FailingTest(unittest.TestCase):
 
 
 class JobTest(unittest.TestCase):
-    """The daemons of a job, asked from elsewhere by the same user."""
+    """Tests tools that find the daemons of a job of the same user without being given a socket."""
 
     def setUp(self):
         for folder in (pathlib.Path("/run/gradlane"), pathlib.Path(f"/tmp/gradlane-{os.getuid()}")):
@@ -372,7 +377,7 @@ class JobTest(unittest.TestCase):
                 self.skipTest(f"{folder} has sockets of this machine's own daemons, which come first")
 
     def job(self, nodes, command):
-        """What rank 0 of a job prints that knows nothing of its daemons."""
+        """Runs a job in which rank 0 runs `command` without the socket of its daemon. Returns what rank 0 prints."""
         with tempfile.TemporaryDirectory(prefix="gl-job-") as folder:
             environment = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
             ended = subprocess.run(
@@ -385,7 +390,7 @@ class JobTest(unittest.TestCase):
                        if line.startswith("[0] "))
 
     def test_is_found(self):
-        status = json.loads(self.job(2, "$GRADLANE stats --json || test $? = 4"))  # the ring need not be whole yet
+        status = json.loads(self.job(2, "$GRADLANE stats --json || test $? = 4"))  # the ring need not be ready yet
         self.assertEqual((status["node"], status["nodes"]), (0, 2))
 
     def test_is_found_by_top(self):

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Kernels that know less of superpackets: daemons send and receive packets one by one, say so once, with the same sums.
+"""Tests kernels with fewer features for superpackets. Daemons send and receive packets one by one, log that once, and
+get the same sums.
 
 older_kernel_test.py GRADLANED LIBRARY [unittest's arguments]
 
@@ -25,14 +26,14 @@ NODES = 3
 
 class OlderKernelTest(DaemonTest):
     def start(self, mode):
-        """A ring whose daemons see such a kernel; "": as it is."""
+        """Starts a ring whose daemons see such a kernel. An empty mode is the kernel as it is."""
         environment = {"LD_PRELOAD": preloaded(LIBRARY, self.folder), "OLDER_KERNEL": mode} if mode else {}
         with unittest.mock.patch.dict(os.environ, environment):
             ring = self.ring(NODES, "udp", lanes=2)
         return ring, self.open_all(ring)
 
     def results(self, contexts):
-        """Of noise, which codecs round: the same bytes on all ranks."""
+        """Returns the bytes of sums of noise, for each codec. All ranks must have the same bytes."""
         results = []
         for codec in ("raw", "fixed:10"):
             data = [gl.zeros(COUNT) for gl in contexts]

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""An interface whose MTU shrinks, so that the kernel refuses to send: what fails names the MTU, and then it works again.
+"""Tests an interface whose MTU shrinks, so that the kernel refuses to send. Errors name the MTU. With the old MTU, sums
+work again.
 
-A router that drops what is too long is in tests/stack/causes_test.cc.
+A router that drops packets which are too long is tested in tests/stack/causes_test.cc.
 
-Usage: path_test.py GRADLANED. Daemons on UDP sockets in network namespaces. Needs root.
+Usage: path_test.py GRADLANED. The daemons are on UDP sockets in network namespaces. Needs root.
 """
-
 import pathlib
 import re
 import sys
@@ -26,7 +26,7 @@ def begin(contexts):
 
 
 def errors_of(requests):
-    """Of operations that must fail, and not by their own time-out."""
+    """Returns the errors of operations that must fail before their own timeout."""
     errors = []
     for request in requests:
         try:
@@ -38,7 +38,8 @@ def errors_of(requests):
 
 
 def names_it(contexts):
-    """Operations fail, and say the MTU: the first ones only if probes had the time to find it."""
+    """Checks that operations fail. Returns whether errors name the MTU. The first ones do only if probes had time to
+    find it."""
     errors = errors_of(begin(contexts))
     for error in errors:
         assert re.search(r"packets of 1[45]\d\d bytes from rank [01] do not arrive at rank [01]", error), error
@@ -49,7 +50,7 @@ def names_it(contexts):
 
 
 def works(contexts):
-    """An operation, after as many tries as it takes."""
+    """Runs operations until one succeeds."""
 
     def try_it():
         for gl in contexts:
@@ -101,7 +102,7 @@ def main():
             shrinks(network, ring, contexts, "n0", "gl0")
             for gl in contexts:
                 gl.close()
-            # It was their length, and not that there were many.
+            # The kernel refused packets for their length, not because many were sent at once.
             for node in range(2):
                 assert "UDP_SEGMENT" not in ring.log(node), ring.log(node)
     return 0

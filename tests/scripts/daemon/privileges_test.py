@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Least privilege: what the daemon is after its start, and what other users of its machine cannot reach. Needs root."""
+"""Tests least privilege: the rights of the daemon after its start, and what other users of its machine cannot reach.
+Needs root."""
 
 import argparse
 import os
@@ -19,7 +20,7 @@ STRANGER = 54321  # a user and group id that nobody has
 
 
 def as_user(uid, gid, script, *argv):
-    """Runs a Python script as that user without further groups; its output."""
+    """Runs a Python script as that user without further groups. Returns its output."""
     result = subprocess.run([sys.executable, "-c", script, *(str(word) for word in argv)], capture_output=True,
                             text=True, timeout=PATIENCE, user=uid, group=gid, extra_groups=[])
     assert result.returncode == 0, result.stderr
@@ -35,7 +36,7 @@ except OSError as error:
     print(type(error).__name__)
 """
 
-# Opens whatever files of a process there are by way of /proc, memory shared with trainers above all.
+# Tries to open all files of a process through /proc, above all memory that it shares with trainers.
 OPEN_FILES = """
 import os, sys
 try:
@@ -54,7 +55,7 @@ except OSError as error:
 
 
 def check_threads(pid, entry):
-    """Every thread is the user, without capabilities, and can get none by exec."""
+    """Checks that every thread runs as the user, without capabilities, and can get none by exec."""
     tasks = list(pathlib.Path(f"/proc/{pid}/task").iterdir())
     assert len(tasks) >= 2, "a control thread and a worker at least"
     for task in tasks:
@@ -77,7 +78,7 @@ def check_other_users(ring, entry):
         assert as_user(STRANGER, entry.pw_gid, CONNECT, path, kind) == "connected", path
     with ring.open(0) as gl:
         gl.empty(1 << 20)
-        # Neither strangers nor other processes of the daemon's own user get at the memory of trainers.
+        # Neither strangers nor other processes of the daemon's own user can open the memory of trainers.
         assert as_user(STRANGER, entry.pw_gid, OPEN_FILES, ring.pid(0)) == "PermissionError"
         assert as_user(STRANGER, entry.pw_gid, OPEN_FILES, os.getpid()) == "PermissionError"
         assert as_user(entry.pw_uid, entry.pw_gid, OPEN_FILES, ring.pid(0)) == "PermissionError"
@@ -85,7 +86,7 @@ def check_other_users(ring, entry):
 
 def check_ring(args, folder, network, entry):
     folder.chmod(0o755)
-    sockets = folder / "run"  # the daemons make it
+    sockets = folder / "run"  # the daemons make this folder
     with rings.Ring("veth", 2, folder, args.gradlaned, network, user=USER) as ring:
         for node in range(2):
             config = ring.config(node)
@@ -100,13 +101,13 @@ def check_ring(args, folder, network, entry):
         for trainer in trainers:
             output, _ = trainer.communicate(timeout=PATIENCE)
             assert trainer.returncode == 0 and "wrong 0" in output, output
-        # Its sockets go with it, though it is no longer root.
+        # A daemon removes its sockets at its end, though it is no longer root.
         assert ring.terminate(0) == 0 and ring.terminate(1) == 0
         assert [path.name for path in sockets.iterdir() if path.suffix != ".lock"] == [], list(sockets.iterdir())
 
 
 def write_config(folder, name, extra=""):
-    """Of one node, whose socket is in that folder."""
+    """Writes the configuration of one node, whose socket is in that folder. Returns its path."""
     config = folder / "one.yaml"
     nodes = "[{rank: 0, ip: 10.77.72.1}, {rank: 1, ip: 10.77.72.2}]" if extra else "[{rank: 0, ip: 10.77.72.1}]"
     config.write_text(f"rank: 0\nnodes: {nodes}\nsocket: {folder}/x.sock\nuser: {name}\n{extra}")
@@ -115,7 +116,7 @@ def write_config(folder, name, extra=""):
 
 
 class One:
-    """A daemon with that configuration, started by that command."""
+    """A daemon with that configuration. `command` comes before its own command line."""
 
     def __init__(self, args, config, *command):
         self.log = pathlib.Path(config).with_suffix(".log")
@@ -141,14 +142,15 @@ class One:
 
 
 def as_nobody(*capabilities):
-    """A command's beginning: as that user, with these capabilities and no other."""
+    """Returns the beginning of a command that runs as that user, with these capabilities and no others."""
     names = ",".join(["-all", *(f"+{name}" for name in capabilities)])
     return ["setpriv", "--reuid", USER, "--regid", str(pwd.getpwnam(USER).pw_gid), "--clear-groups", "--inh-caps",
             names, "--ambient-caps", names]
 
 
 def check_already_the_user(args, folder, entry):
-    """Who is the user before the start needs nothing, must not have capabilities, and cannot get any."""
+    """Checks a daemon that is started as the user. It needs no rights, must not have capabilities, and cannot get any.
+    """
     folder.chmod(0o777)
     config = write_config(folder, USER)
     with One(args, config, *as_nobody()) as daemon:
@@ -159,7 +161,7 @@ def check_already_the_user(args, folder, entry):
 
 
 def check_what_the_user_cannot(args, folder, network):
-    """What stays when the daemon ends is said at its start."""
+    """Checks that the start reports what the daemon cannot remove at its end."""
     folder.chmod(0o755)
     with One(args, write_config(folder, USER)) as daemon:
         rings.wait_for(lambda: f"user nobody may not write to {folder}: sockets and locks" in daemon.log.read_text(),
@@ -176,12 +178,12 @@ def check_what_the_user_cannot(args, folder, network):
     with One(args, write_config(folder, USER, xdp), *network.command(1)) as daemon:
         assert "xdp" in run(*link), run(*link)
         assert "may not" not in daemon.log.read_text(), daemon.log.read_text()
-    # The program goes with the process, which had no right to take it off.
+    # The XDP program goes with the process, which has no right to remove it.
     rings.wait_for(lambda: "xdp" not in run(*link), "the program is off")
 
 
 def check_interface(args, folder, network):
-    """It is as it was: not promiscuous, neither meanwhile nor at the end."""
+    """Checks that the interface is never promiscuous, neither while the daemon runs nor after its end."""
     def flags():
         return network.node(0).ip("link", "show", "gl0")
 
@@ -194,7 +196,7 @@ def check_interface(args, folder, network):
 
 
 def check_refusals(args, folder):
-    """Before anything is started: who cannot become the user, and why."""
+    """Checks that a daemon that cannot become the user is refused before anything is started, with the reason."""
     folder.chmod(0o755)
 
     def start(name, **options):
@@ -206,7 +208,7 @@ def check_refusals(args, folder):
     assert "there is no user 'nobody-of-this-name'" in start("nobody-of-this-name")
     assert "'root' is root" in start("root")
     assert "only root can become 'nobody'" in start(USER, user=STRANGER, group=STRANGER, extra_groups=[])
-    # What is given to the user must be the daemon's own.
+    # A lock file with a second hard link is refused: only files of the daemon alone are given to the user.
     (folder / "x.sock.lock").write_text("")
     os.link(folder / "x.sock.lock", folder / "other")
     assert "x.sock.lock is no lock file" in start(USER)

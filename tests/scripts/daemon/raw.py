@@ -45,7 +45,7 @@ class RawTrainer:
         assert kind == WELCOME, (kind, text_of(answer))
         self.control_fd, self.completion_fd, *self.doorbells = fds
         self.control = mmap.mmap(self.control_fd, CONTROL_BYTES + self.lanes * LANE_BYTES)
-        self.words = memoryview(self.control).cast("I")  # written as a whole, other than by struct
+        self.words = memoryview(self.control).cast("I")  # writes each word at once, unlike struct
 
     def close(self):
         self.socket.close()
@@ -56,7 +56,7 @@ class RawTrainer:
         self.fds = []
 
     def receive(self):
-        """A message and its file descriptors; an empty one: the connection has ended."""
+        """Returns a message and its file descriptors. The message is empty if the connection has ended."""
         try:
             message, ancillary, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(32 * 4))
         except ConnectionResetError:
@@ -69,7 +69,7 @@ class RawTrainer:
         return message, list(fds)
 
     def allocate(self, size):
-        """Number of the segment, its file descriptor."""
+        """Allocates a segment. Returns its number and its file descriptor."""
         self.socket.send(struct.pack("<IIQ", ALLOCATE, 0, size))
         answer, fds = self.receive()
         kind, number = struct.unpack_from("<II", answer)
@@ -77,7 +77,8 @@ class RawTrainer:
         return number, fds[0]
 
     def goodbye(self):
-        """What the daemon says before it ends the connection, which it must do; empty: it did not say anything."""
+        """Waits until the daemon ends the connection, which it must do. Returns the reason that it sent, empty if it
+        sent none."""
         text = ""
         while True:
             message, _ = self.receive()
@@ -105,7 +106,8 @@ class RawTrainer:
     def submit(self, kind=ALL_REDUCE, count=0, segment=0, offset=0, type=0, flags=0, codec=0, param=0, root=0, tag=0,
                residual_segment=0, residual_offset=0, cookie=1, ends_seen=0, timeout_ms=0, back_codec=0, back_param=0,
                strategy=0, state_pitch=0, lane=None):
-        """To one lane, or to all of them; rings their doorbells. root: or of blocks the pitch."""
+        """Submits to one lane, or to all lanes, and rings their doorbells. In operations on blocks, `root` is the pitch
+        of blocks."""
         entry = struct.pack("<QQQQQQQQQIBBBBIII4xBB30x", cookie, tag, count, offset, residual_offset, root,
                             state_pitch, param, back_param, timeout_ms, segment, residual_segment, kind, type,
                             ends_seen, strategy, flags, codec, back_codec)
@@ -121,7 +123,7 @@ class RawTrainer:
 
 
 def use(fd, action):
-    """With a socket of this file descriptor; nothing there, or no room, is no fault."""
+    """Calls action() with a socket of this file descriptor. An empty, full or closed socket is no error."""
     with socket.socket(fileno=os.dup(fd)) as bell:
         try:
             action(bell)
@@ -132,7 +134,8 @@ def use(fd, action):
 
 
 def fill(fd):
-    """Sends until there is no room, and has the other end's writes block, if they share this description."""
+    """Sends until there is no room. Makes the socket blocking, also for the other process if it shares this file
+    description."""
 
     def flood(bell):
         bell.setblocking(True)

@@ -1,7 +1,9 @@
 #!/usr/bin/python3
-"""What a daemon tells its service manager: that it is ready, that its workers work, that it stops. The manager is a
-socket of this test; a worker hangs because a debugger holds it. And what systemd-analyze says of the unit, and of its
-drop-ins: it needs no systemd that runs. Needs no rights."""
+"""Tests the messages of a daemon to its service manager: that it is ready, that its workers work, that it stops.
+
+The manager is a socket of this test. A worker hangs because a debugger holds it. Also checks the unit and its drop-ins
+with systemd-analyze, which needs no running systemd. Needs no rights.
+"""
 
 import argparse
 import ctypes
@@ -20,11 +22,13 @@ from tests.scripts.fixtures.paths import ROOT
 from tests.scripts.fixtures.waiting import PATIENCE, wait_for
 
 PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
-WALL = 0x40000000  # of waitpid(): threads that others have made, too
-INTERVAL = 0.4  # s, of the watchdog: fed at every other look of the daemon's, each 100 ms
-LOOKS = 12  # that would feed the watchdog several times
+WALL = 0x40000000  # flag of waitpid(): waits also for threads that other threads have made
+# Interval of the watchdog in seconds. The daemon checks its workers every 100 ms, and feeds the watchdog at every other
+# check.
+INTERVAL = 0.4
+LOOKS = 12  # checks of the workers by the daemon, in which it would feed the watchdog several times
 
-# What systemd-analyze security may say, tenfold: the figures of docs/install.md.
+# Highest exposure that `systemd-analyze security` may report, times ten: the figures of docs/install.md.
 EXPOSURE = {None: 12, "packets.conf": 19, "card.conf": 14}
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -47,14 +51,14 @@ class Manager:
         return self.socket.recv(4096).decode()
 
     def until(self, text):
-        """What came, up to that."""
+        """Returns all messages up to that one."""
         said = [self.take()]
         while said[-1] != text:
             said.append(self.take())
         return said
 
     def here(self):
-        """What has come by now."""
+        """Returns the messages that have come by now."""
         said = []
         self.socket.setblocking(False)
         try:
@@ -66,7 +70,7 @@ class Manager:
 
 
 class Daemon:
-    """One that is told of a manager at that address; its log is in a file."""
+    """A daemon with a service manager at that address. Its log is in a file."""
 
     def __init__(self, gradlaned, folder, address, **more):
         self.file = folder / "log"
@@ -90,7 +94,7 @@ class Daemon:
         return pathlib.Path(f"/proc/{self.process.pid}/task")
 
     def wait_for_looks(self):
-        """Until the control thread has looked after its workers LOOKS times: each time it has slept before."""
+        """Waits until the control thread has checked its workers LOOKS times. It sleeps before each check."""
 
         def sleeps():
             status = (self.threads() / str(self.process.pid) / "status").read_text()
@@ -105,7 +109,7 @@ class Daemon:
 
 
 def told(gradlaned, folder):
-    """READY, WATCHDOG for as long as workers work, STATUS, STOPPING."""
+    """Checks the messages: READY, WATCHDOG as long as the workers work, STATUS, STOPPING."""
     address = f"{folder}/notify"
     manager = Manager(address)
     with Daemon(gradlaned, folder, address, WATCHDOG_USEC=str(int(INTERVAL * 1e6))) as daemon:
@@ -120,7 +124,8 @@ def told(gradlaned, folder):
         ptrace(PTRACE_SEIZE, workers[0])
         ptrace(PTRACE_INTERRUPT, workers[0])
         os.waitpid(workers[0], WALL)
-        # The other worker and the control thread go on, and the last rounds before count once.
+        # The other worker and the control thread go on. Earlier rounds of the hanging worker may still feed the
+        # watchdog once.
         wait_for(lambda: "worker 1 has not done a round for" in daemon.log(), "a line in the log")
         daemon.wait_for_looks()
         manager.here()
@@ -136,7 +141,7 @@ def told(gradlaned, folder):
 
 
 def not_told(gradlaned, folder):
-    """An abstract socket; a watchdog that is another process's; a manager that is not there."""
+    """Checks an abstract socket, a watchdog that is another process's, and a manager that is not there."""
     address = f"@gradlane-test-{os.getpid()}"
     manager = Manager("\0" + address[1:])
     with Daemon(gradlaned, folder, address, WATCHDOG_USEC="1000", WATCHDOG_PID=str(os.getpid())) as daemon:
@@ -159,13 +164,14 @@ def analyzed(*words, **environment):
 
 
 def read_by_systemd(gradlaned, folder):
-    """The unit alone and with each drop-in: no complaint, and as little to attack as is said."""
+    """Checks that systemd-analyze accepts the unit, alone and with each drop-in, and reports no more exposure than
+    documented."""
     if shutil.which("systemd-analyze") is None:
         assert not networks.in_ci(), "no systemd-analyze; CI is set, where nothing may be left out"
         print("skipped, what systemd-analyze says: there is none")
         return
     text = (ROOT / "packaging" / "service/gradlaned@.service.in").read_text()
-    # A unit names programs without quotes: the folder's path must have no spaces.
+    # A unit names programs without quotes, so their path must have no spaces.
     binaries = folder / "bin"
     binaries.symlink_to(pathlib.Path(gradlaned).resolve().parent)
     for dropin, exposure in EXPOSURE.items():
@@ -176,14 +182,15 @@ def read_by_systemd(gradlaned, folder):
         unit.write_text(text.replace("@bindir@", str(binaries)))
         (units / "gradlaned@.service.d").mkdir()
         (units / "gradlaned@.service.d/more.conf").write_text(more)
-        # Behind these, where systemd's own are.
+        # The colon adds the folders of systemd's own units behind this one.
         said = analyzed("verify", "--man=no", "gradlaned@ring.service", SYSTEMD_UNIT_PATH=f"{units}:")
         assert said == (0, ""), (dropin, said)
-        # Of a file; the last of several lines of a kind counts, or they add up, as with a drop-in.
+        # `security` reads one file, so the drop-in is appended. The last of several lines with one key counts, or their
+        # values are added, as with a drop-in.
         unit.write_text(unit.read_text() + more)
         status, said = analyzed("security", "--offline=true", "--no-pager", f"--threshold={exposure}", str(unit))
         assert status == 0, (dropin, said[-200:])
-        # What is checked here can fail.
+        # Both checks must fail for a unit with faults.
         unit.write_text(unit.read_text().replace("ProtectSystem=", "ProtectSistem=").replace("NoNewPrivileges=yes", ""))
         assert "ProtectSistem" in analyzed("verify", "--man=no", "gradlaned@ring.service",
                                            SYSTEMD_UNIT_PATH=f"{units}:")[1], dropin

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The product of sizes, types, operations and codecs over real daemons, and many starts at once.
+"""Tests the product of sizes, types, operations and codecs with real daemons, and many starts at once.
 
 shapes_test.py GRADLANE GRADLANED [unittest's arguments]; GRADLANE_LIBRARY: libgradlane.so.0, if not in build/.
 """
@@ -22,12 +22,12 @@ TYPES = ("float32", "float64", "float16", "int32", "int64", "uint8")
 
 class ShapeTest(DaemonTest):
     def run_all(self, contexts, start, data):
-        """Starts an operation on each rank's array, waits for all."""
+        """Starts an operation on each rank's array, and waits for all."""
         for request in [start(gl, array) for gl, array in zip(contexts, data)]:
             request.wait(PATIENCE)
 
     def noise(self, contexts, count, dtype="float32"):
-        """A small integer at each place, exact in all types and codecs, and other ones on each rank."""
+        """Returns random small integers, which are exact in all types and codecs, and different on each rank."""
         data = [gl.zeros(count, dtype) for gl in contexts]
         for gl, array in zip(contexts, data):
             array[:] = numpy.random.default_rng(gl.rank).integers(0, 9, count)
@@ -71,7 +71,7 @@ class ShapeTest(DaemonTest):
             self.check_all_operations(contexts, count, dtype)
 
     def check_noise_is_the_same(self, contexts):
-        """What is rounded is rounded to the same bytes on all ranks, and within the bound of the codec."""
+        """Checks that sums have the same bytes on all ranks, and rounding errors within the bound of the codec."""
         for codec, bound in (("fixed:10", 2.0**-10), ("fixed:7", 2.0**-7), ("raw", 1e-6), ("bf16", 2.0**-7)):
             for average in (False, True):
                 data = [gl.zeros(65537) for gl in contexts]
@@ -140,7 +140,7 @@ class ShapeTest(DaemonTest):
 
 
 class StartTest(DaemonTest):
-    """Starts in a row, some at a time, so that the machine is busy."""
+    """Starts jobs, several at a time, so that the machine is busy."""
 
     TRAINER = """
 import ctypes, os, sys

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Strangers on the network of a ring: junk, forgeries and replays change no result. Real daemons; needs root.
+"""Tests strangers on the network of a ring: junk, forgeries and replays change no result.
 
-On sockets of the kernel; devices of DPDK are in tests/stack/strangers_test.cc.
+Uses real daemons on sockets of the kernel; devices of DPDK are tested in tests/stack/strangers_test.cc. Needs root.
 """
 
 import argparse
@@ -24,7 +24,7 @@ WORK = teams.job(11, 800)
 HEAVY = teams.job(12, 60, "large", ["raw"])
 ETHERNET, IP, UDP = 14, 20, 8
 
-# Runs in a namespace: sends the frames of its standard input, each behind its length, as they are.
+# Runs in a namespace: sends the frames of its standard input as they are. The length of each frame comes before it.
 SENDER = """
 import socket, struct, sys
 raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
@@ -36,7 +36,8 @@ while data:
     data = data[2 + size:]
 """
 
-# Runs in a namespace: keeps the frames that come in until its input ends, at most so many, and then writes them.
+# Runs in a namespace: keeps the frames that come in until its input ends, and then writes them. Its argument is the
+# maximum number of frames.
 CATCHER = """
 import select, socket, struct, sys
 raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
@@ -56,8 +57,8 @@ sys.stdout.buffer.write(b"".join(kept))
 """
 
 
-# Runs in a namespace: superpackets of junk to an address, so many packets a second at most, for so many seconds. As
-# flood.cc, says how many.
+# Runs in a namespace: sends superpackets of junk. Its arguments are address, port, maximum packets per second, and
+# seconds. Prints how many packets it has sent, as flood.cc does.
 SUPERPACKETS = """
 import json, os, socket, struct, sys, time
 SEGMENT, PACKETS, BYTES = 103, 44, 1472  # UDP_SEGMENT
@@ -79,18 +80,19 @@ print(json.dumps({"sent": sent, "seconds": time.monotonic() - begin}))
 
 
 class Strangers:
-    """`measure`: print how much throughput floods leave."""
+    """Attacks on the victim, a node, from another host. With `measure`, floods are longer and print how much throughput
+    they leave."""
 
     def __init__(self, network, ring, flood, measure):
         self.network, self.ring, self.flood_program, self.measure = network, ring, flood, measure
-        self.seconds = 8 if measure else 2  # of a flood
+        self.seconds = 8 if measure else 2  # length of a flood
         network.stranger()
 
     def mac(self):
         return json.loads(self.network.node(VICTIM).ip("-j", "link", "show", "gl0"))[0]["address"]
 
     def counters(self):
-        """Of the victim, all queues and ranks together."""
+        """Returns the victim's counters, added over all queues and ranks."""
         sums = {}
         stats = self.ring.stats(VICTIM)
         for part in [queue for port in stats["ports"] for queue in port["queues"]] + stats["ranks"]:
@@ -99,7 +101,7 @@ class Strangers:
         return sums
 
     def refused(self, names, work):
-        """What `work` returns, after seeing that each of these counters has grown."""
+        """Calls work() and waits until each of these counters has grown. Returns the result of work()."""
         before = self.counters()
         result = work()
 
@@ -120,7 +122,7 @@ class Strangers:
         assert sender.returncode == 0, "frames could not be sent"
 
     def flood(self, port, rate, seconds):
-        """At the switch's end of a cable: a host behind the switch does not get that many through it."""
+        """Starts a flood at a port of the switch. A host behind the switch cannot send that many packets through it."""
         return subprocess.Popen(
             self.network.in_switch(self.flood_program, port, self.mac(), f"10.77.0.{VICTIM + 1}", UDP_PORT,
                                    f"10.77.0.{VICTIM}", rate, seconds), stdout=subprocess.PIPE, text=True)
@@ -130,7 +132,7 @@ class Strangers:
                                 stdout=subprocess.PIPE, text=True)
 
     def caught(self, work, most=4000):
-        """Gradlane's frames that came to the victim while `work` ran."""
+        """Returns gradlane's frames that reached the victim while work() ran."""
         catcher = subprocess.Popen(self.network.command(VICTIM, sys.executable, "-c", CATCHER, most),
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
@@ -147,12 +149,13 @@ class Strangers:
 
 
 def as_from_elsewhere(frame):
-    """The same from another MAC address, so that the switch does not take the stranger for the neighbour."""
+    """Returns the frame with another source MAC address, so that the switch does not take the stranger for the
+    neighbour."""
     return frame[:6] + bytes.fromhex("020000000099") + frame[12:]
 
 
 def with_right_checksums(frame, payload):
-    """The frame with another payload: its UDP checksum is left out, its CRC32C is made right."""
+    """Returns the frame with another payload, without a UDP checksum, and with the right CRC32C."""
     return frame[:ETHERNET + IP + 6] + b"\0\0" + with_right_crc(payload)
 
 
@@ -173,7 +176,7 @@ def with_right_crc(packet):
 
 
 def noise_by_udp(strangers, team, reference):
-    """Random datagrams of the stranger's kernel, to gradlane's port."""
+    """Sends random datagrams from the stranger's kernel to gradlane's port."""
     script = ("import os, random, socket\n"
               "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
               "for i in range(5000):\n"
@@ -199,14 +202,15 @@ def under_flood(storm, team):
 
 
 def flood(strangers, team, reference):
-    """As many packets as the machine makes: noise, wrong sessions, wrong senders."""
+    """Sends as many packets as the machine can: noise, wrong sessions, wrong senders."""
     quiet = team.run(HEAVY, PATIENCE)
     loud, rate = strangers.refused(
         ["bad_magic", "stale_session", "not_neighbour", "host"],
         lambda: under_flood(strangers.flood(f"p{VICTIM}", 1_000_000, strangers.seconds), team))
     assert loud[0]["digest"] == quiet[0]["digest"], "a flood has changed results"
     if strangers.measure:
-        # The flood takes one CPU of perhaps two, so the throughput is compared with that beside a flood to another host.
+        # The flood takes one CPU of perhaps two. So the throughput is also compared with that during a flood to another
+        # host.
         elsewhere, other_rate = under_flood(strangers.flood("px", 1_000_000, strangers.seconds), team)
         seconds = [reports[0]["seconds"] for reports in (quiet, elsewhere, loud)]
         print(f"  {rate / 1e6:.2f} M packets/s of junk: {seconds[0] / seconds[2]:.2f} of the throughput without, "
@@ -215,7 +219,7 @@ def flood(strangers, team, reference):
 
 
 def flood_of_superpackets(strangers, team, reference):
-    """The same from a UDP socket, as the nodes send: at the rate of a cable, and as fast as possible."""
+    """Does the same from a UDP socket, as nodes send: at the rate of a network link, and as fast as possible."""
     for most in (85_000, 425_000, 10_000_000) if strangers.measure else (425_000,):
         quiet = team.run(HEAVY, PATIENCE)
         flood = strangers.flood_by_udp(f"10.77.0.{VICTIM + 1}", most, strangers.seconds)
@@ -228,7 +232,7 @@ def flood_of_superpackets(strangers, team, reference):
 
 
 def replay(strangers, team, reference):
-    """All that one ring said is said again to the next one, and within the same session."""
+    """Records all packets of a session, and replays them in it. Returns them for a replay to another ring."""
     frames = [as_from_elsewhere(frame) for frame in strangers.caught(lambda: team.run(WORK, PATIENCE))]
     assert len(frames) > 500, len(frames)
 
@@ -252,12 +256,12 @@ def replay_later(strangers, team, reference, frames):
 
 
 def forge(strangers, team, reference):
-    """A real packet of this session with other content and a right CRC: only the key tells."""
+    """Changes real packets of this session, and makes their CRC right. Only the key reveals them."""
     frames = strangers.caught(lambda: team.run(WORK, PATIENCE), most=200)
     forged = []
     for frame in frames:
         payload = bytearray(frame[ETHERNET + IP + UDP:])
-        payload[4] ^= 0x80  # of its sequence number
+        payload[4] ^= 0x80  # a bit of its sequence number
         if len(payload) > 70:
             payload[68] ^= 0x10
         forged.append(as_from_elsewhere(with_right_checksums(frame, bytes(payload[:-28])) + bytes(payload[-28:])))
@@ -283,7 +287,8 @@ def with_ring(args, folder, network, tests, **settings):
 
 
 def on(network, args, tests):
-    """These, the last of which returns frames; then others with these frames and with a key."""
+    """Runs these tests, the last of which returns frames. Then runs tests with these frames, and with a key, on other
+    rings."""
     with tempfile.TemporaryDirectory() as folder:
         folders = [pathlib.Path(folder) / name for name in ("open", "later", "keyed")]
         for one in folders:
@@ -308,7 +313,7 @@ def main():
     parser.add_argument("--measure", action="store_true", help="print how much throughput floods leave; longer floods")
     args = parser.parse_args()
     networks.require()
-    with networks.Network(NODES, kernel=True) as network:  # recorded packets are such as a wire has
+    with networks.Network(NODES, kernel=True) as network:  # without offloads, recorded packets are as on a wire
         on(network, args, [noise_by_udp, replay])
     with networks.Network(NODES, kernel=True, offloads=True) as network, tempfile.TemporaryDirectory() as folder:
         with_ring(args, folder, network, [flood, flood_of_superpackets])

@@ -1,6 +1,6 @@
-"""Daemons on UDP sockets at addresses of all kinds: IPv6, several nodes at one address, addresses behind a translator.
+"""Tests daemons on UDP sockets with addresses of all kinds: IPv6, several nodes at one address, addresses behind NAT.
 
-Run by udp_test.py. Cases in namespaces need root.
+udp_test.py runs these tests. Cases in namespaces need root.
 """
 
 import json
@@ -14,7 +14,7 @@ from tests.scripts.fixtures.daemons import PATIENCE, DaemonTest, wait_for
 from tests.scripts.fixtures.waiting import DEATH_TIMEOUTS
 from lab.net.spaces import Spaces
 
-MADE_UP = "240.0.0."  # begins what nobody is to see
+MADE_UP = "240.0.0."  # prefix of internal addresses, which no output may have
 
 
 def tool(*words):
@@ -28,7 +28,7 @@ def stats(ring, node):
 
 class AddressesTest(DaemonTest):
     def one_address(self, ip, nodes=3, **settings):
-        """All nodes at it."""
+        """Starts a ring whose nodes all have this address, with different UDP ports."""
         ring = self.ring(nodes, "udp", address=f"'{ip}', udp_port: {ports.free_ports(100) // 100}{{}}0", **settings)
         return ring, self.open_all(ring)
 
@@ -39,7 +39,7 @@ class AddressesTest(DaemonTest):
         return f"{{key_file: '{key}'}}"
 
     def restart(self, ring, contexts, node):
-        """A daemon that is killed comes back, and the ring is whole again."""
+        """Kills a daemon, and checks that operations on the other nodes fail. Returns the contexts of these nodes."""
         daemon = ring.daemons[node]
         self.killed.add(daemon.pid)
         daemon.signal(signal.SIGKILL)
@@ -52,7 +52,7 @@ class AddressesTest(DaemonTest):
         return left
 
     def test_one_address(self):
-        """By IPv4 and IPv6, with a key and without, at the nodes' address and at any."""
+        """Tests IPv4 and IPv6, with a key and without, with sockets at the nodes' address and at any address."""
         for ip in ("::1", "127.0.0.1"):
             for settings in ({}, {"auth": self.key(), "sockets": "any", "strategies": "[ring, direct]"}):
                 ring, contexts = self.one_address(ip, trainers=2, lanes=2, **settings)
@@ -78,7 +78,7 @@ class AddressesTest(DaemonTest):
         wait_for(lambda: [it["why"] for it in stats(ring, 0)["neighbours"]] == ["", ""], "neighbours")
 
     def test_other_lists(self):
-        """A node whose list is another one is told apart, and what is said names what people know."""
+        """Checks that a node with another list is recognized, and that messages name the addresses that people know."""
         for ip in ("::1", "127.0.0.1"):
             ring, contexts = self.one_address(ip, timeouts=DEATH_TIMEOUTS)
             left = self.restart(ring, contexts, 1)
@@ -91,7 +91,7 @@ class AddressesTest(DaemonTest):
             wait_for(lambda: ring.daemons[2].lines(
                 f"node 1 speaks from {what}, and `nodes` says {named}:{first + 10} here"), "the address of node 1")
             self.assertEqual(ring.daemons[1].stop(), 0)
-            # Where it is itself is right now, but not where another one is.
+            # The node's own address is right now, but that of another node is not.
             ring.files[1].write_text(text.replace(f"udp_port: {first}", f"udp_port: {first + 9}"))
             ring.start(1)
             wait_for(lambda: ring.daemons[2].lines(
@@ -103,7 +103,8 @@ class AddressesTest(DaemonTest):
             self.finish(ring)
 
     def test_devices_beside(self):
-        """A device whose address the kernel must not have, in one node with sockets, whose address it must have."""
+        """Checks that a node cannot have both sockets, whose address the kernel must have, and a device, whose address
+        it must not have."""
         file = self.folder / "both.yaml"
         file.write_text("rank: 0\nnodes: [{rank: 0, ip: 127.0.0.1}, {rank: 1, ip: 127.0.0.2}, {rank: 2, ip: 127.0.0.3}]\n"
                         f"socket: '{self.folder}/both.sock'\n"
@@ -113,7 +114,7 @@ class AddressesTest(DaemonTest):
         self.assertIn("ports e0 and e1: the kernel must have this node's address for sockets", daemon.log())
 
     def test_ipv6_only(self):
-        """Machines that have nothing but IPv6 addresses, with packets as long as their MTU."""
+        """Tests machines that have only IPv6 addresses, with packets as long as their MTU."""
         networks.need(self)
         with Spaces() as spaces:
             one, other = spaces.add("one", ipv6=True), spaces.add("other", ipv6=True)
@@ -133,7 +134,7 @@ class AddressesTest(DaemonTest):
                 self.check_all_reduce(contexts, count=300_000, codec=codec)
             self.assertEqual(stats(ring, 0)["neighbours"][0]["ip"], "fd77::2")
             self.assertNotIn(MADE_UP, ring.log())
-            # With a longer MTU than the interface has there is no start.
+            # The daemon does not start with a longer MTU than the interface has.
             file = self.folder / "long.yaml"
             file.write_text(ring.files[0].read_text().replace("mtu: 1500", "mtu: 1501").replace("n0.sock", "x.sock"))
             with one.inside():
@@ -143,7 +144,7 @@ class AddressesTest(DaemonTest):
             self.finish(ring, contexts)
 
     def test_translator(self):
-        """Each machine has another address than the one that all know it by, as in clouds."""
+        """Tests machines behind NAT, as in clouds: each has another address than the one by which all nodes know it."""
         networks.need(self)
         with Spaces() as spaces:
             middle = spaces.add("middle")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Daemons on UDP sockets of the kernel, at loopback addresses of their own: sums, faults, restarts, refusals.
+"""Tests daemons on UDP sockets of the kernel, at loopback addresses of their own: sums, faults, restarts, refusals.
 
 udp_test.py GRADLANE GRADLANED [unittest's arguments]
 
@@ -45,7 +45,7 @@ class UdpTest(DaemonTest):
         return self.stats(ring, node)["ports"][0]["queues"][0]["counters"]
 
     def test_sums(self):
-        """Of all sizes, with packets of all lengths, by both strategies; nothing is resent where nothing is lost."""
+        """Checks sums of all sizes, with packets of all lengths, by both strategies."""
         ring, contexts = self.udp_ring(strategies="[ring, direct]", trainers=2)
         for strategy in ("ring", "direct"):
             for count in (1, 1000, 300_001):
@@ -55,7 +55,7 @@ class UdpTest(DaemonTest):
         self.finish(ring, contexts)
 
     def test_faults(self):
-        """Loss, copies, reordering and damage of single packets of superpackets."""
+        """Checks that loss, duplicates, reordering and damage of single packets of superpackets change no result."""
         expected = None
         for settings in ({}, {"faults": "{drop: 2%, duplicate: 2%, reorder: 5%, corrupt: 1%}"}):
             ring, contexts = self.udp_ring(**settings)
@@ -67,7 +67,7 @@ class UdpTest(DaemonTest):
             self.finish(ring, contexts)
 
     def sum_of_noise(self, contexts, codec):
-        """Its bytes, the same on all ranks."""
+        """Returns the bytes of the sum, which must be the same on all ranks."""
         data = [gl.zeros(200_000) for gl in contexts]
         for gl, array in zip(contexts, data):
             array[:] = numpy.random.default_rng(gl.rank).normal(0, 0.01, array.size)
@@ -82,7 +82,7 @@ class UdpTest(DaemonTest):
         key.chmod(0o600)
         ring, contexts = self.udp_ring(2, auth=f"{{key_file: '{key}'}}")
         self.check_all_reduce(contexts, count=100_000)
-        # Whoever has no key is not heard.
+        # The daemon ignores packets of a sender that has no key.
         before = self.counters(ring, 0)["received"]
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
             for _ in range(100):
@@ -92,7 +92,7 @@ class UdpTest(DaemonTest):
         self.finish(ring, contexts)
 
     def test_restart(self):
-        """A daemon that is killed is named, and the ring is whole again when it has come back."""
+        """Checks that errors name a daemon that was killed, and that sums work again after its restart."""
         ring, contexts = self.udp_ring(timeouts=DEATH_TIMEOUTS)
         self.check_all_reduce(contexts)
         daemon = ring.daemons[1]
@@ -112,7 +112,8 @@ class UdpTest(DaemonTest):
         self.check_all_reduce(everybody)
 
     def test_two_jobs(self):
-        """Side by side on one machine, of one user: addresses tell them apart, and nothing is shared."""
+        """Checks that two jobs of one user work on one machine at the same time. Their addresses differ, and they share
+        nothing."""
         rings = [self.udp_ring(2) for _ in range(2)]
         for _ in range(3):
             for _, contexts in rings:
@@ -125,7 +126,8 @@ class UdpTest(DaemonTest):
         return folder
 
     def test_two_users(self):
-        """At the same addresses: the second one is told what to set, and with that both work."""
+        """Checks that a second user at the same addresses gets the name of the setting to change, and that both jobs
+        then work."""
         networks.need_root(self)
         ring, contexts = self.udp_ring(2)
         folder = self.folder_of_nobody()
@@ -166,7 +168,7 @@ class UdpTest(DaemonTest):
         self.finish(ring, contexts)
 
     def test_nobody(self):
-        """Without any privilege."""
+        """Checks that a job needs no privileges."""
         networks.need_root(self)
         example = pathlib.Path(daemons.BINARIES["gradlane"]).parent.parent / "client/all_reduce_example"
         gradlane, gradlaned, example = copies(self.folder, *daemons.BINARIES.values(), example)

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""A neighbour of another protocol version: refused, with the same words in the log, in an error and in the figures.
+"""Tests a neighbour of another protocol version: it is refused, with the same words in the log, an error and the stats.
 
-The neighbour is a socket of this test, which sends back what the daemon sends it, as of another version. Needs no
-rights."""
+The neighbour is a socket of this test. It sends back what the daemon sends, marked with another version. Needs no
+rights.
+"""
 
 import argparse
 import json
@@ -20,7 +21,7 @@ from tests.scripts.fixtures.waiting import PATIENCE, wait_for
 
 HEADER, VERSION_AT, CRC_AT = 44, 2, 40
 UDP_PORT = 18400
-OURS, THEIRS = 2, 3  # docs/wire-format.md; the next one
+OURS, THEIRS = 2, 3  # the version of docs/wire-format.md, and the next one
 
 
 def crc32c(data):

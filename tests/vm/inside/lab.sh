@@ -1,6 +1,6 @@
-# lab.sh - what scripts of rows have at hand in a guest; read before each of them
+# lab.sh - functions for scripts of rows in a guest; the guest reads it before each script
 
-# bind ADDRESS [DRIVER]: a card to a driver, vfio-pci unless another is said.
+# bind ADDRESS [DRIVER]: binds a card to a driver, by default vfio-pci.
 bind() {
   local driver=${2:-vfio-pci} device=/sys/bus/pci/devices/$1
   [ "$driver" != vfio-pci ] || modprobe vfio_iommu_type1
@@ -11,13 +11,13 @@ bind() {
   [ "$(basename "$(readlink "$device/driver")")" = "$driver" ] || { echo "no $driver for $1"; return 1; }
 }
 
-# hugepages MIB: that many of 2 MiB.
+# hugepages MIB: reserves that many MiB in hugepages of 2 MiB.
 hugepages() {
   echo $(($1 / 2)) >/proc/sys/vm/nr_hugepages
   [ "$(cat /proc/sys/vm/nr_hugepages)" -eq $(($1 / 2)) ] || { echo "no $1 MiB of hugepages"; return 1; }
 }
 
-# await SECONDS COMMAND...: again and again, until it succeeds.
+# await SECONDS COMMAND...: repeats a command until it succeeds, for that many seconds at most.
 await() {
   local end=$(($(date +%s) + $1))
   shift
@@ -27,8 +27,8 @@ await() {
   done
 }
 
-# daemon NODE: starts it with /tmp/nNODE.yaml, or with the words of /tmp/wordsNODE, which are made that file, too; its
-# log is /tmp/logNODE, its exit status will be in /tmp/statusNODE.
+# daemon NODE: starts a daemon with /tmp/nNODE.yaml, or with the words in /tmp/wordsNODE. With words, it writes that
+# YAML file too. The log is /tmp/logNODE. The exit status will be in /tmp/statusNODE.
 daemon() {
   local words="--config /tmp/n$1.yaml"
   rm -f "/tmp/status$1" "/tmp/pid$1"
@@ -41,11 +41,11 @@ daemon() {
     echo $! >"/tmp/pid$1"
     wait $!
     echo $? >"/tmp/status$1"
-  ) >/dev/null 2>&1 3>&- &  # the shell has a word for a death by signal, which is nobody's output
+  ) >/dev/null 2>&1 3>&- &  # hides the shell's message about a death by signal
   await 10 test -s "/tmp/pid$1"
 }
 
-# whole NODE [SECONDS]: waits for the ring to be whole.
+# whole NODE [SECONDS]: waits until the ring is ready.
 whole() {
   whole_or_ended() { [ -s "/tmp/status$1" ] || gradlane stats --config "/tmp/n$1.yaml" >/dev/null 2>&1; }
   await "${2:-60}" whole_or_ended "$1" && [ ! -s "/tmp/status$1" ] && return
@@ -55,7 +55,7 @@ whole() {
   return 1
 }
 
-# perf NODES OPTION...: `gradlane perf` on nodes 0 to NODES - 1 of this guest; prints the first one's table.
+# perf NODES OPTION...: runs `gradlane perf` on nodes 0 to NODES - 1 of this guest, and prints the table of node 0.
 perf() {
   local nodes=$1 rank=$1 status=0 pids=
   shift
@@ -71,19 +71,19 @@ perf() {
   return $status
 }
 
-# ended NODE [SECONDS]: waits for a daemon's end; its exit status.
+# ended NODE [SECONDS]: waits for a daemon's end, and returns its exit status.
 ended() {
   await "${2:-60}" test -s "/tmp/status$1" || { echo "node $1 does not end; the end of its log:"; tail -n 15 "/tmp/log$1"; return 1; }
   return "$(cat "/tmp/status$1")"
 }
 
-# stop NODE: orderly; its exit status.
+# stop NODE: ends a daemon by SIGTERM, and returns its exit status.
 stop() {
   kill "$(cat "/tmp/pid$1")"
   ended "$1"
 }
 
-# power_off: as an operating system does it: whoever runs is told to end, and then the power goes off.
+# power_off: ends all daemons and then switches the power off, as an operating system does.
 power_off() {
   (
     kill $(cat /tmp/pid*)
@@ -92,7 +92,7 @@ power_off() {
   ) >/dev/null 2>&1 3>&- &
 }
 
-# perf_of NODE OPTION...: one trainer of `gradlane perf`, the one of this node.
+# perf_of NODE OPTION...: runs one trainer of `gradlane perf`, that of this node.
 perf_of() {
   local node=$1
   shift

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/time.h"
-#include "collectives/left_open.h"
+#include "collectives/auto_scope.h"
 #include "collectives/settings.h"
 #include "collectives/strategy/strategy_id.h"
 #include "collectives/wire.h"

@@ -2,9 +2,9 @@
 #include "collectives/failure.h"
 
 #include "base/time.h"
+#include "collectives/auto_scope.h"
 #include "collectives/codec_value.h"
 #include "collectives/diagnosis.h"
-#include "collectives/left_open.h"
 #include "collectives/op_kind.h"
 #include "collectives/strategy/strategy_id.h"
 

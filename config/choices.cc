@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "collectives/strategy/codec_ways.h"
+#include "collectives/strategy/codec_needs.h"
 #include "config/common_sections.h"
 #include "config/section.h"
 #include "config/strategies.h"

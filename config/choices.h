@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "client/tuner/auto_name.h"
-#include "collectives/left_open.h"
+#include "collectives/auto_scope.h"
 #include "config/config.h"
 
 namespace gradlane {

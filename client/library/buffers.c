@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/library/daemon_calls.h"
 #include "client/library/progress.h"
 #include "client/library/requests.h"
-#include "client/library/talk.h"
 
 enum { kPage = 4096 };
 static const size_t kMinSegment = (size_t)1 << 20;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/library/talk.h"
+#include "client/library/daemon_calls.h"
 #include "client/tuner/auto_name.h"
 
 enum {

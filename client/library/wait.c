@@ -8,9 +8,9 @@
 #include "client/library/choices.h"
 #include "client/library/clock.h"
 #include "client/library/context.h"
+#include "client/library/daemon_calls.h"
 #include "client/library/progress.h"
 #include "client/library/requests.h"
-#include "client/library/talk.h"
 #include "client/library/waits.h"
 
 // Interval at which the socket is looked at while polling the rings.

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "collectives/exchange/coder.h"
-#include "collectives/strategy/codec_ways.h"
+#include "collectives/strategy/codec_needs.h"
 #include "collectives/strategy/owners.h"
 #include "collectives/strategy/rings.h"
 

@@ -5,9 +5,9 @@
 
 #include "collectives/exchange/delivery_algorithm.h"
 #include "collectives/exchange/lone_algorithm.h"
+#include "collectives/exchange/operation_state.h"
 #include "collectives/exchange/owner_algorithm.h"
 #include "collectives/exchange/ring_algorithm.h"
-#include "collectives/exchange/running.h"
 
 namespace gradlane {
 namespace {

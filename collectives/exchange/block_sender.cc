@@ -2,9 +2,9 @@
 #include "collectives/exchange/block_sender.h"
 
 #include "collectives/exchange/egress.h"
+#include "collectives/exchange/operation_state.h"
+#include "collectives/exchange/ordered_reducer.h"
 #include "collectives/exchange/poll_budget.h"
-#include "collectives/exchange/running.h"
-#include "collectives/exchange/turns.h"
 
 namespace gradlane {
 

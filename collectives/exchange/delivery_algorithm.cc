@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "collectives/exchange/egress.h"
+#include "collectives/exchange/operation_state.h"
 #include "collectives/exchange/peers.h"
-#include "collectives/exchange/running.h"
 
 namespace gradlane {
 

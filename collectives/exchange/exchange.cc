@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "collectives/descriptor.h"
 #include "collectives/exchange/exchange_state.h"
-#include "collectives/strategy/codec_ways.h"
+#include "collectives/strategy/codec_needs.h"
 
 namespace gradlane {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "collectives/exchange/operation_state.h"
 #include "collectives/exchange/poll_budget.h"
-#include "collectives/exchange/running.h"
 
 namespace gradlane {
 namespace {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "collectives/exchange/running.h"
+#include "collectives/exchange/operation_state.h"
 #include "collectives/exchange_config.h"
 #include "collectives/operation.h"
 

@@ -8,7 +8,7 @@
 
 #include "collectives/exchange/algorithm.h"
 #include "collectives/exchange/block_sender.h"
-#include "collectives/exchange/running.h"
+#include "collectives/exchange/operation_state.h"
 
 namespace gradlane {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "collectives/exchange/running.h"
+#include "collectives/exchange/operation_state.h"
 #include "collectives/exchange_config.h"
 #include "collectives/strategy/strategy.h"
 #include "collectives/wire.h"

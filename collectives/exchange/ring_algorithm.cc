@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "collectives/crc32c.h"
+#include "collectives/exchange/operation_state.h"
 #include "collectives/exchange/peers.h"
-#include "collectives/exchange/running.h"
 
 namespace gradlane {
 

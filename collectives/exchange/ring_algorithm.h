@@ -8,8 +8,8 @@
 
 #include "collectives/exchange/algorithm.h"
 #include "collectives/exchange/coder.h"
-#include "collectives/exchange/deferred.h"
 #include "collectives/exchange/egress.h"
+#include "collectives/exchange/pending_bitmap.h"
 
 namespace gradlane {
 

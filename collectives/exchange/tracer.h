@@ -6,7 +6,7 @@
 #include <span>
 
 #include "base/time.h"
-#include "collectives/exchange/running.h"
+#include "collectives/exchange/operation_state.h"
 #include "collectives/failure.h"
 #include "collectives/trace_log.h"
 #include "collectives/wire.h"

@@ -4,7 +4,7 @@
 // and v becomes 0 or the rounding error. The first state array is v, the second one u.
 #pragma once
 
-#include "compress/codecs/look.h"
+#include "compress/codecs/scan.h"
 #include "compress/codecs/sparse.h"
 
 namespace gradlane {

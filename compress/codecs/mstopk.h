@@ -6,7 +6,7 @@
 // sent.
 #pragma once
 
-#include "compress/codecs/look.h"
+#include "compress/codecs/scan.h"
 #include "compress/codecs/sparse.h"
 
 namespace gradlane {

@@ -2,7 +2,7 @@
 // random, so that on average the result is the float
 #pragma once
 
-#include "compress/codecs/chance.h"
+#include "compress/codecs/random_unit.h"
 #include "compress/selection.h"
 
 namespace gradlane {

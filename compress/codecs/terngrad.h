@@ -4,7 +4,7 @@
 // clipped float of any rank exceeds.
 #pragma once
 
-#include "compress/codecs/chance.h"
+#include "compress/codecs/random_unit.h"
 
 namespace gradlane {
 namespace {

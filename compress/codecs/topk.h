@@ -1,7 +1,7 @@
 // topk.h - codecs topk and graddrop: the elements, about k, whose magnitude reaches a threshold
 #pragma once
 
-#include "compress/codecs/look.h"
+#include "compress/codecs/scan.h"
 #include "compress/codecs/sparse.h"
 
 namespace gradlane {

@@ -23,7 +23,7 @@
 #include "dataplane/device/packet_socket.h"
 #include "dataplane/frame/frame.h"
 #include "dataplane/kernel/kernel_interface.h"
-#include "dataplane/kernel/pci_card.h"
+#include "dataplane/kernel/pci_device.h"
 #include "dataplane/kernel/xdp.h"
 
 namespace gradlane {

@@ -9,7 +9,7 @@
 
 #include "config/devices.h"
 #include "dataplane/device/drivers.h"
-#include "dataplane/kernel/pci_card.h"
+#include "dataplane/kernel/pci_device.h"
 
 namespace gradlane {
 namespace {

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "collectives/strategy/codec_ways.h"
+#include "collectives/strategy/codec_needs.h"
 #include "collectives/strategy/topology.h"
 #include "config/addresses.h"
 #include "config/choices.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "dataplane/node/node.h"
-#include "dataplane/trainer/ways.h"
+#include "dataplane/trainer/candidate_predictor.h"
 
 namespace gradlane {
 

@@ -5,7 +5,7 @@
 
 #include "collectives/plan/calibration.h"
 #include "dataplane/status/node_figures.h"
-#include "dataplane/status/worth.h"
+#include "dataplane/status/savings.h"
 
 namespace gradlane {
 

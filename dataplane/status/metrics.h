@@ -6,7 +6,7 @@
 #include "dataplane/status/metrics_text.h"
 #include "dataplane/status/node_figures.h"
 #include "dataplane/status/process_figures.h"
-#include "dataplane/status/worth.h"
+#include "dataplane/status/savings.h"
 
 namespace gradlane {
 

@@ -6,10 +6,10 @@
 #include <new>
 #include <utility>
 
-#include "collectives/strategy/codec_ways.h"
+#include "collectives/strategy/codec_needs.h"
 #include "compress/codec.h"
+#include "dataplane/trainer/candidate_predictor.h"
 #include "dataplane/trainer/session_messages.h"
-#include "dataplane/trainer/ways.h"
 
 namespace gradlane {
 namespace {

@@ -14,12 +14,12 @@
 #include "base/time.h"
 #include "client/abi.h"
 #include "config/config.h"
+#include "dataplane/trainer/candidate_predictor.h"
 #include "dataplane/trainer/control_tables.h"
 #include "dataplane/trainer/segment.h"
 #include "dataplane/trainer/session_messages.h"
 #include "dataplane/trainer/session_round.h"
 #include "dataplane/trainer/session_slots.h"
-#include "dataplane/trainer/ways.h"
 
 namespace gradlane {
 

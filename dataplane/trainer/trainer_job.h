@@ -8,7 +8,7 @@
 #include "base/time.h"
 #include "collectives/operation.h"
 #include "dataplane/trainer/failure_cause.h"
-#include "dataplane/trainer/lane_looks.h"
+#include "dataplane/trainer/scan_barrier.h"
 #include "dataplane/trainer/share.h"
 #include "dataplane/trainer/trainer_rings.h"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "collectives/counters.h"
-#include "collectives/strategy/codec_ways.h"
+#include "collectives/strategy/codec_needs.h"
 
 namespace gradlane {
 namespace {

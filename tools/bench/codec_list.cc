@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "collectives/strategy/codec_ways.h"
+#include "collectives/strategy/codec_needs.h"
 #include "collectives/wire.h"
 
 namespace gradlane {

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "collectives/plan/fit.h"
-#include "collectives/strategy/codec_ways.h"
+#include "collectives/strategy/codec_needs.h"
 #include "compress/codec.h"
 #include "sim/data.h"
 #include "tools/bench/compute_loop.h"

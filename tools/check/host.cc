@@ -16,7 +16,7 @@
 #include "dataplane/device/port_kinds.h"
 #include "dataplane/kernel/hugepages.h"
 #include "dataplane/kernel/kernel_interface.h"
-#include "dataplane/kernel/pci_card.h"
+#include "dataplane/kernel/pci_device.h"
 #include "dataplane/node/key_file.h"
 
 namespace gradlane {

@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "tools/run/namespaces.h"
 #include "tools/run/ports.h"
-#include "tools/run/spaces.h"
-#include "tools/run/worth.h"
+#include "tools/run/savings.h"
 
 namespace gradlane {
 namespace {

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "tools/run/child.h"
+#include "tools/run/cleanup_guard.h"
 #include "tools/run/files.h"
 #include "tools/run/net.h"
 #include "tools/run/output.h"
 #include "tools/run/plan.h"
 #include "tools/run/ready.h"
-#include "tools/run/warden.h"
 
 namespace gradlane {
 

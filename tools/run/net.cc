@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "tools/run/child.h"
 #include "tools/run/interface.h"
-#include "tools/run/spaces.h"
+#include "tools/run/namespaces.h"
 
 namespace gradlane {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tools/run/cleanup_guard.h"
 #include "tools/run/plan.h"
-#include "tools/run/warden.h"
 
 namespace gradlane {
 

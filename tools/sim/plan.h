@@ -9,7 +9,7 @@
 #include "collectives/operation.h"
 #include "sim/simnet.h"
 #include "tools/bench/codec_list.h"
-#include "tools/sim/play.h"
+#include "tools/sim/flow_model.h"
 #include "tools/sim/sim.h"
 
 namespace gradlane {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "collectives/strategy/codec_ways.h"
+#include "collectives/strategy/codec_needs.h"
 #include "sim/simnet.h"
 #include "sim/tensors.h"
 #include "tools/sim/plan.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "dataplane/accelerator/commands/stats.h"
-#include "dataplane/status/worth.h"
+#include "dataplane/status/savings.h"
 #include "tools/stats/parts.h"
 #include "tools/stats/plan_table.h"
 #include "tools/stats/stats.h"

@@ -15,9 +15,9 @@
 
 #include "base/error.h"
 #include "config/accelerator.h"
-#include "dataplane/accelerator/commands/before.h"
 #include "dataplane/accelerator/commands/kernel_network.h"
 #include "dataplane/accelerator/commands/rtnetlink.h"
+#include "dataplane/accelerator/commands/saved_wire.h"
 #include "dataplane/accelerator/kernel/bypass.h"
 #include "dataplane/accelerator/kernel/nft_batch.h"
 #include "dataplane/accelerator/kernel/offloads.h"

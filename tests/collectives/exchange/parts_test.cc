@@ -10,7 +10,7 @@
 #include "collectives/counters.h"
 #include "collectives/crc32c.h"
 #include "collectives/exchange/blocks.h"
-#include "collectives/exchange/deferred.h"
+#include "collectives/exchange/pending_bitmap.h"
 #include "collectives/wire.h"
 #include "tests/compress/test_floats.h"
 

@@ -7,7 +7,7 @@
 #include <array>
 #include <cerrno>
 
-#include "dataplane/trainer/ways.h"
+#include "dataplane/trainer/candidate_predictor.h"
 #include "tests/dataplane/trainer/server_fixture.h"
 
 namespace gradlane::test::server_test {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "dataplane/trainer/lane_looks.h"
+#include "dataplane/trainer/scan_barrier.h"
 #include "tests/dataplane/trainer/trainer_values.h"
 
 namespace gradlane::test::trainer_codecs_test {

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "collectives/strategy/codec_ways.h"
+#include "collectives/strategy/codec_needs.h"
 
 namespace gradlane::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/strategy/codec_ways.h"
+#include "collectives/strategy/codec_needs.h"
 #include "tests/dataplane/trainer/trainer_values.h"
 
 namespace gradlane::test::trainer_strategies_test {

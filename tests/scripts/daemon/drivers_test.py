@@ -4,7 +4,7 @@
 drivers_test.py GRADLANED LIBRARY [unittest's arguments]
 
 LIBRARY is made of fixtures/hidden_files.cc. Needs no root. Messages about cards that are present are tested in
-tests/dataplane/kernel/pci_card_test.cc.
+tests/dataplane/kernel/pci_device_test.cc.
 """
 
 import os

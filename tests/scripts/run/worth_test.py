@@ -68,7 +68,7 @@ class Worth(unittest.TestCase):
         return [line[len(prefix):] for line in text.splitlines() if line.startswith(prefix)]
 
     def check(self, lines):
-        # The warning may be right on a loaded machine. tests/dataplane/status/worth_test.cc tests it.
+        # The warning may be right on a loaded machine. tests/dataplane/status/savings_test.cc tests it.
         warned = len(lines) == 4 and lines[3].startswith("WARNING: compression cost more than it saved")
         self.assertTrue(len(lines) == 3 or warned, lines)
         for line, begin in zip(lines, LINES):

@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 import gradlane
 import gradlane.torch
-from gradlane.torch.setting import Setting, of_the_job
+from gradlane.torch.default_options import Setting, of_the_job
 from tests.scripts.torch.backend_case import OTHERS, RANK, REAL, SIZES, WORLD, Case, given, summed
 
 

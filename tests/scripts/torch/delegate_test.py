@@ -360,7 +360,7 @@ class Whole(Case):
 
     def test_explain(self):
         group = dist.new_group([RANK]) if WORLD == 1 else dist.new_group(list(range(WORLD)))
-        gradlane.torch.ledger.clear()
+        gradlane.torch.call_statistics.clear()
         dist.all_reduce(torch.ones(1000), group=group)
         dist.all_reduce(torch.ones(1000), group=group)
         dist.all_reduce(torch.ones(500), op=OP.PRODUCT, group=group)

@@ -33,7 +33,7 @@ class Average(unittest.TestCase):
     @unittest.skipIf(BACKEND == "gloo", "nothing is counted there")
     def test_explained(self):
         ddp = wrapped(Given(*SHAPES), gradlane.torch.State("raw", False), 8)
-        gradlane.torch.ledger.clear()
+        gradlane.torch.call_statistics.clear()
         step(ddp, draw(1, SHAPES))
         rows = [row for row in gradlane.torch.explain(show=False) if row["operation"] == "gradients of the hook"]
         self.assertEqual([(row["where"], row["bytes"]) for row in rows],

@@ -179,7 +179,7 @@ class Hsdp(unittest.TestCase):
         model = network(mesh=self.shard)
         with self.assertRaisesRegex(gradlane.BadArgument, "whole tensors"):
             gradlane.torch.hsdp(model, self.replicate, "topk:1%")
-        known = set(gradlane.torch.rings._rings)
+        known = set(gradlane.torch.subgroups._rings)
         with self.assertRaisesRegex(gradlane.BadArgument, "sharded over rank ., which `replicate` has too"):
             gradlane.torch.hsdp(model, self.shard)
         crossed = [dist.new_group(ranks) for ranks in ([0, 3], [1, 2])][RANK in (1, 2)]
@@ -187,7 +187,7 @@ class Hsdp(unittest.TestCase):
             gradlane.torch.hsdp(model, crossed)
         with self.assertRaisesRegex(gradlane.BadArgument, "sharded over ranks ., ., and this group has ., .: .*hsdp"):
             gradlane.torch.fsdp(model, process_group=crossed)
-        self.assertEqual(set(gradlane.torch.rings._rings), known)  # refused calls have started no daemons
+        self.assertEqual(set(gradlane.torch.subgroups._rings), known)  # refused calls have started no daemons
         with self.assertRaisesRegex(gradlane.BadArgument, "process_group is str"):
             gradlane.torch.hsdp(model, "replicate")
         with self.assertRaisesRegex(gradlane.BadArgument, "sharded over ranks ., ., and this group has 0, 1, 2, 3: .*hsdp"):

@@ -147,7 +147,7 @@ class Operations(Case):
 
     def test_functional(self):
         group = dist.group.WORLD
-        gradlane.torch.ledger.clear()
+        gradlane.torch.call_statistics.clear()
         self.assertAll(functional.all_reduce(mine(4), "sum", group), TOTAL)
         gathered = functional.all_gather_tensor(mine(2, 2), 0, group)
         self.assertEqual(gathered[:, 0].tolist(), [rank + 1 for rank in range(WORLD) for _ in range(2)])
@@ -208,7 +208,7 @@ class Operations(Case):
                             tensor = mine(numel)
                             dist.all_reduce(tensor, op=op)
                             self.assertAll(tensor, value)
-                            gradlane.torch.setting.Setting.tell()
+                            gradlane.torch.default_options.Setting.tell()
         self.assertEqual(engine._context.figures().operations, before + 3 * 2 * 3 * 3)
 
     def test_late(self):

@@ -24,10 +24,10 @@ from .fsdp import fsdp
 from .hook import State, hook
 from .hsdp import hsdp
 from .bootstrap.launchers import environment, init
-from .ledger import explain
+from .call_statistics import explain
 from .profiling import profile
 from .replicas import check_replicas
-from .setting import use_codec, use_strategy
+from .default_options import use_codec, use_strategy
 from .spans import Spans
 
 __all__ = [

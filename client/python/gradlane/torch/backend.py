@@ -18,12 +18,12 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from .. import _losses, errors
-from . import extension, gpu, interrupts, ledger, staging
+from . import call_statistics, extension, gpu, interrupts, staging
 from .bootstrap import joining, launch
 from .engine import TORCH, Engine
 from .fallback import State, wanted
 from .bootstrap.joining import refusal, watch
-from .setting import Setting
+from .default_options import Setting
 from .work import Work
 
 _ANOTHER = "make a group of another backend for it: dist.new_group(backend='gloo')"
@@ -58,7 +58,7 @@ def _connect(store: dist.Store, rank: int, size: int, timeout: datetime.timedelt
         # have counted different numbers of operations.
         Engine.renew()
         Setting.bounds = {}
-        ledger.clear()
+        call_statistics.clear()
         joining.job = ""
     if size == 1 or dist.is_initialized() and (Engine.exists() or size != dist.get_world_size()):
         group = Group(rank, size, timeout)
@@ -320,7 +320,8 @@ class Group:
         state = self.state  # `failed` holds this and not the group, which must end when it is destroyed
         if state is not None and name != "adopt":  # an adopted operation is already in the order
             state.check()
-        ledger.note(noted or name, ledger.HERE, "", max(map(ledger.size_of, arguments), default=0))
+        nbytes = max(map(call_statistics.size_of, arguments), default=0)
+        call_statistics.note(noted or name, call_statistics.HERE, "", nbytes)
         work = Work(result)
 
         def start(result: Any, on_error: Callable[[Exception], None]) -> Future[Any]:

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 from .. import errors
-from . import ledger
+from . import call_statistics
 from .bootstrap import host_info
 
 _states: weakref.WeakSet[State] = weakref.WeakSet()
@@ -65,7 +65,7 @@ class State:
 
     def note(self, name: str, where: str, why: str, nbytes: int) -> None:
         """Counts an operation, for explain()."""
-        ledger.note(name, where, why, nbytes)
+        call_statistics.note(name, where, why, nbytes)
 
     def check(self) -> None:
         """Raises why the group cannot run operations any more, if that is so."""

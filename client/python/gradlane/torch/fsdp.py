@@ -19,8 +19,8 @@ from .. import _codecs, errors
 from .codec import bound_of, check
 from .engine import Engine
 from .hook import _check_group, _feedback, _open, _timeout_of
-from .plan import Plan
-from .rings import ranks_text
+from .codec_schedule import Plan
+from .subgroups import ranks_text
 from .staging import premultiplied
 from .work import Work
 

@@ -18,13 +18,13 @@ from torch.futures import Future
 
 from .. import adaptive, errors
 from .._library import Capability
-from . import gpu, ledger, rings
+from . import call_statistics, gpu, subgroups
 from .bootstrap import joining, launch
 from .codec import bound_of, check, is_adaptive
 from .bootstrap.store_group import rendezvous
 from .engine import Engine
-from .kept import Cuts, Kept, Loaded, check_buckets, check_codec, check_fits, shape_of_residual, too_many
-from .plan import Plan, named
+from .bucket_state import Cuts, Kept, Loaded, check_buckets, check_codec, check_fits, shape_of_residual, too_many
+from .codec_schedule import Plan, named
 
 _VERSION = 2  # version of state dicts
 
@@ -96,7 +96,7 @@ class State:
         alone = not ours and (self._engine.groups or Engine.of_groups() or
                               not (dist.is_available() and dist.is_initialized()))
         if ours:
-            rings.leave(self._group)
+            subgroups.leave(self._group)
         elif not alone:
             Engine.renew()  # first, so that settle() below does not wait forever
         for kept in {kept for kept, _ in self._where.values()}:
@@ -174,7 +174,7 @@ class State:
         known = len(self._order)
         kept = self._keep(bucket.parameters(), buffer)
         self._see(bucket, kept, known)
-        ledger.note("gradients of the hook", ledger.HERE, "", ledger.size_of(buffer))
+        call_statistics.note("gradients of the hook", call_statistics.HERE, "", call_statistics.size_of(buffer))
         codec: str | None = None
         residual: torch.Tensor | None = None
         if buffer.dtype == torch.float32:
@@ -413,7 +413,7 @@ def _open(process_group: dist.ProcessGroup | None) -> Engine:
         rank, world = dist.get_rank(process_group), dist.get_world_size(process_group)
         number, ranks = rank, world
         if process_group is not None and 1 < world < dist.get_world_size():
-            return rings.engine_of(process_group, _meeting_time(process_group))
+            return subgroups.engine_of(process_group, _meeting_time(process_group))
         if launch.wanted() and not Engine.exists() and world == dist.get_world_size():
             limit = datetime.timedelta(seconds=_timeout_of(process_group) or 0)
             store = dist.distributed_c10d._get_default_store()

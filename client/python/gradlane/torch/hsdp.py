@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from .. import errors
-from . import rings
+from . import subgroups
 from .fsdp import Sharded, Unit, Way, group_of, shards_of, units_of
 from .hook import _check_group, _meeting_time
 from .work import Work
@@ -90,7 +90,7 @@ def _check_shards(found: dict[str, Any], group: dist.ProcessGroup) -> None:
     shards = {name: shards_of(module) for name, module in found.items()}
     said = {name: f"part {over.index(mine)} of {len(over)} of {sum(it.numel() for it in found[name].parameters())}"
             for name, over in shards.items()}
-    everybody = [json.loads(text) for text in rings.hear(group, json.dumps(said), _meeting_time(group))]
+    everybody = [json.loads(text) for text in subgroups.hear(group, json.dumps(said), _meeting_time(group))]
     for name, over in shards.items():
         both = sorted(set(ranks).intersection(over) - {mine})
         if both:

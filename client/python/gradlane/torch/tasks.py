@@ -21,7 +21,7 @@ from typing import Any, Callable, Sequence
 from torch.futures import Future
 
 from .. import _buffers, _library, _losses, errors
-from . import gpu, interrupts, ledger, staging, summary
+from . import call_statistics, gpu, interrupts, staging, summary
 from .bootstrap import local_daemon
 from .operations import Failure, Operation, outcome
 
@@ -106,7 +106,7 @@ class Tasks:
                 self.check()
                 add = ctypes.cast(self._lib.gradlane_add, ctypes.c_void_p).value
                 self._express = native.Express(self._connection, add, self._handle)
-                ledger.follow(self._express)
+                call_statistics.follow(self._express)
         return self._express
 
     def tell(self, codec: str | None, strategy: str | None, coded: bool) -> None:
@@ -122,7 +122,7 @@ class Tasks:
                 return
             self.closed, self._silent = True, silent
             if self._express is not None:
-                ledger.forget(self._express)
+                call_statistics.forget(self._express)
             self.memory.pinned.clear()
             disconnect()
         if self._thread is not None and self._thread is not threading.current_thread():

@@ -1,0 +1,70 @@
+// operation_state.cc - one operation on one rank (lane's thread)
+#include "collectives/exchange/operation_state.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "collectives/exchange/poll_budget.h"
+
+namespace gradlane {
+
+Origin Running::origin_at(ptrdiff_t element_of_tensor, bool contribution) const noexcept {
+  const Operation& op = operation;
+  Origin origin{.position = op.offset + static_cast<uint64_t>(element_of_tensor)};
+  if (op.residual == nullptr) return origin;
+  float* const second = op.codec->states() > 1 ? op.residual + op.state_pitch + element_of_tensor : nullptr;
+  const bool adds = op.codec->row().adds;
+  if (contribution) {
+    origin.residual = op.residual + element_of_tensor;
+    origin.second = adds ? second : nullptr;
+  } else if (!adds) {
+    origin.residual = second;
+  }
+  return origin;
+}
+
+size_t Running::copy_share(unsigned block, size_t first, PollBudget& budget) const noexcept {
+  if (budget.spent()) return 0;
+  const size_t count = std::min(blocks.count(block) - first, budget.elements());
+  const size_t at = (blocks.offset(block) + first) * coder.element_bytes();
+  std::memcpy(static_cast<uint8_t*>(operation.out) + at, static_cast<const uint8_t*>(operation.data) + at,
+              count * coder.element_bytes());
+  budget.spend(count);
+  return count;
+}
+
+RunHeader Running::run_header(const Coder& by, Phase phase, unsigned block, size_t element) const noexcept {
+  return {.operation = number,
+          .digest = digest,
+          .first = static_cast<uint32_t>(element / by.granule()),
+          .count = 0,
+          .bytes = 0,
+          .block = static_cast<uint8_t>(block),
+          .phase = phase,
+          .codec = static_cast<uint8_t>(by.codec_id()),
+          .param = by.codec_param()};
+}
+
+void Running::make_coders() noexcept {
+  const Operation& op = operation;
+  coder = Coder(op.type, *op.codec, op.reduction);
+  back = Coder(op.type, op.codec->is(*op.back_codec) ? op.codec->for_results() : *op.back_codec, op.reduction);
+}
+
+void Running::note_looked() noexcept {
+  if (!prepared.counted && operation.lookers != nullptr) operation.lookers->fetch_sub(1, std::memory_order_acq_rel);
+  prepared.counted = true;
+}
+
+void Running::clear_residual() noexcept {
+  const Operation& op = operation;
+  const size_t pitch = op.pitch != 0 ? op.pitch : op.count;
+  const unsigned parts = has_shares(op.kind) ? world : 1;
+  for (unsigned state_array = 0; state_array < op.codec->states(); ++state_array) {
+    float* const first = op.residual + state_array * op.state_pitch;
+    for (unsigned part = 0; part < parts; ++part) std::fill_n(first + part * pitch, op.count, 0.0F);
+  }
+}
+
+}  // namespace gradlane

@@ -1,0 +1,25 @@
+// saved_wire.h - the state of the wire's interface before `gradlane accelerator up` (main thread only)
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <set>
+#include <string>
+
+namespace gradlane {
+
+// The state of the wire's interface, which is stored in the alias of the host port's interface. So it exists exactly as
+// long as the set-up does.
+struct WireBefore {
+  std::string interface;
+  size_t mtu = 0;
+  bool ipv6 = false;  // whether the kernel used IPv6 there
+  bool promiscuous = false;
+  std::set<std::string> features;  // features that were on, and had to be switched off
+
+  [[nodiscard]] std::string text() const;
+  // Returns nothing if `text` is not such a state.
+  [[nodiscard]] static std::optional<WireBefore> parse(const std::string& text);
+};
+
+}  // namespace gradlane

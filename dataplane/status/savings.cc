@@ -1,0 +1,308 @@
+// savings.cc - the benefit of compression for a job, from a node's figures, and in words (pure functions)
+#include "dataplane/status/savings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace gradlane {
+namespace {
+
+constexpr double kFloatBytes = 4;
+constexpr double kNs = 1e-9;
+constexpr double kRateTime = 0.01;     // seconds that a link must be full to show what it can carry
+constexpr double kRateBytes = 1e5;     // bytes that it must carry in that time
+constexpr double kAlike = 0.02;        // share of the time in exchange: estimates that differ by less count as equal
+constexpr double kMuch = 0.05;         // share of the time in exchange: CPU time of codecs that is worth a warning
+constexpr double kWorthTelling = 1e6;  // bytes; smaller operations are mostly headers
+constexpr double kClearly = 1.5;       // least ratio of codec time to saved time for a warning
+
+double counter_of(const RankFigures& rank, std::string_view name) {
+  const auto found = std::ranges::find_if(rank.counters, [name](const CounterValue& it) { return it.name == name; });
+  return found == rank.counters.end() ? 0 : static_cast<double>(found->value);
+}
+
+// Returns the family of a codec: "fixed" for "fixed:10,stochastic", "fixed:rel" for "fixed:rel=8".
+std::string family_of(std::string_view name) {
+  const std::string_view head = name.substr(0, name.find_first_of(":,"));
+  return std::string(head) + (name.find(":rel") == std::string_view::npos ? "" : ":rel");
+}
+
+// Returns the cost of this codec, or of the same codec with another B; null: there are no figures.
+const CodecCost* cost_of(const Calibration& figures, const std::string& word) {
+  const auto same = [family = family_of(word)](const CodecCost& it) { return family_of(it.name) == family; };
+  const auto found = std::ranges::find_if(figures.codecs, same);
+  return found == figures.codecs.end() ? nullptr : &*found;
+}
+
+// Returns the CPU time per element that a rank sends. Half of the elements go towards sums, and half are results. An
+// element of a sum is merged, or encoded here and decoded by its owner. An element of a result is decoded by the rank
+// that gets it.
+double ns_of_sent(const CodecCost& cost) {
+  const double sum = cost.owners ? cost.encode_ns + cost.decode_ns : cost.merge_ns;
+  return (sum + cost.decode_ns + cost.look_ns + cost.place_ns) / 2;
+}
+
+CodecFigures since(const CodecFigures& now, const RankFigures* before) {
+  CodecFigures since = now;
+  if (before == nullptr) return since;
+  const auto old = std::ranges::find(before->codecs, now.id, &CodecFigures::id);
+  if (old == before->codecs.end()) return since;
+  since.element_bytes -= old->element_bytes;
+  since.run_bytes -= old->run_bytes;
+  return since;
+}
+
+// Returns the CPU time per packet. Each packet that is sent is also received by some rank.
+double ns_of_packet(const PacketCost& packets) {
+  return packets.send_ns + packets.receive_ns + 2 * packets.call_ns / std::max(packets.per_call, 1.0) +
+         (packets.reduce_ns + packets.gather_ns) / 2;
+}
+
+// Returns the busy time of workers that packets and raw elements do not explain. Codecs without figures must have taken
+// it.
+double unexplained(const Worth& worth, const Calibration& figures) {
+  const CodecCost* const raw = figures.find("raw");
+  const double elements = worth.raw_bytes / kFloatBytes * (raw == nullptr ? 0 : ns_of_sent(*raw)) * kNs;
+  const double packets = worth.sent_bytes / figures.packets.payload * ns_of_packet(figures.packets) * kNs;
+  return std::max(worth.busy - elements - packets, 0.0);
+}
+
+// Returns the CPU seconds of a codec beyond those of raw; none if there are no figures of it.
+std::optional<double> codec_time(const CodecFigures& sent, const Calibration& figures) {
+  const CodecCost* const raw = figures.find("raw");
+  const CodecCost* const cost = cost_of(figures, sent.word);
+  if (raw == nullptr) return 0.0;
+  if (cost == nullptr) return std::nullopt;
+  const double elements = static_cast<double>(sent.element_bytes) / kFloatBytes;
+  const double packets = static_cast<double>(sent.run_bytes) / figures.packets.payload;
+  const double ns = elements * (ns_of_sent(*cost) - ns_of_sent(*raw)) + packets / 2 * cost->packet_ns;
+  return std::max(ns, 0.0) * kNs;
+}
+
+// Adds a link if it would take longest without codecs. `ratio`: raw bytes divided by sent bytes.
+void add_link(Worth& worth, const LinkFigures& now, const LinkFigures& before, double ratio) {
+  const double full = (now.full_us - before.full_us) / 1e6;
+  const auto carried = static_cast<double>(now.full_bytes - before.full_bytes);
+  if (full < kRateTime || carried < kRateBytes) {
+    if (worth.rate == 0) worth.full = std::max(worth.full, full);
+    return;
+  }
+  const double raw_link = static_cast<double>(now.bytes - before.bytes) * ratio / (carried / full);
+  if (raw_link <= worth.raw_link) return;
+  worth.full = full;
+  worth.rate = carried / full;
+  worth.raw_link = raw_link;
+}
+
+// Adds one rank on one lane. `unknown` counts the bytes of elements that went through codecs without figures.
+void add_lane(Worth& worth, double& unknown, const RankFigures& now, const RankFigures* before,
+              const Calibration& figures) {
+  const auto counted = [&](const char* name) {
+    return counter_of(now, name) - (before == nullptr ? 0 : counter_of(*before, name));
+  };
+  const double raw = counted("element_bytes");
+  const double sent = counted("run_bytes");
+  worth.raw_bytes += raw;
+  worth.sent_bytes += sent;
+  worth.exchange = std::max(worth.exchange, counted("exchange_ns") * kNs);
+  worth.packets += (raw - sent) / figures.packets.payload * ns_of_packet(figures.packets) * kNs;
+  for (const CodecFigures& each : now.codecs) {
+    const CodecFigures it = since(each, before);
+    if (it.id == kNoCodec || it.element_bytes == 0) continue;
+    const std::optional<double> time = codec_time(it, figures);
+    if (time) {
+      worth.codec += *time;
+    } else {
+      unknown += static_cast<double>(it.element_bytes);
+    }
+    if (std::ranges::find(worth.codecs, it.word) == worth.codecs.end()) worth.codecs.push_back(it.word);
+  }
+  for (size_t i = 0; i < now.links.size() && sent > 0; ++i) {
+    static const LinkFigures nothing;
+    const LinkFigures& old = before != nullptr && i < before->links.size() ? before->links[i] : nothing;
+    add_link(worth, now.links[i], old, raw / sent);
+  }
+}
+
+// Returns a number with three digits, or with all digits before the point if these are more.
+std::string digits_text(double value) {
+  return value >= 99.95 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
+}
+
+// Returns a value in the largest unit in which it is 1 or more. Each unit is 1000 times the one before.
+std::string in_units(double value, std::initializer_list<const char*> units) {
+  const char* unit = *units.begin();
+  for (const char* const larger : units) {
+    unit = larger;
+    if (value < 999.5 || larger == *(units.end() - 1)) break;
+    value /= 1000;
+  }
+  return digits_text(value) + " " + unit;
+}
+
+std::string bytes_text(double bytes) { return in_units(bytes / 1e3, {"kB", "MB", "GB", "TB", "PB"}); }
+std::string seconds_text(double seconds) { return in_units(seconds * 1e3, {"ms", "s"}); }
+std::string rate_text(double bytes_per_s) { return in_units(bytes_per_s * 8 / 1e6, {"Mb/s", "Gb/s"}); }
+
+std::string bytes_line(const Worth& worth) {
+  const std::string both =
+      fmt::format("elements sent: {} raw, {} on the links", bytes_text(worth.raw_bytes), bytes_text(worth.sent_bytes));
+  if (worth.codecs.empty()) return both + ": nothing was compressed";
+  const double ratio = worth.raw_bytes / std::max(worth.sent_bytes, 1.0);
+  const std::string change =
+      ratio >= 1 ? digits_text(ratio) + " times fewer" : digits_text(100 / ratio - 100) + " % more";
+  return fmt::format("{}: {} ({})", both, change, fmt::join(worth.codecs, ", "));
+}
+
+std::string time_line(const Worth& worth, std::optional<double> hidden) {
+  std::string line = fmt::format("in exchange: {}", seconds_text(worth.exchange));
+  if (hidden && worth.exchange > 0) {
+    const double share = std::clamp(*hidden / worth.exchange, 0.0, 1.0);
+    line += fmt::format(", about {:.0f} % of it hidden behind computing", 100 * share);
+  }
+  return line + fmt::format("; a link was full for {}, a worker busy for {}", seconds_text(worth.full),
+                            seconds_text(worth.busy));
+}
+
+bool has_grown(const Worth& worth) { return worth.sent_bytes > worth.raw_bytes; }
+
+// Returns the time that the sent bytes take at the link's rate.
+double link_time(const Worth& worth) {
+  return worth.raw_bytes > 0 ? worth.raw_link * worth.sent_bytes / worth.raw_bytes : 0;
+}
+
+// Returns whether cores may be the limit. Then the window may have been full because the neighbour's worker was busy,
+// and the link carries more.
+bool cores_limit(const Worth& worth) { return worth.busy > worth.full / 2; }
+
+std::string longer_line(const Worth& worth) {
+  if (worth.codecs.empty()) return "uncompressed: that is what it was";
+  if (worth.rate == 0) return "uncompressed: not known, as no link was full for long enough to show what it carries";
+  const bool most = cores_limit(worth);
+  const std::string at = fmt::format("uncompressed, at the {} that the link carries{}: {}about ", rate_text(worth.rate),
+                                     most ? ", or more" : "", most ? "at most " : "");
+  const double longer = worth.longer();
+  if (std::abs(longer) < kAlike * worth.exchange)
+    return at + fmt::format("as long, of which links would need {}", seconds_text(worth.raw_link));
+  return at + fmt::format("{}, {} {}", seconds_text(worth.exchange + longer), seconds_text(std::abs(longer)),
+                          longer > 0 ? "longer" : "less");
+}
+
+// Returns whether compression has clearly cost more than it saved. A codec that was chosen by measuring is known to be
+// the fastest.
+bool loses(const Worth& worth) {
+  if (worth.codecs.empty() || worth.chosen) return false;
+  if (has_grown(worth)) return worth.raw_bytes >= kWorthTelling;
+  if (worth.rate == 0 || worth.codec < kMuch * worth.exchange) return false;
+  const bool room = worth.raw_link < (1 - kMuch) * worth.exchange;
+  const double saved = worth.packets + (room ? 0 : worth.raw_link - link_time(worth));
+  return worth.codec > kClearly * saved;
+}
+
+std::string warning_line(const Worth& worth) {
+  const double saved = std::max(worth.packets, 0.0) + std::max(worth.longer(), 0.0);
+  const std::string what = has_grown(worth) ? "and bytes did not get fewer" : "and saved " + seconds_text(saved);
+  return fmt::format(
+      "WARNING: compression cost more than it saved: {} took about {} of CPU time, {}; try "
+      "`codec: raw`, or auto:2^-10, which measures (docs/when-it-pays.md)",
+      fmt::join(worth.codecs, ", "), seconds_text(worth.codec), what);
+}
+
+}  // namespace
+
+double Worth::longer() const {
+  if (rate == 0) return 0;
+  return has_grown(*this) ? raw_link - link_time(*this) : std::max(raw_link - exchange, 0.0);
+}
+
+bool lossy_chosen(std::span<const PlanFigures> plan) {
+  return std::ranges::any_of(plan, [](const PlanFigures& it) { return !it.exact && it.measured > 0; });
+}
+
+Worth worth_of(const NodeFigures& now, const NodeFigures* before, const Calibration& figures) {
+  Worth worth;
+  double unknown = 0;
+  for (size_t i = 0; i < now.ranks.size(); ++i) {
+    add_lane(worth, unknown, now.ranks[i], before != nullptr && i < before->ranks.size() ? &before->ranks[i] : nullptr,
+             figures);
+  }
+  for (size_t i = 0; i < now.workers.size(); ++i) {
+    const double old = before != nullptr && i < before->workers.size() ? before->workers[i].busy_us : 0;
+    worth.busy = std::max(worth.busy, (now.workers[i].busy_us - old) / 1e6);
+  }
+  if (unknown > 0) worth.codec += unexplained(worth, figures) * unknown / worth.raw_bytes;
+  worth.codec = std::min(worth.codec, worth.busy);
+  worth.chosen = now.codec.starts_with("auto") || lossy_chosen(now.plan);
+  return worth;
+}
+
+Worth worth_of_all(std::span<const Worth> nodes) {
+  Worth all;
+  for (const Worth& it : nodes) {
+    all.raw_bytes += it.raw_bytes;
+    all.sent_bytes += it.sent_bytes;
+    all.exchange = std::max(all.exchange, it.exchange);
+    all.busy = std::max(all.busy, it.busy);
+    if (it.rate > 0 ? it.raw_link > all.raw_link : all.rate == 0 && it.full > all.full) {
+      all.full = it.full;
+      all.rate = it.rate;
+      all.raw_link = it.raw_link;
+    }
+    // Nodes work in parallel.
+    all.packets = std::max(all.packets, it.packets);
+    all.codec = std::max(all.codec, it.codec);
+    for (const std::string& codec : it.codecs) {
+      if (std::ranges::find(all.codecs, codec) == all.codecs.end()) all.codecs.push_back(codec);
+    }
+    all.chosen = all.chosen || it.chosen;
+  }
+  return all;
+}
+
+std::vector<std::string> worth_lines(const Worth& worth, std::optional<double> hidden) {
+  if (worth.raw_bytes <= 0) return {};
+  std::vector<std::string> lines = {bytes_line(worth), time_line(worth, hidden), longer_line(worth)};
+  if (loses(worth)) lines.push_back(warning_line(worth));
+  return lines;
+}
+
+nlohmann::json worth_json(const Worth& worth) {
+  return {{"raw_bytes", worth.raw_bytes}, {"sent_bytes", worth.sent_bytes}, {"exchange_s", worth.exchange},
+          {"busy_s", worth.busy},         {"full_s", worth.full},           {"full_bytes_per_s", worth.rate},
+          {"raw_link_s", worth.raw_link}, {"packets_s", worth.packets},     {"codec_s", worth.codec},
+          {"codecs", worth.codecs},       {"chosen", worth.chosen}};
+}
+
+Worth worth_from(const nlohmann::json& document) {
+  Worth worth;
+  if (!document.is_object()) return worth;
+  const auto number = [&document](const char* name) {
+    const auto found = document.find(name);
+    return found != document.end() && found->is_number() ? found->get<double>() : 0.0;
+  };
+  worth.raw_bytes = number("raw_bytes");
+  worth.sent_bytes = number("sent_bytes");
+  worth.exchange = number("exchange_s");
+  worth.busy = number("busy_s");
+  worth.full = number("full_s");
+  worth.rate = number("full_bytes_per_s");
+  worth.raw_link = number("raw_link_s");
+  worth.packets = number("packets_s");
+  worth.codec = number("codec_s");
+  if (const auto codecs = document.find("codecs"); codecs != document.end() && codecs->is_array()) {
+    for (const nlohmann::json& each : *codecs) {
+      if (each.is_string()) worth.codecs.push_back(each.get<std::string>());
+    }
+  }
+  const auto chosen = document.find("chosen");
+  worth.chosen = chosen != document.end() && *chosen == true;
+  return worth;
+}
+
+}  // namespace gradlane

@@ -20,15 +20,15 @@ extern "C" {
 #define GL_MAGIC 0x4e414c47u  // "GLAN"
 #define GL_ABI_VERSION 8u     // must be the same on both sides, or gl_hello is refused
 
-#define GL_SLOTS 64u         // entries of a ring; a power of two
-#define GL_MAX_LANES 16u     // most lanes of a node
-#define GL_MAX_SEGMENTS 64u  // most segments of a client at a time
-#define GL_TEXT 192u         // bytes of a completion's text, its final 0 included
-#define GL_SAID 184u         // bytes of a message's text, its final 0 included
-#define GL_NAME 64u          // bytes of a codec's name, its final 0 included; every codec's name fits
-#define GL_OPTION 16u        // bytes of a codec's option, prefix or variant, its final 0 included
-#define GL_LINE 96u          // bytes of a codec's promise or source, its final 0 included
-#define GL_MAX_CODECS 64u    // most codecs of a daemon
+#define GL_SLOTS 64u          // entries of a ring; a power of two
+#define GL_MAX_LANES 16u      // most lanes of a node
+#define GL_MAX_SEGMENTS 64u   // most segments of a client at a time
+#define GL_TEXT 192u          // bytes of a completion's text, its final 0 included
+#define GL_MESSAGE_TEXT 184u  // bytes of a message's text, its final 0 included
+#define GL_NAME 64u           // bytes of a codec's name, its final 0 included; every codec's name fits
+#define GL_OPTION 16u         // bytes of a codec's option, prefix or variant, its final 0 included
+#define GL_LINE 96u           // bytes of a codec's promise or source, its final 0 included
+#define GL_MAX_CODECS 64u     // most codecs of a daemon
 #define GL_MAX_STRATEGIES 64u
 
 // ---- Socket: SOCK_SEQPACKET, one struct per message, `type` first. Client and daemon take turns, but for
@@ -98,9 +98,9 @@ struct gl_codec_name {
 struct gl_text {
   uint32_t type;
   uint32_t version;  // the daemon's version, if it refuses a gl_hello because of the client's; else 0
-  // The text of an older daemon has GL_TEXT bytes. If text[GL_SAID - 1] is not 0, the text goes on into the next
-  // fields, and there is no `world`.
-  char text[GL_SAID];
+  // The text of an older daemon has GL_TEXT bytes. If text[GL_MESSAGE_TEXT - 1] is not 0, the text goes on into the
+  // next fields, and there is no `world`.
+  char text[GL_MESSAGE_TEXT];
   uint32_t world;     // number of ranks of the ring, if a daemon refuses a gl_hello because of its rank; else 0
   uint32_t no_codec;  // 1: the answer to a gl_codec_name whose name no codec has; else 0
 };
@@ -400,7 +400,7 @@ static inline void gl_ring(int bell) {
   if (send(bell, &one, sizeof(one), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) return;
 }
 
-static inline void gl_silence(int bell) {
+static inline void gl_drain_bell(int bell) {
   uint8_t rings[256];
   if (recv(bell, rings, sizeof(rings), MSG_DONTWAIT) < 0) return;
 }

@@ -10,20 +10,20 @@
 namespace gradlane {
 
 // Applies to operations that name no codec or no strategy.
-struct LeftOpen {
+struct AutoScope {
   // error bound within which the codec is chosen; none: the configuration names the codec
   std::optional<gl_auto> codec{};
   bool strategy = false;
 };
 
-[[nodiscard]] constexpr uint64_t left_open_value(const LeftOpen& it) noexcept {
+[[nodiscard]] constexpr uint64_t left_open_value(const AutoScope& it) noexcept {
   const uint64_t codec = it.codec ? (1 + uint64_t{it.codec->bound}) | uint64_t{it.codec->bits} << 8 : 0;
   return codec | uint64_t{it.strategy} << 16;
 }
 // Reads a value, which may come from another rank. Unknown parts are left out.
-[[nodiscard]] constexpr LeftOpen left_open_of(uint64_t value) noexcept {
+[[nodiscard]] constexpr AutoScope left_open_of(uint64_t value) noexcept {
   const auto codec = static_cast<uint8_t>(value);
-  LeftOpen it{.strategy = (value >> 16 & 1) != 0};
+  AutoScope it{.strategy = (value >> 16 & 1) != 0};
   if (codec == 0 || codec > 1 + GL_BOUND_RELATIVE) return it;
   it.codec = gl_auto{static_cast<gl_bound>(codec - 1), static_cast<uint8_t>(value >> 8)};
   return it;

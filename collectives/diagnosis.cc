@@ -14,7 +14,7 @@ Failure diagnose(const LinkFacts& facts) noexcept {
     failure.theirs = *facts.arrived_tos;
     return failure;
   }
-  const Way way{.from = self, .to = peer, .bytes = static_cast<uint32_t>(facts.blocked_bytes)};
+  const PacketPath way{.from = self, .to = peer, .bytes = static_cast<uint32_t>(facts.blocked_bytes)};
   failure.ours = pack(way);
   if (facts.complained_tos) {
     failure.field = Field::kArrivedTos;

@@ -31,15 +31,15 @@ inline constexpr uint64_t kAnyLinkBytes = 576;
 
 // The content of Failure::ours for kArrivedTos, kPacketSize, kNoAnswer and kPathMtu: sender, receiver and length of the
 // packet.
-struct Way {
+struct PacketPath {
   uint16_t from = 0;
   uint16_t to = 0;
   uint32_t bytes = 0;
 };
-[[nodiscard]] constexpr uint64_t pack(const Way& way) noexcept {
+[[nodiscard]] constexpr uint64_t pack(const PacketPath& way) noexcept {
   return uint64_t{way.bytes} << 32 | uint64_t{way.from} << 16 | way.to;
 }
-[[nodiscard]] constexpr Way way_of(uint64_t packed) noexcept {
+[[nodiscard]] constexpr PacketPath way_of(uint64_t packed) noexcept {
   return {static_cast<uint16_t>(packed >> 16), static_cast<uint16_t>(packed), static_cast<uint32_t>(packed >> 32)};
 }
 

@@ -23,7 +23,7 @@ struct ExchangeConfig {
   // Strategies that operations may name. The first one is for operations that name none. The ring always works, listed
   // or not.
   std::vector<StrategyId> strategies = {StrategyId{}};
-  LeftOpen left_open;     // choices left to the trainers' libraries, which agree on them among all ranks
+  AutoScope auto_scope;   // choices left to the trainers' libraries, which agree on them among all ranks
   RingSettings settings;  // settings in `rank_table`, to name one that differs; zeros: unknown
 
   // Bytes by which an IP packet is longer than the packet in it (headers, tag). Users know the MTU of IP, so texts

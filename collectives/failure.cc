@@ -90,7 +90,7 @@ void add_codec(FailureText& text, uint64_t value) noexcept {
 }
 
 void add_left_open(FailureText& text, uint64_t value) noexcept {
-  const LeftOpen it = left_open_of(value);
+  const AutoScope it = left_open_of(value);
   constexpr const char* kCodecs[] = {"auto", "auto:2^-", "auto:rel="};
   if (it.codec) text.add(kCodecs[it.codec->bound]);
   if (it.codec && it.codec->bound != GL_BOUND_EXACT) text.add(it.codec->bits);
@@ -103,7 +103,7 @@ void add_tos(FailureText& text, uint64_t value) noexcept { text.add("0x").add(va
 // Appends why a neighbour does not answer, and what to do about it.
 void add_silence(FailureText& text, const Failure& failure) noexcept {
   constexpr const char* kCheck = "; run gradlane check on both";
-  const Way way = way_of(failure.ours);
+  const PacketPath way = way_of(failure.ours);
   switch (failure.field) {
     case Field::kArrivedTos:
       text.add("packets of rank ").add(way.from).add(" arrive at rank ").add(way.to).add(" with ToS ");
@@ -256,7 +256,7 @@ void add_failure(FailureText& text, const Failure& failure) noexcept {
     case FailureCode::kClosed:
       rank().add(" has left, or was shut down");
       return;
-    case FailureCode::kDoubled:
+    case FailureCode::kDuplicateRank:
       rank().add(" is two machines at once");
       // They are unknown if the failure passed through a node with an older version.
       if (failure.ours != 0) {

@@ -11,16 +11,16 @@ namespace gradlane {
 
 enum class FailureCode : uint8_t {
   kNone,
-  kSilent,     // `rank` was silent for the peer timeout, or packets on the link get lost; then `field` says which
-  kRestarted,  // `rank` restarted and lost its state
-  kRefused,    // `rank` is configured differently: field, ours, theirs
-  kMismatch,   // `rank` runs another operation under the same number: field, ours, theirs
-  kAborted,    // cancelled on `rank`; field: the reason there
-  kNoRing,     // the ring was not ready in time; nothing was heard of `rank`
-  kStuck,      // the operation took too long; `rank` is the nearest rank that this one waits for; ours: the limit
-               // in ns, 0: unknown; theirs: 1 if the limit is the configured one
-  kClosed,     // `rank` was shut down, or left
-  kDoubled,    // two nodes claim to be `rank`: ours and theirs identify them, see kMacSource
+  kSilent,         // `rank` was silent for the peer timeout, or packets on the link get lost; then `field` says which
+  kRestarted,      // `rank` restarted and lost its state
+  kRefused,        // `rank` is configured differently: field, ours, theirs
+  kMismatch,       // `rank` runs another operation under the same number: field, ours, theirs
+  kAborted,        // cancelled on `rank`; field: the reason there
+  kNoRing,         // the ring was not ready in time; nothing was heard of `rank`
+  kStuck,          // the operation took too long; `rank` is the nearest rank that this one waits for; ours: the limit
+                   // in ns, 0: unknown; theirs: 1 if the limit is the configured one
+  kClosed,         // `rank` was shut down, or left
+  kDuplicateRank,  // two nodes claim to be `rank`: ours and theirs identify them, see kMacSource
 };
 
 // The setting that differs between two nodes or two operations, or the subject of a failure.
@@ -61,8 +61,8 @@ enum class Field : uint8_t {
   kTensor,    // for kAborted: the trainer wrote to the tensor while results for other ranks waited there
 };
 
-// Marks `ours` and `theirs` of FailureCode::kDoubled as MAC addresses, with the first byte lowest. If this bit is not
-// set, they are incarnations.
+// Marks `ours` and `theirs` of FailureCode::kDuplicateRank as MAC addresses, with the first byte lowest. If this bit is
+// not set, they are incarnations.
 inline constexpr uint64_t kMacSource = uint64_t{1} << 63;
 
 struct Failure {

@@ -82,14 +82,14 @@ struct Operation {
   // instead of `count`.
   size_t whole = 0;
   // Elements of the whole tensor before the first one of `data`. Codecs that scan a tensor before they encode it
-  // (Codec::look()) scan the whole tensor, in each of these exchanges. Random numbers depend on an element's position
+  // (Codec::scan()) scan the whole tensor, in each of these exchanges. Random numbers depend on an element's position
   // in the whole tensor. If has_shares(), `whole` and `offset` count within one rank's block, and positions count over
   // all blocks with the pitch below.
   size_t offset = 0;
   // Number of these exchanges that have not finished scanning the whole tensor. It starts at the number of exchanges.
   // Until it is 0, no exchange changes the tensor or its states, not even if the operation fails. Null: no other
   // exchange scans the tensor.
-  std::atomic<uint32_t>* lookers = nullptr;
+  std::atomic<uint32_t>* scans_left = nullptr;
   // Elements from the start of one rank's block to the start of the next, if has_shares(). It is at least `count`, or
   // 0, which means `count`.
   size_t pitch = 0;

@@ -54,7 +54,7 @@ enum class Phase : uint8_t {
   kGather = 1,   // a result: store it and pass it on
   kStart = 2,    // the sender has started this operation and accepts its data; payload: Descriptor, perhaps an Offer
   kAbort = 3,    // the operation has failed; payload: AbortNotice
-  kGrant = 4,    // the sender owns the block, and accepts elements of it from the receiver up to granule `first`
+  kCredit = 4,   // the sender owns the block, and accepts elements of it from the receiver up to granule `first`
   kPadding = 5,  // the rest of the packet is padding
 };
 
@@ -161,9 +161,9 @@ struct [[gnu::packed]] Hello {
   uint16_t mtu;     // longest packet, from the link header on, in bytes
   uint8_t codec;
   uint8_t param;
-  uint16_t reach;      // number of ranks known to be in this session without a gap, counted back from the sender
-  uint8_t cause_code;  // FailureCode that ended the previous generation
-  uint8_t unsettled;   // 1: the sender wants an answer
+  uint16_t live_prefix;  // number of ranks known to be in this session without a gap, counted back from the sender
+  uint8_t cause_code;    // FailureCode that ended the previous generation
+  uint8_t unsettled;     // 1: the sender wants an answer
   uint16_t cause_rank;
   uint64_t met;  // incarnation of the receiver that the sender has met in this session; 0: none
   // ---- Present in hellos of 96 bytes or more.
@@ -180,7 +180,7 @@ struct [[gnu::packed]] Hello {
   // ---- Present in hellos of 112 bytes or more. Left out if it and all that follow are 0.
   uint64_t arguments;  // more_arguments() of the codec
   // ---- Present in hellos of 120 bytes or more. Left out if it is 0.
-  uint64_t left_open;  // choices left to the trainers' libraries: left_open_value()
+  uint64_t auto_scope;  // choices left to the trainers' libraries: left_open_value()
 };
 static_assert(sizeof(Hello) == 120);
 static_assert(offsetof(Hello, since) == 56);
@@ -189,7 +189,7 @@ static_assert(offsetof(Hello, cause_ours) == 64);
 static_assert(offsetof(Hello, settings) == 80);
 static_assert(offsetof(Hello, strategies) == 96);
 static_assert(offsetof(Hello, arguments) == 104);
-static_assert(offsetof(Hello, left_open) == 112);
+static_assert(offsetof(Hello, auto_scope) == 112);
 inline constexpr size_t kLeastHello = 56;
 
 inline constexpr size_t kMinPacket = 256;  // smallest MTU: control runs and one raw granule fit

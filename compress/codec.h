@@ -94,28 +94,29 @@ class Codec {
 
   // ---- Preparation of one operation. Codecs without passes and without random numbers need none of this.
   //
-  // Before it encodes, a rank scans its contribution in passes() passes. A pass consists of calls of look() for all of
-  // the contribution, in any pieces, and one call of pass_over(). The first pass gets a new Look, and later passes
-  // continue with it. If row().agreement is not kNone, all ranks then exchange the results of offer(). settle() takes
-  // what agreed_on() computes from the offers in the order of ranks. After that, this object encodes that operation.
+  // Before it encodes, a rank scans its contribution in passes() passes. A pass consists of calls of scan() for all of
+  // the contribution, in any pieces, and one call of end_pass(). The first pass gets a new Look, and later passes
+  // continue with it. If row().agreement is not kNone, all ranks then exchange the results of offer(). finish_scan()
+  // takes what agreed_on() computes from the offers in the order of ranks. After that, this object encodes that
+  // operation.
   [[nodiscard]] unsigned passes() const noexcept { return row_->passes; }
   // Scans one piece. Values in front of Look::next need no scan: a caller that skips them adds their number to
   // Look::values.
-  void look(Look& look, const LookJob& job) const noexcept {
-    ops_->look(params_, look, job);
-    look.values += job.floats;
+  void scan(TensorScan& scan, const ScanJob& job) const noexcept {
+    ops_->scan(params_, scan, job);
+    scan.values += job.floats;
   }
-  void pass_over(Look& look) noexcept {
-    look.next = 0;
-    if (look.pass + 1 < row_->passes) row_->settle(params_, look, 0);
-    ++look.pass;
-    look.values = 0;
+  void end_pass(TensorScan& scan) noexcept {
+    scan.next = 0;
+    if (scan.pass + 1 < row_->passes) row_->finish_scan(params_, scan, 0);
+    ++scan.pass;
+    scan.values = 0;
   }
-  [[nodiscard]] float offer(const Look& look) const noexcept {
-    return row_->offer == nullptr ? 0 : row_->offer(params_, look);
+  [[nodiscard]] float offer(const TensorScan& scan) const noexcept {
+    return row_->offer == nullptr ? 0 : row_->offer(params_, scan);
   }
-  void settle(Look& look, float agreed) noexcept {
-    if (row_->settle != nullptr) row_->settle(params_, look, agreed);
+  void finish_scan(TensorScan& scan, float agreed) noexcept {
+    if (row_->finish_scan != nullptr) row_->finish_scan(params_, scan, agreed);
   }
   // Sets the seeds of random numbers: `of_all` is the same on all ranks, `own` is that of this rank. A random number
   // depends only on a seed and on an element's place in the tensor. So encoding again gives the same bits.
@@ -124,8 +125,8 @@ class Codec {
     params_.own_seed = own;
   }
   // Returns whether contributions are encoded differently from sums. Such a codec is for reductions only.
-  [[nodiscard]] bool selects() const noexcept { return passes() != 0 || finishes() || ops_->represent != nullptr; }
-  // Returns the same codec for results, which are encoded with represent() and decoded.
+  [[nodiscard]] bool selects() const noexcept { return passes() != 0 || finishes() || ops_->encode_sum != nullptr; }
+  // Returns the same codec for results, which are encoded with encode_sum() and decoded.
   [[nodiscard]] Codec for_results() const noexcept {
     Codec codec = *this;
     codec.params_.result = true;
@@ -155,8 +156,8 @@ class Codec {
   // Encodes sums or results. Values that decode() gave decode to the same values again: nothing is selected, and no
   // state is used. Codecs that do not add are the exception: they round what an owner has added up, and use the owner's
   // states.
-  [[nodiscard]] EncodeResult represent(const EncodeJob& job) const noexcept {
-    return ops_->represent != nullptr ? ops_->represent(params_, job) : ops_->encode(params_, job);
+  [[nodiscard]] EncodeResult encode_sum(const EncodeJob& job) const noexcept {
+    return ops_->encode_sum != nullptr ? ops_->encode_sum(params_, job) : ops_->encode(params_, job);
   }
 
   // finishes() says whether sums of all contributions are not yet the results, as in a vote. finish() then turns the

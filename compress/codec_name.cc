@@ -40,12 +40,12 @@ std::string written(unsigned value, unsigned per_one) {
   return text;
 }
 
-bool fits(const Extra& extra, unsigned value) {
+bool fits(const NumericParameter& extra, unsigned value) {
   if (extra.place == nullptr) return value == 0;
   return value >= extra.least && value <= extra.most && (!extra.power_of_two || std::has_single_bit(value));
 }
 
-std::string range_of(const Extra& extra) {
+std::string range_of(const NumericParameter& extra) {
   return written(extra.least, extra.per_one) + " to " + written(extra.most, extra.per_one) +
          (extra.power_of_two ? ", a power of two" : "") +
          (extra.per_one > 1 ? ", in steps of " + written(1, extra.per_one) : "");
@@ -53,7 +53,7 @@ std::string range_of(const Extra& extra) {
 
 // Parses the number of an Extra into `value`. Returns "", or a message that calls the number `what` and says why it is
 // wrong.
-std::string parse_extra(const Extra& extra, std::string_view what, std::string_view text, unsigned& value) {
+std::string parse_extra(const NumericParameter& extra, std::string_view what, std::string_view text, unsigned& value) {
   const auto number = number_of<double>(text);
   const double kept = number ? *number * extra.per_one : -1;
   value = kept >= 0 && kept <= extra.most ? static_cast<unsigned>(std::lround(kept)) : 0;
@@ -74,7 +74,9 @@ std::optional<uint32_t> parse_rate(std::string_view text) {
 
 // ---- Parts of a name
 
-bool stands(const Extra& extra, std::string_view place) { return extra.place != nullptr && place == extra.place; }
+bool stands(const NumericParameter& extra, std::string_view place) {
+  return extra.place != nullptr && place == extra.place;
+}
 
 // An option "NAME=number" of an Extra, or a plain word.
 struct Option {
@@ -207,7 +209,7 @@ class Parser {
   bool meant_ = false;
 };
 
-void add_extra(CodecName& text, const Extra& extra, unsigned value) {
+void add_extra(CodecName& text, const NumericParameter& extra, unsigned value) {
   if (extra.place == nullptr || value == extra.usual) return;
   const std::string_view place = extra.place;
   const bool mark = place == ":" || place == "/";

@@ -45,17 +45,18 @@ constexpr bool complete(const CodecRow& row) {
 constexpr bool extras_fit(const CodecRow& row) {
   const bool second = row.second_extra.place != nullptr;
   if (second && (row.max_bits != 0 || row.second_extra.most > UINT8_MAX || row.extra.place == nullptr)) return false;
-  for (const Extra& extra : {row.extra, row.second_extra}) {
+  for (const NumericParameter& extra : {row.extra, row.second_extra}) {
     if (extra.place == nullptr) continue;
     if (extra.least > extra.usual || extra.usual > extra.most || extra.per_one == 0) return false;
   }
   return row.granule != 0 || (row.extra.place != nullptr && row.extra.power_of_two);
 }
 
-// Checks that a row with an agreement makes an offer after at least one pass, and that a row with passes has settle().
+// Checks that a row with an agreement makes an offer after at least one pass, and that a row with passes has
+// finish_scan().
 constexpr bool prepared(const CodecRow& row) {
   if ((row.agreement != Agreement::kNone) != (row.offer != nullptr)) return false;
-  return (row.passes != 0) == (row.settle != nullptr) && (row.offer == nullptr || row.passes != 0);
+  return (row.passes != 0) == (row.finish_scan != nullptr) && (row.offer == nullptr || row.passes != 0);
 }
 
 constexpr CodecArguments longest(const CodecRow& row) {

@@ -43,7 +43,7 @@ inline constexpr unsigned kMostStates = 2;
 inline constexpr uint32_t kRateOfAll = 1'000'000;
 
 // A number in a codec's name, other than B and the rate.
-struct Extra {
+struct NumericParameter {
   // Place in the name: ":" right after the word, or "/" after B. Any other text is the name in an option "NAME=number".
   // Null: the codec has no such number.
   const char* place = nullptr;
@@ -77,21 +77,21 @@ struct CodecRow {
   unsigned max_bits = 0;         // 0: no parameter
   const char* option = nullptr;  // null: none
   CodecKernels option_kernels = {};
-  const char* prefix = "";        // text before B: "rel="
-  const char* variant = nullptr;  // word after a comma that distinguishes rows of the same `word`
-  bool has_rate = false;          // a rate takes the place of B
-  bool takes_lattice = false;     // "+fixed:b" may follow
-  Extra extra = {};               // number that is kept in arguments.extra
-  Extra second_extra = {};        // number that is kept in arguments.bits, for codecs without B
+  const char* prefix = "";             // text before B: "rel="
+  const char* variant = nullptr;       // word after a comma that distinguishes rows of the same `word`
+  bool has_rate = false;               // a rate takes the place of B
+  bool takes_lattice = false;          // "+fixed:b" may follow
+  NumericParameter extra = {};         // number that is kept in arguments.extra
+  NumericParameter second_extra = {};  // number that is kept in arguments.bits, for codecs without B
 
   // ---- Preparation of an operation, before anything is encoded
   unsigned passes = 0;                     // scans of a contribution by CodecOps::look
   Agreement agreement = Agreement::kNone;  // how offers of all ranks combine
   // Returns the offer of this rank, which is finite and not negative.
-  float (*offer)(const CodecParams& params, const Look& look) = nullptr;
+  float (*offer)(const CodecParams& params, const TensorScan& scan) = nullptr;
   // Sets parameters of one operation after each pass. `agreed` is what the ranks agreed on, in the call after the last
   // pass; else 0.
-  void (*settle)(CodecParams& params, Look& look, float agreed) = nullptr;
+  void (*finish_scan)(CodecParams& params, TensorScan& scan, float agreed) = nullptr;
 
   // ---- Layout. The functions return bytes of a block of `floats` floats
   //
@@ -115,7 +115,7 @@ struct CodecRow {
   bool feedback = false;  // has error feedback
   unsigned states = 1;    // state arrays of codecs with feedback, 1 to kMostStates, each as long as the data
   // Whether blocks can be added. If not, a rank encodes its own data once, and an owner encodes the sum once.
-  bool adds = true;
+  bool is_additive = true;
   bool exact_sums = false;   // sums are exact while in range, for all arguments: see Codec::exact_sums()
   bool unbiased = false;     // the mean of what arrives is the input: errors are noise, and nothing is lost
   bool adaptive = false;     // trainers may choose B for each step (AdaptiveBound, "WORD:adaptive")

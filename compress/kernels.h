@@ -90,7 +90,7 @@ struct CodecArguments {
 };
 static_assert(sizeof(CodecArguments) == 8);
 
-// Everything that a kernel needs to know about its codec, computed at look-up. Codec::pass_over(), settle(), seed() and
+// Everything that a kernel needs to know about its codec, computed at look-up. Codec::end_pass(), settle(), seed() and
 // for_results() set the fields at the end for each operation. If ranks agree on a step, settle() also sets `step` and
 // the three fields after it.
 struct CodecParams {
@@ -114,7 +114,7 @@ struct CodecParams {
 };
 
 // Findings of the scan of a contribution, before any of it is encoded: see CodecOps::look. 19 KiB.
-struct Look {
+struct TensorScan {
   static constexpr size_t kCounts = 4096;
   static constexpr size_t kMarks = 64;
 
@@ -139,7 +139,7 @@ struct Look {
 };
 
 // A piece of this rank's own elements to scan. The states are null if the operation keeps none.
-struct LookJob {
+struct ScanJob {
   const float* in;
   const float* residual;  // the codec's first state array
   const float* second;    // and its second one
@@ -178,9 +178,9 @@ struct CodecOps {
   Status (*decode_add)(const CodecParams&, const uint8_t* block, size_t bytes, float* acc, size_t floats) noexcept;
   HopResult (*hop)(const CodecParams&, const HopJob&) noexcept;
   // Null if encode() serves: the codec encodes sums as it encodes contributions.
-  EncodeResult (*represent)(const CodecParams&, const EncodeJob&) noexcept = nullptr;
+  EncodeResult (*encode_sum)(const CodecParams&, const EncodeJob&) noexcept = nullptr;
   // Null if the codec needs no scan.
-  void (*look)(const CodecParams&, Look&, const LookJob&) noexcept = nullptr;
+  void (*scan)(const CodecParams&, TensorScan&, const ScanJob&) noexcept = nullptr;
   // Null if sums are the results.
   void (*finish)(const CodecParams&, float* sums, size_t floats, uint64_t position) noexcept = nullptr;
 };

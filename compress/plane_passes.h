@@ -107,18 +107,18 @@ struct PlaneJob {
   void load(size_t group, float* x) const {
     load_some(in, group, x);
     if constexpr (kFeedback) {
-      alignas(32) float owed[kGroupFloats];
-      load_some(residual, group, owed);
-      GroupOps::add_to(x, owed);
+      alignas(32) float new_residual[kGroupFloats];
+      load_some(residual, group, new_residual);
+      GroupOps::add_to(x, new_residual);
     }
   }
 
   // Stores the new residuals of a group.
   template <class GroupOps>
-  void owe(size_t group, const float* x, const float* rounded) const {
-    alignas(32) float owed[kGroupFloats];
-    GroupOps::subtract(x, rounded, owed);
-    std::memcpy(group_at(residual, group), owed, count(group) * sizeof(float));
+  void store_residual(size_t group, const float* x, const float* rounded) const {
+    alignas(32) float new_residual[kGroupFloats];
+    GroupOps::subtract(x, rounded, new_residual);
+    std::memcpy(group_at(residual, group), new_residual, count(group) * sizeof(float));
   }
 
  private:
@@ -162,7 +162,7 @@ struct PlaneEncoder {
     CodedGroup coded;
     job.load<GroupOps, kFeedback>(group, x);
     if (!put_planes<GroupOps>(job.params, x, job.count(group), group, sink, tags, coded)) return false;
-    if constexpr (kFeedback) job.owe<GroupOps>(group, x, coded.rounded);
+    if constexpr (kFeedback) job.store_residual<GroupOps>(group, x, coded.rounded);
     return true;
   }
 };
@@ -191,7 +191,7 @@ struct PlaneAdder {
     for (size_t i = count; i < kGroupFloats; ++i) sums[i] = 0;
     CodedGroup coded;
     if (!put_planes<GroupOps>(job.params, sums, count, group, sink, tags, coded)) return false;
-    if constexpr (kFeedback) job.owe<GroupOps>(group, x, rounded);
+    if constexpr (kFeedback) job.store_residual<GroupOps>(group, x, rounded);
     input = after;
     return true;
   }

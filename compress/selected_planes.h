@@ -117,7 +117,7 @@ struct SelectedAdder {
 
 template <auto kEncode, auto kHop>
 constexpr CodecOps selected_by(CodecOps ops) {
-  ops.represent = ops.encode;
+  ops.encode_sum = ops.encode;
   ops.encode = kEncode;
   ops.hop = kHop;
   return ops;
@@ -125,7 +125,7 @@ constexpr CodecOps selected_by(CodecOps ops) {
 
 template <auto kLook>
 constexpr CodecOps looked_at_by(CodecOps ops) {
-  ops.look = kLook;
+  ops.scan = kLook;
   return ops;
 }
 

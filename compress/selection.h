@@ -20,7 +20,7 @@ struct SelectJob {
 }  // namespace gradlane
 
 #define GRADLANE_SELECTIONS                                                               \
-  void look_at(const CodecParams&, Look& look, const LookJob& job) noexcept;              \
+  void look_at(const CodecParams&, TensorScan& scan, const ScanJob& job) noexcept;        \
   void select_stochastic(const CodecParams& params, const SelectJob& job) noexcept;       \
   EncodeResult encode_terngrad(const CodecParams& params, const EncodeJob& job) noexcept; \
   HopResult hop_terngrad(const CodecParams& params, const HopJob& job) noexcept;          \

@@ -115,7 +115,7 @@ void read_codec_name(const Section& section, CodecCost& cost) {
     const Codec codec = find_codec(value->text(kLongestCodecName).value_or(""));
     constexpr size_t kMany = 4096;
     cost.name = codec.name();
-    cost.owners = !codec.row().adds;
+    cost.owners = !codec.row().is_additive;
     cost.exact = codec.row().exact();
     cost.most_bytes = static_cast<double>(codec.max_bytes(kMany)) / kMany;
   } catch (const SetupError& error) {

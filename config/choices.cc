@@ -135,8 +135,8 @@ void read_choice(const Value& each, const std::vector<StrategyId>& strategies, u
 
 }  // namespace
 
-LeftOpen left_open(const NodeConfig& config) noexcept {
-  LeftOpen it{.strategy = config.auto_strategy};
+AutoScope auto_scope(const NodeConfig& config) noexcept {
+  AutoScope it{.strategy = config.auto_strategy};
   gl_auto asked{};
   if (gl_parse_auto(config.auto_codec.c_str(), &asked)) it.codec = asked;
   return it;

@@ -21,7 +21,7 @@ inline constexpr const char* kAutoCodec = "auto";  // a bound may follow it: cli
 void read_choices(const Section& root, NodeConfig& config, unsigned ranks);
 
 // Returns the choices that the configuration leaves to trainers' libraries.
-[[nodiscard]] LeftOpen left_open(const NodeConfig& config) noexcept;
+[[nodiscard]] AutoScope auto_scope(const NodeConfig& config) noexcept;
 
 // Returns the bound of the error of a codec's contributions. If a codec rounds and has no such bound, bits is 0.
 [[nodiscard]] gl_auto error_bound(const Codec& codec) noexcept;

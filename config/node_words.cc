@@ -51,7 +51,7 @@ std::vector<Host> slurm_hosts(const Environment& environment, const std::string&
                                  slurm ? ", or as this is a job of SLURM, --nodes @slurm" : ""));
 }
 
-std::vector<Host> hosts_of(const NodeWords& words, const Surroundings& surroundings) {
+std::vector<Host> hosts_of(const NodeWords& words, const HostQueries& surroundings) {
   const std::string& nodes = words.nodes;
   if (nodes.empty()) refuse_word("--nodes", "no hosts, allowed: HOST,HOST,..., @FILE, @slurm");
   if (nodes[0] != '@') return parse_hosts(nodes, "--nodes");
@@ -154,7 +154,7 @@ size_t mtu_at(const IpAddress& ip, const std::vector<LocalIp>& here) {
 }
 
 // Returns the folder of this user's sockets if this is not root's folder, which not every user may write to.
-std::optional<std::string> own_folder(const Surroundings& surroundings) {
+std::optional<std::string> own_folder(const HostQueries& surroundings) {
   if (surroundings.user == 0) return std::nullopt;
   const std::vector<std::string> folders =
       socket_folders(surroundings.user, surroundings.environment("XDG_RUNTIME_DIR").value_or(""));
@@ -168,7 +168,7 @@ std::optional<std::string> own_folder(const Surroundings& surroundings) {
 
 }  // namespace
 
-WordsTree tree_of(const NodeWords& words, const Surroundings& surroundings) {
+WordsTree tree_of(const NodeWords& words, const HostQueries& surroundings) {
   ConfigTree settings_alone;  // reports faults of the settings before names are looked up
   settings_alone.root = map_at(add_word(settings_alone, "--set"));
   apply_settings(settings_alone, words.settings);
@@ -212,7 +212,7 @@ WordsTree tree_of(const NodeWords& words, const Surroundings& surroundings) {
   return found;
 }
 
-LoadedWords load_node_words(const NodeWords& words, const Surroundings& surroundings) {
+LoadedWords load_node_words(const NodeWords& words, const HostQueries& surroundings) {
   const WordsTree found = tree_of(words, surroundings);
   return {read_any_config(found.tree, NodeChoice{words.rank, {}}), found.launcher};
 }

@@ -23,7 +23,7 @@ struct NodeWords {
 };
 
 // Functions that ask the machine.
-struct Surroundings {
+struct HostQueries {
   std::function<std::vector<FoundHost>(const std::vector<Host>&)> look_up;
   std::function<std::vector<LocalIp>()> local_ips;
   Environment environment;
@@ -38,14 +38,14 @@ struct WordsTree {
 
 // Returns the tree of a file that means the same as the words. Throws SetupError, "--nodes ...: what is wrong, what is
 // allowed".
-[[nodiscard]] WordsTree tree_of(const NodeWords& words, const Surroundings& surroundings);
+[[nodiscard]] WordsTree tree_of(const NodeWords& words, const HostQueries& surroundings);
 
 // The configuration that this tree gives when it is read like a file.
 struct LoadedWords {
   AnyConfig config;
   std::string launcher;
 };
-[[nodiscard]] LoadedWords load_node_words(const NodeWords& words, const Surroundings& surroundings);
+[[nodiscard]] LoadedWords load_node_words(const NodeWords& words, const HostQueries& surroundings);
 
 // Returns instructions for users who name neither a file nor nodes.
 [[nodiscard]] std::string ways_to_start(const Environment& environment);

@@ -57,8 +57,8 @@ void SimCables::fire(size_t source) {
 
 const SimPath* SimCables::find_path(unsigned from, unsigned to) const noexcept { return &links_[link_index(from, to)]; }
 
-void SimCables::each_path(const std::function<void(const SimPath&)>& look) const {
-  for (const SimLink& link : links_) look(link);
+void SimCables::each_path(const std::function<void(const SimPath&)>& scan) const {
+  for (const SimLink& link : links_) scan(link);
 }
 
 void SimCables::set_faults(const Faults& faults) {

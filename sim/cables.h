@@ -21,7 +21,7 @@ class SimCables final : public SimNetwork {
   void fire(size_t source) override;
   [[nodiscard]] SimPath& path(unsigned from, unsigned to) override { return links_[link_index(from, to)]; }
   [[nodiscard]] const SimPath* find_path(unsigned from, unsigned to) const noexcept override;
-  void each_path(const std::function<void(const SimPath&)>& look) const override;
+  void each_path(const std::function<void(const SimPath&)>& scan) const override;
   void set_faults(const Faults& faults) override;
   [[nodiscard]] bool set_link(unsigned from, unsigned to, const LinkModel& model) override;
   [[nodiscard]] bool set_port(unsigned /*node*/, const LinkModel& /*model*/) override { return false; }

@@ -55,7 +55,7 @@ class SimNetwork {
   // needs it. Before that, find_path() returns null.
   [[nodiscard]] virtual SimPath& path(unsigned from, unsigned to) = 0;
   [[nodiscard]] virtual const SimPath* find_path(unsigned from, unsigned to) const noexcept = 0;
-  virtual void each_path(const std::function<void(const SimPath&)>& look) const = 0;
+  virtual void each_path(const std::function<void(const SimPath&)>& scan) const = 0;
   virtual void set_faults(const Faults& faults) = 0;  // sets the faults of all paths
   // set_link() sets the model of one link in one direction, set_port() that of one port in both directions. They return
   // false if this network has no links, or no ports.

@@ -54,7 +54,7 @@ SimReference::SimReference(const Operation& operation, const Codec& codec, const
       block_(std::max(codec_.max_bytes(SimInputs::kMaxRun), back_.max_bytes(SimInputs::kMaxRun))),
       next_(block_.size()),
       result_(SimInputs::kMaxRun) {
-  settle();
+  finish_scan();
   // Nothing is rounded within a group of one. So rings:1 gives the same results as the ring, and is computed as the
   // ring.
   if (strategy_.kind == Kind::kRings && strategy_.group() == 1) strategy_ = {};
@@ -63,10 +63,10 @@ SimReference::SimReference(const Operation& operation, const Codec& codec, const
 
 // ---- Before encoding
 
-void SimReference::settle() {
+void SimReference::finish_scan() {
   const bool two_codecs = strategy_.kind == Kind::kAggregator && !back_.is(codec_);
   const uint64_t seed = seed_of(run_.generation, run_.number, operation_.tag);
-  std::vector<Look> looks(ranks_);
+  std::vector<TensorScan> scans(ranks_);
   std::vector<float> offers;
   std::vector<float> slice(kLookSlice);
   const size_t block = has_shares(operation_.kind) ? operation_.count : elements_;
@@ -81,16 +81,16 @@ void SimReference::settle() {
           std::ranges::copy(inputs_.values(rank, first + i, count), slice.begin() + static_cast<ptrdiff_t>(i));
         }
         const EncodeJob job = contribution(rank, first, slice, true);
-        codec.look(looks[rank], {job.in, job.residual, job.second, job.floats, job.position});
+        codec.scan(scans[rank], {job.in, job.residual, job.second, job.floats, job.position});
         first += slice.size();
       }
-      codec.pass_over(looks[rank]);
+      codec.end_pass(scans[rank]);
     }
-    const float offer = codec.offer(looks[rank]);
+    const float offer = codec.offer(scans[rank]);
     offers.push_back(std::isfinite(offer) && offer > 0 ? offer : 0.0F);
   }
   const float agreed = agreed_on(codec_.row().agreement, offers);
-  for (unsigned rank = 0; rank < ranks_; ++rank) codecs_[rank].settle(looks[rank], agreed);
+  for (unsigned rank = 0; rank < ranks_; ++rank) codecs_[rank].finish_scan(scans[rank], agreed);
   if (!two_codecs) back_ = codecs_[0].for_results();
 }
 
@@ -106,7 +106,7 @@ EncodeJob SimReference::contribution(unsigned rank, size_t first, std::span<cons
   if (run_.states == nullptr || (*run_.states)[rank].empty()) return job;
   float* const residual = (*run_.states)[rank].data() + first;
   float* const second = codec_.states() > 1 ? residual + elements_ : nullptr;
-  const bool adds = codec_.row().adds;
+  const bool adds = codec_.row().is_additive;
   job.residual = contributes ? residual : adds ? nullptr : second;
   job.second = contributes && adds ? second : nullptr;
   return job;
@@ -252,7 +252,7 @@ void SimReference::hops(unsigned shares, std::span<float> out, Local&& local) {
 // Turns a sum into the result that all ranks get.
 void SimReference::result(unsigned owner, size_t first, std::span<float> out) {
   codecs_[owner].finish(out, first);
-  const EncodeResult encoded = back_.represent(contribution(owner, first, out, false));
+  const EncodeResult encoded = back_.encode_sum(contribution(owner, first, out, false));
   require(encoded.floats == out.size());
   require(back_.decode({block_.data(), encoded.bytes}, out) == Status::kOk);
 }
@@ -279,7 +279,7 @@ void SimReference::ring(const SimPiece& piece, size_t first, std::span<float> ou
     if (!sums) job.residual = job.second = nullptr;
     return std::pair(rank, job);
   });
-  if (sums && (codec_.finishes() || !codec_.row().adds)) result(piece.owner, first, out);
+  if (sums && (codec_.finishes() || !codec_.row().is_additive)) result(piece.owner, first, out);
 }
 
 // Adds the sums of the groups. They are not contributions, so they are represented instead of encoded.
@@ -289,7 +289,7 @@ void SimReference::sums_of_groups(const SimPiece& piece, std::span<float> out) {
     const std::span<float> sum = std::span(groups_).subspan((piece.group + 1 + i) % groups * SimInputs::kMaxRun);
     const std::span<float> local = sum.first(out.size());
     if (i != 0) {
-      const EncodeResult encoded = codecs_[0].represent(contribution(0, 0, out, false));
+      const EncodeResult encoded = codecs_[0].encode_sum(contribution(0, 0, out, false));
       require(encoded.floats == out.size());
       require(codecs_[0].decode_add({block_.data(), encoded.bytes}, local) == Status::kOk);
     }

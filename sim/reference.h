@@ -41,7 +41,7 @@ struct SimPiece {
 //
 // A codec with passes() scans all contributions before it encodes any of them. The operation's `count` says how many
 // elements it scans. If a codec finishes() or does not add, each result is made from the sum of all contributions. If a
-// codec selects(), sums are encoded by represent(), not by encode(). Then rings:G adds the sums of groups by decoding
+// codec selects(), sums are encoded by encode_sum(), not by encode(). Then rings:G adds the sums of groups by decoding
 // them.
 //
 // Minima and maxima are exact with every strategy. Gather, scatter and all-to-all deliver elements unchanged, with one
@@ -64,7 +64,7 @@ class SimReference {
   [[nodiscard]] std::vector<SimPiece> deliveries(size_t elements) const;
   [[nodiscard]] std::span<const float> input(const SimPiece& piece, unsigned share, size_t first, size_t count) const;
 
-  void settle();
+  void finish_scan();
   [[nodiscard]] EncodeJob contribution(unsigned rank, size_t first, std::span<const float> in, bool contributes);
   void round(const Codec& codec, std::span<const float> in, std::span<float> out);
   template <class Local>

@@ -38,9 +38,9 @@ const SimPath* SimSwitch::find_path(unsigned from, unsigned to) const noexcept {
   return paths_[from * ports_.size() + to].get();
 }
 
-void SimSwitch::each_path(const std::function<void(const SimPath&)>& look) const {
+void SimSwitch::each_path(const std::function<void(const SimPath&)>& scan) const {
   for (const auto& path : paths_) {
-    if (path != nullptr) look(*path);
+    if (path != nullptr) scan(*path);
   }
 }
 

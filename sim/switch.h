@@ -34,7 +34,7 @@ class SimSwitch final : public SimNetwork {
   void settle() override;
   [[nodiscard]] SimPath& path(unsigned from, unsigned to) override;
   [[nodiscard]] const SimPath* find_path(unsigned from, unsigned to) const noexcept override;
-  void each_path(const std::function<void(const SimPath&)>& look) const override;
+  void each_path(const std::function<void(const SimPath&)>& scan) const override;
   void set_faults(const Faults& faults) override;
   [[nodiscard]] bool set_link(unsigned /*from*/, unsigned /*to*/, const LinkModel& /*model*/) override { return false; }
   [[nodiscard]] bool set_port(unsigned node, const LinkModel& model) override;

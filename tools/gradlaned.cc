@@ -199,7 +199,7 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     const std::string text = std::string("gradlaned: ") + error.what() + "\n";
     std::fputs(text.c_str(), stderr);
-    gradlane::tell_starter(text);
+    gradlane::write_to_original_stderr(text);
     const auto* const setup = dynamic_cast<const gradlane::SetupError*>(&error);
     return setup != nullptr && setup->fault() == gradlane::SetupFault::kPortInUse ? kPortInUse : kBadInput;
   }

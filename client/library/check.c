@@ -192,8 +192,8 @@ static gradlane_code check_residual(gradlane_context* gl, enum gl_submission_kin
   const gradlane_code located = locate_states(gl, name, bytes, how, out);
   if (located != GRADLANE_OK) return located;
   if ((submission->flags & GL_FLAG_EXACT) != 0) {
-    out->pays = true;
-    out->owes_states = (codec->flags & GL_CODEC_OWNED) != 0;
+    out->adds_residual = true;
+    out->adds_all_states = (codec->flags & GL_CODEC_OWNED) != 0;
   } else if (out->choice == NULL || !out->choice->codes) {
     submission->flags |= GL_FLAG_RESIDUAL;
   }

@@ -76,9 +76,9 @@ static gradlane_code fill_set(gradlane_context* gl, const struct gl_choice_of* o
   gradlane_code code = of->asks != NULL ? gl_find_codecs(gl, exact != NULL ? exact : "raw", &raw) : GRADLANE_OK;
   if (code != GRADLANE_OK) return code;
   const struct gl_codec_name* const codec = of->asks != NULL ? &raw.there : of->codec;
-  const struct gl_cargo cargo = {.call = gl_kind_name(of->kind), .kind = of->kind, .codec = codec};
+  const struct gl_operation_traits traits = {.call = gl_kind_name(of->kind), .kind = of->kind, .codec = codec};
   const struct gl_strategy_row* first = NULL;
-  code = gl_find_strategy(gl, of->strategy, &cargo, &first);
+  code = gl_find_strategy(gl, of->strategy, &traits, &first);
   if (code != GRADLANE_OK || first == NULL) return code;
   const struct gl_tuning_tables tables = {.ways = gl->choices.rows,
                                           .way_count = gl->choices.row_count,

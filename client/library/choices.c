@@ -120,7 +120,7 @@ static void give_up(struct gl_request* request, const struct gl_request* agreeme
   request->cause = agreement->cause;
 }
 
-static void hear_ranks(gradlane_context* gl) {
+static void take_agreement(gradlane_context* gl) {
   struct gl_choices* const choices = &gl->choices;
   const gradlane_code code = choices->agreement->code;
   if (code != GRADLANE_OK) give_up(gl->first, choices->agreement);
@@ -150,10 +150,10 @@ static void hear_ranks(gradlane_context* gl) {
 
 static void freeze(struct gl_choice_class* it, unsigned way, uint8_t why) {
   it->why = why;
-  it->rounds.frozen = true;
-  it->rounds.chosen = way;
-  it->rounds.state = GL_ROUNDS_SETTLED;
-  it->rounds.left = UINT64_MAX;
+  it->tuner.frozen = true;
+  it->tuner.chosen = way;
+  it->tuner.state = GL_TUNER_SETTLED;
+  it->tuner.left = UINT64_MAX;
 }
 
 // Returns the first row of the plan whose range has this size in it; -1: none.
@@ -185,12 +185,13 @@ static struct gl_choice_class* new_choice_class(gradlane_context* gl, const stru
   it->number = choices->class_count;
   it->report = gl_report_of(gl, it->number);
   choices->classes[choices->class_count++] = it;
-  it->rounds.count = set->count;
+  it->tuner.count = set->count;
   for (unsigned i = 0; i < set->count; ++i) {
-    const struct gl_way* const way = &set->ways[i];
-    it->rounds.ways[i] = (struct gl_round_way){.strategy = way->strategy, .codec = way->codec, .exact = way->exact};
+    const struct gl_candidate* const way = &set->ways[i];
+    it->tuner.ways[i] =
+        (struct gl_timed_candidate){.strategy = way->strategy, .codec = way->codec, .exact = way->exact};
   }
-  gl_rounds_begin(&it->rounds);
+  gl_tuner_begin(&it->tuner);
   return it;
 }
 
@@ -217,20 +218,20 @@ static bool predict(gradlane_context* gl, struct gl_choice_class* it) {
   struct gl_choices* const choices = &gl->choices;
   if (choices->state == GL_CHOICES_ASKED) {
     if (choices->agreement->state != GL_OVER) return false;
-    hear_ranks(gl);
+    take_agreement(gl);
   }
   if (choices->state == GL_CHOICES_OFF) {
     freeze(it, 0, choices->why);
     return true;
   }
-  for (unsigned i = 0; i < it->rounds.count; ++i) {
+  for (unsigned i = 0; i < it->tuner.count; ++i) {
     const int row = it->set->ways[i].row;
-    it->rounds.ways[i].predicted = row >= 0 ? choices->predicted[row][it->size] : GL_TRIAL_UNKNOWN / 2;
+    it->tuner.ways[i].predicted = row >= 0 ? choices->predicted[row][it->size] : GL_TRIAL_UNKNOWN / 2;
   }
   if (choices->plan_count > 0) {
     follow_plan(it);
   } else {
-    gl_rounds_predict(&it->rounds);
+    gl_tuner_predict(&it->tuner);
   }
   return true;
 }
@@ -244,7 +245,7 @@ static bool by_greatest(const struct gl_choice_class* it) { return it->set->kind
 static bool agree_on_trials(gradlane_context* gl, struct gl_choice_class* it) {
   double* const times = gl->choices.memory + kFirstPlace + (size_t)it->number * GL_TRIALS;
   if (it->agreement == NULL) {
-    gl_rounds_give(&it->rounds, by_greatest(it), times);
+    gl_tuner_give(&it->tuner, by_greatest(it), times);
     const uint64_t what = (uint64_t)it->set->kind << 5 | (it->size + 1);
     const uint32_t flag = by_greatest(it) ? GL_FLAG_MAX : GL_FLAG_MIN;
     it->agreement = insert_agreement(gl, (size_t)(times - gl->choices.memory), GL_TRIALS, flag, what);
@@ -259,9 +260,9 @@ static bool agree_on_trials(gradlane_context* gl, struct gl_choice_class* it) {
   if (code != GRADLANE_OK) {
     freeze(it, 0, GL_REASON_FAILED);
   } else {
-    gl_rounds_take(&it->rounds, times);
+    gl_tuner_take(&it->tuner, times);
   }
-  if (it->rounds.state == GL_ROUNDS_SETTLED) gl_report(it);
+  if (it->tuner.state == GL_TUNER_SETTLED) gl_report(it);
   return true;
 }
 
@@ -272,12 +273,12 @@ static bool agree_on_trials(gradlane_context* gl, struct gl_choice_class* it) {
 static bool take_turn(gradlane_context* gl, struct gl_choice_class* it, struct gl_request* request) {
   const uint64_t count = request->operation.submission.count;
   const uint64_t whole = request->operation.whole;
-  if (gl->choices.plan_count > 0 && !it->rounds.frozen) {
+  if (gl->choices.plan_count > 0 && !it->tuner.frozen) {
     if (!predict(gl, it)) return false;
     gl_report(it);
   }
   enum gl_turn turn;
-  while ((turn = gl_rounds_next(&it->rounds, count, whole, &request->turn)) != GL_TURN_GO) {
+  while ((turn = gl_tuner_next(&it->tuner, count, whole, &request->turn)) != GL_TURN_GO) {
     if (turn == GL_TURN_PREDICT ? !predict(gl, it) : !agree_on_trials(gl, it)) return false;
     if (gl->first != request) return true;
     if (turn == GL_TURN_PREDICT) gl_report(it);
@@ -285,7 +286,7 @@ static bool take_turn(gradlane_context* gl, struct gl_choice_class* it, struct g
   return true;
 }
 
-static void let_go(const gradlane_context* gl, struct gl_request* request, const struct gl_way* way) {
+static void apply_way(const gradlane_context* gl, struct gl_request* request, const struct gl_candidate* way) {
   struct gl_operation* const operation = &request->operation;
   struct gl_submission* const submission = &operation->submission;
   request->settled = true;
@@ -296,7 +297,7 @@ static void let_go(const gradlane_context* gl, struct gl_request* request, const
   submission->codec_arguments = way->arguments;
   if (operation->states == 0) return;
   if (way->exact) {
-    gl_pay(gl, operation);
+    gl_add_residual(gl, operation);
   } else {
     submission->flags |= GL_FLAG_RESIDUAL;
   }
@@ -307,8 +308,8 @@ static bool is_running(const struct gl_request* it) { return it != NULL && it->s
 // Returns whether the operation must wait for others. The first operation of all does not wait for the agreement in
 // front of it.
 static bool must_wait(const gradlane_context* gl, const struct gl_choice_class* it) {
-  if (gl_rounds_alone(&it->rounds)) return gl->flight_count > (is_running(gl->choices.agreement) ? 1 : 0);
-  const bool same_tensor = it->rounds.state == GL_ROUNDS_TRYING && it->rounds.filled > 0;
+  if (gl_tuner_alone(&it->tuner)) return gl->flight_count > (is_running(gl->choices.agreement) ? 1 : 0);
+  const bool same_tensor = it->tuner.state == GL_TUNER_TRYING && it->tuner.filled > 0;
   return gl->choices.open > 0 && !same_tensor;
 }
 
@@ -321,7 +322,7 @@ bool gl_choose(gradlane_context* gl) {
   // A request from before the count began again fails in the daemon, so it needs no class.
   struct gl_choice_class* const it = request->epoch == gl->choices.epoch ? class_of(gl, operation) : NULL;
   if (it == NULL) {
-    let_go(gl, request, &set->ways[0]);
+    apply_way(gl, request, &set->ways[0]);
     return true;
   }
   if (must_wait(gl, it)) return false;
@@ -334,7 +335,7 @@ bool gl_choose(gradlane_context* gl) {
   request->of_class = it;
   if (request->turn.trial >= 0) ++gl->choices.open;
   it->bytes += operation->submission.count * operation->width * (operation->blocks ? gl->welcome.world : 1);
-  let_go(gl, request, &set->ways[request->turn.way]);
+  apply_way(gl, request, &set->ways[request->turn.way]);
   gl_count_report(it);
   return true;
 }
@@ -362,7 +363,7 @@ static void drop_agreement(gradlane_context* gl, struct gl_request** agreement) 
   }
 }
 
-void gl_choose_afresh(gradlane_context* gl) {
+void gl_reset_choices(gradlane_context* gl) {
   struct gl_choices* const choices = &gl->choices;
   ++choices->epoch;
   choices->agreements = 0;

@@ -15,5 +15,5 @@ bool gl_choose(gradlane_context* gl);
 struct gl_request* gl_agreement(gradlane_context* gl);
 
 // Discards all choices, because all ranks begin to count again.
-void gl_choose_afresh(gradlane_context* gl);
+void gl_reset_choices(gradlane_context* gl);
 void gl_free_choices(gradlane_context* gl);

@@ -161,7 +161,7 @@ gradlane_code gl_find_codecs(gradlane_context* gl, const char* name, struct gl_c
 size_t gradlane_codecs(const gradlane_context* gl) { return gl != NULL ? gl->codecs.count : 0; }
 
 // Returns the description of a codec by its row; if `row` is NULL, its texts are empty.
-static gradlane_codec_info told_of(const struct gl_codec_row* row) {
+static gradlane_codec_info describe(const struct gl_codec_row* row) {
   gradlane_codec_info told = GRADLANE_CODEC_INFO_INIT;
   told.word = row != NULL ? row->word : "";
   told.usage = row != NULL ? row->usage : "";
@@ -199,13 +199,13 @@ gradlane_code gradlane_get_codec(gradlane_context* gl, size_t number, gradlane_c
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: there is no codec %zu; the daemon tells of %u", call, number,
                    gl->codecs.count);
   }
-  gradlane_codec_info told = told_of(&gl->codecs.rows[number]);
+  gradlane_codec_info told = describe(&gl->codecs.rows[number]);
   return tell(gl, call, &told, info);
 }
 
 // Describes `auto`, which is no codec but a name that stands for one.
 static gradlane_codec_info told_of_auto(const struct gl_auto* asked) {
-  gradlane_codec_info told = told_of(NULL);
+  gradlane_codec_info told = describe(NULL);
   told.word = "auto";
   told.usage = "auto, auto:2^-B or auto:rel=B";
   told.example = "auto:2^-10";
@@ -229,7 +229,7 @@ gradlane_code gradlane_find_codec(gradlane_context* gl, const char* name, gradla
   struct gl_codec_pair pair;
   code = gl_find_codecs(gl, name, &pair);
   if (code != GRADLANE_OK) return code;
-  gradlane_codec_info told = told_of(gl_codec_row_of(gl, pair.there.id));
+  gradlane_codec_info told = describe(gl_codec_row_of(gl, pair.there.id));
   told.flags = pair.there.flags;
   told.states = pair.there.states;
   return tell(gl, call, &told, info);

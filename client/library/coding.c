@@ -88,17 +88,18 @@ gradlane_code gl_choose_coding(gradlane_context* gl, enum gl_submission_kind kin
   const bool encoded = type == GRADLANE_FLOAT32 && kind != GL_BARRIER;
   const bool coded = encoded && !exact && out->whole >= GRADLANE_EXACT_BELOW;
 
-  const struct gl_cargo cargo = {.call = gl_kind_name(kind), .kind = kind, .codec = coded ? &pair.there : NULL};
+  const struct gl_operation_traits traits = {
+      .call = gl_kind_name(kind), .kind = kind, .codec = coded ? &pair.there : NULL};
   const struct gl_strategy_row* strategy = NULL;
-  code = gl_find_strategy(gl, named, &cargo, &strategy);
+  code = gl_find_strategy(gl, named, &traits, &strategy);
   if (code != GRADLANE_OK) return code;
   if (named != NULL) submission->strategy = strategy->code;
   if (pair.has_back && (strategy == NULL || (strategy->flags & GL_STRATEGY_BACK) == 0)) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
                    "%s: codec %.127s has one for the way back, as there is with an aggregator; strategy is %s",
-                   cargo.call, how->codec, strategy != NULL ? strategy->name : "the daemon's");
+                   traits.call, how->codec, strategy != NULL ? strategy->name : "the daemon's");
   }
-  if (!pair.has_back) code = leave_open(gl, kind, how, &open, cargo.codec, out);
+  if (!pair.has_back) code = leave_open(gl, kind, how, &open, traits.codec, out);
   if (code != GRADLANE_OK) return code;
   if (open.codec) {
     codec->states = 1;

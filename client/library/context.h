@@ -44,7 +44,7 @@ struct gl_choice_class {
   uint8_t type;
   uint8_t why;                   // GL_REASON_... from outside of the rounds
   struct gl_request* agreement;  // agreement on the trials of a round; NULL: none
-  struct gl_rounds rounds;
+  struct gl_tuner tuner;
   uint64_t bytes;
   uint64_t sent_bytes;
   struct gl_report_row* report;  // NULL: there is no room for it
@@ -117,20 +117,20 @@ struct gl_range {
 
 // The checked arguments of an operation.
 struct gl_operation {
-  struct gl_submission submission;     // submission of all parts; cookie and fields of a single part are not filled in
-  struct gl_range data;                // in use until the caller knows of the end
-  struct gl_range residual;            // first state array of the residual; or the output of an all-to-all
-  uint32_t states;                     // number of state arrays, see gl_state_of(); 0: there is no residual
-  size_t state_bytes;                  // bytes from one state array to the next
-  uint64_t each;                       // elements of each part but the last
-  uint64_t parts;                      // number of parts; 0: the caller only asks about the operation
-  uint64_t whole;                      // elements of the caller's tensor, of which this may be a part
-  uint32_t width;                      // bytes of an element
-  bool blocks;                         // each rank has a block
-  bool staged;                         // the data is not in shared memory: parts are copied
-  void* const* rows;                   // addresses of the ranks' blocks (gradlane_how); NULL: they lie in `data`
-  bool pays;                           // too small for a codec: the call adds the residual to the data
-  bool owes_states;                    // with `pays`: other states are added, too; they are residuals of sum owners
+  struct gl_submission submission;  // submission of all parts; cookie and fields of a single part are not filled in
+  struct gl_range data;             // in use until the caller knows of the end
+  struct gl_range residual;         // first state array of the residual; or the output of an all-to-all
+  uint32_t states;                  // number of state arrays, see gl_state_of(); 0: there is no residual
+  size_t state_bytes;               // bytes from one state array to the next
+  uint64_t each;                    // elements of each part but the last
+  uint64_t parts;                   // number of parts; 0: the caller only asks about the operation
+  uint64_t whole;                   // elements of the caller's tensor, of which this may be a part
+  uint32_t width;                   // bytes of an element
+  bool blocks;                      // each rank has a block
+  bool staged;                      // the data is not in shared memory: parts are copied
+  void* const* rows;                // addresses of the ranks' blocks (gradlane_how); NULL: they lie in `data`
+  bool adds_residual;               // too small for a codec: the call adds the residual to the data
+  bool adds_all_states;  // with `adds_residual`: other states are added, too; they are residuals of sum owners
   const struct gl_choice_set* choice;  // ways to choose from when it has its turn; NULL: the way is known
 };
 
@@ -192,7 +192,7 @@ struct gl_request {
   bool settled;                      // its way is known
   uint32_t epoch;                    // epoch of choices at the time of the call
   struct gl_choice_class* of_class;  // class of the operation; NULL: none
-  struct gl_turn_way turn;
+  struct gl_selection turn;
   struct gl_request* next;   // next in the queue, or in the list of free requests
   char text[GL_ERROR_TEXT];  // text of the first lane that failed
   gradlane_cause cause;      // cause of the first lane that failed
@@ -201,7 +201,7 @@ struct gl_request {
 enum { GL_INDEX_BITS = 24 };
 
 // A part in the rings.
-struct gl_flight {
+struct gl_flying_part {
   uint64_t cookie;
   struct gl_request* request;
   uint64_t part;
@@ -253,7 +253,7 @@ struct gradlane_context {
   uint64_t operations;  // number of operations that have ended
 
   // The way to the daemon. Cancels go first, then a resume, then requests of which not all parts have begun.
-  struct gl_flight flights[GL_SLOTS];
+  struct gl_flying_part flights[GL_SLOTS];
   unsigned flight_count;
   uint64_t slots;    // bit i: a flight has slot i
   uint64_t cookies;  // number of cookies ever used

@@ -11,7 +11,7 @@
 enum { kAnswerMs = 30000 };
 
 // Ends the connection, with what came instead of an answer as the reason.
-static void hear(gradlane_context* gl, ssize_t bytes, int error, const union gl_message* message) {
+static void lose_connection(gradlane_context* gl, ssize_t bytes, int error, const union gl_message* message) {
   const char* path = gl->address.sun_path;
   const unsigned pid = gl->welcome.pid;
   if (bytes > 0 && message->type == GL_MSG_GOODBYE) {
@@ -28,12 +28,12 @@ static void hear(gradlane_context* gl, ssize_t bytes, int error, const union gl_
   }
 }
 
-void gl_hear(gradlane_context* gl) {
+void gl_receive_events(gradlane_context* gl) {
   union gl_message message;
   const ssize_t bytes = gl_receive(gl->socket, &message, NULL, 0);
   const int error = bytes < 0 ? errno : 0;
   if (error == ETIMEDOUT) return;  // there is nothing to read
-  hear(gl, bytes, error, &message);
+  lose_connection(gl, bytes, error, &message);
 }
 
 gradlane_code gl_ask(gradlane_context* gl, const void* request, size_t request_bytes, uint32_t wanted, size_t bytes,
@@ -46,7 +46,7 @@ gradlane_code gl_ask(gradlane_context* gl, const void* request, size_t request_b
     if (got == (ssize_t)bytes && answer->type == wanted) return GRADLANE_OK;
     if (fds != NULL) gl_close_fds(fds);
     if (got > 0 && answer->type == GL_MSG_REFUSED) return gl_fail(gl, refused, "%s", answer->text.text);
-    hear(gl, got, error, answer);
+    lose_connection(gl, got, error, answer);
   }
   return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
 }

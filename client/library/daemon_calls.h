@@ -13,4 +13,4 @@ gradlane_code gl_ask(gradlane_context* gl, const void* request, size_t request_b
                      gradlane_code refused, union gl_message* answer, struct gl_fds* fds);
 
 // Reads a message that answers no question, if there is one: a goodbye, or the end of the connection.
-void gl_hear(gradlane_context* gl);
+void gl_receive_events(gradlane_context* gl);

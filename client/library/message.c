@@ -90,8 +90,8 @@ ssize_t gl_receive(int socket, union gl_message* message, struct gl_fds* fds, in
   if (bytes < 0 && errno == ECONNRESET) bytes = receive_now(socket, message, fds);
   if (bytes < 0 && (errno == ECONNRESET || errno == EAGAIN)) bytes = 0;
   if (message->type == GL_MSG_REFUSED || message->type == GL_MSG_GOODBYE) {
-    if (message->text.text[GL_SAID - 1] != 0) message->text.world = message->text.no_codec = 0;
-    message->text.text[GL_SAID - 1] = 0;
+    if (message->text.text[GL_MESSAGE_TEXT - 1] != 0) message->text.world = message->text.no_codec = 0;
+    message->text.text[GL_MESSAGE_TEXT - 1] = 0;
   }
   if (fds == &none) gl_close_fds(fds);
   return bytes;

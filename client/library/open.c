@@ -32,7 +32,7 @@ enum {
 };
 
 // The settings of the caller and the environment.
-struct wishes {
+struct settings {
   struct sockaddr_un address;  // empty path: nobody has named the socket
   int rank;
   int timeout_ms;
@@ -55,31 +55,31 @@ static gradlane_code read_rank(int* rank) {
   return GRADLANE_OK;
 }
 
-static gradlane_code read_wishes(const gradlane_options* given, struct wishes* wishes) {
+static gradlane_code read_settings(const gradlane_options* given, struct settings* settings) {
   gradlane_options options = GRADLANE_OPTIONS_INIT;
-  memset(wishes, 0, sizeof(*wishes));
+  memset(settings, 0, sizeof(*settings));
   if (given != NULL && !gl_read_struct(&options, sizeof(options), kLeastOptions, given)) {
     return gl_fail(NULL, GRADLANE_BAD_ARGUMENT,
                    "struct_size of gradlane_options is %zu; this library knows %d to %zu: start from "
                    "GRADLANE_OPTIONS_INIT, and have a library that is as new as gradlane.h",
                    given->struct_size, kLeastOptions, sizeof(options));
   }
-  wishes->named = options.socket != NULL;
-  const char* path = wishes->named ? options.socket : getenv("GRADLANE_SOCKET");
+  settings->named = options.socket != NULL;
+  const char* path = settings->named ? options.socket : getenv("GRADLANE_SOCKET");
   if (path == NULL) path = "";
-  if (strlen(path) >= sizeof(wishes->address.sun_path)) {
+  if (strlen(path) >= sizeof(settings->address.sun_path)) {
     return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "socket path %.120s has %zu characters, at most %zu will do", path,
-                   strlen(path), sizeof(wishes->address.sun_path) - 1);
+                   strlen(path), sizeof(settings->address.sun_path) - 1);
   }
-  wishes->address.sun_family = AF_UNIX;
-  memcpy(wishes->address.sun_path, path, strlen(path));
-  wishes->rank = options.rank < 0 ? -1 : options.rank;
-  wishes->timeout_ms = options.timeout_ms < 0 ? kConnectMs : options.timeout_ms;
-  wishes->spin_us = options.spin_us < 0 ? kSpinUs : options.spin_us;
-  wishes->keep_warnings = options.keep_warnings != 0;
+  settings->address.sun_family = AF_UNIX;
+  memcpy(settings->address.sun_path, path, strlen(path));
+  settings->rank = options.rank < 0 ? -1 : options.rank;
+  settings->timeout_ms = options.timeout_ms < 0 ? kConnectMs : options.timeout_ms;
+  settings->spin_us = options.spin_us < 0 ? kSpinUs : options.spin_us;
+  settings->keep_warnings = options.keep_warnings != 0;
   const gradlane_code code =
-      gl_read_limit(NULL, "gradlane_open", options.operation_timeout_ms, &wishes->operation_timeout_ms);
-  return code != GRADLANE_OK ? code : read_rank(&wishes->rank);
+      gl_read_limit(NULL, "gradlane_open", options.operation_timeout_ms, &settings->operation_timeout_ms);
+  return code != GRADLANE_OK ? code : read_rank(&settings->rank);
 }
 
 // Returns whether it helps to try again: the daemon may be starting, ending or busy.
@@ -93,8 +93,8 @@ static int left_ms(int64_t deadline_us) {
   return left_us > 0 ? (int)(left_us / 1000) : 0;
 }
 
-static gradlane_code fail_to_connect(const struct wishes* wishes, const struct gl_found* found, int error) {
-  if (wishes->address.sun_path[0] == 0 && (error == ENOENT || error == EEXIST)) {
+static gradlane_code fail_to_connect(const struct settings* settings, const struct gl_found* found, int error) {
+  if (settings->address.sun_path[0] == 0 && (error == ENOENT || error == EEXIST)) {
     const gradlane_code code = error == EEXIST ? GRADLANE_BAD_ARGUMENT : GRADLANE_NO_DAEMON;
     return gl_fail(NULL, code, "no socket is named, and %s", found->why);
   }
@@ -103,18 +103,18 @@ static gradlane_code fail_to_connect(const struct wishes* wishes, const struct g
                    found->address.sun_path, strerror(error));
   }
   return gl_fail(NULL, GRADLANE_NO_DAEMON, "no daemon at %s: %s; is gradlaned running%s", found->address.sun_path,
-                 strerror(error), wishes->named ? "?" : ", and GRADLANE_SOCKET the path of its socket?");
+                 strerror(error), settings->named ? "?" : ", and GRADLANE_SOCKET the path of its socket?");
 }
 
 // Connects and sends a hello, again and again until there is an answer or no time is left. `found` has the address.
-static gradlane_code greet(const struct wishes* wishes, struct gl_found* found, int* fd, union gl_message* answer,
+static gradlane_code greet(const struct settings* settings, struct gl_found* found, int* fd, union gl_message* answer,
                            ssize_t* bytes, struct gl_fds* fds) {
   const struct gl_hello hello = {
-      .type = GL_MSG_HELLO, .magic = GL_MAGIC, .version = GL_ABI_VERSION, .rank = wishes->rank};
-  const int64_t deadline_us = gl_now_us() + (int64_t)wishes->timeout_ms * 1000;
+      .type = GL_MSG_HELLO, .magic = GL_MAGIC, .version = GL_ABI_VERSION, .rank = settings->rank};
+  const int64_t deadline_us = gl_now_us() + (int64_t)settings->timeout_ms * 1000;
   for (;;) {
     // The search is repeated each time: a daemon that is starting may make its socket now.
-    int error = wishes->address.sun_path[0] == 0 ? gl_find(found, fd) : gl_connect(&found->address, fd);
+    int error = settings->address.sun_path[0] == 0 ? gl_find(found, fd) : gl_connect(&found->address, fd);
     if (error == 0) {
       const int left = left_ms(deadline_us);
       // If hello cannot be sent there may still be a refusal to read.
@@ -127,7 +127,7 @@ static gradlane_code greet(const struct wishes* wishes, struct gl_found* found, 
         return gl_fail(NULL, GRADLANE_NO_DAEMON, "the daemon at %s does not answer", found->address.sun_path);
       }
     }
-    if (!may_come(error) || left_ms(deadline_us) == 0) return fail_to_connect(wishes, found, error);
+    if (!may_come(error) || left_ms(deadline_us) == 0) return fail_to_connect(settings, found, error);
     const int left = left_ms(deadline_us);
     gl_sleep_ms(left < kRetryMs ? left : kRetryMs);
   }
@@ -218,14 +218,14 @@ static gradlane_code attach(gradlane_context* gl, struct gl_fds* fds) {
   return GRADLANE_OK;
 }
 
-static gradlane_context* make_context(const struct wishes* wishes) {
+static gradlane_context* make_context(const struct settings* settings) {
   gradlane_context* const gl = calloc(1, sizeof(*gl));
   if (gl == NULL) return NULL;
   gl->socket = gl->completion_fd = gl->epoll_fd = gl->over_fd = -1;
   for (unsigned i = 0; i < GL_MAX_LANES; ++i) gl->doorbells[i] = -1;
-  gl->spin_us = wishes->spin_us;
-  gl->timeout_ms = wishes->operation_timeout_ms;
-  gl->losses.keep = wishes->keep_warnings;
+  gl->spin_us = settings->spin_us;
+  gl->timeout_ms = settings->operation_timeout_ms;
+  gl->losses.keep = settings->keep_warnings;
   gl->base.owner = getpid();
   return gl;
 }
@@ -270,17 +270,17 @@ gradlane_code gradlane_open(gradlane_context** out, const gradlane_options* opti
   refusal.socket[0] = 0;
   if (out == NULL) return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "gradlane_open: where to put the context is NULL");
   *out = NULL;
-  struct wishes wishes;
-  gradlane_code code = read_wishes(options, &wishes);
+  struct settings settings;
+  gradlane_code code = read_settings(options, &settings);
   if (code != GRADLANE_OK) return code;
-  gradlane_context* const gl = make_context(&wishes);
+  gradlane_context* const gl = make_context(&settings);
   if (gl == NULL) return gl_fail(NULL, GRADLANE_NO_MEMORY, "no memory for a context");
 
   union gl_message answer;
   struct gl_fds fds = {.count = 0};
   ssize_t bytes = 0;
-  struct gl_found found = {.address = wishes.address};
-  code = greet(&wishes, &found, &gl->socket, &answer, &bytes, &fds);
+  struct gl_found found = {.address = settings.address};
+  code = greet(&settings, &found, &gl->socket, &answer, &bytes, &fds);
   gl->address = found.address;
   if (code == GRADLANE_OK) code = check_welcome(gl->address.sun_path, &answer, bytes, &fds);
   if (code == GRADLANE_OK) {

@@ -40,7 +40,7 @@ static double worked(struct gl_ring* ring, const struct gl_completion* completio
   return ns;
 }
 
-static struct gl_flight* find_flight(gradlane_context* gl, uint64_t cookie) {
+static struct gl_flying_part* find_flight(gradlane_context* gl, uint64_t cookie) {
   for (unsigned i = 0; i < gl->flight_count; ++i) {
     if (gl->flights[i].cookie == cookie) return &gl->flights[i];
   }
@@ -49,7 +49,7 @@ static struct gl_flight* find_flight(gradlane_context* gl, uint64_t cookie) {
 
 // Takes a completion. Returns false if no daemon writes such a one.
 static bool take(gradlane_context* gl, unsigned lane, struct gl_completion* completion) {
-  struct gl_flight* const flight = find_flight(gl, completion->cookie);
+  struct gl_flying_part* const flight = find_flight(gl, completion->cookie);
   const uint32_t bit = 1u << lane;
   if (flight == NULL || (flight->lanes_left & bit) == 0) return false;
   if (completion->code != GRADLANE_OK && completion->code != GRADLANE_FAILED) return false;

@@ -75,13 +75,13 @@ static bool begin_part(gradlane_context* gl, struct gl_request* request) {
   gl->slots |= UINT64_C(1) << part.slot;
   // A cancelled part must have its number, too, as other ranks may have begun it.
   if (request->cancelled) part.flags |= GL_FLAG_CANCELLED;
-  gl->flights[gl->flight_count++] = (struct gl_flight){.cookie = part.cookie,
-                                                       .request = request,
-                                                       .part = request->begun,
-                                                       .lanes_left = (1u << gl->welcome.lanes) - 1,
-                                                       .slot = part.slot,
-                                                       .stage = stage,
-                                                       .cancel = false};
+  gl->flights[gl->flight_count++] = (struct gl_flying_part){.cookie = part.cookie,
+                                                            .request = request,
+                                                            .part = request->begun,
+                                                            .lanes_left = (1u << gl->welcome.lanes) - 1,
+                                                            .slot = part.slot,
+                                                            .stage = stage,
+                                                            .cancel = false};
   ++request->begun;
   put(gl, &part, request->ends_seen);
   return true;
@@ -89,7 +89,7 @@ static bool begin_part(gradlane_context* gl, struct gl_request* request) {
 
 static bool send_cancels(gradlane_context* gl, int* places) {
   for (unsigned i = 0; i < gl->flight_count; ++i) {
-    struct gl_flight* const it = &gl->flights[i];
+    struct gl_flying_part* const it = &gl->flights[i];
     if (!it->cancel) continue;
     if (*places == 0) return false;
     const struct gl_submission cancel = {.cookie = it->cookie, .kind = GL_CANCEL};

@@ -13,7 +13,7 @@ struct gl_report_row* gl_report_of(gradlane_context* gl, unsigned number) {
 }
 
 static double per_byte(const struct gl_choice_class* it, unsigned way) {
-  const double ns = it->rounds.ways[way].predicted;
+  const double ns = it->tuner.ways[way].predicted;
   return ns < GL_TRIAL_UNKNOWN / 2 ? ns / (double)(UINT64_C(1) << (GL_LEAST_SIZE + it->size)) : 0;
 }
 
@@ -25,21 +25,21 @@ static bool has_lossy(const struct gl_choice_class* it) {
 }
 
 static uint8_t reason_of(const struct gl_choice_class* it, bool rival_measured) {
-  const struct gl_rounds* const rounds = &it->rounds;
+  const struct gl_tuner* const tuner = &it->tuner;
   if (it->why != GL_REASON_NONE) return it->why;
-  if (rounds->round == 0 && rounds->state != GL_ROUNDS_SETTLED) return GL_REASON_TRYING;
-  if (!it->set->ways[rounds->chosen].exact) return GL_REASON_NONE;
+  if (tuner->round == 0 && tuner->state != GL_TUNER_SETTLED) return GL_REASON_TRYING;
+  if (!it->set->ways[tuner->chosen].exact) return GL_REASON_NONE;
   if (!it->set->asks) return GL_REASON_EXACT;
   if (!has_lossy(it)) return GL_REASON_NO_CODEC;
   return rival_measured ? GL_REASON_SLOWER : GL_REASON_UNLIKELY;
 }
 
 static void fill_row(const struct gl_choice_class* it, struct gl_report_row* row) {
-  const struct gl_rounds* const rounds = &it->rounds;
-  const struct gl_way* const way = &it->set->ways[rounds->chosen];
+  const struct gl_tuner* const tuner = &it->tuner;
+  const struct gl_candidate* const way = &it->set->ways[tuner->chosen];
   unsigned rival = 0;
-  const bool has_rival = gl_rounds_best(rounds, !way->exact, &rival);
-  const double rival_measured = has_rival ? rounds->ways[rival].measured : 0;
+  const bool has_rival = gl_tuner_best(tuner, !way->exact, &rival);
+  const double rival_measured = has_rival ? tuner->ways[rival].measured : 0;
   row->strategy = way->strategy;
   row->kind = it->set->kind;
   row->type = it->type;
@@ -47,12 +47,12 @@ static void fill_row(const struct gl_choice_class* it, struct gl_report_row* row
   row->reason = reason_of(it, rival_measured > 0);
   row->exact = way->exact ? 1 : 0;
   row->frozen = it->why == GL_REASON_PLAN || it->why == GL_REASON_ROUNDS || it->why == GL_REASON_NO_PLAN ? 1 : 0;
-  row->tried = (uint16_t)rounds->tries;
-  row->changes = rounds->changes;
+  row->tried = (uint16_t)tuner->tries;
+  row->changes = tuner->changes;
   row->rival_strategy = has_rival ? it->set->ways[rival].strategy : 0;
-  row->predicted = per_byte(it, rounds->chosen);
-  row->measured = rounds->ways[rounds->chosen].measured;
-  row->baseline = rounds->ways[0].measured;
+  row->predicted = per_byte(it, tuner->chosen);
+  row->measured = tuner->ways[tuner->chosen].measured;
+  row->baseline = tuner->ways[0].measured;
   row->rival_measured = rival_measured;
   memcpy(row->asked, it->set->asked, sizeof(row->asked));
   memcpy(row->codec, way->name, sizeof(row->codec));
@@ -69,8 +69,8 @@ void gl_forget_reports(gradlane_context* gl) {
 void gl_count_report(const struct gl_choice_class* it) {
   struct gl_report_row* const row = it->report;
   if (row == NULL) return;
-  if (row->version == 0 || it->rounds.operations == 1) gl_report(it);
-  row->operations = it->rounds.operations;
+  if (row->version == 0 || it->tuner.operations == 1) gl_report(it);
+  row->operations = it->tuner.operations;
   row->bytes = it->bytes;
   row->sent_bytes = it->sent_bytes;
 }
@@ -79,7 +79,7 @@ void gl_report(const struct gl_choice_class* it) {
   struct gl_report_row* const row = it->report;
   if (row == NULL) return;
   struct gl_report_row now = {
-      .version = row->version, .operations = it->rounds.operations, .bytes = it->bytes, .sent_bytes = it->sent_bytes};
+      .version = row->version, .operations = it->tuner.operations, .bytes = it->bytes, .sent_bytes = it->sent_bytes};
   fill_row(it, &now);
   ++now.version;
   *row = now;

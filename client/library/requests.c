@@ -107,13 +107,13 @@ static void add_floats(struct gl_range data, struct gl_range owed, float times) 
   }
 }
 
-void gl_pay(const gradlane_context* gl, const struct gl_operation* operation) {
+void gl_add_residual(const gradlane_context* gl, const struct gl_operation* operation) {
   // For an average, the daemon divides the sum of a node's trainers and rounds their mean.
   const int trainers = gradlane_local_reduce(gl);
   const bool of_mean = trainers > 1 && (operation->submission.flags & GL_FLAG_AVERAGE) != 0;
   const float times = of_mean ? (float)trainers : 1.0F;
   add_floats(operation->data, gl_state_of(operation, 0), times);
-  for (uint32_t i = 1; operation->owes_states && i < operation->states; ++i) {
+  for (uint32_t i = 1; operation->adds_all_states && i < operation->states; ++i) {
     add_floats(operation->data, gl_state_of(operation, i), times);
   }
   gl_clear_states(operation);
@@ -131,7 +131,7 @@ static void end_in_class(gradlane_context* gl, struct gl_request* request) {
   const struct gl_operation* const operation = &request->operation;
   double bytes = (double)operation->submission.count * operation->width;
   if (operation->blocks) bytes *= gl->welcome.world;
-  if (request->code == GRADLANE_OK) gl_rounds_note(&it->rounds, &request->turn, request->ns, bytes);
+  if (request->code == GRADLANE_OK) gl_tuner_note(&it->tuner, &request->turn, request->ns, bytes);
 }
 
 void gl_end_request(gradlane_context* gl, struct gl_request* request) {

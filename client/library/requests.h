@@ -14,7 +14,7 @@ const struct gl_request* gl_find_user(const gradlane_context* gl, const void* ba
 // Makes the residual of the operation zero.
 void gl_clear_states(const struct gl_operation* operation);
 // Adds the residual to the data and makes it zero. Elements then travel as they are.
-void gl_pay(const gradlane_context* gl, const struct gl_operation* operation);
+void gl_add_residual(const gradlane_context* gl, const struct gl_operation* operation);
 // Ends a request with the result that it has.
 void gl_end_request(gradlane_context* gl, struct gl_request* request);
 // Drops the sets of ways that no class and no request refers to.

@@ -30,22 +30,22 @@ static bool does(const struct gl_strategy_row* row, enum gl_submission_kind kind
   return (row->kinds >> kind & 1u) != 0;
 }
 
-static bool owned(const struct gl_cargo* cargo) {
-  return cargo->codec != NULL && (cargo->codec->flags & GL_CODEC_OWNED) != 0;
+static bool owned(const struct gl_operation_traits* traits) {
+  return traits->codec != NULL && (traits->codec->flags & GL_CODEC_OWNED) != 0;
 }
 
-static bool can(const struct gl_strategy_row* row, const struct gl_cargo* cargo) {
-  return does(row, cargo->kind) && (!owned(cargo) || (row->flags & GL_STRATEGY_OWNERS) != 0);
+static bool can(const struct gl_strategy_row* row, const struct gl_operation_traits* traits) {
+  return does(row, traits->kind) && (!owned(traits) || (row->flags & GL_STRATEGY_OWNERS) != 0);
 }
 
 // Lists the strategies that can do this, such as "ring, direct", as far as there is room; "none" if none can. If
-// `cargo` is NULL, it lists all of them.
-static const char* list(const gradlane_context* gl, const struct gl_cargo* cargo, char* text, size_t room) {
+// `traits` is NULL, it lists all of them.
+static const char* list(const gradlane_context* gl, const struct gl_operation_traits* traits, char* text, size_t room) {
   size_t used = 0;
   text[0] = 0;
   for (uint32_t i = 0; i < gl->strategies.count && used < room; ++i) {
     const struct gl_strategy_row* const row = &gl->strategies.rows[i];
-    if (cargo != NULL && !can(row, cargo)) continue;
+    if (traits != NULL && !can(row, traits)) continue;
     const int more = snprintf(text + used, room - used, "%s%s", used != 0 ? ", " : "", row->name);
     used += more > 0 ? (size_t)more : room;
   }
@@ -53,28 +53,28 @@ static const char* list(const gradlane_context* gl, const struct gl_cargo* cargo
 }
 
 // Returns the strategy of operations that name none. NULL: the daemon does not list strategies, or none can do this.
-static const struct gl_strategy_row* usual(const gradlane_context* gl, const struct gl_cargo* cargo) {
+static const struct gl_strategy_row* usual(const gradlane_context* gl, const struct gl_operation_traits* traits) {
   for (uint32_t i = 0; i < gl->strategies.count; ++i) {
     const struct gl_strategy_row* const row = &gl->strategies.rows[i];
-    if (can(row, cargo) && (i == 0 || strcmp(row->name, "ring") == 0)) return row;
+    if (can(row, traits) && (i == 0 || strcmp(row->name, "ring") == 0)) return row;
   }
   for (uint32_t i = 0; i < gl->strategies.count; ++i) {
-    if (can(&gl->strategies.rows[i], cargo)) return &gl->strategies.rows[i];
+    if (can(&gl->strategies.rows[i], traits)) return &gl->strategies.rows[i];
   }
   return NULL;
 }
 
-static gradlane_code refuse_owned(gradlane_context* gl, const struct gl_cargo* cargo) {
+static gradlane_code refuse_owned(gradlane_context* gl, const struct gl_operation_traits* traits) {
   char names[GL_ERROR_TEXT / 2];
   return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
                  "%s: %.63s does not add: use strategy direct or aggregator; of these the daemon allows %s (strategies "
                  "in its configuration)",
-                 cargo->call, cargo->codec->name, list(gl, cargo, names, sizeof(names)));
+                 traits->call, traits->codec->name, list(gl, traits, names, sizeof(names)));
 }
 
 // Checks that ranks can agree. They do so by links between all of them, whichever way the elements go.
-static gradlane_code check_links(gradlane_context* gl, const struct gl_cargo* cargo) {
-  if (cargo->codec == NULL || (cargo->codec->flags & GL_CODEC_AGREES) == 0) return GRADLANE_OK;
+static gradlane_code check_links(gradlane_context* gl, const struct gl_operation_traits* traits) {
+  if (traits->codec == NULL || (traits->codec->flags & GL_CODEC_AGREES) == 0) return GRADLANE_OK;
   for (uint32_t i = 0; i < gl->strategies.count; ++i) {
     if ((gl->strategies.rows[i].flags & GL_STRATEGY_LINKS) != 0) return GRADLANE_OK;
   }
@@ -82,26 +82,26 @@ static gradlane_code check_links(gradlane_context* gl, const struct gl_cargo* ca
       gl, GRADLANE_BAD_ARGUMENT,
       "%s: for %.63s all ranks agree on a number first, which needs links between all nodes: put `direct` in "
       "`strategies` of the daemons' configuration",
-      cargo->call, cargo->codec->name);
+      traits->call, traits->codec->name);
 }
 
 // Finds the strategy of operations that name none.
-static gradlane_code find_usual(gradlane_context* gl, const struct gl_cargo* cargo,
+static gradlane_code find_usual(gradlane_context* gl, const struct gl_operation_traits* traits,
                                 const struct gl_strategy_row** strategy) {
-  *strategy = usual(gl, cargo);
+  *strategy = usual(gl, traits);
   const bool told = gl->strategies.count != 0;
-  if (*strategy == NULL && told && owned(cargo)) return refuse_owned(gl, cargo);
-  if (*strategy == NULL && cargo->kind >= GL_REDUCE) {
+  if (*strategy == NULL && told && owned(traits)) return refuse_owned(gl, traits);
+  if (*strategy == NULL && traits->kind >= GL_REDUCE) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
                    "%s: it needs links between all nodes: put `direct` in `strategies` of the daemons' configuration",
-                   cargo->call);
+                   traits->call);
   }
-  return told ? check_links(gl, cargo) : GRADLANE_OK;
+  return told ? check_links(gl, traits) : GRADLANE_OK;
 }
 
-gradlane_code gl_find_strategy(gradlane_context* gl, const char* name, const struct gl_cargo* cargo,
+gradlane_code gl_find_strategy(gradlane_context* gl, const char* name, const struct gl_operation_traits* traits,
                                const struct gl_strategy_row** strategy) {
-  if (name == NULL) return find_usual(gl, cargo, strategy);
+  if (name == NULL) return find_usual(gl, traits, strategy);
   const struct gl_strategy_row* found = NULL;
   for (uint32_t i = 0; i < gl->strategies.count && found == NULL; ++i) {
     if (strcmp(gl->strategies.rows[i].name, name) == 0) found = &gl->strategies.rows[i];
@@ -109,18 +109,18 @@ gradlane_code gl_find_strategy(gradlane_context* gl, const char* name, const str
   char names[GL_ERROR_TEXT / 2];
   if (found == NULL) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                   "%s: strategy '%.40s': the daemon allows %s (strategies in its configuration)", cargo->call, name,
+                   "%s: strategy '%.40s': the daemon allows %s (strategies in its configuration)", traits->call, name,
                    gl->strategies.count != 0 ? list(gl, NULL, names, sizeof(names)) : "none to be named");
   }
-  if (!does(found, cargo->kind)) {
+  if (!does(found, traits->kind)) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
                    "%s: strategy %s cannot do that; those that can, and that the daemon allows (strategies in its "
                    "configuration): %s",
-                   cargo->call, name, list(gl, cargo, names, sizeof(names)));
+                   traits->call, name, list(gl, traits, names, sizeof(names)));
   }
-  if (!can(found, cargo)) return refuse_owned(gl, cargo);
+  if (!can(found, traits)) return refuse_owned(gl, traits);
   *strategy = found;
-  return check_links(gl, cargo);
+  return check_links(gl, traits);
 }
 
 // ---- Questions of the caller

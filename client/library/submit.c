@@ -23,7 +23,7 @@ static gradlane_code start_with(gradlane_context* gl, enum gl_submission_kind ki
   }
   struct gl_request* const it = gl_new_request(gl, &operation);
   if (it == NULL) return gl_fail(gl, GRADLANE_NO_MEMORY, "no memory for another request");
-  if (operation.pays) gl_pay(gl, &operation);
+  if (operation.adds_residual) gl_add_residual(gl, &operation);
   gl_enqueue(gl, it);
   if (gl->first == it && gl->flight_count < GL_SLOTS) {
     gl_advance(gl);
@@ -115,7 +115,7 @@ gradlane_code gradlane_resume(gradlane_context* gl, uint64_t next_tag) {
   // Requests in the queue belong to the old count and fail here. The daemon fails those that it has.
   gl_drop_queue(gl, GRADLANE_FAILED, GRADLANE_CAUSE_RESUMED,
                 "this rank has begun afresh (gradlane_resume) before the operation had its turn");
-  gl_choose_afresh(gl);
+  gl_reset_choices(gl);
   gl->resuming = true;
   gl_advance(gl);
   gl_update_fd(gl);

@@ -241,7 +241,7 @@ static void ring_bell(const struct gl_tasks* tasks) {
   if (write(tasks->bell, &one, sizeof(one)) < 0) return;
 }
 
-static void silence_bell(const struct gl_tasks* tasks) {
+static void drain_bell(const struct gl_tasks* tasks) {
   uint64_t count;
   if (read(tasks->bell, &count, sizeof(count)) < 0) return;
 }
@@ -345,7 +345,7 @@ static void sleep_on_bell(gradlane_context* gl) {
   gl_leave(gl);
   (void)gl_poll(&bell, 1, -1);
   (void)gl_enter(gl);
-  silence_bell(gl->tasks);
+  drain_bell(gl->tasks);
 }
 
 // Waits until a task has ended or asks, and reports it.

@@ -31,8 +31,8 @@ static void sleep_on_daemon(gradlane_context* gl, int timeout_ms) {
   const int ready = gl_poll(wanted, count, timeout_ms);
   (void)gl_enter(gl);
   if (ready <= 0) return;  // EINTR too: the caller looks at the time
-  if (wanted[0].revents != 0) gl_silence(gl->completion_fd);
-  if (wanted[1].revents != 0) gl_hear(gl);
+  if (wanted[0].revents != 0) gl_drain_bell(gl->completion_fd);
+  if (wanted[1].revents != 0) gl_receive_events(gl);
 }
 
 static void spin(gradlane_context* gl, const struct gl_request* it, int64_t until_us) {
@@ -43,7 +43,7 @@ static void spin(gradlane_context* gl, const struct gl_request* it, int64_t unti
     gl_progress(gl);
     now_us = gl_now_us();
     if (now_us >= hear_us) {
-      gl_hear(gl);
+      gl_receive_events(gl);
       hear_us = now_us + kHearUs;
     }
   }
@@ -100,7 +100,7 @@ static void see_ends(gradlane_context* gl, const struct gl_request* it) {
   }
   // Choices start again by what failures say, which is the same on all ranks. In contrast, `ends` also counts
   // generations that this rank's own gradlane_resume() has ended.
-  if (it->tells_end && it->epoch == gl->choices.epoch) gl_choose_afresh(gl);
+  if (it->tells_end && it->epoch == gl->choices.epoch) gl_reset_choices(gl);
 }
 
 // Returns how a request ended and forgets it. Returns GRADLANE_PENDING if it is not over.

@@ -48,12 +48,12 @@ static bool is_nearest(const struct gl_tuning_tables* tables, const struct gl_wa
 }
 
 // Adds a way to the set, if it is not there. Returns its index; -1: there are too many.
-static int add_way(struct gl_choice_set* set, const struct gl_way* way) {
+static int add_way(struct gl_choice_set* set, const struct gl_candidate* way) {
   for (unsigned i = 0; i < set->count; ++i) {
-    const struct gl_way* const it = &set->ways[i];
+    const struct gl_candidate* const it = &set->ways[i];
     if (it->strategy == way->strategy && it->codec == way->codec && it->arguments == way->arguments) return (int)i;
   }
-  if (set->count == GL_ROUND_WAYS) return -1;
+  if (set->count == GL_MAX_CANDIDATES) return -1;
   set->ways[set->count] = *way;
   return (int)set->count++;
 }
@@ -76,7 +76,7 @@ static void add_strategies(const struct gl_tuning_tables* tables, const struct g
                            struct gl_choice_set* set) {
   const struct gl_codec_name* const codec = request->codec;
   const bool owners = codec != NULL && (codec->flags & GL_CODEC_OWNED) != 0;
-  struct gl_way way = {.exact = codec == NULL || (codec->flags & GL_CODEC_EXACT) != 0};
+  struct gl_candidate way = {.exact = codec == NULL || (codec->flags & GL_CODEC_EXACT) != 0};
   if (codec != NULL) {
     way.codec = codec->id;
     way.arguments = codec->arguments;
@@ -103,7 +103,7 @@ static int add_row(const struct gl_tuning_tables* tables, const struct gl_tuning
   const struct gl_way_row* const row = &tables->ways[number];
   if (row->bound == GL_BOUND_EXACT || row->bound != request->asked->bound) return GL_FOUND;
   if (request->only && row->strategy != set->ways[0].strategy) return GL_FOUND;
-  struct gl_way way = {.strategy = row->strategy, .row = number};
+  struct gl_candidate way = {.strategy = row->strategy, .row = number};
   if (!way_name(tables, row, request->asked, way.name)) return GL_FOUND;
   if (!is_nearest(tables, row, request->asked->bits)) return GL_FOUND;
   struct gl_codec_name found;
@@ -138,11 +138,11 @@ static int planned_way(const struct gl_tuning_tables* tables, const struct gl_tu
   if (!does_kind(tables, row->strategy, request->kind, (found.flags & GL_CODEC_OWNED) != 0)) return -1;
   const bool exact = (found.flags & GL_CODEC_EXACT) != 0;
   if (request->residual && !exact && !takes_residual(&found)) return -1;
-  struct gl_way way = {.strategy = row->strategy,
-                       .codec = found.id,
-                       .exact = exact,
-                       .arguments = found.arguments,
-                       .row = way_row_of(tables, row->strategy, &found)};
+  struct gl_candidate way = {.strategy = row->strategy,
+                             .codec = found.id,
+                             .exact = exact,
+                             .arguments = found.arguments,
+                             .row = way_row_of(tables, row->strategy, &found)};
   memcpy(way.name, row->codec, GL_NAME);
   return add_way(set, &way);
 }

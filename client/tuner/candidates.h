@@ -36,7 +36,7 @@ struct gl_tuning_request {
 };
 
 // A candidate: a strategy and a codec.
-struct gl_way {
+struct gl_candidate {
   uint32_t strategy;
   uint8_t codec;
   bool exact;
@@ -62,7 +62,7 @@ struct gl_choice_set {
   uint8_t codec;
   char asked[GL_NAME];  // name of the codec that was asked for
   unsigned count;
-  struct gl_way ways[GL_ROUND_WAYS];
+  struct gl_candidate ways[GL_MAX_CANDIDATES];
   struct gl_planned plan[GL_MAX_PLAN_ROWS];
   struct gl_choice_set* next;
 };

@@ -26,11 +26,11 @@ static const double kClose = 1.15;
 static const unsigned kTrials[] = {1, 2, 4};
 enum { kStages = sizeof(kTrials) / sizeof(kTrials[0]) };
 
-static unsigned trials_of(const struct gl_rounds* it) { return kTrials[it->stage] * it->tries; }
+static unsigned trials_of(const struct gl_tuner* it) { return kTrials[it->stage] * it->tries; }
 
 // Returns the place in `tried` of trial number `trial`. After the first stage, each way has two trials in a row. The
 // first of these may depend on what the operation before it has left behind, such as a full or empty token bucket.
-static unsigned place_of(const struct gl_rounds* it, unsigned trial) {
+static unsigned place_of(const struct gl_tuner* it, unsigned trial) {
   return it->stage == 0 ? trial : (trial + 1) / 2 % it->tries;
 }
 
@@ -41,9 +41,9 @@ static bool is_among(const unsigned* ways, unsigned count, unsigned way) {
   return false;
 }
 
-static bool is_tried(const struct gl_rounds* it, unsigned way) { return is_among(it->tried, it->tries, way); }
+static bool is_tried(const struct gl_tuner* it, unsigned way) { return is_among(it->tried, it->tries, way); }
 
-static void try_way(struct gl_rounds* it, unsigned way) {
+static void try_way(struct gl_tuner* it, unsigned way) {
   if (it->tries < GL_TRIED && !is_tried(it, way)) it->tried[it->tries++] = way;
 }
 
@@ -56,8 +56,8 @@ struct wanted {
   double most;  // largest prediction
 };
 
-static bool is_wanted(const struct gl_rounds* it, unsigned way, const struct wanted* wanted) {
-  const struct gl_round_way* const row = &it->ways[way];
+static bool is_wanted(const struct gl_tuner* it, unsigned way, const struct wanted* wanted) {
+  const struct gl_timed_candidate* const row = &it->ways[way];
   if (is_tried(it, way) || !(row->predicted <= wanted->most)) return false;
   if (wanted->by_exact && row->exact != wanted->exact) return false;
   if (wanted->unmeasured && row->measured > 0) return false;
@@ -68,7 +68,7 @@ static bool is_wanted(const struct gl_rounds* it, unsigned way, const struct wan
 }
 
 // Finds the way with the best prediction, or the first one of equal ones. Returns false if there is none.
-static bool best_of(const struct gl_rounds* it, const struct wanted* wanted, unsigned* way) {
+static bool best_of(const struct gl_tuner* it, const struct wanted* wanted, unsigned* way) {
   bool found = false;
   for (unsigned i = 0; i < it->count; ++i) {
     if (!is_wanted(it, i, wanted)) continue;
@@ -78,7 +78,7 @@ static bool best_of(const struct gl_rounds* it, const struct wanted* wanted, uns
   return found;
 }
 
-static double least_predicted(const struct gl_rounds* it) {
+static double least_predicted(const struct gl_tuner* it) {
   double least = GL_TRIAL_UNKNOWN;
   for (unsigned i = 0; i < it->count; ++i) {
     if (it->ways[i].predicted < least) least = it->ways[i].predicted;
@@ -86,27 +86,27 @@ static double least_predicted(const struct gl_rounds* it) {
   return least;
 }
 
-static void begin_stage(struct gl_rounds* it, unsigned stage) {
+static void begin_stage(struct gl_tuner* it, unsigned stage) {
   it->stage = stage;
   it->trial = 0;
   it->filled = 0;
   for (unsigned i = 0; i < GL_TRIALS; ++i) it->ns[i] = it->bytes[i] = 0;
 }
 
-static void begin_round(struct gl_rounds* it) {
+static void begin_round(struct gl_tuner* it) {
   begin_stage(it, 0);
   it->all_count = it->tries;
   for (unsigned i = 0; i < it->tries; ++i) {
     it->all[i] = it->tried[i];
     it->knows[i] = 0;
   }
-  it->state = it->tries > 1 ? GL_ROUNDS_TRYING : GL_ROUNDS_SETTLED;
+  it->state = it->tries > 1 ? GL_TUNER_TRYING : GL_TUNER_SETTLED;
   if (it->tries <= 1) it->left = UINT64_MAX;
 }
 
 // Chooses the ways of the first round: the baseline and the best prediction. If the best prediction is exact, the best
 // way that rounds is added, or the reverse. One more way is added, with another strategy if there is one.
-static void choose_first(struct gl_rounds* it) {
+static void choose_first(struct gl_tuner* it) {
   const double least = least_predicted(it);
   const struct wanted any = {.most = GL_TRIAL_UNKNOWN};
   unsigned way = 0;
@@ -123,16 +123,16 @@ static void choose_first(struct gl_rounds* it) {
 }
 
 // Returns the time of a way: as measured, or as its prediction says compared with the chosen way.
-static double expected_time(const struct gl_rounds* it, unsigned way) {
-  const struct gl_round_way* const row = &it->ways[way];
-  const struct gl_round_way* const chosen = &it->ways[it->chosen];
+static double expected_time(const struct gl_tuner* it, unsigned way) {
+  const struct gl_timed_candidate* const row = &it->ways[way];
+  const struct gl_timed_candidate* const chosen = &it->ways[it->chosen];
   if (row->measured > 0) return row->measured;
   return chosen->predicted > 0 ? chosen->measured * row->predicted / chosen->predicted : chosen->measured;
 }
 
 // Chooses the ways of a later round: the chosen way, the baseline, and one that was not tried yet, else the fastest
 // other one.
-static void choose_next(struct gl_rounds* it) {
+static void choose_next(struct gl_tuner* it) {
   it->tries = 0;
   try_way(it, it->chosen);
   try_way(it, 0);
@@ -148,12 +148,12 @@ static void choose_next(struct gl_rounds* it) {
 
 // Returns whether a way needs no more trials: it took more than kLost times as long, and was not predicted to be
 // faster.
-static bool has_lost(const struct gl_rounds* it, unsigned way, unsigned best, double time, double least) {
+static bool has_lost(const struct gl_tuner* it, unsigned way, unsigned best, double time, double least) {
   return time > kLost * least && it->ways[way].predicted >= it->ways[best].predicted;
 }
 
 // Returns the number of trials of a way in a round, if it takes as long as expected.
-static unsigned trials_ahead(const struct gl_rounds* it, unsigned way, double time, double own) {
+static unsigned trials_ahead(const struct gl_tuner* it, unsigned way, double time, double own) {
   unsigned trials = kTrials[0];
   if (has_lost(it, way, it->chosen, time, own)) return trials;
   trials += kTrials[1];
@@ -161,7 +161,7 @@ static unsigned trials_ahead(const struct gl_rounds* it, unsigned way, double ti
 }
 
 // Sets the number of operations until the next round, so that trials cost no more than their share of the time.
-static void next_pause(struct gl_rounds* it) {
+static void next_pause(struct gl_tuner* it) {
   choose_next(it);
   const double own = it->ways[it->chosen].measured;
   double more = 0;
@@ -175,9 +175,9 @@ static void next_pause(struct gl_rounds* it) {
   if (it->tries <= 1) it->left = UINT64_MAX;
 }
 
-void gl_rounds_begin(struct gl_rounds* it) {
+void gl_tuner_begin(struct gl_tuner* it) {
   it->predicted = it->frozen = false;
-  it->state = GL_ROUNDS_TRYING;
+  it->state = GL_TUNER_TRYING;
   it->chosen = 0;
   it->round = 0;
   it->all_count = 0;
@@ -190,7 +190,7 @@ void gl_rounds_begin(struct gl_rounds* it) {
   begin_stage(it, 0);
 }
 
-void gl_rounds_predict(struct gl_rounds* it) {
+void gl_tuner_predict(struct gl_tuner* it) {
   if (it->predicted) return;
   it->predicted = true;
   // The first trial has begun already. It is the baseline's, whatever is tried.
@@ -200,7 +200,7 @@ void gl_rounds_predict(struct gl_rounds* it) {
   const double bytes = it->bytes[0];
   choose_first(it);
   begin_round(it);
-  if (it->state != GL_ROUNDS_TRYING) return;
+  if (it->state != GL_TUNER_TRYING) return;
   it->trial = trial;
   it->filled = filled;
   it->ns[0] = ns;
@@ -208,8 +208,8 @@ void gl_rounds_predict(struct gl_rounds* it) {
 }
 
 // Returns the turn of an operation in a trial. The trial goes on until it has the elements of one tensor.
-static struct gl_turn_way next_trial(struct gl_rounds* it, uint64_t count, uint64_t whole) {
-  const struct gl_turn_way turn = {
+static struct gl_selection next_trial(struct gl_tuner* it, uint64_t count, uint64_t whole) {
+  const struct gl_selection turn = {
       .way = it->tried[place_of(it, it->trial)], .trial = (int)it->trial, .round = it->round};
   it->filled += count;
   if (it->filled >= whole) {
@@ -219,21 +219,21 @@ static struct gl_turn_way next_trial(struct gl_rounds* it, uint64_t count, uint6
   return turn;
 }
 
-enum gl_turn gl_rounds_next(struct gl_rounds* it, uint64_t count, uint64_t whole, struct gl_turn_way* turn) {
+enum gl_turn gl_tuner_next(struct gl_tuner* it, uint64_t count, uint64_t whole, struct gl_selection* turn) {
   if (!it->frozen && !it->predicted && it->operations > 0 && it->trial > 0) return GL_TURN_PREDICT;
-  if (it->state == GL_ROUNDS_SETTLED && !it->frozen && it->left == 0) {
+  if (it->state == GL_TUNER_SETTLED && !it->frozen && it->left == 0) {
     choose_next(it);
     ++it->round;
     begin_round(it);
   }
-  if (it->predicted && it->state == GL_ROUNDS_TRYING && it->trial == trials_of(it)) it->state = GL_ROUNDS_AGREEING;
-  if (it->state == GL_ROUNDS_AGREEING) return GL_TURN_AGREE;
+  if (it->predicted && it->state == GL_TUNER_TRYING && it->trial == trials_of(it)) it->state = GL_TUNER_AGREEING;
+  if (it->state == GL_TUNER_AGREEING) return GL_TURN_AGREE;
   ++it->operations;
-  if (it->state == GL_ROUNDS_TRYING && !it->frozen) {
+  if (it->state == GL_TUNER_TRYING && !it->frozen) {
     *turn = next_trial(it, count, whole);
     return GL_TURN_GO;
   }
-  *turn = (struct gl_turn_way){.way = it->chosen, .trial = -1, .round = it->round};
+  *turn = (struct gl_selection){.way = it->chosen, .trial = -1, .round = it->round};
   // A round does not begin between two pieces of a tensor.
   it->filled += count;
   if (it->filled >= whole) {
@@ -243,22 +243,22 @@ enum gl_turn gl_rounds_next(struct gl_rounds* it, uint64_t count, uint64_t whole
   return GL_TURN_GO;
 }
 
-void gl_rounds_note(struct gl_rounds* it, const struct gl_turn_way* turn, double ns, double bytes) {
-  if (turn->trial < 0 || turn->round != it->round || it->state == GL_ROUNDS_SETTLED) return;
+void gl_tuner_note(struct gl_tuner* it, const struct gl_selection* turn, double ns, double bytes) {
+  if (turn->trial < 0 || turn->round != it->round || it->state == GL_TUNER_SETTLED) return;
   // An operation that ended together with the one before it has no time of its own.
   if (turn->trial >= GL_TRIALS || !(ns > 0) || !(bytes > 0)) return;
   it->ns[turn->trial] += ns;
   it->bytes[turn->trial] += bytes;
 }
 
-void gl_rounds_give(const struct gl_rounds* it, bool greatest, double times[GL_TRIALS]) {
+void gl_tuner_give(const struct gl_tuner* it, bool greatest, double times[GL_TRIALS]) {
   for (unsigned i = 0; i < GL_TRIALS; ++i) {
     times[i] = it->bytes[i] > 0 ? it->ns[i] / it->bytes[i] : (greatest ? -1 : GL_TRIAL_UNKNOWN);
   }
 }
 
 // Adds the times that ranks have agreed on to those that are known of the way at this place.
-static void learn(struct gl_rounds* it, const double times[GL_TRIALS], unsigned place) {
+static void learn(struct gl_tuner* it, const double times[GL_TRIALS], unsigned place) {
   double* const known = it->known[place];
   for (unsigned trial = 0; trial < trials_of(it); ++trial) {
     const double time = times[trial];
@@ -277,27 +277,27 @@ static void learn(struct gl_rounds* it, const double times[GL_TRIALS], unsigned 
 enum liking { kAny, kLikeBaseline, kExact };
 
 // Returns the fastest way of this round: of all ways (kAny), of those with the baseline's strategy (kLikeBaseline), or
-// of the exact ones (kExact). Returns GL_ROUND_WAYS if there is none.
-static unsigned fastest(const struct gl_rounds* it, enum liking liking) {
-  unsigned best = GL_ROUND_WAYS;
+// of the exact ones (kExact). Returns GL_MAX_CANDIDATES if there is none.
+static unsigned fastest(const struct gl_tuner* it, enum liking liking) {
+  unsigned best = GL_MAX_CANDIDATES;
   for (unsigned i = 0; i < it->all_count; ++i) {
     const unsigned way = it->all[i];
-    const struct gl_round_way* const row = &it->ways[way];
+    const struct gl_timed_candidate* const row = &it->ways[way];
     if (row->measured <= 0 || (liking == kExact && !row->exact)) continue;
     if (liking == kLikeBaseline && row->strategy != it->ways[0].strategy) continue;
-    if (best == GL_ROUND_WAYS || row->measured < it->ways[best].measured) best = way;
+    if (best == GL_MAX_CANDIDATES || row->measured < it->ways[best].measured) best = way;
   }
   return best;
 }
 
-static bool is_in_question(const struct gl_rounds* it, unsigned way, unsigned best) {
-  if (best == GL_ROUND_WAYS) return it->stage == 0;
+static bool is_in_question(const struct gl_tuner* it, unsigned way, unsigned best) {
+  if (best == GL_MAX_CANDIDATES) return it->stage == 0;
   const double time = it->ways[way].measured;
   const double least = it->ways[best].measured;
   return it->stage == 0 ? !has_lost(it, way, best, time, least) : time > 0 && time <= kClose * least;
 }
 
-static void drop(struct gl_rounds* it, unsigned place) {
+static void drop(struct gl_tuner* it, unsigned place) {
   --it->tries;
   for (unsigned i = place; i < it->tries; ++i) {
     it->tried[i] = it->tried[i + 1];
@@ -308,7 +308,7 @@ static void drop(struct gl_rounds* it, unsigned place) {
 
 // Begins the next stage, with the ways that are still in question; in the last stage these are the two fastest. Returns
 // false if fewer than two are left, or this was the last stage.
-static bool begin_next_stage(struct gl_rounds* it) {
+static bool begin_next_stage(struct gl_tuner* it) {
   if (it->stage + 1 == kStages) return false;
   const unsigned best = fastest(it, kAny);
   for (unsigned i = it->tries; i-- > 0;) {
@@ -324,51 +324,51 @@ static bool begin_next_stage(struct gl_rounds* it) {
   if (it->tries < 2) return false;
   ++it->round;
   begin_stage(it, it->stage + 1);
-  it->state = GL_ROUNDS_TRYING;
+  it->state = GL_TUNER_TRYING;
   return true;
 }
 
 // Returns the way to choose: the fastest, or one that is hardly slower. The baseline is preferred, then an exact way,
 // then one with the baseline's strategy.
-static unsigned choice(const struct gl_rounds* it) {
+static unsigned choice(const struct gl_tuner* it) {
   const unsigned best = fastest(it, kAny);
-  if (best == GL_ROUND_WAYS) return 0;
+  if (best == GL_MAX_CANDIDATES) return 0;
   const double most = it->ways[best].measured / kWorth;
   const double baseline = is_among(it->all, it->all_count, 0) ? it->ways[0].measured : 0;
   if (baseline > 0 && baseline <= most) return 0;
   static const enum liking likings[] = {kExact, kLikeBaseline};
   for (unsigned i = 0; i < sizeof(likings) / sizeof(likings[0]); ++i) {
     const unsigned way = fastest(it, likings[i]);
-    if (way != GL_ROUND_WAYS && it->ways[way].measured <= most) return way;
+    if (way != GL_MAX_CANDIDATES && it->ways[way].measured <= most) return way;
   }
   return best;
 }
 
-static void settle(struct gl_rounds* it) {
+static void settle(struct gl_tuner* it) {
   const unsigned before = it->chosen;
   it->chosen = choice(it);
   it->changes += it->chosen != before ? 1 : 0;
-  it->state = GL_ROUNDS_SETTLED;
+  it->state = GL_TUNER_SETTLED;
   it->filled = 0;
   next_pause(it);
 }
 
-void gl_rounds_take(struct gl_rounds* it, const double times[GL_TRIALS]) {
-  if (it->state != GL_ROUNDS_AGREEING) return;
+void gl_tuner_take(struct gl_tuner* it, const double times[GL_TRIALS]) {
+  if (it->state != GL_TUNER_AGREEING) return;
   for (unsigned place = 0; place < it->tries; ++place) learn(it, times, place);
   if (!begin_next_stage(it)) settle(it);
 }
 
-bool gl_rounds_alone(const struct gl_rounds* it) {
+bool gl_tuner_alone(const struct gl_tuner* it) {
   if (it->frozen || it->filled > 0) return false;
-  return it->state == GL_ROUNDS_TRYING || (it->state == GL_ROUNDS_SETTLED && it->left == 0);
+  return it->state == GL_TUNER_TRYING || (it->state == GL_TUNER_SETTLED && it->left == 0);
 }
 
-bool gl_rounds_best(const struct gl_rounds* it, bool exact, unsigned* way) {
+bool gl_tuner_best(const struct gl_tuner* it, bool exact, unsigned* way) {
   bool found = false;
   for (unsigned pass = 0; pass < 2 && !found; ++pass) {
     for (unsigned i = 0; i < it->count; ++i) {
-      const struct gl_round_way* const row = &it->ways[i];
+      const struct gl_timed_candidate* const row = &it->ways[i];
       const double time = pass == 0 ? row->measured : row->predicted;
       if (row->exact != exact || (pass == 0 && time <= 0)) continue;
       if (!found || time < (pass == 0 ? it->ways[*way].measured : it->ways[*way].predicted)) *way = i;

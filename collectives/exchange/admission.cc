@@ -56,7 +56,7 @@ bool can_come_back(const Codec& back, const Codec& codec) {
 Admission::Admission(const ExchangeConfig& config, const Topology& topology)
     : config_(config),
       all_linked_(links_all(config.strategies, config.world)),
-      ring_(Team::of(topology, config.rank, config.world, 0, 1)) {
+      ring_(SubRing::of(topology, config.rank, config.world, 0, 1)) {
   for (const StrategyId& id : config.strategies) {
     std::unique_ptr<const Strategy> made;
     if (is_ring(id, config.world)) {
@@ -126,7 +126,7 @@ const Strategy* Admission::strategy_for(const Operation& operation, StrategyId& 
   return found->strategy.get();
 }
 
-size_t Admission::room_bytes(const Operation& operation) const noexcept {
+size_t Admission::memory_bytes(const Operation& operation) const noexcept {
   if (operation.kind == OpKind::kBarrier) return sizeof(int32_t);
   const size_t width = element_bytes(operation.type) * (has_shares(operation.kind) ? config_.world : 1);
   // A rank that adds up a whole tensor keeps a contribution of that size for each rank.

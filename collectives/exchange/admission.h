@@ -26,7 +26,7 @@ class Admission {
   // its strategy.
   const Strategy* complete(Operation& operation) const noexcept;
   // Returns the bytes that the operation needs in a Room.
-  [[nodiscard]] size_t room_bytes(const Operation& operation) const noexcept;
+  [[nodiscard]] size_t memory_bytes(const Operation& operation) const noexcept;
 
   [[nodiscard]] const Ring& ring() const noexcept { return ring_; }  // the ring of all ranks
 

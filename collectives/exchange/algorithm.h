@@ -19,13 +19,13 @@ class Egress;
 class Peers;
 class PollBudget;
 class Tracer;
-struct Running;
+struct OperationState;
 
 // A checked run of a received packet.
 struct Run {
   RunHeader header;
   std::span<const uint8_t> payload;
-  Running* operation;  // null if the operation is over, or for a control run
+  OperationState* operation;  // null if the operation is over, or for a control run
   Step step;
 };
 
@@ -40,7 +40,8 @@ struct EngineParts {
   Egress& egress;
   unsigned owners;             // number of ranks if blocks may have owners, else 0
   std::span<uint8_t> scratch;  // an encoded block, between encode and decode
-  std::span<uint8_t> shelter;  // copy of a run's elements that no trainer can write to; empty where nothing is relayed
+  std::span<uint8_t>
+      private_copy;  // copy of a run's elements that no trainer can write to; empty where nothing is relayed
 };
 
 // Moves the elements of one operation; `Strategy` says where they go. The exchange makes one object for each place of
@@ -94,7 +95,7 @@ class Algorithm {
   [[nodiscard]] virtual bool tells_dependents([[maybe_unused]] bool on_this_rank) const noexcept { return true; }
 
  protected:
-  Algorithm(Running& it, const EngineParts& parts) noexcept : it_(it), parts_(parts) {}
+  Algorithm(OperationState& it, const EngineParts& parts) noexcept : it_(it), parts_(parts) {}
 
   // Returns whether this run and the earlier runs of its phase in the packet have at most `left` elements together.
   [[nodiscard]] bool fits(const Run& run, std::span<const Run> before, size_t left) const noexcept {
@@ -104,7 +105,7 @@ class Algorithm {
     return run.header.count <= left;
   }
 
-  Running& it_;
+  OperationState& it_;
   const EngineParts& parts_;
 };
 

@@ -15,9 +15,9 @@ inline constexpr size_t kAlgorithms = 4;
 using AlgorithmSet = std::array<std::unique_ptr<Algorithm>, kAlgorithms>;
 
 // Allocates one object of each algorithm. `it` and `parts` must outlive them.
-[[nodiscard]] AlgorithmSet make_algorithms(Running& it, const EngineParts& parts);
+[[nodiscard]] AlgorithmSet make_algorithms(OperationState& it, const EngineParts& parts);
 
 // Returns the algorithm that the operation uses, one of the objects of its place. Its kind and strategy must be known.
-[[nodiscard]] Algorithm& algorithm_of(const Running& it) noexcept;
+[[nodiscard]] Algorithm& algorithm_of(const OperationState& it) noexcept;
 
 }  // namespace gradlane

@@ -104,9 +104,9 @@ std::optional<Counter> ExchangeState::check_run(Run& run, size_t link) noexcept 
   if (Control::is_control(header.phase)) return control_.check(run, link);
   if (header.phase != Phase::kReduce && header.phase != Phase::kGather) return Counter::kBadRoute;
   if (!table_.has_started(header.operation)) return Counter::kNotStarted;
-  Running* const found = table_.running(header.operation);
+  OperationState* const found = table_.running(header.operation);
   if (found == nullptr) return std::nullopt;  // the operation is over
-  Running& it = *found;
+  OperationState& it = *found;
   if (!it.prepared.ready) return Counter::kNotStarted;
   if (header.digest != it.digest) return Counter::kBadDigest;
   const Coder& coder = header.phase == Phase::kGather ? it.back : it.coder;
@@ -114,7 +114,7 @@ std::optional<Counter> ExchangeState::check_run(Run& run, size_t link) noexcept 
     return Counter::kBadCodec;
   }
   if (header.block >= it.blocks.blocks()) return Counter::kBadBounds;
-  run.step = it.strategy->arrival(it.task, header.phase, header.block, link);
+  run.step = it.strategy->arrival(it.route, header.phase, header.block, link);
   if (!run.step.expected) return Counter::kBadRoute;
   const size_t elements = it.blocks.count(header.block);
   const size_t first = header.first * it.coder.granule();
@@ -159,11 +159,11 @@ void ExchangeState::take(const Run& run, size_t link, bool relayed, Nanos now) n
     return;
   }
   // The operation is over, perhaps since the run before this one.
-  if (run.operation == nullptr || run.operation->state != Running::State::kRunning) {
+  if (run.operation == nullptr || run.operation->state != OperationState::State::kRunning) {
     counters_.add(Counter::kRunsDiscarded);
     return;
   }
-  Running& it = *run.operation;
+  OperationState& it = *run.operation;
   const Nanos began = tracer_.begins();
   it.algorithm->on_run(run, link, relayed, now);
   if (tracer_.on()) [[unlikely]] {

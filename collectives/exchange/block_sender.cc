@@ -8,22 +8,22 @@
 
 namespace gradlane {
 
-void BlockSender::begin(const Running& it) noexcept {
-  window_ = Turns::window(it.world) / it.coder.element_bytes();
+void BlockSender::begin(const OperationState& it) noexcept {
+  window_ = OrderedReducer::window(it.world) / it.coder.element_bytes();
   left_ = 0;
   next_ = 1;
   std::ranges::fill(sent_, 0);
   std::ranges::fill(limit_, 0);
 }
 
-void BlockSender::send(Running& it, const EngineParts& parts, unsigned receivers, Nanos now) noexcept {
+void BlockSender::send(OperationState& it, const EngineParts& parts, unsigned receivers, Nanos now) noexcept {
   if (left_ == 0) return;
   const bool one_block = it.blocks.blocks() == 1;
   for (bool again = true; again;) {
     again = false;
     for (unsigned i = 0; i < receivers; ++i) {
       const unsigned back = 1 + (next_ - 1 + i) % receivers;
-      const unsigned block = one_block ? 0 : (2 * it.world + parts.config.rank - back - it.task.rotation) % it.world;
+      const unsigned block = one_block ? 0 : (2 * it.world + parts.config.rank - back - it.route.rotation) % it.world;
       const size_t sent = sent_[block] < limit_[block] ? send_piece(it, parts, block, now) : 0;
       sent_[block] += sent;
       left_ -= sent;
@@ -36,8 +36,8 @@ void BlockSender::send(Running& it, const EngineParts& parts, unsigned receivers
   }
 }
 
-size_t BlockSender::send_piece(Running& it, const EngineParts& parts, unsigned block, Nanos now) noexcept {
-  const Step step = it.strategy->start(it.task, block);
+size_t BlockSender::send_piece(OperationState& it, const EngineParts& parts, unsigned block, Nanos now) noexcept {
+  const Step step = it.strategy->start(it.route, block);
   const size_t first = sent_[block];
   if (!step.send) return it.copy_share(block, first, parts.budget);
   const size_t end = std::min({limit_[block], first + it.offer, first - first % window_ + window_});
@@ -46,7 +46,7 @@ size_t BlockSender::send_piece(Running& it, const EngineParts& parts, unsigned b
                               .data = it.elements(block, first),
                               .count = end - first,
                               .contribution = it.contributes(),
-                              .apart = first % window_ == 0};
+                              .begins_run = first % window_ == 0};
   const Egress::Piece piece = parts.egress.encode(it, step, source, now);
   if (piece.elements == 0) {
     parts.egress.note_unsent(step.link);
@@ -56,10 +56,10 @@ size_t BlockSender::send_piece(Running& it, const EngineParts& parts, unsigned b
   return piece.elements;
 }
 
-std::optional<Step> BlockSender::next_step(const Running& it) const noexcept {
+std::optional<Step> BlockSender::next_step(const OperationState& it) const noexcept {
   if (left_ == 0) return std::nullopt;
   for (unsigned block = 0; block < it.blocks.blocks(); ++block) {
-    const Step step = it.strategy->start(it.task, block);
+    const Step step = it.strategy->start(it.route, block);
     if (step.send && sent_[block] < limit_[block]) return step;
   }
   return std::nullopt;

@@ -20,7 +20,7 @@ class BlockSender {
   explicit BlockSender(unsigned ranks) : sent_(ranks), limit_(ranks) {}
 
   // Starts with nothing to send. Runs do not cross multiples of the window.
-  void begin(const Running& it) noexcept;
+  void begin(const OperationState& it) noexcept;
   // Adds `elements` elements of a block. Elements before `limit` may be sent now.
   void add(unsigned block, size_t elements, size_t limit) noexcept {
     left_ += elements;
@@ -34,12 +34,12 @@ class BlockSender {
   [[nodiscard]] bool has_sent(unsigned block) const noexcept { return sent_[block] == limit_[block]; }
 
   // Sends what may be sent now, to `receivers` ranks in turn. Copies elements that stay on this rank.
-  void send(Running& it, const EngineParts& parts, unsigned receivers, Nanos now) noexcept;
+  void send(OperationState& it, const EngineParts& parts, unsigned receivers, Nanos now) noexcept;
   // Returns the step of a run that could be sent now; none if there is no such run.
-  [[nodiscard]] std::optional<Step> next_step(const Running& it) const noexcept;
+  [[nodiscard]] std::optional<Step> next_step(const OperationState& it) const noexcept;
 
  private:
-  size_t send_piece(Running& it, const EngineParts& parts, unsigned block, Nanos now) noexcept;
+  size_t send_piece(OperationState& it, const EngineParts& parts, unsigned block, Nanos now) noexcept;
 
   size_t window_ = 1;          // elements that one rank may send ahead of its turn
   size_t left_ = 0;            // own elements that are still to be sent or copied

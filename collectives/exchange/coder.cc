@@ -87,7 +87,8 @@ size_t Coder::run_room(size_t elements, size_t room) const noexcept {
   return room - static_cast<uint32_t>(room) % static_cast<uint32_t>(cut_ * width_);
 }
 
-EncodeJob Coder::job(const void* elements, size_t count, const Origin& origin, std::span<uint8_t> out) const noexcept {
+EncodeJob Coder::job(const void* elements, size_t count, const ElementContext& origin,
+                     std::span<uint8_t> out) const noexcept {
   const bool keeps = codec_.has_feedback();
   count = std::min(count, kMaxRunElements);
   return {.in = static_cast<const float*>(elements),
@@ -99,15 +100,15 @@ EncodeJob Coder::job(const void* elements, size_t count, const Origin& origin, s
           .second = keeps ? origin.second : nullptr};
 }
 
-EncodeResult Coder::encode(const void* elements, size_t count, const Origin& origin,
+EncodeResult Coder::encode(const void* elements, size_t count, const ElementContext& origin,
                            std::span<uint8_t> out) const noexcept {
   if (coded()) return codec_.encode(job(elements, count, origin, out));
   return as_it_is(elements, count, out);
 }
 
-EncodeResult Coder::represent(const void* elements, size_t count, const Origin& origin,
-                              std::span<uint8_t> out) const noexcept {
-  if (coded()) return codec_.represent(job(elements, count, origin, out));
+EncodeResult Coder::encode_sum(const void* elements, size_t count, const ElementContext& origin,
+                               std::span<uint8_t> out) const noexcept {
+  if (coded()) return codec_.encode_sum(job(elements, count, origin, out));
   return as_it_is(elements, count, out);
 }
 
@@ -125,7 +126,7 @@ Status Coder::validate(std::span<const uint8_t> block, size_t count) const noexc
   return coded() ? codec_.validate(block, count) : compare_words(block.size(), count, width_);
 }
 
-HopResult Coder::hop(std::span<const uint8_t> block, const void* local, size_t count, const Origin& origin,
+HopResult Coder::hop(std::span<const uint8_t> block, const void* local, size_t count, const ElementContext& origin,
                      std::span<uint8_t> out, size_t first) const noexcept {
   const size_t room = run_room(count - first, out.size());
   if (coded()) {

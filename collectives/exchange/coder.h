@@ -46,7 +46,7 @@ using ElementCombine = void (*)(const Codec& codec, const uint8_t* a, const uint
 //
 // An Origin describes the first of the elements that are passed with it. Its two state pointers are for error feedback.
 // They may be null, and their arrays are not touched if the codec has no feedback.
-struct Origin {
+struct ElementContext {
   float* residual = nullptr;
   float* second = nullptr;
   uint64_t position = 0;  // position of the first element in the whole tensor
@@ -73,12 +73,12 @@ class Coder {
 
   // Encodes as many of `count` elements, a rank's contribution, as fit into `out`: all of them, or a multiple of cut();
   // never more than kMaxRunElements. Returns the elements that went in (`floats`) and the bytes that came out.
-  [[nodiscard]] EncodeResult encode(const void* elements, size_t count, const Origin& origin,
+  [[nodiscard]] EncodeResult encode(const void* elements, size_t count, const ElementContext& origin,
                                     std::span<uint8_t> out) const noexcept;
 
-  // Encodes sums and results in the same way: Codec::represent().
-  [[nodiscard]] EncodeResult represent(const void* elements, size_t count, const Origin& origin,
-                                       std::span<uint8_t> out) const noexcept;
+  // Encodes sums and results in the same way: Codec::encode_sum().
+  [[nodiscard]] EncodeResult encode_sum(const void* elements, size_t count, const ElementContext& origin,
+                                        std::span<uint8_t> out) const noexcept;
 
   // Returns whether finish() has an effect. finish() makes results of sums of all contributions, in place:
   // Codec::finish().
@@ -95,8 +95,8 @@ class Coder {
   // would stop. Call it again with `first` advanced by the result's floats, to get the rest as a separate block.
   // `local` and the states have `count` elements, and those before `first` are skipped. Unless the status is kOk, the
   // content of `out` and of the states is unspecified, and floats and bytes are 0.
-  [[nodiscard]] HopResult hop(std::span<const uint8_t> block, const void* local, size_t count, const Origin& origin,
-                              std::span<uint8_t> out, size_t first = 0) const noexcept;
+  [[nodiscard]] HopResult hop(std::span<const uint8_t> block, const void* local, size_t count,
+                              const ElementContext& origin, std::span<uint8_t> out, size_t first = 0) const noexcept;
 
   // Adds the `count` elements of `block` to those at `accumulator`, in place: Codec::decode_add(), or, for elements
   // that go through no codec, the sums of hop(). Unless the status is kOk, the content of `accumulator` is unspecified.
@@ -116,7 +116,7 @@ class Coder {
  private:
   [[nodiscard]] bool coded() const noexcept { return coded_; }
   [[nodiscard]] size_t run_room(size_t elements, size_t room) const noexcept;
-  [[nodiscard]] EncodeJob job(const void* elements, size_t count, const Origin& origin,
+  [[nodiscard]] EncodeJob job(const void* elements, size_t count, const ElementContext& origin,
                               std::span<uint8_t> out) const noexcept;
   [[nodiscard]] EncodeResult as_it_is(const void* elements, size_t count, std::span<uint8_t> out) const noexcept;
 

@@ -34,8 +34,8 @@ std::optional<Counter> Control::check(const Run& run, size_t link) noexcept {
   const int32_t ahead = table_.ahead(header.operation);
   const int32_t most = header.phase == Phase::kStart ? int32_t{kMaxOperations} * int32_t{kMaxWorld} : 0;
   if (ahead >= most || ahead <= -kFarBack) return Counter::kNotStarted;
-  if (header.phase != Phase::kGrant) return std::nullopt;
-  const Running* const it = table_.running(header.operation);
+  if (header.phase != Phase::kCredit) return std::nullopt;
+  const OperationState* const it = table_.running(header.operation);
   const bool taken = it == nullptr || (it->prepared.ready && it->algorithm->accepts_grant(header.block, link));
   return taken ? std::nullopt : std::optional(Counter::kBadRoute);
 }
@@ -45,16 +45,16 @@ void Control::on_run(const Run& run, size_t link) noexcept {
     take_start(run, link);
   } else if (run.header.phase == Phase::kAbort) {
     take_abort(run);
-  } else if (Running* const it = table_.running(run.header.operation)) {
+  } else if (OperationState* const it = table_.running(run.header.operation)) {
     it->algorithm->on_grant(run.header.block, run.header.first * it->coder.granule());
   }
 }
 
 void Control::take_abort(const Run& run) noexcept {
-  Running* const it = table_.running(run.header.operation);
+  OperationState* const it = table_.running(run.header.operation);
   if (it == nullptr) return;
   const auto notice = load<AbortNotice>(run.payload.data());
-  const auto code = std::min(static_cast<FailureCode>(notice.code), FailureCode::kDoubled);
+  const auto code = std::min(static_cast<FailureCode>(notice.code), FailureCode::kDuplicateRank);
   const auto field = static_cast<Field>(notice.field);
   const bool is_later =
       field == Field::kStrategy || field == Field::kBackCodec || field == Field::kChoice || field == Field::kTensor;
@@ -75,26 +75,26 @@ void Control::take_start(const Run& run, size_t link) noexcept {
                            .offer = read_offer(run.payload),
                            .descriptor = theirs});
   if (!table_.has_started(number)) return;  // it is compared when it starts here
-  if (Running* const it = table_.running(number)) lifecycle_.compare(*it, link, theirs);
+  if (OperationState* const it = table_.running(number)) lifecycle_.compare(*it, link, theirs);
 }
 
 // ---- Sent
 
 void Control::send(Nanos now) noexcept {
   const size_t links = parts_.topology.links();
-  for (Running& it : table_.all()) {
-    if (it.news.none()) continue;
+  for (OperationState& it : table_.all()) {
+    if (it.notices.none()) continue;
     // While its codec scans the tensor, the operation takes no elements and has nothing to report.
-    if (it.state == Running::State::kRunning && !it.prepared.ready && !it.prepared.local_offer) continue;
+    if (it.state == OperationState::State::kRunning && !it.prepared.ready && !it.prepared.local_offer) continue;
     RunHeader header = it.run_header(it.coder, Phase::kStart, 0, 0);
-    header.first = it.prepared.ready ? it.task.stage + it.prepared.lead : 0;
+    header.first = it.prepared.ready ? it.route.stage + it.prepared.stage_offset : 0;
     uint8_t start[kMostStart];
     const std::span bytes = std::span(start).first(write_start(it.descriptor, it.prepared.local_offer, start));
-    LinkSet& told = it.news.start;
+    LinkSet& told = it.notices.start;
     for (size_t link = told._Find_first(); link < links; link = told._Find_next(link)) {
       if (parts_.egress.outbox(link).control(header, bytes, now)) told.reset(link);
     }
-    if (it.news.failure.any()) send_aborts(it, now);
+    if (it.notices.failure.any()) send_aborts(it, now);
     OperationTable::release_if_read(it);
   }
 }
@@ -102,8 +102,8 @@ void Control::send(Nanos now) noexcept {
 // Sends aborts only to neighbours that have started the operation: others would not know it. The successor always
 // reports its start. Any other neighbour that has not reported it by the deadline runs other operations, and gets no
 // abort.
-void Control::send_aborts(Running& it, Nanos now) noexcept {
-  const RunHeader header = it.run_header(it.coder, Phase::kAbort, it.news.origin, 0);
+void Control::send_aborts(OperationState& it, Nanos now) noexcept {
+  const RunHeader header = it.run_header(it.coder, Phase::kAbort, it.notices.origin, 0);
   const Failure& failure = it.outcome.failure;
   const AbortNotice notice{.ours = failure.ours,
                            .theirs = failure.theirs,
@@ -113,7 +113,7 @@ void Control::send_aborts(Running& it, Nanos now) noexcept {
                            .reserved = 0};
   uint8_t bytes[sizeof(AbortNotice)];
   store(bytes, notice);
-  LinkSet& untold = it.news.failure;
+  LinkSet& untold = it.notices.failure;
   for (size_t link = untold._Find_first(); link < parts_.topology.links(); link = untold._Find_next(link)) {
     const bool told = parts_.peers.started(link, it) && parts_.egress.outbox(link).control(header, bytes, now);
     if (told || (link != Topology::kSuccessor && now >= it.times.deadline)) untold.reset(link);

@@ -17,7 +17,7 @@ class Control {
       : parts_(parts), table_(table), lifecycle_(lifecycle) {}
 
   [[nodiscard]] static bool is_control(Phase phase) noexcept {
-    return phase == Phase::kStart || phase == Phase::kAbort || phase == Phase::kGrant;
+    return phase == Phase::kStart || phase == Phase::kAbort || phase == Phase::kCredit;
   }
   // Returns the counter for what is wrong with a control run; none if the run is valid.
   [[nodiscard]] std::optional<Counter> check(const Run& run, size_t link) noexcept;
@@ -29,7 +29,7 @@ class Control {
  private:
   void take_start(const Run& run, size_t link) noexcept;
   void take_abort(const Run& run) noexcept;
-  void send_aborts(Running& it, Nanos now) noexcept;
+  void send_aborts(OperationState& it, Nanos now) noexcept;
 
   const EngineParts& parts_;
   OperationTable& table_;

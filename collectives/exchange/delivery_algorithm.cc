@@ -9,24 +9,24 @@
 
 namespace gradlane {
 
-DeliveryAlgorithm::DeliveryAlgorithm(Running& it, const EngineParts& parts)
+DeliveryAlgorithm::DeliveryAlgorithm(OperationState& it, const EngineParts& parts)
     : Algorithm(it, parts), sender_(parts.owners), due_(parts.owners) {}
 
 void DeliveryAlgorithm::begin() noexcept {
   sender_.begin(it_);
   for (unsigned block = 0; block < it_.blocks.blocks(); ++block) {
-    const bool stays = it_.task.kind == OpKind::kAllToAll && block == parts_.config.rank;
-    const size_t count = stays || it_.strategy->start(it_.task, block).send ? it_.blocks.count(block) : 0;
+    const bool stays = it_.route.kind == OpKind::kAllToAll && block == parts_.config.rank;
+    const size_t count = stays || it_.strategy->start(it_.route, block).send ? it_.blocks.count(block) : 0;
     sender_.add(block, count, count);
   }
-  const LinkSet sources = it_.strategy->sources(it_.task);
+  const LinkSet sources = it_.strategy->sources(it_.route);
   std::ranges::fill(due_, 0);
   results_left_ = 0;
   for (size_t link = sources._Find_first(); link < parts_.topology.links(); link = sources._Find_next(link)) {
     due_[parts_.topology.rank_at(link)] = it_.blocks.count(0);  // all blocks have the same length
     results_left_ += it_.blocks.count(0);
   }
-  it_.news.start |= sources;
+  it_.notices.start |= sources;
 }
 
 bool DeliveryAlgorithm::accepts(const Run& run, size_t link, std::span<const Run> before) const noexcept {
@@ -37,7 +37,7 @@ void DeliveryAlgorithm::on_run(const Run& run, size_t link, bool, Nanos) noexcep
   const unsigned from = parts_.topology.rank_at(link);
   const size_t first = run.header.first * it_.coder.granule();
   uint8_t* to = it_.elements(run.header.block, first);
-  if (it_.task.kind == OpKind::kAllToAll) {
+  if (it_.route.kind == OpKind::kAllToAll) {
     to = static_cast<uint8_t*>(it_.operation.out) + (it_.blocks.offset(from) + first) * it_.coder.element_bytes();
   }
   (void)it_.back.decode(run.payload, to, run.header.count);
@@ -57,8 +57,8 @@ bool DeliveryAlgorithm::send_own(Nanos now) noexcept {
 unsigned DeliveryAlgorithm::awaited() const noexcept {
   for (size_t link = 0; link < parts_.topology.links(); ++link) {
     const unsigned peer = parts_.topology.rank_at(link);
-    const unsigned block = it_.task.kind == OpKind::kGather ? parts_.config.rank : peer;
-    const Step step = it_.strategy->start(it_.task, block);
+    const unsigned block = it_.route.kind == OpKind::kGather ? parts_.config.rank : peer;
+    const Step step = it_.strategy->start(it_.route, block);
     const bool unsent = step.send && step.link == link && !sender_.has_sent(block);
     if (due_[peer] != 0 || (unsent && !parts_.peers.started(link, it_))) return peer;
   }

@@ -15,7 +15,7 @@ namespace gradlane {
 // has started the operation, and a sender waits for nothing else.
 class DeliveryAlgorithm final : public Algorithm {
  public:
-  DeliveryAlgorithm(Running& it, const EngineParts& parts);
+  DeliveryAlgorithm(OperationState& it, const EngineParts& parts);
 
   void begin() noexcept override;
   [[nodiscard]] bool accepts(const Run& run, size_t link, std::span<const Run> before) const noexcept override;

@@ -9,7 +9,7 @@ namespace {
 constexpr Nanos kRetry = 10 * kMicrosecond;  // delay after the owner had no buffer
 
 // Returns an offer of about `elements` elements that is a multiple of the cut, and at most kMaxRunElements.
-size_t whole_cuts(const Running& it, size_t elements) {
+size_t whole_cuts(const OperationState& it, size_t elements) {
   const size_t cut = std::max(it.coder.cut(), it.back.cut());
   return std::min((elements + cut - 1) / cut, kMaxRunElements / cut) * cut;
 }
@@ -77,22 +77,22 @@ void Egress::forget(const PerChannel& elements) noexcept {
 
 // ---- Runs
 
-Egress::Piece Egress::encode(Running& it, const Step& step, const Source& from, Nanos now) noexcept {
+Egress::Piece Egress::encode(OperationState& it, const Step& step, const Source& from, Nanos now) noexcept {
   if (!peers_.takes(it, step) || !links_[step.link].can_send() || budget_.spent()) return {};
   const Outbox::Channel channel = channel_of(step);
   const Coder& coder = step.phase == Phase::kGather ? it.back : it.coder;
   Piece piece{.header = it.run_header(coder, step.phase, from.block, from.first), .place = {}};
   Outbox& outbox = outboxes_[step.link];
-  const Origin origin = it.origin(from.block, from.first, from.contribution);
+  const ElementContext origin = it.origin(from.block, from.first, from.contribution);
   EncodeResult encoded{};
   size_t count = from.count;
   const Nanos began = tracer_.begins();
   do {
-    piece.place = outbox.reserve(channel, piece.header, coder, coder.cut(), step.sink, now, from.apart);
+    piece.place = outbox.reserve(channel, piece.header, coder, coder.cut(), step.sink, now, from.begins_run);
     if (piece.place.bytes.empty()) return {};
     count = std::min(count, piece.place.elements);
     encoded = from.contribution ? coder.encode(from.data, count, origin, piece.place.bytes)
-                                : coder.represent(from.data, count, origin, piece.place.bytes);
+                                : coder.encode_sum(from.data, count, origin, piece.place.bytes);
   } while (encoded.floats == 0 && outbox.begin_next(channel, now));
   tracer_.time(it, &TraceOperation::encode, began);
   budget_.spend(encoded.floats);
@@ -104,7 +104,7 @@ Egress::Piece Egress::encode(Running& it, const Step& step, const Source& from, 
   return piece;
 }
 
-void Egress::commit(Running& it, const Step& step, const Piece& piece) noexcept {
+void Egress::commit(OperationState& it, const Step& step, const Piece& piece) noexcept {
   const Coder& coder = step.phase == Phase::kGather ? it.back : it.coder;
   const size_t bytes =
       outboxes_[step.link].commit(channel_of(step), piece.place, piece.header, coder, piece.elements, piece.bytes);

@@ -82,8 +82,8 @@ class Egress {
     size_t first;
     uint8_t* data;
     size_t count;
-    bool contribution;   // they are this rank's contribution; else they are sums or results
-    bool apart = false;  // they begin a new run, even if they continue the last one
+    bool contribution;        // they are this rank's contribution; else they are sums or results
+    bool begins_run = false;  // they begin a new run, even if they continue the last one
   };
   // Elements of a Source that were encoded behind the content of the open packet.
   struct Piece {
@@ -96,12 +96,13 @@ class Egress {
   };
   // Encodes as many elements as there is room for. commit() makes the piece part of the packet; until then nothing else
   // may be encoded.
-  [[nodiscard]] Piece encode(Running& it, const Step& step, const Source& from, Nanos now) noexcept;
-  void commit(Running& it, const Step& step, const Piece& piece) noexcept;
+  [[nodiscard]] Piece encode(OperationState& it, const Step& step, const Source& from, Nanos now) noexcept;
+  void commit(OperationState& it, const Step& step, const Piece& piece) noexcept;
 
   // Counts elements of a block that went into runs of `bytes` bytes in all. `link`: the number of links if they went to
   // all ranks.
-  void count_sent(Running& it, Phase phase, unsigned block, size_t link, size_t bytes, size_t elements) noexcept {
+  void count_sent(OperationState& it, Phase phase, unsigned block, size_t link, size_t bytes,
+                  size_t elements) noexcept {
     if (tracer_.on()) [[unlikely]]
       tracer_.sent(it, phase, block, link, bytes);
     const size_t raw = elements * it.coder.element_bytes();
@@ -114,7 +115,7 @@ class Egress {
   // Returns the channel, and so the open packet, for a run of this step.
   [[nodiscard]] static Outbox::Channel channel_of(const Step& step) noexcept {
     if (step.phase == Phase::kReduce) return Outbox::kSums;
-    return step.begins ? Outbox::kResults : Outbox::kPassing;
+    return step.begins ? Outbox::kResults : Outbox::kForwarded;
   }
 
  private:

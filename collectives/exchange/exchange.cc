@@ -88,7 +88,7 @@ ExchangeState::ExchangeState(const ExchangeConfig& config, PacketIo& io)
       egress_(config_, topology_, any_owners(config_), io, counters_, peers_, budget_, tracer_),
       membership_(config_, topology_.ring_links(), egress_.links(), counters_),
       scratch_(kMaxPacket),
-      shelter_(config_.world > 2 ? kMaxRunElements * sizeof(uint64_t) : 0),
+      private_copy_(config_.world > 2 ? kMaxRunElements * sizeof(uint64_t) : 0),
       parts_{.config = config_,
              .topology = topology_,
              .counters = counters_,
@@ -98,7 +98,7 @@ ExchangeState::ExchangeState(const ExchangeConfig& config, PacketIo& io)
              .egress = egress_,
              .owners = any_owners(config_) ? config_.world : 0,
              .scratch = scratch_,
-             .shelter = shelter_},
+             .private_copy = private_copy_},
       table_(parts_),
       preparation_(parts_, membership_, table_),
       lifecycle_(parts_, admission_.ring(), membership_, table_, preparation_),
@@ -108,17 +108,17 @@ ExchangeState::ExchangeState(const ExchangeConfig& config, PacketIo& io)
 
 Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now) noexcept {
   using Refusal = Exchange::Refusal;
-  Running* const place = table_.next_place();
+  OperationState* const place = table_.next_place();
   if (place == nullptr) return {.id = 0, .refusal = Refusal::kFull};
   if (const auto refusal = admission_.check(operation); refusal != Refusal::kNone) return {.id = 0, .refusal = refusal};
-  Room* const room = table_.room_for(admission_.room_bytes(operation), *place);
+  OperationMemory* const room = table_.memory_for(admission_.memory_bytes(operation), *place);
   if (room == nullptr) return {.id = 0, .refusal = Refusal::kFull};
 
-  Running& it = *place;
+  OperationState& it = *place;
   table_.take(it, *room);
   it.world = config_.world;
   it.outcome = {};
-  it.news = {};
+  it.notices = {};
   it.prepared.counted = false;
   it.times = {.submitted = now, .deadline = now + (operation.timeout != 0 ? operation.timeout : config_.start_timeout)};
   it.operation = operation;
@@ -143,7 +143,7 @@ Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now)
 }
 
 void ExchangeState::abort(uint64_t id) noexcept {
-  if (Running* const it = table_.find(id)) lifecycle_.abort(*it, polled_at_);
+  if (OperationState* const it = table_.find(id)) lifecycle_.abort(*it, polled_at_);
 }
 
 void ExchangeState::close() noexcept {
@@ -178,20 +178,20 @@ void ExchangeState::pump(Nanos now) noexcept {
   if (!table_.any_started()) return;
   preparation_.poll();
   const auto for_ready = [this](auto visit) {
-    table_.for_running([&](Running& it) {
+    table_.for_running([&](OperationState& it) {
       if (it.prepared.ready) visit(it, *it.algorithm);
     });
   };
-  for_ready([&](Running&, Algorithm& algorithm) { algorithm.send_grants(now); });
+  for_ready([&](OperationState&, Algorithm& algorithm) { algorithm.send_grants(now); });
   control_.send(now);
   bool more = false;  // elements are left to send
-  for_ready([&](Running& it, Algorithm& algorithm) {
+  for_ready([&](OperationState& it, Algorithm& algorithm) {
     more |= algorithm.send_passing(now);
     lifecycle_.fail_if_found(it);
   });
   // Barriers and scalars must not wait until a large tensor has been sent.
   for (const bool small : {true, false}) {
-    for_ready([&](Running& it, Algorithm& algorithm) {
+    for_ready([&](OperationState& it, Algorithm& algorithm) {
       if (small != (it.blocks.elements() * it.coder.element_bytes() <= kSmall)) return;
       more |= algorithm.send_own(now);
       lifecycle_.end_if_done(it);
@@ -201,7 +201,7 @@ void ExchangeState::pump(Nanos now) noexcept {
 }
 
 Nanos ExchangeState::deadline() const noexcept {
-  const bool startable = membership_.whole() && table_.any_waiting();
+  const bool startable = membership_.ready() && table_.any_waiting();
   if (budget_.more() || startable) return polled_at_;
   Nanos next = std::min({membership_.deadline(), lifecycle_.deadline(), egress_.deadline(polled_at_)});
   if (preparation_.waits_for_others()) next = std::min(next, polled_at_ + kLookAgain);
@@ -211,7 +211,7 @@ Nanos ExchangeState::deadline() const noexcept {
 // ---- Status
 
 RingStatus ExchangeState::ring_status() const noexcept {
-  return {membership_.whole(), membership_.session(), membership_.missing(),     membership_.refused(),
+  return {membership_.ready(), membership_.session(), membership_.missing(),     membership_.refused(),
           membership_.cause(), lifecycle_.failed(),   lifecycle_.past_failures()};
 }
 
@@ -229,16 +229,16 @@ LinkStatus ExchangeState::link_status(size_t neighbour) const noexcept {
 }
 
 void ExchangeState::trace_waits() noexcept {
-  for (Running& it : table_.all()) {
-    const bool waits = it.state == Running::State::kWaiting || it.state == Running::State::kRunning;
+  for (OperationState& it : table_.all()) {
+    const bool waits = it.state == OperationState::State::kWaiting || it.state == OperationState::State::kRunning;
     if (waits && tracer_.records(it)) trace_wait(it);
   }
 }
 
 // Records what an operation waits for, and the rank that it concerns.
-void ExchangeState::trace_wait(Running& it) noexcept {
+void ExchangeState::trace_wait(OperationState& it) noexcept {
   const auto waits = [&](TraceCause cause, unsigned rank) { tracer_.waits(it, cause, rank); };
-  if (it.state == Running::State::kWaiting) return waits(TraceCause::kRing, membership_.missing());
+  if (it.state == OperationState::State::kWaiting) return waits(TraceCause::kRing, membership_.missing());
   if (!it.prepared.ready) {
     const size_t link = it.prepared.local_offer ? peers_.unheard(it) : topology_.links();
     if (link == topology_.links()) return waits(TraceCause::kLook, config_.rank);
@@ -274,15 +274,15 @@ FailureText Exchange::packet_fault(const Operation& operation) const noexcept {
 void Exchange::abort(uint64_t id) noexcept { state_->abort(id); }
 void Exchange::close() noexcept { state_->close(); }
 void Exchange::refuse(const Failure& why) noexcept { state_->refuse(why); }
-bool Exchange::fresh() const noexcept { return state_->table_.fresh(); }
+bool Exchange::none_submitted() const noexcept { return state_->table_.none_submitted(); }
 bool Exchange::awaited() const noexcept { return state_->peers_.any_started(state_->table_.next_number()); }
-void Exchange::complain(unsigned from, uint8_t tos, Nanos now) noexcept {
+void Exchange::note_wrong_tos(unsigned from, uint8_t tos, Nanos now) noexcept {
   const auto ranks = state_->topology_.neighbours();
   const auto place = std::ranges::find(ranks, from);
-  if (place != ranks.end()) state_->membership_.complain(static_cast<size_t>(place - ranks.begin()), tos, now);
+  if (place != ranks.end()) state_->membership_.note_wrong_tos(static_cast<size_t>(place - ranks.begin()), tos, now);
 }
-void Exchange::seek(uint32_t since) noexcept { state_->membership_.seek(since); }
-uint32_t Exchange::sought() const noexcept { return state_->membership_.sought(); }
+void Exchange::announce_since(uint32_t since) noexcept { state_->membership_.announce_since(since); }
+uint32_t Exchange::announced_since() const noexcept { return state_->membership_.announced_since(); }
 uint32_t Exchange::generation() const noexcept { return state_->membership_.generation(); }
 uint32_t Exchange::first_generation() const noexcept { return state_->membership_.first_generation(); }
 bool Exchange::next_completion(Completion& completion) noexcept { return state_->table_.next_completion(completion); }

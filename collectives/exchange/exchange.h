@@ -30,7 +30,7 @@ using PastFailures = std::array<PastFailure, 3>;  // latest first
 
 // The state of the ring as one rank sees it; for status displays and tests.
 struct RingStatus {
-  bool whole = false;  // the ring is ready: all ranks are in this session, and operations run
+  bool ready = false;  // the ring is ready: all ranks are in this session, and operations run
   uint64_t session = 0;
   unsigned missing = 0;  // rank that the ring waits for if it is not ready: Membership::missing()
   Failure refused;       // difference for which this rank refuses a neighbour; kNone: it refuses none
@@ -131,22 +131,22 @@ class Exchange {
 
   // Returns whether no operation was submitted in this generation of the ring, so that the next one gets number 0. If
   // this is false when another program takes over the rank, close() restarts the numbers on all ranks.
-  [[nodiscard]] bool fresh() const noexcept;
+  [[nodiscard]] bool none_submitted() const noexcept;
 
   // Returns whether a neighbour has started an operation that was not submitted here yet.
   [[nodiscard]] bool awaited() const noexcept;
 
   // Notes that packets from the neighbour of rank `from` arrive with a ToS byte that no class has, and are dropped.
   // Does nothing if `from` is not a neighbour.
-  void complain(unsigned from, uint8_t tos, Nanos now) noexcept;
+  void note_wrong_tos(unsigned from, uint8_t tos, Nanos now) noexcept;
 
   // ---- Ranks whose trainer has gone, at the start of a generation; Membership explains them.
   //
   // Notes that operations begin here for trainers that took part in generation `since`, which is over.
-  void seek(uint32_t since) noexcept;
+  void announce_since(uint32_t since) noexcept;
   // Returns the earliest generation in which trainers took part that have begun operations in this one, on any rank; 0:
   // there are no such trainers.
-  [[nodiscard]] uint32_t sought() const noexcept;
+  [[nodiscard]] uint32_t announced_since() const noexcept;
   [[nodiscard]] uint32_t generation() const noexcept;
   // Returns the generation in which the ring was ready on this rank for the first time; 0: it never was.
   [[nodiscard]] uint32_t first_generation() const noexcept;

@@ -57,7 +57,7 @@ class ExchangeState {
   // ---- exchange.cc
   void pump(Nanos now) noexcept;
   void trace_waits() noexcept;
-  void trace_wait(Running& it) noexcept;
+  void trace_wait(OperationState& it) noexcept;
 
   const ExchangeConfig config_;
   Counters counters_;
@@ -69,7 +69,7 @@ class ExchangeState {
   Egress egress_;
   Membership membership_;
   std::vector<uint8_t> scratch_;
-  std::vector<uint8_t> shelter_;
+  std::vector<uint8_t> private_copy_;
   const EngineParts parts_;
   OperationTable table_;
   Preparation preparation_;

@@ -21,31 +21,31 @@ constexpr Nanos kTellAll = 5 * kMillisecond;
 // ---- Starting.
 
 void Lifecycle::start_waiting(Nanos now) noexcept {
-  if (!membership_.whole()) return;
+  if (!membership_.ready()) return;
   while (table_.any_waiting()) start(table_.start_next(), now);
 }
 
-void Lifecycle::start(Running& it, Nanos now) noexcept {
+void Lifecycle::start(OperationState& it, Nanos now) noexcept {
   const Operation& op = it.operation;
   preparation_.begin(it);
   const size_t granule = it.coder.granule();
   const bool few = (op.count + granule - 1) / granule < parts_.config.world && !has_shares(op.kind);
-  it.task = {.kind = op.kind,
-             .root = op.root,
-             .rotation = few && it.strategy->rotates() ? it.number % parts_.config.world : 0,
-             .stage = 0};
+  it.route = {.kind = op.kind,
+              .root = op.root,
+              .rotation = few && it.strategy->rotates() ? it.number % parts_.config.world : 0,
+              .stage = 0};
   it.algorithm = &algorithm_of(it);
-  it.news.start.reset();
-  if (parts_.topology.ring_links() != 0) it.news.start.set(parts_.topology.predecessor());
+  it.notices.start.reset();
+  if (parts_.topology.ring_links() != 0) it.notices.start.set(parts_.topology.predecessor());
   begin_stage(it);
   // The start is announced now to the ranks that send in a later stage. If they fail before that stage, they can send
   // an abort: aborts go only to ranks that have announced the operation.
-  for (Task later = it.task; later.stage + 1 < it.strategy->stages(op.kind);) {
+  for (RouteKey later = it.route; later.stage + 1 < it.strategy->stages(op.kind);) {
     ++later.stage;
-    it.news.start |= it.strategy->sources(later);
+    it.notices.start |= it.strategy->sources(later);
   }
-  if (it.prepared.ready) preparation_.look_at_loss(it);
-  it.state = Running::State::kRunning;
+  if (it.prepared.ready) preparation_.sample_loss_of(it);
+  it.state = OperationState::State::kRunning;
   if (op.timeout == 0) it.times.deadline = now + parts_.config.operation_timeout;
   it.times.tell_all = now + kTellAll;
   note_deadline(it);
@@ -55,15 +55,15 @@ void Lifecycle::start(Running& it, Nanos now) noexcept {
   if (!parts_.egress.allows_for(senders, it.blocks.blocks())) share_links();
 
   if (fail_if_found(it)) return;  // it was aborted while it waited
-  for (size_t link = 0; link < parts_.topology.links() && it.state == Running::State::kRunning; ++link) {
+  for (size_t link = 0; link < parts_.topology.links() && it.state == OperationState::State::kRunning; ++link) {
     if (const auto* const theirs = parts_.peers.start_of(link, it)) compare(it, link, theirs->descriptor);
   }
 }
 
-void Lifecycle::begin_stage(Running& it) noexcept {
+void Lifecycle::begin_stage(OperationState& it) noexcept {
   const Operation& op = it.operation;
   const size_t granule = it.coder.granule();
-  const Division division = it.strategy->division(it.task);
+  const Division division = it.strategy->division(it.route);
   it.base = 0;
   if (has_shares(op.kind)) {
     it.blocks = Blocks::equal(division.blocks, op.count, granule, op.pitch != 0 ? op.pitch : op.count);
@@ -80,26 +80,26 @@ void Lifecycle::begin_stage(Running& it) noexcept {
 void Lifecycle::share_links() noexcept {
   unsigned senders = 1;
   unsigned blocks = 1;
-  for (const Running& it : table_.all()) {
-    if (it.state != Running::State::kRunning) continue;
+  for (const OperationState& it : table_.all()) {
+    if (it.state != OperationState::State::kRunning) continue;
     senders = std::max(senders, it.strategy->senders());
     blocks = std::max(blocks, it.blocks.blocks());
   }
   parts_.egress.share(senders, blocks);
 }
 
-void Lifecycle::compare(Running& it, size_t link, const Descriptor& theirs) noexcept {
+void Lifecycle::compare(OperationState& it, size_t link, const Descriptor& theirs) noexcept {
   const Failure failure = mismatch(it.descriptor, theirs, static_cast<uint16_t>(parts_.topology.rank_at(link)));
   if (failure) fail_everywhere(it, failure, parts_.config.rank);
 }
 
 // ---- Ending.
 
-void Lifecycle::end_if_done(Running& it) noexcept {
-  if (fail_if_found(it) || it.state != Running::State::kRunning || !it.algorithm->done()) return;
+void Lifecycle::end_if_done(OperationState& it) noexcept {
+  if (fail_if_found(it) || it.state != OperationState::State::kRunning || !it.algorithm->done()) return;
   if (!it.last_stage()) {
     if (parts_.tracer.on()) parts_.tracer.stage_ended(it);
-    ++it.task.stage;
+    ++it.route.stage;
     begin_stage(it);
     parts_.budget.ask_again();
     return;
@@ -110,13 +110,13 @@ void Lifecycle::end_if_done(Running& it) noexcept {
   if (!next.send || parts_.peers.started(next.link, it)) end(it, {});
 }
 
-void Lifecycle::end(Running& it, const Failure& failure) noexcept {
-  const bool runs = it.state == Running::State::kRunning;
+void Lifecycle::end(OperationState& it, const Failure& failure) noexcept {
+  const bool runs = it.state == OperationState::State::kRunning;
   // An operation that is not ready yet has not changed its residual. Other exchanges may still read that residual, on
   // threads of their own.
   it.outcome.residual_cleared = failure && runs && it.prepared.ready && it.operation.residual != nullptr;
   if (it.outcome.residual_cleared) it.clear_residual();
-  it.note_looked();
+  it.note_scanned();
   if (runs) {
     it.algorithm->end();
     if (it.strategy->senders() > 1) --sharing_;
@@ -142,27 +142,27 @@ void Lifecycle::note(const Failure& failure) noexcept {
   failed_ = failure;
 }
 
-bool Lifecycle::fail_if_found(Running& it) noexcept {
-  const bool found = it.state == Running::State::kRunning && it.outcome.failure;
+bool Lifecycle::fail_if_found(OperationState& it) noexcept {
+  const bool found = it.state == OperationState::State::kRunning && it.outcome.failure;
   if (found) fail_everywhere(it, it.outcome.failure, parts_.config.rank);
   return found;
 }
 
-void Lifecycle::fail_everywhere(Running& it, const Failure& failure, unsigned origin) noexcept {
+void Lifecycle::fail_everywhere(OperationState& it, const Failure& failure, unsigned origin) noexcept {
   end(it, failure);
-  it.news.origin = static_cast<uint8_t>(origin);
+  it.notices.origin = static_cast<uint8_t>(origin);
   // After a mismatch no rank can have finished the operation, so the abort that travels around the ring reaches all.
   const bool tells =
       failure.code != FailureCode::kMismatch && it.algorithm->tells_dependents(origin == parts_.config.rank);
-  it.news.failure = tells ? it.strategy->dependents(it.task) : LinkSet{};
-  if (const Step step = ring_.failure(origin); step.send) it.news.failure.set(step.link);
+  it.notices.failure = tells ? it.strategy->dependents(it.route) : LinkSet{};
+  if (const Step step = ring_.failure(origin); step.send) it.notices.failure.set(step.link);
 }
 
-void Lifecycle::abort(Running& it, Nanos polled_at) noexcept {
+void Lifecycle::abort(OperationState& it, Nanos polled_at) noexcept {
   const Failure failure{.code = FailureCode::kAborted, .rank = static_cast<uint16_t>(parts_.config.rank)};
-  if (it.state == Running::State::kRunning) fail_everywhere(it, failure, parts_.config.rank);
+  if (it.state == OperationState::State::kRunning) fail_everywhere(it, failure, parts_.config.rank);
   // A waiting operation keeps its number, and fails on all ranks when it starts.
-  if (it.state == Running::State::kWaiting) {
+  if (it.state == OperationState::State::kWaiting) {
     it.outcome.failure = failure;
     // If the ring does not become ready, the operation must not wait as long as the caller's timeout.
     it.times.deadline = std::min(it.times.deadline, polled_at + parts_.config.start_timeout);
@@ -173,33 +173,33 @@ void Lifecycle::abort(Running& it, Nanos polled_at) noexcept {
 
 // ---- Times
 
-void Lifecycle::note_deadline(const Running& it) noexcept {
-  const Nanos tell_all = it.state == Running::State::kRunning ? it.times.tell_all : kNever;
+void Lifecycle::note_deadline(const OperationState& it) noexcept {
+  const Nanos tell_all = it.state == OperationState::State::kRunning ? it.times.tell_all : kNever;
   operations_at_ = std::min({operations_at_, it.times.deadline, tell_all});
 }
 
 void Lifecycle::set_deadline() noexcept {
   operations_at_ = kNever;
-  for (const Running& it : table_.all()) {
-    if (it.state == Running::State::kWaiting || it.state == Running::State::kRunning) note_deadline(it);
+  for (const OperationState& it : table_.all()) {
+    if (it.state == OperationState::State::kWaiting || it.state == OperationState::State::kRunning) note_deadline(it);
   }
 }
 
 void Lifecycle::check_deadlines(Nanos now) noexcept {
-  if (table_.any_waiting() && !membership_.whole() && membership_.refused()) {
+  if (table_.any_waiting() && !membership_.ready() && membership_.refused()) {
     // A person must resolve the difference, so all ranks must learn of it.
     handle(membership_.give_up(membership_.refused()));
     return;
   }
   if (now < operations_at_) return;
-  for (Running& it : table_.all()) {
-    if (it.state == Running::State::kRunning && now >= it.times.tell_all) tell_all(it);
+  for (OperationState& it : table_.all()) {
+    if (it.state == OperationState::State::kRunning && now >= it.times.tell_all) tell_all(it);
     if (now < it.times.deadline) continue;
-    if (it.state == Running::State::kWaiting) {
+    if (it.state == OperationState::State::kWaiting) {
       fail_waiting(membership_.no_ring());
       return;
     }
-    if (it.state == Running::State::kRunning) {
+    if (it.state == OperationState::State::kRunning) {
       const Nanos own = it.operation.timeout;
       const Failure failure{.code = FailureCode::kStuck,
                             .rank = static_cast<uint16_t>(awaited(it)),
@@ -211,14 +211,14 @@ void Lifecycle::check_deadlines(Nanos now) noexcept {
   set_deadline();
 }
 
-void Lifecycle::tell_all(Running& it) noexcept {
+void Lifecycle::tell_all(OperationState& it) noexcept {
   it.times.tell_all = kNever;
   for (size_t link = 0; link < parts_.topology.links(); ++link) {
-    if (!parts_.peers.started(link, it)) it.news.start.set(link);
+    if (!parts_.peers.started(link, it)) it.notices.start.set(link);
   }
 }
 
-unsigned Lifecycle::awaited(const Running& it) const noexcept {
+unsigned Lifecycle::awaited(const OperationState& it) const noexcept {
   if (parts_.topology.links() == 0 || (!it.prepared.ready && !it.prepared.local_offer)) return parts_.config.rank;
   return it.prepared.ready ? it.algorithm->awaited() : parts_.topology.rank_at(parts_.peers.unheard(it));
 }
@@ -228,8 +228,8 @@ unsigned Lifecycle::awaited(const Running& it) const noexcept {
 // Fails all waiting operations, on this rank only: no other rank knows of them. The next operations are numbered from
 // 0.
 void Lifecycle::fail_waiting(const Failure& failure) noexcept {
-  for (Running& it : table_.all()) {
-    if (it.state != Running::State::kWaiting) continue;
+  for (OperationState& it : table_.all()) {
+    if (it.state != OperationState::State::kWaiting) continue;
     end(it, failure);
     OperationTable::release_if_read(it);
   }
@@ -241,11 +241,11 @@ void Lifecycle::handle(Membership::Event event) noexcept {
   parts_.egress.reset();
   parts_.peers.reset();
   if (event == Membership::Event::kMerged) return;
-  for (Running& it : table_.all()) {
-    if (it.state == Running::State::kFree) continue;
-    if (it.state != Running::State::kOver) end(it, membership_.cause());
-    it.news.start.reset();
-    it.news.failure.reset();
+  for (OperationState& it : table_.all()) {
+    if (it.state == OperationState::State::kFree) continue;
+    if (it.state != OperationState::State::kOver) end(it, membership_.cause());
+    it.notices.start.reset();
+    it.notices.failure.reset();
     OperationTable::release_if_read(it);
   }
   table_.restart_numbers();

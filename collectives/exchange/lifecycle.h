@@ -26,7 +26,7 @@ class Lifecycle {
   void start_waiting(Nanos now) noexcept;
   // Compares the operation with the one that a neighbour has announced under its number. Fails it on all ranks if they
   // differ.
-  void compare(Running& it, size_t link, const Descriptor& theirs) noexcept;
+  void compare(OperationState& it, size_t link, const Descriptor& theirs) noexcept;
 
   // ---- Ends
   //
@@ -34,17 +34,17 @@ class Lifecycle {
   void set_time(Nanos now) noexcept { now_ = now; }
   // If nothing of the stage is left to do, end_if_done() begins the next stage or ends the operation. Both functions
   // fail the operation if its algorithm has found a failure. fail_if_found() returns whether it did so.
-  void end_if_done(Running& it) noexcept;
-  bool fail_if_found(Running& it) noexcept;
+  void end_if_done(OperationState& it) noexcept;
+  bool fail_if_found(OperationState& it) noexcept;
   // Fails the operation on this rank, and queues the aborts that inform the others. `origin`: the rank on which the
   // failure began.
-  void fail_everywhere(Running& it, const Failure& failure, unsigned origin) noexcept;
-  void abort(Running& it, Nanos polled_at) noexcept;
+  void fail_everywhere(OperationState& it, const Failure& failure, unsigned origin) noexcept;
+  void abort(OperationState& it, Nanos polled_at) noexcept;
 
   // ---- Times
   //
   // Makes sure that check_deadlines() looks at this operation in time.
-  void note_deadline(const Running& it) noexcept;
+  void note_deadline(const OperationState& it) noexcept;
   void check_deadlines(Nanos now) noexcept;
   [[nodiscard]] Nanos deadline() const noexcept { return operations_at_; }
 
@@ -58,14 +58,14 @@ class Lifecycle {
   [[nodiscard]] const OperationTimes& operation_times() const noexcept { return operation_times_; }
 
  private:
-  void start(Running& it, Nanos now) noexcept;
-  void begin_stage(Running& it) noexcept;
+  void start(OperationState& it, Nanos now) noexcept;
+  void begin_stage(OperationState& it) noexcept;
   void share_links() noexcept;
-  void end(Running& it, const Failure& failure) noexcept;
+  void end(OperationState& it, const Failure& failure) noexcept;
   void note(const Failure& failure) noexcept;
-  void tell_all(Running& it) noexcept;
+  void tell_all(OperationState& it) noexcept;
   void fail_waiting(const Failure& failure) noexcept;
-  [[nodiscard]] unsigned awaited(const Running& it) const noexcept;
+  [[nodiscard]] unsigned awaited(const OperationState& it) const noexcept;
   void set_deadline() noexcept;
 
   const EngineParts& parts_;

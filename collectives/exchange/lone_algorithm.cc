@@ -23,9 +23,9 @@ bool LoneAlgorithm::done() const noexcept { return block_ == it_.blocks.blocks()
 bool LoneAlgorithm::send_own(Nanos) noexcept {
   size_t rounds = 0;
   for (; block_ != it_.blocks.blocks(); ++block_, done_ = 0) {
-    const size_t count = it_.strategy->start(it_.task, block_).expected ? it_.blocks.count(block_) : 0;
+    const size_t count = it_.strategy->start(it_.route, block_).expected ? it_.blocks.count(block_) : 0;
     while (done_ < count) {
-      if (it_.task.kind == OpKind::kAllToAll) {
+      if (it_.route.kind == OpKind::kAllToAll) {
         const size_t copied = it_.copy_share(block_, done_, parts_.budget);
         if (copied == 0) return true;
         done_ += copied;
@@ -43,20 +43,21 @@ bool LoneAlgorithm::send_own(Nanos) noexcept {
 
 void LoneAlgorithm::round(size_t count) noexcept {
   uint8_t* const data = it_.elements(block_, done_);
-  const Origin from = it_.origin(block_, done_, it_.contributes());
+  const ElementContext from = it_.origin(block_, done_, it_.contributes());
   const EncodeResult encoded = it_.contributes() ? it_.coder.encode(data, count, from, parts_.scratch)
-                                                 : it_.coder.represent(data, count, from, parts_.scratch);
+                                                 : it_.coder.encode_sum(data, count, from, parts_.scratch);
   (void)it_.coder.decode(parts_.scratch.first(encoded.bytes), data, encoded.floats);
-  if (it_.contributes() && (it_.coder.selects() || !it_.operation.codec->row().adds)) finish(data, encoded.floats);
+  if (it_.contributes() && (it_.coder.selects() || !it_.operation.codec->row().is_additive))
+    finish(data, encoded.floats);
   it_.complete(block_, done_, encoded.floats);
   done_ += encoded.floats;
 }
 
 // Makes a result of a sum, as an owner or the last rank to add does.
 void LoneAlgorithm::finish(uint8_t* sums, size_t count) noexcept {
-  const Origin from = it_.origin(block_, done_, false);
+  const ElementContext from = it_.origin(block_, done_, false);
   it_.coder.finish(sums, count, from.position);
-  const EncodeResult encoded = it_.back.represent(sums, count, from, parts_.scratch);
+  const EncodeResult encoded = it_.back.encode_sum(sums, count, from, parts_.scratch);
   (void)it_.back.decode(parts_.scratch.first(encoded.bytes), sums, encoded.floats);
 }
 

@@ -12,7 +12,7 @@ namespace gradlane {
 
 class LoneAlgorithm final : public Algorithm {
  public:
-  LoneAlgorithm(Running& it, const EngineParts& parts) noexcept : Algorithm(it, parts) {}
+  LoneAlgorithm(OperationState& it, const EngineParts& parts) noexcept : Algorithm(it, parts) {}
 
   void begin() noexcept override;
   [[nodiscard]] bool accepts(const Run&, size_t, std::span<const Run>) const noexcept override { return false; }

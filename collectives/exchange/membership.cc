@@ -26,7 +26,7 @@ uint32_t lesser(uint32_t a, uint32_t b) { return a == 0 || (b != 0 && b < a) ? b
 
 bool ends_generations(FailureCode code) {
   return code == FailureCode::kSilent || code == FailureCode::kRestarted || code == FailureCode::kRefused ||
-         code == FailureCode::kNoRing || code == FailureCode::kClosed || code == FailureCode::kDoubled;
+         code == FailureCode::kNoRing || code == FailureCode::kClosed || code == FailureCode::kDuplicateRank;
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ Membership::Membership(const ExchangeConfig& config, size_t ring_links, std::spa
       counters_(counters),
       peers_(links.size()),
       random_(config.incarnation),
-      whole_(config.world == 1) {
+      ready_(config.world == 1) {
   self_.incarnation = config.incarnation;
   self_.rank_table = config.rank_table;
   self_.world = static_cast<uint16_t>(config.world);
@@ -54,7 +54,7 @@ Membership::Membership(const ExchangeConfig& config, size_t ring_links, std::spa
   self_.arguments = more_arguments(config.codec.arguments());
   self_.settings = config.settings;
   self_.strategies = pack_strategies(config.strategies);
-  self_.left_open = left_open_value(config.left_open);
+  self_.auto_scope = left_open_value(config.auto_scope);
   (void)enter(kFirstGeneration | (random_.next() >> 32), {});
 }
 
@@ -87,7 +87,7 @@ void Membership::compare(Peer& peer, unsigned peer_rank, const Hello& hello) con
       {Field::kMtu, self_.mtu + around_, hello.mtu + around_, false},
       {Field::kCodec, value(self_), value(hello), false},
       {Field::kStrategies, self_.strategies, hello.strategies, false},
-      {Field::kLeftOpen, self_.left_open, hello.left_open, false},
+      {Field::kLeftOpen, self_.auto_scope, hello.auto_scope, false},
   };
   const bool told = ours.nodes != 0 && theirs.nodes != 0;
   peer.refused = {};
@@ -105,7 +105,7 @@ void Membership::refuse_version(size_t link, uint8_t version) noexcept {
 
 Membership::Event Membership::refuse(size_t link, const Failure& why) noexcept {
   if (peers_[link].refused == why) return Event::kNone;
-  const Event event = whole_ || links_[link].up() ? raise(session_, why) : Event::kNone;
+  const Event event = ready_ || links_[link].up() ? propose_generation(session_, why) : Event::kNone;
   peers_[link].refused = why;
   return event;
 }
@@ -128,7 +128,7 @@ Membership::Event Membership::receive(size_t link, const LinkHeader& header, std
   Hello hello{};
   std::memcpy(&hello, bytes.data(), std::min(bytes.size(), sizeof(hello)));
   Peer& peer = peers_[link];
-  peer.brief = bytes.size() < offsetof(Hello, strategies);
+  peer.lacks_since = bytes.size() < offsetof(Hello, strategies);
   const Failure before = peer.refused;
   compare(peer, links_[link].peer(), hello);
   if (peer.refused) {
@@ -171,10 +171,11 @@ Membership::Event Membership::meet(size_t link, const LinkHeader& header, const 
   // A restart ends the generation. If the hello is of a later generation, others have noticed the restart already.
   if (doubled) {
     const auto [less, more] = std::minmax({peer.previous & ~kMacSource, peer.incarnation & ~kMacSource});
-    return raise(header.session, {.code = FailureCode::kDoubled, .rank = rank, .ours = less, .theirs = more});
+    return propose_generation(header.session,
+                              {.code = FailureCode::kDuplicateRank, .rank = rank, .ours = less, .theirs = more});
   }
   if (restarted && generation_of(header.session) <= generation_of(session_)) {
-    return raise(header.session, {.code = FailureCode::kRestarted, .rank = rank});
+    return propose_generation(header.session, {.code = FailureCode::kRestarted, .rank = rank});
   }
   Event event = Event::kNone;
   if (header.session > session_) {
@@ -186,11 +187,11 @@ Membership::Event Membership::meet(size_t link, const LinkHeader& header, const 
     if (!ends_generations(cause.code)) cause = {.code = FailureCode::kRestarted, .rank = rank};
     // If the reach is the world size, all ranks are in that session. This life has not been in it, so an earlier life
     // was.
-    const bool has_earlier_life = hello.reach == world_;
+    const bool has_earlier_life = hello.live_prefix == world_;
     if (has_earlier_life) cause = {.code = FailureCode::kRestarted, .rank = static_cast<uint16_t>(rank_)};
-    const bool has_other_root = whole_ && !roots_[root_of(header.session)];
+    const bool has_other_root = ready_ && !roots_[root_of(header.session)];
     event = has_earlier_life || has_other_root
-                ? raise(header.session, cause, has_earlier_life ? header.session : session_)
+                ? propose_generation(header.session, cause, has_earlier_life ? header.session : session_)
                 : enter(header.session, cause);
   }
   if (header.session == session_) {
@@ -200,16 +201,16 @@ Membership::Event Membership::meet(size_t link, const LinkHeader& header, const 
     peer.met = true;
     // Hellos may arrive late. Neither of these values goes back within a session.
     peer.knows_us |= hello.met == self_.incarnation;
-    peer.reach = std::max(peer.reach, hello.reach);
+    peer.live_prefix = std::max(peer.live_prefix, hello.live_prefix);
     peer.since = lesser(peer.since, hello.since);
     learn_since(hello.since);
-    update_reach();
+    update_live_prefix();
   }
   if (hello.unsettled != 0 && settled(link)) tell(peer, now);
   return event;
 }
 
-void Membership::seek(uint32_t since) noexcept {
+void Membership::announce_since(uint32_t since) noexcept {
   own_since_ = lesser(own_since_, since);
   learn_since(since);
 }
@@ -221,34 +222,34 @@ void Membership::learn_since(uint32_t since) noexcept {
   since_ = least;
 }
 
-void Membership::update_reach() noexcept {
+void Membership::update_live_prefix() noexcept {
   const size_t predecessor = ring_links_ - 1;
-  unsigned reach = 1;
-  if (links_[predecessor].up()) reach = std::min<unsigned>(world_, peers_[predecessor].reach + 1U);
+  unsigned live_prefix = 1;
+  if (links_[predecessor].up()) live_prefix = std::min<unsigned>(world_, peers_[predecessor].live_prefix + 1U);
   const auto knows_us = [](const Peer& peer) { return peer.knows_us; };
   const bool complete = std::all_of(peers_.begin() + static_cast<ptrdiff_t>(ring_links_), peers_.end(), knows_us);
-  const bool whole = reach == world_ && std::ranges::all_of(peers_, knows_us);
-  if (reach > reach_ || (complete && !complete_) || (whole && !whole_)) tell(0, ring_links_);
+  const bool ready = live_prefix == world_ && std::ranges::all_of(peers_, knows_us);
+  if (live_prefix > live_prefix_ || (complete && !complete_) || (ready && !ready_)) tell(0, ring_links_);
   complete_ = complete;
-  reach_ = std::max(reach_, reach);
-  whole_ |= whole;
-  if (whole_ && first_generation_ == 0) first_generation_ = generation();
+  live_prefix_ = std::max(live_prefix_, live_prefix);
+  ready_ |= ready;
+  if (ready_ && first_generation_ == 0) first_generation_ = generation();
 }
 
 // ---- Sessions.
 
 // Proposes the generation after the later one of session_ and `above`, with the root of `from`.
-Membership::Event Membership::raise(uint64_t above, const Failure& cause, uint64_t from) noexcept {
+Membership::Event Membership::propose_generation(uint64_t above, const Failure& cause, uint64_t from) noexcept {
   const uint64_t next = generation_of(std::max(session_, above)) + 1;
   return enter(next << 32 | uint64_t{root_of(from)} << 16 | random_.next() >> 48, cause);
 }
 
-Membership::Event Membership::raise(uint64_t above, const Failure& cause) noexcept {
-  return raise(above, cause, session_);
+Membership::Event Membership::propose_generation(uint64_t above, const Failure& cause) noexcept {
+  return propose_generation(above, cause, session_);
 }
 
 Membership::Event Membership::give_up(const Failure& cause) noexcept {
-  (void)raise(session_, cause);
+  (void)propose_generation(session_, cause);
   return Event::kEnded;
 }
 
@@ -256,19 +257,19 @@ Membership::Event Membership::enter(uint64_t session, const Failure& cause) noex
   // If this node's own restart is the cause, operations that wait here were submitted after it, and do not end.
   const bool own_restart = cause.code == FailureCode::kRestarted && cause.rank == rank_;
   const bool raised = generation_of(session) != generation_of(session_);
-  const bool ended = whole_ || (raised && roots_[root_of(session)] && !own_restart);
+  const bool ended = ready_ || (raised && roots_[root_of(session)] && !own_restart);
   roots_.set(root_of(session));
   if (raised) own_since_ = 0;
   session_ = session;
   since_ = own_since_;
   if (ended || generation_of(session) != 1) cause_ = cause;
   challenge_ = Random(self_.incarnation ^ session).next() | 1;
-  reach_ = 1;
+  live_prefix_ = 1;
   complete_ = peers_.size() == ring_links_;
-  whole_ = world_ == 1;
+  ready_ = world_ == 1;
   for (size_t i = 0; i < peers_.size(); ++i) {
     links_[i].reset(session);
-    peers_[i].reach = 0;
+    peers_[i].live_prefix = 0;
     peers_[i].refused = {};  // a neighbour that still differs is refused again at its next hello
     peers_[i].met = false;
     peers_[i].knows_us = false;
@@ -300,8 +301,8 @@ void Membership::tell(Nanos at, size_t links) noexcept {
 // Returns whether the neighbour needs no more hellos.
 bool Membership::settled(size_t link) const noexcept {
   const Peer& peer = peers_[link];
-  const bool met = links_[link].up() && peer.knows_us && (peer.brief || peer.since == since_);
-  return met && (link >= ring_links_ || (whole_ && peer.reach == world_));
+  const bool met = links_[link].up() && peer.knows_us && (peer.lacks_since || peer.since == since_);
+  return met && (link >= ring_links_ || (ready_ && peer.live_prefix == world_));
 }
 
 bool Membership::send_hello(size_t link, Nanos now) noexcept {
@@ -310,12 +311,12 @@ bool Membership::send_hello(size_t link, Nanos now) noexcept {
   hello.challenge = challenge_;
   hello.echo = peer.challenge;
   hello.target = static_cast<uint16_t>(links_[link].peer());
-  hello.reach = static_cast<uint16_t>(complete_ ? reach_ : 0);
+  hello.live_prefix = static_cast<uint16_t>(complete_ ? live_prefix_ : 0);
   hello.cause_code = static_cast<uint8_t>(cause_.code);
   hello.cause_rank = cause_.rank;
   // The values of other causes are not sent. In a difference of configuration, "here" and "there" mean nothing on other
   // ranks.
-  if (cause_.code == FailureCode::kSilent || cause_.code == FailureCode::kDoubled) {
+  if (cause_.code == FailureCode::kSilent || cause_.code == FailureCode::kDuplicateRank) {
     hello.cause_field = static_cast<uint8_t>(cause_.field);
     hello.cause_ours = cause_.ours;
     hello.cause_theirs = cause_.theirs;
@@ -330,8 +331,8 @@ bool Membership::send_hello(size_t link, Nanos now) noexcept {
   uint8_t bytes[sizeof(Hello)];
   store(bytes, hello);
   const size_t plain = hello.strategies == 0 ? offsetof(Hello, strategies) : offsetof(Hello, arguments);
-  const size_t coded = hello.arguments == 0 ? plain : offsetof(Hello, left_open);
-  const size_t length = hello.left_open == 0 ? coded : sizeof(hello);
+  const size_t coded = hello.arguments == 0 ? plain : offsetof(Hello, auto_scope);
+  const size_t length = hello.auto_scope == 0 ? coded : sizeof(hello);
   return links_[link].send_bare(PacketKind::kHello, std::span(bytes).first(length), now);
 }
 
@@ -342,7 +343,7 @@ Membership::Event Membership::poll(Nanos now) noexcept {
   // this time.
   const Nanos asleep = now - polled_at_;
   if (polled_at_ != 0 && asleep > silence_ / 6) {
-    for (Link& link : links_) link.excuse(asleep, now);
+    for (Link& link : links_) link.extend_deadlines(asleep, now);
   }
   polled_at_ = now;
   if (now < due_) return event;
@@ -355,7 +356,7 @@ Membership::Event Membership::poll(Nanos now) noexcept {
     const bool stuck = heard && link.stuck_since() != kNever && now - link.stuck_since() >= silence_;
     if (!silent && !stuck) continue;
     counters_.add(silent ? Counter::kPeerSilent : Counter::kPeerStuck);
-    event = raise(session_, diagnosis(i, !silent, now));
+    event = propose_generation(session_, diagnosis(i, !silent, now));
     break;
   }
   for (size_t i = 0; i < peers_.size(); ++i) {

@@ -65,7 +65,7 @@ class Membership {
 
   // Notes that packets of this neighbour arrive with a ToS byte that no class has. The neighbour is informed. If it is
   // given up, this is the cause.
-  void complain(size_t link, uint8_t tos, Nanos now) noexcept;
+  void note_wrong_tos(size_t link, uint8_t tos, Nanos now) noexcept;
 
   // Ends this generation for a reason found elsewhere. Always returns kEnded.
   [[nodiscard]] Event give_up(const Failure& cause) noexcept;
@@ -75,7 +75,7 @@ class Membership {
   [[nodiscard]] Nanos deadline() const noexcept { return due_; }
 
   [[nodiscard]] uint64_t session() const noexcept { return session_; }
-  [[nodiscard]] bool whole() const noexcept { return whole_; }
+  [[nodiscard]] bool ready() const noexcept { return ready_; }
   // Returns the rank that the ring waits for, if it is not ready. If there are links outside the ring, this is first of
   // all a neighbour that has not met this rank. Otherwise it is the first rank, counted back from this one, that
   // nothing is known of, or that its neighbours outside the ring have not all met.
@@ -95,9 +95,10 @@ class Membership {
   // knows whether another trainer has come, and all others only wait for it. So ranks announce in which generation
   // their trainers took part before, in hellos that travel both ways around the ring. If a rank had a trainer in that
   // generation and has none now, it ends the operations that the others have begun. Trainers that came later are not
-  // announced: at the start of a job every rank waits for every other. seek() adds a generation to the announcement.
-  void seek(uint32_t since) noexcept;
-  [[nodiscard]] uint32_t sought() const noexcept { return since_; }  // earliest generation announced; 0: none
+  // announced: at the start of a job every rank waits for every other. announce_since() adds a generation to the
+  // announcement.
+  void announce_since(uint32_t since) noexcept;
+  [[nodiscard]] uint32_t announced_since() const noexcept { return since_; }  // earliest generation announced; 0: none
   [[nodiscard]] uint32_t generation() const noexcept { return static_cast<uint32_t>(session_ >> 32); }
   // Returns the generation in which this node saw the ring ready for the first time; 0: not yet.
   [[nodiscard]] uint32_t first_generation() const noexcept { return first_generation_; }
@@ -109,10 +110,10 @@ class Membership {
     uint64_t incarnation = 0;
     uint64_t previous = 0;       // previous incarnation; 0: none
     uint64_t challenge = 0;      // challenge to echo; 0: none received yet
-    uint16_t reach = 0;          // its reach in this session
+    uint16_t live_prefix = 0;    // its reach in this session
     bool met = false;            // its incarnation has been confirmed in this session
     bool knows_us = false;       // it has met this life of this node in this session
-    bool brief = false;          // its hellos are too short to have `since`
+    bool lacks_since = false;    // its hellos are too short to have `since`
     uint32_t since = 0;          // its earliest generation announced in this session; 0: none
     uint8_t arrived_tos = 0;     // ToS byte of its packets that no class has
     Nanos arrived_at = 0;        // arrival time of the latest such packet; 0: none
@@ -127,11 +128,11 @@ class Membership {
   void compare(Peer& peer, unsigned peer_rank, const Hello& hello) const noexcept;
   [[nodiscard]] Failure diagnosis(size_t link, bool heard, Nanos now) const noexcept;
   [[nodiscard]] Event meet(size_t link, const LinkHeader& header, const Hello& hello, Nanos now) noexcept;
-  [[nodiscard]] Event raise(uint64_t above, const Failure& cause) noexcept;
-  [[nodiscard]] Event raise(uint64_t above, const Failure& cause, uint64_t from) noexcept;
+  [[nodiscard]] Event propose_generation(uint64_t above, const Failure& cause) noexcept;
+  [[nodiscard]] Event propose_generation(uint64_t above, const Failure& cause, uint64_t from) noexcept;
   [[nodiscard]] Event enter(uint64_t session, const Failure& cause) noexcept;
   void learn_since(uint32_t since) noexcept;
-  void update_reach() noexcept;
+  void update_live_prefix() noexcept;
   [[nodiscard]] bool lately(Nanos at, Nanos now) const noexcept;
   void tell(Peer& peer, Nanos now) noexcept;
   void tell(Nanos at, size_t links) noexcept;
@@ -153,9 +154,9 @@ class Membership {
   Random random_;
   uint64_t session_ = 0;
   uint64_t challenge_ = 0;
-  unsigned reach_ = 1;
+  unsigned live_prefix_ = 1;
   bool complete_ = false;  // all neighbours outside the ring have met this rank; until then it announces a reach of 0
-  bool whole_ = false;
+  bool ready_ = false;
   std::bitset<kRoots> roots_;  // roots of all sessions so far
   uint32_t since_ = 0;         // earliest generation announced by all ranks in this session; 0: none
   uint32_t own_since_ = 0;     // earliest generation announced by this rank in this generation; 0: none

@@ -11,7 +11,7 @@ namespace gradlane {
 // that was not seen lately has been fixed.
 bool Membership::lately(Nanos at, Nanos now) const noexcept { return at != 0 && now - at < silence_ / 2; }
 
-void Membership::complain(size_t link, uint8_t tos, Nanos now) noexcept {
+void Membership::note_wrong_tos(size_t link, uint8_t tos, Nanos now) noexcept {
   Peer& peer = peers_[link];
   if (now - peer.sent_at >= silence_ / 8) tell(peer, now);
   peer.arrived_tos = tos;
@@ -37,7 +37,7 @@ unsigned Membership::missing() const noexcept {
   if (peers_.size() != ring_links_ && absent != peers_.end()) {
     return links_[static_cast<size_t>(absent - peers_.begin())].peer();
   }
-  return (rank_ + world_ - reach_ % world_) % world_;
+  return (rank_ + world_ - live_prefix_ % world_) % world_;
 }
 
 Failure Membership::no_ring() const noexcept {

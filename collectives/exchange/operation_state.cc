@@ -9,12 +9,12 @@
 
 namespace gradlane {
 
-Origin Running::origin_at(ptrdiff_t element_of_tensor, bool contribution) const noexcept {
+ElementContext OperationState::context_at(ptrdiff_t element_of_tensor, bool contribution) const noexcept {
   const Operation& op = operation;
-  Origin origin{.position = op.offset + static_cast<uint64_t>(element_of_tensor)};
+  ElementContext origin{.position = op.offset + static_cast<uint64_t>(element_of_tensor)};
   if (op.residual == nullptr) return origin;
   float* const second = op.codec->states() > 1 ? op.residual + op.state_pitch + element_of_tensor : nullptr;
-  const bool adds = op.codec->row().adds;
+  const bool adds = op.codec->row().is_additive;
   if (contribution) {
     origin.residual = op.residual + element_of_tensor;
     origin.second = adds ? second : nullptr;
@@ -24,7 +24,7 @@ Origin Running::origin_at(ptrdiff_t element_of_tensor, bool contribution) const 
   return origin;
 }
 
-size_t Running::copy_share(unsigned block, size_t first, PollBudget& budget) const noexcept {
+size_t OperationState::copy_share(unsigned block, size_t first, PollBudget& budget) const noexcept {
   if (budget.spent()) return 0;
   const size_t count = std::min(blocks.count(block) - first, budget.elements());
   const size_t at = (blocks.offset(block) + first) * coder.element_bytes();
@@ -34,7 +34,7 @@ size_t Running::copy_share(unsigned block, size_t first, PollBudget& budget) con
   return count;
 }
 
-RunHeader Running::run_header(const Coder& by, Phase phase, unsigned block, size_t element) const noexcept {
+RunHeader OperationState::run_header(const Coder& by, Phase phase, unsigned block, size_t element) const noexcept {
   return {.operation = number,
           .digest = digest,
           .first = static_cast<uint32_t>(element / by.granule()),
@@ -46,18 +46,19 @@ RunHeader Running::run_header(const Coder& by, Phase phase, unsigned block, size
           .param = by.codec_param()};
 }
 
-void Running::make_coders() noexcept {
+void OperationState::make_coders() noexcept {
   const Operation& op = operation;
   coder = Coder(op.type, *op.codec, op.reduction);
   back = Coder(op.type, op.codec->is(*op.back_codec) ? op.codec->for_results() : *op.back_codec, op.reduction);
 }
 
-void Running::note_looked() noexcept {
-  if (!prepared.counted && operation.lookers != nullptr) operation.lookers->fetch_sub(1, std::memory_order_acq_rel);
+void OperationState::note_scanned() noexcept {
+  if (!prepared.counted && operation.scans_left != nullptr)
+    operation.scans_left->fetch_sub(1, std::memory_order_acq_rel);
   prepared.counted = true;
 }
 
-void Running::clear_residual() noexcept {
+void OperationState::clear_residual() noexcept {
   const Operation& op = operation;
   const size_t pitch = op.pitch != 0 ? op.pitch : op.count;
   const unsigned parts = has_shares(op.kind) ? world : 1;

@@ -20,28 +20,28 @@
 namespace gradlane {
 
 // The memory of an operation that grows with its tensor.
-struct Room {
+struct OperationMemory {
   // Allocates memory for tensors of at most `granules` granules. `relayed`: number of granules that may hold results of
   // other ranks which are sent on from the tensor. `owners`: number of ranks if blocks may have owners, else 0.
   // `small`: see Turns.
-  Room(size_t granules, size_t relayed, unsigned owners, bool small)
+  OperationMemory(size_t granules, size_t relayed, unsigned owners, bool small)
       : partial(granules),
         result(granules),
         digests(std::make_unique_for_overwrite<uint32_t[]>(relayed)),
         turns(owners, small) {}
 
-  Deferred partial;  // partial sums in the tensor that wait to be sent
-  Deferred result;   // results in the tensor that wait to be sent
+  PendingBitmap partial;  // partial sums in the tensor that wait to be sent
+  PendingBitmap result;   // results in the tensor that wait to be sent
   // CRC32C of each granule, for results that other ranks will get from the tensor. Not initialized, so that pages are
   // taken only for results that do wait.
   std::unique_ptr<uint32_t[]> digests;
-  Turns turns;  // contributions to the block that this rank owns
+  OrderedReducer turns;  // contributions to the block that this rank owns
   bool taken = false;
 };
 
 // One operation, from submit() until its completion has been read and all neighbours have received their notices. Its
 // Algorithm moves its elements.
-struct Running {
+struct OperationState {
   enum class State : uint8_t {
     kFree,
     kWaiting,  // until the ring is ready and poll() starts it
@@ -57,16 +57,16 @@ struct Running {
 
   // The state before the first element moves: Preparation.
   struct Prepared {
-    bool ready = true;    // elements may move; until then no stage is announced, so neighbours send none
-    bool counted = true;  // this rank's scan was subtracted from Operation::lookers, or need not be
-    unsigned lead = 0;    // 1: the codec scans the tensor first, and stages are announced as 1, 2, ...; else 0
+    bool ready = true;          // elements may move; until then no stage is announced, so neighbours send none
+    bool counted = true;        // this rank's scan was subtracted from Operation::lookers, or need not be
+    unsigned stage_offset = 0;  // 1: the codec scans the tensor first, and stages are announced as 1, 2, ...; else 0
     std::optional<float> local_offer;  // this rank's offer for the value that all ranks agree on
     LinkSet ready_notification;        // neighbours to inform when it is ready
-    std::unique_ptr<Look> look = std::make_unique<Look>();
+    std::unique_ptr<TensorScan> scan = std::make_unique<TensorScan>();
   };
 
   // Notices to neighbours that Control still has to send.
-  struct News {
+  struct Notices {
     LinkSet start;       // links to inform that it has started
     LinkSet failure;     // links to inform that it has failed
     uint8_t origin = 0;  // rank on which the failure began
@@ -83,7 +83,7 @@ struct Running {
     uint64_t sent_bytes = 0;  // Completion::sent_bytes so far
   };
 
-  Running(size_t place_in_table, const Codec& codec, Room* small)
+  OperationState(size_t place_in_table, const Codec& codec, OperationMemory* small)
       : place(place_in_table), room(small), coder(ElementType::kFloat32, codec), back(coder) {}
 
   // ---- The tensor. Functions count elements from the first one of a block on.
@@ -92,10 +92,10 @@ struct Running {
   }
   // Returns the position and the residuals of elements: of this rank's contribution, or of a sum. A sum has a residual
   // only if the codec does not add; it is in the second state array.
-  [[nodiscard]] Origin origin(unsigned block, size_t element, bool contribution) const noexcept {
-    return origin_at(static_cast<ptrdiff_t>(base + blocks.offset(block) + element), contribution);
+  [[nodiscard]] ElementContext origin(unsigned block, size_t element, bool contribution) const noexcept {
+    return context_at(static_cast<ptrdiff_t>(base + blocks.offset(block) + element), contribution);
   }
-  [[nodiscard]] Origin origin_at(ptrdiff_t element_of_tensor, bool contribution) const noexcept;
+  [[nodiscard]] ElementContext context_at(ptrdiff_t element_of_tensor, bool contribution) const noexcept;
   // Finishes results that have been sent or need not be sent: divides them if the operation is an average.
   void complete(unsigned block, size_t element, size_t count) const noexcept {
     if (operation.reduction == Reduction::kAverage && last_stage())
@@ -107,24 +107,24 @@ struct Running {
   // ---- The stage
   //
   // Returns whether this rank adds its contribution to the sums of this stage.
-  [[nodiscard]] bool contributes() const noexcept { return reduces(task.kind) && task.stage == 0; }
+  [[nodiscard]] bool contributes() const noexcept { return reduces(route.kind) && route.stage == 0; }
   // Returns whether the last addition of this stage completes the sum of all contributions.
   [[nodiscard]] bool sums_end() const noexcept {
-    return reduces(task.kind) && task.stage == strategy->stages(task.kind) / 2;
+    return reduces(route.kind) && route.stage == strategy->stages(route.kind) / 2;
   }
-  [[nodiscard]] bool last_stage() const noexcept { return task.stage + 1 >= strategy->stages(operation.kind); }
+  [[nodiscard]] bool last_stage() const noexcept { return route.stage + 1 >= strategy->stages(operation.kind); }
   [[nodiscard]] RunHeader run_header(const Coder& by, Phase phase, unsigned block, size_t element) const noexcept;
 
   // ---- Codecs
   // Makes the coders from the present state of the operation's codecs.
   void make_coders() noexcept;
   // Records that this rank has scanned the tensor, or need not scan it.
-  void note_looked() noexcept;
+  void note_scanned() noexcept;
   // Sets the residual to zero: the operation failed while sums were under way, so the old residual is lost.
   void clear_residual() noexcept;
 
-  const size_t place;  // index in the table of operations
-  Room* room;          // memory for the tensor; arbitrary while the place is free
+  const size_t place;     // index in the table of operations
+  OperationMemory* room;  // memory for the tensor; arbitrary while the place is free
   AlgorithmSet algorithms;
   Algorithm* algorithm = nullptr;  // member of `algorithms` that it uses, from its start on
   State state = State::kFree;
@@ -137,11 +137,11 @@ struct Running {
   Coder coder;  // coder of contributions and sums
   Coder back;   // coder of results
   const Strategy* strategy = nullptr;
-  Task task;
+  RouteKey route;
   unsigned world = 1;
   Times times;
   Prepared prepared;
-  News news;
+  Notices notices;
   Outcome outcome;
   int32_t token = 0;  // the one element that a barrier adds over all ranks
   // The division of the tensor in the present stage, or of its part from element `base` on.

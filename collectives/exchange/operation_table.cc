@@ -16,49 +16,50 @@ OperationTable::OperationTable(const EngineParts& parts) {
   const ExchangeConfig& config = parts.config;
   // Each rank's block may end within a granule.
   const size_t granules = config.max_bytes / kGranuleBytes + 2 * size_t{config.world};
-  const size_t small = Turns::kSmallBytes / kGranuleBytes + 2 * size_t{config.world};
-  const auto relayed = [&](size_t all) { return parts.shelter.empty() ? 0 : all; };
+  const size_t small = OrderedReducer::kSmallBytes / kGranuleBytes + 2 * size_t{config.world};
+  const auto relayed = [&](size_t all) { return parts.private_copy.empty() ? 0 : all; };
   const size_t places = std::min(kMaxOperations, config.operations * kSmallTogether);
-  rooms_.reserve(places + config.operations);
+  memories_.reserve(places + config.operations);
   table_.reserve(places);
   for (size_t i = 0; i < places; ++i) {
-    rooms_.emplace_back(small, relayed(small), parts.owners, true);
-    Running& it = table_.emplace_back(i, config.codec, &rooms_.back());
+    memories_.emplace_back(small, relayed(small), parts.owners, true);
+    OperationState& it = table_.emplace_back(i, config.codec, &memories_.back());
     it.algorithms = make_algorithms(it, parts);  // these refer to `it`, so it must not move from now on
   }
-  for (size_t i = 0; i < config.operations; ++i) rooms_.emplace_back(granules, relayed(granules), parts.owners, false);
+  for (size_t i = 0; i < config.operations; ++i)
+    memories_.emplace_back(granules, relayed(granules), parts.owners, false);
 }
 
-Running* OperationTable::next_place() noexcept {
-  Running& it = of(submitted_);
-  return it.state == Running::State::kFree ? &it : nullptr;
+OperationState* OperationTable::next_place() noexcept {
+  OperationState& it = of(submitted_);
+  return it.state == OperationState::State::kFree ? &it : nullptr;
 }
 
 // Each place has its own room for a small tensor, so more small operations than large ones can be in flight.
-Room* OperationTable::room_for(size_t bytes, const Running& place) noexcept {
-  if (bytes <= Turns::kSmallBytes) return &rooms_[place.place];
-  const auto room = std::find_if(rooms_.begin() + static_cast<ptrdiff_t>(table_.size()), rooms_.end(),
-                                 [](const Room& each) { return !each.taken; });
-  return room != rooms_.end() ? &*room : nullptr;
+OperationMemory* OperationTable::memory_for(size_t bytes, const OperationState& place) noexcept {
+  if (bytes <= OrderedReducer::kSmallBytes) return &memories_[place.place];
+  const auto room = std::find_if(memories_.begin() + static_cast<ptrdiff_t>(table_.size()), memories_.end(),
+                                 [](const OperationMemory& each) { return !each.taken; });
+  return room != memories_.end() ? &*room : nullptr;
 }
 
-void OperationTable::take(Running& it, Room& room) noexcept {
+void OperationTable::take(OperationState& it, OperationMemory& room) noexcept {
   room.taken = true;
   it.room = &room;
-  it.state = Running::State::kWaiting;
+  it.state = OperationState::State::kWaiting;
   it.unread = true;
   it.id = submitted_++;
   it.number = static_cast<uint32_t>(it.id - base_);
   ++active_;
 }
 
-Running* OperationTable::find(uint64_t id) noexcept {
-  Running& it = of(id);
+OperationState* OperationTable::find(uint64_t id) noexcept {
+  OperationState& it = of(id);
   return id < submitted_ && it.id == id ? &it : nullptr;
 }
 
-void OperationTable::end(Running& it) noexcept {
-  it.state = Running::State::kOver;
+void OperationTable::end(OperationState& it) noexcept {
+  it.state = OperationState::State::kOver;
   --active_;
   ++unread_;
 }
@@ -67,8 +68,8 @@ bool OperationTable::next_completion(Completion& completion) noexcept {
   if (unread_ == 0) return false;
   // Operations complete independently, so any of them may be next.
   for (uint64_t id = read_; id != submitted_; ++id) {
-    Running& it = of(id);
-    if (it.id != id || !it.unread || it.state != Running::State::kOver) continue;
+    OperationState& it = of(id);
+    if (it.id != id || !it.unread || it.state != OperationState::State::kOver) continue;
     completion = {.id = id,
                   .failure = it.outcome.failure,
                   .residual_cleared = it.outcome.residual_cleared,
@@ -83,9 +84,9 @@ bool OperationTable::next_completion(Completion& completion) noexcept {
   return false;
 }
 
-void OperationTable::release_if_read(Running& it) noexcept {
-  if (it.state != Running::State::kOver || !it.news.none() || it.unread) return;
-  it.state = Running::State::kFree;
+void OperationTable::release_if_read(OperationState& it) noexcept {
+  if (it.state != OperationState::State::kOver || !it.notices.none() || it.unread) return;
+  it.state = OperationState::State::kFree;
   it.room->taken = false;
 }
 

@@ -22,14 +22,14 @@ class OperationTable {
   OperationTable(const OperationTable&) = delete;
   OperationTable& operator=(const OperationTable&) = delete;
 
-  [[nodiscard]] std::span<Running> all() noexcept { return table_; }
-  [[nodiscard]] std::span<const Running> all() const noexcept { return table_; }
+  [[nodiscard]] std::span<OperationState> all() noexcept { return table_; }
+  [[nodiscard]] std::span<const OperationState> all() const noexcept { return table_; }
 
   // Returns the operation with a number that has started; null if it is over.
-  [[nodiscard]] Running* running(uint32_t number) noexcept {
+  [[nodiscard]] OperationState* running(uint32_t number) noexcept {
     const uint32_t back = static_cast<uint32_t>(started_) - number;
-    Running& it = of(base_ + started_ - back);
-    return it.state == Running::State::kRunning && it.number == number ? &it : nullptr;
+    OperationState& it = of(base_ + started_ - back);
+    return it.state == OperationState::State::kRunning && it.number == number ? &it : nullptr;
   }
   [[nodiscard]] bool has_started(uint32_t number) const noexcept {
     return static_cast<int32_t>(static_cast<uint32_t>(started_) - number) > 0;
@@ -46,31 +46,31 @@ class OperationTable {
     const uint64_t first = std::max(read_, base_ + started_ - std::min<uint64_t>(started_, table_.size()));
     const uint64_t end = base_ + started_;
     for (uint64_t id = first; id < end; ++id) {
-      Running& it = of(id);
-      if (it.id == id && it.state == Running::State::kRunning) visit(it);
+      OperationState& it = of(id);
+      if (it.id == id && it.state == OperationState::State::kRunning) visit(it);
     }
   }
 
   // ---- Submissions
   // Returns the next place. Returns null if its last operation is not over, has an unread completion, or an unsent
   // notice.
-  [[nodiscard]] Running* next_place() noexcept;
+  [[nodiscard]] OperationState* next_place() noexcept;
   // Returns a room for a tensor of `bytes`, which includes all that this rank adds up for others; null if none is free.
-  [[nodiscard]] Room* room_for(size_t bytes, const Running& place) noexcept;
+  [[nodiscard]] OperationMemory* memory_for(size_t bytes, const OperationState& place) noexcept;
   // Gives the place to a new operation, which waits.
-  void take(Running& it, Room& room) noexcept;
+  void take(OperationState& it, OperationMemory& room) noexcept;
   // Returns the operation with this id. Returns null if its place belongs to a later operation, or if it was never
   // submitted.
-  [[nodiscard]] Running* find(uint64_t id) noexcept;
+  [[nodiscard]] OperationState* find(uint64_t id) noexcept;
 
   // Returns whether no operation was submitted in this generation.
-  [[nodiscard]] bool fresh() const noexcept { return base_ == submitted_; }
+  [[nodiscard]] bool none_submitted() const noexcept { return base_ == submitted_; }
   [[nodiscard]] bool any_started() const noexcept { return started_ != 0; }
   [[nodiscard]] bool any_waiting() const noexcept { return base_ + started_ != submitted_; }
   // Returns the number that the next submitted operation will have.
   [[nodiscard]] uint32_t next_number() const noexcept { return static_cast<uint32_t>(submitted_ - base_); }
   // Starts the oldest operation that waits. Call it only if one waits.
-  [[nodiscard]] Running& start_next() noexcept { return of(base_ + started_++); }
+  [[nodiscard]] OperationState& start_next() noexcept { return of(base_ + started_++); }
   // Restarts the numbers: the next submitted operation has number 0. No operation may wait or run.
   void restart_numbers() noexcept {
     base_ = submitted_;
@@ -78,18 +78,18 @@ class OperationTable {
   }
 
   // ---- Ends
-  void end(Running& it) noexcept;
+  void end(OperationState& it) noexcept;
   [[nodiscard]] bool any_active() const noexcept { return active_ != 0; }  // whether any operation waits or runs
   [[nodiscard]] bool next_completion(Completion& completion) noexcept;
   // Frees the place once the completion has been read and all notices to neighbours have been sent.
-  static void release_if_read(Running& it) noexcept;
+  static void release_if_read(OperationState& it) noexcept;
 
  private:
-  [[nodiscard]] Running& of(uint64_t id) noexcept { return table_[id % table_.size()]; }
+  [[nodiscard]] OperationState& of(uint64_t id) noexcept { return table_[id % table_.size()]; }
 
   // First one room for small tensors for each place of the table, then the rooms for large tensors.
-  std::vector<Room> rooms_;
-  std::vector<Running> table_;
+  std::vector<OperationMemory> memories_;
+  std::vector<OperationState> table_;
   size_t active_ = 0;
   size_t unread_ = 0;       // operations that are over and have an unread completion
   uint64_t submitted_ = 0;  // number of submissions, which is the next id

@@ -12,16 +12,16 @@ constexpr size_t kLeastWindow = size_t{4} << 10;
 
 constexpr size_t words_for(size_t bytes) { return (bytes / kGranuleBytes + 63) / 64; }
 
-static_assert(Turns::kSumBytes % kMostWindow == 0 && kLeastWindow % kGranuleBytes == 0);
+static_assert(OrderedReducer::kSumBytes % kMostWindow == 0 && kLeastWindow % kGranuleBytes == 0);
 
 }  // namespace
 
-size_t Turns::window(unsigned world) noexcept {
+size_t OrderedReducer::window(unsigned world) noexcept {
   if (world < 2) return kLeastWindow;
   return std::clamp(std::bit_floor(kKeptBytes / (world - 1)), kLeastWindow, kMostWindow);
 }
 
-Turns::Turns(unsigned world, bool small)
+OrderedReducer::OrderedReducer(unsigned world, bool small)
     : turns_(world < 2 ? 0 : world),
       window_bytes_(window(world)),
       sums_(turns_ == 0 ? 0 : (small ? kSmallBytes : kSumBytes)),
@@ -33,7 +33,7 @@ Turns::Turns(unsigned world, bool small)
       coder_(ElementType::kFloat32, find_codec("raw")),
       plain_(coder_) {}
 
-void Turns::begin(size_t elements, unsigned own, const Coder& coder, const Coder& plain) noexcept {
+void OrderedReducer::begin(size_t elements, unsigned own, const Coder& coder, const Coder& plain) noexcept {
   coder_ = coder;
   plain_ = plain;
   own_ = own;
@@ -53,7 +53,7 @@ void Turns::begin(size_t elements, unsigned own, const Coder& coder, const Coder
   std::ranges::fill(heard_, uint8_t{0});
 }
 
-unsigned Turns::last() const noexcept {
+unsigned OrderedReducer::last() const noexcept {
   unsigned last = own_ == 0 && turns_ > 1 ? 1 : 0;
   for (unsigned turn = 0; turn < turns_; ++turn) {
     if (turn != own_ && merged_[turn] < merged_[last]) last = turn;
@@ -61,7 +61,7 @@ unsigned Turns::last() const noexcept {
   return last;
 }
 
-bool Turns::has_place(unsigned turn, size_t first, size_t count) const noexcept {
+bool OrderedReducer::has_place(unsigned turn, size_t first, size_t count) const noexcept {
   if (first < merged_[turn] || first + count > told_[turn] || count != piece(first, first + count)) return false;
   for (size_t at = first; at < first + count; at += granule_) {
     if (marked(turn, mark_of(at))) return false;
@@ -69,7 +69,7 @@ bool Turns::has_place(unsigned turn, size_t first, size_t count) const noexcept 
   return true;
 }
 
-void Turns::keep(unsigned turn, size_t first, size_t count, std::span<const uint8_t> block) noexcept {
+void OrderedReducer::keep(unsigned turn, size_t first, size_t count, std::span<const uint8_t> block) noexcept {
   uint8_t* const place = kept_.data() + turn * place_bytes_ + first % window_ * element_bytes_;
   (void)coder_.decode(block, place, count);
   for (size_t at = first; at < first + count; at += granule_) {
@@ -79,7 +79,7 @@ void Turns::keep(unsigned turn, size_t first, size_t count, std::span<const uint
 }
 
 // Adds kept runs of a turn to the sums, as far as the turn before allows. Returns false if nothing was added.
-bool Turns::add_kept(unsigned turn) noexcept {
+bool OrderedReducer::add_kept(unsigned turn) noexcept {
   const size_t before = merged_[turn];
   const size_t end = open_to(turn);
   while (merged_[turn] < end && marked(turn, mark_of(merged_[turn]))) {
@@ -99,7 +99,7 @@ bool Turns::add_kept(unsigned turn) noexcept {
   return merged_[turn] != before;
 }
 
-size_t Turns::grant(unsigned turn) const noexcept {
+size_t OrderedReducer::credit(unsigned turn) const noexcept {
   if (turn == own_ || heard_[turn] == 0) return 0;
   const size_t limit = std::min({done_ + sum_elements_, merged_[turn] + window_, elements_});
   const bool worth_it = limit >= told_[turn] + window_ / 2 || (limit == elements_ && told_[turn] != elements_);

@@ -24,7 +24,7 @@ namespace gradlane {
 //
 // Nothing waits forever. The elements at done() are below every limit, so all ranks that have started send them. Turn 0
 // does not wait for another turn, and each other turn waits only for the one before.
-class Turns {
+class OrderedReducer {
  public:
   static constexpr size_t kSumBytes = size_t{512} << 10;  // bytes of sums that have begun and are not done
 
@@ -35,7 +35,7 @@ class Turns {
   // The constructor allocates memory for `world` ranks, and none for fewer than two. `small`: only for blocks of which
   // the elements of all ranks together have at most kSmallBytes, plus one granule for each rank.
   static constexpr size_t kSmallBytes = size_t{16} << 10;
-  Turns(unsigned world, bool small);
+  OrderedReducer(unsigned world, bool small);
 
   // Begins a block of `elements` elements in which this rank's turn is `own`. `coder` is for contributions, `plain` for
   // elements as they are.
@@ -72,7 +72,7 @@ class Turns {
   }
 
   // Returns the limit of a turn if it is time to announce it, else 0. told() notes that it was announced.
-  [[nodiscard]] size_t grant(unsigned turn) const noexcept;
+  [[nodiscard]] size_t credit(unsigned turn) const noexcept;
   void told(unsigned turn, size_t limit) noexcept { told_[turn] = limit; }
   void again() noexcept { moved_ = true; }
   // Returns whether something has been merged, or again() was called, since the last call.

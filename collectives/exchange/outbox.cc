@@ -50,11 +50,11 @@ bool Outbox::goes_on(const Open& open, const RunHeader& run, const Coder& coder)
 }
 
 Outbox::Place Outbox::reserve(Channel channel, const RunHeader& run, const Coder& coder, size_t elements, unsigned sink,
-                              Nanos now, bool apart) noexcept {
+                              Nanos now, bool begins_run) noexcept {
   Open& open = open_[channel];
   for (;;) {
     if (!holds(channel) && !begin(channel, sink, now)) return {};
-    const bool joins = !apart && goes_on(open, run, coder);
+    const bool joins = !begins_run && goes_on(open, run, coder);
     const size_t header = joins ? 0 : sizeof(RunHeader);
     const bool fits = open.bytes + header + coder.least_room() <= mtu_ && open.elements + elements <= kMaxRunElements;
     if (open.last == 0 || (fits && open.sink == sink)) {

@@ -21,9 +21,9 @@ namespace gradlane {
 // control. Results are relayed as whole packets, so all results in one packet end at the same rank.
 class Outbox {
  public:
-  enum Channel : uint8_t { kSums, kResults, kPassing, kControl, kChannels };
+  enum Channel : uint8_t { kSums, kResults, kForwarded, kControl, kChannels };
 
-  static constexpr std::array kData = {kSums, kResults, kPassing};
+  static constexpr std::array kData = {kSums, kResults, kForwarded};
 
   // `out`: a link, or a sink for several links. `pad`: data packets that are nearly full are padded to full length.
   Outbox(PacketSink& out, PacketIo& io, Counters& counters, size_t mtu, bool pad)
@@ -40,10 +40,10 @@ class Outbox {
     bool joins = false;   // the elements continue the last run
   };
   // Returns a place for the run that `run` describes; its count and bytes are ignored. The place takes at least
-  // `elements` elements, as far as the limit of their number goes. `sink`: rank where the results end. `apart`: begins
-  // a new run, even if the elements continue the last one.
+  // `elements` elements, as far as the limit of their number goes. `sink`: rank where the results end. `begins_run`:
+  // begins a new run, even if the elements continue the last one.
   [[nodiscard]] Place reserve(Channel channel, const RunHeader& run, const Coder& coder, size_t elements, unsigned sink,
-                              Nanos now, bool apart = false) noexcept;
+                              Nanos now, bool begins_run = false) noexcept;
   // Sends the open packet and begins a new one, after nothing fitted into the place. Returns false if the open packet
   // cannot leave. Also returns false if it is empty, because then no packet has more room.
   [[nodiscard]] bool begin_next(Channel channel, Nanos now) noexcept;

@@ -9,28 +9,29 @@
 
 namespace gradlane {
 
-OwnerAlgorithm::OwnerAlgorithm(Running& it, const EngineParts& parts) : Algorithm(it, parts), sender_(parts.owners) {}
+OwnerAlgorithm::OwnerAlgorithm(OperationState& it, const EngineParts& parts)
+    : Algorithm(it, parts), sender_(parts.owners) {}
 
 void OwnerAlgorithm::begin() noexcept {
   sender_.begin(it_);
   const unsigned rank = parts_.config.rank;
   const unsigned blocks = it_.blocks.blocks();
-  const bool sums = adds(it_.task.kind);
+  const bool sums = adds(it_.route.kind);
   own_ = blocks;
   queued_ = 0;
   results_left_ = 0;
   for (unsigned block = 0; block < blocks; ++block) {
-    const unsigned owner = it_.strategy->owner(it_.task, block);
+    const unsigned owner = it_.strategy->owner(it_.route, block);
     const size_t count = it_.blocks.count(block);
     if (owner == rank) {
       if (count != 0) own_ = block;
       continue;
     }
     if (sums) sender_.add(block, count, std::min(sender_.window(), count));
-    if (reaches_all(it_.task.kind)) results_left_ += count;
+    if (reaches_all(it_.route.kind)) results_left_ += count;
   }
   if (owns()) parts_.egress.expect_results(1);
-  if (owns() || !sums) it_.news.start |= it_.strategy->sources(it_.task);
+  if (owns() || !sums) it_.notices.start |= it_.strategy->sources(it_.route);
   if (owns() && sums && it_.prepared.ready) begin_turns();
 }
 
@@ -46,7 +47,7 @@ bool OwnerAlgorithm::done() const noexcept { return all_queued() && results_left
 
 unsigned OwnerAlgorithm::turn_of(unsigned rank) const noexcept {
   const unsigned world = parts_.config.world;
-  return (rank + world - it_.strategy->first_of(it_.task, own_)) % world;
+  return (rank + world - it_.strategy->first_of(it_.route, own_)) % world;
 }
 
 // ---- Arrivals
@@ -80,7 +81,7 @@ void OwnerAlgorithm::on_run(const Run& run, size_t link, bool, Nanos) noexcept {
 }
 
 bool OwnerAlgorithm::accepts_grant(unsigned block, size_t link) const noexcept {
-  return block < it_.blocks.blocks() && it_.strategy->owner(it_.task, block) == parts_.topology.rank_at(link);
+  return block < it_.blocks.blocks() && it_.strategy->owner(it_.route, block) == parts_.topology.rank_at(link);
 }
 
 void OwnerAlgorithm::on_grant(unsigned block, size_t elements) noexcept {
@@ -133,14 +134,14 @@ void OwnerAlgorithm::add_own(size_t first, size_t count, uint8_t* sums, bool beg
 }
 
 void OwnerAlgorithm::send_grants(Nanos now) noexcept {
-  Turns& turns = it_.room->turns;
-  if (!owns() || !adds(it_.task.kind) || !turns.moved()) return;
+  OrderedReducer& turns = it_.room->turns;
+  if (!owns() || !adds(it_.route.kind) || !turns.moved()) return;
   const unsigned world = parts_.config.world;
   for (unsigned turn = 0; turn < world; ++turn) {
-    const size_t limit = turns.grant(turn);
+    const size_t limit = turns.credit(turn);
     if (limit == 0) continue;
-    const unsigned rank = (it_.strategy->first_of(it_.task, own_) + turn) % world;
-    const RunHeader header = it_.run_header(it_.coder, Phase::kGrant, own_, limit + it_.coder.granule() - 1);
+    const unsigned rank = (it_.strategy->first_of(it_.route, own_) + turn) % world;
+    const RunHeader header = it_.run_header(it_.coder, Phase::kCredit, own_, limit + it_.coder.granule() - 1);
     if (parts_.egress.outbox(parts_.topology.link_to(rank).value_or(0)).control(header, {}, now)) {
       turns.told(turn, limit);
     } else {
@@ -152,10 +153,10 @@ void OwnerAlgorithm::send_grants(Nanos now) noexcept {
 // Puts the available results of this rank's block into packets for all other ranks.
 void OwnerAlgorithm::queue_results(Nanos now) noexcept {
   if (all_queued()) return;
-  const Turns& turns = it_.room->turns;
+  const OrderedReducer& turns = it_.room->turns;
   const size_t count = it_.blocks.count(own_);
   size_t ready = count;
-  if (adds(it_.task.kind)) {
+  if (adds(it_.route.kind)) {
     ready = it_.strategy->streams() || turns.complete() ? turns.done() : 0;
   } else {
     for (size_t link = 0; link < parts_.topology.links(); ++link) {
@@ -171,11 +172,11 @@ void OwnerAlgorithm::queue_results(Nanos now) noexcept {
 bool OwnerAlgorithm::queue_result(size_t count, Nanos now) noexcept {
   if (parts_.budget.spent()) return false;
   uint8_t* const data = it_.elements(own_, queued_);
-  const Origin from = it_.origin(own_, queued_, false);
+  const ElementContext from = it_.origin(own_, queued_, false);
   EncodeResult encoded;
   const Nanos began = parts_.tracer.begins();
-  if (!reaches_all(it_.task.kind)) {  // the result stays on this rank
-    encoded = it_.back.represent(data, count, from, parts_.scratch);
+  if (!reaches_all(it_.route.kind)) {  // the result stays on this rank
+    encoded = it_.back.encode_sum(data, count, from, parts_.scratch);
     (void)it_.back.decode(parts_.scratch.first(encoded.bytes), data, encoded.floats);
   } else {
     const RunHeader header = it_.run_header(it_.back, Phase::kGather, own_, queued_);
@@ -185,7 +186,7 @@ bool OwnerAlgorithm::queue_result(size_t count, Nanos now) noexcept {
     do {
       place = outbox.reserve(Outbox::kResults, header, it_.back, it_.back.cut(), 0, now);
       if (place.bytes.empty()) return false;
-      encoded = it_.back.represent(data, std::min(count, place.elements), from, place.bytes);
+      encoded = it_.back.encode_sum(data, std::min(count, place.elements), from, place.bytes);
     } while (encoded.floats == 0 && outbox.begin_next(Outbox::kResults, now));
     if (encoded.floats == 0) return false;
     (void)it_.back.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
@@ -204,15 +205,15 @@ bool OwnerAlgorithm::queue_result(size_t count, Nanos now) noexcept {
 unsigned OwnerAlgorithm::awaited() const noexcept {
   unsigned owner = parts_.topology.rank_at(0);
   for (unsigned block = 0; block < it_.blocks.blocks(); ++block) {
-    const unsigned of = it_.strategy->owner(it_.task, block);
+    const unsigned of = it_.strategy->owner(it_.route, block);
     const auto link = parts_.topology.link_to(of);
     if (!link || it_.blocks.count(block) == 0) continue;
     owner = of;
     if (!parts_.peers.started(*link, it_)) return of;
   }
-  const Turns& turns = it_.room->turns;
-  const bool waits = owns() && adds(it_.task.kind) && !turns.complete();
-  return waits ? (it_.strategy->first_of(it_.task, own_) + turns.last()) % parts_.config.world : owner;
+  const OrderedReducer& turns = it_.room->turns;
+  const bool waits = owns() && adds(it_.route.kind) && !turns.complete();
+  return waits ? (it_.strategy->first_of(it_.route, own_) + turns.last()) % parts_.config.world : owner;
 }
 
 }  // namespace gradlane

@@ -17,7 +17,7 @@ namespace gradlane {
 // owns.
 class OwnerAlgorithm final : public Algorithm {
  public:
-  OwnerAlgorithm(Running& it, const EngineParts& parts);
+  OwnerAlgorithm(OperationState& it, const EngineParts& parts);
 
   void begin() noexcept override;
   void prepared() noexcept override;

@@ -52,24 +52,24 @@ class Peers {
   }
 
   // Returns whether the neighbour has started an operation with the number of this one.
-  [[nodiscard]] bool started(size_t link, const Running& it) const noexcept {
+  [[nodiscard]] bool started(size_t link, const OperationState& it) const noexcept {
     return static_cast<int32_t>(peers_[link].started - it.number) > 0;
   }
   // Returns whether the neighbour takes runs of the present stage by this step.
-  [[nodiscard]] bool takes(const Running& it, const Step& step) const noexcept {
-    const unsigned stage = it.task.stage + it.prepared.lead;
+  [[nodiscard]] bool takes(const OperationState& it, const Step& step) const noexcept {
+    const unsigned stage = it.route.stage + it.prepared.stage_offset;
     if (stage == 0) return started(step.link, it);
     const Start* const start = start_of(step.link, it);
     return start != nullptr && start->stage >= stage;
   }
   // Returns the neighbour's announcement of the operation; null if there is none yet.
-  [[nodiscard]] const Start* start_of(size_t link, const Running& it) const noexcept {
+  [[nodiscard]] const Start* start_of(size_t link, const OperationState& it) const noexcept {
     const Start& start = peers_[link].starts[it.number % peers_[link].starts.size()];
     return start.valid && start.number == it.number ? &start : nullptr;
   }
 
   // Returns the first link by which no offer for this operation has arrived; the number of links if all offers have.
-  [[nodiscard]] size_t unheard(const Running& it) const noexcept {
+  [[nodiscard]] size_t unheard(const OperationState& it) const noexcept {
     size_t link = 0;
     for (; link < peers_.size(); ++link) {
       const Start* const start = start_of(link, it);

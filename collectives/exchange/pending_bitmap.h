@@ -9,10 +9,10 @@
 
 namespace gradlane {
 
-class Deferred {
+class PendingBitmap {
  public:
   // Makes room for `bits` granules.
-  explicit Deferred(size_t bits) : words_((bits + 63) / 64) {}
+  explicit PendingBitmap(size_t bits) : words_((bits + 63) / 64) {}
 
   // Clears all marks for a tensor of `blocks` blocks of up to `stride` granules.
   void begin(unsigned blocks, size_t stride) noexcept {

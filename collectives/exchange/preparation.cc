@@ -31,7 +31,7 @@ Whole whole_of(const Operation& op, unsigned world) noexcept {
 
 }  // namespace
 
-void Preparation::begin(Running& it) noexcept {
+void Preparation::begin(OperationState& it) noexcept {
   Operation& op = it.operation;
   const bool coded = encoded(op.type, op.reduction);
   if (coded) {
@@ -40,19 +40,19 @@ void Preparation::begin(Running& it) noexcept {
     op.back_codec->seed(seed, own_seed_of(seed, parts_.config.rank));
     it.make_coders();
   }
-  Running::Prepared& prepared = it.prepared;
+  OperationState::Prepared& prepared = it.prepared;
   prepared.local_offer = std::nullopt;
   prepared.ready_notification.reset();
   prepared.ready = !coded || !reduces(op.kind) || op.codec->passes() == 0 || op.count == 0;
-  prepared.lead = prepared.ready ? 0 : 1;
+  prepared.stage_offset = prepared.ready ? 0 : 1;
   if (prepared.ready) {
-    it.note_looked();
+    it.note_scanned();
   } else {
-    *prepared.look = Look{};
+    *prepared.scan = TensorScan{};
   }
 }
 
-void Preparation::look_at_loss(Running& it) noexcept {
+void Preparation::sample_loss_of(OperationState& it) noexcept {
   Loss& loss = it.outcome.loss;
   loss = sample_loss(it.operation, it.blocks, it.id);
   if (loss.values == 0) return;
@@ -63,12 +63,12 @@ void Preparation::look_at_loss(Running& it) noexcept {
 }
 
 void Preparation::poll() noexcept {
-  others_look_ = false;
+  others_scan_ = false;
   size_t floats = kLookSlice;  // budget of a poll: 20 us where memory is slow
   for (const bool small : {true, false}) {
-    table_.for_running([&](Running& it) {
+    table_.for_running([&](OperationState& it) {
       if (it.prepared.ready || small != (it.operation.count <= kLookSlice / 2)) return;
-      look_on(it, floats);
+      scan_on(it, floats);
       go_on(it);
     });
   }
@@ -76,60 +76,60 @@ void Preparation::poll() noexcept {
 
 // Scans as many whole slices as `floats` allows. The scan covers this rank's whole contribution, including the parts
 // that other exchanges have.
-void Preparation::look_on(Running& it, size_t& floats) noexcept {
+void Preparation::scan_on(OperationState& it, size_t& floats) noexcept {
   const Operation& op = it.operation;
   Codec& codec = *it.operation.codec;
   const Whole whole = whole_of(op, parts_.config.world);
   const size_t all = whole.parts * whole.length;
-  Look& look = *it.prepared.look;
-  while (look.pass < codec.passes()) {
-    look.values = std::clamp<uint64_t>(look.next, look.values, all);
-    if (look.values == all) {
-      codec.pass_over(look);
+  TensorScan& scan = *it.prepared.scan;
+  while (scan.pass < codec.passes()) {
+    scan.values = std::clamp<uint64_t>(scan.next, scan.values, all);
+    if (scan.values == all) {
+      codec.end_pass(scan);
       continue;
     }
-    const size_t first = look.values % whole.length;
+    const size_t first = scan.values % whole.length;
     const size_t count = std::min(kLookSlice - first % kLookSlice, whole.length - first);
     if (count > floats) break;
-    const auto place = static_cast<ptrdiff_t>(look.values / whole.length * whole.pitch + first);
+    const auto place = static_cast<ptrdiff_t>(scan.values / whole.length * whole.pitch + first);
     const ptrdiff_t at = place - static_cast<ptrdiff_t>(op.offset);
-    const Origin from = it.origin_at(at, true);
-    codec.look(look, {.in = static_cast<const float*>(op.data) + at,
+    const ElementContext from = it.context_at(at, true);
+    codec.scan(scan, {.in = static_cast<const float*>(op.data) + at,
                       .residual = from.residual,
                       .second = from.second,
                       .floats = count,
                       .position = from.position});
     floats -= count;
   }
-  if (look.pass == codec.passes()) {
-    it.note_looked();
+  if (scan.pass == codec.passes()) {
+    it.note_scanned();
   } else {
     parts_.budget.ask_again();
   }
 }
 
 // If the scan is complete, sends this rank's offer, and makes the operation ready once all others have sent theirs.
-void Preparation::go_on(Running& it) noexcept {
+void Preparation::go_on(OperationState& it) noexcept {
   if (!it.prepared.counted) return;
   const Operation& op = it.operation;
-  if (op.lookers != nullptr && op.lookers->load(std::memory_order_acquire) != 0) {
-    others_look_ = true;
+  if (op.scans_left != nullptr && op.scans_left->load(std::memory_order_acquire) != 0) {
+    others_scan_ = true;
     return;
   }
   if (op.codec->row().agreement == Agreement::kNone) {
-    settle(it, 0);
+    finish_scan(it, 0);
     return;
   }
   if (!it.prepared.local_offer) {
-    const float offer = op.codec->offer(*it.prepared.look);
+    const float offer = op.codec->offer(*it.prepared.scan);
     it.prepared.local_offer = std::isfinite(offer) && offer > 0 ? offer : 0.0F;
-    it.prepared.ready_notification = it.news.start;
-    for (size_t link = 0; link < parts_.topology.links(); ++link) it.news.start.set(link);
+    it.prepared.ready_notification = it.notices.start;
+    for (size_t link = 0; link < parts_.topology.links(); ++link) it.notices.start.set(link);
   }
-  if (const auto all = agreed(it)) settle(it, *all);
+  if (const auto all = agreed(it)) finish_scan(it, *all);
 }
 
-std::optional<float> Preparation::agreed(const Running& it) const noexcept {
+std::optional<float> Preparation::agreed(const OperationState& it) const noexcept {
   const size_t links = parts_.topology.links();
   if (parts_.peers.unheard(it) != links) return std::nullopt;
   std::array<float, kMaxWorld> offers;
@@ -140,16 +140,16 @@ std::optional<float> Preparation::agreed(const Running& it) const noexcept {
   return agreed_on(it.operation.codec->row().agreement, std::span(offers).first(parts_.config.world));
 }
 
-void Preparation::settle(Running& it, float agreed) noexcept {
+void Preparation::finish_scan(OperationState& it, float agreed) noexcept {
   Operation& op = it.operation;
   const bool alike = op.codec->is(*op.back_codec);
-  op.codec->settle(*it.prepared.look, agreed);
+  op.codec->finish_scan(*it.prepared.scan, agreed);
   if (alike) op.back_codec = op.codec;
   it.make_coders();
   it.prepared.ready = true;
   if (parts_.tracer.on()) parts_.tracer.started(it, membership_.session());
-  it.news.start |= it.prepared.ready_notification;
-  look_at_loss(it);
+  it.notices.start |= it.prepared.ready_notification;
+  sample_loss_of(it);
   it.algorithm->prepared();
 }
 

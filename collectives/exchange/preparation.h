@@ -19,24 +19,24 @@ class Preparation {
       : parts_(parts), membership_(membership), table_(table) {}
 
   // Starts the preparation of an operation. It is ready right away if its codec scans nothing.
-  void begin(Running& it) noexcept;
+  void begin(OperationState& it) noexcept;
   // Samples what rounding takes away from the tensor. Called when the operation is ready.
-  void look_at_loss(Running& it) noexcept;
+  void sample_loss_of(OperationState& it) noexcept;
   // Continues the scans, as far as one poll may. Small tensors go first, so that they do not wait for a large one.
   void poll() noexcept;
   // Returns whether other exchanges that have parts of the same tensor have not finished scanning it.
-  [[nodiscard]] bool waits_for_others() const noexcept { return others_look_; }
+  [[nodiscard]] bool waits_for_others() const noexcept { return others_scan_; }
 
  private:
-  void look_on(Running& it, size_t& floats) noexcept;
-  void go_on(Running& it) noexcept;
-  [[nodiscard]] std::optional<float> agreed(const Running& it) const noexcept;
-  void settle(Running& it, float agreed) noexcept;
+  void scan_on(OperationState& it, size_t& floats) noexcept;
+  void go_on(OperationState& it) noexcept;
+  [[nodiscard]] std::optional<float> agreed(const OperationState& it) const noexcept;
+  void finish_scan(OperationState& it, float agreed) noexcept;
 
   const EngineParts& parts_;
   const Membership& membership_;
   OperationTable& table_;
-  bool others_look_ = false;
+  bool others_scan_ = false;
 };
 
 }  // namespace gradlane

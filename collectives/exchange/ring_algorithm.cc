@@ -18,15 +18,15 @@ void RingAlgorithm::begin() noexcept {
   own_block_ = 0;
   own_sent_ = 0;
   others_sent_ = 0;
-  const LinkSet sources = it_.strategy->sources(it_.task);
-  it_.news.start |= sources;
+  const LinkSet sources = it_.strategy->sources(it_.route);
+  it_.notices.start |= sources;
   from_ = sources._Find_first();
   for (unsigned block = 0; block < it_.blocks.blocks(); ++block) {
     const size_t count = it_.blocks.count(block);
-    const Step sum = it_.strategy->arrival(it_.task, Phase::kReduce, block, from_);
+    const Step sum = it_.strategy->arrival(it_.route, Phase::kReduce, block, from_);
     if (sum.expected) sums_left_ += count;
     if (sum.expected && sum.send) coming_[Egress::channel_of(sum)] += count;
-    const Step result = it_.strategy->arrival(it_.task, Phase::kGather, block, from_);
+    const Step result = it_.strategy->arrival(it_.route, Phase::kGather, block, from_);
     if (result.expected) results_left_ += count;
   }
   parts_.egress.expect(coming_);
@@ -40,7 +40,7 @@ bool RingAlgorithm::done() const noexcept {
   return sums_left_ == 0 && results_left_ == 0 && all_sent() && it_.room->partial.empty() && it_.room->result.empty();
 }
 
-Deferred& RingAlgorithm::deferred(Phase phase) const noexcept {
+PendingBitmap& RingAlgorithm::pending(Phase phase) const noexcept {
   return phase == Phase::kReduce ? it_.room->partial : it_.room->result;
 }
 
@@ -95,7 +95,7 @@ size_t RingAlgorithm::pass_on(const Run& run, Nanos now) noexcept {
   const Outbox::Channel channel = Egress::channel_of(step);
   const unsigned block = run.header.block;
   const uint8_t* const local = it_.elements(block, begin);
-  const Origin from = it_.origin(block, begin, it_.contributes());
+  const ElementContext from = it_.origin(block, begin, it_.contributes());
   while (done < count) {
     const RunHeader header = it_.run_header(it_.coder, step.phase, block, begin + done);
     const Outbox::Place place = outbox.reserve(channel, header, it_.coder, count - done, step.sink, now);
@@ -123,7 +123,7 @@ void RingAlgorithm::absorb(const Run& run, size_t done) noexcept {
   const size_t begin = run.header.first * granule;
   const size_t count = run.header.count;
   const uint8_t* const local = it_.elements(block, begin);
-  const Origin from = it_.origin(block, begin, it_.contributes());
+  const ElementContext from = it_.origin(block, begin, it_.contributes());
   const bool finished = run.step.store && it_.sums_end();
   const size_t mark_first = (begin + done) / granule;
   const size_t mark_end = (begin + count + granule - 1) / granule;
@@ -136,7 +136,7 @@ void RingAlgorithm::absorb(const Run& run, size_t done) noexcept {
     if (!run.step.send) it_.complete(block, begin + done, hop.floats);
     done += hop.floats;
   }
-  if (run.step.send) deferred(run.step.phase).mark(block, mark_first, mark_end - mark_first);
+  if (run.step.send) pending(run.step.phase).mark(block, mark_first, mark_end - mark_first);
 }
 
 // Like absorb(), but for a tensor that already has a sum: adds to it without encoding, so that nothing is selected
@@ -150,7 +150,7 @@ void RingAlgorithm::add_sum(const Run& run) noexcept {
   (void)it_.coder.add(run.payload, sums, count);
   if (run.step.store && it_.sums_end()) it_.coder.finish(sums, count, it_.origin(block, begin, false).position);
   if (run.step.send) {
-    deferred(run.step.phase).mark(block, run.header.first, (count + granule - 1) / granule);
+    pending(run.step.phase).mark(block, run.header.first, (count + granule - 1) / granule);
   } else {
     it_.complete(block, begin, count);
   }
@@ -168,7 +168,7 @@ void RingAlgorithm::take_result(const Run& run, bool relayed, Nanos now) noexcep
     return;
   }
   parts_.counters.add(run.step.send ? Counter::kRunsRelayed : Counter::kRunsStored);
-  if (it_.task.stage == 0) {  // a call of store_result() would cost 5 % of a packet's time
+  if (it_.route.stage == 0) {  // a call of store_result() would cost 5 % of a packet's time
     (void)it_.back.decode(run.payload, it_.elements(block, begin), count);
   } else {
     store_result(it_.back, block, begin, run.payload, count);
@@ -183,10 +183,10 @@ bool RingAlgorithm::copy(const Run& run, Nanos now) noexcept {
   const size_t count = run.header.count;
   const RunHeader header = it_.run_header(it_.back, run.step.phase, block, run.header.first * it_.coder.granule());
   Outbox& outbox = parts_.egress.outbox(run.step.link);
-  const Outbox::Place place = outbox.reserve(Outbox::kPassing, header, it_.back, count, run.step.sink, now);
+  const Outbox::Place place = outbox.reserve(Outbox::kForwarded, header, it_.back, count, run.step.sink, now);
   if (place.bytes.size() < run.payload.size()) return false;
   std::ranges::copy(run.payload, place.bytes.begin());
-  const size_t bytes = outbox.commit(Outbox::kPassing, place, header, it_.back, count, run.payload.size());
+  const size_t bytes = outbox.commit(Outbox::kForwarded, place, header, it_.back, count, run.payload.size());
   parts_.egress.count_sent(it_, run.step.phase, block, run.step.link, bytes, count);
   return true;
 }
@@ -197,7 +197,7 @@ bool RingAlgorithm::send_passing(Nanos now) noexcept {
   while (own_sent_ < others_sent_ && !all_sent() && send_next(now)) {
   }
   for (const Phase phase : {Phase::kReduce, Phase::kGather}) {
-    while (!deferred(phase).empty() && send_deferred(phase, now)) {
+    while (!pending(phase).empty() && send_deferred(phase, now)) {
     }
   }
   return !it_.room->partial.empty() || !it_.room->result.empty();
@@ -212,14 +212,14 @@ bool RingAlgorithm::send_own(Nanos now) noexcept {
 // Sends one run that waits in the tensor. Returns false if nothing can be sent now.
 bool RingAlgorithm::send_deferred(Phase phase, Nanos now) noexcept {
   const size_t granule = it_.coder.granule();
-  const Deferred::Run marked = deferred(phase).next(it_.offer / granule);
+  const PendingBitmap::Run marked = pending(phase).next(it_.offer / granule);
   const size_t first = marked.first * granule;
   const size_t count = std::min(marked.count * granule, it_.blocks.count(marked.block) - first);
   // Deferred sums take the step of sums that arrive. Deferred results take the step of results that arrive or, where
   // this rank was the last to add, the step that sends its own results.
-  Step step = it_.strategy->arrival(it_.task, phase, marked.block, from_);
+  Step step = it_.strategy->arrival(it_.route, phase, marked.block, from_);
   const bool relayed = step.expected && phase == Phase::kGather;
-  if (!step.expected) step = it_.strategy->arrival(it_.task, Phase::kReduce, marked.block, from_);
+  if (!step.expected) step = it_.strategy->arrival(it_.route, Phase::kReduce, marked.block, from_);
   // The tensor already has what other ranks will decode, unless finish() has made it a result.
   step.store = step.begins && it_.coder.finishes();
   if (!parts_.peers.takes(it_, step) || !parts_.egress.link(step.link).can_send()) return false;
@@ -229,14 +229,14 @@ bool RingAlgorithm::send_deferred(Phase phase, Nanos now) noexcept {
       .block = marked.block, .first = first, .data = data, .count = count, .contribution = false};
   const size_t sent = send(step, source, now);
   if (sent == 0) return false;
-  deferred(phase).clear(marked.block, marked.first, (sent + granule - 1) / granule);
+  pending(phase).clear(marked.block, marked.first, (sent + granule - 1) / granule);
   if (phase == Phase::kGather) it_.complete(marked.block, first, sent);
   return true;
 }
 
 // Sends a run of this rank's own elements. Returns false if nothing can be sent now.
 bool RingAlgorithm::send_next(Nanos now) noexcept {
-  const Step step = it_.strategy->start(it_.task, own_block_);
+  const Step step = it_.strategy->start(it_.route, own_block_);
   const size_t block_count = step.expected ? it_.blocks.count(own_block_) : 0;
   if (own_sent_ == block_count) {
     ++own_block_;
@@ -246,7 +246,7 @@ bool RingAlgorithm::send_next(Nanos now) noexcept {
   const size_t first = own_sent_;
   const size_t count = std::min(block_count - first, it_.offer);
   uint8_t* data = it_.elements(own_block_, first);
-  if (it_.task.stage != 0 && step.phase == Phase::kGather) {  // the elements are results of the previous stage
+  if (it_.route.stage != 0 && step.phase == Phase::kGather) {  // the elements are results of the previous stage
     if (!parts_.peers.takes(it_, step) || !parts_.egress.link(step.link).can_send()) return false;
     data = read_result(own_block_, first, count);
     if (data == nullptr) return false;
@@ -264,8 +264,8 @@ bool RingAlgorithm::send_next(Nanos now) noexcept {
 size_t RingAlgorithm::send(const Step& step, const Egress::Source& from, Nanos now) noexcept {
   const Egress::Piece piece = parts_.egress.encode(it_, step, from, now);
   if (piece.elements == 0) return 0;
-  const bool goes_on = step.phase == Phase::kGather && it_.task.stage != 0 && !it_.last_stage();
-  if (goes_on && from.data != parts_.shelter.data()) {
+  const bool goes_on = step.phase == Phase::kGather && it_.route.stage != 0 && !it_.last_stage();
+  if (goes_on && from.data != parts_.private_copy.data()) {
     store_with_digests(it_.back, from.block, from.first, piece.encoded(), piece.elements);
   } else if (step.store) {
     const Coder& coder = step.phase == Phase::kGather ? it_.back : it_.coder;
@@ -290,7 +290,7 @@ uint32_t* RingAlgorithm::digests(unsigned block, size_t element) const noexcept 
 // Decodes a result into the tensor, with digests if it will be sent from there in the next stage.
 void RingAlgorithm::store_result(const Coder& coder, unsigned block, size_t first, std::span<const uint8_t> encoded,
                                  size_t count) noexcept {
-  if (it_.task.stage == 0 || it_.last_stage()) {
+  if (it_.route.stage == 0 || it_.last_stage()) {
     (void)coder.decode(encoded, it_.elements(block, first), count);
   } else {
     store_with_digests(coder, block, first, encoded, count);
@@ -300,8 +300,8 @@ void RingAlgorithm::store_result(const Coder& coder, unsigned block, size_t firs
 void RingAlgorithm::store_with_digests(const Coder& coder, unsigned block, size_t first,
                                        std::span<const uint8_t> encoded, size_t count) noexcept {
   const size_t bytes = count * it_.coder.element_bytes();
-  const uint8_t* const copy = parts_.shelter.data();
-  (void)coder.decode(encoded, parts_.shelter.data(), count);
+  const uint8_t* const copy = parts_.private_copy.data();
+  (void)coder.decode(encoded, parts_.private_copy.data(), count);
   std::memcpy(it_.elements(block, first), copy, bytes);
   uint32_t* digest = digests(block, first);
   for (size_t at = 0; at < bytes; at += kGranuleBytes) {
@@ -313,7 +313,7 @@ void RingAlgorithm::store_with_digests(const Coder& coder, unsigned block, size_
 // operation fail, if the trainer has changed the result.
 uint8_t* RingAlgorithm::read_result(unsigned block, size_t first, size_t count) noexcept {
   const size_t bytes = count * it_.coder.element_bytes();
-  uint8_t* const copy = parts_.shelter.data();
+  uint8_t* const copy = parts_.private_copy.data();
   std::memcpy(copy, it_.elements(block, first), bytes);
   const uint32_t* digest = digests(block, first);
   for (size_t at = 0; at < bytes; at += kGranuleBytes) {
@@ -340,14 +340,14 @@ std::optional<unsigned> RingAlgorithm::sender() const noexcept {
 
 std::optional<Step> RingAlgorithm::next_step() noexcept {
   for (const Phase phase : {Phase::kReduce, Phase::kGather}) {
-    if (deferred(phase).empty()) continue;
-    const unsigned block = deferred(phase).next(1).block;
-    const Step step = it_.strategy->arrival(it_.task, phase, block, from_);
+    if (pending(phase).empty()) continue;
+    const unsigned block = pending(phase).next(1).block;
+    const Step step = it_.strategy->arrival(it_.route, phase, block, from_);
     if (step.expected && step.send) return step;
-    return it_.strategy->arrival(it_.task, Phase::kReduce, block, from_);
+    return it_.strategy->arrival(it_.route, Phase::kReduce, block, from_);
   }
   if (all_sent()) return std::nullopt;
-  const Step step = it_.strategy->start(it_.task, own_block_);
+  const Step step = it_.strategy->start(it_.route, own_block_);
   return step.send ? std::optional(step) : std::nullopt;
 }
 

@@ -23,7 +23,7 @@ namespace gradlane {
 // compared with their digests.
 class RingAlgorithm final : public Algorithm {
  public:
-  RingAlgorithm(Running& it, const EngineParts& parts) noexcept : Algorithm(it, parts) {}
+  RingAlgorithm(OperationState& it, const EngineParts& parts) noexcept : Algorithm(it, parts) {}
 
   void begin() noexcept override;
   void end() noexcept override;
@@ -38,7 +38,7 @@ class RingAlgorithm final : public Algorithm {
 
  private:
   [[nodiscard]] bool all_sent() const noexcept;
-  [[nodiscard]] Deferred& deferred(Phase phase) const noexcept;
+  [[nodiscard]] PendingBitmap& pending(Phase phase) const noexcept;
   // ---- Arrivals
   void take_sum(const Run& run, Nanos now) noexcept;
   size_t pass_on(const Run& run, Nanos now) noexcept;

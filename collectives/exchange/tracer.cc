@@ -3,7 +3,7 @@
 
 namespace gradlane {
 
-bool Tracer::follow(TraceLog& log, std::span<Running> operations, uint64_t session, Nanos now) noexcept {
+bool Tracer::follow(TraceLog& log, std::span<OperationState> operations, uint64_t session, Nanos now) noexcept {
   const bool on = log.on();
   if (on) log.set_now(now);
   if (on == (log_ != nullptr)) {
@@ -11,8 +11,8 @@ bool Tracer::follow(TraceLog& log, std::span<Running> operations, uint64_t sessi
     return on;
   }
   log_ = &log;
-  for (const Running& it : operations) {
-    if (it.state != Running::State::kWaiting && it.state != Running::State::kRunning) continue;
+  for (const OperationState& it : operations) {
+    if (it.state != OperationState::State::kWaiting && it.state != OperationState::State::kRunning) continue;
     if (!on) {
       ended(it, {}, TraceOperation::kOpen);
       continue;
@@ -21,8 +21,8 @@ bool Tracer::follow(TraceLog& log, std::span<Running> operations, uint64_t sessi
     TraceOperation& record = *log_->operation(it.place);
     record.flags = TraceOperation::kCut;
     record.asked = record.gathered = record.submitted = now;
-    if (it.state == Running::State::kRunning) record.started = now;
-    if (it.state == Running::State::kRunning && it.prepared.ready) record.ready = now;
+    if (it.state == OperationState::State::kRunning) record.started = now;
+    if (it.state == OperationState::State::kRunning && it.prepared.ready) record.ready = now;
   }
   if (on) return true;
   log.close(neighbours_);
@@ -30,7 +30,7 @@ bool Tracer::follow(TraceLog& log, std::span<Running> operations, uint64_t sessi
   return false;
 }
 
-void Tracer::submitted(const Running& it, uint64_t session, unsigned missing, Nanos now) noexcept {
+void Tracer::submitted(const OperationState& it, uint64_t session, unsigned missing, Nanos now) noexcept {
   if (!log_->begin(it.place, session, it.number)) return;
   TraceOperation& record = *log_->operation(it.place);
   record.asked = it.operation.asked != 0 ? it.operation.asked : now;
@@ -40,7 +40,7 @@ void Tracer::submitted(const Running& it, uint64_t session, unsigned missing, Na
   log_->wait(it.place, TraceCause::kRing, missing);
 }
 
-void Tracer::started(const Running& it, uint64_t session) noexcept {
+void Tracer::started(const OperationState& it, uint64_t session) noexcept {
   TraceOperation* const record = log_->operation(it.place);
   if (record == nullptr) return;
   // The ring may have become ready only now.
@@ -49,7 +49,7 @@ void Tracer::started(const Running& it, uint64_t session) noexcept {
   if (it.prepared.ready) record->ready = log_->now();
 }
 
-void Tracer::ended(const Running& it, const Failure& failure, uint64_t flags) noexcept {
+void Tracer::ended(const OperationState& it, const Failure& failure, uint64_t flags) noexcept {
   TraceOperation* const record = log_->operation(it.place);
   if (record == nullptr) return;
   const Operation& op = it.operation;
@@ -64,26 +64,26 @@ void Tracer::ended(const Running& it, const Failure& failure, uint64_t flags) no
   log_->end(it.place);
 }
 
-void Tracer::sent(const Running& it, Phase phase, unsigned block, size_t link, size_t bytes) noexcept {
+void Tracer::sent(const OperationState& it, Phase phase, unsigned block, size_t link, size_t bytes) noexcept {
   const bool all = link == neighbours_.size();
   const uint64_t flags =
       (phase == Phase::kGather ? uint64_t{TraceHop::kGather} : 0) | (all ? uint64_t{TraceHop::kToAll} : 0);
   const uint64_t to = all ? rank_ : neighbours_[link];
-  log_->hop(it.place, block, flags | uint64_t{it.task.stage} << 8 | uint64_t{block} << 16 | to << 32, 1,
+  log_->hop(it.place, block, flags | uint64_t{it.route.stage} << 8 | uint64_t{block} << 16 | to << 32, 1,
             all ? bytes / neighbours_.size() : bytes);
 }
 
-void Tracer::received(const Running& it, const RunHeader& run, bool in_turn, size_t link) noexcept {
+void Tracer::received(const OperationState& it, const RunHeader& run, bool in_turn, size_t link) noexcept {
   const bool sum = run.phase == Phase::kReduce;
   const uint64_t from = neighbours_[link];
-  const uint64_t what = TraceHop::kIn | (sum ? 0 : uint64_t{TraceHop::kGather}) | uint64_t{it.task.stage} << 8 |
+  const uint64_t what = TraceHop::kIn | (sum ? 0 : uint64_t{TraceHop::kGather}) | uint64_t{it.route.stage} << 8 |
                         uint64_t{run.block} << 16 | from << 32;
   // A block may have runs from every rank, so its hops are recorded by rank.
-  const bool by_rank = in_turn || delivers(it.task.kind);
+  const bool by_rank = in_turn || delivers(it.route.kind);
   log_->hop(it.place, by_rank ? from : run.block, what, 1, sizeof(RunHeader) + run.bytes);
 }
 
-void Tracer::time(const Running& it, Nanos TraceOperation::*of, Nanos began) noexcept {
+void Tracer::time(const OperationState& it, Nanos TraceOperation::*of, Nanos began) noexcept {
   if (began == 0) return;
   TraceOperation* const record = log_->operation(it.place);
   if (record != nullptr) record->*of += (log_->clock() - began) * TraceLog::kTimeEvery;

@@ -23,23 +23,23 @@ class Tracer {
 
   // Starts or stops a trace as the log says. Called before each poll once there is a log. Returns whether a trace is
   // being taken. A new trace includes the operations that already wait or run.
-  bool follow(TraceLog& log, std::span<Running> operations, uint64_t session, Nanos now) noexcept;
+  bool follow(TraceLog& log, std::span<OperationState> operations, uint64_t session, Nanos now) noexcept;
 
   // `missing`: the rank that the ring waits for.
-  void submitted(const Running& it, uint64_t session, unsigned missing, Nanos now) noexcept;
-  void started(const Running& it, uint64_t session) noexcept;
-  void stage_ended(const Running& it) noexcept { log_->write_hops(it.place); }
-  void ended(const Running& it, const Failure& failure, uint64_t flags = 0) noexcept;
+  void submitted(const OperationState& it, uint64_t session, unsigned missing, Nanos now) noexcept;
+  void started(const OperationState& it, uint64_t session) noexcept;
+  void stage_ended(const OperationState& it) noexcept { log_->write_hops(it.place); }
+  void ended(const OperationState& it, const Failure& failure, uint64_t flags = 0) noexcept;
 
   // Records a sent run of `bytes` bytes. `link`: the number of links if it went to all ranks.
-  void sent(const Running& it, Phase phase, unsigned block, size_t link, size_t bytes) noexcept;
-  void received(const Running& it, const RunHeader& run, bool in_turn, size_t link) noexcept;
-  [[nodiscard]] bool records(const Running& it) const noexcept { return log_->operation(it.place) != nullptr; }
-  void waits(const Running& it, TraceCause cause, unsigned rank) noexcept { log_->wait(it.place, cause, rank); }
+  void sent(const OperationState& it, Phase phase, unsigned block, size_t link, size_t bytes) noexcept;
+  void received(const OperationState& it, const RunHeader& run, bool in_turn, size_t link) noexcept;
+  [[nodiscard]] bool records(const OperationState& it) const noexcept { return log_->operation(it.place) != nullptr; }
+  void waits(const OperationState& it, TraceCause cause, unsigned rank) noexcept { log_->wait(it.place, cause, rank); }
 
   // Returns the time if the work that begins now is to be timed, else 0. With 0, time() does nothing.
   [[nodiscard]] Nanos begins() const noexcept { return log_ != nullptr && log_->times() ? log_->clock() : 0; }
-  void time(const Running& it, Nanos TraceOperation::*of, Nanos began) noexcept;
+  void time(const OperationState& it, Nanos TraceOperation::*of, Nanos began) noexcept;
 
  private:
   const unsigned rank_;

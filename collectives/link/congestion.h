@@ -26,18 +26,18 @@ class CongestionWindow {
   // At most `limit` packets are in flight, of which about `target` wait in queues.
   CongestionWindow(size_t limit, size_t target)
       : limit_(static_cast<double>(limit)),
-        whole_target_(static_cast<double>(target)),
-        target_(whole_target_),
+        full_target_(static_cast<double>(target)),
+        target_(full_target_),
         window_(std::min(kInitial, limit_)) {}
 
   // Divides the target, and the initial window, by the number of links that end in the same queue.
   void share(unsigned links) noexcept {
     if (links == 1) {
-      target_ = whole_target_;
+      target_ = full_target_;
       if (starting_) window_ = std::max(window_, std::min(kInitial, limit_));
       return;
     }
-    target_ = std::max(whole_target_ / links, std::min(kLeastTarget, kMostTogether / links));
+    target_ = std::max(full_target_ / links, std::min(kLeastTarget, kMostTogether / links));
     if (starting_) window_ = clamp(std::min(window_, kInitial / links));
   }
 
@@ -107,7 +107,7 @@ class CongestionWindow {
   }
 
   double limit_;
-  double whole_target_;
+  double full_target_;
   double target_;
   double window_;
   bool starting_ = true;

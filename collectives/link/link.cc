@@ -93,7 +93,7 @@ void Link::send(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) no
 void Link::transmit(uint32_t sequence, Nanos now) noexcept {
   Slot& it = slot(sequence);
   const Nanos sent_before = sent_at_;
-  if (!own_buffer(it) || !emit(it.packet, it.bytes, PacketKind::kData, sequence, it.payload_crc, now)) {
+  if (!ensure_free_buffer(it) || !emit(it.packet, it.bytes, PacketKind::kData, sequence, it.payload_crc, now)) {
     counters_.add(Counter::kTransmitBusy);
     retry_at_ = now + kRetry;
     return;
@@ -127,7 +127,7 @@ void Link::transmit(uint32_t sequence, Nanos now) noexcept {
 }
 
 // Moves a packet that is sent again to another buffer, if hardware still reads its own. Returns false if there is none.
-bool Link::own_buffer(Slot& it) noexcept {
+bool Link::ensure_free_buffer(Slot& it) noexcept {
   if (it.state == State::kUnsent || !io_.is_read(peer_, it.packet)) return true;
   const Packet copy = io_.allocate();
   if (!copy) return false;

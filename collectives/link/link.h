@@ -50,7 +50,7 @@ class Link final : public PacketSink {
   [[nodiscard]] bool up() const noexcept { return up_; }
   [[nodiscard]] Nanos last_heard() const noexcept { return heard_at_; }
   // Excuses the neighbour's silence for a time in which this rank did not run.
-  void excuse(Nanos asleep, Nanos now) noexcept {
+  void extend_deadlines(Nanos asleep, Nanos now) noexcept {
     heard_at_ = std::min(heard_at_ + asleep, now);
     stuck_at_ = std::min(stuck_at_ + asleep, now);
   }
@@ -137,7 +137,7 @@ class Link final : public PacketSink {
     return up_ && next_ - unacked_ + spare < table_.size() && static_cast<int32_t>(limit_ - next_ - spare) > 0;
   }
   void transmit(uint32_t sequence, Nanos now) noexcept;
-  bool own_buffer(Slot& it) noexcept;
+  bool ensure_free_buffer(Slot& it) noexcept;
   bool emit(Packet packet, size_t bytes, PacketKind kind, uint32_t sequence, uint32_t payload_crc, Nanos now) noexcept;
   void arrived(Slot& slot) noexcept;
   void lose(Slot& slot, State reason) noexcept;

@@ -11,31 +11,31 @@ bool one_block(OpKind kind) { return kind == OpKind::kBroadcast || kind == OpKin
 Owners::Owners(const Topology& topology, const StrategyId& strategy, unsigned world, unsigned rank) noexcept
     : topology_(topology), strategy_(strategy), world_(world), rank_(rank) {}
 
-Division Owners::division(const Task& task) const noexcept {
-  return {.blocks = direct() && !one_block(task.kind) ? world_ : 1};
+Division Owners::division(const RouteKey& route) const noexcept {
+  return {.blocks = direct() && !one_block(route.kind) ? world_ : 1};
 }
 
-unsigned Owners::owner(const Task& task, unsigned block) const noexcept {
+unsigned Owners::owner(const RouteKey& route, unsigned block) const noexcept {
   if (!direct()) return strategy_.root();
-  if (one_block(task.kind)) return task.root;
-  return (block + task.rotation) % world_;
+  if (one_block(route.kind)) return route.root;
+  return (block + route.rotation) % world_;
 }
 
-unsigned Owners::first_of(const Task& task, unsigned block) const noexcept {
-  const bool any = direct() && !one_block(task.kind);
-  return ((any ? block : owner(task, block)) + 1) % world_;
+unsigned Owners::first_of(const RouteKey& route, unsigned block) const noexcept {
+  const bool any = direct() && !one_block(route.kind);
+  return ((any ? block : owner(route, block)) + 1) % world_;
 }
 
-Owners::Way Owners::way(const Task& task, unsigned block, unsigned sender) noexcept {
-  if (task.kind == OpKind::kGather) return {.from = block, .to = task.root};
-  if (task.kind == OpKind::kScatter) return {.from = task.root, .to = block};
+Owners::Way Owners::way(const RouteKey& route, unsigned block, unsigned sender) noexcept {
+  if (route.kind == OpKind::kGather) return {.from = block, .to = route.root};
+  if (route.kind == OpKind::kScatter) return {.from = route.root, .to = block};
   return {.from = sender, .to = block};
 }
 
-Step Owners::start(const Task& task, unsigned block) const noexcept {
+Step Owners::start(const RouteKey& route, unsigned block) const noexcept {
   Step step;
-  if (delivers(task.kind)) {
-    const auto [from, to] = way(task, block, rank_);
+  if (delivers(route.kind)) {
+    const auto [from, to] = way(route, block, rank_);
     if (from != rank_ || to == rank_) return step;
     step.expected = true;
     step.send = true;
@@ -45,8 +45,8 @@ Step Owners::start(const Task& task, unsigned block) const noexcept {
     step.sink = static_cast<uint16_t>(to);
     return step;
   }
-  const unsigned to = owner(task, block);
-  if (adds(task.kind)) {
+  const unsigned to = owner(route, block);
+  if (adds(route.kind)) {
     if (to == rank_) return step;  // the owner adds its own elements at their turn
     step.expected = true;
     step.send = true;
@@ -63,26 +63,26 @@ Step Owners::start(const Task& task, unsigned block) const noexcept {
   return step;
 }
 
-Step Owners::arrival(const Task& task, Phase phase, unsigned block, size_t link) const noexcept {
-  const unsigned of = owner(task, block);
+Step Owners::arrival(const RouteKey& route, Phase phase, unsigned block, size_t link) const noexcept {
+  const unsigned of = owner(route, block);
   Step step;
   if (phase == Phase::kGather) {
-    if (delivers(task.kind)) {
+    if (delivers(route.kind)) {
       const unsigned peer = topology_.neighbours()[link];
-      const auto [from, to] = way(task, block, peer);
+      const auto [from, to] = way(route, block, peer);
       step.expected = from == peer && to == rank_;
     } else {
-      step.expected = reaches_all(task.kind) && of != rank_ && topology_.link_to(of) == link;
+      step.expected = reaches_all(route.kind) && of != rank_ && topology_.link_to(of) == link;
     }
     step.store = true;
     step.phase = Phase::kGather;
     return step;
   }
-  step.expected = adds(task.kind) && of == rank_;
+  step.expected = adds(route.kind) && of == rank_;
   step.merge = true;
   step.in_turn = true;
   step.store = true;
-  step.to_all = reaches_all(task.kind);
+  step.to_all = reaches_all(route.kind);
   step.phase = Phase::kGather;
   step.begins = true;
   return step;
@@ -90,21 +90,21 @@ Step Owners::arrival(const Task& task, Phase phase, unsigned block, size_t link)
 
 // Results need no announcement in kinds that add: an owner sends them after it got this rank's elements, so it knows
 // that this rank has started. With an aggregator, other ranks receive nothing but results.
-LinkSet Owners::sources(const Task& task) const noexcept {
+LinkSet Owners::sources(const RouteKey& route) const noexcept {
   LinkSet links;
-  if (delivers(task.kind)) {
-    const bool has_all = task.kind == OpKind::kAllToAll || (task.kind == OpKind::kGather && task.root == rank_);
+  if (delivers(route.kind)) {
+    const bool has_all = route.kind == OpKind::kAllToAll || (route.kind == OpKind::kGather && route.root == rank_);
     for (size_t link = 0; link < topology_.links(); ++link) links.set(link, has_all);
-    if (task.kind == OpKind::kScatter && task.root != rank_) links.set(topology_.link_to(task.root).value_or(0));
+    if (route.kind == OpKind::kScatter && route.root != rank_) links.set(topology_.link_to(route.root).value_or(0));
     return links;
   }
-  const unsigned blocks = division(task).blocks;
+  const unsigned blocks = division(route).blocks;
   for (unsigned block = 0; block < blocks; ++block) {
-    const unsigned of = owner(task, block);
-    if (of == rank_ && adds(task.kind)) {
+    const unsigned of = owner(route, block);
+    if (of == rank_ && adds(route.kind)) {
       for (size_t link = 0; link < topology_.links(); ++link) links.set(link);
     }
-    if (of != rank_ && !adds(task.kind)) links.set(topology_.link_to(of).value_or(0));
+    if (of != rank_ && !adds(route.kind)) links.set(topology_.link_to(of).value_or(0));
   }
   return links;
 }
@@ -112,8 +112,8 @@ LinkSet Owners::sources(const Task& task) const noexcept {
 // In a reduce-scatter an owner has finished when all ranks have sent their elements of its block; then it forwards no
 // abort. In an all-reduce, all-gather, all-to-all or barrier each rank needs data from every other rank, so none
 // finishes before this rank has sent its part.
-LinkSet Owners::dependents(const Task& task) const noexcept {
-  return task.kind == OpKind::kReduceScatter ? sources(task) : LinkSet{};
+LinkSet Owners::dependents(const RouteKey& route) const noexcept {
+  return route.kind == OpKind::kReduceScatter ? sources(route) : LinkSet{};
 }
 
 }  // namespace gradlane

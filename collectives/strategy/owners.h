@@ -24,15 +24,15 @@ class Owners final : public Strategy {
   // `strategy` is direct or an aggregator.
   Owners(const Topology& topology, const StrategyId& strategy, unsigned world, unsigned rank) noexcept;
 
-  [[nodiscard]] Division division(const Task& task) const noexcept override;
-  [[nodiscard]] Step start(const Task& task, unsigned block) const noexcept override;
-  [[nodiscard]] Step arrival(const Task& task, Phase phase, unsigned block, size_t link) const noexcept override;
-  [[nodiscard]] LinkSet sources(const Task& task) const noexcept override;
-  [[nodiscard]] LinkSet dependents(const Task& task) const noexcept override;
+  [[nodiscard]] Division division(const RouteKey& route) const noexcept override;
+  [[nodiscard]] Step start(const RouteKey& route, unsigned block) const noexcept override;
+  [[nodiscard]] Step arrival(const RouteKey& route, Phase phase, unsigned block, size_t link) const noexcept override;
+  [[nodiscard]] LinkSet sources(const RouteKey& route) const noexcept override;
+  [[nodiscard]] LinkSet dependents(const RouteKey& route) const noexcept override;
   [[nodiscard]] bool has_owners() const noexcept override { return true; }
   [[nodiscard]] bool rotates() const noexcept override { return direct(); }
-  [[nodiscard]] unsigned owner(const Task& task, unsigned block) const noexcept override;
-  [[nodiscard]] unsigned first_of(const Task& task, unsigned block) const noexcept override;
+  [[nodiscard]] unsigned owner(const RouteKey& route, unsigned block) const noexcept override;
+  [[nodiscard]] unsigned first_of(const RouteKey& route, unsigned block) const noexcept override;
   [[nodiscard]] bool streams() const noexcept override { return direct() || strategy_.stream; }
   [[nodiscard]] unsigned senders() const noexcept override { return world_ - 1; }
 
@@ -42,7 +42,7 @@ class Owners final : public Strategy {
     unsigned to;
   };
   // Returns the sender and the receiver of a block in a kind with delivers(). `sender` counts only for an all-to-all.
-  [[nodiscard]] static Way way(const Task& task, unsigned block, unsigned sender) noexcept;
+  [[nodiscard]] static Way way(const RouteKey& route, unsigned block, unsigned sender) noexcept;
   [[nodiscard]] bool direct() const noexcept { return strategy_.kind == StrategyId::Kind::kDirect; }
 
   const Topology& topology_;

@@ -3,7 +3,7 @@
 
 namespace gradlane {
 
-Team Team::of(const Topology& topology, unsigned rank, unsigned size, unsigned first, unsigned step) noexcept {
+SubRing SubRing::of(const Topology& topology, unsigned rank, unsigned size, unsigned first, unsigned step) noexcept {
   const unsigned place = (rank - first) / step;
   const auto link = [&](unsigned to) {
     return static_cast<uint8_t>(topology.link_to(first + to % size * step).value_or(0));
@@ -11,8 +11,8 @@ Team Team::of(const Topology& topology, unsigned rank, unsigned size, unsigned f
   return {.size = size, .place = place, .successor = link(place + 1), .predecessor = link(place + size - 1)};
 }
 
-Division Ring::division(const Task& task) const noexcept {
-  return {.blocks = task.kind == OpKind::kBroadcast ? 1 : team_.size};
+Division Ring::division(const RouteKey& route) const noexcept {
+  return {.blocks = route.kind == OpKind::kBroadcast ? 1 : sub_ring_.size};
 }
 
 // Returns the step that stores a result from place `from`, and passes it on unless the next place is `from`.
@@ -20,10 +20,10 @@ Step Ring::pass_result(unsigned from) const noexcept {
   Step step;
   step.expected = true;
   step.store = true;
-  step.send = after(team_.place) != from;
-  step.link = team_.successor;
+  step.send = after(sub_ring_.place) != from;
+  step.link = sub_ring_.successor;
   step.phase = Phase::kGather;
-  step.begins = from == team_.place;
+  step.begins = from == sub_ring_.place;
   step.sink = static_cast<uint16_t>(before(from));
   return step;
 }
@@ -32,30 +32,30 @@ Step Ring::pass_sum() const noexcept {
   Step step;
   step.expected = true;
   step.send = true;
-  step.link = team_.successor;
+  step.link = sub_ring_.successor;
   step.phase = Phase::kReduce;
   return step;
 }
 
-Step Ring::start(const Task& task, unsigned block) const noexcept {
-  if (task.kind == OpKind::kBroadcast) return team_.place == task.root ? pass_result(team_.place) : Step{};
-  if (task.kind == OpKind::kAllGather) return block == team_.place ? pass_result(team_.place) : Step{};
-  if (team_.place != after(block)) return {};
-  return team_.size == 1 ? pass_result(team_.place) : pass_sum();
+Step Ring::start(const RouteKey& route, unsigned block) const noexcept {
+  if (route.kind == OpKind::kBroadcast) return sub_ring_.place == route.root ? pass_result(sub_ring_.place) : Step{};
+  if (route.kind == OpKind::kAllGather) return block == sub_ring_.place ? pass_result(sub_ring_.place) : Step{};
+  if (sub_ring_.place != after(block)) return {};
+  return sub_ring_.size == 1 ? pass_result(sub_ring_.place) : pass_sum();
 }
 
-Step Ring::arrival(const Task& task, Phase phase, unsigned block, size_t link) const noexcept {
-  if (team_.size == 1 || link != team_.predecessor) return {};
+Step Ring::arrival(const RouteKey& route, Phase phase, unsigned block, size_t link) const noexcept {
+  if (sub_ring_.size == 1 || link != sub_ring_.predecessor) return {};
   if (phase == Phase::kGather) {
-    if (task.kind == OpKind::kReduceScatter) return {};
-    const unsigned from = task.kind == OpKind::kBroadcast ? task.root : block;
-    return from == team_.place ? Step{} : pass_result(from);
+    if (route.kind == OpKind::kReduceScatter) return {};
+    const unsigned from = route.kind == OpKind::kBroadcast ? route.root : block;
+    return from == sub_ring_.place ? Step{} : pass_result(from);
   }
-  if (!adds(task.kind) || team_.place == after(block)) return {};
+  if (!adds(route.kind) || sub_ring_.place == after(block)) return {};
   Step step;
-  if (team_.place == block) {
-    step = pass_result(team_.place);
-    step.send = task.kind != OpKind::kReduceScatter;
+  if (sub_ring_.place == block) {
+    step = pass_result(sub_ring_.place);
+    step.send = route.kind != OpKind::kReduceScatter;
   } else {
     step = pass_sum();
   }
@@ -63,16 +63,16 @@ Step Ring::arrival(const Task& task, Phase phase, unsigned block, size_t link) c
   return step;
 }
 
-LinkSet Ring::sources(const Task&) const noexcept {
+LinkSet Ring::sources(const RouteKey&) const noexcept {
   LinkSet links;
-  if (team_.size > 1) links.set(team_.predecessor);
+  if (sub_ring_.size > 1) links.set(sub_ring_.predecessor);
   return links;
 }
 
 Step Ring::failure(unsigned origin) const noexcept {
   Step step;
-  step.send = team_.size > 1 && after(team_.place) != origin;
-  step.link = team_.successor;
+  step.send = sub_ring_.size > 1 && after(sub_ring_.place) != origin;
+  step.link = sub_ring_.successor;
   step.phase = Phase::kAbort;
   return step;
 }

@@ -10,14 +10,14 @@ namespace gradlane {
 
 // The ranks of a ring: `size` ranks at places 0 to size - 1. This rank is at `place`, with links to the next place and
 // to the previous one.
-struct Team {
+struct SubRing {
   unsigned size = 1;
   unsigned place = 0;
   uint8_t successor = 0;
   uint8_t predecessor = 0;
 
   // Returns the ring of the `size` ranks first, first + step, ..., which include `rank`.
-  static Team of(const Topology& topology, unsigned rank, unsigned size, unsigned first, unsigned step) noexcept;
+  static SubRing of(const Topology& topology, unsigned rank, unsigned size, unsigned first, unsigned step) noexcept;
 };
 
 // All data goes from a place to the next, its successor. (INCEPTIONN, MICRO 2018, algorithm 1; bandwidth-optimal:
@@ -31,25 +31,25 @@ struct Team {
 //   p = 4, block 0:   reduce   1 -> 2 -> 3 -> 0          gather   0 -> 1 -> 2 -> 3
 class Ring final : public Strategy {
  public:
-  explicit Ring(const Team& team) noexcept : team_(team) {}
+  explicit Ring(const SubRing& sub_ring) noexcept : sub_ring_(sub_ring) {}
 
-  [[nodiscard]] Division division(const Task& task) const noexcept override;
-  [[nodiscard]] Step start(const Task& task, unsigned block) const noexcept override;
-  [[nodiscard]] Step arrival(const Task& task, Phase phase, unsigned block, size_t link) const noexcept override;
-  [[nodiscard]] LinkSet sources(const Task& task) const noexcept override;
+  [[nodiscard]] Division division(const RouteKey& route) const noexcept override;
+  [[nodiscard]] Step start(const RouteKey& route, unsigned block) const noexcept override;
+  [[nodiscard]] Step arrival(const RouteKey& route, Phase phase, unsigned block, size_t link) const noexcept override;
+  [[nodiscard]] LinkSet sources(const RouteKey& route) const noexcept override;
 
-  [[nodiscard]] size_t successor() const noexcept { return team_.successor; }
+  [[nodiscard]] size_t successor() const noexcept { return sub_ring_.successor; }
 
   // Returns where the abort of a failed operation goes next, if it comes from (or starts at) place `origin`.
   [[nodiscard]] Step failure(unsigned origin) const noexcept;
 
  private:
-  [[nodiscard]] unsigned after(unsigned place) const noexcept { return place + 1 == team_.size ? 0 : place + 1; }
-  [[nodiscard]] unsigned before(unsigned place) const noexcept { return (place == 0 ? team_.size : place) - 1; }
+  [[nodiscard]] unsigned after(unsigned place) const noexcept { return place + 1 == sub_ring_.size ? 0 : place + 1; }
+  [[nodiscard]] unsigned before(unsigned place) const noexcept { return (place == 0 ? sub_ring_.size : place) - 1; }
   [[nodiscard]] Step pass_result(unsigned from) const noexcept;
   [[nodiscard]] Step pass_sum() const noexcept;
 
-  Team team_;
+  SubRing sub_ring_;
 };
 
 }  // namespace gradlane

@@ -26,15 +26,15 @@ class Rings final : public Strategy {
   Rings(const Topology& topology, unsigned world, unsigned rank, unsigned group) noexcept;
 
   [[nodiscard]] unsigned stages(OpKind) const noexcept override { return 3; }
-  [[nodiscard]] Division division(const Task& task) const noexcept override;
-  [[nodiscard]] Step start(const Task& task, unsigned block) const noexcept override;
-  [[nodiscard]] Step arrival(const Task& task, Phase phase, unsigned block, size_t link) const noexcept override;
-  [[nodiscard]] LinkSet sources(const Task& task) const noexcept override;
-  [[nodiscard]] LinkSet dependents(const Task& task) const noexcept override;
+  [[nodiscard]] Division division(const RouteKey& route) const noexcept override;
+  [[nodiscard]] Step start(const RouteKey& route, unsigned block) const noexcept override;
+  [[nodiscard]] Step arrival(const RouteKey& route, Phase phase, unsigned block, size_t link) const noexcept override;
+  [[nodiscard]] LinkSet sources(const RouteKey& route) const noexcept override;
+  [[nodiscard]] LinkSet dependents(const RouteKey& route) const noexcept override;
 
  private:
   [[nodiscard]] const Ring& ring(unsigned stage) const noexcept { return stage == 1 ? across_ : inside_; }
-  [[nodiscard]] static Task part(const Task& task) noexcept;
+  [[nodiscard]] static RouteKey part(const RouteKey& route) noexcept;
 
   unsigned group_;
   unsigned place_;

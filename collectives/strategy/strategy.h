@@ -29,7 +29,7 @@ struct Step {
 using LinkSet = std::bitset<kMaxWorld>;
 
 // The properties of a started operation that routing depends on.
-struct Task {
+struct RouteKey {
   OpKind kind = OpKind::kAllReduce;
   unsigned root = 0;      // for kinds with has_root()
   unsigned rotation = 0;  // see Strategy::rotates()
@@ -54,31 +54,32 @@ class Strategy {
   virtual ~Strategy() = default;
 
   [[nodiscard]] virtual unsigned stages(OpKind) const noexcept { return 1; }
-  [[nodiscard]] virtual Division division(const Task& task) const noexcept = 0;
+  [[nodiscard]] virtual Division division(const RouteKey& route) const noexcept = 0;
 
   // Returns what this rank does with its own elements of a block without waiting for others.
-  [[nodiscard]] virtual Step start(const Task& task, unsigned block) const noexcept = 0;
+  [[nodiscard]] virtual Step start(const RouteKey& route, unsigned block) const noexcept = 0;
 
   // Returns what this rank does with a run that arrives by `link`. If the step is `expected`, each element of the block
   // arrives exactly once by each such link.
-  [[nodiscard]] virtual Step arrival(const Task& task, Phase phase, unsigned block, size_t link) const noexcept = 0;
+  [[nodiscard]] virtual Step arrival(const RouteKey& route, Phase phase, unsigned block,
+                                     size_t link) const noexcept = 0;
 
   // Returns the links by which runs of this stage arrive. The ranks there must learn when it starts here.
-  [[nodiscard]] virtual LinkSet sources(const Task& task) const noexcept = 0;
+  [[nodiscard]] virtual LinkSet sources(const RouteKey& route) const noexcept = 0;
 
   // Returns links to ranks that wait for data from this rank although other ranks may have finished the operation. If
   // it fails here, they must learn it directly, because finished ranks do not forward an abort in the ring of all
   // ranks. All of them tell this rank when they start.
-  [[nodiscard]] virtual LinkSet dependents(const Task&) const noexcept { return {}; }
+  [[nodiscard]] virtual LinkSet dependents(const RouteKey&) const noexcept { return {}; }
 
   // ---- For strategies whose blocks have owners, which add contributions in turns: Turns.
   [[nodiscard]] virtual bool has_owners() const noexcept { return false; }
   // Returns whether the owners of blocks change from operation to operation if there are fewer granules than ranks.
   // Then Task::rotation is the operation's number modulo the number of ranks.
   [[nodiscard]] virtual bool rotates() const noexcept { return false; }
-  [[nodiscard]] virtual unsigned owner(const Task&, unsigned block) const noexcept { return block; }
+  [[nodiscard]] virtual unsigned owner(const RouteKey&, unsigned block) const noexcept { return block; }
   // Returns the rank whose elements of a block are added first. The others follow in the order of the ring.
-  [[nodiscard]] virtual unsigned first_of(const Task&, unsigned block) const noexcept { return block; }
+  [[nodiscard]] virtual unsigned first_of(const RouteKey&, unsigned block) const noexcept { return block; }
   // Returns whether results may be sent before the last contribution has arrived.
   [[nodiscard]] virtual bool streams() const noexcept { return true; }
 

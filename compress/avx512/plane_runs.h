@@ -6,7 +6,7 @@
 // - `fits(a)` returns false if a float of the group is no number of steps.
 // - `bytes(a, b)` and `words(a)` return the steps, saturated if they are too large, in the orders of PlaneLattice.
 // - `kFeedback` says whether there is feedback. If so, `left(a)` returns the new residuals, which are a `Left`.
-// - `owe(job, group, left)` stores these residuals.
+// - `store_residual(job, group, left)` stores these residuals.
 #pragma once
 
 #include "compress/avx512/pairwise.h"
@@ -65,8 +65,8 @@ struct PlaneRuns {
     const auto finish = [&](size_t pair, const Begun& begun) GRADLANE_INLINE_LAMBDA {
       if (!put_pair(begun.values, out, tags[pair])) [[unlikely]]
         return false;
-      if constexpr (Groups::kFeedback) groups.owe(job, 2 * pair, begun.left[0]);
-      if constexpr (Groups::kFeedback) groups.owe(job, 2 * pair + 1, begun.left[1]);
+      if constexpr (Groups::kFeedback) groups.store_residual(job, 2 * pair, begun.left[0]);
+      if constexpr (Groups::kFeedback) groups.store_residual(job, 2 * pair + 1, begun.left[1]);
       return true;
     };
     group = 2 * run_pairwise<Begun>(group / 2, full / 2, begin, finish);
@@ -81,7 +81,7 @@ struct PlaneRuns {
     const auto finish_one = [&](size_t g, const Begun& begun) GRADLANE_INLINE_LAMBDA {
       if (!put(begun.values, out, tags, g)) [[unlikely]]
         return false;
-      if constexpr (Groups::kFeedback) groups.owe(job, g, begun.left[0]);
+      if constexpr (Groups::kFeedback) groups.store_residual(job, g, begun.left[0]);
       return true;
     };
     group = run_pairwise<Begun>(group, full, begin_one, finish_one);
@@ -119,8 +119,8 @@ struct PlaneRuns {
       if (!put_pair(begun.values, out, tags[pair])) [[unlikely]]
         return false;
       in.at = begun.behind;
-      if constexpr (Groups::kFeedback) groups.owe(job, 2 * pair, begun.left[0]);
-      if constexpr (Groups::kFeedback) groups.owe(job, 2 * pair + 1, begun.left[1]);
+      if constexpr (Groups::kFeedback) groups.store_residual(job, 2 * pair, begun.left[0]);
+      if constexpr (Groups::kFeedback) groups.store_residual(job, 2 * pair + 1, begun.left[1]);
       return true;
     };
     group = 2 * run_pairwise<Begun>(group / 2, full / 2, begin, finish);
@@ -144,7 +144,7 @@ struct PlaneRuns {
       if (!put(begun.values, out, tags, g)) [[unlikely]]
         return false;
       in.at = begun.behind;
-      if constexpr (Groups::kFeedback) groups.owe(job, g, begun.left[0]);
+      if constexpr (Groups::kFeedback) groups.store_residual(job, g, begun.left[0]);
       return true;
     };
     group = run_pairwise<Begun>(group, full, begin_one, finish_one);

@@ -29,7 +29,7 @@ class RoundedGroups : PlaneLattice {
   using PlaneLattice::bytes;
   using PlaneLattice::words;
   GRADLANE_INLINE Floats left(Floats x) const { return error(x); }
-  static GRADLANE_INLINE void owe(const PlaneJob& job, size_t group, Floats left) {
+  static GRADLANE_INLINE void store_residual(const PlaneJob& job, size_t group, Floats left) {
     store_floats(job.residual + group * kGroupFloats, left);
   }
 };

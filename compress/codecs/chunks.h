@@ -80,9 +80,9 @@ struct ChunkCodes {
 using Pairs = hn::CappedTag<uint16_t, 2 * kLanes>;
 constexpr size_t kPairs = hn::MaxLanes(Pairs());
 
-// Packs two codes of `bits` bits, in two bytes, into one byte, as one code of twice as many bits. part_pairs() unpacks
-// them.
-GRADLANE_INLINE void join_pairs(unsigned bits, ChunkCodes& codes, size_t floats) {
+// Packs two codes of `bits` bits, in two bytes, into one byte, as one code of twice as many bits. unpack_pairs()
+// unpacks them.
+GRADLANE_INLINE void pack_pairs(unsigned bits, ChunkCodes& codes, size_t floats) {
   const hn::RebindToSigned<Pairs> words;
   for (size_t i = 0; i < floats; i += 2 * kPairs) {
     const auto two = hn::Load(Pairs(), reinterpret_cast<const uint16_t*>(codes.bytes + i));
@@ -91,7 +91,7 @@ GRADLANE_INLINE void join_pairs(unsigned bits, ChunkCodes& codes, size_t floats)
     hn::StoreU(hn::DemoteTo(bytes, hn::BitCast(words, one)), bytes, codes.bytes + i / 2);
   }
 }
-GRADLANE_INLINE void part_pairs(unsigned bits, const ChunkCodes& from, size_t floats, ChunkCodes& to) {
+GRADLANE_INLINE void unpack_pairs(unsigned bits, const ChunkCodes& from, size_t floats, ChunkCodes& to) {
   const auto only_codes = hn::Set(Pairs(), static_cast<uint16_t>(0x0101 * ((1U << bits) - 1)));
   for (size_t i = 0; i < floats; i += 2 * kPairs) {
     const auto one = hn::PromoteTo(Pairs(), hn::LoadU(hn::Rebind<uint8_t, Pairs>(), from.bytes + i / 2));
@@ -101,11 +101,11 @@ GRADLANE_INLINE void part_pairs(unsigned bits, const ChunkCodes& from, size_t fl
 }
 
 // Packs all codes of a chunk. There must be zeros behind the codes.
-GRADLANE_INLINE void join_codes(unsigned bits, ChunkCodes& codes, size_t floats, uint8_t* out) {
+GRADLANE_INLINE void pack_codes(unsigned bits, ChunkCodes& codes, size_t floats, uint8_t* out) {
   const size_t bytes = code_bytes(floats, bits);
   floats = (floats + kEight - 1) / kEight * kEight;
   if ((bits & (bits - 1)) == 0) {
-    for (; bits < 8; bits *= 2, floats /= 2) join_pairs(bits, codes, floats);
+    for (; bits < 8; bits *= 2, floats /= 2) pack_pairs(bits, codes, floats);
   } else {
     const Squeeze squeeze(bits);
     uint8_t* at = codes.bytes;
@@ -119,23 +119,23 @@ GRADLANE_INLINE void join_codes(unsigned bits, ChunkCodes& codes, size_t floats,
   std::memcpy(out, codes.bytes, bytes);
 }
 
-GRADLANE_INLINE void part_codes(unsigned bits, const uint8_t* in, size_t floats, ChunkCodes& codes) {
+GRADLANE_INLINE void unpack_codes(unsigned bits, const uint8_t* in, size_t floats, ChunkCodes& codes) {
   ChunkCodes packed;
   const size_t bytes = code_bytes(floats, bits);
   floats = (floats + kEight - 1) / kEight * kEight;
-  const bool halves = bits == 4 || bits == 1;  // these take one or three calls of part_pairs()
+  const bool halves = bits == 4 || bits == 1;  // these take one or three calls of unpack_pairs()
   uint8_t* const to = bits == 8 || bits == 2 ? codes.bytes : packed.bytes;
   std::memcpy(to, in, bytes);
   std::memset(to + bytes, 0, kBehind);
   if (bits == 8) return;
   if (halves) {
-    part_pairs(4, packed, bits == 4 ? floats : floats / 4, codes);
+    unpack_pairs(4, packed, bits == 4 ? floats : floats / 4, codes);
     if (bits == 4) return;
-    part_pairs(2, codes, floats / 2, packed);
-    part_pairs(1, packed, floats, codes);
+    unpack_pairs(2, codes, floats / 2, packed);
+    unpack_pairs(1, packed, floats, codes);
   } else if (bits == 2) {
-    part_pairs(4, codes, floats / 2, packed);
-    part_pairs(2, packed, floats, codes);
+    unpack_pairs(4, codes, floats / 2, packed);
+    unpack_pairs(2, packed, floats, codes);
   } else {
     const Squeeze squeeze(bits);
     const uint8_t* from = packed.bytes;
@@ -305,7 +305,7 @@ struct ChunkPasses {
                [](const Floats& v, const Words&) GRADLANE_INLINE_LAMBDA { return only(is_finite(v), v); });
     }
     std::memset(codes.bytes + floats, 0, kBehind);
-    join_codes(bits, codes, floats, out + kHeadBytes);
+    pack_codes(bits, codes, floats, out + kHeadBytes);
     return bytes;
   }
 
@@ -317,7 +317,7 @@ struct ChunkPasses {
     const bool special = escaped(chunk);
     const unsigned bits = C::bits(params);
     ChunkCodes codes;
-    part_codes(special ? escape_bits(bits) : bits, chunk + kHeadBytes, floats, codes);
+    unpack_codes(special ? escape_bits(bits) : bits, chunk + kHeadBytes, floats, codes);
     const C scale(params, heads);
     each(floats, [&](size_t i, size_t count) GRADLANE_INLINE_LAMBDA {
       const Words code = extract(codes.bytes + i);

@@ -23,14 +23,14 @@ struct Dgc {
   GRADLANE_INLINE Mask takes(const Floats& x, size_t) const { return !(abs(x) < threshold_); }
 
   // The first pass computes the gradient's norm if it is to be clipped. Later passes count magnitudes.
-  static void see(const CodecParams& params, Look& look, const LookJob& job) {
-    if (look.pass == 0) {
-      if (params.arguments.bits != 0) return see_squares(look, job);
-      look.next = kNothing;
+  static void see(const CodecParams& params, TensorScan& scan, const ScanJob& job) {
+    if (scan.pass == 0) {
+      if (params.arguments.bits != 0) return see_squares(scan, job);
+      scan.next = kNothing;
       return;
     }
     const Dgc codec(params, 0);
-    see_magnitudes(params, look, job, 1,
+    see_magnitudes(params, scan, job, 1,
                    [&](const Floats& g, const Floats& residual, Floats& second)
                        GRADLANE_INLINE_LAMBDA { return codec.x(g, residual, second); });
   }

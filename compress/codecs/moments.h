@@ -8,10 +8,10 @@
 namespace gradlane {
 namespace {
 
-// Adds to the sums and the maximum in `look`. In every instruction set, sums have sixteen lanes, so that all get the
+// Adds to the sums and the maximum in `scan`. In every instruction set, sums have sixteen lanes, so that all get the
 // same bits.
-inline void look_at_moments(Look& look, const LookJob& job) {
-  Floats largest = all(look.largest);
+inline void look_at_moments(TensorScan& scan, const ScanJob& job) {
+  Floats largest = all(scan.largest);
   double magnitude[kLanes] = {}, square[kLanes] = {};
   uint64_t finite = 0;
   each(job.floats, [&](size_t i, size_t count) GRADLANE_INLINE_LAMBDA {
@@ -30,10 +30,10 @@ inline void look_at_moments(Look& look, const LookJob& job) {
     for (size_t l = 0; l < half; ++l) magnitude[l] += magnitude[l + half];
     for (size_t l = 0; l < half; ++l) square[l] += square[l + half];
   }
-  look.finite += finite;
-  look.largest = largest_of(largest);
-  look.magnitude += magnitude[0];
-  look.square += square[0];
+  scan.finite += finite;
+  scan.largest = largest_of(largest);
+  scan.magnitude += magnitude[0];
+  scan.square += square[0];
 }
 
 }  // namespace

@@ -29,21 +29,21 @@ struct MsTopK {
 
   // The first passes make the histogram. Then [from, until) are numbers of elements in the bin of the cut. The last
   // pass finds the places of these elements.
-  static void see(const CodecParams& params, Look& look, const LookJob& job) {
-    if (look.pass == 0) set_mark(look);
-    if (look.pass < 2) return see_magnitudes(params, look, job, 0, x);
-    const uint64_t end = look.values + job.floats;
-    if (end <= look.next) return;
-    const size_t first = look.next > look.values ? look.next - look.values : 0;
+  static void see(const CodecParams& params, TensorScan& scan, const ScanJob& job) {
+    if (scan.pass == 0) set_mark(scan);
+    if (scan.pass < 2) return see_magnitudes(params, scan, job, 0, x);
+    const uint64_t end = scan.values + job.floats;
+    if (end <= scan.next) return;
+    const size_t first = scan.next > scan.values ? scan.next - scan.values : 0;
     const Floats lower = all(params.threshold), upper = all(next_bin(params.threshold));
     each_x(job, first, job.floats, x, [&](size_t i, size_t, const Floats& v) GRADLANE_INLINE_LAMBDA {
       const uint32_t bits = mask_bits((abs(v) < upper) & !(abs(v) < lower));
-      see_run(params, look, job.position + i, bits);
+      see_run(params, scan, job.position + i, bits);
     });
-    if (look.chosen >= params.until) {
-      look.next = kNothing;
-    } else if (look.chosen > params.from) {
-      go_to(params, look, params.until - 1, end);
+    if (scan.chosen >= params.until) {
+      scan.next = kNothing;
+    } else if (scan.chosen > params.from) {
+      go_to(params, scan, params.until - 1, end);
     }
   }
 

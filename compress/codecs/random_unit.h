@@ -10,7 +10,7 @@ namespace {
 
 // Converts random words to numbers between 0 and 1, neither of them included, with a mean of 1/2: odd multiples of
 // 2^-24. Only the upper 23 bits of `words` count.
-GRADLANE_INLINE Floats between(const Words& words) {
+GRADLANE_INLINE Floats to_unit_interval(const Words& words) {
   return floats_of(shifted_right<9>(words) | all(0x3f800000U)) - all(0x0.ffffffp0F);
 }
 

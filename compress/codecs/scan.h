@@ -13,7 +13,7 @@ namespace {
 // Calls f(i, count, v) for floats `first` to `end` of a job. v is x(g, residual, second), the values that could be
 // sent.
 template <class X, class F>
-GRADLANE_INLINE void each_x(const LookJob& job, size_t first, size_t end, X x, F f) {
+GRADLANE_INLINE void each_x(const ScanJob& job, size_t first, size_t end, X x, F f) {
   const bool kept = job.residual != nullptr, two = job.second != nullptr;
   each(end - first, [&](size_t at, size_t count) GRADLANE_INLINE_LAMBDA {
     const size_t i = first + at;
@@ -25,17 +25,17 @@ GRADLANE_INLINE void each_x(const LookJob& job, size_t first, size_t end, X x, F
 }
 
 // Counts magnitudes, given as bits, in the histogram. Returns how many of them are finite.
-inline uint64_t count_bits(Look& look, const uint32_t* bits, size_t count) {
-  uint32_t largest = std::bit_cast<uint32_t>(look.largest);
+inline uint64_t count_bits(TensorScan& scan, const uint32_t* bits, size_t count) {
+  uint32_t largest = std::bit_cast<uint32_t>(scan.largest);
   uint64_t finite = 0;
   for (size_t i = 0; i < count; ++i) {
     if (bits[i] >= kInfinite) [[unlikely]]
       continue;
     ++finite;
-    ++look.counts[bits[i] >> kBinShift];
+    ++scan.counts[bits[i] >> kBinShift];
     largest = bits[i] > largest ? bits[i] : largest;
   }
-  look.largest = std::bit_cast<float>(largest);
+  scan.largest = std::bit_cast<float>(largest);
   return finite;
 }
 
@@ -44,14 +44,15 @@ inline uint64_t count_bits(Look& look, const uint32_t* bits, size_t count) {
 // above it than are to be sent. settle() checks in the end whether the counts suffice. If not, the next pass counts all
 // values.
 template <class X>
-GRADLANE_INLINE void see_magnitudes(const CodecParams& params, Look& look, const LookJob& job, unsigned first, X x) {
+GRADLANE_INLINE void see_magnitudes(const CodecParams& params, TensorScan& scan, const ScanJob& job, unsigned first,
+                                    X x) {
   constexpr size_t kRun = 2048;
   uint32_t above[kRun + kLanes];  // bits of the magnitudes that are to be counted
-  if (look.chosen == kKnown) return;
+  if (scan.chosen == kKnown) return;
   for (size_t done = 0; done < job.floats; done += kRun) {
     const size_t end = smaller(job.floats, done + kRun);
-    if (look.pass == first && (done == 0 || look.values == 0)) raise_bar(params, look);
-    const Floats bar = all(bin_from(static_cast<uint32_t>(look.chosen)));
+    if (scan.pass == first && (done == 0 || scan.values == 0)) raise_bar(params, scan);
+    const Floats bar = all(bin_from(static_cast<uint32_t>(scan.chosen)));
     size_t some = 0;
     each_x(job, done, end, x, [&](size_t, size_t count, const Floats& v) GRADLANE_INLINE_LAMBDA {
       const Floats size = abs(v);
@@ -60,7 +61,7 @@ GRADLANE_INLINE void see_magnitudes(const CodecParams& params, Look& look, const
       // Compressing one register takes less time than a branch that is often mispredicted.
       if (kParts == 1 || any(seen)) some += filter(seen, bits_of(size), above + some);
     });
-    look.finite += end - done - some + count_bits(look, above, some);
+    scan.finite += end - done - some + count_bits(scan, above, some);
   }
 }
 
@@ -77,7 +78,7 @@ inline double large_squares(const float* in, size_t floats) {
 
 // Adds the squares of finite floats with vectors; large_squares() replaces sums that overflow. Partial sums are over
 // runs of kRun floats.
-inline void see_squares(Look& look, const LookJob& job) {
+inline void see_squares(TensorScan& scan, const ScanJob& job) {
   constexpr size_t kRun = 256;
   for (size_t done = 0; done < job.floats; done += kRun) {
     const size_t floats = smaller(job.floats - done, kRun);
@@ -86,25 +87,25 @@ inline void see_squares(Look& look, const LookJob& job) {
         [](const Floats& sum, const Floats& g) GRADLANE_INLINE_LAMBDA { return sum + only(is_finite(g), g * g); },
         job.in + done);
     const float sum = total(sums);
-    look.square += sum < __builtin_inff() ? static_cast<double>(sum) : large_squares(job.in + done, floats);
+    scan.square += sum < __builtin_inff() ? static_cast<double>(sum) : large_squares(job.in + done, floats);
   }
 }
 
 // Counts those of sixteen floats from `position` on that are in the cut's bin, as `bits` says: their numbers are
 // look.chosen and the next ones. The run of numbers [params.from, params.until) is to be sent. If it begins or ends
 // here, the place is stored in look.counts, which no longer has to be a histogram.
-GRADLANE_INLINE void see_run(const CodecParams& params, Look& look, uint64_t position, uint32_t bits) {
+GRADLANE_INLINE void see_run(const CodecParams& params, TensorScan& scan, uint64_t position, uint32_t bits) {
   if (bits == 0) return;
-  const uint64_t first = look.chosen;
-  look.chosen += static_cast<uint64_t>(__builtin_popcount(bits));
+  const uint64_t first = scan.chosen;
+  scan.chosen += static_cast<uint64_t>(__builtin_popcount(bits));
   const auto place_of = [&](uint64_t number) {
     uint32_t left = bits;
     for (; number != first; --number) left &= left - 1;
     return position + static_cast<uint64_t>(__builtin_ctz(left));
   };
   const uint64_t last = params.until - 1;
-  if (first <= params.from && params.from < look.chosen) set_place(look, kRunFrom, place_of(params.from));
-  if (first <= last && last < look.chosen) set_place(look, kRunUntil, place_of(last) + 1);
+  if (first <= params.from && params.from < scan.chosen) set_place(scan, kRunFrom, place_of(params.from));
+  if (first <= last && last < scan.chosen) set_place(scan, kRunUntil, place_of(last) + 1);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 //   state array.
 // - `Mask takes(x, i)` returns which floats of the record are sent, from i on. NaN and Inf are. A value that is 0, or
 //   becomes 0 on the lattice, is not; so params.threshold is never 0 (rows/sparse.h).
-// - `see(params, look, job)` is CodecOps::look.
+// - `see(params, scan, job)` is CodecOps::look.
 // - `kSecond` says whether there is a second state array.
 // Where an element is sent, the first state array keeps only the rounding error, and the second one becomes 0.
 //
@@ -93,7 +93,7 @@ struct SparsePasses {
     }
     return lattice ? write<Choice, true, true>(params, job) : write<Choice, true, false>(params, job);
   }
-  static EncodeResult represent(const CodecParams& params, const EncodeJob& job) noexcept {
+  static EncodeResult encode_sum(const CodecParams& params, const EncodeJob& job) noexcept {
     return write<Everything, false, false>(params, job);
   }
 
@@ -126,11 +126,11 @@ struct SparsePasses {
     return lattice ? add_own<true, true>(params, job) : add_own<true, false>(params, job);
   }
 
-  static void look(const CodecParams& params, Look& look, const LookJob& job) noexcept {
-    Choice::see(params, look, job);
+  static void scan(const CodecParams& params, TensorScan& scan, const ScanJob& job) noexcept {
+    Choice::see(params, scan, job);
   }
 
-  static constexpr CodecOps ops() { return {encode, validate, decode<false>, decode<true>, hop, represent, look}; }
+  static constexpr CodecOps ops() { return {encode, validate, decode<false>, decode<true>, hop, encode_sum, scan}; }
 
  private:
   static size_t usable_room(const CodecParams& params, size_t floats, size_t room) {

@@ -17,7 +17,7 @@ class Stochastic {
     const Floats size = abs(x);
     const Floats steps = size * steps_per_one_;
     const Floats below = whole(steps);
-    const Mask up = between(random_.words(position)) < steps - below;
+    const Mask up = to_unit_interval(random_.words(position)) < steps - below;
     const Floats chosen = (below + only(up, all(1.0F))) * step_;
     return choose(size < exact_, signed_as(x, chosen), x);
   }

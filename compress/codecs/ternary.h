@@ -48,7 +48,7 @@ class TernarySelection {
                           GRADLANE_INLINE_LAMBDA { return choose(chosen, x - signed_as(x), x) + all(0.0F); };
     return {rest(group.x.low, group.low), rest(group.x.high, group.high)};
   }
-  static GRADLANE_INLINE void owe(const PlaneJob& job, size_t group, const Left& left) {
+  static GRADLANE_INLINE void store_residual(const PlaneJob& job, size_t group, const Left& left) {
     store(left.low, job.residual + group * kGroupFloats);
     store(left.high, job.residual + group * kGroupFloats + kLanes);
   }

@@ -96,7 +96,7 @@ struct TernaryRuns {
       const TernaryGroup one = select.take(job, group);
       if (!select.fits(one) || !put_ternary(TernaryPlanes(one), sink, tags, group)) [[unlikely]]
         break;
-      if constexpr (Selection::kFeedback) select.owe(job, group, select.left(one));
+      if constexpr (Selection::kFeedback) select.store_residual(job, group, select.left(one));
     }
     to = sink;
     return group;
@@ -120,7 +120,7 @@ struct TernaryRuns {
                                     : false;
       if (!put) break;
       in.at += width * kPlaneBytes;
-      if constexpr (Selection::kFeedback) select.owe(job, group, select.left(one));
+      if constexpr (Selection::kFeedback) select.store_residual(job, group, select.left(one));
     }
     to = sink;
     input = in;

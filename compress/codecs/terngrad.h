@@ -16,7 +16,7 @@ class TernGrad {
 
   // Returns which of sixteen floats are contributed; `size` has their magnitudes.
   GRADLANE_INLINE Mask operator()(const Floats& size, uint64_t position) const {
-    return between(random_.upper(position)) < lower(size, clip_) * steps_per_one_;
+    return to_unit_interval(random_.upper(position)) < lower(size, clip_) * steps_per_one_;
   }
 
  private:

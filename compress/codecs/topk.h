@@ -15,8 +15,8 @@ struct TopK {
   static GRADLANE_INLINE Floats x(const Floats& g, const Floats& residual, Floats&) { return g + residual; }
   GRADLANE_INLINE Mask takes(const Floats& x, size_t) const { return !(abs(x) < threshold_); }
 
-  static void see(const CodecParams& params, Look& look, const LookJob& job) {
-    see_magnitudes(params, look, job, 0, x);
+  static void see(const CodecParams& params, TensorScan& scan, const ScanJob& job) {
+    see_magnitudes(params, scan, job, 0, x);
   }
 
  private:

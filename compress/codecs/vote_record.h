@@ -191,7 +191,7 @@ class VoteRecord {
   }
 
   // Makes this the record of one rank's votes. `all` has the bits of all floats of the record.
-  GRADLANE_INLINE void be(const Votes& votes, const Bits& all) {
+  GRADLANE_INLINE void set_votes(const Votes& votes, const Bits& all) {
     const Bits some = votes.plus | votes.minus;
     be_special(votes);
     const Bits none = head.special ? all - some - votes.special() : all - some;
@@ -221,7 +221,7 @@ class VoteRecord {
       ripple(0, none);
       ripple(1, votes.plus);
     }
-    settle(finite);
+    normalize(finite);
   }
 
   // Takes the codes of these votes.
@@ -234,11 +234,11 @@ class VoteRecord {
 
   // Brings values of any kind to the normal form. They are given as c of kWidePlanes planes, for a range of kMostVotes
   // and step 1.
-  void settle_wide(const Bits& finite) {
+  void normalize_wide(const Bits& finite) {
     head.range = kMostVotes;
     head.single = true;
     count_ = kWidePlanes;
-    settle(finite);
+    normalize(finite);
   }
 
   // Clips values to kMostVotes, and brings them to the normal form. Only blocks of other encoders have larger values.
@@ -252,7 +252,7 @@ class VoteRecord {
       for (size_t j = 0; j < kWidePlanes; ++j) wide[j].word[i / 64] |= static_cast<uint64_t>(c >> j & 1) << i % 64;
     }
     for (size_t j = 0; j < kWidePlanes; ++j) plane[j] = Bits::of(wide[j]);
-    settle_wide(head.special ? there - (code[0] | code[1]) : there);
+    normalize_wide(head.special ? there - (code[0] | code[1]) : there);
   }
 
   // Returns the value of one float that has no code.
@@ -325,7 +325,7 @@ class VoteRecord {
   }
 
   // Reduces the record to its normal form: the least range, step 2 if that suffices, and c = 0 for floats with a code.
-  GRADLANE_INLINE void settle(const Bits& finite) {
+  GRADLANE_INLINE void normalize(const Bits& finite) {
     const auto step = head.single ? 1 : 2;
     const auto range = static_cast<int>(head.range);
     const Ends found = ends(finite);

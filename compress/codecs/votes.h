@@ -1,9 +1,9 @@
 // votes.h - codecs whose contributions are signs, which add up as small integers; included by the kernels of every
 // instruction set that are made with the kit
 //
-// `Ballot` is the codec:
+// `VoteRule` is the codec:
 // - kAbstains: a 0 has no vote; if false, it votes for a sign drawn at random.
-// - kElects: results are the signs of sums; if false, they are the sums.
+// - kMajorityResult: results are the signs of sums; if false, they are the sums.
 //
 // The code is in an unnamed namespace; layout.h says why.
 #pragma once
@@ -17,23 +17,23 @@ namespace {
 
 struct Majority {
   static constexpr bool kAbstains = false;
-  static constexpr bool kElects = true;
+  static constexpr bool kMajorityResult = true;
 };
 struct TernaryMajority {
   static constexpr bool kAbstains = true;
-  static constexpr bool kElects = true;
+  static constexpr bool kMajorityResult = true;
 };
 struct ScaledSigns {
   static constexpr bool kAbstains = false;
-  static constexpr bool kElects = false;
+  static constexpr bool kMajorityResult = false;
 };
 
-template <class Ballot>
+template <class VoteRule>
 struct VotePasses {
   static EncodeResult encode(const CodecParams& params, const EncodeJob& job) noexcept {
     const auto fill = [&](size_t i, size_t count, const Bits& there, VoteRecord& record, float* left) {
       float* const residual = job.residual == nullptr ? nullptr : job.residual + i;
-      record.be(vote(params, job.in + i, residual, count, job.position + i, there, left), there);
+      record.set_votes(vote(params, job.in + i, residual, count, job.position + i, there, left), there);
       return Status::kOk;
     };
     return written(write(job.floats, job.residual, job.out, job.room, fill));
@@ -58,8 +58,8 @@ struct VotePasses {
       at += record.head.bytes(count);
       if (record.head.exceeds()) [[unlikely]]
         record.cut_off(there);
-      const float* const owed = residual == nullptr ? nullptr : residual + i;
-      record.add(vote(params, local + i, owed, count, position + i, there, left), there);
+      const float* const new_residual = residual == nullptr ? nullptr : residual + i;
+      record.add(vote(params, local + i, new_residual, count, position + i, there, left), there);
       return Status::kOk;
     };
     const HopResult result = write(floats, residual, job.out, job.room, fill);
@@ -67,9 +67,9 @@ struct VotePasses {
     return result;
   }
 
-  static EncodeResult represent(const CodecParams& params, const EncodeJob& job) noexcept {
+  static EncodeResult encode_sum(const CodecParams& params, const EncodeJob& job) noexcept {
     const auto fill = [&](size_t i, size_t count, const Bits& there, VoteRecord& record, float*) {
-      be_floats(params, job.in + i, count, there, record);
+      set_values(params, job.in + i, count, there, record);
       return Status::kOk;
     };
     return written(write(job.floats, nullptr, job.out, job.room, fill));
@@ -96,18 +96,18 @@ struct VotePasses {
       Floats sign = signed_as(bits_of(x), one);
       const Mask tie = x == all(0.0F);
       if (mask_bits(tie) != 0) {
-        sign = Ballot::kAbstains ? only(!tie, sign) : choose(tie, signed_as(random.upper(position + i), one), sign);
+        sign = VoteRule::kAbstains ? only(!tie, sign) : choose(tie, signed_as(random.upper(position + i), one), sign);
       }
       store(choose(is_finite(x), sign, x), sums + i, count);
     });
   }
 
   static constexpr CodecOps ops() {
-    CodecOps ops{encode, validate, decode<false>, decode<true>, hop, represent};
-    if constexpr (Ballot::kElects) {
+    CodecOps ops{encode, validate, decode<false>, decode<true>, hop, encode_sum};
+    if constexpr (VoteRule::kMajorityResult) {
       ops.finish = finish;
     } else {
-      ops.look = [](const CodecParams&, Look& look, const LookJob& job) noexcept { look_at_moments(look, job); };
+      ops.scan = [](const CodecParams&, TensorScan& scan, const ScanJob& job) noexcept { look_at_moments(scan, job); };
     }
     return ops;
   }
@@ -184,7 +184,7 @@ struct VotePasses {
       return x;
     }
     template <bool kFeedback>
-    GRADLANE_INLINE void owe(const Floats& x, size_t i, size_t lanes, uint32_t plus) const {
+    GRADLANE_INLINE void store_residual(const Floats& x, size_t i, size_t lanes, uint32_t plus) const {
       const Floats scale = all(params.scale);
       const Floats sent = choose(mask_of_bits(plus), scale, all(0.0F) - scale);
       // Adding 0 turns -0 into 0.
@@ -216,7 +216,7 @@ struct VotePasses {
     const uint32_t plus[4] = {mask_bits(x[0] > zero), mask_bits(x[1] > zero), mask_bits(x[2] > zero),
                               mask_bits(x[3] > zero)};
     if constexpr (kFeedback) {
-      for (size_t k = 0; k < 4; ++k) from.template owe<kFeedback>(x[k], i + k * kLanes, kLanes, plus[k]);
+      for (size_t k = 0; k < 4; ++k) from.template store_residual<kFeedback>(x[k], i + k * kLanes, kLanes, plus[k]);
     }
     return plus[0] | plus[1] << 16 | static_cast<uint64_t>(plus[2] | plus[3] << 16) << 32;
   }
@@ -229,7 +229,7 @@ struct VotePasses {
       const Floats x = from.template x<kFeedback>(i + k, lanes);
       const uint32_t plus = mask_bits(x > all(0.0F));
       plain &= (mask_bits(oddity(x) < all(kOdd)) | ~uint32_t{0} << lanes) == ~uint32_t{0};
-      if constexpr (kFeedback) from.template owe<kFeedback>(x, i + k, lanes, plus);
+      if constexpr (kFeedback) from.template store_residual<kFeedback>(x, i + k, lanes, plus);
       word |= static_cast<uint64_t>(plus) << k;
     });
     return word;
@@ -246,7 +246,7 @@ struct VotePasses {
       if (some != 0xffff) some |= vote_rest(from, x, lanes, i, plus, code);
       plus_bits.put(i, plus & some);
       minus_bits.put(i, some & ~plus);
-      if constexpr (kFeedback) from.template owe<kFeedback>(x, i, lanes, plus);
+      if constexpr (kFeedback) from.template store_residual<kFeedback>(x, i, lanes, plus);
     });
     return {Bits::of(plus_bits), Bits::of(minus_bits), {Bits::of(code[0]), Bits::of(code[1])}};
   }
@@ -263,7 +263,7 @@ struct VotePasses {
   [[gnu::noinline]] static uint32_t vote_rest(const Contribution& from, const Floats& x, size_t lanes, size_t i,
                                               uint32_t& plus, BitWords (&code)[kCodePlanes]) {
     put_codes(x, i, code);
-    if constexpr (Ballot::kAbstains) return 0;
+    if constexpr (VoteRule::kAbstains) return 0;
     const auto there = static_cast<uint32_t>((uint64_t{1} << lanes) - 1);
     const uint32_t zeros = mask_bits(x == all(0.0F)) & there;
     const Words random = Random(from.params.own_seed).upper(from.position + i);
@@ -282,8 +282,8 @@ struct VotePasses {
 
   // ---- Sums and results
 
-  static void be_floats(const CodecParams& params, const float* in, size_t count, const Bits& there,
-                        VoteRecord& record) {
+  static void set_values(const CodecParams& params, const float* in, size_t count, const Bits& there,
+                         VoteRecord& record) {
     const Floats zero = all(0.0F), one = all(1.0F), most = all(static_cast<float>(kMostVotes));
     const Floats steps_per_one = all(1 / params.scale);
     BitWords plus, minus, code[kCodePlanes];
@@ -303,7 +303,7 @@ struct VotePasses {
       store(whole + all(kMostVotes), c + i);
     });
     const Votes votes{Bits::of(plus), Bits::of(minus), {Bits::of(code[0]), Bits::of(code[1])}};
-    if (large == 0) return record.be(votes, there);
+    if (large == 0) return record.set_votes(votes, there);
     record.be_special(votes);
     BitWords planes[kWidePlanes];
     each(count, [&](size_t i, size_t) GRADLANE_INLINE_LAMBDA {
@@ -314,7 +314,7 @@ struct VotePasses {
       }
     });
     for (size_t j = 0; j < kWidePlanes; ++j) record.plane[j] = Bits::of(planes[j]);
-    record.settle_wide(there - votes.special());
+    record.normalize_wide(there - votes.special());
   }
 
   template <bool kAdd, bool kSpecial>

@@ -15,7 +15,7 @@ namespace {
 // The bin of a magnitude is its bits, shifted right by this number: 8 bits of the exponent and 4 of the mantissa
 // remain.
 constexpr int kBinShift = 19;
-static_assert(Look::kCounts == size_t{1} << (31 - kBinShift));
+static_assert(TensorScan::kCounts == size_t{1} << (31 - kBinShift));
 
 constexpr uint32_t kInfinite = 0x7f800000;  // bits of Inf; magnitudes below are finite
 
@@ -33,7 +33,7 @@ struct Cut {
 };
 
 // Finds the cut. All counts in bins above that of `largest` must be 0.
-inline Cut cut_at(const uint32_t (&counts)[Look::kCounts], uint64_t k, float largest) {
+inline Cut cut_at(const uint32_t (&counts)[TensorScan::kCounts], uint64_t k, float largest) {
   const uint32_t top = std::bit_cast<uint32_t>(largest) >> kBinShift;
   Cut cut{top, 0, counts[top]};
   while (cut.bin != 0 && cut.above + cut.inside < k) {
@@ -45,7 +45,7 @@ inline Cut cut_at(const uint32_t (&counts)[Look::kCounts], uint64_t k, float lar
 
 // Returns a threshold that about k magnitudes reach. It assumes that the magnitudes in a bin are spread evenly, up to
 // the largest of all.
-inline float threshold_at(const uint32_t (&counts)[Look::kCounts], uint64_t k, float largest) {
+inline float threshold_at(const uint32_t (&counts)[TensorScan::kCounts], uint64_t k, float largest) {
   const Cut cut = cut_at(counts, k, largest);
   if (cut.bin == 0 || cut.inside == 0) return bin_from(cut.bin);
   const uint32_t from = cut.bin << kBinShift;
@@ -56,20 +56,20 @@ inline float threshold_at(const uint32_t (&counts)[Look::kCounts], uint64_t k, f
 }
 
 // Returns how many of the scanned values are to be sent, at least one.
-inline uint64_t wanted_of(const CodecParams& params, const Look& look) {
-  return (look.finite * params.arguments.rate + 500'000) / 1'000'000 | (look.finite * params.arguments.rate < 500'000);
+inline uint64_t wanted_of(const CodecParams& params, const TensorScan& scan) {
+  return (scan.finite * params.arguments.rate + 500'000) / 1'000'000 | (scan.finite * params.arguments.rate < 500'000);
 }
 
 // While magnitudes are counted, Look::chosen is the bin of the bar: magnitudes below it may not be counted. kKnown says
 // that the counts are complete.
 constexpr uint64_t kKnown = ~uint64_t{0};
 
-inline void raise_bar(const CodecParams& params, Look& look) {
+inline void raise_bar(const CodecParams& params, TensorScan& scan) {
   constexpr uint64_t kEnough = 4096;
-  if (look.finite < kEnough) return;
-  const uint64_t wanted = wanted_of(params, look);
-  const uint64_t bar = cut_at(look.counts, wanted + wanted / 4 + 64, look.largest).bin;
-  if (bar > look.chosen) look.chosen = bar;
+  if (scan.finite < kEnough) return;
+  const uint64_t wanted = wanted_of(params, scan);
+  const uint64_t bar = cut_at(scan.counts, wanted + wanted / 4 + 64, scan.largest).bin;
+  if (bar > scan.chosen) scan.chosen = bar;
 }
 
 // Value of Look::next when the rest of a pass may be skipped.
@@ -78,42 +78,42 @@ constexpr uint64_t kNothing = ~uint64_t{0};
 // Saves the counts of the bins in which the cut may be, as a mark, each time N more values have been scanned. If the
 // marks are full, every other one is dropped and N doubles. With marks, a later pass can find elements of a bin without
 // scanning all values.
-inline void set_mark(Look& look) {
+inline void set_mark(TensorScan& scan) {
   constexpr uint64_t kOften = 32768;
-  if (look.marks == Look::kMarks) {
-    look.marks /= 2;
-    for (size_t i = 0; i < look.marks; ++i) look.mark[i] = look.mark[2 * i];
+  if (scan.marks == TensorScan::kMarks) {
+    scan.marks /= 2;
+    for (size_t i = 0; i < scan.marks; ++i) scan.mark[i] = scan.mark[2 * i];
   }
-  const uint64_t often = look.marks < 2 ? kOften : look.mark[1].values - look.mark[0].values;
-  if (look.marks != 0 && look.values < look.mark[look.marks - 1].values + often) return;
-  Look::Mark& mark = look.mark[look.marks++];
-  mark.values = look.values;
-  mark.bin = static_cast<uint32_t>(look.chosen);
-  for (size_t i = 0; i < std::size(mark.counts); ++i) mark.counts[i] = look.counts[mark.bin + i];
+  const uint64_t often = scan.marks < 2 ? kOften : scan.mark[1].values - scan.mark[0].values;
+  if (scan.marks != 0 && scan.values < scan.mark[scan.marks - 1].values + often) return;
+  TensorScan::Mark& mark = scan.mark[scan.marks++];
+  mark.values = scan.values;
+  mark.bin = static_cast<uint32_t>(scan.chosen);
+  for (size_t i = 0; i < std::size(mark.counts); ++i) mark.counts[i] = scan.counts[mark.bin + i];
 }
 
 // Skips to the last mark, not before `values`, that has element `number` of the threshold's bin behind it. Look::chosen
 // becomes the number of the first element behind the mark.
-inline void go_to(const CodecParams& params, Look& look, uint64_t number, uint64_t values) {
+inline void go_to(const CodecParams& params, TensorScan& scan, uint64_t number, uint64_t values) {
   const uint32_t bin = std::bit_cast<uint32_t>(params.threshold) >> kBinShift;
-  for (size_t i = 0; i < look.marks; ++i) {
-    const Look::Mark& mark = look.mark[i];
+  for (size_t i = 0; i < scan.marks; ++i) {
+    const TensorScan::Mark& mark = scan.mark[i];
     const uint32_t which = bin - mark.bin;  // never negative, as the bar only rises
     if (mark.values < values || which >= std::size(mark.counts) || mark.counts[which] > number) continue;
-    look.next = mark.values;
-    look.chosen = mark.counts[which];
+    scan.next = mark.values;
+    scan.chosen = mark.counts[which];
   }
 }
 
 // Places in Look::counts where the last pass of mstopk keeps two positions, the ends of the run.
 constexpr size_t kRunFrom = 0;
 constexpr size_t kRunUntil = 2;
-inline void set_place(Look& look, size_t at, uint64_t place) {
-  look.counts[at] = static_cast<uint32_t>(place);
-  look.counts[at + 1] = static_cast<uint32_t>(place >> 32);
+inline void set_place(TensorScan& scan, size_t at, uint64_t place) {
+  scan.counts[at] = static_cast<uint32_t>(place);
+  scan.counts[at + 1] = static_cast<uint32_t>(place >> 32);
 }
-inline uint64_t place_at(const Look& look, size_t at) {
-  return look.counts[at] | static_cast<uint64_t>(look.counts[at + 1]) << 32;
+inline uint64_t place_at(const TensorScan& scan, size_t at) {
+  return scan.counts[at] | static_cast<uint64_t>(scan.counts[at + 1]) << 32;
 }
 
 }  // namespace

@@ -88,7 +88,8 @@ struct PlaneKernels {
   }
 
   template <bool kFeedback>
-  static GRADLANE_INLINE void owe(const PlaneJob& job, size_t group, const PlaneLattice& lattice, const Group& x) {
+  static GRADLANE_INLINE void store_residual(const PlaneJob& job, size_t group, const PlaneLattice& lattice,
+                                             const Group& x) {
     if constexpr (kFeedback) store_group(job.residual + group * kGroupFloats, lattice.error(x));
   }
 
@@ -114,15 +115,15 @@ struct PlaneKernels {
       const Group x = load<kFeedback>(job, g), y = load<kFeedback>(job, g + 1);
       if (!put_pair({lattice.bytes(x), lattice.bytes(y)}, out, tags[g / 2])) [[unlikely]]
         return false;
-      owe<kFeedback>(job, g, lattice, x);
-      owe<kFeedback>(job, g + 1, lattice, y);
+      store_residual<kFeedback>(job, g, lattice, x);
+      store_residual<kFeedback>(job, g + 1, lattice, y);
       return true;
     };
     const auto one = [&](size_t g) GRADLANE_INLINE_LAMBDA {
       const Group x = load<kFeedback>(job, g);
       if (!put(lattice.words(x), out, tags, g)) [[unlikely]]
         return false;
-      owe<kFeedback>(job, g, lattice, x);
+      store_residual<kFeedback>(job, g, lattice, x);
       return true;
     };
     group = run(group, job.full_groups(), pair, one);
@@ -149,8 +150,8 @@ struct PlaneKernels {
           [[unlikely]]
         return false;
       in.at += (first + second) * kPlaneBytes;
-      owe<kFeedback>(job, g, lattice, x);
-      owe<kFeedback>(job, g + 1, lattice, y);
+      store_residual<kFeedback>(job, g, lattice, x);
+      store_residual<kFeedback>(job, g + 1, lattice, y);
       return true;
     };
     const auto one = [&](size_t g) GRADLANE_INLINE_LAMBDA {
@@ -162,7 +163,7 @@ struct PlaneKernels {
       if (!put(sum(load_words(reader.at(in), tag), lattice.words(x)), out, tags, g)) [[unlikely]]
         return false;
       in.at += tag * kPlaneBytes;
-      owe<kFeedback>(job, g, lattice, x);
+      store_residual<kFeedback>(job, g, lattice, x);
       return true;
     };
     group = run(group, job.full_groups(), pair, one);

@@ -30,8 +30,8 @@ inline CodecError qsgd_error(const CodecArguments& arguments) {
 inline CodecError int8_error(const CodecArguments&) { return chunk_error(0, 0.5 / 127); }
 inline CodecError fp8_error(const CodecArguments&) { return chunk_error(0x1p-4, 0x1p-10 / 448); }
 
-constexpr Extra kChunkSize = {.place = ":", .least = 256, .most = 1024, .usual = 256, .power_of_two = true};
-constexpr Extra kBucketSize = {.place = "/", .least = 256, .most = 1024, .usual = 512, .power_of_two = true};
+constexpr NumericParameter kChunkSize = {.place = ":", .least = 256, .most = 1024, .usual = 256, .power_of_two = true};
+constexpr NumericParameter kBucketSize = {.place = "/", .least = 256, .most = 1024, .usual = 512, .power_of_two = true};
 
 constexpr CodecRow kChunkRows[] = {
     {.id = CodecId::kOneBit,
@@ -48,7 +48,7 @@ constexpr CodecRow kChunkRows[] = {
      .layout = Form::kChunks,
      .feedback = true,
      .states = 2,
-     .adds = false,
+     .is_additive = false,
      .source = "Seide et al., Interspeech 2014"},
     {.id = CodecId::kQsgd,
      .word = "qsgd",
@@ -67,7 +67,7 @@ constexpr CodecRow kChunkRows[] = {
      .layout = Form::kChunks,
      .feedback = true,
      .states = 2,
-     .adds = false,
+     .is_additive = false,
      .source = "CGX, Markov et al., Middleware 2022; QSGD, Alistarh et al., NeurIPS 2017"},
     {.id = CodecId::kInt8,
      .word = "int8",
@@ -83,7 +83,7 @@ constexpr CodecRow kChunkRows[] = {
      .layout = Form::kChunks,
      .feedback = true,
      .states = 2,
-     .adds = false,
+     .is_additive = false,
      .source = "as torchft"},
     {.id = CodecId::kFp8,
      .word = "fp8",
@@ -99,7 +99,7 @@ constexpr CodecRow kChunkRows[] = {
      .layout = Form::kChunks,
      .feedback = true,
      .states = 2,
-     .adds = false,
+     .is_additive = false,
      .source = "Micikevicius et al., 2022; as torchft"},
 };
 

@@ -81,11 +81,11 @@ inline CodecError stochastic_error(const CodecArguments& arguments) {
 
 // ---- fixed:rel=B: the step is that for a largest magnitude of 1, until the largest is known
 
-inline void settle_relative(CodecParams& params, Look&, float agreed) {
+inline void settle_relative(CodecParams& params, TensorScan&, float agreed) {
   set_step(params, exponent_below(agreed) + 1 - static_cast<int>(params.bits));
 }
 
-inline float offer_largest(const CodecParams&, const Look& look) { return look.largest; }
+inline float offer_largest(const CodecParams&, const TensorScan& scan) { return scan.largest; }
 
 // The absolute error is half of the least step, which is used if the largest magnitude is very small.
 inline CodecError relative_error(const CodecArguments& arguments) {
@@ -102,16 +102,16 @@ inline CodecParams terngrad_params(const CodecArguments&) {
 
 // Returns the magnitude at which this rank clips: CLIP standard deviations (the mean is taken to be 0), but at most its
 // largest magnitude.
-inline float offer_clip(const CodecParams& params, const Look& look) {
-  if (look.finite == 0) return 0;
+inline float offer_clip(const CodecParams& params, const TensorScan& scan) {
+  if (scan.finite == 0) return 0;
   const double sigmas = params.arguments.extra / 100.0;
-  const double clip = sigmas * std::sqrt(look.square / static_cast<double>(look.finite));
-  return static_cast<float>(std::min(clip, static_cast<double>(look.largest)));
+  const double clip = sigmas * std::sqrt(scan.square / static_cast<double>(scan.finite));
+  return static_cast<float>(std::min(clip, static_cast<double>(scan.largest)));
 }
 
-inline void settle_terngrad(CodecParams& params, Look& look, float agreed) {
+inline void settle_terngrad(CodecParams& params, TensorScan& scan, float agreed) {
   set_step(params, exponent_above(agreed));
-  params.threshold = std::min(offer_clip(params, look), params.step);
+  params.threshold = std::min(offer_clip(params, scan), params.step);
 }
 
 // ---- tbq:b
@@ -170,7 +170,7 @@ constexpr CodecRow kLatticeRows[] = {
                  .passes = 1,
                  .agreement = Agreement::kGreatest,
                  .offer = offer_largest,
-                 .settle = settle_relative,
+                 .finish_scan = settle_relative,
                  .error = relative_error,
                  .feedback = true}),
     lattice_row({.id = CodecId::kTernGrad,
@@ -184,7 +184,7 @@ constexpr CodecRow kLatticeRows[] = {
                  .passes = 1,
                  .agreement = Agreement::kGreatest,
                  .offer = offer_clip,
-                 .settle = settle_terngrad,
+                 .finish_scan = settle_terngrad,
                  .error = unbounded,
                  .unbiased = true,
                  .source = "TernGrad: Wen et al., NeurIPS 2017"}),

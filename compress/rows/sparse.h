@@ -23,31 +23,31 @@ inline CodecParams sparse_params(const CodecArguments& arguments) {
 inline CodecError unbounded_error(const CodecArguments&) { return {.bounded = false}; }
 
 // Returns whether the counts of pass `first` suffice. If not, it clears them, and the next pass must count all values.
-inline bool counted(const CodecParams& params, Look& look, unsigned first) {
-  if (look.pass != first || cut_at(look.counts, wanted_of(params, look), look.largest).bin >= look.chosen) return true;
-  look.finite = look.chosen = look.marks = 0;
-  look.largest = 0;
-  std::ranges::fill(look.counts, 0);
+inline bool counted(const CodecParams& params, TensorScan& scan, unsigned first) {
+  if (scan.pass != first || cut_at(scan.counts, wanted_of(params, scan), scan.largest).bin >= scan.chosen) return true;
+  scan.finite = scan.chosen = scan.marks = 0;
+  scan.largest = 0;
+  std::ranges::fill(scan.counts, 0);
   return false;
 }
 
 // Finds a threshold. It is never above the largest magnitude, so that something is sent even if all elements are alike.
-inline void find_threshold(CodecParams& params, Look& look, unsigned first) {
-  if (look.chosen == kKnown || !counted(params, look, first)) return;
-  const float found = threshold_at(look.counts, wanted_of(params, look), look.largest);
+inline void find_threshold(CodecParams& params, TensorScan& scan, unsigned first) {
+  if (scan.chosen == kKnown || !counted(params, scan, first)) return;
+  const float found = threshold_at(scan.counts, wanted_of(params, scan), scan.largest);
   params.threshold = std::max(found, sparse_params(params.arguments).threshold);
-  look.chosen = kKnown;
-  look.next = kNothing;
+  scan.chosen = kKnown;
+  scan.next = kNothing;
 }
 
-inline void settle_threshold(CodecParams& params, Look& look, float) { find_threshold(params, look, 0); }
+inline void settle_threshold(CodecParams& params, TensorScan& scan, float) { find_threshold(params, scan, 0); }
 
 // Finds the bin of the cut, and which elements of it are sent, as a run of their numbers. This rank draws the start of
 // the run.
-inline void find_run(CodecParams& params, Look& look) {
-  if (look.chosen == kKnown || !counted(params, look, 0)) return;
-  const uint64_t wanted = wanted_of(params, look);
-  const Cut cut = cut_at(look.counts, wanted, look.largest);
+inline void find_run(CodecParams& params, TensorScan& scan) {
+  if (scan.chosen == kKnown || !counted(params, scan, 0)) return;
+  const uint64_t wanted = wanted_of(params, scan);
+  const Cut cut = cut_at(scan.counts, wanted, scan.largest);
   const uint64_t some = wanted - std::min(wanted, cut.above);
   params.threshold = std::max(bin_from(cut.bin), sparse_params(params.arguments).threshold);
   params.from = params.until = 0;
@@ -55,22 +55,22 @@ inline void find_run(CodecParams& params, Look& look) {
     params.from = mixed(params.own_seed) % (cut.inside - some + 1);
     params.until = params.from + some;
   }
-  look.chosen = kKnown;
-  look.next = kNothing;
+  scan.chosen = kKnown;
+  scan.next = kNothing;
 }
 
 // Runs after each pass. After the third one, it replaces the numbers in the run by places.
-inline void settle_exactly(CodecParams& params, Look& look, float) {
-  if (look.pass < 2) {
-    find_run(params, look);
-    if (look.pass == 0) return;
-    std::ranges::fill(look.counts, 0);
-    look.chosen = 0;
-    look.next = params.from == params.until ? kNothing : 0;
-    if (look.next == 0) go_to(params, look, params.from, 0);
+inline void settle_exactly(CodecParams& params, TensorScan& scan, float) {
+  if (scan.pass < 2) {
+    find_run(params, scan);
+    if (scan.pass == 0) return;
+    std::ranges::fill(scan.counts, 0);
+    scan.chosen = 0;
+    scan.next = params.from == params.until ? kNothing : 0;
+    if (scan.next == 0) go_to(params, scan, params.from, 0);
   } else if (params.from != params.until) {
-    params.from = place_at(look, kRunFrom);
-    params.until = place_at(look, kRunUntil);
+    params.from = place_at(scan, kRunFrom);
+    params.until = place_at(scan, kRunUntil);
   }
 }
 
@@ -84,9 +84,9 @@ inline CodecParams dgc_params(const CodecArguments& arguments) {
   return params;
 }
 
-inline void settle_clipped(CodecParams& params, Look& look, float) {
-  if (look.pass != 0) return find_threshold(params, look, 1);
-  const double norm = std::sqrt(look.square), most = static_cast<double>(params.arguments.bits) / kClipPerOne;
+inline void settle_clipped(CodecParams& params, TensorScan& scan, float) {
+  if (scan.pass != 0) return find_threshold(params, scan, 1);
+  const double norm = std::sqrt(scan.square), most = static_cast<double>(params.arguments.bits) / kClipPerOne;
   params.gain = params.arguments.bits != 0 && norm > most ? static_cast<float>(most / norm) : 1.0F;
 }
 
@@ -112,7 +112,7 @@ constexpr CodecRow kSparseRows[] = {
                 .kernels = GRADLANE_KERNELS(kTopK),
                 .params = sparse_params,
                 .passes = 2,
-                .settle = settle_threshold,
+                .finish_scan = settle_threshold,
                 .source = "Stich et al., NeurIPS 2018"}),
     sparse_row({.id = CodecId::kMsTopK,
                 .word = "mstopk",
@@ -122,7 +122,7 @@ constexpr CodecRow kSparseRows[] = {
                 .kernels = GRADLANE_KERNELS(kMsTopK),
                 .params = sparse_params,
                 .passes = 3,
-                .settle = settle_exactly,
+                .finish_scan = settle_exactly,
                 .source = "Agarwal et al., MLSys 2022"}),
     sparse_row({.id = CodecId::kDgc,
                 .word = "dgc",
@@ -134,7 +134,7 @@ constexpr CodecRow kSparseRows[] = {
                 .extra = {.place = "m", .least = 0, .most = 999, .usual = 900, .per_one = kMomentumPerOne},
                 .second_extra = {.place = "clip", .least = 0, .most = 255, .usual = 0, .per_one = kClipPerOne},
                 .passes = 3,
-                .settle = settle_clipped,
+                .finish_scan = settle_clipped,
                 .states = 2,
                 .source = "Lin et al., ICLR 2018"}),
     sparse_row({.id = CodecId::kGradDrop,
@@ -145,7 +145,7 @@ constexpr CodecRow kSparseRows[] = {
                 .kernels = GRADLANE_KERNELS(kTopK),
                 .params = sparse_params,
                 .passes = 2,
-                .settle = settle_threshold,
+                .finish_scan = settle_threshold,
                 .source = "Aji and Heafield, EMNLP 2017"}),
 };
 

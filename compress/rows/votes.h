@@ -15,13 +15,13 @@ inline CodecError votes_error(const CodecArguments&) { return {.bounded = false}
 
 // ---- signsgd,ef
 
-inline float offer_mean(const CodecParams&, const Look& look) {
-  return look.finite == 0 ? 0 : static_cast<float>(look.magnitude / static_cast<double>(look.finite));
+inline float offer_mean(const CodecParams&, const TensorScan& scan) {
+  return scan.finite == 0 ? 0 : static_cast<float>(scan.magnitude / static_cast<double>(scan.finite));
 }
 
 // Sets the scale to the power of two that is nearest to `agreed` by its ratio. Its limits keep kMostVotes times the
 // scale finite.
-inline void settle_scale(CodecParams& params, Look&, float agreed) {
+inline void settle_scale(CodecParams& params, TensorScan&, float agreed) {
   constexpr int kLeast = -126, kMost = 119;
   int exponent = kLeast;
   if (agreed > 0) exponent = std::isinf(agreed) ? kMost : std::ilogb(agreed * 1.41421356F);
@@ -66,7 +66,7 @@ constexpr CodecRow kVoteRows[] = {
               .passes = 1,
               .agreement = Agreement::kMean,
               .offer = offer_mean,
-              .settle = settle_scale,
+              .finish_scan = settle_scale,
               .feedback = true,
               .source = "EF-SignSGD: Karimireddy et al., ICML 2019"}),
 };

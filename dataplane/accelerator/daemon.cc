@@ -127,8 +127,8 @@ const char* serve(const Signals& signals, AdminSocket& admin, Port& host, Port& 
   for (auto tended = Clock::now() - kTendEvery;;) {
     if (Clock::now() - tended >= kTendEvery) {
       tended = Clock::now();
-      host.tend();
-      wire.tend();
+      host.maintain();
+      wire.maintain();
       watch.look(worker.engine(), clock_now());
       hold.look(clock_now());
       supervisor.look(std::array{worker.rounds()});
@@ -153,7 +153,8 @@ void leave(std::unique_ptr<Port>& port) {
 }  // namespace
 
 size_t accelerator_packet_bytes(const AcceleratorConfig& config) {
-  return PacketPool::bytes_needed(buffers_for(config), longest_frame(config, EthdevPort::may_want_powers));
+  return PacketPool::bytes_needed(buffers_for(config),
+                                  longest_frame(config, EthdevPort::may_need_power_of_two_buffers));
 }
 
 int run_accelerator(const AcceleratorConfig& config, const std::string& version) {
@@ -170,7 +171,7 @@ int run_accelerator(const AcceleratorConfig& config, const std::string& version)
   AdminSocket admin(config.admin, [&parts](const std::string& line) { return answer_accelerator_admin(*parts, line); });
   start_dpdk(config);
 
-  PacketPool pool("accelerator", buffers_for(config), longest_frame(config, EthdevPort::wants_powers));
+  PacketPool pool("accelerator", buffers_for(config), longest_frame(config, EthdevPort::needs_power_of_two_buffers));
   // This comes before the first packet socket, so that the kernel never takes a frame that such a socket gets.
   PortHold hold(config);
   std::unique_ptr<Port> host = host_port(config, pool.mempool());

@@ -77,7 +77,7 @@ void AcceleratorQueue::flush(Nanos now) noexcept {
   }
 }
 
-void AcceleratorQueue::tend(Nanos now) noexcept {
+void AcceleratorQueue::maintain(Nanos now) noexcept {
   if (published_.due(now)) publish();
   if (queued() == 0 || clogged_at_ == 0 || clogged_head_ != head_) {
     clogged_at_ = queued() == 0 ? 0 : now;

@@ -69,7 +69,7 @@ class AcceleratorQueue {
   // Returns whether the device took less than it was given. Then callers should send it no more frames for now.
   [[nodiscard]] bool clogged() const noexcept { return clogged_; }
   // Drops queued frames that the device does not take for kPatience, and publishes figures. Call it after each round.
-  void tend(Nanos now) noexcept;
+  void maintain(Nanos now) noexcept;
   // Makes the device send what it has taken. Call it in a round in which no frame came.
   void settle(Nanos now) noexcept { (void)settled(now); }
   // Returns the time at which settle() has something to do. kNever: everything is sent.
@@ -97,7 +97,7 @@ class AcceleratorQueue {
   Nanos look_at_ = 0;     // time of the next look at that ring
   Nanos now_ = 0;         // time of the last flush
   bool clogged_ = false;
-  Nanos clogged_at_ = 0;     // time at which tend() first saw the present head_; 0: nothing is queued
+  Nanos clogged_at_ = 0;     // time at which maintain() first saw the present head_; 0: nothing is queued
   size_t clogged_head_ = 0;  // head_ at that time
   CounterSet<SideCounter> counters_;
   CounterSnapshot<SideCounter> published_;

@@ -79,7 +79,7 @@ bool AcceleratorWorker::poll() noexcept {
   for (AcceleratorQueue* const queue : {&wire_, &host_}) {
     queue->flush(now);
     if (settle) queue->settle(now);
-    queue->tend(now);
+    queue->maintain(now);
   }
   return moved;
 }

@@ -100,8 +100,9 @@ void drop_privileges(const Privileges& privileges, const Nodes& nodes) {
 }
 
 // Events from outside that end the daemon: signals, and the end of the processes that it serves.
-struct Ends {
-  explicit Ends(const std::string& log_file, std::span<const pid_t> serving) : signals(log_file), processes(serving) {}
+struct StopSources {
+  explicit StopSources(const std::string& log_file, std::span<const pid_t> serving)
+      : signals(log_file), processes(serving) {}
 
   // Returns the reason to end, for the log, once; null if there is none.
   [[nodiscard]] const char* take() {
@@ -117,7 +118,7 @@ struct Ends {
 int poll_ms(Nanos time) { return static_cast<int>(time / kMillisecond); }
 
 // Waits at most `most` for an event and does a round of housekeeping. Returns the reason to end, or null.
-const char* step(Housekeeping& housekeeping, Ends& ends, Nanos most) {
+const char* step(Housekeeping& housekeeping, StopSources& ends, Nanos most) {
   std::vector<pollfd> fds = {{ends.signals.fd(), POLLIN, 0}, {ends.processes.fd(), POLLIN, 0}};
   for (const int fd : housekeeping.fds()) fds.push_back({fd, POLLIN, 0});
   const Nanos wait = housekeeping.busy() ? std::min(most, Housekeeping::kBusyStep) : most;
@@ -141,11 +142,11 @@ void tell(Supervisor& supervisor, const Nodes& nodes) {
 }
 
 // Runs until there is a reason to end, and returns it. Throws DeviceLost.
-const char* work(Housekeeping& housekeeping, const Nodes& nodes, Ends& ends, Supervisor& supervisor) {
+const char* work(Housekeeping& housekeeping, const Nodes& nodes, StopSources& ends, Supervisor& supervisor) {
   const char* end = nullptr;
   for (; end == nullptr; end = step(housekeeping, ends, Housekeeping::kStep)) {
     const Nanos now = clock_now();
-    if (!housekeeping.tend(now)) continue;
+    if (!housekeeping.maintain(now)) continue;
     tell(supervisor, nodes);
   }
   return end;
@@ -170,7 +171,7 @@ void log_counters(const Node& node) {
 
 // Waits until other nodes have acknowledged all packets. The trainers of this node have ended, with their results.
 // Trainers of other nodes may still wait for packets that must be retransmitted. A further signal ends the wait.
-void let_others_end(Housekeeping& housekeeping, const Nodes& nodes, Ends& ends) {
+void wait_for_acknowledgements(Housekeeping& housekeeping, const Nodes& nodes, StopSources& ends) {
   const auto done = [](const auto& node) { return node->unacknowledged() == 0; };
   const Nanos begin = clock_now();
   const Nanos most = nodes.front()->config().shutdown_timeout;
@@ -181,7 +182,7 @@ void let_others_end(Housekeeping& housekeeping, const Nodes& nodes, Ends& ends) 
 }
 
 // Shuts the nodes down. `why` names the lost device, without which no operation can complete; null for an ordinary end.
-void shut_down(Housekeeping& housekeeping, const Nodes& nodes, Ends& ends, const char* why) {
+void shut_down(Housekeeping& housekeeping, const Nodes& nodes, StopSources& ends, const char* why) {
   Shutdown shutdown(nodes, why, clock_now());
   bool hurry = false;  // whether a further signal came
   while (!shutdown.step(clock_now(), hurry)) hurry = step(housekeeping, ends, Housekeeping::kBusyStep) != nullptr;
@@ -224,7 +225,7 @@ void check_calibration(const NodeConfig& config, const std::string& version) {
 
 int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> serving, const std::string& version) {
   const ProcessFacts process{version, std::chrono::steady_clock::now()};
-  Ends ends(configs.front().log_file, serving);
+  StopSources ends(configs.front().log_file, serving);
   Supervisor supervisor;
   const Privileges privileges(user_of(configs));
   for (const NodeConfig& config : configs) {
@@ -271,7 +272,7 @@ int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> se
     const char* const end = work(housekeeping, nodes, ends, supervisor);
     spdlog::info("{}: shutting down", end);
     supervisor.stopping();
-    if (end == Ends::kServed) let_others_end(housekeeping, nodes, ends);
+    if (end == StopSources::kServed) wait_for_acknowledgements(housekeeping, nodes, ends);
   } catch (const DeviceLost& error) {
     lost = error.what();
     spdlog::error("{}: shutting down with exit status {}, to be started again", lost, kDeviceLostStatus);

@@ -30,10 +30,10 @@ void Housekeeping::step(Nanos now) {
   }
 }
 
-bool Housekeeping::tend(Nanos now) {
+bool Housekeeping::maintain(Nanos now) {
   if (now < tend_at_) return false;
   tend_at_ = now + kStep;
-  for (const auto& node : nodes_) node->tend(now);
+  for (const auto& node : nodes_) node->maintain(now);
   for (const auto& job : jobs_) job->look(now);
   return true;
 }

@@ -12,10 +12,10 @@
 namespace gradlane {
 
 // Reads no clock and does not block. The caller polls fds() for at most kStep (kBusyStep while busy()), then calls
-// step() and tend().
+// step() and maintain().
 class Housekeeping {
  public:
-  static constexpr Nanos kStep = 100 * kMillisecond;    // period of tend(), whose events have no file descriptor
+  static constexpr Nanos kStep = 100 * kMillisecond;    // period of maintain(), whose events have no file descriptor
   static constexpr Nanos kBusyStep = 2 * kMillisecond;  // period while lanes work on commands
 
   // `jobs`: one for each node. `nodes` and `jobs` must outlive this object, and must not move.
@@ -29,7 +29,7 @@ class Housekeeping {
   void step(Nanos now);
   // Every kStep: starts ports, writes the log, and records the traffic of jobs. Returns whether kStep had passed.
   // Throws DeviceLost.
-  bool tend(Nanos now);
+  bool maintain(Nanos now);
 
  private:
   const std::span<const std::unique_ptr<Node>> nodes_;

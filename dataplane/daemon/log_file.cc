@@ -29,7 +29,7 @@ void open_log(const std::string& path) {
   if (dup2(file.get(), STDERR_FILENO) < 0) throw SetupError("log_file: " + path + ": " + std::strerror(errno));
 }
 
-void tell_starter(const std::string& text) noexcept {
+void write_to_original_stderr(const std::string& text) noexcept {
   // The reader may be gone, so errors are ignored.
   if (starters >= 0) (void)!write(starters, text.data(), text.size());
 }

@@ -12,6 +12,6 @@ void open_log(const std::string& path);
 
 // Also writes `text` to the standard error from before open_log(). The program that started the daemon reads there why
 // it ended.
-void tell_starter(const std::string& text) noexcept;
+void write_to_original_stderr(const std::string& text) noexcept;
 
 }  // namespace gradlane

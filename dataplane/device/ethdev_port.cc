@@ -100,7 +100,7 @@ bool EthdevPort::program_stays() const noexcept { return is_af_xdp(config_) && !
 
 EthdevPort::~EthdevPort() {
   remove_socket(traits_.socket);
-  if (!made_ || traits_.left_to_the_end) return;
+  if (!made_ || traits_.never_closed) return;
   steering_.remove();
   // Promiscuous mode of the interface would outlive the device. Disabling it needs the same rights as enabling it.
   if (traits_.kernel && promiscuous_) (void)rte_eth_promiscuous_disable(id_);
@@ -142,11 +142,11 @@ int EthdevPort::numa_node_of(const PortConfig& config) noexcept {
   return config.kind == PortConfig::Kind::kPci && find(config, id) ? rte_eth_dev_socket_id(id) : -1;
 }
 
-bool EthdevPort::may_want_powers(const PortConfig& config) {
+bool EthdevPort::may_need_power_of_two_buffers(const PortConfig& config) {
   return config.kind == PortConfig::Kind::kPci && may_be_e1000(look_at_card(device_key(config)).ids);
 }
 
-bool EthdevPort::wants_powers(const PortConfig& config) {
+bool EthdevPort::needs_power_of_two_buffers(const PortConfig& config) {
   uint16_t id = 0;
   rte_eth_dev_info info{};
   if (config.kind != PortConfig::Kind::kPci || !find(config, id) || rte_eth_dev_info_get(id, &info) != 0) return false;
@@ -268,7 +268,7 @@ void EthdevPort::look_at_link() noexcept {
   link_speed_.store(told ? link.link_speed : 0, std::memory_order_relaxed);
 }
 
-void EthdevPort::tend() {
+void EthdevPort::maintain() {
   if (failed_.load(std::memory_order_acquire)) fail(SetupError(failure_));
   if (traits_.blocks && !kept_) begin();
   if (!traits_.blocks) look_at_link();
@@ -281,7 +281,7 @@ void EthdevPort::tend() {
   }
   if (traits_.blocks) return;
   if (!started()) {
-    // Workers have not touched the queues since the last call of tend().
+    // Workers have not touched the queues since the last call of maintain().
     rte_eth_dev_stop(id_);
     try_start();
     return;

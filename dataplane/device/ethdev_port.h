@@ -25,14 +25,14 @@ namespace gradlane {
 class EthdevPort final : public Port {
  public:
   // Makes the device with one queue pair per lane, or as many as it can have, and starts it. Received packets are in
-  // buffers of `pools`. A device that blocks is made later, see tend(). `unique` makes the names of the devices of
+  // buffers of `pools`. A device that blocks is made later, see maintain(). `unique` makes the names of the devices of
   // several nodes differ. Throws SetupError: "port e0: ...".
   EthdevPort(const PortConfig& config, const NodeConfig& node, std::span<rte_mempool* const> pools, RingLinks& links,
              const std::string& unique);
   // Makes the device of an accelerator: it has one queue pair, and receives all frames unchanged, whatever their
   // destination. It cannot be an in-process link.
   EthdevPort(const PortConfig& config, size_t mtu, rte_mempool* pool);
-  // Stops and closes the device, unless DeviceTraits::left_to_the_end is set.
+  // Stops and closes the device, unless DeviceTraits::never_closed is set.
   ~EthdevPort() override;
 
   // Returns DPDK's number of the device. Call it only once started().
@@ -42,15 +42,15 @@ class EthdevPort final : public Port {
   [[nodiscard]] uint64_t missed() const noexcept override { return missed_; }
   // Returns the NUMA node of a card, before the port is made; -1: not known, or not a card.
   [[nodiscard]] static int numa_node_of(const PortConfig& config) noexcept;
-  // `wants_powers` returns whether a card's receive buffers are powers of two, see longest_packet(); the port is not
-  // made yet. `may_want_powers` is for the time before DPDK has found the cards, when the memory is computed. It
-  // returns true in case of doubt.
-  [[nodiscard]] static bool wants_powers(const PortConfig& config);
-  [[nodiscard]] static bool may_want_powers(const PortConfig& config);
+  // `needs_power_of_two_buffers` returns whether a card's receive buffers are powers of two, see longest_packet(); the
+  // port is not made yet. `may_need_power_of_two_buffers` is for the time before DPDK has found the cards, when the
+  // memory is computed. It returns true in case of doubt.
+  [[nodiscard]] static bool needs_power_of_two_buffers(const PortConfig& config);
+  [[nodiscard]] static bool may_need_power_of_two_buffers(const PortConfig& config);
   [[nodiscard]] bool program_stays() const noexcept override;
 
-  // Does the regular work of the port, see Port::tend(). DPDK makes one device at a time, so the first call starts the
-  // thread of a device that blocks. Such a device is started() when its neighbour has come. Each call looks at the
+  // Does the regular work of the port, see Port::maintain(). DPDK makes one device at a time, so the first call starts
+  // the thread of a device that blocks. Such a device is started() when its neighbour has come. Each call looks at the
   // link.
   //
   // A memif client cannot start before its server listens, and a server that has not started rejects it. It does not
@@ -59,7 +59,7 @@ class EthdevPort final : public Port {
   // Throws DeviceLost if the interface of the kernel is gone: it was deleted, its driver was loaded again, or it was
   // moved to another network namespace. A later interface of the same name is a different one, which the device's
   // sockets do not reach. Throws DeviceLost as well if a card is taken out of the machine.
-  void tend() override;
+  void maintain() override;
   [[nodiscard]] bool leave() noexcept override;
 
   [[nodiscard]] uint16_t receive(uint16_t queue, rte_mbuf** burst, uint16_t count) noexcept override;
@@ -92,18 +92,18 @@ class EthdevPort final : public Port {
   bool made_ = false;
   bool promiscuous_ = false;
   int packet_socket_ = -1;
-  uint64_t missed_ = 0;              // total at the last tend()
-  std::optional<HostClaim> claim_;   // claim to the interface
-  std::optional<Removal> removal_;   // notice of the removal of a device that does not block
-  FileDescriptor program_;           // keeps the XDP program on the interface
-  FileDescriptor listening_;         // keeps the interface of the kernel promiscuous
-  unsigned interface_ = 0;           // interface of the kernel that the device sends and receives with; 0: none
-  unsigned down_ = 0;                // number of looks in a row that found the link of a started memif client down
-  bool logged_up_ = false;           // state of the link in the log
-  bool kept_ = false;                // whether the thread of a device that blocks was started
-  std::string failure_;              // error of the device's thread; written before failed_
-  std::atomic<bool> failed_{false};  // the device's thread writes, the control thread reads
-  std::atomic<bool> left_{false};    // leave() was called; the control thread writes, the device's thread reads
+  uint64_t missed_ = 0;                  // total at the last maintain()
+  std::optional<HostClaim> claim_;       // claim to the interface
+  std::optional<RemovalWatch> removal_;  // notice of the removal of a device that does not block
+  FileDescriptor program_;               // keeps the XDP program on the interface
+  FileDescriptor listening_;             // keeps the interface of the kernel promiscuous
+  unsigned interface_ = 0;               // interface of the kernel that the device sends and receives with; 0: none
+  unsigned down_ = 0;                    // number of looks in a row that found the link of a started memif client down
+  bool logged_up_ = false;               // state of the link in the log
+  bool kept_ = false;                    // whether the thread of a device that blocks was started
+  std::string failure_;                  // error of the device's thread; written before failed_
+  std::atomic<bool> failed_{false};      // the device's thread writes, the control thread reads
+  std::atomic<bool> left_{false};        // leave() was called; the control thread writes, the device's thread reads
 };
 
 }  // namespace gradlane

@@ -24,7 +24,7 @@ std::string lock_advice() {
 }
 
 std::string why_no_card(const PortConfig& config, int result) {
-  const PciCard card = look_at_card(device_key(config));
+  const PciDevice card = look_at_card(device_key(config));
   const std::string what = "PCI device " + card.address;
   if (const auto trouble = trouble_with(card)) return fmt::format("{}: {}; {}", what, trouble->what, trouble->advice);
   if (!driver_loaded("bus_pci")) return fmt::format("{}: {}", what, missing_driver("bus_pci"));

@@ -42,7 +42,7 @@ class Port {
   // Returns whether the link is in the memory of this machine.
   [[nodiscard]] bool local_link() const noexcept { return traits_.local; }
   // Returns whether the device is AF_PACKET, see DeviceTraits.
-  [[nodiscard]] bool sticks() const noexcept { return traits_.sticks; }
+  [[nodiscard]] bool stalls_on_long_frame() const noexcept { return traits_.stalls_on_long_frame; }
   // Returns whether the port uses sockets of the kernel, see DeviceTraits.
   [[nodiscard]] bool of_sockets() const noexcept { return traits_.sockets; }
   // Returns whether the device computes the IPv4 and UDP checksums of packets whose flags ask for it. Only once
@@ -80,7 +80,7 @@ class Port {
 
   // Does the regular work of the port. Call it every 100 ms, once all devices of the process have been made. Throws
   // SetupError if a device that blocks cannot be made, and DeviceLost if the interface or card is gone.
-  virtual void tend() = 0;
+  virtual void maintain() = 0;
   // Ends a device that blocks; returns false if this is another device. Its thread may still wait for the neighbour, so
   // nothing of the port can be freed. The port and the thread end with the process.
   [[nodiscard]] virtual bool leave() noexcept { return false; }

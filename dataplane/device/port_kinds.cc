@@ -35,7 +35,7 @@ constexpr size_t kXdpBuffers = 2 * 2048 + 128;
 
 DeviceTraits memif_traits(const std::string& devargs) {
   DeviceTraits traits;
-  traits.local = traits.needs_goodbye = traits.left_to_the_end = true;
+  traits.local = traits.needs_goodbye = traits.never_closed = true;
   const bool server = devargs_value(devargs, "role") == "server";
   traits.reconnects = !server;
   // Abstract sockets, which are the default, have no file.
@@ -45,7 +45,7 @@ DeviceTraits memif_traits(const std::string& devargs) {
 
 DeviceTraits virtio_traits(const std::string& devargs) {
   DeviceTraits traits;
-  traits.wants_mtu = traits.needs_mac = traits.left_to_the_end = true;
+  traits.wants_mtu = traits.needs_mac = traits.never_closed = true;
   const std::string path = devargs_value(devargs, "path");
   // /dev/vhost-net is the kernel, and /dev/vhost-vdpa-0 is a card.
   if (path.starts_with("/dev/vhost")) return traits;
@@ -58,7 +58,7 @@ DeviceTraits virtio_traits(const std::string& devargs) {
 
 DeviceTraits vhost_traits(const std::string& devargs) {
   DeviceTraits traits;
-  traits.local = traits.needs_mac = traits.left_to_the_end = true;
+  traits.local = traits.needs_mac = traits.never_closed = true;
   if (devargs_value(devargs, "client") != "1") traits.socket = devargs_value(devargs, "iface");
   return traits;
 }
@@ -74,7 +74,7 @@ DeviceTraits traits_of(const PortConfig& config) {
   if (is_memif(config)) return memif_traits(config.device);
   if (is_virtio(config)) return virtio_traits(config.device);
   if (is_vhost(config)) return vhost_traits(config.device);
-  traits.sticks = is_af_packet(config);
+  traits.stalls_on_long_frame = is_af_packet(config);
   traits.kernel = is_af_packet(config) || is_af_xdp(config) || is_tap(config);
   return traits;
 }

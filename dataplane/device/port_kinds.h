@@ -22,8 +22,8 @@ struct DeviceTraits {
   // The device is neither stopped nor closed, but left open until the process ends. A memif that is stopped while the
   // other side stops too may crash in DPDK's interrupt thread. A virtio_user server aborts if it is closed after its
   // client has gone. If it is stopped, it waits for the client to answer.
-  bool left_to_the_end = false;
-  // memif clients: they do not reconnect by themselves, see EthdevPort::tend().
+  bool never_closed = false;
+  // memif clients: they do not reconnect by themselves, see EthdevPort::maintain().
   bool reconnects = false;
   // virtio_user servers: calls that make, start or query the device wait for the other side, without a time limit.
   bool blocks = false;
@@ -34,7 +34,7 @@ struct DeviceTraits {
   // AF_PACKET, AF_XDP, tap, sockets: packets pass through the kernel.
   bool kernel = false;
   // AF_PACKET: after a frame that is too long for its link, the device may send nothing more.
-  bool sticks = false;
+  bool stalls_on_long_frame = false;
   // Sockets: the kernel has the node's address, routes packets to others, and computes checksums.
   bool sockets = false;
   std::string socket;  // socket file that the device makes and never removes

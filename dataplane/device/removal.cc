@@ -28,14 +28,14 @@ int note_removal(uint16_t, rte_eth_event_type, void* asked_for, void*) {
 
 }  // namespace
 
-Removal::Removal(uint16_t id) : id_(id) {
+RemovalWatch::RemovalWatch(uint16_t id) : id_(id) {
   rte_eth_dev_info info{};
   if (rte_eth_dev_info_get(id, &info) == 0 && info.device != nullptr) device_ = rte_dev_name(info.device);
   if (!device_.empty()) rte_dev_event_callback_register(device_.c_str(), note_event, &asked_for_);
   rte_eth_dev_callback_register(id_, RTE_ETH_EVENT_INTR_RMV, note_removal, &asked_for_);
 }
 
-Removal::~Removal() {
+RemovalWatch::~RemovalWatch() {
   // Callbacks cannot be unregistered while they run.
   while (rte_eth_dev_callback_unregister(id_, RTE_ETH_EVENT_INTR_RMV, note_removal, &asked_for_) == -EAGAIN) {
     sched_yield();

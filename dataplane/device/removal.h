@@ -7,13 +7,13 @@
 
 namespace gradlane {
 
-class Removal {
+class RemovalWatch {
  public:
   // `id` is DPDK's number of the port, which must not be closed before this object is destroyed.
-  explicit Removal(uint16_t id);
-  ~Removal();
-  Removal(const Removal&) = delete;
-  Removal& operator=(const Removal&) = delete;
+  explicit RemovalWatch(uint16_t id);
+  ~RemovalWatch();
+  RemovalWatch(const RemovalWatch&) = delete;
+  RemovalWatch& operator=(const RemovalWatch&) = delete;
 
   // Returns true if the kernel has asked for the card and waits until the process gives it back, or if the card is
   // gone.

@@ -71,7 +71,7 @@ bool Gmac::tag(const uint8_t* nonce, std::span<const uint8_t> data, uint8_t* tag
          EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, static_cast<int>(kAuthTagBytes), tag) == 1;
 }
 
-PacketSealer::PacketSealer(const RingKey& key, uint32_t own_ip) : gmac_(key, own_ip) {
+PacketSigner::PacketSigner(const RingKey& key, uint32_t own_ip) : gmac_(key, own_ip) {
   std::array<uint8_t, kNonceBytes> first;
   while (getrandom(first.data(), first.size(), 0) != static_cast<ssize_t>(first.size())) {
   }
@@ -79,13 +79,13 @@ PacketSealer::PacketSealer(const RingKey& key, uint32_t own_ip) : gmac_(key, own
   std::memcpy(&high_, first.data() + sizeof(low_), sizeof(high_));
 }
 
-PacketSealer::PacketSealer(const RingKey& key, uint32_t own_ip, std::span<const uint8_t, kNonceBytes> first)
+PacketSigner::PacketSigner(const RingKey& key, uint32_t own_ip, std::span<const uint8_t, kNonceBytes> first)
     : gmac_(key, own_ip) {
   std::memcpy(&low_, first.data(), sizeof(low_));
   std::memcpy(&high_, first.data() + sizeof(low_), sizeof(high_));
 }
 
-void PacketSealer::seal(uint8_t* frame, size_t bytes) noexcept {
+void PacketSigner::seal(uint8_t* frame, size_t bytes) noexcept {
   uint8_t* const nonce = frame + kFrameBytes + bytes;
   std::memcpy(nonce, &low_, sizeof(low_));
   std::memcpy(nonce + sizeof(low_), &high_, sizeof(high_));
@@ -96,7 +96,7 @@ void PacketSealer::seal(uint8_t* frame, size_t bytes) noexcept {
   if (!gmac_.tag(nonce, covered, tag)) std::memset(tag, 0, kAuthTagBytes);
 }
 
-size_t PacketOpener::open(uint8_t* frame, size_t bytes) noexcept {
+size_t PacketVerifier::open(uint8_t* frame, size_t bytes) noexcept {
   if (bytes < kAuthBytes) return kForged;
   const size_t packet = bytes - kAuthBytes;
   const uint8_t* const nonce = frame + kFrameBytes + packet;

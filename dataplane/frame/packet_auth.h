@@ -64,11 +64,11 @@ class Gmac {
 
 // Adds tags to the packets that a node sends; each queue has a sealer of its own. Nonces count up from a random number
 // of 96 bits. So neither two queues nor two runs of a node use the same nonce (docs/security.md has the probability).
-class PacketSealer {
+class PacketSigner {
  public:
-  PacketSealer(const RingKey& key, uint32_t own_ip);
+  PacketSigner(const RingKey& key, uint32_t own_ip);
   // Starts with the nonce `first`, for tests.
-  PacketSealer(const RingKey& key, uint32_t own_ip, std::span<const uint8_t, kNonceBytes> first);
+  PacketSigner(const RingKey& key, uint32_t own_ip, std::span<const uint8_t, kNonceBytes> first);
 
   // Adds the nonce and the tag to a frame: `bytes` bytes of payload follow the kFrameBytes headers, and room for
   // kAuthBytes more follows these. The headers must be complete, for a payload of `bytes` + kAuthBytes, except that the
@@ -82,9 +82,9 @@ class PacketSealer {
 };
 
 // Checks the tags of the packets that one node sends.
-class PacketOpener {
+class PacketVerifier {
  public:
-  PacketOpener(const RingKey& key, uint32_t ip) : gmac_(key, ip) {}
+  PacketVerifier(const RingKey& key, uint32_t ip) : gmac_(key, ip) {}
 
   // Checks the tag of a parsed frame whose payload has `bytes` bytes. Returns the length of the packet in front of the
   // nonce and the tag, or kForged. Sets the UDP checksum to 0.

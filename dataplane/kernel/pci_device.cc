@@ -62,7 +62,7 @@ bool may_stay(const std::string& driver) {
 }
 
 // Returns another card of the same group that the kernel uses: "0000:03:00.1 (driver e1000e)"; empty: there is none.
-std::string other_in_group(const PciCard& card, const KernelFolders& folders) {
+std::string other_in_group(const PciDevice& card, const KernelFolders& folders) {
   for (const std::string& address : names_in(device_folder(card.address, folders) + "/iommu_group/devices")) {
     const std::string driver = link_name(device_folder(address, folders) + "/driver");
     if (address != card.address && !may_stay(driver)) return fmt::format("{} (driver {})", address, driver);
@@ -84,7 +84,7 @@ bool without_iommu(const KernelFolders& folders) {
   return first_line_of(folders.sys + "/module/vfio/parameters/enable_unsafe_noiommu_mode") == "Y";
 }
 
-CardTrouble not_bound(const PciCard& card, const KernelFolders& folders) {
+NicProblem not_bound(const PciDevice& card, const KernelFolders& folders) {
   std::string what = "no driver has it";
   std::string advice = bind_advice(card.address);
   if (!card.driver.empty()) what = fmt::format("it is the kernel's, by driver {}", card.driver);
@@ -108,41 +108,41 @@ bool has_open(const std::string& process, const std::string& file) {
 }
 
 // Returns why the card's group cannot be opened, or nothing. VFIO gives a group to one process at a time.
-std::optional<CardTrouble> group_trouble(const PciCard& card, const KernelFolders& folders) {
+std::optional<NicProblem> group_trouble(const PciDevice& card, const KernelFolders& folders) {
   std::error_code none;
   std::string file = folders.dev + "/vfio/" + card.group;
   const bool open_to_all_memory =
       !fs::exists(file, none) && fs::exists(folders.dev + "/vfio/noiommu-" + card.group, none);
   if (open_to_all_memory) file = folders.dev + "/vfio/noiommu-" + card.group;
   if (!fs::exists(file, none)) {
-    return CardTrouble{fmt::format("there is no {}", file),
-                       fmt::format("is this a container? Start it with --device /dev/vfio/vfio --device {}", file)};
+    return NicProblem{fmt::format("there is no {}", file),
+                      fmt::format("is this a container? Start it with --device /dev/vfio/vfio --device {}", file)};
   }
   const FileDescriptor opened(open(file.c_str(), O_RDWR | O_CLOEXEC));
   const int error = opened ? 0 : errno;
   if (error == EBUSY) {
     if (has_open(folders.proc + "/self", file)) return std::nullopt;
     const std::string owner = who_has(file, folders);
-    return CardTrouble{fmt::format("{} is in use by {}", file, owner.empty() ? "another process" : owner),
-                       "a card is one process's: end that one, or give this port another card"};
+    return NicProblem{fmt::format("{} is in use by {}", file, owner.empty() ? "another process" : owner),
+                      "a card is one process's: end that one, or give this port another card"};
   }
   // the kernel requires CAP_SYS_RAWIO, so chown does not help
   if ((error == EACCES || error == EPERM) && open_to_all_memory) {
-    return CardTrouble{fmt::format("{} cannot be opened by user {}: without an IOMMU it is root's", file, own_name()),
-                       fmt::format("start as root, with `user`; or {}", kIommuAdvice)};
+    return NicProblem{fmt::format("{} cannot be opened by user {}: without an IOMMU it is root's", file, own_name()),
+                      fmt::format("start as root, with `user`; or {}", kIommuAdvice)};
   }
   if (error == EACCES || error == EPERM) {
-    return CardTrouble{fmt::format("{} cannot be opened by user {}", file, own_name()),
-                       fmt::format("as root: chown {} {}; or start as root, with `user`", own_name(), file)};
+    return NicProblem{fmt::format("{} cannot be opened by user {}", file, own_name()),
+                      fmt::format("as root: chown {} {}; or start as root, with `user`", own_name(), file)};
   }
-  if (error != 0) return CardTrouble{fmt::format("{}: {}", file, std::strerror(error)), "docs/nic.md has all steps"};
+  if (error != 0) return NicProblem{fmt::format("{}: {}", file, std::strerror(error)), "docs/nic.md has all steps"};
   return std::nullopt;
 }
 
 }  // namespace
 
-PciCard look_at_card(const std::string& address, const KernelFolders& folders) {
-  PciCard card;
+PciDevice look_at_card(const std::string& address, const KernelFolders& folders) {
+  PciDevice card;
   card.address = address;
   const std::string folder = device_folder(address, folders);
   std::error_code none;
@@ -162,14 +162,14 @@ bool card_there(const std::string& address, const KernelFolders& folders) noexce
   return access(device_folder(address, folders).c_str(), F_OK) == 0;
 }
 
-std::optional<CardTrouble> trouble_with(const PciCard& card, const KernelFolders& folders) {
-  if (card.ids.empty()) return CardTrouble{"there is no such PCI device", "`lspci -D` lists what there is"};
+std::optional<NicProblem> trouble_with(const PciDevice& card, const KernelFolders& folders) {
+  if (card.ids.empty()) return NicProblem{"there is no such PCI device", "`lspci -D` lists what there is"};
   if (card.driver.starts_with("mlx") || card.driver.starts_with("uio") || card.driver == "igb_uio") return std::nullopt;
   if (card.driver != "vfio-pci") return not_bound(card, folders);
-  if (card.group.empty()) return CardTrouble{"it is in no IOMMU group", kIommuAdvice};
+  if (card.group.empty()) return NicProblem{"it is in no IOMMU group", kIommuAdvice};
   const std::string other = other_in_group(card, folders);
   if (!other.empty()) {
-    return CardTrouble{
+    return NicProblem{
         fmt::format("IOMMU group {} has {}, too, which the kernel uses", card.group, other),
         fmt::format(
             "a group is given away as a whole: dpdk-devbind.py --bind=vfio-pci {}, or put the card into another "

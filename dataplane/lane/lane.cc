@@ -16,7 +16,7 @@ rte_mbuf* mbuf_of(const Packet& packet) noexcept { return static_cast<rte_mbuf*>
 
 }  // namespace
 
-Lane::Lane(const ExchangeConfig& config, const TrainerOpsSetup& setup, PacketPool& pool, LaneDesk& desk)
+Lane::Lane(const ExchangeConfig& config, const TrainerOpsSetup& setup, PacketPool& pool, ControlChannel& desk)
     : rank_(config.rank),
       pool_(pool),
       desk_(desk),
@@ -83,7 +83,7 @@ void Lane::publish() noexcept {
   published_.publish(exchange_.counters());
   const RingStatus status = exchange_.ring_status();
   using State = RingSnapshot::State;
-  ring_.write({.state = status.whole     ? State::kWhole
+  ring_.write({.state = status.ready     ? State::kReady
                         : status.refused ? State::kRefused
                                          : State::kIncomplete,
                .missing = status.missing,
@@ -149,7 +149,7 @@ bool Lane::deliver(unsigned from, const Packet& packet, size_t bytes) noexcept {
 bool Lane::read_inbox(Nanos now) noexcept {
   const size_t count = inbox_count_;
   for (size_t i = 0; i < count; ++i) {
-    const Letter letter = inbox_[inbox_first_];
+    const InboxPacket letter = inbox_[inbox_first_];
     inbox_first_ = (inbox_first_ + 1) % inbox_.size();
     --inbox_count_;
     receive(letter.from, letter.packet, letter.bytes, now);

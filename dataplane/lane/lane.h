@@ -20,7 +20,7 @@ namespace gradlane {
 
 // The ring as one rank saw it about 100 ms ago.
 struct RingSnapshot {
-  enum class State : uint8_t { kUnknown, kWhole, kIncomplete, kRefused };
+  enum class State : uint8_t { kUnknown, kReady, kIncomplete, kRefused };
   State state = State::kUnknown;
   unsigned missing = 0;   // kIncomplete: first rank that nothing is known of
   Failure refused;        // kRefused: cause
@@ -52,7 +52,7 @@ struct LinkSnapshot : LinkStatus {
 // Worker thread only, except for construction and connect().
 class Lane final : public PacketIo {
  public:
-  Lane(const ExchangeConfig& config, const TrainerOpsSetup& setup, PacketPool& pool, LaneDesk& desk);
+  Lane(const ExchangeConfig& config, const TrainerOpsSetup& setup, PacketPool& pool, ControlChannel& desk);
   // Frees all buffers.
   ~Lane() override;
 
@@ -69,8 +69,8 @@ class Lane final : public PacketIo {
   void receive(unsigned from, const Packet& packet, size_t bytes, Nanos now) noexcept;
 
   // Reports that a packet from this rank was dropped because no class has its ToS byte.
-  void complain(unsigned from, uint8_t tos, Nanos now) noexcept {
-    exchange_.complain(from, tos, now);
+  void note_wrong_tos(unsigned from, uint8_t tos, Nanos now) noexcept {
+    exchange_.note_wrong_tos(from, tos, now);
     received_ = true;
   }
 
@@ -116,7 +116,7 @@ class Lane final : public PacketIo {
   };
   static constexpr uint8_t kNoLink = 255;  // a rank has 255 others at most: links 0 to 254
   static_assert(kMaxWorld <= 256);
-  struct Letter {
+  struct InboxPacket {
     unsigned from = 0;
     Packet packet;
     size_t bytes = 0;
@@ -131,14 +131,14 @@ class Lane final : public PacketIo {
 
   const unsigned rank_;
   PacketPool& pool_;
-  const LaneDesk& desk_;
+  const ControlChannel& desk_;
   TraceLog* trace_ = nullptr;               // log of the trace that is being taken; else null
   std::vector<Route> routes_;               // routes in the order of exchange_.neighbours()
   std::array<uint8_t, kMaxWorld> link_of_;  // number of the route by rank
   Nanos doubled_at_ = 0;                    // time of the next check whether a neighbour is two machines
   // Links to other ranks of this node, and a FIFO of packets from them.
   size_t local_links_ = 0;
-  std::vector<Letter> inbox_;
+  std::vector<InboxPacket> inbox_;
   size_t inbox_first_ = 0;
   size_t inbox_count_ = 0;
   bool received_ = false;    // something has been received since the last poll

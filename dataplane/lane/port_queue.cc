@@ -159,7 +159,7 @@ void PortQueue::handle(rte_mbuf* mbuf, Nanos now) noexcept {
     }
     case FrameVerdict::kHost:
       counters_.classes.add(TrafficClass::kHost);
-      note_misfit(mbuf, parsed, now);
+      note_misconfigured(mbuf, parsed, now);
       break;
     case FrameVerdict::kNotForUs:
       if (parsed.asked_ip != 0) note_question(parsed);
@@ -180,7 +180,7 @@ bool PortQueue::authenticate(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noe
     return false;
   }
   const size_t bytes = openers_[number].open(frame_of(mbuf), parsed.bytes);
-  if (bytes == PacketOpener::kForged) {
+  if (bytes == PacketVerifier::kForged) {
     counters_.add(QueueCounter::kForged);
     note_forged(mbuf, parsed, *neighbours_[number]);
     return false;

@@ -53,7 +53,7 @@ struct Neighbour {
   std::atomic<uint16_t> other_port{0};  // UDP port that it sends to although this node does not use it; 0: none
   // Settings (Told) in its last hello that was for none of our ranks, and the time of that hello.
   std::atomic<uint64_t> told{0};
-  std::atomic<Nanos> told_at{0};
+  std::atomic<Nanos> peer_settings_at{0};
   std::atomic<uint32_t> asks_for{0};  // address that it asks for by ARP although no node has it; 0: none
   ProbeBoard probes;
   ProbeBoard lengths;  // probes of the path MTU
@@ -61,7 +61,7 @@ struct Neighbour {
   // thread writes, any worker reads.
   std::atomic<uint32_t> path_bytes{0};
 };
-struct Told {
+struct PeerSettings {
   uint16_t nodes = 0;
   uint16_t trainers = 0;
   uint16_t lanes = 0;
@@ -184,7 +184,7 @@ class PortQueue {
   void learn(uint32_t ip, const MacAddress& mac, Nanos now) noexcept;
   // ---- port_queue_misfits.cc
   [[nodiscard]] Neighbour* neighbour_at(uint32_t ip) const noexcept;
-  void note_misfit(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept;
+  void note_misconfigured(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept;
   void note_stranger(const rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;
   static void note_forged(const rte_mbuf* mbuf, const ParsedFrame& parsed, Neighbour& neighbour) noexcept;
   void note_question(const ParsedFrame& parsed) noexcept;
@@ -208,8 +208,8 @@ class PortQueue {
   enum class Checksum : uint8_t { kNone, kSoftware, kDevice };
   const Checksum checksum_;
   std::unique_ptr<FaultInjector> injector_;
-  std::optional<PacketSealer> sealer_;
-  std::vector<PacketOpener> openers_;  // one for each neighbour; empty without authentication
+  std::optional<PacketSigner> sealer_;
+  std::vector<PacketVerifier> openers_;  // one for each neighbour; empty without authentication
   std::array<rte_mbuf*, kQueued> queued_{};
   size_t queued_count_ = 0;
   Nanos quiet_until_ = 0;

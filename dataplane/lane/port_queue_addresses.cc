@@ -30,7 +30,7 @@ bool claims(const Neighbour& neighbour, uint64_t mac, Nanos now) noexcept {
 
 Failure doubled_failure(const Neighbour& neighbour, unsigned rank, Nanos now) noexcept {
   if (now >= neighbour.doubled_until.load(std::memory_order_relaxed)) return {};
-  return {.code = FailureCode::kDoubled,
+  return {.code = FailureCode::kDuplicateRank,
           .rank = static_cast<uint16_t>(rank),
           .ours = neighbour.sources[0].load(std::memory_order_relaxed),
           .theirs = neighbour.sources[1].load(std::memory_order_relaxed)};
@@ -128,7 +128,7 @@ bool PortQueue::is_stranger(size_t number, rte_mbuf* mbuf, Nanos now) noexcept {
   if (!neighbour.configured && (known || claims(neighbour, mac, now))) {
     const Verdict verdict = sources.see(mac, now);
     if (verdict == Verdict::kStranger) return true;
-    if (verdict == Verdict::kDoubled) mark_doubled(neighbour, sources, now);
+    if (verdict == Verdict::kDuplicateRank) mark_doubled(neighbour, sources, now);
   }
   return now < neighbour.doubled_until.load(std::memory_order_relaxed);
 }

@@ -38,7 +38,7 @@ Neighbour* PortQueue::neighbour_at(uint32_t ip) const noexcept {
 }
 
 // Notes a neighbour's packet that has a ToS byte of no class, or goes to another UDP port.
-void PortQueue::note_misfit(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept {
+void PortQueue::note_misconfigured(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept {
   if (!looks_like_ours(mbuf)) return;
   const uint8_t* const ip = data_of(mbuf) + kEthernetBytes;
   Neighbour* const neighbour = neighbour_at(load32(ip + kIpSource));
@@ -56,7 +56,7 @@ void PortQueue::note_misfit(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noex
   const unsigned to = unsigned{parsed.destination_port} - setup_.local.udp_port;
   const unsigned from = unsigned{parsed.source_port} - setup_.local.udp_port;
   if (to < lanes_.size() && lanes_[to] != nullptr) {
-    lanes_[to]->complain(neighbour->node * setup_.ranks_per_node + from % setup_.ranks_per_node, parsed.tos, now);
+    lanes_[to]->note_wrong_tos(neighbour->node * setup_.ranks_per_node + from % setup_.ranks_per_node, parsed.tos, now);
   }
 }
 
@@ -71,9 +71,9 @@ void PortQueue::note_stranger(const rte_mbuf* mbuf, const ParsedFrame& parsed, N
     if (parsed.bytes < kSettings + sizeof(RingSettings)) return;
     const auto theirs = load<RingSettings>(packet + kSettings);
     neighbour->told.store(
-        std::bit_cast<uint64_t>(Told{theirs.nodes, theirs.trainers, theirs.lanes, theirs.local_reduce}),
+        std::bit_cast<uint64_t>(PeerSettings{theirs.nodes, theirs.trainers, theirs.lanes, theirs.local_reduce}),
         std::memory_order_relaxed);
-    neighbour->told_at.store(now, std::memory_order_relaxed);
+    neighbour->peer_settings_at.store(now, std::memory_order_relaxed);
     return;
   }
   const auto rank = load<uint16_t>(packet + sizeof(LinkHeader) + offsetof(Hello, rank));

@@ -19,14 +19,14 @@ class SourceWatch {
   static constexpr unsigned kReturns = 4;
   static constexpr Nanos kTogether = 5 * kSecond;
 
-  enum class Verdict : uint8_t { kBelieved, kStranger, kDoubled };
+  enum class Verdict : uint8_t { kBelieved, kStranger, kDuplicateRank };
 
   [[nodiscard]] uint64_t believed() const noexcept { return believed_; }
   [[nodiscard]] uint64_t stranger() const noexcept { return stranger_; }
   // Returns whether the believed source is still there.
   [[nodiscard]] bool hears(Nanos now) const noexcept { return believed_ != 0 && now - heard_at_ < kGone; }
 
-  // Judges the source of a packet. kDoubled comes once for every kReturns returns, with a packet of the believed
+  // Judges the source of a packet. kDuplicateRank comes once for every kReturns returns, with a packet of the believed
   // source.
   [[nodiscard]] Verdict see(uint64_t source, Nanos now) noexcept {
     if (source != believed_ && hears(now)) return see_stranger(source);
@@ -54,7 +54,7 @@ class SourceWatch {
     }
     if (++returns_ < kReturns) return Verdict::kBelieved;
     returns_ = 0;
-    return Verdict::kDoubled;
+    return Verdict::kDuplicateRank;
   }
 
   uint64_t believed_ = 0;

@@ -19,8 +19,8 @@
 namespace gradlane {
 namespace {
 
-constexpr Nanos kLongestDeaf = 3 * kMillisecond;  // longest sleep that nothing can end
-constexpr Nanos kTryAgain = 100 * kMicrosecond;   // sleep after a port has taken nothing
+constexpr Nanos kLongestUninterruptible = 3 * kMillisecond;  // longest sleep that nothing can end
+constexpr Nanos kTryAgain = 100 * kMicrosecond;              // sleep after a port has taken nothing
 
 }  // namespace
 
@@ -54,7 +54,7 @@ Worker::~Worker() {
   close(epoll_);
 }
 
-void Worker::stand_in_for(Worker& other) {
+void Worker::adopt_wakeups(Worker& other) {
   for (const Bell& it : other.bells_) {
     bells_.push_back(it);
     watch(it.bell, true);
@@ -138,9 +138,9 @@ void Worker::sleep(Nanos most) noexcept {
     epoll_event event;
     const int events = epoll_pwait2(epoll_, &event, 1, &timeout, nullptr);
     // The kernel is older than 5.11, or the container does not allow the call: then nothing can wake the worker up.
-    if (events < 0 && errno != EINTR) sleep_deaf(most);
+    if (events < 0 && errno != EINTR) sleep_uninterruptible(most);
     if (events > 0 && event.data.fd >= 0) {
-      gl_silence(event.data.fd);
+      gl_drain_bell(event.data.fd);
       // A trainer has shut the bell down, for all trainers. Sleeps are short, so this does little harm.
       if ((event.events & (EPOLLRDHUP | EPOLLHUP)) != 0) epoll_ctl(epoll_, EPOLL_CTL_DEL, event.data.fd, nullptr);
     }
@@ -148,9 +148,9 @@ void Worker::sleep(Nanos most) noexcept {
   for (Lane* const lane : lanes_) lane->wake_up();
 }
 
-void Worker::sleep_deaf(Nanos most) noexcept {
+void Worker::sleep_uninterruptible(Nanos most) noexcept {
   idle_.set_woken(false);
-  const timespec timeout{.tv_sec = 0, .tv_nsec = static_cast<long>(std::min(most, kLongestDeaf))};
+  const timespec timeout{.tv_sec = 0, .tv_nsec = static_cast<long>(std::min(most, kLongestUninterruptible))};
   nanosleep(&timeout, nullptr);
 }
 

@@ -49,13 +49,13 @@ class Worker {
   // Returns the trainers' end of the worker's bell. They ring it when the worker sleeps.
   [[nodiscard]] int doorbell() const noexcept { return bells_.front().doorbell; }
   // Takes over the bells of a worker that will not be started: they wake this one up.
-  void stand_in_for(Worker& other);
+  void adopt_wakeups(Worker& other);
 
  private:
   void watch(int fd, bool bell);
   void run(int core) noexcept;
   void sleep(Nanos most) noexcept;
-  void sleep_deaf(Nanos most) noexcept;
+  void sleep_uninterruptible(Nanos most) noexcept;
 
   std::vector<PortQueue*> queues_;
   std::vector<Lane*> lanes_;

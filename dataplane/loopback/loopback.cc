@@ -88,13 +88,13 @@ LoopbackPorts::LoopbackPorts(const LoopbackConfig& config) {
   const size_t buffers = kBuffers + kLoopbackPorts * config.packets;
   EalOptions options;
   // The devices' rings and descriptors need memory besides the buffers.
-  options.memory_bytes =
-      PacketPool::bytes_needed(buffers, longest(config, EthdevPort::may_want_powers)) + (size_t{32} << 20);
+  options.memory_bytes = PacketPool::bytes_needed(buffers, longest(config, EthdevPort::may_need_power_of_two_buffers)) +
+                         (size_t{32} << 20);
   const std::vector<std::string> cards = cards_of(config);
   options.pci = cards;
   start_eal(options);
   try {
-    pool_ = std::make_unique<PacketPool>("loopback", buffers, longest(config, EthdevPort::wants_powers));
+    pool_ = std::make_unique<PacketPool>("loopback", buffers, longest(config, EthdevPort::needs_power_of_two_buffers));
     for (size_t i = 0; i < kLoopbackPorts; ++i) open(i, config.devices[i], ip_bytes(config));
     // Packets that are sent before the links are up get lost.
     for (size_t i = 0; i < kLoopbackPorts && !cards.empty(); ++i) wait_for_link(ids_[i]);

@@ -42,7 +42,7 @@ ExchangeConfig exchange_config(const NodeConfig& from, unsigned rank, uint64_t i
   config.settings = ring_settings(from);
   config.codec = from.codec;
   config.strategies = from.strategies;
-  config.left_open = left_open(from);
+  config.auto_scope = auto_scope(from);
   config.rank = rank;
   config.incarnation = incarnation;
   config.window = from.window;
@@ -102,7 +102,7 @@ void log(const RingLine& line) {
 
 size_t Node::packet_bytes(const NodeConfig& config) {
   return PacketPool::bytes_needed(config.lanes * buffers_per_lane(config),
-                                  longest_packet(config.ports, config.mtu, EthdevPort::may_want_powers));
+                                  longest_packet(config.ports, config.mtu, EthdevPort::may_need_power_of_two_buffers));
 }
 
 Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
@@ -112,16 +112,17 @@ Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
   for (unsigned i = 0; i < config_.threads; ++i) {
     workers_.push_back(std::make_unique<Worker>(config_.idle, patience_for(config_)));
   }
-  for (unsigned i = 0; i < config_.lanes * ranks_per_node(config_); ++i) desks_.push_back(std::make_unique<LaneDesk>());
+  for (unsigned i = 0; i < config_.lanes * ranks_per_node(config_); ++i)
+    desks_.push_back(std::make_unique<ControlChannel>());
   // The server comes before all else that others can see. If a second daemon of this configuration is started, it fails
   // here and touches nothing.
   make_server();
   claim_address();
   // All lanes share one pool. A queue may have packets of several lanes, and must not run out of buffers while these
   // lanes hold some.
-  pools_.push_back(std::make_unique<PacketPool>("n" + std::to_string(index), config_.lanes * buffers_per_lane(config_),
-                                                longest_packet(config_.ports, config_.mtu, EthdevPort::wants_powers),
-                                                buffers_node(config_)));
+  pools_.push_back(std::make_unique<PacketPool>(
+      "n" + std::to_string(index), config_.lanes * buffers_per_lane(config_),
+      longest_packet(config_.ports, config_.mtu, EthdevPort::needs_power_of_two_buffers), buffers_node(config_)));
   make_ports(links, index);
   agree_on_workers();
   make_lanes();
@@ -162,14 +163,14 @@ void Node::make_lanes() {
                   .ranks = static_cast<unsigned>(config_.nodes.size()) * ranks,
                   .links = links_all(config_.strategies, static_cast<unsigned>(config_.nodes.size()) * ranks)};
   for (unsigned local = 0; local < ranks && config_.lanes > 1; ++local) {
-    looks_.push_back(std::make_unique<LaneLooks>(config_.lanes));
+    looks_.push_back(std::make_unique<ScanBarrier>(config_.lanes));
   }
   for (setup.lane = 0; setup.lane < config_.lanes; ++setup.lane) {
     for (unsigned local = 0; local < ranks; ++local) {
       setup.first_trainer = local;
       setup.first_rank = config_.rank * config_.trainers + local;
       setup.looks = looks_.empty() ? nullptr : looks_[local].get();
-      LaneDesk& desk = *desks_[lanes_.size()];
+      ControlChannel& desk = *desks_[lanes_.size()];
       ExchangeConfig exchange = exchange_config(config_, config_.rank * ranks + local, incarnation_);
       // Several ranks send to this node at a time unless the ring is the only strategy.
       const unsigned senders = config_.strategies == std::vector{StrategyId{}} ? 1 : 2;
@@ -260,10 +261,10 @@ void Node::log_faults(Nanos now) {
   faults_logged_at_ = now;
 }
 
-void Node::tend(Nanos now) {
+void Node::maintain(Nanos now) {
   if (now - faults_logged_at_ > kFaultsInterval) log_faults(now);
-  trace_.tend(now);
-  for (NodePort& it : ports_) it.port->tend();
+  trace_.maintain(now);
+  for (NodePort& it : ports_) it.port->maintain();
   look_for_wrong_lanes();
   log_addresses(now);
   log_failures(now);

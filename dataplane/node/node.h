@@ -67,7 +67,7 @@ class Node {
   // Lets trainers connect.
   void open();
   // Starts ports that could not start yet, and logs what has happened in the ring. Called every 100 ms.
-  void tend(Nanos now);
+  void maintain(Nanos now);
 
   [[nodiscard]] Server& server() const noexcept { return *server_; }
   [[nodiscard]] const NodeConfig& config() const noexcept { return config_; }
@@ -82,7 +82,7 @@ class Node {
   [[nodiscard]] std::span<const NodePort> ports() const noexcept { return ports_; }
   [[nodiscard]] std::span<const std::unique_ptr<PacketPool>> pools() const noexcept { return pools_; }
   [[nodiscard]] std::span<const std::unique_ptr<Neighbour>> neighbours() const noexcept { return neighbours_; }
-  [[nodiscard]] const RingWatch& ring() const noexcept { return ring_; }     // as of the last tend()
+  [[nodiscard]] const RingWatch& ring() const noexcept { return ring_; }     // as of the last maintain()
   [[nodiscard]] std::optional<double> failed_ago(Nanos now) const noexcept;  // seconds since the last failure
 
   // Sets the socket for requests of people and tools. admin() is null before that.
@@ -96,7 +96,7 @@ class Node {
   // workers() is for callers that run the rounds of workers themselves instead of calling start(). desk() takes
   // commands for a lane.
   [[nodiscard]] std::span<const std::unique_ptr<Worker>> workers() const noexcept { return workers_; }
-  [[nodiscard]] LaneDesk& desk(unsigned number, unsigned local) noexcept {
+  [[nodiscard]] ControlChannel& desk(unsigned number, unsigned local) noexcept {
     return *desks_[number * ranks_per_node(config_) + local];
   }
 
@@ -163,8 +163,8 @@ class Node {
   std::vector<std::unique_ptr<Neighbour>> neighbours_;  // nodes that lanes exchange packets with
   std::vector<std::unique_ptr<PacketPool>> pools_;      // one pool for all lanes
   std::vector<NodePort> ports_;
-  std::vector<std::unique_ptr<LaneDesk>> desks_;   // in the order of lanes_
-  std::vector<std::unique_ptr<LaneLooks>> looks_;  // by rank of this node; empty with one lane
+  std::vector<std::unique_ptr<ControlChannel>> desks_;  // in the order of lanes_
+  std::vector<std::unique_ptr<ScanBarrier>> looks_;     // by rank of this node; empty with one lane
   // Lanes write to its logs, so it must outlive them.
   NodeTrace trace_;
   std::vector<std::unique_ptr<Lane>> lanes_;  // index: number * ranks_per_node + local rank

@@ -45,7 +45,7 @@ void Node::claim_address() {
 
 bool Node::addresses_settled() {
   for (NodePort& it : ports_) {
-    if (!it.claim->held()) it.port->tend();
+    if (!it.claim->held()) it.port->maintain();
   }
   return std::ranges::all_of(ports_, [](const NodePort& it) {
     using State = AddressClaim::State;

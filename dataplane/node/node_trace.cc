@@ -41,7 +41,7 @@ bool NodeTrace::drained() const noexcept {
   return std::ranges::all_of(logs_, [](const Log& it) { return it.log == nullptr || it.log->empty(); });
 }
 
-void NodeTrace::tend(Nanos now) noexcept {
+void NodeTrace::maintain(Nanos now) noexcept {
   if (on_ && (now > asked_at_ + kLease || now > began_at_ + kLongest)) stop();
 }
 

@@ -27,7 +27,7 @@ class NodeTrace {
   static constexpr size_t kTakenAtOnce = size_t{1} << 16;  // number of words
 
   // Adds a lane while the node is made. The lane and the desk must outlive this object.
-  void add(Lane& lane, unsigned number, LaneDesk& desk) { logs_.push_back({&lane, &desk, number, nullptr}); }
+  void add(Lane& lane, unsigned number, ControlChannel& desk) { logs_.push_back({&lane, &desk, number, nullptr}); }
 
   // Starts a trace and returns its number. Returns 0 if one is being taken, or if a client has not fetched all of the
   // last one.
@@ -39,7 +39,7 @@ class NodeTrace {
   [[nodiscard]] bool over() const noexcept;
   [[nodiscard]] bool on() const noexcept { return on_; }
   // Ends a trace whose time is over. Called every 100 ms.
-  void tend(Nanos now) noexcept;
+  void maintain(Nanos now) noexcept;
 
   struct Part {
     unsigned rank = 0;
@@ -56,7 +56,7 @@ class NodeTrace {
 
   struct Log {
     Lane* lane;
-    LaneDesk* desk;
+    ControlChannel* desk;
     unsigned number;
     std::unique_ptr<TraceLog> log;
   };

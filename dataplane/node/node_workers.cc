@@ -27,7 +27,7 @@ void Node::agree_on_workers() {
   if (count == threads) return;
   spdlog::warn("node {}: {} worker thread{} instead of {}, as packets cannot be divided among more", config_.rank,
                count, count == 1 ? "" : "s", threads);
-  for (unsigned i = count; i < threads; ++i) workers_[i % count]->stand_in_for(*workers_[i]);
+  for (unsigned i = count; i < threads; ++i) workers_[i % count]->adopt_wakeups(*workers_[i]);
   workers_.resize(count);
 }
 

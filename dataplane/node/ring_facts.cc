@@ -27,9 +27,9 @@ const Port* port_to(const Node& node, unsigned other) {
 // Returns how the settings of a neighbour differ from ours. Its hellos are for none of our ranks, because it expects
 // other ranks here.
 Failure difference_to(const NodeConfig& config, const Neighbour& neighbour, Nanos now) {
-  const Nanos at = neighbour.told_at.load(std::memory_order_relaxed);
+  const Nanos at = neighbour.peer_settings_at.load(std::memory_order_relaxed);
   if (at == 0 || now - std::min(at, now) >= RingWatch::kLately) return {};
-  const Told theirs = std::bit_cast<Told>(neighbour.told.load(std::memory_order_relaxed));
+  const PeerSettings theirs = std::bit_cast<PeerSettings>(neighbour.told.load(std::memory_order_relaxed));
   const RingSettings ours = ring_settings(config);
   const struct {
     Field field;
@@ -68,7 +68,7 @@ RingFacts ring_facts(const Node& node, Nanos now) {
                   .ranks_per_node = ranks_per_node(config),
                   .mtu = config.mtu,
                   .known = true,
-                  .whole = true,
+                  .ready = true,
                   .missing = {},
                   .rival = {},
                   .neighbours = {}};
@@ -102,7 +102,7 @@ RingFacts ring_facts(const Node& node, Nanos now) {
       it.port = port->name();
       it.port_state = state_of(*port);
       it.local = port->local_link();
-      it.sticks = port->sticks();
+      it.stalls_on_long_frame = port->stalls_on_long_frame();
     }
   }
   node.for_each_queue([&](const PortQueue& queue, unsigned) {
@@ -114,7 +114,7 @@ RingFacts ring_facts(const Node& node, Nanos now) {
     using State = RingSnapshot::State;
     const RingSnapshot ring = lane.ring_snapshot();
     facts.known &= ring.state != State::kUnknown;
-    facts.whole &= ring.state == State::kWhole;
+    facts.ready &= ring.state == State::kReady;
     if (ring.state == State::kIncomplete && !facts.missing) facts.missing = ring.missing;
     for (size_t i = 0; i < lane.links(); ++i) {
       const LinkSnapshot link = lane.link_snapshot(i);

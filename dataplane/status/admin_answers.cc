@@ -30,8 +30,8 @@ std::optional<Nanos> probe_time(std::string_view request) {
 nlohmann::json document_of(const Node& node, const JobWatch& job, const ProcessFacts& process, Nanos now) {
   const NodeFigures figures = node_figures(node, now);
   nlohmann::json document = status_json(figures, process_figures(process));
-  document["worth"] = worth_json(job.worth(figures));
-  document["worth_total"] = worth_json(job.total(figures));
+  document["worth"] = savings_json(job.savings(figures));
+  document["worth_total"] = savings_json(job.total(figures));
   return document;
 }
 
@@ -45,7 +45,7 @@ std::optional<std::string> worth_answer(const Node& node, const JobWatch& job, s
     if (!us) return std::nullopt;
     hidden = static_cast<double>(*us) / 1e6;
   }
-  return admin_text({{"lines", worth_lines(job.worth(node_figures(node, now)), hidden)}});
+  return admin_text({{"lines", savings_lines(job.savings(node_figures(node, now)), hidden)}});
 }
 
 }  // namespace

@@ -29,16 +29,16 @@ void JobWatch::look(Nanos now) {
   ++idle_looks_;
 }
 
-Worth JobWatch::worth(const NodeFigures& now) const {
-  Worth worth = worth_of(now, before_ ? &*before_ : nullptr, figures_);
-  worth.chosen = worth.chosen || chosen_;
-  return worth;
+Savings JobWatch::savings(const NodeFigures& now) const {
+  Savings savings = savings_of(now, before_ ? &*before_ : nullptr, figures_);
+  savings.chosen = savings.chosen || chosen_;
+  return savings;
 }
 
-Worth JobWatch::total(const NodeFigures& now) const {
-  Worth worth = worth_of(now, nullptr, figures_);
-  worth.chosen = worth.chosen || ever_chosen_;
-  return worth;
+Savings JobWatch::total(const NodeFigures& now) const {
+  Savings savings = savings_of(now, nullptr, figures_);
+  savings.chosen = savings.chosen || ever_chosen_;
+  return savings;
 }
 
 }  // namespace gradlane

@@ -20,8 +20,8 @@ class JobWatch {
   explicit JobWatch(const Node& node);
 
   void look(Nanos now);  // called every 100 ms
-  [[nodiscard]] Worth worth(const NodeFigures& now) const;
-  [[nodiscard]] Worth total(const NodeFigures& now) const;  // worth of all jobs since the daemon started
+  [[nodiscard]] Savings savings(const NodeFigures& now) const;
+  [[nodiscard]] Savings total(const NodeFigures& now) const;  // worth of all jobs since the daemon started
 
  private:
   static constexpr unsigned kSettled = 3;  // number of looks until workers have published their last figures

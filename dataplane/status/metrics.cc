@@ -91,12 +91,12 @@ void add_node(MetricsText& out, const MetricLabels& labels, const NodeFigures& n
 }
 
 // Adds estimates. They may decrease, so they are no counters.
-void add_worth(MetricsText& out, const MetricLabels& labels, const Worth& worth) {
+void add_savings(MetricsText& out, const MetricLabels& labels, const Savings& savings) {
   out.family("gradlane_saved_seconds", Type::kGauge,
              "about how much longer all exchanges would have taken uncompressed, at least");
-  out.sample(labels, worth.longer());
+  out.sample(labels, savings.longer());
   out.family("gradlane_codec_cpu_seconds", Type::kGauge, "about the CPU time of codecs, beyond what raw elements take");
-  out.sample(labels, worth.codec);
+  out.sample(labels, savings.codec);
 }
 
 // ---- Neighbours and ports
@@ -221,12 +221,12 @@ void add_ranks(MetricsText& out, const MetricLabels& node, const std::vector<Ran
 
 }  // namespace
 
-std::string metrics_document(const NodeFigures& node, const ProcessFigures& process, const Worth& worth,
+std::string metrics_document(const NodeFigures& node, const ProcessFigures& process, const Savings& savings,
                              MetricsFormat format) {
   MetricsText out(format);
   const MetricLabels labels = MetricLabels().with("node", uint64_t{node.node});
   add_node(out, labels, node, process);
-  add_worth(out, labels, worth);
+  add_savings(out, labels, savings);
   add_neighbours(out, labels, node.neighbours);
   add_ports(out, labels, node.ports);
   add_ranks(out, labels, node.ranks);

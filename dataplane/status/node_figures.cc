@@ -26,7 +26,7 @@ const char* ring_name(RingSnapshot::State state) {
   switch (state) {
     case RingSnapshot::State::kUnknown:
       break;
-    case RingSnapshot::State::kWhole:
+    case RingSnapshot::State::kReady:
       return "whole";
     case RingSnapshot::State::kIncomplete:
       return "incomplete";
@@ -191,7 +191,7 @@ NodeFigures node_figures(const Node& node, Nanos now) {
                       .failed_s_ago = node.failed_ago(now),
                       .auth = !config.key_file.empty(),
                       .faults = config.faults,
-                      .whole = true,
+                      .ready = true,
                       .ports = {},
                       .pools = {},
                       .neighbours = {},
@@ -218,7 +218,7 @@ NodeFigures node_figures(const Node& node, Nanos now) {
   }
   node.for_each_lane([&figures](const Lane& lane, unsigned number) {
     figures.ranks.push_back(rank_figures(lane, number));
-    figures.whole &= lane.ring_snapshot().state == RingSnapshot::State::kWhole;
+    figures.ready &= lane.ring_snapshot().state == RingSnapshot::State::kReady;
   });
   return figures;
 }

@@ -127,7 +127,7 @@ struct NodeFigures {
   std::optional<double> failed_s_ago;  // seconds since the last failed operation
   bool auth = false;
   InjectedFaults faults;
-  bool whole = false;  // whether the ring is ready, as all ranks here see it
+  bool ready = false;  // whether the ring is ready, as all ranks here see it
   std::vector<PortFigures> ports;
   std::vector<PoolFigures> pools;  // packet pools; one for all lanes
   std::vector<NeighbourFigures> neighbours;

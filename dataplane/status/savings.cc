@@ -15,12 +15,12 @@ namespace {
 
 constexpr double kFloatBytes = 4;
 constexpr double kNs = 1e-9;
-constexpr double kRateTime = 0.01;     // seconds that a link must be full to show what it can carry
-constexpr double kRateBytes = 1e5;     // bytes that it must carry in that time
-constexpr double kAlike = 0.02;        // share of the time in exchange: estimates that differ by less count as equal
-constexpr double kMuch = 0.05;         // share of the time in exchange: CPU time of codecs that is worth a warning
-constexpr double kWorthTelling = 1e6;  // bytes; smaller operations are mostly headers
-constexpr double kClearly = 1.5;       // least ratio of codec time to saved time for a warning
+constexpr double kRateTime = 0.01;    // seconds that a link must be full to show what it can carry
+constexpr double kRateBytes = 1e5;    // bytes that it must carry in that time
+constexpr double kAlike = 0.02;       // share of the time in exchange: estimates that differ by less count as equal
+constexpr double kMuch = 0.05;        // share of the time in exchange: CPU time of codecs that is worth a warning
+constexpr double kMinReported = 1e6;  // bytes; smaller operations are mostly headers
+constexpr double kClearly = 1.5;      // least ratio of codec time to saved time for a warning
 
 double counter_of(const RankFigures& rank, std::string_view name) {
   const auto found = std::ranges::find_if(rank.counters, [name](const CounterValue& it) { return it.name == name; });
@@ -66,11 +66,11 @@ double ns_of_packet(const PacketCost& packets) {
 
 // Returns the busy time of workers that packets and raw elements do not explain. Codecs without figures must have taken
 // it.
-double unexplained(const Worth& worth, const Calibration& figures) {
+double unexplained(const Savings& savings, const Calibration& figures) {
   const CodecCost* const raw = figures.find("raw");
-  const double elements = worth.raw_bytes / kFloatBytes * (raw == nullptr ? 0 : ns_of_sent(*raw)) * kNs;
-  const double packets = worth.sent_bytes / figures.packets.payload * ns_of_packet(figures.packets) * kNs;
-  return std::max(worth.busy - elements - packets, 0.0);
+  const double elements = savings.raw_bytes / kFloatBytes * (raw == nullptr ? 0 : ns_of_sent(*raw)) * kNs;
+  const double packets = savings.sent_bytes / figures.packets.payload * ns_of_packet(figures.packets) * kNs;
+  return std::max(savings.busy - elements - packets, 0.0);
 }
 
 // Returns the CPU seconds of a codec beyond those of raw; none if there are no figures of it.
@@ -86,47 +86,47 @@ std::optional<double> codec_time(const CodecFigures& sent, const Calibration& fi
 }
 
 // Adds a link if it would take longest without codecs. `ratio`: raw bytes divided by sent bytes.
-void add_link(Worth& worth, const LinkFigures& now, const LinkFigures& before, double ratio) {
+void add_link(Savings& savings, const LinkFigures& now, const LinkFigures& before, double ratio) {
   const double full = (now.full_us - before.full_us) / 1e6;
   const auto carried = static_cast<double>(now.full_bytes - before.full_bytes);
   if (full < kRateTime || carried < kRateBytes) {
-    if (worth.rate == 0) worth.full = std::max(worth.full, full);
+    if (savings.rate == 0) savings.full = std::max(savings.full, full);
     return;
   }
   const double raw_link = static_cast<double>(now.bytes - before.bytes) * ratio / (carried / full);
-  if (raw_link <= worth.raw_link) return;
-  worth.full = full;
-  worth.rate = carried / full;
-  worth.raw_link = raw_link;
+  if (raw_link <= savings.raw_link) return;
+  savings.full = full;
+  savings.rate = carried / full;
+  savings.raw_link = raw_link;
 }
 
 // Adds one rank on one lane. `unknown` counts the bytes of elements that went through codecs without figures.
-void add_lane(Worth& worth, double& unknown, const RankFigures& now, const RankFigures* before,
+void add_lane(Savings& savings, double& unknown, const RankFigures& now, const RankFigures* before,
               const Calibration& figures) {
   const auto counted = [&](const char* name) {
     return counter_of(now, name) - (before == nullptr ? 0 : counter_of(*before, name));
   };
   const double raw = counted("element_bytes");
   const double sent = counted("run_bytes");
-  worth.raw_bytes += raw;
-  worth.sent_bytes += sent;
-  worth.exchange = std::max(worth.exchange, counted("exchange_ns") * kNs);
-  worth.packets += (raw - sent) / figures.packets.payload * ns_of_packet(figures.packets) * kNs;
+  savings.raw_bytes += raw;
+  savings.sent_bytes += sent;
+  savings.exchange = std::max(savings.exchange, counted("exchange_ns") * kNs);
+  savings.packets += (raw - sent) / figures.packets.payload * ns_of_packet(figures.packets) * kNs;
   for (const CodecFigures& each : now.codecs) {
     const CodecFigures it = since(each, before);
     if (it.id == kNoCodec || it.element_bytes == 0) continue;
     const std::optional<double> time = codec_time(it, figures);
     if (time) {
-      worth.codec += *time;
+      savings.codec += *time;
     } else {
       unknown += static_cast<double>(it.element_bytes);
     }
-    if (std::ranges::find(worth.codecs, it.word) == worth.codecs.end()) worth.codecs.push_back(it.word);
+    if (std::ranges::find(savings.codecs, it.word) == savings.codecs.end()) savings.codecs.push_back(it.word);
   }
   for (size_t i = 0; i < now.links.size() && sent > 0; ++i) {
     static const LinkFigures nothing;
     const LinkFigures& old = before != nullptr && i < before->links.size() ? before->links[i] : nothing;
-    add_link(worth, now.links[i], old, raw / sent);
+    add_link(savings, now.links[i], old, raw / sent);
   }
 }
 
@@ -150,73 +150,73 @@ std::string bytes_text(double bytes) { return in_units(bytes / 1e3, {"kB", "MB",
 std::string seconds_text(double seconds) { return in_units(seconds * 1e3, {"ms", "s"}); }
 std::string rate_text(double bytes_per_s) { return in_units(bytes_per_s * 8 / 1e6, {"Mb/s", "Gb/s"}); }
 
-std::string bytes_line(const Worth& worth) {
-  const std::string both =
-      fmt::format("elements sent: {} raw, {} on the links", bytes_text(worth.raw_bytes), bytes_text(worth.sent_bytes));
-  if (worth.codecs.empty()) return both + ": nothing was compressed";
-  const double ratio = worth.raw_bytes / std::max(worth.sent_bytes, 1.0);
+std::string bytes_line(const Savings& savings) {
+  const std::string both = fmt::format("elements sent: {} raw, {} on the links", bytes_text(savings.raw_bytes),
+                                       bytes_text(savings.sent_bytes));
+  if (savings.codecs.empty()) return both + ": nothing was compressed";
+  const double ratio = savings.raw_bytes / std::max(savings.sent_bytes, 1.0);
   const std::string change =
       ratio >= 1 ? digits_text(ratio) + " times fewer" : digits_text(100 / ratio - 100) + " % more";
-  return fmt::format("{}: {} ({})", both, change, fmt::join(worth.codecs, ", "));
+  return fmt::format("{}: {} ({})", both, change, fmt::join(savings.codecs, ", "));
 }
 
-std::string time_line(const Worth& worth, std::optional<double> hidden) {
-  std::string line = fmt::format("in exchange: {}", seconds_text(worth.exchange));
-  if (hidden && worth.exchange > 0) {
-    const double share = std::clamp(*hidden / worth.exchange, 0.0, 1.0);
+std::string time_line(const Savings& savings, std::optional<double> hidden) {
+  std::string line = fmt::format("in exchange: {}", seconds_text(savings.exchange));
+  if (hidden && savings.exchange > 0) {
+    const double share = std::clamp(*hidden / savings.exchange, 0.0, 1.0);
     line += fmt::format(", about {:.0f} % of it hidden behind computing", 100 * share);
   }
-  return line + fmt::format("; a link was full for {}, a worker busy for {}", seconds_text(worth.full),
-                            seconds_text(worth.busy));
+  return line + fmt::format("; a link was full for {}, a worker busy for {}", seconds_text(savings.full),
+                            seconds_text(savings.busy));
 }
 
-bool has_grown(const Worth& worth) { return worth.sent_bytes > worth.raw_bytes; }
+bool has_grown(const Savings& savings) { return savings.sent_bytes > savings.raw_bytes; }
 
 // Returns the time that the sent bytes take at the link's rate.
-double link_time(const Worth& worth) {
-  return worth.raw_bytes > 0 ? worth.raw_link * worth.sent_bytes / worth.raw_bytes : 0;
+double link_time(const Savings& savings) {
+  return savings.raw_bytes > 0 ? savings.raw_link * savings.sent_bytes / savings.raw_bytes : 0;
 }
 
 // Returns whether cores may be the limit. Then the window may have been full because the neighbour's worker was busy,
 // and the link carries more.
-bool cores_limit(const Worth& worth) { return worth.busy > worth.full / 2; }
+bool cores_limit(const Savings& savings) { return savings.busy > savings.full / 2; }
 
-std::string longer_line(const Worth& worth) {
-  if (worth.codecs.empty()) return "uncompressed: that is what it was";
-  if (worth.rate == 0) return "uncompressed: not known, as no link was full for long enough to show what it carries";
-  const bool most = cores_limit(worth);
-  const std::string at = fmt::format("uncompressed, at the {} that the link carries{}: {}about ", rate_text(worth.rate),
-                                     most ? ", or more" : "", most ? "at most " : "");
-  const double longer = worth.longer();
-  if (std::abs(longer) < kAlike * worth.exchange)
-    return at + fmt::format("as long, of which links would need {}", seconds_text(worth.raw_link));
-  return at + fmt::format("{}, {} {}", seconds_text(worth.exchange + longer), seconds_text(std::abs(longer)),
+std::string longer_line(const Savings& savings) {
+  if (savings.codecs.empty()) return "uncompressed: that is what it was";
+  if (savings.rate == 0) return "uncompressed: not known, as no link was full for long enough to show what it carries";
+  const bool most = cores_limit(savings);
+  const std::string at = fmt::format("uncompressed, at the {} that the link carries{}: {}about ",
+                                     rate_text(savings.rate), most ? ", or more" : "", most ? "at most " : "");
+  const double longer = savings.longer();
+  if (std::abs(longer) < kAlike * savings.exchange)
+    return at + fmt::format("as long, of which links would need {}", seconds_text(savings.raw_link));
+  return at + fmt::format("{}, {} {}", seconds_text(savings.exchange + longer), seconds_text(std::abs(longer)),
                           longer > 0 ? "longer" : "less");
 }
 
 // Returns whether compression has clearly cost more than it saved. A codec that was chosen by measuring is known to be
 // the fastest.
-bool loses(const Worth& worth) {
-  if (worth.codecs.empty() || worth.chosen) return false;
-  if (has_grown(worth)) return worth.raw_bytes >= kWorthTelling;
-  if (worth.rate == 0 || worth.codec < kMuch * worth.exchange) return false;
-  const bool room = worth.raw_link < (1 - kMuch) * worth.exchange;
-  const double saved = worth.packets + (room ? 0 : worth.raw_link - link_time(worth));
-  return worth.codec > kClearly * saved;
+bool loses(const Savings& savings) {
+  if (savings.codecs.empty() || savings.chosen) return false;
+  if (has_grown(savings)) return savings.raw_bytes >= kMinReported;
+  if (savings.rate == 0 || savings.codec < kMuch * savings.exchange) return false;
+  const bool room = savings.raw_link < (1 - kMuch) * savings.exchange;
+  const double saved = savings.packets + (room ? 0 : savings.raw_link - link_time(savings));
+  return savings.codec > kClearly * saved;
 }
 
-std::string warning_line(const Worth& worth) {
-  const double saved = std::max(worth.packets, 0.0) + std::max(worth.longer(), 0.0);
-  const std::string what = has_grown(worth) ? "and bytes did not get fewer" : "and saved " + seconds_text(saved);
+std::string warning_line(const Savings& savings) {
+  const double saved = std::max(savings.packets, 0.0) + std::max(savings.longer(), 0.0);
+  const std::string what = has_grown(savings) ? "and bytes did not get fewer" : "and saved " + seconds_text(saved);
   return fmt::format(
       "WARNING: compression cost more than it saved: {} took about {} of CPU time, {}; try "
       "`codec: raw`, or auto:2^-10, which measures (docs/when-it-pays.md)",
-      fmt::join(worth.codecs, ", "), seconds_text(worth.codec), what);
+      fmt::join(savings.codecs, ", "), seconds_text(savings.codec), what);
 }
 
 }  // namespace
 
-double Worth::longer() const {
+double Savings::longer() const {
   if (rate == 0) return 0;
   return has_grown(*this) ? raw_link - link_time(*this) : std::max(raw_link - exchange, 0.0);
 }
@@ -225,26 +225,26 @@ bool lossy_chosen(std::span<const PlanFigures> plan) {
   return std::ranges::any_of(plan, [](const PlanFigures& it) { return !it.exact && it.measured > 0; });
 }
 
-Worth worth_of(const NodeFigures& now, const NodeFigures* before, const Calibration& figures) {
-  Worth worth;
+Savings savings_of(const NodeFigures& now, const NodeFigures* before, const Calibration& figures) {
+  Savings savings;
   double unknown = 0;
   for (size_t i = 0; i < now.ranks.size(); ++i) {
-    add_lane(worth, unknown, now.ranks[i], before != nullptr && i < before->ranks.size() ? &before->ranks[i] : nullptr,
-             figures);
+    add_lane(savings, unknown, now.ranks[i],
+             before != nullptr && i < before->ranks.size() ? &before->ranks[i] : nullptr, figures);
   }
   for (size_t i = 0; i < now.workers.size(); ++i) {
     const double old = before != nullptr && i < before->workers.size() ? before->workers[i].busy_us : 0;
-    worth.busy = std::max(worth.busy, (now.workers[i].busy_us - old) / 1e6);
+    savings.busy = std::max(savings.busy, (now.workers[i].busy_us - old) / 1e6);
   }
-  if (unknown > 0) worth.codec += unexplained(worth, figures) * unknown / worth.raw_bytes;
-  worth.codec = std::min(worth.codec, worth.busy);
-  worth.chosen = now.codec.starts_with("auto") || lossy_chosen(now.plan);
-  return worth;
+  if (unknown > 0) savings.codec += unexplained(savings, figures) * unknown / savings.raw_bytes;
+  savings.codec = std::min(savings.codec, savings.busy);
+  savings.chosen = now.codec.starts_with("auto") || lossy_chosen(now.plan);
+  return savings;
 }
 
-Worth worth_of_all(std::span<const Worth> nodes) {
-  Worth all;
-  for (const Worth& it : nodes) {
+Savings savings_of_all(std::span<const Savings> nodes) {
+  Savings all;
+  for (const Savings& it : nodes) {
     all.raw_bytes += it.raw_bytes;
     all.sent_bytes += it.sent_bytes;
     all.exchange = std::max(all.exchange, it.exchange);
@@ -265,44 +265,44 @@ Worth worth_of_all(std::span<const Worth> nodes) {
   return all;
 }
 
-std::vector<std::string> worth_lines(const Worth& worth, std::optional<double> hidden) {
-  if (worth.raw_bytes <= 0) return {};
-  std::vector<std::string> lines = {bytes_line(worth), time_line(worth, hidden), longer_line(worth)};
-  if (loses(worth)) lines.push_back(warning_line(worth));
+std::vector<std::string> savings_lines(const Savings& savings, std::optional<double> hidden) {
+  if (savings.raw_bytes <= 0) return {};
+  std::vector<std::string> lines = {bytes_line(savings), time_line(savings, hidden), longer_line(savings)};
+  if (loses(savings)) lines.push_back(warning_line(savings));
   return lines;
 }
 
-nlohmann::json worth_json(const Worth& worth) {
-  return {{"raw_bytes", worth.raw_bytes}, {"sent_bytes", worth.sent_bytes}, {"exchange_s", worth.exchange},
-          {"busy_s", worth.busy},         {"full_s", worth.full},           {"full_bytes_per_s", worth.rate},
-          {"raw_link_s", worth.raw_link}, {"packets_s", worth.packets},     {"codec_s", worth.codec},
-          {"codecs", worth.codecs},       {"chosen", worth.chosen}};
+nlohmann::json savings_json(const Savings& savings) {
+  return {{"raw_bytes", savings.raw_bytes}, {"sent_bytes", savings.sent_bytes}, {"exchange_s", savings.exchange},
+          {"busy_s", savings.busy},         {"full_s", savings.full},           {"full_bytes_per_s", savings.rate},
+          {"raw_link_s", savings.raw_link}, {"packets_s", savings.packets},     {"codec_s", savings.codec},
+          {"codecs", savings.codecs},       {"chosen", savings.chosen}};
 }
 
-Worth worth_from(const nlohmann::json& document) {
-  Worth worth;
-  if (!document.is_object()) return worth;
+Savings worth_from(const nlohmann::json& document) {
+  Savings savings;
+  if (!document.is_object()) return savings;
   const auto number = [&document](const char* name) {
     const auto found = document.find(name);
     return found != document.end() && found->is_number() ? found->get<double>() : 0.0;
   };
-  worth.raw_bytes = number("raw_bytes");
-  worth.sent_bytes = number("sent_bytes");
-  worth.exchange = number("exchange_s");
-  worth.busy = number("busy_s");
-  worth.full = number("full_s");
-  worth.rate = number("full_bytes_per_s");
-  worth.raw_link = number("raw_link_s");
-  worth.packets = number("packets_s");
-  worth.codec = number("codec_s");
+  savings.raw_bytes = number("raw_bytes");
+  savings.sent_bytes = number("sent_bytes");
+  savings.exchange = number("exchange_s");
+  savings.busy = number("busy_s");
+  savings.full = number("full_s");
+  savings.rate = number("full_bytes_per_s");
+  savings.raw_link = number("raw_link_s");
+  savings.packets = number("packets_s");
+  savings.codec = number("codec_s");
   if (const auto codecs = document.find("codecs"); codecs != document.end() && codecs->is_array()) {
     for (const nlohmann::json& each : *codecs) {
-      if (each.is_string()) worth.codecs.push_back(each.get<std::string>());
+      if (each.is_string()) savings.codecs.push_back(each.get<std::string>());
     }
   }
   const auto chosen = document.find("chosen");
-  worth.chosen = chosen != document.end() && *chosen == true;
-  return worth;
+  savings.chosen = chosen != document.end() && *chosen == true;
+  return savings;
 }
 
 }  // namespace gradlane

@@ -14,7 +14,7 @@ namespace gradlane {
 
 // The bytes of tensors that a job sent, the time that this took, and estimates for uncompressed elements. Units are
 // bytes and seconds.
-struct Worth {
+struct Savings {
   double raw_bytes = 0;   // size of the elements in memory
   double sent_bytes = 0;  // size of the elements as they were sent, without packet headers and retransmits
   double exchange = 0;    // time in which operations were under way, on the lane where it is longest
@@ -39,18 +39,18 @@ struct Worth {
 [[nodiscard]] bool lossy_chosen(std::span<const PlanFigures> plan);
 
 // Returns the worth of what came after `before`; null: of all. `figures` are those of this host, or the usual ones.
-[[nodiscard]] Worth worth_of(const NodeFigures& now, const NodeFigures* before, const Calibration& figures);
+[[nodiscard]] Savings savings_of(const NodeFigures& now, const NodeFigures* before, const Calibration& figures);
 
 // Combines all nodes of a ring: the bytes of all, and the times of the slowest node.
-[[nodiscard]] Worth worth_of_all(std::span<const Worth> nodes);
+[[nodiscard]] Savings savings_of_all(std::span<const Savings> nodes);
 
 // Returns three lines: bytes, time, and the estimate for uncompressed elements. There is a fourth line, a warning, if
 // compression has cost more than it saved. There are no lines if nothing was sent. `hidden`: seconds in exchange in
 // which a trainer did something else, if known.
-[[nodiscard]] std::vector<std::string> worth_lines(const Worth& worth, std::optional<double> hidden = {});
+[[nodiscard]] std::vector<std::string> savings_lines(const Savings& savings, std::optional<double> hidden = {});
 
 // These two convert to and from the daemon's documents. Missing fields become 0.
-[[nodiscard]] nlohmann::json worth_json(const Worth& worth);
-[[nodiscard]] Worth worth_from(const nlohmann::json& document);
+[[nodiscard]] nlohmann::json savings_json(const Savings& savings);
+[[nodiscard]] Savings worth_from(const nlohmann::json& document);
 
 }  // namespace gradlane

@@ -127,10 +127,10 @@ std::vector<gl_way_row> ways_of(const NodeConfig& config, const Calibration& fig
   return WayTable(config, here).rows();
 }
 
-Planning::Planning(const NodeConfig& config, std::function<unsigned()> mbps)
+CandidatePredictor::CandidatePredictor(const NodeConfig& config, std::function<unsigned()> mbps)
     : config_(config), figures_(figures_of(config)), mbps_(std::move(mbps)) {}
 
-std::vector<gl_way_row> Planning::ways() const { return ways_of(config_, figures_, mbps_ ? mbps_() : 0); }
+std::vector<gl_way_row> CandidatePredictor::ways() const { return ways_of(config_, figures_, mbps_ ? mbps_() : 0); }
 
 std::vector<gl_plan_row> plan_rows_of(const NodeConfig& config) {
   std::vector<gl_plan_row> rows;

@@ -25,11 +25,11 @@ namespace gradlane {
 [[nodiscard]] std::vector<gl_plan_row> plan_rows_of(const NodeConfig& config);
 
 // The predictions for `auto` on this node.
-class Planning {
+class CandidatePredictor {
  public:
   // Throws SetupError if the configured calibration cannot be read. `mbps` returns the rate of the slowest port in
   // Mb/s; it may be empty.
-  Planning(const NodeConfig& config, std::function<unsigned()> mbps);
+  CandidatePredictor(const NodeConfig& config, std::function<unsigned()> mbps);
   // Returns the ways as of now; ports may have come up since the last call.
   [[nodiscard]] std::vector<gl_way_row> ways() const;
 

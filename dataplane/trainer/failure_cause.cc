@@ -24,7 +24,7 @@ gradlane_cause code_of(const Failure& failure) noexcept {
       return GRADLANE_CAUSE_TIMEOUT;
     case FailureCode::kClosed:
       return GRADLANE_CAUSE_NODE_LEFT;
-    case FailureCode::kDoubled:
+    case FailureCode::kDuplicateRank:
       return GRADLANE_CAUSE_DUPLICATE;
   }
   return GRADLANE_CAUSE_OTHER;

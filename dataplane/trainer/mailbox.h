@@ -28,9 +28,10 @@ struct Command {
     // The trainer has gone. Its operations in flight fail on all ranks. The command is done when nothing touches its
     // memory any more.
     kDetach,
-    // Follows kDetach if some lanes had to end the generation (broke_off) and others had not: now every lane ends it.
+    // Follows kDetach if some lanes had to end the generation (ended_generation) and others had not: now every lane
+    // ends it.
     // Otherwise the operations that ranks submit next would begin on some lanes and not on others.
-    kBreakOff,
+    kEndGeneration,
     // The daemon shuts down: everything in flight fails, and the other ranks learn why.
     kClose,
   };
@@ -46,7 +47,7 @@ struct Command {
   uint8_t* base = nullptr;
   size_t bytes = 0;
 
-  bool broke_off = false;         // kDetach: the lane has ended the generation; it writes this before `done`
+  bool ended_generation = false;  // kDetach: the lane has ended the generation; it writes this before `done`
   std::atomic<bool> done{false};  // lane writes, control thread reads
 };
 
@@ -100,7 +101,7 @@ struct FaultReport {
 };
 
 // State shared by the control thread and one lane about one rank: its trainer or, with local_reduce, its trainers.
-struct LaneDesk {
+struct ControlChannel {
   Mailbox mailbox;  // control thread writes, lane reads
   // Faults by trainer. The lane writes them; the control thread reads them, and resets them after kDetach.
   std::array<FaultReport, kMaxTrainers> faults;

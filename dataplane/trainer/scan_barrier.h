@@ -16,7 +16,7 @@ namespace gradlane {
 //
 // Each entry belongs to one operation and is selected by gl_submission's slot. A trainer never has two operations in
 // flight with the same slot. If it breaks this rule, its own operations time out, and nothing worse happens.
-class LaneLooks {
+class ScanBarrier {
  public:
   struct Entry {
     std::atomic<uint32_t> to_look{0};
@@ -24,7 +24,7 @@ class LaneLooks {
     std::atomic<uint32_t> over{0};
   };
 
-  explicit LaneLooks(uint32_t lanes) noexcept : lanes_(lanes) { reset(); }
+  explicit ScanBarrier(uint32_t lanes) noexcept : lanes_(lanes) { reset(); }
 
   [[nodiscard]] Entry& of(unsigned slot) noexcept { return entries_[slot % GL_SLOTS]; }
 

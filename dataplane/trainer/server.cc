@@ -78,7 +78,7 @@ class ServerState {
   FileDescriptor again_;
   bool watches_again_ = false;
   Slots slots_;
-  const Planning planning_;
+  const CandidatePredictor planning_;
   const PacketRoom packets_;
   std::vector<std::unique_ptr<Session>> sessions_;  // in order of arrival
   std::optional<Nanos> accept_again_;

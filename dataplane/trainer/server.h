@@ -23,7 +23,7 @@ struct ServerLanes {
   std::vector<int> doorbells;  // trainers' end of the bell of each lane's worker
   // Desks for commands: desks[lane * trainers + trainer] is for this trainer. The trainers of a lane share a desk with
   // local_reduce.
-  std::vector<LaneDesk*> desks;
+  std::vector<ControlChannel*> desks;
   PacketRoom packets = {};
   std::function<unsigned()> mbps = {};  // rate of the slowest port in Mb/s; 0: not known
 };

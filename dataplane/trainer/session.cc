@@ -15,7 +15,7 @@
 
 namespace gradlane {
 
-Session::Session(const NodeConfig& config, Slots& slots, const Planning& planning, const PacketRoom& packets,
+Session::Session(const NodeConfig& config, Slots& slots, const CandidatePredictor& planning, const PacketRoom& packets,
                  FileDescriptor socket, Nanos now)
     : config_(config),
       slots_(slots),
@@ -139,7 +139,7 @@ void Session::begin(State state, Command::Kind kind, unsigned segment) {
 
 void Session::finish_round() {
   const State was = state_;
-  if (was == State::kDetaching) return round_->broken() ? begin(was, Command::Kind::kBreakOff) : release();
+  if (was == State::kDetaching) return round_->broken() ? begin(was, Command::Kind::kEndGeneration) : release();
   state_ = State::kReady;
   if (was == State::kRemoving) {
     used_ -= segments_[current_].bytes();

@@ -37,7 +37,7 @@ inline constexpr Nanos kHelloTime = 5 * kSecond;
 // `detaching`, when no lane uses it any more.
 class Session {
  public:
-  Session(const NodeConfig& config, Slots& slots, const Planning& planning, const PacketRoom& packets,
+  Session(const NodeConfig& config, Slots& slots, const CandidatePredictor& planning, const PacketRoom& packets,
           FileDescriptor socket, Nanos now);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -108,7 +108,7 @@ class Session {
 
   const NodeConfig& config_;
   Slots& slots_;
-  const Planning& planning_;
+  const CandidatePredictor& planning_;
   const PacketRoom packets_;
   FileDescriptor socket_;
   ucred peer_{};

@@ -15,7 +15,7 @@ namespace gradlane {
 
 // The desk and doorbell of one lane, for commands about one trainer.
 struct LaneAddress {
-  LaneDesk* desk = nullptr;
+  ControlChannel* desk = nullptr;
   int doorbell = -1;
 };
 
@@ -30,9 +30,9 @@ class LaneRound {
 
   // Returns whether the trainer has gone and some lanes, but not all, have ended the generation.
   [[nodiscard]] bool broken() const noexcept {
-    const auto broke_off = std::ranges::count_if(commands_, &Command::broke_off);
-    return commands_[0].kind == Command::Kind::kDetach && broke_off != 0 &&
-           broke_off != static_cast<ptrdiff_t>(commands_.size());
+    const auto ended_generation = std::ranges::count_if(commands_, &Command::ended_generation);
+    return commands_[0].kind == Command::Kind::kDetach && ended_generation != 0 &&
+           ended_generation != static_cast<ptrdiff_t>(commands_.size());
   }
 
   void begin() noexcept {

@@ -6,7 +6,7 @@
 
 namespace gradlane {
 
-Slots::Slots(const NodeConfig& config, const std::vector<LaneDesk*>& desks, const std::vector<int>& doorbells)
+Slots::Slots(const NodeConfig& config, const std::vector<ControlChannel*>& desks, const std::vector<int>& doorbells)
     : node_(config.rank),
       first_rank_(config.rank * config.trainers),
       world_(config.nodes.size() * config.trainers),

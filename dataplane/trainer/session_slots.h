@@ -37,7 +37,7 @@ class Slots {
   };
 
   // Indices are desks[lane * trainers + trainer] and doorbells[lane].
-  Slots(const NodeConfig& config, const std::vector<LaneDesk*>& desks, const std::vector<int>& doorbells);
+  Slots(const NodeConfig& config, const std::vector<ControlChannel*>& desks, const std::vector<int>& doorbells);
 
   // Returns the slot for a trainer that wants to be this rank; -1: any rank.
   [[nodiscard]] Answer ask(int rank) const;

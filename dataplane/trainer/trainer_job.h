@@ -23,7 +23,7 @@ struct TrainerOpsSetup {
   unsigned node = 0;                       // with local reduction: this node's position in the ring, to find roots
   Nanos operation_timeout = 60 * kSecond;  // time that trainers of this node wait for one another
   SubmissionLimits limits;
-  LaneLooks* looks = nullptr;  // counters shared by all lanes of this rank; null: there is one lane
+  ScanBarrier* looks = nullptr;  // counters shared by all lanes of this rank; null: there is one lane
 };
 
 // One operation, made of one submission from each trainer; TrainerOps explains its states.
@@ -56,7 +56,7 @@ struct TrainerJob {
   FailureCause failure;  // cause, if it is going to fail on all ranks; else empty
   // Null unless the codec scans the whole tensor. `summed`: this lane has reported its sum there; `given`: the exchange
   // will report the scan.
-  LaneLooks::Entry* looks = nullptr;
+  ScanBarrier::Entry* looks = nullptr;
   bool summed = false;
   bool given = false;
   size_t done = 0;  // summing and copying: elements done so far, counted over all blocks concerned

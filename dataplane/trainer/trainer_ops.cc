@@ -12,7 +12,7 @@ constexpr Nanos kPublish = 100 * kMillisecond;
 
 }  // namespace
 
-TrainerOps::TrainerOps(const TrainerOpsSetup& setup, Exchange& exchange, LaneDesk& desk)
+TrainerOps::TrainerOps(const TrainerOpsSetup& setup, Exchange& exchange, ControlChannel& desk)
     : setup_(setup), exchange_(exchange), desk_(desk), local_(setup_), jobs_(kJobs) {
   for (Job& job : jobs_) job.parts.resize(setup.trainers);
   waiting_.reserve(kMaxTrainers + GL_MAX_SEGMENTS);
@@ -21,7 +21,7 @@ TrainerOps::TrainerOps(const TrainerOpsSetup& setup, Exchange& exchange, LaneDes
 bool TrainerOps::submit(Nanos now) noexcept {
   bool moved = generation_has_ended() && read_completions();
   follow_generation();
-  while (Command* const command = desk_.mailbox.take()) moved |= obey(*command);
+  while (Command* const command = desk_.mailbox.take()) moved |= execute(*command);
   for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) {
     // A flood of cancels must not keep others waiting.
     for (unsigned i = 0; i < GL_SLOTS && read_submission(trainer, now); ++i) moved = true;
@@ -30,7 +30,7 @@ bool TrainerOps::submit(Nanos now) noexcept {
   // Other ranks or trainers wait for an operation that a trainer which has gone will not submit. If this rank has
   // submitted nothing in this generation, they can wait for the next trainer, unless they have worked with the one that
   // has gone: missed().
-  const bool awaited = !exchange_.fresh() && (exchange_.awaited() || jobs_submitted_ != jobs_begun_);
+  const bool awaited = !exchange_.none_submitted() && (exchange_.awaited() || jobs_submitted_ != jobs_begun_);
   if ((departed_ && awaited) || missed()) {
     give_up();
     moved = true;
@@ -76,18 +76,18 @@ void TrainerOps::wake_up() noexcept {
 
 // ---- Commands
 
-bool TrainerOps::obey(Command& command) noexcept {
+bool TrainerOps::execute(Command& command) noexcept {
   const unsigned trainer = command.trainer - setup_.first_trainer;
   TrainerRings& rings = rings_[trainer];
   switch (command.kind) {
     case Command::Kind::kAttach:
-      if (!exchange_.fresh()) break_off(trainer_replaced(rank_of(trainer)));
+      if (!exchange_.none_submitted()) end_generation(trainer_replaced(rank_of(trainer)));
       rings.attach(command, exchange_.counters());
       if (setup_.looks != nullptr && trainer == 0) setup_.looks->reset();
       ends_[trainer] = {};
       since_[trainer] = 0;
       next_job_[trainer] = jobs_submitted_;
-      afresh_[trainer] = true;
+      restarted_[trainer] = true;
       leaving_[trainer] = false;
       if (++attached_ == setup_.trainers) departed_ = false;
       break;
@@ -107,8 +107,8 @@ bool TrainerOps::obey(Command& command) noexcept {
       begin_detach(command);
       waiting_.push_back(&command);
       return true;
-    case Command::Kind::kBreakOff:
-      if (!gave_up_ && !exchange_.fresh()) give_up();
+    case Command::Kind::kEndGeneration:
+      if (!gave_up_ && !exchange_.none_submitted()) give_up();
       break;
     case Command::Kind::kClose:
       close(command.why);
@@ -127,14 +127,14 @@ void TrainerOps::begin_detach(Command& command) noexcept {
   --attached_;
   (void)read_completions();  // the other ranks may already have begun a new generation
   // After a failure, other ranks may have submitted nothing in this generation yet, and take it for a fresh one.
-  const bool uneven = failed_ && !exchange_.fresh();
+  const bool uneven = failed_ && !exchange_.none_submitted();
   if (exchanging() || uneven || jobs_submitted_ != jobs_begun_) give_up();
 }
 
 void TrainerOps::give_up() noexcept {
   gave_up_ = true;
   const bool named = departed_ && shares_buffer();
-  break_off(trainer_gone(named ? std::optional<uint64_t>(rank_of(gone_)) : std::nullopt));
+  end_generation(trainer_gone(named ? std::optional<uint64_t>(rank_of(gone_)) : std::nullopt));
 }
 
 bool TrainerOps::exchanging() const noexcept {
@@ -155,7 +155,7 @@ void TrainerOps::finish_commands() noexcept {
     const bool detach = command->kind == Command::Kind::kDetach;
     if (uses(trainer, detach ? GL_MAX_SEGMENTS : command->segment)) return false;
     if (detach) rings_[trainer].detach();
-    command->broke_off = detach && gave_up_;
+    command->ended_generation = detach && gave_up_;
     command->done.store(true, std::memory_order_release);
     return true;
   });
@@ -181,7 +181,7 @@ bool TrainerOps::read_submission(unsigned trainer, Nanos now) noexcept {
     return true;
   }
   next_job_[trainer] = number + 1;
-  afresh_[trainer] = false;
+  restarted_[trainer] = false;
   Job* const it = begin(number, now);
   if (it == nullptr) {
     leave(looks_of(trainer, *submission), false, false);
@@ -214,13 +214,13 @@ void TrainerOps::resume(unsigned trainer) noexcept {
     Job& it = job(number);
     if (it.state != Job::State::kFree && it.parts[trainer].submitted) finish(it, trainer_resumed(rank_of(trainer)));
   }
-  if (!exchange_.fresh() && (exchanging() || stuck_)) break_off(trainer_resumed(rank_of(trainer)));
-  stuck_ = false;
+  if (!exchange_.none_submitted() && (exchanging() || timed_out_)) end_generation(trainer_resumed(rank_of(trainer)));
+  timed_out_ = false;
   while (jobs_submitted_ != jobs_begun_ && job(jobs_submitted_).state == Job::State::kFree) ++jobs_submitted_;
-  afresh_[trainer] = true;
+  restarted_[trainer] = true;
   // This includes trainers that had resumed before, because they will not submit what was dropped here.
   for (unsigned i = 0; i < setup_.trainers; ++i) {
-    if (afresh_[i]) next_job_[i] = jobs_submitted_;
+    if (restarted_[i]) next_job_[i] = jobs_submitted_;
   }
   ends_[trainer].known = ends_[trainer].count;
   ends_[trainer].took_part = false;
@@ -338,7 +338,7 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
     operation.whole = local_.length_of(operation);
     if (shares_buffer() && has_shares(operation.kind)) operation.pitch = operation.whole;
     operation.offset = it.share.first;
-    operation.lookers = it.looks != nullptr ? &it.looks->to_look : nullptr;
+    operation.scans_left = it.looks != nullptr ? &it.looks->to_look : nullptr;
     operation.count = it.share.count;
     if (operation.data != nullptr) operation.data = static_cast<uint8_t*>(operation.data) + it.share.first * width;
     if (operation.out != nullptr) operation.out = static_cast<uint8_t*>(operation.out) + it.share.first * width;
@@ -359,7 +359,7 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
   it.id = submitted.id;
   it.generation = took_part_ = exchange_.generation();
   for (unsigned i = 0; i < setup_.trainers; ++i) ends_[i].took_part |= it.parts[i].submitted;
-  seek(it);
+  announce_since(it);
   if (it.cancelled || !it.failure.empty()) exchange_.abort(it.id);
   return true;
 }
@@ -368,7 +368,7 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
 
 bool TrainerOps::read_completions() noexcept {
   const bool ended = generation_has_ended();
-  const Told told = ended ? count_end() : Told{};
+  const Informed told = ended ? count_end() : Informed{};
   bool moved = ended;
   for (Completion completion; exchange_.next_completion(completion);) {
     uint64_t number = jobs_over_;
@@ -378,13 +378,13 @@ bool TrainerOps::read_completions() noexcept {
     if (ended && completion.failure.code == FailureCode::kNoRing) why_ended_ = cause_of(completion.failure);
     moved = true;
   }
-  if (ended) drop_unaware(told);
+  if (ended) drop_behind(told);
   return moved;
 }
 
 void TrainerOps::end(Job& it, const Completion& completion) noexcept {
   it.completion = completion;
-  stuck_ |= completion.failure.code == FailureCode::kStuck;
+  timed_out_ |= completion.failure.code == FailureCode::kStuck;
   if (completion.failure) {
     if (it.failure.empty()) {
       it.failure = cause_of(completion.failure);

@@ -38,7 +38,7 @@ namespace gradlane {
 // nothing in flight may learn of the end only by such a failure.
 class TrainerOps {
  public:
-  TrainerOps(const TrainerOpsSetup& setup, Exchange& exchange, LaneDesk& desk);
+  TrainerOps(const TrainerOpsSetup& setup, Exchange& exchange, ControlChannel& desk);
   TrainerOps(const TrainerOps&) = delete;
   TrainerOps& operator=(const TrainerOps&) = delete;
 
@@ -57,14 +57,14 @@ class TrainerOps {
   using Job = TrainerJob;
   using Part = TrainerJob::Part;
   // by trainer: whether it learns of a generation's end, now or by its next submission
-  using Told = std::array<bool, kMaxTrainers>;
+  using Informed = std::array<bool, kMaxTrainers>;
 
   Job& job(uint64_t number) noexcept { return jobs_[number % jobs_.size()]; }
   [[nodiscard]] bool shares_buffer() const noexcept { return setup_.trainers > 1; }
   [[nodiscard]] unsigned rank_of(unsigned trainer) const noexcept { return setup_.first_rank + trainer; }
 
   // ---- trainer_ops.cc
-  bool obey(Command& command) noexcept;
+  bool execute(Command& command) noexcept;
   void begin_detach(Command& command) noexcept;
   void finish_commands() noexcept;
   bool read_submission(unsigned trainer, Nanos now) noexcept;
@@ -97,23 +97,23 @@ class TrainerOps {
   [[nodiscard]] bool generation_has_ended() const noexcept;  // and no trainer has been told yet
   void follow_generation() noexcept;
   void close(const char* why) noexcept;
-  void break_off(const FailureCause& failure) noexcept;
-  Told count_end() noexcept;
+  void end_generation(const FailureCause& failure) noexcept;
+  Informed count_end() noexcept;
   void tell(unsigned trainer) noexcept;
-  void drop_unaware(Told told) noexcept;
+  void drop_behind(Informed told) noexcept;
   [[nodiscard]] bool unaware(unsigned trainer, const Submission& submission) const noexcept;
   void reject(unsigned trainer, const Submission& submission) noexcept;
-  void seek(const Job& job) noexcept;
+  void announce_since(const Job& job) noexcept;
   [[nodiscard]] bool missed() const noexcept;
 
   // ---- trainer_ops_looks.cc: codecs that scan the whole tensor
-  [[nodiscard]] LaneLooks::Entry* looks_of(unsigned trainer, const Submission& submission) const noexcept;
-  void leave(LaneLooks::Entry* looks, bool summed, bool given) noexcept;
+  [[nodiscard]] ScanBarrier::Entry* looks_of(unsigned trainer, const Submission& submission) const noexcept;
+  void leave(ScanBarrier::Entry* looks, bool summed, bool given) noexcept;
   [[nodiscard]] bool all_summed(Job& job) noexcept;
 
   const TrainerOpsSetup setup_;
   Exchange& exchange_;
-  LaneDesk& desk_;
+  ControlChannel& desk_;
   LocalReduction local_;
   std::array<TrainerRings, kMaxTrainers> rings_;
   std::array<uint64_t, kMaxTrainers> next_job_{};  // number of each trainer's next job
@@ -122,11 +122,11 @@ class TrainerOps {
   uint64_t jobs_submitted_ = 0;  // jobs with smaller numbers have been given to the exchange, or have failed
   uint64_t jobs_over_ = 0;       // jobs with smaller numbers are over
   std::array<bool, kMaxTrainers> leaving_{};
-  std::array<bool, kMaxTrainers> afresh_{};  // the trainer has attached or resumed, and has submitted nothing since
-  struct Ends {                              // ends of generations, for one trainer
-    bool took_part = false;                  // the exchange got an operation of this trainer in the current generation
-    uint32_t count = 0;                      // number of ended generations in which it took part
-    uint32_t known = 0;                      // value of `count` when the trainer last resumed
+  std::array<bool, kMaxTrainers> restarted_{};  // the trainer has attached or resumed, and has submitted nothing since
+  struct Ends {                                 // ends of generations, for one trainer
+    bool took_part = false;  // the exchange got an operation of this trainer in the current generation
+    uint32_t count = 0;      // number of ended generations in which it took part
+    uint32_t known = 0;      // value of `count` when the trainer last resumed
   };
   std::array<Ends, kMaxTrainers> ends_{};
   std::array<uint32_t, kMaxTrainers> since_{};  // generation of each trainer's first success; 0: none yet
@@ -136,7 +136,7 @@ class TrainerOps {
   unsigned attached_ = 0;
   std::vector<Command*> waiting_;  // detach and remove commands that are not done
   bool failed_ = false;            // the last operation that ended has failed
-  bool stuck_ = false;             // an operation has timed out since the last resume
+  bool timed_out_ = false;         // an operation has timed out since the last resume
   bool departed_ = false;          // a trainer has gone, and not all trainers are attached again
   unsigned gone_ = 0;              // the trainer that went last
   bool gave_up_ = false;           // the generation was given up after that trainer went

@@ -13,7 +13,7 @@ constexpr std::string_view kUnaware = " (it was submitted before that was known)
 }  // namespace
 
 bool TrainerOps::generation_has_ended() const noexcept {
-  return exchange_.fresh() && std::ranges::any_of(ends_, &Ends::took_part);
+  return exchange_.none_submitted() && std::ranges::any_of(ends_, &Ends::took_part);
 }
 
 // Follows the exchange into a new generation. An operation that was submitted before the ring was ready may run in a
@@ -33,8 +33,8 @@ void TrainerOps::tell(unsigned trainer) noexcept {
 
 // Counts the end of the generation for each trainer that took part. This comes before the completions that report the
 // end.
-TrainerOps::Told TrainerOps::count_end() noexcept {
-  Told told{};
+TrainerOps::Informed TrainerOps::count_end() noexcept {
+  Informed told{};
   for (unsigned i = 0; i < setup_.trainers; ++i) {
     told[i] = ends_[i].took_part;
     if (told[i]) tell(i);
@@ -45,7 +45,7 @@ TrainerOps::Told TrainerOps::count_end() noexcept {
 
 // Fails jobs that trainers had submitted without knowing of the end. The exchange had no room for these jobs, or other
 // trainers had not submitted them.
-void TrainerOps::drop_unaware(Told told) noexcept {
+void TrainerOps::drop_behind(Informed told) noexcept {
   for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
     Job& it = job(number);
     bool drop = false;
@@ -59,12 +59,12 @@ void TrainerOps::drop_unaware(Told told) noexcept {
   }
   while (jobs_submitted_ != jobs_begun_ && job(jobs_submitted_).state == Job::State::kFree) ++jobs_submitted_;
   for (unsigned i = 0; i < setup_.trainers; ++i) {
-    if (told[i] || afresh_[i]) next_job_[i] = jobs_submitted_;
+    if (told[i] || restarted_[i]) next_job_[i] = jobs_submitted_;
   }
 }
 
 // Ends the generation, and fails the jobs that wait here.
-void TrainerOps::break_off(const FailureCause& failure) noexcept {
+void TrainerOps::end_generation(const FailureCause& failure) noexcept {
   for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
     const Job& it = job(number);
     if (it.state == Job::State::kFree) continue;
@@ -86,7 +86,7 @@ void TrainerOps::close(const char* why) noexcept {
   for (Job& it : jobs_) {
     if (why != nullptr && it.state == Job::State::kExchanging && it.failure.empty()) it.failure = cause;
   }
-  break_off(cause);
+  end_generation(cause);
 }
 
 bool TrainerOps::unaware(unsigned trainer, const Submission& submission) const noexcept {
@@ -96,9 +96,9 @@ bool TrainerOps::unaware(unsigned trainer, const Submission& submission) const n
 
 // Makes the exchange tell other ranks that a trainer of this job took part in an earlier generation. A rank whose
 // trainer has gone since then ends the job; nobody waits for its next trainer.
-void TrainerOps::seek(const Job& it) noexcept {
+void TrainerOps::announce_since(const Job& it) noexcept {
   for (unsigned i = 0; i < setup_.trainers; ++i) {
-    if (it.parts[i].submitted && since_[i] != 0 && since_[i] != it.generation) exchange_.seek(since_[i]);
+    if (it.parts[i].submitted && since_[i] != 0 && since_[i] != it.generation) exchange_.announce_since(since_[i]);
   }
 }
 
@@ -106,10 +106,10 @@ void TrainerOps::seek(const Job& it) noexcept {
 // waiting trainer has taken part in a generation together with one that has gone from here, and must not wait for the
 // next one. If this daemon was started after others had been in the ring, a trainer of the previous daemon has gone.
 bool TrainerOps::missed() const noexcept {
-  if (attached_ == setup_.trainers || !exchange_.fresh()) return false;
+  if (attached_ == setup_.trainers || !exchange_.none_submitted()) return false;
   const uint32_t first = exchange_.first_generation();
   const uint32_t until = took_part_ != 0 || first == 0 ? took_part_ : first - 1;
-  if (exchange_.sought() != 0 && exchange_.sought() <= until) return true;
+  if (exchange_.announced_since() != 0 && exchange_.announced_since() <= until) return true;
   for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
     const Job& it = jobs_[number % jobs_.size()];
     for (unsigned i = 0; it.state != Job::State::kFree && i < setup_.trainers; ++i) {

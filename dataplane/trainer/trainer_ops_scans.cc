@@ -5,7 +5,7 @@ namespace gradlane {
 
 // Returns the entry in which this lane and the others wait for one another, or null if they need not. If trainers are
 // added up, the entry belongs to the first trainer, because all lanes scan its tensor.
-LaneLooks::Entry* TrainerOps::looks_of(unsigned trainer, const Submission& submission) const noexcept {
+ScanBarrier::Entry* TrainerOps::looks_of(unsigned trainer, const Submission& submission) const noexcept {
   const Operation& operation = submission.operation;
   if (setup_.looks == nullptr || trainer != 0) return nullptr;
   const bool sums = reduces(operation.kind) && encoded(operation.type, operation.reduction);
@@ -15,7 +15,7 @@ LaneLooks::Entry* TrainerOps::looks_of(unsigned trainer, const Submission& submi
 
 // Leaves the entry before the trainer receives the completion. It reports everything that this lane has not reported
 // yet, so that no lane waits for this one.
-void TrainerOps::leave(LaneLooks::Entry* looks, bool summed, bool given) noexcept {
+void TrainerOps::leave(ScanBarrier::Entry* looks, bool summed, bool given) noexcept {
   if (looks == nullptr) return;
   if (!summed) looks->to_sum.fetch_sub(1, std::memory_order_acq_rel);
   if (!given) looks->to_look.fetch_sub(1, std::memory_order_acq_rel);

@@ -65,7 +65,7 @@ UdpPort::UdpPort(const PortConfig& config, const NodeConfig& node, rte_mempool* 
   }
   if (!setup.any_address) interface_ = if_nametoindex(owner_of(address_).c_str());
   steering_.apply(0, queues_);
-  tend();
+  maintain();
   started_.store(true, std::memory_order_release);
 }
 
@@ -78,7 +78,7 @@ size_t UdpPort::most_waiting() const noexcept {
 }
 
 // Logs each kind of trouble once, because there may be thousands of packets with it.
-void UdpPort::tend() {
+void UdpPort::maintain() {
   bool up = interface_ == 0 || interface_running(interface_);
   if (!up) {
     // Another interface may have the address now.
@@ -88,30 +88,30 @@ void UdpPort::tend() {
   }
   link_up_.store(up, std::memory_order_relaxed);
   for (size_t i = 0; i < logged_.size(); ++i) {
-    const auto trouble = static_cast<UdpQueue::Trouble>(i);
+    const auto trouble = static_cast<UdpQueue::Problem>(i);
     if (logged_[i] || std::ranges::all_of(queue_, [&](const auto& it) { return it->times(trouble) == 0; })) continue;
     logged_[i] = true;
-    spdlog::log(trouble == UdpQueue::Trouble::kTooLong ? spdlog::level::err : spdlog::level::warn, "port {}: {}", name_,
+    spdlog::log(trouble == UdpQueue::Problem::kTooLong ? spdlog::level::err : spdlog::level::warn, "port {}: {}", name_,
                 trouble_text(trouble));
   }
 }
 
-std::string UdpPort::trouble_text(UdpQueue::Trouble trouble) const {
-  using Trouble = UdpQueue::Trouble;
+std::string UdpPort::trouble_text(UdpQueue::Problem trouble) const {
+  using Problem = UdpQueue::Problem;
   switch (trouble) {
-    case Trouble::kSingly:
+    case Problem::kSingly:
       return "the kernel does not take many packets at once (UDP_SEGMENT): each costs a call";
-    case Trouble::kRefused:
+    case Problem::kRefused:
       return fmt::format("the kernel refuses to send packets, which get lost: {}", refusal_text());
-    case Trouble::kTooLong:
+    case Problem::kTooLong:
       return fmt::format("packets of mtu {} are too long for a device on their way out: set a smaller mtu on all nodes",
                          mtu_);
-    case Trouble::kUnfit:
+    case Problem::kUnfit:
       return fmt::format(
           "packets came that are longer than mtu {}, or empty, and were dropped: is a neighbour's larger?", mtu_);
-    case Trouble::kNoBuffer:
+    case Problem::kNoBuffer:
       return "packets came that there was no buffer for, and were dropped";
-    case Trouble::kCount:
+    case Problem::kCount:
       break;
   }
   return "";

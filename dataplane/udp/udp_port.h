@@ -19,7 +19,7 @@ class UdpPort final : public Port {
   UdpPort(const PortConfig& config, const NodeConfig& node, rte_mempool* pool);
   ~UdpPort() override;
 
-  void tend() override;
+  void maintain() override;
   [[nodiscard]] size_t most_waiting() const noexcept override;
   [[nodiscard]] std::vector<int> fds(unsigned queue) const override { return queue_.at(queue)->fds(); }
   [[nodiscard]] uint16_t receive(uint16_t queue, rte_mbuf** burst, uint16_t count) noexcept override;
@@ -27,13 +27,13 @@ class UdpPort final : public Port {
 
  private:
   [[nodiscard]] std::string refusal_text() const;
-  [[nodiscard]] std::string trouble_text(UdpQueue::Trouble trouble) const;
+  [[nodiscard]] std::string trouble_text(UdpQueue::Problem trouble) const;
 
   std::vector<std::unique_ptr<UdpQueue>> queue_;
   const size_t mtu_;
   const IpAddress address_;
   unsigned interface_ = 0;  // interface that has the address; 0: any, or not known
-  std::array<bool, static_cast<size_t>(UdpQueue::Trouble::kCount)> logged_{};
+  std::array<bool, static_cast<size_t>(UdpQueue::Problem::kCount)> logged_{};
 };
 
 }  // namespace gradlane

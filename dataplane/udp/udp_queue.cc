@@ -105,7 +105,7 @@ bool UdpQueue::fetch(Socket& from) noexcept {
   const SuperpacketSocket::Arrival arrival = from.socket->receive(room.data(), posted_count_ + 1);
   if (!arrival.came) return false;
   if (arrival.bytes == 0) {
-    note(Trouble::kUnfit);
+    note(Problem::kUnfit);
     return true;
   }
   const FrameEndpoint source = setup_.nodes.in_frames(arrival.from);
@@ -139,7 +139,7 @@ void UdpQueue::split(const SuperpacketSocket::Arrival& arrival, size_t part) noe
   for (size_t at = 0; at < arrival.bytes && ready_count_ < kMostFrames; at += arrival.each) {
     const size_t bytes = std::min(arrival.each, arrival.bytes - at);
     if (bytes > setup_.payload) {
-      note(Trouble::kUnfit);
+      note(Problem::kUnfit);
       continue;
     }
     const size_t number = at / part;
@@ -149,7 +149,7 @@ void UdpQueue::split(const SuperpacketSocket::Arrival& arrival, size_t part) noe
     }
     rte_mbuf* const copy = rte_pktmbuf_alloc(pool_);
     if (copy == nullptr) {
-      note(Trouble::kNoBuffer);
+      note(Problem::kNoBuffer);
       break;
     }
     copy_out(at, bytes, part, payload_of(copy));
@@ -266,14 +266,14 @@ SuperpacketSocket::Sent UdpQueue::send_group(const uint8_t* frame, iovec* packet
 // Makes the next kSinglyPackets packets to this neighbour go one by one. After them, superpackets are tried again. They
 // are tried sooner if there are more such neighbours than entries in singly_.
 void UdpQueue::send_singly(uint32_t ip) noexcept {
-  note(Trouble::kSingly);
+  note(Problem::kSingly);
   const auto known = std::ranges::find(singly_, ip, &Singly::ip);
   Singly& it = known != singly_.end() ? *known : singly_[next_singly_++ % singly_.size()];
   it = {ip, kSinglyPackets};
 }
 
 bool UdpQueue::goes_singly(uint32_t ip) noexcept {
-  if (times(Trouble::kSingly) == 0) return false;
+  if (times(Problem::kSingly) == 0) return false;
   const auto it = std::ranges::find(singly_, ip, &Singly::ip);
   if (it == singly_.end() || it->left == 0) return false;
   --it->left;
@@ -283,12 +283,12 @@ bool UdpQueue::goes_singly(uint32_t ip) noexcept {
 void UdpQueue::note(SuperpacketSocket::Sent result, size_t packets) noexcept {
   if (result == SuperpacketSocket::Sent::kLost) {
     refusal_.store(errno, std::memory_order_relaxed);
-    note(Trouble::kRefused, packets);
+    note(Problem::kRefused, packets);
   }
-  if (result == SuperpacketSocket::Sent::kTooLong) note(Trouble::kTooLong, packets);
+  if (result == SuperpacketSocket::Sent::kTooLong) note(Problem::kTooLong, packets);
 }
 
-void UdpQueue::note(Trouble trouble, size_t packets) noexcept {
+void UdpQueue::note(Problem trouble, size_t packets) noexcept {
   troubles_[static_cast<size_t>(trouble)].store(times(trouble) + packets, std::memory_order_relaxed);
 }
 

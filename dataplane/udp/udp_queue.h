@@ -43,7 +43,7 @@ class UdpQueue {
 
   [[nodiscard]] std::vector<int> fds() const;
   [[nodiscard]] size_t receive_bytes() const noexcept;  // as the kernel has granted it
-  enum class Trouble : uint8_t {
+  enum class Problem : uint8_t {
     kSingly,    // superpackets that were refused, while their packets went one by one
     kRefused,   // packets that the kernel refused to send: a filter, no route
     kTooLong,   // packets that were too long for the device
@@ -54,7 +54,7 @@ class UdpQueue {
   // Any thread may call these. `refusal()` returns the errno of the last packets that were refused, or 0 if none were.
   // `times()` returns how often a trouble has happened so far.
   [[nodiscard]] int refusal() const noexcept { return refusal_.load(std::memory_order_relaxed); }
-  [[nodiscard]] uint64_t times(Trouble trouble) const noexcept {
+  [[nodiscard]] uint64_t times(Problem trouble) const noexcept {
     return troubles_[static_cast<size_t>(trouble)].load(std::memory_order_relaxed);
   }
 
@@ -80,7 +80,7 @@ class UdpQueue {
   [[nodiscard]] SuperpacketSocket::Sent send_group(const uint8_t* frame, iovec* packets, size_t count, size_t each,
                                                    size_t& sent) noexcept;
   void note(SuperpacketSocket::Sent result, size_t packets = 1) noexcept;
-  void note(Trouble trouble, size_t packets = 1) noexcept;
+  void note(Problem trouble, size_t packets = 1) noexcept;
   void send_singly(uint32_t ip) noexcept;
   [[nodiscard]] bool goes_singly(uint32_t ip) noexcept;
   [[nodiscard]] Socket* socket_of(uint16_t port) noexcept;
@@ -108,7 +108,7 @@ class UdpQueue {
   uint8_t tos_ = 0;
   // The queue's worker writes these, others read them.
   std::atomic<int> refusal_{0};
-  std::array<std::atomic<uint64_t>, static_cast<size_t>(Trouble::kCount)> troubles_{};
+  std::array<std::atomic<uint64_t>, static_cast<size_t>(Problem::kCount)> troubles_{};
 };
 
 }  // namespace gradlane

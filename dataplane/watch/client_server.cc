@@ -87,7 +87,7 @@ void ClientServer::step(Clock::time_point now) {
 
 void ClientServer::accept_some(Clock::time_point now) {
   for (int i = 0; i < kClientsPerStep; ++i) {
-    if (const Clock::time_point free = make_room(now); free > now) return look_away(free);
+    if (const Clock::time_point free = make_room(now); free > now) return pause_accepting(free);
     FileDescriptor socket(accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket) {
       if (!watch(EPOLL_CTL_ADD, socket.get(), EPOLLIN)) continue;
@@ -101,14 +101,14 @@ void ClientServer::accept_some(Clock::time_point now) {
     if (errno != EAGAIN) {
       // For example, there are no file descriptors left.
       spdlog::debug("cannot accept clients of {}: {}", protocol_.name, std::strerror(errno));
-      look_away(now + kClientPause);
+      pause_accepting(now + kClientPause);
     }
     return;
   }
 }
 
 // Stops watching the listening socket until then. The socket remains readable in the meantime.
-void ClientServer::look_away(Clock::time_point until) noexcept {
+void ClientServer::pause_accepting(Clock::time_point until) noexcept {
   cannot_accept_ = true;
   accept_again_ = until;
   (void)watch(EPOLL_CTL_MOD, listener_, 0);

@@ -63,7 +63,7 @@ class ClientServer {
  private:
   struct Client;
   void accept_some(Clock::time_point now);
-  void look_away(Clock::time_point until) noexcept;
+  void pause_accepting(Clock::time_point until) noexcept;
   [[nodiscard]] Clock::time_point make_room(Clock::time_point now);
   void read_request(Client& client, Clock::time_point now);
   void ready(Client& client, std::string text, Clock::time_point now);

@@ -30,7 +30,7 @@ bool PathWatch::due(const Way& way, const NeighbourFacts& facts, Nanos now) cons
   const bool narrow = way.path->load(std::memory_order_relaxed) != 0;
   if (stalls && way.begun < facts.waiting_since) return true;  // the last run began before the stall
   if (stalls || narrow) return now - way.begun >= kAgain;
-  return !waits && !facts.sticks && now >= way.due;
+  return !waits && !facts.stalls_on_long_frame && now >= way.due;
 }
 
 // Stores the result of a run. Returns true if the MTU of the path has changed. A run without answers, or that did not

@@ -84,7 +84,7 @@ std::string missing_text(const NeighbourFacts& facts, uint16_t udp_port, Nanos m
     return fmt::format("port {}: {}{}", facts.port, starting ? "it has not started" : "link is down",
                        facts.local ? fmt::format(": the daemon of node {} is not running", facts.node) : "");
   }
-  if (facts.refused.code == FailureCode::kDoubled) return fmt::format("refused: {}", failure_text(facts.refused));
+  if (facts.refused.code == FailureCode::kDuplicateRank) return fmt::format("refused: {}", failure_text(facts.refused));
   if (facts.refused) {
     return fmt::format("refused: rank {} of {} is configured differently{}", facts.refused.rank, name,
                        difference_text(facts.refused, "here", "there"));
@@ -189,10 +189,10 @@ std::vector<RingLine> RingWatch::lines_of(const RingFacts& facts) const {
 std::vector<RingLine> RingWatch::look(const RingFacts& facts, Nanos now) {
   look_at_neighbours(facts, now);
   if (!facts.known) return {};
-  if (facts.whole) {
+  if (facts.ready) {
     incomplete_since_.reset();
     refused_.clear();
-    if (std::exchange(whole_, true)) return {};
+    if (std::exchange(ready_, true)) return {};
     started_ = true;
     return {{RingLine::Level::kInfo, fmt::format("node {}: the ring is whole", facts.node)}};
   }
@@ -200,7 +200,7 @@ std::vector<RingLine> RingWatch::look(const RingFacts& facts, Nanos now) {
     // Generations follow one another within milliseconds, and nodes start one after another. Nothing is logged about
     // that.
     incomplete_since_ = now;
-    line_at_ = now + (started_ ? kAfterWhole : kAtStart);
+    line_at_ = now + (started_ ? kAfterReady : kAtStart);
   }
   std::vector<Failure> refused;
   for (const NeighbourFacts& it : facts.neighbours) {
@@ -210,7 +210,7 @@ std::vector<RingLine> RingWatch::look(const RingFacts& facts, Nanos now) {
   if (!news && now < line_at_) return {};
   if (news) refused_ = std::move(refused);
   line_at_ = now + kAgain;
-  whole_ = false;
+  ready_ = false;
   return lines_of(facts);
 }
 

@@ -22,7 +22,7 @@ struct NeighbourFacts {
   PortState port_state = PortState::kUp;
   bool local = false;  // whether the port is a link inside this machine, which is up only while the other daemon runs
   // whether the port may send nothing more behind a frame that is too long for its link (docs/traps.md)
-  bool sticks = false;
+  bool stalls_on_long_frame = false;
   bool up = false;  // whether all links of the exchange to it are up
   bool mac_known = false;
   uint64_t arp_tries = 0;   // number of ARP requests so far; 0: its address is configured, or was not asked for yet
@@ -46,7 +46,7 @@ struct RingFacts {
   unsigned ranks_per_node = 1;
   size_t mtu = 0;
   bool known = false;               // whether all ranks of this node have looked at the ring
-  bool whole = false;               // whether all of them have found that the ring is ready
+  bool ready = false;               // whether all of them have found that the ring is ready
   std::optional<unsigned> missing;  // rank of which they know nothing, if there is one
   std::string rival;  // MAC address of another machine that has this node's address; empty: none was seen lately
   std::vector<NeighbourFacts> neighbours;
@@ -82,7 +82,7 @@ class RingWatch {
   static constexpr Nanos kForgedPause = 2 * kSecond;
   static constexpr Nanos kLately = 5 * kSecond;  // the problem may be fixed if it is older
   static constexpr Nanos kAtStart = 5 * kSecond;
-  static constexpr Nanos kAfterWhole = kSecond / 2;
+  static constexpr Nanos kAfterReady = kSecond / 2;
 
   [[nodiscard]] std::vector<RingLine> look(const RingFacts& facts, Nanos now);
 
@@ -109,7 +109,7 @@ class RingWatch {
 
   std::vector<Seen> seen_;
   bool started_ = false;
-  bool whole_ = false;            // whether the log says that the ring is ready
+  bool ready_ = false;            // whether the log says that the ring is ready
   std::vector<Failure> refused_;  // refusals that are in the log
   std::optional<Nanos> incomplete_since_;
   Nanos line_at_ = 0;

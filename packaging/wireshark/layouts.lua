@@ -57,7 +57,7 @@ layouts.hello = {
   { 104, 1, "plus_fixed", "Codec: b of +fixed:b" },
   { 105, 2, "number", "Codec: first number" },
   { 107, 4, "rate", "Codec: rate (of a million)" },
-  { 112, 1, "left_open", "Left open: codec", "dec", names.left_open },
+  { 112, 1, "auto_scope", "Left open: codec", "dec", names.auto_scope },
   { 113, 1, "left_open_bits", "Left open: B" },
   { 114, 1, "left_open_strategy", "Left open: strategy" },
 }

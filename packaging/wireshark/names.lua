@@ -43,7 +43,7 @@ names.field = {
   [29] = "what the libraries choose",
 }
 
-names.left_open = { [0] = "nothing", [1] = "an exact codec", [2] = "a codec of an error up to 2^-B",
+names.auto_scope = { [0] = "nothing", [1] = "an exact codec", [2] = "a codec of an error up to 2^-B",
   [3] = "a codec of an error up to 2^-B of the largest value" }
 
 -- Codecs whose parameter byte is the number behind the colon.

@@ -107,8 +107,8 @@ void FakeDaemon::run() {
     poll(fds.data(), fds.size(), -1);
     lock.lock();
     set_asleep(0);
-    gl_silence(wake_.first);
-    for (const Lane& lane : lanes_) gl_silence(lane.doorbell);
+    gl_drain_bell(wake_.first);
+    for (const Lane& lane : lanes_) gl_drain_bell(lane.doorbell);
     if ((fds[0].revents & POLLIN) != 0) accept_client();
     if (fds[2].revents != 0 && fds[2].fd == client_) serve_message();
     if (fds[3].revents != 0 && fds[3].fd == newcomer_) serve_newcomer();
@@ -344,7 +344,7 @@ void FakeDaemon::goodbye(const std::string& text) {
   const std::lock_guard lock(mutex_);
   gl_text message{};
   message.type = GL_MSG_GOODBYE;
-  copy_text(static_cast<char*>(message.text), GL_SAID, text);
+  copy_text(static_cast<char*>(message.text), GL_MESSAGE_TEXT, text);
   send_message(client_, &message, sizeof(message));
   shutdown(client_, SHUT_RDWR);
 }

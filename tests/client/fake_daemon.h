@@ -92,8 +92,8 @@ class FakeDaemon {
     std::string refusal{};
     uint32_t refused_version = 0;
     uint32_t refused_world = 0;
-    size_t refused_bytes = GL_SAID;  // bytes of the text in a gl_text
-    unsigned hang_ups = 0;           // connections that are closed without an answer before one gets it
+    size_t refused_bytes = GL_MESSAGE_TEXT;  // bytes of the text in a gl_text
+    unsigned hang_ups = 0;                   // connections that are closed without an answer before one gets it
     bool garbage_answers = false;
     // Called with the lane and the submission. If it returns false, the test completes the submission later by
     // complete().

@@ -19,7 +19,7 @@ constexpr unsigned kFixed = 2;
 constexpr unsigned kFixedDirect = 3;
 
 // Ways: raw and fixed, each with two strategies. The prediction is that fixed with the first strategy is the fastest.
-std::vector<gl_round_way> ways() {
+std::vector<gl_timed_candidate> ways() {
   return {{.predicted = 100, .measured = 0, .strategy = 1, .codec = 1, .exact = true},
           {.predicted = 120, .measured = 0, .strategy = 2, .codec = 1, .exact = true},
           {.predicted = 50, .measured = 0, .strategy = 1, .codec = 5, .exact = false},
@@ -33,13 +33,13 @@ using Times = std::function<double(unsigned rank, unsigned way, unsigned operati
 // times, or on the greatest.
 class Ranks {
  public:
-  Ranks(unsigned ranks, const std::vector<gl_round_way>& all, Times times, bool greatest = false)
+  Ranks(unsigned ranks, const std::vector<gl_timed_candidate>& all, Times times, bool greatest = false)
       : times_(std::move(times)), all_(all), greatest_(greatest) {
     rounds_.resize(ranks);
-    for (gl_rounds& it : rounds_) {
+    for (gl_tuner& it : rounds_) {
       it.count = static_cast<unsigned>(all.size());
       std::ranges::copy(all, it.ways);
-      gl_rounds_begin(&it);
+      gl_tuner_begin(&it);
     }
   }
 
@@ -47,15 +47,15 @@ class Ranks {
   std::vector<unsigned> run(unsigned operations, uint64_t count = 250, uint64_t whole = 250) {
     std::vector<unsigned> went;
     for (unsigned i = 0; i < operations; ++i) {
-      std::vector<gl_turn_way> turns;
-      for (gl_rounds& it : rounds_) turns.push_back(turn_of(it, count, whole));
-      for (const gl_turn_way& turn : turns) {
+      std::vector<gl_selection> turns;
+      for (gl_tuner& it : rounds_) turns.push_back(turn_of(it, count, whole));
+      for (const gl_selection& turn : turns) {
         EXPECT_EQ(turn.way, turns[0].way);
         EXPECT_EQ(turn.trial, turns[0].trial);
       }
       for (unsigned rank = 0; rank < rounds_.size(); ++rank) {
-        gl_rounds_note(&rounds_[rank], &turns[rank], times_(rank, turns[rank].way, done_) * static_cast<double>(count),
-                       4 * static_cast<double>(count));
+        gl_tuner_note(&rounds_[rank], &turns[rank], times_(rank, turns[rank].way, done_) * static_cast<double>(count),
+                      4 * static_cast<double>(count));
       }
       went.push_back(turns[0].way);
       trials_ += turns[0].trial >= 0 ? 1 : 0;
@@ -64,37 +64,37 @@ class Ranks {
     return went;
   }
 
-  [[nodiscard]] const gl_rounds& rank(unsigned number) const { return rounds_[number]; }
+  [[nodiscard]] const gl_tuner& rank(unsigned number) const { return rounds_[number]; }
   [[nodiscard]] unsigned trials() const { return trials_; }
 
  private:
-  gl_turn_way turn_of(gl_rounds& it, uint64_t count, uint64_t whole) {
-    gl_turn_way turn{};
+  gl_selection turn_of(gl_tuner& it, uint64_t count, uint64_t whole) {
+    gl_selection turn{};
     for (;;) {
-      const gl_turn what = gl_rounds_next(&it, count, whole, &turn);
+      const gl_turn what = gl_tuner_next(&it, count, whole, &turn);
       if (what == GL_TURN_GO) return turn;
       if (what == GL_TURN_PREDICT) {
-        gl_rounds_predict(&it);
+        gl_tuner_predict(&it);
         continue;
       }
       // Here ranks agree one after the other. When the last one comes, all have the times of all trials.
       double all[GL_TRIALS];
       std::ranges::fill(all, greatest_ ? -1 : GL_TRIAL_UNKNOWN);
-      for (const gl_rounds& each : rounds_) {
+      for (const gl_tuner& each : rounds_) {
         double own[GL_TRIALS];
-        gl_rounds_give(&each, greatest_, own);
+        gl_tuner_give(&each, greatest_, own);
         for (unsigned i = 0; i < GL_TRIALS; ++i)
           all[i] = greatest_ ? std::max(all[i], own[i]) : std::min(all[i], own[i]);
       }
       if (agreed_.size() <= it.round) agreed_.push_back({all, all + GL_TRIALS});
-      gl_rounds_take(&it, agreed_[it.round].data());
+      gl_tuner_take(&it, agreed_[it.round].data());
     }
   }
 
-  std::vector<gl_rounds> rounds_;
+  std::vector<gl_tuner> rounds_;
   std::vector<std::vector<double>> agreed_;
   Times times_;
-  std::vector<gl_round_way> all_;
+  std::vector<gl_timed_candidate> all_;
   bool greatest_;
   unsigned done_ = 0;
   unsigned trials_ = 0;
@@ -162,16 +162,16 @@ TEST(Rounds, AClearCaseIsSettledAtOnce) {
 }
 
 TEST(Rounds, TheFirstTrialsAreAlone) {
-  gl_rounds it{};
+  gl_tuner it{};
   it.count = 4;
   std::ranges::copy(ways(), it.ways);
-  gl_rounds_begin(&it);
-  EXPECT_TRUE(gl_rounds_alone(&it));
-  gl_turn_way turn{};
-  ASSERT_EQ(gl_rounds_next(&it, 1, 2, &turn), GL_TURN_GO);
-  EXPECT_FALSE(gl_rounds_alone(&it)) << "another piece of the same tensor";
-  ASSERT_EQ(gl_rounds_next(&it, 1, 2, &turn), GL_TURN_GO);
-  EXPECT_TRUE(gl_rounds_alone(&it));
+  gl_tuner_begin(&it);
+  EXPECT_TRUE(gl_tuner_alone(&it));
+  gl_selection turn{};
+  ASSERT_EQ(gl_tuner_next(&it, 1, 2, &turn), GL_TURN_GO);
+  EXPECT_FALSE(gl_tuner_alone(&it)) << "another piece of the same tensor";
+  ASSERT_EQ(gl_tuner_next(&it, 1, 2, &turn), GL_TURN_GO);
+  EXPECT_TRUE(gl_tuner_alone(&it));
 }
 
 TEST(Rounds, ALosingChoiceIsBackAtTheBaselineWithinTwentyOperations) {
@@ -198,7 +198,7 @@ TEST(Rounds, WhatBringsLessThanFivePercentIsNotWorthIt) {
 
 // A fast exact way is preferred to a way that rounds and is hardly faster.
 TEST(Rounds, ExactIsPreferred) {
-  std::vector<gl_round_way> all = ways();
+  std::vector<gl_timed_candidate> all = ways();
   all[kDirect].predicted = 70;
   Ranks ranks(2, all, [](unsigned, unsigned way, unsigned) { return of_table({1, 0.5, 0.49, 0.6}, way); });
   const std::vector<unsigned> went = ranks.run(20);
@@ -246,8 +246,8 @@ TEST(Rounds, PiecesOfATensorAreOneTrial) {
 }
 
 TEST(Rounds, WhatIsHopelessIsNotTried) {
-  std::vector<gl_round_way> all = ways();
-  for (gl_round_way& it : all) it.predicted = it.exact ? 10 : 1000;
+  std::vector<gl_timed_candidate> all = ways();
+  for (gl_timed_candidate& it : all) it.predicted = it.exact ? 10 : 1000;
   Ranks ranks(2, all, [](unsigned, unsigned way, unsigned) { return of_table({1, 2, 3, 4}, way); });
   const std::vector<unsigned> went = ranks.run(40);
   EXPECT_EQ(std::ranges::count_if(went, [](unsigned way) { return way >= kFixed; }), 0);
@@ -299,22 +299,22 @@ TEST(Rounds, ByTheGreatest) {
 }
 
 TEST(Rounds, WhatNobodyKnowsIsNotChosen) {
-  gl_rounds it{};
+  gl_tuner it{};
   it.count = 4;
   std::ranges::copy(ways(), it.ways);
-  gl_rounds_begin(&it);
-  gl_turn_way turn{};
+  gl_tuner_begin(&it);
+  gl_selection turn{};
   double times[GL_TRIALS];
   std::ranges::fill(times, GL_TRIAL_UNKNOWN);
   for (unsigned stage = 0; stage < 2; ++stage) {
     gl_turn what = GL_TURN_GO;
-    while ((what = gl_rounds_next(&it, 1, 1, &turn)) != GL_TURN_AGREE) {
-      if (what == GL_TURN_PREDICT) gl_rounds_predict(&it);
+    while ((what = gl_tuner_next(&it, 1, 1, &turn)) != GL_TURN_AGREE) {
+      if (what == GL_TURN_PREDICT) gl_tuner_predict(&it);
     }
-    gl_rounds_take(&it, times);
+    gl_tuner_take(&it, times);
   }
   EXPECT_EQ(it.chosen, kRaw);
-  EXPECT_EQ(gl_rounds_next(&it, 1, 1, &turn), GL_TURN_GO);
+  EXPECT_EQ(gl_tuner_next(&it, 1, 1, &turn), GL_TURN_GO);
   EXPECT_EQ(turn.way, kRaw);
 }
 

@@ -89,7 +89,7 @@ TEST(Diagnosis, FromFactsToText) {
 }
 
 TEST(Diagnosis, WaysAreKeptWhole) {
-  const Way way = way_of(pack({.from = 255, .to = 3, .bytes = 9244}));
+  const PacketPath way = way_of(pack({.from = 255, .to = 3, .bytes = 9244}));
   EXPECT_EQ(way.from, 255);
   EXPECT_EQ(way.to, 3);
   EXPECT_EQ(way.bytes, 9244U);
@@ -114,7 +114,7 @@ TEST(Diagnosis, LongPacketsGetLost) {
           ASSERT_NE(end, nullptr);
           if (!end->failure) continue;
           EXPECT_EQ(end->failure.field, Field::kPacketSize) << failure_text(end->failure);
-          const Way way = way_of(end->failure.ours);
+          const PacketPath way = way_of(end->failure.ours);
           EXPECT_EQ(way.from, 0U);
           EXPECT_EQ(way.to, 1U);
           EXPECT_GE(way.bytes, 1000U);
@@ -138,7 +138,7 @@ TEST(Diagnosis, AnotherToSIsWhatTheReceiverSays) {
     EXPECT_TRUE(ring.works());
     ring.net().set_filter([&ring](unsigned from, unsigned to, std::span<const uint8_t> packet) {
       if (from != 0 || to != 1 || load<LinkHeader>(packet.data()).kind != PacketKind::kData) return true;
-      ring.net().node(1).exchange().complain(0, 0x04, ring.net().now());
+      ring.net().node(1).exchange().note_wrong_tos(0, 0x04, ring.net().now());
       return false;
     });
     const auto jobs = ring.start(busy_jobs(world));

@@ -58,11 +58,11 @@ TEST(Operation, FailuresInWords) {
       {{kStuck, 1, Field::kNone, 1'500'000'000, 0},
        "the operation took too long: it was waiting for rank 1 (limit: 1500 ms)"},
       {{kClosed, 0}, "rank 0 has left, or was shut down"},
-      {{kDoubled, 2}, "rank 2 is two machines at once: has one of them the configuration of another node?"},
-      {{kDoubled, 2, Field::kNone, kMacSource | 0x0f0000000002, kMacSource | 0x10ab00000002},
+      {{kDuplicateRank, 2}, "rank 2 is two machines at once: has one of them the configuration of another node?"},
+      {{kDuplicateRank, 2, Field::kNone, kMacSource | 0x0f0000000002, kMacSource | 0x10ab00000002},
        "rank 2 is two machines at once, 02:00:00:00:00:0f and 02:00:00:00:ab:10: has one of them the configuration of "
        "another node?"},
-      {{kDoubled, 2, Field::kNone, 0x12, 0x34ab},
+      {{kDuplicateRank, 2, Field::kNone, 0x12, 0x34ab},
        "rank 2 is two machines at once, life 0x12 and life 0x34ab: has one of them the configuration of another node?"},
       {{static_cast<FailureCode>(99), 5}, "unknown failure 99, rank 5"},
 

@@ -141,7 +141,7 @@ struct Exchange {
 
   std::vector<uint8_t> encoded(const std::vector<float>& in, float* owed) const {
     std::vector<uint8_t> block(codec.max_bytes(in.size()));
-    block.resize(codec.represent({in.data(), owed, in.size(), block.data(), block.size()}).bytes);
+    block.resize(codec.encode_sum({in.data(), owed, in.size(), block.data(), block.size()}).bytes);
     return block;
   }
 

@@ -87,14 +87,14 @@ TEST_P(Contract, EncodingIsIdempotent) {
   Rng rng(2);
   for (const std::string& name : all_codecs()) {
     const Codec mine = codec(name);
-    if (!mine.row().adds) continue;  // their results are never encoded again
+    if (!mine.row().is_additive) continue;  // their results are never encoded again
     const FloatSource source(mine);
     for (const Kind kind : kKinds) {
       const std::vector<float> in = kind == Kind::kEdges ? source.edges() : source.make(rng, kind, 333);
       const std::vector<uint8_t> block = encode_all(mine, in);
       ASSERT_EQ(represent_all(mine, decode_all(mine, block, in.size())), block) << name;
 
-      // A block that a hop writes is what represent() makes of its floats, even if the hop read a foreign block.
+      // A block that a hop writes is what encode_sum() makes of its floats, even if the hop read a foreign block.
       const std::vector<uint8_t> other = make_block(rng, mine, source, BlockKind::kForeign, in.size());
       std::vector<uint8_t> sum(mine.max_bytes(in.size()));
       const HopResult hop = mine.hop(other, in, sum);

@@ -12,7 +12,7 @@ LATER = 0x3A83126F  # 0.001
 
 def encode(out, title, bits, residual=None, second=None, looked=True, rooms=()):
     codec = out.codec
-    choice = codec.look(bits, residual, second) if looked else None
+    choice = codec.scan(bits, residual, second) if looked else None
     _, block, left = codec.encode(bits, residual=residual, second=second, choice=choice)
     second_left = codec.second_after
     out.line("case encode", title)
@@ -32,7 +32,7 @@ def encode(out, title, bits, residual=None, second=None, looked=True, rooms=()):
 
 def hop(out, title, block, local, residual=None, looked=True, rooms=()):
     codec = out.codec
-    choice = codec.look(local, residual) if looked else None
+    choice = codec.scan(local, residual) if looked else None
     status, _, result, left = codec.hop(block, local, residual=residual, choice=choice)
     assert status == ref.OK, title
     out.line("case hop", title)

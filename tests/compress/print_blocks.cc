@@ -57,18 +57,18 @@ Codec settled(Rng& rng, const Codec& codec, int exponent) {
   const FloatSource source(codec);
   if (codec.row().agreement == Agreement::kNone) return ready_for(codec, source.make(rng, Kind::kGradients, kLooked));
   std::vector<Codec> ranks(kRanks, codec);
-  std::vector<std::unique_ptr<Look>> looks;
+  std::vector<std::unique_ptr<TensorScan>> scans;
   std::vector<float> offers;
   for (Codec& rank : ranks) {
     const std::vector<float> floats = scaled(source.make(rng, Kind::kGradients, kLooked), exponent);
-    Look& look = *looks.emplace_back(std::make_unique<Look>());
-    while (look.pass < rank.passes()) {
-      rank.look(look, {floats.data(), nullptr, nullptr, floats.size(), 0});
-      rank.pass_over(look);
+    TensorScan& scan = *scans.emplace_back(std::make_unique<TensorScan>());
+    while (scan.pass < rank.passes()) {
+      rank.scan(scan, {floats.data(), nullptr, nullptr, floats.size(), 0});
+      rank.end_pass(scan);
     }
-    offers.push_back(rank.offer(look));
+    offers.push_back(rank.offer(scan));
   }
-  ranks[0].settle(*looks[0], agreed_on(codec.row().agreement, offers));
+  ranks[0].finish_scan(*scans[0], agreed_on(codec.row().agreement, offers));
   std::printf("offers");
   for (const float& offer : offers) print_bytes(" ", std::span(&offer, 1));
   std::printf("\n");

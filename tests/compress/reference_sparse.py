@@ -63,7 +63,7 @@ class Sparse(Codec):
         second = [add(times(u, self.momentum), g) for u, g in zip(second or [0] * len(bits), bits)]
         return [add(r, u) for r, u in zip(residual, second)], second
 
-    def look(self, bits, residual=None, second=None):
+    def scan(self, bits, residual=None, second=None):
         x, _ = self.x(bits, residual, second)
         finite = [magnitude(f) for f in x if FP32.is_finite(f)]
         counts = [0] * BINS

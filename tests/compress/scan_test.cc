@@ -34,19 +34,19 @@ std::vector<float> floats_of(Data data) {
 // Scans in slices, as an exchange does, and settles. Returns how many floats each pass has scanned.
 std::vector<size_t> look_at(Codec& codec, std::span<const float> in, bool skips) {
   std::vector<size_t> seen(codec.passes());
-  const auto look = std::make_unique<Look>();
-  while (look->pass < codec.passes()) {
-    if (skips) look->values = std::clamp<uint64_t>(look->next, look->values, in.size());
-    const size_t at = look->values;
+  const auto scan = std::make_unique<TensorScan>();
+  while (scan->pass < codec.passes()) {
+    if (skips) scan->values = std::clamp<uint64_t>(scan->next, scan->values, in.size());
+    const size_t at = scan->values;
     if (at == in.size()) {
-      codec.pass_over(*look);
+      codec.end_pass(*scan);
       continue;
     }
     const size_t count = std::min(8192 - at % 8192, in.size() - at);
-    codec.look(*look, {in.data() + at, nullptr, nullptr, count, at});
-    seen[look->pass] += count;
+    codec.scan(*scan, {in.data() + at, nullptr, nullptr, count, at});
+    seen[scan->pass] += count;
   }
-  codec.settle(*look, 0);
+  codec.finish_scan(*scan, 0);
   return seen;
 }
 

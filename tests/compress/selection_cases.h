@@ -36,14 +36,14 @@ inline Codec agreed(const std::string& name, Isa isa, std::span<const Floats> ra
                     const float* residual = nullptr) {
   std::vector<float> offers;
   Codec mine = find_codec(name, isa);
-  auto own = std::make_unique<Look>();
+  auto own = std::make_unique<TensorScan>();
   for (size_t r = 0; r < ranks.size(); ++r) {
-    auto look = std::make_unique<Look>();
-    if (mine.passes() != 0) mine.look(*look, {ranks[r].data(), residual, nullptr, ranks[r].size(), 0});
-    offers.push_back(mine.offer(*look));
-    if (r == rank) own = std::move(look);
+    auto scan = std::make_unique<TensorScan>();
+    if (mine.passes() != 0) mine.scan(*scan, {ranks[r].data(), residual, nullptr, ranks[r].size(), 0});
+    offers.push_back(mine.offer(*scan));
+    if (r == rank) own = std::move(scan);
   }
-  mine.settle(*own, agreed_on(mine.row().agreement, offers));
+  mine.finish_scan(*own, agreed_on(mine.row().agreement, offers));
   mine.seed(seed, seed * 1000 + rank);
   return mine;
 }
@@ -67,9 +67,9 @@ inline Written encode(const Codec& codec, const Floats& in, Floats* residual = n
   return {Status::kOk, result.floats, out};
 }
 
-inline Written represent(const Codec& codec, const Floats& in, size_t room = kAllOfIt) {
+inline Written encode_sum(const Codec& codec, const Floats& in, size_t room = kAllOfIt) {
   Block out(std::min(room, codec.max_bytes(in.size())));
-  const EncodeResult result = codec.represent(EncodeJob{in.data(), nullptr, in.size(), out.data(), out.size()});
+  const EncodeResult result = codec.encode_sum(EncodeJob{in.data(), nullptr, in.size(), out.data(), out.size()});
   out.resize(result.bytes);
   return {Status::kOk, result.floats, out};
 }

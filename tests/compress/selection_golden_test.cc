@@ -66,12 +66,12 @@ TEST_P(SelectionGolden, BlocksOfOneTwoAndThreeRanks) {
     for (size_t r = 0; r < 3; ++r) {
       const Floats& in = exchange.ranks[r];
       Codec mine = codec(exchange.name);
-      auto look = std::make_unique<Look>();
-      if (mine.passes() != 0) mine.look(*look, {in.data(), nullptr, nullptr, in.size(), 0});
+      auto scan = std::make_unique<TensorScan>();
+      if (mine.passes() != 0) mine.scan(*scan, {in.data(), nullptr, nullptr, in.size(), 0});
       const float offer = exchange.offers[r];
-      ASSERT_NEAR(mine.offer(*look), offer, offer * 0x1p-22F) << exchange.name;
+      ASSERT_NEAR(mine.offer(*scan), offer, offer * 0x1p-22F) << exchange.name;
       // The file has the greatest offer even for codecs that agree on the mean: any value that all ranks share will do.
-      mine.settle(*look, agreed_on(Agreement::kGreatest, exchange.offers));
+      mine.finish_scan(*scan, agreed_on(Agreement::kGreatest, exchange.offers));
       mine.seed(1, exchange.seeds[r]);
       const Written written =
           r == 0 ? encode(mine, in, nullptr, exchange.position) : hop(mine, sum, in, nullptr, exchange.position);
@@ -108,9 +108,9 @@ TEST_P(SelectionGolden, RoundingHasNoBias) {
     }
     const Floats in(kCount, static_cast<float>(-p));
     Codec terngrad = codec("terngrad:100");
-    auto look = std::make_unique<Look>();
-    terngrad.look(*look, {in.data(), nullptr, nullptr, in.size(), 0});
-    terngrad.settle(*look, 1);
+    auto scan = std::make_unique<TensorScan>();
+    terngrad.scan(*scan, {in.data(), nullptr, nullptr, in.size(), 0});
+    terngrad.finish_scan(*scan, 1);
     terngrad.seed(0, 12);
     double sum = 0;
     for (const float v : decode_all(terngrad, encode(terngrad, in).block, kCount)) {
@@ -209,8 +209,8 @@ TEST_P(SelectionGolden, VotesAreShort) {
   const Floats in(1024, 0.5F);
   Codec mine = codec("signsgd");
   EXPECT_EQ(encode(mine, in).block.size(), 4 * 34U);
-  EXPECT_EQ(represent(mine.for_results(), in).block.size(), 4 * 2U);  // rounds to 0: no votes
-  EXPECT_EQ(represent(mine.for_results(), Floats(1024, -1)).block.size(), 4 * 34U);
+  EXPECT_EQ(encode_sum(mine.for_results(), in).block.size(), 4 * 2U);  // rounds to 0: no votes
+  EXPECT_EQ(encode_sum(mine.for_results(), Floats(1024, -1)).block.size(), 4 * 34U);
   EXPECT_EQ(encode(codec("signsgd,ternary"), Floats(1024)).block.size(), 4 * 2U);
 }
 

@@ -54,7 +54,7 @@ TEST_P(Selection, VariantsGiveTheBytesOfTheScalarOne) {
                 hop(same, block, ranks[0], same_kept, position, first, room))
           << name << " of " << count << ", room " << room;
       ASSERT_EQ(bits_of(one), bits_of(other)) << name;
-      ASSERT_EQ(represent(mine, ranks[0], room), represent(same, ranks[0], room)) << name;
+      ASSERT_EQ(encode_sum(mine, ranks[0], room), encode_sum(same, ranks[0], room)) << name;
       ASSERT_EQ(bits_of(decode_all(mine, block, count)), bits_of(decode_all(same, block, count))) << name;
       Floats sum = ranks[0], same_sum = ranks[0];
       ASSERT_EQ(mine.decode_add(block, sum), Status::kOk);
@@ -79,7 +79,7 @@ TEST_P(Selection, HopIsDecodeAddRepresent) {
       ASSERT_EQ(mine.decode_add(block, sum), Status::kOk);
       const Written hopped = hop(mine, block, ranks[0], nullptr, 5);
       ASSERT_EQ(hopped.status, Status::kOk);
-      ASSERT_EQ(hopped.block, represent(mine, sum).block) << name << " of " << count;
+      ASSERT_EQ(hopped.block, encode_sum(mine, sum).block) << name << " of " << count;
     }
   }
 }
@@ -93,13 +93,13 @@ TEST_P(Selection, RepresentingWhatWasDecodedChangesNothing) {
       const std::vector<Floats> ranks = {some_floats(rng, count)};
       const Codec mine = agreed(name, GetParam(), ranks, 0);
       const Written own = encode(mine, ranks[0]);
-      ASSERT_EQ(represent(mine, decode_all(mine, own.block, count)), own) << name;
+      ASSERT_EQ(encode_sum(mine, decode_all(mine, own.block, count)), own) << name;
       Floats sum = decode_all(mine, any_block(rng, mine, count), count);
-      const Block again = represent(mine, sum).block;
+      const Block again = encode_sum(mine, sum).block;
       ASSERT_LE(again.size(), mine.max_bytes(count));
       ASSERT_GE(again.size(), mine.least_bytes(count));
       const Floats decoded = decode_all(mine, again, count);
-      ASSERT_EQ(represent(mine, decoded).block, again) << name;
+      ASSERT_EQ(encode_sum(mine, decoded).block, again) << name;
       for (size_t i = 0; i < count && is_votes(mine); ++i) {
         ASSERT_TRUE(decoded[i] == sum[i] || (std::isnan(sum[i]) && std::isnan(decoded[i]))) << name;
       }
@@ -107,7 +107,7 @@ TEST_P(Selection, RepresentingWhatWasDecodedChangesNothing) {
       Floats finished = sum;
       mine.finish(finished, 9);
       ASSERT_EQ(bits_of(finished), bits_of(sum)) << name;
-      ASSERT_EQ(decode_all(mine, represent(mine.for_results(), sum).block, count).size(), count);
+      ASSERT_EQ(decode_all(mine, encode_sum(mine.for_results(), sum).block, count).size(), count);
     }
   }
 }
@@ -141,7 +141,7 @@ TEST_P(Selection, SumsAreTheSameInAnyOrder) {
       }
       if (want.empty()) want = sum;
       ASSERT_EQ(sum, want) << name;
-      ASSERT_EQ(represent(codecs[0], floats).block, want) << name;
+      ASSERT_EQ(encode_sum(codecs[0], floats).block, want) << name;
     } while (std::ranges::next_permutation(order).found);
   }
 }

@@ -223,15 +223,15 @@ TEST_P(Sparse, LooksInSlices) {
   const std::vector<float> in = gradients(rng, 20000);
   for (const char* name : {"topk:1%", "mstopk:1%", "dgc:1%"}) {
     Codec mine = codec(name);
-    const auto look = std::make_unique<Look>();
-    while (look->pass < mine.passes()) {
+    const auto scan = std::make_unique<TensorScan>();
+    while (scan->pass < mine.passes()) {
       for (size_t at = 0, count = 0; at < in.size(); at += count) {
         count = std::min(in.size() - at, rng.below(900) + 1);
-        mine.look(*look, {in.data() + at, nullptr, nullptr, count, at});
+        mine.scan(*scan, {in.data() + at, nullptr, nullptr, count, at});
       }
-      mine.pass_over(*look);
+      mine.end_pass(*scan);
     }
-    mine.settle(*look, 0);
+    mine.finish_scan(*scan, 0);
     EXPECT_EQ(encode_all(mine, in), encode_all(ready_for(codec(name), in), in)) << name;
   }
 }

@@ -138,7 +138,7 @@ void add_examples(std::vector<std::string>& names, const CodecRow& row) {
 // Encoding their decoded values again gives other bytes, so selection_test.cc tests all of these codecs.
 bool selects(const CodecRow& row) {
   const bool exact = row.layout == Form::kLattice || row.layout == Form::kVotes;
-  return exact && (row.agreement != Agreement::kNone || row.kernels[0]->represent != nullptr);
+  return exact && (row.agreement != Agreement::kNone || row.kernels[0]->encode_sum != nullptr);
 }
 
 std::vector<std::string> all_codecs() {
@@ -174,13 +174,13 @@ std::vector<std::string> some_codecs() {
 
 Codec ready_for(Codec codec, std::span<const float> floats, const float* residual, const float* second) {
   if (codec.passes() == 0) return codec;
-  const auto look = std::make_unique<Look>();
-  while (look->pass < codec.passes()) {
-    codec.look(*look, {floats.data(), residual, second, floats.size(), 0});
-    codec.pass_over(*look);
+  const auto scan = std::make_unique<TensorScan>();
+  while (scan->pass < codec.passes()) {
+    codec.scan(*scan, {floats.data(), residual, second, floats.size(), 0});
+    codec.end_pass(*scan);
   }
-  const float offers[] = {codec.offer(*look)};
-  codec.settle(*look, agreed_on(codec.row().agreement, offers));
+  const float offers[] = {codec.offer(*scan)};
+  codec.finish_scan(*scan, agreed_on(codec.row().agreement, offers));
   return codec;
 }
 
@@ -262,7 +262,7 @@ std::vector<uint8_t> encode_all(const Codec& codec, std::span<const float> in) {
 
 std::vector<uint8_t> represent_all(const Codec& codec, std::span<const float> sums) {
   std::vector<uint8_t> block(codec.max_bytes(sums.size()));
-  const EncodeResult result = codec.represent(
+  const EncodeResult result = codec.encode_sum(
       {.in = sums.data(), .residual = nullptr, .floats = sums.size(), .out = block.data(), .room = block.size()});
   if (result.floats != sums.size()) std::abort();
   block.resize(result.bytes);
@@ -278,8 +278,8 @@ std::vector<float> decode_all(const Codec& codec, std::span<const uint8_t> block
 std::vector<uint8_t> make_block(Rng& rng, const Codec& codec, const FloatSource& source, BlockKind kind,
                                 size_t floats) {
   if (kind == BlockKind::kForeign) return foreign_block(rng, codec, floats);
-  const Kind look = kKinds[rng.below(kKinds.size())];
-  std::vector<uint8_t> block = encode_all(codec, source.make(rng, look, floats));
+  const Kind scan = kKinds[rng.below(kKinds.size())];
+  std::vector<uint8_t> block = encode_all(codec, source.make(rng, scan, floats));
   if (kind == BlockKind::kCorrupt && !block.empty()) {
     // The damaged byte is anywhere, among the tags, or where escapes are.
     const size_t tag_bytes = std::clamp(codec.least_bytes(floats), size_t{1}, block.size());

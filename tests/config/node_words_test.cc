@@ -41,7 +41,7 @@ struct Machine {
   std::vector<std::string> open;  // folders where this user can have sockets
   std::vector<std::pair<std::string, size_t>> ips = {{"127.0.0.1", 65536}, {"10.0.0.1", 1400}, {"fd00::2", 9000}};
 
-  [[nodiscard]] Surroundings surroundings() const {
+  [[nodiscard]] HostQueries surroundings() const {
     const auto find = [this](const std::vector<Host>& hosts) {
       std::vector<FoundHost> found;
       for (const Host& host : hosts) {

@@ -144,7 +144,7 @@ Cluster::Cluster(const ClusterConfig& config) : config_(config), folder_(new_fol
   }
   stopped_.resize(nodes_.size());
   links_.check_all_have_two_ends();
-  for (const auto& node : nodes_) node->tend(now_);
+  for (const auto& node : nodes_) node->maintain(now_);
 }
 
 Cluster::~Cluster() {
@@ -185,10 +185,10 @@ bool Cluster::run_until(const std::function<bool()>& is_so, Nanos time) {
   return true;
 }
 
-bool Cluster::whole() const {
+bool Cluster::ready() const {
   bool all = true;
   for (const auto& node : nodes_) {
-    node->for_each_lane([&all](const Lane& lane, unsigned) { all &= lane.exchange().ring_status().whole; });
+    node->for_each_lane([&all](const Lane& lane, unsigned) { all &= lane.exchange().ring_status().ready; });
   }
   return all;
 }
@@ -205,7 +205,7 @@ uint64_t Cluster::counted(unsigned node, unsigned queue, const std::string& name
   return counted_by(*nodes_[node]->ports()[0].queues.at(queue), name);
 }
 
-LaneDesk& Cluster::desk_of(unsigned node, unsigned trainer, unsigned lane) {
+ControlChannel& Cluster::desk_of(unsigned node, unsigned trainer, unsigned lane) {
   return nodes_[node]->desk(lane, trainer % ranks_per_node(nodes_[node]->config()));
 }
 

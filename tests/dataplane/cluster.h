@@ -104,7 +104,7 @@ class Cluster final : public TrainerHost {
   void run_for(Nanos time);
   [[nodiscard]] bool run_until(const std::function<bool()>& is_so, Nanos time = kSecond) override;
   // Returns whether the ring is ready on all lanes of all nodes.
-  [[nodiscard]] bool whole() const;
+  [[nodiscard]] bool ready() const;
 
   // Returns the value of the counter with that name, summed over all queues of a node.
   [[nodiscard]] uint64_t counted(unsigned node, const std::string& name) const;
@@ -114,7 +114,7 @@ class Cluster final : public TrainerHost {
   // ---- TrainerHost
   [[nodiscard]] unsigned lanes() const override { return nodes_[0]->config().lanes; }
   [[nodiscard]] unsigned trainers() const override { return nodes_[0]->config().trainers; }
-  [[nodiscard]] LaneDesk& desk_of(unsigned node, unsigned trainer, unsigned lane) override;
+  [[nodiscard]] ControlChannel& desk_of(unsigned node, unsigned trainer, unsigned lane) override;
 
  private:
   [[nodiscard]] NodeConfig config_of(unsigned rank) const;

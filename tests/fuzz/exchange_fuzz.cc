@@ -50,8 +50,8 @@ constexpr Nanos kLimit = kSecond;
 
 // ---- Settings
 
-struct Setting {
-  explicit Setting(uint8_t byte)
+struct DefaultOptions {
+  explicit DefaultOptions(uint8_t byte)
       : world(byte / 64 == 3 ? 4 : 2 + byte % 2),
         plan(byte / 2 % 4),
         window(byte / 8 % 2 == 0 ? 32 : 2),
@@ -73,13 +73,13 @@ struct Setting {
   unsigned strategy;
 };
 
-std::vector<Tensors> tensors_of(const Setting& setting) {
+std::vector<Tensors> tensors_of(const DefaultOptions& setting) {
   std::vector<Tensors> tensors;
   for (const Plan& plan : plans()[setting.plan]) tensors.emplace_back(plan, setting.world, tensors.size());
   return tensors;
 }
 
-ExchangeConfig config_of(const Setting& setting) {
+ExchangeConfig config_of(const DefaultOptions& setting) {
   static const ExchangeConfig common;
   ExchangeConfig config = common;
   config.world = setting.world;
@@ -110,7 +110,7 @@ std::array<uint64_t, 3> ack_of(const LinkHeader& header) { return {header.ack, h
 
 class Run {
  public:
-  explicit Run(const Setting& setting)
+  explicit Run(const DefaultOptions& setting)
       : ring_(config_of(setting), setting.loss_percent,
               [this](unsigned from, unsigned to, std::span<const uint8_t> packet) { hear(from, to, packet); }),
         strategy_(setting.id()),
@@ -244,7 +244,7 @@ void Run::inject(uint8_t flags, uint8_t who, std::span<const uint8_t> bytes) {
   const Bytes packet = make(heard, flags, who >> 3 & 7, bytes, victim);
   Exchange& exchange = ring_.exchange(victim);
   for (size_t i = 0; i < kCounters; ++i) before_[i] = exchange.counters()[static_cast<Counter>(i)];
-  const bool whole = exchange.ring_status().whole;
+  const bool whole = exchange.ring_status().ready;
   ring_.inject(victim, who == 0xff ? 77 : from, packet);
   judge(heard, packet, victim, whole);
 }
@@ -330,7 +330,7 @@ void Run::check_recovery() {
 }
 
 // Returns the tensors at the end of this setting's operations, without injected packets.
-const std::vector<Tensors>& reference_of(const Setting& setting) {
+const std::vector<Tensors>& reference_of(const DefaultOptions& setting) {
   static std::map<std::array<unsigned, 3>, std::vector<Tensors>> all;
   const auto found = all.find(setting.results());
   if (found != all.end()) return found->second;
@@ -340,7 +340,7 @@ const std::vector<Tensors>& reference_of(const Setting& setting) {
 }
 
 void execute(std::span<const uint8_t> input) {
-  const Setting setting(input[0]);
+  const DefaultOptions setting(input[0]);
   const std::vector<Tensors>& reference = reference_of(setting);
   input = input.subspan(1);
   Run run(setting);

@@ -54,8 +54,8 @@ void check_answer(const Bytes& answer, const ParsedFrame& request) {
 // Checks that a packet opens only with a tag. The packet is in a block of its exact size.
 void check_tag(const Bytes& frame, const ParsedFrame& parsed, bool tagged) {
   static const RingKey key(Bytes(32, 0x5a));
-  static PacketSealer sealer(key, kTheirIp);
-  static PacketOpener opener(key, kTheirIp);
+  static PacketSigner sealer(key, kTheirIp);
+  static PacketVerifier opener(key, kTheirIp);
   Bytes exact(frame.begin(), frame.begin() + static_cast<ptrdiff_t>(kFrameBytes + parsed.bytes));
   exact.shrink_to_fit();
   const bool room = parsed.bytes >= kAuthBytes;
@@ -65,7 +65,7 @@ void check_tag(const Bytes& frame, const ParsedFrame& parsed, bool tagged) {
     seal_udp(exact.data(), parsed.bytes);  // the UDP checksum does not matter
   }
   const size_t opened = opener.open(exact.data(), parsed.bytes);
-  if (opened != (tagged && room ? parsed.bytes - kAuthBytes : PacketOpener::kForged)) fail("a tag that lies");
+  if (opened != (tagged && room ? parsed.bytes - kAuthBytes : PacketVerifier::kForged)) fail("a tag that lies");
 }
 
 void execute(uint8_t flags, std::span<const uint8_t> input) {

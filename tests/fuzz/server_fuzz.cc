@@ -57,10 +57,10 @@ class InlineLanes {
   ServerLanes interface() {
     ServerLanes lanes{.lanes = kLanes, .doorbells = {}, .desks = {}};
     for (const FileDescriptor& doorbell : doorbells_) lanes.doorbells.push_back(doorbell.get());
-    for (LaneDesk& desk : desks_) lanes.desks.push_back(&desk);
+    for (ControlChannel& desk : desks_) lanes.desks.push_back(&desk);
     return lanes;
   }
-  LaneDesk& desk(size_t index) { return desks_[index]; }
+  ControlChannel& desk(size_t index) { return desks_[index]; }
 
   void carry_out_all() {
     for (size_t i = 0; i < desks_.size(); ++i) {
@@ -98,7 +98,7 @@ class InlineLanes {
       case Command::Kind::kDetach:
         known = {};
         break;
-      case Command::Kind::kBreakOff:
+      case Command::Kind::kEndGeneration:
       case Command::Kind::kClose:
         fail("lanes are told to close");
     }
@@ -107,7 +107,7 @@ class InlineLanes {
 
   std::array<FileDescriptor, kLanes> bells_;
   std::array<FileDescriptor, kLanes> doorbells_;
-  std::array<LaneDesk, kLanes * kTrainers> desks_;
+  std::array<ControlChannel, kLanes * kTrainers> desks_;
   std::array<Known, kLanes * kTrainers> known_;
 };
 

@@ -268,7 +268,7 @@ void expect_why(const std::function<void(NodeConfig&)>& other, const std::string
     EXPECT_TRUE(
         stack.poll_until([&] { return stack.logged(node, "node . is missing: " + patterns[node]); }, 15 * kSecond));
   }
-  EXPECT_FALSE(stack.figures(0).whole);
+  EXPECT_FALSE(stack.figures(0).ready);
 }
 
 TEST(DifferingFiles, Lanes) {

@@ -182,7 +182,7 @@ void Stack::control_round(unsigned node) {
   if (it.shutdown != nullptr) {
     if (it.shutdown->step(now_)) return kill(node);
   } else {
-    (void)it.housekeeping->tend(now_);
+    (void)it.housekeeping->maintain(now_);
   }
   pollfd fd{it.nodes.front()->server().fd(), POLLIN, 0};
   const bool more = ::poll(&fd, 1, 0) > 0;
@@ -224,7 +224,7 @@ bool Stack::is_complete() const {
   for (unsigned i = 0; i < nodes(); ++i) {
     for (const auto& node : daemons_[i].nodes) {
       all &= daemons_[i].open;
-      node->for_each_lane([&all](const Lane& lane, unsigned) { all &= lane.exchange().ring_status().whole; });
+      node->for_each_lane([&all](const Lane& lane, unsigned) { all &= lane.exchange().ring_status().ready; });
     }
   }
   return all;

@@ -51,7 +51,8 @@ class AuthBench {
   void sum(size_t i) { seal_udp(copy_of(i), bytes_); }
   void seal(size_t i) { sealer_.seal(frame(i), bytes_ - kAuthBytes); }
   void open(size_t i) {
-    if (opener_.open(frame(i), bytes_) == PacketOpener::kForged) throw SetupError("a tag does not fit: this is a bug");
+    if (opener_.open(frame(i), bytes_) == PacketVerifier::kForged)
+      throw SetupError("a tag does not fit: this is a bug");
   }
   void forge(size_t i) { sink_ = sink_ + opener_.open(frame(i), bytes_ - 1); }
 
@@ -73,8 +74,8 @@ class AuthBench {
   const size_t stride_;
   const size_t count_;
   BenchMemory memory_;
-  PacketSealer sealer_;
-  PacketOpener opener_;
+  PacketSigner sealer_;
+  PacketVerifier opener_;
   volatile size_t sink_ = 0;
 };
 

@@ -240,7 +240,7 @@ size_t max_block_bytes(const Names& codecs, size_t floats) {
 std::vector<BenchRow> measure_line(const Plan& plan, const Codec& codec, BenchPool& pool, const Samples& data,
                                    const Quality& quality, Progress& progress) {
   std::vector<BenchRow> line;
-  const Codec settled = pool.settled_for(codec);
+  const Codec settled = pool.prepared_for(codec);
   pool.encode_with(settled);
   for (const BenchOp& op : plan.ops) {
     progress.step();
@@ -280,7 +280,7 @@ class PacketBench {
   static constexpr size_t kFloats = 1408 / sizeof(float);
 
   PacketBench(const Codec& codec, const Samples& data, const Effort& effort)
-      : effort_(effort), pool_(kFloats, codec.max_bytes(kFloats), data), codec_(pool_.settled_for(codec)) {
+      : effort_(effort), pool_(kFloats, codec.max_bytes(kFloats), data), codec_(pool_.prepared_for(codec)) {
     pool_.encode_with(codec_);
   }
 
@@ -298,7 +298,7 @@ class PacketBench {
   const Codec codec_;
 };
 
-const char* merge_name(const Codec& codec) { return codec.row().adds ? "hop" : "decode_add"; }
+const char* merge_name(const Codec& codec) { return codec.row().is_additive ? "hop" : "decode_add"; }
 
 }  // namespace
 
@@ -312,7 +312,7 @@ CodecFigures codec_figures(const Codec& codec, const Samples& data, bool quick) 
           .encode = speed("encode"),
           .decode = speed("decode"),
           .merge = speed(merge_name(codec)),
-          .look = speed("look")};
+          .scan = speed("look")};
 }
 
 CodecTimes codec_times(const Codec& codec, const Samples& data) {
@@ -322,7 +322,7 @@ CodecTimes codec_times(const Codec& codec, const Samples& data) {
     return row ? sizeof(float) / row->gb_per_s : 0;
   };
   return {
-      .encode = nanos("encode"), .decode = nanos("decode"), .merge = nanos(merge_name(codec)), .look = nanos("look")};
+      .encode = nanos("encode"), .decode = nanos("decode"), .merge = nanos(merge_name(codec)), .scan = nanos("look")};
 }
 
 std::vector<std::string> bench_op_names() {

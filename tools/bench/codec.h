@@ -27,14 +27,14 @@ struct CodecBenchOptions {
 void run_codec_bench(const CodecBenchOptions& options);
 
 // Figures for blocks of a packet's length: `ratio` in fp32 bytes per encoded byte, and speeds compared with memcpy.
-// `merge` is a hop; if blocks cannot be added, it adds up decoded values. `look` is all scans of a tensor before it is
+// `merge` is a hop; if blocks cannot be added, it adds up decoded values. `scan` is all scans of a tensor before it is
 // encoded; 0 if there are none.
 struct CodecFigures {
   double ratio;
   double encode;
   double decode;
   double merge;
-  double look;
+  double scan;
 };
 [[nodiscard]] CodecFigures codec_figures(const Codec& codec, const Samples& data, bool quick);
 
@@ -43,7 +43,7 @@ struct CodecTimes {
   double encode;
   double decode;
   double merge;
-  double look;
+  double scan;
 };
 [[nodiscard]] CodecTimes codec_times(const Codec& codec, const Samples& data);
 

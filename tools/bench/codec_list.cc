@@ -81,8 +81,8 @@ CodecWays codec_ways(const CodecRow& row) noexcept {
   return needs_links(row) ? CodecWays::kLinks : CodecWays::kAny;
 }
 
-std::string way_fault(const CodecPair& codec, const StrategyId& strategy, std::span<const StrategyId> allowed,
-                      unsigned world) {
+std::string strategy_fault(const CodecPair& codec, const StrategyId& strategy, std::span<const StrategyId> allowed,
+                           unsigned world) {
   const std::string name(strategy.name().view());
   const bool pair = codec.back.has_value();
   if (pair && strategy.kind != Kind::kAggregator)

@@ -43,7 +43,7 @@ enum class CodecWays : uint8_t {
 
 // Returns a text that says why sums cannot go by `strategy` if nodes allow the strategies `allowed`; empty if they can.
 // `world` is the number of ranks; 0: unknown.
-[[nodiscard]] std::string way_fault(const CodecPair& codec, const StrategyId& strategy,
-                                    std::span<const StrategyId> allowed, unsigned world = 0);
+[[nodiscard]] std::string strategy_fault(const CodecPair& codec, const StrategyId& strategy,
+                                         std::span<const StrategyId> allowed, unsigned world = 0);
 
 }  // namespace gradlane

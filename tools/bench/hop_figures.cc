@@ -188,7 +188,7 @@ bool ExchangeBench::round() {
   }
   ring_.finish(first_);
   ring_.finish(burst_);
-  ring_.settle();
+  ring_.finish_scan();
   return !burst_.empty();
 }
 

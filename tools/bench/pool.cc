@@ -103,16 +103,16 @@ void hop(const Codec& codec, BenchPool& pool) {
   });
 }
 
-void look(const Codec& codec, BenchPool& pool) {
-  const Codec settled = pool.settled_for(codec);
+void scan(const Codec& codec, BenchPool& pool) {
+  const Codec settled = pool.prepared_for(codec);
   asm volatile("" : : "r"(&settled) : "memory");  // keeps the compiler from leaving it out
 }
 
 bool always(const Codec&) { return true; }
-bool adds(const Codec& codec) { return codec.row().adds; }
+bool adds(const Codec& codec) { return codec.row().is_additive; }
 bool looks(const Codec& codec) { return codec.passes() > 0; }
 bool feeds_back(const Codec& codec) { return codec.has_feedback(); }
-bool adds_back(const Codec& codec) { return codec.has_feedback() && codec.row().adds; }
+bool adds_back(const Codec& codec) { return codec.has_feedback() && codec.row().is_additive; }
 
 constexpr BenchOp kOps[] = {
     {"encode", "encode", always, false, encode<false>},
@@ -123,7 +123,7 @@ constexpr BenchOp kOps[] = {
     {"validate+hop", "val+hop", adds, false, hop<true, false>},
     {"hop_feedback", "hop+fb", adds_back, true, hop<false, true>},
     {"encode_feedback", "encode+fb", feeds_back, true, encode<true>},
-    {"look", "look", looks, false, look},
+    {"look", "look", looks, false, scan},
 };
 
 }  // namespace
@@ -165,7 +165,7 @@ void BenchPool::clear_states() {
   std::fill_n(second_, blocks_ * floats_, 0.0F);
 }
 
-Codec BenchPool::settled_for(const Codec& codec) const {
+Codec BenchPool::prepared_for(const Codec& codec) const {
   return settled(codec, {std::span<const float>(in_, blocks_ * floats_)}).front();
 }
 

@@ -32,7 +32,7 @@ class BenchPool {
   void encode_with(const Codec& codec);
   void clear_states();
   // Returns the codec prepared for one operation on all blocks of in().
-  [[nodiscard]] Codec settled_for(const Codec& codec) const;
+  [[nodiscard]] Codec prepared_for(const Codec& codec) const;
 
   [[nodiscard]] size_t block_bytes() const { return floats_ * sizeof(float); }
   [[nodiscard]] size_t total_bytes() const { return blocks_ * block_bytes(); }

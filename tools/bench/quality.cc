@@ -32,7 +32,7 @@ class Chain {
 
   void add(size_t first, size_t floats, Quality& quality) {
     const std::span<float> sum = std::span(sum_).first(floats);
-    const size_t bytes = codecs_.front().row().adds ? go_round(first, sum) : go_to_owner(first, sum);
+    const size_t bytes = codecs_.front().row().is_additive ? go_round(first, sum) : go_to_owner(first, sum);
     quality.fp32_bytes += sum.size_bytes();
     quality.encoded_bytes += bytes;
     codecs_.front().finish(sum, first);
@@ -89,12 +89,12 @@ class Chain {
     }
     if (ranks_.size() == 1) return bytes;
     const Codec results = codecs_.front().for_results();
-    const EncodeResult done = results.represent({.in = sum.data(),
-                                                 .residual = nullptr,
-                                                 .floats = sum.size(),
-                                                 .out = block_.data(),
-                                                 .room = block_.size(),
-                                                 .position = first});
+    const EncodeResult done = results.encode_sum({.in = sum.data(),
+                                                  .residual = nullptr,
+                                                  .floats = sum.size(),
+                                                  .out = block_.data(),
+                                                  .room = block_.size(),
+                                                  .position = first});
     require(done.floats == sum.size());
     require(results.decode(std::span(block_).first(done.bytes), sum) == Status::kOk);
     return done.bytes;

@@ -85,7 +85,7 @@ BenchRing::BenchRing(const Codec& codec, size_t mtu, size_t max_bytes, size_t bu
   for (unsigned rank = 0; rank < kWorld; ++rank) {
     nodes_[rank] = std::make_unique<RingNode>(config_of(rank, codec, mtu, max_bytes), pool_);
   }
-  const auto whole = [](const auto& each) { return each->exchange().ring_status().whole; };
+  const auto whole = [](const auto& each) { return each->exchange().ring_status().ready; };
   for (unsigned round = 0; !std::ranges::all_of(nodes_, whole); ++round) {
     if (round == kSetUpRounds) throw SetupError("a benchmark's ring does not come up: this is a bug in gradlane");
     for (unsigned rank = 0; rank < kWorld; ++rank) serve(rank);
@@ -137,7 +137,7 @@ void BenchRing::serve(unsigned rank) {
     node.exchange_.poll(now_);
     more = received == burst_ || node.exchange_.deadline() <= now_;
   }
-  settle(node);
+  finish_scan(node);
 }
 
 void BenchRing::serve_others() {
@@ -170,7 +170,7 @@ void BenchRing::finish(std::span<const Arrival> burst) noexcept {
 }
 
 // Copies the packets that were sent, as a network does. Only then can the released buffers be used again.
-void BenchRing::settle(RingNode& node) {
+void BenchRing::finish_scan(RingNode& node) {
   const unsigned rank =
       static_cast<unsigned>(std::ranges::find(nodes_, &node, &std::unique_ptr<RingNode>::get) - nodes_.begin());
   for (const RingNode::Sent& sent : node.sent_) {

@@ -38,7 +38,7 @@ struct Arrival {
   bool kept = false;  // receive() has kept the buffer
 };
 
-// One rank. Its PacketIo only records the calls. Until settle(), nothing is copied and no buffer is used again.
+// One rank. Its PacketIo only records the calls. Until finish_scan(), nothing is copied and no buffer is used again.
 class RingNode final : public PacketIo {
  public:
   RingNode(const ExchangeConfig& config, BufferPool& pool);
@@ -87,7 +87,7 @@ class BenchRing {
   [[nodiscard]] BufferPool& pool() noexcept { return pool_; }
   [[nodiscard]] size_t burst() const noexcept { return burst_; }
 
-  // Takes a trace of kTimed from now on. settle() reads its records, while nothing is timed.
+  // Takes a trace of kTimed from now on. finish_scan() reads its records, while nothing is timed.
   void trace();
 
   void submit(unsigned rank, const Operation& operation);
@@ -110,8 +110,8 @@ class BenchRing {
   // Gives back the buffers that receive() did not keep.
   void finish(std::span<const Arrival> burst) noexcept;
   // Delivers the packets that kTimed has sent.
-  void settle() {
-    settle(node(kTimed));
+  void finish_scan() {
+    finish_scan(node(kTimed));
     records_.clear();
     if (log_ != nullptr) log_->take(records_, ~size_t{0});
   }
@@ -120,7 +120,7 @@ class BenchRing {
   void run_dry();
 
  private:
-  void settle(RingNode& node);
+  void finish_scan(RingNode& node);
 
   BufferPool pool_;
   size_t burst_;

@@ -214,14 +214,14 @@ int calibrate_ring(const CalibrateOptions& options, Trainer& trainer, const Prog
   fmt::print(stderr, "gradlane plan: rank {}, waiting for all {} ranks, {} s at most ...\n", trainer.rank(),
              trainer.world(), kLimitMs / 1000);
   ring.meet(machine_hash(calibration.host), fault);
-  if (!ring.first_here()) file.reset();
+  if (!ring.lowest_on_host()) file.reset();
 
   calibration.port = ring.facts().port;
   calibration.lanes = ring.facts().workers;
   calibration.packets.set_mtu(ring.facts().mtu);
   // All hosts measure at the same time, but only one rank of each host does. The others only wait until it has
   // finished.
-  if (ring.first_here()) {
+  if (ring.lowest_on_host()) {
     measure_host(calibration, progress);
     calibration.contention = measure_contention(calibration.lanes);
   }

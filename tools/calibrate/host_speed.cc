@@ -62,7 +62,7 @@ void measure_codec(CodecCost& cost, const Samples& data) {
   better(cost.encode_ns, times.encode);
   better(cost.decode_ns, times.decode);
   better(cost.merge_ns, times.merge);
-  better(cost.look_ns, times.look);
+  better(cost.look_ns, times.scan);
 }
 
 // Runs `one` in that many threads at once, and returns their results. A thread repeats it until all threads have a

@@ -113,7 +113,7 @@ void RingSpeed::meet(uint64_t host, const std::string& fault) {
       throw SetupError(
           fmt::format("rank {} has an MTU of {}, and rank {} one of {}", rank, its[2], trainer_.rank(), own[2]));
     }
-    first_here_ &= rank >= trainer_.rank() || its[1] != own[1];
+    lowest_on_host_ &= rank >= trainer_.rank() || its[1] != own[1];
   }
   agree(fault);
 }
@@ -262,7 +262,7 @@ void RingSpeed::measure_packets(Calibration& calibration, const Progress& progre
   packets.per_call = 1;
   // Only ranks that have measured their host know the cost of its port. Links use that of the slowest port, so that
   // they get the same figures on all ranks.
-  const std::vector<double> ports = share(first_here_ ? port * kNano : 0);
+  const std::vector<double> ports = share(lowest_on_host_ ? port * kNano : 0);
   const double slowest_port = *std::ranges::max_element(ports) / kNano;
   for (LinkCost& each : calibration.links) each.latency = latency_of(2 * each.latency, slowest_port);
   calibration.link = slowest(calibration.links, calibration.link);

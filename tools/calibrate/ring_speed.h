@@ -31,7 +31,7 @@ class RingSpeed {
   void agree(const std::string& fault);
   [[nodiscard]] const DaemonFacts& facts() const noexcept { return facts_; }
   // Returns whether this is the lowest rank on its host. The lowest rank measures the host, and writes its file.
-  [[nodiscard]] bool first_here() const noexcept { return first_here_; }
+  [[nodiscard]] bool lowest_on_host() const noexcept { return lowest_on_host_; }
 
   // Fill in links, then packets and start, then `place_ns` of the codecs, then lambda; call them in this order. Links
   // get the same figures on all ranks. The second and third function subtract the codec and exchange figures of the
@@ -68,7 +68,7 @@ class RingSpeed {
   const DaemonView& daemon_;
   const bool quick_;
   DaemonFacts facts_;
-  bool first_here_ = true;
+  bool lowest_on_host_ = true;
   std::string strategy_;              // the ring, or direct if the daemon does not allow the ring
   std::vector<std::string> allowed_;  // strategies that the daemon allows
   std::vector<float> input_;

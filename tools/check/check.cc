@@ -141,7 +141,7 @@ class Check {
   // Waits for links and ring if all neighbours answer, because the daemon reports these a moment later.
   void settle(CheckDaemon& daemon, Clock::time_point end, nlohmann::json& document) {
     if (!all_neighbours_answer(document)) return;
-    while (!(ring_is_whole(document) && all_links_up(document)) && Clock::now() < end) {
+    while (!(ring_is_ready(document) && all_links_up(document)) && Clock::now() < end) {
       daemon.wait(kLook);
       const nlohmann::json news = daemon.ask("stats", kPatience);
       for (const auto& [key, value] : news.items()) document[key] = value;

@@ -41,7 +41,7 @@ Address address_of(const Endpoint& endpoint) {
 
 struct Way {
   FileDescriptor socket{-1};
-  Reach reach = Reach::kNoWord;
+  Reach reach = Reach::kNoError;
 };
 
 void note(Way& way, int error) {
@@ -53,7 +53,7 @@ void note(Way& way, int error) {
     case ENETUNREACH:
     case EHOSTDOWN:
     case ENETDOWN:
-      way.reach = Reach::kAway;
+      way.reach = Reach::kUnreachable;
       break;
     case EPERM:
     case EACCES:
@@ -87,7 +87,7 @@ void send_one(Way& way) {
 }
 
 void look(Way& way) {
-  if (way.reach != Reach::kNoWord) return;
+  if (way.reach != Reach::kNoError) return;
   int error = 0;
   socklen_t bytes = sizeof(error);
   if (getsockopt(way.socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes) == 0) note(way, error);
@@ -99,14 +99,14 @@ std::vector<Reach> reach(const IpAddress* from, std::span<const Endpoint> to) {
   std::vector<Way> ways(to.size());
   for (size_t i = 0; i < to.size(); ++i) open(ways[i], from, to[i]);
   const auto open_ones = [&ways] {
-    return std::ranges::any_of(ways, [](const Way& it) { return it.reach == Reach::kNoWord; });
+    return std::ranges::any_of(ways, [](const Way& it) { return it.reach == Reach::kNoError; });
   };
   const auto end = Clock::now() + kReachTime;
   for (size_t next = 0; open_ones() && Clock::now() < end; poll(nullptr, 0, kReachTick.count())) {
     for (Way& way : ways) look(way);
     for (size_t i = 0; i < std::min(kReachAtOnce, ways.size()); ++i) {
       Way& way = ways[next++ % ways.size()];
-      if (way.reach == Reach::kNoWord) send_one(way);
+      if (way.reach == Reach::kNoError) send_one(way);
     }
   }
   std::vector<Reach> all;

@@ -10,10 +10,10 @@
 namespace gradlane {
 
 enum class Reach : uint8_t {
-  kNoWord,     // no error came back: the datagram arrived, or was dropped on the way
-  kRefused,    // no socket has that port there
-  kAway,       // no such host, or no route to it
-  kForbidden,  // this machine does not let the datagram out
+  kNoError,      // no error came back: the datagram arrived, or was dropped on the way
+  kRefused,      // no socket has that port there
+  kUnreachable,  // no such host, or no route to it
+  kForbidden,    // this machine does not let the datagram out
 };
 
 // Sends a byte to each endpoint, again and again, until each has caused an error, or for 3.5 s. The kernel asks that

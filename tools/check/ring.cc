@@ -23,7 +23,7 @@ using nlohmann::json;
 constexpr unsigned kDscp = 0xfc;  // mask of DSCP; the other bits are ECN, which routers may change
 
 // One neighbour: the results of its probes, and its name and address in messages.
-struct Subject {
+struct NeighbourReport {
   const json& probe;
   json news;  // its entry in "neighbours" of the document
   std::string name;
@@ -32,8 +32,8 @@ struct Subject {
   std::optional<Reach> reach;  // set for a neighbour by sockets that does not answer
 };
 
-Subject subject_of(const json& probe, const json& document) {
-  Subject it{probe, json::object(), "", text_at(probe, "ip"), "", {}};
+NeighbourReport subject_of(const json& probe, const json& document) {
+  NeighbourReport it{probe, json::object(), "", text_at(probe, "ip"), "", {}};
   for (const json& each : list_at(document, "neighbours")) {
     if (number_at(each, "node") == number_at(probe, "node")) it.news = each;
   }
@@ -54,7 +54,7 @@ void check_own_address(const json& port, const NodeConfig& config, CheckReport& 
   if (!rival.empty()) report.fail(what, fmt::format("{} has it, too", rival), kAdvice);
 }
 
-bool check_address(const Subject& it, const NodeConfig& config, CheckReport& report) {
+bool check_address(const NeighbourReport& it, const NodeConfig& config, CheckReport& report) {
   const std::string what = fmt::format("address of {}", it.name);
   if (!flag_at(it.probe, "arp")) {
     const std::string from = text_at(it.news, "speaks_from");
@@ -75,26 +75,26 @@ bool check_address(const Subject& it, const NodeConfig& config, CheckReport& rep
 }
 
 // Reports why a neighbour by sockets does not answer, as far as the errors of datagrams tell.
-void tell_reach(const Subject& it, const std::string& what, const std::string& why, uint16_t port,
+void tell_reach(const NeighbourReport& it, const std::string& what, const std::string& why, uint16_t port,
                 CheckReport& report) {
   switch (*it.reach) {
     case Reach::kRefused:
       return report.fail(what, fmt::format("{}, and nobody has UDP port {} there", why, port),
                          "start its daemon; `udp_port` must be the same on all nodes");
-    case Reach::kAway:
+    case Reach::kUnreachable:
       return report.fail(what, fmt::format("{}, and {} cannot be reached", why, it.ip),
                          "is the machine on, has it this address, is there a route there, does a firewall say so?");
     case Reach::kForbidden:
       return report.fail(what, fmt::format("{}, and this machine does not send what goes there", why),
                          fmt::format("its firewall must let UDP port {} pass, both ways", port));
-    case Reach::kNoWord:
+    case Reach::kNoError:
       break;
   }
   report.fail(what, fmt::format("{}, and nobody says that UDP port {} is closed there", why, port),
               "a firewall there, here or on the way drops it, or the machine is off: let it pass, both ways");
 }
 
-bool check_round_trip(const Subject& it, const NodeConfig& config, CheckReport& report) {
+bool check_round_trip(const NeighbourReport& it, const NodeConfig& config, CheckReport& report) {
   const std::string what = fmt::format("round trip to {}", it.name);
   if (number_at(it.probe, "answered") != 0) {
     const json rtt = object_at(it.probe, "rtt_us");
@@ -122,7 +122,7 @@ bool check_round_trip(const Subject& it, const NodeConfig& config, CheckReport& 
   return false;
 }
 
-void check_full_size(const Subject& it, const NodeConfig& config, CheckReport& report) {
+void check_full_size(const NeighbourReport& it, const NodeConfig& config, CheckReport& report) {
   const std::string what = fmt::format("packets of {} bytes to {}", config.mtu, it.name);
   const auto verdict = it.probe.find("mtu_ok");
   if (verdict == it.probe.end() || !verdict->is_boolean()) {
@@ -139,7 +139,7 @@ unsigned tos_value(const std::string& text) {
   return text.starts_with("0x") ? static_cast<unsigned>(parse_whole(text).value_or(0)) : 0;
 }
 
-void check_tos(const Subject& it, const json& tos, CheckReport& report) {
+void check_tos(const NeighbourReport& it, const json& tos, CheckReport& report) {
   const std::string sent = text_at(tos, "sent");
   const std::string there = text_at(tos, "there");
   const std::string back = text_at(tos, "back");
@@ -160,7 +160,7 @@ void check_tos(const Subject& it, const json& tos, CheckReport& report) {
   if (same(there) && same(back)) report.ok(what + " and back");
 }
 
-bool by_sockets(const Subject& it, const NodeConfig& config) {
+bool by_sockets(const NeighbourReport& it, const NodeConfig& config) {
   const PortConfig* const port = port_of_sockets(config);
   return port != nullptr && port->name == it.port;
 }
@@ -186,7 +186,7 @@ std::vector<Reach> reach_of(const std::vector<size_t>& nodes, const NodeConfig& 
   return reach(port != nullptr && port->device == kAnyWord ? nullptr : &own, to);
 }
 
-void check_agreement(const Subject& it, const json& document, const NodeConfig& config, CheckReport& report) {
+void check_agreement(const NeighbourReport& it, const json& document, const NodeConfig& config, CheckReport& report) {
   const std::string what = fmt::format("configuration of {}", it.name);
   const json theirs = object_at(it.probe, "config");
   std::vector<std::string> differences;
@@ -238,7 +238,7 @@ void check_neighbours(const NodeConfig& config, const json& document, CheckRepor
   const std::vector<size_t> silent = silent_by_sockets(config, document);
   const std::vector<Reach> ways = reach_of(silent, config);
   for (const json& probe : list_at(document, "probes")) {
-    Subject it = subject_of(probe, document);
+    NeighbourReport it = subject_of(probe, document);
     const auto way = std::ranges::find(silent, number_at(probe, "node"));
     if (way != silent.end()) it.reach = ways[static_cast<size_t>(way - silent.begin())];
     // For neighbours by sockets the kernel does ARP, so only others are checked for it.
@@ -251,7 +251,7 @@ void check_neighbours(const NodeConfig& config, const json& document, CheckRepor
 }
 
 void check_ring(const json& document, CheckReport& report) {
-  if (ring_is_whole(document)) return report.ok("the ring is whole");
+  if (ring_is_ready(document)) return report.ok("the ring is whole");
   std::vector<std::string> reasons;
   const auto add = [&reasons](const std::string& reason) {
     if (!reason.empty() && std::ranges::find(reasons, reason) == reasons.end()) reasons.push_back(reason);
@@ -275,7 +275,7 @@ bool all_links_up(const json& document) {
   return std::ranges::all_of(list_at(document, "ports"), [](const json& it) { return text_at(it, "link") == "up"; });
 }
 
-bool ring_is_whole(const json& document) {
+bool ring_is_ready(const json& document) {
   const json ranks = list_at(document, "ranks");
   return !ranks.empty() && std::ranges::all_of(ranks, [](const json& it) { return text_at(it, "ring") == "whole"; });
 }

@@ -14,7 +14,7 @@ void check_neighbours(const NodeConfig& config, const nlohmann::json& document, 
 void check_ring(const nlohmann::json& document, CheckReport& report);
 
 [[nodiscard]] bool all_links_up(const nlohmann::json& document);
-[[nodiscard]] bool ring_is_whole(const nlohmann::json& document);
+[[nodiscard]] bool ring_is_ready(const nlohmann::json& document);
 [[nodiscard]] bool all_neighbours_answer(const nlohmann::json& document);
 
 }  // namespace gradlane

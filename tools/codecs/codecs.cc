@@ -49,7 +49,7 @@ void print_figures(std::span<const CodecFact> facts, std::span<const Samples> da
     for (const CodecFact& fact : facts) {
       const CodecFigures& each = fact.figures[set];
       fmt::print("{:<{}} {:>6} {:>5} {:>5} {:>5} {:>5}\n", fact.codec.name(), width, ratio_text(each.ratio),
-                 share_text(each.encode), share_text(each.decode), share_text(each.merge), share_text(each.look));
+                 share_text(each.encode), share_text(each.decode), share_text(each.merge), share_text(each.scan));
     }
   }
 }
@@ -93,7 +93,7 @@ std::string to_json(std::span<const CodecFact> facts, std::span<const Samples> d
                          {"encode", each.encode},
                          {"decode", each.decode},
                          {"merge", each.merge},
-                         {"look", each.look}});
+                         {"look", each.scan}});
     }
     result["codecs"].push_back({{"codec", fact.codec.name()},
                                 {"id", static_cast<int>(row.id)},
@@ -107,7 +107,7 @@ std::string to_json(std::span<const CodecFact> facts, std::span<const Samples> d
                                 {"of_largest", error.of_largest},
                                 {"states", fact.codec.states()},
                                 {"passes", row.passes},
-                                {"adds", row.adds},
+                                {"adds", row.is_additive},
                                 {"ways", ways_name(row)},
                                 {"exact_sums", fact.codec.exact_sums()},
                                 {"same_bytes", same_bytes_name(same_bytes(fact.codec))},

@@ -131,16 +131,18 @@ class Checker {
     return wrong;
   }
 
-  // Does the same for a sum of all ranks with states. `paid`: the states before the sum minus the states after it.
-  size_t count_unkept(unsigned ranks, size_t first, const T* result, const double* paid, size_t count) {
+  // Does the same for a sum of all ranks with states. `state_change`: the states before the sum minus the states after
+  // it.
+  size_t count_wrong_with_states(unsigned ranks, size_t first, const T* result, const double* state_change,
+                                 size_t count) {
     constexpr double kRounding = 0x1p-20;  // relative rounding of sums, and of the state that a contribution leaves
     size_t wrong = 0;
     for (size_t done = 0; done < count; done += kRun) {
       const size_t n = std::min(kRun, count - done);
       add_up(0, ranks, first + done, n);
       for (size_t i = 0; i < n; ++i) {
-        const double put_in = static_cast<double>(sum_[i]) + paid[done + i];
-        const double size = static_cast<double>(size_[i]) + std::abs(paid[done + i]) + largest_;
+        const double put_in = static_cast<double>(sum_[i]) + state_change[done + i];
+        const double size = static_cast<double>(size_[i]) + std::abs(state_change[done + i]) + largest_;
         const double off = std::abs(static_cast<double>(result[done + i]) - put_in);
         wrong += off <= kRounding * size ? 0 : 1;
       }
@@ -149,7 +151,7 @@ class Checker {
   }
 
   // Counts elements that are not, bit by bit, the minimum or maximum over all ranks.
-  size_t count_unpicked(unsigned ranks, bool larger, size_t first, const T* result, size_t count) {
+  size_t count_wrong_min_max(unsigned ranks, bool larger, size_t first, const T* result, size_t count) {
     std::vector<T> best(kRun);
     size_t wrong = 0;
     for (size_t done = 0; done < count; done += kRun) {
@@ -250,8 +252,8 @@ size_t PerfData::count_beyond(PerfOp op, const StrategyId& strategy, const PerfC
     const size_t block = count / world_;
     if (picks(plan_.reduction)) {
       const bool larger = plan_.reduction == Reduction::kMax;
-      if (op == PerfOp::kAllReduce) return checker.count_unpicked(world_, larger, 0, elements, count);
-      return checker.count_unpicked(world_, larger, rank_ * block, elements + rank_ * block, block);
+      if (op == PerfOp::kAllReduce) return checker.count_wrong_min_max(world_, larger, 0, elements, count);
+      return checker.count_wrong_min_max(world_, larger, rank_ * block, elements + rank_ * block, block);
     }
     switch (op) {
       case PerfOp::kAllReduce:
@@ -287,13 +289,13 @@ size_t PerfData::count_inexact(PerfOp op, const PerfCodec& codec, const void* re
   return wrong;
 }
 
-size_t PerfData::count_unkept(PerfOp op, const PerfCodec& codec, const float* result, const double* paid,
-                              size_t count) const {
+size_t PerfData::count_wrong_with_states(PerfOp op, const PerfCodec& codec, const float* result,
+                                         const double* state_change, size_t count) const {
   Checker<float> checker(inputs_, plan_.seed, {}, codec, plan_.type.type, largest_of(inputs_, world_, count));
   const bool all = op == PerfOp::kAllReduce;
   const size_t n = all ? count : count / world_;
   const size_t first = all ? 0 : rank_ * n;
-  return checker.count_unkept(world_, first, result + first, paid + first, n);
+  return checker.count_wrong_with_states(world_, first, result + first, state_change + first, n);
 }
 
 uint64_t hash_bytes(const void* data, size_t bytes) noexcept {

@@ -35,10 +35,10 @@ class PerfData {
                                    size_t count, bool divided = false) const;
 
   // Counts wrong elements of a sum for which all ranks kept states. The inputs and the states before the sum must equal
-  // the result and the states after it. `paid`: for each element, the states before the sum minus the states after it,
-  // added up over all ranks and state arrays.
-  [[nodiscard]] size_t count_unkept(PerfOp op, const PerfCodec& codec, const float* result, const double* paid,
-                                    size_t count) const;
+  // the result and the states after it. `state_change`: for each element, the states before the sum minus the states
+  // after it, added up over all ranks and state arrays.
+  [[nodiscard]] size_t count_wrong_with_states(PerfOp op, const PerfCodec& codec, const float* result,
+                                               const double* state_change, size_t count) const;
 
  private:
   [[nodiscard]] size_t count_beyond(PerfOp op, const StrategyId& strategy, const PerfCodec& codec, const void* result,

@@ -13,7 +13,7 @@
 namespace gradlane {
 namespace {
 
-constexpr unsigned kLots = 64;  // number of seeds to try, so that every tied vote comes out both ways
+constexpr unsigned kTieSeeds = 64;  // number of seeds to try, so that every tied vote comes out both ways
 
 void require(bool ok) {
   if (!ok) throw SetupError("a codec did not take its own block: this is a bug in gradlane");
@@ -45,12 +45,12 @@ std::optional<ExactSums> ExactSums::of(const Codec& codec, const SimInputs& inpu
                                        double largest) {
   if (!codec.exact_sums() || floats == 0) return std::nullopt;
   ExactSums sums(codec, inputs, ranks, floats, largest);
-  if (sums.draws_lots()) return std::nullopt;
+  if (sums.contributions_are_random()) return std::nullopt;
   return sums;
 }
 
 // Returns whether a contribution depends on random numbers of its rank.
-bool ExactSums::draws_lots() {
+bool ExactSums::contributions_are_random() {
   const Codec own = codecs_.front();
   const auto drawn = [this](uint64_t seed) {
     std::ranges::fill(sum_, 0.0F);
@@ -90,7 +90,7 @@ size_t ExactSums::count_wrong(size_t first, std::span<const float> result) {
 size_t ExactSums::count_tied(size_t first, std::span<const float> result) const {
   std::vector<bool> right(result.size());
   std::vector<float> finished;
-  for (unsigned lot = 0; lot < kLots; ++lot) {
+  for (unsigned lot = 0; lot < kTieSeeds; ++lot) {
     Codec codec = codecs_.front();
     codec.seed(Random::mix(lot + 1), 0);
     finished.assign(sum_.begin(), sum_.begin() + static_cast<std::ptrdiff_t>(result.size()));

@@ -29,7 +29,7 @@ class ExactSums {
  private:
   ExactSums(const Codec& codec, const SimInputs& inputs, unsigned ranks, size_t floats, double largest);
 
-  [[nodiscard]] bool draws_lots();
+  [[nodiscard]] bool contributions_are_random();
   void contribute(unsigned rank, size_t first, size_t count);
   [[nodiscard]] size_t count_tied(size_t first, std::span<const float> result) const;
 

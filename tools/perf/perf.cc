@@ -228,7 +228,7 @@ class Perf {
     const size_t used = std::min<size_t>(tensors_.tensors.size(), std::max(plan_.iterations, plan_.warmup));
     for (const void* const tensor : std::span(tensors_.tensors).first(used)) {
       wrong += sum_of(before.empty() ? data_.count_wrong(way.op, way.strategy, way.codec, tensor, count_, divided)
-                                     : count_unkept(way, before));
+                                     : count_wrong_with_states(way, before));
       if (way.op == PerfOp::kReduceScatter) continue;  // each rank has another block
       const int64_t hash = static_cast<int64_t>(hash_bytes(tensor, bytes_));
       const std::vector<int64_t> hashes = trainer_.gather({&hash, 1});
@@ -240,22 +240,22 @@ class Perf {
   // Counts elements that are wrong although states are kept. No value may get lost: the inputs and the states before
   // must equal the result and the states after. This rule fails with momentum among the states, with codecs that finish
   // sums, and with a second codec for the return path. Then results must only be finite.
-  uint64_t count_unkept(const PerfWay& way, std::span<const float> before) {
+  uint64_t count_wrong_with_states(const PerfWay& way, std::span<const float> before) {
     const float* const result = static_cast<const float*>(tensors_.tensors.front());
     const Codec& codec = way.codec.there;
-    if ((codec.states() > 1 && codec.row().adds) || codec.finishes() || way.codec.back) {
+    if ((codec.states() > 1 && codec.row().is_additive) || codec.finishes() || way.codec.back) {
       return static_cast<uint64_t>(std::count_if(result, result + count_, [](float x) { return !std::isfinite(x); }));
     }
-    double* const paid = static_cast<double*>(trainer_.allocate(count_ * sizeof(double)));
+    double* const state_change = static_cast<double*>(trainer_.allocate(count_ * sizeof(double)));
     for (size_t i = 0; i < count_; ++i) {
-      paid[i] = 0;
+      state_change[i] = 0;
       for (size_t at = i; at < before.size(); at += count_) {
-        paid[i] += static_cast<double>(before[at]) - static_cast<double>(tensors_.states[at]);
+        state_change[i] += static_cast<double>(before[at]) - static_cast<double>(tensors_.states[at]);
       }
     }
-    trainer_.run(PerfOp::kAllReduce, paid, count_, GRADLANE_FLOAT64, nullptr, "", GRADLANE_SUM, nullptr);
-    const size_t wrong = data_.count_unkept(way.op, way.codec, result, paid, count_);
-    trainer_.free(paid);
+    trainer_.run(PerfOp::kAllReduce, state_change, count_, GRADLANE_FLOAT64, nullptr, "", GRADLANE_SUM, nullptr);
+    const size_t wrong = data_.count_wrong_with_states(way.op, way.codec, result, state_change, count_);
+    trainer_.free(state_change);
     return wrong;
   }
 

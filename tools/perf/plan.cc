@@ -244,7 +244,7 @@ PerfWays perf_ways(const PerfPlan& plan, PerfOp op, const std::vector<StrategyId
     std::string why;
     for (const StrategyId& strategy : strategies) {
       if (!chosen && found.ways.size() > before) break;  // one strategy is enough
-      const std::string fault = codec.automatic.empty() ? way_fault(codec, strategy, allowed, world) : "";
+      const std::string fault = codec.automatic.empty() ? strategy_fault(codec, strategy, allowed, world) : "";
       if (fault.empty()) found.ways.push_back({op, strategy, chosen || strategy != own, codec});
       if (why.empty()) why = fault;
       if (chosen && !fault.empty()) found.skipped.push_back(codec.name() + ": " + fault);

@@ -144,17 +144,18 @@ std::string decision(const PlanSetting& setting, const PlanRows& rows) {
 // Returns a text about strategies that the ring does not allow, if the step would be shorter with them by more than
 // kWorthIt.
 std::string wider_text(const PlanSetting& setting, const PlanRows& rows) {
-  if (setting.lacking.empty()) return "";
+  if (setting.strategies_not_allowed.empty()) return "";
   PlanSetting wide = setting;
-  wide.strategies.insert(wide.strategies.end(), setting.lacking.begin(), setting.lacking.end());
-  wide.lacking.clear();
+  wide.strategies.insert(wide.strategies.end(), setting.strategies_not_allowed.begin(),
+                         setting.strategies_not_allowed.end());
+  wide.strategies_not_allowed.clear();
   const PlanRows more = plan_rows(wide);
   const double here = std::min(rows.bounded->plan.time.step, rows.rows[PlanRows::kRaw].plan.time.step);
   const double there = more.bounded->plan.time.step;
   if (there * (1 + kWorthIt) >= here) return "";
-  return fmt::format("; with {} allowed on all nodes, {} by {} brings {} ({})", setting.lacking.front().name().view(),
-                     more.bounded->codec, ways_text(more.bounded->ways),
-                     times_text(rows.rows[PlanRows::kRaw].plan.time.step / there),
+  return fmt::format("; with {} allowed on all nodes, {} by {} brings {} ({})",
+                     setting.strategies_not_allowed.front().name().view(), more.bounded->codec,
+                     ways_text(more.bounded->ways), times_text(rows.rows[PlanRows::kRaw].plan.time.step / there),
                      configuration_text(more.bounded->codec, more.bounded->ways, {}));
 }
 

@@ -144,7 +144,7 @@ void read_costs(const PlanOptions& options, PlanSetting& setting) {
 std::string ways_fault(const PlanSetting& setting, const std::string& codec, unsigned world) {
   std::string fault;
   for (const StrategyId& each : setting.strategies) {
-    fault = way_fault(find_codec_pair(codec), each, setting.strategies, world);
+    fault = strategy_fault(find_codec_pair(codec), each, setting.strategies, world);
     if (fault.empty()) break;
   }
   return fault;
@@ -238,14 +238,14 @@ void read_range(const std::string& text, const Range& range) {
   }
 }
 
-// Sets the usual strategies. If a ring was calibrated, those that it does not allow go to `lacking`.
+// Sets the usual strategies. If a ring was calibrated, those that it does not allow go to `strategies_not_allowed`.
 void read_ways(PlanSetting& setting) {
   const std::vector<std::string>& allowed = setting.calibration.strategies;
   for (const StrategyId& each : find_strategies("ring,direct")) {
     const bool known = allowed.empty() || std::ranges::find(allowed, each.name().view()) != allowed.end();
-    (known ? setting.strategies : setting.lacking).push_back(each);
+    (known ? setting.strategies : setting.strategies_not_allowed).push_back(each);
   }
-  if (setting.strategies.empty()) setting.strategies.swap(setting.lacking);
+  if (setting.strategies.empty()) setting.strategies.swap(setting.strategies_not_allowed);
 }
 
 void check_strategies(const PlanSetting& setting, unsigned nodes) {

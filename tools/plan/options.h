@@ -56,8 +56,8 @@ struct PlanSetting {
   std::vector<std::string> codecs;  // names; "raw" is not among them
   bool follows = false;             // fixed:adaptive was asked for; it is predicted by the figures of kFollowedCodec
   std::vector<StrategyId> strategies;
-  std::vector<StrategyId> lacking;  // usual strategies that the calibrated ring does not allow
-  bool nodes_assumed = false;       // neither given nor measured
+  std::vector<StrategyId> strategies_not_allowed;  // usual strategies that the calibrated ring does not allow
+  bool nodes_assumed = false;                      // neither given nor measured
   bool gbps_assumed = false;
 
   [[nodiscard]] StepCompute compute() const noexcept { return {sample.forward * batch, sample.backward * batch}; }

@@ -60,7 +60,7 @@ PlanSetting setting_of(PlanSetting setting, const Cell& cell) {
   return setting;
 }
 
-Cell reckon(const PlanSetting& base, Cell cell) {
+Cell predict_cell(const PlanSetting& base, Cell cell) {
   const PlanSetting setting = setting_of(base, cell);
   cell.alone = setting.compute().seconds();
   cell.plain = plain_row(setting).plan.time.step;
@@ -80,7 +80,7 @@ std::vector<Cell> cells_of(const PlanSetting& setting, const WhatIf& grid) {
     for (const double batch : grid.batch) {
       for (const double nodes : grid.nodes) {
         for (const double gbps : grid.gbps) {
-          cells.push_back(reckon(setting, {nodes, gbps, batch, compute, 0, 0, {}, ""}));
+          cells.push_back(predict_cell(setting, {nodes, gbps, batch, compute, 0, 0, {}, ""}));
         }
       }
     }
@@ -114,8 +114,8 @@ std::vector<Trade> trades_of(const PlanSetting& base, const Cell& middle) {
 
 Cell middle_of(const PlanSetting& setting, const WhatIf& grid) {
   const auto middle = [](const std::vector<double>& values) { return values[values.size() / 2]; };
-  return reckon(setting,
-                {middle(grid.nodes), middle(grid.gbps), middle(grid.batch), middle(grid.compute), 0, 0, {}, ""});
+  return predict_cell(setting,
+                      {middle(grid.nodes), middle(grid.gbps), middle(grid.batch), middle(grid.compute), 0, 0, {}, ""});
 }
 
 void print_grid(const PlanSetting& setting, const WhatIf& grid, const std::vector<Cell>& cells) {

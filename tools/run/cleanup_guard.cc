@@ -49,7 +49,7 @@ constexpr int kPatience = 200;  // times 10 ms: limit until all killed processes
 
 }  // namespace
 
-RunWarden::RunWarden(const std::string& folder, const std::vector<std::string>& spaces) {
+CleanupGuard::CleanupGuard(const std::string& folder, const std::vector<std::string>& spaces) {
   std::array<int, 2> ends = {};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) throw SetupError(fmt::format("no pipe: {}", std::strerror(errno)));
   pid_ = fork();
@@ -65,12 +65,12 @@ RunWarden::RunWarden(const std::string& folder, const std::vector<std::string>& 
   throw SetupError(fmt::format("cannot start another process: {}", std::strerror(error)));
 }
 
-RunWarden::~RunWarden() {
+CleanupGuard::~CleanupGuard() {
   tell(kAllIsWell);
   close(pipe_);
   waitpid(pid_, nullptr, 0);
 }
 
-void RunWarden::tell(pid_t word) const noexcept { (void)!write(pipe_, &word, sizeof(word)); }
+void CleanupGuard::tell(pid_t word) const noexcept { (void)!write(pipe_, &word, sizeof(word)); }
 
 }  // namespace gradlane

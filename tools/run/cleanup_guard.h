@@ -11,14 +11,14 @@ namespace gradlane {
 // Starts the warden, a process that waits at a pipe. If this process dies without a message, the warden kills the
 // process groups that it was informed of, and removes the folder and the network namespaces. (Children of this process
 // die by themselves then, but their children do not.)
-class RunWarden {
+class CleanupGuard {
  public:
   // Signals that may be sent to this process's group must be blocked already, and SIGPIPE ignored. Throws SetupError.
-  RunWarden(const std::string& folder, const std::vector<std::string>& spaces);
+  CleanupGuard(const std::string& folder, const std::vector<std::string>& spaces);
   // Tells the warden that all is well: it ends and removes nothing.
-  ~RunWarden();
-  RunWarden(const RunWarden&) = delete;
-  RunWarden& operator=(const RunWarden&) = delete;
+  ~CleanupGuard();
+  CleanupGuard(const CleanupGuard&) = delete;
+  CleanupGuard& operator=(const CleanupGuard&) = delete;
 
   void started(pid_t group) const noexcept { tell(group); }
   // Must be called before the group's number can be used again.

@@ -106,7 +106,7 @@ std::string accelerator_config(const RunPlan& plan, unsigned node, const std::st
 
 // Returns a node's address, with its UDP port if nodes share the address.
 std::string address_entry(const RunPlan& plan, unsigned node) {
-  const bool loopback = plan.link == RunPlan::Link::kUdp && !plan.has_spaces();
+  const bool loopback = plan.link == RunPlan::Link::kUdp && !plan.has_namespaces();
   if (!plan.ipv6) return loopback ? loopback_address(node, plan.job) : node_address(node);
   return loopback ? fmt::format("'::1', udp_port: {}", loopback_port(plan, node))
                   : fmt::format("'{}'", node_ipv6_address(node));

@@ -38,8 +38,8 @@ RunJob::RunJob(const RunPlan& plan, const RunFiles& files)
       files_(files),
       port_(free_port()),
       signals_({SIGINT, SIGTERM, SIGHUP, SIGCHLD}),
-      warden_(files.folder(), run_spaces(plan)),
-      net_(plan, warden_),
+      cleanup_guard_(files.folder(), run_namespaces(plan)),
+      net_(plan, cleanup_guard_),
       out_(STDOUT_FILENO) {
   if (!same_file(STDOUT_FILENO, STDERR_FILENO)) err_.emplace(STDERR_FILENO);
   adopt_orphans();
@@ -73,7 +73,7 @@ void RunJob::start(const ChildSpec& spec, const std::string& name, const std::st
   process.name = name;
   process.trainer = trainer;
   process.pid = child.pid;
-  warden_.started(child.pid);
+  cleanup_guard_.started(child.pid);
   process.output.emplace_back(child.out, prefix, trainer ? out() : err());
   if (child.err >= 0) process.output.emplace_back(child.err, prefix, err());
   processes_.push_back(std::move(process));
@@ -88,7 +88,7 @@ void RunJob::start_daemons() {
   for (unsigned node = 0; node < plan_.nodes; ++node) {
     spec.command.insert(spec.command.end(), {"--config", files_.config(node)});
     if (plan_.link == RunPlan::Link::kRing) continue;
-    const InSpace in(net_.space(node));
+    const InNetworkNamespace in(net_.space(node));
     start(spec, fmt::format("the daemon of node {}", node), fmt::format("[node {}] ", node), false);
     spec.command = {plan_.daemon};
   }
@@ -133,7 +133,7 @@ void RunJob::start_trainers() {
     std::vector<std::string> its = variables(rank);
     // All trainers share the CPUs of this machine.
     if (!has_threads) its.emplace_back("OMP_NUM_THREADS=1");
-    const InSpace in(plan_.runs_inside() ? net_.space(plan_.node_of(rank)) : "");
+    const InNetworkNamespace in(plan_.runs_inside() ? net_.space(plan_.node_of(rank)) : "");
     start({plan_.command, environment_with(its)}, fmt::format("rank {}", rank),
           plan_.prefix ? fmt::format("[{}] ", rank) : "", true);
   }
@@ -202,7 +202,7 @@ void RunJob::collect_endings() {
     // has removed the zombie.
     if (known != processes_.end()) {
       kill(-info.si_pid, SIGTERM);
-      warden_.ended(info.si_pid);
+      cleanup_guard_.ended(info.si_pid);
     }
     int status = 0;
     waitpid(info.si_pid, &status, 0);
@@ -230,7 +230,7 @@ void RunJob::on_daemon_ended(const Process& daemon, int status) {
   } else if (phase_ == Phase::kRunning) {
     code_ = 1;
     say(fmt::format("{} while it was needed", text));
-    enter(Phase::kForsaken, kLastWords);
+    enter(Phase::kDraining, kLastWords);
   } else if (status != 0) {
     say(text);
     if (code_ == 0) code_ = 1;
@@ -276,7 +276,7 @@ void RunJob::advance() {
         stop(0, SIGTERM);
       }
       break;
-    case Phase::kForsaken:
+    case Phase::kDraining:
       if (plan_.command.empty() || !alive(true) || late()) stop(code_, SIGTERM);
       break;
     case Phase::kStopTrainers:
@@ -314,7 +314,7 @@ void RunJob::signal_all(bool trainers, int signal) {
 std::vector<pid_t> RunJob::orphans() const {
   std::vector<pid_t> children = all_children();
   std::erase_if(children, [this](pid_t pid) {
-    if (pid == warden_.pid()) return true;
+    if (pid == cleanup_guard_.pid()) return true;
     const auto known = std::ranges::find(processes_, pid, &Process::pid);
     return known != processes_.end() && !known->ended;
   });

@@ -37,7 +37,7 @@ class RunJob {
   enum class Phase : uint8_t {
     kStarting,      // daemons start, until all are ready
     kRunning,       // trainers run
-    kForsaken,      // a daemon has died; trainers get time to end by themselves, with an error that says more
+    kDraining,      // a daemon has died; trainers get time to end by themselves, with an error that says more
     kStopTrainers,  // trainers have been asked to end
     kKillTrainers,
     kStopDaemons,
@@ -96,7 +96,7 @@ class RunJob {
   const RunFiles& files_;
   const unsigned port_;
   SignalQueue signals_;
-  RunWarden warden_;
+  CleanupGuard cleanup_guard_;
   RunNet net_;
   LineSink out_;
   std::optional<LineSink> err_;  // none if both are the same file, because two sinks would cut each other's lines

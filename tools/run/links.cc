@@ -60,7 +60,7 @@ void plan_strategies(const RunOptions& options, RunPlan& plan) {
     const std::string fault = strategy_fault(it, plan.local_reduce ? plan.nodes : plan.ranks());
     if (!fault.empty()) throw SetupError(fmt::format("{}: {}", what, fault));
   }
-  if (plan.has_spaces() || plan.link == RunPlan::Link::kUdp) return;
+  if (plan.has_namespaces() || plan.link == RunPlan::Link::kUdp) return;
   check_links(plan, fmt::format("-n {} --link {}{}", plan.nodes, plan.link_name, given ? " " + what : ""));
 }
 

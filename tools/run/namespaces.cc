@@ -20,9 +20,9 @@ constexpr const char* kNetnsFolder = "/run/netns/";  // folder where `ip netns` 
 
 }  // namespace
 
-std::vector<std::string> run_spaces(const RunPlan& plan) {
+std::vector<std::string> run_namespaces(const RunPlan& plan) {
   std::vector<std::string> names;
-  if (!plan.has_spaces()) return names;
+  if (!plan.has_namespaces()) return names;
   for (unsigned i = 0; i < plan.nodes; ++i) names.push_back(fmt::format("gradlane-{}-n{}", getpid(), i));
   names.push_back(fmt::format("gradlane-{}-sw", getpid()));
   return names;
@@ -44,7 +44,7 @@ void remove_spaces(const std::vector<std::string>& names) noexcept {
   }
 }
 
-InSpace::InSpace(const std::string& name) {
+InNetworkNamespace::InNetworkNamespace(const std::string& name) {
   if (name.empty()) return;
   before_ = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
   const int there = open((kNetnsFolder + name).c_str(), O_RDONLY | O_CLOEXEC);
@@ -56,7 +56,7 @@ InSpace::InSpace(const std::string& name) {
   throw SetupError(fmt::format("cannot enter the network namespace {}: {}", name, std::strerror(error)));
 }
 
-InSpace::~InSpace() {
+InNetworkNamespace::~InNetworkNamespace() {
   if (before_ < 0) return;
   // The process must not go on in the wrong namespace. The warden cleans up.
   if (setns(before_, CLONE_NEWNET) != 0) std::terminate();

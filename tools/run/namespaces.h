@@ -11,7 +11,7 @@ namespace gradlane {
 
 // Returns the names of the namespaces for a run of this process: one per node, and the switch's as the last one. There
 // are none for links that need none.
-[[nodiscard]] std::vector<std::string> run_spaces(const RunPlan& plan);
+[[nodiscard]] std::vector<std::string> run_namespaces(const RunPlan& plan);
 // Throws SetupError if there are namespaces with these names already.
 void require_new_spaces(const std::vector<std::string>& names);
 // Removes namespaces. A process that still runs in one keeps its interfaces until it ends. Missing namespaces are no
@@ -20,13 +20,13 @@ void remove_spaces(const std::vector<std::string>& names) noexcept;
 
 // Puts this process into a network namespace as long as the object lives. Processes that are started in that time stay
 // there.
-class InSpace {
+class InNetworkNamespace {
  public:
   // Empty: the process stays where it is. Throws SetupError.
-  explicit InSpace(const std::string& name);
-  ~InSpace();
-  InSpace(const InSpace&) = delete;
-  InSpace& operator=(const InSpace&) = delete;
+  explicit InNetworkNamespace(const std::string& name);
+  ~InNetworkNamespace();
+  InNetworkNamespace(const InNetworkNamespace&) = delete;
+  InNetworkNamespace& operator=(const InNetworkNamespace&) = delete;
 
  private:
   int before_ = -1;

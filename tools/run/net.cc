@@ -44,18 +44,19 @@ std::string inside_port_name(unsigned node) { return fmt::format("e{}", node); }
 
 }  // namespace
 
-RunNet::RunNet(std::vector<std::string> names, const RunPlan& plan, const RunWarden& warden)
-    : names_(std::move(names)), plan_(plan), warden_(warden) {
+RunNet::RunNet(std::vector<std::string> names, const RunPlan& plan, const CleanupGuard& cleanup_guard)
+    : names_(std::move(names)), plan_(plan), cleanup_guard_(cleanup_guard) {
   require_new_spaces(names_);
 }
 
 // When the other constructor has returned, the destructor runs even if this constructor throws.
-RunNet::RunNet(const RunPlan& plan, const RunWarden& warden) : RunNet(run_spaces(plan), plan, warden) {
+RunNet::RunNet(const RunPlan& plan, const CleanupGuard& cleanup_guard)
+    : RunNet(run_namespaces(plan), plan, cleanup_guard) {
   if (names_.empty()) return;
   for (const std::string& name : names_) add_space(name);
   const bool behind = plan.has_accelerators();
   {
-    const InSpace in(names_.back());
+    const InNetworkNamespace in(names_.back());
     run({"ip", "link", "add", kBridge, "mtu", std::to_string(plan.mtu), "up", "type", "bridge", "mcast_snooping", "0"});
     const bool sockets = plan.link == RunPlan::Link::kUdp;
     if (!sockets) turn_offloads_off(kBridge);
@@ -66,7 +67,7 @@ RunNet::RunNet(const RunPlan& plan, const RunWarden& warden) : RunNet(run_spaces
     }
   }
   for (unsigned node = 0; node < plan.nodes; ++node) {
-    const InSpace in(names_[node]);
+    const InNetworkNamespace in(names_[node]);
     if (plan.link == RunPlan::Link::kAccelerator) {
       add_host(node);
       continue;
@@ -91,7 +92,7 @@ void RunNet::add_space(const std::string& name) const {
       fmt::format("; --link {} needs network namespaces: where a container has none, start it with --privileged, "
                   "or leave it out",
                   plan_.link_name));
-  const InSpace in(name);
+  const InNetworkNamespace in(name);
   // Without IPv6, interfaces send no packets of their own.
   set_kernel("ipv6/conf/all/disable_ipv6", "1");
   set_kernel("ipv6/conf/default/disable_ipv6", "1");
@@ -184,11 +185,11 @@ void RunNet::run(const std::vector<std::string>& command, const std::string& hin
   sigset_t mask;
   sigprocmask(SIG_BLOCK, nullptr, &mask);
   const Child child = start_child(spec, mask);
-  warden_.started(child.pid);
+  cleanup_guard_.started(child.pid);
   const std::string words = read_all(child.out);
   siginfo_t info = {};
   while (waitid(P_PID, static_cast<id_t>(child.pid), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) continue;
-  warden_.ended(child.pid);
+  cleanup_guard_.ended(child.pid);
   int status = 0;
   waitpid(child.pid, &status, 0);
   if (status == 0) return;

@@ -13,9 +13,9 @@ namespace gradlane {
 // Owns the namespaces and their contents: a veth pair from each node to a bridge, with shapers if the plan has a rate.
 class RunNet {
  public:
-  // `warden` is informed of the programs that this object starts. It removes the namespaces itself if this process is
-  // killed. Throws SetupError that says what to do.
-  RunNet(const RunPlan& plan, const RunWarden& warden);
+  // `cleanup_guard` is informed of the programs that this object starts. It removes the namespaces itself if this
+  // process is killed. Throws SetupError that says what to do.
+  RunNet(const RunPlan& plan, const CleanupGuard& cleanup_guard);
   ~RunNet();
   RunNet(const RunNet&) = delete;
   RunNet& operator=(const RunNet&) = delete;
@@ -27,7 +27,7 @@ class RunNet {
 
  private:
   // Throws SetupError if there are namespaces with these names already.
-  RunNet(std::vector<std::string> names, const RunPlan& plan, const RunWarden& warden);
+  RunNet(std::vector<std::string> names, const RunPlan& plan, const CleanupGuard& cleanup_guard);
 
   void add_space(const std::string& name) const;
   void add_cable(unsigned node, const std::string& port, const std::string& end) const;
@@ -45,7 +45,7 @@ class RunNet {
 
   std::vector<std::string> names_;
   const RunPlan& plan_;
-  const RunWarden& warden_;
+  const CleanupGuard& cleanup_guard_;
 };
 
 }  // namespace gradlane

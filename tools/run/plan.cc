@@ -168,7 +168,7 @@ void plan_link(const RunOptions& options, RunPlan& plan) {
                                                                         {"accelerator", Link::kAccelerator}}};
   for (const auto& [name, link] : kLinks) plan.link = plan.link_name == name ? link : plan.link;
   plan.inside = options.inside;
-  if (plan.has_spaces() || (plan.link == Link::kUdp && !options.rate.empty())) {
+  if (plan.has_namespaces() || (plan.link == Link::kUdp && !options.rate.empty())) {
     plan_spaces(options, plan);
   } else if (!options.rate.empty()) {
     throw SetupError(fmt::format("--rate {}: only links of --link veth, udp and accelerator have one", options.rate));
@@ -210,7 +210,7 @@ void plan_accelerators(const RunOptions& options, RunPlan& plan) {
 }
 
 void check_inside(const RunPlan& plan) {
-  if (!plan.inside || (plan.has_spaces() && plan.link != RunPlan::Link::kAccelerator)) return;
+  if (!plan.inside || (plan.has_namespaces() && plan.link != RunPlan::Link::kAccelerator)) return;
   throw SetupError(
       plan.link == RunPlan::Link::kAccelerator
           ? "--inside: leave it out; with --link accelerator the command runs in the hosts' namespaces"
@@ -226,7 +226,7 @@ void plan_ipv6(const RunOptions& options, RunPlan& plan) {
 
 void plan_metrics(const RunOptions& options, RunPlan& plan) {
   plan.metrics = parse_number("--metrics", options.metrics, 0, 1, 65536 - plan.nodes);
-  if (plan.metrics == 0 || (!plan.has_spaces() && plan.link != RunPlan::Link::kAccelerator)) return;
+  if (plan.metrics == 0 || (!plan.has_namespaces() && plan.link != RunPlan::Link::kAccelerator)) return;
   throw SetupError(fmt::format("--metrics {}: nobody could ask nodes in networks of their own", plan.metrics));
 }
 
@@ -249,7 +249,7 @@ void draw_job(RunPlan& plan) {
   for (unsigned tries = 0; tries < kDraws; ++tries) {
     plan.job = 1 + static_cast<unsigned>(random_bits() % kMaxJob);
     const unsigned ports = plan.ranks() * plan.lanes;
-    if (!plan.ipv6 || plan.has_spaces() || are_free_udp_ports(loopback_port(plan, 0), ports)) return;
+    if (!plan.ipv6 || plan.has_namespaces() || are_free_udp_ports(loopback_port(plan, 0), ports)) return;
   }
 }
 

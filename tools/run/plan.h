@@ -56,7 +56,7 @@ struct RunPlan {
   std::string daemon;                // path of the executable
   unsigned job = 1;                  // random, up to kMaxJob: makes the loopback addresses of several runs different
 
-  [[nodiscard]] bool has_spaces() const noexcept {
+  [[nodiscard]] bool has_namespaces() const noexcept {
     return link == Link::kVeth || link == Link::kAccelerator || (link == Link::kUdp && (rate != 0 || inside));
   }
   [[nodiscard]] bool has_accelerators() const noexcept { return link == Link::kAccelerator && accelerators; }

@@ -18,13 +18,13 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kAnswerTime{500};
 constexpr milliseconds kPublished{120};  // time until workers have published their last figures
-constexpr double kWorthTelling = 1e6;    // bytes; for less, nothing is reported
+constexpr double kMinReported = 1e6;     // bytes; for less, nothing is reported
 
-Worth ask_all(const std::vector<std::string>& admins) {
-  std::vector<Worth> nodes;
+Savings ask_all(const std::vector<std::string>& admins) {
+  std::vector<Savings> nodes;
   for (const std::string& path : admins)
     nodes.push_back(worth_from(at(ask_admin(path, "stats", kAnswerTime), "worth_total")));
-  return worth_of_all(nodes);
+  return savings_of_all(nodes);
 }
 
 }  // namespace
@@ -34,8 +34,8 @@ std::vector<std::string> job_worth(const std::vector<std::string>& admins) {
   if (wanted != nullptr && std::string_view(wanted) == "0") return {};
   try {
     std::this_thread::sleep_for(kPublished);
-    const Worth worth = ask_all(admins);
-    return worth.raw_bytes < kWorthTelling ? std::vector<std::string>{} : worth_lines(worth);
+    const Savings savings = ask_all(admins);
+    return savings.raw_bytes < kMinReported ? std::vector<std::string>{} : savings_lines(savings);
   } catch (const SetupError&) {
     return {};  // the job itself went well
   }

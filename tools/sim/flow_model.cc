@@ -28,7 +28,7 @@ struct Flow {
 
 using Ids = std::vector<uint32_t>;
 
-class Script {
+class FlowGraph {
  public:
   uint32_t add(unsigned from, unsigned to, size_t bytes, const Ids& after) {
     const auto id = static_cast<uint32_t>(flows.size());
@@ -41,8 +41,8 @@ class Script {
 
 // ---- The flows of each exchange
 
-Script aggregators(unsigned nodes, unsigned group, size_t bytes) {
-  Script script;
+FlowGraph aggregators(unsigned nodes, unsigned group, size_t bytes) {
+  FlowGraph script;
   Ids sums;  // flows that the root waits for
   for (unsigned first = 0; first < nodes; first += group) {
     Ids gradients;
@@ -68,7 +68,7 @@ using Ring = std::vector<Ids>;
 // Adds G - 1 steps of a ring. In each step, a member forwards the block that came in the step before. `block(i, step)`:
 // bytes that member i sends. Returns the flows that members wait for after the last step.
 template <class Block>
-Ring around(Script& script, unsigned first, Ring have, Block&& block) {
+Ring around(FlowGraph& script, unsigned first, Ring have, Block&& block) {
   const auto group = static_cast<unsigned>(have.size());
   for (unsigned step = 0; step + 1 < group; ++step) {
     Ring next(group);
@@ -81,8 +81,8 @@ Ring around(Script& script, unsigned first, Ring have, Block&& block) {
   return have;
 }
 
-Script rings_aggregator(unsigned nodes, unsigned group, size_t bytes) {
-  Script script;
+FlowGraph rings_aggregator(unsigned nodes, unsigned group, size_t bytes) {
+  FlowGraph script;
   const auto share = [&](unsigned i) { return bytes * (i % group + 1) / group - bytes * (i % group) / group; };
   Ids sums;
   for (unsigned first = 0; first < nodes; first += group) {
@@ -112,7 +112,7 @@ Script rings_aggregator(unsigned nodes, unsigned group, size_t bytes) {
 // Adds a step in which nodes whose numbers differ in one bit exchange bytes. `have`: flows that each node waits for.
 // Returns the flows that each node waits for after the step.
 template <class Bytes>
-Ring exchange_bit(Script& script, const Ring& have, unsigned bit, Bytes&& bytes) {
+Ring exchange_bit(FlowGraph& script, const Ring& have, unsigned bit, Bytes&& bytes) {
   Ring next(have.size());
   for (unsigned from = 0; from < have.size(); ++from) {
     const unsigned to = from ^ bit;
@@ -123,8 +123,8 @@ Ring exchange_bit(Script& script, const Ring& have, unsigned bit, Bytes&& bytes)
   return next;
 }
 
-Script doubling(unsigned nodes, unsigned /*group*/, size_t bytes) {
-  Script script;
+FlowGraph doubling(unsigned nodes, unsigned /*group*/, size_t bytes) {
+  FlowGraph script;
   Ring have(nodes);
   for (unsigned bit = 1; bit < nodes; bit *= 2) {
     have = exchange_bit(script, have, bit, [bytes](unsigned) { return bytes; });
@@ -132,8 +132,8 @@ Script doubling(unsigned nodes, unsigned /*group*/, size_t bytes) {
   return script;
 }
 
-Script halving(unsigned nodes, unsigned /*group*/, size_t bytes) {
-  Script script;
+FlowGraph halving(unsigned nodes, unsigned /*group*/, size_t bytes) {
+  FlowGraph script;
   Ring have(nodes);
   const auto up_to = [&](unsigned block) { return bytes * block / nodes; };
   // There is a block for each node. A node sends the `bit` blocks of the receiver's half there. The second loop sends
@@ -157,7 +157,7 @@ Script halving(unsigned nodes, unsigned /*group*/, size_t bytes) {
 struct PlayRow {
   const char* name;
   bool has_group;
-  Script (*script)(unsigned nodes, unsigned group, size_t bytes);
+  FlowGraph (*script)(unsigned nodes, unsigned group, size_t bytes);
 };
 constexpr PlayRow kPlays[] = {{"aggregators", true, aggregators},
                               {"rings-aggregator", true, rings_aggregator},
@@ -166,9 +166,9 @@ constexpr PlayRow kPlays[] = {{"aggregators", true, aggregators},
 
 // ---- Simulation of the flows
 
-class Player {
+class FlowSimulation {
  public:
-  Player(Script script, unsigned nodes, const LinkModel& model, size_t mtu)
+  FlowSimulation(FlowGraph script, unsigned nodes, const LinkModel& model, size_t mtu)
       : flows_(std::move(script.flows)),
         core_(nodes + SimSwitch::sources(nodes), mtu, 0),
         fabric_(core_, nodes, 0, model, {}),
@@ -200,10 +200,10 @@ class Player {
 
  private:
   struct Host final : SimHost {
-    Host(Player& owner, unsigned number) : player(owner), index(number) {}
+    Host(FlowSimulation& owner, unsigned number) : player(owner), index(number) {}
     void arrive(SimBuffer* buffer) override { player.arrive(buffer); }
 
-    Player& player;
+    FlowSimulation& player;
     unsigned index;
     std::deque<uint32_t> sending;  // flows to send, in order
     Nanos free_at = 0;             // time when its port is free
@@ -286,21 +286,21 @@ class Player {
 
 }  // namespace
 
-std::string Play::name() const {
+std::string FlowModel::name() const {
   const PlayRow& row = kPlays[static_cast<size_t>(kind)];
   return row.name + (row.has_group ? ":" + std::to_string(group) : "");
 }
 
-std::string Play::fault(unsigned nodes) const {
+std::string FlowModel::fault(unsigned nodes) const {
   const std::string of_nodes = std::to_string(nodes) + " nodes";
   if (nodes % group != 0) return name() + ": " + std::to_string(group) + " does not divide " + of_nodes;
   const bool bits = kind == Kind::kDoubling || kind == Kind::kHalving;
   return bits && !std::has_single_bit(nodes) ? name() + ": " + of_nodes + " are not a power of two" : "";
 }
 
-Play find_play(std::string_view name) {
+FlowModel find_flow_model(std::string_view name) {
   for (const PlayRow& row : kPlays) {
-    const auto kind = static_cast<Play::Kind>(&row - kPlays);
+    const auto kind = static_cast<FlowModel::Kind>(&row - kPlays);
     if (name == row.name && !row.has_group) return {kind, 1};
     const std::string prefix = std::string(row.name) + ":";
     if (!row.has_group || !name.starts_with(prefix)) continue;
@@ -310,9 +310,9 @@ Play find_play(std::string_view name) {
   throw SetupError("--play '" + std::string(name) + "': allowed: " + kPlayUsage);
 }
 
-PlayResult run_play(const Play& play, unsigned nodes, size_t bytes, const LinkModel& model, size_t mtu) {
+PlayResult run_flow_model(const FlowModel& play, unsigned nodes, size_t bytes, const LinkModel& model, size_t mtu) {
   const PlayRow& row = kPlays[static_cast<size_t>(play.kind)];
-  return Player(row.script(nodes, play.group, bytes), nodes, model, mtu).run();
+  return FlowSimulation(row.script(nodes, play.group, bytes), nodes, model, mtu).run();
 }
 
 }  // namespace gradlane

@@ -32,7 +32,7 @@ namespace gradlane {
 // the headers of gradlane's packets, and rate and delay of ports. It also has dependencies: a tensor, or a block in a
 // ring, is forwarded when all of it has arrived. Adding, acknowledgements and losses are not in the model. A node sends
 // to one node after the other. It sends no packet for which a queue of the switch would have no room.
-struct Play {
+struct FlowModel {
   enum class Kind : uint8_t { kAggregators, kRingsAggregator, kDoubling, kHalving };
 
   Kind kind = Kind::kAggregators;
@@ -46,7 +46,7 @@ struct Play {
 inline constexpr const char* kPlayUsage = "aggregators:G, rings-aggregator:G, doubling, halving";
 
 // Returns the exchange with that name. Throws SetupError that lists the names.
-[[nodiscard]] Play find_play(std::string_view name);
+[[nodiscard]] FlowModel find_flow_model(std::string_view name);
 
 struct PlayResult {
   Nanos time = 0;
@@ -55,6 +55,7 @@ struct PlayResult {
 
 // Simulates an all-reduce of `bytes` bytes on each of `nodes` nodes, for which fault() must be empty. Packets have
 // `mtu` bytes from gradlane's link header on.
-[[nodiscard]] PlayResult run_play(const Play& play, unsigned nodes, size_t bytes, const LinkModel& model, size_t mtu);
+[[nodiscard]] PlayResult run_flow_model(const FlowModel& play, unsigned nodes, size_t bytes, const LinkModel& model,
+                                        size_t mtu);
 
 }  // namespace gradlane

@@ -119,15 +119,15 @@ void parse_strategies(const SimOptions& options, SimPlan& plan) {
     const std::vector<StrategyId> found = find_strategies(names);
     plan.strategies.insert(plan.strategies.end(), found.begin(), found.end());
   }
-  for (const std::string& name : options.plays) plan.plays.push_back(find_play(name));
-  plan.first_strategy = plan.strategies.empty();
-  if (plan.first_strategy) plan.strategies = {StrategyId{}};
+  for (const std::string& name : options.plays) plan.plays.push_back(find_flow_model(name));
+  plan.uses_first_fitting_strategy = plan.strategies.empty();
+  if (plan.uses_first_fitting_strategy) plan.strategies = {StrategyId{}};
   // A codec that the ring cannot carry uses direct. All rows are of the same network.
   const auto ways = [](const CodecPair& codec) { return codec_ways(codec.there.row()); };
-  if (plan.first_strategy && std::ranges::count(plan.codecs, CodecWays::kOwners, ways) != 0) {
+  if (plan.uses_first_fitting_strategy && std::ranges::count(plan.codecs, CodecWays::kOwners, ways) != 0) {
     plan.strategies.push_back(find_strategy("direct"));
   }
-  plan.names_strategies = !plan.first_strategy || plan.strategies.size() > 1 || !plan.plays.empty();
+  plan.names_strategies = !plan.uses_first_fitting_strategy || plan.strategies.size() > 1 || !plan.plays.empty();
   const auto ring = [](const StrategyId& each) { return each == StrategyId{}; };
   const auto any = [&ways](const CodecPair& codec) { return ways(codec) == CodecWays::kAny; };
   const bool cables = std::ranges::all_of(plan.strategies, ring) && std::ranges::all_of(plan.codecs, any);
@@ -163,7 +163,7 @@ void check_plays(const SimPlan& plan) {
   if (faults.loss > 0 || faults.duplicate > 0 || faults.reorder > 0 || faults.corrupt > 0) {
     throw SetupError("--play is without --loss, --dup, --reorder and --corrupt");
   }
-  for (const Play& play : plan.plays) {
+  for (const FlowModel& play : plan.plays) {
     for (const unsigned nodes : plan.nodes) {
       if (const std::string fault = play.fault(nodes); !fault.empty()) throw SetupError("--play: " + fault);
     }
@@ -216,14 +216,14 @@ SimWays sim_ways(const SimPlan& plan, OpKind op) {
   std::vector<size_t> count(plan.codecs.size());
   for (const StrategyId& strategy : plan.strategies) {
     for (size_t i = 0; i < plan.codecs.size(); ++i) {
-      if (plan.first_strategy && count[i] != 0) continue;
+      if (plan.uses_first_fitting_strategy && count[i] != 0) continue;
       const SimWay way = {op, strategy, plan.codecs[i]};
       // An operation that only moves data does not add, so every strategy carries it.
       const bool adds = reduces(op) || way.codec.back.has_value();
-      const std::string fault = adds ? way_fault(way.codec, strategy, allowed_strategies(way)) : "";
+      const std::string fault = adds ? strategy_fault(way.codec, strategy, allowed_strategies(way)) : "";
       const bool named_pair = way.codec.back && !plan.every_codec;
       if (!fault.empty() && named_pair) throw SetupError(fmt::format("--codec '{}': {}", way.codec.name(), fault));
-      if (!fault.empty() && !plan.first_strategy) found.skipped.push_back(way.codec.name() + ": " + fault);
+      if (!fault.empty() && !plan.uses_first_fitting_strategy) found.skipped.push_back(way.codec.name() + ": " + fault);
       if (!fault.empty()) continue;
       found.ways.push_back(way);
       ++count[i];
@@ -232,8 +232,8 @@ SimWays sim_ways(const SimPlan& plan, OpKind op) {
   for (size_t i = 0; i < plan.codecs.size(); ++i) {
     if (count[i] != 0 || plan.every_codec) continue;
     const SimWay way = {op, plan.strategies.front(), plan.codecs[i]};
-    throw SetupError(
-        fmt::format("--codec '{}': {}", way.codec.name(), way_fault(way.codec, way.strategy, allowed_strategies(way))));
+    throw SetupError(fmt::format("--codec '{}': {}", way.codec.name(),
+                                 strategy_fault(way.codec, way.strategy, allowed_strategies(way))));
   }
   return found;
 }

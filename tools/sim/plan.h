@@ -20,8 +20,8 @@ struct SimPlan {
   bool every_codec = false;            // "all": codecs that cannot run are left out, which is no error
   std::vector<StrategyId> strategies;  // the ring if none was named
   bool names_strategies = false;
-  bool first_strategy = false;  // each codec uses the first strategy that can carry it
-  std::vector<Play> plays;
+  bool uses_first_fitting_strategy = false;  // each codec uses the first strategy that can carry it
+  std::vector<FlowModel> plays;
   SimTopology topology = SimTopology::kCables;
   std::vector<OpKind> ops;
   size_t bytes = 0;              // bytes of the tensor on each rank

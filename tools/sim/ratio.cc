@@ -120,7 +120,7 @@ class Exchanges {
     states_.assign(plan.nodes, std::vector<float>(codec.states() * plan.floats));
     const auto whole = [this] {
       for (unsigned i = 0; i < net_.nodes(); ++i) {
-        if (!net_.node(i).exchange().ring_status().whole) return false;
+        if (!net_.node(i).exchange().ring_status().ready) return false;
       }
       return true;
     };
@@ -218,7 +218,7 @@ class Table {
     for (const StrategyId& strategy : plan_.strategies) {
       std::vector<StrategyId> allowed = plan_.strategies;
       allowed.push_back(find_strategy("direct"));
-      const std::string fault = way_fault(codec, strategy, allowed);
+      const std::string fault = strategy_fault(codec, strategy, allowed);
       if (why.empty()) why = fault;
       if (fault.empty()) return measure(data, codec, strategy);
     }

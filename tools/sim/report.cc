@@ -59,7 +59,7 @@ std::string row_name(const SimPlan& plan, std::string nodes, const std::string& 
   size_t strategy_width = 8;
   size_t codec_width = 5;
   for (const StrategyId& each : plan.strategies) strategy_width = std::max(strategy_width, each.name().view().size());
-  for (const Play& each : plan.plays) strategy_width = std::max(strategy_width, each.name().size() + 1);
+  for (const FlowModel& each : plan.plays) strategy_width = std::max(strategy_width, each.name().size() + 1);
   for (const CodecPair& each : plan.codecs) codec_width = std::max(codec_width, each.name().size());
   return fmt::format("{:>5} {:<{}} {:<{}}", nodes, strategy, strategy_width, codec, codec_width);
 }

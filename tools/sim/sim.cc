@@ -203,7 +203,7 @@ void simulate(SimNet& net, const SimWay& way, const Data& data, SimRow& row, Pro
   const ExchangeConfig& config = net.node(0).config();
   const auto whole = [&net] {
     for (unsigned i = 0; i < net.nodes(); ++i) {
-      if (!net.node(i).exchange().ring_status().whole) return false;
+      if (!net.node(i).exchange().ring_status().ready) return false;
     }
     return true;
   };
@@ -290,8 +290,8 @@ SimRow run_row(const SimPlan& plan, const SimWay& way, size_t together, const Si
   return row;
 }
 
-SimRow play_row(const SimPlan& plan, const Play& play, unsigned nodes, size_t bytes) {
-  const PlayResult result = run_play(play, nodes, bytes, plan.link, plan.mtu);
+SimRow play_row(const SimPlan& plan, const FlowModel& play, unsigned nodes, size_t bytes) {
+  const PlayResult result = run_flow_model(play, nodes, bytes, plan.link, plan.mtu);
   SimRow row;
   row.nodes = nodes;
   row.strategy = play.name();
@@ -344,7 +344,7 @@ int run_sim(const SimOptions& options) {
           good = report_faults(rows.back()) && good;
         }
       }
-      for (const Play& play : plan.plays) {
+      for (const FlowModel& play : plan.plays) {
         rows.push_back(play_row(plan, play, nodes, data.tensors.elements() * sizeof(float)));
         if (!options.json) print_sim_row(plan, rows.back());
       }

@@ -11,7 +11,7 @@ struct SimOptions {
   std::vector<std::string> nodes;
   std::vector<std::string> codecs;      // in the form of codec_list() and find_codec_pair()
   std::vector<std::string> strategies;  // in the form of find_strategies()
-  std::vector<std::string> plays;       // names of find_play()
+  std::vector<std::string> plays;       // names of find_flow_model()
   // implied by other strategies than the ring, by plays, and by codecs that the ring alone cannot carry
   bool around_switch = false;
   std::vector<std::string> ops;       // names of op_name()

@@ -227,7 +227,7 @@ Lines loss_lines(const StatsLooks& looks) {
 // Returns the lines on the benefit of compression for the latest job. They do not depend on the time between the looks.
 Lines lines_of_worth(const json& now) {
   Lines lines;
-  for (const std::string& line : worth_lines(worth_from(at(now, "worth")))) {
+  for (const std::string& line : savings_lines(worth_from(at(now, "worth")))) {
     lines.push_back((lines.empty() ? "this job   " : "           ") + line);
   }
   return lines;

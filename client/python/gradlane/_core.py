@@ -106,15 +106,15 @@ class Core:
         self._clear(name, array, residual)
         # The bound has chosen the exact codec: the data gets the whole residual.
         exact = bound is not None and how.codec == self._codecs.exact.encode()
-        owed = residual if exact and residual is not None and numpy.any(residual) else None
-        data = Operand(self, array, form, copy=owed is not None)
+        whole_residual = residual if exact and residual is not None and numpy.any(residual) else None
+        data = Operand(self, array, form, copy=whole_residual is not None)
         operation = Operation(name, data, bound)
-        if owed is not None:
+        if whole_residual is not None:
             # With local_reduce, a residual belongs to the mean of the daemon's trainers, so it is multiplied by their
             # number.
             trainers = max(self._lib.gradlane_local_reduce(self._connection.handle), 1) if how.average else 1
-            data.work += owed.reshape(array.shape) * numpy.float32(trainers)
-            operation.paid = owed
+            data.work += whole_residual.reshape(array.shape) * numpy.float32(trainers)
+            operation.applied_residual = whole_residual
         elif residual is not None and not exact:
             operation.residual = Operand(self, residual, _forms.FLOAT32)
             how.residual = operation.residual.address

@@ -39,9 +39,9 @@ class Operation:
 
     `source`: operand that an all-to-all sends; `data` is where blocks arrive. `number`: the library's number of it; 0
     until the library has the operation. `said`: code, text and cause of the library's latest answer. `holder`:
-    reference to the Request. `bound`: the AdaptiveBound that has chosen its codec, or None. `paid`: array of a residual
-    that was added to the data; it is set to zeros at the end. `scale`: factor that makes the result an average.
-    `outcome`: code, text and cause, when it is over.
+    reference to the Request. `bound`: the AdaptiveBound that has chosen its codec, or None. `applied_residual`: array
+    of a residual that was added to the data; it is set to zeros at the end. `scale`: factor that makes the result an
+    average. `outcome`: code, text and cause, when it is over.
     """
 
     def __init__(self, name: str, data: Operand | None = None, bound: AdaptiveBound | None = None) -> None:
@@ -49,7 +49,7 @@ class Operation:
         self.data = data
         self.source: Operand | None = None
         self.residual: Operand | None = None
-        self.paid: NDArray[Any] | None = None
+        self.applied_residual: NDArray[Any] | None = None
         self.bound = bound
         self.scale = 1.0
         self.number = ctypes.c_uint64()
@@ -110,13 +110,13 @@ class Operation:
     def _copies(self, code: int, copy: bool) -> list[tuple[NDArray[Any], Any]]:
         """Returns the copies to make, as a list of (target, source)."""
         copies = self.data.results() if copy and code == errors.OK and self.data is not None else []
-        if self.residual is None and self.paid is None:
+        if self.residual is None and self.applied_residual is None:
             return copies
         if code in (errors.OK, errors.Code.FAILED):  # after a failure the residual is zeros
             if self.residual is not None:
                 copies += self.residual.results()
-            if self.paid is not None:
-                copies.append((self.paid, 0))
+            if self.applied_residual is not None:
+                copies.append((self.applied_residual, 0))
         return copies
 
     def forget(self, context: Operations) -> None:

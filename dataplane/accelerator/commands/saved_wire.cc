@@ -21,15 +21,15 @@ std::optional<std::string> value_of(const std::string& word, const std::string& 
 
 }  // namespace
 
-std::string WireBefore::text() const {
+std::string SavedWire::text() const {
   return fmt::format("{} {} mtu={} ipv6={:d} promisc={:d} features={}", kMark, interface, mtu, ipv6, promiscuous,
                      fmt::join(features, ","));
 }
 
-std::optional<WireBefore> WireBefore::parse(const std::string& text) {
+std::optional<SavedWire> SavedWire::parse(const std::string& text) {
   std::istringstream words(text);
   std::string mark;
-  WireBefore before;
+  SavedWire before;
   if (!(words >> mark >> before.interface) || mark != kMark) return std::nullopt;
   for (std::string word; words >> word;) {
     if (const auto mtu = value_of(word, "mtu")) before.mtu = parse_decimal(*mtu).value_or(before.mtu);

@@ -10,7 +10,7 @@ namespace gradlane {
 
 // The state of the wire's interface, which is stored in the alias of the host port's interface. So it exists exactly as
 // long as the set-up does.
-struct WireBefore {
+struct SavedWire {
   std::string interface;
   size_t mtu = 0;
   bool ipv6 = false;  // whether the kernel used IPv6 there
@@ -19,7 +19,7 @@ struct WireBefore {
 
   [[nodiscard]] std::string text() const;
   // Returns nothing if `text` is not such a state.
-  [[nodiscard]] static std::optional<WireBefore> parse(const std::string& text);
+  [[nodiscard]] static std::optional<SavedWire> parse(const std::string& text);
 };
 
 }  // namespace gradlane

@@ -106,7 +106,7 @@ class Setup {
     if (!bypass_.joins()) return;
     const auto wire = kernel_.find(bypass_.wire.name);
     const auto port = kernel_.find(bypass_.host.name);
-    const auto before = port ? WireBefore::parse(port->alias) : std::nullopt;
+    const auto before = port ? SavedWire::parse(port->alias) : std::nullopt;
     if (port && !before) {
       throw SetupError(fmt::format("{} was not made by gradlane accelerator up: ip link del {}, and then this again",
                                    port->name, port->name));
@@ -211,23 +211,23 @@ class Setup {
   // Stores the state of the wire's interface in the alias of the port. The first `up` stores everything. After that the
   // interface is already changed, so later ones only add features that a new configuration switches off.
   void remember(const Link& port, const Link& wire) {
-    const auto before = WireBefore::parse(port.alias);
+    const auto before = SavedWire::parse(port.alias);
     if (before && before->interface != wire.name) {
       throw SetupError(fmt::format("{} was made for {}: gradlane accelerator down, with the configuration of that time",
                                    port.name, before->interface));
     }
     if (before) {
       if (!config_.superpackets) return;
-      WireBefore more = *before;
+      SavedWire more = *before;
       more.features.merge(active_against(wire));
       if (more.features != before->features) kernel_.set_alias(port, more.text());
       return;
     }
-    const WireBefore now = {.interface = wire.name,
-                            .mtu = wire.mtu,
-                            .ipv6 = speaks_ipv6(wire.name),
-                            .promiscuous = (wire.flags & IFF_PROMISC) != 0,
-                            .features = active_against(wire)};
+    const SavedWire now = {.interface = wire.name,
+                           .mtu = wire.mtu,
+                           .ipv6 = speaks_ipv6(wire.name),
+                           .promiscuous = (wire.flags & IFF_PROMISC) != 0,
+                           .features = active_against(wire)};
     kernel_.set_alias(port, now.text());
   }
 
@@ -244,7 +244,7 @@ class Setup {
     say("{}: up, promiscuous, without offloads on arrival and without IPv6 of its own", wire.name);
   }
 
-  void restore(const Link& wire, const WireBefore& before) {
+  void restore(const Link& wire, const SavedWire& before) {
     switch_features(wire.name, before.features, true);
     if (wire.mtu != before.mtu) kernel_.set_mtu(wire, before.mtu);
     kernel_.set_flag(wire, IFF_PROMISC, before.promiscuous);

@@ -28,7 +28,7 @@ VnetPort::VnetPort(const PortConfig& config, size_t mtu, rte_mempool* pool) : Po
 
 VnetPort::~VnetPort() = default;
 
-void VnetPort::tend() {
+void VnetPort::maintain() {
   link_up_.store(interface_running(interface_), std::memory_order_relaxed);
   if (!interface_there(interface_)) {
     throw DeviceLost("port " + name_ + ": interface " + interface_name(config_) +

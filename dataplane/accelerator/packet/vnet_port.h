@@ -21,7 +21,7 @@ class VnetPort final : public Port {
   VnetPort(const PortConfig& config, size_t mtu, rte_mempool* pool);
   ~VnetPort() override;
 
-  void tend() override;
+  void maintain() override;
   [[nodiscard]] uint64_t missed() const noexcept override { return missed_; }
   [[nodiscard]] Superpackets superpackets() const noexcept override;
   [[nodiscard]] uint16_t receive(uint16_t, rte_mbuf** burst, uint16_t count) noexcept override {
@@ -40,7 +40,7 @@ class VnetPort final : public Port {
   FileDescriptor listening_;  // socket that keeps the interface promiscuous
   std::optional<VnetQueue> queue_;
   uint64_t lost_in_socket_ = 0;
-  uint64_t missed_ = 0;  // frames missed until the last tend()
+  uint64_t missed_ = 0;  // frames missed until the last maintain()
   bool logged_up_ = false;
   std::array<bool, static_cast<size_t>(Event::kCount)> logged_{};
 };

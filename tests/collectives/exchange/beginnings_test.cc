@@ -71,7 +71,7 @@ void wait_until_whole(SimNet& net) {
   ASSERT_TRUE(net.run_until(
       [&] {
         for (unsigned i = 0; i < net.nodes(); ++i) {
-          if (!net.node(i).exchange().ring_status().whole) return false;
+          if (!net.node(i).exchange().ring_status().ready) return false;
         }
         return true;
       },
@@ -88,7 +88,7 @@ void expect_all_failed(const SimNet& net, FailureCode code) {
 // ---- Refused
 
 TEST(Beginnings, CodecsThatNeedOwnersAreRefusedByRings) {
-  const auto codec = codec_like([](const CodecRow& row) { return !row.adds; });
+  const auto codec = codec_like([](const CodecRow& row) { return !row.is_additive; });
   if (!codec) GTEST_SKIP();
   Sum sum(*codec, 1);
   SimNet ring(config_of("ring"));
@@ -117,7 +117,8 @@ TEST(Beginnings, AgreementNeedsLinksBetweenAll) {
 }
 
 TEST(Beginnings, GranulesMustFitIntoAPacket) {
-  const auto codec = codec_like([](const CodecRow& row) { return row.granule == 256 && row.adds && row.width == 0; });
+  const auto codec =
+      codec_like([](const CodecRow& row) { return row.granule == 256 && row.is_additive && row.width == 0; });
   if (!codec) GTEST_SKIP();
   SimConfig config = config_of("direct");
   const size_t least = codec->max_bytes(codec->granule()) + sizeof(LinkHeader) + sizeof(RunHeader);
@@ -195,28 +196,28 @@ TEST_P(Looking, WaitsForThoseThatShareTheTensor) {
   SimNet net(config_of("direct"));
   wait_until_whole(net);
   Sum sum(*codec_, 2);
-  std::vector<std::atomic<uint32_t>> lookers(kWorld);
+  std::vector<std::atomic<uint32_t>> scans_left(kWorld);
   for (unsigned i = 0; i < kWorld; ++i) {
-    lookers[i] = i == 0 ? 2 : 1;
+    scans_left[i] = i == 0 ? 2 : 1;
     Operation part = sum.of(i);
     part.whole = part.count;
-    part.lookers = &lookers[i];
+    part.scans_left = &scans_left[i];
     (void)net.submit(i, part);
   }
   net.run_until(net.now() + 20 * kMillisecond);
-  EXPECT_EQ(lookers[0], 1U);
+  EXPECT_EQ(scans_left[0], 1U);
   EXPECT_FALSE(net.idle());
-  lookers[0] = 0;
+  scans_left[0] = 0;
   EXPECT_TRUE(net.run_until_idle(net.now() + 50 * kMillisecond));
   EXPECT_TRUE(all_succeeded(net));
 
-  lookers[1] = 2;
+  scans_left[1] = 2;
   Operation lonely = sum.of(1);
-  lonely.lookers = &lookers[1];
+  lonely.scans_left = &scans_left[1];
   (void)net.submit(1, lonely);
   EXPECT_TRUE(net.run_until_idle(net.now() + kSecond));
   EXPECT_EQ(net.node(1).completions().back().failure.code, FailureCode::kStuck);
-  EXPECT_EQ(lookers[1], 1U);  // it has scanned its part, or never will
+  EXPECT_EQ(scans_left[1], 1U);  // it has scanned its part, or never will
 }
 
 TEST_P(Looking, FindsOutWhoMeansSomethingElse) {

@@ -18,12 +18,12 @@ namespace gradlane::test::coder_test {
 
 // An element type and a codec on one instruction set. Tests call it with spans at odd addresses that end with their
 // memory.
-struct Way {
+struct PacketPath {
   ElementType type;
   Codec codec;
   Coder coder;
 
-  Way(ElementType element_type, const Codec& of_floats)
+  PacketPath(ElementType element_type, const Codec& of_floats)
       : type(element_type), codec(of_floats), coder(element_type, of_floats) {}
 
   [[nodiscard]] std::string name() const { return std::string(element_name(type)) + " " + codec.name(); }
@@ -100,11 +100,11 @@ class CoderTest : public IsaTest {
  protected:
   // Returns fp32 with the codecs that encode sums like contributions and each element by itself, and all other types.
   // codecs_test.cc tests all codecs.
-  static std::vector<Way> ways() {
-    std::vector<Way> list;
+  static std::vector<PacketPath> ways() {
+    std::vector<PacketPath> list;
     for (const CodecRow& row : codec_table()) {
       const Codec of_row = codec(row.example);
-      const bool by_element = row.adds && row.granule <= kGroupFloats;
+      const bool by_element = row.is_additive && row.granule <= kGroupFloats;
       if (by_element && !of_row.selects()) list.emplace_back(ElementType::kFloat32, of_row);
     }
     for (const ElementType type : {ElementType::kFloat64, ElementType::kFloat16, ElementType::kBfloat16,

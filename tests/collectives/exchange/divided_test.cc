@@ -96,16 +96,16 @@ TEST(Divided, RefusesAPitchThatOverlaps) {
 // If a rank gets another trainer, it begins a new generation. A rank that has done nothing need not.
 TEST(Fresh, UntilTheFirstOperationOfAGeneration) {
   SimNet net(lane_config());
-  const auto whole = [&] { return net.node(0).exchange().ring_status().whole; };
+  const auto whole = [&] { return net.node(0).exchange().ring_status().ready; };
   ASSERT_TRUE(net.run_until(whole, net.now() + kSecond));
-  EXPECT_TRUE(net.node(0).exchange().fresh());
+  EXPECT_TRUE(net.node(0).exchange().none_submitted());
   for (unsigned rank = 0; rank < kWorld; ++rank) net.submit(rank, barrier());
   ASSERT_TRUE(net.run_until([&] { return net.idle(); }, net.now() + 10 * kSecond));
-  EXPECT_FALSE(net.node(0).exchange().fresh());
+  EXPECT_FALSE(net.node(0).exchange().none_submitted());
   net.close(0);
   const auto all_fresh = [&] {
     for (unsigned rank = 0; rank < kWorld; ++rank) {
-      if (!net.node(rank).exchange().fresh() || !net.node(rank).exchange().ring_status().whole) return false;
+      if (!net.node(rank).exchange().none_submitted() || !net.node(rank).exchange().ring_status().ready) return false;
     }
     return true;
   };

@@ -191,7 +191,7 @@ bool TestRing::wait_whole(Nanos time) {
   return net_.run_until(
       [this] {
         for (unsigned rank = 0; rank < world(); ++rank) {
-          if (!net_.node(rank).exchange().ring_status().whole) return false;
+          if (!net_.node(rank).exchange().ring_status().ready) return false;
         }
         return true;
       },

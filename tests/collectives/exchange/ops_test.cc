@@ -256,7 +256,7 @@ TEST(Ops, GrantsAreNotForDeliveries) {
     ASSERT_EQ(header.kind, PacketKind::kData) << op_name(kind);
     for (uint8_t block = 0; block < 3; ++block) {
       RunHeader grant = start;
-      grant.phase = Phase::kGrant;
+      grant.phase = Phase::kCredit;
       grant.first = 1000;
       grant.block = block;
       grant.count = grant.bytes = 0;
@@ -303,7 +303,7 @@ TEST(Ops, ASmallerGrantTakesNothingBack) {
   ASSERT_LT(without_grant, 80'000U);
   const auto grant = [&](size_t elements) {
     RunHeader run = start;
-    run.phase = Phase::kGrant;
+    run.phase = Phase::kCredit;
     run.first = static_cast<uint32_t>(elements / kGranule);
     run.block = kOwner;
     run.count = run.bytes = 0;

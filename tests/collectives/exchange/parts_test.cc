@@ -66,9 +66,9 @@ TEST(Blocks, OfEqualLength) {
 
 // Marks and clears elements at random, and compares with a vector of bools. next() must return marked elements of one
 // block.
-TEST(Deferred, IsLikeAVectorOfBools) {
+TEST(PendingBitmap, IsLikeAVectorOfBools) {
   Rng rng(2);
-  Deferred deferred(5000);
+  PendingBitmap deferred(5000);
   for (unsigned round = 0; round < 60; ++round) {
     const auto blocks = static_cast<unsigned>(1 + rng.below(8));
     const size_t stride = 1 + rng.below(round % 2 == 0 ? 70 : 600);
@@ -91,7 +91,7 @@ TEST(Deferred, IsLikeAVectorOfBools) {
       }
       if (marked == 0) continue;
       const size_t most = 1 + rng.below(100);
-      const Deferred::Run run = deferred.next(most);
+      const PendingBitmap::Run run = deferred.next(most);
       ASSERT_LT(run.block, blocks);
       ASSERT_GE(run.count, 1U);
       ASSERT_LE(run.count, most);
@@ -106,14 +106,14 @@ TEST(Deferred, IsLikeAVectorOfBools) {
   }
 }
 
-TEST(Deferred, GivesEverythingOnce) {
-  Deferred deferred(1000);
+TEST(PendingBitmap, GivesEverythingOnce) {
+  PendingBitmap deferred(1000);
   for (const size_t most : {size_t{1}, size_t{3}, size_t{64}, size_t{1000}}) {
     deferred.begin(10, 100);
     for (unsigned block = 0; block < 10; ++block) deferred.mark(block, 0, 100);
     size_t given = 0;
     while (!deferred.empty()) {
-      const Deferred::Run run = deferred.next(most);
+      const PendingBitmap::Run run = deferred.next(most);
       deferred.clear(run.block, run.first, run.count);
       given += run.count;
     }

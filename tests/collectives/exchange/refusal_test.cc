@@ -292,7 +292,7 @@ TEST(Refusal, OfAnOwner) {
   for (const unsigned world : {2U, 3U, 4U}) {
     SCOPED_TRACE(world);
     TestRing ring(slow_ring(world, world));
-    const Failure doubled = {FailureCode::kDoubled, 1, Field::kNone, kMacSource | 1, kMacSource | 2};
+    const Failure doubled = {FailureCode::kDuplicateRank, 1, Field::kNone, kMacSource | 1, kMacSource | 2};
     EXPECT_TRUE(ring.works());
     const size_t running = ring.start(kJob);
     ring.run_for(100 * kMicrosecond);

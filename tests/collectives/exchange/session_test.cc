@@ -18,9 +18,9 @@ const JobSpec kSmallJob = {.kind = OpKind::kAllReduce, .count = 1000, .type = El
 
 // ---- Start of a ring
 
-// Starts nodes in this order, at intervals of `apart`, with operations to do. None of them may fail. `fresh`: packets
-// that the others sent to a node before it started are lost.
-void start_in_order(const std::vector<unsigned>& order, Nanos apart, bool fresh, double loss) {
+// Starts nodes in this order, at intervals of `apart`, with operations to do. None of them may fail. `none_submitted`:
+// packets that the others sent to a node before it started are lost.
+void start_in_order(const std::vector<unsigned>& order, Nanos apart, bool none_submitted, double loss) {
   const auto world = static_cast<unsigned>(order.size());
   SimConfig config = slow_ring(world, world + order[0], loss);
   config.faults.busy = loss;
@@ -29,7 +29,7 @@ void start_in_order(const std::vector<unsigned>& order, Nanos apart, bool fresh,
   const std::array jobs = {ring.make(kSmallJob), ring.make({.kind = OpKind::kBarrier}), ring.make(kSmallJob)};
   for (const unsigned rank : order) {
     ring.net().resume(rank);
-    if (fresh) ring.restart(rank);
+    if (none_submitted) ring.restart(rank);
     for (const size_t job : jobs) ring.submit(job, rank);
     ring.run_for(apart);
   }
@@ -50,9 +50,10 @@ TEST(Start, InAnyOrder) {
     std::iota(order.begin(), order.end(), 0);
     do {
       for (const Nanos apart : {Nanos{0}, 40 * kMicrosecond, 2200 * kMicrosecond, 2 * kSecond}) {
-        for (const bool fresh : {false, true}) {
-          SCOPED_TRACE(testing::PrintToString(order) + ", " + std::to_string(apart) + " ns" + (fresh ? ", fresh" : ""));
-          start_in_order(order, apart, fresh, 0);
+        for (const bool none_submitted : {false, true}) {
+          SCOPED_TRACE(testing::PrintToString(order) + ", " + std::to_string(apart) + " ns" +
+                       (none_submitted ? ", fresh" : ""));
+          start_in_order(order, apart, none_submitted, 0);
         }
       }
     } while (std::next_permutation(order.begin(), order.end()));

@@ -181,7 +181,7 @@ TEST_P(StrategyFailures, LeftOpenOnSome) {
   SimConfig config = slow_switch(GetParam(), kWorld, 13);
   config.exchange.start_timeout = kSecond;
   config.adjust = [](unsigned node, ExchangeConfig& exchange) {
-    if (node == 2) exchange.left_open = {.codec = gl_auto{GL_BOUND_ABSOLUTE, 10}};
+    if (node == 2) exchange.auto_scope = {.codec = gl_auto{GL_BOUND_ABSOLUTE, 10}};
   };
   TestRing ring(config);
   const size_t job = ring.start(JobSpec{.kind = OpKind::kBarrier});

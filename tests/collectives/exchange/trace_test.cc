@@ -77,13 +77,13 @@ class Traced {
 };
 
 // Key of a hop: operation number, stage, phase, block, sending rank, receiving rank.
-using Way = std::tuple<uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t>;
+using PacketPath = std::tuple<uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t>;
 struct Ends {
   TraceHop out;
   TraceHop in;
 };
-std::map<Way, Ends> ways_of(const std::vector<std::vector<uint64_t>>& words) {
-  std::map<Way, Ends> ways;
+std::map<PacketPath, Ends> ways_of(const std::vector<std::vector<uint64_t>>& words) {
+  std::map<PacketPath, Ends> ways;
   for (uint64_t rank = 0; rank < kWorld; ++rank) {
     for (const TraceHop& it : records_of<TraceHop>(words[rank])) {
       const bool in = (it.what & TraceHop::kIn) != 0;

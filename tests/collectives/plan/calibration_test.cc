@@ -29,7 +29,7 @@ TEST(Calibration, UsualCodecsAreCodecs) {
   for (const CodecCost& each : usual_calibration(PlanPort::kCard).codecs) {
     const Codec codec = find_codec(each.name);
     EXPECT_EQ(codec.name(), each.name);
-    EXPECT_EQ(codec.row().adds, !each.owners) << each.name;
+    EXPECT_EQ(codec.row().is_additive, !each.owners) << each.name;
     EXPECT_EQ(codec.row().exact(), each.exact) << each.name;
     EXPECT_EQ(codec.row().passes != 0, each.look_ns != 0) << each.name;
   }

@@ -36,7 +36,7 @@ double simulated(const Point& point) {
   const SimTensors tensors(point.nodes, point.bytes / sizeof(float));
   const auto whole = [&net] {
     for (unsigned i = 0; i < net.nodes(); ++i) {
-      if (!net.node(i).exchange().ring_status().whole) return false;
+      if (!net.node(i).exchange().ring_status().ready) return false;
     }
     return true;
   };

@@ -104,13 +104,13 @@ TEST(StepTime, MeetsThatOfMlsys) {
   }
 }
 
-struct Setting {
+struct DefaultOptions {
   Calibration calibration = usual_calibration(PlanPort::kCard);
   std::vector<PlanBucket> buckets = buckets_of(find_model("resnet50").value());
   StepCompute compute = {0.061, 0.122};
   std::vector<StrategyId> ways = find_strategies("ring,direct");
 
-  explicit Setting(double gbps) { calibration.link.bandwidth = gbps * 1e9 / 8; }
+  explicit DefaultOptions(double gbps) { calibration.link.bandwidth = gbps * 1e9 / 8; }
   StepPlan plan(std::initializer_list<const char*> names) const {
     std::vector<const CodecCost*> codecs;
     for (const char* name : names) codecs.push_back(calibration.find(name));
@@ -119,7 +119,7 @@ struct Setting {
 };
 
 TEST(PlanStep, ChoosesTheBestForEachBucket) {
-  const Setting setting(1);
+  const DefaultOptions setting(1);
   const double raw = setting.plan({"raw"}).time.step;
   const double fixed = setting.plan({"fixed:10"}).time.step;
   const StepPlan best = setting.plan({"raw", "fixed:10"});
@@ -131,7 +131,7 @@ TEST(PlanStep, ChoosesTheBestForEachBucket) {
 
 // A plan without compression uses no core, so it does not slow down backward.
 TEST(PlanStep, PlainPaysNoLambda) {
-  Setting setting(1);
+  DefaultOptions setting(1);
   setting.calibration.lambda = 30;
   setting.calibration = plain_calibration(setting.calibration);
   const StepPlan plan = setting.plan({"raw"});
@@ -140,22 +140,22 @@ TEST(PlanStep, PlainPaysNoLambda) {
 }
 
 TEST(PlanStep, RatioThatIsEnough) {
-  const Setting slow(1);
+  const DefaultOptions slow(1);
   const double ratio = ratio_enough(slow.calibration, slow.buckets, slow.compute, 4, slow.ways).value();
   EXPECT_GT(ratio, 4);
   EXPECT_LT(ratio, 40);
-  Setting fast(100);
+  DefaultOptions fast(100);
   fast.calibration.lambda = 1;
   fast.calibration.lanes = 8;
   EXPECT_EQ(ratio_enough(fast.calibration, fast.buckets, fast.compute, 4, fast.ways), 1);
-  Setting far(1);
+  DefaultOptions far(1);
   far.calibration.link.latency = 1;
   EXPECT_FALSE(ratio_enough(far.calibration, far.buckets, far.compute, 4, far.ways));
 }
 
 TEST(PlanStep, RatesThatPay) {
   using Kind = PlanRates::Kind;
-  Setting setting(1);
+  DefaultOptions setting(1);
   setting.calibration.lanes = 16;
   const auto rates = [&setting](const CodecCost& codec) {
     const CodecCost* const one[] = {&codec};

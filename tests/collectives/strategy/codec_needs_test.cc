@@ -21,7 +21,7 @@ TEST(CodecWays, Links) {
 TEST(CodecWays, Owners) {
   for (const CodecRow& row : codec_table()) {
     for (const char* const name : {"ring", "rings:2"}) {
-      EXPECT_EQ(carries(find_strategy(name), row, 2), row.adds) << row.word;
+      EXPECT_EQ(carries(find_strategy(name), row, 2), row.is_additive) << row.word;
       EXPECT_TRUE(carries(find_strategy(name), row, 1)) << "with nobody to add to";
     }
     for (const char* const name : {"direct", "aggregator:0", "aggregator:0,stream"}) {

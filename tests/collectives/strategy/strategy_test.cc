@@ -91,7 +91,7 @@ std::vector<Rank> ranks_of(const char* name, unsigned world) {
   for (unsigned rank = 0; rank < world; ++rank) {
     Rank& it = ranks[rank];
     it.topology = std::make_unique<Topology>(std::vector{id}, world, rank);
-    if (id.kind == Kind::kRing) it.strategy = std::make_unique<Ring>(Team::of(*it.topology, rank, world, 0, 1));
+    if (id.kind == Kind::kRing) it.strategy = std::make_unique<Ring>(SubRing::of(*it.topology, rank, world, 0, 1));
     if (id.kind == Kind::kRings) it.strategy = std::make_unique<Rings>(*it.topology, world, rank, id.group());
     if (id.kind == Kind::kDirect || id.kind == Kind::kAggregator) {
       it.strategy = std::make_unique<Owners>(*it.topology, id, world, rank);
@@ -103,17 +103,17 @@ std::vector<Rank> ranks_of(const char* name, unsigned world) {
 // Follows the elements of a block from their first rank, link by link. Every rank gets each phase of them at most once.
 class Travel {
  public:
-  Travel(const std::vector<Rank>& ranks, const Task& task) : ranks_(ranks), task_(task), stored_(ranks.size()) {}
+  Travel(const std::vector<Rank>& ranks, const RouteKey& route) : ranks_(ranks), task_(route), stored_(ranks.size()) {}
 
-  // Returns how many ranks of `team` begin to send the block.
-  unsigned go(unsigned block, const std::vector<unsigned>& team) {
+  // Returns how many ranks of `sub_ring` begin to send the block.
+  unsigned go(unsigned block, const std::vector<unsigned>& sub_ring) {
     unsigned starts = 0;
-    for (const unsigned rank : team) {
+    for (const unsigned rank : sub_ring) {
       const Step step = ranks_[rank].strategy->start(task_, block);
       if (!step.expected) continue;
       ++starts;
       merged_ = {rank};
-      follow(rank, step, block, team);
+      follow(rank, step, block, sub_ring);
     }
     return starts;
   }
@@ -124,7 +124,7 @@ class Travel {
  private:
   [[nodiscard]] size_t link(unsigned from, unsigned to) const { return ranks_[from].topology->link_to(to).value(); }
 
-  void follow(unsigned rank, Step step, unsigned block, const std::vector<unsigned>& team) {
+  void follow(unsigned rank, Step step, unsigned block, const std::vector<unsigned>& sub_ring) {
     std::set<std::pair<unsigned, Phase>> seen;
     for (;;) {
       if (step.store) ++stored_[rank];
@@ -145,7 +145,7 @@ class Travel {
       if (step.merge) merged_.push_back(rank);
     }
     // Expected elements do come, and over one link only.
-    for (const unsigned other : team) {
+    for (const unsigned other : sub_ring) {
       for (const Phase each : {Phase::kReduce, Phase::kGather}) {
         unsigned ways = 0;
         for (size_t in = 0; in < ranks_[other].topology->links(); ++in) {
@@ -157,15 +157,15 @@ class Travel {
   }
 
   const std::vector<Rank>& ranks_;
-  Task task_;
+  RouteKey task_;
   std::vector<unsigned> merged_;
   std::vector<unsigned> stored_;
 };
 
 // Returns the members b + 1, b + 2, ..., b of a team.
-std::vector<unsigned> ring_order(const std::vector<unsigned>& team, size_t block) {
+std::vector<unsigned> ring_order(const std::vector<unsigned>& sub_ring, size_t block) {
   std::vector<unsigned> order;
-  for (size_t i = 1; i <= team.size(); ++i) order.push_back(team[(block + i) % team.size()]);
+  for (size_t i = 1; i <= sub_ring.size(); ++i) order.push_back(sub_ring[(block + i) % sub_ring.size()]);
   return order;
 }
 
@@ -182,11 +182,11 @@ TEST(Ring, Ways) {
     for (const OpKind kind : kKinds) {
       for (const unsigned root : {0U, world / 2, world - 1}) {
         SCOPED_TRACE(testing::Message() << op_name(kind) << ", world " << world << ", root " << root);
-        const Task task{.kind = kind, .root = root};
-        const unsigned blocks = ranks[0].strategy->division(task).blocks;
+        const RouteKey route{.kind = kind, .root = root};
+        const unsigned blocks = ranks[0].strategy->division(route).blocks;
         EXPECT_EQ(blocks, kind == OpKind::kBroadcast ? 1U : world);
         for (unsigned block = 0; block < blocks; ++block) {
-          Travel travel(ranks, task);
+          Travel travel(ranks, route);
           EXPECT_EQ(travel.go(block, all), 1U);
           std::vector<unsigned> order = ring_order(all, block);
           if (!sums(kind)) order = {kind == OpKind::kBroadcast ? root : block};
@@ -206,7 +206,7 @@ TEST(Ring, NewsOfAFailureGoesOnceRound) {
       unsigned rank = origin;
       for (unsigned told = 1;; ++told) {
         const Topology topology(std::vector{StrategyId{}}, world, rank);
-        const Step step = Ring(Team::of(topology, rank, world, 0, 1)).failure(origin);
+        const Step step = Ring(SubRing::of(topology, rank, world, 0, 1)).failure(origin);
         EXPECT_EQ(step.send, told < world);
         if (!step.send) break;
         EXPECT_EQ(step.phase, Phase::kAbort);
@@ -225,23 +225,23 @@ TEST(Rings, Ways) {
     const std::vector<Rank> ranks = ranks_of(("rings:" + std::to_string(group)).c_str(), world);
     EXPECT_EQ(ranks[0].strategy->stages(OpKind::kAllReduce), 3U);
     for (unsigned stage = 0; stage < 3; ++stage) {
-      const Task task{.kind = OpKind::kAllReduce, .stage = stage};
+      const RouteKey route{.kind = OpKind::kAllReduce, .stage = stage};
       const bool across = stage == 1;
       for (unsigned which = 0; which < (across ? group : world / group); ++which) {
-        std::vector<unsigned> team;
+        std::vector<unsigned> sub_ring;
         for (unsigned i = 0; i < (across ? world / group : group); ++i) {
-          team.push_back(across ? which + i * group : which * group + i);
+          sub_ring.push_back(across ? which + i * group : which * group + i);
         }
-        const Division division = ranks[team[0]].strategy->division(task);
-        EXPECT_EQ(division.blocks, team.size());
+        const Division division = ranks[sub_ring[0]].strategy->division(route);
+        EXPECT_EQ(division.blocks, sub_ring.size());
         EXPECT_EQ(division.shares, across ? group : 1U);
         EXPECT_EQ(division.share, across ? which : 0U);
-        for (unsigned block = 0; block < team.size(); ++block) {
-          Travel travel(ranks, task);
-          EXPECT_EQ(travel.go(block, team), 1U);
-          EXPECT_EQ(travel.merged(), stage == 2 ? std::vector{team[block]} : ring_order(team, block));
-          for (size_t place = 0; place < team.size(); ++place) {
-            EXPECT_EQ(travel.stored(team[place]), stage == 0 && place != block ? 0U : 1U);
+        for (unsigned block = 0; block < sub_ring.size(); ++block) {
+          Travel travel(ranks, route);
+          EXPECT_EQ(travel.go(block, sub_ring), 1U);
+          EXPECT_EQ(travel.merged(), stage == 2 ? std::vector{sub_ring[block]} : ring_order(sub_ring, block));
+          for (size_t place = 0; place < sub_ring.size(); ++place) {
+            EXPECT_EQ(travel.stored(sub_ring[place]), stage == 0 && place != block ? 0U : 1U);
           }
         }
       }
@@ -260,16 +260,16 @@ TEST(Owners, Ways) {
       for (const unsigned rotation : {0U, 1U, world - 1}) {
         if (rotation != 0 && (!ranks[0].strategy->rotates() || kind != OpKind::kAllReduce)) continue;
         SCOPED_TRACE(testing::Message() << name << ", " << op_name(kind) << ", world " << world);
-        const Task task{.kind = kind, .root = world / 2, .rotation = rotation};
-        const unsigned blocks = ranks[0].strategy->division(task).blocks;
+        const RouteKey route{.kind = kind, .root = world / 2, .rotation = rotation};
+        const unsigned blocks = ranks[0].strategy->division(route).blocks;
         std::set<unsigned> owners;
         for (unsigned block = 0; block < blocks; ++block) {
-          const unsigned owner = ranks[0].strategy->owner(task, block);
+          const unsigned owner = ranks[0].strategy->owner(route, block);
           owners.insert(owner);
           for (unsigned rank = 0; rank < world; ++rank) {
             const Strategy& own = *ranks[rank].strategy;
-            EXPECT_EQ(own.owner(task, block), owner);
-            const Step start = own.start(task, block);
+            EXPECT_EQ(own.owner(route, block), owner);
+            const Step start = own.start(route, block);
             EXPECT_EQ(start.expected, sums(kind) ? rank != owner : rank == owner);
             EXPECT_EQ(start.to_all, !sums(kind) && rank == owner);
             if (start.send) {
@@ -277,15 +277,15 @@ TEST(Owners, Ways) {
             }
             for (size_t link = 0; link < ranks[rank].topology->links(); ++link) {
               const unsigned from = ranks[rank].topology->neighbours()[link];
-              const Step sum = own.arrival(task, Phase::kReduce, block, link);
+              const Step sum = own.arrival(route, Phase::kReduce, block, link);
               EXPECT_EQ(sum.expected, sums(kind) && rank == owner);
               EXPECT_TRUE(sum.in_turn && !sum.send);
               EXPECT_EQ(sum.to_all, kind != OpKind::kReduceScatter);
-              const Step result = own.arrival(task, Phase::kGather, block, link);
+              const Step result = own.arrival(route, Phase::kGather, block, link);
               EXPECT_EQ(result.expected, kind != OpKind::kReduceScatter && rank != owner && from == owner);
             }
           }
-          const unsigned first = ranks[0].strategy->first_of(task, block);
+          const unsigned first = ranks[0].strategy->first_of(route, block);
           EXPECT_EQ(first, (blocks == 1 ? owner + 1 : block + 1) % world);
         }
         EXPECT_EQ(owners.size(), blocks);
@@ -298,18 +298,18 @@ TEST(Owners, ReduceHasOneBlockWhichIsTheRoots) {
   for (const unsigned world : {2U, 3U, 8U}) {
     const std::vector<Rank> ranks = ranks_of("direct", world);
     for (unsigned root = 0; root < world; ++root) {
-      const Task task{.kind = OpKind::kReduce, .root = root, .rotation = 1};
+      const RouteKey route{.kind = OpKind::kReduce, .root = root, .rotation = 1};
       for (unsigned rank = 0; rank < world; ++rank) {
         const Strategy& own = *ranks[rank].strategy;
-        EXPECT_EQ(own.division(task).blocks, 1U);
-        EXPECT_EQ(own.owner(task, 0), root);
-        EXPECT_EQ(own.first_of(task, 0), (root + 1) % world);
-        EXPECT_EQ(own.start(task, 0).send, rank != root);
-        EXPECT_EQ(own.sources(task).count(), rank == root ? world - 1 : 0);
+        EXPECT_EQ(own.division(route).blocks, 1U);
+        EXPECT_EQ(own.owner(route, 0), root);
+        EXPECT_EQ(own.first_of(route, 0), (root + 1) % world);
+        EXPECT_EQ(own.start(route, 0).send, rank != root);
+        EXPECT_EQ(own.sources(route).count(), rank == root ? world - 1 : 0);
         for (size_t link = 0; link < ranks[rank].topology->links(); ++link) {
-          EXPECT_EQ(own.arrival(task, Phase::kReduce, 0, link).expected, rank == root);
-          EXPECT_FALSE(own.arrival(task, Phase::kReduce, 0, link).to_all);
-          EXPECT_FALSE(own.arrival(task, Phase::kGather, 0, link).expected);
+          EXPECT_EQ(own.arrival(route, Phase::kReduce, 0, link).expected, rank == root);
+          EXPECT_FALSE(own.arrival(route, Phase::kReduce, 0, link).to_all);
+          EXPECT_FALSE(own.arrival(route, Phase::kGather, 0, link).expected);
         }
       }
     }
@@ -323,23 +323,23 @@ TEST(Owners, Deliveries) {
     for (const OpKind kind : kDeliveries) {
       for (unsigned root = 0; root < world; ++root) {
         SCOPED_TRACE(testing::Message() << op_name(kind) << ", world " << world << ", root " << root);
-        const Task task{.kind = kind, .root = root};
+        const RouteKey route{.kind = kind, .root = root};
         std::set<std::tuple<unsigned, unsigned, unsigned>> sent;  // from, to, block
         std::set<std::tuple<unsigned, unsigned, unsigned>> awaited;
         for (unsigned rank = 0; rank < world; ++rank) {
           const Strategy& own = *ranks[rank].strategy;
           const Topology& topology = *ranks[rank].topology;
-          EXPECT_EQ(own.division(task).blocks, world);
+          EXPECT_EQ(own.division(route).blocks, world);
           for (unsigned block = 0; block < world; ++block) {
-            const Step start = own.start(task, block);
+            const Step start = own.start(route, block);
             EXPECT_EQ(start.expected, start.send);
             if (start.send) sent.insert({rank, topology.neighbours()[start.link], block});
             for (size_t link = 0; link < topology.links(); ++link) {
-              EXPECT_FALSE(own.arrival(task, Phase::kReduce, block, link).expected);
-              const Step step = own.arrival(task, Phase::kGather, block, link);
+              EXPECT_FALSE(own.arrival(route, Phase::kReduce, block, link).expected);
+              const Step step = own.arrival(route, Phase::kGather, block, link);
               if (!step.expected) continue;
               EXPECT_TRUE(step.store && !step.send && !step.to_all && !step.merge);
-              EXPECT_TRUE(own.sources(task).test(link));
+              EXPECT_TRUE(own.sources(route).test(link));
               awaited.insert({topology.neighbours()[link], rank, block});
             }
           }

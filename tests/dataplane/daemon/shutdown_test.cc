@@ -14,7 +14,7 @@ class ShutdownOfTwo : public testing::Test {
   void SetUp() override {
     first_.attach();
     second_.attach();
-    ASSERT_TRUE(cluster_.run_until([this] { return cluster_.whole(); }));
+    ASSERT_TRUE(cluster_.run_until([this] { return cluster_.ready(); }));
     barrier_ = second_.submit(submission_of(OpKind::kBarrier, ElementType::kBytes, 0));
     cluster_.run_for(kMillisecond);
     ASSERT_EQ(cluster_.node(0).in_flight(), 0U);

@@ -117,13 +117,13 @@ TEST(Port, IsLostWhenItsDeviceIsTakenOut) {
   const std::vector<rte_mempool*> pools(1, pool.mempool());
   RingLinks links;
   EthdevPort it(port, config, pools, links, "taken");
-  it.tend();
+  it.maintain();
   take_out("net_null_steering");
-  it.tend();
+  it.maintain();
   take_out("net_null_taken");
   const auto lost = [&] {
     try {
-      it.tend();
+      it.maintain();
     } catch (const DeviceLost& error) {
       return std::string(error.what());
     }

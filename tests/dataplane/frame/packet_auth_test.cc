@@ -39,7 +39,7 @@ constexpr std::array<uint8_t, kNonceBytes> kFirst = {0xfe, 0xff, 0xff, 0xff, 0xf
                                                      0xff, 0xff, 0x11, 0x22, 0x33, 0x44};
 
 // Returns a sealed frame from us to them, as they receive it.
-Bytes sealed(PacketSealer& sealer, size_t bytes) {
+Bytes sealed(PacketSigner& sealer, size_t bytes) {
   const Flow flow{kOurMac, kTheirMac, kOurIp, kTheirIp, kPort, kPort + 1};
   Bytes frame(kFrameBytes);
   const Bytes packet = some_bytes(bytes);
@@ -64,8 +64,8 @@ std::string hex(const Bytes& frame, size_t from, size_t count) {
 
 TEST(PacketAuth, OpensWhatWasSealed) {
   const RingKey key(secret());
-  PacketSealer sealer(key, kOurIp);
-  PacketOpener opener(key, kOurIp);
+  PacketSigner sealer(key, kOurIp);
+  PacketVerifier opener(key, kOurIp);
   for (size_t bytes = 0; bytes < 400; ++bytes) {
     Bytes frame = sealed(sealer, bytes);
     ASSERT_EQ(opener.open(frame.data(), bytes + kAuthBytes), bytes);
@@ -78,15 +78,15 @@ TEST(PacketAuth, OpensWhatWasSealed) {
 // Each flipped bit of the covered bytes, of the nonce or of the tag is noticed. Flipped bits elsewhere change nothing.
 TEST(PacketAuth, AnyChangedBitIsNoticed) {
   const RingKey key(secret());
-  PacketSealer sealer(key, kOurIp);
-  PacketOpener opener(key, kOurIp);
+  PacketSigner sealer(key, kOurIp);
+  PacketVerifier opener(key, kOurIp);
   const Bytes frame = sealed(sealer, 50);
   const size_t covered = kIp + 12;  // addresses, ports, length; not the checksum
   for (size_t bit = 0; bit < frame.size() * 8; ++bit) {
     Bytes changed = frame;
     changed[bit / 8] = static_cast<uint8_t>(changed[bit / 8] ^ 1 << bit % 8);
     const bool must_fail = bit / 8 >= covered && bit / 8 != kL4 + 6 && bit / 8 != kL4 + 7;
-    EXPECT_EQ(opener.open(changed.data(), 50 + kAuthBytes), must_fail ? PacketOpener::kForged : 50) << bit;
+    EXPECT_EQ(opener.open(changed.data(), 50 + kAuthBytes), must_fail ? PacketVerifier::kForged : 50) << bit;
   }
 }
 
@@ -94,28 +94,28 @@ TEST(PacketAuth, OtherKeysAndSendersAreRefused) {
   const RingKey key(secret());
   auto other = secret();
   other[31] ^= 1;
-  PacketSealer sealer(key, kOurIp);
-  PacketOpener other_key(RingKey(other), kOurIp);
-  PacketOpener other_sender(key, kTheirIp);
+  PacketSigner sealer(key, kOurIp);
+  PacketVerifier other_key(RingKey(other), kOurIp);
+  PacketVerifier other_sender(key, kTheirIp);
   Bytes frame = sealed(sealer, 100);
-  EXPECT_EQ(other_key.open(frame.data(), 100 + kAuthBytes), PacketOpener::kForged);
-  EXPECT_EQ(other_sender.open(frame.data(), 100 + kAuthBytes), PacketOpener::kForged);
+  EXPECT_EQ(other_key.open(frame.data(), 100 + kAuthBytes), PacketVerifier::kForged);
+  EXPECT_EQ(other_sender.open(frame.data(), 100 + kAuthBytes), PacketVerifier::kForged);
 }
 
 TEST(PacketAuth, OtherLengthsAreRefused) {
   const RingKey key(secret());
-  PacketSealer sealer(key, kOurIp);
-  PacketOpener opener(key, kOurIp);
+  PacketSigner sealer(key, kOurIp);
+  PacketVerifier opener(key, kOurIp);
   const Bytes frame = sealed(sealer, 100);
   for (size_t bytes = 0; bytes < 100 + kAuthBytes; ++bytes) {
     Bytes exact(frame.begin(), frame.begin() + static_cast<ptrdiff_t>(kFrameBytes + bytes));
-    EXPECT_EQ(opener.open(exact.data(), bytes), PacketOpener::kForged) << bytes;
+    EXPECT_EQ(opener.open(exact.data(), bytes), PacketVerifier::kForged) << bytes;
   }
 }
 
 // Nonces have 96 bits, and none comes twice. The lower 64 bits wrap here.
 TEST(PacketAuth, NoncesCount) {
-  PacketSealer sealer(RingKey(secret()), kOurIp, kFirst);
+  PacketSigner sealer(RingKey(secret()), kOurIp, kFirst);
   const size_t at = kFrameBytes + 10;
   EXPECT_EQ(hex(sealed(sealer, 10), at, kNonceBytes), "feffffffffffffff11223344");
   EXPECT_EQ(hex(sealed(sealer, 10), at, kNonceBytes), "ffffffffffffffff11223344");
@@ -124,14 +124,14 @@ TEST(PacketAuth, NoncesCount) {
 
 TEST(PacketAuth, NoncesBeginAtRandom) {
   const RingKey key(secret());
-  PacketSealer one(key, kOurIp);
-  PacketSealer two(key, kOurIp);
+  PacketSigner one(key, kOurIp);
+  PacketSigner two(key, kOurIp);
   EXPECT_NE(hex(sealed(one, 0), kFrameBytes, kNonceBytes), hex(sealed(two, 0), kFrameBytes, kNonceBytes));
 }
 
 // Another implementation computed this tag. docs/wire-format.md has the commands.
 TEST(PacketAuth, TagIsTheOneOfTheDocumentation) {
-  PacketSealer sealer(RingKey(secret()), kOurIp, kFirst);
+  PacketSigner sealer(RingKey(secret()), kOurIp, kFirst);
   const Bytes frame = sealed(sealer, 4);
   EXPECT_EQ(hex(frame, kIp + 12, 20), "0a0000010a00000247e047e10028000001081019");
   EXPECT_EQ(hex(frame, kFrameBytes + 4 + kNonceBytes, kAuthTagBytes), "a772894087513d1df30ae2b0567968bb");
@@ -140,8 +140,8 @@ TEST(PacketAuth, TagIsTheOneOfTheDocumentation) {
 TEST(PacketAuth, AllocatesNothing) {
   ASSERT_TRUE(kCounting);
   const RingKey key(secret());
-  PacketSealer sealer(key, kOurIp);
-  PacketOpener opener(key, kOurIp);
+  PacketSigner sealer(key, kOurIp);
+  PacketVerifier opener(key, kOurIp);
   Bytes frame = sealed(sealer, 1000);
   const size_t before = allocations;
   EXPECT_NE(before, 0u);
@@ -149,7 +149,7 @@ TEST(PacketAuth, AllocatesNothing) {
   for (int i = 0; i < 1000; ++i) {
     sealer.seal(frame.data(), 1000);
     opened += opener.open(frame.data(), 1000 + kAuthBytes) == 1000 ? 1 : 0;
-    opened += opener.open(frame.data(), 900 + kAuthBytes) == PacketOpener::kForged ? 1 : 0;
+    opened += opener.open(frame.data(), 900 + kAuthBytes) == PacketVerifier::kForged ? 1 : 0;
   }
   EXPECT_EQ(opened, 2000u);
   EXPECT_EQ(allocations, before);

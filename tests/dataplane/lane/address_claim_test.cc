@@ -124,19 +124,19 @@ TEST(SourceWatch, OneSourceIsBelieved) {
 TEST(SourceWatch, TwoThatAlternateAreDoubledAndNamed) {
   SourceWatch watch;
   const auto verdicts = see(watch, "aababbabbbaba");
-  EXPECT_EQ(count(verdicts, Verdict::kDoubled), 1U);
-  EXPECT_EQ(verdicts[12], Verdict::kDoubled);
+  EXPECT_EQ(count(verdicts, Verdict::kDuplicateRank), 1U);
+  EXPECT_EQ(verdicts[12], Verdict::kDuplicateRank);
   EXPECT_EQ(watch.believed(), uint64_t{'a'});
   EXPECT_EQ(watch.stranger(), uint64_t{'b'});
   // While that goes on, it is found again.
-  EXPECT_GE(count(see(watch, "babababababababa", kStart + kSecond), Verdict::kDoubled), 1U);
+  EXPECT_GE(count(see(watch, "babababababababa", kStart + kSecond), Verdict::kDuplicateRank), 1U);
 }
 
 TEST(SourceWatch, ANodeThatMovesIsBelievedWhenItsOldSourceIsSilent) {
   SourceWatch watch;
   (void)see(watch, "aaaa");
   const auto verdicts = see(watch, std::string(200, 'b'), kStart + 40 * kMillisecond);
-  EXPECT_EQ(count(verdicts, Verdict::kDoubled), 0U);
+  EXPECT_EQ(count(verdicts, Verdict::kDuplicateRank), 0U);
   EXPECT_EQ(count(verdicts, Verdict::kStranger), 149U);
   EXPECT_EQ(watch.believed(), uint64_t{'b'});
 }
@@ -144,15 +144,15 @@ TEST(SourceWatch, ANodeThatMovesIsBelievedWhenItsOldSourceIsSilent) {
 TEST(SourceWatch, LatePacketsAndDamagedOnesAreNotTwo) {
   SourceWatch watch;
   // The node moves and some old packets come late; then single packets come with addresses that no machine has.
-  EXPECT_EQ(count(see(watch, "aaaabaabbbbbbbbb"), Verdict::kDoubled), 0U);
+  EXPECT_EQ(count(see(watch, "aaaabaabbbbbbbbb"), Verdict::kDuplicateRank), 0U);
   SourceWatch damaged;
-  EXPECT_EQ(count(see(damaged, "aaxaayaazaaxaayaazaaxaa"), Verdict::kDoubled), 0U);
+  EXPECT_EQ(count(see(damaged, "aaxaayaazaaxaayaazaaxaa"), Verdict::kDuplicateRank), 0U);
 }
 
 TEST(SourceWatch, SeldomReturnsAreNotTwo) {
   SourceWatch watch;
   // This is like a failover every two seconds.
-  EXPECT_EQ(count(see(watch, "abababababababab", kStart, 2 * kSecond), Verdict::kDoubled), 0U);
+  EXPECT_EQ(count(see(watch, "abababababababab", kStart, 2 * kSecond), Verdict::kDuplicateRank), 0U);
 }
 
 }  // namespace

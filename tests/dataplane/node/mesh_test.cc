@@ -24,7 +24,7 @@ Nodes neighbours(const Node& node) {
 
 // Returns the nodes that `node` reports as missing. The data of that report may be 100 ms old.
 Nodes missing(Cluster& cluster, unsigned node) {
-  cluster.node(node).tend(cluster.now());
+  cluster.node(node).maintain(cluster.now());
   Nodes nodes;
   for (const RingWatch::Seen& seen : cluster.node(node).ring().neighbours()) {
     if (!seen.facts.up) nodes.push_back(seen.facts.node);
@@ -49,7 +49,7 @@ TEST(Mesh, DirectLinksAreBetweenAllAndAllHaveTheirPartOfATensor) {
     Cluster cluster({.nodes = 4, .strategies = "direct,ring", .change = [lanes](NodeConfig& it) { it.lanes = lanes; }});
     EXPECT_EQ(neighbours(cluster.node(0)), (Nodes{3, 1, 2}));
     EXPECT_EQ(neighbours(cluster.node(2)), (Nodes{1, 3, 0}));
-    ASSERT_TRUE(cluster.run_until([&] { return cluster.whole(); }));
+    ASSERT_TRUE(cluster.run_until([&] { return cluster.ready(); }));
     Ranks ranks(cluster);
     const std::vector<uint64_t> before = received(cluster);
     ranks.run(all_reduce(100'000));
@@ -66,12 +66,12 @@ TEST(Mesh, ANodeHasLinksForAllThatItsStrategiesNeed) {
   EXPECT_EQ(neighbours(cluster.node(0)), (Nodes{5, 1, 2, 3, 4}));
   EXPECT_EQ(neighbours(cluster.node(1)), (Nodes{0, 2, 4}));
   EXPECT_EQ(neighbours(cluster.node(4)), (Nodes{3, 5, 0, 1, 2}));
-  EXPECT_TRUE(cluster.run_until([&] { return cluster.whole(); }));
+  EXPECT_TRUE(cluster.run_until([&] { return cluster.ready(); }));
 }
 
 TEST(Mesh, TrainersOfANodeHaveLinksToAllOthersHereAndThere) {
   Cluster cluster({.nodes = 3, .strategies = "direct", .change = [](NodeConfig& it) { it.trainers = 3; }});
-  ASSERT_TRUE(cluster.run_until([&] { return cluster.whole(); }));
+  ASSERT_TRUE(cluster.run_until([&] { return cluster.ready(); }));
   cluster.node(1).for_each_lane([](const Lane& lane, unsigned) { EXPECT_EQ(lane.links(), 8U); });
   Ranks ranks(cluster);
   ranks.run(all_reduce(1));
@@ -123,7 +123,7 @@ class Failing {
 
   // Expects that the ring becomes ready again.
   void expect_back() {
-    EXPECT_TRUE(cluster_.run_until([&] { return cluster_.whole(); }, 2 * kPatience));
+    EXPECT_TRUE(cluster_.run_until([&] { return cluster_.ready(); }, 2 * kPatience));
   }
 
  private:
@@ -154,7 +154,7 @@ TEST(Mesh, ACutBetweenTwoThatAreNotBesideEachOtherIsNamedByAll) {
     EXPECT_THAT(text, testing::AnyOf(testing::HasSubstr("rank 0 has been silent"),
                                      testing::HasSubstr("rank 2 has been silent")));
   }
-  EXPECT_FALSE(it.cluster().whole());
+  EXPECT_FALSE(it.cluster().ready());
   it.pass(2 * Snapshot<1>::kInterval);
   EXPECT_EQ(missing(it.cluster(), 0), Nodes{2});
   EXPECT_EQ(missing(it.cluster(), 1), Nodes{});

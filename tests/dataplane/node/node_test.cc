@@ -28,7 +28,7 @@ TEST(Node, LanesAndQueuesAreDividedAmongWorkers) {
       EXPECT_EQ(lane.rank(), 0U);
     });
     EXPECT_EQ(lanes, it.lanes);
-    EXPECT_TRUE(cluster.run_until([&cluster] { return cluster.whole(); }));
+    EXPECT_TRUE(cluster.run_until([&cluster] { return cluster.ready(); }));
   }
 }
 
@@ -41,14 +41,14 @@ TEST(Node, EachTrainerIsARankUnlessTheyReduceLocally) {
     std::vector<unsigned> ranks;
     cluster.node(1).for_each_lane([&ranks](const Lane& lane, unsigned) { ranks.push_back(lane.rank()); });
     EXPECT_EQ(ranks, local_reduce ? std::vector<unsigned>{1} : (std::vector<unsigned>{3, 4, 5}));
-    EXPECT_TRUE(cluster.run_until([&cluster] { return cluster.whole(); }));
+    EXPECT_TRUE(cluster.run_until([&cluster] { return cluster.ready(); }));
   }
 }
 
 TEST(Node, ARingOfFourComesUp) {
   Cluster cluster({.nodes = 4});
   EXPECT_EQ(cluster.node(0).ports().size(), 2U);
-  EXPECT_TRUE(cluster.run_until([&cluster] { return cluster.whole(); }));
+  EXPECT_TRUE(cluster.run_until([&cluster] { return cluster.ready(); }));
   for (const auto& node : cluster.nodes()) EXPECT_EQ(node->neighbours().size(), 2U);
 }
 
@@ -86,7 +86,7 @@ TEST(Node, KnowsWhomItMisses) {
   const Nanos begin = cluster.now();
   for (; cluster.now() < begin + 6 * kSecond; cluster.set_now(cluster.now() + 10 * kMillisecond)) {
     (void)cluster.round(0);
-    node.tend(cluster.now());
+    node.maintain(cluster.now());
   }
   const auto& seen = node.ring().neighbours();
   ASSERT_EQ(seen.size(), 1U);
@@ -98,9 +98,9 @@ TEST(Node, KnowsWhomItMisses) {
 
 TEST(Node, KnowsThatTheRingIsWhole) {
   Cluster cluster;
-  ASSERT_TRUE(cluster.run_until([&cluster] { return cluster.whole(); }));
+  ASSERT_TRUE(cluster.run_until([&cluster] { return cluster.ready(); }));
   cluster.run_for(200 * kMillisecond);
-  cluster.node(0).tend(cluster.now());
+  cluster.node(0).maintain(cluster.now());
   const auto& seen = cluster.node(0).ring().neighbours();
   ASSERT_EQ(seen.size(), 1U);
   EXPECT_TRUE(seen[0].facts.up);
@@ -116,7 +116,7 @@ TEST(Node, FailsWhatIsInFlightWhenItCloses) {
     it->attach();
     it->add_segment(0, 4096);
   }
-  ASSERT_TRUE(cluster.run_until([&cluster] { return cluster.whole(); }));
+  ASSERT_TRUE(cluster.run_until([&cluster] { return cluster.ready(); }));
   const uint64_t ours = here.submit(submission_of(OpKind::kAllReduce, ElementType::kFloat32, 100));
   const uint64_t theirs = there.submit(submission_of(OpKind::kAllReduce, ElementType::kFloat32, 100));
   cluster.run_for(kMillisecond);

@@ -80,12 +80,12 @@ TEST_F(NodeTraceTest, WhatNobodyFetchesIsKeptForALease) {
 TEST_F(NodeTraceTest, EndsWhenItsClientHasGone) {
   const Nanos began = cluster_.now();
   const uint64_t id = trace_.start(began);
-  trace_.tend(began + NodeTrace::kLease);
+  trace_.maintain(began + NodeTrace::kLease);
   EXPECT_TRUE(trace_.on());
   EXPECT_TRUE(trace_.renew(id, began + NodeTrace::kLease));
-  trace_.tend(began + 2 * NodeTrace::kLease);
+  trace_.maintain(began + 2 * NodeTrace::kLease);
   EXPECT_TRUE(trace_.on());
-  trace_.tend(began + 2 * NodeTrace::kLease + 1);
+  trace_.maintain(began + 2 * NodeTrace::kLease + 1);
   EXPECT_FALSE(trace_.on());
 }
 
@@ -94,10 +94,10 @@ TEST_F(NodeTraceTest, EndsAfterTheLongestTime) {
   const uint64_t id = trace_.start(began);
   for (Nanos time = 0; time <= NodeTrace::kLongest; time += kSecond) {
     EXPECT_TRUE(trace_.renew(id, began + time));
-    trace_.tend(began + time);
+    trace_.maintain(began + time);
     EXPECT_TRUE(trace_.on());
   }
-  trace_.tend(began + NodeTrace::kLongest + 1);
+  trace_.maintain(began + NodeTrace::kLongest + 1);
   EXPECT_FALSE(trace_.on());
 }
 

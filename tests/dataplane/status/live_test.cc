@@ -74,7 +74,7 @@ TEST(Status, SaysWhatANodeIsLike) {
   ring.begin();
   ASSERT_TRUE(ring.cluster.run_until([&ring] { return ring.over(); }));
   ring.cluster.run_for(150 * kMillisecond);  // figures are published every 100 ms
-  for (const auto& node : ring.cluster.nodes()) node->tend(ring.cluster.now());
+  for (const auto& node : ring.cluster.nodes()) node->maintain(ring.cluster.now());
   const json document = stats(ring.cluster.node(1));
   EXPECT_EQ(document.at("node"), 1);
   EXPECT_EQ(document.at("nodes"), 2);

@@ -71,8 +71,8 @@ NodeFigures figures() {
   return node;
 }
 
-Worth worth() {
-  Worth worth;
+Savings worth() {
+  Savings worth;
   worth.raw_bytes = 10;
   worth.sent_bytes = 5;
   worth.rate = 1e6;

@@ -44,11 +44,11 @@ NodeFigures figures_of(const Job& job) {
 const Calibration kUsual = usual_calibration(PlanPort::kUdp);
 
 TEST(WorthTest, WhileTheLinkIsWaitedForTimeGrowsAsBytesDo) {
-  const Worth worth = worth_of(figures_of({}), nullptr, kUsual);
+  const Savings worth = savings_of(figures_of({}), nullptr, kUsual);
   EXPECT_DOUBLE_EQ(worth.rate, 2e7);
   EXPECT_DOUBLE_EQ(worth.raw_link, 50);
   EXPECT_DOUBLE_EQ(worth.longer(), 40);
-  EXPECT_EQ(worth_lines(worth, 5),
+  EXPECT_EQ(savings_lines(worth, 5),
             (std::vector<std::string>{
                 "elements sent: 1 GB raw, 200 MB on the links: 5 times fewer (fixed)",
                 "in exchange: 10 s, about 50 % of it hidden behind computing; a link was full for 8 s, a worker busy "
@@ -59,18 +59,18 @@ TEST(WorthTest, WhileTheLinkIsWaitedForTimeGrowsAsBytesDo) {
 TEST(WorthTest, IsOfTheJobAlone) {
   const NodeFigures before =
       figures_of({.raw = 4e8, .sent = 1e8, .exchange = 3, .full = 2, .while_full = 0.4, .busy = 0.5});
-  const Worth worth = worth_of(figures_of({}), &before, kUsual);
+  const Savings worth = savings_of(figures_of({}), &before, kUsual);
   EXPECT_DOUBLE_EQ(worth.raw_bytes, 6e8);
   EXPECT_DOUBLE_EQ(worth.sent_bytes, 1e8);
   EXPECT_DOUBLE_EQ(worth.exchange, 7);
   EXPECT_DOUBLE_EQ(worth.full, 6);
   EXPECT_DOUBLE_EQ(worth.rate, 2e7);
   const NodeFigures all = figures_of({});
-  EXPECT_TRUE(worth_lines(worth_of(all, &all, kUsual)).empty());
+  EXPECT_TRUE(savings_lines(savings_of(all, &all, kUsual)).empty());
 }
 
 std::string warning_of(const Job& job) {
-  const std::vector<std::string> lines = worth_lines(worth_of(figures_of(job), nullptr, kUsual));
+  const std::vector<std::string> lines = savings_lines(savings_of(figures_of(job), nullptr, kUsual));
   return lines.size() > 3 ? lines[3] : "";
 }
 
@@ -82,7 +82,7 @@ TEST(WorthTest, WarnsOfWhatCostsMoreThanItSaves) {
   EXPECT_NE(warning_of(slow).find("mstopk took about "), std::string::npos) << warning_of(slow);
   NodeFigures chosen = figures_of(slow);
   chosen.codec = "auto:2^-10";
-  EXPECT_EQ(worth_lines(worth_of(chosen, nullptr, kUsual)).size(), 3U) << "who measures knows better";
+  EXPECT_EQ(savings_lines(savings_of(chosen, nullptr, kUsual)).size(), 3U) << "who measures knows better";
 }
 
 TEST(WorthTest, DoesNotWarnWhereRawElementsWouldHaveTakenLonger) {
@@ -90,48 +90,48 @@ TEST(WorthTest, DoesNotWarnWhereRawElementsWouldHaveTakenLonger) {
   // as long.
   const Job dense{.sent = 1e8, .full = 1, .while_full = 0.25, .busy = 9, .codec = CodecId::kMsTopK, .word = "mstopk"};
   EXPECT_EQ(warning_of(dense), "");
-  const Worth worth = worth_of(figures_of(dense), nullptr, kUsual);
-  EXPECT_EQ(worth_lines(worth)[2],
+  const Savings worth = savings_of(figures_of(dense), nullptr, kUsual);
+  EXPECT_EQ(savings_lines(worth)[2],
             "uncompressed, at the 200 Mb/s that the link carries, or more: at most about 40 s, 30 s longer");
   // The rate of the link is not known.
   const Job unknown{.sent = 1e8, .full = 0, .while_full = 0, .busy = 9, .codec = CodecId::kMsTopK, .word = "mstopk"};
   EXPECT_EQ(warning_of(unknown), "");
-  EXPECT_NE(worth_lines(worth_of(figures_of(unknown), nullptr, kUsual))[2].find("not known"), std::string::npos);
+  EXPECT_NE(savings_lines(savings_of(figures_of(unknown), nullptr, kUsual))[2].find("not known"), std::string::npos);
 }
 
 TEST(WorthTest, UnitsFitTheValues) {
-  const Worth worth = worth_of(figures_of({.raw = 1.5e12, .sent = 1.5e9, .exchange = 0.9997}), nullptr, kUsual);
-  EXPECT_NE(worth_lines(worth)[0].find("1.5 TB raw, 1.5 GB on the links: 1000 times fewer"), std::string::npos);
-  EXPECT_NE(worth_lines(worth)[1].find("in exchange: 1 s"), std::string::npos);
+  const Savings worth = savings_of(figures_of({.raw = 1.5e12, .sent = 1.5e9, .exchange = 0.9997}), nullptr, kUsual);
+  EXPECT_NE(savings_lines(worth)[0].find("1.5 TB raw, 1.5 GB on the links: 1000 times fewer"), std::string::npos);
+  EXPECT_NE(savings_lines(worth)[1].find("in exchange: 1 s"), std::string::npos);
 }
 
 TEST(WorthTest, WhereCoresAreTheLimitLinksSayNothing) {
-  const Worth worth = worth_of(figures_of({.full = 1, .busy = 9}), nullptr, kUsual);
+  const Savings worth = savings_of(figures_of({.full = 1, .busy = 9}), nullptr, kUsual);
   EXPECT_EQ(worth.longer(), 0);
-  EXPECT_NE(worth_lines(worth)[2].find("about as long, of which links would need 6.25 s"), std::string::npos);
+  EXPECT_NE(savings_lines(worth)[2].find("about as long, of which links would need 6.25 s"), std::string::npos);
 }
 
 TEST(WorthTest, RawIsRaw) {
   const std::vector<std::string> lines =
-      worth_lines(worth_of(figures_of({.sent = 1e9, .codec = kNoCodec, .word = "raw"}), nullptr, kUsual));
+      savings_lines(savings_of(figures_of({.sent = 1e9, .codec = kNoCodec, .word = "raw"}), nullptr, kUsual));
   ASSERT_EQ(lines.size(), 3U);
   EXPECT_NE(lines[0].find("nothing was compressed"), std::string::npos);
 }
 
 TEST(WorthTest, OfAllNodesTheSlowestCounts) {
-  const std::vector<Worth> nodes = {worth_of(figures_of({.full = 2}), nullptr, kUsual),
-                                    worth_of(figures_of({}), nullptr, kUsual)};
-  const Worth all = worth_of_all(nodes);
+  const std::vector<Savings> nodes = {savings_of(figures_of({.full = 2}), nullptr, kUsual),
+                                      savings_of(figures_of({}), nullptr, kUsual)};
+  const Savings all = savings_of_all(nodes);
   EXPECT_DOUBLE_EQ(all.raw_bytes, 2e9);
   EXPECT_DOUBLE_EQ(all.longer(), 40);
   EXPECT_EQ(all.codecs, std::vector<std::string>{"fixed"});
 }
 
 TEST(WorthTest, ComesThroughADocument) {
-  const Worth worth = worth_of(figures_of({}), nullptr, kUsual);
-  EXPECT_EQ(worth_lines(worth_from(worth_json(worth))), worth_lines(worth));
+  const Savings worth = savings_of(figures_of({}), nullptr, kUsual);
+  EXPECT_EQ(savings_lines(worth_from(savings_json(worth))), savings_lines(worth));
   for (const char* const text : {"null", "[]", "{}", R"({"raw_bytes": "x", "codecs": 3})"}) {
-    EXPECT_TRUE(worth_lines(worth_from(nlohmann::json::parse(text))).empty()) << text;
+    EXPECT_TRUE(savings_lines(worth_from(nlohmann::json::parse(text))).empty()) << text;
   }
 }
 

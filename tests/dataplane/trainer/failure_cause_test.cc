@@ -10,11 +10,12 @@ TEST(FailureCause, OfWhatTheExchangeSays) {
   const struct {
     FailureCode code;
     gradlane_cause cause;
-  } rows[] = {{FailureCode::kSilent, GRADLANE_CAUSE_SILENT},      {FailureCode::kRestarted, GRADLANE_CAUSE_RESTARTED},
-              {FailureCode::kRefused, GRADLANE_CAUSE_CONFIGURED}, {FailureCode::kMismatch, GRADLANE_CAUSE_MISMATCH},
-              {FailureCode::kAborted, GRADLANE_CAUSE_CANCELLED},  {FailureCode::kNoRing, GRADLANE_CAUSE_NO_RING},
-              {FailureCode::kStuck, GRADLANE_CAUSE_TIMEOUT},      {FailureCode::kClosed, GRADLANE_CAUSE_NODE_LEFT},
-              {FailureCode::kDoubled, GRADLANE_CAUSE_DUPLICATE}};
+  } rows[] = {
+      {FailureCode::kSilent, GRADLANE_CAUSE_SILENT},          {FailureCode::kRestarted, GRADLANE_CAUSE_RESTARTED},
+      {FailureCode::kRefused, GRADLANE_CAUSE_CONFIGURED},     {FailureCode::kMismatch, GRADLANE_CAUSE_MISMATCH},
+      {FailureCode::kAborted, GRADLANE_CAUSE_CANCELLED},      {FailureCode::kNoRing, GRADLANE_CAUSE_NO_RING},
+      {FailureCode::kStuck, GRADLANE_CAUSE_TIMEOUT},          {FailureCode::kClosed, GRADLANE_CAUSE_NODE_LEFT},
+      {FailureCode::kDuplicateRank, GRADLANE_CAUSE_DUPLICATE}};
   for (const auto& row : rows) {
     const Failure failure = {.code = row.code, .rank = 3};
     EXPECT_EQ(cause_of(failure).cause, row.cause);

@@ -29,7 +29,7 @@ class NoPackets final : public PacketIo {
 struct Tensor {
   std::vector<float> data = std::vector<float>(2 * kCount, 0.5F);
   std::vector<float> owed;
-  LaneLooks looks{2};
+  ScanBarrier looks{2};
 };
 
 Operation part_of(Tensor& tensor, const Codec& codec, unsigned lane) {
@@ -41,7 +41,7 @@ Operation part_of(Tensor& tensor, const Codec& codec, unsigned lane) {
   part.data = tensor.data.data() + part.offset;
   part.residual = tensor.owed.data() + part.offset;
   part.state_pitch = part.whole;
-  part.lookers = &tensor.looks.of(0).to_look;
+  part.scans_left = &tensor.looks.of(0).to_look;
   return part;
 }
 
@@ -64,7 +64,7 @@ Completion run(Tensor& tensor, const Codec& codec, unsigned lane, unsigned polls
 
 // A lane that fails leaves its residuals unchanged, in whatever order the lanes run. So scans of other lanes see the
 // old values, and so does a retry.
-TEST(LaneLooks, OneThatFailsLeavesWhatOthersLookAt) {
+TEST(ScanBarrier, OneThatFailsLeavesWhatOthersLookAt) {
   for (const CodecRow& row : codec_table()) {
     if (row.passes == 0 || !row.feedback) continue;
     const Codec codec = find_codec(row.example);

@@ -55,15 +55,15 @@ class ServerEndTest : public ServerTest {
 // All lanes end a generation together.
 TEST_F(ServerEndTest, WithSomethingInFlightOnSomeLanes) {
   for (const unsigned lanes : {0U, 1U, 2U, 3U}) {
-    const size_t before = lanes_->count(Kind::kBreakOff);
-    lanes_->break_off(lanes);
+    const size_t before = lanes_->count(Kind::kEndGeneration);
+    lanes_->end_generation(lanes);
     welcomed(4).close();
     EXPECT_TRUE(until([&] { return server_->attached() == 1 && !server_->busy(); }));
-    EXPECT_EQ(lanes_->count(Kind::kBreakOff) - before, lanes == 1 || lanes == 2 ? 2U : 0U);
+    EXPECT_EQ(lanes_->count(Kind::kEndGeneration) - before, lanes == 1 || lanes == 2 ? 2U : 0U);
     expect_free(4);
     EXPECT_TRUE(until([&] { return server_->attached() == 1 && !server_->busy(); }));
   }
-  lanes_->break_off(0);
+  lanes_->end_generation(0);
 }
 
 TEST_F(ServerEndTest, BeforeHello) {

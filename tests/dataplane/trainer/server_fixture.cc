@@ -27,7 +27,7 @@ uint32_t Reply::type() const {
 
 std::string Reply::text() const {
   const auto message = as<gl_text>();
-  EXPECT_NE(memchr(message.text, 0, GL_SAID), nullptr);
+  EXPECT_NE(memchr(message.text, 0, GL_MESSAGE_TEXT), nullptr);
   return message.text;
 }
 
@@ -102,7 +102,7 @@ FakeLanes::FakeLanes(unsigned lanes, unsigned trainers, bool local_reduce) : lan
     bells_.emplace_back(ends[0]);
     doorbells_.emplace_back(ends[1]);
     for (unsigned trainer = 0; trainer < trainers; ++trainer) {
-      if (trainer == 0 || !local_reduce) owned_.push_back(std::make_unique<LaneDesk>());
+      if (trainer == 0 || !local_reduce) owned_.push_back(std::make_unique<ControlChannel>());
       desks_.push_back(owned_.back().get());
     }
   }
@@ -120,7 +120,7 @@ ServerLanes FakeLanes::interface() const {
   return lanes;
 }
 
-LaneDesk& FakeLanes::desk(unsigned lane, unsigned trainer) const { return *desks_[lane * trainers_ + trainer]; }
+ControlChannel& FakeLanes::desk(unsigned lane, unsigned trainer) const { return *desks_[lane * trainers_ + trainer]; }
 
 void FakeLanes::stall(bool on) {
   stall_ = on;
@@ -150,7 +150,7 @@ void FakeLanes::run() {
   }
 }
 
-void FakeLanes::take(unsigned lane, LaneDesk& desk) {
+void FakeLanes::take(unsigned lane, ControlChannel& desk) {
   std::array<char, 64> rings;
   const ssize_t count = recv(bells_[lane].get(), rings.data(), rings.size(), MSG_DONTWAIT);
   if (count > 0) rings_ += static_cast<unsigned>(count);
@@ -185,10 +185,10 @@ void FakeLanes::carry_out(unsigned lane, Command& command) {
         return known.lane == lane && known.trainer == command.trainer && (all || known.segment == command.segment);
       });
       EXPECT_GE(gone, 1U);
-      command.broke_off = all && (break_off_ >> lane & 1) != 0;
+      command.ended_generation = all && (break_off_ >> lane & 1) != 0;
       break;
     }
-    case Command::Kind::kBreakOff:
+    case Command::Kind::kEndGeneration:
       break;
     case Command::Kind::kClose:
       ADD_FAILURE() << "the server does not close lanes";

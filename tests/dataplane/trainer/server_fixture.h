@@ -92,11 +92,11 @@ class FakeLanes {
   FakeLanes& operator=(const FakeLanes&) = delete;
 
   [[nodiscard]] ServerLanes interface() const;
-  [[nodiscard]] LaneDesk& desk(unsigned lane, unsigned trainer) const;
+  [[nodiscard]] ControlChannel& desk(unsigned lane, unsigned trainer) const;
   // Sets whether lanes take commands, but execute none until this is off again.
   void hold(bool on) { hold_ = on; }
   // Sets the lanes (bit i: lane i) on which a generation ends when a trainer goes.
-  void break_off(unsigned lanes) { break_off_ = lanes; }
+  void end_generation(unsigned lanes) { break_off_ = lanes; }
   // Sets whether lanes take no commands at all.
   void stall(bool on);
   [[nodiscard]] std::vector<Told> told() const;
@@ -106,13 +106,13 @@ class FakeLanes {
  private:
   struct Known;
   void run();
-  void take(unsigned lane, LaneDesk& desk);
+  void take(unsigned lane, ControlChannel& desk);
   void carry_out(unsigned lane, Command& command);
 
   unsigned lanes_;
   unsigned trainers_;
-  std::vector<std::unique_ptr<LaneDesk>> owned_;
-  std::vector<LaneDesk*> desks_;
+  std::vector<std::unique_ptr<ControlChannel>> owned_;
+  std::vector<ControlChannel*> desks_;
   std::vector<FileDescriptor> bells_;      // the lanes' ends
   std::vector<FileDescriptor> doorbells_;  // the trainers' ends
   std::atomic<bool> hold_{false}, stall_{false}, stalled_{false}, end_{false};

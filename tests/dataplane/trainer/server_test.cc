@@ -48,7 +48,7 @@ TEST_F(ServerTest, Welcome) {
   EXPECT_EQ(welcome.rank, 4U);
   EXPECT_EQ(welcome.world, 6U);
   EXPECT_EQ(welcome.lanes, 2U);
-  const size_t ways = Planning(config_, {}).ways().size();
+  const size_t ways = CandidatePredictor(config_, {}).ways().size();
   EXPECT_GT(ways, 1U);
   const size_t control_bytes = gl_control_bytes(2) + codec_table().size() * sizeof(gl_codec_row) +
                                sizeof(gl_strategy_row) + ways * sizeof(gl_way_row) +
@@ -280,7 +280,7 @@ TEST_F(ServerTest, TableOfCodecs) {
     EXPECT_EQ((told.flags & GL_CODEC_FEEDBACK) != 0, row.feedback);
     EXPECT_EQ((told.flags & GL_CODEC_EXACT_SUMS) != 0, row.exact_sums);
     EXPECT_EQ((told.flags & GL_CODEC_ADAPTIVE) != 0, row.adaptive);
-    EXPECT_EQ((told.flags & GL_CODEC_OWNED) != 0, !row.adds);
+    EXPECT_EQ((told.flags & GL_CODEC_OWNED) != 0, !row.is_additive);
     EXPECT_EQ((told.flags & GL_CODEC_AGREES) != 0, row.agreement != Agreement::kNone);
     EXPECT_EQ((told.flags & GL_CODEC_LOOKS) != 0, row.passes != 0);
     EXPECT_EQ((told.flags & GL_CODEC_RATE) != 0, row.has_rate);

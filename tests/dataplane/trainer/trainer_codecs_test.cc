@@ -153,9 +153,9 @@ TEST(TrainerCodecs, LanesAgree) {
 }
 
 // The last lane that leaves an entry makes it free for another operation.
-TEST(LaneLooks, LastLaneMakesRoom) {
-  LaneLooks looks(2);
-  LaneLooks::Entry& entry = looks.of(GL_SLOTS + 5);
+TEST(ScanBarrier, LastLaneMakesRoom) {
+  ScanBarrier looks(2);
+  ScanBarrier::Entry& entry = looks.of(GL_SLOTS + 5);
   EXPECT_EQ(&entry, &looks.of(5));
   EXPECT_EQ(entry.to_look.load(), 2U);
   entry.to_look.fetch_sub(2);

@@ -92,7 +92,7 @@ class TrainerWorld::Place final : public PacketIo {
   size_t held_ = 0;
 
  public:
-  LaneDesk desk;
+  ControlChannel desk;
   std::unique_ptr<Exchange> exchange;
   std::unique_ptr<TrainerOps> ops;
 };
@@ -100,7 +100,7 @@ class TrainerWorld::Place final : public PacketIo {
 // ---- All ranks and lanes
 
 TrainerWorld::TrainerWorld(const TrainerConfig& config) : config_(config) {
-  for (unsigned node = 0; node < config.nodes; ++node) looks_.push_back(std::make_unique<LaneLooks>(config.lanes));
+  for (unsigned node = 0; node < config.nodes; ++node) looks_.push_back(std::make_unique<ScanBarrier>(config.lanes));
   for (unsigned lane = 0; lane < config.lanes; ++lane) {
     for (unsigned node = 0; node < config.nodes; ++node) {
       ExchangeConfig exchange;
@@ -135,7 +135,7 @@ TrainerWorld::TrainerWorld(const TrainerConfig& config) : config_(config) {
 
 TrainerWorld::~TrainerWorld() = default;
 
-LaneDesk& TrainerWorld::desk(unsigned node, unsigned lane) { return place(node, lane).desk; }
+ControlChannel& TrainerWorld::desk(unsigned node, unsigned lane) { return place(node, lane).desk; }
 TrainerOps& TrainerWorld::ops(unsigned node, unsigned lane) { return *place(node, lane).ops; }
 Exchange& TrainerWorld::exchange(unsigned node, unsigned lane) { return *place(node, lane).exchange; }
 
@@ -204,18 +204,18 @@ bool Trainer::done() {
   if (!std::ranges::all_of(commands_, [](const auto& it) { return it->done.load(); })) return false;
   if (commands_.empty()) return true;
   if (commands_[0]->kind == Command::Kind::kRemoveSegment) segments_.erase(commands_[0]->segment);
-  const auto broke_off = std::ranges::count_if(commands_, [](const auto& it) { return it->broke_off; });
-  if (broke_off != 0 && broke_off != static_cast<ptrdiff_t>(commands_.size())) {
+  const auto ended_generation = std::ranges::count_if(commands_, [](const auto& it) { return it->ended_generation; });
+  if (ended_generation != 0 && ended_generation != static_cast<ptrdiff_t>(commands_.size())) {
     for (size_t i = 0; i < commands_.size(); ++i) {
-      commands_[i]->kind = Command::Kind::kBreakOff;
-      commands_[i]->broke_off = false;
+      commands_[i]->kind = Command::Kind::kEndGeneration;
+      commands_[i]->ended_generation = false;
       commands_[i]->done = false;
       if (!world_.desk_of(node_, number_, static_cast<unsigned>(i)).mailbox.post(commands_[i].get()))
         fail("a mailbox is full");
     }
     return false;
   }
-  if (commands_[0]->kind == Command::Kind::kDetach || commands_[0]->kind == Command::Kind::kBreakOff) {
+  if (commands_[0]->kind == Command::Kind::kDetach || commands_[0]->kind == Command::Kind::kEndGeneration) {
     segments_.clear();
     memory_.reset();
   }

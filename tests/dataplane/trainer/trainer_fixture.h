@@ -54,7 +54,7 @@ class TrainerHost {
   [[nodiscard]] virtual unsigned lanes() const = 0;     // lanes of a node
   [[nodiscard]] virtual unsigned trainers() const = 0;  // trainers of a node
   // Returns the desk that takes the commands about this trainer.
-  [[nodiscard]] virtual LaneDesk& desk_of(unsigned node, unsigned trainer, unsigned lane) = 0;
+  [[nodiscard]] virtual ControlChannel& desk_of(unsigned node, unsigned trainer, unsigned lane) = 0;
   // Runs until the condition holds. Returns false if it does not hold within `time`.
   [[nodiscard]] virtual bool run_until(const std::function<bool()>& is_so, Nanos time) = 0;
 };
@@ -72,8 +72,8 @@ class TrainerWorld final : public TrainerHost {
   [[nodiscard]] Nanos now() const { return now_; }
   [[nodiscard]] unsigned lanes() const override { return config_.lanes; }
   [[nodiscard]] unsigned trainers() const override { return config_.trainers; }
-  [[nodiscard]] LaneDesk& desk(unsigned node, unsigned lane);
-  [[nodiscard]] LaneDesk& desk_of(unsigned node, unsigned, unsigned lane) override { return desk(node, lane); }
+  [[nodiscard]] ControlChannel& desk(unsigned node, unsigned lane);
+  [[nodiscard]] ControlChannel& desk_of(unsigned node, unsigned, unsigned lane) override { return desk(node, lane); }
   [[nodiscard]] TrainerOps& ops(unsigned node, unsigned lane);
   [[nodiscard]] Exchange& exchange(unsigned node, unsigned lane);
 
@@ -98,8 +98,8 @@ class TrainerWorld final : public TrainerHost {
   const TrainerConfig config_;
   Nanos now_ = kMicrosecond;
   std::deque<Flying> flying_;
-  std::vector<std::unique_ptr<LaneLooks>> looks_;  // by node
-  std::vector<std::unique_ptr<Place>> places_;     // by lane, then node
+  std::vector<std::unique_ptr<ScanBarrier>> looks_;  // by node
+  std::vector<std::unique_ptr<Place>> places_;       // by lane, then node
 };
 
 // The end of an operation, from the lanes that have reported it so far.

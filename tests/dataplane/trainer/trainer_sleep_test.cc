@@ -17,7 +17,7 @@ constexpr int kLost = 20'000;  // ms; nobody sleeps that long unless a wake-up w
 bool wait_for_ring(int bell) {
   pollfd event{.fd = bell, .events = POLLIN, .revents = 0};
   const bool rung = poll(&event, 1, kLost) == 1;
-  gl_silence(bell);
+  gl_drain_bell(bell);
   return rung;
 }
 

@@ -103,7 +103,7 @@ TEST(StrategyCodecs, WhereTheyCanGo) {
     submission.codec_arguments = std::bit_cast<uint64_t>(codec.arguments());
     trainers[0].put(0, submission);
     trainers.world.run_for(kMillisecond);
-    const TrainerFault fault = row.adds ? TrainerFault::kNoLinks : TrainerFault::kDoesNotAdd;
+    const TrainerFault fault = row.is_additive ? TrainerFault::kNoLinks : TrainerFault::kDoesNotAdd;
     EXPECT_EQ(trainers[0].fault(0).fault.load(), fault) << row.word;
     EXPECT_EQ(trainers[0].fault(0).a, static_cast<uint64_t>(codec.id()));
   }

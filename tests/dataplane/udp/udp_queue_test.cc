@@ -266,7 +266,7 @@ TEST_F(UdpQueues, SuperpacketsOfOtherSizes) {
     if (fit == 0) {
       EXPECT_TRUE(receive_once(to).empty());
     }
-    EXPECT_EQ(to.times(UdpQueue::Trouble::kUnfit), unfit);
+    EXPECT_EQ(to.times(UdpQueue::Problem::kUnfit), unfit);
   }
 }
 
@@ -283,7 +283,7 @@ TEST_F(UdpQueues, EmptyDatagrams) {
     ASSERT_EQ(from.send(there, kTos, &packet, 1, 0), SuperpacketSocket::Sent::kYes);
   }
   EXPECT_EQ(receive_once(to), std::vector<size_t>{kFrameBytes + 700});
-  EXPECT_EQ(to.times(UdpQueue::Trouble::kUnfit), 5U);
+  EXPECT_EQ(to.times(UdpQueue::Problem::kUnfit), 5U);
 }
 
 // A socket that always has packets does not make the others wait.

@@ -43,7 +43,7 @@ class Scraper {
   }
   void say_no_more() const { shutdown(fd_.get(), SHUT_WR); }
   // Breaks the connection off at any point. The server gets an error.
-  void break_off() {
+  void end_generation() {
     const linger at_once{.l_onoff = 1, .l_linger = 0};
     setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
     fd_.reset();
@@ -194,9 +194,9 @@ TEST_F(MetricsServerTest, DisconnectsInTheMiddle) {
   step();
   EXPECT_EQ(server_->clients(), 3U);
   in_answer.receive(1000);
-  in_request.break_off();
-  in_answer.break_off();
-  silent.break_off();
+  in_request.end_generation();
+  in_answer.end_generation();
+  silent.end_generation();
   step();
   step();
   EXPECT_EQ(server_->clients(), 0U);

@@ -117,7 +117,7 @@ TEST(PathWatch, LeavesWaysAloneThatCarry) {
 // Such a port sends probes only after full packets of the exchange, which then are not acknowledged.
 TEST(PathWatch, AsksPortsThatStickOnlyWherePacketsStick) {
   Ways ways;
-  ways.facts[0].sticks = true;
+  ways.facts[0].stalls_on_long_frame = true;
   ways.run(30 * kSecond);
   EXPECT_EQ(ways.sent[0], 0U);
   ways.limit[0] = 1400;

@@ -38,7 +38,7 @@ RingFacts ring(std::vector<NeighbourFacts> neighbours) {
 
 RingFacts whole_ring() {
   RingFacts facts = ring({up()});
-  facts.whole = true;
+  facts.ready = true;
   return facts;
 }
 
@@ -54,7 +54,7 @@ struct Case {
 const Case kCases[] = {
     {"two machines at once",
      [](NeighbourFacts& it) {
-       it.refused = {FailureCode::kDoubled, 2, Field::kNone, kMacSource | 1, kMacSource | 2};
+       it.refused = {FailureCode::kDuplicateRank, 2, Field::kNone, kMacSource | 1, kMacSource | 2};
      },
      5 * kSecond,
      "refused: rank 2 is two machines at once, 01:00:00:00:00:00 and 02:00:00:00:00:00: has one of them the "
@@ -272,7 +272,7 @@ TEST_F(RingWatchTest, OnlyForgeriesSinceItWasUpCount) {
   RingFacts facts = whole_ring();
   facts.neighbours[0].forged = 40;
   (void)watch(facts, kSecond);
-  facts.whole = false;
+  facts.ready = false;
   facts.neighbours[0].up = false;
   (void)watch(facts, 2 * kSecond);
   EXPECT_TRUE(watch_.neighbours()[0].why.starts_with("no hello from node 2 (10.77.0.3) for 1 s"))

@@ -277,7 +277,7 @@ def forge(strangers, team, reference):
 def with_ring(args, folder, network, tests, **settings):
     with rings.Ring("udp", NODES, folder, args.gradlaned, network, timeouts=TIMEOUTS, **settings) as ring:
         ring.start().wait_whole()
-        with teams.Team(ring) as team:
+        with teams.SubRing(ring) as team:
             strangers = Strangers(network, ring, args.flood, args.measure)
             reference = team.run(WORK, PATIENCE)[0]["digest"]
             for test in tests:

@@ -50,7 +50,7 @@ os.dup2(1, 2)
 """
 
 
-class Worth(unittest.TestCase):
+class Savings(unittest.TestCase):
     def run_two(self, *command, codec="fixed:10", **variables):
         """Returns the text on standard error, and that on standard output."""
         run = subprocess.run(

@@ -22,7 +22,7 @@ def job(seed, operations, sizes="mixed", codecs=CODECS, in_flight=16):
     return {"seed": seed, "operations": operations, "sizes": sizes, "codecs": list(codecs), "in_flight": in_flight}
 
 
-class Team:
+class SubRing:
     """Trainer processes, one for each rank, until the end of the `with`."""
 
     def __init__(self, ring):
@@ -85,7 +85,7 @@ def warm_ring(folder, gradlaned, network, **settings):
     """
     with rings.Ring("veth", network.nodes, folder, gradlaned, network, timeouts=TIMEOUTS, **settings) as ring:
         ring.start().wait_whole()
-        with Team(ring) as team:
+        with SubRing(ring) as team:
             team.run(job(2, 40, "large"))
         yield ring
 

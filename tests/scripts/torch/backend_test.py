@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 import gradlane
 import gradlane.torch
-from gradlane.torch.default_options import Setting, of_the_job
+from gradlane.torch.default_options import DefaultOptions, of_the_job
 from tests.scripts.torch.backend_case import OTHERS, RANK, REAL, SIZES, WORLD, Case, given, summed
 
 
@@ -84,14 +84,14 @@ class Sums(Case):
             tensor = given(RANK, 5000)
             dist.all_reduce(tensor)
             dist.barrier()
-        self.assertIsNone(Setting.strategy)
+        self.assertIsNone(DefaultOptions.strategy)
         self.assertSame(tensor, summed(5000))
         with self.assertRaisesRegex(gradlane.BadArgument, "strategy is 5"):
             gradlane.torch.use_strategy(5)
         if WORLD > 1:
             with self.assertRaisesRegex(gradlane.BadArgument, "strategy 'star': the daemon allows ring"):
                 gradlane.torch.use_strategy("star")
-        self.assertIsNone(Setting.strategy)
+        self.assertIsNone(DefaultOptions.strategy)
 
     def test_bool_is_or(self):
         tensor = torch.tensor([False, RANK == 0, True])
@@ -153,7 +153,7 @@ class Sums(Case):
             with gradlane.torch.use_codec("raw"):
                 dist.all_reduce(torch.ones(5000))
             if WORLD > 1:
-                self.assertNotEqual(Setting.bounds[5000].codec(), "raw")
+                self.assertNotEqual(DefaultOptions.bounds[5000].codec(), "raw")
 
     def test_codec_of_the_job(self):
         """GRADLANE_CODEC, which gradlane run --codec sets, is the default. Daemons need not know this codec."""
@@ -161,11 +161,11 @@ class Sums(Case):
         self.addCleanup(of_the_job.cache_clear)
         for name, wanted in (("fixed:adaptive:6", "raw"), ("fixed", "raw"), ("bf16", "bf16"), ("", None)):
             with unittest.mock.patch.dict(os.environ, GRADLANE_CODEC=name):
-                codec, bound = Setting.choose(5000)
+                codec, bound = DefaultOptions.choose(5000)
                 self.assertEqual(codec if bound is None else bound.codec(), wanted)
                 with gradlane.torch.use_codec("fp16"):
-                    self.assertEqual(Setting.choose(5000), ("fp16", None))
-            Setting.bounds.clear()
+                    self.assertEqual(DefaultOptions.choose(5000), ("fp16", None))
+            DefaultOptions.bounds.clear()
             of_the_job.cache_clear()
         for name in ("fixed:adaptive:20", "fixd"):
             if name == "fixd" and WORLD == 1:  # there is no daemon to ask

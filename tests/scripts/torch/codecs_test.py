@@ -197,7 +197,7 @@ class Steps(unittest.TestCase):
                 gradlane.torch.State("fixed:4", warmup=bad)
 
 
-class Cuts(unittest.TestCase):
+class BucketLayout(unittest.TestCase):
     def test_exact(self):
         """Named parameters are sent exactly, in whichever bucket they are."""
         for bucket_kib in (8, 25 * 1024):

@@ -67,10 +67,10 @@ class Far(unittest.TestCase):
         for codec in ("fixed:10", "dgc:1%"):
             rows = engine.find_codec(codec).states
             outcomes = []
-            for device, is_far in (("cpu", False), (DEVICE, True)):
+            for device, is_on_gpu in (("cpu", False), (DEVICE, True)):
                 residual = engine.zeros(rows * numel).view(rows, numel)
                 tensor = given(numel).to(device)
-                with far(is_far):
+                with far(is_on_gpu):
                     for _ in range(2):
                         engine.all_reduce(tensor, codec=codec, residual=residual).wait()
                 outcomes.append((tensor.cpu(), residual.clone()))
@@ -214,12 +214,12 @@ class Sharded(unittest.TestCase):
         from torch.distributed.fsdp import fully_shard
         for codec in ("fixed:10", "fixed:adaptive:5"):
             outcomes = []
-            for device, is_far in (("cpu", False), (DEVICE, True)):
+            for device, is_on_gpu in (("cpu", False), (DEVICE, True)):
                 model = Picky((300000,)).to(device)
                 fully_shard(model, mesh=init_device_mesh(device, (WORLD,)))
                 sharded = gradlane.torch.fsdp(model, codec, error_feedback=True, parameters="bf16")
                 results = []
-                with far(is_far):
+                with far(is_on_gpu):
                     for step in range(5):
                         model([gradient.to(device) for gradient in draw(step, [(300000,)], 1e-3)]).backward()
                         results.append(model.values[0].grad.full_tensor().cpu())

@@ -129,7 +129,7 @@ class Extension(unittest.TestCase):
                 unittest.mock.patch.object(extension, "_SOURCES", sources), \
                 unittest.mock.patch.object(torch, "__version__", "2.13.0+cu130"), \
                 unittest.mock.patch.object(extension, "_say") as say:
-            place = extension.brought()
+            place = extension.prebuilt_path()
             self.assertIn("torch2.13.0-", str(place))
             place.parent.mkdir(parents=True)
             place.write_text("not for this machine")
@@ -141,7 +141,7 @@ class Extension(unittest.TestCase):
             self.assertEqual(self.log.read_text(), "called\n")
             self.assertRegex(say.call_args_list[0][0][0], "cannot be loaded .*building it")
             (sources / "extension.cc").write_text("// later")
-            self.assertNotEqual(extension.brought(), place)
+            self.assertNotEqual(extension.prebuilt_path(), place)
 
     def test_sources_are_installed(self):
         root = pathlib.Path(extension.__file__).parents[4]

@@ -46,15 +46,15 @@ class StandIn(gpu.Host):
 
 
 @contextlib.contextmanager
-def far(is_far=True):
+def far(is_on_gpu=True):
     """Treats all tensors as tensors on a GPU while the context is open. Does nothing if there is a GPU, or if not
-    `is_far`."""
-    if HERE or not is_far:
+    `is_on_gpu`."""
+    if HERE or not is_on_gpu:
         yield
         return
     # the C++ path, which would see that tensors are on the CPU
-    express = Engine.existing()._tasks._express if Engine.exists() else None
-    with unittest.mock.patch.multiple(gpu, is_far=lambda _: True, Host=StandIn, PART=1 << 20), \
+    express = Engine.existing()._tasks._fast_path if Engine.exists() else None
+    with unittest.mock.patch.multiple(gpu, is_on_gpu=lambda _: True, Host=StandIn, PART=1 << 20), \
             unittest.mock.patch.object(Tasks, "express", lambda *_: None):
         if express is not None:
             express.pause(True)

@@ -71,7 +71,7 @@ class Survives(unittest.TestCase):
     def check(self, books):
         some = False
         for applied, computed, owed in zip(books.applied, books.computed, books.owed()):
-            computed, owed = computed.clone(), owed.double() * gradlane.torch.Engine.existing().per_debt
+            computed, owed = computed.clone(), owed.double() * gradlane.torch.Engine.existing().residual_scale
             for tensor in (computed, owed):
                 dist.all_reduce(tensor)
             some = some or bool(owed.any())
@@ -146,7 +146,7 @@ class Survives(unittest.TestCase):
                 books.step(given)
         for applied, computed, owed in zip(books.applied, books.computed, books.owed()):
             dist.all_reduce(computed)
-            owed = owed.double() * gradlane.torch.Engine.existing().per_debt
+            owed = owed.double() * gradlane.torch.Engine.existing().residual_scale
             dist.all_reduce(owed)
             self.assertLessEqual(float((applied + owed - computed).abs().max()), 2 * WORLD * bound)
 

@@ -79,7 +79,7 @@ def run(model, numbers):
 
 def debt(tensor):
     """Returns the sum of all ranks' residuals, in the scale of gradients."""
-    return total(tensor) * gradlane.torch.Engine.existing().per_debt
+    return total(tensor) * gradlane.torch.Engine.existing().residual_scale
 
 
 def total(tensor, group=None):

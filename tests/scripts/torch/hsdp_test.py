@@ -109,7 +109,7 @@ class Hsdp(unittest.TestCase):
             # REPLICAS times as much.
             residual = sharded.state_dict()["units"]["(root)"]["residual"].view(-1)
             engine = next(iter(sharded._units.values()))._engine
-            owed = total(residual, self.replicate.get_group()) * engine.per_debt * (WORLD // REPLICAS)
+            owed = total(residual, self.replicate.get_group()) * engine.residual_scale * (WORLD // REPLICAS)
             shards = [torch.empty_like(owed) for _ in range(WORLD // REPLICAS)]
             dist.all_gather(shards, owed, group=self.shard.get_group())
             owed, computed = torch.cat(shards)[:NUMEL], total(computed)
@@ -135,7 +135,7 @@ class Hsdp(unittest.TestCase):
         with unittest.mock.patch.dict(os.environ):
             os.environ.pop("GRADLANE_SOCKET", None)
             engine = gradlane.torch.State("raw", process_group=dist.new_group(list(range(WORLD))))._engine
-        self.assertEqual((engine.rank, engine.world, engine.is_apart), (RANK, WORLD, False))
+        self.assertEqual((engine.rank, engine.world, engine.is_subgroup), (RANK, WORLD, False))
 
     def test_ddp_of_some_ranks(self):
         """The hook averages over the replicas alone, as it does together with tensor parallelism."""

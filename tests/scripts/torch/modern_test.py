@@ -208,7 +208,7 @@ class Operations(Case):
                             tensor = mine(numel)
                             dist.all_reduce(tensor, op=op)
                             self.assertAll(tensor, value)
-                            gradlane.torch.default_options.Setting.tell()
+                            gradlane.torch.default_options.DefaultOptions.tell()
         self.assertEqual(engine._context.figures().operations, before + 3 * 2 * 3 * 3)
 
     def test_late(self):

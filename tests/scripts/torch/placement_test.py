@@ -8,11 +8,11 @@ import socket
 import unittest
 
 from gradlane.torch.bootstrap import host_info, placement
-from gradlane.torch.bootstrap.placement import Endpoint, Facts, Host, Unfit
+from gradlane.torch.bootstrap.placement import Endpoint, HostInfo, Host, PlacementError
 
 
 def facts(places_, **each):
-    return [Facts(place, 100 + rank, **each) for rank, place in enumerate(places_)]
+    return [HostInfo(place, 100 + rank, **each) for rank, place in enumerate(places_)]
 
 
 class Plans(unittest.TestCase):
@@ -49,15 +49,15 @@ class Plans(unittest.TestCase):
         self.assertTrue(placement.plan(facts("aaa")).alone)
 
     def test_too_many(self):
-        with self.assertRaisesRegex(Unfit, "257 ranks, and daemons have 256 at most"):
+        with self.assertRaisesRegex(PlacementError, "257 ranks, and daemons have 256 at most"):
             placement.plan(facts("a" * 257))
         self.assertEqual(placement.plan(facts("a" * 256)).trainers, 16)
 
     def test_nodes_fit(self):
-        with self.assertRaisesRegex(Unfit, "GRADLANE_NODES has 3 hosts, and the job runs on 2 machines"):
+        with self.assertRaisesRegex(PlacementError, "GRADLANE_NODES has 3 hosts, and the job runs on 2 machines"):
             placement.plan(facts("aabb", nodes="x,y,z"))
         mixed = facts("ab", nodes="x,y")
-        with self.assertRaisesRegex(Unfit, "'x,y' for rank 0 and '' for rank 1"):
+        with self.assertRaisesRegex(PlacementError, "'x,y' for rank 0 and '' for rank 1"):
             placement.plan([mixed[0], mixed[1]._replace(nodes="")])
 
     def test_settings(self):
@@ -87,7 +87,7 @@ class Choices(unittest.TestCase):
 
     def test_text(self):
         fact = facts("a", route="fd00::1", mark="m")[0]
-        self.assertEqual(Facts.read(fact.text()), fact)
+        self.assertEqual(HostInfo.read(fact.text()), fact)
         self.assertEqual(Endpoint.read(Endpoint("fd00::1", 7, 1280).text()), Endpoint("fd00::1", 7, 1280))
 
 
@@ -99,7 +99,7 @@ class Hosts(unittest.TestCase):
 
     def test_no_words(self):
         for text in ("a,,b", "a:x", "a:70000", "a b", "[a]:1", ":18400", "10.0.0.1:", "a:1:2"):
-            with self.subTest(text), self.assertRaisesRegex(Unfit, "GRADLANE_NODES: '.*' is no host, allowed: HOST or"):
+            with self.subTest(text), self.assertRaisesRegex(PlacementError, "GRADLANE_NODES: '.*' is no host, allowed: HOST or"):
                 placement.named_hosts(text)
 
     def test_endpoints(self):
@@ -111,7 +111,7 @@ class Hosts(unittest.TestCase):
                 (two, ["10.0.0.1", "fd00::1"], "rank 0 has an address of IPv4, 10.0.0.1, that of rank 1 one of IPv6"),
                 (two, ["10.0.0.1", "10.0.0.1"], "ranks 0 and 1 would both have their daemon at 10.0.0.1:1: set"),
                 (one, ["10.0.0.1", "10.0.0.1", "10.0.0.3", "10.0.0.2"], "ranks 0 and 1 would both")):
-            with self.subTest(text), self.assertRaisesRegex(Unfit, text):
+            with self.subTest(text), self.assertRaisesRegex(PlacementError, text):
                 placement.check(plan, [Endpoint(address, 1) for address in ends])
         self.assertEqual(str(Endpoint("fd00::1", 7)), "[fd00::1]:7")
 
@@ -120,7 +120,7 @@ class Addresses(unittest.TestCase):
     def test_of_this_machine(self):
         self.assertEqual(host_info.of_interface("lo"), "127.0.0.1")
         self.assertEqual(host_info.of_host("127.0.0.1"), "127.0.0.1")
-        self.assertEqual(host_info.towards("127.0.0.1"), "127.0.0.1")
+        self.assertEqual(host_info.local_address_for("127.0.0.1"), "127.0.0.1")
         self.assertTrue(host_info.is_here("127.0.0.1"))
         self.assertFalse(host_info.is_here("192.0.2.77"))
         self.assertEqual(host_info.mtu_of("127.0.0.1"), 1500)

@@ -97,7 +97,7 @@ class Profiles(unittest.TestCase):
         """
         torch, nn = self.torch, self.nn
 
-        class Kept(nn.Linear):
+        class BucketState(nn.Linear):
             def __init__(self):
                 super().__init__(3, 2)
                 self.register_buffer("calls", torch.zeros(1))
@@ -116,7 +116,7 @@ class Profiles(unittest.TestCase):
                     raise ValueError("enough")
                 return super().forward(x)
 
-        net = Kept()
+        net = BucketState()
         before = dict(net.named_buffers())
         for most in (1000, 2):
             net.most = most

@@ -60,17 +60,18 @@ TEST(CodecList, Ways) {
   const std::vector<StrategyId> every = find_strategies("ring,direct,rings:2,aggregator:0,stream");
   const std::vector<StrategyId> ring = {StrategyId{}};
   for (const StrategyId& strategy : every) {
-    EXPECT_EQ(way_fault(find_codec_pair("raw"), strategy, ring), "");
+    EXPECT_EQ(strategy_fault(find_codec_pair("raw"), strategy, ring), "");
     const bool aggregator = strategy.kind == StrategyId::Kind::kAggregator;
-    EXPECT_EQ(way_fault(find_codec_pair("fixed:10/raw"), strategy, every).empty(), aggregator);
+    EXPECT_EQ(strategy_fault(find_codec_pair("fixed:10/raw"), strategy, every).empty(), aggregator);
   }
   for (const CodecRow& row : codec_table()) {
     const CodecPair codec = find_codec_pair(row.example);
-    EXPECT_EQ(way_fault(codec, StrategyId{}, ring).empty(), codec_ways(row) == CodecWays::kAny) << row.example;
-    EXPECT_EQ(way_fault(codec, StrategyId{}, ring, 3).empty(), codec_ways(row) != CodecWays::kOwners) << row.example;
-    EXPECT_EQ(way_fault(codec, StrategyId{}, every).empty(), codec_ways(row) != CodecWays::kOwners) << row.example;
-    EXPECT_EQ(way_fault(codec, find_strategy("direct"), every), "") << row.example;
-    EXPECT_EQ(way_fault(codec, find_strategy("rings:2"), every).empty(), codec_ways(row) != CodecWays::kOwners);
+    EXPECT_EQ(strategy_fault(codec, StrategyId{}, ring).empty(), codec_ways(row) == CodecWays::kAny) << row.example;
+    EXPECT_EQ(strategy_fault(codec, StrategyId{}, ring, 3).empty(), codec_ways(row) != CodecWays::kOwners)
+        << row.example;
+    EXPECT_EQ(strategy_fault(codec, StrategyId{}, every).empty(), codec_ways(row) != CodecWays::kOwners) << row.example;
+    EXPECT_EQ(strategy_fault(codec, find_strategy("direct"), every), "") << row.example;
+    EXPECT_EQ(strategy_fault(codec, find_strategy("rings:2"), every).empty(), codec_ways(row) != CodecWays::kOwners);
   }
 }
 

@@ -144,16 +144,19 @@ TEST(PerfData, StatesAreCounted) {
       for (size_t i = 0; i < kCount; ++i) paid[i] -= static_cast<double>(residuals[rank][i]);
     }
     const PerfData checks(plan, 2, kWorld);
-    EXPECT_EQ(checks.count_unkept(PerfOp::kAllReduce, codec, sum.data(), paid.data(), kCount), 0u) << exchange;
-    EXPECT_EQ(checks.count_unkept(PerfOp::kReduceScatter, codec, sum.data(), paid.data(), kCount), 0u) << exchange;
+    EXPECT_EQ(checks.count_wrong_with_states(PerfOp::kAllReduce, codec, sum.data(), paid.data(), kCount), 0u)
+        << exchange;
+    EXPECT_EQ(checks.count_wrong_with_states(PerfOp::kReduceScatter, codec, sum.data(), paid.data(), kCount), 0u)
+        << exchange;
   }
   const PerfData checks(plan, 2, kWorld);
   sum[7] += 0x1p-4F;
   sum[kCount - 1] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(checks.count_unkept(PerfOp::kAllReduce, codec, sum.data(), paid.data(), kCount), 2u);
-  EXPECT_EQ(checks.count_unkept(PerfOp::kReduceScatter, codec, sum.data(), paid.data(), kCount), 1u);
-  EXPECT_GT(checks.count_unkept(PerfOp::kAllReduce, codec, sum.data(), std::vector<double>(kCount).data(), kCount),
-            kCount / 4);
+  EXPECT_EQ(checks.count_wrong_with_states(PerfOp::kAllReduce, codec, sum.data(), paid.data(), kCount), 2u);
+  EXPECT_EQ(checks.count_wrong_with_states(PerfOp::kReduceScatter, codec, sum.data(), paid.data(), kCount), 1u);
+  EXPECT_GT(
+      checks.count_wrong_with_states(PerfOp::kAllReduce, codec, sum.data(), std::vector<double>(kCount).data(), kCount),
+      kCount / 4);
 }
 
 // Each codec uses the first strategy that can carry it. Codecs that no strategy can carry are left out, and are named.

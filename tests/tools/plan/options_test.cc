@@ -153,7 +153,7 @@ TEST(PlanOptions, DefaultCalibrations) {
   calibration.strategies = {"ring"};
   setting = read();
   EXPECT_EQ(setting.strategies, find_strategies("ring"));
-  EXPECT_EQ(setting.lacking, find_strategies("direct"));
+  EXPECT_EQ(setting.strategies_not_allowed, find_strategies("direct"));
   std::remove(path.c_str());
 }
 

@@ -122,7 +122,7 @@ TEST(Advice, WhatTheRingAllows) {
   setting.calibration.link.latency = 2e-3;
   setting.calibration.strategies = {"ring"};
   setting.strategies = find_strategies("ring");
-  setting.lacking = find_strategies("direct");
+  setting.strategies_not_allowed = find_strategies("direct");
   setting.codecs = {"fixed:10"};
   const std::string text = advice(setting, plan_rows(setting));
   EXPECT_TRUE(text.starts_with("compress with fixed:10 by ring: ")) << text;

@@ -23,7 +23,7 @@ from .bootstrap import joining, launch
 from .engine import TORCH, Engine
 from .fallback import State, wanted
 from .bootstrap.joining import refusal, watch
-from .default_options import Setting
+from .default_options import DefaultOptions
 from .work import Work
 
 _ANOTHER = "make a group of another backend for it: dist.new_group(backend='gloo')"
@@ -34,17 +34,18 @@ _LOST = (errors.Cause.TIMEOUT, errors.Cause.NODE_LEFT, errors.Cause.TRAINER_GONE
 def create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Any:
     """Returns the c10d::Backend of a new process group.
 
-    Raises CannotBuild if the C++ extension cannot be built or loaded, and what joining.meet() raises.
+    Raises CannotBuild if the C++ extension cannot be built or loaded, and what joining.rendezvous_and_join() raises.
     """
     with contextlib.suppress(extension.CannotBuild):  # _connect() raises it where the other ranks learn of it
         extension.load()  # may build for half a minute, so it runs before ranks wait for one another
     group = _connect(store, rank, size, timeout)
     native = extension.load()
-    gate, fallback = native.Gate(), None
+    gate, fallback = native.FastPathSwitch(), None
     if group.state is not None:
         group.state.gate = gate
         fallback = native.Fallback(group.state, rank, size)
-    return native.Backend(group, rank, size, "gradlane", group.express(native), gate, fallback, group.apart)
+    return native.Backend(group, rank, size, "gradlane", group.fast_path(native), gate, fallback,
+                          group.unsupported_reason)
 
 
 def _create_by_options(options: Any, _: Any) -> Any:
@@ -57,7 +58,7 @@ def _connect(store: dist.Store, rank: int, size: int, timeout: datetime.timedelt
         # This is a new job. Groups of an earlier job may still be referenced, by a model for example, and ranks may
         # have counted different numbers of operations.
         Engine.renew()
-        Setting.bounds = {}
+        DefaultOptions.bounds = {}
         call_statistics.clear()
         joining.job = ""
     if size == 1 or dist.is_initialized() and (Engine.exists() or size != dist.get_world_size()):
@@ -68,7 +69,7 @@ def _connect(store: dist.Store, rank: int, size: int, timeout: datetime.timedelt
             launch.prepare(own, rank, size, timeout)
             return Group(rank, size, timeout)
 
-        group = joining.meet(store, rank, size, timeout, join)
+        group = joining.rendezvous_and_join(store, rank, size, timeout, join)
         launch.verify(group._engine, timeout)
     if wanted():
         group.state = State(joining.own(store), rank, size, group.options)
@@ -87,12 +88,13 @@ class Group:
     """Python part of a process group of all ranks or of one, which needs no daemon. Other groups use the fallback.
 
     native/backend.h calls the methods for the operations that gradlane runs itself. They return a Work, whose wait()
-    raises OperationFailed and DaemonGone. Wrong arguments raise BadArgument at once. `apart` is the reason why gradlane
-    runs no operation of this group itself, or "". `state` is the state of the fallback, None if there is none.
+    raises OperationFailed and DaemonGone. Wrong arguments raise BadArgument at once. `unsupported_reason` is the reason
+    why gradlane runs no operation of this group itself, or "". `state` is the state of the fallback, None if there is
+    none.
     """
 
     _engine: Engine | None
-    apart = ""
+    unsupported_reason = ""
     state: State | None = None
     _refusal: errors.BadArgument | None = None
 
@@ -101,11 +103,11 @@ class Group:
         self.options = types.SimpleNamespace(_timeout=timeout)  # other backends have it under this name, too
         self._engine = None
         if size == 1:
-            Setting.verify(Engine.existing() if Engine.exists() else None)
+            DefaultOptions.verify(Engine.existing() if Engine.exists() else None)
             return
         if dist.is_initialized() and size != dist.get_world_size():
             world = dist.get_world_size()
-            self.apart = f"a group of {size} of {world} ranks"
+            self.unsupported_reason = f"a group of {size} of {world} ranks"
             if not wanted():
                 # refuse() raises it later. If members raised it here, the other ranks would wait for them in
                 # new_group().
@@ -114,7 +116,7 @@ class Group:
         self._engine = Engine.shared(rank=rank, world=size)
         self._engine.groups = True
         weakref.finalize(self, self._engine.release).atexit = False
-        Setting.verify(self._engine)
+        DefaultOptions.verify(self._engine)
 
     def split(self, store: dist.Store, ranks: list[int], timeout: datetime.timedelta) -> Any:
         """Returns a new group of these of its ranks, or None if this rank is not one of them."""
@@ -157,7 +159,8 @@ class Group:
         if self._engine is None:
             output.copy_(blocks[0])
         # An adaptive bound would need the whole result on all ranks.
-        codec, bound = Setting.choose(output.numel(), self._engine) if kind["reduction"] == "sum" else (None, None)
+        coded = kind["reduction"] == "sum"
+        codec, bound = DefaultOptions.choose(output.numel(), self._engine) if coded else (None, None)
         if bound is not None and self._engine is not None:
             codec = self._engine.codecs.exact
         return self._begin(outputs, "reduce_scatter", output, blocks, codec=codec, **kind)
@@ -173,8 +176,8 @@ class Group:
             return self._reduce_whole(name, tensor, result, on_result)
         average = kind["average"]
         coded = tensor.dtype == torch.float32 and kind["reduction"] == "sum"
-        codec, chosen = Setting.choose(tensor.numel(), self._engine) if coded else (None, None)
-        kind["strategy"] = Setting.strategy
+        codec, chosen = DefaultOptions.choose(tensor.numel(), self._engine) if coded else (None, None)
+        kind["strategy"] = DefaultOptions.strategy
         if chosen is None:
             return self._begin(result, "all_reduce", tensor, codec=codec, on_result=on_result, noted=name, **kind)
         bound = chosen
@@ -235,13 +238,13 @@ class Group:
 
     # ---- Small sums without Python
 
-    def express(self, native: Any) -> Any:
+    def fast_path(self, native: Any) -> Any:
         """Returns the native.Express of the engine, or None if there is no engine."""
         if self._engine is None:
             return None
-        express = self._engine.express(native)
-        Setting.tell()
-        return express
+        fast_path = self._engine.fast_path(native)
+        DefaultOptions.tell()
+        return fast_path
 
     def adopt(self, tensors: list[torch.Tensor], outcome: int) -> Work:
         """Continues an all-reduce that native/express.h has started, and that is still in flight or has failed.

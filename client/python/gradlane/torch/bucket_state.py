@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from torch.futures import Future
 
 
-class Kept:
+class BucketState:
     """State of the parameters that travel in one bucket, in its order. `residual` and `bound` are None if there is
     none.
 
-    `residual` has one row for each of the codec's states. `cuts` divides the bucket; None if it is not divided. `work`
-    has all elements of a divided bucket, in shared memory. `packed` has those that travel exactly.
+    `residual` has one row for each of the codec's states. `layout` divides the bucket; None if it is not divided.
+    `work` has all elements of a divided bucket, in shared memory. `packed` has those that travel exactly.
     """
 
     def __init__(self, parameters: Sequence[torch.Tensor], residual: torch.Tensor | None,
@@ -28,7 +28,7 @@ class Kept:
         self.parameters = parameters
         self.residual = residual
         self.bound = bound
-        self.cuts: Cuts | None = None
+        self.layout: BucketLayout | None = None
         self.work = self.packed = torch.empty(0)
         self.future: Future[Any] | None = None  # future of the bucket's latest exchange
         self.offsets: list[int] = []
@@ -38,7 +38,7 @@ class Kept:
             offset += parameter.numel()
         self._filled = [i for i, parameter in enumerate(parameters) if parameter.numel() > 0]
         self._firsts = torch.tensor([self.offsets[i] for i in self._filled], dtype=torch.long)
-        self._held: list[tuple[torch.Tensor, torch.Tensor]] = []  # (rows of the residual, their withheld values)
+        self._withheld: list[tuple[torch.Tensor, torch.Tensor]] = []  # (rows of the residual, their withheld values)
 
     def residual_of(self, position: int) -> torch.Tensor | None:
         """Returns a view of a parameter's residual, in the shape of the parameter. Several states make one more
@@ -52,13 +52,13 @@ class Kept:
 
     def reset(self) -> None:
         """Sets the residual to zero and restarts the bound."""
-        self._held = []
+        self._withheld = []
         if self.residual is not None:
             self.residual.zero_()
         if self.bound is not None:
             self.bound.reset()
 
-    def hold(self, gradients: torch.Tensor) -> None:
+    def withhold_residuals(self, gradients: torch.Tensor) -> None:
         """Withholds the residuals of parameters whose gradient is all zero. DDP drops the result of parameters that no
         rank has used (find_unused_parameters), and a residual in it would be lost."""
         if self.residual is None:
@@ -72,18 +72,18 @@ class Kept:
             if bool(gradients[first:last].any()):
                 continue
             rows = self.residual[:, first:last]
-            self._held.append((rows, rows.clone()))
+            self._withheld.append((rows, rows.clone()))
             rows.zero_()
 
-    def _give_back(self) -> None:
-        held, self._held = self._held, []
+    def _restore_residuals(self) -> None:
+        held, self._withheld = self._withheld, []
         for rows, owed in held:
             rows += owed
 
     def take(self, result: torch.Tensor) -> None:
         """Takes in the result of the exchange, before DDP gets it: restores withheld residuals and updates the bound.
         """
-        self._give_back()
+        self._restore_residuals()
         if self.bound is not None:
             self.bound.update(result.detach().cpu().numpy())
 
@@ -98,7 +98,7 @@ class Kept:
             self.reset()
 
 
-class Cuts:
+class BucketLayout:
     """Division of a bucket. `coded` has (offset, elements) of the parts that go through the codec, one operation each.
     `exact` has the same of the parts that travel exactly, all in one operation."""
 
@@ -106,7 +106,7 @@ class Cuts:
         self.coded, self.exact = coded, exact
 
     @staticmethod
-    def of(parameters: Sequence[torch.Tensor], exact: Container[int], each: bool) -> Cuts | None:
+    def of(parameters: Sequence[torch.Tensor], exact: Container[int], each: bool) -> BucketLayout | None:
         """Returns the division of a bucket, or None if it is not divided. `exact` has id() of parameters that travel
         exactly. `each` is True if the codec looks at whole tensors. Then each parameter has an operation of its own,
         and those too small for a codec travel exactly."""
@@ -121,7 +121,7 @@ class Cuts:
             else:
                 places.append((offset, numel))
             offset += numel
-        return Cuts(coded, raw) if raw or each else None
+        return BucketLayout(coded, raw) if raw or each else None
 
 
 def shape_of_residual(shape: Sequence[int], states: int) -> tuple[int, ...]:

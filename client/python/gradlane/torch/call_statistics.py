@@ -10,7 +10,7 @@ import torch
 HERE = "gradlane"
 
 _counts: dict[tuple[str, str, str], list[int]] = {}
-_express: set[Any] = set()  # native/express.h objects, which count their own calls
+_fast_path: set[Any] = set()  # native/express.h objects, which count their own calls
 _lock = threading.Lock()
 
 
@@ -27,17 +27,17 @@ def note(operation: str, where: str, why: str, nbytes: int) -> None:
         _add(operation, where, why, 1, nbytes)
 
 
-def follow(express: Any) -> None:
+def follow(fast_path: Any) -> None:
     """Includes the sums of a native.Express, until forget()."""
     with _lock:
-        _express.add(express)
+        _fast_path.add(fast_path)
 
 
-def forget(express: Any) -> None:
+def forget(fast_path: Any) -> None:
     """Adds the last counts of a native.Express and removes it."""
     with _lock:
         _collect()
-        _express.discard(express)
+        _fast_path.discard(fast_path)
 
 
 def clear() -> None:
@@ -74,8 +74,8 @@ def _add(operation: str, where: str, why: str, calls: int, nbytes: int) -> None:
 
 
 def _collect() -> None:
-    for express in _express:
-        calls, nbytes = express.take_counts()
+    for fast_path in _fast_path:
+        calls, nbytes = fast_path.take_counts()
         if calls > 0:
             _add("all_reduce", HERE, "", calls, nbytes)
 

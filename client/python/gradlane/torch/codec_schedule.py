@@ -13,7 +13,7 @@ from .codec import check, is_adaptive
 from .engine import Engine
 
 
-class Plan:
+class CodecSchedule:
     """Codecs of a training, step by step.
 
     The first `warmup` steps are exact, then comes the ramp, then `codec`. `states` is the number of arrays in a
@@ -31,14 +31,14 @@ class Plan:
             if ramp:
                 raise errors.bad_argument(f"gradlane: ramp with codec {codec!r}: its bounds follow the gradients")
             return
-        engine.check_way(codec, strategy)
+        engine.check_codec_strategy(codec, strategy)
         found = engine.find_codec(codec)
         self.states, self.looks = max(found.states, 1), Capability.LOOKS in found.flags
         self.owned = Capability.OWNED in found.flags
         end = self.warmup
         for name, steps in _pairs(ramp):
             check(name, engine)
-            engine.check_way(name, strategy)
+            engine.check_codec_strategy(name, strategy)
             other = engine.find_codec(name)
             if other.usage != found.usage:
                 raise errors.bad_argument(f"gradlane: ramp of codec {name!r} before {codec!r}: it is no {found.usage}")

@@ -17,7 +17,7 @@ from .engine import Engine
 _WINDOW = 8  # number of results that an adaptive bound follows; several tensors of one size may share a bound
 
 
-class Setting:
+class DefaultOptions:
     """Settings of use_codec() and use_strategy(), for the whole process."""
 
     name: str | None = None  # None: of_the_job(), else the daemon's
@@ -85,17 +85,17 @@ def use_codec(name: str | None) -> ContextManager[None]:
     checked. init_process_group() then raises it for all others. Used as a context manager, it restores the old codec
     and its bounds at the end.
     """
-    old = Setting.name, Setting.bounds
-    Setting.name, Setting.bounds = check(name, Engine.existing() if Engine.exists() else None), {}
-    Setting.tell()
+    old = DefaultOptions.name, DefaultOptions.bounds
+    DefaultOptions.name, DefaultOptions.bounds = check(name, Engine.existing() if Engine.exists() else None), {}
+    DefaultOptions.tell()
 
     @contextlib.contextmanager
     def scope() -> Iterator[None]:
         try:
             yield
         finally:
-            Setting.name, Setting.bounds = old
-            Setting.tell()
+            DefaultOptions.name, DefaultOptions.bounds = old
+            DefaultOptions.tell()
 
     return scope()
 
@@ -108,19 +108,19 @@ def use_strategy(name: str | None) -> ContextManager[None]:
     if the daemon does not allow the strategy. Before init_process_group() this is not known; init_process_group() then
     raises it. Used as a context manager, it restores the old strategy at the end.
     """
-    old = Setting.strategy
+    old = DefaultOptions.strategy
     if Engine.exists():
         Engine.existing().find_strategy(name)
     strategy_name(name)
-    Setting.strategy = name
-    Setting.tell()
+    DefaultOptions.strategy = name
+    DefaultOptions.tell()
 
     @contextlib.contextmanager
     def scope() -> Iterator[None]:
         try:
             yield
         finally:
-            Setting.strategy = old
-            Setting.tell()
+            DefaultOptions.strategy = old
+            DefaultOptions.tell()
 
     return scope()

@@ -60,7 +60,7 @@ class Engine:
     - on_data(tensor): called with the host copy of data on a GPU, before it is exchanged.
 
     `rank`, `world`, `codec` and `strategies` are as in gradlane.Context. `codecs` are names of the daemon's codecs.
-    express() and tell() are those of Tasks. `is_apart` says whether apart() has made the engine.
+    fast_path() and tell() are those of Tasks. `is_subgroup` says whether open_subgroup() has made the engine.
     """
 
     socket: str | None = None  # socket of the job's own daemon; None: GRADLANE_SOCKET, or the one that is found
@@ -117,7 +117,7 @@ class Engine:
             Engine._current = Engine(_context.open(rank=rank, timeout=timeout))
 
     @staticmethod
-    def apart(socket: str, rank: int) -> Engine:
+    def open_subgroup(socket: str, rank: int) -> Engine:
         """Returns another engine, for a ring of some ranks, in which this is `rank`. Raises what gradlane.open()
         raises."""
         return Engine(_context.open(socket, rank=rank), socket)
@@ -161,22 +161,22 @@ class Engine:
             Engine._current = None
         engine.close()
 
-    def __init__(self, connected: _context.Context, apart: str | None = None) -> None:
+    def __init__(self, connected: _context.Context, open_subgroup: str | None = None) -> None:
         self.rank, self.world, self.codec = connected.rank, connected.world, connected.codec
         self.strategies = connected.strategies
-        self.is_apart = apart is not None
-        if not self.is_apart:
+        self.is_subgroup = open_subgroup is not None
+        if not self.is_subgroup:
             Engine._world = self.world
         self._context = connected  # keeps the connection open
         self._users = 0
-        self._tasks = Tasks(connected._connection, apart or Engine.socket)
+        self._tasks = Tasks(connected._connection, open_subgroup or Engine.socket)
         self._memory = self._tasks.memory
-        self.express, self.tell = self._tasks.express, self._tasks.tell
+        self.fast_path, self.tell = self._tasks.fast_path, self._tasks.tell
         trainers: int = connected._lib.gradlane_local_reduce(connected._connection.handle)
         self._local_reduce = trainers != 0
         # Residual scale. With local_reduce the trainers of a node are summed first, and the residual of an average is
         # that of their mean. It is multiplied by their number before it is added to one trainer's gradients.
-        self.per_debt = max(trainers, 1)
+        self.residual_scale = max(trainers, 1)
         self.codecs = connected._codecs
         self._found: dict[str | None, Codec] = {}  # codecs that were asked for
         self.groups = False  # whether process groups use it
@@ -208,7 +208,7 @@ class Engine:
             self._tasks.check()
             return _codecs.with_residual(self.table(), word)
 
-    def check_way(self, codec: str, strategy: str | None) -> None:
+    def check_codec_strategy(self, codec: str, strategy: str | None) -> None:
         """Raises BadArgument if sums by this codec cannot use this strategy. None: if no strategy of the daemon can run
         them."""
         connection = self._context._connection
@@ -348,7 +348,7 @@ class Engine:
         """Closes the connection, which frees the rank. Unfinished operations fail, on all ranks. Tensors of zeros()
         stay valid."""
         atexit.unregister(self.close)
-        summarize = summarize and not self.is_apart and summary.wanted(self.rank) and self.usable
+        summarize = summarize and not self.is_subgroup and summary.wanted(self.rank) and self.usable
         self._tasks.close(self._context.close, silent)
         if summarize:  # after the close: no operation waits for the daemon's answer
             summary.show(Engine.socket, self._tasks.overlap.hidden)

@@ -52,7 +52,7 @@ def folder() -> pathlib.Path:
     return pathlib.Path(named or os.path.join(cache, "torch_extensions")) / _folder_name(torch.__version__)
 
 
-def brought() -> pathlib.Path:
+def prebuilt_path() -> pathlib.Path:
     """Returns the path of a wheel's extension. One file fits all builds of a PyTorch release: 2.13.0+cpu, 2.13.0+cu130.
     """
     return _SOURCES / "built" / _folder_name(torch.__version__.split("+")[0]) / f"{_NAME}.so"
@@ -96,7 +96,7 @@ def _outcome() -> Any:
 
 
 def _load() -> Any:
-    there = brought()
+    there = prebuilt_path()
     if there.exists():
         try:
             return _module(there)

@@ -126,7 +126,7 @@ def _device(gloo: Any) -> Any:
     reaches."""
     interface = os.environ.get("GLOO_SOCKET_IFNAME", os.environ.get("GRADLANE_INTERFACE", "")).split(",")[0]
     master = os.environ.get("MASTER_ADDR") or "localhost"
-    place = {"interface": interface} if interface else {"hostname": host_info.towards(master)}
+    place = {"interface": interface} if interface else {"hostname": host_info.local_address_for(master)}
     try:
         return gloo.create_device(**place, lazy_init=True)
     except TypeError:  # PyTorch 2.6 does not know lazy_init

@@ -19,7 +19,7 @@ from .. import _codecs, errors
 from .codec import bound_of, check
 from .engine import Engine
 from .hook import _check_group, _feedback, _open, _timeout_of
-from .codec_schedule import Plan
+from .codec_schedule import CodecSchedule
 from .subgroups import ranks_text
 from .staging import premultiplied
 from .work import Work
@@ -88,7 +88,7 @@ def fsdp(model: torch.nn.Module, codec: str | None = None, error_feedback: bool 
     _check_group(process_group)
     for name, module in found.items():  # checked before daemons are started for a wrong group
         _check_mesh(name, module, process_group)
-    way = Way.of("fsdp", codec, error_feedback, strategy, process_group)
+    way = ExchangeOptions.of("fsdp", codec, error_feedback, strategy, process_group)
     units: dict[str, Unit] = {}
     for name, module in found.items():
         units[name] = Unit(way)
@@ -99,7 +99,7 @@ def fsdp(model: torch.nn.Module, codec: str | None = None, error_feedback: bool 
     return Sharded(way.codec, way.error_feedback, units)
 
 
-class Way(NamedTuple):
+class ExchangeOptions(NamedTuple):
     """Options for the gradients of all units. `states` is the number of rows of a residual, 0 if there is none.
     `timeout` is in seconds; None: the daemons' limit."""
 
@@ -112,19 +112,20 @@ class Way(NamedTuple):
 
     @staticmethod
     def of(caller: str, codec: str | None, error_feedback: bool | None, strategy: str | None,
-           process_group: dist.ProcessGroup | None) -> Way:
+           process_group: dist.ProcessGroup | None) -> ExchangeOptions:
         """Returns the Way for the user's options; the group was checked before. Raises NoDaemon and BadArgument."""
         engine = _open(process_group)
         chosen = check(codec, engine) or engine.codecs.adaptive
         engine.find_strategy(strategy)
-        plan = Plan(engine, chosen, strategy, 0, ())
+        plan = CodecSchedule(engine, chosen, strategy, 0, ())
         if plan.looks:
             raise errors.bad_argument(
                 f"gradlane: {caller} with codec {chosen!r}: it looks at whole tensors, and a unit has many in one; "
                 f"take '{engine.codecs.adaptive}', or one that does not: 'gradlane codecs' lists them"
             )
         feedback = _feedback(error_feedback, chosen, engine)
-        return Way(engine, chosen, feedback, strategy, plan.states if feedback else 0, _timeout_of(process_group))
+        states = plan.states if feedback else 0
+        return ExchangeOptions(engine, chosen, feedback, strategy, states, _timeout_of(process_group))
 
     def keep_places(self, module: Any) -> None:
         """Makes FSDP send parameters without gradients too, so that each parameter keeps its place in the residual."""
@@ -136,7 +137,7 @@ class Unit:
     """Reduce-scatter of one unit: a ReduceScatter of torch.distributed.fsdp. FSDP calls allocate() for the input, then
     for the output, then __call__()."""
 
-    def __init__(self, way: Way) -> None:
+    def __init__(self, way: ExchangeOptions) -> None:
         self._engine, self._codec, self._strategy = way.engine, way.codec, way.strategy
         self._states, self._timeout = way.states, way.timeout
         self._bound = bound_of(way.codec, way.engine)
@@ -221,14 +222,14 @@ class Unit:
         codec = self._codec if self._bound is None else self._bound.codec()
         if self._states == 0:
             return codec, None
-        residual = self._owed(shared.numel())
+        residual = self._residual_for(shared.numel())
         if self._bound is not None and codec == self._engine.codecs.exact:  # applies the whole residual
-            shared.add_(residual[0].to(shared.device), alpha=self._engine.per_debt if average else 1)
+            shared.add_(residual[0].to(shared.device), alpha=self._engine.residual_scale if average else 1)
             residual.zero_()
             return codec, None
         return codec, residual
 
-    def _owed(self, numel: int) -> torch.Tensor:
+    def _residual_for(self, numel: int) -> torch.Tensor:
         shape = self._states, numel
         if self._residual is None or self._residual.shape != shape:
             if self._residual is not None:

@@ -42,7 +42,7 @@ def streams_of(device: torch.device) -> Streams:
         return _streams[device]
 
 
-def is_far(tensor: torch.Tensor) -> bool:
+def is_on_gpu(tensor: torch.Tensor) -> bool:
     """Returns whether the tensor must be copied before it can be read here."""
     return bool(tensor.is_cuda)
 

@@ -22,9 +22,10 @@ from . import call_statistics, gpu, subgroups
 from .bootstrap import joining, launch
 from .codec import bound_of, check, is_adaptive
 from .bootstrap.store_group import rendezvous
+from .bucket_state import (BucketLayout, BucketState, Loaded, check_buckets, check_codec, check_fits, shape_of_residual,
+                           too_many)
+from .codec_schedule import CodecSchedule, named
 from .engine import Engine
-from .bucket_state import Cuts, Kept, Loaded, check_buckets, check_codec, check_fits, shape_of_residual, too_many
-from .codec_schedule import Plan, named
 
 _VERSION = 2  # version of state dicts
 
@@ -59,7 +60,7 @@ class State:
         self._engine = _open(process_group)
         self.codec = check(codec, self._engine) or self._engine.codecs.adaptive
         self.strategy = self._engine.find_strategy(strategy)
-        self._plan = Plan(self._engine, self.codec, self.strategy, warmup, ramp)
+        self._plan = CodecSchedule(self._engine, self.codec, self.strategy, warmup, ramp)
         self.error_feedback = _feedback(error_feedback, self.codec, self._engine)
         self._exact = named(exact, model)
         # In a step that torch.compile() has compiled, the exchange still runs uncompiled.
@@ -70,11 +71,11 @@ class State:
         # Parameters that are frozen now have the last numbers.
         self._order: dict[torch.Tensor, int] = {}
         self._live = 0  # number of parameters that are not frozen
-        self._seen: list[Kept] = []  # buckets of this step
-        self._known: list[Kept] = []  # buckets of the step before
+        self._seen: list[BucketState] = []  # buckets of this step
+        self._known: list[BucketState] = []  # buckets of the step before
         # Number of parameters in each bucket of the first step. The numbers in `_order` depend on it.
         self._firsts: list[int] = []
-        self._where: dict[torch.Tensor, tuple[Kept, int]] = {}  # (Kept, position in it) of each parameter
+        self._where: dict[torch.Tensor, tuple[BucketState, int]] = {}  # (Kept, position in it) of each parameter
         self._left: dict[torch.Tensor, Loaded] = {}  # loaded state of parameters that are in no bucket now
         # Parameters of a loaded state dict by number, and its `_firsts`, until the end of the first step after loading.
         self._loaded: list[Loaded] = []
@@ -92,7 +93,7 @@ class State:
         skips both outside a torch.distributed job. It also skips both if a process group of backend gradlane uses the
         connection; make that group again instead.
         """
-        ours = self._engine.is_apart
+        ours = self._engine.is_subgroup
         alone = not ours and (self._engine.groups or Engine.of_groups() or
                               not (dist.is_available() and dist.is_initialized()))
         if ours:
@@ -184,20 +185,20 @@ class State:
             codec = self._engine.codecs.exact
         exact = codec == self._engine.codecs.exact
         options: dict[str, Any] = {"average": True, "timeout": _timeout_of(self._group)}
-        if residual is not None and not exact and kept.cuts is None and gpu.is_far(buffer):
-            options["on_data"] = kept.hold  # the engine's thread calls hold(), because here it would wait for the GPU
+        if residual is not None and not exact and kept.layout is None and gpu.is_on_gpu(buffer):
+            options["on_data"] = kept.withhold_residuals  # in the engine's thread: here it would wait for the GPU
         elif residual is not None and not (exact and kept.bound is None):  # otherwise the residual is not applied
-            kept.hold(buffer)
+            kept.withhold_residuals(buffer)
         # An exact step with an adaptive bound applies the whole residual.
         if residual is not None and exact:
             if kept.bound is not None:
-                buffer.add_(residual[0].to(buffer.device), alpha=self._engine.per_debt)
+                buffer.add_(residual[0].to(buffer.device), alpha=self._engine.residual_scale)
                 residual.zero_()
             residual = None
         if bucket.is_last():
             self._step += 1
-        if kept.cuts is not None and not exact:
-            kept.future = self._exchange_cut(kept, kept.cuts, buffer, codec, residual, options)
+        if kept.layout is not None and not exact:
+            kept.future = self._exchange_cut(kept, kept.layout, buffer, codec, residual, options)
         else:
             kept.future = self._engine.all_reduce(buffer, codec=codec, residual=residual, on_result=kept.take,
                                                   strategy=None if exact else self.strategy, **options)
@@ -218,7 +219,7 @@ class State:
 
         return work.get_future().then(average)
 
-    def _see(self, bucket: dist.GradBucket, kept: Kept | None, known: int) -> None:
+    def _see(self, bucket: dist.GradBucket, kept: BucketState | None, known: int) -> None:
         """Records a bucket of the current step. After the last one, numbers parameters again if buckets have changed.
 
         known: number of parameters that had numbers before this bucket. Raises BadArgument if a loaded state dict has
@@ -239,9 +240,9 @@ class State:
         self._loaded, self._saved_firsts = [], []
         if self._seen != self._known:
             self._known = self._seen
-            self._number_anew()
+            self._renumber_parameters()
 
-    def _number_anew(self) -> None:
+    def _renumber_parameters(self) -> None:
         """Numbers parameters again if some were added, frozen or thawed. The new numbers are those of a DDP that has
         had these parameters from the start. A State that loads the state dict belongs to such a DDP."""
         seen = [parameter for kept in self._seen for parameter in kept.parameters]
@@ -251,7 +252,7 @@ class State:
         self._live = len(seen)
         self._firsts = [len(kept.parameters) for kept in self._seen]
 
-    def _exchange_cut(self, kept: Kept, cuts: Cuts, buffer: torch.Tensor, codec: str | None,
+    def _exchange_cut(self, kept: BucketState, layout: BucketLayout, buffer: torch.Tensor, codec: str | None,
                       residual: torch.Tensor | None, options: dict[str, Any]) -> Future[Any]:
         """All-reduces a divided bucket in several operations. The last of them puts the result together."""
         kept.work.copy_(buffer)
@@ -261,21 +262,21 @@ class State:
             if failed:
                 raise failed[0]
             start = 0
-            for first, numel in cuts.exact:
+            for first, numel in layout.exact:
                 kept.work[first:first + numel] = kept.packed[start:start + numel]
                 start += numel
             buffer.copy_(kept.work)
             kept.take(buffer)
 
         ends = {"on_result": gather, "result": buffer}
-        for number, (first, numel) in enumerate(cuts.coded, start=1):
-            last = number == len(cuts.coded) and not cuts.exact
+        for number, (first, numel) in enumerate(layout.coded, start=1):
+            last = number == len(layout.coded) and not layout.exact
             rows = None if residual is None else residual[:, first:first + numel]
             future = self._engine.all_reduce(kept.work[first:first + numel], codec=codec, residual=rows,
                                              strategy=self.strategy, pieces=not self._plan.looks,
                                              **(ends if last else {"on_error": failed.append}), **options)
-        if cuts.exact:
-            kept.packed = torch.cat([kept.work[first:first + numel] for first, numel in cuts.exact])
+        if layout.exact:
+            kept.packed = torch.cat([kept.work[first:first + numel] for first, numel in layout.exact])
             future = self._engine.all_reduce(kept.packed, codec=self._engine.codecs.exact, **ends, **options)
         return future
 
@@ -285,7 +286,7 @@ class State:
         self._engine = _open(self._group)
         self.load_state_dict(state)
 
-    def _keep(self, parameters: Sequence[torch.Tensor], buffer: torch.Tensor) -> Kept:
+    def _keep(self, parameters: Sequence[torch.Tensor], buffer: torch.Tensor) -> BucketState:
         """Returns the Kept of these parameters. If they form a new bucket, makes one from their state so far."""
         known = self._where.get(parameters[0])
         if known is not None and list(map(id, known[0].parameters)) == list(map(id, parameters)):
@@ -296,7 +297,7 @@ class State:
             if self._loaded:
                 check_fits(self._loaded, number, parameter)
                 self._left.setdefault(parameter, self._loaded[number])
-        kept = Kept(parameters, None, None)
+        kept = BucketState(parameters, None, None)
         if buffer.dtype == torch.float32:
             before = [self._entry(parameter) for parameter in parameters]
             kept.bound = self._joined_bound(before)
@@ -307,8 +308,8 @@ class State:
                     place = kept.residual_of(position)
                     if entry.residual is not None and place is not None:
                         place.copy_(self._moved(entry.residual))
-            kept.cuts = Cuts.of(parameters, self._exact, self._plan.looks)
-            if kept.cuts is not None:
+            kept.layout = BucketLayout.of(parameters, self._exact, self._plan.looks)
+            if kept.layout is not None:
                 kept.work = self._engine.zeros(buffer.numel())
         for position, parameter in enumerate(parameters):
             self._where[parameter] = (kept, position)
@@ -401,7 +402,7 @@ def _timeout_of(group: dist.ProcessGroup | None) -> float | None:
     return float(getattr(options, "_timeout", default_pg_timeout).total_seconds())
 
 
-def _meeting_time(group: dist.ProcessGroup) -> datetime.timedelta:
+def _rendezvous_timeout(group: dist.ProcessGroup) -> datetime.timedelta:
     """Returns how long ranks of a group wait for each other in a rendezvous: the shorter timeout of group and job.
     new_group() does not inherit the job's timeout."""
     return datetime.timedelta(seconds=min(_timeout_of(group) or 0, _timeout_of(None) or 0))
@@ -413,7 +414,7 @@ def _open(process_group: dist.ProcessGroup | None) -> Engine:
         rank, world = dist.get_rank(process_group), dist.get_world_size(process_group)
         number, ranks = rank, world
         if process_group is not None and 1 < world < dist.get_world_size():
-            return subgroups.engine_of(process_group, _meeting_time(process_group))
+            return subgroups.engine_of(process_group, _rendezvous_timeout(process_group))
         if launch.wanted() and not Engine.exists() and world == dist.get_world_size():
             limit = datetime.timedelta(seconds=_timeout_of(process_group) or 0)
             store = dist.distributed_c10d._get_default_store()

@@ -18,8 +18,8 @@ import torch.distributed as dist
 
 from .. import errors
 from . import subgroups
-from .fsdp import Sharded, Unit, Way, group_of, shards_of, units_of
-from .hook import _check_group, _meeting_time
+from .fsdp import Sharded, Unit, ExchangeOptions, group_of, shards_of, units_of
+from .hook import _check_group, _rendezvous_timeout
 from .work import Work
 
 
@@ -47,7 +47,7 @@ def hsdp(model: torch.nn.Module, replicate: Any, codec: str | None = None, error
         return Sharded(codec or "raw", False, {})  # one replica has nothing to average
     _check_group(group)
     _check_shards(found, group)
-    way = Way.of("hsdp", codec, error_feedback, strategy, group)
+    way = ExchangeOptions.of("hsdp", codec, error_feedback, strategy, group)
     units: dict[str, Unit] = {}
     for name, module in found.items():
         replica = Replica(way)
@@ -90,7 +90,7 @@ def _check_shards(found: dict[str, Any], group: dist.ProcessGroup) -> None:
     shards = {name: shards_of(module) for name, module in found.items()}
     said = {name: f"part {over.index(mine)} of {len(over)} of {sum(it.numel() for it in found[name].parameters())}"
             for name, over in shards.items()}
-    everybody = [json.loads(text) for text in subgroups.hear(group, json.dumps(said), _meeting_time(group))]
+    everybody = [json.loads(text) for text in subgroups.gather(group, json.dumps(said), _rendezvous_timeout(group))]
     for name, over in shards.items():
         both = sorted(set(ranks).intersection(over) - {mine})
         if both:

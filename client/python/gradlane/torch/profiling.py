@@ -54,7 +54,7 @@ def profile(model: torch.nn.Module, inputs: Any, *, loss: Callable[[Any], torch.
         _check_path(path)
     batch = _arguments.whole("batch", _batch_of(inputs) if batch is None else batch, 1, 10**7)
     run = _Run(model, inputs, loss, list(names))
-    with _left_alone(model, list(names)), torch.enable_grad():
+    with _PreserveModelState(model, list(names)), torch.enable_grad():
         measured = [run.step() for _ in range(WARM_UPS + steps)][WARM_UPS:]
     ready = [parameter for parameter in names if all(parameter in step.ready for step in measured)]
     if not ready:
@@ -153,7 +153,7 @@ class _CudaClock(_Clock):
         return float(a.elapsed_time(b))
 
 
-class _left_alone:
+class _PreserveModelState:
     """Context that restores gradients, buffers and random states when it ends."""
 
     def __init__(self, model: torch.nn.Module, parameters: list[torch.nn.Parameter]) -> None:

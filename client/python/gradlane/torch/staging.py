@@ -133,7 +133,7 @@ class Operand:
             if work.dtype != self.tensor.dtype:
                 self.origin = f" of {self.tensor.dtype}"
         work = work.resolve_conj().resolve_neg().contiguous()
-        if gpu.is_far(work):
+        if gpu.is_on_gpu(work):
             self.host = gpu.Host(lend(work.numel() * work.element_size()), work, filled)
             work = self.host.tensor
         self.work = work

@@ -22,7 +22,7 @@ from .engine import Engine
 
 class _Ring(NamedTuple):
     engine: Engine
-    held: launch.Held
+    held: launch.JobDaemons
 
 
 _rings: dict[str, _Ring] = {}  # by name of the group
@@ -40,12 +40,12 @@ def engine_of(group: dist.ProcessGroup, timeout: datetime.timedelta) -> Engine:
     return engine
 
 
-def hear(group: dist.ProcessGroup, said: str, timeout: datetime.timedelta) -> list[str]:
+def gather(group: dist.ProcessGroup, said: str, timeout: datetime.timedelta) -> list[str]:
     """Returns the `said` of each rank of the group in this call. Raises OperationFailed and NoDaemon, which name the
     ranks that did not come."""
     with _of_the_job(group):
         store = _convened("words", group, timeout)
-        return StoreGroup(store, dist.get_rank(group), timeout).hear("said", range(dist.get_world_size(group)), said)
+        return StoreGroup(store, dist.get_rank(group), timeout).gather("said", range(dist.get_world_size(group)), said)
 
 
 def leave(group: dist.ProcessGroup) -> None:
@@ -93,7 +93,7 @@ def _join(name: str, store: dist.Store, rank: int, size: int, timeout: datetime.
         known.held.end()
         del _rings[name]
     try:
-        engine = Engine.apart(held.socket, rank)
+        engine = Engine.open_subgroup(held.socket, rank)
     except BaseException:
         held.end()
         raise

@@ -53,7 +53,7 @@ class Tasks:
         # number as the key. `_early_ends` has the outcomes of those that ended before adopt() was called.
         self._under_way: dict[int, tuple[Operation, int]] = {}
         self._early_ends: dict[int, _library.Outcome] = {}
-        self._express: Any = None
+        self._fast_path: Any = None
 
     def start(self, operation: Operation) -> Future[Any]:
         """Starts an operation. Returns a Future of operation.result."""
@@ -99,21 +99,21 @@ class Tasks:
             self._end(operation, 0, end)
         return self._future_of(operation)
 
-    def express(self, native: Any) -> Any:
+    def fast_path(self, native: Any) -> Any:
         """Returns the native.Express, which runs all-reduces without Python."""
-        if self._express is None:
+        if self._fast_path is None:
             with self.lock:
                 self.check()
                 add = ctypes.cast(self._lib.gradlane_add, ctypes.c_void_p).value
-                self._express = native.Express(self._connection, add, self._handle)
-                call_statistics.follow(self._express)
-        return self._express
+                self._fast_path = native.FastPath(self._connection, add, self._handle)
+                call_statistics.follow(self._fast_path)
+        return self._fast_path
 
     def tell(self, codec: str | None, strategy: str | None, coded: bool) -> None:
         """Sets codec and strategy of later all-reduces without Python. coded: whether sums that a codec applies to may
         run so."""
-        if self._express is not None:
-            self._express.set(codec, strategy, coded)
+        if self._fast_path is not None:
+            self._fast_path.set(codec, strategy, coded)
 
     def close(self, disconnect: Callable[[], None], silent: bool = False) -> None:
         """Calls `disconnect`. Unfinished operations fail. silent: threads that wait for them do not wake up."""
@@ -121,8 +121,8 @@ class Tasks:
             if self.closed:
                 return
             self.closed, self._silent = True, silent
-            if self._express is not None:
-                call_statistics.forget(self._express)
+            if self._fast_path is not None:
+                call_statistics.forget(self._fast_path)
             self.memory.pinned.clear()
             disconnect()
         if self._thread is not None and self._thread is not threading.current_thread():

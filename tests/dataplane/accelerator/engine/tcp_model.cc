@@ -110,7 +110,7 @@ void Connection::open() {
 }
 
 bool Connection::step() {
-  if (++steps_ >= kStuck || random_.one_in(20000)) break_off();
+  if (++steps_ >= kStuck || random_.one_in(20000)) end_generation();
   if (broken_ || una_ == exact_.size() + 1) return false;
   switch (random_.below(16)) {
     case 0:
@@ -187,7 +187,7 @@ void Connection::probe() {
   }
 }
 
-void Connection::break_off() {
+void Connection::end_generation() {
   pass(base_ + static_cast<uint32_t>(nxt_), kRst, {});
   broken_ = true;
 }

@@ -73,7 +73,7 @@ class Connection {
   void send_again_otherwise();
   void send_again_likewise();
   void probe();
-  void break_off();
+  void end_generation();
   void emit(size_t begin, size_t bytes, uint8_t flags);
   void pass(uint32_t seq, uint8_t flags, std::vector<uint8_t> payload);
   [[nodiscard]] size_t some_bytes(size_t begin);

@@ -17,7 +17,7 @@ _TRIES = 200
 _MOST_MTU = 1500  # MTU that most networks can carry
 
 
-def towards(host: str = "") -> str:
+def local_address_for(host: str = "") -> str:
     """Returns this machine's own address on the route to `host`; for "" that of the default route."""
     for family, kind, protocol, _, address in _look_up(host or _ELSEWHERE):
         with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as probe:

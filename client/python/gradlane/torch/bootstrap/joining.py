@@ -2,7 +2,7 @@
 
 PyTorch's ranks wait for each other up to PyTorch's own time limit, 30 minutes, even if other ranks have ended. So
 watch() makes each rank check the numbers of a job or group before PyTorch waits. An error that only one rank can see is
-reported to all ranks by meet().
+reported to all ranks by rendezvous_and_join().
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _JOINED, _FAILED = "joined", "failed: "
 job = ""  # word that the ranks of the default group have agreed on; "" if the group has one rank
 
 
-def meet(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
-         join: Callable[[dist.Store], _Joined]) -> _Joined:
+def rendezvous_and_join(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
+                        join: Callable[[dist.Store], _Joined]) -> _Joined:
     """Calls join() when all ranks are here, and returns its result if it has succeeded on all. Otherwise it raises on
     all ranks what has gone wrong.
 
@@ -57,14 +57,14 @@ def join_all(store: dist.Store, rank: int, size: int, timeout: datetime.timedelt
     except Exception as error:  # the other ranks must learn of it
         joined, text = error, _FAILED + str(error)
     try:
-        texts = group.hear("joined", range(size), text)
+        texts = group.gather("joined", range(size), text)
     except errors.Error:  # ranks that come later need not wait for this rank
-        group.part(size, stay=False)
+        group.leave(size, stay=False)
         raise
     failed = next((other for other, its in enumerate(texts) if its != _JOINED), None)
     if failed is None and not isinstance(joined, Exception):
         return joined
-    group.part(size, stay=True)
+    group.leave(size, stay=True)
     if isinstance(joined, Exception):
         raise joined
     text = texts[failed or 0].removeprefix(_FAILED)
@@ -125,7 +125,8 @@ def _look_at_group(call: dict[str, Any]) -> None:
 def _look_at_job(call: dict[str, Any]) -> dist.Store | None:
     """Raises BadArgument unless all ranks were given the same number of ranks, and the daemons have as many. The
     daemons are asked only if the environment names them or forbids to start others. (Daemons that are only found may
-    belong to others.) Returns the store of compare_sizes(), if there is one. All other errors are found by meet()."""
+    belong to others.) Returns the store of compare_sizes(), if there is one. All other errors are found by
+    rendezvous_and_join()."""
     if not _is_ours(call.get("backend")) or dist.is_initialized():
         return None
     url = urllib.parse.urlparse(call.get("init_method") or "env://")

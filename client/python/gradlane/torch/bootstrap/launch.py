@@ -26,10 +26,10 @@ _READY_S = 30.0  # for a daemon to start; this normally takes a fraction of a se
 _FIND_S = 5.0  # for a daemon that was found to release the rank from its previous process
 _ATTEMPTS = 3
 # Errors of one rank that are reported to all ranks.
-_FAULTS = (errors.Error, ImportError, OSError, ValueError, placement.Unfit, local_daemon.CannotStart)
+_FAULTS = (errors.Error, ImportError, OSError, ValueError, placement.PlacementError, local_daemon.CannotStart)
 
 
-class Held:
+class JobDaemons:
     """The job's own daemons, as this process knows them.
 
     `mark`: word that identifies the job. `daemons`: number of daemons. `socket`: socket of this rank's daemon. `ours`:
@@ -51,7 +51,7 @@ class Held:
             self.ours.end()
 
 
-_held: Held | None = None
+_daemons: JobDaemons | None = None
 
 
 def wanted() -> bool:
@@ -66,23 +66,23 @@ def prepare(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta
     store: a store of these ranks alone, joining.own(). `timeout` is the group's: nothing takes longer. Raises NoDaemon,
     the same on all ranks.
     """
-    global _held
+    global _daemons
     group = StoreGroup(store, rank, timeout)
     facts = _ask(group, size, lambda: _facts(rank, size))
-    if placement.keeps(facts):
+    if placement.keeps_daemons(facts):
         return
-    if _held is not None:
-        _held.end()
-    _held = Engine.socket = None
-    if placement.joins(facts):
+    if _daemons is not None:
+        _daemons.end()
+    _daemons = Engine.socket = None
+    if placement.joins_daemons(facts):
         return
     Engine.dismiss()
-    _say_what_is_passed(facts, rank)
-    _held = _launch(group, facts, rank)
-    Engine.socket = _held.socket
+    _warn_of_skipped(facts, rank)
+    _daemons = _launch(group, facts, rank)
+    Engine.socket = _daemons.socket
 
 
-def ring(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta, known: Held | None) -> Held:
+def ring(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta, known: JobDaemons | None) -> JobDaemons:
     """Starts daemons for only some ranks of a job, whatever other daemons the job has.
 
     `store`, `rank`: those of these ranks. `known`: result of an earlier call, or None. It is returned again if all of
@@ -90,10 +90,10 @@ def ring(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta, k
     """
     group = StoreGroup(store, rank, timeout)
     facts = _ask(group, size, lambda: _facts_of_ring(known))
-    return known if known is not None and placement.keeps(facts) else _launch(group, facts, rank)
+    return known if known is not None and placement.keeps_daemons(facts) else _launch(group, facts, rank)
 
 
-def verify(engine: Engine | None, timeout: datetime.timedelta, held: Held | None = None) -> None:
+def verify(engine: Engine | None, timeout: datetime.timedelta, held: JobDaemons | None = None) -> None:
     """Runs a barrier after all ranks have connected to the job's own daemons. It fails at once if the daemons do not
     reach each other, before a first operation times out. After it, the loss of a rank is noticed, because each rank has
     run an operation.
@@ -101,7 +101,7 @@ def verify(engine: Engine | None, timeout: datetime.timedelta, held: Held | None
     held: daemons to check; None for those of the job. Raises OperationFailed with the barrier's error and the last
     lines of this daemon's log.
     """
-    held = held or _held
+    held = held or _daemons
     if held is None or engine is None:
         return
     failed: list[Exception] = []
@@ -117,10 +117,10 @@ def verify(engine: Engine | None, timeout: datetime.timedelta, held: Held | None
 def tell() -> None:
     """Prints warnings and errors from the log of this process's daemon on standard error, once. Called after a failure.
     """
-    if _held is None or _held.ours is None or _held.told:
+    if _daemons is None or _daemons.ours is None or _daemons.told:
         return
-    _held.told = True
-    log = local_daemon.log_beside(_held.socket)
+    _daemons.told = True
+    log = local_daemon.log_beside(_daemons.socket)
     text = local_daemon.tail(log, ("warning", "error", "critical"))
     if text:
         print(f"gradlane: the daemon's log, {log}{text}", file=sys.stderr, flush=True)
@@ -131,33 +131,33 @@ def tell() -> None:
 
 def _forget() -> None:
     """Forgets the daemons, in a child after fork()."""
-    global _held
-    if _held is not None:
-        _held = None
+    global _daemons
+    if _daemons is not None:
+        _daemons = None
         Engine.socket = None
 
 
 os.register_at_fork(after_in_child=_forget)
 
 
-def _ask(group: StoreGroup, size: int, facts: Callable[[], placement.Facts]) -> list[placement.Facts]:
+def _ask(group: StoreGroup, size: int, facts: Callable[[], placement.HostInfo]) -> list[placement.HostInfo]:
     said = group.ask("facts", range(size), lambda: facts().text(), _FAULTS)
-    return [placement.Facts.read(text) for text in said]
+    return [placement.HostInfo.read(text) for text in said]
 
 
-def _facts(rank: int, size: int) -> placement.Facts:
+def _facts(rank: int, size: int) -> placement.HostInfo:
     held = daemon = passed = ""
     if not wanted():
         daemon = placement.NAMED
-    elif _held is not None and _held.lives():
-        held = _held.mark
+    elif _daemons is not None and _daemons.lives():
+        held = _daemons.mark
     else:
         daemon, passed = _find(rank, size)
-    return placement.Facts(host_info.place(), os.getpid(), held, daemon, passed, _route(),
-                           os.environ.get("GRADLANE_NODES", ""), secrets.token_hex(8))
+    return placement.HostInfo(host_info.place(), os.getpid(), held, daemon, passed, _route(),
+                              os.environ.get("GRADLANE_NODES", ""), secrets.token_hex(8))
 
 
-def _facts_of_ring(known: Held | None) -> placement.Facts:
+def _facts_of_ring(known: JobDaemons | None) -> placement.HostInfo:
     """Returns this rank's facts for a ring of some ranks. GRADLANE_NODES gives only the address: its ports belong to
     the job's daemons, and its hosts are those of all ranks."""
     if os.environ.get("GRADLANE_START", "1") == "0":
@@ -165,12 +165,14 @@ def _facts_of_ring(known: Held | None) -> placement.Facts:
     held = known.mark if known is not None and known.lives() else ""
     named = (host_info.of_host(host.name) for host in placement.named_hosts(os.environ.get("GRADLANE_NODES", "")))
     here = next((address for address in named if host_info.is_here(address)), "")
-    return placement.Facts(host_info.place(), os.getpid(), held, route=here or _route(), mark=secrets.token_hex(8))
+    return placement.HostInfo(host_info.place(), os.getpid(), held, route=here or _route(), mark=secrets.token_hex(8))
 
 
 def _route() -> str:
     interface = os.environ.get("GRADLANE_INTERFACE", "")
-    return host_info.of_interface(interface) if interface else host_info.towards(os.environ.get("MASTER_ADDR", ""))
+    if interface:
+        return host_info.of_interface(interface)
+    return host_info.local_address_for(os.environ.get("MASTER_ADDR", ""))
 
 
 def _find(rank: int, size: int) -> tuple[str, str]:
@@ -198,7 +200,7 @@ def _find(rank: int, size: int) -> tuple[str, str]:
     return socket, ""
 
 
-def _say_what_is_passed(facts: list[placement.Facts], rank: int) -> None:
+def _warn_of_skipped(facts: list[placement.HostInfo], rank: int) -> None:
     passed = next((number for number, fact in enumerate(facts) if fact.passed), None)
     if passed is None and any(fact.daemon for fact in facts):
         passed = next(number for number, fact in enumerate(facts) if not fact.daemon)
@@ -208,10 +210,10 @@ def _say_what_is_passed(facts: list[placement.Facts], rank: int) -> None:
               flush=True)
 
 
-def _launch(group: StoreGroup, facts: list[placement.Facts], rank: int) -> Held:
+def _launch(group: StoreGroup, facts: list[placement.HostInfo], rank: int) -> JobDaemons:
     try:
         plan = placement.plan(facts)
-    except placement.Unfit as error:  # raised on all ranks
+    except placement.PlacementError as error:  # raised on all ranks
         raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemons for the job: {error}") from None
     starters = range(0, len(facts), plan.trainers)
     mine = rank // plan.trainers
@@ -225,13 +227,13 @@ def _launch(group: StoreGroup, facts: list[placement.Facts], rank: int) -> Held:
                 for daemon in ours:
                     daemon.end()
         if all(sockets):
-            return Held(facts[0].mark, len(starters), sockets[mine], ours[0] if ours else None)
+            return JobDaemons(facts[0].mark, len(starters), sockets[mine], ours[0] if ours else None)
     unlucky = starters[sockets.index("")]
     raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemon for rank {unlucky}: somebody else has its UDP "
                        f"ports, {_ATTEMPTS} times: GRADLANE_NODES=HOST:PORT,... may name others")
 
 
-def _attempt(group: StoreGroup, facts: list[placement.Facts], plan: placement.Plan, rank: int, attempt: str,
+def _attempt(group: StoreGroup, facts: list[placement.HostInfo], plan: placement.Plan, rank: int, attempt: str,
              ours: list[local_daemon.Started]) -> list[str]:
     """Returns the daemons' sockets; "" for a daemon whose ports another process has taken meanwhile. ours: list to
     which this rank's daemon is added, if it starts one."""
@@ -246,7 +248,7 @@ def _attempt(group: StoreGroup, facts: list[placement.Facts], plan: placement.Pl
             ends = [placement.Endpoint.read(text) for text in said]
             try:
                 placement.check(plan, ends)
-            except placement.Unfit as error:  # raised on all ranks
+            except placement.PlacementError as error:  # raised on all ranks
                 raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemons for the job: {error}") from None
         sockets: list[str] = group.ask("socket " + attempt, starters,
                                        lambda: _start(facts, plan, mine, ends, reserved, group.limit, ours), _FAULTS)
@@ -256,7 +258,8 @@ def _attempt(group: StoreGroup, facts: list[placement.Facts], plan: placement.Pl
             it.close()
 
 
-def _endpoint(facts: list[placement.Facts], plan: placement.Plan, mine: int, reserved: list[Any]) -> placement.Endpoint:
+def _endpoint(facts: list[placement.HostInfo], plan: placement.Plan, mine: int,
+              reserved: list[Any]) -> placement.Endpoint:
     """Returns the endpoint of this rank's daemon. Sockets reserve its ports until the daemon is started."""
     address, port = ("127.0.0.1", 0) if plan.alone else _address(facts, plan, mine)
     if port == 0:
@@ -265,7 +268,7 @@ def _endpoint(facts: list[placement.Facts], plan: placement.Plan, mine: int, res
     return placement.Endpoint(address, port, placement.LOCAL_MTU if plan.alone else host_info.mtu_of(address))
 
 
-def _address(facts: list[placement.Facts], plan: placement.Plan, mine: int) -> tuple[str, int]:
+def _address(facts: list[placement.HostInfo], plan: placement.Plan, mine: int) -> tuple[str, int]:
     """Returns (address of this machine, first port); port 0 stands for any."""
     named = placement.named_hosts(facts[0].nodes)
     if not named:
@@ -273,7 +276,7 @@ def _address(facts: list[placement.Facts], plan: placement.Plan, mine: int) -> t
         if not placement.is_loopback(routes[mine]):
             return routes[mine], 0
         others = (route for route in routes if not placement.is_loopback(route))
-        return host_info.towards(next(others, "")), 0
+        return host_info.local_address_for(next(others, "")), 0
     found = [host_info.of_host(host.name) for host in named]
     # Behind NAT, no machine has the address that GRADLANE_NODES names. Then the order of the machines decides.
     here = next((number for number, address in enumerate(found) if host_info.is_here(address)), plan.machines[mine])
@@ -281,7 +284,7 @@ def _address(facts: list[placement.Facts], plan: placement.Plan, mine: int) -> t
     return found[here], port and port + plan.before(mine) * placement.ports(plan.trainers)
 
 
-def _start(facts: list[placement.Facts], plan: placement.Plan, mine: int, ends: list[placement.Endpoint],
+def _start(facts: list[placement.HostInfo], plan: placement.Plan, mine: int, ends: list[placement.Endpoint],
            reserved: list[Any], limit: datetime.timedelta, ours: list[local_daemon.Started]) -> str:
     """Starts this rank's daemon. Returns its socket, or "" if another process has its ports."""
     first = mine * plan.trainers

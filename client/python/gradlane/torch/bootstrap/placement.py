@@ -20,7 +20,7 @@ _MOST_LINKED = 64  # daemons of a job, up to which each daemon has links to all 
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:,\[\]]+))(?::([0-9]{1,5}))?|[0-9A-Fa-f:.]+")
 
 
-class Facts(NamedTuple):
+class HostInfo(NamedTuple):
     """Facts that a rank reports about itself.
 
     `place`: equal for ranks that can share a daemon. `pid`: that of its process. `held`: mark of the job's own daemons
@@ -43,21 +43,21 @@ class Facts(NamedTuple):
         return json.dumps(self)
 
     @staticmethod
-    def read(text: str) -> Facts:
+    def read(text: str) -> HostInfo:
         """Returns the facts from the result of text()."""
-        return Facts(*json.loads(text))
+        return HostInfo(*json.loads(text))
 
 
-class Unfit(Exception):
+class PlacementError(Exception):
     """The job cannot have such daemons. The text says why."""
 
 
-def keeps(facts: Sequence[Facts]) -> bool:
+def keeps_daemons(facts: Sequence[HostInfo]) -> bool:
     """Returns whether all of the job's own daemons from an earlier group still run."""
     return facts[0].held != "" and len({fact.held for fact in facts}) == 1
 
 
-def joins(facts: Sequence[Facts]) -> bool:
+def joins_daemons(facts: Sequence[HostInfo]) -> bool:
     """Returns whether to use existing daemons: all ranks have found one, or a rank was told which to use or to wait for
     one."""
     return any(fact.daemon == NAMED for fact in facts) or all(fact.daemon for fact in facts)
@@ -84,7 +84,7 @@ class Plan(NamedTuple):
         return self.machines[:daemon].count(self.machines[daemon])
 
 
-def plan(facts: Sequence[Facts]) -> Plan:
+def plan(facts: Sequence[HostInfo]) -> Plan:
     """Returns the plan with the fewest daemons. Each serves consecutive ranks, all of them the same number, up to
     MOST_TRAINERS.
 
@@ -94,17 +94,18 @@ def plan(facts: Sequence[Facts]) -> Plan:
     places = [fact.place for fact in facts]
     world = len(places)
     if world > MOST_RANKS:
-        raise Unfit(f"{world} ranks, and daemons have {MOST_RANKS} at most")
+        raise PlacementError(f"{world} ranks, and daemons have {MOST_RANKS} at most")
     other = next((rank for rank, fact in enumerate(facts) if fact.nodes != facts[0].nodes), None)
     if other is not None:
-        raise Unfit(f"GRADLANE_NODES is '{facts[0].nodes}' for rank 0 and '{facts[other].nodes}' for rank {other}")
+        raise PlacementError(f"GRADLANE_NODES is '{facts[0].nodes}' for rank 0 and '{facts[other].nodes}' for rank "
+                             f"{other}")
     trainers = next(many for many in range(min(world, MOST_TRAINERS), 0, -1) if world % many == 0 and all(
         len(set(places[first:first + many])) == 1 for first in range(0, world, many)))
     numbers = {place: number for number, place in enumerate(dict.fromkeys(places))}
     machines = tuple(numbers[place] for place in places[::trainers])
     named = named_hosts(facts[0].nodes)
     if named and len(named) != len(numbers):
-        raise Unfit(f"GRADLANE_NODES has {len(named)} hosts, and the job runs on {len(numbers)} machines")
+        raise PlacementError(f"GRADLANE_NODES has {len(named)} hosts, and the job runs on {len(numbers)} machines")
     return Plan(trainers, machines)
 
 
@@ -148,7 +149,7 @@ def _host(word: str) -> Host:
         name, port = found[1] or found[2] or word, int(found[3] or 0)
         if port <= 65535 and (name == found[2] or _is_ipv6(name)):
             return Host(name, port)
-    raise Unfit(f"GRADLANE_NODES: '{word}' is no host, allowed: HOST or HOST:PORT, with commas between them")
+    raise PlacementError(f"GRADLANE_NODES: '{word}' is no host, allowed: HOST or HOST:PORT, with commas between them")
 
 
 def _is_ipv6(text: str) -> bool:
@@ -190,14 +191,15 @@ def check(plan: Plan, endpoints: Sequence[Endpoint]) -> None:
     if not plan.alone:
         for rank, end in zip(first, endpoints):
             if is_loopback(end.address):
-                raise Unfit(f"the machine of rank {rank} has the address {end.address}, which no other machine "
-                            f"reaches: {advice}")
+                raise PlacementError(f"the machine of rank {rank} has the address {end.address}, which no other "
+                                     f"machine reaches: {advice}")
         families = {":" in end.address: (rank, end.address) for rank, end in zip(first, endpoints)}
         if len(families) == 2:
             (one, address), (other, another) = families[False], families[True]
-            raise Unfit(f"the machine of rank {one} has an address of IPv4, {address}, that of rank {other} one of "
-                        f"IPv6, {another}: {advice}")
+            raise PlacementError(f"the machine of rank {one} has an address of IPv4, {address}, that of rank {other} "
+                                 f"one of IPv6, {another}: {advice}")
     for number, end in enumerate(endpoints):
         same = endpoints.index(end)
         if same != number:
-            raise Unfit(f"ranks {first[same]} and {first[number]} would both have their daemon at {end}: {advice}")
+            raise PlacementError(f"ranks {first[same]} and {first[number]} would both have their daemon at {end}: "
+                                 f"{advice}")

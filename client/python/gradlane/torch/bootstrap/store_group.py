@@ -27,7 +27,7 @@ _LEAVE_S = 1.0
 _PREFIX = "gradlane meeting"
 
 
-class Late(Exception):
+class PeerTimeout(Exception):
     """Another rank has not come, or has not answered."""
 
 
@@ -44,7 +44,7 @@ def rendezvous(store: dist.Store, rank: int, size: int, timeout: datetime.timede
     try:
         with _reached():
             return _propose(store, size, end) if rank == 0 else _agree(store, rank, end)
-    except Late as late:
+    except PeerTimeout as late:
         raise errors.error(errors.Code.FAILED, f"gradlane: rank {rank} has waited {timeout.total_seconds():g} s, the "
                            f"timeout of the process group, for {late}") from None
 
@@ -84,7 +84,7 @@ class StoreGroup:
         self._store, self._rank = store, rank
         self.limit = min(timeout, datetime.timedelta(seconds=_ANSWER_S))
 
-    def hear(self, what: str, members: Sequence[int], said: str | None) -> list[str]:
+    def gather(self, what: str, members: Sequence[int], said: str | None) -> list[str]:
         """Returns the texts of all members. said: text of this rank, or None if it is no member. Raises NoDaemon if a
         member has not answered in time."""
         with _reached():
@@ -97,7 +97,7 @@ class StoreGroup:
         raise errors.error(errors.Code.NO_DAEMON, f"gradlane: nothing was heard from rank {', '.join(missing)} for "
                            f"{self.limit.total_seconds():g} s: it has ended, or hangs")
 
-    def part(self, size: int, stay: bool) -> None:
+    def leave(self, size: int, stay: bool) -> None:
         """Says that this rank no longer needs the store; all `size` ranks call this. stay: wait until all have, but no
         longer than `limit`. The store ends with the process of one of them, and the slowest rank may still have to read
         from it."""
@@ -118,7 +118,7 @@ class StoreGroup:
                 said = json.dumps({"is": answer()})
             except faults as error:
                 said = json.dumps({"error": str(error)})
-        answers = [json.loads(text) for text in self.hear(what, members, said)]
+        answers = [json.loads(text) for text in self.gather(what, members, said)]
         for member, it in zip(members, answers):
             if "error" in it:
                 raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemon for rank {member}: {it['error']}")
@@ -174,7 +174,7 @@ def _propose(store: dist.Store, size: int, end: float) -> str:
             return word
         if time.monotonic() >= end:
             missing = [key.split()[1] for key in agreed if not store.check([key])]
-            raise Late(f"rank {', '.join(missing)}")
+            raise PeerTimeout(f"rank {', '.join(missing)}")
 
 
 def _agree(store: dist.Store, rank: int, end: float) -> str:
@@ -191,13 +191,13 @@ def _agree(store: dist.Store, rank: int, end: float) -> str:
             if _wait(store, [word], _LOOK):
                 return str(word)
         if time.monotonic() >= end:
-            raise Late("rank 0, or for those that it waits for")
+            raise PeerTimeout("rank 0, or for those that it waits for")
         time.sleep(_SLICE_S)
 
 
 def _must(store: dist.Store, keys: list[str], end: float, who: Callable[[list[str]], str]) -> None:
     if not _wait(store, keys, datetime.timedelta(seconds=max(end - time.monotonic(), 0.01))):
-        raise Late(who([key for key in keys if not store.check([key])]))
+        raise PeerTimeout(who([key for key in keys if not store.check([key])]))
 
 
 def _wait(store: dist.Store, keys: list[str], limit: datetime.timedelta) -> bool:

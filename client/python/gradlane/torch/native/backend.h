@@ -18,7 +18,7 @@ namespace gradlane::native {
 
 // Says whether a group's sums may bypass Python. It is closed when an operation of the group has lost a rank, in
 // gradlane's engine or in the fallback. It is shared with fallback.py, which closes it.
-class Gate {
+class FastPathSwitch {
  public:
   void close() { open_.store(false, std::memory_order_relaxed); }
   bool is_open() const { return open_.load(std::memory_order_relaxed); }
@@ -32,17 +32,17 @@ class Gate {
 // go to the fallback. PyTorch 2.6 lacks some of the methods: those without `override` are newer.
 class Backend : public c10d::Backend {
  public:
-  // `express`: runs all-reduces without Python while the gate is open; may be nullptr. `fallback`: nullptr if there is
-  // none. `apart`: reason why gradlane itself does nothing for this group, or "".
-  Backend(py::object policy, int rank, int size, std::string name, std::shared_ptr<Express> express,
-          std::shared_ptr<Gate> gate, std::shared_ptr<Fallback> fallback, std::string apart)
+  // `fast_path`: runs all-reduces without Python while the gate is open; may be nullptr. `fallback`: nullptr if there
+  // is none. `unsupported_reason`: reason why gradlane itself does nothing for this group, or "".
+  Backend(py::object policy, int rank, int size, std::string name, std::shared_ptr<FastPath> fast_path,
+          std::shared_ptr<FastPathSwitch> gate, std::shared_ptr<Fallback> fallback, std::string unsupported_reason)
       : c10d::Backend(rank, size),
         policy_(policy),
         name_(std::move(name)),
-        express_(std::move(express)),
+        express_(std::move(fast_path)),
         gate_(std::move(gate)),
         fallback_(std::move(fallback)),
-        apart_(std::move(apart)) {
+        unsupported_reason_(std::move(unsupported_reason)) {
     note_timeout(policy.attr("get_timeout")().cast<std::chrono::milliseconds>());
     init();
   }
@@ -118,20 +118,20 @@ class Backend : public c10d::Backend {
   }
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     count();
-    if (apart_.empty()) return call("broadcast", tensors, options);
-    return fallback("broadcast").broadcast(apart_, tensors, options);
+    if (unsupported_reason_.empty()) return call("broadcast", tensors, options);
+    return fallback("broadcast").broadcast(unsupported_reason_, tensors, options);
   }
 
   WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
     count();
-    if (apart_.empty()) return call("allgather", outputs, inputs, options);
-    return fallback("all_gather").all_gather(apart_, outputs.at(0), inputs.at(0), options);
+    if (unsupported_reason_.empty()) return call("allgather", outputs, inputs, options);
+    return fallback("all_gather").all_gather(unsupported_reason_, outputs.at(0), inputs.at(0), options);
   }
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override {
     count();
-    if (apart_.empty()) return call("all_gather_single", output, input, options);
+    if (unsupported_reason_.empty()) return call("all_gather_single", output, input, options);
     Tensors blocks = blocks_of("all_gather_into_tensor", output, input);
-    return fallback("all_gather").all_gather(apart_, blocks, input.reshape(-1), options);
+    return fallback("all_gather").all_gather(unsupported_reason_, blocks, input.reshape(-1), options);
   }
   // Each outputs[rank][i] receives inputs[i] of that rank.
   WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
@@ -144,13 +144,13 @@ class Backend : public c10d::Backend {
       Tensors one{inputs[i]};
       works.push_back(allgather(column, one, options));
     }
-    return c10::make_intrusive<WorkOfSeveral>(std::move(works), std::move(all));
+    return c10::make_intrusive<CombinedWork>(std::move(works), std::move(all));
   }
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& options) override {
     std::vector<WorkPtr> works;
     for (size_t i = 0; i < inputs.size(); ++i) works.push_back(_allgather_base(outputs.at(i), inputs[i], options));
-    return c10::make_intrusive<WorkOfSeveral>(std::move(works), outputs);
+    return c10::make_intrusive<CombinedWork>(std::move(works), outputs);
   }
 
   WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& given) override {
@@ -172,7 +172,7 @@ class Backend : public c10d::Backend {
                                           const c10d::ReduceScatterOptions& options) override {
     std::vector<WorkPtr> works;
     for (size_t i = 0; i < inputs.size(); ++i) works.push_back(_reduce_scatter_base(outputs.at(i), inputs[i], options));
-    return c10::make_intrusive<WorkOfSeveral>(std::move(works), outputs);
+    return c10::make_intrusive<CombinedWork>(std::move(works), outputs);
   }
 
   WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) override {
@@ -207,11 +207,11 @@ class Backend : public c10d::Backend {
   // Waits also for the operations that have gone to the fallback.
   WorkPtr barrier(const c10d::BarrierOptions& options) override {
     count();
-    if (!apart_.empty()) return fallback("barrier").barrier(apart_);
+    if (!unsupported_reason_.empty()) return fallback("barrier").barrier(unsupported_reason_);
     WorkPtr work = call("barrier", options);
     if (!fallback_ || !fallback_->has_pending()) return work;
     std::vector<WorkPtr> both{std::move(work), fallback_->barrier("what went there before")};
-    return c10::make_intrusive<WorkOfSeveral>(std::move(both), Tensors{});
+    return c10::make_intrusive<CombinedWork>(std::move(both), Tensors{});
   }
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override {
     fallback("monitored_barrier").monitored_barrier(options, wait_all_ranks);
@@ -236,11 +236,13 @@ class Backend : public c10d::Backend {
   }
 
   // Returns the reason that explain() shows for an operation that gradlane does not have.
-  std::string absent() const { return apart_.empty() ? "no operation of gradlane's" : apart_; }
+  std::string absent() const {
+    return unsupported_reason_.empty() ? "no operation of gradlane's" : unsupported_reason_;
+  }
 
   // Returns the reason why a reduction is not for gradlane's engine; "" if it is.
   std::string why_not(const Tensors& tensors, const c10d::ReduceOp& op) const {
-    if (!apart_.empty()) return apart_;
+    if (!unsupported_reason_.empty()) return unsupported_reason_;
     switch (op.op_) {
       case c10d::ReduceOp::SUM:
       case c10d::ReduceOp::AVG:
@@ -305,7 +307,7 @@ class Backend : public c10d::Backend {
       const Interpreter interpreter;
       (void)policy_.get().attr("warn")(static_cast<const char*>(outcome.warning));
     }
-    return c10::make_intrusive<WorkOver>(tensors);
+    return c10::make_intrusive<CompletedWork>(tensors);
   }
 
   WorkPtr adopt(Tensors& tensors, const gradlane_outcome& outcome) {
@@ -322,10 +324,10 @@ class Backend : public c10d::Backend {
 
   const Object policy_;
   const std::string name_;
-  const std::shared_ptr<Express> express_;
-  const std::shared_ptr<Gate> gate_;
+  const std::shared_ptr<FastPath> express_;
+  const std::shared_ptr<FastPathSwitch> gate_;
   const std::shared_ptr<Fallback> fallback_;
-  const std::string apart_;
+  const std::string unsupported_reason_;
   std::atomic<int64_t> timeout_ms_{0};
   std::atomic<uint64_t> sequence_{0};
 };

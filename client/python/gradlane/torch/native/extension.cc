@@ -5,21 +5,23 @@
 #include "backend.h"
 
 using gradlane::native::Backend;
-using gradlane::native::Express;
 using gradlane::native::Fallback;
-using gradlane::native::Gate;
+using gradlane::native::FastPath;
+using gradlane::native::FastPathSwitch;
 
 PYBIND11_MODULE(gradlane_native, module) {
-  py::class_<Express, std::shared_ptr<Express>>(module, "Express")
+  py::class_<FastPath, std::shared_ptr<FastPath>>(module, "Express")
       .def(py::init<py::object, uint64_t, uint64_t>(), py::arg("connection"), py::arg("add"), py::arg("context"))
-      .def("pause", &Express::pause, py::arg("paused"))
-      .def("take_counts", &Express::take_counts)
-      .def("set", &Express::set, py::arg("codec"), py::arg("strategy"), py::arg("coded"));
-  py::class_<Gate, std::shared_ptr<Gate>>(module, "Gate").def(py::init<>()).def("close", &Gate::close);
+      .def("pause", &FastPath::pause, py::arg("paused"))
+      .def("take_counts", &FastPath::take_counts)
+      .def("set", &FastPath::set, py::arg("codec"), py::arg("strategy"), py::arg("coded"));
+  py::class_<FastPathSwitch, std::shared_ptr<FastPathSwitch>>(module, "Gate")
+      .def(py::init<>())
+      .def("close", &FastPathSwitch::close);
   py::class_<Fallback, std::shared_ptr<Fallback>>(module, "Fallback")
       .def(py::init<py::object, int, int>(), py::arg("state"), py::arg("rank"), py::arg("size"));
   py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(module, "Backend")
-      .def(py::init<py::object, int, int, std::string, std::shared_ptr<Express>, std::shared_ptr<Gate>,
+      .def(py::init<py::object, int, int, std::string, std::shared_ptr<FastPath>, std::shared_ptr<FastPathSwitch>,
                     std::shared_ptr<Fallback>, std::string>(),
            py::arg("policy"), py::arg("rank"), py::arg("size"), py::arg("name"), py::arg("express"), py::arg("gate"),
            py::arg("fallback"), py::arg("apart"))

@@ -51,13 +51,15 @@ inline void divide(at::Tensor& total, int size) {
 
 // A tensor in the form that Gloo takes: contiguous, and of a type that all versions of Gloo have. `wire` is the flat
 // tensor that is exchanged.
-class Carried {
+class GlooTensor {
  public:
-  // kValues: values matter (sums); kBytes: only bytes matter (copies); kIs: exchanged unchanged, as sparse tensors are
-  enum class As { kValues, kBytes, kIs };
+  // kValues: values matter (sums); kBytes: only bytes matter (copies); kUnchanged: exchanged unchanged, as sparse
+  // tensors are
+  enum class As { kValues, kBytes, kUnchanged };
 
-  Carried(const at::Tensor& tensor, const std::string& name, As as, bool average = false) : tensor_(tensor.detach()) {
-    if (as == As::kIs) {
+  GlooTensor(const at::Tensor& tensor, const std::string& name, As as, bool average = false)
+      : tensor_(tensor.detach()) {
+    if (as == As::kUnchanged) {
       wire = tensor;  // not detached: Gloo gives the tensor other indices
       return;
     }
@@ -110,27 +112,27 @@ class Carried {
   at::Tensor work_;
 };
 
-using Carriage = std::vector<Carried>;
+using GlooTensors = std::vector<GlooTensor>;
 
-inline Carriage carry(const Tensors& tensors, const std::string& name, Carried::As as, bool average = false) {
-  Carriage all;
+inline GlooTensors carry(const Tensors& tensors, const std::string& name, GlooTensor::As as, bool average = false) {
+  GlooTensors all;
   for (const at::Tensor& tensor : tensors) all.emplace_back(tensor, name, as, average);
   return all;
 }
 
-inline Tensors wires_of(const Carriage& all) {
+inline Tensors wires_of(const GlooTensors& all) {
   Tensors wires;
-  for (const Carried& it : all) wires.push_back(it.wire);
+  for (const GlooTensor& it : all) wires.push_back(it.wire);
   return wires;
 }
 
 // Returns one flat tensor with the data of all of them.
-inline at::Tensor flat_of(const Carriage& all) { return all.size() == 1 ? all[0].wire : at::cat(wires_of(all)); }
+inline at::Tensor flat_of(const GlooTensors& all) { return all.size() == 1 ? all[0].wire : at::cat(wires_of(all)); }
 
 // Copies the received data to all the tensors. flat: tensor of flat_of(), if that was exchanged.
-inline void finish_all(const Carriage& all, const at::Tensor& flat = {}) {
+inline void finish_all(const GlooTensors& all, const at::Tensor& flat = {}) {
   int64_t first = 0;
-  for (const Carried& it : all) {
+  for (const GlooTensor& it : all) {
     if (flat.defined() && !flat.is_same(it.wire)) it.wire.copy_(flat.narrow(0, first, it.wire.numel()));
     first += it.wire.numel();
     it.finish();
@@ -293,8 +295,8 @@ class Fallback {
     const bool average = options.reduceOp.op_ == c10d::ReduceOp::AVG;
     check_reduction(name, tensors[0], options.reduceOp);
     check_types(name, tensors, {});
-    const auto as = tensors[0].is_sparse() ? Carried::As::kIs : Carried::As::kValues;
-    const Carriage all = carry(tensors, name, as, average);
+    const auto as = tensors[0].is_sparse() ? GlooTensor::As::kUnchanged : GlooTensor::As::kValues;
+    const GlooTensors all = carry(tensors, name, as, average);
     at::Tensor flat = flat_of(all);
     set(options);
     const auto finish = [=, size = size_]() mutable {
@@ -310,7 +312,7 @@ class Fallback {
   WorkPtr reduce(const std::string& why, Tensors& tensors, c10d::ReduceOptions options) {
     const bool average = options.reduceOp.op_ == c10d::ReduceOp::AVG;
     check_reduction("reduce", tensors[0], options.reduceOp);
-    const Carried it(tensors[0], "reduce", Carried::As::kValues, average);
+    const GlooTensor it(tensors[0], "reduce", GlooTensor::As::kValues, average);
     const bool root = options.rootRank == rank_;
     at::Tensor flat = root ? it.wire : it.wire.clone();  // tensors of other ranks stay as they are
     set(options);
@@ -332,8 +334,8 @@ class Fallback {
     const bool average = given.reduceOp.op_ == c10d::ReduceOp::AVG;
     check_reduction(name, outputs[0], given.reduceOp);
     check_types(name, outputs, blocks);
-    const Carried output(outputs[0], name, Carried::As::kValues, average);
-    const at::Tensor whole = at::cat(wires_of(carry(blocks, name, Carried::As::kValues)));
+    const GlooTensor output(outputs[0], name, GlooTensor::As::kValues, average);
+    const at::Tensor whole = at::cat(wires_of(carry(blocks, name, GlooTensor::As::kValues)));
     c10d::AllreduceOptions options;
     options.reduceOp = given.reduceOp;
     options.timeout = given.timeout;
@@ -351,7 +353,7 @@ class Fallback {
   }
 
   WorkPtr broadcast(const std::string& why, Tensors& tensors, c10d::BroadcastOptions options) {
-    const Carried it(tensors[0], "broadcast", Carried::As::kBytes);
+    const GlooTensor it(tensors[0], "broadcast", GlooTensor::As::kBytes);
     options.rootTensor = 0;
     options.timeout = limit(options.timeout);
     return forward(
@@ -365,8 +367,8 @@ class Fallback {
   WorkPtr all_gather(const std::string& why, Tensors& outputs, const at::Tensor& tensor,
                      c10d::AllgatherOptions options) {
     check_types("all_gather", outputs, {tensor});
-    const Carried own(tensor, "all_gather", Carried::As::kBytes);
-    const Carriage theirs = carry(outputs, "all_gather", Carried::As::kBytes);
+    const GlooTensor own(tensor, "all_gather", GlooTensor::As::kBytes);
+    const GlooTensors theirs = carry(outputs, "all_gather", GlooTensor::As::kBytes);
     options.timeout = limit(options.timeout);
     return forward(
         "all_gather", why, outputs, wires_of(theirs), [=] { finish_all(theirs); },
@@ -381,8 +383,8 @@ class Fallback {
   WorkPtr gather(const std::string& why, TensorLists& outputs, const at::Tensor& tensor, c10d::GatherOptions options) {
     const Tensors many = outputs.empty() ? Tensors{} : outputs[0];
     check_types("gather", many, {tensor});
-    const Carried own(tensor, "gather", Carried::As::kBytes);
-    const Carriage theirs = carry(many, "gather", Carried::As::kBytes);
+    const GlooTensor own(tensor, "gather", GlooTensor::As::kBytes);
+    const GlooTensors theirs = carry(many, "gather", GlooTensor::As::kBytes);
     options.timeout = limit(options.timeout);
     return forward(
         "gather", why, many, many.empty() ? Tensors{own.wire} : wires_of(theirs), [=] { finish_all(theirs); },
@@ -398,8 +400,8 @@ class Fallback {
   WorkPtr scatter(const std::string& why, const at::Tensor& output, TensorLists& inputs, c10d::ScatterOptions options) {
     const Tensors many = inputs.empty() ? Tensors{} : inputs[0];
     check_types("scatter", many, {output});
-    const Carried own(output, "scatter", Carried::As::kBytes);
-    const Carriage theirs = carry(many, "scatter", Carried::As::kBytes);
+    const GlooTensor own(output, "scatter", GlooTensor::As::kBytes);
+    const GlooTensors theirs = carry(many, "scatter", GlooTensor::As::kBytes);
     options.timeout = limit(options.timeout);
     return forward(
         "scatter", why, {output}, many.empty() ? Tensors{own.wire} : wires_of(theirs), [=] { own.finish(); },
@@ -414,14 +416,14 @@ class Fallback {
   // Exchanges one tensor per rank in each direction, of any sizes. All of them travel in one flat tensor.
   WorkPtr all_to_all(const std::string& why, Tensors& outputs, Tensors& inputs, c10d::AllToAllOptions options) {
     check_types("all_to_all", outputs, inputs);
-    const Carriage theirs = carry(outputs, "all_to_all", Carried::As::kBytes);
-    const Carriage ours = carry(inputs, "all_to_all", Carried::As::kBytes);
+    const GlooTensors theirs = carry(outputs, "all_to_all", GlooTensor::As::kBytes);
+    const GlooTensors ours = carry(inputs, "all_to_all", GlooTensor::As::kBytes);
     at::Tensor here = at::cat(wires_of(theirs));
     at::Tensor there = at::cat(wires_of(ours));
     std::vector<int64_t> from;
     std::vector<int64_t> to;
-    for (const Carried& it : theirs) from.push_back(it.wire.numel());
-    for (const Carried& it : ours) to.push_back(it.wire.numel());
+    for (const GlooTensor& it : theirs) from.push_back(it.wire.numel());
+    for (const GlooTensor& it : ours) to.push_back(it.wire.numel());
     options.timeout = limit(options.timeout);
     return forward(
         "all_to_all", why, outputs, {here}, [=] { finish_all(theirs, here); },
@@ -433,8 +435,8 @@ class Fallback {
                             const std::vector<int64_t>& output_splits, const std::vector<int64_t>& input_splits,
                             c10d::AllToAllOptions options) {
     check_types("all_to_all_single", {output}, {tensor});
-    const Carried here(output, "all_to_all_single", Carried::As::kBytes);
-    const Carried there(tensor, "all_to_all_single", Carried::As::kBytes);
+    const GlooTensor here(output, "all_to_all_single", GlooTensor::As::kBytes);
+    const GlooTensor there(tensor, "all_to_all_single", GlooTensor::As::kBytes);
     std::vector<int64_t> from = counts(here, output_splits);
     std::vector<int64_t> to = counts(there, input_splits);
     options.timeout = limit(options.timeout);
@@ -449,7 +451,7 @@ class Fallback {
 
   // rank: rank within the group.
   WorkPtr send(const std::string& why, Tensors& tensors, int rank, int tag) {
-    const Carried it(tensors[0], "send", Carried::As::kBytes);
+    const GlooTensor it(tensors[0], "send", GlooTensor::As::kBytes);
     const std::string told = "send to rank " + std::to_string(rank) + " of the group";
     return forward(
         "send", why, tensors, {it.wire}, [] {},
@@ -462,7 +464,7 @@ class Fallback {
 
   // rank: rank within the group; -1 for any.
   WorkPtr recv(const std::string& why, Tensors& tensors, int rank, int tag) {
-    const Carried it(tensors[0], "recv", Carried::As::kBytes);
+    const GlooTensor it(tensors[0], "recv", GlooTensor::As::kBytes);
     const std::string told =
         rank < 0 ? "recv from any rank" : "recv from rank " + std::to_string(rank) + " of the group";
     return forward(
@@ -530,7 +532,7 @@ class Fallback {
     raise_bad_argument(name + " of " + all + "; all must be of one type");
   }
 
-  std::vector<int64_t> counts(const Carried& it, std::vector<int64_t> splits) const {
+  std::vector<int64_t> counts(const GlooTensor& it, std::vector<int64_t> splits) const {
     const int64_t rows = it.rows();
     if (splits.empty()) {
       if (rows % size_ != 0) {
@@ -619,9 +621,9 @@ class Fallback {
 };
 
 // Several operations as one Work, which is over when all of them are over.
-class WorkOfSeveral : public c10d::Work {
+class CombinedWork : public c10d::Work {
  public:
-  WorkOfSeveral(std::vector<WorkPtr> works, Tensors result) : works_(std::move(works)), result_(std::move(result)) {}
+  CombinedWork(std::vector<WorkPtr> works, Tensors result) : works_(std::move(works)), result_(std::move(result)) {}
 
   bool wait(std::chrono::milliseconds timeout) override {
     for (const WorkPtr& work : works_) (void)work->wait(timeout);

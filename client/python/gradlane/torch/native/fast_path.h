@@ -18,13 +18,13 @@ namespace gradlane::native {
 
 // Adds a task to the library's queue for one dense tensor on the CPU. An all-reduce that is not over then, or has
 // failed, continues in Tasks.adopt() in Python.
-class Express {
+class FastPath {
  public:
   using Add = decltype(&gradlane_add);
 
   // connection: Python object that keeps the context open. add, context: addresses of gradlane_add() and of the
   // context.
-  Express(py::object connection, uint64_t add, uint64_t context)
+  FastPath(py::object connection, uint64_t add, uint64_t context)
       : connection_(std::move(connection)),
         add_(reinterpret_cast<Add>(add)),
         context_(reinterpret_cast<gradlane_context*>(context)) {}

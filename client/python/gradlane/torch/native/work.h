@@ -161,9 +161,9 @@ class WorkOfPython : public c10d::Work {
 };
 
 // An operation that was over before anybody could wait for it.
-class WorkOver : public c10d::Work {
+class CompletedWork : public c10d::Work {
  public:
-  explicit WorkOver(std::vector<at::Tensor> tensors) : tensors_(std::move(tensors)) {}
+  explicit CompletedWork(std::vector<at::Tensor> tensors) : tensors_(std::move(tensors)) {}
 
   bool wait(std::chrono::milliseconds) override { return true; }
   void synchronize() override {}

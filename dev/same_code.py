@@ -19,7 +19,7 @@ import subprocess
 import sys
 
 COMPILED = {".cc": "c++", ".h": "c++", ".c": "c"}
-# What opens a comment. In a shell script and in YAML a space or the beginning of the line stands before it.
+# The beginning of a comment. In a shell script and in YAML it follows a space or begins the line.
 COMMENT = {".sh": r"(?:^|(?<=\s))#(?!!)", ".yaml": r"(?:^|(?<=\s))#", ".yml": r"(?:^|(?<=\s))#", ".toml": r"^\s*#",
            ".build": r"#", ".lua": r"--", ".options": r"#", ".txt": r"^\s*#"}
 

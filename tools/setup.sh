@@ -30,8 +30,8 @@ test_packages=(
   # programs in a terminal; systemd-analyze for the service's unit; the dissector; objdump, to see where instructions
   # are
   tmux systemd tshark binutils
-  # format, types and style
-  clang-format mypy python3-flake8
+  # format, types, style and spelling
+  clang-format mypy python3-flake8 codespell
   # PyTorch by pip
   python3-dev python3-venv
 )

@@ -50,7 +50,7 @@ sockaddr_un address_of(const std::string& path) {
 FileDescriptor make_socket(ListeningSocket::Kind kind) {
   const int type = kind == ListeningSocket::Kind::kStream ? SOCK_STREAM : SOCK_SEQPACKET;
   FileDescriptor fd(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) fail("cannot make a Unix socket", errno);
+  if (!fd) fail("cannot create a Unix socket", errno);
   return fd;
 }
 
@@ -59,10 +59,11 @@ void remove_stale(const std::string& path, ListeningSocket::Kind kind, const std
   struct stat there {};
   if (lstat(path.c_str(), &there) != 0) {
     if (errno == ENOENT) return;
-    fail("cannot look at " + path, errno);
+    fail("cannot access " + path, errno);
   }
   if (!S_ISSOCK(there.st_mode)) {
-    throw SetupError(path + " is there and is no socket; remove it, or give the daemon another path (" + setting + ")");
+    throw SetupError(path + " exists and is not a socket; remove it, or give the daemon another path (" + setting +
+                     ")");
   }
   const FileDescriptor fd = make_socket(kind);
   const sockaddr_un address = address_of(path);
@@ -98,15 +99,15 @@ SocketDirectory::SocketDirectory(const std::string& socket_path, const std::stri
   if (is_private && error == EEXIST) {
     if (is_private_folder(path, geteuid())) return;
     throw SetupError(path +
-                     " is no folder of this user alone, mode 0700, as one for sockets in /tmp must be: remove it, or "
-                     "have the socket elsewhere (" +
+                     " must be a folder of this user with mode 0700, as every folder for sockets in /tmp: remove it, "
+                     "or choose another path for the socket (" +
                      setting + ", or --set " + setting + "=PATH)");
   }
   struct stat there {};
   if (stat(path.c_str(), &there) == 0) return;
-  throw SetupError("cannot make the directory " + path + " for the socket: " + std::strerror(error) +
-                   "; make it for this user, or have the socket elsewhere (" + setting + ", or --set " + setting +
-                   "=PATH)");
+  throw SetupError("cannot create the directory " + path + " for the socket: " + std::strerror(error) +
+                   "; create it for this user, or choose another path for the socket (" + setting + ", or --set " +
+                   setting + "=PATH)");
 }
 
 SocketDirectory::~SocketDirectory() {
@@ -124,11 +125,11 @@ SocketLock::SocketLock(const std::string& socket_path, const std::string& settin
     }
     struct stat ours {};
     struct stat there {};
-    if (fstat(fd_.get(), &ours) != 0) fail("cannot look at " + path_, errno);
+    if (fstat(fd_.get(), &ours) != 0) fail("cannot access " + path_, errno);
     // The daemon may give this file to another user, together with the socket. So it must be a regular file without
     // other hard links.
     if (!S_ISREG(ours.st_mode) || ours.st_nlink > 1)
-      throw SetupError(path_ + " is no lock file of a daemon: remove it");
+      throw SetupError(path_ + " is not a daemon's lock file: remove it");
     if (stat(path_.c_str(), &there) == 0 && ours.st_dev == there.st_dev && ours.st_ino == there.st_ino) return;
   }
 }
@@ -144,9 +145,9 @@ ListeningSocket::ListeningSocket(const std::string& path, Kind kind, const std::
   const int bound = bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
   const int error = errno;
   umask(before);
-  if (bound != 0) fail("cannot make the socket " + path, error);
+  if (bound != 0) fail("cannot create the socket " + path, error);
   struct stat ours {};
-  if (stat(path.c_str(), &ours) != 0) fail("cannot look at " + path, errno);
+  if (stat(path.c_str(), &ours) != 0) fail("cannot access " + path, errno);
   device_ = ours.st_dev;
   inode_ = ours.st_ino;
 }

@@ -56,7 +56,7 @@ const char* field_name(Field field) noexcept {
     case Field::kTosControl:
       return "tos.control";
     case Field::kAddresses:
-      return "addresses of `nodes` or their order, as a digest";
+      return "addresses or order of `nodes` (digest)";
     case Field::kStrategy:
       return "strategy";
     case Field::kStrategies:
@@ -108,19 +108,19 @@ void add_silence(FailureText& text, const Failure& failure) noexcept {
     case Field::kArrivedTos:
       text.add("packets of rank ").add(way.from).add(" arrive at rank ").add(way.to).add(" with ToS ");
       add_tos(text, failure.theirs);
-      text.add(", which is none of `tos`: a switch between them rewrites DSCP").add(kCheck);
+      text.add(", which is not in `tos`: a switch between them rewrites DSCP").add(kCheck);
       return;
     case Field::kPacketSize:
       text.add("packets of ").add(way.bytes).add(" bytes from rank ").add(way.from);
       text.add(" do not arrive at rank ").add(way.to);
-      if (failure.theirs != 0) text.add(", those of ").add(failure.theirs).add(" bytes do");
-      if (failure.theirs == 0) text.add(", short ones do");
-      text.add(": the MTU of an interface or a switch port between them is less").add(kCheck);
+      if (failure.theirs != 0) text.add(", but those of ").add(failure.theirs).add(" bytes do");
+      if (failure.theirs == 0) text.add(", but short ones do");
+      text.add(": the MTU of an interface or a switch port between them is too small").add(kCheck);
       return;
     case Field::kPathMtu:
       text.add("packets of ").add(way.bytes).add(" bytes from rank ").add(way.from);
       text.add(" do not arrive at rank ").add(way.to).add(": the path takes at most ").add(failure.theirs);
-      text.add(" (found by probes): set mtu: ").add(failure.theirs).add(" on all nodes, or mend it").add(kCheck);
+      text.add(" (found by probes): set mtu: ").add(failure.theirs).add(" on all nodes, or fix the path").add(kCheck);
       return;
     case Field::kNoAnswer:
       text.add("rank ").add(way.to).add(" is heard, but packets of rank ").add(way.from);
@@ -183,10 +183,10 @@ void add_value(FailureText& text, Field field, uint64_t value) noexcept {
   }
 }
 
-// Appends a MAC address or an incarnation: "02:00:00:00:00:01", "life 0x1234".
+// Appends a MAC address or an incarnation: "02:00:00:00:00:01", "process 0x1234".
 void add_source(FailureText& text, uint64_t source) noexcept {
   if ((source & kMacSource) == 0) {
-    text.add(source == 0 ? "life " : "life 0x").add(source, 16);
+    text.add(source == 0 ? "process " : "process 0x").add(source, 16);
     return;
   }
   for (unsigned i = 0; i < 6; ++i) text.add(i == 0 ? "" : ":").add(source >> 8 * i & 0xff, 16, 2);
@@ -209,7 +209,7 @@ void add_difference(FailureText& text, const Failure& failure, std::string_view 
   text.add(" ").add(here).add(", ");
   add_value(text, failure.field, failure.theirs);
   text.add(" ").add(there);
-  if (failure.field == Field::kChoice) text.add("; all ranks must ask for auto alike, and resume alike");
+  if (failure.field == Field::kChoice) text.add("; all ranks must use auto the same way and resume together");
 }
 
 std::string difference_text(const Failure& failure, const std::string& here, const std::string& there) {
@@ -227,7 +227,7 @@ void add_failure(FailureText& text, const Failure& failure) noexcept {
     case FailureCode::kSilent:
       return add_silence(text, failure);
     case FailureCode::kRestarted:
-      rank().add(" has restarted, and knows nothing of the operations that were in flight");
+      rank().add(" has restarted and lost the operations that were in flight");
       return;
     case FailureCode::kRefused:
       rank().add(" is configured differently");
@@ -236,17 +236,17 @@ void add_failure(FailureText& text, const Failure& failure) noexcept {
       rank().add(" runs another operation");
       FixedText<32> there = "on rank ";
       there.add(failure.rank);
-      return add_difference(text, failure, "on the rank that noticed", there.view());
+      return add_difference(text, failure, "on the rank that found this", there.view());
     }
     case FailureCode::kAborted:
-      text.add(failure.field == Field::kTensor ? "given up on " : "cancelled on ");
+      text.add(failure.field == Field::kTensor ? "stopped on " : "cancelled on ");
       rank();
       if (failure.field == Field::kTensor) text.add(": its trainer wrote to the tensor while the operation ran");
       return;
     case FailureCode::kNoRing:
       text.add("the ring did not come up in time: ");
       if (failure.field != Field::kNone) return add_silence(text, failure);
-      text.add("nothing was heard of ");
+      text.add("nothing was heard from ");
       rank();
       return;
     case FailureCode::kStuck:
@@ -257,13 +257,13 @@ void add_failure(FailureText& text, const Failure& failure) noexcept {
       rank().add(" has left, or was shut down");
       return;
     case FailureCode::kDuplicateRank:
-      rank().add(" is two machines at once");
+      rank().add(" is used by two machines");
       // They are unknown if the failure passed through a node with an older version.
       if (failure.ours != 0) {
         add_source(text.add(", "), failure.ours);
         add_source(text.add(" and "), failure.theirs);
       }
-      text.add(": has one of them the configuration of another node?");
+      text.add(": does one of them use the configuration of another node?");
       return;
   }
   // This version does not know the code that another rank sent.

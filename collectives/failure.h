@@ -47,7 +47,7 @@ enum class Field : uint8_t {
   kTosRaw,
   kTosControl,
   kAddresses,
-  // Fields of kSilent. Then `ours` is a Way (collectives/diagnosis.h).
+  // Fields of kSilent. Then `ours` is a PacketPath (collectives/diagnosis.h).
   kArrivedTos,  // packets arrive with a ToS byte that belongs to no traffic class: theirs
   kPacketSize,  // packets of this length get lost; theirs: the longest that arrived meanwhile, 0: none
   kNoAnswer,    // packets of any length get lost

@@ -40,8 +40,8 @@ struct Retired {
   const char* why;
 };
 constexpr Retired kRetired[] = {
-    {"trunc", "retired: bf16 has as many bits as trunc:16, and rounds to nearest"},
-    {"deflate", "retired: it took 200 times as long as raw, which is exact too"},
+    {"trunc", "retired: use bf16, which has as many bits as trunc:16 and rounds to nearest"},
+    {"deflate", "retired: use raw, which is also exact and 200 times as fast"},
 };
 
 // Returns the number of letters to change, to insert and to remove (Levenshtein's distance).

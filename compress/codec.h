@@ -95,13 +95,13 @@ class Codec {
   // ---- Preparation of one operation. Codecs without passes and without random numbers need none of this.
   //
   // Before it encodes, a rank scans its contribution in passes() passes. A pass consists of calls of scan() for all of
-  // the contribution, in any pieces, and one call of end_pass(). The first pass gets a new Look, and later passes
+  // the contribution, in any pieces, and one call of end_pass(). The first pass gets a new TensorScan, and later passes
   // continue with it. If row().agreement is not kNone, all ranks then exchange the results of offer(). finish_scan()
   // takes what agreed_on() computes from the offers in the order of ranks. After that, this object encodes that
   // operation.
   [[nodiscard]] unsigned passes() const noexcept { return row_->passes; }
-  // Scans one piece. Values in front of Look::next need no scan: a caller that skips them adds their number to
-  // Look::values.
+  // Scans one piece. Values in front of TensorScan::next need no scan: a caller that skips them adds their number to
+  // TensorScan::values.
   void scan(TensorScan& scan, const ScanJob& job) const noexcept {
     ops_->scan(params_, scan, job);
     scan.values += job.floats;

@@ -51,8 +51,8 @@ std::string range_of(const NumericParameter& extra) {
          (extra.per_one > 1 ? ", in steps of " + written(1, extra.per_one) : "");
 }
 
-// Parses the number of an Extra into `value`. Returns "", or a message that calls the number `what` and says why it is
-// wrong.
+// Parses the number of an NumericParameter into `value`. Returns "", or a message that calls the number `what` and says
+// why it is wrong.
 std::string parse_extra(const NumericParameter& extra, std::string_view what, std::string_view text, unsigned& value) {
   const auto number = number_of<double>(text);
   const double kept = number ? *number * extra.per_one : -1;
@@ -78,7 +78,7 @@ bool stands(const NumericParameter& extra, std::string_view place) {
   return extra.place != nullptr && place == extra.place;
 }
 
-// An option "NAME=number" of an Extra, or a plain word.
+// An option "NAME=number" of an NumericParameter, or a plain word.
 struct Option {
   std::string_view name;
   std::optional<std::string_view> number;
@@ -131,8 +131,8 @@ class Parser {
     if (stands(row_.extra, ":")) return text_.has_value ? parse_extra(row_.extra, "the number", text, extra_) : "";
     if (row_.max_bits == 0) return text_.has_value ? word() + " takes no parameter" : "";
     if (row_.adaptive && (!text_.has_value || text.starts_with("adaptive") || text.starts_with("auto"))) {
-      return "name its B, as in " + std::string(row_.example) +
-             "; a bound that follows the gradients is the trainer's choice: " + word() +
+      return "give its B, as in " + std::string(row_.example) +
+             "; only the trainer can choose a bound that follows the gradients: " + word() +
              ":adaptive in PyTorch, gradlane.AdaptiveBound with NumPy";
     }
     if (!text_.has_value) return word() + " needs its parameter B";
@@ -146,11 +146,11 @@ class Parser {
   }
 
   std::string rate(std::string_view text) {
-    if (!text_.has_value) return word() + " needs the rate of elements that travel, as in " + row_.example;
+    if (!text_.has_value) return word() + " needs the rate of elements to send, as in " + row_.example;
     const auto parsed = parse_rate(text);
     if (!parsed) return "the rate must be 0.0001% to 100%, not '" + std::string(text) + "'";
     if (*parsed == kRateOfAll && !text.ends_with('%')) {  // the user most likely means 1%
-      return "a rate of " + std::string(text) + " is all elements; write " + word() + ":" + std::string(text) +
+      return "a rate of " + std::string(text) + " means all elements; write " + word() + ":" + std::string(text) +
              "% for one in a hundred, " + word() + ":100% for all";
     }
     arguments_.rate = *parsed;
@@ -159,8 +159,8 @@ class Parser {
 
   std::string number() {
     if (!text_.has_number) return "";
-    if (!stands(row_.extra, "/")) return word() + " takes no number behind a slash";
-    return parse_extra(row_.extra, "the number behind the slash", text_.number, extra_);
+    if (!stands(row_.extra, "/")) return word() + " takes no number after a slash";
+    return parse_extra(row_.extra, "the number after the slash", text_.number, extra_);
   }
 
   std::string options() {
@@ -168,7 +168,7 @@ class Parser {
       const Option option = split_option(text);
       std::string why;
       const auto same = [&](std::string_view other) { return split_option(other).name == option.name; };
-      if (std::ranges::count_if(text_.options, same) > 1) return "option '" + std::string(text) + "' is there twice";
+      if (std::ranges::count_if(text_.options, same) > 1) return "option '" + std::string(text) + "' is given twice";
       if (row_.variant != nullptr && text == row_.variant) continue;
       if (row_.option != nullptr && text == row_.option) {
         arguments_.bits |= kOptionBit;
@@ -186,14 +186,13 @@ class Parser {
 
   std::string lattice() {
     if (!text_.has_lattice) return "";
-    if (!row_.takes_lattice) return "nothing goes behind a plus here";
+    if (!row_.takes_lattice) return "this codec takes nothing after '+'";
     std::string_view text = text_.lattice;
     const bool fixed = text.starts_with(kValuesOnLattice);
     if (fixed) text.remove_prefix(kValuesOnLattice.size());
     const auto bits = number_of<unsigned>(text);
     if (!fixed || !bits || *bits < kLeastValueBits || *bits > kMostValueBits) {
-      return "values travel as they are, or on the lattice of +fixed:1 to +fixed:30, not '" +
-             std::string(text_.lattice) + "'";
+      return "after '+', allowed is fixed:1 to fixed:30, not '" + std::string(text_.lattice) + "'";
     }
     arguments_.value_bits = static_cast<uint8_t>(*bits);
     return "";

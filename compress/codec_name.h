@@ -2,7 +2,7 @@
 //
 //     word [":" value] ["/" number] {"," option} ["+fixed:" b]
 //
-// `value` is B (after the row's prefix), a rate ("1%", "0.01"), or the first Extra.
+// `value` is B (after the row's prefix), a rate ("1%", "0.01"), or the first NumericParameter.
 #pragma once
 
 #include <string>

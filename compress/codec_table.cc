@@ -40,8 +40,8 @@ constexpr bool complete(const CodecRow& row) {
          row.states <= kMostStates;
 }
 
-// Checks the numbers in names. arguments.bits can hold B or the second Extra, not both. The limits must be in order. If
-// granule is 0, the first Extra must be a power of two.
+// Checks the numbers in names. arguments.bits can hold B or the second NumericParameter, not both. The limits must be
+// in order. If granule is 0, the first NumericParameter must be a power of two.
 constexpr bool extras_fit(const CodecRow& row) {
   const bool second = row.second_extra.place != nullptr;
   if (second && (row.max_bits != 0 || row.second_extra.most > UINT8_MAX || row.extra.place == nullptr)) return false;

@@ -96,7 +96,7 @@ struct CodecRow {
   // ---- Layout. The functions return bytes of a block of `floats` floats
   //
   // Granule: runs are cut at multiples of this number of floats, 1 or a power of two from kGroupFloats to kMaxGranule.
-  // 0: the first Extra is the granule.
+  // 0: the first NumericParameter is the granule.
   size_t granule = 1;
   size_t width = 0;                                                     // bytes per float; 0: they depend on the values
   size_t (*max_bytes)(const CodecArguments&, size_t floats) = nullptr;  // upper bound

@@ -82,9 +82,9 @@ inline constexpr size_t kLongestGroup = kTagBytes + kGroupFloats * 4;
 // Arguments after the word in a codec's name, as the descriptor of an operation carries them: eight bytes,
 // little-endian. The codec's row (codec_table.h) says which of them it has; the others are 0.
 struct CodecArguments {
-  uint8_t bits = 0;        // B, with kOptionBit if the option is on; or the second Extra
+  uint8_t bits = 0;        // B, with kOptionBit if the option is on; or the second NumericParameter
   uint8_t value_bits = 0;  // b of "+fixed:b"
-  uint16_t extra = 0;      // the first Extra
+  uint16_t extra = 0;      // the first NumericParameter
   uint32_t rate = 0;       // elements that are selected, out of a million
   bool operator==(const CodecArguments&) const = default;
 };

@@ -27,7 +27,7 @@ constexpr const char* kAcceleratorForeignKeys[] = {"rank",   "nodes",     "train
                                                    "socket", "ports",     "exchange", "timeouts",
                                                    "auth",   "telemetry", "metrics"};
 constexpr KeysElsewhere kNodeElsewhere = {kAcceleratorForeignKeys,
-                                          "a key of `mode: node`, and this is an accelerator's file"};
+                                          "is a key of `mode: node`, but this is an accelerator's file"};
 
 std::string host_text(const AcceleratorConfig& config) {
   // A host port that makes its interface itself (net_tap) has no other end.
@@ -48,57 +48,60 @@ std::vector<ConfigKey<AcceleratorConfig>> make_accelerator_keys() {
           ""),
       other_key<C>("", "host", host_text, "none, must be given",
                    "`{device: ...}` or `{pci: ...}`, as in [ports](#ports)", kAnyNode,
-                   "towards the programs of this machine: `net_af_packet` on one end of a veth pair whose other end "
-                   "has the address; or `net_tap`, whose interface has it"),
+                   "port to the programs of this machine: `net_af_packet` on one end of a veth pair, whose other end "
+                   "has the IP address; or `net_tap`, whose interface has the IP address"),
       other_key<C>("host", "interface", nullptr, "`gl0`", "name of an interface, up to 15 bytes", kAnyNode,
                    "the other end of that veth pair, which programs use and `gradlane accelerator up` makes"),
       other_key<C>("host", "superpackets", nullptr, "`false`",
-                   "`true`, `false`; `true` with `net_af_packet` only, of which `iface` counts then", kAnyNode,
+                   "`true`, `false`; `true` only with `net_af_packet`, of which only `iface` is then used", kAnyNode,
                    "the kernel leaves segmentation of TCP to gradlaned, and gets superpackets: "
                    "[accelerator.md](accelerator.md#superpackets)"),
       other_key<C>(
           "", "wire", [](const C& of) { return fmt::format("{{{}}}", device_text(of.wire)); }, "none, must be given",
-          "likewise, another device and interface", kAnyNode, "towards the network"),
+          "as for `host`, but another device and interface", kAnyNode, "port to the network"),
       other_key<C>(
           "", "codec", [](const C& of) { return of.codec.name(); }, "`fixed:10`",
-          "`fixed:B`, `inceptionn:B`; [codecs.md](codecs.md)", kAnyNode, "how what this machine sends is compressed"),
+          "`fixed:B`, `inceptionn:B`; [codecs.md](codecs.md)", kAnyNode, "codec for what this machine sends"),
       whole_key<C, kMinIpMtu, kMaxIpMtu, &C::mtu>("", "mtu", kSame, "longest IP packet in bytes, on both sides"),
       tos_key<C, &C::tos_compressed>("compressed", kSame, "multiples of 4 from 4 to `0xfc`, both different",
                                      "ToS byte by which programs ask for compression"),
-      tos_key<C, &C::tos_wire>("wire", kSame, "", "of compressed packets, on their way"),
-      whole_key<C, 1, kMaxUdpPort, &C::udp_port>(
-          "", "udp_port", kAnyNode,
-          "where this one asks others whether they are there; firewalls must let it pass both ways"),
-      flag_key<C, &C::repack>("repack", "enabled", kAnyNode, "several compressed packets in one packet of the wire"),
+      tos_key<C, &C::tos_wire>("wire", kSame, "", "ToS byte of compressed packets on the network"),
+      whole_key<C, 1, kMaxUdpPort, &C::udp_port>("", "udp_port", kAnyNode,
+                                                 "UDP port at which accelerators ask each other whether they are "
+                                                 "there; firewalls must let it pass in both directions"),
+      flag_key<C, &C::repack>("repack", "enabled", kAnyNode,
+                              "puts several compressed packets into one packet on the network"),
       duration_key<C, 0, kMillisecond, &C::repack_hold>(
-          "repack", "hold", kAnyNode, "most time that a packet waits for others; `0s`: as if `enabled` were `false`"),
+          "repack", "hold", kAnyNode,
+          "longest time that a packet waits for others; `0s` is the same as `enabled: false`"),
       whole_key<C, 16, kMostConnections, &C::connections>(
           "", "connections", kAnyNode,
-          "TCP connections that are known at the same time; more than these pass uncompressed"),
-      size_key<C, kMiB, kMostMemory, &C::memory>(
-          "memory", "records", kAnyNode,
-          "for what was sent compressed over TCP and is not acknowledged yet; what has no place is sent uncompressed"),
+          "most TCP connections that are tracked at the same time; further ones pass uncompressed"),
+      size_key<C, kMiB, kMostMemory, &C::memory>("memory", "records", kAnyNode,
+                                                 "memory for data that was sent compressed over TCP and is not "
+                                                 "acknowledged yet; data that does not fit is sent uncompressed"),
       flag_key<C, &C::hugepages>("memory", "hugepages", kAnyNode, "packet buffers in hugepages"),
       other_key<C>(
           "worker", "core", [](const C& of) { return of.core ? fmt::format("{}", *of.core) : ""; },
-          "none: wherever the scheduler likes", "a CPU, 0 to 1023", kAnyNode, "pins the thread"),
+          "none: the scheduler chooses", "a CPU, 0 to 1023", kAnyNode, "pins the thread"),
       other_key<C>(
           "worker", "idle", [](const C& of) { return std::string(kIdleWords[static_cast<size_t>(of.idle)]); },
-          "`adaptive`", "`spin`, `yield`, `adaptive`", kAnyNode, "as `workers.idle` of a node"),
+          "`adaptive`", "`spin`, `yield`, `adaptive`", kAnyNode, "as `workers.idle` in a node's file"),
   };
   std::ranges::move(fault_keys<C>(), std::back_inserter(keys));
   std::vector<ConfigKey<C>> rest = {
       other_key<C>(
-          "", "user", [](const C& of) { return path_text(of.user); }, "none: it stays who it is", "name of a user",
-          kAnyNode, "whom the daemon becomes once it has its devices"),
+          "", "user", [](const C& of) { return path_text(of.user); }, "none: its user stays the same", "name of a user",
+          kAnyNode, "user that the daemon changes to when it has opened its devices"),
       other_key<C>(
           "", "admin", [](const C& of) { return in_quotes(of.admin); }, "`/run/gradlane/accelerator.admin`",
-          "up to 107 bytes", kAnyNode, "Unix socket where `gradlane stats` and `gradlane check` ask"),
+          "up to 107 bytes", kAnyNode, "Unix socket for `gradlane stats` and `gradlane check`"),
       other_key<C>(
-          "", "log", [](const C& of) { return of.log; }, "`info`", "as of a node", kAnyNode, "what is logged"),
+          "", "log", [](const C& of) { return of.log; }, "`info`", "as in a node's file", kAnyNode,
+          "which messages are logged"),
       other_key<C>(
           "", "log_file", [](const C& of) { return path_text(of.log_file); }, "none: standard error", "path", kAnyNode,
-          "as of a node"),
+          "as in a node's file"),
   };
   std::ranges::move(rest, std::back_inserter(keys));
   return keys;
@@ -140,11 +143,12 @@ void read_interface(const Section& host, AcceleratorConfig& config) {
   const std::string name = value->text(kLongest).value_or("");
   const bool odd =
       name.empty() || name == "." || name == ".." || name.find_first_of("/: \t\n\v\f\r") != std::string::npos;
-  if (odd) return value->fault(fmt::format("{} is no name of an interface, allowed: as in gl0", quote_text(name)));
+  if (odd) return value->fault(fmt::format("{} is not a name of an interface, allowed: as in gl0", quote_text(name)));
   for (const PortConfig* const port : {&config.host, &config.wire}) {
     if (interface_name(*port) != name) continue;
-    return value->fault(fmt::format("{} is that of `{}` too, allowed: the kernel's end of the veth, as in gl0",
-                                    quote_text(name), port->name));
+    return value->fault(
+        fmt::format("{} is already the interface of `{}`, allowed: the kernel's end of the veth, as in gl0",
+                    quote_text(name), port->name));
   }
   config.interface = name;
 }
@@ -153,7 +157,7 @@ void read_superpackets(const Section& host, AcceleratorConfig& config) {
   host.flag("superpackets", config.superpackets);
   if (!config.superpackets || is_af_packet(config.host)) return;
   host.find("superpackets")
-      ->fault(fmt::format("only packet sockets have superpackets, and the device is {}, allowed: false, or a device "
+      ->fault(fmt::format("superpackets need a packet socket, but the device is {}, allowed: false, or a device "
                           "net_af_packet0,iface=NAME",
                           quote_text(config.host.device)));
 }
@@ -166,12 +170,12 @@ void read_both_ports(const Section& root, AcceleratorConfig& config) {
   read_interface(section, config);
   read_superpackets(section, config);
   if (device_key(config.host) == device_key(config.wire)) {
-    return wire->fault(
-        fmt::format("the device {} is that of host too, allowed: different ones", quote_text(device_key(config.wire))));
+    return wire->fault(fmt::format("the device {} is already that of host, allowed: a different one",
+                                   quote_text(device_key(config.wire))));
   }
   const std::string interface = interface_name(config.wire);
   if (interface.empty() || interface != interface_name(config.host)) return;
-  wire->fault(fmt::format("the interface {} is that of host too, allowed: different ones", quote_text(interface)));
+  wire->fault(fmt::format("the interface {} is already that of host, allowed: a different one", quote_text(interface)));
 }
 
 void read_accelerator_codec(const Section& root, Codec& codec) {
@@ -179,7 +183,7 @@ void read_accelerator_codec(const Section& root, Codec& codec) {
   read_codec(root, codec);
   if (root.value().faults().count() != faults) return;
   if (codec.row().accelerator) return;
-  root.find("codec")->fault(fmt::format("an accelerator does not compress with {}, allowed: {}, as in {}", codec.name(),
+  root.find("codec")->fault(fmt::format("an accelerator cannot use codec {}, allowed: {}, as in {}", codec.name(),
                                         fmt::join(accelerator_codecs(), ", "), kDefaultLossyCodec));
 }
 
@@ -224,7 +228,7 @@ AnyConfig read_any_config(const ConfigTree& source, const NodeChoice& choice) {
   if (mode == nullptr) return read_config(source, choice);
   if (choice.rank) {
     ConfigFaults faults(source.name, source.words);
-    faults.add(mode->place, "mode", "this is an accelerator's file, which has no ranks, allowed: no --rank");
+    faults.add(mode->place, "mode", "this is an accelerator's file, which has no ranks, allowed: without --rank");
     faults.throw_first();
   }
   return read_accelerator(source);

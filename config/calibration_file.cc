@@ -49,7 +49,7 @@ void read_made(const Section& root, Calibration& calibration) {
   if (!value) return;
   calibration.made = value->text(kLongestWords).value_or("");
   const auto seconds = utc_seconds(calibration.made);
-  if (!seconds) value->fault(quote_text(calibration.made) + " is no time, allowed: as in 2026-11-23T16:44:25Z");
+  if (!seconds) value->fault(quote_text(calibration.made) + " is not a time, allowed: as in 2026-11-23T16:44:25Z");
   calibration.made_s = seconds.value_or(0);
 }
 
@@ -142,10 +142,10 @@ void read_codecs(const Section& root, Calibration& calibration) {
     read_real(section, "results", cost.results, 0, 64);
     // Older files do not have this key.
     if (section.find("place_ns")) read_real(section, "place_ns", cost.place_ns, 0, kMostNs);
-    if (calibration.find(cost.name) != nullptr) each.fault(cost.name + " is there twice");
+    if (calibration.find(cost.name) != nullptr) each.fault(cost.name + " is given twice");
     calibration.codecs.push_back(std::move(cost));
   }
-  if (calibration.find(kDefaultCodec) == nullptr) value->fault("there is no raw, which all others are held against");
+  if (calibration.find(kDefaultCodec) == nullptr) value->fault("codec raw is missing; all others are compared with it");
 }
 
 // Returns a text between single quotes, as YAML writes it.
@@ -190,13 +190,15 @@ Calibration parse_calibration(std::string_view text, const std::string& file) {
   const YamlNode tree = parse_yaml(text, file);
   ConfigFaults faults(file);
   Calibration calibration;
-  if (tree.kind == YamlNode::Kind::kNull) throw SetupError(file + ": is empty, and no calibration");
+  if (tree.kind == YamlNode::Kind::kNull) throw SetupError(file + ": the file is empty, so it is not a calibration");
   const Section root(Value(tree, "", faults), kCalibrationKeys);
   if (tree.kind != YamlNode::Kind::kMap) faults.throw_first();
   if (const auto version = root.find("calibration");
       version && version->node().text != std::to_string(kCalibrationVersion)) {
-    throw SetupError(fmt::format("{}: is a calibration of version {}, and this program reads version {}: write it anew",
-                                 file, quote_text(version->node().text), kCalibrationVersion));
+    throw SetupError(
+        fmt::format("{}: is a calibration of version {}, but this program reads version {}: measure again with "
+                    "gradlane plan --calibrate",
+                    file, quote_text(version->node().text), kCalibrationVersion));
   }
   (void)root.need("calibration");
   read_made(root, calibration);

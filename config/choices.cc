@@ -32,11 +32,11 @@ void read_codec_or_auto(const Section& root, NodeConfig& config) {
   const auto value = root.find("codec");
   const YamlNode* const node = value ? &value->node() : nullptr;
   if (node == nullptr || node->kind != YamlNode::Kind::kScalar || !gl_begins_auto(node->text.c_str())) {
-    return read_codec(root, config.codec, std::string(GL_AUTO_USAGE) + ": chosen by what was the fastest");
+    return read_codec(root, config.codec, std::string(GL_AUTO_USAGE) + ": gradlane chooses the fastest");
   }
   gl_auto asked{};
   if (!gl_parse_auto(node->text.c_str(), &asked))
-    return value->fault(quote_text(node->text) + " is no codec, allowed: " + GL_AUTO_USAGE);
+    return value->fault(quote_text(node->text) + " is not a codec, allowed: " + GL_AUTO_USAGE);
   config.auto_codec = node->text;
 }
 
@@ -49,8 +49,8 @@ void read_strategy_word(const Value& value, NodeConfig& config) {
     if (!name.empty() && name != kAutoCodec) {
       const StrategyId it = find_strategy(name);
       return value.fault(
-          fmt::format("{} is not for this key, allowed: {}; `strategies: [{}]` names those that operations "
-                      "may go by, and the first of them is the default",
+          fmt::format("{} is not for this key, allowed: {}; set `strategies: [{}]` for that: it lists the strategies "
+                      "that operations may use, the default first",
                       quote_text(name), kAutoCodec, it.name().view()));
     }
   } catch (const SetupError&) {
@@ -72,7 +72,7 @@ void read_strategy(const Section& section, PlanChoice& choice, const std::vector
   if (choice.strategy == StrategyId{} || std::ranges::find(strategies, choice.strategy) != strategies.end()) return;
   std::vector<std::string> names = strategy_names(strategies);
   if (std::ranges::find(strategies, StrategyId{}) == strategies.end()) names.insert(names.begin(), "ring");
-  value->fault(fmt::format("{} is none of `strategies` of the configuration, allowed: {}; or name it there", *name,
+  value->fault(fmt::format("{} is not in `strategies` of the configuration, allowed: {}; or add it there", *name,
                            fmt::join(names, ", ")));
 }
 
@@ -97,13 +97,12 @@ void check_codec(const Section& section, const PlanChoice& choice, const std::ve
   const std::string name(choice.codec.name());
   std::string fault;
   if (bound.bound != GL_BOUND_EXACT && bound.bits == 0) {
-    fault =
-        name + " has no bound of its error that `auto` could be asked for, allowed: raw, fixed:B, fixed:rel=B, bf16";
+    fault = name + " has no error bound, so `auto` cannot choose it, allowed: raw, fixed:B, fixed:rel=B, bf16";
   } else if (ranks != 0 && !carries(choice.strategy, row, ranks)) {
-    fault = fmt::format("{} does not add, and {} has nobody who does it for all, allowed: direct, or another codec",
+    fault = fmt::format("{} does not add, and {} has no rank that adds for all, allowed: direct, or another codec",
                         name, choice.strategy.name().view());
   } else if (ranks != 0 && needs_links(row) && !links_all(strategies, ranks)) {
-    fault = name + " needs links between all ranks, allowed: with `direct` among `strategies`";
+    fault = name + " needs links between all ranks, allowed: only with `direct` in `strategies`";
   }
   if (!fault.empty()) section.find("codec")->fault(fault);
 }
@@ -121,12 +120,12 @@ void read_choice(const Value& each, const std::vector<StrategyId>& strategies, u
   if (each.faults().count() != faults) return;
   check_codec(section, choice, strategies, ranks);
   if (choice.to <= choice.from) {
-    each.fault(fmt::format("from {} to {} is nothing, allowed: `to` above `from`", size_text(choice.from),
+    each.fault(fmt::format("from {} to {} is an empty range, allowed: `to` above `from`", size_text(choice.from),
                            size_text(choice.to)));
   }
   for (const PlanChoice& before : plan) {
     if (choice.from >= before.to || before.from >= choice.to) continue;
-    each.fault(fmt::format("sizes from {} to {} have a row before, allowed: one for each size",
+    each.fault(fmt::format("sizes from {} to {} are already in an earlier row, allowed: one row for each size",
                            size_text(std::max(choice.from, before.from)), size_text(std::min(choice.to, before.to))));
     break;
   }
@@ -196,16 +195,16 @@ std::string choices_warning(const NodeConfig& config) {
   for (const auto& [key, path] : {std::pair{"plan", &config.plan_file}, {"calibration", &config.calibration}}) {
     if (path->empty() || left) continue;
     return fmt::format(
-        "{} {}: is not used, except by calls that name codec auto: here `codec` is {}, and leaves nothing to choose; "
-        "`codec: auto`, `codec: auto:2^-B` or `strategy: auto` does",
+        "{} {}: only calls that name codec auto use it, because `codec` is {} here; for all calls, set `codec: auto`, "
+        "`codec: auto:2^-B` or `strategy: auto`",
         key, *path, config.codec.name());
   }
   if (config.auto_codec != kAutoCodec) return "";
   for (const PlanChoice& each : config.plan) {
     if (each.codec.row().exact()) continue;
     return fmt::format(
-        "plan {}: its {} is not used, except by calls that name a bound: here `codec` is auto, which is "
-        "exact; `codec: auto:2^-B` allows to round",
+        "plan {}: only calls that name a bound use its {}, because `codec` is auto here, which is exact; `codec: "
+        "auto:2^-B` allows rounding",
         config.plan_file, each.codec.name());
   }
   return "";

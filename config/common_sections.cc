@@ -88,7 +88,8 @@ void read_tos(const Section& root, std::span<const TosClass> classes, unsigned l
       if (classes[i].value != classes[j].value) continue;
       section.find(classes[i].key)
           .value_or(*value)
-          .fault(fmt::format("{:#04x} is that of {} too, allowed: different ones", classes[i].value, classes[j].key));
+          .fault(
+              fmt::format("{:#04x} is already used by {}, allowed: different ones", classes[i].value, classes[j].key));
     }
   }
 }
@@ -102,7 +103,7 @@ std::optional<Value> read_port_device(const Section& section, std::span<const De
     const auto found = section.find(key);
     if (!found) continue;
     if (chosen) {
-      found->fault(fmt::format("a port is one device, and this one has {} already, allowed: one of {}", chosen->path(),
+      found->fault(fmt::format("a port has one device, and this one already has {}, allowed: one of {}", chosen->path(),
                                allowed));
       return std::nullopt;
     }

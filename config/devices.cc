@@ -35,7 +35,7 @@ std::string number_fault(std::string_view device) {
   for (const char* const key : {"bsize", "framesz", "blocksz", "qpairs", "queues", "queue_count", "queue_size"}) {
     const auto text = devargs_argument(device, key);
     if (!text || parse_decimal(*text)) continue;
-    return fmt::format("{}={} is no whole number, allowed: digits only", key, *text);
+    return fmt::format("{}={} is not a whole number, allowed: digits only", key, *text);
   }
   return "";
 }
@@ -63,10 +63,10 @@ bool is_device(std::string_view name) {
 std::string no_device(std::string_view name, bool alone) {
   constexpr size_t kLongestInterface = 15;
   if (!alone || name.empty() || name.size() > kLongestInterface || name.starts_with("net_")) {
-    return fmt::format("{} is no device of DPDK, allowed: as in net_memif0,role=server,...", quote_text(name));
+    return fmt::format("{} is not a DPDK device, allowed: as in net_memif0,role=server,...", quote_text(name));
   }
   return fmt::format(
-      "{} is no device of DPDK, allowed: net_af_packet0,iface={},qdisc_bypass=0 for an interface of that name; "
+      "{} is not a DPDK device, allowed: net_af_packet0,iface={},qdisc_bypass=0 for an interface of that name; "
       "docs/configuration.md has others",
       quote_text(name), name);
 }
@@ -75,7 +75,7 @@ std::string memif_fault(std::string_view device, size_t frame) {
   const size_t buffer = number(device, "bsize", kMemifBuffer);
   if (buffer >= frame) return "";
   return fmt::format(
-      "frames of this MTU have up to {} bytes, but memif's buffers {}: they would overwrite each other; "
+      "frames of this MTU have up to {} bytes, but memif's buffers have {}: they would overwrite each other; "
       "allowed: bsize={} and more, best bsize=9216",
       frame, buffer, frame);
 }
@@ -84,7 +84,7 @@ std::string memif_fault(std::string_view device, size_t frame) {
 std::string spread_fault(std::string_view device, std::string_view key, unsigned lanes) {
   const size_t queues = number(device, key, 1);
   if (queues <= lanes) return "";
-  return fmt::format("{}={}, and workers.lanes is {}; allowed: {}=1 to {}", key, queues, lanes, key, lanes);
+  return fmt::format("{}={}, but workers.lanes is {}; allowed: {}=1 to {}", key, queues, lanes, key, lanes);
 }
 
 std::string af_packet_fault(std::string_view device, size_t frame, unsigned lanes) {
@@ -107,18 +107,18 @@ std::string af_packet_fault(std::string_view device, size_t frame, unsigned lane
 std::string queues_fault(std::string_view device, unsigned lanes) {
   const size_t queues = number(device, "queues", 1);
   if (lanes > kVirtioQueues) {
-    return fmt::format("DPDK's virtio has {} queue pairs at most, and workers.lanes is {}; allowed: lanes: {}",
+    return fmt::format("DPDK's virtio has {} queue pairs at most, but workers.lanes is {}; allowed: lanes: {}",
                        kVirtioQueues, lanes, kVirtioQueues);
   }
   if (queues == lanes) return "";
-  return fmt::format("queues={}, and workers.lanes is {}; allowed: queues={}, on both sides", queues, lanes, lanes);
+  return fmt::format("queues={}, but workers.lanes is {}; allowed: queues={}, on both sides", queues, lanes, lanes);
 }
 
 // Allows one form of net_vhost and net_virtio_user: only that pair survives the end of either process.
 std::string vhost_fault(std::string_view device, unsigned lanes) {
   if (!devargs_argument(device, "iface")) return "vhost needs a socket; allowed: iface=PATH, as on the other side";
   if (devargs_argument(device, "client") != "1") {
-    return "a vhost server is not found again by the other side when it is restarted; allowed: client=1 here, and "
+    return "the other side does not find a vhost server again after a restart; allowed: client=1 here, and "
            "net_virtio_user with server=1 on the other side";
   }
   return queues_fault(device, lanes);
@@ -127,10 +127,11 @@ std::string vhost_fault(std::string_view device, unsigned lanes) {
 std::string virtio_fault(std::string_view device, unsigned lanes) {
   const auto path = devargs_argument(device, "path");
   if (!path) return "virtio_user needs a socket; allowed: path=PATH, as on the other side";
-  if (devargs_argument(device, "mac")) return "its MAC address is that of the port; allowed: the port's key 'mac'";
+  if (devargs_argument(device, "mac"))
+    return "the device takes its MAC address from the port; allowed: the port's key 'mac'";
   if (path->starts_with("/dev/vhost")) return "";  // the other end is the kernel, or a card
   if (devargs_argument(device, "server") != "1") {
-    return "a virtio_user client does not find the other side again when that is restarted; allowed: server=1 here, "
+    return "a virtio_user client does not find the other side again after a restart; allowed: server=1 here, "
            "and "
            "net_vhost with client=1 on the other side";
   }
@@ -165,14 +166,15 @@ std::string device_fault(const PortConfig& port, size_t ip_mtu, unsigned lanes) 
   const size_t frame = ip_mtu + kEthernetHeader;
   switch (port.kind) {
     case PortConfig::Kind::kPci:
-      return is_pci_address(name) ? ""
-                                  : fmt::format("{} is no PCI address, allowed: as in 0000:03:00.0", quote_text(name));
+      return is_pci_address(name)
+                 ? ""
+                 : fmt::format("{} is not a PCI address, allowed: as in 0000:03:00.0", quote_text(name));
     case PortConfig::Kind::kRing:
       return "";
     case PortConfig::Kind::kUdp:
       return name == "auto" || name == kAnyWord
                  ? ""
-                 : fmt::format("{} is no word for sockets, allowed: auto, any", quote_text(name));
+                 : fmt::format("{} is unknown for sockets, allowed: auto, any", quote_text(name));
     case PortConfig::Kind::kDevice:
       break;
   }
@@ -194,10 +196,10 @@ std::string accelerator_device_fault(const PortConfig& port, size_t ip_mtu) {
     for (const char* const key : {"qpairs", "queues", "queue_count"}) {
       const size_t queues = number(port.device, key, 1);
       if (queues == 1) continue;
-      return fmt::format("{}={}, and an accelerator has one worker; allowed: {}=1, or nothing of it", key, queues, key);
+      return fmt::format("{}={}, but an accelerator has one worker; allowed: {}=1, or leave it out", key, queues, key);
     }
     if (is_tap(port) && !devargs_argument(port.device, "iface")) {
-      return "its interface would have a name that nobody knows; allowed: iface=NAME";
+      return "its interface needs a name; allowed: iface=NAME";
     }
   }
   return device_fault(port, ip_mtu + kVlanTag, 1);

@@ -60,11 +60,11 @@ Host host_of(std::string_view word, const std::string& where, const char* of = "
   const bool right = ipv6 ? name.find(':') != std::string_view::npos && parse_address(host.name).has_value()
                           : !name.empty() && name.size() <= kLongestHost && name.front() != '-' &&
                                 std::ranges::all_of(name, is_of_name);
-  if (!right) refuse_word(where, fmt::format("{} is no host, {}", quote_text(word), kHostsAllowed));
+  if (!right) refuse_word(where, fmt::format("{} is not a host, {}", quote_text(word), kHostsAllowed));
   if (rest.empty()) return host;
   const auto port = rest.starts_with(':') ? parse_decimal(rest.substr(1), 1, 65535) : std::nullopt;
   if (!port)
-    refuse_word(where, fmt::format("{} has no {} port behind its ':', allowed: 1 to 65535", quote_text(word), of));
+    refuse_word(where, fmt::format("{} has no {} port after its ':', allowed: 1 to 65535", quote_text(word), of));
   host.port = static_cast<uint16_t>(*port);
   return host;
 }
@@ -97,7 +97,7 @@ std::vector<Range> ranges_of(std::string_view text, const std::string& where) {
   for (bool more = true; more;) {
     more = text.find(',') != std::string_view::npos;
     const auto range = range_of(take_until(text, ','));
-    if (!range) refuse_word(where, fmt::format("{} are no numbers, {}", all, kSlurmAllowed));
+    if (!range) refuse_word(where, fmt::format("{} are not numbers, {}", all, kSlurmAllowed));
     if (range->last - range->first >= kMaxNodes || ranges.size() == kMaxNodes) refuse_count(where);
     ranges.push_back(*range);
   }
@@ -176,12 +176,12 @@ std::vector<Host> parse_host_file(std::string_view text, const std::string& path
     if (hosts.size() == kMaxNodes) refuse_count(where);
     hosts.push_back(host_of(word, where));
     if (hosts.back().port != 0 && hosts.back().port < kLeastFilePort) {
-      refuse_word(where, fmt::format("{} has a UDP port below {}, which only root may have; is it the number of "
-                                     "processes of MPICH's host files? Leave it out",
+      refuse_word(where, fmt::format("{} has a UDP port below {}, which only root may use; if it is a number of "
+                                     "processes, as in MPICH's host files, leave it out",
                                      quote_text(word), kLeastFilePort));
     }
   }
-  if (hosts.empty()) refuse_word(path, "there is no host in it, allowed: one in each line");
+  if (hosts.empty()) refuse_word(path, "the file has no hosts, allowed: one host per line");
   return hosts;
 }
 
@@ -195,7 +195,7 @@ std::vector<Host> parse_slurm_hosts(std::string_view list, const std::string& wh
     for (const std::string& name : names_of(item, where)) {
       if (hosts.size() == kMaxNodes) refuse_count(where);
       if (name.find(':') != std::string::npos)
-        refuse_word(where, fmt::format("{} is no name, {}", quote_text(name), kSlurmAllowed));
+        refuse_word(where, fmt::format("{} is not a name, {}", quote_text(name), kSlurmAllowed));
       hosts.push_back(host_of(name, where));
     }
   }

@@ -60,10 +60,11 @@ void check_loopback(const std::vector<FoundHost>& hosts, const std::vector<IpAdd
   const auto it = std::ranges::find_if(ips, is_loopback);
   const FoundHost& host = hosts[static_cast<size_t>(it - ips.begin())];
   const std::string hint = parse_address(host.host.name) ? "" : ": write its address instead, or change /etc/hosts";
-  refuse_word(where,
-              fmt::format("{} is loopback, which no other machine reaches, and other nodes are not; allowed: all "
-                          "nodes on loopback, or none{}",
-                          host_text(host.host, *it), hint));
+  refuse_word(
+      where,
+      fmt::format(
+          "{} is a loopback address, which other machines cannot reach; allowed: all nodes on loopback, or none{}",
+          host_text(host.host, *it), hint));
 }
 
 // ---- The rank that mpirun or srun gives
@@ -110,16 +111,16 @@ std::vector<IpAddress> choose_ips(const std::vector<FoundHost>& hosts, const std
   if (ipv6 && !all_have(hosts, true)) {
     std::vector<std::string> texts;
     for (const FoundHost& it : hosts) texts.push_back(fmt::format("{} has {}", it.host.name, ips_text(it.ips)));
-    refuse_word(where,
-                fmt::format("the nodes have no kind of address in common, allowed: all IPv4, or all IPv6 (not of one "
-                            "link): {}",
-                            listed(std::move(texts))));
+    refuse_word(
+        where,
+        fmt::format("the nodes have no kind of address in common, allowed: all IPv4, or all IPv6 (not link-local): {}",
+                    listed(std::move(texts))));
   }
   std::vector<IpAddress> ips;
   for (const FoundHost& it : hosts) {
     const std::vector<IpAddress> found = candidates(it, ipv6);
     if (found.size() > 1) {
-      refuse_word(where, fmt::format("{} has {} addresses, {}: write the one that the ring is to use, on all machines",
+      refuse_word(where, fmt::format("{} has {} addresses, {}: write the one that the ring should use, on all machines",
                                      it.host.name, found.size(), ips_text(found)));
     }
     ips.push_back(found.front());
@@ -153,11 +154,11 @@ RankHere rank_here(const std::vector<FoundHost>& hosts, const std::vector<IpAddr
     if (!is_loopback(it.ip) && !is_of_one_link(it.ip)) own.push_back(ip_text(it.ip) + " on " + it.interface);
   }
   const std::string launched = given ? text_of(*given) : "";
-  const std::string say = fmt::format("say which node this is by --rank 0 to {}", hosts.size() - 1) +
-                          (launched.empty() ? "" : fmt::format("; the rank given to it is {}", launched));
+  const std::string say = fmt::format("say which node this is with --rank 0 to {}", hosts.size() - 1) +
+                          (launched.empty() ? "" : fmt::format("; the launcher gives it rank {}", launched));
   if (!matches.empty()) refuse_word(where, fmt::format("several nodes are this machine: {}; {}", listed(matched), say));
   refuse_word(where, fmt::format("none of the nodes is this machine: they are {}, and it has {}; {}", listed(nodes),
-                                 own.empty() ? "loopback alone" : listed(own), say));
+                                 own.empty() ? "only loopback" : listed(own), say));
 }
 
 }  // namespace gradlane

@@ -150,16 +150,20 @@ template <class Config>
   constexpr auto kFaults = &Config::faults;
   const char* const in = "faults";
   return {
-      probability_key<Config, kFaults, &Faults::drop>(in, "drop", kAnyNode,
-                                                      "received frames that are thrown away, see [below](#faults)"),
-      probability_key<Config, kFaults, &Faults::duplicate>(in, "duplicate", kAnyNode, "that arrive twice"),
-      probability_key<Config, kFaults, &Faults::reorder>(in, "reorder", kAnyNode,
-                                                         "that arrive behind up to 8 later ones"),
-      probability_key<Config, kFaults, &Faults::corrupt>(in, "corrupt", kAnyNode, "of which one bit is changed"),
-      probability_key<Config, kFaults, &Faults::delay>(in, "delay", kAnyNode, "that arrive `faults.delay_time` late"),
-      duration_key<Config, 10 * kMicrosecond, kSecond, kFaults, &Faults::delay_time>(in, "delay_time", kAnyNode,
-                                                                                     "how late"),
-      whole_key<Config, 0, UINT64_MAX, kFaults, &Faults::seed>(in, "seed", kAnyNode, "which of them")
+      probability_key<Config, kFaults, &Faults::drop>(
+          in, "drop", kAnyNode, "share of received frames that are dropped, see [below](#faults)"),
+      probability_key<Config, kFaults, &Faults::duplicate>(in, "duplicate", kAnyNode,
+                                                           "share of received frames that arrive twice"),
+      probability_key<Config, kFaults, &Faults::reorder>(
+          in, "reorder", kAnyNode, "share of received frames that arrive after up to 8 later ones"),
+      probability_key<Config, kFaults, &Faults::corrupt>(in, "corrupt", kAnyNode,
+                                                         "share of received frames with one bit changed"),
+      probability_key<Config, kFaults, &Faults::delay>(in, "delay", kAnyNode,
+                                                       "share of received frames that arrive `faults.delay_time` late"),
+      duration_key<Config, 10 * kMicrosecond, kSecond, kFaults, &Faults::delay_time>(
+          in, "delay_time", kAnyNode, "how late the frames of `faults.delay` arrive"),
+      whole_key<Config, 0, UINT64_MAX, kFaults, &Faults::seed>(in, "seed", kAnyNode,
+                                                               "seed of the random choice of frames")
           .with_allowed("0 to 2^64 - 1"),
   };
 }

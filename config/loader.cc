@@ -32,7 +32,7 @@ namespace {
 
 // Keys of an accelerator's file.
 constexpr const char* kForeignKeys[] = {"host", "wire", "repack", "connections"};
-constexpr KeysElsewhere kElsewhere = {kForeignKeys, "a key of `mode: accelerator`, and this is a node's file"};
+constexpr KeysElsewhere kElsewhere = {kForeignKeys, "is a key of `mode: accelerator`, but this is a node's file"};
 
 // Finds the rank by the hosts of the nodes, because the file does not name it. `place` is the value of `rank`, if there
 // is one.
@@ -46,15 +46,15 @@ void find_rank(const Section& root, const std::optional<Value>& place, NodeConfi
   if (here == 1) {
     config.rank = std::ranges::find_if(config.nodes, is_here)->rank;
   } else if (here != 0) {
-    fault(fmt::format("{} nodes have a `host` that is this machine, allowed: one node; or say --rank 0 to {}", here,
+    fault(fmt::format("{} nodes have a `host` that is this machine, allowed: one node; or give --rank 0 to {}", here,
                       last));
   } else if (std::ranges::all_of(config.nodes, [](const NodeAddress& node) { return node.host.empty(); })) {
-    fault(fmt::format("{}, and no node has a `host` to find it by, allowed: 0 to {}; or say it by --rank",
-                      place ? "is to be found" : "is missing", last));
+    fault(fmt::format("{}, but no node has a `host` to find it by, allowed: 0 to {}; or give --rank",
+                      place ? "is auto" : "is missing", last));
   } else {
-    fault(
-        fmt::format("no node has a `host` that is this machine ({}), allowed: one node that has; or say --rank 0 to {}",
-                    fmt::join(choice.hosts, ", "), last));
+    fault(fmt::format(
+        "no node has a `host` that is this machine ({}), allowed: one node that has one; or give --rank 0 to {}",
+        fmt::join(choice.hosts, ", "), last));
   }
 }
 
@@ -84,8 +84,8 @@ bool read_identity(const Section& root, NodeConfig& config, const NodeChoice& ch
   if (root.value().faults().count() != faults) return false;
   if (world_of(config) > kMaxNodes) {
     root.find("trainers")
-        ->fault(fmt::format("{} nodes of {} trainers are {} ranks, allowed: {}", config.nodes.size(), config.trainers,
-                            world_of(config), kMaxNodes));
+        ->fault(fmt::format("{} nodes with {} trainers each are {} ranks, allowed: up to {}", config.nodes.size(),
+                            config.trainers, world_of(config), kMaxNodes));
   }
   return true;
 }
@@ -122,7 +122,7 @@ void read_exchange(const Section& root, NodeConfig& config) {
   if (of_sockets(config)) config.queue_target = kSocketQueueTarget;
   const auto section = read_section(node_keys(), root, "exchange", config);
   if (section && !std::has_single_bit(config.window)) {
-    section->find("window")->fault(fmt::format("{} is no power of two, allowed: {}, {}, {} and so on up to {}",
+    section->find("window")->fault(fmt::format("{} is not a power of two, allowed: {}, {}, {} and so on up to {}",
                                                config.window, kMinWindow, 2 * kMinWindow, 4 * kMinWindow, kMaxWindow));
   }
 }
@@ -160,9 +160,9 @@ void read_sockets(const Section& root, NodeConfig& config) {
   if (config.admin.ends_with(kSuffix)) config.admin.resize(config.admin.size() - kSuffix.size());
   config.admin += ".admin";
   if (config.admin.size() <= kLongestSocket || root.value().faults().count() != faults) return;
-  socket->fault(
-      fmt::format("`admin` would be the same path with .admin at its end, of {} bytes, allowed: up to {}; set it",
-                  config.admin.size(), kLongestSocket));
+  socket->fault(fmt::format(
+      "the path of `admin` would be this path with .admin at its end, of {} bytes, allowed: up to {}; set `admin`",
+      config.admin.size(), kLongestSocket));
 }
 
 // Reads `metrics`. "node:9400" stands for this node's address, so that one file can serve all nodes.
@@ -177,7 +177,7 @@ void read_metrics(const Section& root, NodeConfig& config, bool identity) {
     config.metrics = value->ip_port();
   } else if (!of_sockets(config)) {
     value->fault(
-        fmt::format("{} is for ports of kind udp, and of others the kernel has no address, allowed: "
+        fmt::format("{} is only for ports of kind udp, because the kernel has no address of others, allowed: "
                     "ADDRESS:PORT, as in 0.0.0.0:9400",
                     quote_text(text)));
   } else if (identity) {
@@ -197,11 +197,11 @@ NodeConfig read_config(const ConfigTree& source, const NodeChoice& choice) {
   NodeConfig config;
   config.file = source.name;
   if (tree.kind == YamlNode::Kind::kNull) {
-    faults.add(tree.place, "", "nothing is set, needed: rank and nodes");
+    faults.add(tree.place, "", "the file sets nothing, needed: rank and nodes");
     faults.throw_first();
   }
   if (const YamlNode* const mode = accelerator_mode(tree)) {
-    faults.add(mode->place, "mode", "this is an accelerator's file, and that of a node is needed here, allowed: node");
+    faults.add(mode->place, "mode", "this is an accelerator's file, but a node's file is needed here, allowed: node");
     faults.throw_first();
   }
   const Section root(Value(tree, "", faults), names_in(node_keys(), ""), kElsewhere);

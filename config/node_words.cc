@@ -30,7 +30,7 @@ std::string read_host_file(const std::string& path, const std::string& where) {
   if (!file) refuse_word(where, fmt::format("cannot read {}: {}", path, std::strerror(errno)));
   text.resize(std::fread(text.data(), 1, text.size(), file.get()));
   if (std::ferror(file.get()) != 0) refuse_word(where, fmt::format("cannot read {}: {}", path, std::strerror(errno)));
-  if (text.size() > kMaxConfigBytes) refuse_word(where, fmt::format("{} is longer than a list of hosts can be", path));
+  if (text.size() > kMaxConfigBytes) refuse_word(where, fmt::format("{} is too long for a list of hosts", path));
   return text;
 }
 
@@ -39,16 +39,16 @@ std::vector<Host> slurm_hosts(const Environment& environment, const std::string&
     if (const auto list = environment(name)) return parse_slurm_hosts(*list, fmt::format("{}: {}", where, name));
   }
   refuse_word(where,
-              "SLURM_JOB_NODELIST is not set: this is not in a job of SLURM, or its environment was not passed on");
+              "SLURM_JOB_NODELIST is not set: this is not in a SLURM job, or the job's environment was not passed on");
 }
 
 // Refuses "@mpi" and "@mpi:HOST": mpirun does not tell its processes the hosts. Until 0.2, "@mpi:HOST" let nodes meet
 // at the host of rank 0.
 [[noreturn]] void refuse_mpi(const Environment& environment, const std::string& where) {
   const bool slurm = environment(kSlurmNames[0]).has_value();
-  refuse_word(where, fmt::format("mpirun tells its processes no hosts: name them as for mpirun, --nodes HOST,HOST,... "
-                                 "or --nodes @HOSTFILE{}",
-                                 slurm ? ", or as this is a job of SLURM, --nodes @slurm" : ""));
+  refuse_word(where, fmt::format("mpirun does not tell its processes the hosts: name them as for mpirun, --nodes "
+                                 "HOST,HOST,... or --nodes @HOSTFILE{}",
+                                 slurm ? ", or because this is a SLURM job, --nodes @slurm" : ""));
 }
 
 std::vector<Host> hosts_of(const NodeWords& words, const HostQueries& surroundings) {
@@ -59,7 +59,7 @@ std::vector<Host> hosts_of(const NodeWords& words, const HostQueries& surroundin
   if (nodes == "@slurm") return slurm_hosts(surroundings.environment, where);
   if (nodes == "@mpi" || nodes.starts_with("@mpi:")) refuse_mpi(surroundings.environment, where);
   const std::string path = nodes.substr(1);
-  if (path.empty()) refuse_word(where, "no name of a file behind @, allowed: @FILE, @slurm");
+  if (path.empty()) refuse_word(where, "no file name after @, allowed: @FILE, @slurm");
   return parse_host_file(read_host_file(path, where), path);
 }
 
@@ -197,7 +197,7 @@ WordsTree tree_of(const NodeWords& words, const HostQueries& surroundings) {
     add_key(tree.root, place, "mtu", scalar_at(place, fmt::format("{}", mtu)));
   }
   if (find_key(tree.root, "ports") != nullptr) {
-    if (!words.ports.empty()) refuse_word("--set ports", "--port says them, allowed: one of the two");
+    if (!words.ports.empty()) refuse_word("--set ports", "--port sets them, too, allowed: one of the two");
   } else if (!words.ports.empty() || hosts.size() > 1) {
     // If a NAT translates this machine's address, the list has the translated one, to which no socket can be bound.
     const bool none_here = std::ranges::none_of(ips, [&](const auto& ip) { return is_loopback(ip) || has(here, ip); });
@@ -220,7 +220,7 @@ LoadedWords load_node_words(const NodeWords& words, const HostQueries& surroundi
 std::string ways_to_start(const Environment& environment) {
   const bool slurm = environment(kSlurmNames[0]).has_value();
   return fmt::format(
-      "nothing says which nodes there are:\n"
+      "no nodes are given; start with one of these:\n"
       "  gradlaned --nodes 10.0.0.1,10.0.0.2   the same on every machine: addresses, names\n"
       "  gradlaned --nodes @hosts.txt          the same, a host in each line{}\n"
       "  gradlaned --config FILE               all settings of a file, docs/configuration.md",

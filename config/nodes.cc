@@ -48,7 +48,8 @@ class NodesReader {
  private:
   void check_unique(unsigned rank, const Value& value) {
     const auto [other, is_new] = ranks_.emplace(rank, value.path());
-    if (!is_new) value.fault(fmt::format("rank {} is that of {} too, allowed: different ones", rank, other->second));
+    if (!is_new)
+      value.fault(fmt::format("rank {} is already used by {}, allowed: different ones", rank, other->second));
   }
 
   NodeConfig& config_;
@@ -71,12 +72,13 @@ bool check_pair(const NodePlace& place, const NodePlace& before, const NodeConfi
   const unsigned port = udp_port_of(config, node);
   const unsigned other_port = udp_port_of(config, other);
   if (ipv4_of(*node.real).has_value() != ipv4_of(*other.real).has_value()) {
-    place.ip.fault(fmt::format("{} is of another kind than {}, {}, allowed: IPv4 addresses of all nodes, or IPv6",
-                               ip_text(*node.real), before.ip.path(), ip_text(*other.real)));
-  } else if (*node.real == *other.real && port < other_port + count && other_port < port + count) {
     place.ip.fault(
-        fmt::format("{} is that of {} too, allowed: different ones; or of sockets, a `udp_port` for each, {} apart",
-                    ip_text(*node.real), before.ip.path(), count));
+        fmt::format("{} is of another kind than {}, {}, allowed: only IPv4 addresses, or only IPv6 addresses",
+                    ip_text(*node.real), before.ip.path(), ip_text(*other.real)));
+  } else if (*node.real == *other.real && port < other_port + count && other_port < port + count) {
+    place.ip.fault(fmt::format(
+        "{} is already used by {}, allowed: different ones; or with sockets, a `udp_port` for each, {} apart",
+        ip_text(*node.real), before.ip.path(), count));
   } else {
     return true;
   }

@@ -30,7 +30,8 @@ class PortReader {
     read_device(section, port);
     if (const auto mac = section.find("mac")) {
       port.mac = mac->host_mac();
-      if (port.kind == PortConfig::Kind::kUdp) mac->fault("sockets have none of their own, allowed: nothing");
+      if (port.kind == PortConfig::Kind::kUdp)
+        mac->fault("sockets have no MAC address of their own, allowed: ports without mac");
     }
     if (checked_) read_nodes(section, port);
     config_.ports.push_back(port);
@@ -44,7 +45,7 @@ class PortReader {
                     const char* what) const {
     const auto [other, is_new] = seen.emplace(text, number_);
     if (!is_new)
-      value.fault(fmt::format("the {} {} is that of ports[{}] too, allowed: different ones", what, quote_text(text),
+      value.fault(fmt::format("the {} {} is already used by ports[{}], allowed: different ones", what, quote_text(text),
                               other->second));
   }
 
@@ -58,8 +59,8 @@ class PortReader {
       chosen->fault(fault);
     } else if (checked_ && port.kind != Kind::kUdp && needs_sockets(config_)) {
       chosen->fault(
-          "nodes have IPv6 addresses, UDP ports of their own, or one address together, which only sockets know, "
-          "allowed: udp: auto");
+          "nodes have IPv6 addresses, their own UDP ports, or one address in common, which needs sockets, allowed: "
+          "udp: auto");
     } else {
       check_unique(devices_, device_key(port), *chosen, "device");
     }
@@ -70,7 +71,8 @@ class PortReader {
     if (nodes) {
       const auto items = nodes->list("ranks");
       if (!items) return;
-      if (items->empty()) nodes->fault("reaches nobody, allowed: ranks; or leave it out, to reach all other nodes");
+      if (items->empty())
+        nodes->fault("the port reaches no node, allowed: ranks; or leave `nodes` out to reach all other nodes");
       for (const Value& item : *items) read_node(item, port);
     } else {
       for (unsigned rank = 0; rank < config_.nodes.size(); ++rank) {
@@ -80,7 +82,7 @@ class PortReader {
     const size_t reached = nodes ? port.nodes.size() : config_.nodes.size() - 1;
     if (port.kind == PortConfig::Kind::kRing && reached > 1) {
       nodes.value_or(section.value())
-          .fault(fmt::format("an in-process link has one other end, but leads to {} nodes here, allowed: nodes: [RANK]",
+          .fault(fmt::format("an in-process link can reach one node, but reaches {} nodes here, allowed: nodes: [RANK]",
                              reached));
     }
   }
@@ -119,7 +121,8 @@ void read_ports(const Section& root, NodeConfig& config, bool checked) {
   const auto value = root.find("ports");
   const bool alone = config.nodes.size() == 1;
   if (!value) {
-    if (checked && !alone) root.missing("ports", "is missing, allowed: at least one port, as there are other nodes");
+    if (checked && !alone)
+      root.missing("ports", "is missing, allowed: at least one port, because there are other nodes");
     return;
   }
   const auto items = value->list("ports");

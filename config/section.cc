@@ -77,7 +77,8 @@ std::optional<uint64_t> Value::whole(uint64_t least, uint64_t most) const {
   if (text == nullptr) return std::nullopt;
   const auto number = parse_whole(*text);
   if (number && *number >= least && *number <= most) return number;
-  fault(fmt::format("{} is {}, allowed: {}", quote_text(*text), number ? "out of range" : "no whole number", allowed));
+  fault(
+      fmt::format("{} is {}, allowed: {}", quote_text(*text), number ? "out of range" : "not a whole number", allowed));
   return std::nullopt;
 }
 
@@ -88,7 +89,7 @@ std::optional<uint64_t> Value::size(uint64_t least, uint64_t most) const {
   if (text == nullptr) return std::nullopt;
   const auto bytes = parse_size(*text);
   if (bytes && *bytes >= least && *bytes <= most) return bytes;
-  fault(fmt::format("{} is {}, allowed: {}", quote_text(*text), bytes ? "out of range" : "no size", allowed));
+  fault(fmt::format("{} is {}, allowed: {}", quote_text(*text), bytes ? "out of range" : "not a size", allowed));
   return std::nullopt;
 }
 
@@ -99,7 +100,7 @@ std::optional<Nanos> Value::duration(Nanos least, Nanos most) const {
   const auto time = parse_duration(*text);
   if (time && *time >= least && *time <= most) return time;
   const bool unit_missing = !time && parse_whole(*text);
-  const char* const wrong = time ? "out of range" : unit_missing ? "a duration without its unit" : "no duration";
+  const char* const wrong = time ? "out of range" : unit_missing ? "a duration without a unit" : "not a duration";
   fault(fmt::format("{} is {}, allowed: {}", quote_text(*text), wrong, allowed));
   return std::nullopt;
 }
@@ -109,7 +110,7 @@ std::optional<double> Value::probability() const {
   const std::string* const text = scalar("a probability", kAllowed);
   if (text == nullptr) return std::nullopt;
   const auto probability = parse_probability(*text);
-  if (!probability) fault(fmt::format("{} is no probability, allowed: {}", quote_text(*text), kAllowed));
+  if (!probability) fault(fmt::format("{} is not a probability, allowed: {}", quote_text(*text), kAllowed));
   return probability;
 }
 
@@ -118,7 +119,7 @@ std::optional<double> Value::real(double least, double most) const {
   const std::string* const text = scalar("a number", allowed);
   if (text == nullptr) return std::nullopt;
   const auto number = parse_real(*text, least, most);
-  if (!number) fault(fmt::format("{} is no number in that range, allowed: {}", quote_text(*text), allowed));
+  if (!number) fault(fmt::format("{} is not a number in that range, allowed: {}", quote_text(*text), allowed));
   return number;
 }
 
@@ -134,7 +135,7 @@ std::optional<size_t> Value::choice(std::span<const char* const> choices) const 
   if (text == nullptr) return std::nullopt;
   const auto found = std::ranges::find(choices, *text);
   if (found != choices.end()) return static_cast<size_t>(found - choices.begin());
-  fault(fmt::format("{} is none of what is allowed: {}", quote_text(*text), allowed));
+  fault(fmt::format("{} is unknown, allowed: {}", quote_text(*text), allowed));
   return std::nullopt;
 }
 
@@ -155,21 +156,22 @@ std::optional<std::string> Value::text(size_t longest) const {
 std::optional<std::string> Value::name(size_t longest) const {
   const auto name = text(longest);
   if (!name || std::ranges::all_of(*name, is_name)) return name;
-  fault(fmt::format("{} is no name, allowed: 1 to {} letters, digits, '_', '-' and '.'", quote_text(*name), longest));
+  fault(
+      fmt::format("{} is not a name, allowed: 1 to {} letters, digits, '_', '-' and '.'", quote_text(*name), longest));
   return std::nullopt;
 }
 
 std::optional<IpAddress> Value::host_ip() const {
-  const std::string* const text = scalar("an IP address", "one of a host, as in 10.77.0.1 or fd00::1");
+  const std::string* const text = scalar("an IP address", "the address of a host, as in 10.77.0.1 or fd00::1");
   if (text == nullptr) return std::nullopt;
   const bool of_ipv6 = text->find(':') != std::string::npos;
   const auto ip = parse_address(*text);
   if (ip && is_host(*ip)) return ip;
-  const char* const wrong = text->find('%') != std::string::npos ? "an address of one link only"
-                            : ip                                 ? "no address of a host"
-                            : of_ipv6                            ? "no IPv6 address"
-                                                                 : "no IPv4 address";
-  fault(fmt::format("{} is {}, allowed: one of a host, as in {}", quote_text(*text), wrong,
+  const char* const wrong = text->find('%') != std::string::npos ? "a link-local address"
+                            : ip                                 ? "not the address of a host"
+                            : of_ipv6                            ? "not an IPv6 address"
+                                                                 : "not an IPv4 address";
+  fault(fmt::format("{} is {}, allowed: the address of a host, as in {}", quote_text(*text), wrong,
                     of_ipv6 ? "fd00::1" : "10.77.0.1"));
   return std::nullopt;
 }
@@ -179,17 +181,17 @@ std::optional<IpPort> Value::ip_port() const {
   const std::string* const text = scalar("an address and a port", kAllowed);
   if (text == nullptr) return std::nullopt;
   const auto address = parse_ip_port(*text);
-  if (!address) fault(fmt::format("{} is no address with a port, allowed: {}", quote_text(*text), kAllowed));
+  if (!address) fault(fmt::format("{} is not an address with a port, allowed: {}", quote_text(*text), kAllowed));
   return address;
 }
 
 std::optional<MacAddress> Value::host_mac() const {
-  static constexpr std::string_view kAllowed = "one of a host, as in \"02:00:00:00:00:01\"";
+  static constexpr std::string_view kAllowed = "the address of a host, as in \"02:00:00:00:00:01\"";
   const std::string* const text = scalar("a MAC address", kAllowed);
   if (text == nullptr) return std::nullopt;
   const auto mac = parse_mac(*text);
   if (mac && *mac != MacAddress{} && ((*mac)[0] & 1) == 0) return mac;
-  fault(fmt::format("{} is {}, allowed: {}", quote_text(*text), mac ? "no address of a host" : "no MAC address",
+  fault(fmt::format("{} is {}, allowed: {}", quote_text(*text), mac ? "not the address of a host" : "not a MAC address",
                     kAllowed));
   return std::nullopt;
 }

@@ -72,7 +72,7 @@ class Walk {
     node_ = found != nullptr ? &node_->items[static_cast<size_t>(found - node_->items.data())]
                              : &add_key(*node_, place_, step.key, {Kind::kNull, place_, {}, {}, {}});
     for (const size_t item : step.items) {
-      if (node_->kind != Kind::kList) refuse("is no list");
+      if (node_->kind != Kind::kList) refuse("is not a list");
       if (item >= node_->items.size()) refuse(fmt::format("has {} items, counted from 0", node_->items.size()));
       node_ = &node_->items[item];
       path_ += fmt::format("[{}]", item);

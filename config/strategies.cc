@@ -55,7 +55,7 @@ class StrategiesReader {
     const auto first = std::ranges::find(config_.strategies, strategy) - config_.strategies.begin();
     if (static_cast<size_t>(first) != number) {
       places_[number].fault(
-          fmt::format("{} is strategies[{}] too, allowed: different ones", strategy.name().view(), first));
+          fmt::format("{} is already strategies[{}], allowed: different ones", strategy.name().view(), first));
     }
     const std::string fault = checked_ ? strategy_fault(strategy, world_of(config_)) : "";
     if (!fault.empty()) places_[number].fault(fault);

@@ -120,8 +120,7 @@ void check_bytes(std::string_view text, const std::string& file) {
 
 YamlNode parse_yaml(std::string_view text, const std::string& file) {
   if (text.size() > kMaxConfigBytes) {
-    throw SetupError(
-        fmt::format("{}: the file is longer than a configuration can be, allowed: {} bytes", file, kMaxConfigBytes));
+    throw SetupError(fmt::format("{}: the file is too long, allowed: {} bytes", file, kMaxConfigBytes));
   }
   check_bytes(text, file);
   TreeBuilder builder(file);

@@ -66,7 +66,7 @@ configure() {
   fi
   if ! meson setup "$folder" "$@" >"$log" 2>&1; then
     tail -n 30 "$log" >&2
-    echo "tools/${0##*/}: could not configure $folder; if it is from elsewhere, remove it and try again" >&2
+    echo "tools/${0##*/}: could not configure $folder; if another checkout made it, remove it and try again" >&2
     exit 1
   fi
   rm -f "$log"

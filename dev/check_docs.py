@@ -37,21 +37,21 @@ def check_links(page, text):
         name, _, anchor = target.partition("#")
         file = page.parent / name if name else page
         if not file.exists():
-            yield f"there is no {target}"
+            yield f"link {target}: there is no such file"
         elif anchor and file.suffix == ".md" and anchor not in anchors(file.read_text()):
-            yield f"{target}: {file.name} has no such heading"
+            yield f"link {target}: {file.name} has no such heading"
 
 
 def check_paths(root, text):
     for path in sorted(set(PATH.findall(text))):
         if not BUILT.match(path) and not (root / path).exists() and not any(root.glob(f"{path}.*")):
-            yield f"there is no {path}"
+            yield f"names {path}, but there is no such file or folder"
 
 
 def check_lengths(text):
     for line in FENCED.sub("", text).splitlines():
         if len(line) > MAX_LENGTH and not line.startswith(("|", "    ")):
-            yield f"{len(line)} characters in a line: {line[:40]}..."
+            yield f"a line has {len(line)} characters, which is too long: {line[:40]}..."
 
 
 def check_rows(root):
@@ -67,10 +67,10 @@ def check_rows(root):
             patterns |= set(re.findall(r"`([^`]+)`", cells[-1]))
     for pattern in sorted(patterns):
         if not fnmatch.filter(names, pattern):
-            yield f"lab/vm-test.sh has no row {pattern}"
+            yield f"names row {pattern}, which lab/vm-test.sh does not have"
     for name in names:
         if not any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
-            yield f"row {name} of lab/vm-test.sh is in no table"
+            yield f"no table has row {name} of lab/vm-test.sh"
 
 
 def main():

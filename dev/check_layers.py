@@ -113,13 +113,13 @@ def room(path):
 def check_own(path, own):
     folder, target = path.parts[0], pathlib.PurePosixPath(own)
     if str(path.parent) == ALONE:
-        return None if len(target.parts) == 1 else f'"{own}" is not installed beside it'
+        return None if len(target.parts) == 1 else f'"{own}" must be a file of the same folder, named without a path'
     if len(target.parts) == 1:
-        return f'"{own}" must be written from the root of the repository'
+        return f'"{own}": write the path from the root of the repository'
     if folder not in MAY_INCLUDE or str(path.parent) == COMMANDS:
         return None
     if str(path).startswith(SHARED) and not own.startswith(SHARED):
-        return f"{path} is for all layers, and must not include {own}"
+        return f"{path} is for all layers, so it must not include {own}"
     if target.parts[0] != folder:
         return None if own.startswith(SHARED) or target.parts[0] in MAY_INCLUDE[folder] else f"{folder} must not include from {target.parts[0]}"
     order = IN_ORDER.get(str(path.parent))
@@ -137,13 +137,13 @@ def check_system(path, system):
         if pattern.match(system) and not str(path).startswith(folders):
             return f"<{system}> is for {', '.join(folders)} only"
     if str(path).startswith(PURE) and IMPURE.match(system):
-        return f"<{system}>: there is no I/O and no clock in {path.parent}"
+        return f"<{system}>: I/O and clocks are not allowed in {path.parent}"
     return None
 
 
 def check_includes(path, lines):
     if path.parts[0] in MAY_INCLUDE_WITHIN and room(path) not in {"", *MAY_INCLUDE_WITHIN[path.parts[0]]}:
-        yield f"{path}: dev/check_layers.py does not know the folder {path.parent}"
+        yield f"{path}: unknown folder {path.parent}; add it to MAY_INCLUDE_WITHIN in dev/check_layers.py"
         return
     if path.stem not in IN_ORDER.get(str(path.parent), (path.stem,)):
         yield f"{path}: not listed for {path.parent}; add it to IN_ORDER in dev/check_layers.py"
@@ -162,9 +162,9 @@ def check_style(path, text, lines):
     if not lines or not lines[0].startswith(f"// {path.name} - "):
         yield f"{path}:1: the first line must be '// {path.name} - what it is (who runs it)'"
     if path.suffix == ".h" and "#pragma once" not in text:
-        yield f"{path}: no #pragma once"
+        yield f"{path}: #pragma once is missing"
     if not text.isascii():
-        yield f"{path}: not ASCII"
+        yield f"{path}: has characters that are not ASCII"
 
 
 # ---- Python: no import cycles, even of imports for types only

@@ -22,7 +22,7 @@ def instructions(qemu, program, *arguments):
     done = subprocess.run(["bash", "-c", 'set -o pipefail; "$@" 3>&1 >/dev/null | wc -l', "count", *command],
                           stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
-        sys.exit(f"count_steps.py: {' '.join(command)} has failed")
+        sys.exit(f"count_steps.py: {' '.join(command)} failed")
     return int(done.stdout)
 
 
@@ -41,9 +41,10 @@ def main():
     parser.add_argument("--operations", type=words, default=OPERATIONS, metavar="OPERATION,...")
     parser.add_argument("--least", type=float, default=0, metavar="RATIO")
     parser.add_argument("--plain", type=pathlib.Path, required=True, metavar="FILE",
-                        help="repeat_op, built with -fno-tree-vectorize: its scalar kernels are what is compared with")
+                        help="repeat_op, built with -fno-tree-vectorize; NEON is compared with its scalar kernels")
     parser.add_argument("program", type=pathlib.Path, help="repeat_op")
-    parser.add_argument("qemu", nargs=argparse.REMAINDER, help="how to run programs")
+    parser.add_argument("qemu", nargs=argparse.REMAINDER,
+                        help="command that runs 64-bit ARM programs, such as qemu-aarch64")
     args = parser.parse_args()
     print("| codec | operation | scalar | scalar, as built | NEON | ratio |\n|---|---|---|---|---|---|", flush=True)
     short = []
@@ -57,7 +58,7 @@ def main():
             if ratio < args.least:
                 short.append(f"{codec} {operation} {ratio:.1f}")
     if short:
-        sys.exit(f"count_steps.py: less than {args.least:g} times fewer instructions: {', '.join(short)}")
+        sys.exit(f"count_steps.py: ratio below --least {args.least:g}: {', '.join(short)}")
 
 
 if __name__ == "__main__":

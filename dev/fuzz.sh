@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 source dev/build.sh
 help_if_asked "$@"
 
-name=${1:?which fuzzer: see tests/fuzz/meson.build}
+name=${1:?name a fuzzer of tests/fuzz/meson.build}
 declare -A longest=([bundle]=1600 [calibration]=4096 [codec]=600 [config]=2048 [exchange]=4096 [http]=1024
   [profile]=2048 [server]=2048 [superpacket]=4096 [top]=4096 [trainer]=600)
 findings=build-findings/$name/  # this folder stays when build folders are removed

@@ -58,9 +58,10 @@ def mutants():
     for path in sorted((ROOT / "tests/mutants").glob("*.toml")):
         for each in tomllib.loads(path.read_text())["mutant"]:
             if set(each) - {"nightly"} != {"id", "file", "before", "after", "breaks"} or each["before"] == each["after"]:
-                raise Fatal(f"{path.name}: {each.get('id')}: a mutant has id, file, before, after, breaks, perhaps nightly")
+                raise Fatal(f"{path.name}: {each.get('id')}: a mutant needs id, file, before, after, breaks, and may "
+                            "have nightly; before and after must differ")
             if found.setdefault(each["id"], each) is not each:
-                raise Fatal(f"{path.name}: {each['id']} is there twice")
+                raise Fatal(f"{path.name}: two mutants have the id {each['id']}")
             each["digest"] = hashlib.sha256(f"{each['file']}\0{each['before']}\0{each['after']}".encode()).hexdigest()
     return found
 
@@ -72,7 +73,7 @@ def unmatched(some, root):
         path = root / each["file"]
         count = path.read_text().count(each["before"]) if path.is_file() else 0
         if count != 1:
-            found[name] = (f"{name}: 'before' occurs {count} times in {each['file']}, and must occur once; "
+            found[name] = (f"{name}: 'before' occurs {count} times in {each['file']}, but must occur once; "
                            "update it in tests/mutants/")
     return found
 
@@ -137,7 +138,7 @@ class Tree:
         done = subprocess.run(["ninja", "-C", folder, *names], cwd=self.path, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, errors="replace")
         if must and done.returncode != 0:
-            raise Fatal(f"{folder} does not build without a fault:\n{done.stdout[-3000:]}")
+            raise Fatal(f"{folder} does not build, even without a mutant:\n{done.stdout[-3000:]}")
         self.output = done.stdout
         return done.returncode == 0
 
@@ -269,17 +270,19 @@ class MutantRun:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=1e9, help="start no mutant after this time")
-    parser.add_argument("--only", help="run these ids, separated by commas, even if they have a result")
-    parser.add_argument("--survivors", action="store_true", help="also run mutants again that were not caught")
+    parser.add_argument("--minutes", type=float, default=1e9, help="start no mutant after this many minutes")
+    parser.add_argument("--only",
+                        help="run the mutants with these ids (separated by commas), even if they have a result")
+    parser.add_argument("--survivors", action="store_true", help="also run again the mutants that were not caught")
     parser.add_argument("--suites", default="unit,sim,threads,system", help="suites to run (%(default)s)")
-    parser.add_argument("--own", action="store_true", help="only tests whose names share a word with the path")
-    parser.add_argument("--tree", type=pathlib.Path, help="another checkout; its sources change while this runs")
-    parser.add_argument("--folder", default="build", help="with --tree: its build folder")
-    parser.add_argument("--state", type=pathlib.Path, default=WORK / "main.json", help="file of results (%(default)s)")
+    parser.add_argument("--own", action="store_true",
+                        help="run only tests whose name or sources share a word with the path of the changed file")
+    parser.add_argument("--tree", type=pathlib.Path, help="use this checkout; its sources change during the run")
+    parser.add_argument("--folder", default="build", help="with --tree: build folder of the checkout (%(default)s)")
+    parser.add_argument("--state", type=pathlib.Path, default=WORK / "main.json", help="file for results (%(default)s)")
     parser.add_argument("--list", action="store_true", help="print all mutants with their results")
     parser.add_argument("--check", action="store_true", help="check that each mutant applies to this checkout")
-    parser.add_argument("--json", action="store_true", help="with --list: as JSON")
+    parser.add_argument("--json", action="store_true", help="with --list: print JSON")
     options = parser.parse_args()
     chosen_suites = options.suites.split(",")
     every = mutants()
@@ -350,7 +353,7 @@ def main():
     wrong = {*unfit}
     for name, verdict in verdicts.items():
         if verdict == "survived" and "nightly" in every[name]:
-            print(f"{name}: {verdict}; for nightly tests only: {every[name]['nightly']}")
+            print(f"{name}: {verdict}; only nightly tests can detect it: {every[name]['nightly']}")
         elif verdict not in ("caught", "not asked"):
             print(f"{name}: {verdict}")
             wrong.add(name)

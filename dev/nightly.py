@@ -32,13 +32,13 @@ def reason_to_skip(need):
     if what == "root":
         return None if os.geteuid() == 0 else "needs root"
     if what == "program":
-        return None if shutil.which(value) else f"needs the program {value}: tools/setup.sh --all"
+        return None if shutil.which(value) else f"needs the program {value}; run tools/setup.sh --all"
     if what == "file":
-        return None if (suites.ROOT / value).exists() else f"needs {value}: tools/setup.sh --all"
+        return None if (suites.ROOT / value).exists() else f"needs {value}; run tools/setup.sh --all"
     if what == "gigabytes":
         free, folder = min((shutil.disk_usage(each).free / 1e9, each) for each in (tempfile.gettempdir(), str(suites.ROOT)))
-        return None if free >= float(value) else f"needs {value} GB in {folder}, which has {free:.0f}"
-    raise ValueError(f"dev/nightly.toml: unknown need '{need}'; write root, program, file or gigabytes")
+        return None if free >= float(value) else f"needs {value} GB in {folder}, which has only {free:.0f} GB"
+    raise ValueError(f"dev/nightly.toml: unknown need '{need}'; must be root, program, file or gigabytes")
 
 
 def items():
@@ -77,7 +77,7 @@ class Nightly:
     def run(self):
         todo = [(f"{test.folder}/{test.name}", test, minutes, needs) for test, minutes, needs in items()]
         if all(key in self.state for key, *_ in todo):
-            print("all items have run: this is a new round")
+            print("all items have run; starting again with the first")
             self.state = {"seconds": self.seconds}
         for number, (key, test, minutes, needs) in enumerate(todo, 1):
             if key in self.state or self.ended:
@@ -90,8 +90,8 @@ class Nightly:
             expected = self.seconds.get(key, 60 * minutes)
             if self.end_at and time.monotonic() + expected > self.end_at:
                 continue
-            print(f"{time.strftime('%H:%M:%S')} {number}/{len(todo)} {key}: some {expected / 60:.0f} min, "
-                  f"see {test.log_path().relative_to(suites.ROOT)}", flush=True)
+            print(f"{time.strftime('%H:%M:%S')} {number}/{len(todo)} {key}: takes about {expected / 60:.0f} min, "
+                  f"log {test.log_path().relative_to(suites.ROOT)}", flush=True)
             result = self.run_item(test)
             if not self.ended:
                 self.keep(key, result)
@@ -102,7 +102,7 @@ class Nightly:
         commits = sorted({self.state[key]["commit"] for key, *_ in todo if key in self.state})
         rest = len(todo) - len(results)
         print(f"\n{len(results)} of {len(todo)} items have run, at {', '.join(commits) or 'no commit'}"
-              + ("; the same command goes on with the rest" if rest else ""))
+              + ("; run the same command again for the rest" if rest else ""))
         return suites.summary([suites.Result(**result) for result in results])
 
     def run_item(self, test):

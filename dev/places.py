@@ -47,12 +47,12 @@ class Place:
 
 PLACES = [
     Place("tmp", "below /tmp", "/tmp"),
-    Place("root", "below /root, which nobody else can enter", "/root", needs_root=True),
+    Place("root", "below /root, which only root can enter", "/root", needs_root=True),
     Place("spaces", "in a path with spaces", "/var/tmp", "a checkout with spaces"),
     Place("long", f"in a path of {LONG} characters", "/var/tmp", "x" * LONG),
-    Place("user", "of an ordinary user", "/var/tmp", needs_root=True, user=USER, has_rights=False,
+    Place("user", "as an ordinary user", "/var/tmp", needs_root=True, user=USER, has_rights=False,
           command=("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")),
-    Place("no-net-admin", "of a root without CAP_NET_ADMIN", "/var/tmp", needs_root=True, has_rights=False,
+    Place("no-net-admin", "as root without CAP_NET_ADMIN", "/var/tmp", needs_root=True, has_rights=False,
           command=("setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin")),
 ]
 
@@ -83,7 +83,7 @@ class Checkout:
                                 stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env=self.environment,
                                 check=False).returncode
         if check and status:
-            raise Failed(f"{command[0]} {command[1] if command[1:] else ''} ended with {status}")
+            raise Failed(f"{command[0]} {command[1] if command[1:] else ''} ended with status {status}")
         return status
 
     def make(self):
@@ -146,7 +146,7 @@ def script_counts(text):
     """Returns the same for a run of tools/test.sh, from its output. Raises Failed if the run has not ended."""
     found = [*COUNTS.finditer(text)]
     if not found:
-        raise Failed("tools/test.sh has not come to its end")
+        raise Failed("tools/test.sh ended before it printed its results")
     last = found[-1]
     counts = collections.Counter(passed=int(last[1]), failed=int(last[2]), skipped=int(last[3]))
     return counts, re.findall(r"^failed: (\S+?):", text, re.MULTILINE)
@@ -172,7 +172,7 @@ def try_place(place, top, log, options):
 def report(place, options):
     """Tries one place and prints a line. Returns whether all went well; None if the place is left out."""
     if place.needs_root and os.geteuid() != 0:
-        print(f"{place.name:14} left out: needs root", flush=True)
+        print(f"{place.name:14} skipped: needs root", flush=True)
         return None
     top = pathlib.Path(tempfile.mkdtemp(prefix="gl-place-", dir=place.parent))
     top.chmod(0o755)
@@ -186,7 +186,7 @@ def report(place, options):
         good, text = False, str(error)
     finally:
         if options.keep:
-            print(f"{place.name:14} is kept: {top}", flush=True)
+            print(f"{place.name:14} checkout kept in {top}", flush=True)
         else:
             shutil.rmtree(top, ignore_errors=True)
     print(f"{place.name:14} {place.what}: {text}", flush=True)
@@ -195,17 +195,17 @@ def report(place, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tests", nargs="+", default=[], metavar="NAME", help="of meson, in build/")
-    parser.add_argument("--suite", nargs="+", default=[], metavar="SUITE", help="of meson, in build/")
+    parser.add_argument("--tests", nargs="+", default=[], metavar="NAME", help="run only these tests, from build/")
+    parser.add_argument("--suite", nargs="+", default=[], metavar="SUITE", help="run only these suites, from build/")
     parser.add_argument("--places", nargs="+", choices=[place.name for place in PLACES], metavar="PLACE",
                         default=[place.name for place in PLACES], help=", ".join(place.name for place in PLACES))
-    parser.add_argument("--keep", action="store_true", help="leaves the checkouts where they are")
+    parser.add_argument("--keep", action="store_true", help="do not delete the checkouts")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # SystemExit removes the checkout
     LOGS.mkdir(exist_ok=True)
     results = [report(place, options) for place in PLACES if place.name in options.places]
     good, bad, out = (results.count(value) for value in (True, False, None))
-    print(f"{good} places passed, {bad} failed, {out} left out; logs are in {LOGS.relative_to(ROOT)}/")
+    print(f"{good} places passed, {bad} failed, {out} skipped; logs are in {LOGS.relative_to(ROOT)}/")
     return 1 if bad else 0 if good else SKIPPED
 
 

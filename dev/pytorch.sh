@@ -2,7 +2,7 @@
 # usage: dev/pytorch.sh [cuda | newest]. Installs PyTorch for tests by pip into a virtual environment, and builds
 # gradlane's C++ extension for it. Prints nothing if it is installed.
 #
-# default   the CPU build of the version in pytorch.txt, in build-pytorch/. pip looks for it in its own places
+# default   the CPU build of the version in pytorch.txt, in build-pytorch/. pip looks in its configured places
 #           (PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS), then in PyTorch's index, download.pytorch.org/whl/cpu
 # cuda      the same version in build-pytorch/, but PyPI's CUDA build, several GB: for machines where pip cannot find
 #           the CPU build
@@ -37,7 +37,7 @@ for_cpus() {
       --extra-index-url https://download.pytorch.org/whl/cpu
 }
 for_gpus() {
-  echo "$torch as PyPI has it, with CUDA's packages: 5.3 GB to download"
+  echo "installing $torch from PyPI, with CUDA's packages: 5.3 GB to download"
   pip_install "$torch"
 }
 
@@ -45,11 +45,11 @@ rm -rf "$venv"
 # NumPy and Matplotlib come from Debian.
 if ! /usr/bin/python3 -m venv --system-site-packages "$venv" >"$log" 2>&1; then
   tail -n 5 "$log" >&2
-  echo "dev/pytorch.sh: no virtual environment: apt install python3-venv" >&2
+  echo "dev/pytorch.sh: cannot make a virtual environment; run 'apt install python3-venv'" >&2
   exit 1
 fi
 if [ -z "${1:-}" ]; then
-  echo "installing $torch for CPUs in $venv/: some 200 MB to download"
+  echo "installing $torch for CPUs in $venv/: about 200 MB to download"
   for_cpus
 else
   for_gpus
@@ -57,7 +57,7 @@ fi || {
   tail -n 5 "$log" >&2
   echo "dev/pytorch.sh: pip could not install $torch" >&2
   [ -n "${1:-}" ] ||
-    echo "dev/pytorch.sh: 'dev/pytorch.sh cuda' takes PyPI's CUDA build: 5.3 GB to download" >&2
+    echo "dev/pytorch.sh: try 'dev/pytorch.sh cuda', which installs PyPI's CUDA build: 5.3 GB to download" >&2
   exit 1
 }
 cp "$wanted" "$venv/installed.txt"

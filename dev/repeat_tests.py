@@ -38,7 +38,8 @@ class Repetition:
         if path.exists():
             self.kept = json.loads(path.read_text())
             if self.kept["commit"] != suites.commit() or self.kept["stolen"] != stolen:
-                sys.exit(f"{path} has runs of {self.kept['commit']}, stolen: {self.kept['stolen']}; remove it first")
+                sys.exit(f"{path} has results of another run (commit {self.kept['commit']}, --stolen "
+                         f"{self.kept['stolen']}); remove it, or name another file")
         self.count = {(test.folder, test.name): 0 for test in tests}
         for run in self.kept["runs"]:
             if (run["folder"], run["name"]) in self.count:
@@ -78,7 +79,7 @@ class Repetition:
         failed = sum(run["failed"] > 0 for run in self.kept["runs"])
         print(f"{time.strftime('%H:%M:%S')} {sum(self.count.values())}/{self.times * len(self.tests)} {test.name} "
               f"{number}{' with seed %d' % run['seed'] if self.stolen else ''}: {result.verdict}, "
-              f"{result.seconds:.1f} s; {failed} runs have failed", flush=True)
+              f"{result.seconds:.1f} s; {failed} runs failed so far", flush=True)
 
     def run(self):
         with self.changed:
@@ -101,10 +102,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", action="append", required=True, choices=[*run_suites.FOLDERS])
     parser.add_argument("--native", action="store_true", help="run the suites from build/, without sanitizers")
-    parser.add_argument("--test", action="append", help="only the tests of this name")
+    parser.add_argument("--test", action="append", help="run only tests of this name; may be repeated")
     parser.add_argument("--times", type=int, default=10)
-    parser.add_argument("--stolen", action="store_true", help="under dev/steal_time.py")
-    parser.add_argument("--seed", type=int, default=1, help="with --stolen: of a test's first run; one more for each run (1)")
+    parser.add_argument("--stolen", action="store_true",
+                        help="run tests under dev/steal_time.py, which stops processes now and then")
+    parser.add_argument("--seed", type=int, default=1,
+                        help="with --stolen: seed of a test's first run; each later run adds 1 (1)")
     parser.add_argument("--results", type=pathlib.Path, required=True, metavar="FILE")
     args = parser.parse_args()
     path = args.results.resolve()
@@ -112,7 +115,7 @@ def main():
     tests = [test for suite in args.suite for folder in (["build"] if args.native else run_suites.FOLDERS[suite])
              for test in suites.load(folder, [suite]) if not args.test or test.name in args.test]
     if not tests:
-        sys.exit("there are no such tests")
+        sys.exit("found no tests; check --suite and --test")
     repetition = Repetition(tests, args.times, path, args.stolen, args.seed, len(os.sched_getaffinity(0)))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, repetition.end)

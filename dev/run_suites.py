@@ -198,9 +198,9 @@ class Run:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--suite", action="append", choices=list(FOLDERS), help="this one (all four)")
-    parser.add_argument("--native", action="store_true", help="unit and sim from build/, without sanitizers")
-    parser.add_argument("--check", action="store_true", help="dev/check.sh too")
+    parser.add_argument("--suite", action="append", choices=list(FOLDERS), help="run this suite; repeatable (all four)")
+    parser.add_argument("--native", action="store_true", help="run the suites from build/, without sanitizers")
+    parser.add_argument("--check", action="store_true", help="run dev/check.sh, too")
     args = parser.parse_args()
     names = args.suite or list(FOLDERS)
     folders = {}
@@ -215,7 +215,8 @@ def main():
     try:
         fcntl.flock(this_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        print("tools/test.sh runs in this checkout already: wait for it, or use another checkout", file=sys.stderr)
+        print("tools/test.sh is already running in this checkout: wait for it, or use another checkout",
+              file=sys.stderr)
         return 2
 
     run = Run(max(2, len(os.sched_getaffinity(0))))

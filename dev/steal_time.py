@@ -92,11 +92,11 @@ class Thief:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=1, help="of the choices (1)")
-    parser.add_argument("--every", type=float, default=4, help="seconds between thefts, on average (4)")
-    parser.add_argument("--held", type=float, default=2, help="seconds that each takes (2)")
-    parser.add_argument("--load", type=int, default=0, help="busy loops beside the command (0)")
-    parser.add_argument("--report", action="store_true", help="say who is stopped, and when")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random choices (1)")
+    parser.add_argument("--every", type=float, default=4, help="average number of seconds between stops (4)")
+    parser.add_argument("--held", type=float, default=2, help="seconds for which processes are stopped (2)")
+    parser.add_argument("--load", type=int, default=0, help="number of busy loops that run at the same time (0)")
+    parser.add_argument("--report", action="store_true", help="print each process that is stopped, and the time")
     parser.add_argument("command", nargs="+")
     args = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGHUP):

@@ -198,11 +198,11 @@ def run_and_count(processes, test, wrapper):
     has_report = test.gtest and count_cases(xml, result)
     text = test.log_path().read_text(errors="replace").strip()
     if status == SKIPPED:
-        result.skipped = {text.splitlines()[-1] if text else f"{test.name} gave no reason": 1}
+        result.skipped = {text.splitlines()[-1] if text else f"{test.name} printed no reason": 1}
     elif status != 0 and not result.failed:
         late = seconds >= test.timeout
-        result.failed, result.failures = 1, [f"{test.name}: " + (f"ran out of its {test.timeout} s" if late else
-                                             f"ended with {status}")]
+        result.failed, result.failures = 1, [f"{test.name}: " + (f"took longer than {test.timeout} s" if late else
+                                             f"ended with status {status}")]
     elif status == 0 and test.gtest and not has_report:
         result.failed, result.failures = 1, [f"{test.name}: ended before it wrote its report"]
     elif status == 0 and not test.gtest:

@@ -54,7 +54,7 @@ def stream(net, bump, tos, **amount):
     result = rig.float_stream(net, tos=tos, bound=bound_of(codec, tos), data=DATA, **amount)
     cpu = [after - before for before, after in zip(before, bump.cpu_seconds(), strict=True)]
     if not result["right"]:
-        raise rig.BenchError(f"the stream did not arrive right: {result}")
+        raise rig.BenchError(f"the receiver got wrong data: {result}")
     giga = result["bytes"] / 1e9
     result["cpu_per_gb"] = {"sender": result["sender_cpu_seconds"] / giga, "near": cpu[0] / giga, "far": cpu[1] / giga,
                             "receiver": result["cpu_seconds"] / giga, "machine": result["machine_cpu_seconds"] / giga}
@@ -251,11 +251,11 @@ def cell(figure, factor=1.0, form=".0f"):
 
 def print_streams(result):
     for rate, rounds in result["streams"].items():
-        print(f"\nfloat stream over TCP, {rate} each way, {DATA}, {result['codec']}, whose ratio is "
+        print(f"\nfloat stream over TCP, {rate} each way, {DATA}, {result['codec']} with ratio "
               f"{result['ratio']:.2f}")
         print(f"  {'':28} {'Mb/s of floats':>22} {'x ToS 0':>20} {'floats/packet':>13}   CPU s per GB of floats: "
               "sender, near, far, receiver")
-        for name, title in (("plain_tos0", "ToS 0"), ("plain", "0x28"), ("repacked_tos0", "ToS 0, beside repacking"),
+        for name, title in (("plain_tos0", "ToS 0"), ("plain", "0x28"), ("repacked_tos0", "ToS 0, with repacking on"),
                             ("repacked", "0x28, repacked")):
             gain = cell(middle(rounds, f"{name}_gain"), form=".2f") if name in ("plain", "repacked") else ""
             cpu = ", ".join(f"{middle(rounds, name, 'cpu_per_gb', who)['median']:.1f}"
@@ -266,8 +266,8 @@ def print_streams(result):
 
 def print_superpackets(result):
     for rate, rounds in result["superpackets"].items():
-        print(f"\nsuperpackets between kernel and accelerators, {rate if rate != 'none' else 'no rate'}, float stream, "
-              "repacked")
+        print(f"\nsuperpackets between kernel and accelerators, {rate if rate != 'none' else 'no rate limit'}, float "
+              "stream, repacked")
         print(f"  {'':28} {'Mb/s of floats':>22} {'x without':>20}   CPU s per GB of floats: sender, near, far, receiver")
         for mark, title in (("_tos0", "ToS 0"), ("", "0x28")):
             for name in ("packets", "superpackets"):
@@ -280,7 +280,7 @@ def print_superpackets(result):
 
 def print_passing(result):
     for rate, rounds in result["passing"].items():
-        print(f"\nToS 0, {rate if rate != 'none' else 'no rate'}: what passes, in Mb/s")
+        print(f"\nToS 0, {rate if rate != 'none' else 'no rate limit'}: throughput of unchanged traffic, Mb/s")
         print(f"  {'':28} {'float stream':>22} {'x testpmd':>20} {'iperf3':>22} {'x testpmd':>20}")
         for name in ("testpmd", "adaptive", "spin"):
             title = "testpmd io" if name == "testpmd" else f"accelerator, {name}"
@@ -307,7 +307,7 @@ def wire_figures(row):
 def print_bounds(result, args):
     rows = result["bounds"]
     base = wire_figures(rows[0])
-    print(f"\n{args.floats} floats ({args.floats >> 18} MiB) over TCP at {args.rate}: what was on the wire")
+    print(f"\n{args.floats} floats ({args.floats >> 18} MiB) over TCP at {args.rate}: traffic on the wire, and time")
     print(f"  {'':16} {'codec':>7} {'':9} {'MB':>7} {'less':>6} {'packets':>8} {'less':>6} {'time':>7} {'less':>6} "
           f"{'down by':>8}   worst error")
     for row in rows:
@@ -319,7 +319,7 @@ def print_bounds(result, args):
         print(f"  {name:16} {ratio:>7} {'repacked' if row['repack'] else '':9} {now['bytes'] / 1e6:7.1f} "
               f"{base['bytes'] / now['bytes']:5.1f}x {now['packets']:8.0f} {base['packets'] / now['packets']:5.1f}x "
               f"{now['seconds']:6.2f}s {base['seconds'] / now['seconds']:5.1f}x {down}   {worst:.2g}")
-    print("  the paper, whole trainings on its hardware: communication time down by 70.9 to 80.7 %")
+    print("  the paper, complete trainings on its hardware: communication takes 70.9 to 80.7 % less time")
 
 
 def print_tables(result, args):
@@ -334,12 +334,12 @@ def print_tables(result, args):
         print_latency(result)
     if "bounds" in result:
         print_bounds(result, args)
-    wanted = {"plain_gain": "0x28 without repacking / ToS 0: at least 3",
-              "repacked_of_ratio": "0x28 repacked / ToS 0, of the codec's ratio: at least 0.8",
-              "ping_us": "ping through accelerators - through testpmd, both spin: at most 60 us"}
+    wanted = {"plain_gain": "goodput at 0x28 without repacking / at ToS 0: at least 3",
+              "repacked_of_ratio": "(goodput at 0x28 with repacking / at ToS 0) / ratio of the codec: at least 0.8",
+              "ping_us": "ping through accelerators that spin minus ping through testpmd: at most 60 us"}
     print()
     for name, each in result["met"].items():
-        text = wanted.get(name, f"ToS 0, {name}, accelerators / testpmd: at least 0.9")
+        text = wanted.get(name, f"{name}, ToS 0: goodput through accelerators / through testpmd: at least 0.9")
         print(f"{'met   ' if each['met'] else 'MISSED'}  {each['value']:6.2f}   {text}")
 
 
@@ -348,15 +348,16 @@ def parse():
     build = pathlib.Path(__file__).resolve().parent.parent / "build" / "tools"
     parser.add_argument("--gradlane", default=build / "gradlane", help="build/tools/gradlane")
     parser.add_argument("--gradlaned", default=build / "gradlaned", help="build/tools/gradlaned")
-    parser.add_argument("--codec", default="fixed:10", help="of the streams (fixed:10)")
-    parser.add_argument("--rate", default="200mbit", help="of the wire (200mbit)")
-    parser.add_argument("--fast", default="1gbit", help="the second rate (1gbit)")
-    parser.add_argument("--only", default=",".join(PARTS), help=f"some parts, with commas between: {', '.join(PARTS)}")
-    parser.add_argument("--superpackets", action="store_true", help="with them and without, beside --only's parts")
-    parser.add_argument("--rounds", type=int, help="of everything (3)")
-    parser.add_argument("--seconds", type=float, help="of each stream (5)")
+    parser.add_argument("--codec", default="fixed:10", help="codec of the streams (fixed:10)")
+    parser.add_argument("--rate", default="200mbit", help="rate of the wire (200mbit)")
+    parser.add_argument("--fast", default="1gbit", help="second rate of the wire (1gbit)")
+    parser.add_argument("--only", default=",".join(PARTS),
+                        help=f"measure only these parts, separated by commas: {', '.join(PARTS)}")
+    parser.add_argument("--superpackets", action="store_true", help="also measure with and without superpackets")
+    parser.add_argument("--rounds", type=int, help="rounds of each measurement (3)")
+    parser.add_argument("--seconds", type=float, help="seconds of each stream (5)")
     parser.add_argument("--quick", action="store_true", help="one round, short, one rate: about two minutes")
-    parser.add_argument("--json", action="store_true", help="one object instead of tables")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     args = parser.parse_args()
     args.rounds = args.rounds or (1 if args.quick else 3)
     args.seconds = args.seconds or (2.0 if args.quick else 5.0)
@@ -365,7 +366,7 @@ def parse():
     args.bits = [10] if args.quick else [6, 8, 10]
     args.only = [part for part in args.only.split(",") if part]
     if not set(args.only) <= set(PARTS):
-        parser.error(f"--only {','.join(args.only)}: parts are {', '.join(PARTS)}")
+        parser.error(f"--only {','.join(args.only)}: must be some of {', '.join(PARTS)}")
     args.gradlane, args.gradlaned = (pathlib.Path(path).resolve() for path in (args.gradlane, args.gradlaned))
     return args
 
@@ -375,7 +376,8 @@ def main():
     tools = ["ip", "tc", "nft", "ethtool", "ping", "iperf3", "dpdk-testpmd", "taskset", "chrt"]
     missing = [tool for tool in tools if shutil.which(tool) is None]
     if os.getuid() != 0 or missing or (os.cpu_count() or 1) < 2:
-        say(f"needs root and two cores{', and ' + ', '.join(missing) if missing else ''}: see tools/setup.sh")
+        say(f"needs root and two cores{', and ' + ', '.join(missing) if missing else ''}; tools/setup.sh --all "
+            "installs programs")
         return 2
     start = time.monotonic()
     try:

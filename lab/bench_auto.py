@@ -109,7 +109,8 @@ def report(rows):
               f"{row['best_us']:.0f} | {row['to_best']:.2f} | {row['to_raw']:.2f}{missed} |")
     for key, aim in (("to_best", TO_BEST), ("to_raw", TO_RAW)):
         met = sum(row[key] >= aim for row in rows)
-        print(f"{key}: {met} of {len(rows)} at least {aim}, least {min(row[key] for row in rows):.2f}")
+        print(f"{key}: {met} of {len(rows)} rows have at least {aim}; the lowest is "
+              f"{min(row[key] for row in rows):.2f}")
 
 
 def main():
@@ -118,18 +119,18 @@ def main():
     parser.add_argument("--nodes", default="2,4")
     parser.add_argument("--rates", default="200mbit,1gbit,5gbit")
     parser.add_argument("--strategies", default="ring,direct")
-    parser.add_argument("--bits", type=int, default=10, help="of fixed:B and auto:2^-B (10)")
+    parser.add_argument("--bits", type=int, default=10, help="B of fixed:B and auto:2^-B (10)")
     parser.add_argument("--link", default="udp", help="udp, veth")
-    parser.add_argument("--least", type=int, default=4 << 10, help="bytes (4096)")
-    parser.add_argument("--most", type=int, default=16 << 20, help="bytes (16 Mi; up to 64 Mi)")
-    parser.add_argument("--rounds", type=float, default=1, help="times as many (1)")
-    parser.add_argument("--json", help="all rows, to this file")
+    parser.add_argument("--least", type=int, default=4 << 10, help="smallest size in bytes (4096)")
+    parser.add_argument("--most", type=int, default=16 << 20, help="largest size in bytes (16 Mi; up to 64 Mi)")
+    parser.add_argument("--rounds", type=float, default=1, help="factor for the number of rounds (1)")
+    parser.add_argument("--json", help="write all rows to this file")
     parser.add_argument("--trainer", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.trainer:
         return trainer(trainers.words_of(args.trainer))
     if os.geteuid() != 0:
-        parser.error("namespaces with a rate need root")
+        parser.error("links with a rate need root; use sudo")
     rows = []
     for nodes in args.nodes.split(","):
         for rate in args.rates.split(","):

@@ -132,7 +132,7 @@ def layers_of(args, model):
     text = subprocess.run([args.gradlane, "plan", "--model", model, "--calibration", "none", "--json"],
                           stdout=subprocess.PIPE, text=True)
     if text.returncode != 0:
-        sys.exit(f"bench_layers.py: --models {model}: see above")
+        sys.exit(f"bench_layers.py: gradlane plan --model {model} failed; see above")
     return [int(layer["elements"]) for layer in json.loads(text.stdout)["layers"]]
 
 
@@ -165,20 +165,20 @@ def row_of(args, model, rate):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gradlane", default="build/tools/gradlane", help="build/tools/gradlane")
-    parser.add_argument("--models", default="vgg19,bert-base", help="as gradlane plan knows them (vgg19,bert-base)")
-    parser.add_argument("--rates", default="1gbit,5gbit", help="of the links (1gbit,5gbit)")
-    parser.add_argument("--codec", default="fixed:10", help="of all but plain (fixed:10)")
-    parser.add_argument("--rounds", type=int, default=5, help="of everything (5)")
-    parser.add_argument("--json", action="store_true", help="one object instead of a table")
+    parser.add_argument("--models", default="vgg19,bert-base", help="models of gradlane plan (vgg19,bert-base)")
+    parser.add_argument("--rates", default="1gbit,5gbit", help="rates of the links (1gbit,5gbit)")
+    parser.add_argument("--codec", default="fixed:10", help="codec of all ways but plain (fixed:10)")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds (5)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--trainer", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.trainer:
         return trainer(trainers.words_of(args.trainer))
     args.gradlane = str(pathlib.Path(args.gradlane).resolve())
     if os.geteuid() != 0:
-        parser.error("namespaces with a rate need root")
+        parser.error("links with a rate need root; use sudo")
     if args.rounds < 1:
-        parser.error("--rounds: at least 1")
+        parser.error("--rounds: must be at least 1")
     rows = []
     for model in args.models.split(","):
         for rate in args.rates.split(","):
@@ -189,7 +189,7 @@ def main():
                 sys.exit(f"bench_layers.py: {error}")
     if args.json:
         return print(json.dumps({"codec": args.codec, "rounds": args.rounds, "rows": rows}, indent=1))
-    print(f"{args.codec}, medians of {args.rounds} rounds; gain: over the way before (least to most)\n")
+    print(f"{args.codec}, medians of {args.rounds} rounds; gain: compared with the way before (least to most)\n")
     print("| model | rate | way | ms | gain | times as fast as plain |\n|---|---|---|---|---|---|")
     for row in rows:
         for way, it in row["ways"].items():
@@ -198,7 +198,8 @@ def main():
     for row in rows:
         for way, it in row["ways"].items():
             if "settling_steps" in it:
-                print(f"{row['model']}, {row['rate']}: {way} settled at the price of {it['settling_steps']:.1f} steps")
+                print(f"{row['model']}, {row['rate']}: settling of {way} took the time of {it['settling_steps']:.1f} "
+                      "more steps")
     return None
 
 

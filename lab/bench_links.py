@@ -73,9 +73,9 @@ def wait_for(process, folder, name, count):
     deadline = time.monotonic() + PATIENCE
     while len(list(folder.glob(f"{name}.*"))) < count:
         if process.poll() is not None:
-            raise RuntimeError(f"gradlane run: {process.returncode}: {process.stderr.read()}")
+            raise RuntimeError(f"gradlane run ended with status {process.returncode}: {process.stderr.read()}")
         if time.monotonic() > deadline:
-            raise RuntimeError(f"gradlane perf takes longer than {PATIENCE} s")
+            raise RuntimeError(f"gradlane perf took longer than {PATIENCE} s")
         time.sleep(0.02)
 
 
@@ -107,7 +107,7 @@ def measure_ring(args, codecs, loss):
                 process.terminate()
                 process.communicate(timeout=30)
     if process.returncode != 0:
-        raise RuntimeError(f"gradlane run: {process.returncode}: {err}")
+        raise RuntimeError(f"gradlane run ended with status {process.returncode}: {err}")
     rows = {row["codec"]: row for row in json.loads(out)["rows"]}
     if any(row["wrong"] for row in rows.values()):
         raise RuntimeError(f"wrong results: {rows}")
@@ -232,11 +232,11 @@ def print_table(result, args):
 
     print(f"{args.nodes} nodes, {args.rate} each way, MTU {args.mtu}, {args.size}B of {DATA}, all-reduce; medians of "
           f"{args.repeat}, least to most")
-    print(f"ceiling that headers leave: {bound['payload']} of {bound['frame']} bytes are payload: "
-          f"{bound['best']:.1%}; with an acknowledgement alone after every fourth: {bound['worst']:.1%}")
+    print(f"limit because of headers: {bound['payload']} of {bound['frame']} bytes are payload: "
+          f"{bound['best']:.1%}; with an acknowledgement packet after every fourth packet: {bound['worst']:.1%}")
     print("raw")
     print(f"  busbw / rate, %           {spread('raw_share')}{verdict('raw_share')}")
-    print(f"{args.codec}, whose ratio is {result['codec_ratio']:.2f} (gradlane bench codec)")
+    print(f"{args.codec} with ratio {result['codec_ratio']:.2f} (gradlane bench codec)")
     print(f"  bytes shrink by, x        {spread('wire_shrink', 1)}")
     print(f"  time shrinks by, x        {spread('shrink', 1)}")
     print(f"  of the codec's ratio, %   {spread('shrink_of_ratio')}{verdict('shrink_of_ratio')}")
@@ -247,7 +247,7 @@ def print_table(result, args):
     if "tcp" not in result:
         return
     tcp = result["tcp"]
-    print("TCP (iperf3, a flow on each link of such a ring, all at once)")
+    print("TCP (iperf3, one flow on each link of the same ring, all at the same time)")
     print(f"  throughput / rate, %      {tcp['share'] * 100:7.1f}")
     print(f"  kept at {tcp['lost']:.1%} loss, %     {tcp['kept_at_loss'] * 100:7.1f}   the slowest flow, which a ring "
           f"waits for: {tcp['slowest_kept']:.1%}")
@@ -258,13 +258,13 @@ def parse():
     here = pathlib.Path(__file__).resolve().parent.parent
     parser.add_argument("--gradlane", default=here / "build" / "tools" / "gradlane", help="build/tools/gradlane")
     parser.add_argument("--nodes", type=int, default=4)
-    parser.add_argument("--rate", default="1gbit", help="of each link (1gbit); less where four nodes share few cores")
+    parser.add_argument("--rate", default="1gbit", help="rate of each link (1gbit); use a lower one on few cores")
     parser.add_argument("--mtu", type=int, default=1500)
     parser.add_argument("--codec", default="fixed:10")
-    parser.add_argument("--loss", type=int, default=100, help="packets of 10000 that are dropped (100)")
-    parser.add_argument("--short", action="store_true", help="smaller and fewer: below half a minute")
-    parser.add_argument("--no-tcp", dest="tcp", action="store_false", help="leave iperf3 out")
-    parser.add_argument("--json", action="store_true", help="one object instead of a table")
+    parser.add_argument("--loss", type=int, default=100, help="dropped packets of each 10000 (100)")
+    parser.add_argument("--short", action="store_true", help="smaller tensors, fewer rounds: less than half a minute")
+    parser.add_argument("--no-tcp", dest="tcp", action="store_false", help="do not measure TCP with iperf3")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     args = parser.parse_args()
     args.size, args.iterations, args.repeat, args.tcp_seconds = ("4M", 5, 1, 3) if args.short else ("16M", 7, 3, 8)
     args.gradlane = pathlib.Path(args.gradlane).resolve()
@@ -276,8 +276,8 @@ def main():
     tools = ["ip", "tc", "nft", *(["iperf3", "ethtool"] if args.tcp else [])]
     missing = [tool for tool in tools if shutil.which(tool) is None]
     if os.getuid() != 0 or missing:
-        print(f"bench_links.py: needs root{', and ' + ', '.join(missing) if missing else ''}: see tools/setup.sh",
-              file=sys.stderr)
+        print(f"bench_links.py: needs root{', and ' + ', '.join(missing) if missing else ''}; tools/setup.sh --all "
+              "installs programs", file=sys.stderr)
         return 2
     result = measure(args)
     if args.json:

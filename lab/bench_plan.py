@@ -37,7 +37,7 @@ def lines_of(args, nodes, rate, file):
                args.strategies, "--no-prefix", "--", "sh", "-c", SCRIPT, args.gradlane, file, *words]
     result = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=PATIENCE)
     if result.returncode != 0:
-        raise RuntimeError(f"gradlane run: {result.returncode}: {result.stderr}")
+        raise RuntimeError(f"gradlane run ended with status {result.returncode}: {result.stderr}")
     return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
 
 
@@ -109,10 +109,10 @@ def main():
     parser.add_argument("--strategies", default="ring,direct")
     parser.add_argument("--codecs", default=CODECS)
     parser.add_argument("--link", default="udp", help="udp, veth")
-    parser.add_argument("--least", type=int, default=4096, help="bytes")
+    parser.add_argument("--least", type=int, default=4096, help="smallest size in bytes (4096)")
     parser.add_argument("--most", type=int, default=64 << 20)
-    parser.add_argument("--rounds", type=int, default=3, help="of each time the least counts")
-    parser.add_argument("--json", help="all points, to this file")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds; the least time counts (3)")
+    parser.add_argument("--json", help="write all points to this file")
     args = parser.parse_args()
     args.gradlane = pathlib.Path(args.gradlane).resolve()
     points = []

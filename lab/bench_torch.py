@@ -107,10 +107,10 @@ def overlap(gloo, rounds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", default="4K,64K,1M,16M,64M", help="bytes, with commas between")
-    parser.add_argument("--rounds", type=int, default=3, help="of each, in turns; the median of their medians")
-    parser.add_argument("--cuda", action="store_true", help="also tensors on a GPU, which all ranks may share")
-    parser.add_argument("--perf", action="store_true", help="also `gradlane perf`, by the daemons that there are")
+    parser.add_argument("--sizes", default="4K,64K,1M,16M,64M", help="sizes in bytes, separated by commas")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds; prints the median of all (3)")
+    parser.add_argument("--cuda", action="store_true", help="also measure tensors on a GPU; all ranks may share one")
+    parser.add_argument("--perf", action="store_true", help="also run `gradlane perf` with the same daemons")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(1)

@@ -106,7 +106,7 @@ class Cluster:
                 said.append(process.communicate(timeout=PATIENCE)[0])
             except subprocess.TimeoutExpired as error:
                 text = error.output.decode() if isinstance(error.output, bytes) else error.output or ""
-                raise Broken(f"not over within {PATIENCE} s; it printed:\n{text}") from error
+                raise Broken(f"did not end within {PATIENCE} s; it printed:\n{text}") from error
         for process, text in zip(processes, said):
             if process.returncode != 0:
                 raise Broken(f"exit status {process.returncode}:\n{text}")
@@ -130,9 +130,9 @@ def check_training(text, ranks):
     """
     found = re.findall(r"rank (\d+) of (\d+): backend (\S+), loss (\S+), parameters add up to (-?[0-9.]+(?:e[-+]?[0-9]+)?)", text)
     if sorted(int(each[0]) for each in found) != list(range(ranks)):
-        raise Broken(f"{ranks} ranks were to print a line each:\n{text}")
+        raise Broken(f"each of the {ranks} ranks must print one line, but they printed:\n{text}")
     if {each[1:3] for each in found} != {(str(ranks), "gradlane")} or len({each[4] for each in found}) != 1:
-        raise Broken(f"the ranks do not agree:\n{text}")
+        raise Broken(f"ranks have different parameters, or the wrong backend or number of ranks:\n{text}")
     return f"{ranks} ranks, parameters add up to {found[0][4]} on all"
 
 
@@ -205,7 +205,7 @@ def mpirun(cluster):
         deadline = time.monotonic() + PATIENCE
         while not pathlib.Path(cluster.folder, "1.sock").exists() and time.monotonic() < deadline:
             time.sleep(0.2)
-        return f"{said}; with daemons of its own: {one_rank_each(cluster)}"
+        return f"{said}; with separate daemons: {one_rank_each(cluster)}"
 
 
 def slurm(cluster):
@@ -226,7 +226,7 @@ def slurm(cluster):
     deadline = time.monotonic() + PATIENCE
     while "2" not in cluster.run(0, "sinfo --noheader --states idle --format %D").split():
         if time.monotonic() > deadline:
-            raise Broken("the nodes are not idle: " + cluster.run(0, "sinfo -R; scontrol show nodes"))
+            raise Broken("Slurm's nodes did not become idle: " + cluster.run(0, "sinfo -R; scontrol show nodes"))
         time.sleep(1)
     said = check_training(
         cluster.run(0, f"srun --nodes 2 --ntasks-per-node 2 --overcommit {cluster.python} {TRAIN}"), 4)
@@ -246,7 +246,7 @@ exit $status
         cluster.run(0, f"sbatch --wait {script}")
     except Broken as error:
         raise Broken(f"{error}{(folder / 'job.txt').read_text()}") from error
-    return f"{said}; with daemons of its own: {check_training((folder / 'job.txt').read_text(), 2)}"
+    return f"{said}; with separate daemons: {check_training((folder / 'job.txt').read_text(), 2)}"
 
 
 def kubernetes(_):
@@ -262,7 +262,7 @@ def kubernetes(_):
                 raise Broken(f"{path.name}: {document['kind']}: {str(error).splitlines()[0]}") from error
             said.append(f"{document['kind']} {document['metadata']['name']}")
     if not said:
-        raise Broken("there are no manifests")
+        raise Broken("docs/clusters has no manifests (*.yaml)")
     return "valid for 1.29: " + ", ".join(said)
 
 
@@ -279,7 +279,7 @@ def run_recipe(name, arguments):
         return "skipped", "needs " + ", ".join(f"{each} (package {PACKAGES.get(each, each)})" for each in missing)
     if name == "kubernetes":
         if importlib.util.find_spec("kubernetes_validate") is None:
-            return "skipped", "needs kubernetes-validate: pip install -c dev/pip_versions.txt kubernetes-validate"
+            return "skipped", "needs kubernetes-validate; run: pip install -c dev/pip_versions.txt kubernetes-validate"
         return "works", recipe(None)
     with tempfile.TemporaryDirectory(prefix="gradlane-clusters-") as folder:
         os.chmod(folder, 0o755)
@@ -292,21 +292,21 @@ def run_recipe(name, arguments):
             try:
                 return "works", recipe(cluster)
             except Broken as error:
-                raise Broken(f"{error}\nin the background:\n{cluster.dead()}") from error
+                raise Broken(f"{error}\noutput of failed background processes:\n{cluster.dead()}") from error
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipes", nargs="*", metavar="RECIPE", help=f"{', '.join(RECIPES)} (default: all)")
-    parser.add_argument("--python", default=PYTHON, help="with PyTorch (default: %(default)s)")
+    parser.add_argument("--python", default=PYTHON, help="a Python with PyTorch (default: %(default)s)")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="build folder (default: %(default)s)")
     arguments = parser.parse_args()
     if unknown := set(arguments.recipes) - set(RECIPES):
-        parser.error(f"no recipe {', '.join(sorted(unknown))}; there are {', '.join(RECIPES)}")
+        parser.error(f"unknown recipe {', '.join(sorted(unknown))}; there are {', '.join(RECIPES)}")
     if not (arguments.build / "tools/gradlaned").exists():
-        parser.error(f"{arguments.build}/tools/gradlaned is missing: meson setup build && ninja -C build")
+        parser.error(f"{arguments.build}/tools/gradlaned is missing; run 'meson setup build && ninja -C build'")
     if not pathlib.Path(arguments.python).exists():
-        parser.error(f"{arguments.python} is missing: tools/setup.sh --test")
+        parser.error(f"{arguments.python} is missing; run 'tools/setup.sh --test'")
     if why := can_run():
         print(f"lab/clusters.py: {why}", file=sys.stderr)
         return SKIPPED

@@ -20,7 +20,7 @@ case " $* " in
   *" --gradlane"* | *" --help "* | *" -h "* | *" --render "*) ;;
   *)
     if [ ! -x "$root/build/tools/gradlane" ]; then
-      echo "lab/compare.sh: no build/tools/gradlane; run 'meson setup build && ninja -C build'" >&2
+      echo "lab/compare.sh: build/tools/gradlane is missing; run 'meson setup build && ninja -C build'" >&2
       exit 2
     fi
     ;;

@@ -10,8 +10,10 @@ gradlane=${1:-$(dirname "$0")/../build/tools/gradlane}
 rounds=${2:-5}
 seconds=${3:-3}
 
-command -v dpdk-testpmd > /dev/null || { echo "compare_loopback.sh: no dpdk-testpmd here (package dpdk-dev)" >&2; exit 2; }
-[ -x "$gradlane" ] || { echo "compare_loopback.sh: no program $gradlane; build first, or name it" >&2; exit 2; }
+command -v dpdk-testpmd > /dev/null || \
+  { echo "compare_loopback.sh: dpdk-testpmd is missing; install the package dpdk-dev" >&2; exit 2; }
+[ -x "$gradlane" ] || \
+  { echo "compare_loopback.sh: there is no $gradlane; build it, or give its path as GRADLANE" >&2; exit 2; }
 
 exec /usr/bin/python3 - "$gradlane" "$rounds" "$seconds" << 'PYTHON'
 import json

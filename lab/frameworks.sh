@@ -11,7 +11,7 @@ venv=${1:-build/frameworks}
 packages=(torch==2.13.0 numpy==2.4.6 lightning==2.6.6 accelerate==1.15.0 deepspeed==0.19.8)
 
 if [ ! -x build/tools/gradlaned ]; then
-  echo "lab/frameworks.sh: no build/tools/gradlaned; run 'meson setup build && ninja -C build'" >&2
+  echo "lab/frameworks.sh: build/tools/gradlaned is missing; run 'meson setup build && ninja -C build'" >&2
   exit 2
 fi
 if [ ! -e "$venv/installed" ] || [ "$(cat "$venv/installed")" != "${packages[*]}" ]; then
@@ -71,4 +71,4 @@ compare 2 with_lightning
 compare 2 with_accelerate
 compare 2 with_deepspeed 1
 compare 2 with_deepspeed 2
-[ "$failed" -eq 0 ] || { echo "lab/frameworks.sh: losses differ" >&2; exit 1; }
+[ "$failed" -eq 0 ] || { echo "lab/frameworks.sh: losses differ, or a training failed; see above" >&2; exit 1; }

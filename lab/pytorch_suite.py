@@ -25,8 +25,8 @@ import unittest
 
 # Patterns of tests that Gloo passes and gradlane cannot pass, and the reasons.
 EXPECTED = {
-    "test_monitored_barrier*": "monitored_barrier() wants a group whose backend is called gloo",
-    "test_ddp_logging_data_cpu": "DDP's log calls every backend `custom` that is not PyTorch's own",
+    "test_monitored_barrier*": "monitored_barrier() works only with a backend that is called gloo",
+    "test_ddp_logging_data_cpu": "DDP's log shows `custom` for all backends that are not PyTorch's own",
 }
 # Tests that make their model only if the backend is called gloo, mpi or nccl. They get a name that equals "gloo", too.
 BY_NAME = "test_accumulate_gradients_no_sync*"
@@ -65,10 +65,10 @@ def main():
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--tests", default="*", help="a pattern of names")
-    parser.add_argument("--part", default="1/1", help="I/N: every N-th test, from the I-th")
-    parser.add_argument("--results", help="a file that results go to, and are taken from where it has them")
-    parser.add_argument("--short", action="store_true", help="some that matter, without Gloo")
+    parser.add_argument("--tests", default="*", help="run only tests with this pattern in their names")
+    parser.add_argument("--part", default="1/1", help="I/N: run every N-th test, from the I-th")
+    parser.add_argument("--results", help="file for results; tests that have a result in it are not repeated")
+    parser.add_argument("--short", action="store_true", help="run a few important tests, without Gloo")
     return parser.parse_args()
 
 

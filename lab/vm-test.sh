@@ -9,20 +9,21 @@ usage() {
 usage: lab/vm-test.sh [--list] [--row PATTERN] [--short] [--jobs N]
                         [--json FILE] [--keep] [--build FOLDER]
 
-Plays rows in virtual machines without KVM: real drivers, a real IOMMU, a kernel
-each. Builds build/, installs QEMU if it is missing (needs root for that),
-and unpacks Debian's kernel into build-vm/. A line for each row: how long it
-took, OK, FAILED or skipped, and what came of it; then how many there were.
+Runs tests, which are called rows, in virtual machines without KVM. Each guest
+has its own kernel, real drivers, and emulated NICs and IOMMU. Builds build/,
+installs QEMU if it is missing (needs root for that), and unpacks Debian's
+kernel into build-vm/. Prints a line for each row: its time, OK, FAILED or
+skipped, and the result. The last line counts the rows.
 
-  --list          names of the rows, and nothing else
-  --row PATTERN   only these, as 'virtio*'; may be given again and again
-  --short         one guest, one driver: at most 90 s
-  --jobs N        rows at a time (2), of two CPUs each
-  --json FILE     the results, as JSON too
-  --keep          keep consoles and all that guests wrote, and say where
-  --build FOLDER  programs from there, which is not built first
+  --list          print the names of the rows, and run nothing
+  --row PATTERN   run only these rows, such as 'virtio*'; may be repeated
+  --short         run one guest with one driver: at most 90 s
+  --jobs N        run N rows at a time (2); each needs two CPUs
+  --json FILE     also write the results as JSON
+  --keep          keep the consoles and files of guests, and print where
+  --build FOLDER  use the programs in this folder, and do not build them
 
-Exit status 0 if no row failed, 1 if one did, 77 if none could be played.
+Exit status 0 if no row failed, 1 if one failed, 77 if none could run.
 HELP
 }
 
@@ -40,7 +41,7 @@ while [ $# -gt 0 ]; do
     --row | --jobs | --json | --build)
       [ $# -ge 2 ] || bad "$1 needs a value"
       value=$2
-      [[ $1 != --jobs || $value =~ ^[1-9][0-9]*$ ]] || bad "--jobs $value: at least 1"
+      [[ $1 != --jobs || $value =~ ^[1-9][0-9]*$ ]] || bad "--jobs $value: must be a whole number from 1 on"
       [ "$1" != --build ] || build=
       # Relative paths start in the caller's folder.
       case "$1=$value" in --json=[!/]* | --build=[!/]*) value=$caller/$value ;; esac
@@ -69,7 +70,7 @@ install() {
   # --foreground lets Ctrl-C reach apt, too.
   { timeout --foreground 100 apt-get update && DEBIAN_FRONTEND=noninteractive \
     timeout --foreground 200 apt-get install -y --no-install-recommends "${missing[@]}"; } \
-    >"$log" 2>&1 || { tail -n 5 "$log" && echo "they could not be installed"; }
+    >"$log" 2>&1 || { tail -n 5 "$log" && echo "they could not be installed; rows that need them are skipped"; }
   trap - INT
   rm -f "$log"
 }

@@ -22,7 +22,7 @@ fail() {
   exit 1
 }
 for folder in "$packages" "$older"; do
-  ls "$folder"/*.deb >/dev/null || fail "there are no packages in $folder: packaging/package.sh --older"
+  ls "$folder"/*.deb >/dev/null || fail "there are no packages in $folder; run packaging/package.sh --older first"
 done
 
 # says COMMAND... prints matching lines of the command's output. It fails, with the output, if the command fails or no

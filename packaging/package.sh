@@ -89,6 +89,6 @@ if $twice; then
   (umask 027 && CCACHE_DISABLE=1 LC_ALL=C TZ=Asia/Tokyo build "$out/second")
   (cd "$out/first" && sha256sum -- *.deb) >"$out/first.txt"
   (cd "$out/second" && sha256sum -- *.deb) >"$out/second.txt"
-  diff "$out/first.txt" "$out/second.txt" || fail "they are not the same"
+  diff "$out/first.txt" "$out/second.txt" || fail "the two builds are not the same"
   cat "$out/first.txt"
 fi

@@ -35,8 +35,8 @@ PYTHON
 (
   cd "$scratch"
   env -i HOME="$scratch" PATH="$scratch/venv/bin:/usr/bin:/bin" gradlane run -n 2 -- python train.py | tee trained.txt
-  [ "$(grep -c 'Backend gradlane' trained.txt)" = 2 ] || fail "two ranks have not said what they have"
-  [ ! -e .cache/torch_extensions ] || fail "the part in C++ has been built"
+  [ "$(grep -c 'Backend gradlane' trained.txt)" = 2 ] || fail "not both ranks printed their backend"
+  [ ! -e .cache/torch_extensions ] || fail "the C++ part was compiled here, although the wheel contains it"
 )
 
 step "a Debian 12 with none of gradlane's packages"
@@ -69,14 +69,14 @@ ring.all_reduce(floats)
 print(\"the sum of 1 and 2:\", floats[0], floats[-1])"' || fail "the Python package does not work"
   inside 'gradlaned --nodes 127.0.0.1,127.0.0.2 --rank 0 --port net_pcap0,iface=lo 2>&1 | tail -n 1 | cut -c 1-150' |
     tee "$scratch/said.txt"
-  grep -q 'no DPDK driver net_pcap: this program has bus_pci' "$scratch/said.txt" || fail "a driver was found"
+  grep -q 'no DPDK driver net_pcap: this program contains only the drivers bus_pci' "$scratch/said.txt" || fail "a driver was found"
   # Lists such libraries that daemons, trainers and the command line have mapped. Only the wheel's libisal may be among
   # them.
   inside 'gradlane run -n 2 --no-prefix -- sh -c \
     "sleep 1; grep -hos \"/.*lib\(rte_\|isal\|fmt\|spdlog\|yaml\|numa\|bsd\|crypto\|stdc++\).*\" /proc/[0-9]*/maps; true"' |
     sort -u | tee "$scratch/mapped.txt"
   [ "$(cat "$scratch/mapped.txt")" = /opt/venv/lib/python3.11/site-packages/gradlane/lib/libisal.so.2 ] ||
-    fail "not what the wheel brings"
+    fail "the programs load libraries from outside the wheel"
 }
 works
 

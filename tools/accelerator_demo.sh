@@ -9,10 +9,10 @@ cd "$(dirname "$0")/.."
 usage() {
   echo "usage: sudo tools/accelerator_demo.sh [--json FILE] [--floats N] [--rate R] [--codec C]"
   echo "Installs missing packages, builds into build/, and sends the same floats over TCP three times, through a wire"
-  echo "between two network namespaces. Ends with a table; exit status 1 if a float was further off than the codec says."
+  echo "between two network namespaces. Ends with a table; exit status 1 if an error was larger than the codec allows."
   echo "  --json FILE   write the table as JSON to it"
-  echo "  --floats N    each time (33554432)"
-  echo "  --rate R      of the wire (200mbit)"
+  echo "  --floats N    floats per transfer (33554432)"
+  echo "  --rate R      rate of the wire (200mbit)"
   echo "  --codec C     fixed:B or inceptionn:B (fixed:10)"
 }
 

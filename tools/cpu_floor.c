@@ -20,7 +20,7 @@ static const struct feature kFloor[] = {
     {1, 20, "SSE4.2"}, {1, 23, "POPCNT"}, {0x80000001U, 0, "LAHF/SAHF"},
 };
 static const char kAdvice[] =
-    "; gradlane needs x86-64-v2 (SSE4.2, POPCNT). Of a virtual machine choose another CPU model: host, Nehalem or "
+    "; gradlane needs x86-64-v2 (SSE4.2, POPCNT). In a virtual machine, choose another CPU model: host, Nehalem or "
     "later (QEMU: -cpu host; libvirt: host-passthrough; Proxmox: x86-64-v2-AES or host)\n";
 
 struct text {

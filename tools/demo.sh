@@ -13,8 +13,8 @@ usage() {
   echo "Installs missing packages (needs root for that), builds into build/, then trains four times on $nodes nodes:"
   echo "raw, fixed:10, and with error feedback fixed:7 and fixed:5. Ends with a table; exit status 1 if replicas differ."
   echo "  --json FILE   write the table as JSON to it"
-  echo "  --epochs N    of each training ($epochs); the ratios and accuracies of the README are of $epochs"
-  echo "  --nodes N     each with a daemon and a trainer ($nodes)"
+  echo "  --epochs N    epochs of each training ($epochs); ratios and accuracies in the README are for $epochs"
+  echo "  --nodes N     number of nodes, each with a daemon and a trainer ($nodes)"
 }
 
 bad() {

@@ -54,7 +54,7 @@ CLI::App* add_bench(CLI::App& app) {
 }
 
 void add_bench_codec(CLI::App& bench, gradlane::CodecBenchOptions& options) {
-  CLI::App* codec = bench.add_subcommand("codec", "Speed, ratio and error of the codecs, beside memcpy");
+  CLI::App* codec = bench.add_subcommand("codec", "Speed (compared with memcpy), ratio and error of codecs");
   codec->add_option("--codec", options.codecs, "Codecs to measure, or all; see 'gradlane codecs'");
   codec->add_option("--isa", options.isas,
                     "scalar, avx2, avx512; default: what GRADLANE_ISA names,\nor all this CPU has");
@@ -74,29 +74,29 @@ void add_bench_codec(CLI::App& bench, gradlane::CodecBenchOptions& options) {
 CLI::App* add_bench_exchange(CLI::App& bench, gradlane::ExchangeBenchOptions& options) {
   CLI::App* exchange = bench.add_subcommand("exchange", "Cost of the hops of a ring, per packet and without I/O");
   exchange->add_option("--codec", options.codecs, "Codecs (raw bf16 fixed:10 inceptionn:10)");
-  exchange->add_option("--mtu", options.mtu, "Of IP (1500)")->type_name("BYTES");
+  exchange->add_option("--mtu", options.mtu, "MTU of IP (1500)")->type_name("BYTES");
   exchange->add_option("--burst", options.burst, "Packets between two polls (32)")->type_name("PACKETS");
   exchange->add_flag("--quick", options.quick, "Fewer samples");
-  exchange->add_flag("--trace", options.trace, "While a trace is taken, as by 'gradlane trace'");
+  exchange->add_flag("--trace", options.trace, "Measure while a trace is taken, as by 'gradlane trace'");
   exchange->add_flag("--json", options.json, "JSON instead of a table");
   exchange->footer(
       "reduce: add the local elements to a partial sum and send it on; gather: store\n"
       "a result and relay it. Times are medians over bursts, in ns per packet, with\n"
       "packets and elements in L2. codec: validate and hop, or decode, apart from the\n"
-      "exchange; CRC: of what comes and of what goes; engine: all the rest, of which\n"
-      "cutting is what it costs the codec to cut sums to packets and to join them;\n"
-      "fused: share of the runs that went on in one pass.");
+      "exchange; CRC: of packets that arrive and that are sent; engine: all the rest;\n"
+      "cutting: its part that cuts sums into packets and joins them; fused: share of\n"
+      "the runs that were passed on in one pass.");
   return exchange;
 }
 
 CLI::App* add_bench_auth(CLI::App& bench, gradlane::AuthBenchOptions& options) {
-  CLI::App* auth = bench.add_subcommand("auth", "Cost of tags and checksums of packets, beside memcpy");
+  CLI::App* auth = bench.add_subcommand("auth", "Cost of tags and checksums of packets, and of memcpy");
   auth->add_flag("--quick", options.quick, "Fewer samples");
   auth->add_flag("--json", options.json, "JSON instead of a table");
   auth->footer(
       "seal: make the tag of a packet that is sent (AES-256-GMAC); open: verify it;\n"
-      "refuse: the same for one that is not authentic. UDP checksums are for what\n"
-      "leaves the machine, where the device does not make them. Medians, in L2.");
+      "refuse: verify one that is not authentic. UDP checksums are for packets that\n"
+      "leave the machine, if the device does not make them. Medians, in L2.");
   return auth;
 }
 
@@ -105,19 +105,19 @@ CLI::App* add_bench_ratio(CLI::App& bench, gradlane::RatioOptions& options) {
   const auto add = [ratio](const char* name, auto& value, const char* text) {
     return ratio->add_option(name, value, text)->type_name("");
   };
-  add("--codec", options.codecs, "These (one of each, and those with a goal); all");
-  add("--data", options.data, "As in 'bench codec' (gauss-0.01); recordings, too");
-  add("--strategy", options.strategies, "The first that can carry the codec (ring,direct)");
-  add("--nodes", options.nodes, "How many (4)");
+  add("--codec", options.codecs, "Codecs (one of each, and those with a goal); all");
+  add("--data", options.data, "Data as in 'bench codec', also recordings (gauss-0.01)");
+  add("--strategy", options.strategies, "The first of these that supports the codec (ring,direct)");
+  add("--nodes", options.nodes, "Number of nodes (4)");
   add("--size", options.size, "fp32 tensor of each rank, bytes (4M)");
-  add("--warmup", options.warmup, "Exchanges before those that count (8)");
-  add("--exchanges", options.exchanges, "Those that count (2)");
+  add("--warmup", options.warmup, "Exchanges before the counted ones (8)");
+  add("--exchanges", options.exchanges, "Exchanges that are counted (2)");
   ratio->add_flag("--json", options.json, "JSON instead of a table");
-  add("--write-docs", options.write_docs, "Make this page anew (docs/results/ratios.md)");
+  add("--write-docs", options.write_docs, "Rewrite this page (docs/results/ratios.md)");
   ratio->footer(
       "ratio: bytes of raw's data packets / bytes of the codec's, by the same strategy,\n"
       "headers included. States are kept from one exchange to the next, and gradients\n"
-      "move on. non-zero: of what a contribution decodes to, without states.");
+      "change. non-zero: share of the decoded values of a contribution without states.");
   return ratio;
 }
 
@@ -129,32 +129,32 @@ CLI::App* add_sim(CLI::App& app, gradlane::SimOptions& options) {
   // The help must fit on a screen of 24 lines. A rarely needed option has no line, but a related option's line names
   // it.
   const auto add_beside = [&add](const char* name, auto& value) { add(name, value, "")->group(""); };
-  add("--nodes", options.nodes, "How many (2,4,8,16)")->delimiter(',');
-  add("--codec", options.codecs, "As fixed:10 (the default), all; of aggregators there/back");
+  add("--nodes", options.nodes, "Numbers of nodes (2,4,8,16)")->delimiter(',');
+  add("--codec", options.codecs, "Codec, or all (fixed:10); with aggregators: there/back");
   add("--strategy", options.strategies, "ring, direct, rings:G, aggregator:R[,stream] (ring)");
   add("--play", options.plays, "* aggregators:G, rings-aggregator:G, doubling, halving");
-  sim->add_flag("--switch", options.around_switch, "Not cables in a ring; all but the ring imply it");
+  sim->add_flag("--switch", options.around_switch, "A switch in place of cables; implied except for ring");
   add("--op", options.ops, "all-reduce, reduce-scatter, all-gather, broadcast, barrier");
   add("--size", options.size, "Bytes of a rank (16M), in --together operations (1)");
   add("--together", options.together, "")->delimiter(',')->group("");
   add_beside("--operations", options.operations);
   add("--gbps", options.gbps, "Rate of each cable or port, each way (10)");
   add("--rtt", options.rtt, "Round-trip time between two nodes (50us)");
-  add("--mtu", options.mtu, "Of IP (1500); --queue (512K) bytes; --window (256) packets");
+  add("--mtu", options.mtu, "MTU of IP (1500); also --queue BYTES, --window PACKETS");
   add_beside("--queue", options.queue);
   add_beside("--window", options.window);
-  add("--loss", options.loss, "Share of packets (0); also --dup, --reorder, --corrupt");
+  add("--loss", options.loss, "Share of lost packets (0); --dup, --reorder, --corrupt");
   add_beside("--dup", options.duplicate);
   add_beside("--reorder", options.reorder);
   add_beside("--corrupt", options.corrupt);
-  add("--data", options.data, "As in 'bench codec' (laplace-1e-3)");
-  add("--seed", options.seed, "Of data and faults (1)");
+  add("--data", options.data, "Data as in 'bench codec' (laplace-1e-3)");
+  add("--seed", options.seed, "Seed of data and faults (1)");
   sim->add_flag("--json", options.json, "JSON instead of tables");
   add_beside("--gamma", options.gamma);
   sim->footer(
       "goodput: size / time in Gb/s; busbw: nccl-tests'; WA: INCEPTIONN's aggregator,\n"
       "(p + log p) n beta, --gamma per byte added; star: 2(p-1) n beta, with headers.\n"
-      "* Flows without an exchange: what its Figure 1 has above groups of G; doubling.");
+      "* Flows without an exchange: groups of G as in its Figure 1; doubling, halving.");
   return sim;
 }
 
@@ -180,7 +180,7 @@ std::string fault_text(const CLI::App& app, const CLI::ParseError& error) {
     text += "; allowed: " + allowed;
   } else if (!extras.empty()) {
     text = "unexpected argument '" + extras.front() + "'";
-    if (last->get_name() == "run") text += "; the command to run goes behind '--'";
+    if (last->get_name() == "run") text += "; put the command to run after '--'";
   }
   return text + "\nsee '" + path + " --help'";
 }

@@ -42,15 +42,16 @@ void check_together(const std::vector<gradlane::AnyConfig>& configs, const std::
   if (configs.size() == 1) return;
   for (size_t i = 0; i < configs.size(); ++i) {
     if (std::holds_alternative<gradlane::NodeConfig>(configs[i])) continue;
-    throw gradlane::SetupError(files[i] + " is an accelerator's file, and one of " + std::to_string(configs.size()) +
-                               "; start a gradlaned for each accelerator, with nothing else in it");
+    throw gradlane::SetupError(files[i] + " is the file of an accelerator, but --config names " +
+                               std::to_string(configs.size()) +
+                               " files; start a separate gradlaned for each accelerator");
   }
 }
 
 int run_all(const std::vector<gradlane::AnyConfig>& configs, const std::vector<pid_t>& serving) {
   if (const auto* const accelerator = std::get_if<gradlane::AcceleratorConfig>(&configs.front())) {
     if (!serving.empty())
-      throw gradlane::SetupError("--for: an accelerator has no trainers, whose end it could wait for");
+      throw gradlane::SetupError("--for: only for nodes, because an accelerator has no trainers to wait for");
     return gradlane::run_accelerator(*accelerator, GRADLANE_RELEASE);
   }
   std::vector<gradlane::NodeConfig> nodes;
@@ -81,13 +82,13 @@ void check_options(const Options& options) {
   if (!nodes && files == 0) throw gradlane::SetupError(gradlane::ways_to_start(gradlane::environment()));
   if (nodes && files != 0) {
     throw gradlane::SetupError(
-        "--nodes and --config exclude each other; with --nodes, --set KEY=VALUE has all settings");
+        "--nodes and --config exclude each other; with --nodes, use --set KEY=VALUE for settings");
   }
   if (!nodes && !options.words.ports.empty()) {
-    throw gradlane::SetupError("--port goes with --nodes; with --config it is --set 'ports=[{udp: auto}]'");
+    throw gradlane::SetupError("--port needs --nodes; with --config, use --set 'ports=[{udp: auto}]'");
   }
   if (options.words.rank && files > 1)
-    throw gradlane::SetupError("--rank: of one node, and there are several --config");
+    throw gradlane::SetupError("--rank: only for one node, but there are several --config");
 }
 
 // Loads all configurations. If a launcher decides the rank, sets `launcher` to its name, for the log.
@@ -111,15 +112,14 @@ void add_options(CLI::App& app, Options& options) {
                  "Hosts of the ring, the same on all of them: names or\n"
                  "addresses with commas, with :PORT of UDP or without;\n"
                  "@FILE: a host in each line, as of mpirun; @slurm: those\n"
-                 "of the SLURM job. The rank is the place of the address\n"
-                 "that this machine has; else that of mpirun or srun, if\n"
-                 "they started one gradlaned for each host")
+                 "of the SLURM job. The rank is the position of this\n"
+                 "machine's address in the list; if that is not clear, the\n"
+                 "rank of mpirun or srun that started one per host")
       ->type_name("HOSTS");
   app.add_option("--config,-c", options.files, "Configuration of a node, or of an accelerator; once for\neach node")
       ->type_name("FILE")
       ->allow_extra_args(false);
-  app.add_option("--rank", options.words.rank, "The node that this one is, whatever address or file say")
-      ->type_name("N");
+  app.add_option("--rank", options.words.rank, "Rank of this node; overrides address and file")->type_name("N");
   app.add_option("--port", options.words.ports,
                  "With --nodes: udp, sockets of the kernel (default);\n"
                  "af_packet:IFACE, af_xdp:IFACE, a device of DPDK as\n"
@@ -127,13 +127,13 @@ void add_options(CLI::App& app, Options& options) {
       ->type_name("PORT")
       ->allow_extra_args(false);
   app.add_option("--set", options.words.settings,
-                 "Any setting of a file, before what that says, again and\n"
-                 "again: timeouts.peer=5s, 'strategies=[direct]', mtu=9000")
+                 "Any setting of a file, which it overrides; repeatable:\n"
+                 "timeouts.peer=5s, 'strategies=[direct]', mtu=9000")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   app.add_option("--for", options.serving,
-                 "Processes, with commas: when the last of these has\n"
-                 "ended, however it did, so does the daemon")
+                 "Processes, with commas: the daemon ends after the last\n"
+                 "of them has ended, for whatever reason")
       ->type_name("PID,...")
       ->delimiter(',')
       ->check(CLI::Range(1, kLargestPid).description(""))
@@ -141,12 +141,12 @@ void add_options(CLI::App& app, Options& options) {
   app.add_flag("--tidy", options.tidy,
                "If it ends well (exit 0), remove `log_file`, and its\n"
                "folder if nothing else is in there");
-  app.add_flag("--check", options.check, "Check all, print it as the file that it amounts to, end");
+  app.add_flag("--check", options.check, "Check all settings, print them as a file, and end");
   app.set_version_flag("--version", std::string("gradlaned ") + GRADLANE_RELEASE);
   app.footer(
-      "Runs until SIGTERM or SIGINT: then it waits for what is in flight, removes its\n"
+      "Runs until SIGTERM or SIGINT: then it waits for running operations, removes its\n"
       "sockets and exits with 0. If it cannot start: exit 2, or 4 if another process\n"
-      "has its UDP port. If a device goes away: exit 3. SIGHUP opens `log_file` anew.\n"
+      "uses its UDP port. If a device goes away: exit 3. SIGHUP reopens `log_file`.\n"
       "docs/configuration.md has all settings.");
 }
 
@@ -178,13 +178,14 @@ int run(int argc, char** argv) {
     return 0;
   }
   const std::string log_file = std::visit([](const auto& it) { return it.log_file; }, configs.front());
-  if (options.tidy && log_file.empty()) throw gradlane::SetupError("--tidy: there is no log_file that it could remove");
+  if (options.tidy && log_file.empty()) throw gradlane::SetupError("--tidy: removes log_file, but none is set");
   gradlane::open_log(log_file);
   spdlog::set_default_logger(spdlog::stderr_color_mt("gradlaned"));
   spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
   const std::string level = std::visit([](const auto& it) { return it.log; }, configs.front());
   spdlog::set_level(spdlog::level::from_str(level));
-  if (!launcher.empty()) spdlog::info("the rank is that of the launcher, {}: addresses do not tell", launcher);
+  if (!launcher.empty())
+    spdlog::info("the rank is that of the launcher, {}, because the addresses do not determine it", launcher);
   const int code = run_all(configs, options.serving);
   spdlog::shutdown();
   if (options.tidy && code == 0) remove_log(log_file);

@@ -67,14 +67,13 @@ gradlane_code gl_check_context(gradlane_context* gl, const char* call) {
   const pid_t here = getpid();
   const pid_t owner = ((const struct gl_base*)gl)->owner;
   if (here == owner && ((const struct gl_base*)gl)->shared && locked.gl != gl) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: the context is shared by threads (gradlane_share): add a task",
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: threads share the context (gradlane_share); use gradlane_add()",
                    call);
   }
   if (here == owner) return GRADLANE_OK;
-  return gl_fail(
-      gl, GRADLANE_BAD_ARGUMENT,
-      "%s: the context was opened by process %d, and this is %d, a child of fork(): open a context of its own", call,
-      (int)owner, (int)here);
+  return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                 "%s: process %d opened this context, and this is its child %d (fork): open a new context in the child",
+                 call, (int)owner, (int)here);
 }
 
 bool gl_read_struct(void* out, size_t size, size_t least, const void* in) {
@@ -87,8 +86,8 @@ bool gl_read_struct(void* out, size_t size, size_t least, const void* in) {
 
 gradlane_code gl_read_limit(gradlane_context* gl, const char* call, int64_t ms, uint32_t* out) {
   if (ms < 0 || ms > UINT32_MAX) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: a time limit of %lld ms; 0 (the default) to %u", call, (long long)ms,
-                   UINT32_MAX);
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: time limit is %lld ms; allowed: 0 (the default) to %u", call,
+                   (long long)ms, UINT32_MAX);
   }
   *out = (uint32_t)ms;
   return GRADLANE_OK;

@@ -79,7 +79,9 @@ static gradlane_code new_segment(gradlane_context* gl, size_t bytes, uint32_t* i
       answer.segment.bytes > PTRDIFF_MAX || fstat(fds.fd[0], &status) != 0 ||
       (uint64_t)status.st_size < answer.segment.bytes) {
     gl_close_fds(&fds);
-    gl_gone(gl, "the daemon at %s (pid %u) sent a segment that makes no sense: number %u of %llu bytes",
+    gl_gone(gl,
+            "the daemon at %s (pid %u) sent an invalid segment: number %u of %llu bytes; install daemon and library of "
+            "one version",
             gl->address.sun_path, gl->welcome.pid, *id, (unsigned long long)answer.segment.bytes);
     return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
   }
@@ -133,15 +135,15 @@ static void insert(gradlane_context* gl, struct gl_buffer buffer) {
 
 gradlane_code gradlane_alloc(gradlane_context* gl, size_t bytes, void** buffer) {
   GL_LOCK(gl);
-  if (buffer == NULL) return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_alloc: where to put the buffer is NULL");
+  if (buffer == NULL) return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_alloc: the argument `buffer` is NULL");
   *buffer = NULL;
   const gradlane_code usable = gl_check_context(gl, "gradlane_alloc");
   if (usable != GRADLANE_OK) return usable;
   if (bytes == 0 || bytes > PTRDIFF_MAX - kPage) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_alloc: %zu bytes", bytes);
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_alloc: size is %zu bytes; allowed: 1 to less than 2^63", bytes);
   }
   if (gl->gone) return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
-  if (!make_room(&gl->buffers)) return gl_fail(gl, GRADLANE_NO_MEMORY, "no memory to keep account of a buffer");
+  if (!make_room(&gl->buffers)) return gl_fail(gl, GRADLANE_NO_MEMORY, "no memory for the list of buffers");
   const size_t whole = round_up(bytes);
   uint8_t* place = NULL;
   uint32_t id = 0;
@@ -219,7 +221,8 @@ gradlane_code gl_get_stages(gradlane_context* gl, size_t bytes, uint64_t parts) 
     ++there;
   }
   if (there != 0) return GRADLANE_OK;
-  return gl_fail(gl, GRADLANE_NO_MEMORY, "parts of %zu bytes, while shorter ones are under way: wait for these first",
+  return gl_fail(gl, GRADLANE_NO_MEMORY,
+                 "no buffer for parts of %zu bytes while operations with smaller parts run: wait for those first",
                  bytes);
 }
 

@@ -42,8 +42,8 @@ static gradlane_code measure(gradlane_context* gl, enum gl_submission_kind kind,
   out->parts = 1;
   const size_t row = type->bytes * (out->blocks ? gl->welcome.world : 1);
   if (__builtin_mul_overflow(count, row, bytes)) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: %zu elements of %s%s are more than there is memory",
-                   gl_kind_name(kind), count, type->name, out->blocks ? " per rank" : "");
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: %zu elements of %s%s exceed the address space", gl_kind_name(kind),
+                   count, type->name, out->blocks ? " per rank" : "");
   }
   uint64_t most = GL_PART_BYTES;
   while (most > gl->welcome.max_bytes) most /= 2;
@@ -52,14 +52,14 @@ static gradlane_code measure(gradlane_context* gl, enum gl_submission_kind kind,
   // A part would have a slice of every rank's block, and with local_reduce blocks must be contiguous.
   if (out->blocks && out->rows == NULL && local_reduce) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                   "%s: %zu bytes of all ranks; with local_reduce in the daemon's configuration at most %" PRIu64
-                   " at a time: divide it",
+                   "%s: %zu bytes of all ranks; with local_reduce in the daemon's configuration the limit is %" PRIu64
+                   ": divide the tensor",
                    gl_kind_name(kind), *bytes, most);
   }
   if (row > most) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                   "%s: an element of %s per rank is %zu bytes, and the daemon takes %" PRIu64
-                   " at a time: raise its exchange.max_tensor",
+                   "%s: an element of %s per rank is %zu bytes, and the daemon's limit is %" PRIu64
+                   ": raise its exchange.max_tensor",
                    gl_kind_name(kind), type->name, row, gl->welcome.max_bytes);
   }
   out->each = most / row;
@@ -82,8 +82,8 @@ static gradlane_code place(gradlane_context* gl, const char* kind, const char* w
   }
   const size_t left = buffer->bytes - (size_t)((uint8_t*)base - buffer->base);
   if (bytes > left) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: %s takes %zu bytes, and its buffer has %zu from there on", kind,
-                   what, bytes, left);
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "%s: %s needs %zu bytes, but its buffer has only %zu from that address on", kind, what, bytes, left);
   }
   *segment = (uint8_t)buffer->segment;
   *offset = (uint64_t)((uint8_t*)base - gl->segments[buffer->segment].base);
@@ -93,7 +93,7 @@ static gradlane_code place(gradlane_context* gl, const char* kind, const char* w
 static gradlane_code check_users(gradlane_context* gl, const char* kind, const char* what, struct gl_range range) {
   const struct gl_request* const user = gl_find_user(gl, range.base, range.bytes);
   if (user == NULL) return GRADLANE_OK;
-  return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: %s is in use by request %llu, which nobody has waited for", kind, what,
+  return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: %s is in use by request %llu: wait for that request first", kind, what,
                  (unsigned long long)user->number);
 }
 
@@ -105,10 +105,11 @@ static gradlane_code locate(gradlane_context* gl, const char* kind, const char* 
 
 static gradlane_code check_average(gradlane_context* gl, enum gl_submission_kind kind, const struct type_row* type) {
   if (!gl_reduces(kind)) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: there is no sum to average", gl_kind_name(kind));
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: this operation has no sum to average", gl_kind_name(kind));
   }
   if (!type->floating) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: average of %s; floating types only", gl_kind_name(kind), type->name);
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: cannot average %s; only floating types", gl_kind_name(kind),
+                   type->name);
   }
   return GRADLANE_OK;
 }
@@ -118,15 +119,15 @@ static gradlane_code check_reduction(gradlane_context* gl, enum gl_submission_ki
   const int reduction = how->reduction;
   if (reduction < GRADLANE_SUM || reduction > GRADLANE_MAX) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                   "%s: there is no reduction %d; there are GRADLANE_SUM, GRADLANE_MIN and GRADLANE_MAX",
+                   "%s: there is no reduction %d; allowed: GRADLANE_SUM, GRADLANE_MIN and GRADLANE_MAX",
                    gl_kind_name(kind), reduction);
   }
   if (reduction != GRADLANE_SUM && how->average != 0) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: average of a %s; it is one or the other", gl_kind_name(kind),
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: average and %s cannot be combined; choose one", gl_kind_name(kind),
                    kReductions[reduction]);
   }
   if (reduction != GRADLANE_SUM && !gl_reduces(kind)) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: there is nothing to take the %s of", gl_kind_name(kind),
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: this operation has no %s, as it does not reduce", gl_kind_name(kind),
                    kReductions[reduction]);
   }
   if (reduction == GRADLANE_MIN) submission->flags |= GL_FLAG_MIN;
@@ -145,7 +146,7 @@ static gradlane_code locate_states(gradlane_context* gl, const char* name, size_
   const size_t pitch = how->state_pitch != 0 ? how->state_pitch : floats;
   if (pitch < floats || pitch > SIZE_MAX / sizeof(float) / (out->states + 1)) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                   "%s: state_pitch of %zu floats; it is at least the %zu of data, and as much as memory has room for",
+                   "%s: state_pitch is %zu floats; allowed: at least the %zu of data, and no more than fits in memory",
                    name, pitch, floats);
   }
   out->residual = (struct gl_range){.base = (uint8_t*)how->residual, .bytes = bytes};
@@ -176,7 +177,7 @@ static gradlane_code check_residual(gradlane_context* gl, enum gl_submission_kin
   if (how->residual == NULL) return GRADLANE_OK;
   if (!gl_reduces(kind) || type != GRADLANE_FLOAT32 || how->reduction != GRADLANE_SUM) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                   "%s of %s: a residual is for all_reduce, reduce_scatter and reduce of float32, and for sums", name,
+                   "%s of %s: a residual is only for sums of float32 by all_reduce, reduce_scatter or reduce", name,
                    kTypes[type].name);
   }
   if (codec->states == 0) {
@@ -185,7 +186,7 @@ static gradlane_code check_residual(gradlane_context* gl, enum gl_submission_kin
                    able != NULL ? "; one that does is " : "", able != NULL ? able : "");
   }
   if ((uintptr_t)how->residual % sizeof(float) != 0) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: residual at %p is not at a multiple of %zu bytes", name,
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: the address of the residual, %p, is not a multiple of %zu", name,
                    (void*)how->residual, sizeof(float));
   }
   out->states = codec->states;
@@ -222,9 +223,9 @@ static gradlane_code check_kind(gradlane_context* gl, enum gl_submission_kind ki
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: there is no type %d", name, (int)type);
   }
   if (kind >= GL_REDUCE && (gl->welcome.flags & GL_WELCOME_LOCAL_REDUCE) != 0) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                   "%s: not with local_reduce in the daemon's configuration, where the trainers of a node are one rank",
-                   name);
+    return gl_fail(
+        gl, GRADLANE_BAD_ARGUMENT,
+        "%s: not possible with local_reduce in the daemon's configuration: a node's trainers are one rank there", name);
   }
   if (root < 0 || (uint32_t)root >= gl->welcome.world) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: root %d; ranks are 0 to %u", name, root, gl->welcome.world - 1);
@@ -237,10 +238,10 @@ static gradlane_code check_blocks(gradlane_context* gl, enum gl_submission_kind 
   if (how->blocks == NULL) return GRADLANE_OK;
   const char* const name = gl_kind_name(kind);
   if (kind != GL_REDUCE_SCATTER && kind != GL_ALL_GATHER) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: blocks are for reduce_scatter and all_gather", name);
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: blocks are only for reduce_scatter and all_gather", name);
   }
   if (how->part_bytes == 0 || how->residual != NULL) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: blocks go with part_bytes, and without a residual", name);
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: blocks need part_bytes, and cannot have a residual", name);
   }
   for (uint32_t rank = 0; rank < gl->welcome.world && count > 0; ++rank) {
     if (how->blocks[rank] != NULL) continue;
@@ -254,13 +255,14 @@ static gradlane_code check_part(gradlane_context* gl, enum gl_submission_kind ki
   if (part == 0) return GRADLANE_OK;
   if ((gl_has_blocks(kind) && how->blocks == NULL) || kind == GL_BARRIER) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                   "%s: part_bytes are for all_reduce, broadcast and reduce, and with blocks for reduce_scatter and "
+                   "%s: part_bytes is only for all_reduce, broadcast and reduce, or with blocks for reduce_scatter and "
                    "all_gather",
                    gl_kind_name(kind));
   }
   if (part < kLeastPart || (part & (part - 1)) != 0 || part > GL_PART_BYTES) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: part_bytes %zu; 0, or a power of two from %d to %" PRIu64,
-                   gl_kind_name(kind), part, kLeastPart, GL_PART_BYTES);
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "%s: part_bytes is %zu; allowed: 0, or a power of two from %d to %" PRIu64, gl_kind_name(kind), part,
+                   kLeastPart, GL_PART_BYTES);
   }
   return GRADLANE_OK;
 }
@@ -272,7 +274,7 @@ gradlane_code gl_read_how(gradlane_context* gl, const char* call, const gradlane
   if (given == NULL || gl_read_struct(how, sizeof(*how), kLeastHow, given)) return GRADLANE_OK;
   return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
                  "%s: struct_size of gradlane_how is %zu; this library knows %d to %zu: start from GRADLANE_HOW_INIT, "
-                 "and have a library that is as new as gradlane.h",
+                 "and use a library as new as gradlane.h",
                  call, given->struct_size, kLeastHow, sizeof(*how));
 }
 

@@ -140,7 +140,7 @@ static gradlane_code make_set(gradlane_context* gl, const struct gl_choice_of* o
   // Sets may be dropped at any time: operations are counted in classes, which are the same on all ranks.
   if (choices->set_count >= GL_USUAL_SETS) gl_drop_sets(gl);
   struct gl_choice_set* const made = calloc(1, sizeof(*made));
-  if (made == NULL) return gl_fail(gl, GRADLANE_NO_MEMORY, "no memory for what there is to choose from");
+  if (made == NULL) return gl_fail(gl, GRADLANE_NO_MEMORY, "no memory for the list of codecs and strategies");
   made->kind = (uint8_t)of->kind;
   made->codes = of->asks != NULL || of->codec != NULL;
   made->residual = of->residual;

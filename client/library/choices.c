@@ -134,11 +134,12 @@ static void take_agreement(gradlane_context* gl) {
   const bool ways = differ(all);
   const bool plans = differ(all + 2);
   if (ways || plans) {
-    gl_warn(gl, GL_REASON_DIFFER,
-            "codec or strategy auto: the daemons of some ranks have other %s (%s in their configurations), so all goes "
-            "raw and by the first strategy",
-            ways ? "strategies or codecs to choose from" : "plans",
-            ways ? "codec, strategies, mtu, calibration; or they are of other versions" : "plan");
+    gl_warn(
+        gl, GL_REASON_DIFFER,
+        "codec or strategy auto: the daemons of some ranks have different %s, so all operations use raw and the first "
+        "strategy; make these equal on all nodes: %s",
+        ways ? "codecs or strategies" : "plans",
+        ways ? "codec, strategies, mtu and calibration in the configuration, and the version" : "plan");
     turn_off(gl, GL_REASON_DIFFER);
     return;
   }

@@ -94,8 +94,8 @@ static gradlane_code check_auto(gradlane_context* gl, const char* name) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "there is no codec '%.63s'; usage: %s", name, GL_AUTO_USAGE);
   }
   if (gl->choices.row_count == 0) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "codec %.63s: this daemon, an older one, has nothing to choose from",
-                   name);
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "codec %.63s: this daemon is too old for auto; update it, or name a codec", name);
   }
   return GRADLANE_OK;
 }
@@ -121,8 +121,9 @@ static gradlane_code find(gradlane_context* gl, const char* name, size_t length,
   if (code != GRADLANE_OK) return code;
   *codec = answer.codec;
   if (codec->states > kMostStates) {
-    return gl_fail(gl, GRADLANE_VERSION, "the daemon says that a residual of codec %s is of %u arrays; %d at most",
-                   request.name, codec->states, kMostStates);
+    return gl_fail(gl, GRADLANE_VERSION,
+                   "the daemon says that a residual of codec %s has %u arrays; the library's limit is %d", request.name,
+                   codec->states, kMostStates);
   }
   // The entry has the name that was asked for, whatever the daemon's spelling.
   memcpy(codec->name, request.name, GL_NAME);
@@ -196,7 +197,7 @@ gradlane_code gradlane_get_codec(gradlane_context* gl, size_t number, gradlane_c
   const gradlane_code code = gl_check_context(gl, call);
   if (code != GRADLANE_OK) return code;
   if (number >= gl->codecs.count) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: there is no codec %zu; the daemon tells of %u", call, number,
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: there is no codec %zu; the daemon has %u", call, number,
                    gl->codecs.count);
   }
   gradlane_codec_info told = describe(&gl->codecs.rows[number]);

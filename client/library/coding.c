@@ -17,7 +17,7 @@ static gradlane_code check_exact(gradlane_context* gl, enum gl_submission_kind k
   const bool rounds = !is_exact(&pair->there) || (pair->has_back && !is_exact(&pair->back));
   if (how->codec == NULL || !rounds) return GRADLANE_OK;
   const char* const other = gl_codec_with(gl, GL_CODEC_EXACT, NULL);
-  return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: codec %.127s rounds, and %s are exact; name %s%snone",
+  return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: codec %.127s rounds, but %s are exact; use %s%sno codec",
                  gl_kind_name(kind), how->codec, gl_copies_as_is(kind) ? "copies" : "minima and maxima",
                  other != NULL ? other : "", other != NULL ? ", or " : "");
 }
@@ -96,7 +96,7 @@ gradlane_code gl_choose_coding(gradlane_context* gl, enum gl_submission_kind kin
   if (named != NULL) submission->strategy = strategy->code;
   if (pair.has_back && (strategy == NULL || (strategy->flags & GL_STRATEGY_BACK) == 0)) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                   "%s: codec %.127s has one for the way back, as there is with an aggregator; strategy is %s",
+                   "%s: codec %.127s has one for the way back, which only an aggregator uses; strategy is %s",
                    traits.call, how->codec, strategy != NULL ? strategy->name : "the daemon's");
   }
   if (!pair.has_back) code = leave_open(gl, kind, how, &open, traits.codec, out);

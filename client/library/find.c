@@ -26,7 +26,7 @@ static const char kSystemFolder[] = "/run/gradlane";
 enum remark { kNothing, kStale, kTrouble, kStranger };
 
 static const char kAdvice[] =
-    "is gradlaned running? Else set GRADLANE_SOCKET to the path of the daemon's, or run under `gradlane run`";
+    "is gradlaned running? Set GRADLANE_SOCKET to the path of its socket, or start the job with `gradlane run`";
 
 struct search {
   struct gl_found* found;
@@ -75,7 +75,7 @@ static bool is_trusted(struct search* search, const char* path, int fd) {
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return false;
   if (is_known(search, peer.uid)) return true;
   say(search, kStranger,
-      "the daemon at %s is of user %u, neither root's nor of this user (%u): GRADLANE_SOCKET=%s accepts it", path,
+      "the daemon at %s belongs to user %u, not to root or this user (%u); to trust it, set GRADLANE_SOCKET=%s", path,
       (unsigned)peer.uid, (unsigned)geteuid(), path);
   return false;
 }
@@ -86,9 +86,9 @@ static void try_socket(struct search* search, const struct sockaddr_un* address,
   int it = -1;
   const int error = gl_connect(address, &it);
   if (error == ECONNREFUSED) {
-    say(search, kStale, "nobody listens on %s: %s", address->sun_path, kAdvice);
+    say(search, kStale, "no daemon listens on %s: %s", address->sun_path, kAdvice);
   } else if (error != 0 && error != EAGAIN && error != ENOENT) {
-    say(search, kTrouble, "%s does not take this process: %s; %s", address->sun_path, strerror(error), kAdvice);
+    say(search, kTrouble, "cannot connect to %s: %s; %s", address->sun_path, strerror(error), kAdvice);
   }
   const bool live = error == 0 ? is_trusted(search, address->sun_path, it) : error == EAGAIN && is_known(search, owner);
   if (live && search->live++ == 0) {
@@ -150,15 +150,15 @@ int gl_find(struct gl_found* found, int* fd) {
     if (i + 1 == count && !is_own(folders[i])) {
       struct stat what;
       if (lstat(folders[i], &what) == 0)
-        say(&search, kTrouble, "%s is no folder of this user alone, mode 0700", folders[i]);
+        say(&search, kTrouble, "%s is not a folder of this user alone, mode 0700", folders[i]);
       break;
     }
     look_into(&search, folders[i], fd);
     if (search.live == 1) return *fd >= 0 ? 0 : EAGAIN;
     if (search.live == 0) continue;
     gl_close_fd(fd);
-    snprintf(found->why, GL_FIND_TEXT, "there are %u in %s: set GRADLANE_SOCKET to the path of the daemon's",
-             search.live, folders[i]);
+    snprintf(found->why, GL_FIND_TEXT, "there are %u in %s: set GRADLANE_SOCKET to the path of one socket", search.live,
+             folders[i]);
     return EEXIST;
   }
   if (search.remark != kNothing) return ENOENT;

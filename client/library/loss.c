@@ -29,15 +29,14 @@ static const struct gl_codec_name* codec_of(const gradlane_context* gl, const st
 
 static const char* remedy(const struct gl_codec_name* codec) {
   if ((codec->flags & GL_CODEC_ADAPTIVE) != 0) {
-    return "codec raw, error feedback (a residual; in PyTorch the hook with State(error_feedback=True)), or a bound "
-           "that "
-           "follows the values and has bits enough (AdaptiveBound, in PyTorch fixed:adaptive)";
+    return "error feedback (a residual; in PyTorch State(error_feedback=True)), an adaptive bound with enough bits "
+           "(AdaptiveBound; in PyTorch fixed:adaptive), or codec raw";
   }
   if ((codec->flags & GL_CODEC_FEEDBACK) != 0) {
-    return "error feedback, which this codec is made for (a residual; in PyTorch the hook with "
-           "State(error_feedback=True)), or codec raw";
+    return "error feedback, for which this codec is made (a residual; in PyTorch State(error_feedback=True)), or codec "
+           "raw";
   }
-  return "codec raw, or one with error feedback";
+  return "codec raw, or a codec with error feedback";
 }
 
 // Returns the lost share of the norm in whole percent. It counts up, as libc has no square root.
@@ -94,13 +93,12 @@ void gl_note_loss(gradlane_context* gl, const struct gl_operation* operation, co
   struct gl_loss_warning* const warning = new_class(losses, operation);
   if (warning == NULL) return;
   const struct gl_codec_name* const codec = codec_of(gl, submission);
-  (void)snprintf(
-      warning->text, sizeof(warning->text),
-      "%s of %" PRIu64
-      " elements by codec %.63s: rounding took %u %% of the norm of what rank %u gave, and made zero of "
-      "%u %% of its values that were not zero (of a sample). What is lost is lost: a training may stop for it. Use %s",
-      sum_name(submission->kind), operation->whole, codec->name, norm_percent(loss), gl->welcome.rank,
-      zeroed_percent(loss), remedy(codec));
+  (void)snprintf(warning->text, sizeof(warning->text),
+                 "%s of %" PRIu64
+                 " elements by codec %.63s lost %u %% of the norm of rank %u's values, and %u %% of its nonzero values "
+                 "became zero (sample). Training may stall. Use %s",
+                 sum_name(submission->kind), operation->whole, codec->name, norm_percent(loss), gl->welcome.rank,
+                 zeroed_percent(loss), remedy(codec));
   if (losses->keep) return;
   (void)fprintf(stderr, "gradlane: warning: %s\n", gradlane_warning(gl));
 }

@@ -49,7 +49,7 @@ static gradlane_code read_rank(int* rank) {
   errno = 0;
   const long value = strtol(text, &end, 10);
   if (errno != 0 || *end != 0 || value < 0 || value > INT_MAX) {
-    return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "RANK is '%.40s', not a number from 0 on", text);
+    return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "RANK is '%.40s'; allowed: a number, 0 or more", text);
   }
   *rank = (int)value;
   return GRADLANE_OK;
@@ -61,14 +61,14 @@ static gradlane_code read_settings(const gradlane_options* given, struct setting
   if (given != NULL && !gl_read_struct(&options, sizeof(options), kLeastOptions, given)) {
     return gl_fail(NULL, GRADLANE_BAD_ARGUMENT,
                    "struct_size of gradlane_options is %zu; this library knows %d to %zu: start from "
-                   "GRADLANE_OPTIONS_INIT, and have a library that is as new as gradlane.h",
+                   "GRADLANE_OPTIONS_INIT, and use a library as new as gradlane.h",
                    given->struct_size, kLeastOptions, sizeof(options));
   }
   settings->named = options.socket != NULL;
   const char* path = settings->named ? options.socket : getenv("GRADLANE_SOCKET");
   if (path == NULL) path = "";
   if (strlen(path) >= sizeof(settings->address.sun_path)) {
-    return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "socket path %.120s has %zu characters, at most %zu will do", path,
+    return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "socket path %.120s has %zu characters; the limit is %zu", path,
                    strlen(path), sizeof(settings->address.sun_path) - 1);
   }
   settings->address.sun_family = AF_UNIX;
@@ -99,11 +99,12 @@ static gradlane_code fail_to_connect(const struct settings* settings, const stru
     return gl_fail(NULL, code, "no socket is named, and %s", found->why);
   }
   if (error == EACCES) {
-    return gl_fail(NULL, GRADLANE_NO_DAEMON, "the socket at %s is for the user and group of its daemon: %s",
+    return gl_fail(NULL, GRADLANE_NO_DAEMON,
+                   "cannot use the daemon's socket %s: %s; add this user to the socket's group, then log in again",
                    found->address.sun_path, strerror(error));
   }
   return gl_fail(NULL, GRADLANE_NO_DAEMON, "no daemon at %s: %s; is gradlaned running%s", found->address.sun_path,
-                 strerror(error), settings->named ? "?" : ", and GRADLANE_SOCKET the path of its socket?");
+                 strerror(error), settings->named ? "?" : ", and is GRADLANE_SOCKET the path of its socket?");
 }
 
 // Connects and sends a hello, again and again until there is an answer or no time is left. `found` has the address.
@@ -124,7 +125,9 @@ static gradlane_code greet(const struct settings* settings, struct gl_found* fou
       if (error == 0) return GRADLANE_OK;
       gl_close_fd(fd);
       if (error == ETIMEDOUT) {
-        return gl_fail(NULL, GRADLANE_NO_DAEMON, "the daemon at %s does not answer", found->address.sun_path);
+        return gl_fail(NULL, GRADLANE_NO_DAEMON,
+                       "the daemon at %s does not answer; see its log, or run `gradlane stats`",
+                       found->address.sun_path);
       }
     }
     if (!may_come(error) || left_ms(deadline_us) == 0) return fail_to_connect(settings, found, error);
@@ -158,16 +161,18 @@ static gradlane_code check_welcome(const char* path, const union gl_message* ans
   const struct gl_welcome* const welcome = &answer->welcome;
   if (answer->type != GL_MSG_WELCOME || bytes != (ssize_t)sizeof(*welcome)) {
     return gl_fail(NULL, GRADLANE_VERSION,
-                   "what listens at %s answers with message %u of %zd bytes: not a daemon of this version", path,
+                   "the program at %s answered with message %u of %zd bytes: it is not a daemon of this version", path,
                    answer->type, bytes);
   }
   const uint32_t lanes = welcome->lanes;
   if (lanes == 0 || lanes > GL_MAX_LANES || fds->count != 2 + lanes || welcome->world == 0 ||
       welcome->world > INT_MAX || welcome->rank >= welcome->world || welcome->control_bytes < gl_control_bytes(lanes) ||
       memchr(welcome->codec, 0, GL_NAME) == NULL) {
-    return gl_fail(NULL, GRADLANE_VERSION,
-                   "the daemon at %s sent a welcome that makes no sense: rank %u of %u, %u lanes, %u file descriptors",
-                   path, welcome->rank, welcome->world, lanes, fds->count);
+    return gl_fail(
+        NULL, GRADLANE_VERSION,
+        "the daemon at %s sent an invalid welcome: rank %u of %u, %u lanes, %u file descriptors; install daemon and "
+        "library of one version",
+        path, welcome->rank, welcome->world, lanes, fds->count);
   }
   return GRADLANE_OK;
 }
@@ -194,22 +199,28 @@ static gradlane_code attach(gradlane_context* gl, struct gl_fds* fds) {
   gl->control = base;
   gl->lanes = (struct gl_lane*)(gl->control + 1);
   if (gl->control->magic != GL_MAGIC || gl->control->version != GL_ABI_VERSION || gl->control->lanes != lanes) {
-    return gl_fail(NULL, GRADLANE_VERSION,
-                   "the daemon at %s speaks version %u with %u lanes; this library speaks version %u",
-                   gl->address.sun_path, gl->control->version, gl->control->lanes, GL_ABI_VERSION);
+    return gl_fail(
+        NULL, GRADLANE_VERSION,
+        "the daemon at %s speaks version %u with %u lanes, this library version %u: install both of one version",
+        gl->address.sun_path, gl->control->version, gl->control->lanes, GL_ABI_VERSION);
   }
   if (!gl_read_codecs(gl, bytes)) {
-    return gl_fail(NULL, GRADLANE_VERSION, "the daemon at %s has a table of codecs that makes no sense: %u of %u bytes",
-                   gl->address.sun_path, gl->control->codecs, gl->control->codec_row_bytes);
+    return gl_fail(
+        NULL, GRADLANE_VERSION,
+        "the daemon at %s has an invalid table of codecs: %u of %u bytes; install daemon and library of one version",
+        gl->address.sun_path, gl->control->codecs, gl->control->codec_row_bytes);
   }
   if (!gl_read_strategies(gl, bytes)) {
     return gl_fail(NULL, GRADLANE_VERSION,
-                   "the daemon at %s has a table of strategies that makes no sense: %u of %u bytes",
+                   "the daemon at %s has an invalid table of strategies: %u of %u bytes; install daemon and library of "
+                   "one version",
                    gl->address.sun_path, gl->control->strategies, gl->control->strategy_row_bytes);
   }
   if (!gl_read_ways(gl, bytes)) {
-    return gl_fail(NULL, GRADLANE_VERSION, "the daemon at %s has a table of ways that makes no sense: %u of %u bytes",
-                   gl->address.sun_path, gl->control->ways, gl->control->way_row_bytes);
+    return gl_fail(
+        NULL, GRADLANE_VERSION,
+        "the daemon at %s has an invalid table of ways: %u of %u bytes; install daemon and library of one version",
+        gl->address.sun_path, gl->control->ways, gl->control->way_row_bytes);
   }
   for (uint32_t i = 0; i < lanes; ++i) {
     gl->rings[i].submit_tail = __atomic_load_n(&gl->lanes[i].submit_tail, __ATOMIC_ACQUIRE);
@@ -268,7 +279,7 @@ void gradlane_disconnect(gradlane_context* gl) {
 gradlane_code gradlane_open(gradlane_context** out, const gradlane_options* options) {
   refusal.world = 0;
   refusal.socket[0] = 0;
-  if (out == NULL) return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "gradlane_open: where to put the context is NULL");
+  if (out == NULL) return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "gradlane_open: the argument `gl` is NULL");
   *out = NULL;
   struct settings settings;
   gradlane_code code = read_settings(options, &settings);

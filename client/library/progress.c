@@ -24,10 +24,9 @@ static void note_failure(gradlane_context* gl, struct gl_request* it, uint64_t p
   char where[128] = "";
   if (it->operation.parts > 1) {
     const bool small = gl->welcome.max_bytes < GL_PART_BYTES;
-    (void)snprintf(
-        where, sizeof(where), " (part %llu of %llu%s)", (unsigned long long)part + 1,
-        (unsigned long long)it->operation.parts,
-        small ? "; how long parts are follows from exchange.max_tensor, which must be alike on all nodes" : "");
+    (void)snprintf(where, sizeof(where), " (part %llu of %llu%s)", (unsigned long long)part + 1,
+                   (unsigned long long)it->operation.parts,
+                   small ? "; exchange.max_tensor sets the size of parts: it must be equal on all nodes" : "");
   }
   (void)snprintf(it->text, sizeof(it->text), "%s%s", completion->text, where);
 }
@@ -108,7 +107,7 @@ static bool take_from_lanes(gradlane_context* gl) {
 
 void gl_advance(gradlane_context* gl) {
   if (gl_fill_rings(gl)) return;
-  gl_gone(gl, "the daemon at %s (pid %u) has written an impossible count into the shared memory", gl->address.sun_path,
+  gl_gone(gl, "the daemon at %s (pid %u) wrote an impossible count into the shared memory", gl->address.sun_path,
           gl->welcome.pid);
 }
 
@@ -118,10 +117,11 @@ void gl_progress(gradlane_context* gl) {
     gl_advance(gl);
     return;
   }
-  gl_gone(gl,
-          "the daemon at %s (pid %u) has written what cannot be into the shared memory; it, or another part of "
-          "this program, is broken",
-          gl->address.sun_path, gl->welcome.pid);
+  gl_gone(
+      gl,
+      "the memory shared with the daemon at %s (pid %u) has impossible contents: the daemon, or another part of this "
+      "program, has a bug",
+      gl->address.sun_path, gl->welcome.pid);
 }
 
 void gl_gone(gradlane_context* gl, const char* format, ...) {

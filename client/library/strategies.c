@@ -67,8 +67,8 @@ static const struct gl_strategy_row* usual(const gradlane_context* gl, const str
 static gradlane_code refuse_owned(gradlane_context* gl, const struct gl_operation_traits* traits) {
   char names[GL_ERROR_TEXT / 2];
   return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                 "%s: %.63s does not add: use strategy direct or aggregator; of these the daemon allows %s (strategies "
-                 "in its configuration)",
+                 "%s: %.63s does not add, so it needs strategy direct or aggregator; of these the daemon allows %s "
+                 "(strategies in its configuration)",
                  traits->call, traits->codec->name, list(gl, traits, names, sizeof(names)));
 }
 
@@ -80,8 +80,8 @@ static gradlane_code check_links(gradlane_context* gl, const struct gl_operation
   }
   return gl_fail(
       gl, GRADLANE_BAD_ARGUMENT,
-      "%s: for %.63s all ranks agree on a number first, which needs links between all nodes: put `direct` in "
-      "`strategies` of the daemons' configuration",
+      "%s: %.63s needs links between all nodes, as all ranks agree on a number first: put `direct` in `strategies` of "
+      "the daemons' configuration",
       traits->call, traits->codec->name);
 }
 
@@ -92,9 +92,10 @@ static gradlane_code find_usual(gradlane_context* gl, const struct gl_operation_
   const bool told = gl->strategies.count != 0;
   if (*strategy == NULL && told && owned(traits)) return refuse_owned(gl, traits);
   if (*strategy == NULL && traits->kind >= GL_REDUCE) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                   "%s: it needs links between all nodes: put `direct` in `strategies` of the daemons' configuration",
-                   traits->call);
+    return gl_fail(
+        gl, GRADLANE_BAD_ARGUMENT,
+        "%s: this operation needs links between all nodes: put `direct` in `strategies` of the daemons' configuration",
+        traits->call);
   }
   return told ? check_links(gl, traits) : GRADLANE_OK;
 }
@@ -110,11 +111,11 @@ gradlane_code gl_find_strategy(gradlane_context* gl, const char* name, const str
   if (found == NULL) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
                    "%s: strategy '%.40s': the daemon allows %s (strategies in its configuration)", traits->call, name,
-                   gl->strategies.count != 0 ? list(gl, NULL, names, sizeof(names)) : "none to be named");
+                   gl->strategies.count != 0 ? list(gl, NULL, names, sizeof(names)) : "none by name");
   }
   if (!does(found, traits->kind)) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                   "%s: strategy %s cannot do that; those that can, and that the daemon allows (strategies in its "
+                   "%s: strategy %s cannot do this operation; allowed ones that can (strategies in the daemon's "
                    "configuration): %s",
                    traits->call, name, list(gl, traits, names, sizeof(names)));
   }

@@ -97,7 +97,7 @@ gradlane_code gradlane_cancel(gradlane_context* gl, gradlane_request request) {
   if (code != GRADLANE_OK) return code;
   struct gl_request* const it = gl_find_request(gl, request);
   if (it == NULL) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "there is no request %llu, or it was waited for before",
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "there is no request %llu, or a call has already waited for it",
                    (unsigned long long)request);
   }
   if (it->state == GL_OVER) return GRADLANE_OK;
@@ -114,7 +114,7 @@ gradlane_code gradlane_resume(gradlane_context* gl, uint64_t next_tag) {
   gl->next_tag = next_tag;
   // Requests in the queue belong to the old count and fail here. The daemon fails those that it has.
   gl_drop_queue(gl, GRADLANE_FAILED, GRADLANE_CAUSE_RESUMED,
-                "this rank has begun afresh (gradlane_resume) before the operation had its turn");
+                "this rank called gradlane_resume() before the operation started");
   gl_reset_choices(gl);
   gl->resuming = true;
   gl_advance(gl);

@@ -88,7 +88,7 @@ static void note_failure(gradlane_context* gl, const struct task* it) {
     other->code = it->code;
     other->cause = it->cause;
     const int room = GL_ERROR_TEXT - 40;
-    (void)snprintf(other->text, sizeof(other->text), "%.*s (an operation before this one)", room, it->text);
+    (void)snprintf(other->text, sizeof(other->text), "%.*s (an earlier operation failed)", room, it->text);
   }
 }
 
@@ -157,7 +157,7 @@ static void begin_task(gradlane_context* gl, struct task* it) {
 static void give_up_task(gradlane_context* gl, struct task* it, gradlane_code code) {
   it->begun_us = gl_now_us();
   ++gl->tasks->begun;
-  (void)gl_fail(gl, code, "the caller gave the task up");
+  (void)gl_fail(gl, code, "the caller cancelled the task");
   end_task(gl, it, code);
 }
 
@@ -208,8 +208,9 @@ static gradlane_code check_task(gradlane_context* gl, const gradlane_task* task)
   const bool is_own = gl->tasks->has_reporter && pthread_equal(gl->tasks->reporter, pthread_self());
   const unsigned known = is_own ? GRADLANE_FAILS : GRADLANE_ASKS;
   if ((task->flags & ~known) != 0) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_add: flags %u; %s thread of gradlane_next() can have %s only",
-                   task->flags, is_own ? "the" : "another than the", is_own ? "GRADLANE_FAILS" : "GRADLANE_ASKS");
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "gradlane_add: flags are %u; %s the thread of gradlane_next() only %s is allowed", task->flags,
+                   is_own ? "in" : "outside", is_own ? "GRADLANE_FAILS" : "GRADLANE_ASKS");
   }
   if (gl->gone) return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
   return GRADLANE_OK;
@@ -358,7 +359,8 @@ static gradlane_code await_news(gradlane_context* gl, gradlane_outcome* outcome)
       sleep_on_bell(gl);
       continue;
     }
-    if (it->state == TASK_ASKED) return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_next: call gradlane_answer()");
+    if (it->state == TASK_ASKED)
+      return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_next: call gradlane_answer() first");
     if (it->state == TASK_WAITS && (it->given.flags & GRADLANE_ASKS) != 0 && !it->fails_at_turn) {
       it->state = TASK_ASKED;
       (void)report_task(it, outcome);
@@ -379,7 +381,8 @@ gradlane_code gradlane_next(gradlane_context* gl, gradlane_outcome* outcome) {
   if (code != GRADLANE_OK) return code;
   struct gl_tasks* const tasks = gl->tasks;
   if (tasks->is_reporting) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_next: another thread is in it; it is for one thread");
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "gradlane_next: another thread is in this call; only one thread may use it");
   }
   tasks->reporter = pthread_self();
   tasks->has_reporter = true;
@@ -396,7 +399,7 @@ gradlane_code gradlane_answer(gradlane_context* gl, gradlane_code answer, const 
   if (code != GRADLANE_OK) return code;
   struct task* const it = gl->tasks != NULL ? gl->tasks->first : NULL;
   if (it == NULL || it->state != TASK_ASKED) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_answer: no task asks");
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_answer: no task waits for an answer");
   }
   it->state = TASK_WAITS;
   it->given.flags &= ~GRADLANE_ASKS;

@@ -65,7 +65,7 @@ static void look_at_daemon(gradlane_context* gl, int64_t now_us) {
   gl->still_us = sum == gl->beats ? gl->still_us + (since_us < kLookMs * 1000 ? since_us : kLookMs * 1000) : 0;
   gl->beats = sum;
   if (gl->gone || gl->still_us <= kStoppedUs) return;
-  gl_gone(gl, "the daemon at %s (pid %u) has not moved for %d s: it is stopped, or hangs", gl->address.sun_path,
+  gl_gone(gl, "the daemon at %s (pid %u) made no progress for %d s: it is stopped, or hangs", gl->address.sun_path,
           gl->welcome.pid, (int)(kStoppedUs / 1000000));
 }
 
@@ -120,7 +120,7 @@ static gradlane_code finish(gradlane_context* gl, struct gl_request* it) {
 }
 
 static gradlane_code no_such_request(gradlane_context* gl, gradlane_request request) {
-  return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "there is no request %llu, or it was waited for before",
+  return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "there is no request %llu, or a call has already waited for it",
                  (unsigned long long)request);
 }
 

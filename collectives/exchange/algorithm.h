@@ -54,7 +54,8 @@ class Algorithm {
   Algorithm(const Algorithm&) = delete;
   Algorithm& operator=(const Algorithm&) = delete;
 
-  // Begins a stage; Running::blocks already has its division. Adds to News::start the links to inform of the start.
+  // Begins a stage; OperationState::blocks already has its division. Adds to Notices::start the links to inform of the
+  // start.
   virtual void begin() noexcept = 0;
   // Called when an operation becomes ready after its stage has begun: from now on elements may move.
   virtual void prepared() noexcept {}

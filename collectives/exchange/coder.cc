@@ -48,10 +48,10 @@ FailureText packet_fault(const Codec& codec, size_t mtu, size_t around) noexcept
   const bool chunks = codec.row().granule == 0;
   const bool smaller = chunks && codec.granule() > codec.row().extra.least;
   FailureText text = "codec ";
-  text.add(codec.short_name().view()).add(chunks ? ": a chunk, " : ": its shortest run, ").add(codec.granule());
-  text.add(" floats, may have ").add(codec.max_bytes(codec.granule())).add(" bytes, and MTU ").add(mtu + around);
+  text.add(codec.short_name().view()).add(chunks ? ": a chunk of " : ": its shortest run of ").add(codec.granule());
+  text.add(" floats can take ").add(codec.max_bytes(codec.granule())).add(" bytes, but MTU ").add(mtu + around);
   text.add(" has room for ").add(mtu - sizeof(LinkHeader) - sizeof(RunHeader)).add(": ");
-  return text.add(smaller ? "take a smaller chunk" : "take another codec").add(", or raise `mtu` on all nodes");
+  return text.add(smaller ? "choose a smaller chunk" : "choose another codec").add(", or raise `mtu` on all nodes");
 }
 
 Coder::Coder(ElementType type, const Codec& codec, Reduction reduction) noexcept

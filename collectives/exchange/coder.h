@@ -44,8 +44,8 @@ using ElementCombine = void (*)(const Codec& codec, const uint8_t* a, const uint
 // Minima and maxima are those of IEEE 754-2019 (minimum, maximum): NaN where either is NaN, and -0 < +0. They are
 // exact, and do not depend on the order of the ranks.
 //
-// An Origin describes the first of the elements that are passed with it. Its two state pointers are for error feedback.
-// They may be null, and their arrays are not touched if the codec has no feedback.
+// An ElementContext describes the first of the elements that are passed with it. Its two state pointers are for error
+// feedback. They may be null, and their arrays are not touched if the codec has no feedback.
 struct ElementContext {
   float* residual = nullptr;
   float* second = nullptr;

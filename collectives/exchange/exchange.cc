@@ -42,10 +42,10 @@ void check_codec(const ExchangeConfig& config) {
   }
   if (config.world == 1) return;
   if (needs_owners(codec.row()) && !any_owners(config)) {
-    throw SetupError("codec " + codec.name() + " does not add: strategies need direct or an aggregator for it");
+    throw SetupError("codec " + codec.name() + " does not add: strategies must include direct or an aggregator");
   }
   if (needs_links(codec.row()) && !links_all(config.strategies, config.world)) {
-    throw SetupError("codec " + codec.name() + " needs links between all ranks: strategies must have direct for it");
+    throw SetupError("codec " + codec.name() + " needs links between all ranks: strategies must include direct");
   }
 }
 
@@ -71,7 +71,7 @@ ExchangeConfig checked(const ExchangeConfig& config) {
   for (const StrategyId& it : config.strategies) {
     if (const std::string fault = strategy_fault(it, config.world); !fault.empty()) throw SetupError(fault);
     if (std::ranges::count(config.strategies, it) != 1) {
-      throw SetupError("strategies: " + std::string(it.name().view()) + " is there twice");
+      throw SetupError("strategies: " + std::string(it.name().view()) + " is given twice");
     }
   }
   return config;

@@ -23,7 +23,7 @@ namespace gradlane {
 struct OperationMemory {
   // Allocates memory for tensors of at most `granules` granules. `relayed`: number of granules that may hold results of
   // other ranks which are sent on from the tensor. `owners`: number of ranks if blocks may have owners, else 0.
-  // `small`: see Turns.
+  // `small`: see OrderedReducer.
   OperationMemory(size_t granules, size_t relayed, unsigned owners, bool small)
       : partial(granules),
         result(granules),
@@ -58,7 +58,7 @@ struct OperationState {
   // The state before the first element moves: Preparation.
   struct Prepared {
     bool ready = true;          // elements may move; until then no stage is announced, so neighbours send none
-    bool counted = true;        // this rank's scan was subtracted from Operation::lookers, or need not be
+    bool counted = true;        // this rank's scan was subtracted from Operation::scans_left, or need not be
     unsigned stage_offset = 0;  // 1: the codec scans the tensor first, and stages are announced as 1, 2, ...; else 0
     std::optional<float> local_offer;  // this rank's offer for the value that all ranks agree on
     LinkSet ready_notification;        // neighbours to inform when it is ready

@@ -13,8 +13,8 @@
 namespace gradlane {
 
 // The algorithm of `direct` and `aggregator:R`. Each rank sends its elements of a block to the owner. The owner adds
-// them in a fixed order (Turns), and sends the results to all ranks (Fanout). A broadcast has one block, which the root
-// owns.
+// them in a fixed order (OrderedReducer), and sends the results to all ranks (Fanout). A broadcast has one block, which
+// the root owns.
 class OwnerAlgorithm final : public Algorithm {
  public:
   OwnerAlgorithm(OperationState& it, const EngineParts& parts);

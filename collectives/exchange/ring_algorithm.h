@@ -19,8 +19,8 @@ namespace gradlane {
 // packet at any time, whatever its successor does, and the ring cannot deadlock.
 //
 // The trainer can write to the tensor at any time. So results that other ranks will get from the tensor have digests. A
-// digest is made from a copy that the trainer cannot write to (EngineParts::shelter). Before results are sent, they are
-// compared with their digests.
+// digest is made from a copy that the trainer cannot write to (EngineParts::private_copy). Before results are sent,
+// they are compared with their digests.
 class RingAlgorithm final : public Algorithm {
  public:
   RingAlgorithm(OperationState& it, const EngineParts& parts) noexcept : Algorithm(it, parts) {}

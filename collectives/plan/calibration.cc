@@ -51,11 +51,10 @@ std::string misfit_text(const CalibrationChecks& checks) {
   const double off = low ? checks.times_as_long : 1 / checks.times_as_long;
   if (off <= kFits) return {};
   char text[160];
-  std::snprintf(
-      text, sizeof text,
-      "these figures do not fit this ring: predicted is %.1f times too %s; compressing was %.2f times as fast "
-      "as raw when measured",
-      off, low ? "low" : "high", checks.speedup);
+  std::snprintf(text, sizeof text,
+                "these figures do not fit this ring: the predicted time is %.1f times too %s; when measured, "
+                "compressing was %.2f times as fast as raw",
+                off, low ? "low" : "high", checks.speedup);
   return text;
 }
 
@@ -83,21 +82,21 @@ LinkCost slowest(const std::vector<LinkCost>& links, const LinkCost& fallback) n
 
 std::string calibration_fault(const Calibration& calibration, const CalibrationUse& use) {
   const auto differs = [](const char* what, const std::string& measured, const std::string& here) {
-    return std::string("it is of ") + what + " '" + measured + "', and this is '" + here + "'";
+    return std::string("it was measured ") + what + " '" + measured + "', but here it is '" + here + "'";
   };
   if (calibration.version != kCalibrationVersion) {
-    return "it is of version " + std::to_string(calibration.version) + ", and this program reads version " +
+    return "it has version " + std::to_string(calibration.version) + ", but this program reads version " +
            std::to_string(kCalibrationVersion);
   }
-  if (calibration.host != use.host) return differs("host", calibration.host, use.host);
-  if (calibration.cpu != use.cpu) return differs("a CPU", calibration.cpu, use.cpu);
-  if (calibration.isa != use.isa) return differs("kernels for", calibration.isa, use.isa);
-  if (calibration.program != use.program) return differs("gradlane", calibration.program, use.program);
+  if (calibration.host != use.host) return differs("on host", calibration.host, use.host);
+  if (calibration.cpu != use.cpu) return differs("on CPU", calibration.cpu, use.cpu);
+  if (calibration.isa != use.isa) return differs("with kernels for", calibration.isa, use.isa);
+  if (calibration.program != use.program) return differs("with gradlane", calibration.program, use.program);
   if (calibration.made_s > use.now_s + 86400) return "it was made in the future: " + calibration.made;
   const uint64_t age = use.now_s - std::min(calibration.made_s, use.now_s);
   if (age > use.longest_s) {
-    return "it was made " + days_text(age) + " ago (" + calibration.made + "), and " + days_text(use.longest_s) +
-           " are allowed";
+    return "it was made " + days_text(age) + " ago (" + calibration.made + "), but at most " +
+           days_text(use.longest_s) + " are allowed";
   }
   return {};
 }

@@ -13,12 +13,12 @@ namespace gradlane {
 // The treatment of a run of elements on one rank, in the primitives of HiPress (SOSP 2021): recv, merge, encode, send,
 // decode. Links are numbers of Topology::neighbours().
 struct Step {
-  bool expected = false;         // this run exists here; if not, nothing else counts
-  bool merge = false;            // local elements are added to the run, which is one of Phase::kReduce
-  bool in_turn = false;          // the run is one of several contributions to a block that this rank owns: see Turns
-  bool store = false;            // the outcome is final: it is stored in the tensor
-  bool send = false;             // the outcome is sent to a neighbour
-  uint8_t link = 0;              // by this link
+  bool expected = false;  // this run exists here; if not, nothing else counts
+  bool merge = false;     // local elements are added to the run, which is one of Phase::kReduce
+  bool in_turn = false;   // the run is one of several contributions to a block that this rank owns: see OrderedReducer
+  bool store = false;     // the outcome is final: it is stored in the tensor
+  bool send = false;      // the outcome is sent to a neighbour
+  uint8_t link = 0;       // by this link
   Phase phase = Phase::kReduce;  // in this phase
   bool to_all = false;           // the outcome is a result, and is sent to all other ranks
   // For Phase::kGather:
@@ -75,7 +75,7 @@ class Strategy {
   // ---- For strategies whose blocks have owners, which add contributions in turns: Turns.
   [[nodiscard]] virtual bool has_owners() const noexcept { return false; }
   // Returns whether the owners of blocks change from operation to operation if there are fewer granules than ranks.
-  // Then Task::rotation is the operation's number modulo the number of ranks.
+  // Then RouteKey::rotation is the operation's number modulo the number of ranks.
   [[nodiscard]] virtual bool rotates() const noexcept { return false; }
   [[nodiscard]] virtual unsigned owner(const RouteKey&, unsigned block) const noexcept { return block; }
   // Returns the rank whose elements of a block are added first. The others follow in the order of the ring.

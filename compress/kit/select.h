@@ -60,8 +60,8 @@ inline uint64_t wanted_of(const CodecParams& params, const TensorScan& scan) {
   return (scan.finite * params.arguments.rate + 500'000) / 1'000'000 | (scan.finite * params.arguments.rate < 500'000);
 }
 
-// While magnitudes are counted, Look::chosen is the bin of the bar: magnitudes below it may not be counted. kKnown says
-// that the counts are complete.
+// While magnitudes are counted, TensorScan::chosen is the bin of the bar: magnitudes below it may not be counted.
+// kKnown says that the counts are complete.
 constexpr uint64_t kKnown = ~uint64_t{0};
 
 inline void raise_bar(const CodecParams& params, TensorScan& scan) {
@@ -72,7 +72,7 @@ inline void raise_bar(const CodecParams& params, TensorScan& scan) {
   if (bar > scan.chosen) scan.chosen = bar;
 }
 
-// Value of Look::next when the rest of a pass may be skipped.
+// Value of TensorScan::next when the rest of a pass may be skipped.
 constexpr uint64_t kNothing = ~uint64_t{0};
 
 // Saves the counts of the bins in which the cut may be, as a mark, each time N more values have been scanned. If the
@@ -92,8 +92,8 @@ inline void set_mark(TensorScan& scan) {
   for (size_t i = 0; i < std::size(mark.counts); ++i) mark.counts[i] = scan.counts[mark.bin + i];
 }
 
-// Skips to the last mark, not before `values`, that has element `number` of the threshold's bin behind it. Look::chosen
-// becomes the number of the first element behind the mark.
+// Skips to the last mark, not before `values`, that has element `number` of the threshold's bin behind it.
+// TensorScan::chosen becomes the number of the first element behind the mark.
 inline void go_to(const CodecParams& params, TensorScan& scan, uint64_t number, uint64_t values) {
   const uint32_t bin = std::bit_cast<uint32_t>(params.threshold) >> kBinShift;
   for (size_t i = 0; i < scan.marks; ++i) {
@@ -105,7 +105,7 @@ inline void go_to(const CodecParams& params, TensorScan& scan, uint64_t number, 
   }
 }
 
-// Places in Look::counts where the last pass of mstopk keeps two positions, the ends of the run.
+// Places in TensorScan::counts where the last pass of mstopk keeps two positions, the ends of the run.
 constexpr size_t kRunFrom = 0;
 constexpr size_t kRunUntil = 2;
 inline void set_place(TensorScan& scan, size_t at, uint64_t place) {

@@ -54,7 +54,7 @@ constexpr CodecRow kChunkRows[] = {
      .word = "qsgd",
      .usage = "qsgd:B[/BUCKET]",
      .example = "qsgd:4",
-     .promise = "2^B values from a bucket's least to its largest, B = 1..8 (with feedback 2..8)",
+     .promise = "2^B values from a bucket's smallest to its largest, B = 1..8 (with feedback 2..8)",
      .kernels = GRADLANE_KERNELS(kQsgd),
      .min_bits = 1,
      .max_bits = 8,

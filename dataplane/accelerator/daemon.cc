@@ -89,12 +89,13 @@ AcceleratorWorker::Setup worker_setup(const AcceleratorConfig& config) {
 }
 
 void log_start(const AcceleratorConfig& config) {
-  const std::string repack = config.repack ? "up to " + duration_text(config.repack_hold) + " to share a frame" : "no";
+  const std::string repack =
+      config.repack ? "packets wait up to " + duration_text(config.repack_hold) + " to share a frame" : "no";
   spdlog::info("accelerator: host {}, wire {}, codec {} ({}), MTU {}, ToS {:#04x} ({:#04x} on the wire), repacking: {}",
                config.host.device, config.wire.device, config.codec.name(), isa_name(config.codec.isa()), config.mtu,
                config.tos_compressed, config.tos_wire, repack);
   if (!config.faults.any()) return;
-  spdlog::warn("faults are injected into what comes from the wire: {}", faults_summary(config.faults));
+  spdlog::warn("injecting faults into packets from the wire: {}", faults_summary(config.faults));
 }
 
 // Throws SetupError if the kernel has an address on the wire's interface, because nobody could reach it. While this
@@ -103,10 +104,10 @@ void check_wire_is_free(const AcceleratorConfig& config) {
   const std::string name = interface_name(config.wire);
   const std::string address = name.empty() ? "" : address_on(name);
   if (address.empty()) return;
-  throw SetupError(
-      fmt::format("interface {} of port wire has the kernel's address {}, which nobody would reach any more: "
-                  "gradlane accelerator up --config {} moves it to {}; docs/accelerator.md, \"Set it up\"",
-                  name, address, config.file, config.interface));
+  throw SetupError(fmt::format(
+      "interface {} of port wire has the kernel's address {}, which would be unreachable while this accelerator runs: "
+      "gradlane accelerator up --config {} moves it to {}; see docs/accelerator.md, \"Set it up\"",
+      name, address, config.file, config.interface));
 }
 
 // Gives up root's rights. Everything that needs them has been done.

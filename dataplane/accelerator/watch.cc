@@ -13,26 +13,25 @@ namespace {
 using State = accel::Peers::State;
 
 std::string silent_text(uint32_t ip) {
-  return ip_text(ip) + ": marked traffic goes uncompressed, no accelerator answers";
+  return ip_text(ip) + ": no accelerator answers, so marked traffic is sent uncompressed";
 }
 
 std::string blocked_text(uint32_t ip) {
   return ip_text(ip) +
          ": an accelerator answers, but compressed TCP segments do not arrive: something on the way, such as a "
-         "firewall "
-         "that follows connections, does not let them pass; marked traffic goes uncompressed for some minutes";
+         "firewall that tracks connections, drops them; marked traffic is sent uncompressed for some minutes";
 }
 
 }  // namespace
 
 std::string AcceleratorWatch::super_segments() const {
-  return fmt::format("{} packets longer than the MTU were dropped, which offloads make: {}", super_segments_.count,
+  return fmt::format("{} packets longer than the MTU were dropped; offloads make them: {}", super_segments_.count,
                      offload_advice(config_));
 }
 
 std::string AcceleratorWatch::unfinished() const {
-  return fmt::format("{} packets of the host came without their checksum, which costs time here: {}", unfinished_.count,
-                     offload_advice(config_));
+  return fmt::format("{} packets from the host came without a checksum, and computing it costs time: {}",
+                     unfinished_.count, offload_advice(config_));
 }
 
 void AcceleratorWatch::look(const accel::Accelerator& engine, Nanos now) {
@@ -67,7 +66,8 @@ void AcceleratorWatch::look_at_peers(const accel::Accelerator& engine, Nanos now
     if (peers[ip] == logged) return;
     if (state == State::kSilent) spdlog::warn("{}", silent_text(ip));
     if (state == State::kBlocked) spdlog::warn("{}", blocked_text(ip));
-    if (state == State::kAnswers) spdlog::info("{}: an accelerator answers, marked traffic is compressed", ip_text(ip));
+    if (state == State::kAnswers)
+      spdlog::info("{}: an accelerator answers, so marked traffic is sent compressed", ip_text(ip));
   });
   peers_.swap(peers);
 }

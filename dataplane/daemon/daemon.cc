@@ -59,7 +59,7 @@ std::string user_of(const std::vector<NodeConfig>& configs) {
   for (const NodeConfig& config : configs) {
     if (config.user == user) continue;
     throw SetupError(config.file + ": user is '" + config.user + "', and '" + user + "' in " + configs.front().file +
-                     ": nodes of one process have one user");
+                     ": all nodes of one process must have the same user");
   }
   return user;
 }
@@ -75,15 +75,17 @@ void look_ahead(const Node& node) {
   for (const PortConfig& port : node.config().ports) {
     const DeviceTraits traits = traits_of(port);
     if (traits.blocks && !Privileges::may_write_to(folder_of(traits.socket))) {
-      throw SetupError(fmt::format("port {}: user {} may not make {}: its folder must be the user's", port.name, user,
-                                   traits.socket));
+      throw SetupError(fmt::format("port {}: user {} cannot create {}: make this user the owner of its folder",
+                                   port.name, user, traits.socket));
     }
   }
   for (const NodePort& it : node.ports()) {
     if (!it.port->program_stays()) continue;
     const std::string interface = devargs_value(it.port->device(), "iface");
-    spdlog::warn("port {}: user {} may not take the XDP program off {} at the end: ip link set {} xdp off",
-                 it.port->name(), user, interface, interface);
+    spdlog::warn(
+        "port {}: user {} cannot remove the XDP program from {} when the daemon ends; afterwards, as root: ip link set "
+        "{} xdp off",
+        it.port->name(), user, interface, interface);
   }
 }
 
@@ -110,7 +112,7 @@ struct StopSources {
     return processes.take() ? kServed : nullptr;
   }
 
-  static constexpr const char* kServed = "the last of the processes of --for has ended";
+  static constexpr const char* kServed = "all processes of --for have ended";
   const Signals signals;
   Processes processes;
 };
@@ -218,7 +220,7 @@ void serve_metrics(Node& node, const JobWatch& job, const ProcessFacts& process)
 void check_calibration(const NodeConfig& config, const std::string& version) {
   if (config.calibration.empty()) return;
   const std::string fault = calibration_fault(load_calibration(config.calibration), calibration_use(version));
-  if (!fault.empty()) throw SetupError(config.calibration + ": it cannot be used here: " + fault);
+  if (!fault.empty()) throw SetupError(config.calibration + ": cannot be used here: " + fault);
 }
 
 }  // namespace
@@ -275,7 +277,8 @@ int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> se
     if (end == StopSources::kServed) wait_for_acknowledgements(housekeeping, nodes, ends);
   } catch (const DeviceLost& error) {
     lost = error.what();
-    spdlog::error("{}: shutting down with exit status {}, to be started again", lost, kDeviceLostStatus);
+    spdlog::error("{}: shutting down with exit status {}, so that the service manager starts the daemon again", lost,
+                  kDeviceLostStatus);
   }
   supervisor.stopping();
   shut_down(housekeeping, nodes, ends, lost.empty() ? nullptr : lost.c_str());

@@ -47,7 +47,7 @@ Privileges::Privileges(const std::string& user) : user_(user) {
   if (entry == nullptr) {
     throw SetupError("user: there is no user '" + user + "' on this machine (getent passwd lists them)");
   }
-  if (entry->pw_uid == 0) throw SetupError("user: '" + user + "' is root, which has all rights: name another one");
+  if (entry->pw_uid == 0) throw SetupError("user: '" + user + "' is root, which has all rights: name another user");
   const bool is_user = geteuid() == entry->pw_uid;
   if (is_user && has_capabilities()) {
     // Each thread has its own capabilities. Only a change from root to a user drops those of DPDK's threads too.
@@ -57,7 +57,7 @@ Privileges::Privileges(const std::string& user) : user_(user) {
   if (!is_user && geteuid() != 0) {
     throw SetupError("user: only root can become '" + user + "': start the daemon as root, or as that user");
   }
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail("user: no ban on new privileges");
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail("user: cannot set no_new_privs");
   if (is_user) return;
   uid_ = entry->pw_uid;
   gid_ = entry->pw_gid;
@@ -79,9 +79,11 @@ void Privileges::give(const std::string& path) const {
   const FileDescriptor fd(open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   if (!fd && errno == ENOENT) return;
   struct stat what {};
-  if (!fd || fstat(fd.get(), &what) != 0) fail("user: cannot look at " + path);
-  if (!S_ISDIR(what.st_mode) && what.st_nlink > 1) throw SetupError("user: " + path + " has another name: remove it");
-  if (fchownat(fd.get(), "", uid_, gid_, AT_EMPTY_PATH) != 0) fail("user: cannot give " + path + " to " + user_);
+  if (!fd || fstat(fd.get(), &what) != 0) fail("user: cannot open " + path);
+  if (!S_ISDIR(what.st_mode) && what.st_nlink > 1)
+    throw SetupError("user: " + path + " has more than one hard link: remove it");
+  if (fchownat(fd.get(), "", uid_, gid_, AT_EMPTY_PATH) != 0)
+    fail("user: cannot change the owner of " + path + " to " + user_);
 }
 
 bool Privileges::may_write_to(const std::string& folder) {
@@ -91,11 +93,12 @@ bool Privileges::may_write_to(const std::string& folder) {
 void Privileges::drop() const {
   if (!active_) return;
   // glibc makes these calls in all threads of the process.
-  if (initgroups(user_.c_str(), gid_) != 0) fail("user: cannot take the groups of " + user_);
-  if (setresgid(gid_, gid_, gid_) != 0) fail("user: cannot take the group of " + user_);
+  if (initgroups(user_.c_str(), gid_) != 0) fail("user: cannot switch to the groups of " + user_);
+  if (setresgid(gid_, gid_, gid_) != 0) fail("user: cannot switch to the group of " + user_);
   // All capabilities are dropped with the last user id that is root's (capabilities(7)).
-  if (setresuid(uid_, uid_, uid_) != 0) fail("user: cannot become " + user_);
-  if (has_capabilities() || setuid(0) == 0) throw SetupError("user: something of root is left; see capabilities(7)");
+  if (setresuid(uid_, uid_, uid_) != 0) fail("user: cannot switch to user " + user_);
+  if (has_capabilities() || setuid(0) == 0)
+    throw SetupError("user: rights of root are left after the switch; see capabilities(7)");
 }
 
 std::string folder_of(const std::string& path) {
@@ -110,7 +113,8 @@ void warn_of_leftovers(const std::string& user, const std::vector<std::string>& 
   }
   for (const std::string& folder : folders) {
     if (Privileges::may_write_to(folder)) continue;
-    spdlog::warn("user {} may not write to {}: sockets and locks of this daemon stay there at its end", user, folder);
+    spdlog::warn("user {} cannot write to {}: the daemon's sockets and lock files stay there when it ends", user,
+                 folder);
   }
 }
 

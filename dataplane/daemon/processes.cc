@@ -28,7 +28,7 @@ Processes::Processes(std::span<const pid_t> numbers) {
     event.data.fd = process.get();
     if (!process || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, process.get(), &event) != 0) {
       throw SetupError(fmt::format("cannot watch process {}: {}{}", number, std::strerror(errno),
-                                   errno == ENOSYS ? ", Linux 5.3 or later can" : ""));
+                                   errno == ENOSYS ? "; this needs Linux 5.3 or later" : ""));
     }
     left_.push_back(std::move(process));
   }

@@ -36,9 +36,9 @@ const char* Signals::take() const {
     if (log_file_.empty()) return "SIGHUP";
     try {
       open_log(log_file_);
-      spdlog::info("SIGHUP: {} is open anew", log_file_);
+      spdlog::info("SIGHUP: reopened log file {}", log_file_);
     } catch (const SetupError& error) {
-      spdlog::warn("SIGHUP: {}: the log goes where it went", error.what());
+      spdlog::warn("SIGHUP: {}: still writing to the old log file", error.what());
     }
   }
   return nullptr;

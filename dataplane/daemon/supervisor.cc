@@ -57,7 +57,7 @@ Supervisor::Supervisor() {
   if (name.empty()) return;
   socket_ = connected(name);
   if (!socket_) {
-    spdlog::warn("NOTIFY_SOCKET={}: {}: the service manager is told nothing", name, std::strerror(errno));
+    spdlog::warn("NOTIFY_SOCKET={}: {}: the service manager gets no notifications", name, std::strerror(errno));
     return;
   }
   const std::optional<uint64_t> process = number("WATCHDOG_PID");
@@ -90,7 +90,7 @@ void Supervisor::look(std::span<const uint64_t> rounds, Clock::time_point now) {
     if (now - fed_ >= *watchdog_ / 2) complain(rounds, now - fed_);
     return;
   }
-  if (complained_) spdlog::warn("all workers do their rounds again");
+  if (complained_) spdlog::warn("all workers respond again");
   complained_ = false;
   tell("WATCHDOG=1");
   fed_ = now;
@@ -102,13 +102,13 @@ void Supervisor::complain(std::span<const uint64_t> rounds, Clock::duration sinc
   complained_ = true;
   const auto worker = std::ranges::mismatch(rounds, rounds_, std::ranges::not_equal_to{}).in1 - rounds.begin();
   spdlog::error(
-      "worker {} has not done a round for {} ms: the watchdog is not fed, and ends this process if that goes on",
+      "worker {} has not responded for {} ms: the service manager ends this process if this continues (watchdog)",
       worker, std::chrono::duration_cast<std::chrono::milliseconds>(since).count());
 }
 
 bool Supervisor::tell(const std::string& text) {
   if (!socket_ || send(socket_.get(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
-  if (!warned_) spdlog::warn("the service manager cannot be told {}: {}", text, std::strerror(errno));
+  if (!warned_) spdlog::warn("cannot send {} to the service manager: {}", text, std::strerror(errno));
   warned_ = true;
   return false;
 }

@@ -24,7 +24,7 @@ uint32_t overhead_of(const rte_eth_dev_info& info) noexcept {
 void ask_for_mtu(const rte_eth_dev_info& info, const PortConfig& port, const DeviceTraits& traits, size_t mtu,
                  size_t room, rte_eth_conf& conf) {
   if (info.min_rx_bufsize > room) {
-    throw SetupError(fmt::format("the device wants buffers of {} bytes, and with mtu {} they have {}",
+    throw SetupError(fmt::format("the device needs buffers of {} bytes, but with mtu {} they have {}",
                                  info.min_rx_bufsize, mtu, room));
   }
   // AF_PACKET and memif report an MTU of 1500, whatever they accept. The loader of the configuration checks their
@@ -34,7 +34,7 @@ void ask_for_mtu(const rte_eth_dev_info& info, const PortConfig& port, const Dev
   const uint32_t overhead = overhead_of(info);
   const uint32_t longest = info.max_rx_pktlen > overhead ? info.max_rx_pktlen - overhead : 0;
   const uint32_t most = std::min(longest, uint32_t{info.max_mtu});
-  if (mtu > most) throw SetupError(fmt::format("the device takes an MTU of at most {}, and mtu is {}", most, mtu));
+  if (mtu > most) throw SetupError(fmt::format("the device supports an MTU of at most {}, but mtu is {}", most, mtu));
   if (mtu > RTE_ETHER_MTU) conf.rxmode.mtu = static_cast<uint32_t>(mtu);
 }
 

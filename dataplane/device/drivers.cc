@@ -107,9 +107,8 @@ uint16_t hexadecimal(std::string_view text) {
 
 // Returns advice for a driver that is not linked into this program.
 std::string of_a_shared_dpdk() {
-  return "this program has " GRADLANE_BUILT_IN_DRIVERS
-         " in itself, and no others; one that is built with Debian's DPDK "
-         "takes what is installed";
+  return "this program contains only the drivers " GRADLANE_BUILT_IN_DRIVERS
+         "; a build with Debian's DPDK uses all drivers that are installed";
 }
 
 bool is_loaded(const std::string& library) {
@@ -173,7 +172,7 @@ std::string missing_driver(const std::string& driver) {
 
 std::string all_drivers() {
   if (!kSharedDpdk) return of_a_shared_dpdk();
-  return "drivers of DPDK are looked for in " RTE_EAL_PMD_PATH "; Debian has all of them in librte-meta-net";
+  return "DPDK loads its drivers from " RTE_EAL_PMD_PATH "; on Debian, librte-meta-net installs all of them";
 }
 
 }  // namespace gradlane

@@ -53,12 +53,12 @@ std::string why_not(const EalOptions& options, size_t megabytes, const Hugepages
   const std::string error = rte_errno == 0 ? "" : std::string(": ") + rte_strerror(rte_errno);
   const size_t bytes = megabytes << 20;
   if (options.hugepages && !enough(hugepages, bytes)) {
-    return "DPDK did not start for want of hugepages: " + hugepages_text(hugepages, bytes) + "; " +
+    return "DPDK did not start: too few hugepages: " + hugepages_text(hugepages, bytes) + "; " +
            hugepages_advice(hugepages, bytes);
   }
   if (!messages.empty()) return "DPDK did not start: " + messages;
   return "DPDK did not start" + error + "; it needs about " + std::to_string(megabytes) + " MiB of memory" +
-         (options.hugepages ? " in hugepages, which `memory: {hugepages: false}` does without" : "");
+         (options.hugepages ? " in hugepages; `memory: {hugepages: false}` runs without them" : "");
 }
 
 size_t bytes_of(const msghdr& message) noexcept {

@@ -78,7 +78,7 @@ void EthdevPort::make(Make make_device) {
     const std::string warning = check_kernel_interface(config_, mtu_);
     if (!warning.empty()) spdlog::warn("port {}: {}", name_, warning);
     if (is_af_packet(config_) || is_af_xdp(config_)) {
-      claim_.emplace("interface " + interface_name(config_), "stop it, or give this one another interface");
+      claim_.emplace("interface " + interface_name(config_), "stop it, or set another interface for this daemon");
     }
     if (is_af_xdp(config_)) prepare_xdp();
     make_device();
@@ -115,7 +115,7 @@ void EthdevPort::make_ring(RingLinks& links, const std::string& unique) {
   const RingLinks::End end = links.attach(config_.device, lanes_);
   const int id = rte_eth_from_rings(("ring_" + unique).c_str(), const_cast<rte_ring**>(end.rx.data()), lanes_,
                                     const_cast<rte_ring**>(end.tx.data()), lanes_, kAnySocket);
-  if (id < 0) throw SetupError("no in-process ring device could be made");
+  if (id < 0) throw SetupError("cannot make an in-process ring device");
   id_ = static_cast<uint16_t>(id);
   made_ = true;
 }
@@ -155,7 +155,7 @@ bool EthdevPort::needs_power_of_two_buffers(const PortConfig& config) {
 
 void EthdevPort::start() {
   rte_eth_dev_info info{};
-  if (rte_eth_dev_info_get(id_, &info) != 0) throw SetupError("the device does not answer");
+  if (rte_eth_dev_info_get(id_, &info) != 0) throw SetupError("DPDK cannot read the properties of the device");
   driver_ = info.driver_name;
   unsigned queues = std::min({lanes_, unsigned{info.max_rx_queues}, unsigned{info.max_tx_queues}});
   // The driver reports two queues for all its cards. Some cards have one, and never send packets of the second. None
@@ -209,7 +209,7 @@ void EthdevPort::configure(const rte_eth_dev_info& info) {
   ask_for_mtu(info, config_, traits_, mtu_, room, conf);
   if (!all_frames_) checksum_offload_ = ask_for_checksums(info, traits_, conf);
   if (!traits_.blocks) steering_.prepare(info, queues_, conf);
-  if ((*info.dev_flags & RTE_ETH_DEV_INTR_RMV) != 0) conf.intr_conf.rmv = 1;  // see Removal
+  if ((*info.dev_flags & RTE_ETH_DEV_INTR_RMV) != 0) conf.intr_conf.rmv = 1;  // see RemovalWatch
   const auto count = static_cast<uint16_t>(queues_);
   int result = rte_eth_dev_configure(id_, count, count, &conf);
   if (result != 0 && steering_.give_up_rss(conf)) result = rte_eth_dev_configure(id_, count, count, &conf);
@@ -225,7 +225,7 @@ void EthdevPort::open_to_all() {
     promiscuous_ = rte_eth_promiscuous_enable(id_) == 0;
   }
   if (!promiscuous_ && config_.kind == PortConfig::Kind::kPci) {
-    throw SetupError("the card cannot be made promiscuous, and would not receive what is for the host");
+    throw SetupError("cannot switch the card to promiscuous mode, so it would not receive packets for the host");
   }
 }
 
@@ -233,11 +233,12 @@ void EthdevPort::look_at_socket() {
   packet_socket_ = find_packet_socket(interface_);
   if (packet_socket_ < 0) return;
   if (!ignore_outgoing(packet_socket_)) {
-    spdlog::warn("port {}: what the kernel itself sends there is passed on, too: Linux 4.20 and later can leave it out",
-                 name_);
+    spdlog::warn(
+        "port {}: this port also receives what the kernel sends on the interface; Linux 4.20 and later exclude it",
+        name_);
   }
   if (!reassembles(packet_socket_)) return;
-  spdlog::warn("port {}: the kernel puts IP fragments together before they arrive: those longer than the MTU get lost",
+  spdlog::warn("port {}: the kernel reassembles IP fragments before they arrive; packets longer than the MTU are lost",
                name_);
 }
 
@@ -296,7 +297,7 @@ void EthdevPort::maintain() {
 void EthdevPort::look_for_interface() const {
   if (interface_ == 0 || interface_there(interface_)) return;
   throw DeviceLost("port " + name_ + ": interface " + interface_name(config_) +
-                   " is gone: deleted, made anew, or moved to another network namespace");
+                   " is gone: it was deleted, created again, or moved to another network namespace");
 }
 
 void EthdevPort::look_for_card() const {
@@ -305,7 +306,7 @@ void EthdevPort::look_for_card() const {
   if (!asked_for && (!card || card_there(device_key(config_)))) return;
   throw DeviceLost("port " + name_ + ": " +
                    (card ? "PCI device " + device_key(config_) : "device " + std::string(device_name(config_.device))) +
-                   " is taken out of the machine, or away from its driver");
+                   " was removed from the machine, or unbound from its driver");
 }
 
 // ---- Devices that block

@@ -19,8 +19,7 @@ namespace {
 std::string lock_advice() {
   rlimit limit{};
   if (geteuid() == 0 || getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
-  return fmt::format("; memory that is locked, as all packet buffers are, may have {} KiB (ulimit -l)",
-                     limit.rlim_cur / 1024);
+  return fmt::format("; packet buffers need locked memory, and its limit is {} KiB (ulimit -l)", limit.rlim_cur / 1024);
 }
 
 std::string why_no_card(const PortConfig& config, int result) {
@@ -33,8 +32,7 @@ std::string why_no_card(const PortConfig& config, int result) {
     return fmt::format("{} ({}): {}", what, card.ids, missing_driver(driver));
   }
   if (result == -ENOTSUP) return fmt::format("{} ({}): no driver knows this card; {}", what, card.ids, all_drivers());
-  return fmt::format("{} ({}): its driver does not start it; see DPDK's messages above{}", what, card.ids,
-                     lock_advice());
+  return fmt::format("{} ({}): its driver cannot start it; see DPDK's messages above{}", what, card.ids, lock_advice());
 }
 
 std::string why_no_virtual_device(const PortConfig& config) {

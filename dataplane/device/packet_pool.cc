@@ -31,7 +31,8 @@ PacketPool::PacketPool(const std::string& name, size_t buffers, size_t mtu, int 
     if (pool_ != nullptr) break;
     pool_ = rte_pktmbuf_pool_create(name.c_str(), static_cast<unsigned>(buffers), kCache, 0,
                                     static_cast<uint16_t>(room_of(mtu)), where);
-    if (pool_ == nullptr && where >= 0) spdlog::warn("no memory for packet buffers on NUMA node {}", where);
+    if (pool_ == nullptr && where >= 0)
+      spdlog::warn("no memory for packet buffers on NUMA node {}: trying the other nodes", where);
   }
   if (pool_ != nullptr) return;
   // The mempool_ring driver manages the free buffers of a pool. If it is missing, DPDK reports an invalid argument.

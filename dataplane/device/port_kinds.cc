@@ -101,20 +101,20 @@ size_t longest_packet(std::span<const PortConfig> ports, size_t mtu, bool (&powe
 void check_room(std::string_view driver, size_t room) {
   if (driver != "net_vmxnet3" || room <= kMostOfVmxnet3) return;
   throw SetupError(
-      "the device takes buffers of at most " + std::to_string(kMostOfVmxnet3) + " bytes, and other ports want " +
-      std::to_string(room) + ", which all share: beside e1000 and e1000e set mtu to " +
-      std::to_string(kLargestBuffer / 2 - kBesidePacket) + " at most, beside AF_PACKET framesz=12288,blocksz=12288");
+      "the device takes buffers of at most " + std::to_string(kMostOfVmxnet3) + " bytes, but other ports need " +
+      std::to_string(room) + ", and all ports share the buffers: with e1000 and e1000e set mtu to " +
+      std::to_string(kLargestBuffer / 2 - kBesidePacket) + " at most, with AF_PACKET set framesz=12288,blocksz=12288");
 }
 
 void check_frames(const std::string& devargs, size_t frame) {
   if (!devargs.starts_with("net_memif")) return;
   const std::string text = devargs_value(devargs, "bsize");
   const auto number = text.empty() ? std::optional<uint64_t>(2048) : parse_decimal(text);
-  if (!number) throw SetupError("bsize=" + text + " is no whole number: say bsize=9216, on both sides");
+  if (!number) throw SetupError("bsize=" + text + " is not a whole number: set bsize=9216 on both sides");
   const uint64_t bsize = *number;
   if (bsize < frame) {
-    throw SetupError("bsize is " + std::to_string(bsize) + ", and frames have up to " + std::to_string(frame) +
-                     " bytes: say bsize=9216, on both sides");
+    throw SetupError("bsize is " + std::to_string(bsize) + ", but frames have up to " + std::to_string(frame) +
+                     " bytes: set bsize=9216 on both sides");
   }
 }
 

@@ -35,10 +35,11 @@ void RingLinks::drain() noexcept {
 
 RingLinks::End RingLinks::attach(const std::string& name, unsigned lanes) {
   Link& link = links_[name];
-  if (link.ends == 2) throw SetupError("ring '" + name + "' has two ends already, and a link has no more");
+  if (link.ends == 2)
+    throw SetupError("ring '" + name + "' has two ends already: set another `ring` name for this port");
   if (link.ends == 1 && link.there.size() != lanes) {
     throw SetupError("ring '" + name + "' has " + std::to_string(link.there.size()) +
-                     " lanes on its other end, and workers.lanes is " + std::to_string(lanes) + " here");
+                     " lanes on its other end, but workers.lanes is " + std::to_string(lanes) + " here");
   }
   if (++link.ends == 1) {
     for (unsigned lane = 0; lane < lanes; ++lane) {
@@ -59,8 +60,9 @@ RingLinks::End RingLinks::attach(const std::string& name, unsigned lanes) {
 void RingLinks::check_all_have_two_ends() const {
   for (const auto& [name, link] : links_) {
     if (link.ends == 2) continue;
-    throw SetupError("ring '" + name + "' has only one end: the other one is a port of another node of this process; " +
-                     "give gradlaned a --config for each");
+    throw SetupError("ring '" + name +
+                     "' has only one end: the other end must be a port of another node of this process; " +
+                     "start gradlaned with a --config for each node");
   }
 }
 

@@ -72,9 +72,9 @@ void Steering::prepare(const rte_eth_dev_info& info, unsigned queues, rte_eth_co
   queues_ = queues;
   if (by_construction_ || threads_ == 1 || queues_ == 1) return;
   if ((info.flow_type_rss_offloads & kHashed) == 0) {
-    no_rss_ = "no hash of UDP ports";
+    no_rss_ = "it cannot hash UDP ports";
   } else if (info.reta_size == 0) {
-    no_rss_ = "no table of queues";
+    no_rss_ = "it has no table of queues";
   } else {
     rss_ = plan_rss(flows_, queues_, info.reta_size, info.hash_key_size == 0 ? kUsualKey : info.hash_key_size);
     if (!rss_) no_rss_ = fmt::format("no key found for {} flows and {} entries", flows_.size(), info.reta_size);
@@ -102,14 +102,14 @@ void Steering::apply(uint16_t port, unsigned queues) {
     return;
   }
   if (queues_ == 1) {
-    text_ = "one queue, one worker for all lanes: this device has no more";
+    text_ = "one queue, one worker for all lanes: this device has only one queue";
     return;
   }
   const std::string fewer =
       workers_fit(lanes_, queues_, threads_) ? "" : fmt::format("; {} queues for {} lanes", queues_, lanes_);
   steered_ = true;
   if (by_construction_) {
-    text_ = "packets are steered to lanes by construction: queue k is the other side's queue k" + fewer;
+    text_ = "packets need no steering to lanes: queue k receives what the other side sends on its queue k" + fewer;
     return;
   }
   const std::string no_flow = make_rules();
@@ -163,7 +163,7 @@ std::string Steering::fill_table() {
   }
   const int result = rte_eth_dev_rss_reta_update(port_, table.data(), static_cast<uint16_t>(rss_->table.size()));
   if (result != 0) return std::string("table of queues: ") + rte_strerror(-result);
-  return reads_back() ? "" : "the device does something else than it was told";
+  return reads_back() ? "" : "the device reports another key or table than it was given";
 }
 
 bool Steering::reads_back() const {

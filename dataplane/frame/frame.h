@@ -26,7 +26,7 @@ enum class TrafficClass : uint8_t { kCompressed, kRaw, kControl, kHost, kCount }
 inline constexpr size_t kTrafficClasses = static_cast<size_t>(TrafficClass::kCount);
 // Prometheus metrics; the counters below are samples of them.
 inline constexpr MetricFamily kPortReceiveClassPacketsMetric = {"gradlane_port_receive_class_packets_total", "class",
-                                                                "packets received, by the class that their ToS is of"};
+                                                                "packets received, by traffic class (ToS)"};
 inline constexpr CounterRow<TrafficClass> kTrafficClassRows[] = {
     {TrafficClass::kCompressed, "compressed", "packets received with the ToS of compressed data",
      &kPortReceiveClassPacketsMetric},
@@ -77,15 +77,15 @@ enum class FrameVerdict : uint8_t {
 // Prometheus metrics; the counters below are samples of them.
 inline constexpr MetricFamily kPortReceiveKindFramesMetric = {
     "gradlane_port_receive_kind_frames_total", "kind",
-    "frames received: for the exchange, ARP, pings, probes, of a host with this node's address, of other programs"};
+    "frames received: of the exchange, ARP, pings, probes, of a host with this node's address, of other programs"};
 inline constexpr MetricFamily kPortDropsMetric = {"gradlane_port_drops_total", "reason",
-                                                  "frames and packets dropped, both ways"};
+                                                  "frames and packets dropped, while receiving or sending"};
 inline constexpr CounterRow<FrameVerdict> kFrameVerdictRows[] = {
     {FrameVerdict::kGradlane, "gradlane", "packets for the exchange", &kPortReceiveKindFramesMetric},
     {FrameVerdict::kArp, "arp", "ARP requests for this node's address, and replies to it",
      &kPortReceiveKindFramesMetric},
     {FrameVerdict::kEcho, "echo", "ICMP echo requests to this node's address", &kPortReceiveKindFramesMetric},
-    {FrameVerdict::kProbe, "probe", "probes of the way to a neighbour, and answers, whatever their ToS",
+    {FrameVerdict::kProbe, "probe", "probes of the path to a neighbour and answers to them, with any ToS",
      &kPortReceiveKindFramesMetric},
     {FrameVerdict::kRival, "rival", "ARP packets of another host that has this node's address",
      &kPortReceiveKindFramesMetric},
@@ -101,8 +101,8 @@ inline constexpr CounterRow<FrameVerdict> kFrameVerdictRows[] = {
     {FrameVerdict::kFragment, "fragment", "fragments of IPv4 packets", &kPortDropsMetric},
     {FrameVerdict::kBadUdp, "bad_udp", "UDP lengths that do not fit the packet", &kPortDropsMetric},
     {FrameVerdict::kBadChecksum, "bad_checksum", "UDP or ICMP checksums that are wrong", &kPortDropsMetric},
-    {FrameVerdict::kBadArp, "bad_arp", "ARP packets not about IPv4 over Ethernet, or from a group address",
-     &kPortDropsMetric},
+    {FrameVerdict::kBadArp, "bad_arp",
+     "ARP packets that are not for IPv4 over Ethernet, or that come from a group address", &kPortDropsMetric},
 };
 static_assert(is_complete(kFrameVerdictRows));
 constexpr const auto& counter_rows(FrameVerdict) noexcept { return kFrameVerdictRows; }

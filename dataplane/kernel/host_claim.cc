@@ -47,7 +47,7 @@ HostClaim::HostClaim(const std::string& what, const std::string& advice) : socke
   const pid_t owner = owner_of_socket(address, bytes);
   if (owner == getpid()) return;
   const std::string who = owner == 0 ? "" : fmt::format(", process {},", owner);
-  throw SetupError(fmt::format("another gradlaned of this machine{} has {}: {}", who, what, advice));
+  throw SetupError(fmt::format("another gradlaned on this machine{} uses {}: {}", who, what, advice));
 }
 
 }  // namespace gradlane

@@ -52,12 +52,12 @@ std::string check_kernel_interface(const PortConfig& port, size_t mtu) {
   }
   const auto has = static_cast<size_t>(request.ifr_mtu);
   if (xdp && mtu > kMostXdp) {
-    throw SetupError(fmt::format("AF_XDP takes no packets of {} bytes, allowed: an mtu of at most {}, or net_af_packet",
-                                 mtu, kMostXdp));
+    throw SetupError(fmt::format(
+        "AF_XDP cannot receive packets of {} bytes, allowed: an mtu of at most {}, or net_af_packet", mtu, kMostXdp));
   }
   if (has < mtu) {
     throw SetupError(
-        fmt::format("interface {} has MTU {}, and mtu is {}: ip link set {} mtu {}", name, has, mtu, name, mtu));
+        fmt::format("interface {} has MTU {}, but mtu is {}: ip link set {} mtu {}", name, has, mtu, name, mtu));
   }
   const CutOff cut_off = cut_off_by_xdp(port);
   if (cut_off.all) throw SetupError(cut_off_text(port, cut_off) + ": " + cut_off_advice(port));
@@ -182,7 +182,7 @@ FileDescriptor make_promiscuous(unsigned index) {
   request.mr_ifindex = static_cast<int>(index);
   request.mr_type = PACKET_MR_PROMISC;
   if (!fd || setsockopt(fd.get(), SOL_PACKET, PACKET_ADD_MEMBERSHIP, &request, sizeof(request)) != 0) {
-    throw SetupError(std::string("the interface cannot be made promiscuous: ") + std::strerror(errno));
+    throw SetupError(std::string("cannot switch the interface to promiscuous mode: ") + std::strerror(errno));
   }
   return fd;
 }

@@ -92,8 +92,8 @@ NetlinkSocket::NetlinkSocket(int protocol) : fd_(socket(AF_NETLINK, SOCK_RAW | S
   any.nl_family = AF_NETLINK;
   if (fd_ && bind(fd_.get(), reinterpret_cast<sockaddr*>(&any), sizeof(any)) == 0) return;
   const bool missing = errno == EPROTONOSUPPORT && protocol == NETLINK_NETFILTER;
-  throw SetupError(std::string("the kernel cannot be asked by netlink: ") + std::strerror(errno) +
-                   (missing ? "; it has no nftables: modprobe nf_tables" : ""));
+  throw SetupError(std::string("cannot open a netlink socket: ") + std::strerror(errno) +
+                   (missing ? "; the kernel has no nftables: modprobe nf_tables" : ""));
 }
 
 // The kernel has answered when send() returns. If the answer is a list, receiving one part makes the kernel add the

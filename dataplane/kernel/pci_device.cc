@@ -85,12 +85,12 @@ bool without_iommu(const KernelFolders& folders) {
 }
 
 NicProblem not_bound(const PciDevice& card, const KernelFolders& folders) {
-  std::string what = "no driver has it";
+  std::string what = "it has no driver";
   std::string advice = bind_advice(card.address);
-  if (!card.driver.empty()) what = fmt::format("it is the kernel's, by driver {}", card.driver);
+  if (!card.driver.empty()) what = fmt::format("the kernel uses it with driver {}", card.driver);
   if (!card.interface.empty()) {
     what += ", as interface " + card.interface;
-    advice += "; then that interface is gone, so do not take the one that you are logged in through";
+    advice += "; this removes the interface: do not use the one that your login session needs";
   }
   if (card.group.empty() && !without_iommu(folders)) {
     what += ", and it is in no IOMMU group, which vfio-pci needs";
@@ -124,12 +124,13 @@ std::optional<NicProblem> group_trouble(const PciDevice& card, const KernelFolde
     if (has_open(folders.proc + "/self", file)) return std::nullopt;
     const std::string owner = who_has(file, folders);
     return NicProblem{fmt::format("{} is in use by {}", file, owner.empty() ? "another process" : owner),
-                      "a card is one process's: end that one, or give this port another card"};
+                      "only one process can use a card: end that process, or set another card for this port"};
   }
   // the kernel requires CAP_SYS_RAWIO, so chown does not help
   if ((error == EACCES || error == EPERM) && open_to_all_memory) {
-    return NicProblem{fmt::format("{} cannot be opened by user {}: without an IOMMU it is root's", file, own_name()),
-                      fmt::format("start as root, with `user`; or {}", kIommuAdvice)};
+    return NicProblem{
+        fmt::format("{} cannot be opened by user {}: without an IOMMU only root can open it", file, own_name()),
+        fmt::format("start as root, with `user`; or {}", kIommuAdvice)};
   }
   if (error == EACCES || error == EPERM) {
     return NicProblem{fmt::format("{} cannot be opened by user {}", file, own_name()),
@@ -163,17 +164,16 @@ bool card_there(const std::string& address, const KernelFolders& folders) noexce
 }
 
 std::optional<NicProblem> trouble_with(const PciDevice& card, const KernelFolders& folders) {
-  if (card.ids.empty()) return NicProblem{"there is no such PCI device", "`lspci -D` lists what there is"};
+  if (card.ids.empty()) return NicProblem{"there is no such PCI device", "`lspci -D` lists all devices"};
   if (card.driver.starts_with("mlx") || card.driver.starts_with("uio") || card.driver == "igb_uio") return std::nullopt;
   if (card.driver != "vfio-pci") return not_bound(card, folders);
   if (card.group.empty()) return NicProblem{"it is in no IOMMU group", kIommuAdvice};
   const std::string other = other_in_group(card, folders);
   if (!other.empty()) {
     return NicProblem{
-        fmt::format("IOMMU group {} has {}, too, which the kernel uses", card.group, other),
+        fmt::format("IOMMU group {} also has {}, which the kernel uses", card.group, other),
         fmt::format(
-            "a group is given away as a whole: dpdk-devbind.py --bind=vfio-pci {}, or put the card into another "
-            "slot",
+            "bind all devices of the group: dpdk-devbind.py --bind=vfio-pci {}, or put the card into another slot",
             other.substr(0, other.find(' ')))};
   }
   return group_trouble(card, folders);

@@ -51,7 +51,7 @@ struct Neighbour {
   std::atomic<uint64_t> wrong_tos{0};   // packets with a ToS byte that no class has
   std::atomic<uint8_t> last_tos{0};     // ToS byte of the last such packet
   std::atomic<uint16_t> other_port{0};  // UDP port that it sends to although this node does not use it; 0: none
-  // Settings (Told) in its last hello that was for none of our ranks, and the time of that hello.
+  // Settings (PeerSettings) in its last hello that was for none of our ranks, and the time of that hello.
   std::atomic<uint64_t> told{0};
   std::atomic<Nanos> peer_settings_at{0};
   std::atomic<uint32_t> asks_for{0};  // address that it asks for by ARP although no node has it; 0: none
@@ -182,7 +182,7 @@ class PortQueue {
   void send_probe(const Neighbour& neighbour, const ProbeHeader& header, size_t bytes, uint16_t to) noexcept;
   void send_probes(Nanos now) noexcept;
   void learn(uint32_t ip, const MacAddress& mac, Nanos now) noexcept;
-  // ---- port_queue_misfits.cc
+  // ---- port_queue_drops.cc
   [[nodiscard]] Neighbour* neighbour_at(uint32_t ip) const noexcept;
   void note_misconfigured(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept;
   void note_stranger(const rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;

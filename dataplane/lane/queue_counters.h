@@ -45,11 +45,11 @@ inline constexpr MetricFamily kPortTransmitBytesMetric = {"gradlane_port_transmi
                                                           "bytes of frames sent"};
 inline constexpr MetricFamily kPortPutOffMetric = {
     "gradlane_port_put_off_total", "cause",
-    "packets put off: the device took no more, or there was no buffer for a copy"};
+    "packets that had to wait: the device accepted no more, or no buffer was free for a copy"};
 inline constexpr MetricFamily kPortAnswersMetric = {"gradlane_port_answers_total", "",
                                                     "ARP requests and pings answered"};
 inline constexpr MetricFamily kPortInjectedFaultsMetric = {"gradlane_port_injected_faults_total", "fault",
-                                                           "frames doubled, held back or changed on purpose"};
+                                                           "frames duplicated, delayed or changed on purpose (faults)"};
 inline constexpr MetricFamily kPortRequestsMetric = {"gradlane_port_requests_total", "kind",
                                                      "ARP requests, probes and answers to probes sent"};
 inline constexpr CounterRow<QueueCounter> kQueueCounterRows[] = {
@@ -60,33 +60,34 @@ inline constexpr CounterRow<QueueCounter> kQueueCounterRows[] = {
     {QueueCounter::kSegmented, "segmented", "frames dropped: in more than one buffer", &kPortDropsMetric},
     {QueueCounter::kNotNeighbour, "not_neighbour", "gradlane packets dropped: from a node that is no neighbour",
      &kPortDropsMetric},
-    {QueueCounter::kStranger, "stranger", "gradlane packets dropped: of a second machine with a neighbour's address",
+    {QueueCounter::kStranger, "stranger", "gradlane packets dropped: from a second machine with a neighbour's address",
      &kPortDropsMetric},
-    {QueueCounter::kForged, "forged", "gradlane packets dropped: not made with the ring's key", &kPortDropsMetric},
-    {QueueCounter::kWrongTos, "wrong_tos", "gradlane packets dropped: of a neighbour, with a ToS of no class",
+    {QueueCounter::kForged, "forged", "gradlane packets dropped: not authenticated with the ring's key",
      &kPortDropsMetric},
+    {QueueCounter::kWrongTos, "wrong_tos",
+     "gradlane packets dropped: from a neighbour, with a ToS that is not in `tos`", &kPortDropsMetric},
     {QueueCounter::kWrongLane, "wrong_lane", "gradlane packets dropped: for a lane of another worker",
      &kPortDropsMetric},
-    {QueueCounter::kSendBusy, "send_busy", "packets put off: the device takes no more now", &kPortPutOffMetric, "busy"},
+    {QueueCounter::kSendBusy, "send_busy", "packets that had to wait: the device accepted no more", &kPortPutOffMetric,
+     "busy"},
     {QueueCounter::kNoMac, "no_mac", "packets dropped: the neighbour has not answered ARP yet", &kPortDropsMetric},
-    {QueueCounter::kNoAddress, "no_address", "packets dropped: this node's address is not, or not yet, its own",
+    {QueueCounter::kNoAddress, "no_address",
+     "packets dropped: this node's address is not claimed yet, or another host has it", &kPortDropsMetric},
+    {QueueCounter::kLinkDown, "link_down", "packets dropped: the device has accepted none for some time",
      &kPortDropsMetric},
-    {QueueCounter::kLinkDown, "link_down", "packets dropped: the device has taken none for some time",
-     &kPortDropsMetric},
-    {QueueCounter::kNoCopy, "no_copy", "packets put off: no buffer for a copy", &kPortPutOffMetric},
+    {QueueCounter::kNoCopy, "no_copy", "packets that had to wait: no buffer was free for a copy", &kPortPutOffMetric},
     {QueueCounter::kAnswered, "answered", "ARP requests and pings answered", &kPortAnswersMetric},
-    {QueueCounter::kInjectedDrop, "injected_drop", "frames thrown away on purpose (faults)", &kPortDropsMetric},
-    {QueueCounter::kInjectedDuplicate, "injected_duplicate", "frames doubled on purpose", &kPortInjectedFaultsMetric,
+    {QueueCounter::kInjectedDrop, "injected_drop", "frames dropped on purpose (faults)", &kPortDropsMetric},
+    {QueueCounter::kInjectedDuplicate, "injected_duplicate", "frames duplicated on purpose", &kPortInjectedFaultsMetric,
      "duplicate"},
-    {QueueCounter::kInjectedReorder, "injected_reorder", "frames held back on purpose, behind later ones",
+    {QueueCounter::kInjectedReorder, "injected_reorder", "frames reordered on purpose, behind later ones",
      &kPortInjectedFaultsMetric, "reorder"},
-    {QueueCounter::kInjectedCorrupt, "injected_corrupt", "frames changed on purpose, one bit each",
+    {QueueCounter::kInjectedCorrupt, "injected_corrupt", "frames changed in one bit on purpose",
      &kPortInjectedFaultsMetric, "corrupt"},
-    {QueueCounter::kInjectedDelay, "injected_delay", "frames held back on purpose, for some time",
-     &kPortInjectedFaultsMetric, "delay"},
+    {QueueCounter::kInjectedDelay, "injected_delay", "frames delayed on purpose", &kPortInjectedFaultsMetric, "delay"},
     {QueueCounter::kArpSent, "arp_sent", "ARP requests sent", &kPortRequestsMetric, "arp"},
     {QueueCounter::kProbeSent, "probe_sent", "probes and answers to probes sent", &kPortRequestsMetric, "probe"},
-    {QueueCounter::kProbeRefused, "probe_refused", "probes dropped: damaged, from no neighbour, not asked for",
+    {QueueCounter::kProbeRefused, "probe_refused", "probes dropped: damaged, not from a neighbour, or not requested",
      &kPortDropsMetric},
 };
 static_assert(is_complete(kQueueCounterRows));

@@ -41,7 +41,8 @@ void Worker::add(PortQueue& queue, std::span<const int> fds) {
 void Worker::watch(int fd, bool bell) {
   epoll_event event{.events = EPOLLIN | (bell ? EPOLLRDHUP : 0U), .data = {.fd = bell ? fd : -1}};
   if (epoll_ < 0 || fd < 0 || epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
-    throw SetupError(std::string("a worker needs a socket pair and an epoll instance: ") + std::strerror(errno));
+    throw SetupError(std::string("cannot make the socket pair and the epoll instance of a worker: ") +
+                     std::strerror(errno));
   }
 }
 

@@ -61,7 +61,7 @@ void Forward::prime(const LoopbackConfig& config) {
   for (size_t i = 0; i < kLoopbackPorts * config.packets; ++i) {
     rte_mbuf* mbuf = ports_.pool().allocate();
     char* const room = mbuf == nullptr ? nullptr : rte_pktmbuf_append(mbuf, static_cast<uint16_t>(config.frame_bytes));
-    if (room == nullptr) throw SetupError("no packet buffers left to start with; fewer --packets need fewer");
+    if (room == nullptr) throw SetupError("too few packet buffers to start; set a smaller --packets");
     write_loopback_frame({rte_pktmbuf_mtod(mbuf, uint8_t*), config.frame_bytes}, config, i / kLoopbackPorts);
     ++figures.primed;
     if (rte_eth_tx_burst(ports_[i % kLoopbackPorts], 0, &mbuf, 1) == 0) {

@@ -131,7 +131,7 @@ void LoopbackPorts::make(const PortConfig& config, uint16_t& port) {
   const std::string arguments = comma < device.size() ? device.substr(comma + 1) : "";
   check(rte_eal_hotplug_add("vdev", name.c_str(), arguments.c_str()), device, "make it a virtual device of DPDK");
   if (rte_eth_dev_get_port_by_name(name.c_str(), &port) != 0) {
-    throw SetupError("--device '" + device + "': is no network device");
+    throw SetupError("--device '" + device + "': it is not a network device");
   }
 }
 

@@ -112,7 +112,7 @@ void Rank::submit(Nanos now) {
   operation.count = tensor_.size();
   operation.data = tensor_.data();
   if (exchange_.submit(operation, now).refusal != Exchange::Refusal::kNone) {
-    throw SetupError("mode ring: the exchange refuses an all-reduce");
+    throw SetupError("mode ring: the exchange refused an all-reduce");
   }
   ++submitted_;
 }
@@ -123,7 +123,7 @@ void Rank::poll(Nanos now, bool more) {
   while (exchange_.next_completion(completion)) {
     if (completion.failure) {
       throw SetupError("mode ring: an all-reduce failed on rank " + std::to_string(rank_) + ": " +
-                       failure_text(completion.failure) + "; do the devices bring back what is sent to them?");
+                       failure_text(completion.failure) + "; check that the devices return what is sent to them");
     }
     ++completed_;
   }
@@ -191,7 +191,7 @@ void Ring::stop() {
       if (!rank->busy() && rank->submitted() != most) rank->submit(clock_now());
     }
     round(false);
-    if (clock_now() > end) throw SetupError("mode ring: the last all-reduce does not end");
+    if (clock_now() > end) throw SetupError("mode ring: the last all-reduce did not end in time");
   }
   figures.operations = ranks_[0]->completed();
   const std::vector<float>& here = ranks_[0]->tensor();

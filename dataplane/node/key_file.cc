@@ -35,15 +35,15 @@ void check_owner(const FileDescriptor& key, const std::string& file) {
     refuse(file, fmt::format("cannot be read: {}; to make one: openssl rand -hex 32 > FILE; chmod 600 FILE",
                              std::strerror(errno)));
   }
-  if (!S_ISREG(status.st_mode)) refuse(file, "is no plain file");
+  if (!S_ISREG(status.st_mode)) refuse(file, "is not a regular file");
   if ((status.st_mode & 077) != 0) {
-    refuse(file, fmt::format("its mode is {:04o}, so that others than its owner may use the key, allowed: 0600 and "
-                             "less; chmod 600 it, and make a new key if somebody may have read it",
+    refuse(file, fmt::format("its mode is {:04o}, so other users may access the key, allowed: 0600 and less; "
+                             "chmod 600 it, and make a new key if someone may have read it",
                              status.st_mode & 07777));
   }
   if (status.st_uid != 0 && status.st_uid != geteuid()) {
-    refuse(file, fmt::format("belongs to the user with number {}, allowed: root, or {}, who runs this", status.st_uid,
-                             geteuid()));
+    refuse(file, fmt::format("belongs to uid {}, allowed: uid 0 (root), or uid {}, which runs this program",
+                             status.st_uid, geteuid()));
   }
 }
 
@@ -71,7 +71,7 @@ RingKey read_key_file(const std::string& file) {
   constexpr const char* kAllowed =
       "allowed: 64 to 1024 hexadecimal digits, two for each byte, as openssl rand -hex 32 writes";
   if (!std::ranges::all_of(text, [](char c) { return digit_of(c) >= 0; })) {
-    refuse(file, fmt::format("has other characters than digits, {}", kAllowed));
+    refuse(file, fmt::format("has characters that are not hexadecimal digits, {}", kAllowed));
   }
   if (text.size() % 2 != 0 || text.size() < 2 * RingKey::kLeastBytes || text.size() > 2 * RingKey::kMostBytes) {
     refuse(file, fmt::format("has {} digits, {}", text.size(), kAllowed));

@@ -256,7 +256,7 @@ void Node::open() { server_->open(); }
 
 void Node::log_faults(Nanos now) {
   if (!config_.faults.any()) return;
-  spdlog::warn("node {}: faults are injected into what is received: {}: results stay right, throughput does not",
+  spdlog::warn("node {}: faults are injected into received packets: {}: results stay correct, throughput drops",
                config_.rank, faults_summary(config_.faults));
   faults_logged_at_ = now;
 }

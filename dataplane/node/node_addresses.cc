@@ -16,7 +16,7 @@ namespace {
 
 constexpr Nanos kLogInterval = 10 * kSecond;
 constexpr const char* kCause =
-    "is its configuration a copied one (`rank`), or has another host this address? Every node needs its own";
+    "check whether a configuration was copied (`rank`), or another host has this address; every node needs its own";
 
 }  // namespace
 
@@ -29,8 +29,8 @@ void Node::claim_address() {
   if (sockets != config_.ports.end()) {
     const auto device = std::ranges::find_if_not(config_.ports, needs_none);
     throw SetupError(
-        fmt::format("ports {} and {}: the kernel must have this node's address for sockets, and must not have it for "
-                    "the device: use sockets for all machines, or for none",
+        fmt::format("ports {} and {}: sockets need this node's address in the kernel, but the device needs an "
+                    "address that the kernel does not have: use sockets for all machines, or for none",
                     sockets->name, device->name));
   }
   const std::string ip = address_text(own);
@@ -38,8 +38,8 @@ void Node::claim_address() {
   const std::string owner = owner_of(address_of(own));
   if (owner.empty()) return;
   spdlog::warn(
-      "address {}: the kernel has it too, on {}: it answers for gradlane, and refuses its packets: ip addr del {} "
-      "dev {}",
+      "address {}: the kernel has this address, too, on {}, so it answers ARP requests for gradlane and refuses its "
+      "packets: ip addr del {} dev {}",
       ip, owner, ip, owner);
 }
 
@@ -78,12 +78,12 @@ void Node::log_addresses(Nanos now) {
     logged.asked = claim.times_asked();
     const std::string rival = mac_text(unpack_mac(claim.rival()));
     if (taken) {
-      spdlog::error("port {}: {} is in use by {}: this node does not use it as long as that is so: {}", it.port->name(),
-                    ip, rival, kCause);
+      spdlog::error("port {}: {} is in use by {}: this node does not use it until that host releases it: {}",
+                    it.port->name(), ip, rival, kCause);
     } else if (conflict) {
       spdlog::error("port {}: {} has this node's address {}, too: {}", it.port->name(), rival, ip, kCause);
     } else {
-      spdlog::warn("port {}: {} wanted {}, the address of this node, and was told that it is in use: {}",
+      spdlog::warn("port {}: {} asked for {}, the address of this node, and was told that it is in use: {}",
                    it.port->name(), mac_text(unpack_mac(claim.asker())), ip, kCause);
     }
   }

@@ -100,7 +100,7 @@ PortQueue& Node::queue_to(unsigned node, unsigned number) {
     const bool reaches = nodes.empty() || std::ranges::find(nodes, node) != nodes.end();
     if (reaches) return *it.queues[number % it.queues.size()];
   }
-  throw SetupError(fmt::format("no port reaches node {}: {} has one", node, links_text(config_, node)));
+  throw SetupError(fmt::format("no port reaches node {}: configure one for {}", node, links_text(config_, node)));
 }
 
 void Node::connect_lane(unsigned number, unsigned local) {

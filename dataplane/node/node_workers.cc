@@ -25,7 +25,7 @@ void Node::agree_on_workers() {
     spdlog::log(level, "port {}: {}", it.port->name(), steering.text());
   }
   if (count == threads) return;
-  spdlog::warn("node {}: {} worker thread{} instead of {}, as packets cannot be divided among more", config_.rank,
+  spdlog::warn("node {}: {} worker thread{} instead of {}, because packets cannot be steered to more", config_.rank,
                count, count == 1 ? "" : "s", threads);
   for (unsigned i = count; i < threads; ++i) workers_[i % count]->adopt_wakeups(*workers_[i]);
   workers_.resize(count);
@@ -38,7 +38,7 @@ void Node::log_numa() const {
       const int port = it.port->numa_node();
       if (node < 0 || port < 0 || node == port) continue;
       spdlog::warn(
-          "port {} is on NUMA node {}, and worker {} on CPU {} of NUMA node {}: workers.cores are best on node {}",
+          "port {} is on NUMA node {}, and worker {} on CPU {} of NUMA node {}: choose workers.cores on node {}",
           it.port->name(), port, i, config_.cores[i], node, port);
     }
   }
@@ -51,7 +51,7 @@ void Node::look_for_wrong_lanes() {
     for (const auto& queue : it.queues) packets += queue->published(QueueCounter::kWrongLane);
     if (packets == 0 || it.wrong_lanes_logged) continue;
     it.wrong_lanes_logged = true;
-    spdlog::warn("port {}: packets arrive at queues of other lanes, and are dropped: workers.threads: 1 helps",
+    spdlog::warn("port {}: packets arrive at queues of other lanes and are dropped: set workers.threads: 1",
                  it.port->name());
   }
 }

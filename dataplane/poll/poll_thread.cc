@@ -17,7 +17,7 @@ void check_core(int core, const char* setting) {
   sched_getaffinity(0, sizeof(allowed), &allowed);
   if (core >= CPU_SETSIZE || (core >= 0 && !CPU_ISSET(core, &allowed))) {
     throw SetupError(std::string(setting) + ": this process may not run on CPU " + std::to_string(core) +
-                     "; `taskset -pc $$` tells where it may");
+                     "; `taskset -pc $$` lists the allowed CPUs");
   }
 }
 

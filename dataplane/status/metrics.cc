@@ -58,22 +58,23 @@ void add_node(MetricsText& out, const MetricLabels& labels, const NodeFigures& n
     out.family(name, Type::kGauge, help);
     out.sample(labels, value);
   };
-  out.family("gradlane_build_info", Type::kGauge, "1; what runs here");
+  out.family("gradlane_build_info", Type::kGauge, "1; version of the daemon");
   out.sample(labels.with("version", process.version), uint64_t{1});
-  out.family("gradlane_node_info", Type::kGauge, "1; how the node is configured");
+  out.family("gradlane_node_info", Type::kGauge, "1; configuration of the node");
   out.sample(labels.with("codec", node.codec).with("mtu", node.mtu).with("config_digest", node.config_digest),
              uint64_t{1});
-  gauge("gradlane_uptime_seconds", "since the start of the daemon", process.uptime_s);
+  gauge("gradlane_uptime_seconds", "time since the start of the daemon", process.uptime_s);
   if (process.rss_kb != 0) gauge("gradlane_resident_memory_bytes", "memory of the daemon", process.rss_kb * 1024);
   gauge("gradlane_nodes", "nodes of the ring", uint64_t{node.nodes});
   gauge("gradlane_trainers", "trainers that belong to this node", uint64_t{node.trainers});
-  gauge("gradlane_trainers_attached", "trainers that are here", uint64_t{node.attached});
-  gauge("gradlane_operations_in_flight", "operations under way, each lane counted", uint64_t{node.in_flight});
-  gauge("gradlane_packets_authenticated", "1: packets carry tags", uint64_t{node.auth ? 1U : 0U});
-  gauge("gradlane_faults_injected", "1: frames are harmed on purpose", uint64_t{node.faults.any() ? 1U : 0U});
+  gauge("gradlane_trainers_attached", "trainers that are connected", uint64_t{node.attached});
+  gauge("gradlane_operations_in_flight", "operations in progress, each lane counted", uint64_t{node.in_flight});
+  gauge("gradlane_packets_authenticated", "1: packets are authenticated", uint64_t{node.auth ? 1U : 0U});
+  gauge("gradlane_faults_injected", "1: faults are injected into received frames",
+        uint64_t{node.faults.any() ? 1U : 0U});
 
   out.family("gradlane_worker_busy_seconds_total", Type::kCounter,
-             "time of rounds that moved something, with all else that their CPU did meanwhile");
+             "time of rounds that moved packets or data, with all that their CPU did meanwhile");
   for (size_t i = 0; i < node.workers.size(); ++i) {
     out.sample(labels.with("worker", i), node.workers[i].busy_us / 1e6);
   }
@@ -86,16 +87,17 @@ void add_node(MetricsText& out, const MetricLabels& labels, const NodeFigures& n
   }
   out.family("gradlane_buffers", Type::kGauge, "packet buffers");
   for (size_t i = 0; i < node.pools.size(); ++i) out.sample(labels.with("pool", i), node.pools[i].buffers);
-  out.family("gradlane_buffers_free", Type::kGauge, "packet buffers that nobody has");
+  out.family("gradlane_buffers_free", Type::kGauge, "packet buffers that are free");
   for (size_t i = 0; i < node.pools.size(); ++i) out.sample(labels.with("pool", i), node.pools[i].free);
 }
 
 // Adds estimates. They may decrease, so they are no counters.
 void add_savings(MetricsText& out, const MetricLabels& labels, const Savings& savings) {
   out.family("gradlane_saved_seconds", Type::kGauge,
-             "about how much longer all exchanges would have taken uncompressed, at least");
+             "estimate: how much longer all exchanges would have taken uncompressed, at least");
   out.sample(labels, savings.longer());
-  out.family("gradlane_codec_cpu_seconds", Type::kGauge, "about the CPU time of codecs, beyond what raw elements take");
+  out.family("gradlane_codec_cpu_seconds", Type::kGauge,
+             "estimate: CPU time of codecs, beyond the time for raw elements");
   out.sample(labels, savings.codec);
 }
 
@@ -103,18 +105,18 @@ void add_savings(MetricsText& out, const MetricLabels& labels, const Savings& sa
 
 void add_neighbours(MetricsText& out, const MetricLabels& node, const std::vector<NeighbourFigures>& neighbours) {
   const auto labels = [&node](const NeighbourFigures& it) { return node.with("peer_node", uint64_t{it.node}); };
-  out.family("gradlane_neighbour_up", Type::kGauge, "1: the neighbour is there");
+  out.family("gradlane_neighbour_up", Type::kGauge, "1: the neighbour is connected");
   for (const NeighbourFigures& it : neighbours) {
     out.sample(labels(it).with("ip", it.ip).with("port", it.port), uint64_t{it.up ? 1U : 0U});
   }
   out.family("gradlane_neighbour_path_mtu_bytes", Type::kGauge,
-             "longest IP packets that the way takes, where that is less than the MTU");
+             "longest IP packets on the path to the neighbour, if shorter than the MTU");
   for (const NeighbourFigures& it : neighbours) {
     if (it.path_bytes != 0) out.sample(labels(it), uint64_t{it.path_bytes});
   }
   out.family(
       "gradlane_neighbour_refused_packets_total", Type::kCounter,
-      "packets of the neighbour that were refused: a wrong tag, no tag, a tag and no key here, a ToS of no class");
+      "refused packets of the neighbour: a wrong tag, no tag, a tag but no key here, or a ToS that is not in `tos`");
   for (const NeighbourFigures& it : neighbours) {
     for (const auto& [reason, count] : {std::pair{"forged"sv, it.forged},
                                         {"untagged"sv, it.untagged},
@@ -126,16 +128,17 @@ void add_neighbours(MetricsText& out, const MetricLabels& node, const std::vecto
 }
 
 void add_ports(MetricsText& out, const MetricLabels& node, const std::vector<PortFigures>& ports) {
-  out.family("gradlane_port_info", Type::kGauge, "1; what the port is");
+  out.family("gradlane_port_info", Type::kGauge, "1; device of the port");
   for (const PortFigures& it : ports) {
     out.sample(node.with("port", it.name).with("device", it.device).with("driver", it.driver).with("mac", it.mac),
                uint64_t{1});
   }
-  out.family("gradlane_port_up", Type::kGauge, "1: its link is up");
+  out.family("gradlane_port_up", Type::kGauge, "1: the link of the port is up");
   for (const PortFigures& it : ports) {
     out.sample(node.with("port", it.name), uint64_t{it.link == "up"sv ? 1U : 0U});
   }
-  out.family("gradlane_port_speed_bytes", Type::kGauge, "bytes that its link takes in a second, if the device says so");
+  out.family("gradlane_port_speed_bytes", Type::kGauge,
+             "speed of its link in bytes per second, if the device reports it");
   for (const PortFigures& it : ports) {
     if (it.speed_mbps != 0) out.sample(node.with("port", it.name), it.speed_mbps * uint64_t{1'000'000} / kBitsPerByte);
   }
@@ -163,9 +166,9 @@ void add_links(MetricsText& out, const MetricLabels& node, const std::vector<Ran
     }
   };
   using Link = const LinkFigures&;
-  each("gradlane_link_up", Type::kGauge, "1: both ends have met in this session",
+  each("gradlane_link_up", Type::kGauge, "1: both ends are connected in this session",
        [](Link it) { return uint64_t{it.up ? 1U : 0U}; });
-  each("gradlane_link_smoothed_rtt_seconds", Type::kGauge, "round trip now, smoothed; 0: not measured yet",
+  each("gradlane_link_smoothed_rtt_seconds", Type::kGauge, "current round-trip time, smoothed; 0: not measured yet",
        [](Link it) { return it.rtt_us / 1e6; });
   each("gradlane_link_window_packets", Type::kGauge, "congestion window", [](Link it) { return it.window; });
   each("gradlane_link_in_flight_packets", Type::kGauge, "data packets that are not acknowledged",
@@ -174,11 +177,10 @@ void add_links(MetricsText& out, const MetricLabels& node, const std::vector<Ran
        [](Link it) { return it.sent; });
   each("gradlane_link_retransmitted_packets_total", Type::kCounter, "data packets sent again",
        [](Link it) { return it.resent; });
-  each("gradlane_link_sent_bytes_total", Type::kCounter, "bytes of both, from the link header on",
-       [](Link it) { return it.bytes; });
+  each("gradlane_link_sent_bytes_total", Type::kCounter,
+       "bytes of data packets, sent first or again, from the link header on", [](Link it) { return it.bytes; });
   each("gradlane_link_window_full_seconds_total", Type::kCounter,
-       "how long the window was full, so that what was to be sent had to wait",
-       [](Link it) { return it.full_us / 1e6; });
+       "how long the window was full, so that packets had to wait", [](Link it) { return it.full_us / 1e6; });
   each("gradlane_link_window_full_bytes_total", Type::kCounter, "bytes that were sent while the window was full",
        [](Link it) { return it.full_bytes; });
   if (links > kMostRttHistograms) return;
@@ -191,19 +193,19 @@ void add_links(MetricsText& out, const MetricLabels& node, const std::vector<Ran
 }
 
 void add_ranks(MetricsText& out, const MetricLabels& node, const std::vector<RankFigures>& ranks) {
-  out.family("gradlane_ring_whole", Type::kGauge, "1: all ranks take part, as this one sees it");
+  out.family("gradlane_ring_whole", Type::kGauge, "1: the ring is ready, as this rank sees it");
   for (const RankFigures& it : ranks) out.sample(labels_of(node, it), uint64_t{it.ring == "whole"sv ? 1U : 0U});
   std::vector<Place> places;
   for (const RankFigures& it : ranks) places.push_back({labels_of(node, it), &it.counters});
   add_counters(out, places);
-  out.family("gradlane_elements_raw_bytes_total", Type::kCounter, "what elements that were sent take in memory");
+  out.family("gradlane_elements_raw_bytes_total", Type::kCounter, "size in memory of the elements that were sent");
   for (const RankFigures& it : ranks) {
     for (const CodecFigures& codec : it.codecs) {
       out.sample(labels_of(node, it).with("codec", codec.word), codec.element_bytes);
     }
   }
   out.family("gradlane_elements_sent_bytes_total", Type::kCounter,
-             "the same elements as they were sent, encoded, with the headers of their runs");
+             "size of the same elements as they were sent: encoded, with the headers of their runs");
   for (const RankFigures& it : ranks) {
     for (const CodecFigures& codec : it.codecs) {
       out.sample(labels_of(node, it).with("codec", codec.word), codec.run_bytes);

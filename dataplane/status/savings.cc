@@ -182,14 +182,15 @@ double link_time(const Savings& savings) {
 bool cores_limit(const Savings& savings) { return savings.busy > savings.full / 2; }
 
 std::string longer_line(const Savings& savings) {
-  if (savings.codecs.empty()) return "uncompressed: that is what it was";
-  if (savings.rate == 0) return "uncompressed: not known, as no link was full for long enough to show what it carries";
+  if (savings.codecs.empty()) return "uncompressed: the same time";
+  if (savings.rate == 0)
+    return "uncompressed: not known, because no link was full for long enough to measure its speed";
   const bool most = cores_limit(savings);
   const std::string at = fmt::format("uncompressed, at the {} that the link carries{}: {}about ",
                                      rate_text(savings.rate), most ? ", or more" : "", most ? "at most " : "");
   const double longer = savings.longer();
   if (std::abs(longer) < kAlike * savings.exchange)
-    return at + fmt::format("as long, of which links would need {}", seconds_text(savings.raw_link));
+    return at + fmt::format("the same time, of which links would need {}", seconds_text(savings.raw_link));
   return at + fmt::format("{}, {} {}", seconds_text(savings.exchange + longer), seconds_text(std::abs(longer)),
                           longer > 0 ? "longer" : "less");
 }
@@ -207,10 +208,10 @@ bool loses(const Savings& savings) {
 
 std::string warning_line(const Savings& savings) {
   const double saved = std::max(savings.packets, 0.0) + std::max(savings.longer(), 0.0);
-  const std::string what = has_grown(savings) ? "and bytes did not get fewer" : "and saved " + seconds_text(saved);
+  const std::string what = has_grown(savings) ? "and did not reduce the bytes" : "and saved " + seconds_text(saved);
   return fmt::format(
       "WARNING: compression cost more than it saved: {} took about {} of CPU time, {}; try "
-      "`codec: raw`, or auto:2^-10, which measures (docs/when-it-pays.md)",
+      "`codec: raw`, or auto:2^-10, which chooses by measuring (docs/when-it-pays.md)",
       fmt::join(savings.codecs, ", "), seconds_text(savings.codec), what);
 }
 

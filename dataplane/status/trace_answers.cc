@@ -98,7 +98,7 @@ AdminAnswer answer_trace(Node& node, const std::string& request, Nanos now) {
   if (!fetch && !stop) {
     return {admin_error("unknown request; allowed: trace start, trace fetch NUMBER, trace stop NUMBER"), {}};
   }
-  if (!node.trace().renew(fetch ? *fetch : *stop, now)) return {admin_error("that trace is over"), {}};
+  if (!node.trace().renew(fetch ? *fetch : *stop, now)) return {admin_error("this trace has ended"), {}};
   if (fetch) return {fetched(node, node.trace().on()), {}};
   const bool on = node.trace().on();
   node.trace().stop();

@@ -41,27 +41,27 @@ FailureCause cause_of(const Failure& failure) noexcept {
 FailureCause trainer_gone(std::optional<uint64_t> rank) noexcept {
   FailureCause cause = {.cause = GRADLANE_CAUSE_TRAINER_GONE, .text = {}};
   if (rank) {
-    cause.text.add("rank ").add(*rank).add(", a trainer of this node, has gone");
+    cause.text.add("rank ").add(*rank).add(", a trainer of this node, has left");
   } else {
-    cause.text.add("a trainer of this node has gone");
+    cause.text.add("a trainer of this node has left");
   }
   return cause;
 }
 
 FailureCause trainer_replaced(uint64_t rank) noexcept {
   FailureCause cause = {.cause = GRADLANE_CAUSE_TRAINER_GONE, .text = {}};
-  cause.text.add("a new trainer has taken the place of rank ").add(rank).add(", a trainer of this node that has gone");
+  cause.text.add("a new trainer has replaced rank ").add(rank).add(", a trainer of this node that has left");
   return cause;
 }
 
 FailureCause failed_before() noexcept {
   return {GRADLANE_CAUSE_OTHER,
-          "it failed before this trainer submitted it: another trainer of this node has gone, or has given it up"};
+          "it failed before this trainer submitted it: another trainer of this node has left, or has cancelled it"};
 }
 
 FailureCause trainer_resumed(uint64_t rank) noexcept {
   FailureCause cause = {.cause = GRADLANE_CAUSE_RESUMED, .text = {}};
-  cause.text.add("rank ").add(rank).add(" has begun afresh (gradlane_resume)");
+  cause.text.add("rank ").add(rank).add(" has called gradlane_resume");
   return cause;
 }
 

@@ -46,25 +46,25 @@ std::string why_of(const PlanFigures& it, uint8_t reason) {
     case GL_REASON_TRYING:
       return "still trying";
     case GL_REASON_EXACT:
-      return "exact: nobody has asked for a codec that rounds (auto:2^-B or auto:rel=B would)";
+      return "exact: no codec that rounds was asked for (auto:2^-B or auto:rel=B allows one)";
     case GL_REASON_NO_CODEC:
-      return "not compressed: no codec keeps this bound by any of the strategies";
+      return "not compressed: no codec keeps this bound with any of the strategies";
     case GL_REASON_SLOWER:
       return fmt::format("not compressed: {} takes longer", it.rival);
     case GL_REASON_UNLIKELY:
-      return "not compressed: by the predictions no codec is worth a trial";
+      return "not compressed: predictions show no codec that is worth a trial";
     case GL_REASON_DIFFER:
-      return "not compressed: the daemons of some ranks offer something else";
+      return "not compressed: the daemons of some ranks offer other codecs or strategies";
     case GL_REASON_FAILED:
-      return "not compressed: ranks could not agree, as an operation had failed";
+      return "not compressed: ranks could not agree, because an operation failed";
     case GL_REASON_TYPE:
-      return fmt::format("not compressed: codecs are for sums of float32, and this is {}", it.type);
+      return fmt::format("not compressed: codecs are for sums of float32, but this is {}", it.type);
     case GL_REASON_PLAN:
-      return "as the plan says";
+      return "as in the plan";
     case GL_REASON_ROUNDS:
-      return "the plan's codec rounds more than was asked for, or in another way: by its strategy alone";
+      return "the plan's codec rounds more than requested, or in another way: only its strategy is used";
     case GL_REASON_NO_PLAN:
-      return "the plan has nothing for it";
+      return "the plan has no row for it";
     default:
       return "";
   }
@@ -130,7 +130,7 @@ std::vector<PlanFigures> plan_figures(const std::vector<SessionReports>& reports
 std::string plan_line(const PlanFigures& it) {
   std::string text = class_of(it) + ": ";
   if (!it.configured) return text + it.why;
-  text += it.codec.empty() ? "as it is" : it.codec;
+  text += it.codec.empty() ? "uncompressed" : it.codec;
   if (!it.strategy.empty()) text += " by " + it.strategy;
   if (it.measured > 0) text += fmt::format(", {:.3g} ns per byte", it.measured);
   if (it.predicted > 0) text += fmt::format(" (predicted {:.3g})", it.predicted);

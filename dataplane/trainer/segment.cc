@@ -17,7 +17,7 @@ namespace gradlane {
 namespace {
 
 [[noreturn]] void fail(size_t bytes, int error) {
-  throw SetupError("no shared memory of " + std::to_string(bytes) + " bytes: " + std::strerror(error));
+  throw SetupError("cannot get shared memory of " + std::to_string(bytes) + " bytes: " + std::strerror(error));
 }
 
 }  // namespace

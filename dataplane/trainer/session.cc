@@ -111,7 +111,7 @@ void Session::welcome() {
   std::vector<int> fds = {control_.fd(), trainers_bell_.get()};
   for (const LaneAddress& lane : slots_[*slot_].lanes) fds.push_back(lane.doorbell);
   welcome_ = true;
-  spdlog::info("{} has come", who());
+  spdlog::info("{} has joined", who());
   answer(message, fds);
   control_.close_fd();
   trainers_bell_ = {};
@@ -187,14 +187,15 @@ void Session::look_for_faults() {
 
 void Session::cut_off(const std::string& why) {
   if (!socket_) return;
-  spdlog::warn("{} is cut off{}: {}", who(), unfinished(), why);
+  spdlog::warn("{} was disconnected{}: {}", who(), unfinished(), why);
   (void)send_text(socket_.get(), GL_MSG_GOODBYE, why);
   disconnect();
 }
 
 void Session::send_away(const std::string& why) {
   if (!socket_) return;
-  spdlog::log(slot_ ? spdlog::level::info : spdlog::level::debug, "{} is sent away{}: {}", who(), unfinished(), why);
+  spdlog::log(slot_ ? spdlog::level::info : spdlog::level::debug, "{}: connection closed{}: {}", who(), unfinished(),
+              why);
   (void)send_text(socket_.get(), GL_MSG_GOODBYE, why);
   disconnect();
 }

@@ -82,12 +82,12 @@ std::string_view message_name(uint32_t type) noexcept {
 }
 
 std::string fault_of(const Incoming& message) {
-  if (message.bytes < sizeof(uint32_t)) return "message of " + count_of(message.bytes, "bytes, which have no type");
+  if (message.bytes < sizeof(uint32_t)) return "message of " + count_of(message.bytes, "bytes, too short for a type");
   const uint32_t type = message.type();
   const size_t wanted = bytes_of(type);
   if (wanted == 0) {
     return "message of type " + std::to_string(type) + " (" + count_of(message.bytes, "bytes") +
-           "), which is none of a client's";
+           "), which a client must not send";
   }
   if (type == GL_MSG_HELLO && message.bytes >= offsetof(gl_hello, rank)) {
     const gl_hello hello = message.as<gl_hello>();
@@ -174,7 +174,7 @@ std::string fault_text(const FaultReport& report, TrainerFault fault, unsigned l
       return "head " + a + " and tail " + b + " are more than the " + std::to_string(GL_SLOTS) +
              " entries of a ring apart" + where;
     case TrainerFault::kBadKind:
-      return "no operation is of kind " + a + " and type " + b + where;
+      return "no operation has kind " + a + " and type " + b + where;
     case TrainerFault::kBadCodec:
       return "no codec has id " + a + " and arguments " + b + where;
     case TrainerFault::kBadSegment:
@@ -194,11 +194,10 @@ std::string fault_text(const FaultReport& report, TrainerFault fault, unsigned l
              (id ? std::string(id->name().view()) : "of code " + b) + where;
     }
     case TrainerFault::kNoLinks:
-      return "for " + word_of(report.a) + " ranks agree by links between all nodes: add `direct` to `strategies`" +
-             where;
+      return "codec " + word_of(report.a) + " needs links between all nodes: add `direct` to `strategies`" + where;
     case TrainerFault::kBadOperation:
-      return "average of integers, minimum of no sum, no such root, residual without feedback, way back "
-             "of no aggregator, blocks or states that overlap, not with local_reduce" +
+      return "bad operation, one of: average of integers, minimum without sum, unknown root, unused residual, "
+             "way back without aggregator, overlapping data, not for local_reduce" +
              where;
   }
   return "unknown fault " + std::to_string(static_cast<uint32_t>(fault)) + where;

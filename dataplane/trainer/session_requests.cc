@@ -45,7 +45,7 @@ void Session::handle(const Incoming& message, Nanos now) {
   const std::string fault = fault_of(message);
   if (!fault.empty()) return cut_off(fault);
   const std::string name(message_name(message.type()));
-  if (busy()) return cut_off(name + " before the answer to the message in front of it");
+  if (busy()) return cut_off(name + " before the answer to the previous message");
   const bool is_hello = message.type() == GL_MSG_HELLO;
   if (state_ == State::kNew && !is_hello) return cut_off(name + " before HELLO");
   if (state_ == State::kReady && is_hello) return cut_off("a second HELLO");
@@ -63,9 +63,9 @@ void Session::handle(const Incoming& message, Nanos now) {
 
 void Session::hello(const gl_hello& message, Nanos now) {
   if (message.version != GL_ABI_VERSION) {
-    const std::string why = "client library of version " + std::to_string(message.version) +
-                            ", the daemon speaks version " + std::to_string(GL_ABI_VERSION) +
-                            ": install the library that belongs to it";
+    const std::string why = "client library has version " + std::to_string(message.version) +
+                            ", the daemon has version " + std::to_string(GL_ABI_VERSION) +
+                            ": install the library of its release";
     (void)send_text(socket_.get(), GL_MSG_REFUSED, why, GL_ABI_VERSION);
     return cut_off(why);
   }
@@ -82,12 +82,12 @@ void Session::allocate(const gl_allocate& message) {
   const auto free = std::find_if(segments_.begin(), segments_.end(), [](const Segment& segment) { return !segment; });
   if (bytes == 0) return refuse("a segment of 0 bytes");
   if (free == segments_.end()) {
-    return refuse("there are " + std::to_string(GL_MAX_SEGMENTS) + " segments already, and no more are possible");
+    return refuse("there are " + std::to_string(GL_MAX_SEGMENTS) + " segments already, which is the limit");
   }
   if (bytes > left || left - bytes < padding) {
-    return refuse(std::to_string(bytes) + " bytes, rounded up to whole pages, are too much: " + std::to_string(left) +
+    return refuse(std::to_string(bytes) + " bytes, rounded up to whole pages, are too many: " + std::to_string(left) +
                   " of " + std::to_string(config_.trainer_memory) +
-                  " are left to this trainer (raise memory.per_trainer of the daemon)");
+                  " are left for this trainer (raise memory.per_trainer of the daemon)");
   }
   try {
     *free = Segment("gradlane-segment", bytes + padding);
@@ -109,7 +109,7 @@ void Session::free(const gl_segment& message) {
 
 void Session::find(const gl_codec_name& message) {
   const size_t length = strnlen(message.name, GL_NAME);
-  if (length == GL_NAME) return cut_off("FIND_CODEC whose name has no end");
+  if (length == GL_NAME) return cut_off("FIND_CODEC with a name that does not end");
   try {
     const Codec codec = find_codec(std::string_view(message.name, length));
     if (!fits_packet(codec, packets_.mtu)) {

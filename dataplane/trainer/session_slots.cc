@@ -31,7 +31,8 @@ Slots::Answer Slots::ask(int rank) const {
     const auto free = std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return !slot.taken; });
     if (free != slots_.end()) return {Kind::kYours, static_cast<unsigned>(free - slots_.begin()), {}, 0};
     const bool soon = std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.leaving; });
-    return {soon ? Kind::kSoon : Kind::kRefused, 0, "all of this node's trainers are there (" + ranks() + ")", 0};
+    return {soon ? Kind::kSoon : Kind::kRefused, 0, "all trainers of this node are connected already (" + ranks() + ")",
+            0};
   }
   const auto wanted = static_cast<unsigned>(rank);
   if (wanted < first_rank_ || wanted - first_rank_ >= slots_.size()) {
@@ -47,7 +48,7 @@ Slots::Answer Slots::ask(int rank) const {
   }
   return {Kind::kSoon, 0,
           "rank " + std::to_string(rank) + " was pid " + std::to_string(slot.pid) +
-              ", which has gone, and its operations have not ended yet; try again",
+              ", which has left, but its operations have not ended yet; try again",
           0};
 }
 

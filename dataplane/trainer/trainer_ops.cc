@@ -389,7 +389,7 @@ void TrainerOps::end(Job& it, const Completion& completion) noexcept {
     if (it.failure.empty()) {
       it.failure = cause_of(completion.failure);
       if (shares_buffer()) {
-        it.failure.text.add(" (ranks of this ring are nodes, each of ").add(setup_.trainers).add(" trainers)");
+        it.failure.text.add(" (ranks of this ring are nodes, each with ").add(setup_.trainers).add(" trainers)");
       }
     }
     finish(it, it.failure);

@@ -88,16 +88,17 @@ SuperpacketSocket::SuperpacketSocket(const Endpoint& local, size_t receive_bytes
   socket_ =
       FileDescriptor(socket(of_ipv6_ ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_UDP));
   const int fd = socket_.get();
-  if (fd < 0 || !prepare(fd, of_ipv6_)) throw SetupError(fmt::format("no UDP socket: {}", std::strerror(errno)));
+  if (fd < 0 || !prepare(fd, of_ipv6_))
+    throw SetupError(fmt::format("cannot make a UDP socket: {}", std::strerror(errno)));
   const Endpoint bound{!any ? local.ip : of_ipv6_ ? IpAddress{} : ip_address(0), local.port};
   SocketAddress address;
   const socklen_t length = write_address(bound, address);
   if (bind(fd, &address.any, length) != 0) {
     const int error = errno;
     const char* const hint =
-        error == EADDRINUSE ? ": another daemon, or another job's; see `udp_port`"
+        error == EADDRINUSE ? ": another daemon or job uses this port; see `udp_port`"
         : error == EADDRNOTAVAIL
-            ? ": this machine has no such address; see `rank` and `nodes`, or `udp: any` where it is one of a NAT's"
+            ? ": this machine has no such address; see `rank` and `nodes`, or set `udp: any` behind a NAT"
             : "";
     throw SetupError(fmt::format("UDP {}: {}{}", endpoint_text(bound), std::strerror(error), hint),
                      error == EADDRINUSE ? SetupFault::kPortInUse : SetupFault::kOther);

@@ -28,7 +28,7 @@ void check_mtu(const IpAddress& ip, size_t mtu) {
   const size_t has = interface.empty() ? mtu : mtu_of(interface);
   if (has < mtu) {
     throw SetupError(
-        fmt::format("mtu is {}, and interface {} with {} has {}: set mtu: {} on all nodes, or ip link set "
+        fmt::format("mtu is {}, but interface {} with {} has {}: set mtu: {} on all nodes, or ip link set "
                     "{} mtu {}",
                     mtu, interface, ip_text(ip), has, has, interface, mtu));
   }
@@ -60,8 +60,8 @@ UdpPort::UdpPort(const PortConfig& config, const NodeConfig& node, rte_mempool* 
     fail(error);
   }
   if (const size_t granted = queue_.front()->receive_bytes(); granted < kSocketReceiveBytes) {
-    spdlog::warn("port {}: sockets have room for {} of {}: sysctl -w net.core.rmem_max={}", name_, size_text(granted),
-                 size_text(kSocketReceiveBytes), kSocketReceiveBytes);
+    spdlog::warn("port {}: socket buffers have {} instead of {}: sysctl -w net.core.rmem_max={}", name_,
+                 size_text(granted), size_text(kSocketReceiveBytes), kSocketReceiveBytes);
   }
   if (!setup.any_address) interface_ = if_nametoindex(owner_of(address_).c_str());
   steering_.apply(0, queues_);
@@ -100,17 +100,17 @@ std::string UdpPort::trouble_text(UdpQueue::Problem trouble) const {
   using Problem = UdpQueue::Problem;
   switch (trouble) {
     case Problem::kSingly:
-      return "the kernel does not take many packets at once (UDP_SEGMENT): each costs a call";
+      return "the kernel cannot send many packets in one call (UDP_SEGMENT): each packet needs its own call";
     case Problem::kRefused:
-      return fmt::format("the kernel refuses to send packets, which get lost: {}", refusal_text());
+      return fmt::format("the kernel refuses to send packets, and they are lost: {}", refusal_text());
     case Problem::kTooLong:
-      return fmt::format("packets of mtu {} are too long for a device on their way out: set a smaller mtu on all nodes",
-                         mtu_);
+      return fmt::format(
+          "packets of mtu {} are too long for the interface that sends them: set a smaller mtu on all nodes", mtu_);
     case Problem::kUnfit:
       return fmt::format(
-          "packets came that are longer than mtu {}, or empty, and were dropped: is a neighbour's larger?", mtu_);
+          "received packets longer than mtu {} or empty were dropped: check that all nodes have the same mtu", mtu_);
     case Problem::kNoBuffer:
-      return "packets came that there was no buffer for, and were dropped";
+      return "received packets were dropped, because no buffer was free";
     case Problem::kCount:
       break;
   }
@@ -122,8 +122,9 @@ std::string UdpPort::refusal_text() const {
   const int error = it == queue_.end() ? 0 : (*it)->refusal();
   if (error == EPERM || error == EACCES) return "a firewall of this machine forbids it";
   const char* const advice = error == ENETUNREACH || error == EHOSTUNREACH ? ": `ip route get` a neighbour's address"
-                             : error == EINVAL || error == EADDRNOTAVAIL   ? ": has this machine its address still?"
-                                                                           : "";
+                             : error == EINVAL || error == EADDRNOTAVAIL
+                                 ? ": check that this machine still has its address"
+                                 : "";
   return std::string(std::strerror(error)) + advice;
 }
 

@@ -19,7 +19,7 @@ RingLine::Level level_of(const Failure& failure) {
 // Returns advice, if the text of the failure has none.
 const char* advice_for(const Failure& failure) {
   const bool way = failure.code == FailureCode::kSilent || failure.code == FailureCode::kNoRing;
-  return way && failure.field == Field::kNone ? "; gradlane check looks at the way there" : "";
+  return way && failure.field == Field::kNone ? "; gradlane check tests the path to it" : "";
 }
 
 }  // namespace

@@ -107,8 +107,8 @@ struct Error {
   const char* text;
 };
 constexpr Error kErrors[] = {
-    {400, "Bad Request", "this is no request of HTTP/1.1"},
-    {404, "Not Found", "there are /metrics and /stats, and nothing else"},
+    {400, "Bad Request", "this is not an HTTP/1.1 request"},
+    {404, "Not Found", "only /metrics and /stats exist"},
     {405, "Method Not Allowed", "allowed: GET, HEAD"},
     {431, "Request Header Fields Too Large", "a request has at most 8192 bytes"},
     {505, "HTTP Version Not Supported", "supported: HTTP/1.0, HTTP/1.1"},

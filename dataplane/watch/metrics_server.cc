@@ -20,9 +20,9 @@ namespace {
 constexpr int kBacklog = 64;
 
 [[noreturn]] void fail(const IpPort& address, int error) {
-  const char* const advice = error == EADDRINUSE      ? "; another program listens there: stop it, or take another port"
+  const char* const advice = error == EADDRINUSE ? "; another program listens there: stop it, or choose another port"
                              : error == EADDRNOTAVAIL ? "; this machine has no such address"
-                             : error == EACCES        ? "; ports below 1024 are root's"
+                             : error == EACCES        ? "; only root may use ports below 1024"
                                                       : "";
   throw SetupError(
       fmt::format("metrics: cannot listen at {}: {}{}", address_text(address), std::strerror(error), advice));

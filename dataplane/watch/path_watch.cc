@@ -53,7 +53,7 @@ std::vector<RingLine> PathWatch::look(unsigned node, std::span<const NeighbourFa
       facts.path_bytes = way.path->load(std::memory_order_relaxed);
       const bool narrow = facts.path_bytes != 0;
       const std::string text = narrow ? path_text(facts, way.mtu)
-                                      : fmt::format("the path to node {} ({}) takes packets of mtu: {} again",
+                                      : fmt::format("the path to node {} ({}) takes packets of mtu {} again",
                                                     facts.node, facts.address, way.mtu);
       lines.push_back({narrow ? Level::kError : Level::kInfo, fmt::format("node {}: {}", node, text)});
     }

@@ -22,12 +22,11 @@ std::string span_text(Nanos time) { return time < kSecond ? " yet" : fmt::format
 std::string address_text(const NeighbourFacts& facts, const std::string& name) {
   if (facts.asks_for != 0) {
     return fmt::format(
-        "{} asks for {}, an address that no node has here: is it this node's in its file? `nodes` must be "
-        "the same in both",
-        name, ip_text(facts.asks_for));
+        "{} sends ARP requests for {}, which is not in `nodes` here: `nodes` must be the same in both files", name,
+        ip_text(facts.asks_for));
   }
   if (facts.speaks_from.empty()) return "";
-  return fmt::format("node {} speaks from {}, and `nodes` says {} here: `nodes` must be the same in both files",
+  return fmt::format("node {} sends from {}, but `nodes` has {} here: `nodes` must be the same in both files",
                      facts.node, facts.speaks_from, facts.address);
 }
 
@@ -35,17 +34,17 @@ std::string address_text(const NeighbourFacts& facts, const std::string& name) {
 std::string key_text(const NeighbourFacts& facts, const std::string& name) {
   if (facts.tagged != 0) {
     return fmt::format(
-        "packets of {} are authenticated, and this node has no key: set the same auth.key_file on all "
+        "packets of {} are authenticated, but this node has no key: set the same auth.key_file on all "
         "nodes, or on none",
         name);
   }
   if (facts.forged == 0 || facts.heard) return "";
   if (facts.untagged != 0) {
     return fmt::format(
-        "packets of {} are not authenticated ({} so far): it has no auth.key_file, and this node has one", name,
+        "packets of {} are not authenticated ({} so far): it has no auth.key_file, but this node has one", name,
         facts.forged);
   }
-  return fmt::format("packets of {} do not verify ({} so far): it has another key in auth.key_file", name,
+  return fmt::format("packets of {} fail authentication ({} so far): it has another key in auth.key_file", name,
                      facts.forged);
 }
 
@@ -54,13 +53,13 @@ std::string key_text(const NeighbourFacts& facts, const std::string& name) {
 std::string trouble_text(const NeighbourFacts& facts) {
   if (facts.wrong_tos != 0) {
     return fmt::format(
-        "{} packets of {} came with a ToS that is none of `tos`, 0x{:02x} the last, and were dropped: a switch "
-        "on the way rewrites DSCP, or `tos` differs there; run gradlane check",
+        "{} packets of {} were dropped, because their ToS is not in `tos` (last: 0x{:02x}): a switch on the path "
+        "rewrites DSCP, or `tos` differs there; run gradlane check",
         facts.wrong_tos, name_of(facts), facts.last_tos);
   }
   if (facts.other_port != 0 && !facts.up) {
     return fmt::format(
-        "packets of {} come to UDP port {}, which is none of this node's: `udp_port` must be the same on "
+        "packets of {} arrive at UDP port {}, which this node does not use: `udp_port` must be the same on "
         "all nodes",
         name_of(facts), facts.other_port);
   }
@@ -70,7 +69,7 @@ std::string trouble_text(const NeighbourFacts& facts) {
 std::string path_text(const NeighbourFacts& facts, size_t mtu) {
   if (facts.path_bytes == 0) return "";
   return fmt::format(
-      "the path to {} takes packets of at most {} bytes, mtu is {}: set mtu: {} on all nodes (found by "
+      "the path to {} takes packets of at most {} bytes, but mtu is {}: set mtu: {} on all nodes (found by "
       "probes)",
       name_of(facts), facts.path_bytes, mtu, facts.path_bytes);
 }
@@ -81,7 +80,7 @@ std::string missing_text(const NeighbourFacts& facts, uint16_t udp_port, Nanos m
   const std::string name = name_of(facts);
   if (facts.port_state != PortState::kUp) {
     const bool starting = facts.port_state == PortState::kStarting;
-    return fmt::format("port {}: {}{}", facts.port, starting ? "it has not started" : "link is down",
+    return fmt::format("port {}: {}{}", facts.port, starting ? "not started yet" : "link is down",
                        facts.local ? fmt::format(": the daemon of node {} is not running", facts.node) : "");
   }
   if (facts.refused.code == FailureCode::kDuplicateRank) return fmt::format("refused: {}", failure_text(facts.refused));
@@ -99,8 +98,8 @@ std::string missing_text(const NeighbourFacts& facts, uint16_t udp_port, Nanos m
   if (const std::string text = trouble_text(facts); !text.empty()) return text;
   if (facts.heard) {
     return fmt::format(
-        "{} is heard, but has not met this node{}: nothing arrives there at UDP port {}; its log says more", name,
-        span_text(missing_for), facts.udp_port == 0 ? udp_port : facts.udp_port);
+        "packets of {} arrive, but it has not received any from this node{}: check UDP port {} there, and its log",
+        name, span_text(missing_for), facts.udp_port == 0 ? udp_port : facts.udp_port);
   }
   return fmt::format("no hello from {}{}: its daemon is not running, or UDP port {} is filtered", name,
                      span_text(missing_for), udp_port);
@@ -168,22 +167,24 @@ std::vector<RingLine> RingWatch::lines_of(const RingFacts& facts) const {
                                                   one ? "is" : "are", one ? "" : "s", fmt::join(others, ", "))});
   }
   if (!lines.empty()) return lines;
-  const std::string who = fmt::format("node {}: the ring is not whole", facts.node);
+  const std::string who = fmt::format("node {}: the ring is not ready", facts.node);
   if (!facts.rival.empty()) {
     return {{Level::kError,
-             fmt::format("{}: {} takes itself for this node, too, and neighbours refuse both", who, facts.rival)}};
+             fmt::format("{}: {} uses this node's address, too, and neighbours refuse both", who, facts.rival)}};
   }
   if (!facts.missing) return {{Level::kWarning, who}};
   if (*facts.missing / facts.ranks_per_node == facts.node) {
-    return {{Level::kWarning,
-             fmt::format("{}: this node hears its neighbours, but they do not answer it: do its packets arrive there, "
-                         "at UDP port {}?",
-                         who, facts.udp_port)}};
+    return {
+        {Level::kWarning,
+         fmt::format("{}: packets of the neighbours arrive, but they do not answer: check that packets of this node "
+                     "arrive there, at UDP port {}",
+                     who, facts.udp_port)}};
   }
-  return {{Level::kWarning,
-           fmt::format("{}: this node's neighbours are there, but nothing is known of rank {} on node {}; its log and "
-                       "those of the nodes beside it say more",
-                       who, *facts.missing, *facts.missing / facts.ranks_per_node)}};
+  return {
+      {Level::kWarning,
+       fmt::format("{}: this node's neighbours are connected, but nothing was heard from rank {} on node {}; see its "
+                   "log and the logs of its neighbours",
+                   who, *facts.missing, *facts.missing / facts.ranks_per_node)}};
 }
 
 std::vector<RingLine> RingWatch::look(const RingFacts& facts, Nanos now) {
@@ -194,7 +195,7 @@ std::vector<RingLine> RingWatch::look(const RingFacts& facts, Nanos now) {
     refused_.clear();
     if (std::exchange(ready_, true)) return {};
     started_ = true;
-    return {{RingLine::Level::kInfo, fmt::format("node {}: the ring is whole", facts.node)}};
+    return {{RingLine::Level::kInfo, fmt::format("node {}: the ring is ready", facts.node)}};
   }
   if (!incomplete_since_) {
     // Generations follow one another within milliseconds, and nodes start one after another. Nothing is logged about

@@ -86,7 +86,7 @@ class Progress:
         spent = time.monotonic() - self.started
         rate = spent / self.gone if self.gone > 20 else 1.0
         left = max(0.0, self.left * rate)
-        return f"{self.at} of {self.points}, {spent / 60:.1f} min spent, about {left / 60:.0f} left"
+        return f"{self.at} of {self.points}, {spent / 60:.1f} min spent, about {left / 60:.0f} min left"
 
     def point(self, job, point):
         self.past()
@@ -137,8 +137,8 @@ class Run:
             self.results["data"] = data.write(folder, self.jobs, self.args.quick)
         except OSError as error:
             need = data.room(self.jobs) / plan.MIB
-            raise Refused(f"cannot write data to {SHM}, where {need:.0f} MiB are needed: {error}. Make it larger "
-                          f"('mount -o remount,size=1G {SHM}'), or leave large tensors out with --only "
+            raise Refused(f"cannot write data to {SHM}, where {need:.0f} MiB are needed: {error}; make it larger "
+                          f"('mount -o remount,size=1G {SHM}'), or leave out large tensors with --only "
                           "size=...") from error
         return folder
 
@@ -199,30 +199,32 @@ class Run:
             point = job.points[said["number"]]
             self.progress.point(job, point)
             if kind == "late":
-                self.note(f"{job.name()}: {plan.size_text(point.size)} {point.data} left out: {self.args.minutes} "
-                          "minutes are over")
+                self.note(f"{job.name()}: {plan.size_text(point.size)} {point.data} left out, because "
+                          f"{self.args.minutes} minutes (--minutes) are over")
 
 
 def parse():
     parser = argparse.ArgumentParser(prog="lab/compare.sh", allow_abbrev=False, description=(
         "Times all-reduce by gradlane, Gloo, a worker-aggregator, PyTorch's fp16 hook and Open MPI, in turn, on the "
-        "same links, and checks each result. Writes results.json, tables and plots. Needs root for links with a rate; "
-        "a machine that does nothing else; docs/benchmarks.md explains the rest."))
+        "same links, and checks each result. Writes results.json, tables and plots. Needs root for links with a rate, "
+        "and a machine that does nothing else. docs/benchmarks.md explains the rest."))
     parser.add_argument("--out", type=pathlib.Path, default="compare-results", metavar="DIR",
-                        help="for results.json, report.md and PNGs (%(default)s); what is there is replaced")
+                        help="folder for results.json, report.md and PNGs (%(default)s); old files are replaced")
     parser.add_argument("--only", nargs="+", action="extend", default=[], metavar="KEY=VALUES",
-                        help="nodes=2, rate=1gbit,none, size=64K,16M, data=gauss, mtu=1500, 'method=gloo,gradlane raw'")
+                        help="measure only these: nodes=2, rate=1gbit,none, size=64K,16M, data=gauss, mtu=1500, "
+                        "'method=gloo,gradlane raw'")
     parser.add_argument("--quick", action="store_true", help="two nodes, small tensors, two samples: half a minute")
-    parser.add_argument("--samples", type=int, metavar="N", help="of each point (7 to 21, as time allows)")
-    parser.add_argument("--mtu", type=int, default=plan.MTU, help="of links with a rate (%(default)s)")
+    parser.add_argument("--samples", type=int, metavar="N", help="samples of each point (7 to 21, as time allows)")
+    parser.add_argument("--mtu", type=int, default=plan.MTU, help="MTU of links with a rate (%(default)s)")
     parser.add_argument("--minutes", type=float, default=40, metavar="M",
-                        help="points are left out after so many (%(default)s)")
+                        help="after this time, leave out the remaining points (%(default)s)")
     parser.add_argument("--torch", metavar="PYTHON",
-                        help="one with another PyTorch, whose Gloo is measured too: the faster one counts")
+                        help="a Python with another PyTorch; its Gloo is measured, too, and the faster Gloo counts")
     parser.add_argument("--json", action="store_true", help="print results.json instead of tables")
-    parser.add_argument("--render", action="store_true", help="measure nothing: tables and plots of DIR/results.json")
+    parser.add_argument("--render", action="store_true",
+                        help="measure nothing; make tables and plots of DIR/results.json")
     parser.add_argument("--write-docs", action="store_true",
-                        help="tables to docs/results/compare.md, plots to docs/images")
+                        help="write tables to docs/results/compare.md, and plots to docs/images")
     parser.add_argument("--gradlane", type=pathlib.Path, default=ROOT / "build" / "tools" / "gradlane",
                         help="build/tools/gradlane")
     args = parser.parse_args()
@@ -236,14 +238,14 @@ def parse():
     if not args.jobs:
         parser.error("--only leaves nothing to measure; 'gloo 2' needs --torch")
     if args.samples is not None and args.samples < 1:
-        parser.error(f"--samples {args.samples}; 1 or more")
+        parser.error(f"--samples {args.samples}: must be 1 or more")
     if not 576 <= args.mtu <= 9000:
-        parser.error(f"--mtu {args.mtu}; 576 to 9000")
+        parser.error(f"--mtu {args.mtu}: must be from 576 to 9000")
     if not args.minutes > 0:
-        parser.error(f"--minutes {args.minutes:g}; more than 0")
+        parser.error(f"--minutes {args.minutes:g}: must be more than 0")
     few = args.samples is not None and args.samples < plan.FULL.least
     if args.write_docs and (args.quick or args.only or few or args.mtu != plan.MTU):
-        parser.error(f"--write-docs: the page has all, with MTU {plan.MTU} and {plan.FULL.least} samples or more; "
+        parser.error(f"--write-docs: the page needs all points, MTU {plan.MTU} and {plan.FULL.least} samples or more; "
                      "leave out --quick, --only, --mtu and --samples")
     return args
 
@@ -257,7 +259,7 @@ def missing_torch(python):
                                timeout=120)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    return None if found.returncode == 0 else (found.stderr.strip().splitlines() or ["it fails"])[-1]
+    return None if found.returncode == 0 else (found.stderr.strip().splitlines() or ["no numpy or torch"])[-1]
 
 
 def missing_mpi(jobs):
@@ -277,12 +279,12 @@ def measure(args):
         return 2
     lacks = missing_mpi(args.jobs)
     if lacks:
-        say(f"compare.sh: no {lacks} here: run tools/setup.sh --all, or leave Open MPI out with --only method=...")
+        say(f"compare.sh: {lacks} is missing; run tools/setup.sh --all, or leave out Open MPI with --only method=...")
         return 2
     fault = missing_torch(args.torch)
     if fault:
-        say(f"compare.sh: --torch {args.torch}: {fault}; a Python with PyTorch and NumPy: python3 -m venv DIR && "
-            "DIR/bin/pip install torch numpy, then --torch DIR/bin/python")
+        say(f"compare.sh: --torch {args.torch}: {fault}; to make a Python with PyTorch and NumPy, run 'python3 -m venv "
+            "DIR && DIR/bin/pip install torch numpy', then use --torch DIR/bin/python")
         return 2
     args.gradlane = args.gradlane.resolve()
     run = Run(args, args.jobs)
@@ -315,7 +317,7 @@ def write_docs(results, out):
 
     reasons = report.unfit(results)
     if reasons:
-        say(f"compare.sh: --write-docs: docs/results/compare.md is left as it was: {'; '.join(reasons)}")
+        say(f"compare.sh: --write-docs: docs/results/compare.md was not changed: {'; '.join(reasons)}")
         return False
     report.write_docs(results, out, ROOT / "docs")
     return True

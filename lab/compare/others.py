@@ -51,7 +51,7 @@ class Processes:
                 return connection
             except TimeoutError:
                 continue
-        return self.fail(f"{self.name} did not start in {START_S} s")
+        return self.fail(f"{self.name} did not start within {START_S} s")
 
     def fail(self, what):
         for process in self.processes:

@@ -95,7 +95,7 @@ def parse_size(text):
     digits = text.rstrip("KMkmiIbB ")
     unit = text[len(digits):].strip().lower()
     if not digits.isdigit() or unit not in units:
-        raise ValueError(f"size {text!r}; such as 64K, 16M")
+        raise ValueError(f"size {text!r}: must be such as 64K, 16M")
     return int(digits) * units[unit]
 
 
@@ -106,15 +106,16 @@ def parse_filter(texts):
     for text in texts:
         key, mark, values = text.partition("=")
         if not mark or key not in ("nodes", "rate", "size", "method", "data", "mtu"):
-            raise ValueError(f"--only {text!r}; nodes=, rate=, size=, data=, mtu= or method=, and commas")
+            raise ValueError(f"--only {text!r}: must be nodes=, rate=, size=, data=, mtu= or method=, followed by "
+                             "values with commas")
         parsers = {"nodes": int, "mtu": int, "size": parse_size}
         parse = parsers.get(key, str.strip)
         kept.setdefault(key, set()).update(parse(value) for value in values.split(","))
     unknown = kept.get("method", set()) - set(METHODS)
     if unknown:
-        raise ValueError(f"--only method={','.join(sorted(unknown))}; there are: {', '.join(METHODS)}")
+        raise ValueError(f"--only method={','.join(sorted(unknown))}: unknown; there are: {', '.join(METHODS)}")
     if kept.get("rate", set()) - set(RATES):
-        raise ValueError(f"--only rate=: there are {', '.join(RATES)}")
+        raise ValueError(f"--only rate=: must be some of {', '.join(RATES)}")
     return kept
 
 

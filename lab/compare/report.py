@@ -7,9 +7,9 @@ from lab.compare import plan
 from lab.compare import plots
 from lab.compare import tables
 
-HEAD = """# gradlane beside Gloo and Open MPI: the results
+HEAD = """# gradlane compared with Gloo and Open MPI: the results
 
-Written by `lab/compare.sh --write-docs`, all of it. [benchmarks.md](../benchmarks.md) says what is compared, how it
+`lab/compare.sh --write-docs` writes this page. [benchmarks.md](../benchmarks.md) says what is compared, how it
 is measured, and how to read it.
 """
 NAMES = ("busbw-4", "busbw-2", "time", "cpu")
@@ -34,12 +34,12 @@ def unfit(results):
     wrong = sum(1 for row in rows if row["wrong"] or not row["same_on_all_ranks"])
     fewest = min((len(row["samples"]) for row in rows), default=0)
     found = [
-        (results["quick"], "they are of --quick"),
-        (results["mtu"] != plan.MTU, f"they are with MTU {results['mtu']}, not {plan.MTU}"),
+        (results["quick"], "the results are of --quick"),
+        (results["mtu"] != plan.MTU, f"the results are with MTU {results['mtu']}, not {plan.MTU}"),
         (missing, f"{missing} of {len(wanted)} results are missing"),
         (wrong, f"{wrong} results are wrong"),
         (results.get("failed"), "a job failed"),
-        (fewest < plan.FULL.least, f"there are {fewest} samples of some, fewer than {plan.FULL.least}"),
+        (fewest < plan.FULL.least, f"some points have only {fewest} samples, fewer than {plan.FULL.least}"),
     ]
     return [text for bad, text in found if bad]
 

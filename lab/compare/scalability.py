@@ -107,27 +107,29 @@ def parse():
     parser = argparse.ArgumentParser(prog="lab/scalability.sh", allow_abbrev=False, description=(
         "Times all-reduce by gradlane's aggregator, ring and direct exchange on 4, 6 and 8 nodes, in namespaces on "
         "links with a rate, and simulates them on up to 64 nodes. Writes results.json, a table and a plot. Needs root "
-        "and some 6 minutes; docs/benchmarks.md explains the rest."))
+        "and about 6 minutes. docs/benchmarks.md explains the rest."))
     parser.add_argument("--out", type=pathlib.Path, default="scalability-results", metavar="DIR",
-                        help="for results.json, scalability.md and scalability.png (%(default)s)")
-    parser.add_argument("--rate", default="100mbit", help="of the real links, low enough that cores are no limit "
-                        "(%(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="of which the best counts (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="one round, small tensors, 8 nodes at most: does it work?")
-    parser.add_argument("--render", action="store_true", help="measure nothing: table and plot of DIR/results.json")
+                        help="folder for results.json, scalability.md and scalability.png (%(default)s)")
+    parser.add_argument("--rate", default="100mbit", help="rate of the real links, so low that cores do not limit the "
+                        "times (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds; the best counts (%(default)s)")
+    parser.add_argument("--quick", action="store_true",
+                        help="only check that it works: one round, small tensors, 8 nodes at most")
+    parser.add_argument("--render", action="store_true",
+                        help="measure nothing; make table and plot of DIR/results.json")
     parser.add_argument("--write-docs", action="store_true",
-                        help="the table to docs/results/scalability.md, the plot to docs/images")
+                        help="write the table to docs/results/scalability.md, and the plot to docs/images")
     parser.add_argument("--gradlane", type=pathlib.Path, default=ROOT / "build" / "tools" / "gradlane",
                         help="build/tools/gradlane")
     args = parser.parse_args()
     if not 1 <= args.rounds <= 100:
-        parser.error(f"--rounds {args.rounds}; 1 to 100")
+        parser.error(f"--rounds {args.rounds}: must be from 1 to 100")
     if args.write_docs and (args.quick or args.rounds < 3):
-        parser.error("--write-docs: the page has whole tensors and 3 rounds or more; leave out --quick and --rounds")
+        parser.error("--write-docs: the page needs full tensors and 3 rounds or more; leave out --quick and --rounds")
     if not args.render and os.geteuid() != 0:
         parser.error("network namespaces need root; use sudo")
     if not args.render and not args.gradlane.exists():
-        parser.error(f"no {args.gradlane}; run 'meson setup build && ninja -C build'")
+        parser.error(f"{args.gradlane} is missing; run 'meson setup build && ninja -C build'")
     return args
 
 
@@ -182,7 +184,7 @@ def main():
     print(page.write(results, args.out))
     if args.write_docs:
         if results["settings"]["quick"] or "minutes" not in results:
-            say("lab/scalability.sh: docs/results/scalability.md is left as it was: results are not of a whole run")
+            say("lab/scalability.sh: docs/results/scalability.md was not changed: the run was --quick or incomplete")
             return 1
         page.write_docs(results, ROOT / "docs")
     return 0

@@ -8,9 +8,9 @@ from lab.compare.plots import ticks_of_log
 from lab.compare.style import plt
 from lab.compare.tables import number, table
 
-HEAD = """# Scalability: aggregator, ring and direct exchange on ever more nodes
+HEAD = """# Scalability: aggregator, ring and direct exchange on more and more nodes
 
-Written by `lab/scalability.sh --write-docs`, all of it. [benchmarks.md](../benchmarks.md#scalability) says how it is
+`lab/scalability.sh --write-docs` writes this page. [benchmarks.md](../benchmarks.md#scalability) says how it is
 measured, and how to read it.
 """
 WAYS = (
@@ -86,7 +86,7 @@ def formulas(results):
     cells = [[str(row["nodes"]), *(number(row[name] * 1e3) for name in ("seconds", "star_seconds", "wa_seconds")),
               f"{row['seconds'] / row['star_seconds']:.3f}"] for row in rows]
     return table(["nodes", "simulated, ms", "2(p - 1) n beta with headers", "the paper's (p + log p) n beta",
-                  "simulated / the first"], cells)
+                  "simulated / first formula"], cells)
 
 
 def machine(results):
@@ -99,10 +99,10 @@ def machine(results):
         "median counts; the best round is shown, and the worst one behind it. Results were checked, and none was wrong.")
     if busy:
         text += f" Before each job, {min(busy):.1f} to {max(busy):.1f} cores were busy with other work"
-        text += ": the best of the rounds is what is left of that." if max(busy) > 0.3 else "."
+        text += "; the best round suffers least from it." if max(busy) > 0.3 else "."
     return text + (
         f"\n\nSimulated: {settings['simulated_bytes'] / MIB:g} MiB, ports of {GBPS} Gb/s into one switch, round trips of "
-        f"{RTT}, no loss but of full queues; cores cost nothing there.\n")
+        f"{RTT}, losses only in full queues; computing takes no time.\n")
 
 
 def linked(results):
@@ -111,7 +111,7 @@ def linked(results):
 
 def document(results, picture):
     real = results["settings"]["real_nodes"]
-    quick = "**With `--quick`, which only shows that all works: times mean nothing.**\n\n" if (
+    quick = "**With `--quick`, which only shows that everything works: times mean nothing.**\n\n" if (
         results["settings"]["quick"]) else ""
     parts = [quick + machine(results), f"![Time of an all-reduce against the number of nodes]({picture})\n",
              "## Real nodes\n", times(results["real"], real) + "\n", less(results["real"], real) + "\n"]

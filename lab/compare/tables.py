@@ -137,7 +137,7 @@ def lost(results):
         return "There is nothing to compare in these results."
     if not lines:
         return "Nowhere in these results."
-    return table(["links", "tensor", "method", "slower than", "time, times its"], lines)
+    return table(["links", "tensor", "method", "slower than", "time / its time"], lines)
 
 
 def met_table(results):
@@ -164,7 +164,7 @@ def machine(results):
                      f"{digits['below_2^-10']:.0%} below 2^-10, repeated to fill the tensor.")
     idle = [job["idle_cores"] for job in results["jobs"] if "idle_cores" in job]
     if idle:
-        lines.append(f"Before each job, while nobody did anything, {min(idle):.2f} to {max(idle):.2f} cores were busy.")
+        lines.append(f"Before each job, while no measurement ran, {min(idle):.2f} to {max(idle):.2f} cores were busy.")
     if "seconds" in results:
         lines.append(f"The run took {results['seconds'] / 60:.0f} minutes.")
     lines += [f"Note: {note}." for note in results["notes"]]
@@ -175,8 +175,8 @@ def warnings(results):
     """Returns warnings that make all results less reliable, as paragraphs."""
     found = []
     if results["quick"]:
-        found.append("**With `--quick`, which only shows that all works: few samples, small tensors. Times and figures "
-                     "mean nothing.**\n")
+        found.append("**With `--quick`, which only shows that everything works: few samples, small tensors. Times and "
+                     "figures mean nothing.**\n")
     idle = max((job.get("idle_cores", 0.0) for job in results["jobs"]), default=0.0)
     if idle > plan.QUIET:
         found.append(f"**WARNING: the machine was not quiet. Up to {idle:.1f} cores were busy with other work before "
@@ -194,6 +194,6 @@ def whole(results, image):
             parts.append(f"![{text}]({image(name)})\n")
     parts += ["## Where gradlane is slower\n", lost(results) + "\n"]
     for place, rows in places(results):
-        parts += [f"## {place_name(*place)}\n", overview(rows) + "\n", "<details><summary>all of it</summary>\n",
+        parts += [f"## {place_name(*place)}\n", overview(rows) + "\n", "<details><summary>all figures</summary>\n",
                   detail(rows) + "\n", "</details>\n"]
     return "\n".join(parts)

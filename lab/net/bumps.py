@@ -135,9 +135,9 @@ class Bump:
                 return
             for process in self.processes:
                 if process.poll() is not None:
-                    raise BenchError(f"{process.args[4]} has ended: {process.communicate()[0]}")
+                    raise BenchError(f"{process.args[4]} ended too early: {process.communicate()[0]}")
             time.sleep(0.2)
-        raise BenchError("nothing passes between the hosts")
+        raise BenchError("no packets pass between the hosts: ping got no answer")
 
     def cpu_seconds(self):
         return [cpu_seconds(process.pid) for process in self.processes]
@@ -205,7 +205,7 @@ class Accelerators(Bump):
 def check_alive(*processes):
     for process in processes:
         if process.poll() is not None:
-            raise BenchError(f"{process.args[4]} has ended: {process.communicate()}")
+            raise BenchError(f"{process.args[4]} ended too early: {process.communicate()}")
 
 
 def float_stream(net, tos=0, bound=2.0**-10, data="laplace-1e-3", seconds=None, floats=None, port=5000):
@@ -258,5 +258,5 @@ def ping(net, count, interval=0.005):
                             net.address(1)))
     times = [float(value) * 1e3 for value in re.findall(r"time=([0-9.]+) ms", text)]
     if len(times) < count * 0.9:
-        raise BenchError(f"ping: of {count} only {len(times)} were answered")
+        raise BenchError(f"ping: of {count} packets only {len(times)} were answered")
     return times

@@ -56,7 +56,7 @@ def can_run(*programs):
     if not _has_capability(CAP_NET_ADMIN):
         return "needs CAP_NET_ADMIN"
     probe = subprocess.run(["unshare", "-n", "true"], capture_output=True, timeout=60, check=False)
-    return "cannot make network namespaces here" if probe.returncode != 0 else None
+    return "cannot make network namespaces: 'unshare -n true' failed" if probe.returncode != 0 else None
 
 
 def _has_capability(number):
@@ -197,7 +197,7 @@ def bits_per_second(rate):
     for unit, factor in (("gbit", 1e9), ("mbit", 1e6)):
         if rate.endswith(unit):
             return float(rate.removesuffix(unit)) * factor
-    raise Failed(f"a rate of {rate}: must be such as 1gbit, 200mbit")
+    raise Failed(f"rate {rate}: must be such as 1gbit or 200mbit")
 
 
 def _remove(name):

@@ -28,7 +28,7 @@ def run(gradlane, module, words, *, nodes, rate, link="udp", strategies="ring,di
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, cwd=ROOT,
                               env={**os.environ, "PYTHONPATH": paths, "GRADLANE_LIBRARY": str(library)})
     if done.returncode != 0:
-        raise Failed(f"gradlane run ended with {done.returncode}; see above")
+        raise Failed(f"gradlane run ended with status {done.returncode}; see above")
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 

@@ -106,15 +106,15 @@ def read_grid(path):
     except OSError as error:
         sys.exit(f"heatmap.py: {where}: {error.strerror}")
     except ValueError as error:
-        sys.exit(f"heatmap.py: {where}: is no JSON: {error}")
+        sys.exit(f"heatmap.py: {where}: is not JSON: {error}")
     if not isinstance(grid, dict) or not grid.get("cells") or "trade" not in grid:
-        sys.exit(f"heatmap.py: {where}: has no cells: it must be what `gradlane plan --what-if ... --json` writes")
+        sys.exit(f"heatmap.py: {where}: has no cells; give the output of `gradlane plan --what-if ... --json`")
     return grid
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("grid", nargs="?", help="JSON; standard input if there is none")
+    parser.add_argument("grid", nargs="?", help="file with JSON (default: standard input)")
     parser.add_argument("-o", "--output", required=True, help="FILE.png or FILE.svg")
     arguments = parser.parse_args()
     output = pathlib.Path(arguments.output)

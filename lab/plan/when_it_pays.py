@@ -23,60 +23,59 @@ PORTS = (("card", 4), ("udp", 4))
 
 HEAD = """# When it pays to compress, and when not
 
-Written, all of it, by
+This command writes this page:
 
     lab/plan/when_it_pays.py build/tools/gradlane
 
-What is here is reckoned, not measured: with [the model of `gradlane plan`](plan.md#the-model) and the figures that it
-has without a calibration, computing as on a V100. Of ports of kind `card` no figures were ever measured; they are an
-estimate. How small codecs make gradients is that of independent floats of N(0, 0.01), not of a training's. Codecs and
-packets run on four cores of their own. Tensors are in the host's memory: what copying from a GPU takes is in none of
-these, the paper's codecs run on the GPU itself, and whatever a codec does to accuracy is left out,
-too. For `direct` with codecs of much less than a byte per element the model is known to be too low, by up to 78 %
-([plan.md](plan.md#the-model)): `signsgd` and `dgc:1%` may take more than four times what is reckoned with. Cells are
+The figures are calculated, not measured: with [the model of `gradlane plan`](plan.md#the-model), its figures without a
+calibration, and computing as fast as on a V100. The figures of ports of kind `card` are estimates, because no card was
+measured. Compressed sizes are those of independent floats of N(0, 0.01), not those of a training's gradients. Codecs
+and packets run on four cores that do nothing else. Tensors are in the host's memory. The figures contain neither the
+time of copying from a GPU (the paper's codecs run on the GPU itself) nor what a codec does to accuracy. For `direct`
+with codecs of much less than a byte per element, the times of the model are known to be too low, by up to 78 %
+([plan.md](plan.md#the-model)): `signsgd` and `dgc:1%` may take more than four times as long as calculated. Cells are
 therefore counted twice: with all codecs, and without these two.
 
-Each cell has the fastest codec, and how many times as fast a step is as with **plain**: an exchange that fills the
-links, uncompressed, and costs no core at all: without switches that add, no library is faster than that. Codecs are
-`bf16`, `fixed:10`, `int8`, `qsgd:4`, `signsgd` and `dgc:1%`; of those that bring 3 % and are within 3 % of the fastest
-the first one counts.
-**Where plain is in a cell, compressing loses, or brings less than 3 %**, and the number is what gradlane's best gets
-there.
+Each cell has the fastest codec, and how many times as fast a step is as with **plain**. Plain is an uncompressed
+exchange that fills the links and uses no core. Without switches that add, no library is faster than that. Codecs are
+`bf16`, `fixed:10`, `int8`, `qsgd:4`, `signsgd` and `dgc:1%`. Of those that save at least 3 % and are within 3 % of the
+fastest, the first one counts. **If plain is in a cell, compression is slower, or saves less than 3 %**; the number is
+then the speed-up of gradlane's best choice.
 """
 
 PAPER = """## The set-ups of MLSys 2022
 
 On the Utility of Gradient Compression (MLSys 2022) finds that 6 of more than 200 set-ups gain in data centres, and
-that compressing pays below about 8 Gb/s. Its model, with the constants that were published, gives for ResNet-50,
-ResNet-101 and BERT-base, 4, 8, 16, 32, 64, 96 workers, batches of 16, 32, 64 and its codecs (PowerSGD of rank 4, 8,
-16, SignSGD, Top-k of 20, 10, 1 %):
+that compression pays below about 8 Gb/s. The following table has the results of its model, with the published
+constants, for ResNet-50, ResNet-101 and BERT-base, 4, 8, 16, 32, 64 and 96 workers, batches of 16, 32 and 64, and its
+codecs (PowerSGD of rank 4, 8, 16, SignSGD, Top-k of 20, 10, 1 %):
 
 ```
 {paper}
 ```
 
-Which set-ups the paper counts it does not list, so our grid is another one, and these are not its 6: at 10 Gb/s more
-of ours gain, most of them with batches of 16 and 32, which compute for so short a time that even 45 ms of PowerSGD are
-less than what they wait for. With batches of 64 gains are few at 10 Gb/s and next to none from 15 Gb/s on. Of the
-constants, encoding and decoding were published for ResNet-50 alone; that of other models is taken to grow with their
-elements, and backward of other models follows from their multiply-adds. For ResNet-101 on 96 GPUs at 10 Gb/s sync-SGD
-takes 302 ms here (265 published), and SignSGD 685 by the paper's formula, where it published 1042. What may be missing
-is decoding the votes of all others: column `fitted` has a term for it, 2.22 ms of ResNet-50 for each worker beyond
-four, which the paper does not have and which was fitted to that one point. It changes little: at 10 Gb/s 104 set-ups
-gain with it, 111 without.
+The paper does not list the set-ups that it counts, so our grid is another one, and these are not its 6. At 10 Gb/s,
+more of our set-ups gain. Most of them have batches of 16 and 32. These compute for such a short time that even the
+45 ms of PowerSGD are less than the time that they wait for links. With batches of 64, few set-ups gain at 10 Gb/s, and
+almost none from 15 Gb/s on. The paper has times of encoding and decoding only for ResNet-50. For other models we assume
+that these times grow with the number of elements, and that the time of backward follows from the multiply-adds. For
+ResNet-101 on 96 GPUs at 10 Gb/s, sync-SGD takes 302 ms here (265 published), and SignSGD takes 685 ms by the paper's
+formula (1042 published). The formula may lack the decoding of the votes of all other workers. Column `fitted` has a
+term for it: for ResNet-50, 2.22 ms for each worker beyond four. The paper does not have this term; it was fitted to
+that one point. It changes little: at 10 Gb/s 104 set-ups gain with it, 111 without.
 
-gradlane's codecs gain in all of them up to 8 Gb/s by this model, because they take cores that do not compute
-gradients, tenths of a nanosecond per element instead of nanoseconds, and each bucket while the next one is computed.
-That is the claim, and its limits: four cores of each host are spent on it, gradients must come to the host's memory,
-at 10 Gb/s one of them gains nothing, and from there on some of the gains are below 5 %, at 30 Gb/s almost half of
-them. For a set-up to count, sync-SGD has to be slower both in the paper's buckets and in those of
-DistributedDataParallel. Without `signsgd` and `dgc:1%`, which the model may be too kind to:
+By this model, gradlane's codecs gain in all set-ups up to 8 Gb/s. They run on cores that do not compute gradients, take
+tenths of a nanosecond per element instead of nanoseconds, and encode each bucket while the next one is computed. The
+limits: four cores of each host are used for this, and gradients must come to the host's memory. At 10 Gb/s one set-up
+gains nothing. From there on some of the gains are below 5 %, at 30 Gb/s almost half of them. A set-up counts only if
+sync-SGD is slower both with the paper's buckets and with those of DistributedDataParallel. Without `signsgd` and
+`dgc:1%`, whose times may be too low in the model:
 
 ```
 {paper_dense}
 ```
 
-With UDP sockets in the place of cards, all six:
+With UDP sockets instead of cards, and all six codecs:
 
 ```
 {paper_udp}
@@ -123,8 +122,8 @@ def write(gradlane):
                          f"{len(cells)} cells, {lost_dense} without `signsgd` and `dgc:1%`:\n\n{table(grid)}\n")
     parts.append("## Batches, faster computing, and what encoding may take\n\n"
                  f"`gradlane plan --port card --lanes 4 --json --what-if {' '.join(PICTURE_GRID)} --model MODEL |\n"
-                 "lab/plan/heatmap.py -o FILE.png`. The last picture of each: what a codec would bring that takes so long "
-                 "and\nmakes bytes so much smaller; red loses.\n")
+                 "lab/plan/heatmap.py -o FILE.png` draws these pictures. The last part of each has the speed-up by "
+                 "a\ncodec's time and ratio; red means slower than plain.\n")
     PICTURES.mkdir(exist_ok=True)
     for model in ("resnet50", "bert-base"):
         figure = heatmap.draw(grid_of(gradlane, model, *PORTS[0], PICTURE_GRID))

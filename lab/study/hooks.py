@@ -78,7 +78,7 @@ class Recorder:
                 if len(self._times) == self._begun:
                     break
             if time.monotonic() > patience:
-                raise RuntimeError(f"{self._begun} exchanges have begun, but {len(self._times)} have ended")
+                raise RuntimeError(f"{self._begun} exchanges began, but only {len(self._times)} ended")
             time.sleep(0.001)
         seconds, busy_until = 0.0, 0.0
         for begin, end in sorted(self._times):

@@ -57,7 +57,7 @@ def lines_of(process):
     while True:
         readable, _, _ = select.select([process.stdout], [], [], PATIENCE)
         if not readable:
-            raise Failed(f"nothing has come from it for {PATIENCE} s")
+            raise Failed(f"gradlane run printed nothing for {PATIENCE} s")
         piece = os.read(process.stdout.fileno(), 65536)
         if not piece:
             break
@@ -93,4 +93,5 @@ def results(settings, gradlane, trainings, data):
         finally:
             end(process)
         if status != 0 or missing:
-            raise Failed(f"it ended with status {status}, and {len(missing)} of {len(trainings)} trainings are missing")
+            raise Failed(f"gradlane run ended with status {status}, and {len(missing)} of {len(trainings)} trainings "
+                         "are missing")

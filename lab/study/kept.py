@@ -72,7 +72,8 @@ def begin(args, settings):
         for name in ("mode", "torch", "nodes", "link_rate", "epochs", "steps", "batch", "rate", "momentum", "cores"):
             before_that, now = before.get(name), settings[name]
             if before_that != now:
-                raise SystemExit(f"lab/study.sh: --resume: {args.out} has {name} {before_that}, not {now}")
+                raise SystemExit(f"lab/study.sh: --resume: {args.out} has {name} {before_that}, not {now}; use "
+                                 "the same options, or another --out")
         settings["idle_cores"] = before.get("idle_cores", [])
     else:
         trainings = []

@@ -63,7 +63,7 @@ def methods(text):
         name = next((name for name in sorted(plan.BY_NAME, key=len, reverse=True)
                      if rest == name or rest.startswith(name + ",")), None)
         if name is None:
-            raise argparse.ArgumentTypeError(f"'{rest}': there are {'; '.join(plan.BY_NAME)}")
+            raise argparse.ArgumentTypeError(f"unknown method '{rest}'; there are {'; '.join(plan.BY_NAME)}")
         found.append(name)
         rest = rest[len(name) + 1 :]
     return found
@@ -99,20 +99,21 @@ def parse_arguments():
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--out", default="study-results", metavar="DIR", type=pathlib.Path,
-                        help="where results go (%(default)s): trainings.jsonl, a line for each as soon as it is over; "
-                        "results.json, tables.md and pictures in the end")
+                        help="folder for results (%(default)s): trainings.jsonl gets a line after each training; "
+                        "results.json, tables.md and pictures follow at the end")
     parser.add_argument("--quick", action="store_true",
-                        help=f"few methods, one seed, {QUICK_EPOCHS} epochs: to see whether it works")
-    parser.add_argument("--seeds", type=whole(1, 99), help=f"trainings of each kind ({plan.SEEDS})")
-    parser.add_argument("--epochs", type=whole(1, 1000), help=f"of each training ({plan.EPOCHS})")
+                        help=f"only check that it works: few methods, one seed, {QUICK_EPOCHS} epochs")
+    parser.add_argument("--seeds", type=whole(1, 99), help=f"number of seeds: trainings of each kind ({plan.SEEDS})")
+    parser.add_argument("--epochs", type=whole(1, 1000), help=f"epochs of each training ({plan.EPOCHS})")
     parser.add_argument("--models", type=lambda text: text.split(","), metavar="MODEL,...",
                         help=" or ".join(plan.MODELS) + " (all but gpt; all with --race and --record)")
     parser.add_argument("--only", type=methods, metavar="METHOD,...",
-                        help="these, the worker-aggregator and Gloo; there are: "
+                        help="only these methods, the worker-aggregator and Gloo; there are: "
                         + "; ".join(plan.BY_NAME).replace("%", "%%"))
     parser.add_argument("--systems", action="store_true",
-                        help="the INCEPTIONN paper's four, and Gloo: gradlane's aggregator, the same with compression "
-                        "on the way up, ring, ring with compression; --write-docs writes docs/results/systems.md")
+                        help="the INCEPTIONN paper's four systems, and Gloo: gradlane's aggregator, the same with "
+                        "compression on the way up, ring, ring with compression; --write-docs writes "
+                        "docs/results/systems.md")
     parser.add_argument("--papers", action="store_true",
                         help="the codecs of the papers, PowerSGD above gradlane, and fp16 and bf16 over Gloo; "
                         "--write-docs writes docs/results/papers.md")
@@ -120,45 +121,46 @@ def parse_arguments():
                         help="the same codecs on gradients only, on weights only, on both; --write-docs writes "
                         "docs/results/observation.md")
     parser.add_argument("--race", action="store_true",
-                        help="fp32 and bf16 over Gloo against gradlane over udp: seconds to the same loss, a small GPT "
-                        "and FSDP2 included; --write-docs writes docs/results/race.md")
-    parser.add_argument("--python", metavar="EXE", help="the trainers' (this one, that of build-pytorch/)")
-    parser.add_argument("--link-rate", default=plan.LINK_RATE, metavar="R", help="of each node's cable (%(default)s)")
+                        help="fp32 and bf16 over Gloo compared with gradlane over udp: seconds to the same loss, "
+                        "with a small GPT and FSDP2; --write-docs writes docs/results/race.md")
+    parser.add_argument("--python", metavar="EXE", help="Python of the trainers (this one, that of build-pytorch/)")
+    parser.add_argument("--link-rate", default=plan.LINK_RATE, metavar="R",
+                        help="rate of each node's link (%(default)s)")
     parser.add_argument("--minutes", type=whole(1, 99999),
-                        help="end after so many, with the training that runs then; --resume goes on")
-    parser.add_argument("--resume", action="store_true", help="keep the trainings that are in DIR, do the others")
-    parser.add_argument("--report", action="store_true", help="train nothing: tables and pictures of what is in DIR")
+                        help="after this time, end when the current training ends; --resume continues")
+    parser.add_argument("--resume", action="store_true", help="keep the trainings that are in DIR, and run the others")
+    parser.add_argument("--report", action="store_true", help="train nothing; make tables and pictures of DIR")
     parser.add_argument("--write-docs", action="store_true",
-                        help="the tables also as docs/results/study.md, and the pictures to docs/images/")
-    parser.add_argument("--json", action="store_true", help="print results.json in the end, not the tables")
+                        help="also write the tables to docs/results/study.md, and the pictures to docs/images/")
+    parser.add_argument("--json", action="store_true", help="print results.json at the end, not the tables")
     parser.add_argument("--record", metavar="FOLDER", type=pathlib.Path,
-                        help="measure nothing: train in this process, and write gradients of each rank early, in the "
+                        help="measure nothing; train in this process, and write gradients of each rank early, in the "
                         "middle and late as FOLDER/MODEL-STEP.npy, for gradlane bench codec --data; needs no root")
     parser.add_argument("--sample", metavar="FLOATS", type=whole(32, 999999),
-                        help="with --record: only as many of each gradient, spread over it (all)")
-    parser.add_argument("--gradlane", metavar="EXE", help="use this one; install and build nothing")
+                        help="with --record: keep this many floats of each gradient, spread evenly (all)")
+    parser.add_argument("--gradlane", metavar="EXE", help="use this program; install and build nothing")
     parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)  # checks the command line only
     args = parser.parse_args()
     if args.resume and args.report:
         parser.error("--resume trains, --report does not; choose one")
     modes = [mode for mode in plan.MODES if getattr(args, mode)]
     if len(modes) > 1:
-        parser.error(f"--{modes[0]} and --{modes[1]} are studies of their own; choose one")
+        parser.error(f"--{modes[0]} and --{modes[1]} are different studies; choose one")
     args.mode = modes[0] if modes else None
     args.models = args.models or (list(plan.MODELS) if args.record else plan.models_of(args.mode))
     for model in args.models:
         if model not in plan.MODELS:
-            parser.error(f"--models: '{model}': there are {', '.join(plan.MODELS)}")
+            parser.error(f"--models: unknown model '{model}'; there are {', '.join(plan.MODELS)}")
     args.python = args.python or sys.executable
     if args.systems and args.only:
-        parser.error("--systems names methods of its own; leave out --only")
+        parser.error("--systems has its own list of methods; leave out --only")
     if args.minutes and args.report:
         parser.error("--report trains nothing; leave out --minutes")
     check_record(parser, args)
     args.seeds = args.seeds or (1 if args.quick else least_seeds(args.mode))
     args.epochs = args.epochs or (QUICK_EPOCHS if args.quick else plan.EPOCHS)
     if args.write_docs and not for_page(vars(args)):
-        parser.error(f"--write-docs: the page has tables of everything, {plan.SEEDS} seeds or more (with --systems "
+        parser.error(f"--write-docs: the page needs all methods, {plan.SEEDS} seeds or more (with --systems "
                      f"and --observation {plan.FEWER_SEEDS}); leave out --quick, --only, --models, --epochs, "
                      "--link-rate and fewer --seeds")
     if not args.report and not args.record and os.geteuid() != 0:
@@ -203,7 +205,7 @@ class Progress:
         at = len(self.all) - len(self.left)
         say(f"[{at}/{len(self.all)}] {result['model']}, seed {result['seed']}, {result['method']}: "
             f"{result['accuracy'][-1]:.2f} %, {sum(result['epoch_seconds']):.1f} s, {replicas}; "
-            + (f"about {self.minutes()} left" if self.left else "the last one"))
+            + (f"about {self.minutes()} left" if self.left else "this was the last one"))
 
 
 def look_around(settings, out):
@@ -248,14 +250,14 @@ def train(args, out):
                             break
                 except job.Failed as failure:
                     failures.append(f"seed {wanted[0]['seed']}: {failure}")
-                    say(f"lab/study.sh: {failures[-1]}" + ("" if trying else "; what is missing is tried once more"))
+                    say(f"lab/study.sh: {failures[-1]}" + ("" if trying else "; missing trainings are tried once more"))
             if not progress.left or time.monotonic() > end:
                 break
         if progress.left and time.monotonic() > end:
-            say(f"lab/study.sh: {args.minutes} minutes are over; --resume goes on with what is in {out}")
+            say(f"lab/study.sh: {args.minutes} minutes are over; --resume continues with the results in {out}")
     except KeyboardInterrupt:
         failures.append("interrupted")
-        say(f"lab/study.sh: interrupted; what is done is in {out}, and --resume goes on with it")
+        say(f"lab/study.sh: interrupted; results so far are in {out}, and --resume continues with them")
     data.unlink(missing_ok=True)
     return settings, trainings, failures
 
@@ -299,9 +301,9 @@ def finish(args, settings, trainings, failures):
         mode = settings.get("mode")
         page = PAGES[mode]
         if missing or result["different"] or not for_page(settings):
-            raise SystemExit(f"lab/study.sh: docs/results/{page.name} is left as it was: it is for complete studies "
+            raise SystemExit(f"lab/study.sh: docs/results/{page.name} was not changed: it needs a complete study "
                              f"with {least_seeds(mode)} seeds or more, {plan.EPOCHS} epochs, {plan.LINK_RATE} and "
-                             "replicas that do not differ")
+                             "identical replicas")
         page.write_text(report.page_of(mode, result, pictures))
         pictures = report.pictures_of(mode, pictures)
         IMAGES.mkdir(exist_ok=True)

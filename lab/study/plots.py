@@ -116,7 +116,7 @@ def accuracies(result, path):
         for at, row in enumerate(rows):
             accuracy = row["accuracy"]
             if accuracy["most"] < left:
-                axis.annotate(f"{accuracy['mean']:.1f} % in the mean", (left, at), va="center", fontsize=8,
+                axis.annotate(f"mean: {accuracy['mean']:.1f} %", (left, at), va="center", fontsize=8,
                               xytext=(6, 0), textcoords="offset points", color=VERMILION)
                 continue
             axis.plot([max(left, accuracy["least"]), accuracy["most"]], [at, at], color=BLUE, linewidth=2.2, zorder=2)

@@ -72,12 +72,12 @@ def read_words():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path, help="where words.json, the layers, and words-STEP.npy go")
-    parser.add_argument("--width", type=int, default=192, help=f"a multiple of {HEAD} (%(default)s)")
-    parser.add_argument("--depth", type=int, default=4, help="(%(default)s)")
-    parser.add_argument("--steps", type=int, default=60, help="(%(default)s)")
-    parser.add_argument("--batch", type=int, default=8, help="of a rank (%(default)s)")
-    parser.add_argument("--ranks", type=int, default=record.RANKS, help="(%(default)s)")
+    parser.add_argument("folder", type=pathlib.Path, help="folder for words.json (the layers) and words-STEP.npy")
+    parser.add_argument("--width", type=int, default=192, help=f"width, a multiple of {HEAD} (%(default)s)")
+    parser.add_argument("--depth", type=int, default=4, help="number of blocks (%(default)s)")
+    parser.add_argument("--steps", type=int, default=60, help="number of steps (%(default)s)")
+    parser.add_argument("--batch", type=int, default=8, help="texts in the batch of each rank (%(default)s)")
+    parser.add_argument("--ranks", type=int, default=record.RANKS, help="number of ranks (%(default)s)")
     args = parser.parse_args()
     torch.manual_seed(SEED)
     model, words, random = Gpt(args.width, args.depth), read_words(), torch.Generator().manual_seed(SEED)

@@ -10,22 +10,22 @@ NONE = "-"
 TITLE = "# Training study\n"
 PAGE_TITLE = """# The training study: the results
 
-Written by `lab/study.sh --write-docs`, all of it. [study.md](../study.md) says what is trained and measured, and what
-the columns mean.
+`lab/study.sh --write-docs` writes this page. [study.md](../study.md) says what is trained and measured, and what the
+columns mean.
 """
 PAPERS_TITLE = """# The codecs of the papers: the results
 
-Written by `lab/study.sh --papers --write-docs`, all of it. [study.md](../study.md#the-codecs-of-the-papers) says what
-they are, and what the columns mean.
+`lab/study.sh --papers --write-docs` writes this page. [study.md](../study.md#the-codecs-of-the-papers) says what they
+are, and what the columns mean.
 """
 OBSERVATION_TITLE = """# Codecs on gradients, on weights, on both: the results
 
-Written by `lab/study.sh --observation --write-docs`, all of it.
-[study.md](../study.md#gradients-and-weights) says what is done. In brackets: points less than Gloo's fp32.
+`lab/study.sh --observation --write-docs` writes this page. [study.md](../study.md#gradients-and-weights) says what is
+done. In brackets: difference from Gloo's fp32, in points.
 """
 RACE_TITLE = """# Seconds to the same loss: the results
 
-Written by `lab/study.sh --race --write-docs`, all of it. [study.md](../study.md#seconds-to-the-same-loss) says what is
+`lab/study.sh --race --write-docs` writes this page. [study.md](../study.md#seconds-to-the-same-loss) says what is
 trained and measured, and what the columns mean.
 """
 GPT = (f" The GPT: epochs of {plan.GPT_STEPS} steps, {plan.GPT_BATCH} window of {plan.GPT_CONTEXT} characters per node "
@@ -110,7 +110,7 @@ def accuracies(model):
             "identical" if row["identical"] else "DIFFERENT",
         ])
     heads = ["method", f"epochs to {target(model)}", "seconds", "against worker-aggregator", "against Gloo",
-             "final accuracy", "least-most", "deviation", "less Gloo's", "replicas"]
+             "final accuracy", "least-most", "deviation", "minus Gloo's", "replicas"]
     return table(heads, rows)
 
 
@@ -160,7 +160,7 @@ def figures(result):
         wanted = f"{figure['wanted']} {figure['unit']}"
         rows.append([figure["what"], wanted, value, "met" if figure["met"] else "NOT MET"])
     same = "none" if not result["different"] else str(len(result["different"]))
-    rows.append(["trainings whose replicas were not the same bits in the end", "none", same,
+    rows.append(["trainings after which replicas differ", "none", same,
                  "NOT MET" if result["different"] else "met"])
     return table(["figure", "at least", "measured", ""], rows)
 
@@ -202,7 +202,7 @@ def head(result):
     """Returns the head of a page: machine, settings, and warnings about the results."""
     text = machine(result)
     if result["settings"]["quick"]:
-        text += "\n**With --quick, which only shows that it works: figures mean nothing.**\n"
+        text += "\n**With --quick, which only shows that everything works: figures mean nothing.**\n"
     if result["missing"]:
         text += f"\nNot complete: {len(result['missing'])} trainings are missing, so means are of different seeds.\n"
     return text
@@ -218,7 +218,7 @@ def document(result):
         text += f"\n{times(model)}\n{speeds(model)}\n{accuracies(model)}"
         observed = result["settings"].get("mode") == plan.OBSERVATION_MODE and observation(model)
         text += f"\n{observed}" if observed else ""
-        text += f"\nTo {target(model)}: {about_target(model)}.\n"
+        text += f"\nThe target, {target(model)}, is {about_target(model)}.\n"
     return text
 
 
@@ -246,7 +246,7 @@ def losers(model):
         if row["method"] != plan.GLOO and (below < -summary.TARGET_BELOW or slower > 1):
             rows.append([row["method"], f"{below:+.2f} points", f"{slower:.2f}x",
                          f"{row['reached']} of {row['seeds']} seeds"])
-    return table(["method", "accuracy less Gloo's", "time beside Gloo's", "reach the accuracy"], rows) if rows else ""
+    return table(["method", "accuracy minus Gloo's", "time / Gloo's time", "reach the accuracy"], rows) if rows else ""
 
 
 def papers_page(result, pictures):
@@ -254,7 +254,7 @@ def papers_page(result, pictures):
     text = document(result).replace(TITLE, PAPERS_TITLE, 1)
     for model in result["models"].values():
         found = losers(model)
-        text += f"\n## Not worth their while: {model['about']}\n\n{found or 'None.'}"
+        text += f"\n## Less accurate or slower than Gloo: {model['about']}\n\n{found or 'None.'}"
     return text + plots_of(pictures)
 
 

@@ -9,8 +9,8 @@ RECORDED = "tools/bench/recordings"
 BLOCK = 1408  # bytes of fp32, about as many as in a packet of MTU 1500
 TITLE = """# The paper's four systems: the results
 
-Written by `lab/study.sh --systems --write-docs`, all of it. [study.md](../study.md#the-papers-four-systems) says what
-they are, and how a step is split.
+`lab/study.sh --systems --write-docs` writes this page. [study.md](../study.md#the-papers-four-systems) says what they
+are, and how a step is split.
 """
 PICTURE = "study-systems.png"
 PAPER = "70.9-80.7 %"
@@ -73,6 +73,6 @@ def cells(model, settings):
 
 def about(settings):
     speeds = settings["add_gbps"]
-    return (f"Adding is reckoned: what the node that adds most has to add, by `gradlane bench codec`'s speed of decoding "
-            f"and adding on this machine ({speeds['raw']:.1f} GB/s of raw, {speeds['fixed:10']:.1f} of fixed:10). "
-            "Exchanging is what is left of a step.\n")
+    return (f"The time of adding is calculated: the data that the busiest node adds, at the speed of decoding and "
+            f"adding that `gradlane bench codec` measures on this machine ({speeds['raw']:.1f} GB/s of raw, "
+            f"{speeds['fixed:10']:.1f} of fixed:10). Exchanging is the rest of a step.\n")

@@ -41,7 +41,7 @@ def main():
         assert said == found, (name, said ^ found)
         inside = related(name, "STATIC_LINK")
         assert {"libc6-dev", "libgcc-12-dev"} <= inside, inside
-        print(f"{name}: {len(said)} packages' shared libraries; in it: {' '.join(sorted(inside))}")
+        print(f"{name}: shared libraries of {len(said)} packages; compiled in: {' '.join(sorted(inside))}")
     assert "libcli11-dev" in related("gradlane", "STATIC_LINK") and "libdpdk-dev" in related("gradlaned", "STATIC_LINK")
     own = {it["versionInfo"] for it in packages.values() if "supplier" not in it}
     assert own == {output("dpkg-query", "-W", "-f", "${Version}", "gradlane")}, own

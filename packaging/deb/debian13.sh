@@ -18,7 +18,7 @@ trap 'rm -rf --one-file-system "$scratch"' EXIT
 inside() {
   in_root "$root" "$1" >"$scratch/log" 2>&1 || {
     tail -n 40 "$scratch/log"
-    echo "packaging/deb/debian13.sh: this has failed: $1" >&2
+    echo "packaging/deb/debian13.sh: failed: $1" >&2
     exit 1
   }
 }

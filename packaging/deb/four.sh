@@ -70,7 +70,7 @@ finished() {
 privileges() {
   on_machine 0 "cd /proc/\$(systemctl show -P MainPID gradlaned@$1)
     stat -c 'user %U' . && grep -E '^(CapEff|NoNewPrivs|Seccomp):' status" | tee "$scratch/privileges.txt"
-  grep -qx 'user gradlane' "$scratch/privileges.txt" || fail "another user"
+  grep -qx 'user gradlane' "$scratch/privileges.txt" || fail "the daemon does not run as user gradlane"
 }
 
 a_daemon_that_hangs() {
@@ -81,7 +81,7 @@ a_daemon_that_hangs() {
     for i in $(seq 300); do [ "$(systemctl show -P NRestarts gradlaned@ring)" != 0 ] && break; sleep 0.1; done
     for i in $(seq 300); do systemctl is-active --quiet gradlaned@ring && break; sleep 0.1; done
     systemctl show -P NRestarts -P ActiveState -P Result gradlaned@ring; systemctl is-active --quiet gradlaned@ring' ||
-    fail "it was not started again"
+    fail "the daemon was not started again"
 }
 
 packets_of_an_interface() {
@@ -92,7 +92,7 @@ packets_of_an_interface() {
       mkdir -p /etc/systemd/system/gradlaned@packets.service.d
       cp /usr/share/doc/gradlane/examples/systemd/packets.conf /etc/systemd/system/gradlaned@packets.service.d/
       systemctl daemon-reload && systemctl start gradlaned@packets" || {
-      on_machine "$i" 'journalctl -n 20 --no-pager -u gradlaned@packets'; fail "it does not start"; }
+      on_machine "$i" 'journalctl -n 20 --no-pager -u gradlaned@packets'; fail "gradlaned@packets does not start"; }
   done
   for i in 0 1; do on_machine "$i" 'gradlane perf -b 1M -e 1M' alice >"$scratch/perf$i.txt" 2>&1 & perf[i]=$!; done
   for i in 0 1; do wait "${perf[$i]}" || { cat "$scratch/perf$i.txt"; fail "gradlane perf has failed"; }; done
@@ -166,7 +166,7 @@ purged_where_it_ran() {
   for i in 0 2; do
     on_machine "$i" 'rm /home/alice/*.py'  # from this test
     on_machine "$i" "$list" >"$scratch/after$i.txt"
-    diff "$scratch/before$i.txt" "$scratch/after$i.txt" || fail "on node $i that is not what was there before"
+    diff "$scratch/before$i.txt" "$scratch/after$i.txt" || fail "node $i has other files than before the installation"
     # Extensions that PyTorch has compiled for a user stay in that user's cache.
     left=$(on_machine "$i" 'find /run /tmp /dev/shm -name "*gradlane*" -not -path "/run/systemd/*" -not -path "/run/log/*" \
         -not -path "*/torch_extensions/*"

@@ -18,7 +18,7 @@ now=$PWD/client/gradlane.abi
   --no-parameter-names --type-id-style hash --out-file "$now" "../$library")
 # Compares two files, as abidiff of Debian 12 crashes if one of them is a library.
 abidiff --no-added-syms client/gradlane.abi "$now" || {
-  echo "packaging/deb/interface.sh: programs that are built may not run with this library" >&2
+  echo "packaging/deb/interface.sh: programs built with an earlier library may not run with this one" >&2
   exit 1
 }
 echo "$(grep -c "<elf-symbol .*type='func-type'" client/gradlane.abi) functions, and their types, are as in client/gradlane.abi"

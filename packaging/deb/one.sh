@@ -42,7 +42,7 @@ read_pages() {
 # Checks the unit without systemd as init, which does not run here.
 look_at_unit() {
   local dropin
-  on_one 'systemd-analyze verify --man=no /lib/systemd/system/gradlaned@.service' || fail "not as it should be"
+  on_one 'systemd-analyze verify --man=no /lib/systemd/system/gradlaned@.service' || fail "systemd-analyze verify finds faults in the unit"
   for dropin in "" packets.conf card.conf; do
     echo "${dropin:-sockets of the kernel}: $(on_one "mkdir /tmp/offline && cd /tmp/offline &&
       cat /lib/systemd/system/gradlaned@.service ${dropin:+/usr/share/doc/gradlane/examples/systemd/$dropin} \
@@ -62,7 +62,7 @@ one_machine() {
   read_pages
 
   step "what they are made of"
-  on_one 'python3 /srv/check_sbom.py /usr/share/doc/gradlane/sbom.spdx.json' || fail "that is not what is installed"
+  on_one 'python3 /srv/check_sbom.py /usr/share/doc/gradlane/sbom.spdx.json' || fail "the SBOM differs from what is installed"
 
   step "the unit, as systemd sees it"
   look_at_unit
@@ -70,7 +70,7 @@ one_machine() {
   step "purged"
   quietly on_one "apt-get purge -y ${ours//|/ }"
   on_one "$list" >"$scratch/after.txt"
-  diff "$scratch/before.txt" "$scratch/after.txt" || fail "that is not what was there before"
+  diff "$scratch/before.txt" "$scratch/after.txt" || fail "there are other files than before the installation"
   echo "the same $(wc -l <"$scratch/after.txt") files and folders as before"
   on_one 'grep "gradlane:" /etc/passwd /etc/group'
 }

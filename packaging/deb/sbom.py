@@ -93,7 +93,7 @@ def owners(paths):
     found = {path: next((known[name] for name in names_of(path) if name in known), None) for path in paths}
     strange = sorted(str(path) for path, owner in found.items() if not owner)
     if strange:
-        sys.exit(f"sbom.py: no package has {', '.join(strange[:5])}")
+        sys.exit(f"sbom.py: no package contains {', '.join(strange[:5])}")
     return found
 
 

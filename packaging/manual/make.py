@@ -182,7 +182,7 @@ def main():
         for name, it in program.pages():
             made[f"{name}.{number}"] = "\n".join(page(it, number, args.version, date)) + "\n"
     if set(made) != set(args.pages):
-        sys.exit(f"make.py: packaging/manual/meson.build has {sorted(set(args.pages) - set(made))} too many, and lacks "
+        sys.exit(f"make.py: packaging/manual/meson.build lists {sorted(set(args.pages) - set(made))} without a command, and lacks "
                  f"{sorted(set(made) - set(args.pages))}")
     made["gradlane"] = made["gradlaned"] = "\n".join(completion(programs)) + "\n"
     for name, text in made.items():

@@ -157,7 +157,7 @@ def main():
     parser.add_argument("build", type=pathlib.Path, help="a build with -Dstatic=true")
     parser.add_argument("out", type=pathlib.Path, help="the folder for the wheel")
     parser.add_argument("--torch", metavar="PYTHON", action="append", default=[],
-                        help="whose PyTorch 2 the part in C++ is built for (repeatable)")
+                        help="Python whose PyTorch 2 the C++ part is built for (repeatable)")
     args = parser.parse_args()
     scratch = pathlib.Path(tempfile.mkdtemp(prefix="gradlane-wheel-"))
     try:

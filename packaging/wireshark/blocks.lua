@@ -23,7 +23,7 @@ function Found:steps(count, place) self.values[#self.values + 1] = { count, true
 
 -- Returns what is wrong with the length, or nil.
 function Found.length(bytes, wanted)
-  if #bytes ~= wanted then return string.format("%d bytes in place of %d", #bytes, wanted) end
+  if #bytes ~= wanted then return string.format("%d bytes, but %d expected", #bytes, wanted) end
 end
 
 local function nothing(wrong) return setmetatable({ fields = {}, values = {}, wrong = wrong }, Found) end
@@ -43,7 +43,7 @@ local elements = {
 
 function blocks.elements(range, n, type)
   local bytes, value = elements[type][1], elements[type][2]
-  if range:len() ~= bytes * n then return nothing(string.format("%d bytes in place of %d", range:len(), bytes * n)) end
+  if range:len() ~= bytes * n then return nothing(string.format("%d bytes, but %d expected", range:len(), bytes * n)) end
   local found = nothing()
   for i = 0, math.min(n, kGroup) - 1 do found:value(value(range(bytes * i, bytes))) end
   return found
@@ -64,7 +64,7 @@ local function tagged(found, bytes, n, codec)
   local at, half = 8 * groups, math.floor(codec.param % 128 / 2)
   if #bytes < at then return "it ends within its tags" end
   for i = n, 32 * groups - 1 do
-    if numbers.bits(bytes, 2 * i, 2) ~= 0 then return "a tag of no float" end
+    if numbers.bits(bytes, 2 * i, 2) ~= 0 then return "a tag behind the last float" end
   end
   found:field("tags", 0, 8)
   for i = 0, n - 1 do
@@ -110,9 +110,9 @@ local function no_codec(codec)
   elseif parameters[codec.id] then
     least, most = parameters[codec.id][1], parameters[codec.id][2]
   end
-  if param < least or param > most then return string.format("there is none with a parameter of %d", param) end
+  if param < least or param > most then return string.format("it does not allow parameter %d", param) end
   if chunks.has(codec.id) and codec.number and not chunks.may_have(codec.number) then
-    return string.format("there is none with chunks of %d", codec.number)
+    return string.format("it does not allow chunks of %d", codec.number)
   end
 end
 

@@ -10,7 +10,7 @@ local function open(bytes, at, left)
   if at + kHead > #bytes then return nil, "it ends within a record's head" end
   local head = numbers.unsigned(bytes, at, kHead)
   local record = { floats = head % 32768, deflated = head >= 32768 }
-  if record.floats == 0 or record.floats > kMostFloats then return nil, "a head that cannot be" end
+  if record.floats == 0 or record.floats > kMostFloats then return nil, "an invalid head" end
   if record.floats > left then return nil, "more floats than the run has" end
   record.data, record.bytes = at + kHead, kFloat * record.floats
   if record.deflated then

@@ -249,7 +249,7 @@ local function show_packet(tree, range, bytes, at, sender, cut)
       text = text .. ": " .. table.concat(show_runs(tree, payload, from, cut), "; ")
     end
   elseif not probe and range(3, 1):uint() == kinds.hello and not cut then
-    show.expert(tree, "too_short", "A hello without one")
+    show.expert(tree, "too_short", "A hello without its content")
   end
   if tag > 0 then show.layout(tree, "tag", range(range:len() - tag, tag)) end
   return text

@@ -64,7 +64,7 @@ local function table_of(of, count)
   for bits = 1, kMostBits do
     code = 2 * (code + number[bits - 1])
     first[bits] = code
-    if code + number[bits] > 2 ^ bits then fail("more codes in its stream than there can be") end
+    if code + number[bits] > 2 ^ bits then fail("too many codes in its stream") end
   end
   for symbol = 0, count - 1 do
     local bits = of[symbol]
@@ -83,7 +83,7 @@ function Reader:symbol(symbols)
     local symbol = symbols[bits][code]
     if symbol then return symbol end
   end
-  fail("a code in its stream that stands for nothing")
+  fail("an unknown code in its stream")
 end
 
 -- Returns the fixed tables: for literals and lengths, and for distances.
@@ -105,7 +105,7 @@ local function read_tables(reader)
     local symbol, times = reader:symbol(symbols), 1
     local bits = symbol
     if symbol == 16 then
-      if count == 0 then fail("its stream repeats a length of nothing") end
+      if count == 0 then fail("its stream repeats a length before the first") end
       bits, times = found[count - 1], 3 + reader:number(2)
     elseif symbol == 17 then
       bits, times = 0, 3 + reader:number(3)
@@ -133,7 +133,7 @@ end
 local function stored(reader, out, most)
   reader.left = 0
   local length, other = reader:number(16), reader:number(16)
-  if length + other ~= 65535 then fail("a length in its stream that cannot be") end
+  if length + other ~= 65535 then fail("an invalid length in its stream") end
   for _ = 1, length do put(out, reader:number(8), most) end
 end
 
@@ -145,11 +145,11 @@ local function compressed(reader, out, most, symbols, far)
     elseif symbol == kEnd then
       return
     else
-      local row = lengths[symbol - 257] or fail("a length in its stream that cannot be")
+      local row = lengths[symbol - 257] or fail("an invalid length in its stream")
       local length = row[1] + reader:number(row[2])
-      local way = distances[reader:symbol(far)] or fail("a distance in its stream that cannot be")
+      local way = distances[reader:symbol(far)] or fail("an invalid distance in its stream")
       local distance = way[1] + reader:number(way[2])
-      if distance > #out then fail("its stream repeats what is not there") end
+      if distance > #out then fail("its stream repeats bytes before its start") end
       for _ = 1, length do put(out, out[#out + 1 - distance], most) end
     end
   end
@@ -166,7 +166,7 @@ local function read(bytes, most)
     elseif kind == 2 then
       compressed(reader, out, most, read_tables(reader))
     else
-      fail("a block in its stream that cannot be")
+      fail("an invalid block in its stream")
     end
   until last == 1
   if #out < most then fail("fewer floats in its stream than it announces") end

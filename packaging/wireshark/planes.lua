@@ -24,7 +24,7 @@ local function shape(bytes, n)
   local tags = math.ceil(groups / 2)
   local wanted, escapes, first = tags, 0, nil
   if #bytes < tags then return nil, "it ends within its tags" end
-  if groups % 2 == 1 and bytes:byte(tags) >= 16 then return nil, "a tag of no group" end
+  if groups % 2 == 1 and bytes:byte(tags) >= 16 then return nil, "a tag behind the last group" end
   for group = 0, groups - 1 do
     local width, raw, mask, at = tag_of(bytes, group), 0, 0, nil
     local tag = width
@@ -32,8 +32,8 @@ local function shape(bytes, n)
       if #bytes < tags + kEscapeBytes * (escapes + 1) then return nil, "it ends within its escapes" end
       width, raw, mask, at = escape_of(bytes, kEscapeBytes * escapes)
       escapes = escapes + 1
-      if width > kMostPlanes or width + raw > kGroup then return nil, "an escape that cannot be" end
-      if mask >= 2 ^ math.min(kGroup, n - kGroup * group) then return nil, "an escape of no float" end
+      if width > kMostPlanes or width + raw > kGroup then return nil, "an invalid escape" end
+      if mask >= 2 ^ math.min(kGroup, n - kGroup * group) then return nil, "an escape behind the last float" end
       wanted = wanted + kEscapeBytes
     end
     wanted = wanted + 4 * (width + raw)

@@ -34,7 +34,7 @@ add("packet.number", ProtoField.uint16("gradlane.packet.number", "Number in its 
 add("packet.length", ProtoField.uint16("gradlane.packet.length", "Bytes"))
 add("superpacket", ProtoField.uint16("gradlane.superpacket", "Packets of a superpacket"))
 add("crc.status", ProtoField.string("gradlane.crc.status", "CRC"))
-add("crc.computed", ProtoField.uint32("gradlane.crc.computed", "CRC32C as it should be", base.HEX))
+add("crc.computed", ProtoField.uint32("gradlane.crc.computed", "Expected CRC32C", base.HEX))
 add("codec", ProtoField.string("gradlane.codec", "Codec"))
 add("codec.back", ProtoField.string("gradlane.codec.back", "Codec of the way back"))
 add("strategy", ProtoField.string("gradlane.strategy", "Strategy"))
@@ -68,7 +68,7 @@ add("block.step", ProtoField.float("gradlane.block.step", "Step"))
 add("block.floats", ProtoField.uint16("gradlane.block.floats", "Floats"))
 add("block.deflated", ProtoField.bool("gradlane.block.deflated", "Deflated"))
 add("block.stream", ProtoField.bytes("gradlane.block.stream", "Stream"))
-add("rest", ProtoField.bytes("gradlane.rest", "Not looked at"))
+add("rest", ProtoField.bytes("gradlane.rest", "Not decoded"))
 add("bundle.kind", ProtoField.uint8("gradlane.bundle.kind", "Kind", base.DEC, names.bundle_kind))
 add("record", ProtoField.none("gradlane.record", "Record"))
 add("record.word", ProtoField.uint32("gradlane.record.word", "Header word", base.HEX))
@@ -82,7 +82,7 @@ local experts, group, level = {}, expert.group, expert.severity
 for name, row in pairs({
   bad_crc = { "The CRC is wrong: damaged on its way; receivers drop it", group.CHECKSUM, level.ERROR },
   bad_version = { "Another version of the protocol: these nodes do not work together", group.PROTOCOL, level.ERROR },
-  bad_kind = { "Of no known kind", group.PROTOCOL, level.ERROR },
+  bad_kind = { "Unknown kind", group.PROTOCOL, level.ERROR },
   too_short = { "Shorter than its headers", group.PROTOCOL, level.ERROR },
   bad_run = { "A run that does not fit its packet", group.PROTOCOL, level.ERROR },
   bad_digest = { "The digest is not that of the descriptor", group.PROTOCOL, level.ERROR },
@@ -91,7 +91,7 @@ for name, row in pairs({
   cut = { "The capture has less of this packet than was sent", group.UNDECODED, level.NOTE },
   failed = { "An operation has failed", group.SEQUENCE, level.WARN },
   ended = { "The generation before this one ended by a failure", group.SEQUENCE, level.WARN },
-  complaint = { "Packets do not arrive as they should", group.SEQUENCE, level.WARN },
+  complaint = { "A node complains that packets do not arrive correctly", group.SEQUENCE, level.WARN },
 }) do
   experts[name] = ProtoExpert.new("gradlane.expert." .. name, row[1], row[2], row[3])
 end

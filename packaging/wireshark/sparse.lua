@@ -23,7 +23,7 @@ local function open_places(bytes, at, floats)
       if i > 1 and places[i] <= places[i - 1] then return nil, "places that do not ascend" end
     end
   end
-  if #places > 0 and places[#places] >= floats then return nil, "a place of no float" end
+  if #places > 0 and places[#places] >= floats then return nil, "a place behind the last float" end
   return places, stop
 end
 
@@ -37,7 +37,7 @@ local function open(bytes, at, floats, lattice)
     if stop >= #bytes then return nil, "it ends before the width of its values" end
     record.width, record.values = bytes:byte(stop + 1), stop + 1
     if record.width == 0 or record.width > kMostWidth and record.width ~= kWholeFloat then
-      return nil, "values of a width that cannot be"
+      return nil, "values of an invalid width"
     end
   end
   record.stop = record.values + math.ceil(#places * record.width / 8)

@@ -14,7 +14,7 @@ local function open(bytes, at, floats)
     at = at, range = head % 1024, single = numbers.bit(head, 14) == 1, special = numbers.bit(head, 15) == 1,
     planes = 0, stride = math.ceil(floats / 8),
   }
-  if record.range > kMost or math.floor(head / 1024) % 16 ~= 0 then return nil, "a head that cannot be" end
+  if record.range > kMost or math.floor(head / 1024) % 16 ~= 0 then return nil, "an invalid head" end
   local largest = record.single and 2 * record.range or record.range
   while largest >= 2 ^ record.planes do record.planes = record.planes + 1 end
   record.bytes = kHead + (record.planes + (record.special and kCodePlanes or 0)) * record.stride

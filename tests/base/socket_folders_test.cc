@@ -74,10 +74,9 @@ TEST(SocketFolders, OwnInTmp) {
   };
   fs::create_directory(folder);
   fs::permissions(folder, fs::perms::owner_all | fs::perms::group_exec);
-  EXPECT_EQ(refusal(),
-            folder.string() +
-                " is no folder of this user alone, mode 0700, as one for sockets in /tmp must be: remove it, "
-                "or have the socket elsewhere (socket, or --set socket=PATH)");
+  EXPECT_EQ(refusal(), folder.string() +
+                           " must be a folder of this user with mode 0700, as every folder for sockets in /tmp: remove "
+                           "it, or choose another path for the socket (socket, or --set socket=PATH)");
   fs::permissions(folder, fs::perms::owner_all);
   EXPECT_EQ(refusal(), "");
   fs::rename(folder, folder.string() + "-real");

@@ -353,7 +353,7 @@ class Interface(unittest.TestCase):
             gradlane_version = staticmethod(lambda: 1)
 
         with unittest.mock.patch.object(library.ctypes, "CDLL", lambda path: Older()):
-            wanted = f"interface 1, this package needs {library.API_VERSION}: install"
+            wanted = f"interface version 1, this package needs {library.API_VERSION}: install"
             with self.assertRaisesRegex(gradlane.NoDaemon, wanted):
                 library.load()
 

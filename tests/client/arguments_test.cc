@@ -134,7 +134,7 @@ TEST_F(Arguments, CopiesAreExact) {
   const size_t before = daemon_->seen(0).size();
   how_.codec = "fixed:10";
   EXPECT_EQ(gradlane_broadcast(gl_.get(), data_, kCount, GRADLANE_FLOAT32, 0, &how_, nullptr), GRADLANE_BAD_ARGUMENT);
-  EXPECT_SAYS(gl_.get(), "broadcast: codec fixed:10 rounds, and copies are exact; name raw, or none");
+  EXPECT_SAYS(gl_.get(), "broadcast: codec fixed:10 rounds, but copies are exact; use raw, or no codec");
   EXPECT_EQ(gradlane_all_gather(gl_.get(), data_, 16, GRADLANE_FLOAT32, &how_, nullptr), GRADLANE_BAD_ARGUMENT);
   EXPECT_SAYS(gl_.get(), "all_gather: codec fixed:10 rounds");
   EXPECT_EQ(daemon_->seen(0).size(), before);
@@ -226,10 +226,10 @@ TEST_F(Arguments, TimeLimits) {
   for (const int64_t wrong : {int64_t{-1}, int64_t{UINT32_MAX} + 1, INT64_MIN, INT64_MAX}) {
     how_.timeout_ms = wrong;
     EXPECT_EQ(gradlane_barrier(gl, &how_, nullptr), GRADLANE_BAD_ARGUMENT);
-    EXPECT_SAYS(gl, "barrier: a time limit of " + std::to_string(wrong) + " ms; 0 (the default) to 4294967295");
+    EXPECT_SAYS(gl, "barrier: time limit is " + std::to_string(wrong) + " ms; allowed: 0 (the default) to 4294967295");
     options.operation_timeout_ms = wrong;
     EXPECT_EQ(gradlane_open(&gl, &options), GRADLANE_BAD_ARGUMENT);
-    EXPECT_SAYS(nullptr, "a time limit of " + std::to_string(wrong));
+    EXPECT_SAYS(nullptr, "time limit is " + std::to_string(wrong));
     gl = gl_.get();
   }
   EXPECT_EQ(daemon_->seen(0).size(), before);
@@ -246,14 +246,14 @@ TEST_F(Arguments, DataOutsideBuffers) {
   expect_bad(all_reduce(nullptr, 4), "not in a buffer");
   expect_bad(all_reduce(data_ + kCount, 1), "not in a buffer");
   expect_bad(all_reduce(data_ - 1, 1), "not in a buffer");
-  expect_bad(all_reduce(data_, kCount + 1), "takes 404 bytes, and its buffer has 400");
-  expect_bad(all_reduce(data_ + 1, kCount), "takes 400 bytes, and its buffer has 396");
-  expect_bad(gradlane_all_gather(gl_.get(), data_, 34, GRADLANE_FLOAT32, nullptr, nullptr), "takes 408 bytes");
+  expect_bad(all_reduce(data_, kCount + 1), "needs 404 bytes, but its buffer has only 400");
+  expect_bad(all_reduce(data_ + 1, kCount), "needs 400 bytes, but its buffer has only 396");
+  expect_bad(gradlane_all_gather(gl_.get(), data_, 34, GRADLANE_FLOAT32, nullptr, nullptr), "needs 408 bytes");
 }
 
 TEST_F(Arguments, Sizes) {
-  expect_bad(all_reduce(data_, SIZE_MAX / 4 + 2), "more than there is memory");
-  expect_bad(all_reduce(data_, (size_t{64} << 20) + 1), "its buffer has 400");
+  expect_bad(all_reduce(data_, SIZE_MAX / 4 + 2), "exceed the address space");
+  expect_bad(all_reduce(data_, (size_t{64} << 20) + 1), "its buffer has only 400");
   expect_bad(gradlane_reduce_scatter(gl_.get(), data_, SIZE_MAX / 9, GRADLANE_FLOAT32, nullptr, nullptr), "per rank");
   expect_bad(gradlane_all_gather(gl_.get(), data_, SIZE_MAX / 2, GRADLANE_BYTES, nullptr, nullptr), "per rank");
 }
@@ -268,8 +268,8 @@ TEST_F(Arguments, RootsAndTypes) {
 
 TEST_F(Arguments, Average) {
   how_.average = 1;
-  expect_bad(all_reduce(data_, 1, &how_, GRADLANE_INT32), "average of int32");
-  expect_bad(all_reduce(data_, 1, &how_, GRADLANE_BYTES), "average of bytes");
+  expect_bad(all_reduce(data_, 1, &how_, GRADLANE_INT32), "cannot average int32");
+  expect_bad(all_reduce(data_, 1, &how_, GRADLANE_BYTES), "cannot average bytes");
   expect_bad(gradlane_broadcast(gl_.get(), data_, 1, GRADLANE_FLOAT32, 0, &how_, nullptr), "no sum to average");
   expect_bad(gradlane_barrier(gl_.get(), &how_, nullptr), "no sum to average");
   EXPECT_EQ(all_reduce(data_, 1, &how_, GRADLANE_BFLOAT16), GRADLANE_OK);
@@ -289,8 +289,8 @@ TEST_F(Arguments, Codecs) {
 
 TEST_F(Arguments, Residuals) {
   how_.residual = residual_;
-  expect_bad(all_reduce(data_, 1, &how_, GRADLANE_FLOAT64), "float64: a residual is for");
-  expect_bad(gradlane_all_gather(gl_.get(), data_, 1, GRADLANE_FLOAT32, &how_, nullptr), "a residual is for");
+  expect_bad(all_reduce(data_, 1, &how_, GRADLANE_FLOAT64), "float64: a residual is only for");
+  expect_bad(gradlane_all_gather(gl_.get(), data_, 1, GRADLANE_FLOAT32, &how_, nullptr), "a residual is only for");
   how_.codec = "raw";
   expect_bad(all_reduce(data_, 1, &how_), "codec raw takes no residual; one that does is fixed:10");
   how_.codec = nullptr;
@@ -298,11 +298,11 @@ TEST_F(Arguments, Residuals) {
   how_.residual = static_cast<float*>(here);
   expect_bad(all_reduce(data_, 4, &how_), "residual at");
   how_.residual = reinterpret_cast<float*>(reinterpret_cast<uintptr_t>(residual_) + 2);
-  expect_bad(all_reduce(data_, 4, &how_), "not at a multiple of 4 bytes");
+  expect_bad(all_reduce(data_, 4, &how_), "is not a multiple of 4");
   how_.residual = residual_ + 1;
-  expect_bad(all_reduce(data_, kCount, &how_), "residual takes 400 bytes, and its buffer has 396");
+  expect_bad(all_reduce(data_, kCount, &how_), "residual needs 400 bytes, but its buffer has only 396");
   how_.residual = data_ + 50;
-  expect_bad(all_reduce(data_, 51, &how_), "residual takes 204 bytes");
+  expect_bad(all_reduce(data_, 51, &how_), "residual needs 204 bytes");
   expect_bad(all_reduce(data_ + 10, 45, &how_), "overlap");
   EXPECT_EQ(all_reduce(data_, 50, &how_), GRADLANE_OK);
 }
@@ -356,7 +356,7 @@ TEST_F(Arguments, LocalReduce) {
   open({.lanes = 2, .world = 2, .flags = GL_WELCOME_LOCAL_REDUCE});
   const size_t too_many = GL_PART_BYTES / 2 / sizeof(float) + 1;
   expect_bad(gradlane_reduce_scatter(gl_.get(), data_, too_many, GRADLANE_FLOAT32, nullptr, nullptr), "local_reduce");
-  expect_bad(gradlane_all_gather(gl_.get(), data_, too_many, GRADLANE_FLOAT32, nullptr, nullptr), "divide it");
+  expect_bad(gradlane_all_gather(gl_.get(), data_, too_many, GRADLANE_FLOAT32, nullptr, nullptr), "divide the tensor");
   EXPECT_EQ(gradlane_all_gather(gl_.get(), data_, 1, GRADLANE_FLOAT32, nullptr, nullptr), GRADLANE_OK);
   EXPECT_EQ(all_reduce(data_, 1), GRADLANE_OK);
 }

@@ -90,9 +90,9 @@ class Choices(unittest.TestCase):
             ("reduce_scatter of float32 with an A", lambda: gl.reduce_scatter(numpy.ones(gl.world, "f4"), codec=bound)),
             ("all_reduce of int32 with an Adapt", lambda: gl.all_reduce(numpy.ones(COUNT, "i4"), codec=bound)),
             ("all_reduce of complex64 with an Adapt", lambda: gl.all_reduce(numpy.ones(COUNT, "c8"), codec=bound)),
-            ("residual with an AdaptiveBound", lambda: gl.all_reduce(ones, codec=bound, residual=gl.zeros(COUNT))),
-            ("of a tensor of 3000 elements, this one has 5", lambda: gl.all_reduce(gl.zeros(5), codec=bound)),
-            ("codec is .*AdaptiveBound.* it is a name", lambda: gl.broadcast(ones, codec=bound)),
+            ("keeps its own residual", lambda: gl.all_reduce(ones, codec=bound, residual=gl.zeros(COUNT))),
+            ("to a tensor of 3000 elements, this one has 5", lambda: gl.all_reduce(gl.zeros(5), codec=bound)),
+            ("codec is .*AdaptiveBound.* allowed: a name", lambda: gl.broadcast(ones, codec=bound)),
             ("async_ is", lambda: gl.all_reduce(ones, codec=bound, async_=5)),
         ):
             with self.assertRaisesRegex(gradlane.BadArgument, pattern):

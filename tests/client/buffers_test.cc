@@ -117,7 +117,7 @@ TEST(Buffers, GarbageAnswer) {
   const Context gl = open_context(daemon);
   void* buffer = nullptr;
   EXPECT_EQ(gradlane_alloc(gl.get(), 100, &buffer), GRADLANE_DAEMON_GONE);
-  EXPECT_SAYS(gl.get(), "makes no sense");
+  EXPECT_SAYS(gl.get(), "invalid segment");
   EXPECT_EQ(gradlane_alloc(gl.get(), 100, &buffer), GRADLANE_DAEMON_GONE);
 }
 

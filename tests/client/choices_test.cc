@@ -156,7 +156,7 @@ TEST_F(Choices, Names) {
   EXPECT_EQ(gradlane_check_codec(gl_.get(), "auto", "auto"), GRADLANE_OK);
   open({.world = 2, .codec = "raw"});
   EXPECT_EQ(gradlane_all_reduce(gl_.get(), data_, kCount, GRADLANE_FLOAT32, &how_, nullptr), GRADLANE_BAD_ARGUMENT);
-  EXPECT_SAYS(gl_.get(), "this daemon, an older one, has nothing to choose from");
+  EXPECT_SAYS(gl_.get(), "this daemon is too old for auto");
 }
 
 // Operations may use any number of names, besides those that were only checked. Only the number of classes is limited,

@@ -48,7 +48,7 @@ TEST(Codecs, Table) {
   EXPECT_EQ(daemon.codec_questions(), 1U);  // for gradlane_open()
   gradlane_codec_info info = GRADLANE_CODEC_INFO_INIT;
   EXPECT_EQ(gradlane_get_codec(gl.get(), rows.size(), &info), GRADLANE_BAD_ARGUMENT);
-  EXPECT_SAYS(gl.get(), "there is no codec 2; the daemon tells of 2");
+  EXPECT_SAYS(gl.get(), "there is no codec 2; the daemon has 2");
   EXPECT_EQ(gradlane_codecs(nullptr), 0U);
 }
 
@@ -91,7 +91,7 @@ TEST(Codecs, MoreStatesThanThereCanBe) {
   const Context gl = open_context(daemon);
   gradlane_codec_info info = GRADLANE_CODEC_INFO_INIT;
   EXPECT_EQ(gradlane_find_codec(gl.get(), "fixed:7", &info), GRADLANE_VERSION);
-  EXPECT_SAYS(gl.get(), "says that a residual of codec fixed:7 is of 3 arrays");
+  EXPECT_SAYS(gl.get(), "says that a residual of codec fixed:7 has 3 arrays");
 }
 
 // An older daemon has the same version of the ABI, but no table of codecs.
@@ -112,7 +112,7 @@ TEST(Codecs, OlderDaemon) {
   how = GRADLANE_HOW_INIT;
   how.codec = "fixed:7";
   EXPECT_EQ(gradlane_broadcast(gl.get(), data, 2048, GRADLANE_FLOAT32, 0, &how, nullptr), GRADLANE_BAD_ARGUMENT);
-  EXPECT_SAYS(gl.get(), "copies are exact; name none");
+  EXPECT_SAYS(gl.get(), "copies are exact; use no codec");
 }
 
 // A newer daemon's rows are longer, with fields that this library does not know.
@@ -167,7 +167,7 @@ TEST(Codecs, TablesThatMakeNoSense) {
     const gradlane_options options = options_for(daemon.path(), 200);
     gradlane_context* gl = nullptr;
     EXPECT_EQ(gradlane_open(&gl, &options), GRADLANE_VERSION) << count << " of " << bytes;
-    EXPECT_SAYS(nullptr, "a table of codecs that makes no sense");
+    EXPECT_SAYS(nullptr, "an invalid table of codecs");
   }
 }
 

@@ -90,8 +90,8 @@ TEST_F(DirectOps, Options) {
   EXPECT_EQ(last().codec_arguments, 7U);
   ASSERT_EQ(gradlane_all_to_all(gl_.get(), data_, out_, 10, GRADLANE_FLOAT32, &how_, nullptr), GRADLANE_OK);
   EXPECT_EQ(last().flags, GL_FLAG_EXACT);  // because it is small
-  expect_refused(gather(), "gather: codec fixed:7 rounds, and copies are exact; name raw, or none");
-  expect_refused(scatter(), "scatter: codec fixed:7 rounds, and copies are exact; name raw, or none");
+  expect_refused(gather(), "gather: codec fixed:7 rounds, but copies are exact; use raw, or no codec");
+  expect_refused(scatter(), "scatter: codec fixed:7 rounds, but copies are exact; use raw, or no codec");
 }
 
 // Every part has the root, or the place of the blocks.
@@ -118,15 +118,15 @@ TEST_F(DirectOps, Refused) {
   expect_refused(all_to_all(data_ + 2 * kCount - 1), "all_to_all: data and out, of " + bytes + " bytes each, overlap");
   EXPECT_EQ(all_to_all(data_ + 2 * kCount), GRADLANE_OK);
   EXPECT_EQ(all_to_all(out_ + 2 * kCount + 1), GRADLANE_BAD_ARGUMENT);
-  EXPECT_SAYS(gl_.get(), "all_to_all: out takes " + bytes + " bytes, and its buffer has");
+  EXPECT_SAYS(gl_.get(), "all_to_all: out needs " + bytes + " bytes, but its buffer has");
   EXPECT_EQ(all_to_all(this), GRADLANE_BAD_ARGUMENT);
   EXPECT_SAYS(gl_.get(), "is not in a buffer of gradlane_alloc()");
   how_.residual = out_;
   expect_refused(gather(),
-                 "gather of float32: a residual is for all_reduce, reduce_scatter and reduce of float32, and for sums");
+                 "gather of float32: a residual is only for sums of float32 by all_reduce, reduce_scatter or reduce");
   how_.residual = nullptr;
   how_.average = 1;
-  expect_refused(scatter(), "scatter: there is no sum to average");
+  expect_refused(scatter(), "scatter: this operation has no sum to average");
 }
 
 // The output belongs to the daemon until the caller has waited for the request.
@@ -142,19 +142,19 @@ TEST_F(DirectOps, OutputIsInUse) {
 TEST_F(DirectOps, WithoutDirect) {
   open({.world = 2, .strategies = {{257, 31, 0, 0, "ring"}}});
   const std::string text =
-      ": it needs links between all nodes: put `direct` in `strategies` of the daemons' configuration";
+      ": this operation needs links between all nodes: put `direct` in `strategies` of the daemons' configuration";
   expect_refused(reduce(), "reduce" + text);
   expect_refused(gather(), "gather" + text);
   expect_refused(scatter(), "scatter" + text);
   expect_refused(all_to_all(out_), "all_to_all" + text);
   how_.strategy = "ring";
   EXPECT_EQ(reduce(), GRADLANE_BAD_ARGUMENT);
-  EXPECT_SAYS(gl_.get(), "reduce: strategy ring cannot do that");
+  EXPECT_SAYS(gl_.get(), "reduce: strategy ring cannot do this operation");
   open({.world = 2, .flags = GL_WELCOME_LOCAL_REDUCE});
   how_.strategy = nullptr;
   for (const gradlane_code code : {reduce(), gather(), scatter(), all_to_all(out_)}) {
     EXPECT_EQ(code, GRADLANE_BAD_ARGUMENT);
-    EXPECT_SAYS(gl_.get(), "not with local_reduce");
+    EXPECT_SAYS(gl_.get(), "not possible with local_reduce");
   }
 }
 

@@ -81,7 +81,7 @@ class Find : public testing::Test {
 TEST_F(Find, NothingThere) {
   EXPECT_EQ(open(50), GRADLANE_NO_DAEMON);
   EXPECT_SAYS(nullptr, "no socket is named, and there is none in /run/gradlane, " + (runtime_ / "gradlane").string() +
-                           " or " + in_tmp_.string() + ": is gradlaned running? Else set GRADLANE_SOCKET");
+                           " or " + in_tmp_.string() + ": is gradlaned running? Set GRADLANE_SOCKET");
   setenv("XDG_RUNTIME_DIR", "relative", 1);
   EXPECT_EQ(open(0), GRADLANE_NO_DAEMON);
   EXPECT_SAYS(nullptr, "none in /run/gradlane or " + in_tmp_.string());
@@ -102,7 +102,7 @@ TEST_F(Find, WaitsForADaemonThatIsStarting) {
 TEST_F(Find, TakesTheOneThatAccepts) {
   make_socket(in_runtime("dead.sock"), false);
   EXPECT_EQ(open(0), GRADLANE_NO_DAEMON);
-  EXPECT_SAYS(nullptr, "nobody listens on " + in_runtime("dead.sock").string());
+  EXPECT_SAYS(nullptr, "no daemon listens on " + in_runtime("dead.sock").string());
   std::ofstream(in_runtime("file.sock")) << "x";
   make_socket(in_runtime("node0.admin"), true);
   const FakeDaemon daemon({});
@@ -143,8 +143,8 @@ TEST_F(Find, RefusesDaemonsOfOthers) {
   EXPECT_EQ(listen(sockets_.back(), 8), 0);
   ASSERT_EQ(seteuid(0), 0);
   EXPECT_EQ(open(50), GRADLANE_NO_DAEMON);
-  EXPECT_SAYS(nullptr, "the daemon at " + path.string() + " is of user 65534, neither root's nor of this user (0): " +
-                           "GRADLANE_SOCKET=" + path.string() + " accepts it");
+  EXPECT_SAYS(nullptr, "the daemon at " + path.string() + " belongs to user 65534, not to root or this user (0); " +
+                           "to trust it, set GRADLANE_SOCKET=" + path.string());
   // A socket that the user names is not checked for its owner.
   setenv("GRADLANE_SOCKET", path.c_str(), 1);
   EXPECT_EQ(open(0), GRADLANE_NO_DAEMON);

@@ -57,8 +57,8 @@ TEST_P(Fork, EveryCallOfTheChildIsRefused) {
     std::string wrong;
     const auto refused = [&](const char* what, bool is_bad) {
       const std::string text = gradlane_error(gl);
-      const std::string wanted = "was opened by process " + std::to_string(parent) + ", and this is " +
-                                 std::to_string(getpid()) + ", a child of fork(): open a context of its own";
+      const std::string wanted = "process " + std::to_string(parent) + " opened this context, and this is its child " +
+                                 std::to_string(getpid()) + " (fork): open a new context in the child";
       if (!is_bad || text.find(wanted) == std::string::npos) wrong += std::string(what) + ": " + text + "\n";
     };
     gradlane_request request = 0;

@@ -67,12 +67,12 @@ class Forks(unittest.TestCase):
         ]
 
         def check():
-            pattern = f"of process {os.getppid()}, which this process, {os.getpid()}, was forked"
+            pattern = f"to process {os.getppid()}, from which process {os.getpid()} was forked"
             for number, call in enumerate(calls):
                 with self.subTest(number), self.assertRaisesRegex(gradlane.BadArgument, pattern):
                     call()
             over.wait()
-            self.assertIn(f"of process {os.getppid()}", repr(gl))
+            self.assertIn(f"to process {os.getppid()}", repr(gl))
             gl.__exit__(SystemExit, SystemExit(0), None)
 
         self.in_child(check)

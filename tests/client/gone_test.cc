@@ -73,7 +73,7 @@ TEST_P(Gone, GarbageCounts) {
   gradlane_request request = start();
   daemon_->set_complete_tail(last, 65);
   EXPECT_EQ(wait(request), GRADLANE_DAEMON_GONE);
-  EXPECT_SAYS(gl_.get(), "what cannot be");
+  EXPECT_SAYS(gl_.get(), "impossible contents");
   open_manual();
   request = start();
   daemon_->set_complete_tail(last, 0xffffffffU);
@@ -104,7 +104,7 @@ TEST_P(Gone, GarbageCompletions) {
   daemon_->complete(0, cookie_of(request));
   daemon_->complete(0, cookie_of(request));  // twice by the same lane
   EXPECT_EQ(wait(request), GRADLANE_DAEMON_GONE);
-  EXPECT_SAYS(gl_.get(), "what cannot be");
+  EXPECT_SAYS(gl_.get(), "impossible contents");
 }
 
 // ---- Event loops

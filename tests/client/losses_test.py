@@ -39,8 +39,8 @@ class LossesTest(unittest.TestCase):
 
         tiny[:] = 1e-6
         (warning,) = self.caught(lambda: gl.all_reduce(tiny, codec="fixed:10"))
-        self.assertIn(f"all_reduce of {COUNT} elements by codec fixed:10: rounding took 100 % of the norm of what "
-                      f"rank {gl.rank} gave, and made zero of 100 % of its values", str(warning.message))
+        self.assertIn(f"all_reduce of {COUNT} elements by codec fixed:10 lost 100 % of the norm of rank "
+                      f"{gl.rank}'s values, and 100 % of its nonzero values became zero", str(warning.message))
         self.assertEqual(warning.filename, __file__)
         tiny[:] = 1e-6
         self.assertEqual(self.caught(lambda: gl.all_reduce(tiny, codec="fixed:10")), [], "once")

@@ -79,7 +79,7 @@ TEST_F(Open, BadArguments) {
   EXPECT_EQ(gradlane_open(nullptr, nullptr), GRADLANE_BAD_ARGUMENT);
   gradlane_context* gl = nullptr;
   EXPECT_EQ(open_at("/tmp/" + std::string(200, 'x')), GRADLANE_BAD_ARGUMENT);
-  EXPECT_SAYS(nullptr, "205 characters, at most 107");
+  EXPECT_SAYS(nullptr, "205 characters; the limit is 107");
   gradlane_options options = options_for("/tmp/x");
   options.struct_size = 7;
   EXPECT_EQ(gradlane_open(&gl, &options), GRADLANE_BAD_ARGUMENT);
@@ -104,7 +104,7 @@ TEST_F(Open, ItIsForOthers) {
   ASSERT_EQ(seteuid(65534), 0);
   EXPECT_EQ(open_at(path.c_str(), 50), GRADLANE_NO_DAEMON);
   ASSERT_EQ(seteuid(0), 0);
-  EXPECT_SAYS(nullptr, "is for the user and group of its daemon: Permission denied");
+  EXPECT_SAYS(nullptr, "Permission denied; add this user to the socket's group");
   close(fd);
   unlink(path.c_str());
 }

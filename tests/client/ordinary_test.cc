@@ -149,7 +149,8 @@ TEST_F(Ordinary, WhatIsRefused) {
   how_.part_bytes = 0;
   expect_bad(start(data), "not in a buffer of gradlane_alloc()");
   how_.part_bytes = kPart;
-  expect_bad(gradlane_all_gather(gl_.get(), data.data(), 8, GRADLANE_FLOAT32, &how_, nullptr), "part_bytes are for");
+  expect_bad(gradlane_all_gather(gl_.get(), data.data(), 8, GRADLANE_FLOAT32, &how_, nullptr),
+             "part_bytes is only for");
   how_.codec = "fixed:10";
   how_.residual = data.data();
   std::vector<float> large(2048);

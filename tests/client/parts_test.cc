@@ -142,7 +142,7 @@ TEST_F(Parts, Failure) {
   }
   EXPECT_EQ(gradlane_wait(gl_.get(), request, 10000), GRADLANE_FAILED);
   EXPECT_SAYS(gl_.get(), "rank 2 hangs (part 3 of 100; ");
-  EXPECT_SAYS(gl_.get(), "exchange.max_tensor, which must be alike");
+  EXPECT_SAYS(gl_.get(), "exchange.max_tensor sets the size of parts: it must be equal");
   unsigned given_up = 0;
   for (const gl_submission& it : daemon_->seen(0)) given_up += (it.flags & GL_FLAG_CANCELLED) != 0 ? 1 : 0;
   EXPECT_EQ(given_up, 36U);
@@ -158,7 +158,7 @@ TEST_F(Parts, ResumeFailsWhatHasNotBegun) {
     for (unsigned lane = 0; lane < 2; ++lane) daemon_->complete(lane, cookie);
   }
   EXPECT_EQ(gradlane_wait(gl_.get(), request, 10000), GRADLANE_FAILED) << "though all that had begun ended well";
-  EXPECT_SAYS(gl_.get(), "begun afresh");
+  EXPECT_SAYS(gl_.get(), "called gradlane_resume()");
 }
 
 }  // namespace

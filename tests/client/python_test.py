@@ -55,7 +55,7 @@ class Connection(unittest.TestCase):
     def test_no_daemon(self):
         with self.assertRaisesRegex(gradlane.NoDaemon, "no daemon at /tmp/gradlane-nobody"):
             gradlane.open(socket="/tmp/gradlane-nobody", timeout=0.3)
-        with self.assertRaisesRegex(gradlane.BadArgument, "at most 107"):
+        with self.assertRaisesRegex(gradlane.BadArgument, "the limit is 107"):
             gradlane.open(socket="/tmp/" + "x" * 200)
 
     def test_rank_of_another_node(self):
@@ -83,7 +83,7 @@ class Operations(unittest.TestCase):
         self.assertEqual(numpy.count_nonzero(blocks), 0)
         with self.assertRaisesRegex(gradlane.BadArgument, "uint16"):
             gl.all_reduce(gl.empty(5), type="bfloat16")
-        with self.assertRaisesRegex(gradlane.BadArgument, "'bf16'; there is 'bfloat16'"):
+        with self.assertRaisesRegex(gradlane.BadArgument, "'bf16'; allowed: 'bfloat16'"):
             gl.all_reduce(data, type="bf16")
 
     def test_average(self):
@@ -130,9 +130,9 @@ class Operations(unittest.TestCase):
         gl.all_gather(blocks, codec="raw")
         numpy.testing.assert_array_equal(blocks, expected)
         if gl.world > 1:
-            with self.assertRaisesRegex(gradlane.BadArgument, f"{gl.world + 1} elements are not {gl.world} blocks"):
+            with self.assertRaisesRegex(gradlane.BadArgument, f"{gl.world + 1} elements cannot be divided into {gl.world} blocks"):
                 gl.all_gather(gl.zeros(gl.world + 1))
-        with self.assertRaisesRegex(gradlane.BadArgument, "codec fixed:8 rounds, and copies are exact"):
+        with self.assertRaisesRegex(gradlane.BadArgument, "codec fixed:8 rounds, but copies are exact"):
             gl.all_gather(blocks, codec="fixed:8")
 
     def test_broadcast(self):
@@ -141,7 +141,7 @@ class Operations(unittest.TestCase):
             data[:] = rank_data(gl.rank, 40)
             gl.broadcast(data, root=root)
             numpy.testing.assert_array_equal(data, rank_data(root, 40))
-        with self.assertRaisesRegex(gradlane.BadArgument, f"root is {gl.world} .int.; it is a whole"):
+        with self.assertRaisesRegex(gradlane.BadArgument, f"root is {gl.world} .int.; allowed: a whole"):
             gl.broadcast(gl.zeros(1), root=gl.world)
 
     def test_error_feedback(self):
@@ -181,10 +181,10 @@ class Operations(unittest.TestCase):
         cases = [
             ("not a NumPy array", lambda: gl.all_reduce([1.0, 2.0])),
             ("data is read-only", lambda: gl.all_reduce(read_only)),
-            ("average of int32", lambda: gl.all_reduce(gl.zeros(3, "int32"), average=True)),
+            ("cannot average int32", lambda: gl.all_reduce(gl.zeros(3, "int32"), average=True)),
             ("fixd:10", lambda: gl.all_reduce(gl.zeros(3), codec="fixd:10")),
             ("takes no residual", lambda: gl.all_reduce(gl.zeros(3), codec="raw", residual=gl.zeros(3))),
-            ("residual has 4 elements, and data 3", lambda: gl.all_reduce(gl.zeros(3), residual=gl.zeros(4))),
+            ("residual has 4 elements, and data has 3", lambda: gl.all_reduce(gl.zeros(3), residual=gl.zeros(4))),
             ("tag is -1", lambda: gl.all_reduce(gl.zeros(3), tag=-1)),
             ("tag is 18446744073709551616", lambda: gl.barrier(tag=1 << 64)),
             ("object", lambda: gl.zeros(3, object)),

@@ -132,7 +132,7 @@ TEST_P(Queue, ResumeFailsWhatWaits) {
   ASSERT_EQ(gradlane_resume(gl_.get(), 5000), GRADLANE_OK);
   for (size_t i = GL_SLOTS; i < kMany; ++i) {
     ASSERT_EQ(test(requests_[i]), GRADLANE_FAILED);
-    EXPECT_SAYS(gl_.get(), "begun afresh");
+    EXPECT_SAYS(gl_.get(), "called gradlane_resume()");
   }
   const gradlane_request after = start(kMany - 1);
   requests_.push_back(after);

@@ -61,17 +61,19 @@ TEST_F(States, OneBehindTheOther) {
 TEST_F(States, ThatDoNotFit) {
   how_.state_pitch = kCount - 1;
   expect_refused("few:1",
-                 "all_reduce: state_pitch of 2047 floats; it is at least the 2048 of data, and as much as memory has "
-                 "room for");
+                 "all_reduce: state_pitch is 2047 floats; allowed: at least the 2048 of data, and no more than fits in "
+                 "memory");
   how_.state_pitch = SIZE_MAX / 8;
   EXPECT_EQ(all_reduce(), GRADLANE_BAD_ARGUMENT);
   how_.state_pitch = 4 * kCount;
-  expect_refused("few:1",
-                 "all_reduce: residual, of 2 arrays, takes 40960 bytes, and its buffer has 32768 from there on");
+  expect_refused(
+      "few:1",
+      "all_reduce: residual, of 2 arrays, needs 40960 bytes, but its buffer has only 32768 from that address on");
   how_.state_pitch = 0;
   how_.residual = residual_ + 3 * kCount;
-  expect_refused("few:1",
-                 "all_reduce: residual, of 2 arrays, takes 16384 bytes, and its buffer has 8192 from there on");
+  expect_refused(
+      "few:1",
+      "all_reduce: residual, of 2 arrays, needs 16384 bytes, but its buffer has only 8192 from that address on");
   how_.residual = data_;
   expect_refused("few:1", "all_reduce: data and residual, of 8192 bytes each, overlap");
 }
@@ -161,16 +163,16 @@ TEST_F(States, WhatDoesNotAddNeedsOwners) {
   EXPECT_EQ(submit("bits").strategy, 260U);
   how_.strategy = "ring";
   expect_refused("bits",
-                 "all_reduce: bits does not add: use strategy direct or aggregator; of these the daemon allows direct, "
-                 "aggregator:1 (strategies in its configuration)");
+                 "all_reduce: bits does not add, so it needs strategy direct or aggregator; of these the daemon allows "
+                 "direct, aggregator:1 (strategies in its configuration)");
   how_.residual = nullptr;
   EXPECT_EQ(submit("bits", kSmall).flags, GL_FLAG_EXACT) << "through no codec";
 
   open({.strategies = {{257, 31, GL_STRATEGY_LINKS, 0, "ring"}}});
   how_.strategy = nullptr;
   expect_refused("bits",
-                 "all_reduce: bits does not add: use strategy direct or aggregator; of these the daemon allows none "
-                 "(strategies in its configuration)");
+                 "all_reduce: bits does not add, so it needs strategy direct or aggregator; of these the daemon allows "
+                 "none (strategies in its configuration)");
   open({.strategies = {}});
   EXPECT_EQ(submit("bits").strategy, 0U) << "a daemon that does not tell";
 }
@@ -183,7 +185,7 @@ TEST_F(States, WhatRanksAgreeAboutNeedsLinks) {
   open({.strategies = {{257, 31, 0, 0, "ring"}}});
   how_.residual = nullptr;
   const std::string text =
-      "all_reduce: for signs all ranks agree on a number first, which needs links between all nodes: put `direct` in "
+      "all_reduce: signs needs links between all nodes, as all ranks agree on a number first: put `direct` in "
       "`strategies` of the daemons' configuration";
   expect_refused("signs", text);
   how_.strategy = nullptr;

@@ -54,7 +54,7 @@ class Codecs(unittest.TestCase):
     def test_that_do_not_fit(self):
         codec = next(codec for codec in gl.codecs() if codec.states > 1)
         array = gl.zeros(COUNT)
-        text = rf"residual has {COUNT} elements, and data {COUNT} with {codec.states} arrays of states"
+        text = rf"residual has {COUNT} elements, and data has {COUNT}; needed: {codec.states} arrays of states"
         with self.assertRaisesRegex(gradlane.BadArgument, text):
             gl.all_reduce(array, codec=codec.example, residual=gl.zeros(COUNT))
         with self.assertRaisesRegex(gradlane.BadArgument, "residual has"):
@@ -102,7 +102,7 @@ class Codecs(unittest.TestCase):
         gl.all_reduce(array, codec=codec.example)
         gl.all_reduce(array, codec=codec.example, strategy="direct")
         if gl.world > 1:
-            with self.assertRaisesRegex(gradlane.BadArgument, f"{codec.word} does not add: use strategy direct"):
+            with self.assertRaisesRegex(gradlane.BadArgument, f"{codec.word} does not add, so it needs strategy direct"):
                 gl.all_reduce(array, codec=codec.example, strategy="ring")
 
 

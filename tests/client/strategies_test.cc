@@ -75,11 +75,11 @@ TEST_F(Strategies, NotAllowed) {
   how_.strategy = "aggregator:1";
   EXPECT_EQ(gradlane_all_gather(gl_.get(), data_, 10, GRADLANE_FLOAT32, &how_, nullptr), GRADLANE_BAD_ARGUMENT);
   EXPECT_STREQ(gradlane_error(gl_.get()),
-               "all_gather: strategy aggregator:1 cannot do that; those that can, and that the daemon allows "
-               "(strategies in its configuration): ring, direct");
+               "all_gather: strategy aggregator:1 cannot do this operation; allowed ones that can (strategies in the "
+               "daemon's configuration): ring, direct");
   open({.strategies = {}});
   how_.strategy = "ring";
-  expect_refused("all_reduce: strategy 'ring': the daemon allows none to be named (strategies in its configuration)");
+  expect_refused("all_reduce: strategy 'ring': the daemon allows none by name (strategies in its configuration)");
   how_.strategy = nullptr;
   EXPECT_EQ(submit().strategy, 0U);
 }
@@ -118,11 +118,11 @@ TEST_F(Strategies, TwoCodecs) {
 
   how_.strategy = "direct";
   expect_refused(
-      "all_reduce: codec fixed:7/fixed:8 has one for the way back, as there is with an aggregator; strategy "
+      "all_reduce: codec fixed:7/fixed:8 has one for the way back, which only an aggregator uses; strategy "
       "is direct");
   how_.strategy = nullptr;
   expect_refused(
-      "all_reduce: codec fixed:7/fixed:8 has one for the way back, as there is with an aggregator; strategy "
+      "all_reduce: codec fixed:7/fixed:8 has one for the way back, which only an aggregator uses; strategy "
       "is ring");
   how_.strategy = "aggregator:1";
   how_.codec = "fixed:7/";
@@ -166,23 +166,23 @@ TEST_F(Strategies, MinimaAndMaxima) {
   EXPECT_EQ(daemon_->seen(0).back().strategy, 258U);
 
   how_.codec = "fixed:10";
-  expect_refused("all_reduce: codec fixed:10 rounds, and minima and maxima are exact; name raw, or none");
+  expect_refused("all_reduce: codec fixed:10 rounds, but minima and maxima are exact; use raw, or no codec");
   how_.codec = nullptr;
   how_.residual = data_ + kCount;
   expect_refused(
-      "all_reduce of float32: a residual is for all_reduce, reduce_scatter and reduce of float32, and for sums");
+      "all_reduce of float32: a residual is only for sums of float32 by all_reduce, reduce_scatter or reduce");
   how_.residual = nullptr;
   how_.average = 1;
-  expect_refused("all_reduce: average of a maximum; it is one or the other");
+  expect_refused("all_reduce: average and maximum cannot be combined; choose one");
   how_.average = 0;
   for (const int reduction : {-1, 3, 1000}) {
     how_.reduction = reduction;
     expect_refused("all_reduce: there is no reduction " + std::to_string(reduction) +
-                   "; there are GRADLANE_SUM, GRADLANE_MIN and GRADLANE_MAX");
+                   "; allowed: GRADLANE_SUM, GRADLANE_MIN and GRADLANE_MAX");
   }
   how_.reduction = GRADLANE_MIN;
   EXPECT_EQ(gradlane_broadcast(gl_.get(), data_, 10, GRADLANE_BYTES, 0, &how_, nullptr), GRADLANE_BAD_ARGUMENT);
-  EXPECT_STREQ(gradlane_error(gl_.get()), "broadcast: there is nothing to take the minimum of");
+  EXPECT_STREQ(gradlane_error(gl_.get()), "broadcast: this operation has no minimum, as it does not reduce");
 }
 
 // Programs that were built with the header of version 4 name neither strategy nor reduction.
@@ -223,7 +223,7 @@ TEST(StrategyTable, ThatMakesNoSense) {
     const gradlane_options options = options_for(daemon.path(), 200);
     gradlane_context* gl = nullptr;
     EXPECT_EQ(gradlane_open(&gl, &options), GRADLANE_VERSION) << count << " of " << bytes;
-    EXPECT_SAYS(nullptr, "a table of strategies that makes no sense");
+    EXPECT_SAYS(nullptr, "an invalid table of strategies");
   }
 }
 

@@ -161,7 +161,7 @@ TEST_F(Tasks, AFailureFailsThoseThatWait) {
     ASSERT_EQ(next(), GRADLANE_OK);
     EXPECT_EQ(outcome_.user, user);
     EXPECT_EQ(outcome_.code, GRADLANE_FAILED);
-    EXPECT_STREQ(static_cast<const char*>(outcome_.text), "a rank has left (an operation before this one)");
+    EXPECT_STREQ(static_cast<const char*>(outcome_.text), "a rank has left (an earlier operation failed)");
   }
   EXPECT_EQ(daemon_->seen(0).size(), 1U);
   std::thread again([&] { complete(1); });
@@ -254,7 +254,7 @@ TEST_F(Tasks, NextIsForOneThread) {
   ASSERT_TRUE(daemon_->await_seen(0, 1));
   gradlane_outcome other = GRADLANE_OUTCOME_INIT;
   EXPECT_EQ(gradlane_next(gl_.get(), &other), GRADLANE_BAD_ARGUMENT);
-  EXPECT_SAYS(gl_.get(), "another thread is in it");
+  EXPECT_SAYS(gl_.get(), "another thread is in this call");
   complete(0);
   engine.join();
 }
@@ -262,7 +262,7 @@ TEST_F(Tasks, NextIsForOneThread) {
 TEST_F(Tasks, OthersAreRefused) {
   gradlane_request request = 0;
   EXPECT_EQ(gradlane_all_reduce(gl_.get(), data_, 1, GRADLANE_FLOAT32, nullptr, &request), GRADLANE_BAD_ARGUMENT);
-  EXPECT_SAYS(gl_.get(), "shared by threads");
+  EXPECT_SAYS(gl_.get(), "threads share the context");
   EXPECT_EQ(gradlane_wait(gl_.get(), 1, 0), GRADLANE_BAD_ARGUMENT);
   EXPECT_EQ(gradlane_fd(gl_.get()), -1);
   EXPECT_EQ(add(kLarge), GRADLANE_PENDING);
@@ -388,11 +388,12 @@ TEST_F(Blocks, WhatIsRefused) {
     EXPECT_EQ(code, GRADLANE_BAD_ARGUMENT);
     EXPECT_SAYS(gl_.get(), words);
   };
-  expect_bad(gradlane_all_reduce(gl_.get(), own_.data(), 8, GRADLANE_FLOAT32, &how_, nullptr), "blocks are for");
+  expect_bad(gradlane_all_reduce(gl_.get(), own_.data(), 8, GRADLANE_FLOAT32, &how_, nullptr), "blocks are only for");
   pointers_[2] = nullptr;
   expect_bad(gradlane_all_gather(gl_.get(), own_.data(), 8, GRADLANE_FLOAT32, &how_, nullptr), "rank 2 is NULL");
   how_.part_bytes = 0;
-  expect_bad(gradlane_all_gather(gl_.get(), own_.data(), 8, GRADLANE_FLOAT32, &how_, nullptr), "go with part_bytes");
+  expect_bad(gradlane_all_gather(gl_.get(), own_.data(), 8, GRADLANE_FLOAT32, &how_, nullptr),
+             "blocks need part_bytes");
 }
 
 TEST(NotShared, TasksAreRefused) {

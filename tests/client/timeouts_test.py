@@ -90,9 +90,9 @@ class Limits(unittest.TestCase):
 
     def test_wrong(self):
         for value in (0, -1, "5", True, float("nan")):
-            with self.assertRaisesRegex(gradlane.BadArgument, "timeout is .*; it is a number of seconds"):
+            with self.assertRaisesRegex(gradlane.BadArgument, "timeout is .*; allowed: a number of seconds"):
                 gl.barrier(timeout=value)
-            with self.assertRaisesRegex(gradlane.BadArgument, "operation_timeout is .*; it is a number of seconds"):
+            with self.assertRaisesRegex(gradlane.BadArgument, "operation_timeout is .*; allowed: a number of seconds"):
                 gradlane.open(operation_timeout=value)
         gl.barrier(timeout=float("inf"))
         gl.barrier(timeout=1e9)

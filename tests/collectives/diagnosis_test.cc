@@ -26,7 +26,7 @@ const Case kCases[] = {
     {"silent, but its packets come with another ToS",
      {.self = 0, .peer = 1, .arrived_tos = 0},
      Field::kArrivedTos,
-     "packets of rank 1 arrive at rank 0 with ToS 0x00, which is none of `tos`: a switch between them rewrites DSCP; "
+     "packets of rank 1 arrive at rank 0 with ToS 0x00, which is not in `tos`: a switch between them rewrites DSCP; "
      "run gradlane check on both"},
     {"silent; what it said of ours before is not why",
      {.self = 0, .peer = 1, .complained_tos = 4},
@@ -41,24 +41,23 @@ const Case kCases[] = {
       .blocked_bytes = 1500,
       .acked_bytes = 80},
      Field::kArrivedTos,
-     "packets of rank 0 arrive at rank 1 with ToS 0x04, which is none of `tos`: a switch between them rewrites DSCP; "
+     "packets of rank 0 arrive at rank 1 with ToS 0x04, which is not in `tos`: a switch between them rewrites DSCP; "
      "run gradlane check on both"},
     {"long ones get lost",
      {.self = 2, .peer = 3, .heard = true, .blocked_bytes = 1500, .acked_bytes = 140},
      Field::kPacketSize,
-     "packets of 1500 bytes from rank 2 do not arrive at rank 3, those of 140 bytes do: the MTU of an interface or a "
-     "switch port between them is less; run gradlane check on both"},
+     "packets of 1500 bytes from rank 2 do not arrive at rank 3, but those of 140 bytes do: the MTU of an interface or "
+     "a switch port between them is too small; run gradlane check on both"},
     {"long ones get lost, and there were no others",
      {.self = 2, .peer = 3, .heard = true, .blocked_bytes = 9000},
      Field::kPacketSize,
-     "packets of 9000 bytes from rank 2 do not arrive at rank 3, short ones do: the MTU of an interface or a switch "
-     "port "
-     "between them is less; run gradlane check on both"},
+     "packets of 9000 bytes from rank 2 do not arrive at rank 3, but short ones do: the MTU of an interface or a "
+     "switch port between them is too small; run gradlane check on both"},
     {"probes have found how long they may be",
      {.self = 2, .peer = 3, .heard = true, .blocked_bytes = 1500, .acked_bytes = 140, .path_bytes = 1400},
      Field::kPathMtu,
      "packets of 1500 bytes from rank 2 do not arrive at rank 3: the path takes at most 1400 (found by probes): set "
-     "mtu: 1400 on all nodes, or mend it; run gradlane check on both"},
+     "mtu: 1400 on all nodes, or fix the path; run gradlane check on both"},
     {"one gets lost that probes say would not",
      {.self = 0, .peer = 1, .heard = true, .blocked_bytes = 1400, .acked_bytes = 1400, .path_bytes = 1400},
      Field::kNoAnswer,

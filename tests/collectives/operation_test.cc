@@ -46,11 +46,11 @@ TEST(Operation, FailuresInWords) {
   const Case cases[] = {
       {{}, "no failure"},
       {{kSilent, 3}, "rank 3 has been silent for too long: it has died, hangs, or cannot be reached"},
-      {{kRestarted, 3}, "rank 3 has restarted, and knows nothing of the operations that were in flight"},
+      {{kRestarted, 3}, "rank 3 has restarted and lost the operations that were in flight"},
       {{kAborted, 2}, "cancelled on rank 2"},
-      {{kNoRing, 7}, "the ring did not come up in time: nothing was heard of rank 7"},
+      {{kNoRing, 7}, "the ring did not come up in time: nothing was heard from rank 7"},
       {{kNoRing, 7, Field::kArrivedTos, 0x30002, 0x04},
-       "the ring did not come up in time: packets of rank 3 arrive at rank 2 with ToS 0x04, which is none of `tos`: a "
+       "the ring did not come up in time: packets of rank 3 arrive at rank 2 with ToS 0x04, which is not in `tos`: a "
        "switch between them rewrites DSCP; run gradlane check on both"},
       {{kStuck, 1}, "the operation took too long: it was waiting for rank 1"},
       {{kStuck, 1, Field::kNone, 5'000'000'000, 1},
@@ -58,12 +58,13 @@ TEST(Operation, FailuresInWords) {
       {{kStuck, 1, Field::kNone, 1'500'000'000, 0},
        "the operation took too long: it was waiting for rank 1 (limit: 1500 ms)"},
       {{kClosed, 0}, "rank 0 has left, or was shut down"},
-      {{kDuplicateRank, 2}, "rank 2 is two machines at once: has one of them the configuration of another node?"},
+      {{kDuplicateRank, 2}, "rank 2 is used by two machines: does one of them use the configuration of another node?"},
       {{kDuplicateRank, 2, Field::kNone, kMacSource | 0x0f0000000002, kMacSource | 0x10ab00000002},
-       "rank 2 is two machines at once, 02:00:00:00:00:0f and 02:00:00:00:ab:10: has one of them the configuration of "
-       "another node?"},
+       "rank 2 is used by two machines, 02:00:00:00:00:0f and 02:00:00:00:ab:10: does one of them use the "
+       "configuration of another node?"},
       {{kDuplicateRank, 2, Field::kNone, 0x12, 0x34ab},
-       "rank 2 is two machines at once, life 0x12 and life 0x34ab: has one of them the configuration of another node?"},
+       "rank 2 is used by two machines, process 0x12 and process 0x34ab: does one of them use the configuration of "
+       "another node?"},
       {{static_cast<FailureCode>(99), 5}, "unknown failure 99, rank 5"},
 
       {{kRefused, 1}, "rank 1 is configured differently"},
@@ -91,7 +92,7 @@ TEST(Operation, FailuresInWords) {
        "rank 1 is configured differently: udp_port: 18400 here, 18500 there"},
       {{kRefused, 1, Field::kTosRaw, 0x20, 0x24}, "rank 1 is configured differently: tos.raw: 0x20 here, 0x24 there"},
       {{kRefused, 1, Field::kAddresses, 0x12ab, 0xffeeddcc},
-       "rank 1 is configured differently: addresses of `nodes` or their order, as a digest: 0x000012ab here, "
+       "rank 1 is configured differently: addresses or order of `nodes` (digest): 0x000012ab here, "
        "0xffeeddcc there"},
 
       {{kRefused, 1, Field::kLeftOpen, 0x10a02, 0},
@@ -101,20 +102,20 @@ TEST(Operation, FailuresInWords) {
       {{kRefused, 1, Field::kLeftOpen, 1, 0x10000},
        "rank 1 is configured differently: codec and strategy: auto here, strategy auto there"},
       {{kMismatch, 1, Field::kCount, 100, 200},
-       "rank 1 runs another operation: count: 100 on the rank that noticed, 200 on rank 1"},
+       "rank 1 runs another operation: count: 100 on the rank that found this, 200 on rank 1"},
       {{kMismatch, 1, Field::kRoot, 0, 1},
-       "rank 1 runs another operation: root: 0 on the rank that noticed, 1 on rank 1"},
+       "rank 1 runs another operation: root: 0 on the rank that found this, 1 on rank 1"},
       {{kMismatch, 1, Field::kReduction, 0, 1},
-       "rank 1 runs another operation: reduction: sum on the rank that noticed, average on rank 1"},
+       "rank 1 runs another operation: reduction: sum on the rank that found this, average on rank 1"},
       {{kMismatch, 1, Field::kKind, 0, 99},
-       "rank 1 runs another operation: kind: all-reduce on the rank that noticed, unknown (99) on rank 1"},
+       "rank 1 runs another operation: kind: all-reduce on the rank that found this, unknown (99) on rank 1"},
       {{kMismatch, 1, Field::kType, 3, 1000},
-       "rank 1 runs another operation: type: bfloat16 on the rank that noticed, unknown (1000) on rank 1"},
+       "rank 1 runs another operation: type: bfloat16 on the rank that found this, unknown (1000) on rank 1"},
       {{kMismatch, 1, Field::kChoice, 0, 1},
-       "rank 1 runs another operation: who chooses codec and strategy: the caller on the rank that noticed, gradlane "
-       "(auto) on rank 1; all ranks must ask for auto alike, and resume alike"},
+       "rank 1 runs another operation: who chooses codec and strategy: the caller on the rank that found this, "
+       "gradlane (auto) on rank 1; all ranks must use auto the same way and resume together"},
       {{kMismatch, 1, static_cast<Field>(77), 3, 4},
-       "rank 1 runs another operation: ?: 3 on the rank that noticed, 4 on rank 1"},
+       "rank 1 runs another operation: ?: 3 on the rank that found this, 4 on rank 1"},
   };
   for (const Case& c : cases) EXPECT_EQ(failure_text(c.failure), c.text);
 }

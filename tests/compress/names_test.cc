@@ -75,7 +75,7 @@ TEST_P(Names, Defaults) {
   }
   for (const char* const name : {"fixed", "fixed:adaptive", "fixed:adaptive:6"}) {
     const std::string error = setup_error([&] { (void)codec(name); });
-    EXPECT_TRUE(contains(error, "name its B, as in fixed:10")) << error;
+    EXPECT_TRUE(contains(error, "give its B, as in fixed:10")) << error;
     EXPECT_TRUE(contains(error, "fixed:adaptive in PyTorch, gradlane.AdaptiveBound with NumPy")) << error;
   }
 }
@@ -151,11 +151,11 @@ TEST_P(Names, WhatIsWrong) {
       {"fixed:rel=24", "B must be 1 to 23, not '24'\n"},
       {"fixed:31,stochastic", "B must be 1 to 30, not '31'\n"},
       {"signsgd,foo", "unknown option 'foo'\n"},
-      {"topk", "topk needs the rate of elements that travel, as in topk:1%\n"},
+      {"topk", "topk needs the rate of elements to send, as in topk:1%\n"},
       {"topk:1", "topk:1% for one in a hundred, topk:100% for all"},
       {"mstopk:1.0", "mstopk:1.0% for one in a hundred, mstopk:100% for all"},
-      {"topk:1%+fixed:31", "+fixed:1 to +fixed:30, not 'fixed:31'\n"},
-      {"qsgd:4/100", "the number behind the slash must be 256 to 1024, a power of two, not '100'\n"},
+      {"topk:1%+fixed:31", "fixed:1 to fixed:30, not 'fixed:31'\n"},
+      {"qsgd:4/100", "the number after the slash must be 256 to 1024, a power of two, not '100'\n"},
       {"dgc:0.1%,m=0.95,clip=1000", "clip must be 0 to 25.5, in steps of 0.1, not '1000'\n"},
   };
   for (const auto& [name, why] : names) {
@@ -192,8 +192,8 @@ TEST_P(Names, WhatMayBeMeant) {
   EXPECT_TRUE(says("fixed10", "(did you mean fixed:10?)"));
   EXPECT_TRUE(says("fxed:99", "(did you mean fixed:10?)"));
   EXPECT_TRUE(says("inception:4,truncate", "(did you mean inceptionn:4,truncate?)"));
-  EXPECT_TRUE(says("deflate", "retired: it took"));
-  EXPECT_TRUE(says("trunc:16", "retired: bf16 has"));
+  EXPECT_TRUE(says("deflate", "retired: use raw"));
+  EXPECT_TRUE(says("trunc:16", "retired: use bf16"));
   EXPECT_TRUE(says("RAW", "(did you mean raw?)"));
   EXPECT_TRUE(says("TopK:1%", "(did you mean topk:1%?)"));
   EXPECT_TRUE(says("Fixd:10", "(did you mean fixed:10?)"));

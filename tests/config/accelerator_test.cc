@@ -133,7 +133,7 @@ const std::string kRootKeys =
     "log_file";
 
 TEST(AcceleratorFaults, KeysOfTheOtherModeAreNamedAsSuch) {
-  const std::string foreign = ": a key of `mode: node`, and this is an accelerator's file, allowed: " + kRootKeys;
+  const std::string foreign = ": is a key of `mode: node`, but this is an accelerator's file, allowed: " + kRootKeys;
   check(kLeast,
         {{"rank: 0", "4:1: rank" + foreign},
          {"nodes: []", "4:1: nodes" + foreign},
@@ -148,14 +148,15 @@ TEST(AcceleratorFaults, KeysOfTheOtherModeAreNamedAsSuch) {
   const std::string node = "rank: 0\nnodes: [{rank: 0, ip: 10.0.0.1}]\n";
   for (const char* key : {"host", "wire", "repack", "connections"}) {
     const std::string fault = fault_of(node + key + ": 1");
-    EXPECT_TRUE(fault.starts_with("n.yaml:3:1: " + std::string(key) +
-                                  ": a key of `mode: accelerator`, and this is a node's file, allowed: mode, rank, "))
+    EXPECT_TRUE(
+        fault.starts_with("n.yaml:3:1: " + std::string(key) +
+                          ": is a key of `mode: accelerator`, but this is a node's file, allowed: mode, rank, "))
         << fault;
   }
 }
 
 TEST(AcceleratorFaults, ModeIsOneOfTwo) {
-  check("", {{"mode: acelerator\nhost: 1", "1:7: mode: 'acelerator' is none of what is allowed: node, accelerator"},
+  check("", {{"mode: acelerator\nhost: 1", "1:7: mode: 'acelerator' is unknown, allowed: node, accelerator"},
              {"mode: [accelerator]", "1:7: mode: a list where one word should be, allowed: node, accelerator"},
              {"mode: node", "1:1: nodes: is missing, and has no default"},
              {"mode: accelerator", "1:1: host: is missing, and has no default"},
@@ -165,7 +166,7 @@ TEST(AcceleratorFaults, ModeIsOneOfTwo) {
     FAIL();
   } catch (const SetupError& error) {
     EXPECT_STREQ(error.what(),
-                 "n.yaml:1:7: mode: this is an accelerator's file, and that of a node is needed here, allowed: node");
+                 "n.yaml:1:7: mode: this is an accelerator's file, but a node's file is needed here, allowed: node");
   }
 }
 
@@ -177,47 +178,45 @@ TEST(AcceleratorFaults, Ports) {
         "3:7: host: 'net_tap0' where a map should be, allowed: keys device, pci, interface, superpackets"},
        {"host: {ring: x}", "3:8: host.ring: unknown key, allowed: device, pci, interface, superpackets"},
        {"host: {device: 'net_af_packet0,iface=a', interface: a}",
-        "3:53: host.interface: 'a' is that of `host` too, allowed: the kernel's end of the veth, as in gl0"},
+        "3:53: host.interface: 'a' is already the interface of `host`, allowed: the kernel's end of the veth, as in "
+        "gl0"},
        {"host: {device: 'net_tap0,iface=a', superpackets: true}",
-        "3:50: host.superpackets: only packet sockets have superpackets, and the device is 'net_tap0,iface=a', "
+        "3:50: host.superpackets: superpackets need a packet socket, but the device is 'net_tap0,iface=a', "
         "allowed: false, or a device net_af_packet0,iface=NAME"},
        {"host: {device: 'net_af_packet0,iface=a', interface: a/b}",
-        "3:53: host.interface: 'a/b' is no name of an interface, allowed: as in gl0"},
+        "3:53: host.interface: 'a/b' is not a name of an interface, allowed: as in gl0"},
        {"host: {device: net_null0, pci: 04:00.0}",
-        "3:32: host.pci: a port is one device, and this one has host.device already, allowed: one of device, pci"},
-       {"host: {device: net_tap0}",
-        "3:16: host.device: its interface would have a name that nobody knows; allowed: iface=NAME"},
+        "3:32: host.pci: a port has one device, and this one already has host.device, allowed: one of device, pci"},
+       {"host: {device: net_tap0}", "3:16: host.device: its interface needs a name; allowed: iface=NAME"},
        {"host: {device: 'net_af_packet0,iface=a,qpairs=2'}",
-        "3:16: host.device: qpairs=2, and an accelerator has one worker; allowed: qpairs=1, or nothing of it"},
+        "3:16: host.device: qpairs=2, but an accelerator has one worker; allowed: qpairs=1, or leave it out"},
        {"host: {device: 'net_af_xdp0,iface=a,queue_count=4'}",
-        "3:16: host.device: queue_count=4, and an accelerator has one worker; allowed: queue_count=1, or nothing of "
-        "it"},
+        "3:16: host.device: queue_count=4, but an accelerator has one worker; allowed: queue_count=1, or leave it out"},
        {"host: {device: net_af_packet0}",
         "3:16: host.device: AF_PACKET needs a network interface; allowed: iface=NAME"},
        // A frame with a VLAN tag is longer than a node's frame.
        {"host: {device: 'net_af_packet0,iface=a,framesz=1580,blocksz=1580'}",
         "3:16: host.device: frames of this MTU have up to 1518 bytes, and AF_PACKET cuts off what is beyond framesz - "
         "66; allowed: framesz=1584 and more, best framesz=9216,blocksz=36864"},
-       {"host: {pci: eth0}", "3:13: host.pci: 'eth0' is no PCI address, allowed: as in 0000:03:00.0"},
+       {"host: {pci: eth0}", "3:13: host.pci: 'eth0' is not a PCI address, allowed: as in 0000:03:00.0"},
        {"host: {pci: 0000:03:00.0}",
-        "2:13: wire.pci: the device '0000:03:00.0' is that of host too, allowed: "
-        "different ones"}});
+        "2:13: wire.pci: the device '0000:03:00.0' is already that of host, allowed: a different one"}});
   const auto pair = [](const char* host, const char* wire) {
     return fault_of(std::string("mode: accelerator\nhost: {device: '") + host + "'}\nwire: {device: '" + wire + "'}\n");
   };
   EXPECT_EQ(pair("net_af_packet0,iface=a", "net_af_packet0,iface=b"),
-            "n.yaml:3:16: wire.device: the device 'net_af_packet0' is that of host too, allowed: different ones");
+            "n.yaml:3:16: wire.device: the device 'net_af_packet0' is already that of host, allowed: a different one");
   EXPECT_EQ(pair("net_af_packet0,iface=a", "net_af_packet1,qdisc_bypass=0,iface=a"),
-            "n.yaml:3:16: wire.device: the interface 'a' is that of host too, allowed: different ones");
+            "n.yaml:3:16: wire.device: the interface 'a' is already that of host, allowed: a different one");
   EXPECT_EQ(pair("net_tap0,iface=a", "net_af_packet1,iface=a"),
-            "n.yaml:3:16: wire.device: the interface 'a' is that of host too, allowed: different ones");
+            "n.yaml:3:16: wire.device: the interface 'a' is already that of host, allowed: a different one");
   EXPECT_EQ(pair("net_tap0,iface=a", "net_af_packet1,iface=b"), "");
   EXPECT_EQ(pair("net_virtio_user0,path=/dev/vhost-net,iface=a", "net_af_packet1,iface=b"), "");
 }
 
 TEST(AcceleratorFaults, Codecs) {
   const auto refused = [](const std::string& name) {
-    return "4:8: codec: an accelerator does not compress with " + name +
+    return "4:8: codec: an accelerator cannot use codec " + name +
            ", allowed: fixed:B, inceptionn:B, as in "
            "fixed:10";
   };
@@ -229,8 +228,8 @@ TEST(AcceleratorFaults, Codecs) {
 
 TEST(AcceleratorFaults, Classes) {
   check(kLeast,
-        {{"tos: {wire: 0x28}", "4:13: tos.wire: 0x28 is that of compressed too, allowed: different ones"},
-         {"tos: {compressed: 0x30}", "4:6: tos: 0x30 is that of compressed too, allowed: different ones"},
+        {{"tos: {wire: 0x28}", "4:13: tos.wire: 0x28 is already used by compressed, allowed: different ones"},
+         {"tos: {compressed: 0x30}", "4:6: tos: 0x30 is already used by compressed, allowed: different ones"},
          {"tos: {wire: 0x31}", "4:13: tos.wire: 0x31 has ECN bits set, the two lowest, allowed: multiples of 4"},
          {"tos: {compressed: 0}", "4:19: tos.compressed: '0' is out of range, allowed: 4 to 255"},
          {"tos: {raw: 0x20}", "4:7: tos.raw: unknown key, allowed: compressed, wire"}});
@@ -241,19 +240,19 @@ TEST(AcceleratorFaults, Ranges) {
         {{"mtu: 575", "4:6: mtu: '575' is out of range, allowed: 576 to 9000"},
          {"udp_port: 0", "4:11: udp_port: '0' is out of range, allowed: 1 to 65535"},
          {"connections: 15", "4:14: connections: '15' is out of range, allowed: 16 to 1048576"},
-         {"repack: {enabled: yes}", "4:19: repack.enabled: 'yes' is none of what is allowed: false, true"},
+         {"repack: {enabled: yes}", "4:19: repack.enabled: 'yes' is unknown, allowed: false, true"},
          {"repack: {hold: 1001us}",
           "4:16: repack.hold: '1001us' is out of range, allowed: 0s to 1ms, as in 10us, 500ms, 2s"},
          {"repack: {hold: 20}",
-          "4:16: repack.hold: '20' is a duration without its unit, allowed: 0s to 1ms, as in 10us, 500ms, 2s"},
+          "4:16: repack.hold: '20' is a duration without a unit, allowed: 0s to 1ms, as in 10us, 500ms, 2s"},
          {"memory: {records: 1023KiB}",
           "4:19: memory.records: '1023KiB' is out of range, allowed: 1MiB to 16GiB, as in 512, 64KiB, 256MiB, 4GiB"},
          {"worker: {core: 1024}", "4:16: worker.core: '1024' is out of range, allowed: 0 to 1023"},
          {"worker: {core: [1]}", "4:16: worker.core: a list where a whole number should be, allowed: 0 to 1023"},
-         {"worker: {idle: sleep}", "4:16: worker.idle: 'sleep' is none of what is allowed: spin, yield, adaptive"},
-         {"faults: {drop: 2}", "4:16: faults.drop: '2' is no probability, allowed: 0 to 1, as in 1%, 0.1%, 0.01"},
+         {"worker: {idle: sleep}", "4:16: worker.idle: 'sleep' is unknown, allowed: spin, yield, adaptive"},
+         {"faults: {drop: 2}", "4:16: faults.drop: '2' is not a probability, allowed: 0 to 1, as in 1%, 0.1%, 0.01"},
          {"admin: \"\"", "4:8: admin: '' has 0 bytes, allowed: 1 to 107 bytes"},
-         {"log: loud", "4:6: log: 'loud' is none of what is allowed: trace, debug, info, warn, error"}});
+         {"log: loud", "4:6: log: 'loud' is unknown, allowed: trace, debug, info, warn, error"}});
 }
 
 }  // namespace

@@ -62,10 +62,10 @@ TEST(Addresses, MetricsAtThatOfTheNode) {
   EXPECT_EQ(text(kOneHost), "10.0.0.1:9400");
   EXPECT_EQ(
       fault_of("{rank: 0, ip: 10.0.0.1}, {rank: 1, ip: 10.0.0.2}", "ports: [{device: net_tap0}]\nmetrics: node:9400\n"),
-      "n.yaml:4:10: metrics: 'node:9400' is for ports of kind udp, and of others the kernel has no address, "
+      "n.yaml:4:10: metrics: 'node:9400' is only for ports of kind udp, because the kernel has no address of others, "
       "allowed: ADDRESS:PORT, as in 0.0.0.0:9400");
   EXPECT_EQ(fault_of("{rank: 0, ip: 10.0.0.1}, {rank: 0, ip: 10.0.0.2}", more),
-            "n.yaml:2:41: nodes[1].rank: rank 0 is that of nodes[0].rank too, allowed: different ones");
+            "n.yaml:2:41: nodes[1].rank: rank 0 is already used by nodes[0].rank, allowed: different ones");
 }
 
 TEST(Addresses, SeveralNodesAtOne) {
@@ -107,15 +107,15 @@ TEST(Addresses, AreInTheDigest) {
 TEST(Addresses, OfOneKindAndDifferent) {
   const std::string of = "n.yaml:2:";
   EXPECT_EQ(fault_of("{rank: 0, ip: fd00::1}, {rank: 1, ip: 10.0.0.1}"),
-            of + "47: nodes[1].ip: 10.0.0.1 is of another kind than nodes[0].ip, fd00::1, allowed: IPv4 addresses of "
-                 "all nodes, or IPv6");
+            of + "47: nodes[1].ip: 10.0.0.1 is of another kind than nodes[0].ip, fd00::1, allowed: only IPv4 "
+                 "addresses, or only IPv6 addresses");
   EXPECT_EQ(fault_of("{rank: 0, ip: fd00::1}, {rank: 1, ip: 'FD00:0::1'}"),
-            of + "47: nodes[1].ip: fd00::1 is that of nodes[0].ip too, allowed: different ones; or of sockets, a "
+            of + "47: nodes[1].ip: fd00::1 is already used by nodes[0].ip, allowed: different ones; or with sockets, a "
                  "`udp_port` for each, 1 apart");
   const std::string apart = "{rank: 0, ip: ::1, udp_port: 19000}, {rank: 1, ip: ::1, udp_port: 19004}";
   EXPECT_EQ(fault_of(apart, "ports: [{udp: any}]\ntrainers: 2\nworkers: {lanes: 2}"), "");
   EXPECT_EQ(fault_of(apart, "ports: [{udp: any}]\ntrainers: 5\n"),
-            of + "60: nodes[1].ip: ::1 is that of nodes[0].ip too, allowed: different ones; or of sockets, a "
+            of + "60: nodes[1].ip: ::1 is already used by nodes[0].ip, allowed: different ones; or with sockets, a "
                  "`udp_port` for each, 5 apart");
   EXPECT_EQ(fault_of("{rank: 0, ip: ::1, udp_port: 65535}", "trainers: 2"),
             of + "38: nodes[0].udp_port: 65535 is the first of 2 ports, one for each lane and trainer, allowed: 1 to "
@@ -125,23 +125,23 @@ TEST(Addresses, OfOneKindAndDifferent) {
 TEST(Addresses, OfHosts) {
   const auto fault = [](const std::string& ip) { return fault_of("{rank: 0, ip: '" + ip + "'}", ""); };
   const auto text = [](const std::string& ip, const std::string& what) {
-    return "n.yaml:2:23: nodes[0].ip: '" + ip + "' is " + what + ", allowed: one of a host, as in fd00::1";
+    return "n.yaml:2:23: nodes[0].ip: '" + ip + "' is " + what + ", allowed: the address of a host, as in fd00::1";
   };
   EXPECT_EQ(fault("2001:db8::7"), "");
   EXPECT_EQ(fault("::1"), "");
   for (const char* const ip : {"::", "ff02::1", "fe80::1", "febf::1"}) {
-    EXPECT_EQ(fault(ip), text(ip, "no address of a host"));
+    EXPECT_EQ(fault(ip), text(ip, "not the address of a host"));
   }
-  EXPECT_EQ(fault("fe80::1%eth0"), text("fe80::1%eth0", "an address of one link only"));
+  EXPECT_EQ(fault("fe80::1%eth0"), text("fe80::1%eth0", "a link-local address"));
   for (const char* const ip : {"fd00::g", "1:2:3", "[fd00::1]"}) {
-    EXPECT_EQ(fault(ip), text(ip, "no IPv6 address"));
+    EXPECT_EQ(fault(ip), text(ip, "not an IPv6 address"));
   }
 }
 
 TEST(Addresses, OfSocketsOnly) {
   EXPECT_EQ(fault_of(kSix, "ports: [{device: net_tap0}]\n"),
-            "n.yaml:3:18: ports[0].device: nodes have IPv6 addresses, UDP ports of their own, or one address together, "
-            "which only sockets know, allowed: udp: auto");
+            "n.yaml:3:18: ports[0].device: nodes have IPv6 addresses, their own UDP ports, or one address in common, "
+            "which needs sockets, allowed: udp: auto");
   EXPECT_EQ(fault_of(kSix, "ports: [{udp: auto}, {udp: any, nodes: [1]}]\n").find("n.yaml:3:28: ports[1].udp: "), 0U);
 }
 

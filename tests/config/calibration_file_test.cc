@@ -72,14 +72,15 @@ TEST(CalibrationFile, OptionalKeys) {
 TEST(CalibrationFile, SaysWhatIsWrong) {
   const std::string text = calibration_text(measured());
   EXPECT_EQ(fault_of(text, "calibration: 1", "calibration: 2"),
-            "file: is a calibration of version '2', and this program reads version 1: write it anew");
-  EXPECT_NE(fault_of(text, "lanes: 2", "lanes: none").find("lanes: 'none' is no whole number"), std::string::npos);
+            "file: is a calibration of version '2', but this program reads version 1: measure again with gradlane plan "
+            "--calibrate");
+  EXPECT_NE(fault_of(text, "lanes: 2", "lanes: none").find("lanes: 'none' is not a whole number"), std::string::npos);
   EXPECT_NE(fault_of(text, "lambda: 1.05", "lambda: 0.5").find("allowed: 1 to 1000"), std::string::npos);
   EXPECT_NE(fault_of(text, "lambda:", "lamda:").find("did you mean 'lambda'"), std::string::npos);
-  EXPECT_NE(fault_of(text, "made: 2026-", "made: 2026/").find("is no time"), std::string::npos);
+  EXPECT_NE(fault_of(text, "made: 2026-", "made: 2026/").find("is not a time"), std::string::npos);
   EXPECT_NE(fault_of(text, "codec: 'fixed:10'", "codec: 'fixed:99'").find("codecs[3].codec"), std::string::npos);
-  EXPECT_NE(fault_of(text, "codec: 'fp16'", "codec: 'bf16'").find("there twice"), std::string::npos);
-  EXPECT_NE(fault_of(text, "codec: 'raw'", "codec: 'tbq:6'").find("there is no raw"), std::string::npos);
+  EXPECT_NE(fault_of(text, "codec: 'fp16'", "codec: 'bf16'").find("given twice"), std::string::npos);
+  EXPECT_NE(fault_of(text, "codec: 'raw'", "codec: 'tbq:6'").find("codec raw is missing"), std::string::npos);
   EXPECT_NE(fault_of(text, "gbps: 10}", "gbps: 0}").find("links[0].gbps"), std::string::npos);
   EXPECT_NE(fault_of(text, "'aggregator:0,stream'", "square").find("strategies[1]"), std::string::npos);
   EXPECT_NE(fault_of(text, "speedup: 0.8", "speedup: 0").find("checks.speedup"), std::string::npos);

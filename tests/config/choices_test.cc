@@ -89,14 +89,14 @@ TEST(Plans, Faults) {
     EXPECT_EQ(fault.find("p.yaml:3:"), 0U) << fault;
   };
   expect("{from: 0, strategy: rings:2, codec: raw}",
-         "is none of `strategies` of the configuration, allowed: ring, direct; or name it there");
+         "is not in `strategies` of the configuration, allowed: ring, direct; or add it there");
   expect("{from: 0, strategy: sideways, codec: raw}", "sideways");
   expect("{from: 0, strategy: ring, codec: fixed:99}", "fixed:99");
   expect("{from: 0, strategy: ring}", "codec");
-  expect("{from: 0, strategy: direct, codec: 'topk:1%'}", "topk:1% has no bound of its error");
-  expect("{from: 0, strategy: direct, codec: fp16}", "fp16 has no bound");
-  expect("{from: 0, strategy: ring, codec: int8}", "int8 does not add, and ring has nobody");
-  expect("{from: 2KiB, to: 1KiB, strategy: ring, codec: raw}", "is nothing");
+  expect("{from: 0, strategy: direct, codec: 'topk:1%'}", "topk:1% has no error bound");
+  expect("{from: 0, strategy: direct, codec: fp16}", "fp16 has no error bound");
+  expect("{from: 0, strategy: ring, codec: int8}", "int8 does not add, and ring has no rank that adds for all");
+  expect("{from: 2KiB, to: 1KiB, strategy: ring, codec: raw}", "is an empty range");
   expect("{from: 0, to: 1KiB, strategy: ring, codec: raw, more: 1}", "more");
   EXPECT_NE(fault_of("plan: 2\nchoices: []\n").find("p.yaml:1:"), std::string::npos);
   EXPECT_NE(fault_of("plan: 1\nchoices:\n  - {from: 0, to: 8KiB, strategy: ring, codec: raw}\n"
@@ -134,9 +134,9 @@ TEST(Choices, WhatIsRefused) {
       EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
     }
   };
-  expect("strategy: ring", "`strategies: [ring]` names those that operations may go by");
-  expect("strategy: direct", "'direct' is not for this key, allowed: auto; `strategies: [direct]`");
-  expect("strategy: fast", "'fast' is none of what is allowed: auto");
+  expect("strategy: ring", "set `strategies: [ring]` for that: it lists the strategies that operations may use");
+  expect("strategy: direct", "'direct' is not for this key, allowed: auto; set `strategies: [direct]`");
+  expect("strategy: fast", "'fast' is unknown, allowed: auto");
   expect("codec: 'Auto'", "\n  auto (exact), auto:2^-B or auto:rel=B");
   expect("plan: /nowhere/plan.yaml", "plan: /nowhere/plan.yaml: cannot read the plan: No such file or directory");
 }
@@ -147,10 +147,13 @@ TEST(Choices, KeysWithoutEffectAreWarnedOf) {
   const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "gradlane-idle-plan.yaml";
   std::ofstream(file) << "plan: 1\nchoices:\n  - {from: 0, strategy: ring, codec: 'fixed:10'}\n";
   const std::string plan = "plan: " + file.string() + "\n";
-  EXPECT_TRUE(warning_of(plan + "codec: raw\n").starts_with("plan " + file.string() + ": is not used"));
+  EXPECT_TRUE(warning_of(plan + "codec: raw\n")
+                  .starts_with("plan " + file.string() + ": only calls that name codec auto use it"));
   EXPECT_TRUE(warning_of(plan).starts_with("plan "));
-  EXPECT_TRUE(warning_of("calibration: /c.yaml\n").starts_with("calibration /c.yaml: is not used"));
-  EXPECT_NE(warning_of(plan + "codec: auto\n").find("its fixed:10 is not used"), std::string::npos);
+  EXPECT_TRUE(
+      warning_of("calibration: /c.yaml\n").starts_with("calibration /c.yaml: only calls that name codec auto use it"));
+  EXPECT_NE(warning_of(plan + "codec: auto\n").find("only calls that name a bound use its fixed:10"),
+            std::string::npos);
   EXPECT_EQ(warning_of(plan + "codec: auto:2^-10\n"), "");
   EXPECT_EQ(warning_of(plan + "strategy: auto\n"), "");
   EXPECT_EQ(warning_of("codec: raw\n"), "");

@@ -67,12 +67,12 @@ TEST(Faults, Keys) {
 TEST(Faults, MissingKeys) {
   check("", {{"rank: 0", "1:1: nodes: is missing, and has no default"},
              {"# a comment\nnodes: [{rank: 0, ip: 1.1.1.1}]",
-              "2:1: rank: is missing, and no node has a `host` to find it by, allowed: 0 to 0; or say it by --rank"},
+              "2:1: rank: is missing, but no node has a `host` to find it by, allowed: 0 to 0; or give --rank"},
              {"rank: 0\nnodes: [{ip: 1.1.1.1}]", "2:9: nodes[0].rank: is missing, and has no default"},
              {"rank: 0\nnodes:\n  - rank: 0\n", "3:5: nodes[0].ip: is missing, and has no default"},
              {"rank: 0\nnodes: [{rank: 0, ip: 1.1.1.1}]\nports: [{name: a}]",
               "3:9: ports[0]: has no device, allowed: one of the keys device, pci, ring, udp"},
-             {kNodes, "1:1: ports: is missing, allowed: at least one port, as there are other nodes"}});
+             {kNodes, "1:1: ports: is missing, allowed: at least one port, because there are other nodes"}});
 }
 
 TEST(Faults, WhereMetricsAreServed) {
@@ -80,10 +80,10 @@ TEST(Faults, WhereMetricsAreServed) {
                                  "'[127.0.0.1]:9400'", "':9400'", "node:0", "node:65536"}) {
     const std::string text(word);
     const std::string shown = text.front() == '\'' ? text : "'" + text + "'";
-    EXPECT_EQ(
-        fault_of(std::string(kNodes) + kPorts + "metrics: " + text),
-        "n.yaml:4:10: metrics: " + shown +
-            " is no address with a port, allowed: ADDRESS:PORT, as in 127.0.0.1:9400 or \"[::1]:9400\", or node:PORT");
+    EXPECT_EQ(fault_of(std::string(kNodes) + kPorts + "metrics: " + text),
+              "n.yaml:4:10: metrics: " + shown +
+                  " is not an address with a port, allowed: ADDRESS:PORT, as in 127.0.0.1:9400 or \"[::1]:9400\", or "
+                  "node:PORT");
   }
   EXPECT_EQ(fault_of(std::string(kNodes) + kPorts + "metrics: '[::]:9400'"), "");
 }
@@ -93,19 +93,19 @@ TEST(Faults, Types) {
         {{"trainers: [1]", "4:11: trainers: a list where a whole number should be, allowed: 1 to 16"},
          {"trainers:", "4:1: trainers: nothing where a whole number should be, allowed: 1 to 16"},
          {"trainers: ~", "4:1: trainers: nothing where a whole number should be, allowed: 1 to 16"},
-         {"trainers: one", "4:11: trainers: 'one' is no whole number, allowed: 1 to 16"},
-         {"trainers: 1.0", "4:11: trainers: '1.0' is no whole number, allowed: 1 to 16"},
-         {"trainers: -1", "4:11: trainers: '-1' is no whole number, allowed: 1 to 16"},
+         {"trainers: one", "4:11: trainers: 'one' is not a whole number, allowed: 1 to 16"},
+         {"trainers: 1.0", "4:11: trainers: '1.0' is not a whole number, allowed: 1 to 16"},
+         {"trainers: -1", "4:11: trainers: '-1' is not a whole number, allowed: 1 to 16"},
          {"trainers: 99999999999999999999",
-          "4:11: trainers: '99999999999999999999' is no whole number, allowed: 1 to 16"},
-         {"trainers: ''", "4:11: trainers: '' is no whole number, allowed: 1 to 16"},
-         {"trainers: 0x", "4:11: trainers: '0x' is no whole number, allowed: 1 to 16"},
-         {"telemetry: yes", "4:12: telemetry: 'yes' is none of what is allowed: false, true"},
+          "4:11: trainers: '99999999999999999999' is not a whole number, allowed: 1 to 16"},
+         {"trainers: ''", "4:11: trainers: '' is not a whole number, allowed: 1 to 16"},
+         {"trainers: 0x", "4:11: trainers: '0x' is not a whole number, allowed: 1 to 16"},
+         {"telemetry: yes", "4:12: telemetry: 'yes' is unknown, allowed: false, true"},
          {"telemetry: {a: b}", "4:12: telemetry: a map where one word should be, allowed: false, true"},
-         {"log: loud", "4:6: log: 'loud' is none of what is allowed: trace, debug, info, warn, error"},
-         {"workers: {idle: sleep}", "4:17: workers.idle: 'sleep' is none of what is allowed: spin, yield, adaptive"},
+         {"log: loud", "4:6: log: 'loud' is unknown, allowed: trace, debug, info, warn, error"},
+         {"workers: {idle: sleep}", "4:17: workers.idle: 'sleep' is unknown, allowed: spin, yield, adaptive"},
          {"workers: {cores: 1}", "4:18: workers.cores: '1' where a list should be, allowed: [...] of numbers of CPUs"},
-         {"workers: {cores: [a]}", "4:19: workers.cores[0]: 'a' is no whole number, allowed: 0 to 1023"},
+         {"workers: {cores: [a]}", "4:19: workers.cores[0]: 'a' is not a whole number, allowed: 0 to 1023"},
          {"socket: {}", "4:9: socket: a map where a text should be, allowed: 1 to 107 bytes"},
          {"socket: \"\"", "4:9: socket: '' has 0 bytes, allowed: 1 to 107 bytes"},
          {"socket: \"a\\nb\"",
@@ -119,20 +119,20 @@ TEST(Faults, Quantities) {
   check(
       std::string(kNodes) + kPorts,
       {{"exchange: {max_tensor: 1KB}",
-        "4:24: exchange.max_tensor: '1KB' is no size, allowed: 128B to 256GiB, as in 512, 64KiB, 256MiB, 4GiB"},
+        "4:24: exchange.max_tensor: '1KB' is not a size, allowed: 128B to 256GiB, as in 512, 64KiB, 256MiB, 4GiB"},
        {"exchange: {max_tensor: 127}",
         "4:24: exchange.max_tensor: '127' is out of range, allowed: 128B to 256GiB, as in 512, 64KiB, 256MiB, 4GiB"},
        {"exchange: {max_tensor: 257GiB}",
         "4:24: exchange.max_tensor: '257GiB' is out of range, allowed: 128B to 256GiB, as in 512, 64KiB, 256MiB, 4GiB"},
        {"memory: {per_trainer: 16777216TiB}",
-        "4:23: memory.per_trainer: '16777216TiB' is no size, allowed: 1MiB to 1TiB, as in 512, 64KiB, 256MiB, 4GiB"},
+        "4:23: memory.per_trainer: '16777216TiB' is not a size, allowed: 1MiB to 1TiB, as in 512, 64KiB, 256MiB, 4GiB"},
        {"memory: {per_trainer: [1]}",
         "4:23: memory.per_trainer: a list where a size should be, allowed: 1MiB to 1TiB, as in 512, 64KiB, 256MiB, "
         "4GiB"},
        {"timeouts: {peer: 2}",
-        "4:18: timeouts.peer: '2' is a duration without its unit, allowed: 10ms to 1h, as in 10us, 500ms, 2s"},
+        "4:18: timeouts.peer: '2' is a duration without a unit, allowed: 10ms to 1h, as in 10us, 500ms, 2s"},
        {"timeouts: {peer: 2 s}",
-        "4:18: timeouts.peer: '2 s' is no duration, allowed: 10ms to 1h, as in 10us, 500ms, 2s"},
+        "4:18: timeouts.peer: '2 s' is not a duration, allowed: 10ms to 1h, as in 10us, 500ms, 2s"},
        {"timeouts: {peer: 9ms}",
         "4:18: timeouts.peer: '9ms' is out of range, allowed: 10ms to 1h, as in 10us, 500ms, 2s"},
        {"timeouts: {start: 0s}",
@@ -145,7 +145,7 @@ TEST(Faults, Quantities) {
         "4:21: timeouts.min_rto: '9us' is out of range, allowed: 10us to 1s, as in 10us, 500ms, 2s"},
        {"exchange: {window: 1}", "4:20: exchange.window: '1' is out of range, allowed: 2 to 4096"},
        {"exchange: {window: 12}",
-        "4:20: exchange.window: 12 is no power of two, allowed: 2, 4, 8 and so on up to 4096"},
+        "4:20: exchange.window: 12 is not a power of two, allowed: 2, 4, 8 and so on up to 4096"},
        {"exchange: {operations: 257}", "4:24: exchange.operations: '257' is out of range, allowed: 1 to 256"},
        {"exchange: {queue_target: 0}", "4:26: exchange.queue_target: '0' is out of range, allowed: 1 to 4096"},
        {"mtu: 575", "4:6: mtu: '575' is out of range, allowed: 576 to 9000"},
@@ -165,9 +165,10 @@ TEST(Faults, Sockets) {
   const std::string before = std::string(kNodes) + kPorts + "socket: ";
   EXPECT_EQ(fault_of(before + std::string(101, 'a')), "");
   EXPECT_EQ(fault_of(before + std::string(101, 'a') + ".sock"), "");
-  EXPECT_EQ(fault_of(before + std::string(102, 'a')),
-            "n.yaml:4:9: socket: `admin` would be the same path with .admin at its end, of 108 bytes, allowed: up to "
-            "107; set it");
+  EXPECT_EQ(
+      fault_of(before + std::string(102, 'a')),
+      "n.yaml:4:9: socket: the path of `admin` would be this path with .admin at its end, of 108 bytes, allowed: up to "
+      "107; set `admin`");
 }
 
 TEST(Faults, Protection) {
@@ -176,7 +177,7 @@ TEST(Faults, Protection) {
          {"auth: {}", "4:7: auth.key_file: is missing, and has no default"},
          {"auth: {key: a}", "4:8: auth.key: unknown key, allowed: key_file"},
          {"auth: {key_file: ''}", "4:18: auth.key_file: '' has 0 bytes, allowed: 1 to 4095 bytes"},
-         {"user: a b", "4:7: user: 'a b' is no name, allowed: 1 to 32 letters, digits, '_', '-' and '.'"},
+         {"user: a b", "4:7: user: 'a b' is not a name, allowed: 1 to 32 letters, digits, '_', '-' and '.'"},
          {"user: ''", "4:7: user: '' has 0 bytes, allowed: 1 to 32 bytes"}});
 }
 
@@ -185,17 +186,19 @@ TEST(Faults, InjectedFaults) {
         {{"faults: [1]",
           "4:9: faults: a list where a map should be, allowed: keys drop, duplicate, reorder, corrupt, delay, "
           "delay_time, seed"},
-         {"faults: {drop: 2}", "4:16: faults.drop: '2' is no probability, allowed: 0 to 1, as in 1%, 0.1%, 0.01"},
-         {"faults: {drop: -1}", "4:16: faults.drop: '-1' is no probability, allowed: 0 to 1, as in 1%, 0.1%, 0.01"},
-         {"faults: {drop: 101%}", "4:16: faults.drop: '101%' is no probability, allowed: 0 to 1, as in 1%, 0.1%, 0.01"},
+         {"faults: {drop: 2}", "4:16: faults.drop: '2' is not a probability, allowed: 0 to 1, as in 1%, 0.1%, 0.01"},
+         {"faults: {drop: -1}", "4:16: faults.drop: '-1' is not a probability, allowed: 0 to 1, as in 1%, 0.1%, 0.01"},
+         {"faults: {drop: 101%}",
+          "4:16: faults.drop: '101%' is not a probability, allowed: 0 to 1, as in 1%, 0.1%, 0.01"},
          {"faults: {drop: {}}",
           "4:16: faults.drop: a map where a probability should be, allowed: 0 to 1, as in 1%, 0.1%, 0.01"},
          {"faults: {delay_time: 2s}",
           "4:22: faults.delay_time: '2s' is out of range, allowed: 10us to 1s, as in 10us, 500ms, 2s"},
-         {"faults: {seed: -1}", "4:16: faults.seed: '-1' is no whole number, allowed: 0 to 18446744073709551615"}});
+         {"faults: {seed: -1}", "4:16: faults.seed: '-1' is not a whole number, allowed: 0 to 18446744073709551615"}});
   for (const char* wrong : {"1.", ".5", "1e-3", "nan", "inf", "%", "1 %", "1%%", "0x1", "0,5", "1.1", "''", "1.0.0"}) {
     const std::string fault = fault_of(std::string(kNodes) + kPorts + "faults: {drop: \"" + wrong + "\"}");
-    EXPECT_TRUE(fault.ends_with("is no probability, allowed: 0 to 1, as in 1%, 0.1%, 0.01")) << wrong << ": " << fault;
+    EXPECT_TRUE(fault.ends_with("is not a probability, allowed: 0 to 1, as in 1%, 0.1%, 0.01"))
+        << wrong << ": " << fault;
   }
   EXPECT_EQ(fault_of(std::string(kNodes) + kPorts + "faults: {drop: 100%, delay: 1, reorder: 60%}"), "");
 }
@@ -213,8 +216,8 @@ TEST(Faults, Tos) {
   check(std::string(kNodes) + kPorts,
         {{"tos: {raw: 0x21}", "4:12: tos.raw: 0x21 has ECN bits set, the two lowest, allowed: multiples of 4"},
          {"tos: {raw: 256}", "4:12: tos.raw: '256' is out of range, allowed: 0 to 255"},
-         {"tos: {raw: 0x28}", "4:12: tos.raw: 0x28 is that of compressed too, allowed: different ones"},
-         {"tos: {compressed: 0xc0}", "4:6: tos: 0xc0 is that of compressed too, allowed: different ones"}});
+         {"tos: {raw: 0x28}", "4:12: tos.raw: 0x28 is already used by compressed, allowed: different ones"},
+         {"tos: {compressed: 0xc0}", "4:6: tos: 0xc0 is already used by compressed, allowed: different ones"}});
 }
 
 TEST(Faults, Codec) {
@@ -229,24 +232,25 @@ TEST(Faults, Nodes) {
        {"nodes: 2", "2:8: nodes: '2' where a list should be, allowed: [...] of nodes {rank: ..., ip: ...}"},
        {"nodes: [1]", "2:9: nodes[0]: '1' where a map should be, allowed: keys rank, ip, udp_port, mac, host"},
        {"nodes: [{rank: 0, ip: 10.0.0.1}, {rank: 0, ip: 10.0.0.2}]",
-        "2:41: nodes[1].rank: rank 0 is that of nodes[0].rank too, allowed: different ones"},
+        "2:41: nodes[1].rank: rank 0 is already used by nodes[0].rank, allowed: different ones"},
        {"nodes: [{rank: 0, ip: 10.0.0.1}, {rank: 2, ip: 10.0.0.2}]",
         "2:41: nodes[1].rank: '2' is out of range, allowed: 0 to 1"},
        {"nodes:\n- {rank: 0, ip: 10.0.0.1}\n- {rank: 1, ip: 10.0.0.1}",
-        "4:17: nodes[1].ip: 10.0.0.1 is that of nodes[0].ip too, allowed: different ones; or of sockets, a `udp_port` "
-        "for each, 1 apart"},
+        "4:17: nodes[1].ip: 10.0.0.1 is already used by nodes[0].ip, allowed: different ones; or with sockets, a "
+        "`udp_port` for each, 1 apart"},
        {"nodes: [{rank: 0, ip: 10.0.0}]",
-        "2:23: nodes[0].ip: '10.0.0' is no IPv4 address, allowed: one of a host, as in 10.77.0.1"},
+        "2:23: nodes[0].ip: '10.0.0' is not an IPv4 address, allowed: the address of a host, as in 10.77.0.1"},
        {"nodes: [{rank: 0, ip: 10.0.0.256}]",
-        "2:23: nodes[0].ip: '10.0.0.256' is no IPv4 address, allowed: one of a host, as in 10.77.0.1"},
+        "2:23: nodes[0].ip: '10.0.0.256' is not an IPv4 address, allowed: the address of a host, as in 10.77.0.1"},
        {"nodes: [{rank: 0, ip: 10.0.0.010}]",
-        "2:23: nodes[0].ip: '10.0.0.010' is no IPv4 address, allowed: one of a host, as in 10.77.0.1"},
+        "2:23: nodes[0].ip: '10.0.0.010' is not an IPv4 address, allowed: the address of a host, as in 10.77.0.1"},
        {"nodes: [{rank: 0, ip: 224.0.0.1}]",
-        "2:23: nodes[0].ip: '224.0.0.1' is no address of a host, allowed: one of a host, as in 10.77.0.1"},
+        "2:23: nodes[0].ip: '224.0.0.1' is not the address of a host, allowed: the address of a host, as in 10.77.0.1"},
        {"nodes: [{rank: 0, ip: 1.1.1.1, mac: 02:00:00:00:00}]",
-        "2:37: nodes[0].mac: '02:00:00:00:00' is no MAC address, allowed: one of a host, as in \"02:00:00:00:00:01\""},
+        "2:37: nodes[0].mac: '02:00:00:00:00' is not a MAC address, allowed: the address of a host, as in "
+        "\"02:00:00:00:00:01\""},
        {"nodes: [{rank: 0, ip: 1.1.1.1, mac: 03:00:00:00:00:01}]",
-        "2:37: nodes[0].mac: '03:00:00:00:00:01' is no address of a host, allowed: one of a host, as in "
+        "2:37: nodes[0].mac: '03:00:00:00:00:01' is not the address of a host, allowed: the address of a host, as in "
         "\"02:00:00:00:00:01\""}});
   check("",
         {{"rank: 1\nnodes: [{rank: 0, ip: 1.1.1.1}]", "1:7: rank: 1 is not in the table of nodes, allowed: 0 to 0"}});
@@ -267,7 +271,8 @@ TEST(Faults, Ports) {
         {{"ports: []", "3:8: ports: no port reaches node 0, allowed: one for each neighbour in the ring"},
          {"ports: [{device: net_tap0, nodes: [2]}]", no_way},
          {"ports: [{device: net_tap0, nodes: []}]",
-          "3:35: ports[0].nodes: reaches nobody, allowed: ranks; or leave it out, to reach all other nodes"},
+          "3:35: ports[0].nodes: the port reaches no node, allowed: ranks; or leave `nodes` out to reach all other "
+          "nodes"},
          {"ports: [{device: net_tap0, nodes: [1]}]",
           "3:36: ports[0].nodes[0]: 1 is this node itself, allowed: ranks of other nodes"},
          {"ports: [{device: net_tap0, nodes: [3]}]", "3:36: ports[0].nodes[0]: '3' is out of range, allowed: 0 to 2"},
@@ -278,18 +283,18 @@ TEST(Faults, Ports) {
          {"ports: [{device: net_tap0, nodes: [0, 0]}]",
           "3:39: ports[0].nodes[1]: node 0 is reached through ports[0] already, allowed: one port for each node"},
          {"ports: [{device: net_tap0, name: a, nodes: [0]}, {device: net_tap1, name: a, nodes: [2]}]",
-          "3:75: ports[1].name: the name 'a' is that of ports[0] too, allowed: different ones"},
+          "3:75: ports[1].name: the name 'a' is already used by ports[0], allowed: different ones"},
          {"ports: [{device: net_tap0, name: e1, nodes: [0]}, {device: net_tap1, nodes: [2]}]",
-          "3:51: ports[1]: the name 'e1' is that of ports[0] too, allowed: different ones"},
+          "3:51: ports[1]: the name 'e1' is already used by ports[0], allowed: different ones"},
          {"ports: [{device: net_tap0, name: a b}]",
-          "3:34: ports[0].name: 'a b' is no name, allowed: 1 to 31 letters, digits, '_', '-' and '.'"},
+          "3:34: ports[0].name: 'a b' is not a name, allowed: 1 to 31 letters, digits, '_', '-' and '.'"},
          {"ports: [{device: net_tap0, ring: x}]",
-          "3:34: ports[0].ring: a port is one device, and this one has ports[0].device already, allowed: one of "
+          "3:34: ports[0].ring: a port has one device, and this one already has ports[0].device, allowed: one of "
           "device, pci, ring, udp"},
          {"ports: [{ring: x}]",
-          "3:9: ports[0]: an in-process link has one other end, but leads to 2 nodes here, allowed: nodes: [RANK]"},
+          "3:9: ports[0]: an in-process link can reach one node, but reaches 2 nodes here, allowed: nodes: [RANK]"},
          {"ports: [{ring: x, nodes: [0]}, {ring: x, nodes: [2]}]",
-          "3:39: ports[1].ring: the device 'x' is that of ports[0] too, allowed: different ones"}});
+          "3:39: ports[1].ring: the device 'x' is already used by ports[0], allowed: different ones"}});
 }
 
 TEST(Faults, Devices) {
@@ -297,34 +302,34 @@ TEST(Faults, Devices) {
         {{"ports: [{device: 0000:03:00.0}]",
           "3:18: ports[0].device: '0000:03:00.0' is a PCI address, allowed: key 'pci' for it"},
          {"ports: [{device: eth0-1}]",
-          "3:18: ports[0].device: 'eth0-1' is no device of DPDK, allowed: net_af_packet0,iface=eth0-1,qdisc_bypass=0 "
+          "3:18: ports[0].device: 'eth0-1' is not a DPDK device, allowed: net_af_packet0,iface=eth0-1,qdisc_bypass=0 "
           "for an interface of that name; docs/configuration.md has others"},
          {"ports: [{device: eth1}]",
-          "3:18: ports[0].device: 'eth1' is no device of DPDK, allowed: net_af_packet0,iface=eth1,qdisc_bypass=0 for "
+          "3:18: ports[0].device: 'eth1' is not a DPDK device, allowed: net_af_packet0,iface=eth1,qdisc_bypass=0 for "
           "an interface of that name; docs/configuration.md has others"},
          {"ports: [{device: net_afpacket0}]",
-          "3:18: ports[0].device: 'net_afpacket0' is no device of DPDK, allowed: as in net_memif0,role=server,..."},
+          "3:18: ports[0].device: 'net_afpacket0' is not a DPDK device, allowed: as in net_memif0,role=server,..."},
          {"ports: [{device: \"afpacket,iface=eth1\"}]",
-          "3:18: ports[0].device: 'afpacket' is no device of DPDK, allowed: as in net_memif0,role=server,..."},
-         {"ports: [{pci: eth0}]", "3:15: ports[0].pci: 'eth0' is no PCI address, allowed: as in 0000:03:00.0"},
+          "3:18: ports[0].device: 'afpacket' is not a DPDK device, allowed: as in net_memif0,role=server,..."},
+         {"ports: [{pci: eth0}]", "3:15: ports[0].pci: 'eth0' is not a PCI address, allowed: as in 0000:03:00.0"},
          {"ports: [{pci: \"0000:AF:00.0\", nodes: [0]}, {pci: \"af:00.0,x=1\", nodes: [2]}]",
-          "3:50: ports[1].pci: the device '0000:af:00.0' is that of ports[0] too, allowed: different ones"},
+          "3:50: ports[1].pci: the device '0000:af:00.0' is already used by ports[0], allowed: different ones"},
          {"ports: [{device: \"net_memif0,role=server\"}]\nmtu: 9000",
-          "3:18: ports[0].device: frames of this MTU have up to 9014 bytes, but memif's buffers 2048: they would "
+          "3:18: ports[0].device: frames of this MTU have up to 9014 bytes, but memif's buffers have 2048: they would "
           "overwrite each other; allowed: bsize=9014 and more, best bsize=9216"},
          {"ports: [{device: \"net_memif0,bsize=9216x\"}]\nmtu: 9000",
-          "3:18: ports[0].device: bsize=9216x is no whole number, allowed: digits only"},
+          "3:18: ports[0].device: bsize=9216x is not a whole number, allowed: digits only"},
          {"ports: [{device: \"net_af_packet0,iface=a,framesz=4k\"}]",
-          "3:18: ports[0].device: framesz=4k is no whole number, allowed: digits only"},
+          "3:18: ports[0].device: framesz=4k is not a whole number, allowed: digits only"},
          {"ports: [{device: net_af_packet0}]",
           "3:18: ports[0].device: AF_PACKET needs a network interface; allowed: iface=NAME"},
          {"ports: [{device: \"net_af_packet0,iface=a,framesz=1024\"}]",
           "3:18: ports[0].device: frames of this MTU have up to 1514 bytes, and AF_PACKET cuts off what is beyond "
           "framesz - 66; allowed: framesz=1580 and more, best framesz=9216,blocksz=36864"},
          {"ports: [{device: \"net_af_packet0,iface=a,qpairs=2\"}]",
-          "3:18: ports[0].device: qpairs=2, and workers.lanes is 1; allowed: qpairs=1 to 1"},
+          "3:18: ports[0].device: qpairs=2, but workers.lanes is 1; allowed: qpairs=1 to 1"},
          {"ports: [{device: \"net_af_xdp0,iface=a,queue_count=3\"}]\nworkers: {lanes: 2}",
-          "3:18: ports[0].device: queue_count=3, and workers.lanes is 2; allowed: queue_count=1 to 2"},
+          "3:18: ports[0].device: queue_count=3, but workers.lanes is 2; allowed: queue_count=1 to 2"},
          {"ports: [{device: \"net_af_packet0,iface=a,framesz=3072\"}]",
           "3:18: ports[0].device: framesz=3072 does not divide blocksz=4096, and AF_PACKET would hang; allowed: a "
           "blocksz of 3072, or a multiple of it"}});
@@ -335,9 +340,9 @@ TEST(Faults, Devices) {
 }
 
 TEST(Faults, Yaml) {
-  check("", {{"", "1:1: nothing is set, needed: rank and nodes"},
-             {"# nothing\n", "1:1: nothing is set, needed: rank and nodes"},
-             {"--- ~\n", "1:5: nothing is set, needed: rank and nodes"},
+  check("", {{"", "1:1: the file sets nothing, needed: rank and nodes"},
+             {"# nothing\n", "1:1: the file sets nothing, needed: rank and nodes"},
+             {"--- ~\n", "1:5: the file sets nothing, needed: rank and nodes"},
              {"rank: 0\n nodes: 1", "2:7: not YAML: illegal map value"},
              {"rank: 'a", "1:9: not YAML: illegal EOF in scalar"},
              {"rank:\n\t- a", "2:2: not YAML: illegal block entry"},
@@ -359,9 +364,8 @@ TEST(Faults, Yaml) {
 }
 
 TEST(Faults, TheFirstOneIsTold) {
-  check(kNodes,
-        {{"mtu: 1\nlog: x\nports: 3", "3:6: mtu: '1' is out of range, allowed: 576 to 9000"},
-         {"log: x\nmtu: 1\nports: 3", "3:6: log: 'x' is none of what is allowed: trace, debug, info, warn, error"}});
+  check(kNodes, {{"mtu: 1\nlog: x\nports: 3", "3:6: mtu: '1' is out of range, allowed: 576 to 9000"},
+                 {"log: x\nmtu: 1\nports: 3", "3:6: log: 'x' is unknown, allowed: trace, debug, info, warn, error"}});
 }
 
 // Huge texts of nested brackets or other repeated parts give an error, and no stack overflow.
@@ -373,8 +377,7 @@ TEST(Faults, HugeTexts) {
     while (text.size() < rounds(kMaxConfigBytes / 8)) text += part;
     EXPECT_TRUE(fault_of(text).starts_with("n.yaml:")) << part;
   }
-  EXPECT_EQ(fault_of(std::string(kMaxConfigBytes + 1, '#')),
-            "n.yaml: the file is longer than a configuration can be, allowed: 1048576 bytes");
+  EXPECT_EQ(fault_of(std::string(kMaxConfigBytes + 1, '#')), "n.yaml: the file is too long, allowed: 1048576 bytes");
 }
 
 TEST(Faults, FilesThatCannotBeRead) {
@@ -389,8 +392,8 @@ TEST(Faults, FilesThatCannotBeRead) {
   EXPECT_EQ(fault("/nonexistent/n.yaml"),
             "/nonexistent/n.yaml: cannot read the configuration: No such file or directory");
   EXPECT_EQ(fault("/"), "/: cannot read the configuration: Is a directory");
-  EXPECT_EQ(fault("/dev/zero"), "/dev/zero: the file is longer than a configuration can be, allowed: 1048576 bytes");
-  EXPECT_EQ(fault("/dev/null"), "/dev/null:1:1: nothing is set, needed: rank and nodes");
+  EXPECT_EQ(fault("/dev/zero"), "/dev/zero: the file is too long, allowed: 1048576 bytes");
+  EXPECT_EQ(fault("/dev/null"), "/dev/null:1:1: the file sets nothing, needed: rank and nodes");
 }
 
 }  // namespace

@@ -47,13 +47,13 @@ TEST(HostList, BadWords) {
   for (const char* const word : {"a b", "-a", "a/b", "@x", "[a]", "[::1", "fe80::1%eth0", "[]", "[]:1", ":1", "a\tb",
                                  "n[1-3]", "::1:", "a:b:c", "1::2::3"}) {
     const std::string text = hosts(std::string("x,") + word);
-    EXPECT_NE(text.find("is no host, allowed: names, IPv4"), std::string::npos) << text;
+    EXPECT_NE(text.find("is not a host, allowed: names, IPv4"), std::string::npos) << text;
   }
   for (const char* const word : {"a:", "a:0", "a:65536", "a:x", "a:-1", "[::1]:", "[::1]x", "[::1]1"}) {
     const std::string text = hosts(word);
-    EXPECT_NE(text.find("has no UDP port behind its ':', allowed: 1 to 65535"), std::string::npos) << text;
+    EXPECT_NE(text.find("has no UDP port after its ':', allowed: 1 to 65535"), std::string::npos) << text;
   }
-  EXPECT_NE(hosts(std::string(254, 'a')).find("is no host"), std::string::npos);
+  EXPECT_NE(hosts(std::string(254, 'a')).find("is not a host"), std::string::npos);
   std::string many;
   for (int i = 0; i < 257; ++i) many += (i == 0 ? "n" : ",n") + std::to_string(i);
   EXPECT_EQ(hosts(many), "--nodes: more than 256 hosts, allowed: 1 to 256");
@@ -63,9 +63,9 @@ TEST(HostList, Files) {
   EXPECT_EQ(file("# ours\n10.0.0.1\n\n  b:19000 slots=4 max_slots=8 # two\r\n\tc\tslots=1\n[::1]:1024"),
             "10.0.0.1 b:19000 c ::1:1024");
   EXPECT_TRUE(file("a\nb:4").starts_with("h.txt:2: 'b:4' has a UDP port below 1024"));
-  EXPECT_EQ(file(""), "h.txt: there is no host in it, allowed: one in each line");
-  EXPECT_EQ(file("# a\n \n"), "h.txt: there is no host in it, allowed: one in each line");
-  EXPECT_TRUE(file("a\n\na,b\n").starts_with("h.txt:3: 'a,b' is no host"));
+  EXPECT_EQ(file(""), "h.txt: the file has no hosts, allowed: one host per line");
+  EXPECT_EQ(file("# a\n \n"), "h.txt: the file has no hosts, allowed: one host per line");
+  EXPECT_TRUE(file("a\n\na,b\n").starts_with("h.txt:3: 'a,b' is not a host"));
 }
 
 TEST(HostList, Slurm) {
@@ -85,14 +85,14 @@ TEST(HostList, BadSlurm) {
   for (const char* const list :
        {"n[]", "n[1,]", "n[,1]", "n[1-]", "n[-1]", "n[3-1]", "n[a-b]", "n[1-2-3]", "n[1-[2]]", "n[ 1]", "n[0x1]",
         "n[99999999999999999999]", "n[0-1000000000]", "n[0000000000000000001]"}) {
-    EXPECT_NE(slurm(list).find("are no numbers, allowed: as in login2,n[01-03,7]"), std::string::npos) << slurm(list);
+    EXPECT_NE(slurm(list).find("are not numbers, allowed: as in login2,n[01-03,7]"), std::string::npos) << slurm(list);
   }
   EXPECT_NE(slurm("n[1-3").find("has a '[' without its ']'"), std::string::npos);
   EXPECT_NE(slurm("n[1").find("has a '[' without its ']'"), std::string::npos);
   EXPECT_NE(slurm("n1]").find("has a ']' without its '['"), std::string::npos);
   EXPECT_NE(slurm("n[1]]").find("has a ']' without its '['"), std::string::npos);
-  EXPECT_NE(slurm("a:1").find("is no name"), std::string::npos);
-  EXPECT_NE(slurm("a b").find("is no host"), std::string::npos);
+  EXPECT_NE(slurm("a:1").find("is not a name"), std::string::npos);
+  EXPECT_NE(slurm("a b").find("is not a host"), std::string::npos);
 }
 
 // A list with too many hosts is refused before it is expanded.

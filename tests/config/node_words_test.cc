@@ -97,7 +97,7 @@ TEST(NodeWords, Trees) {
 }
 
 TEST(NodeWords, Ranks) {
-  const std::string say = "; say which node this is by --rank 0 to 1";
+  const std::string say = "; say which node this is with --rank 0 to 1";
   EXPECT_EQ(nodes("10.0.0.3,10.0.0.4:1"),
             "--nodes: none of the nodes is this machine: they are 10.0.0.3, 10.0.0.4, port 1, and it has 10.0.0.1 on "
             "if, fd00::2 on if" +
@@ -108,7 +108,7 @@ TEST(NodeWords, Ranks) {
   EXPECT_EQ(nodes("127.0.0.1,127.0.0.2"),
             "--nodes: several nodes are this machine: rank 0 is 127.0.0.1, rank 1 is 127.0.0.2" + say);
   EXPECT_EQ(nodes("self,10.0.0.2"),
-            "--nodes: self (127.0.1.1) is loopback, which no other machine reaches, and other nodes are not; allowed: "
+            "--nodes: self (127.0.1.1) is a loopback address, which other machines cannot reach; allowed: "
             "all nodes on loopback, or none: write its address instead, or change /etc/hosts");
   // If the rank is given, this machine is not searched for among the addresses. The MTU is set only if that rank's
   // address is one of this machine.
@@ -124,10 +124,11 @@ TEST(NodeWords, Ranks) {
 }
 
 TEST(NodeWords, Addresses) {
-  EXPECT_EQ(nodes("two,alpha"),
-            "--nodes: two has 2 addresses, 10.0.0.3, 10.0.0.4: write the one that the ring is to use, on all machines");
+  EXPECT_EQ(
+      nodes("two,alpha"),
+      "--nodes: two has 2 addresses, 10.0.0.3, 10.0.0.4: write the one that the ring should use, on all machines");
   EXPECT_EQ(nodes("alpha,six"),
-            "--nodes: the nodes have no kind of address in common, allowed: all IPv4, or all IPv6 (not of one link): "
+            "--nodes: the nodes have no kind of address in common, allowed: all IPv4, or all IPv6 (not link-local): "
             "alpha has 10.0.0.1, six has fd00::6, fe80::6");
   EXPECT_TRUE(nodes("link,six").starts_with("--nodes: the nodes have no kind of address in common"));
 }
@@ -141,11 +142,11 @@ TEST(NodeWords, Launchers) {
   // The node's address wins over the launcher's rank.
   EXPECT_NE(nodes("alpha,beta", machine).find("rank: 0, mtu"), std::string::npos);
   EXPECT_NE(nodes("127.0.0.1,127.0.0.2,127.0.0.3", machine)
-                .find("by --rank 0 to 2; the rank given to it is 1 of 2 (OMPI_COMM_WORLD_RANK)"),
+                .find("with --rank 0 to 2; the launcher gives it rank 1 of 2 (OMPI_COMM_WORLD_RANK)"),
             std::string::npos);
   // PMIX_RANK comes without the number of processes.
   machine.variables = {{"PMIX_RANK", "1"}};
-  EXPECT_NE(nodes("127.0.0.1,127.0.0.2", machine).find("to it is 1 of an unknown number (PMIX_RANK)"),
+  EXPECT_NE(nodes("127.0.0.1,127.0.0.2", machine).find("gives it rank 1 of an unknown number (PMIX_RANK)"),
             std::string::npos);
   machine.variables = {{"PMIX_RANK", "1"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}};
   EXPECT_NE(nodes("127.0.0.1,127.0.0.2", machine).find("rank: 0, "), std::string::npos);
@@ -164,8 +165,8 @@ TEST(NodeWords, Launchers) {
 TEST(NodeWords, Sources) {
   Machine machine;
   EXPECT_EQ(nodes("@slurm", machine),
-            "--nodes @slurm: SLURM_JOB_NODELIST is not set: this is not in a job of SLURM, or its environment was not "
-            "passed on");
+            "--nodes @slurm: SLURM_JOB_NODELIST is not set: this is not in a SLURM job, or the job's environment was "
+            "not passed on");
   machine.variables["SLURM_JOB_NODELIST"] = "n[1";
   EXPECT_TRUE(nodes("@slurm", machine).starts_with("--nodes @slurm: SLURM_JOB_NODELIST: 'n[1' has a '['"));
   machine.variables["SLURM_JOB_NODELIST"] = "alpha,n[3-4]";
@@ -174,15 +175,16 @@ TEST(NodeWords, Sources) {
   EXPECT_NE(nodes("@slurm", machine).find("{rank: 2, ip: 10.0.0.4}], rank: 0"), std::string::npos);
   EXPECT_NE(ways_to_start(machine.surroundings().environment).find("--nodes @slurm"), std::string::npos);
   EXPECT_EQ(ways_to_start(Machine().surroundings().environment).find("@slurm"), std::string::npos);
-  EXPECT_EQ(nodes("@mpi"),
-            "--nodes @mpi: mpirun tells its processes no hosts: name them as for mpirun, --nodes HOST,HOST,... or "
-            "--nodes @HOSTFILE");
+  EXPECT_EQ(
+      nodes("@mpi"),
+      "--nodes @mpi: mpirun does not tell its processes the hosts: name them as for mpirun, --nodes HOST,HOST,... or "
+      "--nodes @HOSTFILE");
   EXPECT_EQ(nodes("@mpi:alpha", machine),
-            "--nodes @mpi:alpha: mpirun tells its processes no hosts: name them as for mpirun, --nodes HOST,HOST,... "
-            "or --nodes @HOSTFILE, or as this is a job of SLURM, --nodes @slurm");
+            "--nodes @mpi:alpha: mpirun does not tell its processes the hosts: name them as for mpirun, --nodes "
+            "HOST,HOST,... or --nodes @HOSTFILE, or because this is a SLURM job, --nodes @slurm");
   EXPECT_EQ(nodes("@/nowhere/h"), "--nodes @/nowhere/h: cannot read /nowhere/h: No such file or directory");
   EXPECT_TRUE(nodes("@/").starts_with("--nodes @/: cannot read /: "));
-  EXPECT_EQ(nodes("@"), "--nodes @: no name of a file behind @, allowed: @FILE, @slurm");
+  EXPECT_EQ(nodes("@"), "--nodes @: no file name after @, allowed: @FILE, @slurm");
   EXPECT_EQ(nodes(""), "--nodes: no hosts, allowed: HOST,HOST,..., @FILE, @slurm");
 }
 
@@ -226,7 +228,7 @@ TEST(NodeWords, Ports) {
             "[{ring: x, nodes: [1]}, {device: net_af_packet1,iface=e,qdisc_bypass=0}]");
   EXPECT_EQ(tree({"alpha,beta", {}, {"ports=[{ring: x}]"}, {}}),
             std::string("{") + kTwo + ", ports: [{ring: x}], rank: 0, mtu: 1400}");
-  EXPECT_EQ(ports({"udp"}, {"ports=[]"}), "--set ports: --port says them, allowed: one of the two");
+  EXPECT_EQ(ports({"udp"}, {"ports=[]"}), "--set ports: --port sets them, too, allowed: one of the two");
   EXPECT_TRUE(ports({""}).starts_with("--port : no port, allowed: udp, "));
   EXPECT_EQ(ports({"{a"}).find("--port {a:1:"), 0U);
 }
@@ -244,9 +246,10 @@ TEST(NodeWords, FaultsNameWords) {
   EXPECT_EQ(fault({"alpha,beta", {}, {}, {}}), "");
   EXPECT_TRUE(fault({"alpha,10.0.0.1", {}, {}, 0}).starts_with("--nodes 10.0.0.1: nodes[1].ip: 10.0.0.1 is that of"));
   EXPECT_EQ(fault({"alpha,beta", {}, {}, 2}), "--nodes: 2 (--rank) is not in the table of nodes, allowed: 0 to 1");
-  EXPECT_TRUE(fault({"alpha,beta", {"eth1"}, {}, {}}).starts_with("--port eth1: ports[0].device: 'eth1' is no device"));
+  EXPECT_TRUE(
+      fault({"alpha,beta", {"eth1"}, {}, {}}).starts_with("--port eth1: ports[0].device: 'eth1' is not a DPDK device"));
   EXPECT_TRUE(fault({"alpha,beta", {}, {"timeouts.peer=2"}, {}})
-                  .starts_with("--set timeouts.peer=2: timeouts.peer: '2' is a duration without its unit"));
+                  .starts_with("--set timeouts.peer=2: timeouts.peer: '2' is a duration without a unit"));
   EXPECT_TRUE(fault({"alpha,beta", {}, {"timeout.peer=2s"}, {}})
                   .starts_with("--set timeout.peer=2s: timeout: unknown key, did you mean 'timeouts'?"));
 }
@@ -285,7 +288,7 @@ TEST(Settings, ThatAreNone) {
   EXPECT_EQ(set("", {"a.b.c.d.e.f.g.h=1"}), "--set a.b.c.d.e.f.g.h=1: too many keys" + allowed);
   EXPECT_EQ(set("a: 1", {"a.b=1"}), "--set a.b=1: a has no keys");
   EXPECT_EQ(set("[1]", {"a=1"}), "--set a=1: the configuration has no keys");
-  EXPECT_EQ(set("a: 1", {"a[0]=1"}), "--set a[0]=1: a is no list");
+  EXPECT_EQ(set("a: 1", {"a[0]=1"}), "--set a[0]=1: a is not a list");
   EXPECT_EQ(set("a: [1]", {"a[1]=1"}), "--set a[1]=1: a has 1 items, counted from 0");
   EXPECT_TRUE(set("", {"a={"}).starts_with("--set a={:1:"));
   EXPECT_TRUE(set("", {"a=!b c"}).starts_with("--set 'a=!b c':1:1: tags")) << set("", {"a=!b c"});

@@ -36,14 +36,12 @@ TEST(Nodes, OfAFile) {
   EXPECT_EQ(fault(nodes, {1, {"a"}}), "rank 1");
   EXPECT_EQ(fault(nodes, {2, {}}), "n.yaml:1:1: 2 (--rank) is not in the table of nodes, allowed: 0 to 1");
   EXPECT_EQ(fault(nodes, {{}, {"c", "10.0.0.3"}}),
-            "n.yaml:1:1: rank: no node has a `host` that is this machine (c, 10.0.0.3), allowed: one node that has; or "
-            "say --rank 0 to "
-            "1");
+            "n.yaml:1:1: rank: no node has a `host` that is this machine (c, 10.0.0.3), allowed: one node that has "
+            "one; or give --rank 0 to 1");
   EXPECT_EQ(fault("rank: auto\n" + nodes, {{}, {"a", "b.x"}}),
-            "n.yaml:1:7: rank: 2 nodes have a `host` that is this machine, allowed: one node; or say --rank 0 to 1");
+            "n.yaml:1:7: rank: 2 nodes have a `host` that is this machine, allowed: one node; or give --rank 0 to 1");
   EXPECT_EQ(fault("rank: auto\nnodes: [{rank: 0, ip: 1.1.1.1}]\n", {}),
-            "n.yaml:1:7: rank: is to be found, and no node has a `host` to find it by, allowed: 0 to 0; or say it by "
-            "--rank");
+            "n.yaml:1:7: rank: is auto, but no node has a `host` to find it by, allowed: 0 to 0; or give --rank");
 }
 
 TEST(Nodes, LocalLinks) {
@@ -60,21 +58,21 @@ TEST(Nodes, LocalLinks) {
   EXPECT_EQ(fault("net_virtio_user0,server=1"),
             at + "virtio_user needs a socket; allowed: path=PATH, as on the other side");
   EXPECT_EQ(fault("net_vhost0,iface=/s"),
-            at + "a vhost server is not found again by the other side when it is restarted; allowed: client=1 here, "
+            at + "the other side does not find a vhost server again after a restart; allowed: client=1 here, "
                  "and net_virtio_user with server=1 on the other side");
   EXPECT_EQ(fault("net_virtio_user0,path=/s,server=0"),
-            at + "a virtio_user client does not find the other side again when that is restarted; allowed: server=1 "
+            at + "a virtio_user client does not find the other side again after a restart; allowed: server=1 "
                  "here, and net_vhost with client=1 on the other side");
   EXPECT_EQ(fault("net_vhost0,iface=/s,client=1", 2),
-            at + "queues=1, and workers.lanes is 2; allowed: queues=2, on both sides");
+            at + "queues=1, but workers.lanes is 2; allowed: queues=2, on both sides");
   EXPECT_EQ(fault("net_virtio_user0,path=/s,server=1,queues=2"),
-            at + "queues=2, and workers.lanes is 1; allowed: queues=1, on both sides");
+            at + "queues=2, but workers.lanes is 1; allowed: queues=1, on both sides");
   EXPECT_EQ(fault("net_vhost0,iface=/s,client=1,queues=9", 9),
-            at + "DPDK's virtio has 8 queue pairs at most, and workers.lanes is 9; allowed: lanes: 8");
+            at + "DPDK's virtio has 8 queue pairs at most, but workers.lanes is 9; allowed: lanes: 8");
   EXPECT_EQ(fault("net_virtio_user0,path=/s,server=1,queue_size=2048"),
             at + "queue_size=2048 needs more buffers than there are; allowed: queue_size=1024 and less");
   EXPECT_EQ(fault("net_virtio_user0,path=/s,server=1,mac=02:00:00:00:00:01"),
-            at + "its MAC address is that of the port; allowed: the port's key 'mac'");
+            at + "the device takes its MAC address from the port; allowed: the port's key 'mac'");
 }
 
 // this_machine() finds the names of this machine, in small letters, and no loopback addresses.

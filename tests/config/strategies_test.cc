@@ -52,7 +52,7 @@ TEST(Strategies, AreNamedRightly) {
           "4:36: strategies[2]: strategy is 'stream', allowed: ring, direct, rings:G, aggregator:R[,stream]"},
          {"strategies: [ring, [direct]]", "4:20: strategies[1]: a list where a text should be, allowed: 1 to 31 bytes"},
          {"strategies: [direct, ring, direct]",
-          "4:28: strategies[2]: direct is strategies[0] too, allowed: different ones"},
+          "4:28: strategies[2]: direct is already strategies[0], allowed: different ones"},
          {"strategies: [ring, rings:2]", "4:20: strategies[1]: rings:2: 2 does not divide 3 ranks"},
          {"strategies: [ring, aggregator:3]", "4:20: strategies[1]: aggregator:3: there is no rank 3 of 3 ranks"}});
   // Ranks are trainers, or nodes if their trainers reduce locally.

@@ -67,9 +67,9 @@ TEST_F(Addresses, ACopyDoesNotStart) {
   ASSERT_TRUE(is_complete());
   copy(1);
   ASSERT_TRUE(stack_.run_until([&] { return !stack_.is_running(kStray); }));
-  EXPECT_THAT(stack_.exit_error(kStray),
-              HasSubstr("port e0: " + ip(1) + " is in use by " + mac(1) + ": is its configuration a copied one"));
-  EXPECT_TRUE(logs(1, mac(kStray) + " wanted " + ip(1) + ", the address of this node")) << "the node says who asked";
+  EXPECT_THAT(stack_.exit_error(kStray), HasSubstr("port e0: " + ip(1) + " is in use by " + mac(1) +
+                                                   ": check whether a configuration was copied"));
+  EXPECT_TRUE(logs(1, mac(kStray) + " asked for " + ip(1) + ", the address of this node")) << "the node says who asked";
   EXPECT_TRUE(is_complete());
 }
 
@@ -103,7 +103,7 @@ TEST_F(Addresses, BothHostsOfOneNodeAreNamed) {
   stack_.network().heal();
   const auto named = [&](const std::string& text) {
     std::smatch found;
-    const std::regex both("rank 1 is two machines at once, (" + std::string(kMac) + ") and (" + kMac + ")");
+    const std::regex both("rank 1 is used by two machines, (" + std::string(kMac) + ") and (" + kMac + ")");
     return std::regex_search(text, found, both) &&
            std::set<std::string>{found[1], found[2]} == std::set<std::string>{mac(1), mac(kStray)};
   };
@@ -132,7 +132,7 @@ TEST_F(Addresses, ClonesWithOneMacAddressAreToldByTheirLives) {
   ASSERT_TRUE(is_complete());
   Trainer trainer(stack_, 0);
   copy(1, *stack_.config(1).ports[0].mac);
-  const std::regex two_lives("rank 1 is two machines at once, life 0x[0-9a-f]+ and life 0x[0-9a-f]+");
+  const std::regex two_lives("rank 1 is used by two machines, process 0x[0-9a-f]+ and process 0x[0-9a-f]+");
   bool named = false;
   for (int i = 0; i < 100 && !named; ++i) {
     const Outcome ended = trainer.wait(trainer.barrier());

@@ -168,7 +168,7 @@ TEST(Chosen, ExactUnlessAsked) {
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0].codec, "raw");
   EXPECT_TRUE(rows[0].exact);
-  EXPECT_THAT(rows[0].why, HasSubstr("nobody has asked"));
+  EXPECT_THAT(rows[0].why, HasSubstr("no codec that rounds was asked for"));
   // A rank sends half of a tensor to the other rank, and half of the sum.
   EXPECT_GE(rows[0].sent_bytes, rows[0].bytes);
   EXPECT_LT(static_cast<double>(rows[0].sent_bytes), 1.1 * static_cast<double>(rows[0].bytes));
@@ -328,7 +328,7 @@ TEST(Auto, DaemonsThatDiffer) {
   const std::vector<PlanFigures> rows = it.stack.figures(0).plan;
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0].codec, "raw");
-  EXPECT_THAT(rows[0].why, HasSubstr("offer something else"));
+  EXPECT_THAT(rows[0].why, HasSubstr("offer other codecs or strategies"));
 }
 
 // A plan that all daemons have is followed.

@@ -78,7 +78,7 @@ class Causes : public testing::Test {
 };
 
 const std::string kRewritten =
-    "packets of rank 0 arrive at rank 1 with ToS 0x04, which is none of `tos`: a switch between them rewrites DSCP";
+    "packets of rank 0 arrive at rank 1 with ToS 0x04, which is not in `tos`: a switch between them rewrites DSCP";
 
 TEST_F(Causes, ASwitchThatRewritesDscpOfData) {
   EXPECT_EQ(stack_.figures(0).failed_s_ago, std::nullopt);
@@ -104,13 +104,12 @@ TEST_F(Causes, APortWithASmallerMtu) {
   for (const unsigned node : {1U, 0U}) {
     const std::string from = node == 1 ? "[01]" : "[02]";
     const std::string to = node == 1 ? "[12]" : "[01]";
-    expect_cause(
-        "packets of 1[45][0-9][0-9] bytes from rank " + from + " do not arrive at rank " + to +
-            "(: the path takes at most 140[04] .found by probes.|, .*: the MTU of an interface or a switch port "
-            "between them is less)",
-        [node](unsigned sender, unsigned receiver, std::span<uint8_t> frame) {
-          return (sender != node && receiver != node) || frame.size() <= 1400 + 14;
-        });
+    expect_cause("packets of 1[45][0-9][0-9] bytes from rank " + from + " do not arrive at rank " + to +
+                     "(: the path takes at most 140[04] .found by probes.|, .*: the MTU of an interface or a switch "
+                     "port between them is too small)",
+                 [node](unsigned sender, unsigned receiver, std::span<uint8_t> frame) {
+                   return (sender != node && receiver != node) || frame.size() <= 1400 + 14;
+                 });
   }
 }
 
@@ -232,9 +231,10 @@ TEST(Path, WhoseMtuShrinks) {
       << "the first errors do, if probes had the time";
   for (unsigned node = 0; node < 2; ++node) {
     const std::string other = std::to_string(1 - node);
-    const std::string text = "the path to node " + other + " (" + address_text(stack.config(1 - node).nodes[1 - node]) +
-                             ") takes packets of at most 1400 bytes, mtu is 1500: set mtu: 1400 on all nodes (found by "
-                             "probes)";
+    const std::string text =
+        "the path to node " + other + " (" + address_text(stack.config(1 - node).nodes[1 - node]) +
+        ") takes packets of at most 1400 bytes, but mtu is 1500: set mtu: 1400 on all nodes (found by "
+        "probes)";
     EXPECT_TRUE(stack.poll_until([&] { return stack.figures(node).neighbours.at(0).trouble == text; }, 30 * kSecond));
     EXPECT_EQ(stack.figures(node).neighbours.at(0).path_bytes, kLess);
     EXPECT_TRUE(stack.logged(node, "the path to node " + other + " .* takes packets of at most 1400 bytes"));
@@ -243,7 +243,7 @@ TEST(Path, WhoseMtuShrinks) {
   team.expect_works(kCount);
   for (unsigned node = 0; node < 2; ++node) {
     EXPECT_TRUE(stack.poll_until([&] { return stack.figures(node).neighbours.at(0).path_bytes == 0; }, 30 * kSecond));
-    EXPECT_TRUE(stack.poll_until([&] { return stack.logged(node, "takes packets of mtu: 1500 again"); }, kSecond));
+    EXPECT_TRUE(stack.poll_until([&] { return stack.logged(node, "takes packets of mtu 1500 again"); }, kSecond));
     EXPECT_EQ(stack.log_count(node, "the path to node"), 2U);
   }
 }
@@ -290,8 +290,8 @@ TEST(DifferingFiles, Strategies) {
 }
 
 TEST(DifferingFiles, UdpPort) {
-  expect_why([](NodeConfig& it) { it.udp_port = 18500; }, "come to UDP port 18500, which is none of this node's",
-             "come to UDP port 18[34]00, which is none of this");
+  expect_why([](NodeConfig& it) { it.udp_port = 18500; }, "arrive at UDP port 18500, which this node does not use",
+             "arrive at UDP port 18[34]00, which this node does not use");
 }
 
 TEST(DifferingFiles, Tos) {
@@ -301,19 +301,19 @@ TEST(DifferingFiles, Tos) {
         it.tos_raw = 0x40;
         it.tos_control = 0x80;
       },
-      "came with a ToS that is none of `tos`, 0x80", "came with a ToS that is none of `tos`, 0xc0");
+      "their ToS is not in `tos` .last: 0x80", "their ToS is not in `tos` .last: 0xc0");
 }
 
 TEST(DifferingFiles, Addresses) {
-  expect_why([](NodeConfig& it) { it.nodes[1].ip += 7; }, "node 1 speaks from [0-9.]+, and `nodes` says [0-9.]+ here",
-             "node 0 .[0-9.]+. asks for [0-9.]+, an address that no node has here");
+  expect_why([](NodeConfig& it) { it.nodes[1].ip += 7; }, "node 1 sends from [0-9.]+, but `nodes` has [0-9.]+ here",
+             "node 0 .[0-9.]+. sends ARP requests for [0-9.]+, which is not in `nodes` here");
 }
 
 TEST(DifferingFiles, Keys) {
   const std::filesystem::path folder = new_folder("keys");
   const std::string key = write_key(folder);
   expect_why([&key](NodeConfig& it) { it.key_file = key; },
-             "packets of node 1 .[0-9.]+. are authenticated, and this node has no key",
+             "packets of node 1 .[0-9.]+. are authenticated, but this node has no key",
              "packets of node 0 .[0-9.]+. are not authenticated .* this node has one", true);
   std::filesystem::remove_all(folder);
 }

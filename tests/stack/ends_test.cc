@@ -103,7 +103,7 @@ TEST(End, OneNodeIsRestartedInOrder) {
     EXPECT_THAT(team[1 - node].wait(request).text, HasSubstr("rank " + std::to_string(node)));
     stack.start(node);
     team.open(node);
-    EXPECT_TRUE(stack.poll_until([&] { return stack.logged(node, "the ring is whole"); }));
+    EXPECT_TRUE(stack.poll_until([&] { return stack.logged(node, "the ring is ready"); }));
     team.resume(1000);
     EXPECT_TRUE(all_succeeded(team.all_reduce()));
   }

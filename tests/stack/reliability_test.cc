@@ -73,7 +73,7 @@ void expect_named(Testbed& testbed, const FailuresByRank& failed, Nanos since, c
       const Ranks named = named_ranks(it.text);
       const bool right = std::ranges::any_of(named, [&](unsigned name) { return wanted.contains(name); });
       // With local_reduce the error of the same node's trainers has the rank of the trainer, not of the node.
-      const bool is_local = it.text.find("a trainer of this node, has gone") != std::string::npos;
+      const bool is_local = it.text.find("a trainer of this node, has left") != std::string::npos;
       const bool own = is_local && std::ranges::any_of(named, [&](unsigned name) { return names.contains(name); });
       EXPECT_TRUE(right || own) << where << ": names none of those that were hit";
     }

@@ -43,10 +43,10 @@ def removed(stage, ring):
     guest, pid = pair.guests[0], pair.pid(1)
     pair.train(FOREVER)
     guest.monitor("device_del", id="card0")
-    said = [pair.fails(0, r"taken out of the machine|daemon"), pair.fails(1, "rank 0")]
+    said = [pair.fails(0, r"removed from the machine|daemon"), pair.fails(1, "rank 0")]
     status = pair.run(0, "ended 0", check=False).status
     assert status == 3, f"exit status {status}: {pair.log(0)}"
-    expect(rf"port e0: PCI device {pair.address(0)} is taken out of the machine", pair.log(0))
+    expect(rf"port e0: PCI device {pair.address(0)} was removed from the machine", pair.log(0))
     pair.run(0, f"await 30 test ! -e /sys/bus/pci/devices/{pair.address(0)}")
     guest.put_in(0)
     pair.run(0, f"await 30 test -e /sys/bus/pci/devices/{pair.address(0)}")

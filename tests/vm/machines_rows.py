@@ -28,7 +28,7 @@ def link(name):
     def play(stage):
         fleet = Fleet(CARD.get(name, "kernel")).boot(stage).use(name).start()
         rows = fleet.right(SOME)
-        expect("ok   the ring is whole", fleet.guests[0].run("gradlane check --config /tmp/n0.yaml", check=False).output)
+        expect("ok   the ring is ready", fleet.guests[0].run("gradlane check --config /tmp/n0.yaml", check=False).output)
         fleet.stop()
         return f"{rows} sizes and codecs, wrong 0"
     return play
@@ -102,7 +102,7 @@ def kernel(card, links, version, newer=None):
             fleet.use(name).start()
             rows = fleet.right(SOME)
             checked = fleet.guests[0].run("gradlane check --config /tmp/n0.yaml", check=False).output
-            expect("ok   the ring is whole", checked)
+            expect("ok   the ring is ready", checked)
             fleet.stop()
             said.append(f"{name}: {rows} sizes and codecs, wrong 0")
             said += [f"  {line}" for line in checked.splitlines() if "UDP_" in line or "superpackets" in line]

@@ -11,7 +11,7 @@ EXTRA = [word for node in range(2) for word in (
     "-object", f"memory-backend-ram,id=memory{node},size={SIZE}M",
     "-numa", f"node,nodeid={node},cpus={node},memdev=memory{node}")]
 # The warning names the card's node, and the other node, where the worker is.
-WARNING = r"port e0 is on NUMA node 1, and worker 0 on CPU 0 of NUMA node 0: workers.cores are best on node 1"
+WARNING = r"port e0 is on NUMA node 1, and worker 0 on CPU 0 of NUMA node 0: choose workers.cores on node 1"
 
 
 def pages(guest, what, node):
@@ -36,7 +36,7 @@ def start(guest):
     guest.run("daemon 0; daemon 1; whole 0 && whole 1")
     rows = check_perf(guest.run("perf 2 -b 16K -e 16K -n 2 -w 1 --codec raw,fixed:10", timeout=200).output)
     expect(WARNING, guest.read("/tmp/log0"))
-    assert "NUMA node 0: workers" not in guest.read("/tmp/log1"), guest.read("/tmp/log1")
+    assert "NUMA node 0: choose workers" not in guest.read("/tmp/log1"), guest.read("/tmp/log1")
     return rows
 
 
@@ -70,7 +70,7 @@ def elsewhere(stage):
     advice = expect(r"(?m)^FAIL hugepages: 16 MiB free on NUMA node 1, \d+ MiB needed; as root: echo \d+ > "
                     "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages", asked)[0]
     asked = guest.run("gradlane check --config /tmp/n0.yaml --time 500ms", check=False).output
-    expect(r"(?m)^note hugepages: 192 MiB free on NUMA node 0, .*the cards are at node 1, which has too few", asked)
+    expect(r"(?m)^note hugepages: 192 MiB free on NUMA node 0, .*the cards are at NUMA node 1, which has too few", asked)
     start(guest)
     said = expect(r"no memory for packet buffers on NUMA node 1", guest.read("/tmp/log0"))[0]
     guest.run("stop 0; first=$?; stop 1 && [ $first = 0 ]")

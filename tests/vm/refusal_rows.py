@@ -64,12 +64,12 @@ def refused(stage):
     machine.file("huge", hugepages=True)
     machine.file("second", address="10.78.0.{}")
     machine.refused("absent", r"port e0: PCI device 0000:fe:1e\.6: there is no such PCI device", "no such PCI device")
-    machine.refused("n0", rf"PCI device {card}: no driver has it; {BIND}", BIND)
+    machine.refused("n0", rf"PCI device {card}: it has no driver; {BIND}", BIND)
     guest.run("modprobe e1000e")
-    machine.refused("n0", rf"PCI device {card}: it is the kernel's, by driver e1000e, as interface \w+; {BIND}", BIND)
+    machine.refused("n0", rf"PCI device {card}: the kernel uses it with driver e1000e, as interface \w+; {BIND}", BIND)
     for rank in range(2):
         guest.run(f"bind {guest.address(rank)}")
-    machine.refused("huge", r"for want of hugepages: 0 MiB free, \d+ MiB needed; as root: echo \d+ > /sys/")
+    machine.refused("huge", r"too few hugepages: 0 MiB free, \d+ MiB needed; as root: echo \d+ > /sys/")
     machine.refused("n0", r"DPDK's driver librte_mempool_ring\.so is not in /\S+: on Debian, apt install "
                           r"librte-mempool-ring23$", **machine.hidden("mempool_ring"))
     machine.refused("n0", rf"PCI device {card} \(8086:10d3\): DPDK's driver librte_net_e1000\.so is not in /\S+: on Debian, "
@@ -81,7 +81,7 @@ def refused(stage):
     machine.refused("n0", r"/dev/vfio/\d+ cannot be opened by user nobody; as root: chown nobody /dev/vfio/\d+",
                     "cannot be opened by user nobody", user="nobody")
     guest.run("daemon 0; daemon 1; whole 0 && whole 1")
-    machine.refused("second", r"/dev/vfio/\d+ is in use by gradlaned, pid \d+; a card is one process's",
+    machine.refused("second", r"/dev/vfio/\d+ is in use by gradlaned, pid \d+; only one process can use a card",
                     "is in use by gradlaned, pid")
     guest.run("stop 0 && stop 1")
     return f"{len(machine.lines)} daemons refused, each with what to do; then a ring on the same cards"
@@ -101,7 +101,7 @@ def shared_buffers(stage):
     write(9000)
     result = guest.run("timeout 60 gradlaned --config /tmp/n0.yaml", check=False)
     assert result.status == 2, result
-    said = expect(r"(?m)^gradlaned: .*port e1: the device takes buffers of at most 16383 bytes, and other ports want 16384, "
+    said = expect(r"(?m)^gradlaned: .*port e1: the device takes buffers of at most 16383 bytes, but other ports need 16384, "
                   r".* e1000e set mtu to (\d+) at most.*$", result.output)
     write(said[1])
     guest.run("daemon 0; await 60 grep -q 'node 0 of 3: ' /tmp/log0 || { tail -n 20 /tmp/log0; exit 1; }; stop 0")
@@ -110,7 +110,7 @@ def shared_buffers(stage):
 
 def no_iommu(stage):
     machine = Machine(stage, arguments="intel_iommu=off")
-    machine.refused("n0", r"no driver has it, and it is in no IOMMU group, which vfio-pci needs; switch the IOMMU on",
+    machine.refused("n0", r"it has no driver, and it is in no IOMMU group, which vfio-pci needs; switch the IOMMU on",
                     "switch the IOMMU on")
     result = machine.guest.run(f"bind {machine.card}", check=False)
     assert result.status != 0, "vfio-pci took a card without an IOMMU"

@@ -69,7 +69,7 @@ class Ring:
         measured = guest.run(f"perf 2 {self.perf}", timeout=200).output
         rows = check_perf(measured)
         after = guest.run("gradlane check --config /tmp/n0.yaml").output
-        expect(r"ok   the ring is whole", after)
+        expect(r"ok   the ring is ready", after)
         steering = [self.check_stats(guest, rank) for rank in range(2)][0]
         if self.hugepages:
             expect(r"HugePages_Free: +(?!96\b)\d+", guest.read("/proc/meminfo"))

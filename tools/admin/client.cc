@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view kSuffix = ".sock";
-constexpr const char* kWhere = "--socket, --admin or --config say where it is; gradlaned --check prints it";
+constexpr const char* kWhere = "name it with --socket, --admin or --config; gradlaned --check prints it";
 constexpr size_t kMostAnswer = size_t{64} << 20;
 constexpr std::chrono::milliseconds kFindPatience{1000};  // patience with a daemon that the user has not named
 
@@ -143,23 +143,23 @@ std::string only_one() {
   struct stat there {};
   const std::string socket = path.ends_with(".admin") ? path.substr(0, path.size() - 6) + ".sock" : "";
   if (error == ENOENT && !socket.empty() && stat(socket.c_str(), &there) == 0) {
-    throw SetupError(fmt::format("there is no {}, but {} is there: its daemon is too old, or has `admin` elsewhere; {}",
+    throw SetupError(fmt::format("there is no {}, but there is {}: its daemon is too old, or has another `admin`; {}",
                                  path, socket, kWhere));
   }
   if (stat(path.c_str(), &there) == 0 && !S_ISSOCK(there.st_mode)) {
-    throw SetupError(fmt::format("{} is no socket; {}", path, kWhere));
+    throw SetupError(fmt::format("{} is not a socket; {}", path, kWhere));
   }
   switch (error) {
     case ENOENT:
       throw SetupError(fmt::format("there is no {}: is the daemon running? {}", path, kWhere));
     case ECONNREFUSED:
-      throw SetupError(fmt::format("nobody listens on {}: the daemon that made it has died", path));
+      throw SetupError(fmt::format("no daemon listens on {}: the one that created it died", path));
     case EACCES:
     case EPERM:
       throw SetupError(fmt::format(
           "no permission to use {}: it is for its user and group only; use sudo, or join that group", path));
     case EAGAIN:
-      throw SetupError(fmt::format("no connection to {}: the daemon hangs, or has too many clients", path));
+      throw SetupError(fmt::format("cannot connect to {}: the daemon hangs, or has too many clients", path));
     case EPROTOTYPE:
       throw SetupError(fmt::format("{} is the trainers' socket, or another program's; {}", path, kWhere));
     default:
@@ -192,8 +192,8 @@ std::string read_all(int fd, const std::string& path, std::chrono::milliseconds 
       continue;
     }
     if (errno != EAGAIN && errno != EINTR) {
-      throw SetupError(
-          fmt::format("the daemon behind {} has gone, or has too many clients: {}", path, std::strerror(errno)));
+      throw SetupError(fmt::format("the daemon on {} closed the connection; it ended, or has too many clients: {}",
+                                   path, std::strerror(errno)));
     }
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
     if (left.count() <= 0) {
@@ -203,18 +203,18 @@ std::string read_all(int fd, const std::string& path, std::chrono::milliseconds 
     pollfd watched{fd, POLLIN, 0};
     poll(&watched, 1, static_cast<int>(left.count()) + 1);
   }
-  throw SetupError(fmt::format("the answer on {} does not end: that is no gradlane daemon", path));
+  throw SetupError(fmt::format("the answer on {} is too long; it does not come from a gradlane daemon", path));
 }
 
 }  // namespace
 
 std::string admin_path(const AdminPlace& place) {
   const int given = int{!place.socket.empty()} + int{!place.admin.empty()} + int{!place.config.empty()};
-  if (place.rank && place.config.empty()) throw SetupError("--rank: says which node of a --config, and there is none");
-  if (given > 1) throw SetupError("--socket, --admin, --config: one of them is enough");
+  if (place.rank && place.config.empty()) throw SetupError("--rank: needs --config, and chooses a node of that file");
+  if (given > 1) throw SetupError("--socket, --admin, --config: give only one of them");
   if (!place.admin.empty()) return place.admin;
   if (place.socket.ends_with(".admin")) {
-    throw SetupError(fmt::format("--socket is that of trainers, NAME.sock; for {} there is --admin", place.socket));
+    throw SetupError(fmt::format("--socket takes the trainers' socket, NAME.sock; use --admin for {}", place.socket));
   }
   if (!place.socket.empty()) return beside(place.socket);
   if (!place.config.empty()) {
@@ -242,12 +242,12 @@ nlohmann::json ask_admin(const std::string& path, const std::string& request, st
   const std::string line = request + "\n";
   // A line is shorter than any socket's buffer.
   if (send(fd.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) {
-    throw SetupError(fmt::format("cannot ask on {}: {}", path, std::strerror(errno)));
+    throw SetupError(fmt::format("cannot send a request on {}: {}", path, std::strerror(errno)));
   }
   const std::string text = read_all(fd.get(), path, patience);
   nlohmann::json document = nlohmann::json::parse(text, nullptr, false);
   if (!document.is_object()) {
-    throw SetupError(fmt::format("the answer on {} is none of a gradlane daemon, or it broke off", path));
+    throw SetupError(fmt::format("the answer on {} is incomplete, or does not come from a gradlane daemon", path));
   }
   if (document.contains("error")) {
     throw SetupError(fmt::format("the daemon does not answer '{}': {}; it may be older than this program", request,

@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kSlice{100};  // interval at which `stop` is checked
-constexpr const char* kNoDaemon = "what answers is no gradlaned";
+constexpr const char* kNoDaemon = "the answer does not come from gradlaned";
 
 struct Deadline {
   Clock::time_point end;
@@ -66,12 +66,12 @@ FileDescriptor connect_to(const IpPort& address, const Deadline& deadline) {
 bool is_whole(std::string_view text, bool ended, std::optional<HttpResponse>& response) {
   if (!response) response = parse_http_response(text, !ended);
   if (!response) return false;
-  if (response->status == 404) throw SetupError("it is too old, or no gradlaned: it has no /stats");
+  if (response->status == 404) throw SetupError("it is too old, or not gradlaned: it has no /stats");
   if (response->status != 200) throw SetupError(kNoDaemon);
   const size_t body = text.size() - response->body;
   if (std::max(body, response->length.value_or(0)) > HttpClient::kMostBody) throw SetupError("its answer is too long");
   if (response->length && body >= *response->length) return true;
-  if (ended && response->length) throw SetupError("its answer breaks off");
+  if (ended && response->length) throw SetupError("its answer is incomplete");
   return ended;
 }
 

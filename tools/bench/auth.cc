@@ -52,7 +52,7 @@ class AuthBench {
   void seal(size_t i) { sealer_.seal(frame(i), bytes_ - kAuthBytes); }
   void open(size_t i) {
     if (opener_.open(frame(i), bytes_) == PacketVerifier::kForged)
-      throw SetupError("a tag does not fit: this is a bug");
+      throw SetupError("the tag of a packet is wrong: this is a bug in gradlane");
   }
   void forge(size_t i) { sink_ = sink_ + opener_.open(frame(i), bytes_ - 1); }
 

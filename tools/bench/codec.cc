@@ -162,8 +162,8 @@ std::vector<BenchOp> chosen_ops(const Names& chosen, const Names& codecs) {
     if (named && !possible) {
       Names able;
       std::ranges::copy_if(default_codecs(false), std::back_inserter(able), can);
-      throw SetupError(fmt::format("operation '{}': none of these codecs has it: {}; these have: {}", op.name,
-                                   fmt::join(codecs, ", "), fmt::join(able, ", ")));
+      throw SetupError(fmt::format("operation '{}': none of the chosen codecs supports it: {}; codecs that do: {}",
+                                   op.name, fmt::join(codecs, ", "), fmt::join(able, ", ")));
     }
     if (named || (chosen.empty() && possible)) ops.push_back(op);
   }

@@ -86,15 +86,16 @@ std::string strategy_fault(const CodecPair& codec, const StrategyId& strategy, s
   const std::string name(strategy.name().view());
   const bool pair = codec.back.has_value();
   if (pair && strategy.kind != Kind::kAggregator)
-    return name + " has one codec for both ways; only an aggregator has two";
+    return name + " uses one codec for both directions; only an aggregator can use two";
   const unsigned ranks = world != 0 ? world : kMaxWorld;
   for (const Codec* one : {&codec.there, pair ? &*codec.back : &codec.there}) {
     if (!carries(strategy, one->row(), ranks)) {
-      return "blocks of " + one->name() + " do not add, so they need an owner, as with direct or an aggregator; " +
-             name + " has none";
+      return "blocks of " + one->name() +
+             " cannot be added up and need an owner, as with direct or an aggregator; strategy " + name + " has none";
     }
     if (needs_links(one->row()) && !links_all(allowed, ranks)) {
-      return one->name() + " has ranks agree on a scale first, over links between all of them: allow direct, too";
+      return one->name() +
+             " needs links between all ranks, on which they first agree on a scale: allow strategy direct, too";
     }
   }
   return "";

@@ -160,7 +160,7 @@ Parts cut(std::span<const uint8_t> bytes, std::string_view name) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   constexpr size_t kVersion = kMagic.size();
   constexpr size_t kLength = kVersion + 2;
-  if (!text.starts_with(kMagic)) refuse(name, "this is no file of NumPy's: it does not begin with '\\x93NUMPY'");
+  if (!text.starts_with(kMagic)) refuse(name, "this is not a NumPy file: it does not begin with '\\x93NUMPY'");
   if (bytes.size() < kLength) refuse(name, "the file is cut off in its header");
   const unsigned major = bytes[kVersion];
   const unsigned minor = bytes[kVersion + 1];
@@ -193,7 +193,7 @@ NpyArray parse_npy(std::span<const uint8_t> bytes, std::string_view name) {
   const Parts parts = cut(bytes, name);
   const Header header = HeaderReader(parts.header, name).read();
   if (header.descr != "<f4") refuse(name, "the array's type is '" + shown(header.descr) + "'" + kAllowed);
-  if (header.fortran) refuse(name, std::string("the array is in Fortran's order") + kAllowed);
+  if (header.fortran) refuse(name, std::string("the array is in Fortran order") + kAllowed);
   if (header.shape.empty()) refuse(name, "the array has no dimension; allowed: (floats,) and (ranks, floats)");
   const size_t columns = header.shape.back();
   const size_t rows = header.shape.size() == 2 ? header.shape.front() : 1;
@@ -201,7 +201,7 @@ NpyArray parse_npy(std::span<const uint8_t> bytes, std::string_view name) {
   if (floats && *floats == 0) refuse(name, "the array is empty; allowed: at least one float");
   if (!floats || parts.data.size() != *floats * sizeof(float)) {
     refuse(name, "the shape is (" + std::to_string(rows) + ", " + std::to_string(columns) + "), but the file has " +
-                     std::to_string(parts.data.size()) + " bytes behind its header; allowed: 4 for each float");
+                     std::to_string(parts.data.size()) + " bytes after its header; allowed: 4 for each float");
   }
   NpyArray array{rows, columns, std::vector<float>(*floats)};
   std::memcpy(array.floats.data(), parts.data.data(), parts.data.size());
@@ -213,7 +213,7 @@ NpyArray load_npy(const std::string& path) {
   const auto status = std::filesystem::status(path, error);
   if (error) refuse(path, "cannot be opened: " + error.message());
   if (!std::filesystem::is_regular_file(status))
-    refuse(path, "is no file; allowed: a file that numpy.save() has written");
+    refuse(path, "is not a regular file; allowed: a file that numpy.save() has written");
   const uintmax_t size = std::filesystem::file_size(path, error);
   if (error) refuse(path, "cannot be opened: " + error.message());
   if (size > kMaxNpyBytes) {

@@ -58,7 +58,7 @@ double median(std::vector<double> values) {
 
 void print_table_head(const Samples& data, size_t block_bytes, std::span<const BenchOp> ops) {
   const std::string of = data.ranks() == 1 ? "one contribution" : fmt::format("the mean of {} ranks", data.ranks());
-  fmt::print("\n{}, blocks of {}: vNMSE of {}; GB/s of fp32, and that in % of memcpy\n", data.name(),
+  fmt::print("\n{}, blocks of {}: vNMSE of {}; GB/s of fp32, also in % of memcpy\n", data.name(),
              size_text(block_bytes), of);
   fmt::print("{:<22} {:<6} {:>5} {:>7}", "codec", "isa", "ratio", "vNMSE");
   for (const BenchOp& op : ops) fmt::print(" {:>{}}", op.label, column_width(op));

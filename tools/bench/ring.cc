@@ -87,7 +87,8 @@ BenchRing::BenchRing(const Codec& codec, size_t mtu, size_t max_bytes, size_t bu
   }
   const auto whole = [](const auto& each) { return each->exchange().ring_status().ready; };
   for (unsigned round = 0; !std::ranges::all_of(nodes_, whole); ++round) {
-    if (round == kSetUpRounds) throw SetupError("a benchmark's ring does not come up: this is a bug in gradlane");
+    if (round == kSetUpRounds)
+      throw SetupError("the ring of a benchmark does not become ready: this is a bug in gradlane");
     for (unsigned rank = 0; rank < kWorld; ++rank) serve(rank);
   }
 }

@@ -94,7 +94,7 @@ std::vector<Samples> make_samples(const std::vector<std::string>& names) {
     for (size_t j = 0; j < i; ++j) {
       if (all[i].name() == all[j].name()) {
         throw SetupError("data '" + all[i].name() +
-                         "' is there twice; give each once, and recordings names of their own");
+                         "' is given twice; give each once, and give recordings different names");
       }
     }
   }

@@ -84,7 +84,7 @@ std::unique_ptr<Trainer> open_trainer(const CalibrateOptions& options) {
     return std::make_unique<Trainer>(place);
   } catch (const SetupError& error) {
     if (named) throw;
-    throw SetupError(fmt::format("{}\nThis host only, without its links: --alone", error.what()));
+    throw SetupError(fmt::format("{}\nTo measure only this host, without its links, use --alone", error.what()));
   }
 }
 
@@ -98,10 +98,10 @@ void keep_links(const std::string& path) {
     return;
   }
   if (there.links.empty() || !calibration_fault(there, this_use()).empty()) return;
-  throw SetupError(fmt::format(
-      "{} has links, which cannot be measured as no daemon runs here: start it on all nodes, and this command beside\n"
-      "each; or measure this host only: --alone",
-      path));
+  throw SetupError(
+      fmt::format("{} has links, which cannot be measured now because no daemon runs here.\n"
+                  "Start the daemon and this command on all nodes, or measure only this host with --alone",
+                  path));
 }
 
 uint64_t hash_of(const std::string& text) {
@@ -132,8 +132,8 @@ Calibration begin_calibration(PlanPort port) {
 
 // Returns advice for the next step. A calibration in its default place is found without --calibration.
 std::string next_text(const std::string& path, const CalibrateOptions& options) {
-  return fmt::format("{}: written. What compressing would bring here:\n  gradlane plan --model resnet50{}", path,
-                     options.output.empty() ? "" : " --calibration " + path);
+  return fmt::format("wrote {}. To see what compression would gain here, run:\n  gradlane plan --model resnet50{}",
+                     path, options.output.empty() ? "" : " --calibration " + path);
 }
 
 void finish(const Calibration& calibration, bool ring, const std::vector<CheckedTime>& checked,
@@ -151,7 +151,7 @@ void finish(const Calibration& calibration, bool ring, const std::vector<Checked
     print_calibration(calibration, ring, checked);
     fmt::print("\n{}\n", next_text(path, options));
   } else if (!options.json) {
-    fmt::print("done; rank 0 says what was found{}\n", file == nullptr ? "" : "\n" + next_text(path, options));
+    fmt::print("done; rank 0 prints the results{}\n", file == nullptr ? "" : "\n" + next_text(path, options));
   }
   std::fflush(stdout);
 }
@@ -178,8 +178,8 @@ int calibrate_alone(const CalibrateOptions& options, const Progress& progress) {
   if (!options.alone) {
     keep_links(target);
     fmt::print(stderr,
-               "no daemon of gradlane runs here, as no socket is in {}: links are not measured.\n"
-               "Start it on all nodes, and this command beside each; or, without: --alone\n",
+               "no gradlane daemon runs here (there is no socket in {}), so links are not measured.\n"
+               "To measure links, start the daemon and this command on all nodes; for this host only, use --alone\n",
                fmt::join(folders_of_sockets(), ", "));
   }
   NewFile file(target, options.output.empty());
@@ -203,7 +203,7 @@ std::string fault_of(const F& what) {
 
 int calibrate_ring(const CalibrateOptions& options, Trainer& trainer, const Progress& progress) {
   if (options.port || options.lanes) {
-    throw SetupError("--port and --lanes are the daemon's, which is asked: leave them out, or say --alone");
+    throw SetupError("--port and --lanes come from the daemon here: leave them out, or use --alone");
   }
   const DaemonView daemon(options.socket, options.admin);
   RingSpeed ring(trainer, daemon, options.quick);
@@ -240,7 +240,7 @@ int calibrate_ring(const CalibrateOptions& options, Trainer& trainer, const Prog
 
 int run_calibrate(const CalibrateOptions& options) {
   if (options.alone && (!options.socket.empty() || !options.admin.empty() || !options.rank.empty())) {
-    throw SetupError("--alone asks no daemon: leave out --socket, --admin and --rank");
+    throw SetupError("--alone uses no daemon: leave out --socket, --admin and --rank");
   }
   try {
     const std::unique_ptr<Trainer> trainer = open_trainer(options);

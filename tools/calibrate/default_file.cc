@@ -42,7 +42,8 @@ std::string of_user() {
 std::string calibration_target() {
   if (geteuid() == 0) return kOfMachine;
   const std::string own = of_user();
-  if (own.empty()) throw SetupError("there is no HOME to write a calibration to: say where, -o FILE");
+  if (own.empty())
+    throw SetupError("neither XDG_CONFIG_HOME nor HOME has a path for the calibration: name a file with -o FILE");
   return own;
 }
 
@@ -55,11 +56,11 @@ std::vector<std::string> calibration_places() {
 
 NewFile::NewFile(std::string path, bool make_folder) : path_(std::move(path)) {
   std::error_code error;
-  if (fs::is_directory(path_, error)) throw SetupError(fmt::format("-o {}: is a folder, and no file", path_));
+  if (fs::is_directory(path_, error)) throw SetupError(fmt::format("-o {}: is a folder; a file is needed", path_));
   // put() renames a new file to this path. It would replace a device, a pipe or a link by an ordinary file.
   if (const auto kind = fs::symlink_status(path_, error).type();
       kind != fs::file_type::not_found && kind != fs::file_type::regular) {
-    throw SetupError(fmt::format("-o {}: is there, and no ordinary file", path_));
+    throw SetupError(fmt::format("-o {}: exists and is not a regular file", path_));
   }
   const fs::path folder = fs::path(path_).parent_path();
   if (make_folder && !folder.empty()) fs::create_directories(folder, error);
@@ -78,7 +79,7 @@ FileDescriptor NewFile::make_beside(std::string& name) const {
   name = path_ + ".XXXXXX";
   FileDescriptor made(mkostemp(name.data(), O_CLOEXEC));
   if (made) return made;
-  throw SetupError(fmt::format("{}: cannot be written: {}; say where, -o FILE", path_, std::strerror(errno)));
+  throw SetupError(fmt::format("{}: cannot be written: {}; name a file with -o FILE", path_, std::strerror(errno)));
 }
 
 void NewFile::put(const std::string& text) {

@@ -91,7 +91,8 @@ std::vector<double> times_at_once(unsigned threads, const std::function<double()
     }
     begin.count_down();
   }
-  if (given_up) throw SetupError(fmt::format("no threads or memory to measure {} lanes at once: --lanes 1", threads));
+  if (given_up)
+    throw SetupError(fmt::format("not enough threads or memory to measure {} lanes at once: try --lanes 1", threads));
   return times;
 }
 

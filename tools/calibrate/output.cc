@@ -15,7 +15,7 @@ constexpr double kUs = 1e-6;
 double gbps_of(const LinkCost& link) { return link.bandwidth * 8e-9; }
 
 std::string remark(const LinkCost& link) {
-  std::string text = link.at_least ? " or more: a core was busy, and not the link" : "";
+  std::string text = link.at_least ? " or more: limited by a core, not by the link" : "";
   if (link.unsteady) text += "  unsteady";
   return text;
 }
@@ -36,8 +36,9 @@ void print_links(const Calibration& calibration) {
                calibration.link.latency / kUs, gbps_of(calibration.link), remark(calibration.link));
   }
   if (std::ranges::any_of(calibration.links, &LinkCost::unsteady)) {
-    fmt::print("unsteady: repetitions, or both directions, differ by more than {:g} times: is there other traffic?\n",
-               kUnsteady);
+    fmt::print(
+        "unsteady: repetitions or the two directions differ by a factor of more than {:g}; check for other traffic\n",
+        kUnsteady);
   }
 }
 
@@ -66,15 +67,15 @@ void print_calibration(const Calibration& calibration, bool ring, std::span<cons
   fmt::print("{}: {}, {}, gradlane {}\n", calibration.host, calibration.cpu, calibration.isa, calibration.program);
   fmt::print("memory {:.1f} GB/s; {} lane{}", calibration.memory * 1e-9, calibration.lanes,
              calibration.lanes == 1 ? "" : "s");
-  if (calibration.lanes > 1) fmt::print(", each {:.2f} times as long beside the others", calibration.contention);
+  if (calibration.lanes > 1) fmt::print(", each takes {:.2f} times as long when all work", calibration.contention);
   fmt::print("\npacket: {:.0f} ns of the exchange (sums; results {:.0f}), ", packets.reduce_ns, packets.gather_ns);
   if (!ring) {
     fmt::print("{:.0f} ns of the port ({}: usual figures, not measured)\n", port_ns(packets), calibration.port);
-    fmt::print("links: not measured, nor what computing beside an exchange takes\n");
+    fmt::print("not measured: links, and how much an exchange slows down computing\n");
   } else {
     fmt::print("{:.0f} ns of the port ({}, MTU {:.0f})\n", port_ns(packets), calibration.port, packets.mtu());
     fmt::print(
-        "start of an operation {:.0f} us; computing beside an exchange takes {:.2f} times as long ({:.2f} to {:.2f})\n",
+        "start of an operation {:.0f} us; computing during an exchange takes {:.2f} times as long ({:.2f} to {:.2f})\n",
         calibration.start / kUs, calibration.lambda, calibration.lambda_least, calibration.lambda_most);
     print_links(calibration);
   }

@@ -61,23 +61,26 @@ double sum_of(const std::vector<double>& times) { return std::accumulate(times.b
 RingSpeed::RingSpeed(Trainer& trainer, const DaemonView& daemon, bool quick)
     : trainer_(trainer), daemon_(daemon), quick_(quick), facts_(daemon.facts()) {
   if (facts_.trainers != 1) {
-    throw SetupError(fmt::format("the nodes have {} trainers each: links are measured with one", facts_.trainers));
+    throw SetupError(
+        fmt::format("the nodes have {} trainers each; to measure links, start one per node", facts_.trainers));
   }
   if (trainer_.rank() != facts_.node) {
-    throw SetupError(fmt::format("rank {} asked the admin socket of node {}: say which one is its own, --admin PATH",
-                                 trainer_.rank(), facts_.node));
+    throw SetupError(
+        fmt::format("rank {} uses the admin socket of node {}: name that of its own node with --admin PATH",
+                    trainer_.rank(), facts_.node));
   }
   if (trainer_.world() != facts_.nodes) {
-    throw SetupError(fmt::format("there are {} ranks, and the daemon says {} nodes: it is of another version",
-                                 trainer_.world(), facts_.nodes));
+    throw SetupError(
+        fmt::format("there are {} ranks, but the daemon reports {} nodes: it has another version than this program",
+                    trainer_.world(), facts_.nodes));
   }
-  if (trainer_.world() < 2) throw SetupError("a ring of one rank has no links: this host only, --alone");
+  if (trainer_.world() < 2) throw SetupError("a ring of one rank has no links; to measure only this host, use --alone");
   const std::vector<std::string> allowed = trainer_.strategies();
   const auto allows = [&allowed](const char* name) { return std::ranges::find(allowed, name) != allowed.end(); };
   if (!allows("ring") && !allows("direct")) {
     throw SetupError(
-        "the daemons allow neither ring nor direct (strategies in their configuration): by no other way can "
-        "links be told apart");
+        "the daemons allow neither strategy ring nor direct (strategies in their configuration); only these can "
+        "measure single links");
   }
   allowed_ = allowed;
   strategy_ = allows("ring") ? "ring" : "direct";
@@ -108,10 +111,12 @@ void RingSpeed::meet(uint64_t host, const std::string& fault) {
   const std::vector<int64_t> all = trainer_.gather(own);
   for (unsigned rank = 0; rank < trainer_.world(); ++rank) {
     const int64_t* const its = &all[rank * kFields];
-    if (its[0] != own[0]) throw SetupError(fmt::format("rank {} runs another command, or other options", rank));
-    if (its[2] != own[2]) {
+    if (its[0] != own[0])
       throw SetupError(
-          fmt::format("rank {} has an MTU of {}, and rank {} one of {}", rank, its[2], trainer_.rank(), own[2]));
+          fmt::format("rank {} runs another command or has other options; they must be the same on all ranks", rank));
+    if (its[2] != own[2]) {
+      throw SetupError(fmt::format("rank {} has MTU {}, but rank {} has MTU {}; set the same mtu on all nodes", rank,
+                                   its[2], trainer_.rank(), own[2]));
     }
     lowest_on_host_ &= rank >= trainer_.rank() || its[1] != own[1];
   }
@@ -213,8 +218,8 @@ std::vector<double> RingSpeed::share_round_trips() {
     const double back = behind[(rank + 1) % world];
     times[rank] = there > 0 && back > 0 ? std::min(there, back) : std::max(there, back);
     if (times[rank] <= 0) {
-      throw PerfError(
-          fmt::format("link {} -> {}: no probe came back ('gradlane check' says more)", rank, (rank + 1) % world));
+      throw PerfError(fmt::format("link {} -> {}: no probe was answered; 'gradlane check' finds the cause", rank,
+                                  (rank + 1) % world));
     }
   }
   return times;
@@ -315,7 +320,7 @@ void RingSpeed::measure_codecs(Calibration& calibration, const Progress& progres
 }
 
 void RingSpeed::measure_lambda(Calibration& calibration, const Progress& progress) {
-  progress("computing beside an exchange");
+  progress("computing during an exchange");
   ComputeLoop loop;
   const double span = quick_ ? 0.05 : 0.15;
   std::vector<double> slower;

@@ -122,20 +122,21 @@ class Check {
       check_neighbours(config, document, report_);
       check_ring(document, report_);
     } catch (const SetupError& error) {
-      report_.fail("daemon", error.what(), "nothing is known of the neighbours then");
+      report_.fail("daemon", error.what(), "the neighbours were not checked");
     }
   }
 
   void tell_daemon(const NodeConfig& config, bool runs, const nlohmann::json& document) {
     if (!runs) {
-      return report_.note("daemon", fmt::format("none runs on {}: gradlaned was started for this check", config.admin));
+      return report_.note("daemon",
+                          fmt::format("no daemon runs on {}: started gradlaned for this check", config.admin));
     }
-    report_.note("daemon", fmt::format("asked the one that runs, process {}", document.value("pid", 0)));
+    report_.note("daemon", fmt::format("asked the running daemon, process {}", document.value("pid", 0)));
     const bool same = document.value("mtu", size_t{0}) == config.mtu &&
                       document.value("codec", "") == config.codec.name() &&
                       document.value("config_digest", "") == fmt::format("{:#018x}", rank_table_digest(config));
     if (same) return;
-    report_.fail("daemon", "it runs with another configuration than this file has now", "restart it");
+    report_.fail("daemon", "the running daemon has other settings than this file", "restart the daemon");
   }
 
   // Waits for links and ring if all neighbours answer, because the daemon reports these a moment later.

@@ -39,7 +39,7 @@ bool check_each_core(const CheckedWorkers& workers, const std::vector<unsigned>&
     std::error_code ignored;
     const bool there = fs::exists(cpu_folder(core), ignored);
     report.fail(fmt::format("CPU {} of `{}`", core, workers.cores_key),
-                there ? "this process may not run there" : "there is no such CPU",
+                there ? "this process may not run on it" : "there is no such CPU",
                 fmt::format("use of {}", fmt::join(allowed, ", ")));
   }
   return good;
@@ -50,18 +50,18 @@ void check_pinned(const CheckedWorkers& workers, CheckReport& report) {
   report.ok(fmt::format("CPUs {} of `{}`", cores, workers.cores_key));
   const std::vector<unsigned> isolated = parse_cpu_list(first_line("/sys/devices/system/cpu/isolated"));
   const bool alone = std::ranges::all_of(workers.cores, [&](unsigned core) { return contains(isolated, core); });
-  alone
-      ? report.ok("CPUs of workers are isolated")
-      : report.note("isolation", fmt::format("the kernel runs other threads on CPUs {} too; for steady times boot with "
-                                             "isolcpus={}",
-                                             cores, fmt::join(workers.cores, ",")));
+  alone ? report.ok("CPUs of workers are isolated")
+        : report.note(
+              "isolation",
+              fmt::format("the kernel also runs other threads on CPUs {}; for steady times, boot with isolcpus={}",
+                          cores, fmt::join(workers.cores, ",")));
   for (size_t i = 0; i < workers.cores.size(); ++i) {
     const std::string path = cpu_folder(workers.cores[i]) + "/topology/thread_siblings_list";
     const std::vector<unsigned> siblings = parse_cpu_list(first_line(path));
     for (size_t j = i + 1; j < workers.cores.size(); ++j) {
       if (workers.cores[i] != workers.cores[j] && !contains(siblings, workers.cores[j])) continue;
-      report.note("SMT", fmt::format("CPUs {} and {} are one core: two workers there share its speed", workers.cores[i],
-                                     workers.cores[j]));
+      report.note("SMT", fmt::format("CPUs {} and {} are threads of one core, so the two workers share its speed",
+                                     workers.cores[i], workers.cores[j]));
     }
   }
 }
@@ -140,8 +140,10 @@ void check_numa(const std::vector<PortConfig>& ports, const std::vector<unsigned
       looked = true;
       if (node == core_node) continue;
       good = false;
-      report.note("NUMA", fmt::format("port {} is at node {}, and CPU {} at node {}: every packet crosses between them",
-                                      port.name, node, core, core_node));
+      report.note(
+          "NUMA",
+          fmt::format("port {} is at NUMA node {}, but CPU {} is at node {}: every packet crosses between the two",
+                      port.name, node, core, core_node));
     }
   }
   if (looked && good) report.ok("NUMA: ports and workers are at the same node");

@@ -79,7 +79,7 @@ bool CheckDaemon::start(CheckReport& report) {
     spec.one_pipe = true;
     child_ = start_child(spec, signals_.mask_before());
   } catch (const SetupError& error) {
-    report.fail("daemon", error.what(), "gradlaned is needed for all that follows");
+    report.fail("daemon", error.what(), "the other checks need gradlaned");
     return false;
   }
   if (wait_until_ready()) return true;
@@ -100,8 +100,8 @@ void CheckDaemon::tell_failure(CheckReport& report) {
   const std::string how =
       ended_ ? ending_text(status_) : fmt::format("is not ready after {} s", kStartTime.count() / 1000);
   std::vector<std::string> lines = last_lines(log_, kLogLines);
-  const std::string last = lines.empty() ? "it said nothing" : lines.back();
-  report.fail("daemon", fmt::format("gradlaned {}: {}", how, last), "nothing is known of the neighbours then");
+  const std::string last = lines.empty() ? "it printed nothing" : lines.back();
+  report.fail("daemon", fmt::format("gradlaned {}: {}", how, last), "the neighbours were not checked");
   if (!lines.empty()) lines.pop_back();
   for (const std::string& line : lines) report.note("log of gradlaned", line);
 }

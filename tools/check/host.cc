@@ -46,7 +46,7 @@ void check_kernel_port(const PortConfig& port, CheckReport& report) {
 void check_tap_port(const PortConfig& port, CheckReport& report) {
   const std::string what = fmt::format("permissions for port {}", port.name);
   if (has_capability(CAP_NET_ADMIN) && access("/dev/net/tun", R_OK | W_OK) == 0) return report.ok(what);
-  report.fail(what, "making an interface needs root, or CAP_NET_ADMIN and /dev/net/tun", "run with sudo");
+  report.fail(what, "creating an interface needs root, or CAP_NET_ADMIN and /dev/net/tun", "run with sudo");
 }
 
 void check_pci_port(const PortConfig& port, CheckReport& report) {
@@ -63,7 +63,7 @@ void check_user(const std::string& user, CheckReport& report) {
   if (user.empty()) return;
   const std::string what = fmt::format("user '{}'", user);
   getpwnam(user.c_str()) != nullptr ? report.ok(what)
-                                    : report.fail(what, "there is no such user", "make it, or remove `user`");
+                                    : report.fail(what, "there is no such user", "create it, or remove `user`");
 }
 
 void check_folder(const char* key, const std::string& socket, CheckReport& report) {
@@ -73,13 +73,13 @@ void check_folder(const char* key, const std::string& socket, CheckReport& repor
   std::error_code ignored;
   if (fs::exists(folder, ignored)) {
     if (access(folder.c_str(), W_OK | X_OK) == 0) return report.ok(what + " can be written to");
-    return report.fail(what, "no permission to make a socket there",
-                       "run as its owner or as root, or set `socket` to a path of yours");
+    return report.fail(what, "no permission to create a socket there",
+                       "run as its owner or as root, or set `socket` to a path that you can write to");
   }
   const fs::path parent = fs::path(folder).parent_path().empty() ? "." : fs::path(folder).parent_path();
-  if (access(parent.c_str(), W_OK | X_OK) == 0) return report.ok(what + " can be made");
-  report.fail(what, fmt::format("it is not there, and cannot be made in {}", parent.string()),
-              "make it, run as root, or set `socket` to a path of yours");
+  if (access(parent.c_str(), W_OK | X_OK) == 0) return report.ok(what + " can be created");
+  report.fail(what, fmt::format("it does not exist, and cannot be created in {}", parent.string()),
+              "create it, run as root, or set `socket` to a path that you can write to");
 }
 
 std::string first_line(const std::string& path) {
@@ -121,7 +121,8 @@ void check_hugepages(size_t need, const std::vector<PortConfig>& ports, CheckRep
   if (pages.node < 0 || node < 0 || pages.node == node) return report.ok("hugepages: " + text);
   report.note(
       "hugepages",
-      fmt::format("{}; the cards are at node {}, which has too few: every packet crosses between them", text, node));
+      fmt::format("{}; the cards are at NUMA node {}, which has too few: every packet crosses between the nodes", text,
+                  node));
 }
 
 void check_port_permissions(const PortConfig& port, CheckReport& report) {

@@ -65,8 +65,8 @@ void check_veth(const std::string& name, CheckReport& report) {
   const bool on = interface.is_on(ETHTOOL_GTXCSUM) || interface.is_on(ETHTOOL_GTSO) || interface.is_on(ETHTOOL_GGRO);
   if (!on) return;
   report.note("interface " + name,
-              fmt::format("a veth with offloads: packets of the kernel's own programs, ping for one, come damaged; "
-                          "ethtool -K {} tx off tso off gso off gro off, on both ends",
+              fmt::format("a veth with offloads: packets of other programs, such as ping, arrive damaged; run ethtool "
+                          "-K {} tx off tso off gso off gro off, on both ends",
                           name));
 }
 
@@ -84,16 +84,16 @@ bool check_interface(const PortConfig& port, const std::string& name, size_t mtu
   Interface interface(name);
   if (!interface.exists()) {
     if (own) {
-      report.fail(what, "there is no such interface", "`ip link` lists what there is in this network namespace");
+      report.fail(what, "there is no such interface", "`ip link` lists the interfaces of this network namespace");
     } else {
       report.note(what, "not in this network namespace; the daemon may be in another one");
     }
   } else if (!interface.has_flag(IFF_UP)) {
     report.fail(what, "it is down", fmt::format("ip link set {} up", name));
   } else if (!interface.has_flag(IFF_RUNNING)) {
-    report.fail(what, "no carrier", "look at the cable, and at the port of the switch at its other end");
+    report.fail(what, "no carrier", "check the cable, and the port of the switch at its other end");
   } else if (const size_t has = interface.mtu(); has < mtu) {
-    report.fail(what, fmt::format("its MTU is {}, that of the configuration {}", has, mtu),
+    report.fail(what, fmt::format("its MTU is {}, but the configuration has {}", has, mtu),
                 fmt::format("ip link set {} mtu {}, or mtu: {} on all nodes", name, mtu, has));
   } else {
     report.ok(fmt::format("{}: up, MTU {}", what, has));
@@ -116,9 +116,11 @@ void check_interfaces(const NodeConfig& config, bool own, CheckReport& report) {
   const IpAddress ip = address_of(config.nodes[config.rank]);
   const std::string owner = any ? owner_of(ip) : "";
   if (owner.empty()) return;
-  report.fail(fmt::format("address {}", ip_text(ip)),
-              fmt::format("the kernel has it too, on {}: it answers for gradlane, and refuses its packets", owner),
-              fmt::format("ip addr del {} dev {}, or another address in `nodes`", ip_text(ip), owner));
+  report.fail(
+      fmt::format("address {}", ip_text(ip)),
+      fmt::format("the kernel has it too, on {}, so the kernel answers in place of gradlane and refuses its packets",
+                  owner),
+      fmt::format("ip addr del {} dev {}, or set another address in `nodes`", ip_text(ip), owner));
 }
 
 }  // namespace gradlane

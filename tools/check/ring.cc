@@ -49,22 +49,23 @@ void check_own_address(const json& port, const NodeConfig& config, CheckReport& 
   const std::string what =
       fmt::format("address {} on port {}", address_text(config.nodes[config.rank]), text_at(port, "name"));
   constexpr const char* kAdvice =
-      "give every node a configuration of its own: `rank`, or `gradlaned --rank`, and an address that nobody else has";
+      "give every node its own rank (`rank`, or `gradlaned --rank`) and an address that no other machine has";
   if (state == "taken") return report.fail(what, fmt::format("it is in use by {}", rival), kAdvice);
-  if (!rival.empty()) report.fail(what, fmt::format("{} has it, too", rival), kAdvice);
+  if (!rival.empty()) report.fail(what, fmt::format("{} has it too", rival), kAdvice);
 }
 
 bool check_address(const NeighbourReport& it, const NodeConfig& config, CheckReport& report) {
   const std::string what = fmt::format("address of {}", it.name);
   if (!flag_at(it.probe, "arp")) {
     const std::string from = text_at(it.news, "speaks_from");
-    const std::string why = fmt::format("nobody answers ARP requests for {} on port {}", it.ip, it.port);
+    const std::string why = fmt::format("no machine answers ARP requests for {} on port {}", it.ip, it.port);
     if (!from.empty()) {
-      report.fail(what, fmt::format("{}, and node {} speaks from {}", why, number_at(it.probe, "node"), from),
+      report.fail(what, fmt::format("{}, but node {} sends from {}", why, number_at(it.probe, "node"), from),
                   "make `nodes` the same in both files");
     } else {
-      report.fail(what, why,
-                  "does its daemon run, does it have this address in its `nodes`, are both in one network (VLAN)?");
+      report.fail(
+          what, why,
+          "check that its daemon runs, that its `nodes` have this address, and that both are in one network (VLAN)");
     }
     return false;
   }
@@ -79,19 +80,20 @@ void tell_reach(const NeighbourReport& it, const std::string& what, const std::s
                 CheckReport& report) {
   switch (*it.reach) {
     case Reach::kRefused:
-      return report.fail(what, fmt::format("{}, and nobody has UDP port {} there", why, port),
+      return report.fail(what, fmt::format("{}, and UDP port {} is closed there", why, port),
                          "start its daemon; `udp_port` must be the same on all nodes");
     case Reach::kUnreachable:
-      return report.fail(what, fmt::format("{}, and {} cannot be reached", why, it.ip),
-                         "is the machine on, has it this address, is there a route there, does a firewall say so?");
+      return report.fail(
+          what, fmt::format("{}, and {} cannot be reached", why, it.ip),
+          "check that the machine is on and has this address, and look at the routes and firewalls on the way");
     case Reach::kForbidden:
-      return report.fail(what, fmt::format("{}, and this machine does not send what goes there", why),
-                         fmt::format("its firewall must let UDP port {} pass, both ways", port));
+      return report.fail(what, fmt::format("{}, and this machine blocks packets that it sends there", why),
+                         fmt::format("let UDP port {} pass its firewall in both directions", port));
     case Reach::kNoError:
       break;
   }
-  report.fail(what, fmt::format("{}, and nobody says that UDP port {} is closed there", why, port),
-              "a firewall there, here or on the way drops it, or the machine is off: let it pass, both ways");
+  report.fail(what, fmt::format("{}, and no error came back for UDP port {}", why, port),
+              "check that the machine is on, and let this port pass all firewalls in both directions");
 }
 
 bool check_round_trip(const NeighbourReport& it, const NodeConfig& config, CheckReport& report) {
@@ -99,17 +101,17 @@ bool check_round_trip(const NeighbourReport& it, const NodeConfig& config, Check
   if (number_at(it.probe, "answered") != 0) {
     const json rtt = object_at(it.probe, "rtt_us");
     const auto micros = [&rtt](const char* key) { return rtt.contains(key) ? rtt[key].get<double>() : 0.0; };
-    report.ok(fmt::format("{}: {:.0f} us, at least {:.0f}", what, micros("median"), micros("min")));
+    report.ok(fmt::format("{}: median {:.0f} us, minimum {:.0f}", what, micros("median"), micros("min")));
     return true;
   }
   const std::string why = fmt::format("none of {} probes was answered", number_at(it.probe, "sent"));
   constexpr const char* kOneKey = "put the same key file on all nodes (auth: {key_file: ...}), or on none";
   if (number_at(it.news, "tagged") != 0) {
-    report.fail(what, why + ", and what comes from there is authenticated, while this node has no key", kOneKey);
+    report.fail(what, why + ", and packets from there are authenticated, but this node has no key", kOneKey);
   } else if (number_at(it.news, "untagged") != 0) {
-    report.fail(what, why + ", and what comes from there is not authenticated, while this node has a key", kOneKey);
+    report.fail(what, why + ", and packets from there are not authenticated, but this node has a key", kOneKey);
   } else if (number_at(it.news, "forged") != 0) {
-    report.fail(what, why + ", and what comes from there has no tag of our key", kOneKey);
+    report.fail(what, why + ", and packets from there have no tag of our key", kOneKey);
   } else if (const std::string known = text_at(it.news, "trouble");
              !known.empty() && number_at(it.news, "path_mtu") == 0) {
     report.fail(what, why, known);
@@ -117,7 +119,7 @@ bool check_round_trip(const NeighbourReport& it, const NodeConfig& config, Check
     tell_reach(it, what, why, udp_port_of(config, config.nodes[number_at(it.probe, "node")]), report);
   } else {
     report.fail(what, why,
-                "does its daemon still run, with the same `udp_port`; does a firewall or a switch drop UDP?");
+                "check that its daemon still runs, with the same `udp_port`, and that no firewall or switch drops UDP");
   }
   return false;
 }
@@ -126,11 +128,11 @@ void check_full_size(const NeighbourReport& it, const NodeConfig& config, CheckR
   const std::string what = fmt::format("packets of {} bytes to {}", config.mtu, it.name);
   const auto verdict = it.probe.find("mtu_ok");
   if (verdict == it.probe.end() || !verdict->is_boolean()) {
-    return report.note(what, "not tried: there was no time left; --time gives more");
+    return report.note(what, "not tried: no time was left; allow more with --time");
   }
   if (verdict->get<bool>()) return report.ok(fmt::format("{} and back", what));
   const uint64_t largest = number_at(it.probe, "largest_ok");
-  report.fail(what, fmt::format("they get lost; the largest that gets there and back has {} bytes", largest),
+  report.fail(what, fmt::format("they get lost; the largest packet that arrives there and back has {} bytes", largest),
               fmt::format("raise the MTU of every switch port on the way to {}, or set mtu: {} on all nodes",
                           config.mtu, std::max<uint64_t>(largest, kMinIpMtu)));
 }
@@ -144,9 +146,9 @@ void check_tos(const NeighbourReport& it, const json& tos, CheckReport& report) 
   const std::string there = text_at(tos, "there");
   const std::string back = text_at(tos, "back");
   const std::string what = fmt::format("ToS {} ({}) to {}", sent, text_at(tos, "class"), it.name);
-  constexpr const char* kAdvice = "a switch on the way rewrites DSCP: let its ports trust it";
+  constexpr const char* kAdvice = "a switch on the way rewrites DSCP: make its ports trust DSCP";
   if (there.empty() || back.empty()) {
-    return report.fail(what, "packets with it get lost, while others are answered",
+    return report.fail(what, "packets with this ToS get lost, but others are answered",
                        "a switch or a firewall on the way drops them: let it pass this DSCP");
   }
   const auto same = [&sent](const std::string& other) {
@@ -225,11 +227,12 @@ void check_ports(const NodeConfig& config, const json& document, CheckReport& re
       report.ok(what + ": up");
     } else {
       report.fail(what, link == "starting" ? "it has not come up yet" : "down",
-                  "look at the cable; a link of memif or vhost comes up when the daemon at its other end runs");
+                  "check the cable; a link of memif or vhost comes up when the daemon at its other end runs");
     }
     check_own_address(port, config, report);
   }
-  if (config.ports.empty() && config.nodes.size() > 1) report.fail("ports", "there are none", "see `ports`");
+  if (config.ports.empty() && config.nodes.size() > 1)
+    report.fail("ports", "the configuration has none", "see `ports`");
   if (object_at(document, "faults").empty()) return;
   report.note("faults", "this node drops or damages packets on purpose (`faults` in its configuration)");
 }
@@ -251,7 +254,7 @@ void check_neighbours(const NodeConfig& config, const json& document, CheckRepor
 }
 
 void check_ring(const json& document, CheckReport& report) {
-  if (ring_is_ready(document)) return report.ok("the ring is whole");
+  if (ring_is_ready(document)) return report.ok("the ring is ready");
   std::vector<std::string> reasons;
   const auto add = [&reasons](const std::string& reason) {
     if (!reason.empty() && std::ranges::find(reasons, reason) == reasons.end()) reasons.push_back(reason);
@@ -260,15 +263,15 @@ void check_ring(const json& document, CheckReport& report) {
     add(text_at(rank, "refused"));
     const auto missing = rank.find("missing");
     if (missing != rank.end() && missing->is_number()) {
-      add(fmt::format("nothing is known of rank {}", missing->get<uint64_t>()));
+      add(fmt::format("no messages from rank {} yet", missing->get<uint64_t>()));
     }
   }
   for (const json& neighbour : list_at(document, "neighbours")) {
     const std::string why = text_at(neighbour, "why");
     if (!why.empty()) add(fmt::format("node {}: {}", number_at(neighbour, "node"), why));
   }
-  report.fail("ring", reasons.empty() ? "it is not whole" : fmt::format("not whole: {}", fmt::join(reasons, "; ")),
-              "run this on the other nodes too, at the same time or with their daemons up");
+  report.fail("ring", reasons.empty() ? "it is not ready" : fmt::format("not ready: {}", fmt::join(reasons, "; ")),
+              "run this check on the other nodes too, at the same time or while their daemons run");
 }
 
 bool all_links_up(const json& document) {

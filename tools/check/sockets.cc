@@ -40,10 +40,10 @@ uint16_t port_of(const SuperpacketSocket& socket) {
 
 void check_interface_of(const std::string& ip, const std::string& name, size_t mtu, const std::string& what,
                         CheckReport& report) {
-  if (name.empty()) return report.ok(fmt::format("{}: {} is this machine's", what, ip));
+  if (name.empty()) return report.ok(fmt::format("{}: {} belongs to this machine", what, ip));
   const size_t has = mtu_of(name);
   if (has < mtu) {
-    return report.fail(what, fmt::format("the MTU of {} is {}, that of the configuration {}", name, has, mtu),
+    return report.fail(what, fmt::format("the MTU of {} is {}, but the configuration has {}", name, has, mtu),
                        fmt::format("ip link set {} mtu {}, or mtu: {} on all nodes", name, mtu, has));
   }
   const uint64_t speed = parse_decimal(first_line(fmt::format("/sys/class/net/{}/speed", name))).value_or(0);
@@ -61,10 +61,10 @@ void check_offloads(const std::string& name, CheckReport& report) {
   std::error_code none;
   const bool virtual_one = !std::filesystem::exists(fmt::format("/sys/class/net/{}/device", name), none);
   if (virtual_one || features.contains("rx-gro")) return;
-  report.note("superpackets on " + name,
-              fmt::format("packets that arrive are not put together, and each costs a pass through the kernel: ethtool "
-                          "-K {} gro on",
-                          name));
+  report.note(
+      "superpackets on " + name,
+      fmt::format("packets that arrive are not joined, so each one takes time in the kernel: ethtool -K {} gro on",
+                  name));
 }
 
 void check_room(const char* what, size_t granted, size_t wanted, const char* limit, CheckReport& report) {
@@ -78,9 +78,9 @@ void check_rooms(const SuperpacketSocket& socket, CheckReport& report) {
   int send = 0;
   socklen_t bytes = sizeof(send);
   (void)getsockopt(socket.fd(), SOL_SOCKET, SO_SNDBUF, &send, &bytes);
-  check_room("room in sockets for what arrives", socket.receive_bytes(), kSocketReceiveBytes, "rmem_max", report);
+  check_room("receive buffer of sockets", socket.receive_bytes(), kSocketReceiveBytes, "rmem_max", report);
   // The kernel returns twice the size that was asked for.
-  check_room("room in sockets for what is sent", static_cast<size_t>(send) / 2, kSocketSendBytes, "wmem_max", report);
+  check_room("send buffer of sockets", static_cast<size_t>(send) / 2, kSocketSendBytes, "wmem_max", report);
 }
 
 // Number of packets that came, and most packets that came with one call.
@@ -111,21 +111,21 @@ void check_superpackets(SuperpacketSocket& from, SuperpacketSocket& to, const En
   const Sent sent = from.send(there, 0, packets.data(), kTried, kTriedBytes);
   if (sent == Sent::kSingly) {
     report.note("UDP_SEGMENT",
-                "the kernel takes one packet at a time, each of which costs a call: it needs Linux 4.18, "
-                "and no filter of system calls that refuses it");
+                "the kernel takes only one packet per call, which costs time: more need Linux 4.18, and no filter of "
+                "system calls that refuses them");
     for (iovec& each : packets) (void)from.send(there, 0, &each, 1, 0);
   } else if (sent == Sent::kYes) {
-    report.ok("UDP_SEGMENT: many packets go in one call");
+    report.ok("UDP_SEGMENT: many packets are sent in one call");
   }
   const Came came = receive_all(to);
   if (came.packets == 0) {
     return report.note("UDP_GRO",
-                       "not tried: packets to this node's own address do not arrive. Is the interface lo up, does a "
-                       "firewall drop them?");
+                       "not tried: packets to this node's own address do not arrive; check that interface lo is up and "
+                       "that no firewall drops them");
   }
   if (sent != Sent::kYes) return;
-  if (came.at_once > 1) return report.ok("UDP_GRO: many packets come in one call");
-  report.note("UDP_GRO", "packets come one at a time, each of which costs a call: it needs Linux 5.0");
+  if (came.at_once > 1) return report.ok("UDP_GRO: many packets are received in one call");
+  report.note("UDP_GRO", "only one packet is received per call, which costs time: more need Linux 5.0");
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ std::string ratio_text(double ratio) {
 
 void print_figures(std::span<const CodecFact> facts, std::span<const Samples> data, size_t width) {
   for (size_t set = 0; set < data.size(); ++set) {
-    fmt::print("\n{}: ratio, and speed beside memcpy of packets\n{:<{}} {:>6} {:>5} {:>5} {:>5} {:>5}\n",
+    fmt::print("\n{}: ratio, and speed compared with memcpy of packets\n{:<{}} {:>6} {:>5} {:>5} {:>5} {:>5}\n",
                data[set].name(), "codec", width, "ratio", "enc", "dec", "merge", "look");
     for (const CodecFact& fact : facts) {
       const CodecFigures& each = fact.figures[set];
@@ -120,9 +120,10 @@ std::string to_json(std::span<const CodecFact> facts, std::span<const Samples> d
 
 void run_codecs(const CodecsOptions& options) {
   if (options.no_measure && (options.measure || !options.data.empty())) {
-    throw SetupError("--no-measure leaves out what --measure and --data are for");
+    throw SetupError("--no-measure excludes --measure and --data");
   }
-  if (!options.write_docs.empty() && !options.codecs.empty()) throw SetupError("--write-docs is of all codecs");
+  if (!options.write_docs.empty() && !options.codecs.empty())
+    throw SetupError("--write-docs excludes --codec, because it writes all codecs");
   const std::vector<Samples> data = data_of(options);
   const std::vector<CodecFact> facts = facts_of(options, data);
   if (!options.write_docs.empty()) {

@@ -30,7 +30,8 @@ void write_page(const std::string& path, const std::string& table) {
   const size_t begin = page.find(kPageBegin);
   const size_t end = page.find(kPageEnd);
   if (begin == page.npos || end == page.npos || end < begin) {
-    throw SetupError(fmt::format("{}: has no lines that say where the table is:\n{}{}", path, kPageBegin, kPageEnd));
+    throw SetupError(
+        fmt::format("{}: has no lines that mark the place of the table:\n{}{}", path, kPageBegin, kPageEnd));
   }
   const size_t after = begin + std::string_view(kPageBegin).size();
   page.replace(after, end - after, "\n" + table + "\n");

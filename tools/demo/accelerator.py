@@ -39,7 +39,7 @@ def wait_for(folder, name):
     deadline = time.monotonic() + PATIENCE
     while not (folder / name).exists():
         if time.monotonic() > deadline:
-            sys.exit(f"tools/demo/accelerator.py: the other host has not come so far in {PATIENCE} s: {name}")
+            sys.exit(f"tools/demo/accelerator.py: the other host was not ready within {PATIENCE} s: no '{name}' from it")
         time.sleep(0.02)
 
 
@@ -48,7 +48,7 @@ def be_receiver(args, folder):
     command = [*STREAM, "receive", "--once", "--port", str(PORT), "--data", args.data, "--bound", str(bound), "--json"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as receiver:
         if "listening" not in receiver.stderr.readline():
-            sys.exit("tools/demo/accelerator.py: float_stream.py receive has failed")
+            sys.exit("tools/demo/accelerator.py: float_stream.py receive failed")
         (folder / "listening").touch()
         receiver.stderr.read()
     return receiver.returncode
@@ -82,7 +82,7 @@ def measure(args, tos, repack):
         done = subprocess.run(command, check=False)
         result = pathlib.Path(folder, "result")
         if not result.exists():
-            sys.exit(f"tools/demo/accelerator.py: 'gradlane run' has ended with {done.returncode}; see above")
+            sys.exit(f"tools/demo/accelerator.py: 'gradlane run' ended with status {done.returncode}; see above")
         return json.loads(result.read_text())
 
 
@@ -98,15 +98,15 @@ def print_table(args, rows):
               f"{row['wire_bytes'] / 1e6:15.1f} {less[1]:>6} {row['packets']:9} {less[2]:>6}   {row['worst_error']:.6f}"
               f"{'' if row['right'] else '   NOT RIGHT'}")
     saved = 1 - rows[-1]["seconds"] / base["seconds"]
-    print(f"Time down by {saved:.1%}. The INCEPTIONN paper: communication time of trainings down by 70.9 to 80.7 %,\n"
-          "and its number of packets stays as it is.")
+    print(f"Time reduced by {saved:.1%}. The INCEPTIONN paper reduces communication time of trainings by 70.9 to 80.7 %,\n"
+          "and does not change the number of packets.")
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gradlane", default=HERE.parents[1] / "build" / "tools" / "gradlane")
-    parser.add_argument("--floats", type=int, default=1 << 25, help="so many each time (2^25)")
-    parser.add_argument("--rate", default="200mbit", help="of the wire (200mbit)")
+    parser.add_argument("--floats", type=int, default=1 << 25, help="floats per transfer (2^25)")
+    parser.add_argument("--rate", default="200mbit", help="rate of the wire (200mbit)")
     parser.add_argument("--codec", default="fixed:10", help="fixed:B or inceptionn:B (fixed:10)")
     parser.add_argument("--data", default="laplace-1e-3", help="see float_stream.py --help (laplace-1e-3)")
     parser.add_argument("--json", metavar="FILE", help="write the table as JSON to it")

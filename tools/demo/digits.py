@@ -203,16 +203,16 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("--codec", default="fixed:10", help="of the gradients; fixed:adaptive:BITS too (%(default)s)")
-    parser.add_argument("--feedback", action="store_true", help="add to each step what its last one rounded off")
+    parser.add_argument("--codec", default="fixed:10", help="codec of the gradients; also fixed:adaptive:BITS (%(default)s)")
+    parser.add_argument("--feedback", action="store_true", help="add the rounding error of each step to the next one")
     parser.add_argument("--epochs", type=number(int, 1), default=50, help="(%(default)s)")
     parser.add_argument("--batch", type=number(int, 1), default=32, help="images per trainer and step (%(default)s)")
-    parser.add_argument("--rate", type=number(float, 0), default=0.05, help="of learning, at first (%(default)s)")
+    parser.add_argument("--rate", type=number(float, 0), default=0.05, help="learning rate at the start (%(default)s)")
     parser.add_argument("--momentum", type=number(float, 0), default=0.9, help="(%(default)s)")
-    parser.add_argument("--seed", type=number(int, 0), default=1, help="of weights and batches (%(default)s)")
-    parser.add_argument("--split-seed", type=number(int, 0), default=3, help="of what is tested with (%(default)s)")
-    parser.add_argument("--report", type=number(int, 1), default=5, help="epochs between lines (%(default)s)")
-    parser.add_argument("--json", metavar="FILE", help="rank 0 writes what came out to it")
+    parser.add_argument("--seed", type=number(int, 0), default=1, help="seed of weights and batches (%(default)s)")
+    parser.add_argument("--split-seed", type=number(int, 0), default=3, help="seed that chooses the test images (%(default)s)")
+    parser.add_argument("--report", type=number(int, 1), default=5, help="epochs between printed lines (%(default)s)")
+    parser.add_argument("--json", metavar="FILE", help="file that rank 0 writes the results to")
     return parser.parse_args()
 
 

@@ -32,7 +32,7 @@ def values(name, seed):
         made = {"laplace": lambda: draw.laplace(0, size, CYCLE), "gauss": lambda: draw.normal(0, size, CYCLE),
                 "uniform": lambda: draw.uniform(-size, size, CYCLE), "zero": lambda: np.zeros(CYCLE)}[kind]()
     except (KeyError, ValueError):
-        raise SystemExit(f"float_stream.py: --data {name}: such as laplace-1e-3, gauss-0.01, uniform-1, zero") from None
+        raise SystemExit(f"float_stream.py: --data {name}: must be like laplace-1e-3, gauss-0.01, uniform-1, or zero") from None
     return made.astype("<f4")
 
 
@@ -142,7 +142,7 @@ def send(args):
         with connection.makefile() as answer:
             line = answer.readline()
     if not line:
-        print("float_stream.py: the receiver has ended before it said what it got", file=sys.stderr)
+        print("float_stream.py: the receiver ended before it sent its result", file=sys.stderr)
         return 1
     result = json.loads(line)
     result["right"] = result["right"] and result["floats"] * 4 == total
@@ -167,18 +167,18 @@ def parse():
     common.add_argument("--seed", type=int, default=1)
     common.add_argument("--json", action="store_true", help="one line of JSON per stream")
     does = parser.add_subparsers(dest="does", required=True)
-    receiver = does.add_parser("receive", parents=[common], help="takes streams, one after the other")
+    receiver = does.add_parser("receive", parents=[common], help="receive streams, one after the other")
     receiver.add_argument("--bind", default="", metavar="ADDRESS")
     receiver.add_argument("--bound", type=number, default=2.0**-10,
-                          help="what an error may be at most: 2^-10 (which it is if nothing is said), 0 for exact")
-    receiver.add_argument("--once", action="store_true", help="end after one stream; status 1 if it was not right")
-    sender = does.add_parser("send", parents=[common], help="sends one stream; status 1 if it did not arrive right")
+                          help="largest error that is allowed (2^-10); 0: none")
+    receiver.add_argument("--once", action="store_true", help="end after one stream; exit status 1 if it arrived wrong")
+    sender = does.add_parser("send", parents=[common], help="send one stream; exit status 1 if it arrived wrong")
     sender.add_argument("host")
-    sender.add_argument("--tos", type=lambda text: int(text, 0), default=0, help="0x28: may be compressed")
+    sender.add_argument("--tos", type=lambda text: int(text, 0), default=0, help="ToS byte; 0x28: accelerators may compress")
     sender.add_argument("--seconds", type=float, default=5.0)
-    sender.add_argument("--floats", type=int, help="so many instead of --seconds")
-    sender.add_argument("--piece", type=int, default=1 << 20, help="bytes that are handed to sendall() at once (1 MiB)")
-    sender.add_argument("--patience", type=float, default=60.0, help="seconds until a call gives up")
+    sender.add_argument("--floats", type=int, help="number of floats, in place of --seconds")
+    sender.add_argument("--piece", type=int, default=1 << 20, help="bytes for each call of sendall() (1 MiB)")
+    sender.add_argument("--patience", type=float, default=60.0, help="time limit of a call in seconds")
     return parser.parse_args()
 
 

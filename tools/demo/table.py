@@ -49,7 +49,7 @@ def print_table(rows, run):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", metavar="FILE", help="write the table to it, too")
+    parser.add_argument("--json", metavar="FILE", help="file that the table is also written to")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="file that digits.py --json has written")
     args = parser.parse_args()
     runs = [json.loads(pathlib.Path(name).read_text()) for name in args.runs]

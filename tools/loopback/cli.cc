@@ -6,7 +6,7 @@
 namespace gradlane {
 
 CLI::App* add_loopback(CLI::App& app, LoopbackOptions& options) {
-  CLI::App* loopback = app.add_subcommand("loopback", "Packets in circles through two DPDK ports, as testpmd does");
+  CLI::App* loopback = app.add_subcommand("loopback", "Packets in circles through two DPDK ports, like testpmd");
   const auto add = [loopback](const char* name, auto& value, const char* text) {
     return loopback->add_option(name, value, text)->type_name("");
   };
@@ -14,22 +14,22 @@ CLI::App* add_loopback(CLI::App& app, LoopbackOptions& options) {
   add("--device", options.devices, "DPDK devargs of a port, or a PCI address; given\ntwice (net_ring0, net_ring1)")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  add("--burst", options.burst, "Packets at a time, 1 to 512 (32)");
-  add("--packets", options.packets, "To start with on each port (one burst)");
-  add("--size", options.size, "Of frames, bytes (64; codec, ring: 1514)");
-  add("--seconds", options.seconds, "How long; 0: until Ctrl-C (5)");
-  add("--core", options.core, "To run on (the last one)");
-  add("--codec", options.codec, "Of modes codec and ring (fixed:10)")->each([](const std::string& name) {
+  add("--burst", options.burst, "Packets per burst, 1 to 512 (32)");
+  add("--packets", options.packets, "Packets on each port at the start (one burst)");
+  add("--size", options.size, "Bytes of a frame (64; codec, ring: 1514)");
+  add("--seconds", options.seconds, "Duration; 0: until Ctrl-C (5)");
+  add("--core", options.core, "CPU core to run on (the last one)");
+  add("--codec", options.codec, "Codec of modes codec and ring (fixed:10)")->each([](const std::string& name) {
     if (name.empty()) throw SetupError("--codec '': name one that 'gradlane codecs' lists, or leave it out");
   });
-  add("--bytes", options.bytes, "Of the tensors of mode ring (1M)");
-  add("--data", options.data, "As in 'bench codec' (laplace-1e-3)");
-  add("--seed", options.seed, "Of the data (1)");
-  loopback->add_flag("--stats", options.stats, "A line per second, on a terminal or not");
+  add("--bytes", options.bytes, "Bytes of a tensor in mode ring (1M)");
+  add("--data", options.data, "Data as in 'bench codec' (laplace-1e-3)");
+  add("--seed", options.seed, "Seed of the data (1)");
+  loopback->add_flag("--stats", options.stats, "Print a line per second, also without a terminal");
   loopback->add_flag("--json", options.json, "JSON instead of a table");
   loopback->footer(
-      "io: forward as is; classify: parse every frame, count by ToS class, drop what is\n"
-      "broken; codec: also decode and encode payloads of class compressed; ring:\n"
+      "io: forward as is; classify: parse every frame, count by ToS class, drop broken\n"
+      "ones; codec: also decode and encode payloads of class compressed; ring:\n"
       "all-reduces between two ranks, one on each port. See docs/loopback.md.");
   return loopback;
 }

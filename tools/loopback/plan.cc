@@ -85,7 +85,8 @@ void set_devices(const std::vector<std::string>& devices, LoopbackConfig& config
   for (const std::string& device : devices) {
     if (name(device).empty()) reject("--device", device, "the name of a virtual device, as in net_ring0");
   }
-  if (name(devices[0]) == name(devices[1])) reject("--device", devices[1], "another one than that of the first port");
+  if (name(devices[0]) == name(devices[1]))
+    reject("--device", devices[1], "another device than that of the first port");
 }
 
 }  // namespace

@@ -86,8 +86,7 @@ uint32_t interface_address(const std::string& name) {
     return ntohl(address.sin_addr.s_addr);
   }
   throw SetupError(fmt::format(
-      "--interface '{}': there is none of that name that is up and has an IPv4 address; 'ip address' lists them",
-      name));
+      "--interface '{}': no interface of this name is up and has an IPv4 address; 'ip address' lists all", name));
 }
 
 Background::Background(Trainer& trainer, const std::string& interface) : listener_(tcp_socket()) {
@@ -124,8 +123,8 @@ Background::~Background() {
 void Background::connect_all(uint32_t address, uint16_t port, uint64_t token) {
   const Clock::time_point deadline = Clock::now() + kMeetingTime;
   const std::string what = fmt::format(
-      "connecting to the next rank at {}:{}; all ranks must reach each other there "
-      "(--interface, or GLOO_SOCKET_IFNAME, names another)",
+      "cannot connect to the next rank at {}:{}; all ranks must reach each other on this interface "
+      "(choose another with --interface or GLOO_SOCKET_IFNAME)",
       address_text(address), port);
   const sockaddr_in place = socket_address(address, port);
   for (unsigned i = 0; i < kFlows; ++i) {
@@ -145,7 +144,8 @@ void Background::connect_all(uint32_t address, uint16_t port, uint64_t token) {
 void Background::accept_all(uint64_t token) {
   const Clock::time_point deadline = Clock::now() + kMeetingTime;
   while (from_before_.size() < kFlows) {
-    if (!ready(listener_.get(), POLLIN, deadline - Clock::now())) fail("the rank before has not connected", ETIMEDOUT);
+    if (!ready(listener_.get(), POLLIN, deadline - Clock::now()))
+      fail("the previous rank has not connected", ETIMEDOUT);
     FileDescriptor fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd && knows(fd.get(), token)) from_before_.push_back(std::move(fd));
   }
@@ -166,13 +166,13 @@ void Background::drain() const {
   const Clock::time_point deadline = Clock::now() + kDrainTime;
   while (sent_.load() < wanted_.load() || std::ranges::any_of(to_next_, pending)) {
     check();
-    if (Clock::now() > deadline) fail("bursts do not come through", ETIMEDOUT);
+    if (Clock::now() > deadline) fail("bursts of TCP do not arrive at the next rank", ETIMEDOUT);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
 void Background::check() const {
-  if (const int fault = fault_.load(); fault != 0) fail("a flow to or from another rank has ended", fault);
+  if (const int fault = fault_.load(); fault != 0) fail("a TCP connection to or from another rank has ended", fault);
 }
 
 void Background::serve() noexcept {

@@ -92,7 +92,7 @@ class Perf {
         for (void* const tensor : tensors_.tensors) trainer_.free(tensor);
       }
     }
-    if (rows.empty()) throw SetupError(fmt::format("nothing is left to measure: {}", fmt::join(skipped, "; ")));
+    if (rows.empty()) throw SetupError(fmt::format("nothing to measure: {}", fmt::join(skipped, "; ")));
     if (prints) print_perf_end(plan_, trainer_.world(), rows, skipped);
     return wrong == 0 ? 0 : 1;
   }

@@ -147,10 +147,10 @@ std::vector<PerfCodec> parse_codecs(const PerfOptions& options, const PerfPlan& 
     if (!compressible && !(codec.there.row().exact() && (!codec.back || codec.back->row().exact()))) {
       const bool picked = picks(plan.reduction);
       throw SetupError(
-          fmt::format("--codec '{}': {} {} as {}, only sums of float32 can be compressed; leave --codec "
-                      "out, or say raw",
-                      name, picked ? "minima and maxima" : type.name, picked ? "travel" : "travels",
-                      picked ? "they are" : "it is"));
+          fmt::format("--codec '{}': {} {} as {}: only sums of float32 can be compressed; leave out "
+                      "--codec, or use raw",
+                      name, picked ? "minima and maxima" : type.name, picked ? "are sent" : "is sent",
+                      picked ? "uncompressed values" : "uncompressed data"));
     }
   }
   return codecs;
@@ -158,7 +158,7 @@ std::vector<PerfCodec> parse_codecs(const PerfOptions& options, const PerfPlan& 
 
 PerfFormat parse_format(const PerfOptions& options) {
   if (options.json && !options.format.empty() && options.format != "json") {
-    throw SetupError(fmt::format("--format '{}' with --json: take one of them", options.format));
+    throw SetupError(fmt::format("--format '{}' and --json exclude each other: use one of them", options.format));
   }
   if (options.json || options.format == "json") return PerfFormat::kJson;
   if (options.format.empty() || options.format == "table") return PerfFormat::kTable;
@@ -172,41 +172,43 @@ void parse_tail(const PerfOptions& options, PerfPlan& plan) {
   plan.format = parse_format(options);
   plan.percentiles = options.percentiles || !options.background.empty();
   if (plan.percentiles && plan.format == PerfFormat::kNccl) {
-    throw SetupError("--format nccl has no columns for --percentiles and --background-load; take table, json or osu");
+    throw SetupError("--format nccl has no columns for --percentiles and --background-load; use table, json or osu");
   }
   const char* const interface = std::getenv("GLOO_SOCKET_IFNAME");
   plan.interface = !options.interface.empty()                   ? options.interface
                    : interface != nullptr && *interface != '\0' ? interface
                                                                 : "lo";
   if (options.background.empty()) {
-    if (!options.interface.empty()) throw SetupError("--interface is of --background-load, which is not there");
+    if (!options.interface.empty()) throw SetupError("--interface is used only with --background-load");
     return;
   }
   const auto aim = parse_real(options.background, kLeastAim, kMostAim);
-  if (!aim) reject("--background-load", options.background, "p99/p50 to aim at, from 1.1 to 10, as 1.5 or 3");
+  if (!aim) reject("--background-load", options.background, "a target for p99/p50 from 1.1 to 10, as in 1.5 or 3");
   plan.background = *aim;
 }
 
 // Throws SetupError if options do not go together.
 void check_together(const PerfPlan& plan) {
   const unsigned parts = std::ranges::max(plan.together);
-  if (parts > 1 && plan.ops != std::vector{PerfOp::kAllReduce}) throw SetupError("--together is of allreduce only");
-  if (parts > 1 && plan.feedback) throw SetupError("--together is without --feedback");
+  if (parts > 1 && plan.ops != std::vector{PerfOp::kAllReduce})
+    throw SetupError("--together works only with --op allreduce");
+  if (parts > 1 && plan.feedback) throw SetupError("--together cannot be combined with --feedback");
   if (parts > plan.sizes.front() / plan.type.bytes) {
     throw SetupError(
         fmt::format("--together '{}': tensors of {} bytes have fewer elements", parts, plan.sizes.front()));
   }
   if (plan.concurrent > 1 && parts > 1) {
-    throw SetupError("--concurrent with --together: take one of them; each is several operations at a time");
+    throw SetupError("--concurrent and --together exclude each other: use one of them");
   }
-  if (plan.concurrent > 1 && plan.feedback) throw SetupError("--concurrent is without --feedback");
+  if (plan.concurrent > 1 && plan.feedback) throw SetupError("--concurrent cannot be combined with --feedback");
   if (plan.concurrent > 1 && plan.background > 0) {
-    throw SetupError("--background-load is beside one operation at a time: leave --concurrent out");
+    throw SetupError("--background-load works only with one operation at a time: leave out --concurrent");
   }
   for (const PerfOp op : plan.ops) {
     if (picks(plan.reduction) && !reduces(perf_kind(op))) {
-      throw SetupError(fmt::format("--op '{}' with --reduction: nothing is reduced; allowed: allreduce, reducescatter",
-                                   perf_op_name(op)));
+      throw SetupError(
+          fmt::format("--op '{}' with --reduction: this operation reduces nothing; allowed: allreduce, reducescatter",
+                      perf_op_name(op)));
     }
     for (const StrategyId& strategy : plan.strategies) {
       if (supports(strategy, perf_kind(op))) continue;
@@ -217,8 +219,8 @@ void check_together(const PerfPlan& plan) {
     for (const StrategyId& strategy : plan.strategies) {
       if (!codec.back || strategy.kind == StrategyId::Kind::kAggregator) continue;
       throw SetupError(
-          fmt::format("--codec '{}': only aggregators have a codec for the way back, and --strategy names "
-                      "{}, too; measure them one after the other",
+          fmt::format("--codec '{}': only aggregators have a codec for the way back, but --strategy also "
+                      "names {}; measure them in separate runs",
                       codec.name(), strategy.name().view()));
     }
   }

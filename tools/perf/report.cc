@@ -34,15 +34,16 @@ std::string op_text(const PerfRow& row) {
 // Prints remarks that apply to all rows.
 void print_remarks(const PerfPlan& plan) {
   if (plan.together != std::vector{1U})
-    fmt::print("# {} operations, all submitted at once: time of all\n", fmt::join(plan.together, ", "));
+    fmt::print("# {} operations, all submitted at once; time: until all are done\n", fmt::join(plan.together, ", "));
   if (plan.concurrent > 1)
-    fmt::print("# {} operations in flight at a time: time of all / their number; percentiles: of each in flight\n",
-               plan.concurrent);
+    fmt::print(
+        "# {} operations in flight at a time; time: total time / operations; percentiles: of single operations\n",
+        plan.concurrent);
   if (plan.background > 0)
-    fmt::print("# beside 1 of 16 a burst of TCP from each rank to the next, by {}, for p99/p50 of {}\n", plan.interface,
-               plan.background);
+    fmt::print("# with 1 of 16 operations, each rank sends a burst of TCP to the next over {}; target p99/p50: {}\n",
+               plan.interface, plan.background);
   if (plan.percentiles && plan.iterations < 1000)
-    fmt::print("# p99.9 is the slowest of {} times{}; -n 1000 has more to say\n", plan.iterations,
+    fmt::print("# p99.9 is the slowest of {} times{}; use -n 1000 for a better estimate\n", plan.iterations,
                plan.iterations < 100 ? ", as p99 is" : "");
 }
 
@@ -97,7 +98,7 @@ void print_foot(std::span<const PerfRow> rows, std::span<const std::string> skip
     line += fmt::format("\n#   {:<13} {:<18} {:<22} memcpy {} GB/s, algbw is {:.3f} of that", perf_op_name(row.op),
                         row.strategy, row.codec, digits(row.memcpy_gbps), row.vs_memcpy);
   }
-  fmt::print("# beside memcpy of {} on rank 0, timed right before and after:{}\n", size_text(largest), line);
+  fmt::print("# compared with memcpy of {} on rank 0, timed right before and after:{}\n", size_text(largest), line);
   print_left_out(skipped);
   uint64_t wrong = 0;
   for (const PerfRow& row : rows) wrong += row.wrong;
@@ -106,7 +107,7 @@ void print_foot(std::span<const PerfRow> rows, std::span<const std::string> skip
   } else if (wrong == 0) {
     fmt::print("# all results are as the codec promises, and the same on all ranks\n");
   } else {
-    fmt::print("# WRONG RESULTS: {} elements that are not as the codec promises, or ranks that differ\n", wrong);
+    fmt::print("# WRONG RESULTS: {} elements are not as the codec promises, or differ between ranks\n", wrong);
   }
 }
 

@@ -21,8 +21,8 @@ Trainer::Trainer(const TrainerPlace& place) {
     const char* const socket = std::getenv("GRADLANE_SOCKET");
     if (!place.socket.empty() || (socket != nullptr && *socket != 0)) throw SetupError(gradlane_error(nullptr));
     throw SetupError(
-        fmt::format("{0} is a trainer and needs a ring: run 'gradlane run -n 2 -- gradlane {0} ...', or start it on\n"
-                    "all nodes beside their daemons: {1}",
+        fmt::format("{0} runs as a trainer and needs a ring: run 'gradlane run -n 2 -- gradlane {0} ...', or start it\n"
+                    "on all nodes, where their daemons run: {1}",
                     place.command, gradlane_error(nullptr)));
   }
   try {

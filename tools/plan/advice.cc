@@ -34,9 +34,9 @@ std::string ways_text(const std::string& ways) {
 std::string limit_text(const PlanRates& rates) {
   switch (rates.kind) {
     case PlanRates::Kind::kBelow:
-      return fmt::format("; from {} on it brings nothing here", gbps_text(rates.rate * 8e-9));
+      return fmt::format("; from {} on it gains nothing here", gbps_text(rates.rate * 8e-9));
     case PlanRates::Kind::kAlways:
-      return "; it does on faster links, too";
+      return "; it also pays on faster links";
     case PlanRates::Kind::kNowhere:
       break;
   }
@@ -47,7 +47,7 @@ std::string limit_text(const PlanRates& rates) {
 std::string elsewhere_text(const PlanRows& rows) {
   switch (rows.rates.kind) {
     case PlanRates::Kind::kNowhere:
-      return "; nor does one with a bound of its error pay at any other rate";
+      return "; no codec with an error bound pays at any other rate";
     case PlanRates::Kind::kBelow:
       return fmt::format("; below {} {} pays", gbps_text(rows.rates.rate * 8e-9), rows.named);
     case PlanRates::Kind::kAlways:
@@ -63,13 +63,13 @@ std::string fixed_text(const PlanSetting& setting, const std::string& codec) {
   const std::string bits = codec.substr(std::string_view(kFixed).size());
   if (setting.follows) {
     return fmt::format(
-        "; fixed:adaptive, of PyTorch's hook, is reckoned by {}'s figures, with which gradients below 2^-{} "
-        "vanish",
+        "; fixed:adaptive, of PyTorch's hook, is predicted with the figures of {}, which rounds gradients below "
+        "2^-{} to 0",
         codec, bits);
   }
   return fmt::format(
-      "; gradients below 2^-{} vanish in it: fixed:adaptive, the default of PyTorch's hook, follows their size "
-      "at the same bytes",
+      "; it rounds gradients below 2^-{} to 0: fixed:adaptive, the default of PyTorch's hook, follows their size "
+      "and sends as many bytes",
       bits);
 }
 
@@ -79,10 +79,10 @@ std::string raw_text(const PlanRows& rows, const PlanRow& chosen) {
   if (rows.rows.front().plan.time.step >= chosen.plan.time.step * (1 + kWorthIt)) return "";
   switch (rows.rows[PlanRows::kRaw].plan.sum.limit) {
     case PlanLimit::kPackets:
-      return "; try first, without compressing, an mtu of 9000 or more lanes, as raw is bound by packets";
+      return "; first try an mtu of 9000, or more lanes, without compression, because packets limit raw";
     case PlanLimit::kCodec:
     case PlanLimit::kMemory:
-      return "; try first, without compressing, more lanes, as raw is bound by a core";
+      return "; first try more lanes without compression, because a core limits raw";
     case PlanLimit::kLatency:
     case PlanLimit::kLink:
       break;
@@ -125,18 +125,17 @@ std::string decision(const PlanSetting& setting, const PlanRows& rows) {
   }
   if (most.speedup < 1 + kWorthIt) {
     const char* const why = raw.plan.time.step <= rows.compute * (1 + kLinearSlack)
-                                ? "the exchange hides behind backward"
+                                ? "the exchange is hidden behind the backward pass"
                                 : "no codec here is faster";
     return fmt::format("do not compress: {}{}", why, elsewhere_text(rows));
   }
   if (least.speedup < 1 + kWorthIt) {
-    return fmt::format("compress only with {}, which has no bound of its error,{}", most.codec,
-                       how_text(setting, most));
+    return fmt::format("compress only with {}, which has no error bound,{}", most.codec, how_text(setting, most));
   }
   const std::string name = stands_in(setting, least.codec) ? "fixed:adaptive" : least.codec;
   std::string text = fmt::format("compress with {}{}", name, how_text(setting, least));
   if (most.speedup > least.speedup * (1 + kWorthIt)) {
-    text += fmt::format("; {}, without a bound of its error: {}", most.codec, times_text(most.speedup));
+    text += fmt::format("; {}, without an error bound: {}", most.codec, times_text(most.speedup));
   }
   return text + fixed_text(setting, least.codec) + raw_text(rows, least) + limit_text(rows.rates);
 }
@@ -153,7 +152,7 @@ std::string wider_text(const PlanSetting& setting, const PlanRows& rows) {
   const double here = std::min(rows.bounded->plan.time.step, rows.rows[PlanRows::kRaw].plan.time.step);
   const double there = more.bounded->plan.time.step;
   if (there * (1 + kWorthIt) >= here) return "";
-  return fmt::format("; with {} allowed on all nodes, {} by {} brings {} ({})",
+  return fmt::format("; with {} allowed on all nodes, {} by {} reaches {} ({})",
                      setting.strategies_not_allowed.front().name().view(), more.bounded->codec,
                      ways_text(more.bounded->ways), times_text(rows.rows[PlanRows::kRaw].plan.time.step / there),
                      configuration_text(more.bounded->codec, more.bounded->ways, {}));
@@ -234,7 +233,8 @@ std::string advice(const PlanSetting& setting, const PlanRows& rows) {
   const std::string misfit = misfit_text(setting.calibration.checks);
   const std::string text = decision(setting, rows) + wider_text(setting, rows) + basis_text(setting);
   if (misfit.empty()) return text;
-  return text + ". But " + misfit + ": let codec: auto:2^-10 in the daemons' configuration try it";
+  return text + ". But " + misfit +
+         "; set codec: auto:2^-10 in the daemons' configuration, which compares both during the training";
 }
 
 }  // namespace gradlane

@@ -68,7 +68,7 @@ void read_model(const PlanOptions& options, PlanSetting& setting) {
     setting.sample = {profile.forward / setting.batch, profile.table.backward / setting.batch};
     setting.compute_from = "as profiled";
     if (profile.table.backward == 0 && options.compute_ms.empty()) {
-      throw SetupError(fmt::format("{}: backward_ms: is missing; say --compute-ms instead", options.model));
+      throw SetupError(fmt::format("{}: backward_ms: is missing; add it, or use --compute-ms", options.model));
     }
   } else {
     throw SetupError(fmt::format("--model '{}': is neither a file nor a known model, which are {}", options.model,
@@ -93,7 +93,8 @@ void read_model(const PlanOptions& options, PlanSetting& setting) {
 Calibration usable_calibration(const std::string& path) {
   Calibration calibration = load_calibration(path);
   if (const std::string fault = calibration_fault(calibration, this_use()); !fault.empty()) {
-    throw SetupError(fmt::format("{}: cannot be used here: {}; make it anew: gradlane plan --calibrate", path, fault));
+    throw SetupError(
+        fmt::format("{}: cannot be used here: {}; measure again with gradlane plan --calibrate", path, fault));
   }
   if (calibration.links.empty()) calibration.link = usual_calibration(PlanPort::kUdp).link;
   return calibration;
@@ -120,7 +121,9 @@ void read_costs(const PlanOptions& options, PlanSetting& setting) {
   if (options.calibration.empty() && options.port.empty()) {
     read_default(options.places, setting);
   } else if (!options.calibration.empty() && options.calibration != "none") {
-    if (!options.port.empty()) throw SetupError("--port is what --calibration has measured: leave one of them out");
+    if (!options.port.empty())
+      throw SetupError(
+          "--port and --calibration exclude each other, as a calibration is of one port: leave one of them out");
     setting.calibration = usable_calibration(options.calibration);
     setting.calibrated = true;
   }
@@ -171,7 +174,7 @@ void read_codecs(const PlanOptions& options, PlanSetting& setting) {
     if (calibration.find(name) == nullptr && !names_all(options.codecs.front())) {
       std::vector<std::string> there;
       for (const CodecCost& cost : calibration.codecs) there.push_back(cost.name);
-      throw SetupError(fmt::format("--codecs '{}': no figures of it {}; there are of {}", name,
+      throw SetupError(fmt::format("--codecs '{}': there are no figures for it {}; there are figures for {}", name,
                                    setting.calibrated ? "in the calibration" : "without a calibration",
                                    fmt::join(there, ", ")));
     }

@@ -133,7 +133,7 @@ void run_paper(const PlanOptions& options) {
                                                             {"--batch", &options.batch},
                                                             {"--compute-ms", &options.compute_ms}};
   for (const auto& [name, text] : own) {
-    if (!text->empty()) throw SetupError(fmt::format("--paper has set-ups of its own: leave out {}", name));
+    if (!text->empty()) throw SetupError(fmt::format("--paper uses the set-ups of the paper: leave out {}", name));
   }
   PlanOptions any = options;
   any.model = kMlsysModels[0];

@@ -47,9 +47,9 @@ void print_head(const PlanSetting& setting) {
   const Calibration& calibration = setting.calibration;
   const std::string assumed = assumed_text(setting);
   if (!setting.calibrated) {
-    fmt::print(
-        "port {}, usual figures: {}\n", calibration.port,
-        setting.ignored.empty() ? "nothing was calibrated (gradlane plan --calibrate)" : "no calibration serves");
+    fmt::print("port {}, usual figures: {}\n", calibration.port,
+               setting.ignored.empty() ? "there is no calibration (gradlane plan --calibrate makes one)"
+                                       : "no calibration can be used");
     if (!setting.ignored.empty()) print_wrapped(setting.ignored);
   } else if (calibration.links.empty()) {
     fmt::print("port {}, usual figures; codecs calibrated {}; links: {}\n", calibration.port, calibration.made,
@@ -57,7 +57,7 @@ void print_head(const PlanSetting& setting) {
   } else {
     fmt::print("port {}, calibrated {}\n", calibration.port, calibration.made);
     if (setting.at_least())
-      fmt::print("links may be faster: to measure them, cores were too slow; --gbps says their rate\n");
+      fmt::print("links may be faster: the cores were too slow to measure them; set their rate with --gbps\n");
   }
   fmt::print("\n");
 }
@@ -73,13 +73,14 @@ void print_rows(const PlanSetting& setting, const PlanRows& rows) {
   }
   fmt::print("\nA step of one node alone: {} ms. ", ms_text(rows.compute));
   if (!rows.enough) {
-    fmt::print("To be within {:.0f} % of it no ratio suffices.\n", kLinearSlack * 100);
+    fmt::print("No compression ratio brings steps within {:.0f} % of that.\n", kLinearSlack * 100);
   } else if (*rows.enough <= 1) {
-    fmt::print("Within {:.0f} % of it without compressing.\n", kLinearSlack * 100);
+    fmt::print("Without compression, steps are within {:.0f} % of that.\n", kLinearSlack * 100);
   } else {
-    fmt::print("To be within {:.0f} % of it, bytes must shrink {:.1f} times.\n", kLinearSlack * 100, *rows.enough);
+    fmt::print("To be within {:.0f} % of that, bytes must shrink by a factor of {:.1f}.\n", kLinearSlack * 100,
+               *rows.enough);
   }
-  if (const std::string note = compute_note(setting); !note.empty()) fmt::print("Reckoned with {}.\n", note);
+  if (const std::string note = compute_note(setting); !note.empty()) fmt::print("Predicted with {}.\n", note);
   print_wrapped(advice(setting, rows));
 }
 
@@ -151,10 +152,10 @@ void check_kind(const PlanOptions& options) {
       {"--alone", options.alone},          {"--quick", options.quick}};
   for (const auto& [name, given] : of_plans) {
     if (given && options.calibrate)
-      throw SetupError(fmt::format("{} is for a plan: leave it, or --calibrate, out", name));
+      throw SetupError(fmt::format("{} cannot be combined with --calibrate: leave one of them out", name));
   }
   for (const auto& [name, given] : of_calibrations) {
-    if (given && !options.calibrate) throw SetupError(fmt::format("{} goes with --calibrate", name));
+    if (given && !options.calibrate) throw SetupError(fmt::format("{} is used only with --calibrate", name));
   }
 }
 
@@ -173,9 +174,10 @@ int run_plan(PlanOptions options) {
   // the page with the results of --paper must not depend on the host
   if (!options.paper) options.places = calibration_places();
   if (!options.widths.empty() && (options.paper || !options.what_if.empty())) {
-    throw SetupError("--widths is of recordings: leave out --paper and --what-if");
+    throw SetupError("--widths analyses recordings: leave out --paper and --what-if");
   }
-  if (options.paper && !options.what_if.empty()) throw SetupError("--paper has a grid of its own: leave out --what-if");
+  if (options.paper && !options.what_if.empty())
+    throw SetupError("--paper uses the grid of the paper: leave out --what-if");
   if (!options.widths.empty()) {
     run_widths(options);
   } else if (options.paper) {

@@ -40,7 +40,7 @@ double real_at(const Json& of, const char* key, const At& at, double least, doub
   if (!found->is_number()) {
     // Writing nested values out would use as much of the stack as their depth. So only their type is named.
     const std::string text = found->is_structured() ? found->type_name() : found->dump().substr(0, 40);
-    at.refuse(key, fmt::format("{} is no number, {}", text, allowed));
+    at.refuse(key, fmt::format("{} is not a number, {}", text, allowed));
   }
   const auto value = found->get<double>();
   if (!(value >= least && value <= most)) at.refuse(key, fmt::format("{:g} is out of range, {}", value, allowed));
@@ -49,7 +49,7 @@ double real_at(const Json& of, const char* key, const At& at, double least, doub
 
 std::string name_at(const Json& of, const At& at) {
   const auto found = of.find("name");
-  if (found == of.end() || !found->is_string()) at.refuse("name", "is no text");
+  if (found == of.end() || !found->is_string()) at.refuse("name", "is missing or not a text");
   auto name = found->get<std::string>();
   // Names are printed to a terminal.
   const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
@@ -58,7 +58,7 @@ std::string name_at(const Json& of, const At& at) {
 }
 
 ModelLayer layer_of(const Json& each, const At& at) {
-  if (!each.is_object()) at.refuse("", "is no object");
+  if (!each.is_object()) at.refuse("", "is not an object");
   ModelLayer layer;
   layer.name = name_at(each, at);
   layer.elements = real_at(each, "elements", at, 1, kMostElements);
@@ -71,7 +71,8 @@ ModelLayer layer_of(const Json& each, const At& at) {
 Profile parse_profile(std::string_view text, const std::string& file) {
   const Json whole = Json::parse(text, nullptr, false);
   const At at = {file, ""};
-  if (whole.is_discarded() || !whole.is_object()) throw SetupError(file + ": is no JSON object, and no profile");
+  if (whole.is_discarded() || !whole.is_object())
+    throw SetupError(file + ": is not a JSON object, so it is not a profile");
   Profile profile;
   profile.table.name = name_at(whole, at);
   profile.table.batch = static_cast<unsigned>(real_at(whole, "batch", at, 1, kMostProfiled));
@@ -89,8 +90,8 @@ Profile parse_profile(std::string_view text, const std::string& file) {
     const double layer = kMilli * profile.table.layers[i].work;
     if (layer <= profile.table.backward * (1 + kRounding)) continue;
     At{file, fmt::format("layers[{}].", i)}.refuse(
-        "backward_ms",
-        fmt::format("{:g} is more than the backward_ms of all, {:g}", layer / kMilli, profile.table.backward / kMilli));
+        "backward_ms", fmt::format("{:g} is more than the backward_ms of all layers, {:g}", layer / kMilli,
+                                   profile.table.backward / kMilli));
   }
   if (profile.table.work() == 0) {
     for (ModelLayer& each : profile.table.layers) each.work = each.elements;
@@ -105,7 +106,7 @@ Profile load_profile(const std::string& path) {
   // Reads to the end and does not ask for the size, because files such as /dev/zero have none.
   while (in.read(piece.data(), piece.size()) || in.gcount() > 0) {
     text.append(piece.data(), static_cast<size_t>(in.gcount()));
-    if (text.size() > kMostBytes) throw SetupError(path + ": is no profile: it has more than 16 MiB");
+    if (text.size() > kMostBytes) throw SetupError(path + ": is not a profile: it has more than 16 MiB");
   }
   if (!in.eof()) throw SetupError(path + ": cannot be read");
   return parse_profile(text, path);

@@ -120,11 +120,11 @@ Cell middle_of(const PlanSetting& setting, const WhatIf& grid) {
 
 void print_grid(const PlanSetting& setting, const WhatIf& grid, const std::vector<Cell>& cells) {
   fmt::print(
-      "{}, port {}{}, lanes {}: fastest codec, and how many times as fast a step is as with a\n"
-      "plain exchange that is as fast as the links and costs no core.\n",
+      "{}, port {}{}, lanes {}: fastest codec, and the speed-up of a step compared with a plain\n"
+      "exchange, which is as fast as the links and uses no core.\n",
       setting.model.name, setting.calibration.port, setting.calibrated ? "" : " (usual figures)",
       setting.calibration.lanes);
-  fmt::print("-: none is faster by {:.0f} % or more.\n", kWorthIt * 100);
+  fmt::print("-: no codec is faster by {:.0f} % or more.\n", kWorthIt * 100);
   size_t begin = 0;
   for (const double compute : grid.compute) {
     for (const double batch : grid.batch) {

@@ -72,7 +72,7 @@ class Recording {
     }
     if (first != array_.columns) {
       throw SetupError(
-          fmt::format("{}: has {} columns, and the layers of --model have {} elements", path, array_.columns, first));
+          fmt::format("{}: has {} columns, but the layers of --model have {} elements", path, array_.columns, first));
     }
     for (const auto& [begin, count] : places_) {
       mean_squares_.push_back(0);
@@ -218,7 +218,7 @@ std::vector<LayersRow> codec_rows(const Recording& recording, const std::vector<
       const Quality quality = single_quality(find_codec(name), ranks, kBlock);
       if (!std::isfinite(quality.error)) {
         throw SetupError(
-            fmt::format("--codecs '{}': has no error to go by, of {}", name, "votes and of what is not finite"));
+            fmt::format("--codecs '{}': cannot be compared: {}", name, "its error is not finite, or it sums votes"));
       }
       choices[layer].push_back({static_cast<double>(quality.encoded_bytes), quality.error});
     }
@@ -283,7 +283,8 @@ nlohmann::json to_json(const Report& report) {
 ModelTable model_of(const std::string& model) {
   if (const auto known = find_model(model)) return *known;
   if (std::error_code error; !model.empty() && std::filesystem::exists(model, error)) return load_profile(model).table;
-  throw SetupError(fmt::format("--model '{}': --widths needs the layers of the recordings: a profile FILE", model));
+  throw SetupError(
+      fmt::format("--model '{}': --widths needs the layers of the recordings: name a profile FILE", model));
 }
 
 std::vector<std::string> usual_codecs() {
@@ -309,8 +310,8 @@ void run_widths(const PlanOptions& options) {
       continue;
     }
     fmt::print(
-        "{}\n{} layers, {} contributions. Bits of a float: one choice for all layers, one for each with no more\n"
-        "error (vNMSE of contributions)\n\n",
+        "{}\n{} layers, {} contributions. Bits of a float: one choice for all layers, and one for each layer\n"
+        "with no more error (vNMSE of contributions)\n\n",
         path, recording.layers(), recording.ranks());
     print(report);
     fmt::print("\n");

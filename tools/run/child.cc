@@ -26,7 +26,8 @@ struct Pipe {
 
 Pipe make_pipe() {
   std::array<int, 2> ends = {};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw SetupError(fmt::format("no pipe: {}", std::strerror(errno)));
+  if (pipe2(ends.data(), O_CLOEXEC) != 0)
+    throw SetupError(fmt::format("cannot create a pipe: {}", std::strerror(errno)));
   // The child's end blocks, because programs expect that.
   (void)fcntl(ends[0], F_SETFL, O_NONBLOCK);
   return {ends[0], ends[1]};

@@ -51,7 +51,8 @@ constexpr int kPatience = 200;  // times 10 ms: limit until all killed processes
 
 CleanupGuard::CleanupGuard(const std::string& folder, const std::vector<std::string>& spaces) {
   std::array<int, 2> ends = {};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw SetupError(fmt::format("no pipe: {}", std::strerror(errno)));
+  if (pipe2(ends.data(), O_CLOEXEC) != 0)
+    throw SetupError(fmt::format("cannot create a pipe: {}", std::strerror(errno)));
   pid_ = fork();
   if (pid_ == 0) {
     close(ends[1]);

@@ -141,9 +141,9 @@ void RunJob::start_trainers() {
 
 void RunJob::print_how_to_attach() {
   const bool inside = plan_.runs_inside();
-  const char* const what = !inside              ? "Of each trainer's shell"
-                           : plan_.trainers > 1 ? "A shell for each trainer"
-                                                : "A shell in each";
+  const char* const what = !inside              ? "Set this in each trainer's shell"
+                           : plan_.trainers > 1 ? "To start a shell for each trainer"
+                                                : "To start a shell in each";
   out().add("", fmt::format("{} node{} up; Ctrl-C ends {}. {}:", plan_.nodes, plan_.nodes == 1 ? " is" : "s are",
                             plan_.nodes == 1 ? "it" : "them", what));
   for (unsigned rank = 0; rank < plan_.ranks(); ++rank) {
@@ -189,7 +189,7 @@ void RunJob::on_signal(int signal) {
     say(fmt::format("SIG{}: stopping", sigabbrev_np(signal)));
     stop(128 + signal, signal);
   } else if (interruptions_ > 1) {
-    say(fmt::format("SIG{} again: killing", sigabbrev_np(signal)));
+    say(fmt::format("SIG{} again: killing all processes", sigabbrev_np(signal)));
     deadline_ = Clock::now();
   }
 }
@@ -229,7 +229,7 @@ void RunJob::on_daemon_ended(const Process& daemon, int status) {
     stop(1, SIGTERM);
   } else if (phase_ == Phase::kRunning) {
     code_ = 1;
-    say(fmt::format("{} while it was needed", text));
+    say(fmt::format("{} while the job was running", text));
     enter(Phase::kDraining, kLastWords);
   } else if (status != 0) {
     say(text);
@@ -335,7 +335,8 @@ void RunJob::kill_all(bool trainers) {
   const Phase phase = trainers ? Phase::kKillTrainers : Phase::kKillDaemons;
   if (phase_ != phase) {
     for (const Process& process : processes_) {
-      if (process.trainer == trainers && !process.ended) say(fmt::format("{} does not end: SIGKILL", process.name));
+      if (process.trainer == trainers && !process.ended)
+        say(fmt::format("{} does not end: sending SIGKILL", process.name));
     }
   }
   signal_all(trainers, SIGKILL);

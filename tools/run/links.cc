@@ -26,8 +26,8 @@ void check_links(const RunPlan& plan, const std::string& what) {
     ends += links;
     if (one_process || links <= kMaxLinks) continue;
     throw SetupError(
-        fmt::format("{}: node {} would have {} links; at most {}: use --link veth, where one reaches all nodes", what,
-                    node, links, kMaxLinks));
+        fmt::format("{}: node {} would have {} links; at most {}: use --link veth, where one link reaches all nodes",
+                    what, node, links, kMaxLinks));
   }
   if (!one_process || ends <= kMaxProcessPorts) return;
   throw SetupError(fmt::format(
@@ -45,8 +45,8 @@ void plan_strategies(const RunOptions& options, RunPlan& plan) {
   }
   if (options.strategies == kAutoCodec) {
     throw SetupError(
-        fmt::format("{}: it names those that operations may go by, as in ring,direct; --codec auto leaves it "
-                    "to gradlane which of them",
+        fmt::format("{}: name the strategies that operations may use, as in ring,direct; with --codec auto, "
+                    "gradlane chooses among them",
                     what));
   }
   if (given) plan.strategies = find_strategies(options.strategies);

@@ -31,7 +31,7 @@ std::vector<std::string> run_namespaces(const RunPlan& plan) {
 void require_new_spaces(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (access((kNetnsFolder + name).c_str(), F_OK) != 0) continue;
-    throw SetupError(fmt::format("there is a network namespace {} already: 'ip netns del {}' removes it", name, name));
+    throw SetupError(fmt::format("the network namespace {} already exists: 'ip netns del {}' removes it", name, name));
   }
 }
 

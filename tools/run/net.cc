@@ -89,8 +89,8 @@ RunNet::~RunNet() { remove_spaces(names_); }
 
 void RunNet::add_space(const std::string& name) const {
   run({"ip", "netns", "add", name},
-      fmt::format("; --link {} needs network namespaces: where a container has none, start it with --privileged, "
-                  "or leave it out",
+      fmt::format("; --link {} needs network namespaces: if a container has none, start it with --privileged, "
+                  "or use another --link",
                   plan_.link_name));
   const InNetworkNamespace in(name);
   // Without IPv6, interfaces send no packets of their own.
@@ -171,8 +171,8 @@ std::string RunNet::find_tool(const std::string& name) const {
     if (command_fault(each) == 0) return each;
   }
   throw SetupError(
-      fmt::format("--link {} needs the command '{}', and it is not there: install {} "
-                  "(tools/setup.sh does), or leave it out",
+      fmt::format("--link {} needs the command '{}', which was not found: install {} "
+                  "(tools/setup.sh does), or use another --link",
                   plan_.link_name, name, name == "nft" ? "nftables" : "iproute2"));
 }
 

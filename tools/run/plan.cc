@@ -60,7 +60,7 @@ std::string adaptive_codec(const std::string& name) {
   if (!name.starts_with(begun)) return {};
   const auto bits = parse_decimal(std::string_view(name).substr(begun.size() + 1), kMinAutoBits, kMaxAutoBits);
   if (name[begun.size()] != ':' || !bits) {
-    throw SetupError(fmt::format("--codec '{}': it is {}, or {}:BITS with BITS {} to {}", name, adaptive, adaptive,
+    throw SetupError(fmt::format("--codec '{}': must be {}, or {}:BITS with BITS {} to {}", name, adaptive, adaptive,
                                  kMinAutoBits, kMaxAutoBits));
   }
   return fmt::format("{}:{}", adaptive, *bits);
@@ -140,7 +140,8 @@ std::string find_daemon() {
   if (file_fault(beside) == 0) return beside;
   const std::string path = look_up("gradlaned", fault);
   if (fault == 0) return path;
-  throw SetupError(fmt::format("no gradlaned: neither {} nor in PATH; set GRADLANED to its path", beside));
+  throw SetupError(
+      fmt::format("gradlaned was not found, neither as {} nor in PATH; set GRADLANED to its path", beside));
 }
 
 namespace {
@@ -171,7 +172,8 @@ void plan_link(const RunOptions& options, RunPlan& plan) {
   if (plan.has_namespaces() || (plan.link == Link::kUdp && !options.rate.empty())) {
     plan_spaces(options, plan);
   } else if (!options.rate.empty()) {
-    throw SetupError(fmt::format("--rate {}: only links of --link veth, udp and accelerator have one", options.rate));
+    throw SetupError(
+        fmt::format("--rate {}: only links of --link veth, udp and accelerator have a rate", options.rate));
   }
 }
 
@@ -189,7 +191,7 @@ void plan_accelerators(const RunOptions& options, RunPlan& plan) {
   if (!plan.timeout.empty()) {
     throw SetupError(fmt::format("--timeout {}: with --link accelerator there are no operations", options.timeout));
   }
-  if (plan.nodes < 2) throw SetupError(fmt::format("-n {}: with --link accelerator at least 2", plan.nodes));
+  if (plan.nodes < 2) throw SetupError(fmt::format("-n {}: --link accelerator needs at least 2 nodes", plan.nodes));
   if (plan.trainers > 1 || plan.local_reduce) {
     throw SetupError(fmt::format("{}: with --link accelerator there are no trainers; the command runs once per node",
                                  plan.local_reduce ? "--local-reduce" : "--trainers " + options.trainers));
@@ -205,7 +207,7 @@ void plan_accelerators(const RunOptions& options, RunPlan& plan) {
     }
   } else if (!find_codec(plan.codec).row().accelerator) {
     throw SetupError(
-        fmt::format("--codec {}: accelerators have {}", plan.codec, fmt::join(accelerator_codecs(), " and ")));
+        fmt::format("--codec {}: accelerators support only {}", plan.codec, fmt::join(accelerator_codecs(), " and ")));
   }
 }
 
@@ -214,8 +216,7 @@ void check_inside(const RunPlan& plan) {
   throw SetupError(
       plan.link == RunPlan::Link::kAccelerator
           ? "--inside: leave it out; with --link accelerator the command runs in the hosts' namespaces"
-          : fmt::format("--inside: needs --link veth or udp; with --link {} nodes have no namespaces to be in",
-                        plan.link_name));
+          : fmt::format("--inside: needs --link veth or udp; with --link {} nodes have no namespaces", plan.link_name));
 }
 
 void plan_ipv6(const RunOptions& options, RunPlan& plan) {
@@ -227,13 +228,14 @@ void plan_ipv6(const RunOptions& options, RunPlan& plan) {
 void plan_metrics(const RunOptions& options, RunPlan& plan) {
   plan.metrics = parse_number("--metrics", options.metrics, 0, 1, 65536 - plan.nodes);
   if (plan.metrics == 0 || (!plan.has_namespaces() && plan.link != RunPlan::Link::kAccelerator)) return;
-  throw SetupError(fmt::format("--metrics {}: nobody could ask nodes in networks of their own", plan.metrics));
+  throw SetupError(
+      fmt::format("--metrics {}: cannot be used here, because nodes are in networks of their own", plan.metrics));
 }
 
 void check_lanes(const RunPlan& plan) {
   if (plan.lanes > 1 && plan.link == RunPlan::Link::kAccelerator) {
     throw SetupError(
-        fmt::format("--lanes {}: with --link accelerator it must be 1; accelerators have one", plan.lanes));
+        fmt::format("--lanes {}: with --link accelerator it must be 1; accelerators have one lane", plan.lanes));
   }
   if (plan.lanes > 1 && plan.link == RunPlan::Link::kVeth) {
     throw SetupError(fmt::format("--lanes {}: with --link veth it must be 1; its ports have one queue", plan.lanes));

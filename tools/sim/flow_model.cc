@@ -153,7 +153,7 @@ FlowGraph halving(unsigned nodes, unsigned /*group*/, size_t bytes) {
   return script;
 }
 
-// In the order of Play::Kind.
+// In the order of FlowModel::Kind.
 struct PlayRow {
   const char* name;
   bool has_group;

@@ -158,10 +158,10 @@ void check_strategies(const SimPlan& plan) {
 // Checks the plays. The plan must be complete.
 void check_plays(const SimPlan& plan) {
   if (plan.plays.empty()) return;
-  if (plan.ops != std::vector{OpKind::kAllReduce}) throw SetupError("--play is of all-reduces only");
+  if (plan.ops != std::vector{OpKind::kAllReduce}) throw SetupError("--play works only with all-reduces");
   const Faults& faults = plan.faults;
   if (faults.loss > 0 || faults.duplicate > 0 || faults.reorder > 0 || faults.corrupt > 0) {
-    throw SetupError("--play is without --loss, --dup, --reorder and --corrupt");
+    throw SetupError("--play cannot be combined with --loss, --dup, --reorder and --corrupt");
   }
   for (const FlowModel& play : plan.plays) {
     for (const unsigned nodes : plan.nodes) {
@@ -181,11 +181,11 @@ void parse_together(const SimOptions& options, SimPlan& plan) {
   plan.operations =
       parse_whole_value(operations, or_default(options.operations, std::to_string(ExchangeConfig{}.operations)));
   if (plan.together == std::vector<size_t>{1}) return;
-  if (plan.ops != std::vector{OpKind::kAllReduce}) throw SetupError("--together is of all-reduces only");
-  if (!plan.plays.empty()) throw SetupError("--together is not for --play");
+  if (plan.ops != std::vector{OpKind::kAllReduce}) throw SetupError("--together works only with all-reduces");
+  if (!plan.plays.empty()) throw SetupError("--together cannot be combined with --play");
   const size_t most = std::ranges::max(plan.together);
   if (plan.bytes / sizeof(float) >= most) return;
-  throw SetupError(fmt::format("--together '{}': --size has {} elements only", most, plan.bytes / sizeof(float)));
+  throw SetupError(fmt::format("--together '{}': --size has only {} elements", most, plan.bytes / sizeof(float)));
 }
 
 size_t parse_mtu(const std::string& text) {

@@ -163,12 +163,12 @@ class Exchanges {
       if (!states_[i].empty()) operation.residual = states_[i].data();
       net_.submit(i, operation);
     }
-    if (!net_.run_until_idle(net_.now() + 600 * kSecond)) return "it does not come to an end";
+    if (!net_.run_until_idle(net_.now() + 600 * kSecond)) return "the exchange does not end";
     for (unsigned i = 0; i < plan_.nodes; ++i) {
       const Failure failure = net_.node(i).completions().back().failure;
       if (failure) return fmt::format("on rank {}: {}", i, failure_text(failure));
       const bool same = std::equal(tensors_[i].begin(), tensors_[i].end(), tensors_[0].begin());
-      if (!same) return fmt::format("rank {} has another result than rank 0: this is a bug in gradlane", i);
+      if (!same) return fmt::format("the results of rank {} and rank 0 differ: this is a bug in gradlane", i);
     }
     return "";
   }

@@ -61,9 +61,9 @@ void require_memory(const SimPlan& plan) {
   const std::optional<size_t> available = available_bytes();
   if (!available || needed <= *available) return;
   throw SetupError(
-      fmt::format("{} nodes with {:.1f} MiB each need about {:.1f} GiB of memory, of which {:.1f} GiB are "
-                  "available: choose a smaller --size or fewer --nodes (from some MiB on, times grow as "
-                  "the size does)",
+      fmt::format("{} nodes with {:.1f} MiB each need about {:.1f} GiB of memory, but {:.1f} GiB are "
+                  "available: choose a smaller --size or fewer --nodes (from some MiB on, times are "
+                  "proportional to the size)",
                   nodes, static_cast<double>(plan.bytes) / 0x1p20, static_cast<double>(needed) / 0x1p30,
                   static_cast<double>(*available) / 0x1p30));
 }
@@ -101,7 +101,7 @@ size_t elements_of(OpKind op, size_t bytes, unsigned nodes) {
   if (op == OpKind::kBarrier) return 0;
   const bool equal_blocks = has_shares(op);
   if (equal_blocks && elements < nodes) {
-    throw SetupError(fmt::format("--size: {} of {} bytes: must be at least 4 bytes per node, of which there are {}",
+    throw SetupError(fmt::format("--size: {} of {} bytes: must have at least 4 bytes per node, and there are {} nodes",
                                  op_name(op), bytes, nodes));
   }
   return equal_blocks ? elements / nodes * nodes : elements;
@@ -190,7 +190,7 @@ uint64_t retransmits(const SimNet& net) {
 // Returns the first failure of all ranks, in words. It is empty if there is none.
 std::string failure_of(const SimNet& net) {
   for (unsigned i = 0; i < net.nodes(); ++i) {
-    if (net.node(i).completions().empty()) return fmt::format("rank {} did not come to an end", i);
+    if (net.node(i).completions().empty()) return fmt::format("the operation of rank {} did not end", i);
     for (const SimCompletion& each : net.node(i).completions()) {
       if (each.failure) return fmt::format("on rank {}: {}", i, failure_text(each.failure));
     }
@@ -220,7 +220,7 @@ void simulate(SimNet& net, const SimWay& way, const Data& data, SimRow& row, Pro
       while (submitted[i] < row.together) {
         const auto is = net.try_submit(i, part_of(way, data, i, submitted[i], row.together));
         if (is.refusal == Exchange::Refusal::kFull) break;
-        if (is.refusal != Exchange::Refusal::kNone) throw SetupError("the exchange refuses an operation");
+        if (is.refusal != Exchange::Refusal::kNone) throw SetupError("the exchange refused an operation");
         ++submitted[i];
       }
       all = all && submitted[i] == row.together;

@@ -34,7 +34,7 @@ std::string megabytes(const json& value) { return number(value) > 0 ? digits(1e-
 
 std::string way_text(const json& it) {
   std::string way = text(at(it, "codec"));
-  if (way.empty()) way = "as it is";
+  if (way.empty()) way = "uncompressed";
   const std::string strategy = text(at(it, "strategy"));
   return strategy.empty() ? way : way + " by " + strategy;
 }
@@ -98,8 +98,9 @@ Lines plan_lines(const json& document) {
   const json& all = at(document, "plan");
   if (!all.is_array() || all.empty()) {
     Lines lines = {
-        "no operation was left to the library: codec auto, auto:2^-B or auto:rel=B does that, or strategy auto"};
-    if (!all_rings_whole(document)) lines.emplace_back("the ring is not whole, yet or any more: ask again when it is");
+        "the library has not chosen anything yet: only operations with codec auto or strategy auto leave the choice to "
+        "it"};
+    if (!all_rings_whole(document)) lines.emplace_back("the ring is not ready: run this again when it is");
     return lines;
   }
   const std::vector<json> plan = sorted(all);
@@ -121,9 +122,11 @@ Lines plan_lines(const json& document) {
     lines.push_back(formatted[i + 1]);
     if (const std::string why = text(at(plan[i], "why")); !why.empty()) lines.push_back("  " + why);
   }
-  lines.emplace_back("ns/B: per byte of the tensor; raw: as it is, by the first strategy");
-  lines.emplace_back("saved: against raw, by this rank, up to now; MB sent: by this rank");
-  if (gaps) lines.emplace_back("-: not measured: trials go on, or there are none, by a plan or with nothing to choose");
+  lines.emplace_back("ns/B: per byte of the tensor; raw: uncompressed, by the first strategy");
+  lines.emplace_back("saved: compared with raw, by this rank so far; MB sent: by this rank");
+  if (gaps)
+    lines.emplace_back(
+        "-: not measured: trials are running, or there are none (a plan decides, or there is one choice)");
   return lines;
 }
 
@@ -139,7 +142,8 @@ std::string frozen_plan(const json& document) {
       *same = chosen;
     }
   }
-  if (all.empty()) throw SetupError("nothing is settled yet: no sums of float32 were left to the library, or too few");
+  if (all.empty())
+    throw SetupError("nothing is settled yet: the library has had no sums of float32 to choose for, or too few");
   std::ranges::sort(all, {}, [](const Chosen& each) { return each.choice.from; });
   std::vector<PlanChoice> plan;
   for (const Chosen& each : all) {

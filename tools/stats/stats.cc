@@ -29,7 +29,7 @@ double interval_of(const std::string& text) {
   // The text is empty or "true" if the option has no value.
   if (text.empty() || text == "true") return 1;
   const auto seconds = parse_real(text, kLeastInterval, kMostInterval);
-  if (!seconds) throw SetupError("--watch " + text + " is no interval, allowed: 0.1 to 3600 seconds");
+  if (!seconds) throw SetupError("--watch " + text + ": must be 0.1 to 3600 seconds");
   return *seconds;
 }
 

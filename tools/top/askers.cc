@@ -37,7 +37,7 @@ Asker::Ask ask_local(const std::string& path) {
 Asker::Ask ask_remote(const std::shared_ptr<HttpClient>& client) {
   return [client](const std::stop_token& stop) {
     json document = parse_bounded(client->get("/stats", kAnswer, stop));
-    if (!document.is_object()) throw SetupError("its answer is no document of a gradlaned");
+    if (!document.is_object()) throw SetupError("its answer is not a document of gradlaned");
     return document;
   };
 }
@@ -114,7 +114,7 @@ TopLooks Asker::take() {
 Askers::Askers(const std::string& first, bool one, Pace pace) : first_(first), one_(one), pace_(pace) {
   const json document = ask_admin(first_, "stats", kFirstAnswer);
   if (at(document, "mode") == "accelerator") {
-    throw SetupError(fmt::format("{} is an accelerator's: 'gradlane stats --watch' shows it", first_));
+    throw SetupError(fmt::format("{} is the socket of an accelerator: use 'gradlane stats --watch'", first_));
   }
   askers_.emplace(first_, std::make_unique<Asker>(first_, pace_.every, ask_local(first_)));
   find_new();
@@ -220,11 +220,11 @@ void Askers::note_life(const TopLooks& looks, std::vector<std::string>& events) 
   const auto [it, added] = lives_.try_emplace(node, life);
   const Life before = std::exchange(it->second, life);
   if (added) {
-    if (started_) events.push_back(fmt::format("node {} has come, pid {}", node, life.pid));
+    if (started_) events.push_back(fmt::format("node {} has appeared, pid {}", node, life.pid));
   } else if (life.gone && !before.gone) {
     events.push_back(fmt::format("node {} has gone: {}", node, looks.gone));
   } else if (life.pid != before.pid || life.up < before.up) {
-    events.push_back(fmt::format("node {} has come back, pid {}", node, life.pid));
+    events.push_back(fmt::format("node {} has restarted, pid {}", node, life.pid));
   } else if (before.gone && !life.gone) {
     events.push_back(fmt::format("node {} answers again", node));
   }

@@ -8,15 +8,15 @@ namespace gradlane {
 CLI::App* add_top(CLI::App& app, TopOptions& options) {
   CLI::App* top = app.add_subcommand("top", "Live view of a ring: who is slow, who waits for whom");
   add_admin_place(*top, options.place);
-  top->add_option("--interval,-i", options.interval, "Between two views (1)")->type_name("SECONDS");
-  top->add_flag("--one", options.one, "This node alone, not all of its ring");
-  top->add_flag("--once", options.once, "One plain table; so, too, without a terminal");
-  top->add_flag("--json", options.json, "The same as JSON");
+  top->add_option("--interval,-i", options.interval, "Time between two views (1)")->type_name("SECONDS");
+  top->add_flag("--one", options.one, "Only this node, not its whole ring");
+  top->add_flag("--once", options.once, "Print one plain table, as without a terminal");
+  top->add_flag("--json", options.json, "Print this as JSON");
   top->footer(
-      "q or Ctrl-C ends it. A daemon is found as by 'gradlane stats'; with it are shown\n"
-      "those beside it in its folder, and those on other machines, where all nodes have\n"
-      "'metrics: node:9400' or the like. docs/top.md explains that, and the columns.\n"
-      "NO_COLOR is heeded. Exit status: 0, 2 wrong options, 3 no daemon answers.");
+      "q or Ctrl-C ends it. Finds a daemon like 'gradlane stats'. Also shows daemons\n"
+      "with sockets in the same folder, and those on other machines, if all nodes set\n"
+      "'metrics: node:9400' or similar. docs/top.md explains that, and the columns.\n"
+      "Respects NO_COLOR. Exit status: 0, 2 wrong options, 3 no daemon answers.");
   return top;
 }
 

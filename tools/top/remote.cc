@@ -25,11 +25,11 @@ bool is_loopback_word(const std::string& reach) {
 // have the same one, as with one file for all nodes. advice: a value of the setting that would do.
 std::string why_not(const std::string& metrics, const std::string& reach, const std::string& advice) {
   if (metrics.empty()) return fmt::format("set `metrics: {}` on all nodes", advice);
-  if (reach.empty()) return "the table of nodes has no `host` of it, where TCP goes";
+  if (reach.empty()) return "the table of nodes has no `host` for it, to which TCP could connect";
   const auto listens = parse_ip_port(metrics);
-  if (!listens) return fmt::format("`metrics: {}` is no address", metrics);
+  if (!listens) return fmt::format("`metrics: {}` is not an address", metrics);
   if (!is_loopback(listens->ip) || is_loopback_word(reach)) return "";
-  return fmt::format("`metrics: {}` is for its own machine: set `metrics: {}`", metrics, advice);
+  return fmt::format("`metrics: {}` answers only on its own machine: set `metrics: {}`", metrics, advice);
 }
 
 }  // namespace
@@ -55,11 +55,11 @@ std::vector<RemoteNode> remote_nodes(const json& document) {
 
 std::string stranger_text(const json& document, const json& own, unsigned node) {
   if (at(document, "config_digest") != at(own, "config_digest") || at(document, "nodes") != at(own, "nodes")) {
-    return "who answers is of another ring, or set up otherwise: another config_digest";
+    return "the daemon there is of another ring or has other settings: its config_digest differs";
   }
   const json& number = at(document, "node");
   if (number == node) return "";
-  if (!number.is_number_integer() || number < 0) return "what answers is no node";
+  if (!number.is_number_integer() || number < 0) return "the program there is not a node";
   return fmt::format("node {} answers there", whole(number));
 }
 

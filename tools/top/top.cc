@@ -101,7 +101,7 @@ int show_live(Askers& askers, const TerminalSignals& signals, milliseconds inter
 
 int run_top(const TopOptions& options) {
   if (!(options.interval >= kLeastInterval && options.interval <= kMostInterval)) {
-    throw SetupError(fmt::format("--interval {} is none, allowed: 0.1 to 3600 seconds", options.interval));
+    throw SetupError(fmt::format("--interval {}: must be 0.1 to 3600 seconds", options.interval));
   }
   const std::string first = options.one ? admin_path(options.place) : admin_paths(options.place).front();
   const milliseconds interval(std::lround(options.interval * 1e3));

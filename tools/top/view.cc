@@ -65,15 +65,15 @@ std::string why_slow(const TopView& view, const TopLink& link) {
   // The packets were lost, or so late that they were sent again needlessly. The sender cannot tell which.
   if (link.lost() >= kLossy) {
     return fmt::format(
-        "{:.1f} % of its packets are sent again, as they are lost or late; cable, switch port, or a node "
-        "that takes packets slowly",
+        "{:.1f} % of its packets are sent again because they are lost or late; check the cable, the switch port "
+        "and the receiver's CPUs",
         100 * link.lost());
   }
   const TopNode* const to = find(view.nodes, link.to);
   if (to != nullptr && to->busy >= kBusyWorker) {
     return fmt::format("node {}'s worker is busy {:.0f} % of the time", link.to, 100 * to->busy);
   }
-  return "cable, switch port, or a node that takes packets slowly";
+  return "check the cable, the switch port and the receiver's CPUs";
 }
 
 std::string slowest_text(const TopView& view) {
@@ -88,7 +88,7 @@ std::string slowest_text(const TopView& view) {
 std::string unknown_text(const TopView& view) {
   const auto asked = std::ranges::count_if(view.nodes, [](const TopNode& it) { return it.state != "not asked"; });
   if (static_cast<size_t>(asked) >= view.size) return "";
-  return fmt::format("of {} nodes {}: look on the others, too", view.size,
+  return fmt::format("of {} nodes {}: run gradlane top on the others, too", view.size,
                      asked == 1 ? "one answers" : fmt::format("{} answer", asked));
 }
 
@@ -100,7 +100,7 @@ std::string full_text(const TopView& view) {
   const std::string unknown = unknown_text(view);
   if (!unknown.empty()) return link + "; " + unknown;
   const bool alone = std::ranges::count(view.links, true, &TopLink::carries) < 2;
-  return link + (alone ? ", and no other one carries anything" : ", and the others are about as full");
+  return link + (alone ? ", and no other link carries data" : ", and the other links are about as full");
 }
 
 // Returns a line that names the node to which all slow links belong: this node or its cable is the cause. Returns "" if
@@ -114,7 +114,7 @@ std::string common_text(const TopView& view) {
     std::erase_if(common, [&link](unsigned node) { return node != link.from && node != link.to; });
   }
   if (slow < 2 || common.size() != 1) return "";
-  return fmt::format("{} slow links are node {}'s: look at its cable, its switch port, its CPUs", slow, common[0]);
+  return fmt::format("{} slow links belong to node {}: check its cable, its switch port and its CPUs", slow, common[0]);
 }
 
 // ---- Nodes
@@ -163,7 +163,7 @@ std::string missing_text(const json& document) {
     const std::string why = short_text(at(it, "why"));
     return fmt::format("node {}{}", short_text(at(it, "node")), why.empty() || why == "-" ? "" : ": " + why);
   }
-  return "the ring, beyond its neighbours";
+  return "nodes that are not its neighbours";
 }
 
 const TopLink* fullest_of(const TopView& view, unsigned node) {
@@ -247,7 +247,7 @@ std::vector<std::string> others_lines(std::span<const TopOther> others) {
   }
   if (lines.size() > kMostCauses) {
     lines.resize(kMostCauses);
-    lines.emplace_back("other nodes have no figures for other causes: see below");
+    lines.emplace_back("more nodes have no figures, for other reasons: see below");
   }
   return lines;
 }
@@ -265,12 +265,12 @@ const TopNode* worst_of(const TopView& view) {
 void judge(TopView& view) {
   if (const TopNode* const worst = worst_of(view)) {
     view.bad = true;
-    view.verdict = fmt::format("the ring is not whole: node {} is {}", worst->node, worst->state);
+    view.verdict = fmt::format("the ring is not ready: node {} is {}", worst->node, worst->state);
     if (worst->state != "missing" && !worst->waits.empty()) {
       view.verdict += (worst->state == "gone" ? ": " : ", waits for ") + worst->waits;
     }
   } else if (!view.rates) {
-    view.verdict = "the ring is whole";
+    view.verdict = "the ring is ready";
   } else if (const TopNode* const late = late_of(view)) {
     view.verdict = trainer_of(*late) + " is late: the others wait for it";
     view.held_up = true;
@@ -279,12 +279,12 @@ void judge(TopView& view) {
     view.held_up = true;
     if (std::string common = common_text(view); !common.empty()) view.notes.push_back(std::move(common));
   } else if (!view.links.empty() && view.links.front().full >= kHeldUp) {
-    view.verdict = "the ring is whole; " + full_text(view);
+    view.verdict = "the ring is ready; " + full_text(view);
   } else if (std::ranges::any_of(view.nodes, [](const TopNode& node) { return node.done > 0 || exchanges(node); })) {
-    view.verdict = "the ring is whole, and no link holds it up";
+    view.verdict = "the ring is ready, and no link slows it down";
     if (const std::string unknown = unknown_text(view); !unknown.empty()) view.verdict += "; " + unknown;
   } else {
-    view.verdict = "the ring is whole, and nothing is exchanged";
+    view.verdict = "the ring is ready, and no operations run";
   }
 }
 

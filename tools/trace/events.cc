@@ -231,8 +231,8 @@ void Events::add_packets() {
       name(node.node, thread + static_cast<unsigned>(row),
            fmt::format("lane {}: packets to {}", it.lane, rank_text(it.to, node.ranks_per_node)));
     }
-    span(node.node, thread + static_cast<unsigned>(row), "packet", it.came == 0 ? "lost, or on its way" : "packet",
-         it.sent, end,
+    span(node.node, thread + static_cast<unsigned>(row), "packet",
+         it.came == 0 ? "lost, or still on its way" : "packet", it.sent, end,
          {{"sequence", it.sequence}, {"bytes", it.bytes}, {"from", it.from}, {"to", it.to}, {"lane", it.lane}});
   }
 }

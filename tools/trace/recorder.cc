@@ -34,7 +34,7 @@ Recorder::Recorder(std::string path) {
   add_answer(recording_, answer, asked, monotonic());
   id_ = number_at(answer, "trace");
   if (id_ == 0) {
-    throw SetupError(fmt::format("somebody else takes a trace of node {}; one that was broken off ends within 4 s",
+    throw SetupError(fmt::format("another trace of node {} is running; one whose program was killed ends within 4 s",
                                  recording_.node));
   }
 }
@@ -68,8 +68,7 @@ void Recorder::fetch(const std::stop_token& stop) {
     bool all = on_ ? ask("trace stop") : ask("trace fetch");
     const bool whole = on_;
     while (!all) all = ask("trace fetch");
-    if (!whole)
-      throw SetupError("its trace ended before this one: it had not been asked for 3 s, or for 700 s been on");
+    if (!whole) throw SetupError("its trace ended early: this program did not fetch it for 3 s, or it ran for 700 s");
   } catch (const SetupError& error) {
     recording_.missing = error.what();
     gone_.store(true, std::memory_order_relaxed);

@@ -102,7 +102,7 @@ int64_t unite(std::vector<NodeRecording>& nodes) {
 
 void add_answer(NodeRecording& node, const nlohmann::json& answer, int64_t asked, int64_t answered) {
   if (number_at(answer, "format") != kFormat) {
-    throw SetupError(fmt::format("the daemon behind {} is of another version than this program", node.path));
+    throw SetupError(fmt::format("the daemon at {} has another version than this program", node.path));
   }
   node.node = static_cast<unsigned>(number_at(answer, "node"));
   node.nodes = static_cast<unsigned>(number_at(answer, "nodes"));

@@ -24,7 +24,7 @@ std::vector<TrainerSpan> read_spans(const std::string& path) {
     const auto span = nlohmann::json::parse(line, nullptr, false);
     if (file.eof() && !span.is_object()) break;  // the last line is incomplete
     if (!span.is_object() || !span.contains("begin_ns") || !span.contains("end_ns") || !span.contains("rank")) {
-      throw SetupError(fmt::format("{}: '{:.40}' is no span, as gradlane.torch.Spans writes them", path, line));
+      throw SetupError(fmt::format("{}: '{:.40}' is not a span of gradlane.torch.Spans", path, line));
     }
     spans.push_back({.rank = static_cast<unsigned>(number_at(span, "rank")),
                      .category = text_at(span, "category"),

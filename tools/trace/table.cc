@@ -67,14 +67,13 @@ Lines summary_lines(const TraceSummary& summary) {
     append(lines, link_table(summary));
   }
   lines.emplace_back("");
-  lines.push_back(fmt::format("{} of operations; times of two nodes are comparable to {}",
+  lines.push_back(fmt::format("{} of operations; times of two nodes can be compared to within {}",
                               duration_text(summary.seconds * 1e9), duration_text(std::ceil(summary.clock_error))));
   uint64_t skipped = 0;
   for (const NodeSummary& it : summary.nodes) skipped += it.skipped;
   if (skipped != 0)
-    lines.push_back(fmt::format("{} more operations are not in it: there were too many for a file", skipped));
-  if (summary.dropped != 0)
-    lines.push_back(fmt::format("{} records are not in it: they came too fast", summary.dropped));
+    lines.push_back(fmt::format("{} more operations were left out: there were too many for a file", skipped));
+  if (summary.dropped != 0) lines.push_back(fmt::format("{} records were lost: they came too fast", summary.dropped));
   return lines;
 }
 

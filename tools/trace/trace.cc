@@ -100,7 +100,8 @@ std::vector<std::string> ring_paths(const TraceOptions& options) {
   std::vector<std::string> paths = admin_paths(options.place);
   const json first = ask_admin(paths.front(), "stats", kStatsTime);
   if (text_at(first, "mode") == "accelerator") {
-    throw SetupError(fmt::format("{} is an accelerator's, which has no operations", paths.front()));
+    throw SetupError(
+        fmt::format("{} is the socket of an accelerator, which has no operations to trace", paths.front()));
   }
   std::erase_if(paths, [&](const std::string& path) {
     if (path == paths.front()) return false;
@@ -124,7 +125,7 @@ Recorders start(const TraceOptions& options) {
 
 void wait(const Recorders& recorders, double seconds, const Signals& signals) {
   const bool shown = isatty(STDERR_FILENO) == 1;
-  std::fprintf(stderr, "gradlane: a trace of %zu node%s for %.4g s; Ctrl-C ends it\n", recorders.size(),
+  std::fprintf(stderr, "gradlane: tracing %zu node%s for %.4g s; Ctrl-C ends it\n", recorders.size(),
                recorders.size() == 1 ? "" : "s", seconds);
   const auto begin = Clock::now();
   const auto all = std::chrono::duration<double>(seconds);
@@ -185,9 +186,10 @@ int report(const std::vector<NodeRecording>& nodes, int64_t begin, const TraceOp
 int run_trace(const TraceOptions& given) {
   TraceOptions options = given;
   if (!(options.seconds >= kLeastSeconds && options.seconds <= kMostSeconds)) {
-    throw SetupError(fmt::format("--seconds {}: allowed are 0.1 to 600 seconds", options.seconds));
+    throw SetupError(fmt::format("--seconds {}: must be 0.1 to 600 seconds", options.seconds));
   }
-  if (options.summary && !options.output.empty()) throw SetupError("--summary writes no file, and --output names one");
+  if (options.summary && !options.output.empty())
+    throw SetupError("--summary writes no file, but --output names one: leave one of them out");
   if (options.output.empty() && !options.summary) options.output = "gradlane-trace.json";
   for (const std::string& path : options.spans) (void)read_spans(path);
   Output output(options.output);

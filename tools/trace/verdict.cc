@@ -99,14 +99,14 @@ std::string of_links(const TraceSummary& summary) {
     text +=
         fmt::format("; its packets take {}, those of other links {}", duration_text(slow.delay), duration_text(usual));
   }
-  return text + ": look at the cable, the switch port, the receiver's CPUs";
+  return text + ": check the cable, the switch port and the receiver's CPUs";
 }
 
 std::string of_workers(const TraceSummary& summary) {
   const auto busy = outlier(summary, [](const NodeSummary& node) { return node.cpu; });
   if (busy.node == nullptr || busy.most < kBusyNode) return "";
   return fmt::format(
-      "the worker of node {} is busy with codecs for {:.0f} % of the time: more lanes, or a cheaper codec",
+      "the worker of node {} is busy with codecs for {:.0f} % of the time: use more lanes or a cheaper codec",
       busy.node->node, 100 * busy.most);
 }
 
@@ -117,12 +117,13 @@ std::string of_nodes_here(const TraceSummary& summary, bool& held_up) {
     if (held_up) return found;
   }
   const auto some = std::ranges::any_of(summary.nodes, [](const NodeSummary& node) { return node.operations != 0; });
-  if (!some) return "no operations: nobody exchanged anything";
+  if (!some) return "no operations ran";
   const auto idle = outlier(summary, [](const NodeSummary& node) { return node.idle; });
   if (idle.others > 0.5) {
-    return fmt::format("nobody stands out: the trainers ask for nothing in {:.0f} % of the time", 100 * idle.others);
+    return fmt::format("no node stands out: for {:.0f} % of the time, trainers have no operation in flight",
+                       100 * idle.others);
   }
-  return "nobody stands out";
+  return "no node stands out";
 }
 
 }  // namespace
@@ -131,8 +132,8 @@ std::string verdict_of(const TraceSummary& summary, bool& held_up) {
   const size_t here = summary.nodes.size();
   const std::string rest = here >= summary.nodes_of_ring
                                ? ""
-                               : fmt::format("; of {} nodes {} {} here: look on the others, too", summary.nodes_of_ring,
-                                             here, here == 1 ? "is" : "are");
+                               : fmt::format("; of {} nodes {} {} here: run gradlane trace on the others, too",
+                                             summary.nodes_of_ring, here, here == 1 ? "is" : "are");
   return of_nodes_here(summary, held_up) + rest;
 }
 

@@ -61,9 +61,9 @@ const char* cause_name(TraceCause cause) {
 std::string cause_text(TraceCause cause, const std::string& whom) {
   switch (cause) {
     case TraceCause::kRing:
-      return "the ring is not whole: " + whom;
+      return "the ring is not ready: " + whom;
     case TraceCause::kLook:
-      return "the codec looks at the tensor";
+      return "the codec scans the tensor";
     case TraceCause::kStart:
       return whom + " has not started it";
     case TraceCause::kLink:

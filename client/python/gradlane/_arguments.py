@@ -25,7 +25,7 @@ def wrong(what: str, value: object, allowed: str) -> errors.BadArgument:
     text = repr(value)
     if len(text) > _SHOWN:
         text = f"{text[:_SHOWN]}..."
-    return errors.bad_argument(f"{what} is {text} ({type(value).__name__}); it is {allowed}")
+    return errors.bad_argument(f"{what} is {text} ({type(value).__name__}); allowed: {allowed}")
 
 
 def whole(what: str, value: Any, low: int, high: int) -> int:
@@ -91,17 +91,17 @@ def codec_name(codec: object, codecs: Codecs) -> bytes | None:
     if codec is None:
         return None
     if not isinstance(codec, str):
-        raise wrong("codec", codec, "a name, 'raw' or 'fixed:10' say, or of all_reduce a gradlane.AdaptiveBound")
+        raise wrong("codec", codec, "a name such as 'raw' or 'fixed:10', or for all_reduce a gradlane.AdaptiveBound")
     if codec == codecs.word or codec.split(":")[0] == codecs.word and is_adaptive(codec):
         bits = codec.split(":")[-1]
         bits = f"{bits}, " if bits.isdigit() else ""
         raise errors.bad_argument(
-            f"codec is {codec!r}, and a call has no steps before it to find a bound from: name one, '{codecs.word}:10' "
-            f"say, or pass a gradlane.AdaptiveBound({bits}error_feedback=True), one per "
-            "tensor, kept from step to step"
+            f"codec is {codec!r}, but a single call knows no earlier steps to find a bound from: name a bound, for "
+            f"example '{codecs.word}:10', or pass a gradlane.AdaptiveBound({bits}error_feedback=True), one per tensor, "
+            "kept from step to step"
         )
     if not codec.isascii() or not codec.isprintable():
-        raise wrong("codec", codec, "a name, 'raw' or 'fixed:10' say")
+        raise wrong("codec", codec, "a name such as 'raw' or 'fixed:10'")
     return codec.encode()
 
 
@@ -111,7 +111,7 @@ def strategy_name(strategy: object) -> bytes | None:
     if strategy is None:
         return None
     if not isinstance(strategy, str) or not strategy.isascii() or not strategy.isprintable():
-        raise wrong("strategy", strategy, "a name, 'ring', 'direct', 'rings:4' or 'aggregator:0' say")
+        raise wrong("strategy", strategy, "a name such as 'ring', 'direct', 'rings:4' or 'aggregator:0'")
     return strategy.encode()
 
 
@@ -135,5 +135,5 @@ def shape(what: str, value: Any, itemsize: int) -> tuple[int, tuple[int, ...]]:
             raise wrong(what, value, allowed) from None
     total = math.prod(numbers_) * itemsize
     if total > 1 << 62:
-        raise errors.bad_argument(f"{what} is {value!r}, which is {total} bytes")
+        raise errors.bad_argument(f"{what} is {value!r}, which is {total} bytes: too many")
     return total, tuple(numbers_)

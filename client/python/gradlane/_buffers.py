@@ -80,8 +80,8 @@ class Connection:
         disconnect()."""
         if self.foreign:
             raise errors.bad_argument(
-                f"this context is of process {self.pid}, which this process, {os.getpid()}, was forked from: it goes "
-                "on there; call gradlane.open() here"
+                f"this context belongs to process {self.pid}, from which process {os.getpid()} was forked: call "
+                "gradlane.open() in the new process"
             )
         if self.closed:
             raise errors.daemon_gone("the context is closed")

@@ -134,7 +134,7 @@ class Context(Direct):
 
     def __init__(self, connection: _buffers.Connection | None = None) -> None:
         if not isinstance(connection, _buffers.Connection):
-            raise TypeError("a Context is made by gradlane.open()")
+            raise TypeError("use gradlane.open() to make a Context")
         super().__init__(connection)
         self.rank = self._lib.gradlane_rank(connection.handle)
         self.world = self._lib.gradlane_world(connection.handle)
@@ -149,11 +149,11 @@ class Context(Direct):
         if self._connection.closed:
             state = "closed"
         elif self._connection.foreign:
-            state = f"of process {self._connection.pid}, not of this one"
+            state = f"belongs to process {self._connection.pid}, not to this one"
         return f"<gradlane.Context: rank {self.rank} of {self.world}, codec {self.codec}, {state}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a gradlane.Context is of the process that opened it: call gradlane.open() in the other one")
+        raise TypeError("a gradlane.Context cannot go to another process: call gradlane.open() there")
 
     def __enter__(self) -> Context:
         return self
@@ -213,9 +213,9 @@ class Context(Direct):
         except TypeError as reason:
             raise _arguments.wrong("dtype", dtype, f"a NumPy dtype ({reason})") from None
         if dtype.hasobject:
-            raise errors.bad_argument(f"dtype {dtype} holds objects of this process, which cannot lie in shared memory")
+            raise errors.bad_argument(f"dtype {dtype} holds Python objects, which cannot be in shared memory")
         if dtype.itemsize == 0 and dtype.kind in "SUV" and dtype.fields is None:
-            raise errors.bad_argument(f"dtype {dtype} has no length: name one, {dtype.kind}8 say")
+            raise errors.bad_argument(f"dtype {dtype} has no length: give one, for example {dtype.kind}8")
         size, shape = _arguments.shape("shape", shape, dtype.itemsize)
         return _buffers.array_over(self._allocate(size), shape, dtype)
 

@@ -95,7 +95,7 @@ class Core:
         else:
             form = _forms.of_pick(array, type_name)
             if bound is not None:
-                raise errors.bad_argument(f"{name}: minima and maxima are exact, and an AdaptiveBound is for sums")
+                raise errors.bad_argument(f"{name}: an AdaptiveBound is only for sums; minima and maxima are exact")
         count = self._count(name, array, form)
         self._tidy()
         if bound is not None:
@@ -137,7 +137,7 @@ class Core:
             return array.size * form.per_element
         if array.size % self.world != 0:
             raise errors.bad_argument(
-                f"{name}: {array.size} elements are not {self.world} blocks of equal size, one per rank"
+                f"{name}: {array.size} elements cannot be divided into {self.world} blocks of equal size, one per rank"
             )
         return array.size // self.world * form.per_element
 
@@ -151,21 +151,21 @@ class Core:
         check_array("residual", residual)
         if residual.dtype != numpy.float32 or array.dtype.kind != "f" or array.dtype.itemsize != 4:
             raise errors.bad_argument(
-                f"residual of {residual.dtype} for data of {array.dtype}: both must be float32, as other types travel "
-                "as they are"
+                f"residual of {residual.dtype} for data of {array.dtype}: both must be float32, as other types are "
+                "sent exactly"
             )
         states = max(self._states(codec), 1)  # if it is 0, the library raises the error
         if residual.size != states * array.size:
-            several = "" if states == 1 else f" with {states} arrays of states, shape ({states}, {array.size}): "
-            several += "" if states == 1 else "residual_for() makes such a one"
-            raise errors.bad_argument(f"residual has {residual.size} elements, and data {array.size}{several}")
+            several = "" if states == 1 else f"; needed: {states} arrays of states, shape ({states}, {array.size}): "
+            several += "" if states == 1 else "use residual_for()"
+            raise errors.bad_argument(f"residual has {residual.size} elements, and data has {array.size}{several}")
         if states > 1 and residual.shape not in ((residual.size,), (states, array.size), (states, *array.shape)):
             raise errors.bad_argument(
-                f"residual has shape {residual.shape}, and codec {(codec or self.codec.encode()).decode()} {states} "
-                f"arrays of states: shape ({states}, {array.size}), as residual_for() makes it, one behind the other"
+                f"residual has shape {residual.shape}, but codec {(codec or self.codec.encode()).decode()} needs "
+                f"{states} arrays of states, shape ({states}, {array.size}): use residual_for()"
             )
         if overlap(residual, array):
-            raise errors.bad_argument("residual and data have memory in common; the residual is an array of its own")
+            raise errors.bad_argument("residual and data overlap in memory: use a separate array for the residual")
 
     def _begin(self, bound: AdaptiveBound, name: str, array: NDArray[Any], form: _forms.Form,
                residual: NDArray[Any] | None) -> NDArray[Any] | None:
@@ -173,21 +173,21 @@ class Core:
         cannot."""
         if name != "all_reduce" or form[:2] != _forms.FLOAT32[:2]:
             raise errors.bad_argument(
-                f"{name} of {array.dtype} with an AdaptiveBound: they are for all_reduce of float32"
+                f"{name} of {array.dtype} with an AdaptiveBound: it is only for all_reduce of float32"
             )
         user = bound._user
         if user is not None and not user.over:
             if not user.dropped:
                 raise errors.bad_argument(
-                    f"the AdaptiveBound is in use by {describe(user)}, which nobody has waited for: it needs that "
-                    "result first; and each tensor needs a bound of its own"
+                    f"the AdaptiveBound is in use by {describe(user)}: wait for that request first, and use one "
+                    "AdaptiveBound per tensor"
                 )
             self._await(user)
         bound._codecs = self._codecs
         if not bound.error_feedback:
             return residual
         if residual is not None:
-            raise errors.bad_argument("residual with an AdaptiveBound that has error_feedback: it keeps one itself")
+            raise errors.bad_argument("an AdaptiveBound with error_feedback keeps its own residual: pass no other one")
         return bound._residual_in(self, array.size)
 
     def _run(self, operation: Operation, arguments: tuple[int, ...], how: _library.How, async_: object) -> Any:
@@ -223,8 +223,7 @@ class Core:
                     continue
                 if not other.dropped:
                     raise errors.bad_argument(
-                        f"{name}: the array is in use by {describe(other)}, which nobody has waited for: wait for its "
-                        "request first"
+                        f"{name}: the array is in use by {describe(other)}: wait for that request first"
                     )
                 self._await(other)
 

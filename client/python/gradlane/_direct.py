@@ -137,11 +137,11 @@ class Direct(Listing):
         check_array("out", out)
         if out.dtype != array.dtype or out.size != array.size:
             raise errors.bad_argument(
-                f"out has {out.size} elements of {out.dtype}, and data {array.size} of {array.dtype}: they must be "
-                "alike"
+                f"out has {out.size} elements of {out.dtype}, and data {array.size} of {array.dtype}: size and type "
+                "must be equal"
             )
         if overlap(array, out):
-            raise errors.bad_argument("all_to_all: data and out have memory in common; out is an array of its own")
+            raise errors.bad_argument("all_to_all: data and out overlap in memory: use a separate array for out")
         form = _forms.of_copy(array, type)
         count = self._count("all_to_all", array, form)
         self._tidy()

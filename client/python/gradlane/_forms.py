@@ -54,7 +54,7 @@ def _is_bfloat16(array: NDArray[Any], name: object) -> bool:
     if name is None:
         return array.dtype.isbuiltin == 2 and array.dtype.name == "bfloat16"  # the type of package ml_dtypes
     if name != "bfloat16":
-        raise errors.bad_argument(f"type is {name!r}; there is 'bfloat16', other types come from the array")
+        raise errors.bad_argument(f"type is {name!r}; allowed: 'bfloat16', or None for the array's own type")
     if array.dtype != numpy.uint16:
         raise errors.bad_argument(f"type is 'bfloat16', which is for arrays of uint16, not of {array.dtype}")
     return True
@@ -73,7 +73,7 @@ def of_sum(array: NDArray[Any], type_name: object, average: bool) -> Form:
         return Form(Type.BFLOAT16, 1, dtype, False)
     if average and dtype.kind not in "fc":
         raise errors.bad_argument(
-            f"average of {dtype}: only floating types have one; sum up without, or use array.astype('float32')"
+            f"cannot average {dtype}: only floating types; use average=False, or array.astype('float32')"
         )
     native = dtype.newbyteorder("=")
     same = _of_same(dtype)
@@ -84,7 +84,7 @@ def of_sum(array: NDArray[Any], type_name: object, average: bool) -> Form:
         return Form(_PAIRS[kind], 2, native, False)
     if kind in _WIDENED:
         return Form(Type.INT32, 1, numpy.dtype("int32"), False)
-    raise errors.bad_argument(f"arrays of {dtype} have no sum here; there are sums of {_SUMS}: use array.astype()")
+    raise errors.bad_argument(f"cannot sum arrays of {dtype}; allowed: {_SUMS}: use array.astype()")
 
 
 def of_pick(array: NDArray[Any], type_name: object) -> Form:
@@ -100,7 +100,7 @@ def of_pick(array: NDArray[Any], type_name: object) -> Form:
     if wider is not None:
         return Form(wider[0], 1, numpy.dtype(wider[1]), False)
     raise errors.bad_argument(
-        f"arrays of {dtype} have no minimum or maximum here; there are those of {_PICKS}: use array.astype()"
+        f"cannot take the minimum or maximum of arrays of {dtype}; allowed: {_PICKS}: use array.astype()"
     )
 
 
@@ -110,7 +110,7 @@ def of_copy(array: NDArray[Any], type_name: object) -> Form:
     if _is_bfloat16(array, type_name):
         return Form(Type.BFLOAT16, 1, dtype, False)
     if dtype.hasobject:
-        raise errors.bad_argument(f"arrays of {dtype} hold objects of this process, which cannot travel: convert them")
+        raise errors.bad_argument(f"arrays of {dtype} hold Python objects, which cannot be sent: convert them")
     same = _of_same(dtype)
     if same is not None and dtype.isnative:
         return Form(same, 1, dtype, False)

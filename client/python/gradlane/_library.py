@@ -250,8 +250,8 @@ def load() -> ctypes.CDLL:
         if lib.gradlane_version() < API_VERSION:
             raise errors.error(
                 errors.Code.VERSION,
-                f"{path} has interface {lib.gradlane_version()}, this package needs {API_VERSION}: install one "
-                "version, or set GRADLANE_LIBRARY to the library that belongs to it",
+                f"{path} has interface version {lib.gradlane_version()}, this package needs {API_VERSION}: install "
+                "both of one version, or set GRADLANE_LIBRARY to the library of this package",
             )
         _declare(lib)
         return lib

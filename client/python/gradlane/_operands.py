@@ -20,14 +20,14 @@ def check_array(what: str, array: object) -> None:
     """Raises BadArgument if a result cannot go to the array."""
     if not isinstance(array, numpy.ndarray):
         raise errors.bad_argument(
-            f"{what} is {type(array).__name__}, not a NumPy array: results go into the array that is passed, so make "
-            "one, with gl.zeros() say"
+            f"{what} is {type(array).__name__}, not a NumPy array: results go into the array that you pass, so make "
+            "one, for example with gl.zeros()"
         )
     # The type is compared first, because newer NumPy imports numpy.ma at its first use.
     if type(array) is not numpy.ndarray and isinstance(array, numpy.ma.MaskedArray):
-        raise errors.bad_argument(f"{what} is a masked array, and masks do not travel: pass its .data, or .filled()")
+        raise errors.bad_argument(f"{what} is a masked array, and masks are not sent: pass its .data, or .filled()")
     if not array.flags.writeable:
-        raise errors.bad_argument(f"{what} is read-only, and the result goes there: pass a copy")
+        raise errors.bad_argument(f"{what} is read-only, but the result is written to it: pass a copy")
 
 
 def bounds(array: NDArray[Any]) -> tuple[int, int]:

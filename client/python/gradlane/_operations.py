@@ -124,7 +124,7 @@ class Operation:
         self.drop(context)
         if self.bound is not None and self.bound._user is self:
             self.bound._lend(None)
-        self.outcome = errors.Code.BAD_ARGUMENT, "it has not begun", errors.Cause.NONE
+        self.outcome = errors.Code.BAD_ARGUMENT, "the operation did not start", errors.Cause.NONE
 
     def drop(self, context: Operations) -> None:
         """Releases the memory of an operation that the library does not have, or no longer has."""

@@ -37,7 +37,7 @@ class Request(Generic[Result]):
         return f"<gradlane.Request: {_operations.describe(operation)}, {state}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a gradlane.Request is of the process that started it: pass on the array, after wait()")
+        raise TypeError("a gradlane.Request cannot go to another process: call wait(), then pass on the array")
 
     def wait(self, timeout: float | None = None) -> Result:
         """Waits until it is over and returns the array that was passed (None for a barrier).

@@ -103,7 +103,7 @@ class AdaptiveBound:
         fits = adaptive == _codecs.ADAPTIVE and len(rest) <= 1 and digits.isascii() and digits.isdigit()
         if not fits or not MIN_BITS <= int(digits) <= MAX_BITS:
             name = f"{word}:{_codecs.ADAPTIVE}"
-            raise errors.bad_argument(f"codec {codec!r}: it is {name} or {name}:BITS, BITS {MIN_BITS} to {MAX_BITS}")
+            raise errors.bad_argument(f"codec {codec!r}; allowed: {name} or {name}:BITS, BITS {MIN_BITS} to {MAX_BITS}")
         bound = AdaptiveBound(int(digits), window)
         bound._codecs = bound._codecs._replace(word=word)
         return bound
@@ -159,12 +159,15 @@ class AdaptiveBound:
         """Continues from state_dict() of a bound with the same bits, window and error_feedback. Raises BadArgument."""
         squares = tuple(float(square) for square in state["squares"])
         if state["bits"] != self.bits:
-            raise errors.bad_argument(f"the state is of a bound of {state['bits']} bits, this one has {self.bits}")
+            raise errors.bad_argument(f"the state is from a bound with {state['bits']} bits, this one has {self.bits}")
         if not all(0.0 < square < math.inf for square in squares) or len(squares) > self.window:
-            raise errors.bad_argument(f"the state holds {squares}, not up to {self.window} mean squares")
+            raise errors.bad_argument(
+                f"the state holds {squares}; allowed: up to {self.window} mean squares, positive and finite"
+            )
         if ("residual" in state) != self.error_feedback:
             raise errors.bad_argument(
-                f"the state is of a bound with error_feedback={'residual' in state}, this one has {self.error_feedback}"
+                f"the state is from a bound with error_feedback={'residual' in state}, this one has "
+                f"{self.error_feedback}"
             )
         residual = state.get("residual")
         if residual is not None:
@@ -224,7 +227,7 @@ class AdaptiveBound:
         old = self._residual
         if old is not None and old.size != size:
             raise errors.bad_argument(
-                f"the AdaptiveBound is of a tensor of {old.size} elements, this one has {size}: each needs its own"
+                f"the AdaptiveBound belongs to a tensor of {old.size} elements, this one has {size}: use one per tensor"
             )
         block = None if old is None else _buffers.block_of(old)
         if old is not None and block is not None and block.connection is context._connection:

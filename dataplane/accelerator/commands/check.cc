@@ -34,7 +34,7 @@ void check_configuration(const AcceleratorConfig& config, const json& document, 
   const auto compare = [&](const char* key, const json& file) {
     const auto it = theirs.find(key);
     if (it == theirs.end() || *it == file) return;
-    differences.push_back(fmt::format("{} is {} there and {} in the file", key, it->dump(), file.dump()));
+    differences.push_back(fmt::format("{} is {} in the daemon and {} in the file", key, it->dump(), file.dump()));
   };
   compare("codec", config.codec.name());
   compare("mtu", config.mtu);
@@ -42,10 +42,9 @@ void check_configuration(const AcceleratorConfig& config, const json& document, 
   compare("tos_compressed", config.tos_compressed);
   compare("tos_wire", config.tos_wire);
   if (differences.empty()) return;
-  report.fail(
-      "daemon",
-      fmt::format("it runs with another configuration than this file has now: {}", fmt::join(differences, ", ")),
-      "restart it");
+  report.fail("daemon",
+              fmt::format("the running daemon has other settings than this file: {}", fmt::join(differences, ", ")),
+              "restart the daemon");
 }
 
 void check_links_up(const json& document, CheckReport& report) {
@@ -57,7 +56,7 @@ void check_links_up(const json& document, CheckReport& report) {
     if (up->get<bool>()) {
       report.ok(what + ": up");
     } else {
-      report.fail(what, "down", "look at the cable, and at the interface (`ip link`)");
+      report.fail(what, "down", "check the cable and the interface (`ip link`)");
     }
   }
 }
@@ -75,24 +74,22 @@ void check_peer(const AcceleratorConfig& config, const json& peer, CheckReport& 
     return report.ok(fmt::format("{}: an accelerator answers; {} packets went there compressed", ip, compressed));
   }
   if (!is_used(peer)) {
-    return report.note(ip, "no marked traffic has gone there lately: it is not known whether an accelerator answers");
+    return report.note(ip, "no marked traffic went there lately, so it is not known whether an accelerator answers");
   }
   if (state == "blocked") {
     return report.fail(ip,
-                       "an accelerator answers, but compressed TCP segments do not arrive: marked traffic goes there "
-                       "uncompressed for some minutes",
-                       "look for what follows TCP connections on the way: firewalls, NAT, proxies; "
+                       "an accelerator answers, but compressed TCP segments do not arrive: marked traffic is sent "
+                       "there uncompressed for some minutes",
+                       "check the devices on the way that track TCP connections (firewalls, NAT, proxies); see "
                        "docs/accelerator.md, \"What it cannot do\"");
   }
   if (uncompressed == 0) return report.note(ip, "no accelerator answers there, and no marked traffic goes there");
-  report.fail(
-      ip,
-      fmt::format("marked traffic (ToS {:#04x}) goes there uncompressed: no accelerator answers",
-                  config.tos_compressed),
-      fmt::format(
-          "misconfigured: start an accelerator there with udp_port: {} and tos: {{wire: {:#04x}}}, let UDP port {} "
-          "through firewalls, or do not mark what goes there",
-          config.udp_port, config.tos_wire, config.udp_port));
+  report.fail(ip,
+              fmt::format("marked traffic (ToS {:#04x}) is sent there uncompressed: no accelerator answers",
+                          config.tos_compressed),
+              fmt::format("start an accelerator there with udp_port: {} and tos: {{wire: {:#04x}}}, let UDP port {} "
+                          "pass the firewalls, or do not mark this traffic",
+                          config.udp_port, config.tos_wire, config.udp_port));
 }
 
 // Adds lines only for what is right. Anything wrong is among the daemon's advice.
@@ -101,11 +98,12 @@ void check_kernel(const AcceleratorConfig& config, const json& document, CheckRe
   const json kernel = object_at(document, "kernel");
   const auto is = [&kernel](const char* key) { return kernel.contains(key) && kernel[key] == true; };
   if (bypass.table.empty()) return;
-  if (is("kept_off")) report.ok(fmt::format("the kernel takes nothing of what comes in at {}", bypass.ends()));
+  if (is("kept_off")) report.ok(fmt::format("the kernel does not process packets of {}", bypass.ends()));
   if (!is("bypass")) return;
   report.ok(bypass.joins()
-                ? fmt::format("without gradlaned the kernel joins {}, but for compressed packets", bypass.ends())
-                : "without gradlaned nothing passes");
+                ? fmt::format("without gradlaned the kernel forwards packets between {}, except compressed ones",
+                              bypass.ends())
+                : "without gradlaned no packets pass");
 }
 
 // Adds the daemon's advice, except for subjects that have lines of their own here: offloads and peers.
@@ -130,19 +128,18 @@ void check_damage(const json& document, CheckReport& report) {
     if (!name.starts_with(kPrefix) || !value.is_number() || value == 0) continue;
     reasons.push_back(fmt::format("{} {}", name.substr(kPrefix.size()), value.dump()));
   }
-  report.note("packets from the wire",
-              fmt::format("{} with the code point of accelerators were damaged, and dropped{}{}; gradlane stats --all "
-                          "says what that means",
-                          dropped, reasons.empty() ? "" : ": ", fmt::join(reasons, ", ")));
+  report.note("packets from the wire", fmt::format("{} with the code point of accelerators were damaged and "
+                                                   "dropped{}{}; gradlane stats --all explains the reasons",
+                                                   dropped, reasons.empty() ? "" : ": ", fmt::join(reasons, ", ")));
 }
 
 // `document` is the daemon's answer to "stats" (docs/stats.md).
 void check_answer(const AcceleratorConfig& config, const json& document, CheckReport& report) {
   if (text_at(document, "mode") != "accelerator") {
-    return report.fail("daemon", fmt::format("what answers on {} is no accelerator", config.admin),
-                       "another `admin` here, or stop that daemon");
+    return report.fail("daemon", fmt::format("the daemon on {} is not an accelerator", config.admin),
+                       "set another `admin` here, or stop that daemon");
   }
-  report.note("daemon", fmt::format("asked the one that runs, process {}", number_at(document, "pid")));
+  report.note("daemon", fmt::format("asked the running daemon, process {}", number_at(document, "pid")));
   check_configuration(config, document, report);
   check_links_up(document, report);
   check_kernel(config, document, report);
@@ -150,9 +147,11 @@ void check_answer(const AcceleratorConfig& config, const json& document, CheckRe
   const json peers = list_at(document, "peers");
   for (const json& peer : peers) check_peer(config, peer, report);
   if (peers.empty()) {
-    report.note("peers", fmt::format("no marked traffic (ToS {:#04x}) has come from this machine lately: it is not "
-                                     "known whether accelerators answer",
-                                     config.tos_compressed));
+    report.note(
+        "peers",
+        fmt::format(
+            "this machine sent no marked traffic (ToS {:#04x}) lately, so it is not known whether accelerators answer",
+            config.tos_compressed));
   }
   check_damage(document, report);
 }
@@ -173,7 +172,7 @@ void ask(const AcceleratorConfig& config, milliseconds time, CheckReport& report
     }
     check_answer(config, document, report);
   } catch (const SetupError& error) {
-    report.fail("daemon", error.what(), "as long as it lives, nothing passes without it: end it, and start it again");
+    report.fail("daemon", error.what(), "if the daemon hangs, no packets pass: stop it, and start it again");
   }
 }
 

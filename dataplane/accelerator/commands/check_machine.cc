@@ -49,13 +49,14 @@ std::vector<std::string> addresses_of(const std::string& interface, int family) 
 void check_no_addresses(const std::string& interface, const std::string& what, CheckReport& report) {
   const std::vector<std::string> v4 = addresses_of(interface, AF_INET);
   if (!v4.empty()) {
-    report.note(what,
-                fmt::format("the kernel has {} there, and talks past the accelerator: that address belongs to the "
-                            "host's interface; gradlane accelerator up moves it, or ip addr flush dev {}",
-                            fmt::join(v4, ", "), interface));
+    report.note(
+        what,
+        fmt::format("the kernel has {} on it, so packets of the kernel bypass the accelerator; move the address to the "
+                    "host's interface with gradlane accelerator up, or remove it with ip addr flush dev {}",
+                    fmt::join(v4, ", "), interface));
   }
   if (!addresses_of(interface, AF_INET6).empty()) {
-    report.note(what, fmt::format("the kernel speaks IPv6 there, past the accelerator; "
+    report.note(what, fmt::format("the kernel uses IPv6 on it, which bypasses the accelerator; switch it off with "
                                   "sysctl -w net.ipv6.conf.{}.disable_ipv6=1",
                                   interface));
   }
@@ -66,14 +67,14 @@ void check_host_end(const AcceleratorConfig& config, const std::string& interfac
   const auto peer = veth_peer(interface);
   if (!peer) {
     return report.note(label(interface, config.host),
-                       "the host's end of it is not in this network namespace: whether that leaves checksums to its "
-                       "device (ethtool -k) is not known here");
+                       "its other end is not in this network namespace, so the offloads of that end were not checked; "
+                       "look at them there with ethtool -k");
   }
   const std::string what = fmt::format("interface {}, the host's end of {}", *peer, interface);
   const size_t mtu = interface_mtu(*peer);
   if (mtu <= config.mtu) return report.ok(fmt::format("{}: MTU {}", what, mtu));
   report.fail(what,
-              fmt::format("its MTU is {}, that of the configuration {}: longer packets are dropped", mtu, config.mtu),
+              fmt::format("its MTU is {}, but the configuration has {}: longer packets are dropped", mtu, config.mtu),
               fmt::format("ip link set {} mtu {}", *peer, config.mtu));
 }
 
@@ -82,7 +83,7 @@ void check_host_interface(const AcceleratorConfig& config, bool runs, CheckRepor
   if (!interface.empty()) {
     if (check_interface(config.host, interface, config.mtu, !runs, report)) check_host_end(config, interface, report);
   } else if (const std::string made = interface_name(config.host); !made.empty() && !runs) {
-    report.note(label(made, config.host), "the daemon makes it, and it goes with the daemon");
+    report.note(label(made, config.host), "the daemon creates it, and it disappears when the daemon ends");
   }
 }
 
@@ -99,11 +100,9 @@ void check_superpackets(const AcceleratorConfig& config, CheckReport& report) {
   if (!peer) return;
   for (const std::string& end : {*peer, own}) {
     if (active_features(end).contains("tx-tcp-segmentation")) continue;
-    return report.note(
-        "superpackets",
-        fmt::format("{} cuts TCP into packets itself, which costs time; gradlane accelerator up --config "
-                    "{} switches that off",
-                    end, config.file));
+    return report.note("superpackets", fmt::format("{} cuts TCP into packets itself, which costs time; switch that off "
+                                                   "with gradlane accelerator up --config {}",
+                                                   end, config.file));
   }
   report.ok(fmt::format("superpackets of TCP between {} and {}", *peer, own));
 }
@@ -121,23 +120,24 @@ std::pair<std::string, std::string> without_accelerator(const AcceleratorConfig&
   const std::string start = fmt::format("gradlaned --config {}", config.file);
   const std::string up = fmt::format("gradlane accelerator up --config {}", config.file);
   if (!bypass.joins()) {
-    return {"nothing passes between host and wire without it, and the kernel cannot join these ports", start};
+    return {"no packets pass between host and wire without it, and the kernel cannot forward between these ports",
+            start};
   }
-  if (!bypass.complete()) return {"its interfaces are not set up", up + ", then " + start};
+  if (!bypass.complete()) return {"the interfaces are not set up", up + ", then " + start};
   switch (bypass_state(bypass)) {
     case BypassState::kInPlace:
-      return {fmt::format("what the host sends passes it by, uncompressed, as the kernel joins {}; compressed packets "
+      return {fmt::format("the kernel forwards packets between {}, so the host sends uncompressed; compressed packets "
                           "for this host are dropped",
                           bypass.ends()),
               start};
     case BypassState::kUnknown:
-      return {"whether the kernel passes packets without it, only root can see", start};
+      return {"only root can see whether the kernel forwards packets without it", start};
     case BypassState::kMissing:
       break;
   }
-  return {fmt::format("nothing passes between {} without it: the host has no network over {}", bypass.ends(),
+  return {fmt::format("no packets pass between {} without it: the host has no network over {}", bypass.ends(),
                       config.interface),
-          start + "; until it runs, " + up};
+          start + "; or, for a network without it, " + up};
 }
 
 }  // namespace
@@ -150,7 +150,8 @@ void check_accelerator_is_missing(const AcceleratorConfig& config, CheckReport& 
   // A daemon that ends in good order removes its socket.
   const bool died = access(config.admin.c_str(), F_OK) == 0;
   const auto [why, advice] = without_accelerator(config);
-  report.fail("daemon", fmt::format("none runs on {}{}: {}", config.admin, died ? ", where one has died" : "", why),
+  report.fail("daemon",
+              fmt::format("no accelerator runs on {}{}: {}", config.admin, died ? " (the last one died)" : "", why),
               advice);
 }
 

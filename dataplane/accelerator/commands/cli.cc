@@ -13,20 +13,19 @@ CLI::App* add(CLI::App& app, const char* name, const char* what, AcceleratorSetu
 }  // namespace
 
 void add_accelerator(CLI::App& app, AcceleratorSetupOptions& options) {
-  CLI::App* const accelerator =
-      app.add_subcommand("accelerator", "Lead a host's network over an accelerator, and back");
+  CLI::App* const accelerator = app.add_subcommand("accelerator", "Move a host's network to an accelerator, and back");
   accelerator->require_subcommand(1);
   CLI::App* const up = add(*accelerator, "up", "Make the veth pair, and move addresses and routes to it", options);
   up->footer(
-      "Makes the veth pair between the kernel and the host port, switches off what is\n"
-      "in the way of packets, moves addresses and routes of the wire's interface to\n"
-      "the pair, and has the kernel join both while no accelerator runs: so the\n"
-      "network goes on at once, and gradlaned can start, end and crash. Again, it\n"
-      "does what is missing. Needs root. It lasts until 'down' or a reboot.");
-  CLI::App* const down = add(*accelerator, "down", "Move them back, and remove it", options);
+      "Makes the veth pair between the kernel and the host port, switches off offloads\n"
+      "that change packets, moves addresses and routes of the wire's interface to the\n"
+      "pair, and makes the kernel forward packets while no accelerator runs. So the\n"
+      "network works at once, and also while gradlaned is stopped. A second call does\n"
+      "only what is missing. Needs root. The set-up lasts until 'down' or a reboot.");
+  CLI::App* const down = add(*accelerator, "down", "Move addresses and routes back, and remove the pair", options);
   down->footer(
-      "Addresses and routes that the pair has now move to the wire's interface, which\n"
-      "is otherwise made as it was before 'up'. Stop gradlaned first. Needs root.");
+      "Moves the pair's addresses and routes to the wire's interface, and restores the\n"
+      "other settings that it had before 'up'. Stop gradlaned first. Needs root.");
   up->callback([&options] { options.command = AcceleratorSetupOptions::Command::kUp; });
   down->callback([&options] { options.command = AcceleratorSetupOptions::Command::kDown; });
 }

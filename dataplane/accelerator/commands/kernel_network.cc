@@ -164,26 +164,25 @@ std::string KernelNetwork::text() const {
 void KernelNetwork::erase(RtNetlink& kernel, const Link& at) const {
   for (const Payload& route : routes_) {
     kernel.change(route_message(RTM_DELROUTE, 0, route, link_, at),
-                  fmt::format("route {} over {} cannot be removed", text_of_route(route), at.name), {ESRCH});
+                  fmt::format("cannot remove route {} over {}", text_of_route(route), at.name), {ESRCH});
   }
   // When the first address of a network is removed, the kernel may remove the other ones of that network.
   for (const Payload& address : addresses_) {
     kernel.change(address_message(RTM_DELADDR, 0, address, link_, at),
-                  fmt::format("address {} of {} cannot be removed", text_of_address(address), at.name),
-                  {EADDRNOTAVAIL});
+                  fmt::format("cannot remove address {} of {}", text_of_address(address), at.name), {EADDRNOTAVAIL});
   }
 }
 
 std::vector<std::string> KernelNetwork::give(RtNetlink& kernel, const Link& to) const {
   for (const Payload& address : addresses_) {
     kernel.change(address_message(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, address, link_, to),
-                  fmt::format("no address {} for {}", text_of_address(address), to.name), {EEXIST});
+                  fmt::format("cannot add address {} to {}", text_of_address(address), to.name), {EEXIST});
   }
   std::vector<std::string> refused;
   for (const Payload& route : routes_) {
     try {
       kernel.change(route_message(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, route, link_, to),
-                    fmt::format("no route {} over {}", text_of_route(route), to.name), {EEXIST});
+                    fmt::format("cannot add route {} over {}", text_of_route(route), to.name), {EEXIST});
     } catch (const SetupError& error) {
       refused.emplace_back(error.what());
     }

@@ -17,7 +17,7 @@ int run_accelerator_setup(const AcceleratorSetupOptions&) { throw SetupError(kLe
 
 void check_accelerator(const AcceleratorConfig&, std::chrono::milliseconds, CheckReport& report,
                        const std::function<void()>&, nlohmann::json&) {
-  report.fail("accelerator", kLeftOut, "use a gradlane with it");
+  report.fail("accelerator", kLeftOut, "use a build with -Daccelerator=true");
 }
 
 Lines accelerator_lines(const StatsLooks&, bool) { return {kLeftOut}; }

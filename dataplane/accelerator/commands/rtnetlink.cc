@@ -56,7 +56,8 @@ void RtNetlink::change(NetlinkMessage message, const std::string& what, const st
 
 void RtNetlink::list(NetlinkMessage message, const NetlinkSocket::Visit& visit) {
   const int error = socket_.exchange(std::move(message), visit);
-  if (error != 0) throw SetupError(fmt::format("the kernel does not list its network: {}", std::strerror(error)));
+  if (error != 0)
+    throw SetupError(fmt::format("cannot read the kernel's addresses and routes: {}", std::strerror(error)));
 }
 
 std::optional<Link> RtNetlink::find(const std::string& name) {
@@ -66,7 +67,7 @@ std::optional<Link> RtNetlink::find(const std::string& name) {
   const int error = socket_.exchange(std::move(message),
                                      [&](unsigned, std::span<const uint8_t> payload) { link = link_of(payload); });
   if (error != 0 && error != ENODEV) {
-    throw SetupError(fmt::format("interface {} cannot be looked at: {}", name, std::strerror(error)));
+    throw SetupError(fmt::format("cannot read the state of interface {}: {}", name, std::strerror(error)));
   }
   return link;
 }
@@ -83,7 +84,7 @@ void RtNetlink::add_veth(const std::string& name, const std::string& peer, size_
                    [&] { message.put(about(0)).text(IFLA_IFNAME, peer).number(IFLA_MTU, static_cast<uint32_t>(mtu)); });
     });
   });
-  change(std::move(message), fmt::format("no veth pair {} and {}", name, peer));
+  change(std::move(message), fmt::format("cannot make the veth pair {} and {}", name, peer));
 }
 
 void RtNetlink::set_flag(const Link& link, unsigned flag, bool on) {
@@ -92,28 +93,29 @@ void RtNetlink::set_flag(const Link& link, unsigned flag, bool on) {
   part.ifi_flags = on ? flag : 0;
   part.ifi_change = flag;
   message.put(part);
-  change(std::move(message), fmt::format("flag {:#x} of interface {}", flag, link.name));
+  change(std::move(message), fmt::format("cannot change flag {:#x} of interface {}", flag, link.name));
 }
 
 void RtNetlink::set_mtu(const Link& link, size_t mtu) {
   change(change_of(link).number(IFLA_MTU, static_cast<uint32_t>(mtu)),
-         fmt::format("MTU {} of interface {}", mtu, link.name));
+         fmt::format("cannot set MTU {} of interface {}", mtu, link.name));
 }
 
 void RtNetlink::set_alias(const Link& link, const std::string& alias) {
   NetlinkMessage message = change_of(link);
   message.attribute(IFLA_IFALIAS, {reinterpret_cast<const uint8_t*>(alias.data()), alias.size()});
-  change(std::move(message), fmt::format("alias of interface {}", link.name));
+  change(std::move(message), fmt::format("cannot set the alias of interface {}", link.name));
 }
 
 void RtNetlink::set_address(const Link& link, const std::vector<uint8_t>& address) {
-  change(change_of(link).attribute(IFLA_ADDRESS, address), fmt::format("MAC address of interface {}", link.name));
+  change(change_of(link).attribute(IFLA_ADDRESS, address),
+         fmt::format("cannot set the MAC address of interface {}", link.name));
 }
 
 void RtNetlink::remove(const Link& link) {
   NetlinkMessage message(RTM_DELLINK, NLM_F_ACK);
   message.put(about(link.index));
-  change(std::move(message), fmt::format("interface {} cannot be removed", link.name), {ENODEV});
+  change(std::move(message), fmt::format("cannot remove interface {}", link.name), {ENODEV});
 }
 
 }  // namespace gradlane

@@ -84,7 +84,7 @@ class Setup {
     prepare_wire(wire);
     bypass_ = bypass_of(config_);
     install_bypass(bypass_);
-    say("nftables: table netdev {}, while no accelerator runs", bypass_.table);
+    say("nftables: table netdev {} forwards packets while no accelerator runs", bypass_.table);
     try {
       move(wire, need(config_.interface));
     } catch (const SetupError&) {
@@ -95,12 +95,12 @@ class Setup {
     // This comes after move(), because it removes the IPv6 addresses of the wire's interface.
     set_ipv6(wire.name, false);
     for (const std::string& fault : offload_faults(config_)) throw SetupError(fault);
-    std::printf("%s is up: gradlaned --config %s\n", config_.interface.c_str(), config_.file.c_str());
+    std::printf("%s is up; now start gradlaned --config %s\n", config_.interface.c_str(), config_.file.c_str());
   }
 
   void down() {
     if (find_nft_table(bypass_.held)) {
-      throw SetupError(fmt::format("an accelerator has {}: stop gradlaned first", bypass_.ends()));
+      throw SetupError(fmt::format("an accelerator uses {}: stop gradlaned first", bypass_.ends()));
     }
     remove_without_pair();
     if (!bypass_.joins()) return;
@@ -108,8 +108,9 @@ class Setup {
     const auto port = kernel_.find(bypass_.host.name);
     const auto before = port ? SavedWire::parse(port->alias) : std::nullopt;
     if (port && !before) {
-      throw SetupError(fmt::format("{} was not made by gradlane accelerator up: ip link del {}, and then this again",
-                                   port->name, port->name));
+      throw SetupError(
+          fmt::format("{} was not made by gradlane accelerator up: run ip link del {}, and then this command again",
+                      port->name, port->name));
     }
     remove_bypass(bypass_);
     if (wire && before) restore(*wire, *before);
@@ -127,18 +128,18 @@ class Setup {
 
   void require_pair() const {
     if (bypass_.joins()) return;
-    throw SetupError(fmt::format(
-        "{}: a veth pair is set up for an accelerator whose host port is one end of it and whose wire is an interface "
-        "of the kernel, as in host: {{device: \"net_af_packet0,iface=gla0\"}}; here host is {}, and wire {}. "
-        "docs/accelerator.md, \"Set it up\", has what such ports need",
-        config_.file, config_.host.device, config_.wire.device));
+    throw SetupError(
+        fmt::format("{}: this command needs a host port that is one end of a veth pair, as in host: {{device: "
+                    "\"net_af_packet0,iface=gla0\"}}, and a wire that is an interface of the kernel; here host is {}, "
+                    "and wire {}; for such ports, see docs/accelerator.md, \"Set it up\"",
+                    config_.file, config_.host.device, config_.wire.device));
   }
 
   // Removes the table that gradlaned itself has left, if one of its ports is no interface of the kernel.
   void remove_without_pair() {
     if (bypass_.joins()) return;
     remove_bypass(bypass_);
-    say("nftables: no table netdev {} any more; interfaces stay as they are",
+    say("nftables: table netdev {} does not exist any more; interfaces are not changed",
         bypass_.table.empty() ? "gradlane-..." : bypass_.table);
   }
 
@@ -152,8 +153,8 @@ class Setup {
     Link wire = need(bypass_.wire.name);
     if (wire.master == 0) return wire;
     throw SetupError(
-        fmt::format("interface {} belongs to a bridge or bond, which takes what comes in there: "
-                    "ip link set {} nomaster, or name that one as the wire",
+        fmt::format("interface {} belongs to a bridge or bond, which takes its packets: run ip link set {} nomaster, "
+                    "or use the bridge or bond as the wire",
                     wire.name, wire.name));
   }
 
@@ -164,16 +165,16 @@ class Setup {
     if (!port) {
       if (kernel_.find(config_.interface)) {
         throw SetupError(
-            fmt::format("there is an interface {} already, which is no end of a veth with {}: "
-                        "ip link del {}, or another name: host: {{interface: ...}}",
+            fmt::format("interface {} exists already, and is not one end of a veth pair with {}: run ip link del {}, "
+                        "or choose another name in host: {{interface: ...}}",
                         config_.interface, inner, config_.interface));
       }
       kernel_.add_veth(config_.interface, inner, config_.mtu, wire.address);
-      say("{} and {}: made, a veth pair with MTU {}", config_.interface, inner, config_.mtu);
+      say("{} and {}: made as a veth pair with MTU {}", config_.interface, inner, config_.mtu);
     } else if (veth_peer(inner) != config_.interface) {
       throw SetupError(
-          fmt::format("there is an interface {} already, and it is no veth whose other end is {}: "
-                      "ip link del {}, or name that other end: host: {{interface: ...}}",
+          fmt::format("interface {} exists already, and is not a veth whose other end is {}: run ip link del {}, or "
+                      "give the name of its other end in host: {{interface: ...}}",
                       inner, config_.interface, inner));
     }
     const Link own = need(inner);
@@ -213,8 +214,9 @@ class Setup {
   void remember(const Link& port, const Link& wire) {
     const auto before = SavedWire::parse(port.alias);
     if (before && before->interface != wire.name) {
-      throw SetupError(fmt::format("{} was made for {}: gradlane accelerator down, with the configuration of that time",
-                                   port.name, before->interface));
+      throw SetupError(
+          fmt::format("{} was set up for {}: run gradlane accelerator down with the old configuration first", port.name,
+                      before->interface));
     }
     if (before) {
       if (!config_.superpackets) return;
@@ -236,12 +238,12 @@ class Setup {
   void prepare_wire(const Link& wire) {
     if (wire.mtu < config_.mtu) {
       kernel_.set_mtu(wire, config_.mtu);
-      say("{}: MTU {}, and was {}", wire.name, config_.mtu, wire.mtu);
+      say("{}: MTU {}, before {}", wire.name, config_.mtu, wire.mtu);
     }
     switch_features(wire.name, active_against(wire), false);
     kernel_.set_flag(wire, IFF_PROMISC, true);
     kernel_.set_flag(wire, IFF_UP, true);
-    say("{}: up, promiscuous, without offloads on arrival and without IPv6 of its own", wire.name);
+    say("{}: up, promiscuous, receive offloads and IPv6 off", wire.name);
   }
 
   void restore(const Link& wire, const SavedWire& before) {
@@ -249,7 +251,7 @@ class Setup {
     if (wire.mtu != before.mtu) kernel_.set_mtu(wire, before.mtu);
     kernel_.set_flag(wire, IFF_PROMISC, before.promiscuous);
     set_ipv6(wire.name, before.ipv6);
-    say("{}: as it was, with MTU {}", wire.name, before.mtu);
+    say("{}: restored, with MTU {}", wire.name, before.mtu);
   }
 
   void move(const Link& from, const Link& to) {
@@ -263,14 +265,14 @@ class Setup {
     }
     try {
       for (const std::string& refused : network.give(kernel_, to)) {
-        std::fprintf(stderr, "gradlane: %s; it has to be made again by hand\n", refused.c_str());
+        std::fprintf(stderr, "gradlane: %s; add it by hand\n", refused.c_str());
       }
     } catch (const SetupError&) {
       (void)network.give(kernel_, from);
       network.erase(kernel_, to);
       throw;
     }
-    say("{}: has {} of {} now", to.name, network.text(), from.name);
+    say("{}: now has {} of {}", to.name, network.text(), from.name);
   }
 
   const AcceleratorConfig& config_;

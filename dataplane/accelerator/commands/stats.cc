@@ -16,11 +16,16 @@ using Row = std::vector<std::string>;
 
 // The reasons why marked packets went uncompressed, by counter.
 constexpr std::pair<const char*, const char*> kReasons[] = {
-    {"raw_no_peer", "no accelerator answers there"},        {"raw_small", "too little payload"},
-    {"raw_size", "UDP payload no multiple of 4 bytes"},     {"raw_no_gain", "would not be smaller"},
-    {"raw_shape", "fragments, IP options, not UDP or TCP"}, {"raw_flags", "SYN, FIN, RST, URG"},
-    {"raw_unknown", "connection not known from its start"}, {"raw_sent_before", "a retransmission"},
-    {"raw_no_memory", "no memory to remember it"},          {"raw_checksum", "checksum is wrong"},
+    {"raw_no_peer", "no accelerator answers there"},
+    {"raw_small", "too little payload"},
+    {"raw_size", "UDP payload is not a multiple of 4 bytes"},
+    {"raw_no_gain", "would not become smaller"},
+    {"raw_shape", "fragments, IP options, or neither UDP nor TCP"},
+    {"raw_flags", "SYN, FIN, RST, URG"},
+    {"raw_unknown", "start of the connection not seen"},
+    {"raw_sent_before", "a retransmission"},
+    {"raw_no_memory", "no memory to keep it"},
+    {"raw_checksum", "checksum is wrong"},
 };
 constexpr std::string_view kReasonPrefix = "raw_";
 
@@ -127,7 +132,7 @@ Lines marked_lines(const StatsLooks& looks) {
   const double out = figures.amount("compressed_bytes");
   const double frames = figures.amount("wire_frames");
   const auto quotient = [](double a, double b) { return b > 0 ? digits(a / b) : std::string("-"); };
-  lines.push_back(fmt::format("compressed payload   {} bytes in   {} out   ratio {}   {} packets in a frame",
+  lines.push_back(fmt::format("compressed payload   {} bytes in   {} out   ratio {}   {} packets per frame",
                               count_text(in), count_text(out), quotient(in, out),
                               quotient(figures.amount("compressed"), frames)));
   lines.push_back(fmt::format("restored   {} packets{}   from {} frames   {} damaged ones dropped",

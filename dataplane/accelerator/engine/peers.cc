@@ -32,7 +32,7 @@ Peers::Peers(uint64_t seed) : seed_(seed), cipher_(EVP_CIPHER_CTX_new()) {
                                     reinterpret_cast<const uint8_t*>(key.data()), nullptr) == 1) {
     return;
   }
-  throw SetupError("libcrypto has no AES-128, which nonces are made with");
+  throw SetupError("libcrypto has no AES-128, which is needed to make nonces");
 }
 
 bool Peers::holds(const Peer& peer, Nanos now) noexcept {

@@ -106,8 +106,8 @@ std::string nft_fault(int error) {
   if (error == EPERM) return text + ": this needs root, or CAP_NET_ADMIN";
   if (error != EOPNOTSUPP && error != ENOENT && error != EPROTONOSUPPORT && error != EINVAL) return text;
   return text +
-         ": nftables of this kernel has no netdev tables with owners and fwd; Linux 5.16 or later has "
-         "(CONFIG_NF_TABLES_NETDEV, CONFIG_NFT_FWD_NETDEV)";
+         ": nftables of this kernel lacks netdev tables with owners and fwd; use Linux 5.16 or later with "
+         "CONFIG_NF_TABLES_NETDEV and CONFIG_NFT_FWD_NETDEV";
 }
 
 void install_bypass(const Bypass& bypass) {
@@ -117,7 +117,7 @@ void install_bypass(const Bypass& bypass) {
   add_bypass(batch, bypass);
   const int error = batch.send(socket);
   if (error == 0) return;
-  throw SetupError(fmt::format("nftables: no table {}: {}", bypass.table, nft_fault(error)));
+  throw SetupError(fmt::format("nftables: cannot make table {}: {}", bypass.table, nft_fault(error)));
 }
 
 void remove_bypass(const Bypass& bypass) {
@@ -127,7 +127,7 @@ void remove_bypass(const Bypass& bypass) {
   batch.remove_table(bypass.table);
   const int error = batch.send(socket);
   if (error == 0) return;
-  throw SetupError(fmt::format("nftables: table {} cannot be removed: {}", bypass.table, nft_fault(error)));
+  throw SetupError(fmt::format("nftables: cannot remove table {}: {}", bypass.table, nft_fault(error)));
 }
 
 BypassState bypass_state(const Bypass& bypass) {

@@ -67,7 +67,7 @@ std::optional<NftTable> find_nft_table(const std::string& name) {
       error != 0 || !table
           ? error
           : socket.exchange(netdev_message(NFT_MSG_GETRULE, NLM_F_DUMP).text(NFTA_RULE_TABLE, name), count);
-  if (failed != 0) throw SetupError(std::string("nftables cannot be asked: ") + std::strerror(failed));
+  if (failed != 0) throw SetupError(std::string("cannot read nftables: ") + std::strerror(failed));
   return table;
 }
 

@@ -33,7 +33,7 @@ void look_at_receiving(const PortConfig& port, std::vector<std::string>& faults)
     if (active.contains(feature)) command += fmt::format(" {} off", word);
   }
   if (command.empty()) return;
-  faults.push_back(fmt::format("port {}: {} puts received packets together, longer than the MTU: ethtool -K {}{}",
+  faults.push_back(fmt::format("port {}: {} joins received packets into ones longer than the MTU: ethtool -K {}{}",
                                port.name, *interface, *interface, command));
 }
 
@@ -52,8 +52,7 @@ std::string superpackets_fault(const AcceleratorConfig& config, const std::strin
   }
   if (command.empty()) return "";
   return fmt::format(
-      "port {}: {}, the host's end of {}, leaves to its device what superpackets are not for: ethtool -K "
-      "{}{}",
+      "port {}: {}, the host's end of {}, has offloads that superpackets do not support: ethtool -K {}{}",
       config.host.name, peer, interface, peer, command);
 }
 
@@ -84,10 +83,9 @@ std::vector<std::string> offload_faults(const AcceleratorConfig& config) {
       faults.push_back(std::move(fault));
     }
   } else if (peer && leaves_checksums(*peer)) {
-    faults.push_back(
-        fmt::format("port {}: {}, the host's end of {}, leaves checksums and segmentation to its device: "
-                    "ethtool -K {} tx off",
-                    config.host.name, *peer, *interface, *peer));
+    faults.push_back(fmt::format(
+        "port {}: {}, the host's end of {}, leaves checksums and segmentation to its device: ethtool -K {} tx off",
+        config.host.name, *peer, *interface, *peer));
   }
   return faults;
 }

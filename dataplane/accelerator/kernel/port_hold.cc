@@ -30,8 +30,8 @@ std::string owner_text(const Bypass& bypass) {
   const auto table = find_nft_table(bypass.held);
   if (!table || !table->owner) return "";
   return fmt::format(
-      "another accelerator has {}: its netlink port is {}, which mostly is the number of its process; "
-      "stop that one, or name other interfaces",
+      "another accelerator uses {}: its netlink port is {}, usually its process number; stop it, or use other "
+      "interfaces",
       bypass.ends(), *table->owner);
 }
 
@@ -66,16 +66,16 @@ PortHold::PortHold(const AcceleratorConfig& config) : file_(config.file), bypass
     error = batch.send(*owner_);
   }
   if (error == 0) {
-    spdlog::info("the kernel is kept off {} while this process lives, and then {} (nftables: {}, {})", bypass_.ends(),
-                 bypass_.joins() ? "joins them, but for compressed packets" : "drops what comes in there", bypass_.held,
-                 bypass_.table);
+    spdlog::info(
+        "the kernel does not process packets of {} while this process runs, and then {} (nftables: {}, {})",
+        bypass_.ends(),
+        bypass_.joins() ? "forwards packets between them, except compressed ones" : "drops packets that arrive there",
+        bypass_.held, bypass_.table);
     return;
   }
   const std::string other = error == EPERM ? who_holds(bypass_) : "";
-  throw SetupError(
-      fmt::format("the kernel cannot be kept off {}, and would take each packet that comes in there, "
-                  "compressed ones too: {}",
-                  bypass_.ends(), other.empty() ? nft_fault(error) : other));
+  throw SetupError(fmt::format("cannot prevent the kernel from processing packets of {}, compressed ones too: {}",
+                               bypass_.ends(), other.empty() ? nft_fault(error) : other));
 }
 
 void PortHold::look(Nanos now) {
@@ -120,7 +120,7 @@ void PortHold::mend(Nanos now) {
   if (error_ == 0) {
     held_ = bypassed_ = true;
     logged_at_ = 0;
-    spdlog::warn("{}: made right", what);
+    spdlog::warn("{}: repaired", what);
   } else if (logged_at_ == 0 || now - logged_at_ >= kAgain) {
     logged_at_ = now;
     spdlog::error("{}", fault());
@@ -128,23 +128,23 @@ void PortHold::mend(Nanos now) {
 }
 
 std::string PortHold::cause() const {
-  if (!held_) return fmt::format("an interface of {} has another name now", bypass_.ends());
+  if (!held_) return fmt::format("an interface of {} was renamed", bypass_.ends());
   return fmt::format("table netdev {} of nftables was removed or changed", bypass_.table);
 }
 
 std::string PortHold::fault() const {
   if (held_ && bypassed_) return "";
-  const std::string what = fmt::format("{}, which cannot be made right from here ({})", cause(),
+  const std::string what = fmt::format("{}, and this process cannot repair it ({})", cause(),
                                        error_ == 0 ? "not tried yet" : std::strerror(error_));
   if (!held_) {
     return fmt::format(
-        "{}: the kernel takes what comes in there too, so programs may get packets twice, and compressed "
-        "ones as data: name it in {}, and start gradlaned again",
+        "{}: the kernel processes its packets too, so programs may get packets twice, and compressed ones as data: "
+        "write the new name into {}, and start gradlaned again",
         what, file_);
   }
   return fmt::format(
-      "{}: if this process dies, the network of the host goes away, and programs may get compressed "
-      "packets as data: gradlane accelerator up --config {}",
+      "{}: if this process ends, the host loses its network, and programs may get compressed packets as data: run "
+      "gradlane accelerator up --config {}",
       what, file_);
 }
 

@@ -32,7 +32,7 @@ void VnetPort::maintain() {
   link_up_.store(interface_running(interface_), std::memory_order_relaxed);
   if (!interface_there(interface_)) {
     throw DeviceLost("port " + name_ + ": interface " + interface_name(config_) +
-                     " is gone: deleted, made anew, or moved to another network namespace");
+                     " is gone: deleted, created again, or moved to another network namespace");
   }
   lost_in_socket_ += take_missed(queue_->fd());
   missed_ = lost_in_socket_ + queue_->times(Event::kUnfit) + queue_->times(Event::kTooLong);
@@ -53,13 +53,13 @@ void VnetPort::maintain() {
 const char* VnetPort::trouble_text(Event event) const noexcept {
   switch (event) {
     case Event::kUnfit:
-      return "superpackets came that are not of TCP, and were dropped: gradlane accelerator up switches them off";
+      return "dropped superpackets that are not TCP: switch them off with gradlane accelerator up";
     case Event::kTooLong:
-      return "packets came that are longer than the MTU, and were dropped: has the host's interface a larger one?";
+      return "dropped packets that are longer than the MTU: is the MTU of the host's interface larger?";
     case Event::kRefused:
-      return "the kernel refuses to take packets, which get lost";
+      return "the kernel refuses packets, which are lost";
     case Event::kSeparately:
-      return "the kernel refuses to take superpackets, whose packets go one by one: that costs time";
+      return "the kernel refuses superpackets, so their packets are sent one by one, which costs time";
     default:
       return nullptr;
   }

@@ -36,7 +36,7 @@ VnetQueue::VnetQueue(unsigned interface, rte_mempool* pool)
     : pool_(pool), memory_(std::make_unique_for_overwrite<uint8_t[]>(kFetched * kSlotBytes)) {
   // The socket has no protocol yet, so no frame comes before everything is set.
   socket_ = FileDescriptor(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket_) throw SetupError(fmt::format("no packet socket: {}", std::strerror(errno)));
+  if (!socket_) throw SetupError(fmt::format("cannot create a packet socket: {}", std::strerror(errno)));
   prepare(interface);
   for (size_t i = 0; i < kFetched; ++i) {
     Slot& slot = slots_[i];
@@ -53,7 +53,8 @@ VnetQueue::~VnetQueue() = default;
 void VnetQueue::prepare(unsigned interface) {
   const int fd = socket_.get();
   if (!set(fd, SOL_PACKET, PACKET_VNET_HDR, 1) || !set(fd, SOL_PACKET, PACKET_AUXDATA, 1)) {
-    throw SetupError(fmt::format("this kernel has no superpackets for packet sockets: {}", std::strerror(errno)));
+    throw SetupError(
+        fmt::format("this kernel does not support superpackets for packet sockets: {}", std::strerror(errno)));
   }
   (void)ignore_outgoing(fd);
   for (const int option : {SO_RCVBUFFORCE, SO_SNDBUFFORCE}) (void)set(fd, SOL_SOCKET, option, kSocketBytes);
@@ -62,7 +63,7 @@ void VnetQueue::prepare(unsigned interface) {
   address.sll_protocol = htons(ETH_P_ALL);
   address.sll_ifindex = static_cast<int>(interface);
   if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    throw SetupError(fmt::format("the packet socket cannot be bound: {}", std::strerror(errno)));
+    throw SetupError(fmt::format("cannot bind the packet socket: {}", std::strerror(errno)));
   }
 }
 

@@ -137,13 +137,14 @@ TEST(Beginnings, GranulesMustFitIntoAPacket) {
 TEST(Beginnings, PacketsThatAreTooShortSayWhatFits) {
   EXPECT_EQ(
       packet_fault(find_codec("qsgd:8/1024"), 548, 28).view(),
-      "codec qsgd:8/1024: a chunk, 1024 floats, may have 1032 bytes, and MTU 576 has room for 484: take a smaller "
+      "codec qsgd:8/1024: a chunk of 1024 floats can take 1032 bytes, but MTU 576 has room for 484: choose a smaller "
       "chunk, or raise `mtu` on all nodes");
   EXPECT_TRUE(packet_fault(find_codec("int8"), 256, 28)
                   .view()
-                  .ends_with(": take another codec, or raise `mtu` on all "
+                  .ends_with(": choose another codec, or raise `mtu` on all "
                              "nodes"));
-  EXPECT_TRUE(packet_fault(find_codec("topk:1%"), 548, 28).view().starts_with("codec topk:1%: its shortest run, 256 "));
+  EXPECT_TRUE(
+      packet_fault(find_codec("topk:1%"), 548, 28).view().starts_with("codec topk:1%: its shortest run of 256 "));
 }
 
 // ---- Failures

@@ -90,7 +90,7 @@ class Writes : public testing::TestWithParam<Case> {
         if (failure) {
           ++failed;
           EXPECT_EQ(failure_text(failure),
-                    "given up on rank 1: its trainer wrote to the tensor while the operation ran");
+                    "stopped on rank 1: its trainer wrote to the tensor while the operation ran");
           continue;
         }
         if (rank == kWriter) continue;

@@ -76,7 +76,7 @@ TEST(Calibration, StaleAndForeign) {
     change(other);
     return calibration_fault(made, other);
   };
-  EXPECT_EQ(with([](CalibrationUse& u) { u.host = "b"; }), "it is of host 'a', and this is 'b'");
+  EXPECT_EQ(with([](CalibrationUse& u) { u.host = "b"; }), "it was measured on host 'a', but here it is 'b'");
   EXPECT_NE(with([](CalibrationUse& u) { u.cpu = "d"; }), "");
   EXPECT_NE(with([](CalibrationUse& u) { u.isa = "avx512"; }), "");
   EXPECT_NE(with([](CalibrationUse& u) { u.program = "2"; }), "");

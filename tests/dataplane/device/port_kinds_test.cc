@@ -38,7 +38,7 @@ TEST(PortKinds, Vmxnet3HasNoBuffersOf16KiB) {
     FAIL() << "taken";
   } catch (const SetupError& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("at most 16383 bytes, and other ports want 16384"), std::string::npos) << text;
+    EXPECT_NE(text.find("at most 16383 bytes, but other ports need 16384"), std::string::npos) << text;
     EXPECT_NE(text.find("set mtu to 8166 at most"), std::string::npos) << text;
   }
 }

@@ -129,7 +129,7 @@ TEST(Port, IsLostWhenItsDeviceIsTakenOut) {
     }
     return std::string();
   };
-  EXPECT_THAT(lost(), HasSubstr("port e3: device net_null_taken is taken out of the machine"));
+  EXPECT_THAT(lost(), HasSubstr("port e3: device net_null_taken was removed from the machine"));
   EXPECT_EQ(lost(), lost());
 }
 

@@ -22,7 +22,7 @@ TEST(HostClaim, NamesWhatItsProcessHasOnce) {
       _exit(1);
     } catch (const SetupError& error) {
       const std::string expected =
-          "another gradlaned of this machine, process " + std::to_string(getppid()) + ", has " + what + ": stop it";
+          "another gradlaned on this machine, process " + std::to_string(getppid()) + ", uses " + what + ": stop it";
       _exit(error.what() == expected ? 0 : 2);
     }
   }

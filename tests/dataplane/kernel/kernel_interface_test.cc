@@ -29,7 +29,7 @@ TEST(KernelInterface, MustBeThereAndTakeTheMtu) {
   if (if_nametoindex("lo") == 0) GTEST_SKIP() << "no interface lo";
   EXPECT_EQ(refusal("net_af_packet0,iface=lo", 9000), "");
   EXPECT_EQ(refusal("eth_af_packet0,iface=lo", 70000),
-            "interface lo has MTU 65536, and mtu is 70000: ip link set lo mtu 70000");
+            "interface lo has MTU 65536, but mtu is 70000: ip link set lo mtu 70000");
   EXPECT_NE(refusal("net_af_packet0,iface=gl-none", 1500).find("there is no interface 'gl-none' here"),
             std::string::npos);
   EXPECT_NE(refusal("net_af_packet0,iface=" + std::string(40, 'x'), 1500).find("there is no interface"),
@@ -37,7 +37,8 @@ TEST(KernelInterface, MustBeThereAndTakeTheMtu) {
   // The kernel has an address on lo, which would receive nothing any more.
   EXPECT_TRUE(
       refusal("net_af_xdp0,iface=lo", 3500).starts_with("AF_XDP takes all packets away from the kernel, whose"));
-  EXPECT_NE(refusal("net_af_xdp0,iface=lo", 3501).find("AF_XDP takes no packets of 3501 bytes"), std::string::npos);
+  EXPECT_NE(refusal("net_af_xdp0,iface=lo", 3501).find("AF_XDP cannot receive packets of 3501 bytes"),
+            std::string::npos);
 }
 
 TEST(KernelInterface, IsOfNoOtherDevice) {

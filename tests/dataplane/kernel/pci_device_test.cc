@@ -71,10 +71,10 @@ TEST_F(PciCardTest, IsThereAtAll) {
 
 TEST_F(PciCardTest, IsTheKernels) {
   add_card("e1000e", "7");
-  expect(trouble(), {"it is the kernel's, by driver e1000e; bind it: "
+  expect(trouble(), {"the kernel uses it with driver e1000e; bind it: "
                      "dpdk-devbind.py --bind=vfio-pci 0000:03:00.0"});
   fs::create_directories(folder(kCard) + "/net/eth3");
-  expect(trouble(), {"driver e1000e, as interface eth3", "logged in through"});
+  expect(trouble(), {"driver e1000e, as interface eth3", "your login session needs"});
 }
 
 TEST_F(PciCardTest, OfVirtioIsTheKernels) {
@@ -85,7 +85,7 @@ TEST_F(PciCardTest, OfVirtioIsTheKernels) {
 
 TEST_F(PciCardTest, IsNobodys) {
   add_card("", "7");
-  expect(trouble(), {"no driver has it; bind it: dpdk-devbind.py"});
+  expect(trouble(), {"it has no driver; bind it: dpdk-devbind.py"});
   EXPECT_EQ(trouble().find("IOMMU"), std::string::npos);
 }
 
@@ -115,7 +115,7 @@ TEST_F(PciCardTest, HasNoIommuAndVfioDoesWithout) {
   add_card("", "");
   expect(trouble(), {"it is in no IOMMU group"});
   write(root_ + "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode", "Y");
-  EXPECT_EQ(trouble(), "no driver has it; bind it: dpdk-devbind.py --bind=vfio-pci 0000:03:00.0");
+  EXPECT_EQ(trouble(), "it has no driver; bind it: dpdk-devbind.py --bind=vfio-pci 0000:03:00.0");
 }
 
 TEST_F(PciCardTest, MayNotBeOpenedWithoutIommu) {
@@ -124,7 +124,7 @@ TEST_F(PciCardTest, MayNotBeOpenedWithoutIommu) {
   chmod((root_ + "/dev/vfio/noiommu-0").c_str(), 0);
   const bool root = geteuid() == 0 && seteuid(65534) == 0;
   expect(trouble(),
-         {"/dev/vfio/noiommu-0 cannot be opened by user ", ": without an IOMMU it is root's; start as root"});
+         {"/dev/vfio/noiommu-0 cannot be opened by user ", ": without an IOMMU only root can open it; start as root"});
   EXPECT_EQ(trouble().find("chown"), std::string::npos);
   EXPECT_EQ(root ? seteuid(0) : 0, 0);
 }
@@ -144,7 +144,7 @@ TEST_F(PciCardTest, OfAGroupThatTheKernelUsesToo) {
   add_card("", "7", "0000:03:00.2");
   EXPECT_EQ(trouble(), "");
   add_card("e1000e", "7", "0000:03:00.1");
-  expect(trouble(), {"IOMMU group 7 has 0000:03:00.1 (driver e1000e), too", "--bind=vfio-pci 0000:03:00.1"});
+  expect(trouble(), {"IOMMU group 7 also has 0000:03:00.1 (driver e1000e), which", "--bind=vfio-pci 0000:03:00.1"});
 }
 
 TEST_F(PciCardTest, MayNotBeOpened) {

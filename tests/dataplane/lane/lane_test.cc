@@ -127,7 +127,7 @@ TEST(Lane, WithoutARingAnOperationFailsAtItsDeadline) {
   cluster.set_now(begun + 30 * kMillisecond);
   (void)cluster.round(0);
   ASSERT_TRUE(ranks[0].over(cookie).has_value());
-  EXPECT_EQ(ranks[0].over(cookie)->text, "the ring did not come up in time: nothing was heard of rank 1");
+  EXPECT_EQ(ranks[0].over(cookie)->text, "the ring did not come up in time: nothing was heard from rank 1");
 }
 
 TEST(Lane, TrainersOfOneNodeWaitForEachOtherToTheNanosecond) {

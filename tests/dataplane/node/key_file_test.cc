@@ -80,10 +80,10 @@ TEST_F(KeyFile, WrongTextsAreRefused) {
       {kDigits.substr(2), "has 62 digits"},
       {kDigits + "0", "has 65 digits"},
       {std::string(1026, 'a'), "has 1026 digits"},
-      {kDigits + "\n" + kDigits, "has other characters than digits"},
-      {"0x" + kDigits, "has other characters than digits"},
-      {std::string(32, '\x80'), "has other characters than digits"},
-      {kDigits + std::string(1, '\0'), "has other characters than digits"},
+      {kDigits + "\n" + kDigits, "has characters that are not hexadecimal digits"},
+      {"0x" + kDigits, "has characters that are not hexadecimal digits"},
+      {std::string(32, '\x80'), "has characters that are not hexadecimal digits"},
+      {kDigits + std::string(1, '\0'), "has characters that are not hexadecimal digits"},
   };
   for (const auto& row : rows) {
     write(row.text);
@@ -102,16 +102,16 @@ TEST_F(KeyFile, WrongFilesAreRefused) {
   }
   std::filesystem::remove(path());
   ASSERT_EQ(mkdir(path().c_str(), 0700), 0);
-  EXPECT_EQ(fault(), "is no plain file");
+  EXPECT_EQ(fault(), "is not a regular file");
   ASSERT_EQ(rmdir(path().c_str()), 0);
   ASSERT_EQ(mkfifo(path().c_str(), 0600), 0);
-  EXPECT_EQ(fault(), "is no plain file");
+  EXPECT_EQ(fault(), "is not a regular file");
 }
 
 TEST_F(KeyFile, OfSomebodyElseIsRefused) {
   write(kDigits);
   if (chown(path().c_str(), 65534, 65534) != 0) GTEST_SKIP() << "needs root";
-  EXPECT_EQ(fault(), "belongs to the user with number 65534, allowed: root, or 0, who runs this");
+  EXPECT_EQ(fault(), "belongs to uid 65534, allowed: uid 0 (root), or uid 0, which runs this program");
 }
 
 }  // namespace

@@ -87,13 +87,13 @@ std::string document(const NodeFigures& node) {
 }
 
 TEST(Metrics, TheNode) {
-  EXPECT_THAT(document(figures()), testing::StartsWith(R"(# HELP gradlane_build_info 1; what runs here
+  EXPECT_THAT(document(figures()), testing::StartsWith(R"(# HELP gradlane_build_info 1; version of the daemon
 # TYPE gradlane_build_info gauge
 gradlane_build_info{node="1",version="0.1.0"} 1
-# HELP gradlane_node_info 1; how the node is configured
+# HELP gradlane_node_info 1; configuration of the node
 # TYPE gradlane_node_info gauge
 gradlane_node_info{node="1",codec="fixed:10",mtu="9000",config_digest="0xabcd"} 1
-# HELP gradlane_uptime_seconds since the start of the daemon
+# HELP gradlane_uptime_seconds time since the start of the daemon
 # TYPE gradlane_uptime_seconds gauge
 gradlane_uptime_seconds{node="1"} 2.5
 # HELP gradlane_resident_memory_bytes memory of the daemon

@@ -27,12 +27,12 @@ TEST(FailureCause, OfWhatTheExchangeSays) {
 }
 
 TEST(FailureCause, OfThisNode) {
-  EXPECT_EQ(std::string(trainer_gone(5).text.view()), "rank 5, a trainer of this node, has gone");
-  EXPECT_EQ(std::string(trainer_gone(std::nullopt).text.view()), "a trainer of this node has gone");
+  EXPECT_EQ(std::string(trainer_gone(5).text.view()), "rank 5, a trainer of this node, has left");
+  EXPECT_EQ(std::string(trainer_gone(std::nullopt).text.view()), "a trainer of this node has left");
   EXPECT_EQ(trainer_gone(5).cause, GRADLANE_CAUSE_TRAINER_GONE);
   EXPECT_EQ(std::string(trainer_replaced(5).text.view()),
-            "a new trainer has taken the place of rank 5, a trainer of this node that has gone");
-  EXPECT_EQ(std::string(trainer_resumed(5).text.view()), "rank 5 has begun afresh (gradlane_resume)");
+            "a new trainer has replaced rank 5, a trainer of this node that has left");
+  EXPECT_EQ(std::string(trainer_resumed(5).text.view()), "rank 5 has called gradlane_resume");
   EXPECT_EQ(std::string(cancelled_by(2).text.view()), "rank 2 has cancelled it");
   EXPECT_EQ(std::string(daemon_ends(nullptr).text.view()), "the daemon is shutting down");
   EXPECT_EQ(std::string(daemon_ends("port e1 has gone").text.view()), "port e1 has gone");

@@ -155,7 +155,7 @@ TEST_F(ServerEndTest, RankIsWaitedForWhileLanesAreBusy) {
   EXPECT_FALSE(any.receive(reply));
   lanes_->hold(false);
   EXPECT_EQ(receive(same).as<gl_welcome>().rank, 3U);
-  EXPECT_EQ(receive(any).text(), "all of this node's trainers are there (ranks 3 to 5)");
+  EXPECT_EQ(receive(any).text(), "all trainers of this node are connected already (ranks 3 to 5)");
 }
 
 TEST_F(ServerEndTest, RankIsNotWaitedForForever) {
@@ -169,7 +169,7 @@ TEST_F(ServerEndTest, RankIsNotWaitedForForever) {
   const Reply reply = receive(same);
   EXPECT_EQ(reply.type(), GL_MSG_REFUSED);
   EXPECT_EQ(reply.text(),
-            "rank 3 was pid " + pid() + ", which has gone, and its operations have not ended yet; try again");
+            "rank 3 was pid " + pid() + ", which has left, but its operations have not ended yet; try again");
   lanes_->hold(false);
   EXPECT_EQ(ask(same, hello_message(3)).type(), GL_MSG_WELCOME);
 }
@@ -208,11 +208,11 @@ TEST_F(ServerEndTest, MalformedMessages) {
     size_t size;
     std::string text;
   } cases[] = {
-      {0, 0, "message of 0 bytes, which have no type"},
-      {GL_MSG_HELLO, 3, "message of 3 bytes, which have no type"},
-      {0, 4, "message of type 0 (4 bytes), which is none of a client's"},
-      {GL_MSG_WELCOME, sizeof(gl_welcome), "message of type 2 (104 bytes), which is none of a client's"},
-      {4711, 300, "message of type 4711 (300 bytes), which is none of a client's"},
+      {0, 0, "message of 0 bytes, too short for a type"},
+      {GL_MSG_HELLO, 3, "message of 3 bytes, too short for a type"},
+      {0, 4, "message of type 0 (4 bytes), which a client must not send"},
+      {GL_MSG_WELCOME, sizeof(gl_welcome), "message of type 2 (104 bytes), which a client must not send"},
+      {4711, 300, "message of type 4711 (300 bytes), which a client must not send"},
       {GL_MSG_HELLO, 4, "HELLO of 4 bytes, not 16"},
       {GL_MSG_HELLO, 16, "HELLO with magic 0, which is not gradlane's"},
       {GL_MSG_ALLOCATE, 15, "ALLOCATE of 15 bytes, not 16"},
@@ -225,7 +225,7 @@ TEST_F(ServerEndTest, MalformedMessages) {
       const RawClient client = with_rank ? welcomed(3) : connect();
       ASSERT_TRUE(client.send(with_type(each.type, each.size)));
       EXPECT_EQ(goodbye(client), each.text);
-      EXPECT_THAT(log(), HasSubstr(" is cut off: " + each.text + "\n"));
+      EXPECT_THAT(log(), HasSubstr(" was disconnected: " + each.text + "\n"));
       EXPECT_EQ(log_count("\n"), lines + (with_rank ? 2 : 1));
     }
   }
@@ -254,7 +254,7 @@ TEST_F(ServerEndTest, MessagesOutOfTurn) {
   EXPECT_EQ(goodbye(twice), "a second HELLO");
   const RawClient hasty = connect();
   ASSERT_TRUE(hasty.send(hello_message(3)) && hasty.send(kAllocate));
-  EXPECT_EQ(goodbye(hasty), "ALLOCATE before the answer to the message in front of it");
+  EXPECT_EQ(goodbye(hasty), "ALLOCATE before the answer to the previous message");
   expect_free(3);
 }
 
@@ -296,7 +296,7 @@ TEST_F(ServerEndTest, Faults) {
     std::string text;
   } faults[] = {
       {TrainerFault::kRingCounts, "head 1 and tail 2 are more than the 64 entries of a ring apart (ring of lane 1)"},
-      {TrainerFault::kBadKind, "no operation is of kind 1 and type 2 (ring of lane 1)"},
+      {TrainerFault::kBadKind, "no operation has kind 1 and type 2 (ring of lane 1)"},
       {TrainerFault::kBadCodec, "no codec has id 1 and arguments 2 (ring of lane 1)"},
       {TrainerFault::kBadSegment, "operation names segment 1, which does not exist (ring of lane 1)"},
       {TrainerFault::kOutOfBounds, "operation on 2 bytes at offset 1 of a segment of 3 (ring of lane 1)"},
@@ -304,11 +304,11 @@ TEST_F(ServerEndTest, Faults) {
       {TrainerFault::kBadStrategy,
        "strategy ring is not allowed (strategies), or cannot do operations of kind 2 (ring of lane 1)"},
       {TrainerFault::kBadOperation,
-       "average of integers, minimum of no sum, no such root, residual without feedback, way back of no "
-       "aggregator, blocks or states that overlap, not with local_reduce (ring of lane 1)"},
+       "bad operation, one of: average of integers, minimum without sum, unknown root, unused residual, way back "
+       "without aggregator, overlapping data, not for local_reduce (ring of lane 1)"},
       {TrainerFault::kDoesNotAdd, "bf16 does not add: use strategy direct or aggregator, not direct (ring of lane 1)"},
       {TrainerFault::kNoLinks,
-       "for bf16 ranks agree by links between all nodes: add `direct` to `strategies` (ring of lane 1)"},
+       "codec bf16 needs links between all nodes: add `direct` to `strategies` (ring of lane 1)"},
   };
   for (const auto& each : faults) {
     const RawClient client = welcomed(4);
@@ -320,7 +320,7 @@ TEST_F(ServerEndTest, Faults) {
     report.c = 3;
     report.fault.store(each.fault, std::memory_order_release);
     EXPECT_EQ(goodbye(client), each.text);
-    EXPECT_THAT(log(), HasSubstr("is cut off with 1 operation in flight: " + each.text + "\n"));
+    EXPECT_THAT(log(), HasSubstr("was disconnected with 1 operation in flight: " + each.text + "\n"));
     EXPECT_TRUE(until([&] { return !server_->busy(); }));
     EXPECT_EQ(report.fault.load(), TrainerFault::kNone);
     EXPECT_EQ(report.a, 0U);

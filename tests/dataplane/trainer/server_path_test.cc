@@ -90,14 +90,14 @@ TEST_F(ServerPathTest, PathThatIsNotPossible) {
   config_.socket.clear();
   EXPECT_THAT(refusal(), HasSubstr("empty"));
   config_.socket = folder_ + "/not/there/node.sock";
-  EXPECT_EQ(refusal(), "cannot make the directory " + folder_ +
-                           "/not/there for the socket: No such file or directory; make it for this user, or have the "
-                           "socket elsewhere (socket, or --set socket=PATH)");
+  EXPECT_EQ(refusal(), "cannot create the directory " + folder_ +
+                           "/not/there for the socket: No such file or directory; create it for this user, or choose "
+                           "another path for the socket (socket, or --set socket=PATH)");
   std::ofstream(folder_ + "/file") << "x";
   config_.socket = folder_ + "/file/node.sock";
   EXPECT_THAT(refusal(), StartsWith("cannot "));
   config_.socket = folder_ + "/file";
-  EXPECT_THAT(refusal(), StartsWith(folder_ + "/file is there and is no socket"));
+  EXPECT_THAT(refusal(), StartsWith(folder_ + "/file exists and is not a socket"));
   EXPECT_TRUE(fs::is_regular_file(folder_ + "/file"));
   fs::remove(folder_ + "/file");
 }

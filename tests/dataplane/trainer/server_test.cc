@@ -126,7 +126,7 @@ TEST_F(ServerTest, Ranks) {
   const RawClient third = connect();
   EXPECT_EQ(ask(third, hello_message(-1)).as<gl_welcome>().rank, 5U);
   const RawClient fourth = connect();
-  EXPECT_EQ(ask(fourth, hello_message(-1)).text(), "all of this node's trainers are there (ranks 3 to 5)");
+  EXPECT_EQ(ask(fourth, hello_message(-1)).text(), "all trainers of this node are connected already (ranks 3 to 5)");
   EXPECT_EQ(server_->attached(), 3U);
 }
 
@@ -187,8 +187,8 @@ TEST_F(ServerTest, AllocateStaysWithinTheLimit) {
   }
   EXPECT_EQ(ask(client, allocate_message(all - page)).type(), GL_MSG_SEGMENT);
   EXPECT_EQ(ask(client, allocate_message(page + 1)).text(),
-            std::to_string(page + 1) + " bytes, rounded up to whole pages, are too much: " + std::to_string(page) +
-                " of " + std::to_string(all) + " are left to this trainer (raise memory.per_trainer of the daemon)");
+            std::to_string(page + 1) + " bytes, rounded up to whole pages, are too many: " + std::to_string(page) +
+                " of " + std::to_string(all) + " are left for this trainer (raise memory.per_trainer of the daemon)");
   EXPECT_EQ(ask(client, allocate_message(page)).as<gl_segment>().id, 1U);
   EXPECT_EQ(ask(client, allocate_message(1)).type(), GL_MSG_REFUSED);
   EXPECT_EQ(ask(client, free_message(0)).type(), GL_MSG_FREED);
@@ -211,7 +211,8 @@ TEST_F(ServerTest, MemoryThatIsNotThereIsRefused) {
   start();
   const RawClient client = welcomed();
   const uint64_t bytes = uint64_t{1} << 50;  // more than the address space
-  EXPECT_THAT(ask(client, allocate_message(bytes)).text(), StartsWith("no shared memory of 1125899906842624 bytes: "));
+  EXPECT_THAT(ask(client, allocate_message(bytes)).text(),
+              StartsWith("cannot get shared memory of 1125899906842624 bytes: "));
   EXPECT_EQ(ask(client, allocate_message(~uint64_t{0})).type(), GL_MSG_REFUSED);
   EXPECT_EQ(ask(client, allocate_message(4096)).as<gl_segment>().id, 0U);
 }
@@ -363,7 +364,7 @@ TEST_F(ServerTest, FindCodec) {
     EXPECT_FALSE(reply.text().empty());
   }
   ASSERT_TRUE(client.send(find_message(std::string(GL_NAME, 'x'))));
-  EXPECT_EQ(goodbye(client), "FIND_CODEC whose name has no end");
+  EXPECT_EQ(goodbye(client), "FIND_CODEC with a name that does not end");
 }
 
 // Blocks of these codecs do not fit into packets. The error text always fits into its message, even with a long name.
@@ -375,7 +376,7 @@ TEST_F(ServerTest, CodecsThatDoNotFitPackets) {
     const Reply reply = ask(client, find_message(name));
     EXPECT_EQ(reply.type(), GL_MSG_REFUSED);
     EXPECT_TRUE(reply.text().starts_with("codec " + name + ": ")) << reply.text();
-    EXPECT_NE(reply.text().find("bytes, and MTU 576 has room for 484: take "), std::string::npos) << reply.text();
+    EXPECT_NE(reply.text().find("bytes, but MTU 576 has room for 484: choose "), std::string::npos) << reply.text();
     EXPECT_TRUE(reply.text().ends_with(", or raise `mtu` on all nodes")) << reply.text();
   }
   EXPECT_EQ(ask(client, find_message("int8")).type(), GL_MSG_CODEC);

@@ -129,9 +129,9 @@ TEST(TrainerCodecs, ThatDoNotFitIntoAPacket) {
     for (const Outcome& outcome : trainers.outcomes_of(cookies)) {
       EXPECT_EQ(outcome.failed, fits ? 0U : 1U) << outcome.text;
       if (fits) continue;
-      EXPECT_TRUE(outcome.text.starts_with("codec int8:1024: a chunk, 1024 floats, may have 1028 bytes, and MTU "))
+      EXPECT_TRUE(outcome.text.starts_with("codec int8:1024: a chunk of 1024 floats can take 1028 bytes, but MTU "))
           << outcome.text;
-      EXPECT_TRUE(outcome.text.ends_with(": take a smaller chunk, or raise `mtu` on all nodes")) << outcome.text;
+      EXPECT_TRUE(outcome.text.ends_with(": choose a smaller chunk, or raise `mtu` on all nodes")) << outcome.text;
     }
   }
 }

@@ -118,8 +118,8 @@ void try_in_vain(Trainers& trainers, unsigned gone, const std::vector<unsigned>&
       EXPECT_NE(end.failed, 0U) << "round " << round << ", rank " << rank;
       const bool here = rank / trainers.world.config().trainers == gone / trainers.world.config().trainers;
       const std::string own = trainers.world.config().trainers == 1
-                                  ? "a trainer of this node has gone"
-                                  : "rank " + std::to_string(gone) + ", a trainer of this node, has gone";
+                                  ? "a trainer of this node has left"
+                                  : "rank " + std::to_string(gone) + ", a trainer of this node, has left";
       EXPECT_NE(end.text.find(here ? own : named), std::string::npos) << end.text;
     }
   }

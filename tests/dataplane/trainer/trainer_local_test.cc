@@ -294,7 +294,7 @@ TEST(LocalMissing, OneThatHasGone) {
       ASSERT_TRUE(trainers.world.run_until([&] { return trainers[rank].over(cookies[rank]).has_value(); }, kSoon));
       const Outcome end = *trainers[rank].over(cookies[rank]);
       EXPECT_EQ(end.failed, 2U);
-      EXPECT_NE(end.text.find(rank < 3 ? "rank 1, a trainer of this node, has gone" : "rank 0"), std::string::npos)
+      EXPECT_NE(end.text.find(rank < 3 ? "rank 1, a trainer of this node, has left" : "rank 0"), std::string::npos)
           << end.text;
     }
     trainers.come(1);

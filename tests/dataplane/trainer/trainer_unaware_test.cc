@@ -136,7 +136,7 @@ TEST(Unaware, TrainersOfOneNode) {
     expect_failed(trainers, 0, unaware, "rank 1");
     expect_failed(trainers, ahead, more, "rank 1");
     for (const unsigned rank : {0U, 1U}) expect_failed(trainers, rank, cookies[rank], "rank 1");
-    expect_failed(trainers, 2, cookies[2], "rank 3, a trainer of this node, has gone");
+    expect_failed(trainers, 2, cookies[2], "rank 3, a trainer of this node, has left");
     trainers.come(3);
     trainers.run(kTask);
   }

@@ -176,7 +176,7 @@ std::string refusal(const Endpoint& local) {
 }
 
 TEST_F(Pair, AnAddressIsOnesOwn) {
-  EXPECT_THAT(refusal(own(1)), HasSubstr("another daemon, or another job's"));
+  EXPECT_THAT(refusal(own(1)), HasSubstr("another daemon or job uses this port"));
   // a documentation address (RFC 5737), which no machine has
   EXPECT_THAT(refusal({ip_address(0xc0000201), 18400}), HasSubstr("192.0.2.1:18400: "));
   EXPECT_THAT(refusal({ip_address(0xc0000201), 18400}), HasSubstr("this machine has no such address"));

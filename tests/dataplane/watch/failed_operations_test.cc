@@ -14,8 +14,8 @@ using Level = RingLine::Level;
 constexpr Failure kSilent{.code = FailureCode::kSilent, .rank = 1};
 constexpr Failure kMismatch{.code = FailureCode::kMismatch, .rank = 2, .field = Field::kCount, .ours = 1, .theirs = 2};
 constexpr const char* kSilentText =
-    "rank 1 has been silent for too long: it has died, hangs, or cannot be reached; gradlane check looks at the way "
-    "there";
+    "rank 1 has been silent for too long: it has died, hangs, or cannot be reached; gradlane check tests the "
+    "path to it";
 
 class FailureLogTest : public testing::Test {
  protected:
@@ -44,7 +44,7 @@ TEST_F(FailureLogTest, ALineForEachCause) {
   EXPECT_TRUE(look({{0, 3, kSilent}}).empty());
   EXPECT_EQ(look({{0, 4, kMismatch}}),
             (std::vector<std::string>{"node 0: 1 operation failed: rank 2 runs another operation: count: 1 on the rank "
-                                      "that noticed, 2 on rank 2"}));
+                                      "that found this, 2 on rank 2"}));
 }
 
 // Several causes occur between two looks.

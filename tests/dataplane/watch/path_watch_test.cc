@@ -140,7 +140,7 @@ TEST(PathWatch, NarrowsAndWidens) {
       const std::string number = std::to_string(limit);
       ASSERT_EQ(ways.log.size(), 1U);
       EXPECT_EQ(ways.log[0], "node 0: the path to node 2 (10.77.0.3) takes packets of at most " + number +
-                                 " bytes, mtu is " + std::to_string(mtu) + ": set mtu: " + number +
+                                 " bytes, but mtu is " + std::to_string(mtu) + ": set mtu: " + number +
                                  " on all nodes (found by probes)");
       ways.limit[1] = mtu;
       ways.facts[1].waiting_since = 0;
@@ -148,7 +148,7 @@ TEST(PathWatch, NarrowsAndWidens) {
       EXPECT_EQ(ways.paths[1], 0U);
       ASSERT_EQ(ways.log.size(), 2U);
       EXPECT_EQ(ways.log[1],
-                "node 0: the path to node 2 (10.77.0.3) takes packets of mtu: " + std::to_string(mtu) + " again");
+                "node 0: the path to node 2 (10.77.0.3) takes packets of mtu " + std::to_string(mtu) + " again");
     }
   }
 }

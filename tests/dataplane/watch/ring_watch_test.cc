@@ -57,7 +57,7 @@ const Case kCases[] = {
        it.refused = {FailureCode::kDuplicateRank, 2, Field::kNone, kMacSource | 1, kMacSource | 2};
      },
      5 * kSecond,
-     "refused: rank 2 is two machines at once, 01:00:00:00:00:00 and 02:00:00:00:00:00: has one of them the "
+     "refused: rank 2 is used by two machines, 01:00:00:00:00:00 and 02:00:00:00:00:00: does one of them use the "
      "configuration of another node?"},
     {"up", [](NeighbourFacts& it) { it.up = true; }, 0, ""},
     {"link down", [](NeighbourFacts& it) { it.port_state = PortState::kDown; }, 5 * kSecond, "port e0: link is down"},
@@ -72,7 +72,7 @@ const Case kCases[] = {
        it.port_state = PortState::kStarting;
        it.local = true;
      },
-     5 * kSecond, "port e0: it has not started: the daemon of node 2 is not running"},
+     5 * kSecond, "port e0: not started yet: the daemon of node 2 is not running"},
     {"no ARP yet",
      [](NeighbourFacts& it) {
        it.mac_known = false;
@@ -86,50 +86,49 @@ const Case kCases[] = {
      },
      5 * kSecond, "no answer from 10.77.0.3 on port e0 after 5 s (ARP, 50 tries)"},
     {"another key", [](NeighbourFacts& it) { it.forged = 7; }, 5 * kSecond,
-     "packets of node 2 (10.77.0.3) do not verify (7 so far): it has another key in auth.key_file"},
+     "packets of node 2 (10.77.0.3) fail authentication (7 so far): it has another key in auth.key_file"},
     {"no key there", [](NeighbourFacts& it) { it.forged = it.untagged = 7; }, 5 * kSecond,
-     "packets of node 2 (10.77.0.3) are not authenticated (7 so far): it has no auth.key_file, and this node has one"},
+     "packets of node 2 (10.77.0.3) are not authenticated (7 so far): it has no auth.key_file, but this node has one"},
     {"no key here",
      [](NeighbourFacts& it) {
        it.tagged = 3;
        it.heard = true;
      },
      5 * kSecond,
-     "packets of node 2 (10.77.0.3) are authenticated, and this node has no key: set the same auth.key_file on all "
+     "packets of node 2 (10.77.0.3) are authenticated, but this node has no key: set the same auth.key_file on all "
      "nodes, or on none"},
     {"this node has a wrong address", [](NeighbourFacts& it) { it.asks_for = 0x0a4d0002; }, 5 * kSecond,
-     "node 2 (10.77.0.3) asks for 10.77.0.2, an address that no node has here: is it this node's in its file? `nodes` "
-     "must be the same in both"},
+     "node 2 (10.77.0.3) sends ARP requests for 10.77.0.2, which is not in `nodes` here: `nodes` must be the same in "
+     "both files"},
     {"it has a wrong address",
      [](NeighbourFacts& it) {
        it.speaks_from = "10.77.0.9";
        it.mac_known = false;
      },
      5 * kSecond,
-     "node 2 speaks from 10.77.0.9, and `nodes` says 10.77.0.3 here: `nodes` must be the same in both files"},
+     "node 2 sends from 10.77.0.9, but `nodes` has 10.77.0.3 here: `nodes` must be the same in both files"},
     {"another ToS",
      [](NeighbourFacts& it) {
        it.wrong_tos = 12;
        it.last_tos = 4;
      },
      5 * kSecond,
-     "12 packets of node 2 (10.77.0.3) came with a ToS that is none of `tos`, 0x04 the last, and were dropped: a "
-     "switch "
-     "on the way rewrites DSCP, or `tos` differs there; run gradlane check"},
+     "12 packets of node 2 (10.77.0.3) were dropped, because their ToS is not in `tos` (last: 0x04): a switch on the "
+     "path rewrites DSCP, or `tos` differs there; run gradlane check"},
     {"another UDP port", [](NeighbourFacts& it) { it.other_port = 18500; }, 5 * kSecond,
-     "packets of node 2 (10.77.0.3) come to UDP port 18500, which is none of this node's: `udp_port` must be the same "
-     "on all nodes"},
+     "packets of node 2 (10.77.0.3) arrive at UDP port 18500, which this node does not use: `udp_port` must be the "
+     "same on all nodes"},
     {"one way", [](NeighbourFacts& it) { it.heard = true; }, 6 * kSecond,
-     "node 2 (10.77.0.3) is heard, but has not met this node for 6 s: nothing arrives there at UDP port 18400; its log "
-     "says more"},
+     "packets of node 2 (10.77.0.3) arrive, but it has not received any from this node for 6 s: check UDP port 18400 "
+     "there, and its log"},
     {"heard, and somebody else forges",
      [](NeighbourFacts& it) {
        it.heard = true;
        it.forged = 7;
      },
      kSecond - 1,
-     "node 2 (10.77.0.3) is heard, but has not met this node yet: nothing arrives there at UDP port 18400; its "
-     "log says more"},
+     "packets of node 2 (10.77.0.3) arrive, but it has not received any from this node yet: check UDP port 18400 "
+     "there, and its log"},
     {"no hello yet", [](NeighbourFacts&) {}, kSecond - 1,
      "no hello from node 2 (10.77.0.3) yet: its daemon is not running, or UDP port 18400 is filtered"},
     {"no hello", [](NeighbourFacts&) {}, 75 * kSecond,
@@ -210,7 +209,7 @@ TEST_F(RingWatchTest, WholeIsSaidOnceAndTroubleAfterItSoon) {
   EXPECT_EQ(watch(ring({missing()}), 2 * kSecond).size(), 0U);
   auto lines = watch(whole_ring(), 20 * kSecond);
   ASSERT_EQ(lines.size(), 1U);
-  EXPECT_EQ(lines[0].second, (RingLine{Level::kInfo, "node 1: the ring is whole"}));
+  EXPECT_EQ(lines[0].second, (RingLine{Level::kInfo, "node 1: the ring is ready"}));
   EXPECT_EQ(watch(ring({missing()}), 300 * kMillisecond).size(), 0U) << "generations follow one another";
   EXPECT_EQ(watch(whole_ring(), kSecond).size(), 0U);
   lines = watch(ring({missing()}), 6 * kSecond);
@@ -250,22 +249,22 @@ TEST_F(RingWatchTest, NeighboursAreThereButSomebodyIsNot) {
   facts.missing = 7;
   auto lines = watch(facts, 5100 * kMillisecond);
   ASSERT_EQ(lines.size(), 1U);
-  EXPECT_EQ(
-      lines[0].second.text,
-      "node 1: the ring is not whole: this node's neighbours are there, but nothing is known of rank 7 on node 3; "
-      "its log and those of the nodes beside it say more");
+  EXPECT_EQ(lines[0].second.text,
+            "node 1: the ring is not ready: this node's neighbours are connected, but nothing was heard from rank 7 on "
+            "node 3; see its log and the logs of its neighbours");
   facts.missing = 2;  // a rank of this node
   lines = watch(facts, 5 * kSecond);
   ASSERT_EQ(lines.size(), 1U);
-  EXPECT_EQ(lines[0].second.text,
-            "node 1: the ring is not whole: this node hears its neighbours, but they do not answer it: do its packets "
-            "arrive there, at UDP port 18400?");
+  EXPECT_EQ(
+      lines[0].second.text,
+      "node 1: the ring is not ready: packets of the neighbours arrive, but they do not answer: check that packets "
+      "of this node arrive there, at UDP port 18400");
   facts.rival = "02:00:00:00:00:07";
   lines = watch(facts, 5 * kSecond);
   ASSERT_EQ(lines.size(), 1U);
   EXPECT_EQ(
       lines[0].second.text,
-      "node 1: the ring is not whole: 02:00:00:00:00:07 takes itself for this node, too, and neighbours refuse both");
+      "node 1: the ring is not ready: 02:00:00:00:00:07 uses this node's address, too, and neighbours refuse both");
 }
 
 TEST_F(RingWatchTest, OnlyForgeriesSinceItWasUpCount) {
@@ -279,7 +278,7 @@ TEST_F(RingWatchTest, OnlyForgeriesSinceItWasUpCount) {
       << watch_.neighbours()[0].why;
   facts.neighbours[0].forged = 43;
   (void)watch(facts, kSecond);
-  EXPECT_NE(watch_.neighbours()[0].why.find("do not verify (3 so far)"), std::string::npos);
+  EXPECT_NE(watch_.neighbours()[0].why.find("fail authentication (3 so far)"), std::string::npos);
   // No more forged packets come, so they were not the reason.
   (void)watch(facts, 3 * kSecond);
   EXPECT_TRUE(watch_.neighbours()[0].why.starts_with("no hello from")) << watch_.neighbours()[0].why;

@@ -33,7 +33,7 @@ class InterfacesTest(SpaceTest):
     def alone(self, *patterns):
         """Runs `gradlane check` without a daemon. Each pattern must match a line. The missing daemon must be a FAIL,
         and each other FAIL must match a pattern. Returns all lines."""
-        return self.check(1, "^FAIL daemon: none runs", *patterns)
+        return self.check(1, "^FAIL daemon: no accelerator runs", *patterns)
 
     def mend(self, lines):
         """Runs the ethtool commands that the lines contain, and returns these commands."""
@@ -73,7 +73,7 @@ class InterfacesTest(SpaceTest):
         self.alone("^FAIL interface eth1 of port wire: no carrier")
         self.inside("ip", "link", "set", "far", "up")
         self.inside("ip", "link", "set", "eth1", "mtu", "1400")
-        self.alone("^FAIL interface eth1 of port wire: its MTU is 1400, that of the configuration 1500")
+        self.alone("^FAIL interface eth1 of port wire: its MTU is 1400, but the configuration has 1500")
         self.inside("ip", "link", "set", "eth1", "mtu", "1500")
         self.inside("ip", "link", "set", "gl0", "mtu", "3000")
         self.alone("^FAIL interface gl0, the host's end of gla0: its MTU is 3000, .*; ip link set gl0 mtu 1500")
@@ -86,52 +86,52 @@ class InterfacesTest(SpaceTest):
     def test_addresses_of_the_wire(self):
         self.good()
         self.inside("ip", "addr", "add", "10.77.0.1/24", "dev", "eth1")
-        self.alone(r"^note interface eth1 of port wire: the kernel has 10\.77\.0\.1 there, .*ip addr flush dev eth1")
+        self.alone(r"^note interface eth1 of port wire: the kernel has 10\.77\.0\.1 on it, .*ip addr flush dev eth1")
         self.inside("ip", "addr", "flush", "dev", "eth1")
         self.inside("sysctl", "-q", "-w", "net.ipv6.conf.eth1.disable_ipv6=0")
         self.inside("ip", "addr", "add", "fd77::1/64", "dev", "eth1")
         (line,) = [line for line in self.alone() if "IPv6" in line]
         self.inside(*shlex.split(line[line.index("sysctl"):]))
-        self.assertFalse([line for line in self.alone() if "past the accelerator" in line])
+        self.assertFalse([line for line in self.alone() if "bypass" in line])
 
     def test_none_runs(self):
         """Checks the report of a missing daemon if all else is right: the effect on the host, and what to do."""
         self.good()
-        self.check(1, "^FAIL daemon: none runs on .*a.admin: nothing passes between eth1 and gla0 without it: the host "
-                   r"has no network over gl0; gradlaned --config \S*a.yaml; until it runs, gradlane accelerator up "
-                   r"--config \S*a.yaml$")
+        self.check(1, "^FAIL daemon: no accelerator runs on .*a.admin: no packets pass between eth1 and gla0 without it: the host "
+                   r"has no network over gl0; gradlaned --config \S*a.yaml; or, for a network without it, gradlane "
+                   r"accelerator up --config \S*a.yaml$")
         self.admin.touch()
-        self.check(1, "^FAIL daemon: none runs on .*a.admin, where one has died: nothing passes")
+        self.check(1, r"^FAIL daemon: no accelerator runs on .*a.admin \(the last one died\): no packets pass")
         self.admin.unlink()
         self.folder.chmod(0o755)
         (gradlane,) = nobody.copies(self.folder, BINARIES["gradlane"])
         ended = self.run_program("setpriv", f"--reuid={nobody.UID}", "--clear-groups", gradlane, "check", "--config",
                                  self.config)
         self.assertEqual(ended.returncode, 1)
-        self.assertRegex(ended.stdout, "FAIL daemon: none runs .*: whether the kernel passes packets without it, only "
-                         "root can see; gradlaned")
+        self.assertRegex(ended.stdout, "FAIL daemon: no accelerator runs .*: only root can see whether the kernel "
+                         "forwards packets without it; gradlaned")
         for rule in ("chain wire { type filter hook ingress device eth1 priority 0; policy drop; };",
                      "chain host { type filter hook ingress device gla0 priority -500; policy accept; };"):
             self.inside("nft", "table netdev gradlane-eth1 { " + rule + " }")
-            self.check(1, "^FAIL daemon: none runs on .*a.admin: nothing passes between eth1 and gla0")
+            self.check(1, "^FAIL daemon: no accelerator runs on .*a.admin: no packets pass between eth1 and gla0")
 
     def test_host_in_another_namespace(self):
         self.good()
         self.inside("ip", "link", "set", "gl0", "netns", self.other)
         self.other.ip("link", "set", "gl0", "up")
-        self.alone("^note interface gla0 of port host: the host's end of it is not in this network namespace")
+        self.alone("^note interface gla0 of port host: its other end is not in this network namespace")
 
     def test_a_real_daemon(self):
         """Checks that the programs understand the status of a real daemon."""
         self.good()
         daemon = self.start_daemon()
-        self.check(0, f"^note daemon: asked the one that runs, process {daemon.pid}", "^ok   link of port host: up",
-                   "^ok   link of port wire: up", r"^note peers: no marked traffic \(ToS 0x28\)")
+        self.check(0, f"^note daemon: asked the running daemon, process {daemon.pid}", "^ok   link of port host: up",
+                   "^ok   link of port wire: up", r"^note peers: this machine sent no marked traffic \(ToS 0x28\)")
         # The marked packets go to an address that no host has.
         self.inside("ip", "addr", "add", "10.77.0.1/24", "dev", "gl0")
         self.inside("ip", "neigh", "add", "10.77.0.2", "lladdr", "02:00:00:00:00:02", "dev", "gl0")
         self.inside(sys.executable, "-c", SENDER)
-        self.check(1, r"^FAIL 10\.77\.0\.2: marked traffic \(ToS 0x28\) goes there uncompressed: no accelerator answers; ",
+        self.check(1, r"^FAIL 10\.77\.0\.2: marked traffic \(ToS 0x28\) is sent there uncompressed: no accelerator answers; ",
                    options=("--time", "5s"))
         table = self.run_program("gradlane", "stats", "--config", self.config).stdout
         for pattern in (r"^accelerator   up ", r"^host +up ", "^uncompressed: no accelerator answers there +3 +100.0 %$",

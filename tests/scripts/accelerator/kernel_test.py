@@ -101,7 +101,7 @@ def no_rule(hosts, bumps, programs):
     flush(hosts, 1)
     check_once(hosts, bumps, "all rules removed")
     wait_for(lambda: has_table(hosts, 1), "the table is there again")
-    assert f"table netdev {TABLE} of nftables was removed or changed: made right" in bumps.log(1), bumps.log(1)
+    assert f"table netdev {TABLE} of nftables was removed or changed: repaired" in bumps.log(1), bumps.log(1)
     denied = subprocess.run(hosts.command(1, "nft", "delete", "table", "netdev", f"{TABLE}-held"),
                             capture_output=True, text=True, timeout=PATIENCE)
     assert denied.returncode != 0 and "not permitted" in denied.stderr, denied
@@ -118,10 +118,10 @@ def no_rule(hosts, bumps, programs):
 def renamed(hosts, bumps, programs):
     """Gives an interface another name while it is used, and then its old name."""
     hosts.node(1).ip("link", "set", "glw0", "name", "wan0")
-    wait_for(lambda: "has another name now: made right" in bumps.log(1), "the new name is noticed")
+    wait_for(lambda: "was renamed: repaired" in bumps.log(1), "the new name is noticed")
     check_once(hosts, bumps, "another name")
     hosts.node(1).ip("link", "set", "wan0", "name", "glw0")
-    wait_for(lambda: bumps.log(1).count("has another name now: made right") == 2, "the old name is noticed")
+    wait_for(lambda: bumps.log(1).count("was renamed: repaired") == 2, "the old name is noticed")
     check_once(hosts, bumps, "the old name")
     programs.check(1, 0)
 
@@ -132,7 +132,7 @@ def second(hosts, bumps, programs):
     other.write_text(bumps.config(1).read_text().replace("n1.admin", "other.admin"))
     ended = subprocess.run(hosts.command(1, bumps.gradlaned, "--config", other), capture_output=True, text=True,
                            timeout=PATIENCE)
-    assert ended.returncode == 2 and "another accelerator has glw0 and gla0" in ended.stderr, ended
+    assert ended.returncode == 2 and "another accelerator uses glw0 and gla0" in ended.stderr, ended
     assert str(bumps.processes[1].pid) in ended.stderr, ended.stderr
     check_once(hosts, bumps, "beside a second one")
 
@@ -155,8 +155,8 @@ def killed(hosts, bumps, programs):
         ping = hosts.command(0, "ping", "-c", "1", "-W", "1", rig.address(1))
         wait_for(lambda: subprocess.run(ping, capture_output=True, timeout=PATIENCE).returncode == 0, "a ping passes")
         print(f"a ping passes {time.monotonic() - died:.2f} s after the accelerator died", flush=True)
-        programs.check(1, 1, r"^FAIL daemon: none runs on \S*n1.admin, where one has died: what the host sends passes it "
-                             r"by, uncompressed, as the kernel joins glw0 and gla0; compressed packets for this host are "
+        programs.check(1, 1, r"^FAIL daemon: no accelerator runs on \S*n1.admin \(the last one died\): the kernel forwards packets "
+                             r"between glw0 and gla0, so the host sends uncompressed; compressed packets for this host are "
                              r"dropped; gradlaned --config \S*$")
         exact = []
 
@@ -178,8 +178,8 @@ def killed(hosts, bumps, programs):
     traffic.close(pair)
     # Without the table, nothing joins glw0 and gla0.
     flush(hosts, 1)
-    programs.check(1, 1, r"^FAIL daemon: none runs .* nothing passes between glw0 and gla0 without it: the host has no "
-                         r"network over gl0; gradlaned --config \S*; until it runs, gradlane accelerator up --config")
+    programs.check(1, 1, r"^FAIL daemon: no accelerator runs .* no packets pass between glw0 and gla0 without it: the host has no "
+                         r"network over gl0; gradlaned --config \S*; or, for a network without it, gradlane accelerator up --config")
     assert programs.run(1, "accelerator", "up").returncode == 0
     wait_for(lambda: subprocess.run(ping, capture_output=True, timeout=PATIENCE).returncode == 0, "a ping passes")
     bumps.start_node(1)
@@ -194,7 +194,7 @@ def stopped(hosts, bumps, programs):
     ping = hosts.command(0, "ping", "-c", "20", "-i", "0.05", "-W", "30", rig.address(1))
     text = run(*ping)
     assert " 0% packet loss" in text and "duplicates" not in text, text
-    programs.check(1, 1, r"^FAIL daemon: none runs on \S*n1.admin: what the host sends passes it by")
+    programs.check(1, 1, r"^FAIL daemon: no accelerator runs on \S*n1.admin: the kernel forwards packets between")
     ping = hosts.process(0, "ping", "-c", "100", "-i", "0.02", "-W", "30", rig.address(1))
     bumps.start_node(1)
     text = ping.communicate(timeout=PATIENCE)[0]
@@ -212,11 +212,11 @@ def nobody(hosts, bumps, programs):
     bumps.wait_up()
     programs.check(1, 0)
     flush(hosts, 1)
-    words = f"error table netdev {TABLE} of nftables was removed or changed, which cannot be made right from here"
+    words = f"error table netdev {TABLE} of nftables was removed or changed, and this process cannot repair it"
     wait_for(lambda: words in bumps.log(1), "the log says it")
     check_once(hosts, bumps, "without the table")
     programs.check(1, 1, rf"^FAIL accelerator: table netdev {TABLE} of nftables was removed or changed, .*Operation not "
-                         r"permitted.*: gradlane accelerator up --config \S*n1.yaml$")
+                         r"permitted.*: run gradlane accelerator up --config \S*n1.yaml$")
     assert bumps.stats(1)["kernel"] == {"kept_off": True, "bypass": False}, bumps.stats(1)["kernel"]
     assert "  WRONG: table netdev" in programs.run(1, "stats").stdout
     wait_for(lambda: bumps.log(1).count(words) > 1, "the log says it again")
@@ -236,7 +236,7 @@ def gone(hosts, bumps, programs):
     assert "interface glw0 is gone: deleted" in bumps.log(1), bumps.log(1)
     bumps.processes[1] = None
     programs.check(1, 1, "^FAIL interface glw0 of port wire: there is no such interface",
-                   "^FAIL daemon: none runs .*: its interfaces are not set up; gradlane accelerator up --config")
+                   "^FAIL daemon: no accelerator runs .*: the interfaces are not set up; gradlane accelerator up --config")
 
 
 # gone() must be the last case, because it deletes an interface.

@@ -49,7 +49,7 @@ def check_offloads(shell):
 def check_frames(shell):
     """Checks that frames of all sizes and kinds pass in both directions, unchanged and in order."""
     shell.start()
-    assert "puts IP fragments together" not in shell.log(), shell.log()
+    assert "reassembles IP fragments" not in shell.log(), shell.log()
     before = shell.stats()["ports"]
     assert shell.interfaces()["wire0"]["promiscuity"] > 0
     shell.passes(sizes(), "frames of all sizes")
@@ -88,7 +88,7 @@ def check_silent_peer(shell):
     """Checks that marked packets to a host without an accelerator pass unchanged, and that the daemon reports this."""
     marked = [ipv4(17, udp(pattern(400, i)), 0x28) for i in range(40)]
     shell.passes(marked, "marked packets", ways=((0, 1),))
-    shell.logs("10.77.0.2: marked traffic goes uncompressed, no accelerator answers")
+    shell.logs("10.77.0.2: no accelerator answers, so marked traffic is sent uncompressed")
     shell.counts({"counters/raw_no_peer": 40, "counters/compressed": 0})
     peer = shell.stats()["peers"]
     assert [(it["ip"], it["state"], it["compressed_packets"], it["uncompressed_packets"]) for it in peer] == [

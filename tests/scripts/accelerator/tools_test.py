@@ -19,18 +19,18 @@ class CheckTest(ToolsTest):
     def test_in_order(self):
         with self.daemon(DOCUMENT) as daemon:
             self.check(0, "^ok   configuration .*: accelerator, host net_tap0,iface=gl0, wire net_af_packet0",
-                       "^note daemon: asked the one that runs, process 1752", "^ok   link of port host: up",
+                       "^note daemon: asked the running daemon, process 1752", "^ok   link of port host: up",
                        "^ok   link of port wire: up",
                        r"^ok   10\.77\.0\.2: an accelerator answers; 8000 packets went there compressed",
                        "^note interface glnone of port wire: not in this network namespace")
             self.assertEqual(daemon.requests, [b"stats\n"])
 
     def test_nobody_answers(self):
-        silent = changed(peers=peer("silent"), advice=["10.77.0.2: marked traffic goes uncompressed, what else"],
+        silent = changed(peers=peer("silent"), advice=["10.77.0.2: marked traffic is sent uncompressed, what else"],
                          advice_about=["peer"])
         with self.daemon(silent):
-            lines = self.check(1, r"^FAIL 10\.77\.0\.2: marked traffic \(ToS 0x28\) goes there uncompressed: no "
-                               r"accelerator answers; misconfigured: start an accelerator there with udp_port: 18400 and tos: "
+            lines = self.check(1, r"^FAIL 10\.77\.0\.2: marked traffic \(ToS 0x28\) is sent there uncompressed: no "
+                               r"accelerator answers; start an accelerator there with udp_port: 18400 and tos: "
                                r"\{wire: 0x30\}, .*")
             self.assertEqual(len([line for line in lines if "10.77.0.2" in line]), 1, "told once")
 
@@ -41,7 +41,7 @@ class CheckTest(ToolsTest):
 
     def test_asked_in_vain(self):
         with self.daemon(changed(peers=peer("asked"))) as daemon:
-            self.check(1, r"^FAIL 10\.77\.0\.2: marked traffic \(ToS 0x28\) goes there uncompressed")
+            self.check(1, r"^FAIL 10\.77\.0\.2: marked traffic \(ToS 0x28\) is sent there uncompressed")
             self.assertGreater(len(daemon.requests), 1)
 
     def test_nothing_is_sent_any_more(self):
@@ -49,7 +49,7 @@ class CheckTest(ToolsTest):
         nothing fails."""
         for state in ("silent", "asked"):
             with self.daemon(changed(peers=peer(state, ago=60.5))) as daemon:
-                self.check(0, r"^note 10\.77\.0\.2: no marked traffic has gone there lately")
+                self.check(0, r"^note 10\.77\.0\.2: no marked traffic went there lately")
                 self.assertEqual(len(daemon.requests), 1)
             self.admin.unlink()
         with self.daemon(changed(peers=peer("silent", ago=59.5))):
@@ -60,18 +60,18 @@ class CheckTest(ToolsTest):
             self.check(0, r"^note 10\.77\.0\.2: no accelerator answers there, and no marked traffic")
         self.admin.unlink()
         with self.daemon(changed(peers=[])):
-            self.check(0, "^note peers: no marked traffic")
+            self.check(0, "^note peers: this machine sent no marked traffic")
 
     def test_the_kernel(self):
         with self.daemon(DOCUMENT):
-            self.check(0, "^ok   the kernel takes nothing of what comes in at glnone$",
-                       "^ok   without gradlaned nothing passes$")
+            self.check(0, "^ok   the kernel does not process packets of glnone$",
+                       "^ok   without gradlaned no packets pass$")
         self.admin.unlink()
         wrong = changed(kernel={"kept_off": False, "bypass": False}, advice=["the kernel is not kept off"],
                         advice_about=["kernel"])
         with self.daemon(wrong):
             lines = self.check(1, "^FAIL accelerator: the kernel is not kept off$")
-            self.assertFalse([line for line in lines if line.startswith("ok   ") and "kernel takes" in line])
+            self.assertFalse([line for line in lines if line.startswith("ok   ") and "kernel does not process" in line])
 
     def test_what_the_daemon_says(self):
         with self.daemon(changed(advice=["7 packets longer than the MTU were dropped: ethtool -K gl0 tx off"],
@@ -88,13 +88,13 @@ class CheckTest(ToolsTest):
 
     def test_other_configuration(self):
         with self.daemon(changed(config={"codec": "fixed:8", "mtu": 9000})):
-            self.check(1, "^FAIL daemon: it runs with another configuration than this file has now: codec is \"fixed:8\""
-                       " there and \"fixed:10\" in the file, mtu is 9000 there and 1500 in the file; restart it")
+            self.check(1, "^FAIL daemon: the running daemon has other settings than this file: codec is \"fixed:8\" in the "
+                       "daemon and \"fixed:10\" in the file, mtu is 9000 in the daemon and 1500 in the file; restart the daemon")
 
     def test_documents_of_all_sorts(self):
-        for document, pattern in (({"node": 0}, "^FAIL daemon: what answers on .* is no accelerator"),
+        for document, pattern in (({"node": 0}, "^FAIL daemon: the daemon on .* is not an accelerator"),
                                   ({"error": "no"}, "^FAIL daemon: the daemon does not answer 'stats'"),
-                                  ([], "^FAIL daemon: the answer on .* is none of a gradlane daemon")):
+                                  ([], "^FAIL daemon: the answer on .* is incomplete, or does not come from a gradlane daemon")):
             with self.daemon(document):
                 self.check(1, pattern)
             self.admin.unlink()
@@ -120,14 +120,15 @@ class CheckTest(ToolsTest):
         self.assertEqual(document["daemon"]["pid"], 1752)
 
     def test_no_daemon(self):
-        self.check(1, "^FAIL daemon: none runs on .*/a.admin: nothing passes between host and wire without it, and the "
-                   "kernel cannot join these ports; gradlaned --config", "^FAIL interface glnone of port wire: there is no such",
-                   "^note interface gl0 of port host: the daemon makes it", "^ok   folder of `admin`",
+        self.check(1, "^FAIL daemon: no accelerator runs on .*/a.admin: no packets pass between host and wire without it, and the "
+                   "kernel cannot forward between these ports; gradlaned --config", "^FAIL interface glnone of port wire: there is no such",
+                   "^note interface gl0 of port host: the daemon creates it", "^ok   folder of `admin`",
                    "^FAIL permissions" if os.getuid() else "^ok   permissions for port host")
 
     def test_configuration_is_wrong(self):
         self.write_config(more="rank: 0\n")
-        self.check(1, "^FAIL configuration: .*/a.yaml:5:1: rank: a key of `mode: node`, and this is an accelerator's")
+        self.check(1, "^FAIL configuration: .*/a.yaml:5:1: rank: is a key of `mode: node`, but this is an "
+                      "accelerator's")
         self.write_config(more="worker: {core: 1023, idle: spin}\nuser: no-such-user\n")
         self.check(1, "^FAIL CPU 1023 of `worker.core`: there is no such CPU", "^FAIL user 'no-such-user'", others=True)
 
@@ -149,7 +150,7 @@ class DaemonTest(ToolsTest):
         for other in (node, self.config):
             ended = self.run_program("gradlaned", "--config", other, "--config", self.config)
             self.assertEqual((ended.returncode, ended.stdout), (2, ""))
-            self.assertIn("start a gradlaned for each accelerator", ended.stderr)
+            self.assertIn("start a separate gradlaned for each accelerator", ended.stderr)
 
 
 class StatsTest(ToolsTest):
@@ -167,7 +168,7 @@ class StatsTest(ToolsTest):
                             r"^wire +up +500k +5\.00M +6\.00k +4\.00k +7 +net_af_packet0$",
                             r"^compressed +8\.00k +80\.0 %$", r"^uncompressed: no accelerator answers there +1\.50k +15\.0 %$",
                             r"^uncompressed: SYN, FIN, RST, URG +500 +5\.0 %$",
-                            r"^compressed payload   11\.0M bytes in   4\.00M out   ratio 2\.75   2\.00 packets in a frame$",
+                            r"^compressed payload   11\.0M bytes in   4\.00M out   ratio 2\.75   2\.00 packets per frame$",
                             r"^restored   300 packets   from 200 frames   0 damaged ones dropped$",
                             r"^TCP connections   5 of 65536   34 segments remembered, 12\.3k bytes$",
                             r"^10\.77\.0\.2 +answers +8\.00k +1\.50k +0\.5 s ago$"):
@@ -175,13 +176,13 @@ class StatsTest(ToolsTest):
             self.assertNotIn("too little payload", table)
             self.assertNotIn("stream_begun", table)
             full = self.stats("--admin", self.admin, "--all")
-            self.assertRegex(full, r"\n  stream_begun +6  TCP connections whose start was seen")
-            self.assertRegex(full, r"\n  raw_no_peer +1500  marked ones sent uncompressed: no accelerator")
+            self.assertRegex(full, r"\n  stream_begun +6  TCP connections that were tracked from their start")
+            self.assertRegex(full, r"\n  raw_no_peer +1500  marked packets sent uncompressed: no accelerator")
             self.assertNotIn("bundle_bad_checksum", full)
             names = [line.split()[0] for line in full.split("\ncounters:\n")[1].splitlines()]
             self.assertEqual(names, ["from_host", "marked", "compressed", "payload_bytes", "compressed_bytes",
                                      "wire_frames", "raw_no_peer", "raw_flags", "restored", "restored_frames",
-                                     "stream_begun"], "in the order that their texts refer to")
+                                     "stream_begun"], "in the order of the rows")
             self.assertEqual(json.loads(self.stats("--socket", self.folder / "a.sock", "--json"))["pid"], 1752)
 
     def test_unknown_reasons_have_their_names(self):
@@ -208,7 +209,7 @@ class StatsTest(ToolsTest):
         self.assertGreaterEqual(len(blocks), 2)
         self.assertRegex(blocks[1], r"rx Gb/s +tx Gb/s")
         self.assertRegex(blocks[1], r"\ncompressed +\S+ +100\.0 %\n")
-        self.assertIn("ratio 4.00   4.00 packets in a frame", blocks[1])
+        self.assertIn("ratio 4.00   4.00 packets per frame", blocks[1])
 
     def test_watch_json_and_a_restart(self):
         lines = self.watch([DOCUMENT], "--json", rounds=3).splitlines()

@@ -70,9 +70,9 @@ class UpTest(SpaceTest):
         self.populate()
         before = self.state()
         text = self.accelerator("up")
-        for line in ("gl0 and gla0: made, a veth pair with MTU 1500", "eth1: MTU 1500, and was 1400",
-                     "gl0: has 10.77.0.1/24, 10.79.0.1/30, 10.80.0.1/24, 10.77.0.2/24, fd77::1/64 and 6 routes of eth1 now",
-                     f"gl0 is up: gradlaned --config {self.config}"):
+        for line in ("gl0 and gla0: made as a veth pair with MTU 1500", "eth1: MTU 1500, before 1400",
+                     "gl0: now has 10.77.0.1/24, 10.79.0.1/30, 10.80.0.1/24, 10.77.0.2/24, fd77::1/64 and 6 routes of eth1",
+                     f"gl0 is up; now start gradlaned --config {self.config}"):
             self.assertIn(line + "\n", text)
         # No accelerator runs yet.
         self.pings()
@@ -98,15 +98,15 @@ class UpTest(SpaceTest):
         self.accelerator("up")
         daemon = self.start_daemon()
         self.pings()
-        self.check(0, "^ok   the kernel takes nothing of what comes in at eth1 and gla0",
-                   "^ok   without gradlaned the kernel joins eth1 and gla0, but for compressed packets")
+        self.check(0, "^ok   the kernel does not process packets of eth1 and gla0",
+                   "^ok   without gradlaned the kernel forwards packets between eth1 and gla0, except compressed ones")
         self.accelerator("up")  # while the daemon runs
         self.pings()
-        self.assertIn("an accelerator has eth1 and gla0: stop gradlaned first", self.accelerator("down", 2))
+        self.assertIn("an accelerator uses eth1 and gla0: stop gradlaned first", self.accelerator("down", 2))
         daemon.send_signal(signal.SIGKILL)
         daemon.wait(PATIENCE)
         self.pings()
-        self.check(1, "^FAIL daemon: none runs .*, where one has died: what the host sends passes it by")
+        self.check(1, r"^FAIL daemon: no accelerator runs .* \(the last one died\): the kernel forwards packets between eth1 and gla0")
         daemon = self.start_daemon()
         self.pings()
         daemon.terminate()
@@ -128,8 +128,8 @@ class UpTest(SpaceTest):
         before = self.state()
         self.accelerator("up")
         self.config.write_text(self.config.read_text().replace("host: {", "host: {superpackets: true, "))
-        self.check(1, "^note superpackets: gl0 cuts TCP into packets itself, which costs time; gradlane accelerator up",
-                   "^FAIL daemon: none runs")
+        self.check(1, "^note superpackets: gl0 cuts TCP into packets itself, which costs time; switch that off with gradlane accelerator up",
+                   "^FAIL daemon: no accelerator runs")
         self.assertIn("gl0: leaves segmentation of TCP to the accelerator, as superpackets\n", self.accelerator("up"))
         for interface in ("gl0", "gla0"):
             self.assertLessEqual({"tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-checksum-ip-generic"},
@@ -145,8 +145,8 @@ class UpTest(SpaceTest):
         self.check_stream()
         self.check(0, "^ok   superpackets of TCP between gl0 and gla0$")
         self.inside("ethtool", "-K", "gl0", "tx-udp-segmentation", "on")
-        self.check(1, "^FAIL offloads: port host: gl0, the host's end of gla0, leaves to its device what superpackets are "
-                      "not for: ethtool -K gl0 tx-udp-segmentation off$")
+        self.check(1, "^FAIL offloads: port host: gl0, the host's end of gla0, has offloads that superpackets do not "
+                      "support: ethtool -K gl0 tx-udp-segmentation off$")
         self.inside("ethtool", "-K", "gl0", "tx-udp-segmentation", "off")
         daemon.send_signal(signal.SIGKILL)
         daemon.wait(PATIENCE)
@@ -193,12 +193,12 @@ class UpTest(SpaceTest):
         self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")
         before = self.state()
         self.ip("link", "add", "gla0", "type", "bridge")
-        self.assertRegex(self.accelerator("up", 2), r"there is an interface gla0 already, and it is no veth whose other "
-                         r"end is gl0: ip link del gla0, or name that other end: host: \{interface: ...\}")
+        self.assertRegex(self.accelerator("up", 2), r"interface gla0 exists already, and is not a veth whose other end "
+                         r"is gl0: run ip link del gla0, or give the name of its other end in host: \{interface: ...\}")
         self.assertIn("gla0 was not made by gradlane accelerator up", self.accelerator("down", 2))
         self.ip("link", "del", "gla0")
         self.ip("link", "add", "gl0", "type", "bridge")
-        self.assertIn("there is an interface gl0 already, which is no end of a veth with gla0", self.accelerator("up", 2))
+        self.assertIn("interface gl0 exists already, and is not one end of a veth pair with gla0", self.accelerator("up", 2))
         self.ip("link", "del", "gl0")
         self.ip("link", "add", "br0", "type", "bridge")
         self.ip("link", "set", "eth1", "master", "br0")
@@ -212,7 +212,7 @@ class UpTest(SpaceTest):
         self.inside("nft", "flush", "ruleset")
         self.ip("link", "set", "gl0", "down")
         self.ip("addr", "add", "10.77.0.4/24", "dev", "eth1")
-        self.assertIn("gl0: has 10.77.0.4/24 and 0 routes of eth1 now", self.accelerator("up"))
+        self.assertIn("gl0: now has 10.77.0.4/24 and 0 routes of eth1", self.accelerator("up"))
         self.pings()
         self.accelerator("down")
         self.assertEqual(self.ip("addr", "show", "dev", "eth1").count("inet "), 3)
@@ -232,7 +232,7 @@ class UpTest(SpaceTest):
 
         before = of_wire()
         for _ in range(2):
-            self.assertIn("route 10.95.0.0/16 over eth1 cannot be removed", self.accelerator("up", 2))
+            self.assertIn("cannot remove route 10.95.0.0/16 over eth1", self.accelerator("up", 2))
             self.assertEqual(of_wire(), before)
             self.pings()
             self.pings("fd77::9")
@@ -270,16 +270,16 @@ class UpTest(SpaceTest):
         # The daemon refuses, because it would cut the host off from its network, and would not restore it at its end.
         ended = self.run_program("gradlaned", "--config", self.config)
         self.assertEqual(ended.returncode, 2, ended.stderr)
-        self.assertIn("interface eth1 of port wire has the kernel's address 10.77.0.1, which nobody would reach any more: "
-                      f"gradlane accelerator up --config {self.config} moves it to gl0", ended.stderr)
+        self.assertIn("interface eth1 of port wire has the kernel's address 10.77.0.1, which would be unreachable "
+                      f"while this accelerator runs: gradlane accelerator up --config {self.config} moves it to gl0", ended.stderr)
         self.pings()
         self.ip("addr", "flush", "dev", "eth1")
         daemon = self.start_daemon()
-        self.assertIn("an accelerator has eth1: stop gradlaned first", self.accelerator("down", 2))
+        self.assertIn("an accelerator uses eth1: stop gradlaned first", self.accelerator("down", 2))
         daemon.terminate()
         self.assertEqual(daemon.wait(PATIENCE), 0)
-        self.check(1, "^FAIL daemon: none runs on .*: nothing passes between host and wire without it")
-        self.assertIn("no table netdev gradlane-eth1 any more", self.accelerator("down"))
+        self.check(1, "^FAIL daemon: no accelerator runs on .*: no packets pass between host and wire without it")
+        self.assertIn("table netdev gradlane-eth1 does not exist any more", self.accelerator("down"))
         self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")
         self.pings()
 
@@ -287,7 +287,7 @@ class UpTest(SpaceTest):
         self.ip("link", "del", "eth1")
         self.assertIn("there is no interface 'eth1'", self.accelerator("up", 2))
         self.write_config(host="net_tap0,iface=gl0", wire="net_af_packet1,iface=eth1")
-        self.assertIn("docs/accelerator.md, \"Set it up\", has what such ports need", self.accelerator("up", 2))
+        self.assertIn("for such ports, see docs/accelerator.md, \"Set it up\"", self.accelerator("up", 2))
         self.config.write_text("rank: 0\nnodes: [{rank: 0, ip: 10.77.0.1}]\n")
         self.assertIn("is the file of a node, not of an accelerator", self.accelerator("up", 2))
         self.write_config(host="net_af_packet0,iface=gla0", wire="net_af_packet1,iface=eth1")

@@ -49,7 +49,7 @@ def check(compiler, root, word, *model):
     assert "ASSERT_FALSE(kFloats.empty())" in (root / "tests" / "compress" / f"{word}_test.cc").read_text()
     for path in ("compress/scalar/kit.cc", "compress/codec_table.cc", f"tests/compress/{word}_test.cc"):
         compiles(compiler, root, path)
-    assert f"there is a codec {word}" in new_codec(root, word, status=1)
+    assert f"there is already a codec {word}" in new_codec(root, word, status=1)
     return number
 
 

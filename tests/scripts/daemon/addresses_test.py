@@ -77,10 +77,10 @@ def a_copy_does_not_start(folder, network):
         nodes.start().wait_whole()
         mac = mac_of(network, 1)
         with Stray(nodes, 1, 3) as stray:
-            stray.refused(f"port e0: 10.77.0.2 is in use by {mac}: is its configuration a copied one")
+            stray.refused(f"port e0: 10.77.0.2 is in use by {mac}: check whether a configuration was copied")
             status, output = check(network, 3, stray.config)
             assert status == 1 and f"10.77.0.2 is in use by {mac}" in output, output
-        asked = f"{mac_of(network, 3)} wanted 10.77.0.2, the address of this node"
+        asked = f"{mac_of(network, 3)} asked for 10.77.0.2, the address of this node"
         rings.wait_for(lambda: asked in nodes.log(1), "the node says who asked")
         nodes.wait_whole()
         nodes.kill(1)
@@ -108,7 +108,7 @@ def two_that_are_one_node_are_both_named(folder, network):
         stray.wait_for("node 1 of 3")
         both = [mac_of(network, 1), mac_of(network, 3)]
         network.heal()
-        text = re.compile(rf"rank 1 is two machines at once, ({MAC}) and ({MAC})")
+        text = re.compile(rf"rank 1 is used by two machines, ({MAC}) and ({MAC})")
 
         def named(words):
             found = text.search(words)
@@ -163,9 +163,9 @@ def two_daemons_of_one_machine(folder, network):
         nodes.start_node(0)
         rings.wait_for(lambda: "node 0 of 3" in nodes.log(0), "node 0")
         with Stray(nodes, 0, 0) as stray:
-            stray.refused(f"another gradlaned of this machine, process {nodes.pid(0)}, has address 10.77.0.1: ")
+            stray.refused(f"another gradlaned on this machine, process {nodes.pid(0)}, uses address 10.77.0.1: ")
         with Stray(nodes, 1, 0) as stray:
-            stray.refused(f"another gradlaned of this machine, process {nodes.pid(0)}, has interface gl0: ")
+            stray.refused(f"another gradlaned on this machine, process {nodes.pid(0)}, uses interface gl0: ")
         nodes.kill(0)
         with Stray(nodes, 1, 0) as stray:
             stray.wait_for("node 1 of 3")

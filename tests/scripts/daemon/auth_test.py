@@ -78,9 +78,9 @@ def check_refused(folder, args, keys, what):
             assert not ring.whole(node), what
         for node in range(2):
             if len(with_key) == 2:
-                why = "do not verify"
+                why = "fail authentication"
             else:
-                why = "it has no auth.key_file, and this node has one" if node in with_key else "and this node has no key"
+                why = "it has no auth.key_file, but this node has one" if node in with_key else "but this node has no key"
             rings.wait_for(lambda node=node, why=why: why in ring.stats(node)["neighbours"][0]["why"],
                                 f"{what}: node {node} says why")
 

@@ -74,7 +74,7 @@ class CalibrateTest(unittest.TestCase):
         # The file cannot be used on another host.
         other = self.plan("unshare", "--uts", "sh", "-c", 'hostname elsewhere && exec "$@"', "sh")
         self.assertEqual(other.returncode, 2, other)
-        self.assertIn(f"{self.file}: cannot be used here: it is of host", other.stderr)
+        self.assertIn(f"{self.file}: cannot be used here: it was measured on host", other.stderr)
         self.assertIn("elsewhere", other.stderr)
 
     def test_lanes(self):
@@ -91,7 +91,7 @@ class CalibrateTest(unittest.TestCase):
                      self.file)
         self.assertEqual(result.returncode, 0, result)
         self.assertIn(f"gradlane plan --model resnet50 --calibration {self.file}\n", result.stdout)
-        self.assertIn("done; rank 0 says what was found\n", result.stdout)
+        self.assertIn("done; rank 0 prints the results\n", result.stdout)
         self.assertRegex(result.stdout, r"times as long \(\d+\.\d\d to \d+\.\d\d\)")
 
     def test_refusals(self):

@@ -121,7 +121,7 @@ class LibraryTest(DaemonTest):
         trainer = Trainer(ring, 0)
         self.addCleanup(trainer.close)
         self.assertEqual(trainer.wait(trainer.start("barrier", timeout_ms=300)), FAILED)
-        self.assertRegex(trainer.error(), "the ring did not come up in time: nothing was heard of rank 1")
+        self.assertRegex(trainer.error(), "the ring did not come up in time: nothing was heard from rank 1")
 
     # ---- Exact results
 
@@ -218,7 +218,7 @@ class LibraryTest(DaemonTest):
         requests = [trainer.start("all_reduce", trainer.zeros(500_000)) for trainer in trainers]
         self.all_end(trainers, requests, FAILED)
         self.assertIn("count: ", trainers[1].error())
-        self.assertIn("how long parts are follows from exchange.max_tensor, which must be alike", trainers[0].error())
+        self.assertIn("exchange.max_tensor sets the size of parts: it must be equal", trainers[0].error())
 
     def test_parts_that_fail(self):
         """Checks that a cancelled operation of many parts fails once on each rank, and that the next operation works.

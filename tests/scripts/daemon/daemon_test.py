@@ -130,7 +130,7 @@ class EndTest(DaemonTest):
             self.assertIn(f"rank {node}", str(self.failures([request])[0]))
             ring.start(node)
             contexts[node] = self.open(ring, node)
-            wait_for(lambda: ring.daemons[node].lines("the ring is whole"), "the ring is whole again")
+            wait_for(lambda: ring.daemons[node].lines("the ring is ready"), "the ring is ready again")
             for gl in contexts:
                 gl.resume(1000)
             self.check_all_reduce(contexts)

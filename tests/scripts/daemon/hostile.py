@@ -82,7 +82,7 @@ class HostileTest(DaemonTest):
         """Checks that the attacker is told why, that the log has one new line, and that the other ring has no error."""
         self.assertRegex(attacker.goodbye(), word)
         self.cut_off += 1
-        lines = self.victim.lines("is cut off")
+        lines = self.victim.lines("was disconnected")
         self.assertEqual(len(lines), self.cut_off, "\n".join(lines[-3:]))
         self.assertRegex(lines[-1], f"rank {attacker.rank} .*{word}")
         self.assertIsNone(self.bystander.fault)

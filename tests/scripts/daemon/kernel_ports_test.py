@@ -44,7 +44,7 @@ def ring(gradlaned, example, network, device, extra="", texts=()):
         try:
             daemons = [start(network, folder, gradlaned, rank, device, extra) for rank in range(2)]
             for process, log in daemons:
-                wait_for_text("the ring is whole", log.read_text, process)
+                wait_for_text("the ring is ready", log.read_text, process)
             trainers = [subprocess.Popen([example], stdout=subprocess.PIPE, text=True,
                                          env={**os.environ, "GRADLANE_SOCKET": f"{folder}/n{i}.sock"}) for i in range(2)]
             for trainer in trainers:
@@ -95,14 +95,14 @@ def small_mtu(gradlaned, network):
         finally:
             if process.poll() is None:
                 process.kill()
-        expected = "port e0: interface gl0 has MTU 1500, and mtu is 9000: ip link set gl0 mtu 9000"
+        expected = "port e0: interface gl0 has MTU 1500, but mtu is 9000: ip link set gl0 mtu 9000"
         assert expected in log.read_text(), log.read_text()
 
 
 def interface_made_again(gradlaned, network):
     """Deletes the interface, as a driver does that is loaded again. The daemon ends, to be restarted; operations say
     why."""
-    gone = "port e0: interface gl0 is gone: deleted, made anew, or moved to another network namespace"
+    gone = "port e0: interface gl0 is gone: it was deleted, created again, or moved to another network namespace"
     with tempfile.TemporaryDirectory() as folder, rings.Ring("veth", 2, folder, gradlaned, network) as nodes:
         nodes.start().wait_whole()
         with nodes.open(0) as gl:

@@ -197,7 +197,7 @@ class LocalLinksTest(DaemonTest):
             contexts[node] = self.open(ring, node)
             other = ring.daemons[1 - node]
             wait_for(lambda: "is up" in "".join(other.lines("port e0: the link is")[-1:]), "the link is up again")
-            wait_for(lambda: ring.daemons[node].lines("the ring is whole"), "the ring is whole again")
+            wait_for(lambda: ring.daemons[node].lines("the ring is ready"), "the ring is ready again")
             for gl in contexts:
                 gl.resume(1000)
         self.check_all_reduce(contexts)

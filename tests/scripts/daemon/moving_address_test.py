@@ -19,7 +19,7 @@ GRADLANED = str(pathlib.Path(sys.argv[1]).resolve())
 NODES, MOVED = 3, 1
 ADDRESS = f"10.77.0.{MOVED + 1}/24"
 COUNT = 200_000
-REFUSED = "the kernel refuses to send packets, which get lost"
+REFUSED = "the kernel refuses to send packets, and they are lost"
 
 
 def begin(contexts):

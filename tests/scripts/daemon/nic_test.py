@@ -113,7 +113,7 @@ def ring(gradlaned, folder, example):
     text = "workers: {lanes: 4, threads: 2}\nports: [{ring: r}]\n"
     with Daemon(gradlaned, folder, [text, text]) as it:
         it.wait_for("node 1 of 2")
-        expect("info port e0: packets are steered to lanes by construction: queue k is the other side's queue k", it)
+        expect("info port e0: packets need no steering to lanes: queue k receives what the other side sends on its queue k", it)
         assert threads(it) == 2
         trainers = [subprocess.Popen([example], stdout=subprocess.PIPE, text=True,
                                      env={**os.environ, "GRADLANE_SOCKET": f"{folder}/n{i}.sock"}) for i in range(2)]
@@ -134,7 +134,7 @@ def tap(gradlaned, folder):
         steered = "packets are steered to lanes by rte_flow: 4 rules" in it.log()
         if not steered:
             expect("warning port e0: 4 queues, one worker for all lanes: this device has neither rte_flow (", it)
-            expect("nor RSS (no table of queues)", it)
+            expect("nor RSS (it has no table of queues)", it)
             expect("warning node 0: 1 worker thread instead of 4", it)
         assert threads(it) == (lanes if steered else 1)
         space.ip("addr", "add", "10.77.71.2/24", "dev", "gltap")
@@ -160,9 +160,9 @@ def tap(gradlaned, folder):
 def refused(gradlaned, folder):
     """Checks that a setting that a device does not support ends the start, with the reason."""
     for text, error in (
-            ("mtu: 9000\nports: [{device: net_tap0}]\n", "port e0: the device takes an MTU of at most 1504, and mtu is 9000"),
+            ("mtu: 9000\nports: [{device: net_tap0}]\n", "port e0: the device supports an MTU of at most 1504, but mtu is 9000"),
             ("ports: [{device: 'net_af_packet0,iface=gl-none'}]\n", "port e0: there is no interface 'gl-none' here"),
-            ("mtu: 4000\nports: [{device: 'net_af_xdp0,iface=lo'}]\n", "port e0: AF_XDP takes no packets of 4000 bytes")):
+            ("mtu: 4000\nports: [{device: 'net_af_xdp0,iface=lo'}]\n", "port e0: AF_XDP cannot receive packets of 4000 bytes")):
         with Spaces() as spaces, Daemon(gradlaned, folder, [text], spaces.add("nic")) as it:
             assert it.process.wait(timeout=PATIENCE) != 0
             expect(error, it)

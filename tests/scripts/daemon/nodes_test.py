@@ -43,7 +43,7 @@ class WordsTest(unittest.TestCase):
         self.assertIn("gradlaned --config FILE", text)
         self.assertIn("--nodes @slurm", self.refused(SLURM_JOB_NODELIST="n[1-2]"))
         self.assertIn("exclude each other", self.refused("--nodes", "127.0.0.1", "--config", "x.yaml"))
-        self.assertIn("--port goes with --nodes", self.refused("--port", "udp", "--config", "x.yaml"))
+        self.assertIn("--port needs --nodes", self.refused("--port", "udp", "--config", "x.yaml"))
 
     def test_check_is_the_file(self):
         """Checks that --check prints a file that reads back to the same, and that --set changes --nodes and --config
@@ -64,16 +64,17 @@ class WordsTest(unittest.TestCase):
             again = gradlaned("--check", "--config", file, "--set", "log=error", "--set", "nodes[0].ip=127.0.0.9")
             self.assertEqual(again.stdout,
                              first.stdout.replace("log: warn", "log: error").replace("127.0.0.1}", "127.0.0.9}"))
-            self.assertIn("--set timeouts.peer=5: timeouts.peer: '5' is a duration without its unit",
+            self.assertIn("--set timeouts.peer=5: timeouts.peer: '5' is a duration without a unit",
                           self.refused("--config", file, "--set", "timeouts.peer=5"))
 
     def test_ranks(self):
         text = self.refused("--nodes", "192.0.2.77,192.0.2.78")
         self.assertRegex(text, "none of the nodes is this machine: they are 192.0.2.77, 192.0.2.78, and it has .*; say "
-                               "which node this is by --rank 0 to 1")
+                               "which node this is with --rank 0 to 1")
         text = self.refused("--nodes", "127.0.0.1,127.0.0.2")
         self.assertIn("several nodes are this machine: rank 0 is 127.0.0.1, rank 1 is 127.0.0.2; say", text)
-        self.assertIn("loopback, which no other machine reaches", self.refused("--nodes", "127.0.0.1,192.0.2.77"))
+        self.assertIn("a loopback address, which other machines cannot reach",
+                      self.refused("--nodes", "127.0.0.1,192.0.2.77"))
         launched = gradlaned("--nodes", "127.0.0.1,127.0.0.2", "--check", OMPI_COMM_WORLD_RANK="1",
                              OMPI_COMM_WORLD_SIZE="2")
         self.assertIn("rank: 1\n", launched.stdout, launched)
@@ -85,20 +86,21 @@ class WordsTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "hosts.txt"
             file.write_text("# two\n127.0.0.1 slots=4\n\nlocalhost # the same\n")
-            self.assertIn("127.0.0.1 is that of nodes[0].ip too", self.refused("--nodes", f"@{file}", "--rank", "0"))
+            self.assertIn("127.0.0.1 is already used by nodes[0].ip",
+                          self.refused("--nodes", f"@{file}", "--rank", "0"))
             file.write_text("127.0.0.1 slots=4\n127.0.0.2\n")
             result = gradlaned("--nodes", f"@{file}", "--rank", "0", "--check")
             self.assertEqual(result.returncode, 0, result)
             self.assertIn("No such file", self.refused("--nodes", f"@{file}x"))
             file.write_text("a/b\n")
-            self.assertIn(f"{file}:1: 'a/b' is no host", self.refused("--nodes", f"@{file}"))
+            self.assertIn(f"{file}:1: 'a/b' is not a host", self.refused("--nodes", f"@{file}"))
         self.assertIn("SLURM_JOB_NODELIST is not set", self.refused("--nodes", "@slurm"))
         result = gradlaned("--nodes", "@slurm", "--rank", "1", "--check", SLURM_JOB_NODELIST="127.0.0.[1-2]")
         self.assertIn("rank: 1, ip: 127.0.0.2", result.stdout, result)
         self.assertIn("more than 256 hosts", self.refused("--nodes", "@slurm", SLURM_JOB_NODELIST="n[0-999999999]"))
-        self.assertIn("mpirun tells its processes no hosts", self.refused("--nodes", "@mpi", PMI_RANK="0"))
+        self.assertIn("mpirun does not tell its processes the hosts", self.refused("--nodes", "@mpi", PMI_RANK="0"))
         self.assertIn("cannot find no-such.invalid (", self.refused("--nodes", "no-such.invalid,127.0.0.1"))
-        self.assertIn("'a b' is no host", self.refused("--nodes", "a b,c"))
+        self.assertIn("'a b' is not a host", self.refused("--nodes", "a b,c"))
 
     def test_help_fits(self):
         for line in gradlaned("--help").stdout.splitlines():
@@ -183,7 +185,7 @@ class MachinesTest(unittest.TestCase):
     def start(self, *words, folder="", **variables):
         machines = [self.machine(i, *words, folder=folder, **variables) for i in range(2)]
         for machine in machines:
-            machine.wait_for("the ring is whole")
+            machine.wait_for("the ring is ready")
         return machines
 
     def train(self, machines):
@@ -231,12 +233,12 @@ class MachinesTest(unittest.TestCase):
                                         "--nodes", "10.79.0.1,10.79.0.2")
             result = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env=CLEAN)
             self.assertEqual(result.returncode, 2, result)
-            self.assertIn(f"{folder} is no folder of this user alone, mode 0700", result.stderr)
+            self.assertIn(f"{folder} must be a folder of this user with mode 0700", result.stderr)
 
     def test_launcher(self):
         """Checks that the rank is the launcher's if addresses do not tell it."""
         machine = self.machine(0, "--nodes", "127.0.0.1,127.0.0.2", OMPI_COMM_WORLD_RANK="1", OMPI_COMM_WORLD_SIZE="2")
-        machine.wait_for("the rank is that of the launcher, 1 of 2 (OMPI_COMM_WORLD_RANK): addresses do not tell")
+        machine.wait_for("the rank is that of the launcher, 1 of 2 (OMPI_COMM_WORLD_RANK), because the addresses do not determine it")
         machine.wait_for("node 1 of 2: ")
 
     def test_short_packets(self):
@@ -268,7 +270,7 @@ class MachinesTest(unittest.TestCase):
                                     "socket=/proc/gradlane/n0.sock")
         result = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env=CLEAN)
         self.assertEqual(result.returncode, 2, result)
-        self.assertIn("cannot make the directory /proc/gradlane for the socket", result.stderr)
+        self.assertIn("cannot create the directory /proc/gradlane for the socket", result.stderr)
         self.assertIn("--set socket=PATH", result.stderr)
 
 

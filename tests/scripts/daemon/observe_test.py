@@ -83,7 +83,7 @@ class ObserveTest(unittest.TestCase):
     def test_1_a_neighbour_is_missing(self):
         wait_for(lambda: self.ring.lines(0, "node 0: node 2 is missing: "), "a line in the log")
         (line,) = self.ring.lines(0, "node 0: node 2 is missing: ")
-        self.assertIn("port e1: it has not started: the daemon of node 2 is not running", line)
+        self.assertIn("port e1: not started yet: the daemon of node 2 is not running", line)
         self.assertIn(" warning ", line)
         states = {it["node"]: (it["state"], it["why"]) for it in ask(self.admin(0))["neighbours"]}
         self.assertEqual((states[1], states[2][0]), (("up", ""), "missing"))
@@ -188,7 +188,7 @@ class ObserveTest(unittest.TestCase):
         """Runs `gradlane trace` until until() returns. Returns its output."""
         with subprocess.Popen([GRADLANE, "trace", "--admin", str(self.admin(0)), "-s", "500", *options],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder) as tracing:
-            self.assertIn(f"a trace of {NODES} nodes", tracing.stderr.readline())
+            self.assertIn(f"tracing {NODES} nodes", tracing.stderr.readline())
             until()
             tracing.send_signal(signal.SIGINT)
             out, err = tracing.communicate(timeout=PATIENCE)
@@ -222,7 +222,7 @@ class ObserveTest(unittest.TestCase):
         # Any trainer may lack a CPU for longer than this one is late, so any verdict is right. tests/tools/trace/ tests
         # which node is named.
         verdict, _, rest = self.trace("--summary", until=it_is_late).partition("\n")
-        self.assertRegex(verdict, "^(the trainer of node|the worker of node|slowest link|nobody stands out)")
+        self.assertRegex(verdict, "^(the trainer of node|the worker of node|slowest link|no node stands out)")
         for node in range(NODES):
             self.assertRegex(rest, rf"(?m)^{node} +\d+ +[\d.]+ ")
 
@@ -255,8 +255,8 @@ class ObserveTest(unittest.TestCase):
         missing = self.folder / "none.admin"
         for words, status, text in (
                 (("stats", "--admin", missing), 3, "is the daemon running?"),
-                (("stats", "--admin", missing, "--socket", missing), 2, "one of them is enough"),
-                (("stats", "--watch", "soon", "--admin", missing), 2, "no interval"),
+                (("stats", "--admin", missing, "--socket", missing), 2, "give only one of them"),
+                (("stats", "--watch", "soon", "--admin", missing), 2, "0.1 to 3600"),
                 (("top", "--admin", missing), 3, "is the daemon running"),
                 (("top", "--interval", "0"), 2, "0.1 to 3600"),
                 (("trace", "--admin", missing, "-o", self.folder / "none.json"), 3, "is the daemon running"),
@@ -266,7 +266,7 @@ class ObserveTest(unittest.TestCase):
         self.assertFalse((self.folder / "none.json").exists())
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(missing))
-        self.assertIn("nobody listens", tool("stats", "--admin", missing, status=3))
+        self.assertIn("no daemon listens", tool("stats", "--admin", missing, status=3))
         old = self.folder / "old.sock"
         old.touch()
         self.assertIn("too old", tool("stats", status=3, GRADLANE_SOCKET=str(old)))
@@ -274,7 +274,7 @@ class ObserveTest(unittest.TestCase):
     def test_9_a_daemon_dies(self):
         with subprocess.Popen([GRADLANE, "trace", "--admin", str(self.admin(0)), "-s", "500", "-o", "rest.json"],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder) as tracing:
-            self.assertIn(f"a trace of {NODES} nodes", tracing.stderr.readline())
+            self.assertIn(f"tracing {NODES} nodes", tracing.stderr.readline())
             self.wait_for_sums()
             lines = len(self.ring.lines(0, "node 2 is missing"))
             self.ring.kill(2)
@@ -318,7 +318,7 @@ class PlanTest(unittest.TestCase):
         ring.start().wait_whole()
         stats = ("stats", "--admin", folder / "n0.admin")
         self.assertIn("nothing is settled yet", tool(*stats, "--freeze", status=7))
-        self.assertIn("no operation was left to the library", tool(*stats, "--plan"))
+        self.assertIn("the library has not chosen anything yet", tool(*stats, "--plan"))
         contexts = [self.enterContext(ring.open(rank)) for rank in range(2)]
         pool = self.enterContext(concurrent.futures.ThreadPoolExecutor(len(contexts)))
 

@@ -19,7 +19,7 @@ from tests.scripts.fixtures import daemons
 from tests.scripts.fixtures.daemons import PATIENCE, DaemonTest, wait_for
 from tests.scripts.fixtures.paths import preloaded
 
-SAID = "the kernel does not take many packets at once (UDP_SEGMENT)"
+SAID = "the kernel cannot send many packets in one call (UDP_SEGMENT)"
 COUNT = 200_000
 NODES = 3
 

@@ -79,8 +79,8 @@ def shrinks(network, ring, contexts, space, interface):
         wait_for(lambda: names_it(contexts), "the MTU in errors", 90)
         for node in range(2):
             wait_for(lambda: path_mtu(ring, node) == LESS, f"node {node} has found the MTU", 30)
-            text = (f"the path to node {1 - node} ({ADDRESS.format(2 - node)}) takes packets of at most {LESS} bytes, mtu "
-                    f"is {MTU}: set mtu: {LESS} on all nodes (found by probes)")
+            text = (f"the path to node {1 - node} ({ADDRESS.format(2 - node)}) takes packets of at most {LESS} bytes, but "
+                    f"mtu is {MTU}: set mtu: {LESS} on all nodes (found by probes)")
             wait_for(lambda: ring.stats(node)["neighbours"][0]["trouble"] == text, "it stands in stats", 30)
             wait_for(lambda: text in ring.log(node, begun[node]), "a line in the log", 30)
     finally:
@@ -88,7 +88,7 @@ def shrinks(network, ring, contexts, space, interface):
     works(contexts)
     for node in range(2):
         wait_for(lambda: path_mtu(ring, node) is None, f"node {node} knows that it is mended", 30)
-        wait_for(lambda: f"takes packets of mtu: {MTU} again" in ring.log(node, begun[node]), "a line in the log", 30)
+        wait_for(lambda: f"takes packets of mtu {MTU} again" in ring.log(node, begun[node]), "a line in the log", 30)
         lines = [line for line in ring.log(node, begun[node]).splitlines() if "the path to node" in line]
         assert len(lines) == 2, lines
 

@@ -164,20 +164,20 @@ def check_what_the_user_cannot(args, folder, network):
     """Checks that the start reports what the daemon cannot remove at its end."""
     folder.chmod(0o755)
     with One(args, write_config(folder, USER)) as daemon:
-        rings.wait_for(lambda: f"user nobody may not write to {folder}: sockets and locks" in daemon.log.read_text(),
+        rings.wait_for(lambda: f"user nobody cannot write to {folder}: the daemon's sockets" in daemon.log.read_text(),
                             "a warning")
     for path in folder.glob("x.*"):
         path.unlink()
     port = f"ports: [{{device: 'net_virtio_user0,path={folder}/link.sock,server=1,queues=1'}}]\n"
     result = subprocess.run([args.gradlaned, "--config", write_config(folder, USER, port)], capture_output=True,
                             text=True, timeout=PATIENCE)
-    assert result.returncode == 2 and f"user nobody may not make {folder}/link.sock" in result.stderr, result
+    assert result.returncode == 2 and f"user nobody cannot create {folder}/link.sock" in result.stderr, result
     folder.chmod(0o777)
     xdp = "ports: [{device: 'net_af_xdp0,iface=gl0,start_queue=0,queue_count=1'}]\n"
     link = ("ip", "-n", network.names[1], "link", "show", "gl0")
     with One(args, write_config(folder, USER, xdp), *network.command(1)) as daemon:
         assert "xdp" in run(*link), run(*link)
-        assert "may not" not in daemon.log.read_text(), daemon.log.read_text()
+        assert "user nobody cannot" not in daemon.log.read_text(), daemon.log.read_text()
     # The XDP program goes with the process, which has no right to remove it.
     rings.wait_for(lambda: "xdp" not in run(*link), "the program is off")
 
@@ -211,7 +211,7 @@ def check_refusals(args, folder):
     # A lock file with a second hard link is refused: only files of the daemon alone are given to the user.
     (folder / "x.sock.lock").write_text("")
     os.link(folder / "x.sock.lock", folder / "other")
-    assert "x.sock.lock is no lock file" in start(USER)
+    assert "x.sock.lock is not a daemon's lock file" in start(USER)
 
 
 def main():

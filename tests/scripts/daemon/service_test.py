@@ -134,7 +134,7 @@ def told(gradlaned, folder):
         ptrace(PTRACE_DETACH, workers[0])
         manager.until("WATCHDOG=1")
         manager.until("WATCHDOG=1")
-        wait_for(lambda: "all workers do their rounds again" in daemon.log(), "a line in the log")
+        wait_for(lambda: "all workers respond again" in daemon.log(), "a line in the log")
         daemon.end()
         manager.until("STOPPING=1")
         assert manager.here() == []
@@ -154,7 +154,7 @@ def not_told(gradlaned, folder):
     with Daemon(gradlaned, folder, f"{folder}/nobody", WATCHDOG_USEC="1000") as daemon:
         wait_for((folder / "n.sock").is_socket, "a start")
         daemon.end()
-        assert daemon.log().count("the service manager is told nothing") == 1, daemon.log()
+        assert daemon.log().count("the service manager gets no notifications") == 1, daemon.log()
 
 
 def analyzed(*words, **environment):

@@ -89,7 +89,7 @@ class AddressesTest(DaemonTest):
             ring.start(1)
             what = "an address or UDP port that no node has" if ":" in ip else ip
             wait_for(lambda: ring.daemons[2].lines(
-                f"node 1 speaks from {what}, and `nodes` says {named}:{first + 10} here"), "the address of node 1")
+                f"node 1 sends from {what}, but `nodes` has {named}:{first + 10} here"), "the address of node 1")
             self.assertEqual(ring.daemons[1].stop(), 0)
             # The node's own address is right now, but that of another node is not.
             ring.files[1].write_text(text.replace(f"udp_port: {first}", f"udp_port: {first + 9}"))
@@ -111,7 +111,7 @@ class AddressesTest(DaemonTest):
                         "ports: [{udp: auto, nodes: [1]}, {device: 'net_af_packet0,iface=lo', nodes: [2]}]\n")
         daemon = daemons.Daemon(file)
         self.assertEqual(daemon.end(), 2)
-        self.assertIn("ports e0 and e1: the kernel must have this node's address for sockets", daemon.log())
+        self.assertIn("ports e0 and e1: sockets need this node's address in the kernel", daemon.log())
 
     def test_ipv6_only(self):
         """Tests machines that have only IPv6 addresses, with packets as long as their MTU."""
@@ -140,7 +140,7 @@ class AddressesTest(DaemonTest):
             with one.inside():
                 daemon = daemons.Daemon(file)
             self.assertNotEqual(daemon.end(), 0)
-            self.assertIn("mtu is 1501, and interface gl0 with fd77::1 has 1500", daemon.log())
+            self.assertIn("mtu is 1501, but interface gl0 with fd77::1 has 1500", daemon.log())
             self.finish(ring, contexts)
 
     def test_translator(self):

@@ -139,7 +139,7 @@ class UdpTest(DaemonTest):
             second = daemons.Ring(folder, 2, "udp", address=ring.address).start()
             for daemon in second.daemons:
                 self.assertEqual(daemon.end(), 4)
-                self.assertRegex(daemon.log(), rf":{PORT}: .*another daemon, or another job's; see `udp_port`")
+                self.assertRegex(daemon.log(), rf":{PORT}: .*another daemon or job uses this port; see `udp_port`")
             second = daemons.Ring(folder, 2, "udp", address=ring.address, udp_port=PORT + 100).start()
             self.rings.append(second)
         others = self.open_all(second)
@@ -155,7 +155,7 @@ class UdpTest(DaemonTest):
         second.write_text(text.replace("n0.sock", "other.sock"))
         daemon = daemons.Daemon(second)
         self.assertEqual(daemon.end(), 4)
-        self.assertRegex(daemon.log(), rf"port e0: UDP 127\.[0-9.]+:{PORT}: .*another daemon, or another job's")
+        self.assertRegex(daemon.log(), rf"port e0: UDP 127\.[0-9.]+:{PORT}: .*another daemon or job uses this port")
         second.write_text(text.replace("n0.sock", "other.sock").replace(ring.address.format(1), "192.0.2.1"))
         daemon = daemons.Daemon(second)
         self.assertNotEqual(daemon.end(), 0)
@@ -164,7 +164,7 @@ class UdpTest(DaemonTest):
         second.write_text(text.replace("udp: auto", "udp: eth0"))
         check = subprocess.run([daemons.BINARIES["gradlaned"], "--check", "--config", second], capture_output=True,
                                text=True, timeout=PATIENCE)
-        self.assertIn("'eth0' is no word for sockets, allowed: auto", check.stdout + check.stderr)
+        self.assertIn("'eth0' is unknown for sockets, allowed: auto", check.stdout + check.stderr)
         self.finish(ring, contexts)
 
     def test_nobody(self):

@@ -163,7 +163,7 @@ class QuickTest(unittest.TestCase):
         before = page.read_bytes()
         code, _, err = finish(compare("--render", "--write-docs", "--out", self.folder))
         self.assertEqual(code, 1, err)
-        self.assertIn("left as it was", err)
+        self.assertIn("was not changed", err)
         self.assertEqual(page.read_bytes(), before)
         reasons = " ".join(report.unfit(self.results))
         for reason in ("--quick", "missing", "2 samples"):

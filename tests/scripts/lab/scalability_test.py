@@ -69,7 +69,7 @@ class QuickTest(unittest.TestCase):
         before = PAGE.read_bytes()
         result = scalability("--render", "--write-docs", "--out", self.folder)
         self.assertEqual(result.returncode, 1, result.stderr)
-        self.assertIn("left as it was", result.stderr)
+        self.assertIn("was not changed", result.stderr)
         self.assertEqual(PAGE.read_bytes(), before)
 
 

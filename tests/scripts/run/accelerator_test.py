@@ -258,7 +258,7 @@ class RunAcceleratorTest(Endings, SpacesTest):
 
     def test_namespaces_to_enter(self):
         run = self.start("-n", "2")
-        self.assertIn("2 nodes are up; Ctrl-C ends them. A shell in each:", run.process.stdout.readline())
+        self.assertIn("2 nodes are up; Ctrl-C ends them. To start a shell in each:", run.process.stdout.readline())
         for rank in range(2):
             line = run.process.stdout.readline()
             self.assertTrue(line.startswith(f"ip netns exec {space(run, f'n{rank}')} "), line)

@@ -143,7 +143,7 @@ class RunInsideTest(Endings, SpacesTest):
     def test_namespaces_to_enter(self):
         for trainers, what in (("1", "in each"), ("2", "for each trainer")):
             run = self.start("-n", "2", "--trainers", trainers)
-            self.assertIn(f"2 nodes are up; Ctrl-C ends them. A shell {what}:", run.process.stdout.readline())
+            self.assertIn(f"2 nodes are up; Ctrl-C ends them. To start a shell {what}:", run.process.stdout.readline())
             for rank in range(2 * int(trainers)):
                 line, node = run.process.stdout.readline(), rank // int(trainers)
                 self.assertTrue(line.startswith(f"ip netns exec {space(run, f'n{node}')} "), line)

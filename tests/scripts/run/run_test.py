@@ -181,7 +181,7 @@ class RunTest(RunCase):
 
     def test_trainers_that_ignore_sigterm(self):
         run = self.finish(self.slow["deaf to SIGTERM"], 5)
-        self.assertIn("gradlane: rank 1 does not end: SIGKILL", run.err)
+        self.assertIn("gradlane: rank 1 does not end: sending SIGKILL", run.err)
 
     def test_grandchildren_end_too(self):
         self.run_it("-n", "2", command=sh("sleep 600 & setsid sleep 600 & exit 0"))
@@ -211,7 +211,7 @@ class RunTest(RunCase):
         wait_for(lambda: "SIGINT: stopping" in run.process.stderr.readline(), "a message")
         run.process.send_signal(signal.SIGINT)
         self.finish(run, 130)
-        self.assertIn("gradlane: SIGINT again: killing", run.err)
+        self.assertIn("gradlane: SIGINT again: killing all processes", run.err)
 
     def test_sigkill_leaves_nothing(self):
         run = self.start("-n", "2", command=sh("sleep 600 & echo ready; sleep 600"))
@@ -266,7 +266,7 @@ class RunTest(RunCase):
     @needs_fake
     def test_daemon_that_does_not_end(self):
         run = self.finish(self.slow["stubborn"], 1)
-        self.assertIn("gradlane: the daemon of node 0 does not end: SIGKILL", run.err)
+        self.assertIn("gradlane: the daemon of node 0 does not end: sending SIGKILL", run.err)
 
     @needs_fake
     def test_no_daemon(self):

@@ -87,10 +87,10 @@ def case(function):
 def checks_on_both_nodes_see_each_other():
     with ring("memif", 2) as nodes:
         for verdicts in finish(start(nodes, 0), start(nodes, 1)):
-            verdicts.expect(0, "^note daemon: none runs", "^ok   address of node [01] ", "^ok   round trip to node [01]",
+            verdicts.expect(0, "^note daemon: no daemon runs on", "^ok   address of node [01] ", "^ok   round trip to node [01]",
                             "^ok   packets of 1500 bytes to node", r"^ok   ToS 0x28 \(compressed\) to node .* and back",
                             r"^ok   ToS 0x20 \(raw\)", r"^ok   ToS 0xc0 \(control\)", "^ok   configuration of node",
-                            "^ok   the ring is whole", "^ok   hugepages: not used")
+                            "^ok   the ring is ready", "^ok   hugepages: not used")
         left = [path.name for path in nodes.folder.iterdir() if path.suffix not in (".yaml", ".sock")]
         assert not left, left
 
@@ -98,15 +98,15 @@ def checks_on_both_nodes_see_each_other():
 def running_daemons_are_asked():
     with ring("memif", 3) as nodes:
         nodes.start().wait_whole()
-        check(nodes, 0).expect(0, f"^note daemon: asked the one that runs, process {nodes.pid(0)}",
-                               "^ok   round trip to node 1 ", "^ok   round trip to node 2 ", "^ok   the ring is whole")
+        check(nodes, 0).expect(0, f"^note daemon: asked the running daemon, process {nodes.pid(0)}",
+                               "^ok   round trip to node 1 ", "^ok   round trip to node 2 ", "^ok   the ring is ready")
         verdicts = check(nodes, 1, "--json")
         assert verdicts.status == 0, verdicts.output
         document = json.loads(verdicts.output)
         assert document["ok"] and {item["verdict"] for item in document["items"]} <= {"ok", "note"}, document
         assert sorted(probe["node"] for probe in document["daemon"]["probes"]) == [0, 2], document
         replace(nodes.config(2), "mtu: 1500", "mtu: 1400")
-        check(nodes, 2).expect(1, "^FAIL daemon: it runs with another configuration", "^FAIL configuration of node",
+        check(nodes, 2).expect(1, "^FAIL daemon: the running daemon has other settings than this file", "^FAIL configuration of node",
                                others=True)
 
 
@@ -116,13 +116,13 @@ def the_last_one_is_late():
         first = start(nodes, 0, time="30s")
         rings.wait_for(lambda: (nodes.folder / "link0-1.sock").exists(), "the first one's end of the link")
         for verdicts in finish(first, start(nodes, 1, time="30s")):
-            verdicts.expect(0, "^ok   round trip to node", "^ok   the ring is whole")
+            verdicts.expect(0, "^ok   round trip to node", "^ok   the ring is ready")
 
 
 def neighbour_is_missing():
     with ring("memif", 2) as nodes:
         check(nodes, 0, time="800ms").expect(
-            1, "^FAIL link of port e0: down", r"^FAIL address of node 1 \(10\.77\.0\.2, port e0\)", "^FAIL ring: not whole")
+            1, "^FAIL link of port e0: down", r"^FAIL address of node 1 \(10\.77\.0\.2, port e0\)", "^FAIL ring: not ready")
         # A probe for another check is running. It serves this check, too, although it takes longer than this one would
         # wait for its own.
         nodes.start_node(0)
@@ -140,7 +140,7 @@ def configurations_differ():
         replace(nodes.config(1), "mtu: 1500", "mtu: 1400\ncodec: fixed:8\ntos: {raw: 0x24}")
         verdicts = finish(start(nodes, 0, time="5s"), start(nodes, 1, time="5s"))
         verdicts[0].expect(1, "^FAIL configuration of node 1 .*mtu is 1500 here and 1400 there, codec is raw here "
-                           "and fixed:8 there, tos.raw: 0x20 here, 0x24 there", "^FAIL ring: not whole: ", others=True)
+                           "and fixed:8 there, tos.raw: 0x20 here, 0x24 there", "^FAIL ring: not ready: ", others=True)
         verdicts[1].expect(1, "^FAIL configuration of node 0 .*mtu is 1400 here and 1500 there", others=True)
     with ring("memif", 2) as nodes:
         replace(nodes.config(1), "mtu: 1500", "mtu: 1500\nstrategies: [direct]")
@@ -158,10 +158,10 @@ def keys_differ():
         # The one that ends last may report that the other's link is down.
         for verdicts in finish(start(nodes, 0, time="5s"), start(nodes, 1, time="5s")):
             verdicts.expect(1, "^ok   key file", "^FAIL round trip to node .*no tag of our key; put the same key file",
-                            "^FAIL ring: not whole", others=True)
+                            "^FAIL ring: not ready", others=True)
         (nodes.folder / "key1.yaml").write_text("a" * 64)
         for verdicts in finish(start(nodes, 0), start(nodes, 1)):
-            verdicts.expect(0, "^ok   packets of 1500 bytes to node .* and back", "^ok   the ring is whole")
+            verdicts.expect(0, "^ok   packets of 1500 bytes to node .* and back", "^ok   the ring is ready")
 
 
 def configuration_is_wrong():
@@ -188,13 +188,13 @@ def sockets_in_order_then_alone():
     with ring("udp", 2, address=address) as nodes:
         nodes.start().wait_whole()
         verdicts = check(nodes, 0)
-        verdicts.expect(0, f"^ok   address {re.escape(address.format(1))} of port e0: ", "^(ok  |note) room in sockets for what arr",
-                        "^ok   room in sockets for what is sent: 128", "^ok   UDP_SEGMENT: many", "^ok   UDP_GRO: many",
-                        "^ok   round trip to node 1", r"^ok   ToS 0x28 \(compressed\) to node 1", "^ok   the ring is whole")
+        verdicts.expect(0, f"^ok   address {re.escape(address.format(1))} of port e0: ", "^(ok  |note) receive buffer of sockets",
+                        "^ok   send buffer of sockets: 128", "^ok   UDP_SEGMENT: many", "^ok   UDP_GRO: many",
+                        "^ok   round trip to node 1", r"^ok   ToS 0x28 \(compressed\) to node 1", "^ok   the ring is ready")
         assert "ARP" not in verdicts.output, verdicts.output
     with ring("udp", 2, address=address) as nodes:
-        check(nodes, 0, time="2s").expect(1, "^FAIL round trip to node 1 .*, and nobody has UDP port 18400 there; start its",
-                                          "^FAIL ring: not whole")
+        check(nodes, 0, time="2s").expect(1, "^FAIL round trip to node 1 .*, and UDP port 18400 is closed there; start its",
+                                          "^FAIL ring: not ready")
         replace(nodes.config(0), f"rank: 0, ip: {address.format(1)}", "rank: 0, ip: 192.0.2.1")
         check(nodes, 0, time="2s").expect(1, r"^FAIL address 192\.0\.2\.1 of port e0: .*this machine has no such address",
                                           others=True)
@@ -213,7 +213,7 @@ def options_are_wrong():
 def bridge_in_order_then_rewriting_dscp_then_narrow():
     with networks.Network(3) as network, ring("veth", 3, network) as nodes:
         nodes.start().wait_whole()
-        check(nodes, 0).expect(0, "^ok   interface gl0 of port e0: up, MTU 1500", "^ok   the ring is whole")
+        check(nodes, 0).expect(0, "^ok   interface gl0 of port e0: up, MTU 1500", "^ok   the ring is ready")
 
         rules = "\n".join(["table bridge dscp {", "chain rewrite {", "type filter hook forward priority 5",
                            "iifname p0 ip dscp 0x0a ip dscp set 0",
@@ -222,13 +222,13 @@ def bridge_in_order_then_rewriting_dscp_then_narrow():
         there = r"^FAIL ToS 0x28 \(compressed\) to node {} .*: 0x28 arrives as 0x00 at 10\.77\.0\.{}; "
         check(nodes, 0).expect(1, there.format(1, 2), there.format(2, 3),
                                r"^FAIL ToS 0xc0 \(control\) from node 1 .*: 0xc0 arrives as 0x04 here",
-                               "the ring is whole|^FAIL ring")
+                               "the ring is ready|^FAIL ring")
         network.spaces["sw"].run("nft", "delete", "table", "bridge", "dscp")
 
         # A switch port has MTU 1400. The bridge drops longer frames, which get into p1 and do not get out of it.
         network.spaces["sw"].ip("link", "set", "p1", "mtu", "1400")
         check(nodes, 0, time="30s").expect(
-            1, r"^FAIL packets of 1500 bytes to node 1 .*the largest that gets there and back has 140[0-4] bytes",
+            1, r"^FAIL packets of 1500 bytes to node 1 .*the largest packet that arrives there and back has 140[0-4] bytes",
             "^ok   packets of 1500 bytes to node 2", "^ok   round trip to node 1")
 
 
@@ -252,7 +252,7 @@ def cable_is_down_then_the_interface():
         check(nodes, 0, time="500ms").expect(1, "^FAIL interface gl0 of port e0: it is down; ip link set gl0 up",
                                              others=True)
         network.cable(0, up=True)
-        finish(*(start(nodes, node) for node in range(2)))[0].expect(0, "^ok   the ring is whole")
+        finish(*(start(nodes, node) for node in range(2)))[0].expect(0, "^ok   the ring is ready")
 
 
 def sockets_over_a_router():
@@ -260,22 +260,22 @@ def sockets_over_a_router():
     with networks.Routed(2) as network, ring("udp", 2, network, address=network.ADDRESS) as nodes:
         nodes.start().wait_whole()
         ok = (r"^ok   address 10\.77\.1\.1 of port e0: on gl0, MTU 1500, \d+ Mb/s", "^ok   superpackets on gl0: cut into packets by",
-              "^ok   UDP_GRO: many packets come",
+              "^ok   UDP_GRO: many packets are received",
               "^ok   packets of 1500 bytes to node 1")
         check(nodes, 0).expect(0, *ok)
         network.set_mtu("r", "p1", 1400)
-        check(nodes, 0, time="30s").expect(1, "^FAIL packets of 1500 bytes to node 1 .*the largest that gets there and back has 1400 bytes",
+        check(nodes, 0, time="30s").expect(1, "^FAIL packets of 1500 bytes to node 1 .*the largest packet that arrives there and back has 1400 bytes",
                                "^ok   round trip to node 1")
         network.set_mtu("r", "p1", 1500)
         nodes.terminate(1)
-        check(nodes, 0, time="2s").expect(1, "^FAIL round trip to node 1 .*, and nobody has UDP port 18400 there", others=True)
+        check(nodes, 0, time="2s").expect(1, "^FAIL round trip to node 1 .*, and UDP port 18400 is closed there", others=True)
         router = network.spaces["r"]
         router.rules("table ip wall {\nchain wall {\ntype filter hook forward priority 0\nudp dport 18400 drop\n}\n}\n")
-        check(nodes, 0, time="2s").expect(1, "^FAIL round trip to node 1 .*, and nobody says that UDP port 18400 is closed there; "
-                                             "a firewall", others=True)
+        check(nodes, 0, time="2s").expect(1, "^FAIL round trip to node 1 .*, and no error came back for UDP port 18400; "
+                                             "check that the machine is on", others=True)
         router.run("nft", "delete", "table", "ip", "wall")
         network.spaces["n0"].rules("table ip wall {\nchain wall {\ntype filter hook output priority 0\nudp dport 18400 drop\n}\n}\n")
-        check(nodes, 0, time="2s").expect(1, "^FAIL round trip to node 1 .*, and this machine does not send what goes there",
+        check(nodes, 0, time="2s").expect(1, "^FAIL round trip to node 1 .*, and this machine blocks packets that it sends there",
                                              others=True)
         network.spaces["n0"].run("nft", "delete", "table", "ip", "wall")
         network.spaces["n0"].ip("route", "del", "default")
@@ -287,8 +287,8 @@ def address_is_wrong():
         nodes.start_node(0)
         replace(nodes.config(1), "{rank: 0, ip: 10.77.0.1}", "{rank: 0, ip: 10.77.0.9}")
         check(nodes, 1, time="800ms").expect(
-            1, r"^FAIL address of node 0 \(10\.77\.0\.9, port e0\): nobody answers ARP requests for 10\.77\.0\.9 on port",
-            "^FAIL ring: not whole")
+            1, r"^FAIL address of node 0 \(10\.77\.0\.9, port e0\): no machine answers ARP requests for 10\.77\.0\.9 on port",
+            "^FAIL ring: not ready")
         network.node(1).ip("addr", "add", "10.77.0.2/24", "dev", "gl0")
         check(nodes, 1, time="500ms").expect(1, r"^FAIL address 10\.77\.0\.2: the kernel has it too, on gl0",
                                              others=True)

@@ -55,7 +55,7 @@ ERRORS = [
     (["perf", "--background-load", "1"], {}, ["--background-load '1'", "1.1 to 10"]),
     (["perf", "--concurrent", "100"], {}, ["100", "1 to 64"]),
     (["run", "-n", "0"], {}, ["-n", "1"]),
-    (["run", "-n", "2", "python3", "train.py"], {}, ["python3", "behind '--'"]),
+    (["run", "-n", "2", "python3", "train.py"], {}, ["python3", "after '--'"]),
     (["run", "--strategy", "direct"], {}, ["unknown option '--strategy', did you mean '--strategies'?"]),
     (["run", "-n", "2", "--strategies", "auto"], {}, ["ring,direct", "--codec auto"]),
     (["stats", "--jsn=1"], {}, ["unknown option '--jsn', did you mean '--json'?"]),

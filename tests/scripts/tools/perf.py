@@ -177,7 +177,7 @@ def check_small_packets(gradlane):
         assert said and len(left_out) == 1 and name not in ran, (name, result)
     named = run(gradlane, "--codec", "int8:1024", strategies="ring,direct", mtu=576)
     assert named.returncode != 0 and "Traceback" not in named.stderr, named
-    for text in "--codec 'int8:1024'", "a chunk, 1024 floats", "MTU 576", "take a smaller chunk, or raise `mtu`":
+    for text in "--codec 'int8:1024'", "a chunk of 1024 floats", "MTU 576", "choose a smaller chunk, or raise `mtu`":
         assert text in named.stderr, (text, named)
 
 

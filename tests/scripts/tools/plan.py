@@ -201,7 +201,7 @@ def check_default(gradlane, folder):
     left = plan()
     assert not left["calibrated"] and left["nodes"] == 4 and "elsewhere" in left["calibration_ignored"], left
     text = run(gradlane, "--model", "resnet50", XDG_CONFIG_HOME=str(folder)).stdout
-    assert "usual figures: no calibration serves\n" in text, text
+    assert "usual figures: no calibration can be used\n" in text, text
     assert "elsewhere" in text and "gradlane plan --calibrate" in text, text
     assert "usual figures" in run(gradlane, "--paper", XDG_CONFIG_HOME=str(folder)).stdout
 
@@ -243,7 +243,7 @@ def check_daemons(gradlane, folder):
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as dead:
         dead.bind(str(runtime / "gradlane" / "node0.sock"))
     error = run(gradlane, *words, status=2, **places).stderr
-    assert "--alone" in error and (other_daemons or "nobody listens" in error), error
+    assert "--alone" in error and (other_daemons or "no daemon listens" in error), error
     assert file.read_text() == before
 
 
@@ -262,7 +262,7 @@ def check_pictures(gradlane, folder):
         subprocess.run([sys.executable, HEATMAP, "-o", folder / name], input=grid, text=True, check=True, timeout=PATIENCE)
         assert (folder / name).read_bytes().startswith(magic), name
     plan = run(gradlane, "--model", "resnet50", "--json").stdout
-    for name, text, word in (("no.png", "no", "is no JSON"), ("no.png", "[1]", "has no cells"), ("no.png", plan, "has no cells"),
+    for name, text, word in (("no.png", "no", "is not JSON"), ("no.png", "[1]", "has no cells"), ("no.png", plan, "has no cells"),
                              ("no.xyz", grid, ".png or .svg"), ("no/no.png", grid, f"no folder {folder / 'no'}")):
         broken = subprocess.run([sys.executable, HEATMAP, "-o", folder / name], input=text, text=True, capture_output=True)
         assert broken.returncode == 1 and word in broken.stderr and len(broken.stderr.splitlines()) == 1, broken

@@ -196,9 +196,9 @@ class RingTest(unittest.TestCase):
         screen.wait("node 3 answers again")
         self.ring.kill(LAST)
         screen.wait(r"node 3 has gone: 10\.77\.0\.4:9400: Connection refused")
-        screen.wait("the ring is not whole: node 3 is gone")
+        screen.wait("the ring is not ready: node 3 is gone")
         self.ring.start_node(LAST)
-        screen.wait(r"node 3 has come back, pid \d+")
+        screen.wait(r"node 3 has restarted, pid \d+")
         self.network.cable(LAST, up=False)
         screen.wait(r"node 3 has gone: 10\.77\.0\.4:9400: no answer within 2000")
         # A command that starts now finds three nodes.
@@ -219,16 +219,16 @@ class RingTest(unittest.TestCase):
         foreign = {**self.ring.stats(0), "node": LAST, "config_digest": "0x1"}
         ok = b"HTTP/1.1 200 OK\r\n"
         rows = {
-            "stranger": (self._response(foreign), b"", "another config_digest"),
+            "stranger": (self._response(foreign), b"", "its config_digest differs"),
             "other node": (self._response(self.ring.stats(1)), b"", "node 1 answers there"),
             "older": (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", b"", "it has no /stats"),
-            "garbage": (random.Random(1).randbytes(100_000), b"", "no gradlaned"),
-            "a long header": (ok, b"X-Header: and so on\r\n", "no gradlaned"),
+            "garbage": (random.Random(1).randbytes(100_000), b"", "does not come from gradlaned"),
+            "a long header": (ok, b"X-Header: and so on\r\n", "does not come from gradlaned"),
             "a gigabyte": (ok + b"Content-Length: 1000000000\r\n\r\n", bytes(1 << 20), "too long"),
             "no end": (ok + b"\r\n", b" " * (1 << 20), "too long"),
-            "deep": (ok + b"\r\n" + b"[" * 1_000_000, b"", "no document"),
-            "many": (ok + b"\r\n[" + b"[]," * 1_000_000 + b"0]", b"", "no document"),
-            "text": (ok + b'\r\n{"node": "' + b"x" * 3_000_000 + b'"}', b"", "no document"),
+            "deep": (ok + b"\r\n" + b"[" * 1_000_000, b"", "not a document"),
+            "many": (ok + b"\r\n[" + b"[]," * 1_000_000 + b"0]", b"", "not a document"),
+            "text": (ok + b'\r\n{"node": "' + b"x" * 3_000_000 + b'"}', b"", "not a document"),
             "nothing": (b"", None, "no answer within 2000 ms"),
         }
         for name, (first, more, words) in rows.items():

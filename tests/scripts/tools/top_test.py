@@ -117,13 +117,13 @@ class TopTest(unittest.TestCase):
         screen.wait("slowest")
         self.ring.stop(3)
         text = screen.wait(r"\d\d:\d\d:\d\d node 3 has gone: no answer")
-        self.assertRegex(text, r"the ring is not whole: node 3 is gone")
+        self.assertRegex(text, r"the ring is not ready: node 3 is gone")
         self.ring.cont(3)
         screen.wait(r"node 3 answers again")
         self.ring.kill(3)
-        screen.wait(r"node 3 has gone: (nobody listens|there is no)")
+        screen.wait(r"node 3 has gone: (no daemon listens|there is no)")
         self.ring.start_node(3)
-        screen.wait(r"node 3 has come back, pid \d+")
+        screen.wait(r"node 3 has restarted, pid \d+")
         screen.type("q")
 
     def test_5_faults(self):

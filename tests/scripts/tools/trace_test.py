@@ -126,7 +126,7 @@ class TraceTest(unittest.TestCase):
 
     def test_1_file_and_table(self):
         out, err = self.trace("--seconds", "1", "-o", "ring.json")
-        self.assertEqual(err, f"gradlane: a trace of {NODES} nodes for 1 s; Ctrl-C ends it\n")
+        self.assertEqual(err, f"gradlane: tracing {NODES} nodes for 1 s; Ctrl-C ends it\n")
         self.assertIn("ring.json: open it in ui.perfetto.dev", out)
         document = self.read("ring.json")
         events = self.check_form(document)
@@ -224,7 +224,7 @@ class TraceTest(unittest.TestCase):
         process.send_signal(signal.SIGCONT)
         out, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 4, out + err)
-        self.assertIn("its trace ended before this one", err)
+        self.assertIn("its trace ended early", err)
         self.assertIn("broke_off", self.read("still.json")["otherData"]["nodes"][0])
 
     def admin(self, request):
@@ -239,13 +239,13 @@ class TraceTest(unittest.TestCase):
     def start_long(self, *options):
         """Starts a trace. Returns when it is under way."""
         process = self.start("-s", "60", *options)
-        self.assertIn(f"a trace of {NODES} nodes", process.stderr.readline())
+        self.assertIn(f"tracing {NODES} nodes", process.stderr.readline())
         return process
 
     def busy(self):
         process = self.start("--summary", "-s", "0.1")
         _, err = process.communicate(timeout=PATIENCE)
-        self.assertEqual(process.returncode, 3 if "somebody else" in err else 0)
+        self.assertEqual(process.returncode, 3 if "another trace" in err else 0)
         return process.returncode == 3
 
     def test_7_a_daemon_goes(self):

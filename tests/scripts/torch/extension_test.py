@@ -139,7 +139,7 @@ class Extension(unittest.TestCase):
             # the fake compiler has built no library
             self.assertIsInstance(extension._outcome.__wrapped__(), extension.CannotBuild)
             self.assertEqual(self.log.read_text(), "called\n")
-            self.assertRegex(say.call_args_list[0][0][0], "cannot be loaded .*building it")
+            self.assertRegex(say.call_args_list[0][0][0], "cannot load .*compiling it")
             (sources / "extension.cc").write_text("// later")
             self.assertNotEqual(extension.prebuilt_path(), place)
 

@@ -53,16 +53,16 @@ def far(is_on_gpu=True):
         yield
         return
     # the C++ path, which would see that tensors are on the CPU
-    express = Engine.existing()._tasks._fast_path if Engine.exists() else None
+    fast_path = Engine.existing()._tasks._fast_path if Engine.exists() else None
     with unittest.mock.patch.multiple(gpu, is_on_gpu=lambda _: True, Host=StandIn, PART=1 << 20), \
-            unittest.mock.patch.object(Tasks, "express", lambda *_: None):
-        if express is not None:
-            express.pause(True)
+            unittest.mock.patch.object(Tasks, "fast_path", lambda *_: None):
+        if fast_path is not None:
+            fast_path.pause(True)
         try:
             yield
         finally:
-            if express is not None:
-                express.pause(False)
+            if fast_path is not None:
+                fast_path.pause(False)
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ class Fsdp(unittest.TestCase):
             owed = sharded.state_dict()["units"]["0"]["residual"]
             self.assertEqual(owed.numel(), count)
         model[0].bias.requires_grad_(False)
-        with self.assertRaisesRegex(Exception, "has 6144 now: .*After some were frozen or thawed call reset"):
+        with self.assertRaisesRegex(Exception, "has 6144 now: .*If some were frozen or thawed, call reset"):
             step(model, optimizer, 3)
         self.assertTrue(owed.any() and torch.equal(sharded.state_dict()["units"]["0"]["residual"], owed))
 

@@ -168,7 +168,7 @@ class Hsdp(unittest.TestCase):
         if RANK == 2:
             for call in (lambda: gradlane.torch.hsdp(network(mesh=self.shard), group),
                          lambda: gradlane.torch.State(process_group=group)):
-                with self.assertRaisesRegex(gradlane.OperationFailed, "rank 1 has waited 2 s.* for rank 0.*which are 0, 2"):
+                with self.assertRaisesRegex(gradlane.OperationFailed, "rank 1 has waited 2 s.* for rank 0.*ranks in the job are 0, 2"):
                     call()
         dist.barrier()
 
@@ -180,20 +180,20 @@ class Hsdp(unittest.TestCase):
         with self.assertRaisesRegex(gradlane.BadArgument, "whole tensors"):
             gradlane.torch.hsdp(model, self.replicate, "topk:1%")
         known = set(gradlane.torch.subgroups._rings)
-        with self.assertRaisesRegex(gradlane.BadArgument, "sharded over rank ., which `replicate` has too"):
+        with self.assertRaisesRegex(gradlane.BadArgument, "sharded over rank ., which is also in `replicate`"):
             gradlane.torch.hsdp(model, self.shard)
         crossed = [dist.new_group(ranks) for ranks in ([0, 3], [1, 2])][RANK in (1, 2)]
-        with self.assertRaisesRegex(gradlane.BadArgument, "this rank has part . of 2 of 6240 elements, and rank .*part ."):
+        with self.assertRaisesRegex(gradlane.BadArgument, "this rank has part . of 2 of 6240 elements, but rank .*part ."):
             gradlane.torch.hsdp(model, crossed)
-        with self.assertRaisesRegex(gradlane.BadArgument, "sharded over ranks ., ., and this group has ., .: .*hsdp"):
+        with self.assertRaisesRegex(gradlane.BadArgument, "sharded over ranks ., ., but this group has ., .: .*hsdp"):
             gradlane.torch.fsdp(model, process_group=crossed)
         self.assertEqual(set(gradlane.torch.subgroups._rings), known)  # refused calls have started no daemons
         with self.assertRaisesRegex(gradlane.BadArgument, "process_group is str"):
             gradlane.torch.hsdp(model, "replicate")
-        with self.assertRaisesRegex(gradlane.BadArgument, "sharded over ranks ., ., and this group has 0, 1, 2, 3: .*hsdp"):
+        with self.assertRaisesRegex(gradlane.BadArgument, "sharded over ranks ., ., but this group has 0, 1, 2, 3: .*hsdp"):
             gradlane.torch.fsdp(model)
         with unittest.mock.patch.dict(os.environ, GRADLANE_START="0"):
-            error, words = (gradlane.BadArgument, "no member") if RANK == 0 else (
-                gradlane.NoDaemon, "no daemon for rank 0: .*GRADLANE_START=0 .*which are 1, 2, 3 of the job")
+            error, words = (gradlane.BadArgument, "without this rank") if RANK == 0 else (
+                gradlane.NoDaemon, "no daemon for rank 0: .*GRADLANE_START=0 .*ranks in the job are 1, 2, 3;")
             with self.assertRaisesRegex(error, words):
                 gradlane.torch.State(process_group=dist.new_group([1, 2, 3]))

@@ -18,7 +18,7 @@ import unittest.mock
 from tests.scripts.fixtures.ports import free_port
 
 TRAINER = pathlib.Path(__file__).with_name("trainer.py")
-GONE = "^OperationFailed: gradlane: (rank [01] has left|rank [01], a trainer of this node, has gone)"
+GONE = "^OperationFailed: gradlane: (rank [01] has left|rank [01], a trainer of this node, has left)"
 PATIENCE = 300  # s: longer than anything takes; for a rank that hangs
 GRADLANED = ""
 
@@ -218,7 +218,7 @@ class Jobs(Case):
         os.kill(job.daemons()[0], signal.SIGKILL)
         for answer in job.ask("reduce()"):
             self.assertRegex(answer, "^DaemonGone: (gradlane: )?the daemon at .* has ended; the end of its log, .*/log: .*"
-                                     "trainer of rank 1 .* has come")
+                                     "trainer of rank 1 .* has joined")
         # The next group has another daemon.
         job.ask("dist.destroy_process_group()")
         job.ask(f"os.environ.update(MASTER_PORT='{free_port()}')")
@@ -251,13 +251,13 @@ class Refused(Case):
         self.check("^NoDaemon: gradlane: no daemon for rank 0: GRADLANED=/nowhere/gradlaned: there is no such program$",
                    GRADLANED="/nowhere/gradlaned")
 
-        self.check("GRADLANED=/etc/passwd: this is no program that can be run$", GRADLANED="/etc/passwd")
+        self.check("GRADLANED=/etc/passwd: this is not an executable program$", GRADLANED="/etc/passwd")
 
     def test_it_does_not_start(self):
         program = self.folder / "failing"
         program.write_text("#!/bin/sh\necho no such thing >&2\nexit 2\n")
         program.chmod(0o755)
-        self.check("^NoDaemon: gradlane: no daemon for rank 0: .*/failing has not started, exit status 2: +no such thing$",
+        self.check("^NoDaemon: gradlane: no daemon for rank 0: .*/failing did not start, exit status 2: +no such thing$",
                    GRADLANED=str(program))
 
     def test_however_slow_one_rank_is(self):
@@ -319,8 +319,8 @@ class Found(Case):
         job = self.job()
         self.assertEqual(job.ask("init()"), ["ok None"] * 2)
         self.assertEqual(len(job.daemons()), 1)
-        self.assertRegex(job.ranks[0].end(), "^gradlane: rank 0: the daemon at .*/n.sock has 3 ranks; so the job of 2 "
-                                             "ranks starts its own\n$")
+        self.assertRegex(job.ranks[0].end(), "^gradlane: rank 0: the daemon at .*/n.sock has 3 ranks; starting new "
+                                             "daemons for the job of 2 ranks\n$")
 
     @unittest.skipIf(os.path.exists("/run/gradlane"), "this machine has daemons")
     def test_that_fits_and_is_busy(self):

@@ -71,7 +71,7 @@ class Environment(unittest.TestCase):
     def test_unknown_jobs(self):
         """Jobs without a number of their own would all meet at one port."""
         unknown = {name: value for name, value in MPIRUN.items() if name != "PMIX_NAMESPACE"}
-        with self.assertWarnsRegex(UserWarning, "mpirun has set none of PMIX_NAMESPACE, .* set that"):
+        with self.assertWarnsRegex(UserWarning, "mpirun has set none of PMIX_NAMESPACE, .* set MASTER_PORT to another"):
             self.told(unknown)
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -23,7 +23,7 @@ class LossesTest(unittest.TestCase):
         self.assertEqual(self.caught(lambda: dist.all_reduce(tiny)), [])
         with gradlane.torch.use_codec("fixed:10"):
             (warning,) = self.caught(lambda: dist.all_reduce(tiny))
-        self.assertIn(f"all_reduce of {large} elements by codec fixed:10: rounding took 100 %", str(warning.message))
+        self.assertIn(f"all_reduce of {large} elements by codec fixed:10 lost 100 %", str(warning.message))
 
         # The warning is an error on one rank, in the first of many pieces. All ranks have the sum nevertheless.
         rank = dist.get_rank()

@@ -49,12 +49,12 @@ class Plans(unittest.TestCase):
         self.assertTrue(placement.plan(facts("aaa")).alone)
 
     def test_too_many(self):
-        with self.assertRaisesRegex(PlacementError, "257 ranks, and daemons have 256 at most"):
+        with self.assertRaisesRegex(PlacementError, "257 ranks, but daemons can have at most 256"):
             placement.plan(facts("a" * 257))
         self.assertEqual(placement.plan(facts("a" * 256)).trainers, 16)
 
     def test_nodes_fit(self):
-        with self.assertRaisesRegex(PlacementError, "GRADLANE_NODES has 3 hosts, and the job runs on 2 machines"):
+        with self.assertRaisesRegex(PlacementError, "GRADLANE_NODES has 3 hosts, but the job runs on 2 machines"):
             placement.plan(facts("aabb", nodes="x,y,z"))
         mixed = facts("ab", nodes="x,y")
         with self.assertRaisesRegex(PlacementError, "'x,y' for rank 0 and '' for rank 1"):
@@ -107,8 +107,8 @@ class Hosts(unittest.TestCase):
         placement.check(two, [Endpoint("10.0.0.1", 1), Endpoint("10.0.0.2", 1)])
         placement.check(placement.plan(facts("a" * 17)), [Endpoint("127.0.0.1", 20000 + i) for i in range(17)])
         for plan, ends, text in (
-                (two, ["10.0.0.1", "127.0.1.1"], "rank 1 has the address 127.0.1.1, which no other machine reaches: set"),
-                (two, ["10.0.0.1", "fd00::1"], "rank 0 has an address of IPv4, 10.0.0.1, that of rank 1 one of IPv6"),
+                (two, ["10.0.0.1", "127.0.1.1"], "rank 1 has the address 127.0.1.1, which other machines cannot reach: set"),
+                (two, ["10.0.0.1", "fd00::1"], "rank 0 has the IPv4 address 10.0.0.1, but that of rank 1 has the IPv6"),
                 (two, ["10.0.0.1", "10.0.0.1"], "ranks 0 and 1 would both have their daemon at 10.0.0.1:1: set"),
                 (one, ["10.0.0.1", "10.0.0.1", "10.0.0.3", "10.0.0.2"], "ranks 0 and 1 would both")):
             with self.subTest(text), self.assertRaisesRegex(PlacementError, text):

@@ -157,11 +157,11 @@ class Profiles(unittest.TestCase):
     def test_wrong(self):
         torch, nn = self.torch, self.nn
         x = torch.randn(5, 3)
-        self.assertIn("is no torch.nn.Module", self.refused("resnet50", x))
+        self.assertIn("is not a torch.nn.Module", self.refused("resnet50", x))
         self.assertIn("without parameters", self.refused(nn.ReLU(), x))
-        self.assertIn("say batch=", self.refused(nn.Linear(3, 2), {"input": 3}))
+        self.assertIn("pass batch=", self.refused(nn.Linear(3, 2), {"input": 3}))
         self.assertIn("needs a loss", self.refused(nn.Linear(3, 2), x, loss=lambda y: 3.0))
-        self.assertIn("that no parameter has to do with",
+        self.assertIn("that depends on no parameter",
                       self.refused(nn.Linear(3, 2), x, loss=lambda _: torch.ones(1, requires_grad=True)))
         self.assertIn("cannot write to '/nowhere/p.json': No such file", self.refused(nn.Linear(3, 2), x,
                                                                                       path="/nowhere/p.json"))
@@ -170,7 +170,7 @@ class Profiles(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             self.refused(nn.Linear(3, 2), x, loss=lambda output: output, path=pathlib.Path(folder) / "p.json")
             self.assertEqual(list(pathlib.Path(folder).iterdir()), [])
-        self.assertIn("weight has no shape yet: call it once first", self.refused(nn.LazyLinear(2), x))
+        self.assertIn("weight has no shape yet: call the model once first", self.refused(nn.LazyLinear(2), x))
         self.assertIn("steps is 0", self.refused(nn.Linear(3, 2), x, steps=0))
 
     def test_the_planner_takes_it(self):

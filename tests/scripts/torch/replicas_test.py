@@ -91,7 +91,7 @@ class Replicas(unittest.TestCase):
     def test_another_model(self):
         model = torch.nn.Linear(3, 4 if RANK == 0 else 5, bias=RANK != 0)
         text = raised(lambda: gradlane.torch.check_replicas(model))
-        self.assertRegex(text, r"weight: .*rank 0 has float32 \[4, 3\].*bias: .*rank 0 has nothing of that name")
+        self.assertRegex(text, r"weight: .*rank 0 has float32 \[4, 3\].*bias: .*rank 0 has no such parameter")
 
     def test_buffers(self):
         if RANK == 0:

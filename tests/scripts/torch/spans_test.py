@@ -84,7 +84,7 @@ class SpansTest(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w") as file:
             file.write("nothing\nof a span\n")
             file.flush()
-            for path, words in ((file.name, "is no span"), ("/nowhere/spans", "cannot read /nowhere/spans")):
+            for path, words in ((file.name, "is not a span"), ("/nowhere/spans", "cannot read /nowhere/spans")):
                 ended = subprocess.run([GRADLANE, "trace", "--spans", path], capture_output=True, text=True, check=False)
                 self.assertEqual(ended.returncode, 2)
                 self.assertIn(words, ended.stderr)

@@ -149,13 +149,13 @@ class Refusals(Ranks):
             return store_group.StoreGroup(store, rank, ms(300)).hear("it", range(3), "yes" if rank != 1 else None)
 
         for error in self.each(hear):
-            self.assertEqual(str(error), "gradlane: nothing was heard from rank 1 for 0.3 s: it has ended, or hangs")
+            self.assertEqual(str(error), "gradlane: no answer from rank 1 for 0.3 s: it has ended, or hangs")
 
     def test_the_store_has_gone(self):
         self.server = None
         for error in self.each(lambda rank, store: store_group.StoreGroup(store, rank, ms(300)).hear("it", range(3), "yes")):
             self.assertIsInstance(error, gradlane.NoDaemon)
-            self.assertRegex(str(error), "^gradlane: the store of the job has gone: ")
+            self.assertRegex(str(error), "^gradlane: lost the connection to the job's store: ")
 
 
 if __name__ == "__main__":

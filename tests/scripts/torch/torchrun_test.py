@@ -226,7 +226,7 @@ class Phases(Case):
         for rank in job.ranks:
             rank.say("init(4)")
         for rank in (0, 2):
-            self.assertRegex(job.ranks[rank].hear(), "^NoDaemon: gradlane: nothing was heard from rank 1 for 4 s")
+            self.assertRegex(job.ranks[rank].hear(), "^NoDaemon: gradlane: no answer from rank 1 for 4 s")
         self.assertNothingLeft(job)
 
     def test_later(self):
@@ -313,7 +313,7 @@ class Machines(Case):
             self.addCleanup(run.process.kill)
             status, text = run.end()
             self.assertNotEqual(status, 0)
-            self.assertIn("is there a firewall", text)
+            self.assertIn("does a firewall block UDP", text)
         self.assertNothingLeft(launch_test.Job(0, self.folder))
 
 

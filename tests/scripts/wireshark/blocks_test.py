@@ -133,7 +133,7 @@ class BlocksTest(unittest.TestCase):
             (packet(1, bytes(40)), "fewer than 56 bytes"),
             (packet(DATA, run(bytes(8), 2, 0, 0)[:-1]), "does not fit its packet"),
             (packet(DATA, run(bytes(8), 2, 0, 0) + b"\0\0\1"), "no padding"),
-            (packet(DATA, run(bytes(6), 2, 1, 0)), "no block of this codec: 6 bytes in place of 4"),
+            (packet(DATA, run(bytes(6), 2, 1, 0)), "no block of this codec: 6 bytes, but 4 expected"),
             (packet(DATA, run(b"\x0f" + bytes(4), 5, 4, 10)), "no block of this codec: it ends within its escapes"),
             (packet(DATA, run(start, 0, 0, 0, phase=2)), "not that of the descriptor"),
             (packet(DATA, run(abort, 0, 0, 0, phase=3)), "operation failed: mismatch, rank 3, count"),

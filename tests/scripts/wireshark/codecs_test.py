@@ -213,32 +213,32 @@ class CodecsTest(CodecsCase):
         stream = zlib.compressobj(9, zlib.DEFLATED, -15)
         stream = stream.compress(bytes(8)) + stream.flush()
         cases = [
-            (4, 10, 32, b"\x10", "a tag of no group"),
-            (4, 10, 5, b"\x0f" + bytes(4) + b"\0\x20\0\0\0", "an escape of no float"),
-            (4, 10, 32, b"\x0f" + bytes(4 * 17) + b"\x11\0\0\0\0", "an escape that cannot be"),
-            (4, 10, 32, b"\x0f" + bytes(4 * 33) + b"\1\xff\xff\xff\xff", "an escape that cannot be"),
-            (4, 31, 32, b"\0", "there is none with a parameter of 31"),
-            (3, 10, 1, b"\x0c" + bytes(8), "a tag of no float"),
-            (9, 0, 8, b"\1\1" + bytes(10), "a head that cannot be"),
-            (9, 0, 8, b"\1\4\0", "a head that cannot be"),
+            (4, 10, 32, b"\x10", "a tag behind the last group"),
+            (4, 10, 5, b"\x0f" + bytes(4) + b"\0\x20\0\0\0", "an escape behind the last float"),
+            (4, 10, 32, b"\x0f" + bytes(4 * 17) + b"\x11\0\0\0\0", "an invalid escape"),
+            (4, 10, 32, b"\x0f" + bytes(4 * 33) + b"\1\xff\xff\xff\xff", "an invalid escape"),
+            (4, 31, 32, b"\0", "it does not allow parameter 31"),
+            (3, 10, 1, b"\x0c" + bytes(8), "a tag behind the last float"),
+            (9, 0, 8, b"\1\1" + bytes(10), "an invalid head"),
+            (9, 0, 8, b"\1\4\0", "an invalid head"),
             (9, 0, 8, b"\1", "it ends within a head"),
             (9, 0, 8, b"\1\x80\0\0", "it ends within its planes"),
             (12, 0, 8, b"\2\1\2" + bytes(8), "more places than a list may have"),
             (12, 0, 16, b"\2\2\2" + bytes(8), "places that do not ascend"),
-            (12, 0, 4, b"\1\4" + bytes(4), "a place of no float"),
-            (12, 0, 4, b"\xff\x10" + bytes(4), "a place of no float"),
-            (17, 9, 8, bytes(17), "there is none with a parameter of 9"),
-            (18, 0, 300, bytes(303), "303 bytes in place of 308"),
-            (21, 0, 8, b"\0\0", "a head that cannot be"),
-            (21, 0, 3000, b"\1\x08" + bytes(4 * 2049), "a head that cannot be"),
+            (12, 0, 4, b"\1\4" + bytes(4), "a place behind the last float"),
+            (12, 0, 4, b"\xff\x10" + bytes(4), "a place behind the last float"),
+            (17, 9, 8, bytes(17), "it does not allow parameter 9"),
+            (18, 0, 300, bytes(303), "303 bytes, but 308 expected"),
+            (21, 0, 8, b"\0\0", "an invalid head"),
+            (21, 0, 3000, b"\1\x08" + bytes(4 * 2049), "an invalid head"),
             (21, 0, 1, b"\2\0" + bytes(8), "more floats than the run has"),
             (21, 0, 2, deflated(stream + b"\0"), "bytes behind its stream"),
             (21, 0, 3, deflated(stream, 3), "fewer floats in its stream"),
             (21, 0, 1, deflated(stream, 1), "more floats in its stream"),
             (21, 0, 2, deflated(stream[:-1]), "its stream ends too early"),
-            (21, 0, 2, deflated(b"\7"), "a block in its stream that cannot be"),
-            (21, 0, 2, deflated(b"\1\x08\0\0\0" + bytes(8)), "a length in its stream that cannot be"),
-            (21, 0, 2, deflated(b"\x03\x02\0"), "its stream repeats what is not there"),
+            (21, 0, 2, deflated(b"\7"), "an invalid block in its stream"),
+            (21, 0, 2, deflated(b"\1\x08\0\0\0" + bytes(8)), "an invalid length in its stream"),
+            (21, 0, 2, deflated(b"\x03\x02\0"), "its stream repeats bytes before its start"),
         ]
         frames = [datagram(packet(DATA, run(block, count, codec, param))) for codec, param, count, block, _ in cases]
         for (*case, wanted), (_, values, _, _, experts) in zip(cases, self.rows(frames)):
@@ -250,7 +250,7 @@ class CodecsTest(CodecsCase):
         block = run(bytes(8 + 4), 32, 16, 0, 0, digest)
         _, (_, values, _, _, experts) = self.rows([
             datagram(packet(DATA, run(text, 0, 16, 0, START, digest))), datagram(packet(DATA, block))])
-        self.assertEqual((values, experts), ([], [f"The payload is {NO_BLOCK}: there is none with chunks of 300"]))
+        self.assertEqual((values, experts), ([], [f"The payload is {NO_BLOCK}: it does not allow chunks of 300"]))
 
     def test_offers_that_are_missing(self):
         """Checks that values are in steps if an offer or a hello of a rank is missing, or if its start is damaged."""

@@ -161,11 +161,11 @@ TEST(HttpClient, Names) {
 }
 
 TEST(HttpClient, WhatIsNoAnswer) {
-  EXPECT_EQ(fault_of(says("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{")), "its answer breaks off");
-  EXPECT_EQ(fault_of(says("")), "what answers is no gradlaned");
-  EXPECT_EQ(fault_of(says("SSH-2.0-OpenSSH_9.2\r\n")), "what answers is no gradlaned");
-  EXPECT_EQ(fault_of(says("HTTP/1.1 500 No\r\n\r\n")), "what answers is no gradlaned");
-  EXPECT_EQ(fault_of(says("HTTP/1.1 404 Not Found\r\n\r\n")), "it is too old, or no gradlaned: it has no /stats");
+  EXPECT_EQ(fault_of(says("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{")), "its answer is incomplete");
+  EXPECT_EQ(fault_of(says("")), "the answer does not come from gradlaned");
+  EXPECT_EQ(fault_of(says("SSH-2.0-OpenSSH_9.2\r\n")), "the answer does not come from gradlaned");
+  EXPECT_EQ(fault_of(says("HTTP/1.1 500 No\r\n\r\n")), "the answer does not come from gradlaned");
+  EXPECT_EQ(fault_of(says("HTTP/1.1 404 Not Found\r\n\r\n")), "it is too old, or not gradlaned: it has no /stats");
   uint16_t port = 0;
   {
     const Peer peer(says(""));
@@ -179,7 +179,7 @@ TEST(HttpClient, WhatIsTooLong) {
   EXPECT_EQ(fault_of(says("HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")), "its answer is too long");
   const std::string megabyte(size_t{1} << 20, 'x');
   EXPECT_EQ(fault_of(says_for_ever("HTTP/1.1 200 OK\r\n\r\n", megabyte)), "its answer is too long");
-  EXPECT_EQ(fault_of(says_for_ever("HTTP/1.1 200 OK\r\n", "A: b\r\n")), "what answers is no gradlaned");
+  EXPECT_EQ(fault_of(says_for_ever("HTTP/1.1 200 OK\r\n", "A: b\r\n")), "the answer does not come from gradlaned");
 }
 
 TEST(HttpClient, WhoIsSlowIsGivenUp) {

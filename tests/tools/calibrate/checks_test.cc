@@ -19,14 +19,14 @@ TEST(Checks, AreOfTheOneThatIsFurthestOff) {
   EXPECT_DOUBLE_EQ(checks.times_as_long, 3);
   EXPECT_DOUBLE_EQ(checks.speedup, 0.8);
   EXPECT_EQ(misfit_text(checks),
-            "these figures do not fit this ring: predicted is 3.0 times too low; compressing was 0.80 times as fast as "
-            "raw when measured");
+            "these figures do not fit this ring: the predicted time is 3.0 times too low; when measured, compressing "
+            "was 0.80 times as fast as raw");
 }
 
 TEST(Checks, FitWithinTwo) {
   EXPECT_EQ(misfit_text({1.9, 1}), "");
   EXPECT_EQ(misfit_text({0.6, 1}), "");
-  EXPECT_NE(misfit_text({0.4, 2}).find("2.5 times too high; compressing was 2.00"), std::string::npos);
+  EXPECT_NE(misfit_text({0.4, 2}).find("2.5 times too high; when measured, compressing was 2.00"), std::string::npos);
   EXPECT_EQ(misfit_text({}), "");
   EXPECT_EQ(checks_of({}).times_as_long, 0);
 }

@@ -58,15 +58,16 @@ TEST(PlanOptions, SayWhatIsWrong) {
   EXPECT_EQ(with([](PlanOptions& o) { o.nodes = "0"; }), "--nodes '0': must be a whole number from 1 to 256");
   EXPECT_EQ(with([](PlanOptions& o) { o.gbps = "fast"; }), "--gbps 'fast': must be a number from 0.001 to 100000");
   EXPECT_EQ(with([](PlanOptions& o) { o.port = "x"; }), "--port 'x': must be udp, packets or card");
-  EXPECT_NE(with([](PlanOptions& o) { o.codecs = {"fixed:11"}; }).find("no figures of it without a calibration"),
+  EXPECT_NE(with([](PlanOptions& o) { o.codecs = {"fixed:11"}; }).find("no figures for it without a calibration"),
             std::string::npos);
   EXPECT_NE(with([](PlanOptions& o) { o.strategies = {"rings:3"}; }), "");
   EXPECT_NE(with([](PlanOptions& o) { o.calibration = "/nowhere"; }), "");
   EXPECT_NE(with([](PlanOptions& o) { o.what_if = {"rtt=1..2"}; }).find("must be nodes=, gbps="), std::string::npos);
   EXPECT_EQ(with([](PlanOptions& o) { o.what_if = {"nodes=8..4"}; }),
             "--what-if 'nodes=8..4': the lower end comes first, nodes=4..8");
-  EXPECT_NE(with([](PlanOptions& o) { o.codecs = {"fixed:8"}; }).find("there are of raw, bf16, fp16, fixed:10, "),
-            std::string::npos);
+  EXPECT_NE(
+      with([](PlanOptions& o) { o.codecs = {"fixed:8"}; }).find("there are figures for raw, bf16, fp16, fixed:10, "),
+      std::string::npos);
   EXPECT_NE(with([](PlanOptions& o) { o.what_if = {"nodes=2.5"}; }), "");
   EXPECT_NE(with([](PlanOptions& o) { o.what_if = {"gbps=1,,2"}; }), "");
   EXPECT_NE(with([](PlanOptions& o) { o.model = std::string(5000, 'x'); }).find("neither a file"), std::string::npos);

@@ -46,23 +46,23 @@ TEST(Profile, WithoutTimesOfLayersGoesByElements) {
 }
 
 TEST(Profile, SaysWhatIsWrong) {
-  EXPECT_EQ(fault_of("nothing"), "p.json: is no JSON object, and no profile");
-  EXPECT_EQ(fault_of("[]"), "p.json: is no JSON object, and no profile");
-  EXPECT_EQ(fault_of("{}"), "p.json: name: is no text");
+  EXPECT_EQ(fault_of("nothing"), "p.json: is not a JSON object, so it is not a profile");
+  EXPECT_EQ(fault_of("[]"), "p.json: is not a JSON object, so it is not a profile");
+  EXPECT_EQ(fault_of("{}"), "p.json: name: is missing or not a text");
   EXPECT_EQ(fault_of(R"({"name": "n"})"), "p.json: batch: is missing, allowed: 1 to 1e+07");
-  EXPECT_EQ(fault_of(R"({"name": "n", "batch": "4"})"), "p.json: batch: \"4\" is no number, allowed: 1 to 1e+07");
+  EXPECT_EQ(fault_of(R"({"name": "n", "batch": "4"})"), "p.json: batch: \"4\" is not a number, allowed: 1 to 1e+07");
   const std::string deep = std::string(200000, '[') + std::string(200000, ']');
   EXPECT_EQ(fault_of(R"({"name": "n", "batch": )" + deep + "}"),
-            "p.json: batch: array is no number, allowed: 1 to 1e+07");
+            "p.json: batch: array is not a number, allowed: 1 to 1e+07");
   EXPECT_EQ(fault_of(R"({"name": "n", "batch": 4, "backward_ms": 1})"),
             "p.json: layers: must be a list of 1 to 100000 layers");
   EXPECT_EQ(fault_of(R"({"name": "n", "batch": 4, "backward_ms": 1, "layers": [{"name": "a", "elements": 0}]})"),
             "p.json: layers[0].elements: 0 is out of range, allowed: 1 to 1e+13");
   EXPECT_EQ(fault_of(R"({"name": "n", "batch": 4, "backward_ms": 1, "layers": [1]})"),
-            "p.json: layers[0].: is no object");
+            "p.json: layers[0].: is not an object");
   EXPECT_EQ(fault_of(R"({"name": "n", "batch": 4, "backward_ms": 1, "layers": [
                          {"name": "a", "elements": 9, "backward_ms": 2}]})"),
-            "p.json: layers[0].backward_ms: 2 is more than the backward_ms of all, 1");
+            "p.json: layers[0].backward_ms: 2 is more than the backward_ms of all layers, 1");
   EXPECT_EQ(fault_of(R"({"name": "n\u001b[2J"})"), "p.json: name: has control characters");
   EXPECT_THROW((void)load_profile("/nowhere"), SetupError);
   EXPECT_THROW((void)load_profile("/dev/zero"), SetupError);

@@ -37,9 +37,9 @@ TEST(Remote, AllButItselfAreAsked) {
 TEST(Remote, WhatToSetWhereTheyCannotBe) {
   EXPECT_EQ(remote_nodes(document(nullptr))[0].why, "set `metrics: node:9400` on all nodes");
   EXPECT_EQ(remote_nodes(document("127.0.0.1:9401"))[0].why,
-            "`metrics: 127.0.0.1:9401` is for its own machine: set `metrics: node:9401`");
+            "`metrics: 127.0.0.1:9401` answers only on its own machine: set `metrics: node:9401`");
   EXPECT_EQ(remote_nodes(document("[::1]:9401"))[1].why,
-            "`metrics: [::1]:9401` is for its own machine: set `metrics: node:9401`");
+            "`metrics: [::1]:9401` answers only on its own machine: set `metrics: node:9401`");
   json own = document(nullptr);  // gradlane's own addresses, which the kernel does not have
   for (json& it : own["table"]) it["reach"] = nullptr;
   EXPECT_EQ(remote_nodes(own)[0].why, "set `metrics: 0.0.0.0:9400` on all nodes");
@@ -68,14 +68,14 @@ TEST(Remote, StrangersAreNotMixedIn) {
   EXPECT_EQ(stranger_text(other, own, 2), "");
   EXPECT_EQ(stranger_text(other, own, 0), "node 2 answers there");
   other["config_digest"] = "0x2";
-  EXPECT_THAT(stranger_text(other, own, 2), HasSubstr("another config_digest"));
+  EXPECT_THAT(stranger_text(other, own, 2), HasSubstr("its config_digest differs"));
   other = own;
   other["nodes"] = 4;
   EXPECT_THAT(stranger_text(other, own, 2), HasSubstr("of another ring"));
   other = own;
   for (const json& node : {json("2"), json(nullptr), json(-1), json(2.5), json::array()}) {
     other["node"] = node;
-    EXPECT_EQ(stranger_text(other, own, 2), "what answers is no node") << node;
+    EXPECT_EQ(stranger_text(other, own, 2), "the program there is not a node") << node;
   }
   EXPECT_THAT(stranger_text(json::object(), own, 2), HasSubstr("of another ring"));
 }

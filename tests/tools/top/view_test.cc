@@ -168,7 +168,7 @@ std::vector<TopLooks> training(const std::vector<double>& shares) {
 
 TEST(TopView, NobodyIsLateWhereAllComputeForMostOfTheTime) {
   const TopView view = top_view(training({0.1, 0.1, 0.02, 0.1}));
-  EXPECT_EQ(view.verdict, "the ring is whole, and no link holds it up");
+  EXPECT_EQ(view.verdict, "the ring is ready, and no link slows it down");
   EXPECT_FALSE(view.held_up);
   EXPECT_DOUBLE_EQ(view.nodes[2].exchanging, 0.02);
 }
@@ -186,11 +186,11 @@ TEST(TopView, OneNodeOfARingSaysWhatItKnows) {
                               {{"node", 0}, {"ip", "10.77.0.1"}, {"state", "up"}}};
   const TopView full = top_view(one);
   EXPECT_THAT(full.verdict, HasSubstr("the link of node 1 to node 2 is full 95 % of the time"));
-  EXPECT_THAT(full.verdict, HasSubstr("of 4 nodes one answers: look on the others, too"));
+  EXPECT_THAT(full.verdict, HasSubstr("of 4 nodes one answers: run gradlane top on the others, too"));
   one[0] = looks(1, 4, 1e4);
   one[0].now["neighbours"] = {{{"node", 2}, {"ip", "10.77.0.3"}, {"state", "up"}}};
   EXPECT_EQ(top_view(one).verdict,
-            "the ring is whole, and no link holds it up; of 4 nodes one answers: look on the "
+            "the ring is ready, and no link slows it down; of 4 nodes one answers: run gradlane top on the "
             "others, too");
 }
 
@@ -242,7 +242,7 @@ TEST(TopView, CausesTakeAFewLines) {
   EXPECT_EQ(view.nodes.size(), 200U);
   ASSERT_EQ(view.notes.size(), 4U);
   EXPECT_EQ(view.notes[0], "nodes 1, 2, 3, 4, 5, 6, 7, 8 and 91 more: no figures: refused");
-  EXPECT_THAT(view.notes[3], HasSubstr("for other causes"));
+  EXPECT_THAT(view.notes[3], HasSubstr("for other reasons"));
 }
 
 TEST(TopView, WhatMakesNoSenseTakesNoTimeAndNoRoom) {

@@ -39,7 +39,7 @@ void fill_link(NodeRecording& node, unsigned to, double share) {
 TEST(TraceSummaryTest, NobodyStandsOut) {
   const auto ring = ring_recording(kNodes, kOperations);
   const TraceSummary summary = summary_of(ring);
-  EXPECT_EQ(summary.verdict, "nobody stands out");
+  EXPECT_EQ(summary.verdict, "no node stands out");
   EXPECT_FALSE(summary.held_up);
   ASSERT_EQ(summary.nodes.size(), kNodes);
   for (const NodeSummary& node : summary.nodes) {
@@ -86,9 +86,9 @@ TEST(TraceSummaryTest, OneNodeOfARingKnowsLittle) {
   fill_link(ring[1], 2, 0.7);
   const std::string alone = summary_of(std::vector{ring[1]}).verdict;
   EXPECT_THAT(alone, testing::StartsWith("a full link: node 1 -> node 2: "));
-  EXPECT_THAT(alone, testing::EndsWith("; of 4 nodes 1 is here: look on the others, too"));
+  EXPECT_THAT(alone, testing::EndsWith("; of 4 nodes 1 is here: run gradlane trace on the others, too"));
   EXPECT_EQ(summary_of(std::vector{ring[0], ring[3]}).verdict,
-            "nobody stands out; of 4 nodes 2 are here: look on the others, too");
+            "no node stands out; of 4 nodes 2 are here: run gradlane trace on the others, too");
 }
 
 TEST(TraceSummaryTest, ALinkIsFullInAShareOfItsSendersTime) {
@@ -190,7 +190,7 @@ TEST(TraceSummaryTest, OperationsThatWereLeftOutCountAsOthers) {
   }
   const TraceSummary summary = summary_of(ring);
   EXPECT_NEAR(summary.nodes[0].idle, 0.95 / 10.95, 0.05);
-  EXPECT_THAT(joined(summary), HasSubstr("40 more operations are not in it"));
+  EXPECT_THAT(joined(summary), HasSubstr("40 more operations were left out"));
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ from .bootstrap.joining import refusal, watch
 from .default_options import DefaultOptions
 from .work import Work
 
-_ANOTHER = "make a group of another backend for it: dist.new_group(backend='gloo')"
+_ANOTHER = "make a group of another backend for that: dist.new_group(backend='gloo')"
 # Causes of failures after which the group cannot be used any more.
 _LOST = (errors.Cause.TIMEOUT, errors.Cause.NODE_LEFT, errors.Cause.TRAINER_GONE)
 
@@ -133,7 +133,7 @@ class Group:
         """Runs all_reduce_coalesced() on all tensors as one. They must have one type and be on one device."""
         name = "all_reduce_coalesced"
         if len({(tensor.dtype, tensor.device) for tensor in tensors}) != 1:
-            raise errors.bad_argument(f"gradlane: {name} needs tensors, of one type and on one device")
+            raise errors.bad_argument(f"gradlane: {name} needs tensors of one type and on one device")
         flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
 
         def spread(result: torch.Tensor) -> None:
@@ -239,7 +239,7 @@ class Group:
     # ---- Small sums without Python
 
     def fast_path(self, native: Any) -> Any:
-        """Returns the native.Express of the engine, or None if there is no engine."""
+        """Returns the native.FastPath of the engine, or None if there is no engine."""
         if self._engine is None:
             return None
         fast_path = self._engine.fast_path(native)
@@ -247,7 +247,7 @@ class Group:
         return fast_path
 
     def adopt(self, tensors: list[torch.Tensor], outcome: int) -> Work:
-        """Continues an all-reduce that native/express.h has started, and that is still in flight or has failed.
+        """Continues an all-reduce that native/fast_path.h has started, and that is still in flight or has failed.
 
         outcome: the address of a gradlane_outcome.
         """
@@ -274,7 +274,7 @@ class Group:
             raise self._refusal
         if op is None:
             raise NotImplementedError(f"gradlane: the backend gradlane has no {name}; {_ANOTHER}")
-        here = "the backend gradlane has SUM, AVG, MIN and MAX"
+        here = "the backend gradlane has only SUM, AVG, MIN and MAX"
         raise NotImplementedError(f"gradlane: {name} with {_op_name(op)}; {here}; {_ANOTHER}")
 
     # ---- Other calls of PyTorch

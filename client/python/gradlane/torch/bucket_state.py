@@ -144,12 +144,12 @@ def check_codec(state: dict[str, Any], codec: str) -> None:
     saved = state.get("codec")
     if saved is None:
         warnings.warn(
-            f"gradlane: the state dict has residuals, and is too old to say of which codec: taken for those of {codec}",
+            f"gradlane: the state dict is too old to name the codec of its residuals; assuming that it is {codec}",
             stacklevel=3)
     elif _codecs.word_of(saved) != _codecs.word_of(codec):
         raise errors.bad_argument(
-            f"the state dict has residuals of codec {saved!r}, and this State has codec {codec!r}: what one owes is no "
-            f"other's; load it into a State({saved!r}), or begin without it"
+            f"the state dict has residuals of codec {saved!r}, but this State has codec {codec!r}: residuals fit only "
+            f"their own codec; load them into a State({saved!r}), or start without them"
         )
 
 
@@ -157,13 +157,13 @@ def check_fits(loaded: Sequence[Loaded], number: int, parameter: torch.Tensor) -
     """Raises BadArgument if the state dict has no parameter of this number and shape."""
     if number >= len(loaded):
         raise errors.bad_argument(
-            f"the state dict is of another model: it has {len(loaded)} parameters, and here there is one more, "
+            f"the state dict is of another model: it has {len(loaded)} parameters, and this model has one more, "
             f"of shape {tuple(parameter.shape)}"
         )
     if loaded[number].shape != tuple(parameter.shape):
         raise errors.bad_argument(
             f"the state dict is of another model, or of other buckets: its parameter {number} (in the order in which "
-            f"DDP first had gradients) has shape {loaded[number].shape}, here it has {tuple(parameter.shape)}"
+            f"DDP first had gradients) has shape {loaded[number].shape}, but here {tuple(parameter.shape)}"
         )
 
 
@@ -172,8 +172,8 @@ def check_buckets(saved: Sequence[int], firsts: Sequence[int]) -> None:
     for number, (one, other) in enumerate(zip(saved, firsts)):
         if one != other:
             raise errors.bad_argument(
-                f"the state dict is of other buckets: bucket {number} of the first step had {one} parameters, here it "
-                f"has {other}. Wrap the model as it was then: bucket_cap_mb, find_unused_parameters, static_graph"
+                f"the state dict is of other buckets: bucket {number} of the first step had {one} parameters, but here "
+                f"it has {other}. Wrap the model with the same bucket_cap_mb, find_unused_parameters and static_graph"
             )
 
 
@@ -181,5 +181,5 @@ def too_many(loaded: Sequence[Loaded], count: int) -> errors.BadArgument:
     """Returns the error for a state dict that has more parameters than the model, which has `count`."""
     return errors.bad_argument(
         f"the state dict is of another model: it has {len(loaded)} parameters, of which parameter {count} has "
-        f"shape {loaded[count].shape}; here there are {count}"
+        f"shape {loaded[count].shape}; this model has only {count}"
     )

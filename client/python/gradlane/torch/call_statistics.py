@@ -10,7 +10,7 @@ import torch
 HERE = "gradlane"
 
 _counts: dict[tuple[str, str, str], list[int]] = {}
-_fast_path: set[Any] = set()  # native/express.h objects, which count their own calls
+_fast_path: set[Any] = set()  # native/fast_path.h objects, which count their own calls
 _lock = threading.Lock()
 
 
@@ -28,13 +28,13 @@ def note(operation: str, where: str, why: str, nbytes: int) -> None:
 
 
 def follow(fast_path: Any) -> None:
-    """Includes the sums of a native.Express, until forget()."""
+    """Includes the sums of a native.FastPath, until forget()."""
     with _lock:
         _fast_path.add(fast_path)
 
 
 def forget(fast_path: Any) -> None:
-    """Adds the last counts of a native.Express and removes it."""
+    """Adds the last counts of a native.FastPath and removes it."""
     with _lock:
         _collect()
         _fast_path.discard(fast_path)

@@ -39,7 +39,7 @@ def check(codec: object, engine: Daemon | None) -> str | None:
     if not isinstance(codec, str):
         kind = type(codec).__name__
         names = f"'{codecs.exact}' or '{codecs.adaptive}'"
-        raise errors.bad_argument(f"gradlane: codec {codec!r} is {kind}; it is a name, {names} say")
+        raise errors.bad_argument(f"gradlane: codec {codec!r} is {kind}; allowed: a name such as {names}")
     if codec == codecs.word:
         return codecs.adaptive
     codec = _codecs.renewed(codec)

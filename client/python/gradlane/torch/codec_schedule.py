@@ -29,7 +29,9 @@ class CodecSchedule:
         self.states, self.looks, self.owned = 1, False, False
         if is_adaptive(codec):
             if ramp:
-                raise errors.bad_argument(f"gradlane: ramp with codec {codec!r}: its bounds follow the gradients")
+                raise errors.bad_argument(
+                    f"gradlane: ramp is not for codec {codec!r}, whose bounds follow the gradients already"
+                )
             return
         engine.check_codec_strategy(codec, strategy)
         found = engine.find_codec(codec)
@@ -41,11 +43,13 @@ class CodecSchedule:
             engine.check_codec_strategy(name, strategy)
             other = engine.find_codec(name)
             if other.usage != found.usage:
-                raise errors.bad_argument(f"gradlane: ramp of codec {name!r} before {codec!r}: it is no {found.usage}")
+                raise errors.bad_argument(
+                    f"gradlane: ramp with codec {name!r} before {codec!r}: it must be {found.usage}, too"
+                )
             if other.states != found.states:
                 raise errors.bad_argument(
-                    f"gradlane: ramp of codec {name!r} before {codec!r}: residuals have {other.states} arrays of "
-                    f"states there, {found.states} here"
+                    f"gradlane: ramp with codec {name!r} before {codec!r}: their residuals have {other.states} and "
+                    f"{found.states} arrays of states; the numbers must be equal"
                 )
             end += _arguments.whole("steps of a ramp", steps, 1, 1 << 62)
             self._ramp.append((name, end))
@@ -66,11 +70,11 @@ def named(patterns: object, model: torch.nn.Module | None) -> frozenset[int]:
     """Returns id() of each parameter whose name matches one of the patterns. Raises BadArgument if a pattern matches
     none."""
     if isinstance(patterns, str) or not isinstance(patterns, Sequence) or not all(isinstance(p, str) for p in patterns):
-        raise _arguments.wrong("exact", patterns, "a list of patterns of names of parameters, ['*.bias'] say")
+        raise _arguments.wrong("exact", patterns, "a list of patterns of parameter names, for example ['*.bias']")
     if not patterns:
         return frozenset()
     if not isinstance(model, torch.nn.Module):
-        raise _arguments.wrong("model", model, "the module that the names of `exact` are of")
+        raise _arguments.wrong("model", model, "the module whose parameters `exact` names")
     names = {name: id(parameter) for name, parameter in model.named_parameters()}
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):

@@ -259,7 +259,7 @@ class Engine:
         address, pitch = (None, 0) if residual is None else self._residual(residual, tensor, codec)
         place = self._memory.address(operand.work)
         if not pieces and place is None:
-            raise errors.bad_argument("gradlane: without pieces a tensor must be of Engine.zeros()")
+            raise errors.bad_argument("gradlane: pieces=False needs a tensor of Engine.zeros()")
         operation = operations.InPlace(operand, place, codec, average, address, pieces=pieces)
         operation.state_pitch = pitch
         operation.reduction, operation.strategy = picked, self.find_strategy(strategy)
@@ -310,7 +310,7 @@ class Engine:
         if address is None or tensor.numel() != output.numel() * self.world or output.dtype != tensor.dtype:
             raise errors.bad_argument(
                 f"gradlane: reduce_scatter of {tensor.numel()} elements to {output.numel()} on each of {self.world} "
-                "ranks: it must be of Engine.zeros(), and a block for each rank"
+                "ranks: the input must be of Engine.zeros(), with a block of that size and type for each rank"
             )
         codec = self._codec(codec, operand, tensor)
         owed, pitch = (None, 0) if residual is None else self._residual(residual, tensor, codec)
@@ -326,7 +326,8 @@ class Engine:
         return self._start(operations.Operation(), None, **options)
 
     def adopt(self, tensor: torch.Tensor, outcome: int, **options: Any) -> Future[Any]:
-        """Continues an in-place all-reduce that native/express.h has started. outcome: address of its gradlane_outcome.
+        """Continues an in-place all-reduce that native/fast_path.h has started. outcome: address of its
+        gradlane_outcome.
         """
         operation = operations.Operation()
         operation.keep = tensor
@@ -381,7 +382,7 @@ class Engine:
         fits = rows.dim() == 2 and rows.shape[1] == tensor.numel() and rows.shape[0] == max(states, 1)
         if address is None or residual.dtype != torch.float32 or not fits or rows.stride(1) != 1 and rows.shape[1] > 1:
             raise errors.bad_argument(
-                f"gradlane: the residual must be {tensor.numel()} elements of float32 of Engine.zeros()"
+                f"gradlane: the residual must be {tensor.numel()} float32 elements of Engine.zeros()"
                 + (f", for each of {states} states of codec {codec}" if states > 1 else "")
             )
         return address, int(rows.stride(0))
@@ -393,8 +394,8 @@ class Engine:
     def _codec(self, codec: Any, operand: staging.Operand, tensor: torch.Tensor) -> Any:
         if not callable(codec) and is_adaptive(check(codec, self)):
             raise errors.bad_argument(
-                f"gradlane: codec {codec!r} of one operation; a gradlane.AdaptiveBound per tensor does that: pass its "
-                "codec() and call its update()"
+                f"gradlane: codec {codec!r} is not for single operations; use a gradlane.AdaptiveBound per tensor: "
+                "pass its codec() and call its update()"
             )
         if operand.type != Type.FLOAT32:
             return None
@@ -402,7 +403,7 @@ class Engine:
 
     def _match(self, name: str, one: staging.Operand, many: Sequence[staging.Operand]) -> None:
         if len(many) != self.world:
-            raise errors.bad_argument(f"gradlane: {name} with {len(many)} blocks, and there are {self.world} ranks")
+            raise errors.bad_argument(f"gradlane: {name} with {len(many)} blocks, but there are {self.world} ranks")
         for other in many:
             if other.nbytes != one.nbytes or other.tensor.dtype != one.tensor.dtype:
                 raise errors.bad_argument(

@@ -90,9 +90,9 @@ def _outcome() -> Any:
     except (CannotBuild, OSError, ImportError, ValueError) as reason:
         gap = "\n" if "\n" in str(reason) else ". "
         return CannotBuild(
-            f"gradlane: no backend for PyTorch {torch.__version__}: {reason}{gap}It is built once, in {folder()}, with "
-            "g++ and the headers of Python: apt install g++ python3-dev, and for Debian's own PyTorch libtorch-dev "
-            "pybind11-dev")
+            f"gradlane: no backend for PyTorch {torch.__version__}: {reason}{gap}Its C++ part is compiled once, in "
+            f"{folder()}, with g++ and the headers of Python: apt install g++ python3-dev, and for Debian's own "
+            "PyTorch libtorch-dev pybind11-dev")
 
 
 def _load() -> Any:
@@ -101,7 +101,7 @@ def _load() -> Any:
         try:
             return _module(there)
         except ImportError as reason:  # the system's C++ library may be older, for example
-            _say(f"the package's part in C++ cannot be loaded ({reason}), building it")
+            _say(f"cannot load the compiled extension of the package ({reason}); compiling it on this machine")
     return _module(build(folder()))
 
 
@@ -152,7 +152,7 @@ def _compile(library: pathlib.Path) -> None:
     if not (own / "torch" / "csrc").exists():
         raise CannotBuild(f"there are no headers of PyTorch in {own}")
     headers = [own, own / "torch" / "csrc" / "api" / "include", sysconfig.get_paths()["include"]]
-    _say(f"building its part for PyTorch {torch.__version__}, once, half a minute or so: {library}")
+    _say(f"compiling the extension for PyTorch {torch.__version__} (once, about 30 s): {library}")
     with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
         made = os.path.join(scratch, library.name)
         command = [*compiler, *_flags(), f"-D_GLIBCXX_USE_CXX11_ABI={torch.compiled_with_cxx11_abi():d}"]

@@ -36,8 +36,8 @@ class State:
     """Makes the fallback's backends, and knows whether the group has failed. A failed group can use neither engine nor
     fallback.
 
-    `limits` are the group's options; their _timeout is for operations that name none. `gate` is the native.Gate, which
-    a failure closes. A closed gate stops all-reduces that bypass Python.
+    `limits` are the group's options; their _timeout is for operations that name none. `gate` is the
+    native.FastPathSwitch, which a failure closes. A closed gate stops all-reduces that bypass Python.
     """
 
     def __init__(self, store: dist.Store, rank: int, size: int, limits: Any) -> None:
@@ -70,9 +70,9 @@ class State:
     def check(self) -> None:
         """Raises why the group cannot run operations any more, if that is so."""
         if self._process != os.getpid():
-            raise errors.daemon_gone("gradlane: the process group belongs to the parent of a fork")
+            raise errors.daemon_gone("gradlane: the process group belongs to the parent process (fork)")
         if isinstance(self._failure, errors.Error):
-            text = f"{self._failure} (an operation before this one)"
+            text = f"{self._failure} (an earlier operation failed)"
             raise type(self._failure)(self._failure.code, text, self._failure.cause)
         if self._failure is not None:
             raise self._failure

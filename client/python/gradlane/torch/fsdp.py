@@ -54,12 +54,12 @@ class Sharded:
         """
         if state.get("version") != _VERSION or _codecs.renewed(str(state.get("codec"))) != self.codec:
             raise errors.bad_argument(
-                f"a state dict of version {state.get('version')} and codec {state.get('codec')!r}, and this is version "
+                f"the state dict has version {state.get('version')} and codec {state.get('codec')!r}; needed: version "
                 f"{_VERSION} and codec {self.codec!r}"
             )
         if state["units"].keys() != self._units.keys():
             raise errors.bad_argument(
-                f"the state dict is of other units: {sorted(state['units'])}, and here there are {sorted(self._units)}"
+                f"the state dict has units {sorted(state['units'])}, but this model has {sorted(self._units)}"
             )
         for name, unit in self._units.items():
             unit.load(state["units"][name])
@@ -83,7 +83,7 @@ def fsdp(model: torch.nn.Module, codec: str | None = None, error_feedback: bool 
     options do not go together.
     """
     if parameters not in _PARAMETERS:
-        raise errors.bad_argument(f"gradlane: parameters {parameters!r}: it is None, 'raw' or 'bf16'")
+        raise errors.bad_argument(f"gradlane: parameters is {parameters!r}; allowed: None, 'raw' or 'bf16'")
     found = units_of("fsdp", "set_custom_reduce_scatter", model)
     _check_group(process_group)
     for name, module in found.items():  # checked before daemons are started for a wrong group
@@ -113,15 +113,16 @@ class ExchangeOptions(NamedTuple):
     @staticmethod
     def of(caller: str, codec: str | None, error_feedback: bool | None, strategy: str | None,
            process_group: dist.ProcessGroup | None) -> ExchangeOptions:
-        """Returns the Way for the user's options; the group was checked before. Raises NoDaemon and BadArgument."""
+        """Returns the ExchangeOptions for the user's options; the group was checked before. Raises NoDaemon and
+        BadArgument."""
         engine = _open(process_group)
         chosen = check(codec, engine) or engine.codecs.adaptive
         engine.find_strategy(strategy)
         plan = CodecSchedule(engine, chosen, strategy, 0, ())
         if plan.looks:
             raise errors.bad_argument(
-                f"gradlane: {caller} with codec {chosen!r}: it looks at whole tensors, and a unit has many in one; "
-                f"take '{engine.codecs.adaptive}', or one that does not: 'gradlane codecs' lists them"
+                f"gradlane: {caller} with codec {chosen!r}: it looks at whole tensors, but a unit joins many tensors; "
+                f"use '{engine.codecs.adaptive}', or another codec of 'gradlane codecs'"
             )
         feedback = _feedback(error_feedback, chosen, engine)
         states = plan.states if feedback else 0
@@ -163,7 +164,7 @@ class Unit:
         try:
             op, (tensor,) = premultiplied(op, [input_tensor], True)
             if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
-                raise errors.bad_argument(f"gradlane: fsdp with {op}: gradients are summed, or averaged")
+                raise errors.bad_argument(f"gradlane: fsdp with {op}: gradients can only be summed or averaged")
             work = Work(output_tensor).begin(
                 lambda result, on_error: self._exchange(output_tensor, tensor, op == dist.ReduceOp.AVG, on_error))
             work.wait()
@@ -193,7 +194,7 @@ class Unit:
         """Restores what state() has returned. Raises BadArgument if there is a residual without error feedback."""
         self.reset()
         if state["residual"] is not None and self._states == 0:
-            raise errors.bad_argument("the state dict has residuals, and this model has no error_feedback")
+            raise errors.bad_argument("the state dict has residuals, but this model has no error_feedback")
         self._loaded, self._residual = state["residual"], None
         if self._bound is not None and state["bound"] is not None:
             self._bound.load_state_dict(state["bound"])
@@ -235,9 +236,9 @@ class Unit:
             if self._residual is not None:
                 raise errors.bad_argument(
                     f"gradlane: a unit of {self._residual.shape[1]} gradients has {numel} now: with error "
-                    "feedback all of its parameters must have one in each backward. After some were frozen or thawed "
-                    "call reset() of what gradlane.torch.fsdp() or hsdp() has returned, on all ranks; a model whose "
-                    "backward has failed must be made anew")
+                    "feedback all of its parameters need a gradient in each backward. If some were frozen or thawed, "
+                    "call reset() of the result of gradlane.torch.fsdp() or hsdp(), on all ranks. If a backward "
+                    "failed, make a new model")
             self._residual = self._engine.zeros(self._states * numel).view(shape)
             loaded, self._loaded = self._loaded, None
             if loaded is not None:
@@ -311,7 +312,7 @@ def units_of(name: str, method: str, model: torch.nn.Module) -> dict[str, Any]:
             f"gradlane: {name} needs FSDPModule.{method}, which PyTorch {torch.__version__} does not have")
     found = {name or "(root)": module for name, module in model.named_modules() if isinstance(module, FSDPModule)}
     if not found:
-        raise errors.bad_argument("gradlane: the model is not sharded: call fully_shard(model) before")
+        raise errors.bad_argument("gradlane: the model is not sharded: call fully_shard(model) first")
     return {name: module for name, module in found.items() if group_of(module) is not None}
 
 
@@ -324,9 +325,9 @@ def _check_mesh(name: str, module: Any, process_group: dist.ProcessGroup | None)
     over, ours = shards_of(module), dist.get_process_group_ranks(process_group or dist.group.WORLD)
     if over != ours:
         raise errors.bad_argument(
-            f"gradlane: fsdp: {name} is sharded over ranks {ranks_text(over)}, and this group has {ranks_text(ours)}: "
-            "shard it over all of them, name the process_group that it is sharded over, or have gradlane.torch.hsdp() "
-            "sum up replicas"
+            f"gradlane: fsdp: {name} is sharded over ranks {ranks_text(over)}, but this group has {ranks_text(ours)}: "
+            "shard it over all of them, pass the process_group that it is sharded over, or use gradlane.torch.hsdp() "
+            "for replicas"
         )
 
 

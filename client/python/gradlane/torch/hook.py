@@ -75,7 +75,7 @@ class State:
         self._known: list[BucketState] = []  # buckets of the step before
         # Number of parameters in each bucket of the first step. The numbers in `_order` depend on it.
         self._firsts: list[int] = []
-        self._where: dict[torch.Tensor, tuple[BucketState, int]] = {}  # (Kept, position in it) of each parameter
+        self._where: dict[torch.Tensor, tuple[BucketState, int]] = {}  # (BucketState, position in it) of each parameter
         self._left: dict[torch.Tensor, Loaded] = {}  # loaded state of parameters that are in no bucket now
         # Parameters of a loaded state dict by number, and its `_firsts`, until the end of the first step after loading.
         self._loaded: list[Loaded] = []
@@ -135,15 +135,15 @@ class State:
         another word. Warns if an old state dict does not name its codec.
         """
         if state.get("version") != _VERSION:
-            raise errors.bad_argument(f"a state dict of version {state.get('version')}, this is version {_VERSION}")
+            raise errors.bad_argument(f"the state dict has version {state.get('version')}; needed: version {_VERSION}")
         if not self.error_feedback and any(residual is not None for residual in state["residuals"]):
-            raise errors.bad_argument("the state dict has residuals, and this State has no error_feedback")
+            raise errors.bad_argument("the state dict has residuals, but this State has no error_feedback")
         check_codec(state, self.codec)
         for shape, residual in zip(state["shapes"], state["residuals"]):
             if residual is not None and residual.shape != shape_of_residual(shape, self._plan.states):
                 raise errors.bad_argument(
-                    f"the state dict has residuals of another codec: shape {tuple(residual.shape)} of a parameter of "
-                    f"shape {tuple(shape)}, and codec {self.codec} has {self._plan.states} states"
+                    f"the state dict has residuals of another codec: shape {tuple(residual.shape)} for a parameter of "
+                    f"shape {tuple(shape)}, but codec {self.codec} has {self._plan.states} states"
                 )
         bounds = [self._bound_of(saved) for saved in state["bounds"]]
         loaded = [
@@ -287,7 +287,7 @@ class State:
         self.load_state_dict(state)
 
     def _keep(self, parameters: Sequence[torch.Tensor], buffer: torch.Tensor) -> BucketState:
-        """Returns the Kept of these parameters. If they form a new bucket, makes one from their state so far."""
+        """Returns the BucketState of these parameters. If they form a new bucket, makes one from their state so far."""
         known = self._where.get(parameters[0])
         if known is not None and list(map(id, known[0].parameters)) == list(map(id, parameters)):
             known[0].settle()
@@ -357,7 +357,7 @@ def hook(state: State, bucket: dist.GradBucket) -> Future[torch.Tensor]:
     """
     if not isinstance(state, State):
         raise errors.bad_argument(
-            f"gradlane.torch.hook with a state of {type(state).__name__}: it is "
+            f"gradlane.torch.hook with a state of type {type(state).__name__}: call "
             "ddp.register_comm_hook(gradlane.torch.State(), gradlane.torch.hook)"
         )
     return state._uncompiled(bucket)
@@ -373,11 +373,11 @@ def _feedback(wanted: object, codec: str, engine: Engine) -> bool:
         return found is None or found.states > 0 and Capability.ADAPTIVE not in found.flags
     if not isinstance(wanted, bool):
         kind = type(wanted).__name__
-        raise errors.bad_argument(f"gradlane: error_feedback {wanted!r} is {kind}; it is True, False or None")
+        raise errors.bad_argument(f"gradlane: error_feedback {wanted!r} is {kind}; allowed: True, False or None")
     if wanted and found is not None and found.states == 0:
         able = engine.with_residual(found.word)
         raise errors.bad_argument(
-            f"gradlane: error_feedback with codec {codec!r}: it keeps nothing from step to step; one that does is "
+            f"gradlane: codec {codec!r} does not support error_feedback; one that does is "
             f"{(able or engine.codecs.adaptive)!r}"
         )
     return wanted
@@ -387,8 +387,8 @@ def _check_group(group: object) -> None:
     if group is None or isinstance(group, dist.ProcessGroup):
         return
     foreign = group is dist.GroupMember.NON_GROUP_MEMBER
-    what = "one that this rank is no member of" if foreign else type(group).__name__
-    raise errors.bad_argument(f"gradlane: process_group is {what}; leave it out, or pass a group that it is in")
+    what = "a group without this rank" if foreign else type(group).__name__
+    raise errors.bad_argument(f"gradlane: process_group is {what}; leave it out, or pass a group with this rank")
 
 
 def _timeout_of(group: dist.ProcessGroup | None) -> float | None:

@@ -40,7 +40,7 @@ def hsdp(model: torch.nn.Module, replicate: Any, codec: str | None = None, error
         if getattr(group_of(module).mesh_info, "replicate_mesh_dim", None) is not None:
             raise errors.bad_argument(
                 f"gradlane: hsdp: {name} is replicated by PyTorch already: call fully_shard() with mesh[\"shard\"], "
-                "with the dimension alone over which it is sharded"
+                "only the dimension over which it is sharded"
             )
     group = replicate.get_group() if hasattr(replicate, "get_group") else replicate
     if isinstance(group, dist.ProcessGroup) and group.size() == 1:
@@ -95,13 +95,14 @@ def _check_shards(found: dict[str, Any], group: dist.ProcessGroup) -> None:
         both = sorted(set(ranks).intersection(over) - {mine})
         if both:
             raise errors.bad_argument(
-                f"gradlane: hsdp: {name} is sharded over rank {both[0]}, which `replicate` has too: the one is "
-                "mesh[\"shard\"], the other mesh[\"replicate\"]"
+                f"gradlane: hsdp: {name} is sharded over rank {both[0]}, which is also in `replicate`: shard over "
+                "mesh[\"shard\"], and replicate over mesh[\"replicate\"]"
             )
     for rank, theirs in zip(ranks, everybody):
         unlike = next((name for name in {**said, **theirs} if said.get(name) != theirs.get(name)), None)
         if unlike is not None:
             raise errors.bad_argument(
-                f"gradlane: hsdp: of {unlike} this rank has {said.get(unlike, 'nothing')} elements, and rank {rank}, "
-                f"which `replicate` has too, {theirs.get(unlike, 'nothing')}: replicas are ranks with the same shards"
+                f"gradlane: hsdp: {unlike}: this rank has {said.get(unlike, 'nothing')} elements, but rank {rank}, "
+                f"also in `replicate`, has {theirs.get(unlike, 'nothing')}: all ranks of `replicate` must have the "
+                "same shards"
             )

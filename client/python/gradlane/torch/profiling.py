@@ -46,8 +46,8 @@ def profile(model: torch.nn.Module, inputs: Any, *, loss: Callable[[Any], torch.
     raises.
     """
     if loss is not None and not callable(loss):
-        raise errors.bad_argument(f"gradlane: profile() with loss={loss!r}: must be a function that makes one number "
-                                  "of what the model returns")
+        raise errors.bad_argument(f"gradlane: profile() with loss={loss!r}: it must be a function that makes one "
+                                  "number of the model's result")
     model, inputs, steps = _unwrapped(model), _as_call(inputs), _arguments.whole("steps", steps, 1, 10000)
     names = _names_of(model)
     if path is not None:
@@ -58,7 +58,7 @@ def profile(model: torch.nn.Module, inputs: Any, *, loss: Callable[[Any], torch.
         measured = [run.step() for _ in range(WARM_UPS + steps)][WARM_UPS:]
     ready = [parameter for parameter in names if all(parameter in step.ready for step in measured)]
     if not ready:
-        raise errors.bad_argument("gradlane: profile() of a loss that no parameter has to do with")
+        raise errors.bad_argument("gradlane: profile() of a loss that depends on no parameter")
     ready.sort(key=lambda parameter: statistics.median(step.ready[parameter] for step in measured))
     layers, before = [], 0.0
     for parameter in ready:
@@ -91,7 +91,7 @@ class _Run:
         self.loss = loss or _usual_loss
         devices = {parameter.device for parameter in parameters if parameter.is_cuda}
         if len(devices) > 1:
-            raise errors.bad_argument("gradlane: profile() of a model on several GPUs: profile what one of them has")
+            raise errors.bad_argument("gradlane: profile() of a model on several GPUs: profile the part on one of them")
         self.clock: _Clock = _CudaClock(devices.pop()) if devices else _Clock()
 
     def step(self) -> _Step:
@@ -111,7 +111,7 @@ class _Run:
             value = self.loss(self.model(*positional, **keywords))
             if not isinstance(value, torch.Tensor) or value.numel() != 1 or not value.requires_grad:
                 raise errors.bad_argument("gradlane: profile() needs a loss: one number that depends on the model's "
-                                          "parameters. Give it as loss=, a function of what the model returns")
+                                          "parameters. Pass it as loss=, a function of the model's result")
             middle = clock.mark()
             value.backward()
             end = clock.mark()
@@ -190,7 +190,7 @@ class _PreserveModelState:
 
 def _unwrapped(model: object) -> torch.nn.Module:
     if not isinstance(model, torch.nn.Module):
-        raise errors.bad_argument(f"gradlane: profile() of {type(model).__name__}, which is no torch.nn.Module")
+        raise errors.bad_argument(f"gradlane: profile() of {type(model).__name__}, which is not a torch.nn.Module")
     if not dist.is_available():
         return model
     compiled = getattr(model, "_orig_mod", model)  # torch.compile() sets it
@@ -201,19 +201,19 @@ def _names_of(model: torch.nn.Module) -> dict[torch.nn.Parameter, str]:
     names = {}
     for name, parameter in model.named_parameters():
         if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
-            raise errors.bad_argument(f"gradlane: profile() of a model whose {name} has no shape yet: call it once "
-                                      "first")
+            raise errors.bad_argument(f"gradlane: profile() of a model whose {name} has no shape yet: call the "
+                                      "model once first")
         if parameter.requires_grad and parameter.numel() > 0:
             names[parameter] = name.replace("_orig_mod.", "")
         if getattr(parameter, "_post_accumulate_grad_hooks", None):
-            raise errors.bad_argument(f"gradlane: profile() would run the hook that {name} has for its gradient, an "
-                                      "optimizer's step, say: remove it first")
+            raise errors.bad_argument(f"gradlane: profile() would run the gradient hook of {name}, for example an "
+                                      "optimizer's step: remove the hook first")
     if not names:
         raise errors.bad_argument("gradlane: profile() of a model without parameters that need gradients")
     others = {parameter.device.type for parameter in names} - {"cpu", "cuda"}
     if others:
-        raise errors.bad_argument(f"gradlane: profile() cannot measure on {', '.join(sorted(others))}: on CPUs and "
-                                  "CUDA")
+        raise errors.bad_argument(f"gradlane: profile() cannot measure on {', '.join(sorted(others))}; allowed: CPU "
+                                  "and CUDA")
     return names
 
 
@@ -281,7 +281,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 def _batch_of(call: tuple[tuple[Any, ...], dict[str, Any]]) -> int:
     first = next((tensor for tensor in _tensors(call) if tensor.dim() > 0), None)
     if first is None:
-        raise errors.bad_argument("gradlane: profile() cannot tell how many samples there are in inputs: say batch=")
+        raise errors.bad_argument("gradlane: profile() cannot find the number of samples in inputs: pass batch=")
     return int(first.shape[0])
 
 
@@ -291,5 +291,5 @@ def _usual_loss(output: Any) -> torch.Tensor:
         return own
     means = [tensor.float().mean() for tensor in _tensors(output) if tensor.is_floating_point()]
     if not means:
-        raise errors.bad_argument("gradlane: profile() finds no floating tensor in what the model returns: give loss=")
+        raise errors.bad_argument("gradlane: profile() finds no floating tensor in the model's result: pass loss=")
     return torch.stack(means).sum()

@@ -77,7 +77,7 @@ def _said(model: torch.nn.Module, buffers: bool) -> _Said:
     said: _Said = {}
     for name, tensor in _tensors(model, buffers):
         if hasattr(tensor, "to_local"):
-            raise errors.bad_argument(f"gradlane: check_replicas: {name} is sharded: ranks have parts that differ")
+            raise errors.bad_argument(f"gradlane: check_replicas: {name} is sharded, so ranks have different parts")
         said[name] = f"{str(tensor.dtype)[6:]} {list(tensor.shape)} {zlib.crc32(_bytes(tensor)):08x}"
     return said
 
@@ -101,15 +101,15 @@ def _difference(everybody: list[_Said], ranks: Sequence[int], when: str) -> str:
     """Returns a text that says what differs, the same on all ranks. ranks: number in the job of each rank in
     `everybody`."""
     names = dict.fromkeys(name for said in everybody for name in said)
-    wrong = [(name, _who([said.get(name, "nothing of that name") for said in everybody], ranks)) for name in names]
+    wrong = [(name, _who([said.get(name, "no such parameter") for said in everybody], ranks)) for name in names]
     wrong = [(name, who) for name, who in wrong if who]
     if not wrong:
-        return f"gradlane: the model's parameters have another order on some ranks{when}"
+        return f"gradlane: the model's parameters have a different order on some ranks{when}"
     text = "; ".join(f"{name}: {who}" for name, who in wrong[:_MOST])
     more = f"; and {len(wrong) - _MOST} more" if len(wrong) > _MOST else ""
     return (f"gradlane: {len(wrong)} of {len(names)} parameters differ between ranks{when}: {text}{more}. Load a "
-            "checkpoint on all ranks; was a parameter not in DDP, a seed or a step not the same, or is a machine's "
-            "memory bad?")
+            "checkpoint on all ranks. Possible causes: a parameter outside of DDP, different seeds or steps, bad "
+            "memory")
 
 
 def _who(values: Sequence[str], ranks: Sequence[int]) -> str:

@@ -72,11 +72,11 @@ class Memory:
 def check(tensor: object, name: str) -> None:
     """Raises BadArgument for a tensor that no operation takes."""
     if not isinstance(tensor, torch.Tensor):
-        raise errors.bad_argument(f"gradlane: {name} of {type(tensor).__name__}, not of a tensor")
+        raise errors.bad_argument(f"gradlane: {name} of {type(tensor).__name__}: it must be a tensor")
     if tensor.layout != torch.strided:
         raise errors.bad_argument(f"gradlane: {name} of a tensor of layout {tensor.layout}; make it dense, to_dense()")
     if tensor.device.type not in ("cpu", "cuda"):
-        raise errors.bad_argument(f"gradlane: {name} of a tensor on {tensor.device}; there are CPU and CUDA")
+        raise errors.bad_argument(f"gradlane: {name} of a tensor on {tensor.device}; allowed: CPU and CUDA")
     if tensor.is_quantized:
         raise errors.bad_argument(f"gradlane: {name} of a quantized tensor, {tensor.dtype}; dequantize it")
 
@@ -93,7 +93,7 @@ def summable(tensor: torch.Tensor, name: str, average: bool, pick: bool) -> tupl
         result = "average" if average else "minimum or maximum" if pick else "sum"
         raise errors.bad_argument(
             f"gradlane: {name} of {dtype} has no {result}; convert the tensor to "
-            f"{'a floating type' if average and not dtype.is_floating_point else 'float32, say'}"
+            f"{'a floating type' if average and not dtype.is_floating_point else 'float32, for example'}"
         )
     return work, _TYPES[work.dtype]
 

@@ -76,8 +76,8 @@ def _of_the_job(group: dist.ProcessGroup) -> Iterator[None]:
         yield
     except errors.Error as error:
         ranks = ranks_text(dist.get_process_group_ranks(group))
-        raise type(error)(error.code, f"{error} (ranks of a group, which are {ranks} of the job; all of them call "
-                          "hsdp(), fsdp() or State() with that group)", error.cause) from error
+        raise type(error)(error.code, f"{error} (ranks within a group, whose ranks in the job are {ranks}; all of "
+                          "them must call hsdp(), fsdp() or State() with that group)", error.cause) from error
 
 
 def _join(name: str, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Engine:

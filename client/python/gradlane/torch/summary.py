@@ -69,7 +69,7 @@ def _found() -> str:
     for folder in ("/run/gradlane", runtime and f"{runtime}/gradlane", f"/tmp/gradlane-{os.getuid()}"):
         paths = glob.glob(f"{glob.escape(folder)}/*.sock") if folder else []
         if len(paths) > 1:
-            raise LookupError(f"there are several daemons in {folder}; GRADLANE_SOCKET can name one")
+            raise LookupError(f"there are several daemons in {folder}; set GRADLANE_SOCKET to the socket of one")
         if paths:
             return paths[0]
     raise LookupError("no socket of a daemon was found")
@@ -83,7 +83,7 @@ def show(path: str | bytes | None, hidden: float) -> None:
         time.sleep(_PUBLISHED_S)
         said = lines(path, hidden)
     except (OSError, ValueError, LookupError) as error:
-        said = [f"no summary: {error} (gradlane stats has it)"]
+        said = [f"no summary: {error} (see `gradlane stats`)"]
     with contextlib.suppress(OSError, ValueError):  # standard error may be closed
         for line in said:
             print(f"gradlane: {line}", file=sys.stderr, flush=True)

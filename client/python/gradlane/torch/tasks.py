@@ -49,8 +49,8 @@ class Tasks:
         self._silent = False
         self._thread: threading.Thread | None = None
         self._users = itertools.count(1)
-        # Operation and number of its piece, by `user` of the task. Tasks of native/express.h have the negative of their
-        # number as the key. `_early_ends` has the outcomes of those that ended before adopt() was called.
+        # Operation and number of its piece, by `user` of the task. Tasks of native/fast_path.h have the negative of
+        # their number as the key. `_early_ends` has the outcomes of those that ended before adopt() was called.
         self._under_way: dict[int, tuple[Operation, int]] = {}
         self._early_ends: dict[int, _library.Outcome] = {}
         self._fast_path: Any = None
@@ -82,7 +82,7 @@ class Tasks:
         return self._future_of(operation)
 
     def adopt(self, operation: Operation, address: int) -> Future[Any]:
-        """Returns the Future of a task that native/express.h has added. address: address of its gradlane_outcome."""
+        """Returns the Future of a task that native/fast_path.h has added. address: address of its gradlane_outcome."""
         end = _library.Outcome.from_buffer_copy(ctypes.string_at(address, ctypes.sizeof(_library.Outcome)))
         operation.future = Future()
         with self.lock:
@@ -100,7 +100,7 @@ class Tasks:
         return self._future_of(operation)
 
     def fast_path(self, native: Any) -> Any:
-        """Returns the native.Express, which runs all-reduces without Python."""
+        """Returns the native.FastPath, which runs all-reduces without Python."""
         if self._fast_path is None:
             with self.lock:
                 self.check()
@@ -133,7 +133,7 @@ class Tasks:
     def check(self) -> None:
         """Raises DaemonGone if there is no connection any more, or the thread has ended by an error."""
         if self.closed:
-            raise errors.daemon_gone("gradlane: the process group was destroyed, or belongs to the parent of a fork")
+            raise errors.daemon_gone("gradlane: the process group was destroyed, or belongs to the parent (fork)")
         if self._dead is not None:
             raise self._death()
 
@@ -285,7 +285,7 @@ class Tasks:
             return operation.let_go(self.memory.pinned)
 
     def _death(self) -> errors.Error:
-        text = f"gradlane: its thread has ended, which is a bug: {self._dead}; start the process anew"
+        text = f"gradlane: its thread ended because of a bug: {self._dead}; restart the process"
         return errors.daemon_gone(text)
 
     def _error(self, end: _library.Outcome, operation: Operation) -> errors.Error:
@@ -294,10 +294,10 @@ class Tasks:
         self.gone = self.gone or end.code == errors.Code.DAEMON_GONE
         text = end.text.decode(errors="replace")
         if end.cause == errors.Cause.TAG:
-            text += " (the ranks called different operations, or not equally many, or disagree about what has failed)"
+            text += " (ranks called different operations or numbers of operations, or disagree about which ones failed)"
         if end.cause in _DIFFERENT and interrupts.seen:
-            text += ("; a signal, Ctrl-C say, has broken off a call of this rank before, which may have left out "
-                     "operations since: begin anew on all ranks, destroy_process_group() and init_process_group()")
+            text += ("; a signal such as Ctrl-C interrupted an earlier call of this rank, so operations may be "
+                     "missing: call destroy_process_group() and init_process_group() again on all ranks")
         if end.late and operation.timeout is not None:
             text += f"; the timeout of the process group is {operation.timeout:g} s"
         if end.code == errors.Code.DAEMON_GONE:

@@ -60,7 +60,7 @@ class Work(dist.Work):
             # up.
             while not ended.wait(min(_SLICE_S, end - time.monotonic()) if seconds > 0 else _SLICE_S):
                 if 0 < seconds and end <= time.monotonic():
-                    raise TimeoutError(f"gradlane: the operation was not over within {seconds:g} s")
+                    raise TimeoutError(f"gradlane: the operation did not end within {seconds:g} s")
         except TimeoutError:
             raise
         except BaseException:

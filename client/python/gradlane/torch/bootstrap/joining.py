@@ -79,8 +79,8 @@ def own(store: dist.Store) -> dist.Store:
 def refusal(size: int, world: int) -> errors.BadArgument:
     """Returns the error for a group that gradlane cannot have."""
     return errors.bad_argument(
-        f"gradlane: a group of {size} of {world} ranks; the backend gradlane has groups of all ranks, or of one. For "
-        "others make a group of another backend: dist.new_group(ranks, backend='gloo')"
+        f"gradlane: a group of {size} of {world} ranks; the backend gradlane has only groups of all ranks or of one. "
+        "For others use another backend: dist.new_group(ranks, backend='gloo')"
     )
 
 

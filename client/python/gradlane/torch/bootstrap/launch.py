@@ -109,7 +109,7 @@ def verify(engine: Engine | None, timeout: datetime.timedelta, held: JobDaemons 
         engine.barrier(timeout=min(timeout.total_seconds(), _READY_S), on_error=failed.append).wait()
     if failed:
         error = failed[0]
-        advice = " (is there a firewall? GRADLANE_NODES=HOST:PORT,HOST:PORT has the daemons use these UDP ports)"
+        advice = " (does a firewall block UDP? GRADLANE_NODES=HOST:PORT,HOST:PORT sets the UDP ports of the daemons)"
         text = f"{error}{advice if held.daemons > 1 else ''}{local_daemon.last_words(held.socket)}"
         raise errors.error(errors.Code.FAILED, text)
 
@@ -161,7 +161,8 @@ def _facts_of_ring(known: JobDaemons | None) -> placement.HostInfo:
     """Returns this rank's facts for a ring of some ranks. GRADLANE_NODES gives only the address: its ports belong to
     the job's daemons, and its hosts are those of all ranks."""
     if os.environ.get("GRADLANE_START", "1") == "0":
-        raise errors.error(errors.Code.NO_DAEMON, "a group of some ranks has daemons of its own, and GRADLANE_START=0")
+        raise errors.error(errors.Code.NO_DAEMON, "a group of some ranks needs its own daemons, but GRADLANE_START=0 "
+                           "forbids starting them")
     held = known.mark if known is not None and known.lives() else ""
     named = (host_info.of_host(host.name) for host in placement.named_hosts(os.environ.get("GRADLANE_NODES", "")))
     here = next((address for address in named if host_info.is_here(address)), "")
@@ -205,9 +206,9 @@ def _warn_of_skipped(facts: list[placement.HostInfo], rank: int) -> None:
     if passed is None and any(fact.daemon for fact in facts):
         passed = next(number for number, fact in enumerate(facts) if not fact.daemon)
     if passed == rank:
-        text = facts[passed].passed or "it finds no daemon here, and others do elsewhere"
-        print(f"gradlane: rank {passed}: {text}; so the job of {len(facts)} ranks starts its own", file=sys.stderr,
-              flush=True)
+        text = facts[passed].passed or "this rank found no daemon, but other ranks did"
+        print(f"gradlane: rank {passed}: {text}; starting new daemons for the job of {len(facts)} ranks",
+              file=sys.stderr, flush=True)
 
 
 def _launch(group: StoreGroup, facts: list[placement.HostInfo], rank: int) -> JobDaemons:
@@ -229,8 +230,8 @@ def _launch(group: StoreGroup, facts: list[placement.HostInfo], rank: int) -> Jo
         if all(sockets):
             return JobDaemons(facts[0].mark, len(starters), sockets[mine], ours[0] if ours else None)
     unlucky = starters[sockets.index("")]
-    raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemon for rank {unlucky}: somebody else has its UDP "
-                       f"ports, {_ATTEMPTS} times: GRADLANE_NODES=HOST:PORT,... may name others")
+    raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemon for rank {unlucky}: its UDP ports were in use "
+                       f"in {_ATTEMPTS} attempts; set GRADLANE_NODES=HOST:PORT,... to choose others")
 
 
 def _attempt(group: StoreGroup, facts: list[placement.HostInfo], plan: placement.Plan, rank: int, attempt: str,

@@ -74,8 +74,8 @@ def _told(variables: Mapping[str, str]) -> dict[str, str]:
         told["MASTER_ADDR"] = _first_host(launcher, variables)
     job = ".".join(variables[name] for name in launcher.job if name in variables)
     if not job and "MASTER_PORT" not in variables:
-        warnings.warn(f"gradlane: {launcher.name} has set none of {', '.join(launcher.job)}, so other jobs of it would "
-                      "have the same MASTER_PORT: set that, to another for each job", stacklevel=3)
+        warnings.warn(f"gradlane: {launcher.name} has set none of {', '.join(launcher.job)}, so all its jobs would "
+                      "have the same MASTER_PORT: set MASTER_PORT to another value for each job", stacklevel=3)
     told["MASTER_PORT"] = str(_FIRST_PORT + zlib.crc32(job.encode()) % _PORTS)
     return {name: value for name, value in told.items() if name not in variables}
 
@@ -86,7 +86,7 @@ def _first_host(launcher: _Launcher, variables: Mapping[str, str]) -> str:
         if variables.get("OMPI_COMM_WORLD_LOCAL_SIZE") == variables[launcher.size]:
             return "127.0.0.1"
         raise errors.bad_argument(
-            "gradlane: mpirun has started ranks on several machines, and tells no addresses: name the host of rank 0, "
+            "gradlane: mpirun has started ranks on several machines, but gives no addresses: name the host of rank 0, "
             "mpirun -x MASTER_ADDR=HOST ..."
         )
     if variables.get("SLURM_STEP_NUM_NODES") == "1":

@@ -36,7 +36,7 @@ def binary() -> str:
     if named:
         found = shutil.which(named)
         if found is None:
-            no = "this is no program that can be run" if os.path.exists(named) else "there is no such program"
+            no = "this is not an executable program" if os.path.exists(named) else "there is no such program"
             raise CannotStart(f"GRADLANED={named}: {no}")
         return os.path.abspath(found)
     package = pathlib.Path(__file__).resolve().parents[2]
@@ -83,7 +83,7 @@ class Started:
             while not self._listens():
                 if not self.lives():
                     kind = PortsInUse if self._process.returncode == _PORT_IN_USE else CannotStart
-                    raise kind(f"{self._program} has not started, {self._how()}{tail(self.log)}")
+                    raise kind(f"{self._program} did not start, {self._how()}{tail(self.log)}")
                 if time.monotonic() >= end:
                     raise CannotStart(f"{self._program} is not ready after {limit_s:g} s{tail(self.log)}")
                 time.sleep(_SLICE_S)
@@ -160,5 +160,5 @@ def _folder() -> str:
             os.rmdir(folder)
             folder = tempfile.mkdtemp(prefix="gradlane-job-", dir="/tmp")
     except OSError as reason:
-        raise CannotStart(f"there is no folder for its socket and log: {reason}") from None
+        raise CannotStart(f"cannot make a folder for the daemon's socket and log: {reason}") from None
     return folder

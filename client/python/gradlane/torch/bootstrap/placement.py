@@ -1,6 +1,6 @@
 """Decides which ranks of a job share a daemon, and where daemons find each other. It has no side effects.
 
-Every rank decides by itself from the same Facts, so all ranks get the same result. launch.py acts on it.
+Every rank decides by itself from the same HostInfo, so all ranks get the same result. launch.py acts on it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple, Sequence
 
 MOST_TRAINERS = 16  # trainers of a daemon: kMaxTrainers of config.h
 MOST_RANKS = 256  # ranks of a job: kMaxNodes of config.h
-NAMED = "named"  # a value of Facts.daemon: the environment names the socket, or has the rank wait for a daemon
+NAMED = "named"  # a value of HostInfo.daemon: the environment names the socket, or has the rank wait for a daemon
 _REDUCE = True  # whether a daemon reduces its trainers locally, as one rank of the ring: fewer bytes on the links
 LOCAL_MTU = 9000  # MTU of daemons on one machine
 _MOST_LINKED = 64  # daemons of a job, up to which each daemon has links to all others
@@ -89,23 +89,23 @@ def plan(facts: Sequence[HostInfo]) -> Plan:
     MOST_TRAINERS.
 
     If machines have different numbers of ranks, or non-consecutive ranks, each rank may get a daemon of its own. Raises
-    Unfit.
+    PlacementError.
     """
     places = [fact.place for fact in facts]
     world = len(places)
     if world > MOST_RANKS:
-        raise PlacementError(f"{world} ranks, and daemons have {MOST_RANKS} at most")
+        raise PlacementError(f"the job has {world} ranks, but daemons can have at most {MOST_RANKS}")
     other = next((rank for rank, fact in enumerate(facts) if fact.nodes != facts[0].nodes), None)
     if other is not None:
         raise PlacementError(f"GRADLANE_NODES is '{facts[0].nodes}' for rank 0 and '{facts[other].nodes}' for rank "
-                             f"{other}")
+                             f"{other}: it must be the same on all ranks")
     trainers = next(many for many in range(min(world, MOST_TRAINERS), 0, -1) if world % many == 0 and all(
         len(set(places[first:first + many])) == 1 for first in range(0, world, many)))
     numbers = {place: number for number, place in enumerate(dict.fromkeys(places))}
     machines = tuple(numbers[place] for place in places[::trainers])
     named = named_hosts(facts[0].nodes)
     if named and len(named) != len(numbers):
-        raise PlacementError(f"GRADLANE_NODES has {len(named)} hosts, and the job runs on {len(numbers)} machines")
+        raise PlacementError(f"GRADLANE_NODES has {len(named)} hosts, but the job runs on {len(numbers)} machines")
     return Plan(trainers, machines)
 
 
@@ -139,7 +139,7 @@ class Host(NamedTuple):
 
 
 def named_hosts(text: str) -> list[Host]:
-    """Returns the hosts of a text such as "10.0.0.1,node-b:18400,[fd00::1]:18400". Raises Unfit."""
+    """Returns the hosts of a text such as "10.0.0.1,node-b:18400,[fd00::1]:18400". Raises PlacementError."""
     return [_host(word.strip()) for word in text.split(",")] if text.strip() else []
 
 
@@ -185,19 +185,19 @@ def is_loopback(address: str) -> bool:
 
 
 def check(plan: Plan, endpoints: Sequence[Endpoint]) -> None:
-    """Raises Unfit if these daemons cannot find each other."""
+    """Raises PlacementError if these daemons cannot find each other."""
     advice = "set GRADLANE_NODES or GRADLANE_INTERFACE"
     first = [rank * plan.trainers for rank in range(len(endpoints))]
     if not plan.alone:
         for rank, end in zip(first, endpoints):
             if is_loopback(end.address):
-                raise PlacementError(f"the machine of rank {rank} has the address {end.address}, which no other "
-                                     f"machine reaches: {advice}")
+                raise PlacementError(f"the machine of rank {rank} has the address {end.address}, which other "
+                                     f"machines cannot reach: {advice}")
         families = {":" in end.address: (rank, end.address) for rank, end in zip(first, endpoints)}
         if len(families) == 2:
             (one, address), (other, another) = families[False], families[True]
-            raise PlacementError(f"the machine of rank {one} has an address of IPv4, {address}, that of rank {other} "
-                                 f"one of IPv6, {another}: {advice}")
+            raise PlacementError(f"the machine of rank {one} has the IPv4 address {address}, but that of rank {other} "
+                                 f"has the IPv6 address {another}: {advice}")
     for number, end in enumerate(endpoints):
         same = endpoints.index(end)
         if same != number:

@@ -94,7 +94,7 @@ class StoreGroup:
             if _wait(self._store, keys, self.limit):
                 return [self._store.get(key).decode(errors="replace") for key in keys]
             missing = [str(member) for member, key in zip(members, keys) if not self._store.check([key])]
-        raise errors.error(errors.Code.NO_DAEMON, f"gradlane: nothing was heard from rank {', '.join(missing)} for "
+        raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no answer from rank {', '.join(missing)} for "
                            f"{self.limit.total_seconds():g} s: it has ended, or hangs")
 
     def leave(self, size: int, stay: bool) -> None:
@@ -180,7 +180,7 @@ def _propose(store: dist.Store, size: int, end: float) -> str:
 def _agree(store: dist.Store, rank: int, end: float) -> str:
     hello = secrets.token_hex(8)
     store.set(f"hello {rank}", hello)
-    _must(store, ["proposal"], end, lambda _: "rank 0, or for those that it waits for")
+    _must(store, ["proposal"], end, lambda _: "rank 0, or for ranks that rank 0 waits for")
     agreed = ""
     while True:
         word, hellos = json.loads(store.get("proposal"))
@@ -191,7 +191,7 @@ def _agree(store: dist.Store, rank: int, end: float) -> str:
             if _wait(store, [word], _LOOK):
                 return str(word)
         if time.monotonic() >= end:
-            raise PeerTimeout("rank 0, or for those that it waits for")
+            raise PeerTimeout("rank 0, or for ranks that rank 0 waits for")
         time.sleep(_SLICE_S)
 
 
@@ -227,4 +227,5 @@ def _reached() -> Iterator[None]:
     try:
         yield
     except RuntimeError as reason:
-        raise errors.error(errors.Code.NO_DAEMON, f"gradlane: the store of the job has gone: {reason}") from None
+        raise errors.error(errors.Code.NO_DAEMON,
+                           f"gradlane: lost the connection to the job's store: {reason}") from None

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "express.h"
 #include "fallback.h"
+#include "fast_path.h"
 #include "work.h"
 
 namespace gradlane::native {
@@ -39,7 +39,7 @@ class Backend : public c10d::Backend {
       : c10d::Backend(rank, size),
         policy_(policy),
         name_(std::move(name)),
-        express_(std::move(fast_path)),
+        fast_path_(std::move(fast_path)),
         gate_(std::move(gate)),
         fallback_(std::move(fallback)),
         unsupported_reason_(std::move(unsupported_reason)) {
@@ -91,8 +91,8 @@ class Backend : public c10d::Backend {
     count();
     c10d::AllreduceOptions options = given;
     if (tensors.size() == 1) scale(tensors, options.reduceOp, true);
-    if (express_ && gate_->is_open() && interpreter_is_there() && express_->can(tensors, options)) {
-      WorkPtr work = by_express(tensors, options);
+    if (fast_path_ && gate_->is_open() && interpreter_is_there() && fast_path_->can(tensors, options)) {
+      WorkPtr work = by_fast_path(tensors, options);
       if (work) return work;
     }
     const std::string why = why_not(tensors, options.reduceOp);
@@ -210,7 +210,7 @@ class Backend : public c10d::Backend {
     if (!unsupported_reason_.empty()) return fallback("barrier").barrier(unsupported_reason_);
     WorkPtr work = call("barrier", options);
     if (!fallback_ || !fallback_->has_pending()) return work;
-    std::vector<WorkPtr> both{std::move(work), fallback_->barrier("what went there before")};
+    std::vector<WorkPtr> both{std::move(work), fallback_->barrier("earlier operations went there")};
     return c10::make_intrusive<CombinedWork>(std::move(both), Tensors{});
   }
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override {
@@ -236,9 +236,7 @@ class Backend : public c10d::Backend {
   }
 
   // Returns the reason that explain() shows for an operation that gradlane does not have.
-  std::string absent() const {
-    return unsupported_reason_.empty() ? "no operation of gradlane's" : unsupported_reason_;
-  }
+  std::string absent() const { return unsupported_reason_.empty() ? "gradlane does not have it" : unsupported_reason_; }
 
   // Returns the reason why a reduction is not for gradlane's engine; "" if it is.
   std::string why_not(const Tensors& tensors, const c10d::ReduceOp& op) const {
@@ -258,7 +256,7 @@ class Backend : public c10d::Backend {
       case c10d::ReduceOp::BXOR:
         return "BXOR";
       default:
-        return "an operation that it does not have";
+        return "a reduction that gradlane does not have";
     }
   }
 
@@ -298,10 +296,10 @@ class Backend : public c10d::Backend {
   }
 
   // Returns nullptr if the all-reduce must go through Python.
-  WorkPtr by_express(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  WorkPtr by_fast_path(Tensors& tensors, const c10d::AllreduceOptions& options) {
     gradlane_outcome outcome = GRADLANE_OUTCOME_INIT;
     const int64_t timeout_ms = std::clamp<int64_t>(timeout_ms_, 1, kLongestMs);
-    if (!express_->all_reduce(tensors[0], options, timeout_ms, &outcome)) return nullptr;
+    if (!fast_path_->all_reduce(tensors[0], options, timeout_ms, &outcome)) return nullptr;
     if (outcome.code != GRADLANE_OK) return adopt(tensors, outcome);
     if (outcome.warning[0] != 0) {
       const Interpreter interpreter;
@@ -315,7 +313,7 @@ class Backend : public c10d::Backend {
     try {
       return work_of(policy_.get().attr("adopt")(tensors, reinterpret_cast<uint64_t>(&outcome)));
     } catch (...) {
-      express_->keep(tensors[0]);
+      fast_path_->keep(tensors[0]);
       throw;
     }
   }
@@ -324,7 +322,7 @@ class Backend : public c10d::Backend {
 
   const Object policy_;
   const std::string name_;
-  const std::shared_ptr<FastPath> express_;
+  const std::shared_ptr<FastPath> fast_path_;
   const std::shared_ptr<FastPathSwitch> gate_;
   const std::shared_ptr<Fallback> fallback_;
   const std::string unsupported_reason_;

@@ -76,7 +76,7 @@ class GlooTensor {
     wire = work_.reshape(-1);
     if (as == As::kValues && !is_carried(wire.scalar_type())) {
       raise_bad_argument(name + " of " + name_of(tensor.scalar_type()) +
-                         " is not done by Gloo; convert the tensor to float32, say");
+                         " is not supported by Gloo; convert the tensor, for example to float32");
     }
     if (as == As::kBytes && !is_carried(wire.scalar_type())) wire = wire.view(at::kByte);
   }
@@ -511,10 +511,10 @@ class Fallback {
     const bool sums = op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG;
     const bool bits = op == c10d::ReduceOp::BAND || op == c10d::ReduceOp::BOR || op == c10d::ReduceOp::BXOR;
     if (tensor.is_complex() && !sums) {
-      raise_bad_argument(name + " of " + name_of(tensor.scalar_type()) + " is a sum or an average, and nothing else");
+      raise_bad_argument(name + " of " + name_of(tensor.scalar_type()) + " can only be a sum or an average");
     }
     if (tensor.is_floating_point() && bits) {
-      raise_bad_argument(name + " by BAND, BOR and BXOR is of whole numbers, not of " + name_of(tensor.scalar_type()));
+      raise_bad_argument(name + " by BAND, BOR and BXOR needs whole numbers, not " + name_of(tensor.scalar_type()));
     }
   }
 
@@ -536,14 +536,14 @@ class Fallback {
     const int64_t rows = it.rows();
     if (splits.empty()) {
       if (rows % size_ != 0) {
-        raise_bad_argument("all_to_all_single of " + std::to_string(rows) + " rows without sizes, which " +
-                           std::to_string(size_) + " ranks cannot share");
+        raise_bad_argument("all_to_all_single of " + std::to_string(rows) +
+                           " rows without sizes: they cannot be divided among " + std::to_string(size_) + " ranks");
       }
       splits.assign(static_cast<size_t>(size_), rows / size_);
     }
     const int64_t sum = std::accumulate(splits.begin(), splits.end(), int64_t{0});
     if (sum != rows) {
-      raise_bad_argument("all_to_all_single with sizes of " + std::to_string(sum) + " rows, not of " +
+      raise_bad_argument("all_to_all_single with sizes of " + std::to_string(sum) + " rows; the tensor has " +
                          std::to_string(rows));
     }
     for (int64_t& split : splits) split = it.elements(split);

@@ -99,7 +99,7 @@ class FastPath {
     kept_.push_back(tensor);
   }
 
-  // Returns the number of sums that were finished here since the last call, and their bytes; for ledger.py.
+  // Returns the number of sums that were finished here since the last call, and their bytes; for call_statistics.py.
   std::pair<uint64_t, uint64_t> take_counts() { return {calls_.exchange(0), bytes_.exchange(0)}; }
 
  private:

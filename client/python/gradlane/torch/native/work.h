@@ -19,7 +19,7 @@ namespace gradlane::native {
 
 [[noreturn]] inline void raise_late(std::chrono::milliseconds timeout) {
   py::gil_scoped_acquire gil;
-  PyErr_Format(PyExc_TimeoutError, "gradlane: the operation was not over within %d ms",
+  PyErr_Format(PyExc_TimeoutError, "gradlane: the operation did not end within %d ms",
                static_cast<int>(timeout.count()));
   throw py::error_already_set();
 }

@@ -233,7 +233,7 @@ def gone(hosts, bumps, programs):
     """Deletes the interface of the wire. The accelerator ends with status 3, so that a supervisor starts it again."""
     hosts.node(1).ip("link", "del", "glw0")
     assert bumps.processes[1].wait(PATIENCE) == 3, bumps.log(1)
-    assert "interface glw0 is gone: deleted" in bumps.log(1), bumps.log(1)
+    assert "interface glw0 is gone: it was deleted" in bumps.log(1), bumps.log(1)
     bumps.processes[1] = None
     programs.check(1, 1, "^FAIL interface glw0 of port wire: there is no such interface",
                    "^FAIL daemon: no accelerator runs .*: the interfaces are not set up; gradlane accelerator up --config")

@@ -127,7 +127,7 @@ def two_that_are_one_node_are_both_named(folder, network):
         status, output = check(network, 0, nodes.config(0))
         assert status == 1 and named(output), output
         status, output = check(network, 1, nodes.config(1))
-        assert status == 1 and f"FAIL address 10.77.0.2 on port e0: {both[1]} has it, too" in output, output
+        assert status == 1 and f"FAIL address 10.77.0.2 on port e0: {both[1]} has it too" in output, output
         assert any(named(rank["refused"]) for rank in nodes.stats(0)["ranks"]), nodes.stats(0)
         stray.process.terminate()
         assert stray.process.wait(60) == 0, stray.log()

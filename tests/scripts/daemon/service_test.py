@@ -126,7 +126,7 @@ def told(gradlaned, folder):
         os.waitpid(workers[0], WALL)
         # The other worker and the control thread go on. Earlier rounds of the hanging worker may still feed the
         # watchdog once.
-        wait_for(lambda: "worker 1 has not done a round for" in daemon.log(), "a line in the log")
+        wait_for(lambda: "worker 1 has not responded for" in daemon.log(), "a line in the log")
         daemon.wait_for_looks()
         manager.here()
         daemon.wait_for_looks()

@@ -95,7 +95,7 @@ class AddressesTest(DaemonTest):
             ring.files[1].write_text(text.replace(f"udp_port: {first}", f"udp_port: {first + 9}"))
             ring.start(1)
             wait_for(lambda: ring.daemons[2].lines(
-                f"({named}:{first + 10}) is configured differently: addresses of `nodes` or their order"), "a refusal")
+                f"({named}:{first + 10}) is configured differently: addresses or order of `nodes`"), "a refusal")
             self.assertNotIn(MADE_UP, ring.log())
             for gl in left:
                 gl.close()

@@ -282,7 +282,7 @@ class Errors(unittest.TestCase):
         """Ranks had different numbers of buckets queued when one failed. So they do not agree on the number of
         operations."""
         if WORLD < 2 or BACKEND != "gloo":
-            self.skipTest("with other backends the process group is made anew")
+            self.skipTest("with other backends make the process group again instead")
         shapes = [(600000,)] * 4
         module, state = Given(*shapes), gradlane.torch.State("fixed:adaptive", error_feedback=True)
 

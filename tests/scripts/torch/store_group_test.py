@@ -138,22 +138,22 @@ class Refusals(Ranks):
                 self.assertIsInstance(error, gradlane.NoDaemon)
                 self.assertEqual(str(error), "gradlane: no daemon for rank 0: no such thing")
 
-    def test_slow_to_hear(self):
+    def test_slow_to_gather(self):
         self.check("start 0", "joined 0")
 
     def test_slow_to_read(self):
         self.check("joined 0", "all have parted")
 
     def test_who_says_nothing_is_named(self):
-        def hear(rank, store):
-            return store_group.StoreGroup(store, rank, ms(300)).hear("it", range(3), "yes" if rank != 1 else None)
+        def gather(rank, store):
+            return store_group.StoreGroup(store, rank, ms(300)).gather("it", range(3), "yes" if rank != 1 else None)
 
-        for error in self.each(hear):
+        for error in self.each(gather):
             self.assertEqual(str(error), "gradlane: no answer from rank 1 for 0.3 s: it has ended, or hangs")
 
     def test_the_store_has_gone(self):
         self.server = None
-        for error in self.each(lambda rank, store: store_group.StoreGroup(store, rank, ms(300)).hear("it", range(3), "yes")):
+        for error in self.each(lambda rank, store: store_group.StoreGroup(store, rank, ms(300)).gather("it", range(3), "yes")):
             self.assertIsInstance(error, gradlane.NoDaemon)
             self.assertRegex(str(error), "^gradlane: lost the connection to the job's store: ")
 

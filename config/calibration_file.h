@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "collectives/plan/calibration.h"
+#include "collectives/cost/calibration.h"
 
 namespace gradlane {
 

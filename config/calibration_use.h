@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "collectives/plan/calibration.h"
+#include "collectives/cost/calibration.h"
 
 namespace gradlane {
 

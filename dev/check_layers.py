@@ -37,7 +37,7 @@ MAY_INCLUDE_WITHIN = {
     "collectives": {
         "link": set(),
         "strategy": set(),
-        "plan": {"strategy"},
+        "cost": {"strategy"},
         "exchange": {"link", "strategy"},
     },
     "client": {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "dataplane/device/rss_plan.h"
+#include "dataplane/device/rss_table.h"
 
 struct rte_eth_conf;
 struct rte_eth_dev_info;

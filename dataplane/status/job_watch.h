@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "collectives/plan/calibration.h"
+#include "collectives/cost/calibration.h"
 #include "dataplane/status/node_figures.h"
 #include "dataplane/status/savings.h"
 

@@ -11,7 +11,7 @@
 #include "base/time_histogram.h"
 #include "compress/kernels.h"
 #include "config/config.h"
-#include "dataplane/trainer/plan_reports.h"
+#include "dataplane/trainer/choice_reports.h"
 
 namespace gradlane {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/plan/calibration.h"
+#include "collectives/cost/calibration.h"
 #include "dataplane/status/node_figures.h"
 
 namespace gradlane {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "collectives/plan/cost.h"
+#include "collectives/cost/cost.h"
 #include "collectives/strategy/codec_needs.h"
 #include "config/calibration_file.h"
 #include "config/choices.h"

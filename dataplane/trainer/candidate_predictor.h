@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "client/abi.h"
-#include "collectives/plan/calibration.h"
+#include "collectives/cost/calibration.h"
 #include "config/config.h"
 
 namespace gradlane {

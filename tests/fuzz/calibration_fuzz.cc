@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "collectives/plan/cost.h"
+#include "collectives/cost/cost.h"
 #include "config/calibration_file.h"
 
 namespace gradlane::test {

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "collectives/plan/step.h"
+#include "collectives/cost/step.h"
 #include "tools/plan/profile.h"
 
 namespace gradlane::test {

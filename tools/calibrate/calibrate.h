@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "collectives/plan/calibration.h"
+#include "collectives/cost/calibration.h"
 
 namespace gradlane {
 

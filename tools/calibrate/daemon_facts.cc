@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "collectives/plan/calibration.h"
+#include "collectives/cost/calibration.h"
 #include "tools/admin/client.h"
 #include "tools/admin/json_fields.h"
 

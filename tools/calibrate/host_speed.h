@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/plan/calibration.h"
+#include "collectives/cost/calibration.h"
 
 namespace gradlane {
 

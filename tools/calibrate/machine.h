@@ -1,7 +1,7 @@
 // machine.h - description of this host, to find out whether a calibration is of another host
 #pragma once
 
-#include "collectives/plan/calibration.h"
+#include "collectives/cost/calibration.h"
 
 namespace gradlane {
 

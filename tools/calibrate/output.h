@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "collectives/plan/calibration.h"
+#include "collectives/cost/calibration.h"
 #include "tools/calibrate/ring_speed.h"
 
 namespace gradlane {

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "collectives/plan/fit.h"
+#include "collectives/cost/fit.h"
 #include "collectives/strategy/codec_needs.h"
 #include "compress/codec.h"
 #include "sim/data.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/plan/calibration.h"
+#include "collectives/cost/calibration.h"
 #include "tools/calibrate/checks.h"
 #include "tools/calibrate/daemon_facts.h"
 #include "tools/calibrate/host_speed.h"

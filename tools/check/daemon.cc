@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/file_descriptor.h"
 #include "tools/admin/client.h"
-#include "tools/run/plan.h"
+#include "tools/run/settings.h"
 
 namespace gradlane {
 namespace {

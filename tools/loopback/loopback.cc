@@ -12,8 +12,8 @@
 #include <ctime>
 #include <system_error>
 
-#include "tools/loopback/plan.h"
 #include "tools/loopback/report.h"
+#include "tools/loopback/settings.h"
 
 namespace gradlane {
 namespace {

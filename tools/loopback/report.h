@@ -4,7 +4,7 @@
 #include <string>
 
 #include "dataplane/loopback/loopback.h"
-#include "tools/loopback/plan.h"
+#include "tools/loopback/settings.h"
 
 namespace gradlane {
 

@@ -6,7 +6,7 @@
 
 #include "compress/codec.h"
 #include "sim/tensors.h"
-#include "tools/perf/plan.h"
+#include "tools/perf/settings.h"
 
 namespace gradlane {
 

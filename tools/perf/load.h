@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "tools/perf/background.h"
-#include "tools/perf/plan.h"
 #include "tools/perf/rounds.h"
+#include "tools/perf/settings.h"
 #include "tools/perf/trainer.h"
 
 namespace gradlane {

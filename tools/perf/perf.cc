@@ -19,9 +19,9 @@
 #include "tools/perf/chosen.h"
 #include "tools/perf/data.h"
 #include "tools/perf/load.h"
-#include "tools/perf/plan.h"
 #include "tools/perf/report.h"
 #include "tools/perf/rounds.h"
+#include "tools/perf/settings.h"
 #include "tools/perf/tail.h"
 #include "tools/perf/trainer.h"
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "tools/perf/plan.h"
+#include "tools/perf/settings.h"
 #include "tools/perf/tail.h"
 
 namespace gradlane {

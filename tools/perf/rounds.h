@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "tools/perf/plan.h"
+#include "tools/perf/settings.h"
 #include "tools/perf/trainer.h"
 
 namespace gradlane {

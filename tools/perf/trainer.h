@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "client/gradlane.h"
-#include "tools/perf/plan.h"
+#include "tools/perf/settings.h"
 
 namespace gradlane {
 

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/parse.h"
-#include "collectives/plan/mlsys.h"
+#include "collectives/cost/mlsys.h"
 #include "collectives/wire.h"
 #include "config/calibration_file.h"
 #include "tools/bench/codec_list.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/plan/step.h"
+#include "collectives/cost/step.h"
 
 namespace gradlane {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "collectives/plan/mlsys.h"
+#include "collectives/cost/mlsys.h"
 #include "tools/plan/advice.h"
 #include "tools/plan/rows.h"
 

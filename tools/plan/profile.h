@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "collectives/plan/models.h"
+#include "collectives/cost/models.h"
 
 namespace gradlane {
 

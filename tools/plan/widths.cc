@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "collectives/plan/widths.h"
+#include "collectives/cost/widths.h"
 #include "tools/bench/codec_list.h"
 #include "tools/bench/npy.h"
 #include "tools/bench/quality.h"

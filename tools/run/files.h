@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/run/plan.h"
+#include "tools/run/settings.h"
 
 namespace gradlane {
 

@@ -13,8 +13,8 @@
 #include "tools/run/files.h"
 #include "tools/run/net.h"
 #include "tools/run/output.h"
-#include "tools/run/plan.h"
 #include "tools/run/ready.h"
+#include "tools/run/settings.h"
 
 namespace gradlane {
 

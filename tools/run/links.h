@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "tools/run/plan.h"
+#include "tools/run/settings.h"
 
 namespace gradlane {
 

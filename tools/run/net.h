@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tools/run/cleanup_guard.h"
-#include "tools/run/plan.h"
+#include "tools/run/settings.h"
 
 namespace gradlane {
 

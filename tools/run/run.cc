@@ -7,7 +7,7 @@
 #include "tools/run/child.h"
 #include "tools/run/files.h"
 #include "tools/run/job.h"
-#include "tools/run/plan.h"
+#include "tools/run/settings.h"
 
 namespace gradlane {
 

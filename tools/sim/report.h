@@ -8,7 +8,7 @@
 #include <string>
 
 #include "collectives/operation.h"
-#include "tools/sim/plan.h"
+#include "tools/sim/settings.h"
 
 namespace gradlane {
 

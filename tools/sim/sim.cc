@@ -14,8 +14,8 @@
 #include "collectives/strategy/codec_needs.h"
 #include "sim/simnet.h"
 #include "sim/tensors.h"
-#include "tools/sim/plan.h"
 #include "tools/sim/report.h"
+#include "tools/sim/settings.h"
 
 namespace gradlane {
 namespace {

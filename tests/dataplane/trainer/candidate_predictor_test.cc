@@ -13,7 +13,7 @@
 #include "client/gradlane.h"
 #include "config/choices.h"
 #include "config/loader.h"
-#include "dataplane/trainer/plan_reports.h"
+#include "dataplane/trainer/choice_reports.h"
 
 namespace gradlane::test::ways_test {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "tools/bench/codec_list.h"
 #include "tools/perf/data.h"
-#include "tools/perf/plan.h"
+#include "tools/perf/settings.h"
 
 namespace gradlane::test::data_test {
 namespace {

@@ -1,0 +1,51 @@
+// rss_table.h - the flows that come to a node, and an RSS set-up that brings them to the queues of their lanes (pure
+// functions)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "config/config.h"
+
+namespace gradlane {
+
+// The packets that a neighbour sends to one lane of this node. Addresses and ports are in host byte order.
+struct ArrivingFlow {
+  unsigned lane = 0;
+  uint32_t source_ip = 0;
+  uint32_t destination_ip = 0;
+  uint16_t source_port = 0;
+  uint16_t destination_port = 0;
+  bool operator==(const ArrivingFlow&) const = default;
+};
+
+// Returns all flows that come to this node, each once. `nodes` are the nodes reached through the port; empty: all
+// nodes.
+[[nodiscard]] std::vector<ArrivingFlow> arriving_flows(const NodeConfig& config, std::span<const unsigned> nodes);
+
+// Returns whether each lane's packets come to the worker that runs the lane. Packets of lane k arrive at queue k %
+// queues, which worker k % queues % workers polls. Worker k % workers runs lane k.
+[[nodiscard]] bool workers_fit(unsigned lanes, unsigned queues, unsigned workers) noexcept;
+
+inline constexpr size_t kLeastRssKey = 16;  // bytes of the key that addresses and ports use
+
+// Returns the Toeplitz hash of both addresses and both ports, as NICs compute it. The key must have at least
+// kLeastRssKey bytes.
+[[nodiscard]] uint32_t rss_hash(const ArrivingFlow& flow, std::span<const uint8_t> key) noexcept;
+
+struct RssPlan {
+  std::vector<uint8_t> key;
+  std::vector<uint16_t> table;  // queue number, by hash % size
+};
+
+// Finds a key, and a table that brings every flow to queue lane % queues. No two flows of different queues may share an
+// entry of the table. Everything else goes to queue 0. With too many flows for that, such as with links to all nodes,
+// the key ignores the source address. Returns nothing if no such key was found, or if `entries` is not a power of two.
+// Equal arguments always give equal plans.
+[[nodiscard]] std::optional<RssPlan> plan_rss(std::span<const ArrivingFlow> flows, unsigned queues, size_t entries,
+                                              size_t key_bytes);
+
+}  // namespace gradlane

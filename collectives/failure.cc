@@ -103,27 +103,27 @@ void add_tos(FailureText& text, uint64_t value) noexcept { text.add("0x").add(va
 // Appends why a neighbour does not answer, and what to do about it.
 void add_silence(FailureText& text, const Failure& failure) noexcept {
   constexpr const char* kCheck = "; run gradlane check on both";
-  const PacketPath way = way_of(failure.ours);
+  const PacketPath path = way_of(failure.ours);
   switch (failure.field) {
     case Field::kArrivedTos:
-      text.add("packets of rank ").add(way.from).add(" arrive at rank ").add(way.to).add(" with ToS ");
+      text.add("packets of rank ").add(path.from).add(" arrive at rank ").add(path.to).add(" with ToS ");
       add_tos(text, failure.theirs);
       text.add(", which is not in `tos`: a switch between them rewrites DSCP").add(kCheck);
       return;
     case Field::kPacketSize:
-      text.add("packets of ").add(way.bytes).add(" bytes from rank ").add(way.from);
-      text.add(" do not arrive at rank ").add(way.to);
+      text.add("packets of ").add(path.bytes).add(" bytes from rank ").add(path.from);
+      text.add(" do not arrive at rank ").add(path.to);
       if (failure.theirs != 0) text.add(", but those of ").add(failure.theirs).add(" bytes do");
       if (failure.theirs == 0) text.add(", but short ones do");
       text.add(": the MTU of an interface or a switch port between them is too small").add(kCheck);
       return;
     case Field::kPathMtu:
-      text.add("packets of ").add(way.bytes).add(" bytes from rank ").add(way.from);
-      text.add(" do not arrive at rank ").add(way.to).add(": the path takes at most ").add(failure.theirs);
+      text.add("packets of ").add(path.bytes).add(" bytes from rank ").add(path.from);
+      text.add(" do not arrive at rank ").add(path.to).add(": the path takes at most ").add(failure.theirs);
       text.add(" (found by probes): set mtu: ").add(failure.theirs).add(" on all nodes, or fix the path").add(kCheck);
       return;
     case Field::kNoAnswer:
-      text.add("rank ").add(way.to).add(" is heard, but packets of rank ").add(way.from);
+      text.add("rank ").add(path.to).add(" is heard, but packets of rank ").add(path.from);
       text.add(" do not arrive there: something on the way drops them").add(kCheck);
       return;
     default:

@@ -33,8 +33,9 @@ enum {
 };
 
 // Computes the bytes of the tensor, and how it is divided into parts (abi.h).
-static gradlane_code measure(gradlane_context* gl, enum gl_submission_kind kind, size_t count,
-                             const struct type_row* type, size_t part, struct gl_operation* out, size_t* bytes) {
+static gradlane_code divide_into_parts(gradlane_context* gl, enum gl_submission_kind kind, size_t count,
+                                       const struct type_row* type, size_t part, struct gl_operation* out,
+                                       size_t* bytes) {
   const bool local_reduce = (gl->welcome.flags & GL_WELCOME_LOCAL_REDUCE) != 0;
   out->width = (uint32_t)type->bytes;
   out->blocks = gl_has_blocks(kind);
@@ -70,8 +71,8 @@ static gradlane_code measure(gradlane_context* gl, enum gl_submission_kind kind,
 }
 
 // Finds the segment and the offset of `base`. `what` is "data", "out" or "residual".
-static gradlane_code place(gradlane_context* gl, const char* kind, const char* what, void* base, size_t bytes,
-                           uint8_t* segment, uint64_t* offset) {
+static gradlane_code find_segment(gradlane_context* gl, const char* kind, const char* what, void* base, size_t bytes,
+                                  uint8_t* segment, uint64_t* offset) {
   *segment = 0;
   *offset = 0;
   if (bytes == 0) return GRADLANE_OK;
@@ -97,9 +98,9 @@ static gradlane_code check_users(gradlane_context* gl, const char* kind, const c
                  (unsigned long long)user->number);
 }
 
-static gradlane_code locate(gradlane_context* gl, const char* kind, const char* what, struct gl_range range,
-                            uint8_t* segment, uint64_t* offset) {
-  const gradlane_code code = place(gl, kind, what, range.base, range.bytes, segment, offset);
+static gradlane_code find_unused_segment(gradlane_context* gl, const char* kind, const char* what,
+                                         struct gl_range range, uint8_t* segment, uint64_t* offset) {
+  const gradlane_code code = find_segment(gl, kind, what, range.base, range.bytes, segment, offset);
   return code != GRADLANE_OK ? code : check_users(gl, kind, what, range);
 }
 
@@ -156,7 +157,7 @@ static gradlane_code locate_states(gradlane_context* gl, const char* name, size_
   if (out->states > 1) (void)snprintf(what, sizeof(what), "residual, of %u arrays,", out->states);
   const size_t all = bytes == 0 ? 0 : (out->states - 1) * out->state_bytes + bytes;
   gradlane_code code =
-      place(gl, name, what, how->residual, all, &submission->residual_segment, &submission->residual_offset);
+      find_segment(gl, name, what, how->residual, all, &submission->residual_segment, &submission->residual_offset);
   for (uint32_t i = 0; i < out->states && code == GRADLANE_OK; ++i) {
     const struct gl_range state = gl_state_of(out, i);
     code = check_users(gl, name, "residual", state);
@@ -206,8 +207,8 @@ static gradlane_code check_out(gradlane_context* gl, void* target, size_t bytes,
   struct gl_submission* const submission = &out->submission;
   out->residual = (struct gl_range){.base = target, .bytes = bytes};
   out->states = 1;
-  const gradlane_code code =
-      locate(gl, "all_to_all", "out", out->residual, &submission->residual_segment, &submission->residual_offset);
+  const gradlane_code code = find_unused_segment(gl, "all_to_all", "out", out->residual, &submission->residual_segment,
+                                                 &submission->residual_offset);
   if (code != GRADLANE_OK) return code;
   const uintptr_t from = (uintptr_t)out->data.base;
   const uintptr_t to = (uintptr_t)target;
@@ -304,7 +305,7 @@ gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind k
   if (code != GRADLANE_OK) return code;
   out->rows = how.blocks;
   size_t bytes = 0;
-  code = measure(gl, kind, count, &kTypes[type], how.part_bytes, out, &bytes);
+  code = divide_into_parts(gl, kind, count, &kTypes[type], how.part_bytes, out, &bytes);
   if (code != GRADLANE_OK) return code;
   out->data = (struct gl_range){.base = data, .bytes = out->rows != NULL ? count * out->width : bytes};
   if (data == NULL && out->data.bytes != 0 && how.part_bytes != 0) {
@@ -312,7 +313,7 @@ gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind k
   }
   out->staged = how.part_bytes != 0 && bytes != 0 && (out->rows != NULL || gl_find_buffer(gl, data) == NULL);
   code = out->staged ? check_users(gl, call, "data", out->data)
-                     : locate(gl, call, "data", out->data, &submission->segment, &submission->offset);
+                     : find_unused_segment(gl, call, "data", out->data, &submission->segment, &submission->offset);
   if (code != GRADLANE_OK) return code;
   if (kind == GL_ALL_TO_ALL) code = check_out(gl, target, bytes, out);
   if (code != GRADLANE_OK) return code;

@@ -25,22 +25,22 @@ static bool table_fits(size_t at, size_t bytes, uint32_t rows, uint32_t stride, 
 bool gl_read_ways(gradlane_context* gl, size_t bytes) {
   const struct gl_control* const control = gl->control;
   struct gl_choices* const choices = &gl->choices;
-  const uint32_t ways = control->ways;
+  const uint32_t candidates = control->ways;
   const uint32_t plan_rows = control->plan_rows;
   const uint32_t reports = control->reports;
   const uint32_t way_bytes = control->way_row_bytes;
   const uint32_t plan_bytes = control->plan_row_bytes;
-  if (ways == 0) return true;
+  if (candidates == 0) return true;
   size_t at = gl_control_bytes(gl->welcome.lanes) + table_bytes(gl->codecs.count, control->codec_row_bytes) +
               table_bytes(gl->strategies.count, control->strategy_row_bytes);
-  if (!table_fits(at, bytes, ways, way_bytes, GL_MAX_WAYS, sizeof(struct gl_way_row))) return false;
+  if (!table_fits(at, bytes, candidates, way_bytes, GL_MAX_WAYS, sizeof(struct gl_way_row))) return false;
   uint8_t* const base = (uint8_t*)gl->control;
-  for (uint32_t i = 0; i < ways; ++i) {
+  for (uint32_t i = 0; i < candidates; ++i) {
     struct gl_way_row* const row = &choices->rows[i];
     memcpy(row, base + at + table_bytes(i, way_bytes), sizeof(*row));
     row->name[GL_NAME - 1] = 0;
   }
-  at += table_bytes(ways, way_bytes);
+  at += table_bytes(candidates, way_bytes);
   if (plan_rows > 0 && !table_fits(at, bytes, plan_rows, plan_bytes, GL_MAX_PLAN_ROWS, sizeof(struct gl_plan_row)))
     return false;
   for (uint32_t i = 0; i < plan_rows; ++i) {
@@ -56,7 +56,7 @@ bool gl_read_ways(gradlane_context* gl, size_t bytes) {
     choices->reports = (struct gl_report_row*)(base + at);
     choices->report_count = reports;
   }
-  choices->row_count = ways;
+  choices->row_count = candidates;
   choices->plan_count = plan_rows;
   return true;
 }
@@ -80,7 +80,7 @@ static gradlane_code fill_set(gradlane_context* gl, const struct gl_choice_of* o
   const struct gl_strategy_row* first = NULL;
   code = gl_find_strategy(gl, of->strategy, &traits, &first);
   if (code != GRADLANE_OK || first == NULL) return code;
-  const struct gl_tuning_tables tables = {.ways = gl->choices.rows,
+  const struct gl_tuning_tables tables = {.candidates = gl->choices.rows,
                                           .way_count = gl->choices.row_count,
                                           .plan = gl->choices.plan,
                                           .plan_count = gl->choices.plan_count,

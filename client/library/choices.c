@@ -75,7 +75,7 @@ static struct gl_request* insert_agreement(gradlane_context* gl, size_t from, si
                                          .width = sizeof(double)};
   struct gl_request* const it = gl_new_request(gl, &operation);
   if (it == NULL) return NULL;
-  it->internal = it->settled = true;
+  it->internal = it->is_resolved = true;
   it->epoch = cause->epoch;
   // The agreement belongs to the same generation as the operation that it is for.
   memcpy(it->ends_seen, cause->ends_seen, sizeof(it->ends_seen));
@@ -131,15 +131,15 @@ static void take_agreement(gradlane_context* gl) {
     turn_off(gl, GL_REASON_FAILED);
     return;
   }
-  const bool ways = differ(all);
+  const bool candidates = differ(all);
   const bool plans = differ(all + 2);
-  if (ways || plans) {
+  if (candidates || plans) {
     gl_warn(
         gl, GL_REASON_DIFFER,
         "codec or strategy auto: the daemons of some ranks have different %s, so all operations use raw and the first "
         "strategy; make these equal on all nodes: %s",
-        ways ? "codecs or strategies" : "plans",
-        ways ? "codec, strategies, mtu and calibration in the configuration, and the version" : "plan");
+        candidates ? "codecs or strategies" : "plans",
+        candidates ? "codec, strategies, mtu and calibration in the configuration, and the version" : "plan");
     turn_off(gl, GL_REASON_DIFFER);
     return;
   }
@@ -149,10 +149,10 @@ static void take_agreement(gradlane_context* gl) {
 
 // ---- Classes
 
-static void freeze(struct gl_choice_class* it, unsigned way, uint8_t why) {
+static void freeze(struct gl_choice_class* it, unsigned candidate, uint8_t why) {
   it->why = why;
   it->tuner.frozen = true;
-  it->tuner.chosen = way;
+  it->tuner.chosen = candidate;
   it->tuner.state = GL_TUNER_SETTLED;
   it->tuner.left = UINT64_MAX;
 }
@@ -167,9 +167,9 @@ static int plan_row_of(const gradlane_context* gl, double bytes) {
 }
 
 static void follow_plan(struct gl_choice_class* it) {
-  static const struct gl_planned kNone = {.way = 0, .why = GL_REASON_NO_PLAN};
+  static const struct gl_planned kNone = {.candidate = 0, .why = GL_REASON_NO_PLAN};
   const struct gl_planned planned = it->planned >= 0 ? it->set->plan[it->planned] : kNone;
-  freeze(it, planned.way, planned.why);
+  freeze(it, planned.candidate, planned.why);
 }
 
 static struct gl_choice_class* new_choice_class(gradlane_context* gl, const struct gl_operation* operation,
@@ -188,9 +188,9 @@ static struct gl_choice_class* new_choice_class(gradlane_context* gl, const stru
   choices->classes[choices->class_count++] = it;
   it->tuner.count = set->count;
   for (unsigned i = 0; i < set->count; ++i) {
-    const struct gl_candidate* const way = &set->ways[i];
-    it->tuner.ways[i] =
-        (struct gl_timed_candidate){.strategy = way->strategy, .codec = way->codec, .exact = way->exact};
+    const struct gl_candidate* const candidate = &set->candidates[i];
+    it->tuner.candidates[i] = (struct gl_timed_candidate){
+        .strategy = candidate->strategy, .codec = candidate->codec, .exact = candidate->exact};
   }
   gl_tuner_begin(&it->tuner);
   return it;
@@ -226,8 +226,8 @@ static bool predict(gradlane_context* gl, struct gl_choice_class* it) {
     return true;
   }
   for (unsigned i = 0; i < it->tuner.count; ++i) {
-    const int row = it->set->ways[i].row;
-    it->tuner.ways[i].predicted = row >= 0 ? choices->predicted[row][it->size] : GL_TRIAL_UNKNOWN / 2;
+    const int row = it->set->candidates[i].row;
+    it->tuner.candidates[i].predicted = row >= 0 ? choices->predicted[row][it->size] : GL_TRIAL_UNKNOWN / 2;
   }
   if (choices->plan_count > 0) {
     follow_plan(it);
@@ -287,17 +287,18 @@ static bool take_turn(gradlane_context* gl, struct gl_choice_class* it, struct g
   return true;
 }
 
-static void apply_way(const gradlane_context* gl, struct gl_request* request, const struct gl_candidate* way) {
+static void apply_candidate(const gradlane_context* gl, struct gl_request* request,
+                            const struct gl_candidate* candidate) {
   struct gl_operation* const operation = &request->operation;
   struct gl_submission* const submission = &operation->submission;
-  request->settled = true;
-  submission->strategy = way->strategy;
+  request->is_resolved = true;
+  submission->strategy = candidate->strategy;
   if (!operation->choice->codes) return;
   submission->flags |= GL_FLAG_CODEC;
-  submission->codec = way->codec;
-  submission->codec_arguments = way->arguments;
+  submission->codec = candidate->codec;
+  submission->codec_arguments = candidate->arguments;
   if (operation->states == 0) return;
-  if (way->exact) {
+  if (candidate->exact) {
     gl_add_residual(gl, operation);
   } else {
     submission->flags |= GL_FLAG_RESIDUAL;
@@ -317,13 +318,13 @@ static bool must_wait(const gradlane_context* gl, const struct gl_choice_class* 
 bool gl_choose(gradlane_context* gl) {
   struct gl_request* const request = gl->first;
   const struct gl_operation* const operation = &request->operation;
-  if (request->settled) return true;
+  if (request->is_resolved) return true;
   if (operation->choice == NULL) return gl->choices.open == 0;
   const struct gl_choice_set* const set = operation->choice;
   // A request from before the count began again fails in the daemon, so it needs no class.
   struct gl_choice_class* const it = request->epoch == gl->choices.epoch ? class_of(gl, operation) : NULL;
   if (it == NULL) {
-    apply_way(gl, request, &set->ways[0]);
+    apply_candidate(gl, request, &set->candidates[0]);
     return true;
   }
   if (must_wait(gl, it)) return false;
@@ -336,7 +337,7 @@ bool gl_choose(gradlane_context* gl) {
   request->of_class = it;
   if (request->turn.trial >= 0) ++gl->choices.open;
   it->bytes += operation->submission.count * operation->width * (operation->blocks ? gl->welcome.world : 1);
-  apply_way(gl, request, &set->ways[request->turn.way]);
+  apply_candidate(gl, request, &set->candidates[request->turn.candidate]);
   gl_count_report(it);
   return true;
 }

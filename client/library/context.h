@@ -189,7 +189,7 @@ struct gl_request {
   uint64_t sent_bytes;               // as in gl_completion
   bool internal;                     // belongs to the library itself: no caller waits for it
   bool orphan;                       // internal, and the library will not look at it either
-  bool settled;                      // its way is known
+  bool is_resolved;                  // its way is known
   uint32_t epoch;                    // epoch of choices at the time of the call
   struct gl_choice_class* of_class;  // class of the operation; NULL: none
   struct gl_selection turn;
@@ -263,17 +263,17 @@ struct gradlane_context {
   struct gl_request* last;
   bool blocked;  // something waits for room in a ring, for which the daemon rings no bell
 
-  // Descriptors for gradlane_fd(), -1 before. epoll_fd is an epoll instance over completion_fd, socket and over_fd.
-  // over_fd is readable while `over` is not 0 or `blocked` is true.
+  // Descriptors for gradlane_fd(), -1 before. epoll_fd is an epoll instance over completion_fd, socket and progress_fd.
+  // progress_fd is readable while `over` is not 0 or `blocked` is true.
   int epoll_fd;
-  int over_fd;
-  bool over_signalled;
+  int progress_fd;
+  bool progress_signalled;
 
   // Check that the daemon runs: the sum of its lanes' beats, the time of the last look, and for how long the sum has
   // not changed.
   uint64_t beats;
-  int64_t looked_us;
-  int64_t still_us;
+  int64_t heartbeat_checked_us;
+  int64_t no_heartbeat_us;
 
   struct gl_losses losses;
   struct gl_tasks* tasks;  // NULL: the context is not shared

@@ -232,7 +232,7 @@ static gradlane_code attach(gradlane_context* gl, struct gl_fds* fds) {
 static gradlane_context* make_context(const struct settings* settings) {
   gradlane_context* const gl = calloc(1, sizeof(*gl));
   if (gl == NULL) return NULL;
-  gl->socket = gl->completion_fd = gl->epoll_fd = gl->over_fd = -1;
+  gl->socket = gl->completion_fd = gl->epoll_fd = gl->progress_fd = -1;
   for (unsigned i = 0; i < GL_MAX_LANES; ++i) gl->doorbells[i] = -1;
   gl->spin_us = settings->spin_us;
   gl->timeout_ms = settings->operation_timeout_ms;
@@ -244,7 +244,7 @@ static gradlane_context* make_context(const struct settings* settings) {
 static void close_descriptors(gradlane_context* gl) {
   gl_close_fd(&gl->socket);
   gl_close_fd(&gl->epoll_fd);
-  gl_close_fd(&gl->over_fd);
+  gl_close_fd(&gl->progress_fd);
   gl_close_fd(&gl->completion_fd);
   for (unsigned i = 0; i < GL_MAX_LANES; ++i) gl_close_fd(&gl->doorbells[i]);
 }

@@ -149,9 +149,10 @@ void gl_gone(gradlane_context* gl, const char* format, ...) {
 
 void gl_update_fd(gradlane_context* gl) {
   const bool wanted = gl->over > 0 || gl->blocked;
-  if (gl->epoll_fd < 0 || gl->over_signalled == wanted) return;
+  if (gl->epoll_fd < 0 || gl->progress_signalled == wanted) return;
   // write() and read() can neither block nor fail here, as the count of the eventfd is 0 or 1.
   uint64_t count = 1;
-  const ssize_t moved = wanted ? write(gl->over_fd, &count, sizeof(count)) : read(gl->over_fd, &count, sizeof(count));
-  if (moved == (ssize_t)sizeof(count)) gl->over_signalled = wanted;
+  const ssize_t moved =
+      wanted ? write(gl->progress_fd, &count, sizeof(count)) : read(gl->progress_fd, &count, sizeof(count));
+  if (moved == (ssize_t)sizeof(count)) gl->progress_signalled = wanted;
 }

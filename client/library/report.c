@@ -12,14 +12,14 @@ struct gl_report_row* gl_report_of(gradlane_context* gl, unsigned number) {
   return rows > kExactRows && number < rows - kExactRows ? &gl->choices.reports[number] : NULL;
 }
 
-static double per_byte(const struct gl_choice_class* it, unsigned way) {
-  const double ns = it->tuner.ways[way].predicted;
+static double per_byte(const struct gl_choice_class* it, unsigned candidate) {
+  const double ns = it->tuner.candidates[candidate].predicted;
   return ns < GL_TRIAL_UNKNOWN / 2 ? ns / (double)(UINT64_C(1) << (GL_LEAST_SIZE + it->size)) : 0;
 }
 
 static bool has_lossy(const struct gl_choice_class* it) {
   for (unsigned i = 0; i < it->set->count; ++i) {
-    if (!it->set->ways[i].exact) return true;
+    if (!it->set->candidates[i].exact) return true;
   }
   return false;
 }
@@ -28,7 +28,7 @@ static uint8_t reason_of(const struct gl_choice_class* it, bool rival_measured) 
   const struct gl_tuner* const tuner = &it->tuner;
   if (it->why != GL_REASON_NONE) return it->why;
   if (tuner->round == 0 && tuner->state != GL_TUNER_SETTLED) return GL_REASON_TRYING;
-  if (!it->set->ways[tuner->chosen].exact) return GL_REASON_NONE;
+  if (!it->set->candidates[tuner->chosen].exact) return GL_REASON_NONE;
   if (!it->set->asks) return GL_REASON_EXACT;
   if (!has_lossy(it)) return GL_REASON_NO_CODEC;
   return rival_measured ? GL_REASON_SLOWER : GL_REASON_UNLIKELY;
@@ -36,28 +36,28 @@ static uint8_t reason_of(const struct gl_choice_class* it, bool rival_measured) 
 
 static void fill_row(const struct gl_choice_class* it, struct gl_report_row* row) {
   const struct gl_tuner* const tuner = &it->tuner;
-  const struct gl_candidate* const way = &it->set->ways[tuner->chosen];
+  const struct gl_candidate* const candidate = &it->set->candidates[tuner->chosen];
   unsigned rival = 0;
-  const bool has_rival = gl_tuner_best(tuner, !way->exact, &rival);
-  const double rival_measured = has_rival ? tuner->ways[rival].measured : 0;
-  row->strategy = way->strategy;
+  const bool has_rival = gl_tuner_best(tuner, !candidate->exact, &rival);
+  const double rival_measured = has_rival ? tuner->candidates[rival].measured : 0;
+  row->strategy = candidate->strategy;
   row->kind = it->set->kind;
   row->type = it->type;
   row->size = (uint8_t)(GL_LEAST_SIZE + it->size);
   row->reason = reason_of(it, rival_measured > 0);
-  row->exact = way->exact ? 1 : 0;
+  row->exact = candidate->exact ? 1 : 0;
   row->frozen = it->why == GL_REASON_PLAN || it->why == GL_REASON_ROUNDS || it->why == GL_REASON_NO_PLAN ? 1 : 0;
   row->tried = (uint16_t)tuner->tries;
   row->changes = tuner->changes;
-  row->rival_strategy = has_rival ? it->set->ways[rival].strategy : 0;
+  row->rival_strategy = has_rival ? it->set->candidates[rival].strategy : 0;
   row->predicted = per_byte(it, tuner->chosen);
-  row->measured = tuner->ways[tuner->chosen].measured;
-  row->baseline = tuner->ways[0].measured;
+  row->measured = tuner->candidates[tuner->chosen].measured;
+  row->baseline = tuner->candidates[0].measured;
   row->rival_measured = rival_measured;
   memcpy(row->asked, it->set->asked, sizeof(row->asked));
-  memcpy(row->codec, way->name, sizeof(row->codec));
+  memcpy(row->codec, candidate->name, sizeof(row->codec));
   memset(row->rival, 0, sizeof(row->rival));
-  if (has_rival) memcpy(row->rival, it->set->ways[rival].name, sizeof(row->rival));
+  if (has_rival) memcpy(row->rival, it->set->candidates[rival].name, sizeof(row->rival));
 }
 
 // Clears the rows of classes only, as operations to which no codec applies do not depend on choices.

@@ -44,7 +44,7 @@ struct gl_request* gl_new_request(gradlane_context* gl, const struct gl_operatio
   it->loss = (struct gl_loss_sum){0};
   it->ns = 0;
   it->sent_bytes = 0;
-  it->internal = it->orphan = it->settled = false;
+  it->internal = it->orphan = it->is_resolved = false;
   it->epoch = gl->choices.epoch;
   it->of_class = NULL;
   for (unsigned i = 0; i < gl->welcome.lanes; ++i) it->ends_seen[i] = gl->rings[i].ends_seen;

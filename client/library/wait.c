@@ -14,10 +14,10 @@
 #include "client/library/waits.h"
 
 // Interval at which the socket is looked at while polling the rings.
-static const int64_t kHearUs = 5000;
+static const int64_t kSocketPollUs = 5000;
 // Interval at which a sleeper looks whether the daemon runs. After kStoppedUs without a sign that it does, the daemon
 // counts as gone.
-static const int kLookMs = 1000;
+static const int kHeartbeatMs = 1000;
 // Time to sleep if a ring has no room, for which no bell rings. Lanes take entries within about 10 us.
 static const int kRoomMs = 1;
 static const int64_t kStoppedUs = 10000000;
@@ -37,14 +37,14 @@ static void sleep_on_daemon(gradlane_context* gl, int timeout_ms) {
 
 static void spin(gradlane_context* gl, const struct gl_request* it, int64_t until_us) {
   int64_t now_us = gl_now_us();
-  int64_t hear_us = now_us + kHearUs;
+  int64_t socket_poll_us = now_us + kSocketPollUs;
   while (it->state == GL_RUNNING && now_us < until_us) {
     gl_yield();
     gl_progress(gl);
     now_us = gl_now_us();
-    if (now_us >= hear_us) {
+    if (now_us >= socket_poll_us) {
       gl_receive_events(gl);
-      hear_us = now_us + kHearUs;
+      socket_poll_us = now_us + kSocketPollUs;
     }
   }
 }
@@ -58,13 +58,14 @@ static uint64_t beats(const gradlane_context* gl) {
 // Ends the connection to a daemon that has not moved for kStoppedUs. Waits may be short and many, so the time adds up
 // over calls. Between two looks, at most a second counts, as the trainer may have been stopped together with its
 // daemon.
-static void look_at_daemon(gradlane_context* gl, int64_t now_us) {
+static void check_heartbeat(gradlane_context* gl, int64_t now_us) {
   const uint64_t sum = beats(gl);
-  const int64_t since_us = now_us - gl->looked_us;
-  gl->looked_us = now_us;
-  gl->still_us = sum == gl->beats ? gl->still_us + (since_us < kLookMs * 1000 ? since_us : kLookMs * 1000) : 0;
+  const int64_t since_us = now_us - gl->heartbeat_checked_us;
+  gl->heartbeat_checked_us = now_us;
+  gl->no_heartbeat_us =
+      sum == gl->beats ? gl->no_heartbeat_us + (since_us < kHeartbeatMs * 1000 ? since_us : kHeartbeatMs * 1000) : 0;
   gl->beats = sum;
-  if (gl->gone || gl->still_us <= kStoppedUs) return;
+  if (gl->gone || gl->no_heartbeat_us <= kStoppedUs) return;
   gl_gone(gl, "the daemon at %s (pid %u) made no progress for %d s: it is stopped, or hangs", gl->address.sun_path,
           gl->welcome.pid, (int)(kStoppedUs / 1000000));
 }
@@ -75,9 +76,9 @@ static void sleep_until(gradlane_context* gl, const struct gl_request* it, int64
     gl_progress(gl);
     if (it->state != GL_RUNNING) break;
     const int64_t now_us = gl_now_us();
-    look_at_daemon(gl, now_us);
+    check_heartbeat(gl, now_us);
     if (it->state != GL_RUNNING) break;
-    int timeout_ms = gl->blocked ? kRoomMs : kLookMs;
+    int timeout_ms = gl->blocked ? kRoomMs : kHeartbeatMs;
     if (deadline_us >= 0) {
       const int64_t left_us = deadline_us - now_us;
       if (left_us <= 0) break;
@@ -150,7 +151,7 @@ gradlane_code gradlane_test(gradlane_context* gl, gradlane_request request) {
   // If it is not over, the daemon may have ended. With an event loop, the wake-up is taken before its reason is looked
   // at, so that none is lost.
   if (it->state == GL_RUNNING || gl->epoll_fd >= 0) {
-    look_at_daemon(gl, gl_now_us());
+    check_heartbeat(gl, gl_now_us());
     sleep_on_daemon(gl, 0);
     gl_progress(gl);
   }
@@ -167,16 +168,16 @@ int gradlane_fd(gradlane_context* gl) {
   if (gl_check_context(gl, "gradlane_fd") != GRADLANE_OK) return -1;
   if (gl->epoll_fd >= 0) return gl->epoll_fd;
   int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-  int over_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (epoll_fd < 0 || over_fd < 0 || !watch(epoll_fd, gl->completion_fd) || !watch(epoll_fd, gl->socket) ||
-      !watch(epoll_fd, over_fd)) {
+  int progress_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (epoll_fd < 0 || progress_fd < 0 || !watch(epoll_fd, gl->completion_fd) || !watch(epoll_fd, gl->socket) ||
+      !watch(epoll_fd, progress_fd)) {
     (void)gl_fail(gl, GRADLANE_NO_MEMORY, "gradlane_fd: %s", strerror(errno));
     gl_close_fd(&epoll_fd);
-    gl_close_fd(&over_fd);
+    gl_close_fd(&progress_fd);
     return -1;
   }
   gl->epoll_fd = epoll_fd;
-  gl->over_fd = over_fd;
+  gl->progress_fd = progress_fd;
   __atomic_store_n(&gl->control->waiting, 1, __ATOMIC_SEQ_CST);
   gl_progress(gl);  // takes what was completed before `waiting` was set
   gl_update_fd(gl);

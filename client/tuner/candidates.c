@@ -40,7 +40,7 @@ static bool way_name(const struct gl_tuning_tables* tables, const struct gl_way_
 static bool is_nearest(const struct gl_tuning_tables* tables, const struct gl_way_row* row, unsigned bits) {
   if (row->scales == 0) return true;
   for (uint32_t i = 0; i < tables->way_count; ++i) {
-    const struct gl_way_row* const other = &tables->ways[i];
+    const struct gl_way_row* const other = &tables->candidates[i];
     if (other == row || other->strategy != row->strategy || other->codec != row->codec || other->scales == 0) continue;
     if (row->bits < bits ? other->bits > row->bits : other->bits >= bits && other->bits < row->bits) return false;
   }
@@ -48,13 +48,14 @@ static bool is_nearest(const struct gl_tuning_tables* tables, const struct gl_wa
 }
 
 // Adds a way to the set, if it is not there. Returns its index; -1: there are too many.
-static int add_way(struct gl_choice_set* set, const struct gl_candidate* way) {
+static int add_candidate(struct gl_choice_set* set, const struct gl_candidate* candidate) {
   for (unsigned i = 0; i < set->count; ++i) {
-    const struct gl_candidate* const it = &set->ways[i];
-    if (it->strategy == way->strategy && it->codec == way->codec && it->arguments == way->arguments) return (int)i;
+    const struct gl_candidate* const it = &set->candidates[i];
+    if (it->strategy == candidate->strategy && it->codec == candidate->codec && it->arguments == candidate->arguments)
+      return (int)i;
   }
   if (set->count == GL_MAX_CANDIDATES) return -1;
-  set->ways[set->count] = *way;
+  set->candidates[set->count] = *candidate;
   return (int)set->count++;
 }
 
@@ -62,7 +63,7 @@ static int add_way(struct gl_choice_set* set, const struct gl_candidate* way) {
 static int way_row_of(const struct gl_tuning_tables* tables, uint32_t strategy, const struct gl_codec_name* codec) {
   int exact = -1;
   for (uint32_t i = 0; i < tables->way_count; ++i) {
-    const struct gl_way_row* const row = &tables->ways[i];
+    const struct gl_way_row* const row = &tables->candidates[i];
     if (row->strategy != strategy) continue;
     if (codec != NULL && row->codec == codec->id) return (int)i;
     if (row->bound == GL_BOUND_EXACT && exact < 0) exact = (int)i;
@@ -76,19 +77,19 @@ static void add_strategies(const struct gl_tuning_tables* tables, const struct g
                            struct gl_choice_set* set) {
   const struct gl_codec_name* const codec = request->codec;
   const bool owners = codec != NULL && (codec->flags & GL_CODEC_OWNED) != 0;
-  struct gl_candidate way = {.exact = codec == NULL || (codec->flags & GL_CODEC_EXACT) != 0};
+  struct gl_candidate candidate = {.exact = codec == NULL || (codec->flags & GL_CODEC_EXACT) != 0};
   if (codec != NULL) {
-    way.codec = codec->id;
-    way.arguments = codec->arguments;
-    memcpy(way.name, codec->name, GL_NAME);
+    candidate.codec = codec->id;
+    candidate.arguments = codec->arguments;
+    memcpy(candidate.name, codec->name, GL_NAME);
   }
   for (uint32_t i = 0; i <= tables->strategy_count; ++i) {
     const uint32_t strategy = i == 0 ? request->strategy : tables->strategies[i - 1].code;
     if (!does_kind(tables, strategy, request->kind, owners)) continue;
     if (request->only && strategy != request->strategy) continue;
-    way.strategy = strategy;
-    way.row = way_row_of(tables, strategy, codec);
-    (void)add_way(set, &way);
+    candidate.strategy = strategy;
+    candidate.row = way_row_of(tables, strategy, codec);
+    (void)add_candidate(set, &candidate);
   }
 }
 
@@ -100,21 +101,21 @@ static bool takes_residual(const struct gl_codec_name* codec) {
 
 static int add_row(const struct gl_tuning_tables* tables, const struct gl_tuning_request* request,
                    const struct gl_codec_finder* finder, int number, struct gl_choice_set* set) {
-  const struct gl_way_row* const row = &tables->ways[number];
+  const struct gl_way_row* const row = &tables->candidates[number];
   if (row->bound == GL_BOUND_EXACT || row->bound != request->asked->bound) return GL_FOUND;
-  if (request->only && row->strategy != set->ways[0].strategy) return GL_FOUND;
-  struct gl_candidate way = {.strategy = row->strategy, .row = number};
-  if (!way_name(tables, row, request->asked, way.name)) return GL_FOUND;
+  if (request->only && row->strategy != set->candidates[0].strategy) return GL_FOUND;
+  struct gl_candidate candidate = {.strategy = row->strategy, .row = number};
+  if (!way_name(tables, row, request->asked, candidate.name)) return GL_FOUND;
   if (!is_nearest(tables, row, request->asked->bits)) return GL_FOUND;
   struct gl_codec_name found;
-  const int code = finder->find(finder->of, way.name, &found);
+  const int code = finder->find(finder->of, candidate.name, &found);
   if (code == GL_NOT_FOUND) return GL_FOUND;  // for example, its shortest run does not fit a packet
   if (code != GL_FOUND) return code;
   if (!does_kind(tables, row->strategy, request->kind, (found.flags & GL_CODEC_OWNED) != 0)) return GL_FOUND;
   if (request->residual && !takes_residual(&found)) return GL_FOUND;
-  way.codec = found.id;
-  way.arguments = found.arguments;
-  (void)add_way(set, &way);
+  candidate.codec = found.id;
+  candidate.arguments = found.arguments;
+  (void)add_candidate(set, &candidate);
   return GL_FOUND;
 }
 
@@ -124,7 +125,8 @@ static int add_row(const struct gl_tuning_tables* tables, const struct gl_tuning
 // with this strategy. -1: there is none.
 static int way_by(const struct gl_choice_set* set, uint32_t strategy) {
   for (unsigned i = 0; i < set->count; ++i) {
-    if (set->ways[i].strategy == strategy && (set->ways[i].exact || !set->codes || !set->asks)) return (int)i;
+    if (set->candidates[i].strategy == strategy && (set->candidates[i].exact || !set->codes || !set->asks))
+      return (int)i;
   }
   return -1;
 }
@@ -133,18 +135,18 @@ static int way_by(const struct gl_choice_set* set, uint32_t strategy) {
 static int planned_way(const struct gl_tuning_tables* tables, const struct gl_tuning_request* request,
                        const struct gl_codec_finder* finder, const struct gl_plan_row* row, struct gl_choice_set* set) {
   struct gl_codec_name found;
-  if (request->only && row->strategy != set->ways[0].strategy) return -1;
+  if (request->only && row->strategy != set->candidates[0].strategy) return -1;
   if (finder->find(finder->of, row->codec, &found) != GL_FOUND) return -1;
   if (!does_kind(tables, row->strategy, request->kind, (found.flags & GL_CODEC_OWNED) != 0)) return -1;
   const bool exact = (found.flags & GL_CODEC_EXACT) != 0;
   if (request->residual && !exact && !takes_residual(&found)) return -1;
-  struct gl_candidate way = {.strategy = row->strategy,
-                             .codec = found.id,
-                             .exact = exact,
-                             .arguments = found.arguments,
-                             .row = way_row_of(tables, row->strategy, &found)};
-  memcpy(way.name, row->codec, GL_NAME);
-  return add_way(set, &way);
+  struct gl_candidate candidate = {.strategy = row->strategy,
+                                   .codec = found.id,
+                                   .exact = exact,
+                                   .arguments = found.arguments,
+                                   .row = way_row_of(tables, row->strategy, &found)};
+  memcpy(candidate.name, row->codec, GL_NAME);
+  return add_candidate(set, &candidate);
 }
 
 static struct gl_planned plan_for(const struct gl_tuning_tables* tables, const struct gl_tuning_request* request,
@@ -152,15 +154,15 @@ static struct gl_planned plan_for(const struct gl_tuning_tables* tables, const s
                                   struct gl_choice_set* set) {
   const struct gl_auto* const asked = request->asked;
   const int exact = way_by(set, row->strategy);
-  int way = -1;
+  int candidate = -1;
   bool kept = true;
   if (asked != NULL) {
     kept = row->bound == GL_BOUND_EXACT || (row->bound == asked->bound && row->bits >= asked->bits);
-    if (kept) way = planned_way(tables, request, finder, row, set);
+    if (kept) candidate = planned_way(tables, request, finder, row, set);
   }
-  if (way < 0) way = exact;
-  if (way < 0) return (struct gl_planned){.way = 0, .why = GL_REASON_NO_PLAN};
-  return (struct gl_planned){.way = (uint8_t)way, .why = kept ? GL_REASON_PLAN : GL_REASON_ROUNDS};
+  if (candidate < 0) candidate = exact;
+  if (candidate < 0) return (struct gl_planned){.candidate = 0, .why = GL_REASON_NO_PLAN};
+  return (struct gl_planned){.candidate = (uint8_t)candidate, .why = kept ? GL_REASON_PLAN : GL_REASON_ROUNDS};
 }
 
 int gl_fill_candidates(const struct gl_tuning_tables* tables, const struct gl_tuning_request* request,

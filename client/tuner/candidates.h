@@ -7,7 +7,7 @@
 
 // The tables that a daemon has sent.
 struct gl_tuning_tables {
-  const struct gl_way_row* ways;
+  const struct gl_way_row* candidates;
   uint32_t way_count;
   const struct gl_plan_row* plan;
   uint32_t plan_count;
@@ -47,7 +47,7 @@ struct gl_candidate {
 
 // The meaning of a row of the plan for operations of a set.
 struct gl_planned {
-  uint8_t way;
+  uint8_t candidate;
   uint8_t why;  // GL_REASON_...
 };
 
@@ -62,7 +62,7 @@ struct gl_choice_set {
   uint8_t codec;
   char asked[GL_NAME];  // name of the codec that was asked for
   unsigned count;
-  struct gl_candidate ways[GL_MAX_CANDIDATES];
+  struct gl_candidate candidates[GL_MAX_CANDIDATES];
   struct gl_planned plan[GL_MAX_PLAN_ROWS];
   struct gl_choice_set* next;
 };

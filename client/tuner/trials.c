@@ -34,17 +34,19 @@ static unsigned place_of(const struct gl_tuner* it, unsigned trial) {
   return it->stage == 0 ? trial : (trial + 1) / 2 % it->tries;
 }
 
-static bool is_among(const unsigned* ways, unsigned count, unsigned way) {
+static bool is_among(const unsigned* candidates, unsigned count, unsigned candidate) {
   for (unsigned i = 0; i < count; ++i) {
-    if (ways[i] == way) return true;
+    if (candidates[i] == candidate) return true;
   }
   return false;
 }
 
-static bool is_tried(const struct gl_tuner* it, unsigned way) { return is_among(it->tried, it->tries, way); }
+static bool is_tried(const struct gl_tuner* it, unsigned candidate) {
+  return is_among(it->tried, it->tries, candidate);
+}
 
-static void try_way(struct gl_tuner* it, unsigned way) {
-  if (it->tries < GL_TRIED && !is_tried(it, way)) it->tried[it->tries++] = way;
+static void try_way(struct gl_tuner* it, unsigned candidate) {
+  if (it->tries < GL_TRIED && !is_tried(it, candidate)) it->tried[it->tries++] = candidate;
 }
 
 // The conditions of `best_of`.
@@ -56,23 +58,23 @@ struct wanted {
   double most;  // largest prediction
 };
 
-static bool is_wanted(const struct gl_tuner* it, unsigned way, const struct wanted* wanted) {
-  const struct gl_timed_candidate* const row = &it->ways[way];
-  if (is_tried(it, way) || !(row->predicted <= wanted->most)) return false;
+static bool is_wanted(const struct gl_tuner* it, unsigned candidate, const struct wanted* wanted) {
+  const struct gl_timed_candidate* const row = &it->candidates[candidate];
+  if (is_tried(it, candidate) || !(row->predicted <= wanted->most)) return false;
   if (wanted->by_exact && row->exact != wanted->exact) return false;
   if (wanted->unmeasured && row->measured > 0) return false;
   for (unsigned i = 0; wanted->new_strategy && i < it->tries; ++i) {
-    if (it->ways[it->tried[i]].strategy == row->strategy) return false;
+    if (it->candidates[it->tried[i]].strategy == row->strategy) return false;
   }
   return true;
 }
 
 // Finds the way with the best prediction, or the first one of equal ones. Returns false if there is none.
-static bool best_of(const struct gl_tuner* it, const struct wanted* wanted, unsigned* way) {
+static bool best_of(const struct gl_tuner* it, const struct wanted* wanted, unsigned* candidate) {
   bool found = false;
   for (unsigned i = 0; i < it->count; ++i) {
     if (!is_wanted(it, i, wanted)) continue;
-    if (!found || it->ways[i].predicted < it->ways[*way].predicted) *way = i;
+    if (!found || it->candidates[i].predicted < it->candidates[*candidate].predicted) *candidate = i;
     found = true;
   }
   return found;
@@ -81,7 +83,7 @@ static bool best_of(const struct gl_tuner* it, const struct wanted* wanted, unsi
 static double least_predicted(const struct gl_tuner* it) {
   double least = GL_TRIAL_UNKNOWN;
   for (unsigned i = 0; i < it->count; ++i) {
-    if (it->ways[i].predicted < least) least = it->ways[i].predicted;
+    if (it->candidates[i].predicted < least) least = it->candidates[i].predicted;
   }
   return least;
 }
@@ -109,23 +111,24 @@ static void begin_round(struct gl_tuner* it) {
 static void choose_first(struct gl_tuner* it) {
   const double least = least_predicted(it);
   const struct wanted any = {.most = GL_TRIAL_UNKNOWN};
-  unsigned way = 0;
+  unsigned candidate = 0;
   it->tries = 0;
-  if (best_of(it, &any, &way)) {
-    const struct wanted other = {.by_exact = true, .exact = !it->ways[way].exact, .most = kHopeless * least};
+  if (best_of(it, &any, &candidate)) {
+    const struct wanted other = {
+        .by_exact = true, .exact = !it->candidates[candidate].exact, .most = kHopeless * least};
     const struct wanted likely = {.most = kUnlikely * least};
     const struct wanted strategy = {.new_strategy = true, .most = kUnlikely * least};
     try_way(it, 0);
-    try_way(it, way);
-    if (best_of(it, &other, &way)) try_way(it, way);
-    if (best_of(it, &strategy, &way) || best_of(it, &likely, &way)) try_way(it, way);
+    try_way(it, candidate);
+    if (best_of(it, &other, &candidate)) try_way(it, candidate);
+    if (best_of(it, &strategy, &candidate) || best_of(it, &likely, &candidate)) try_way(it, candidate);
   }
 }
 
 // Returns the time of a way: as measured, or as its prediction says compared with the chosen way.
-static double expected_time(const struct gl_tuner* it, unsigned way) {
-  const struct gl_timed_candidate* const row = &it->ways[way];
-  const struct gl_timed_candidate* const chosen = &it->ways[it->chosen];
+static double expected_time(const struct gl_tuner* it, unsigned candidate) {
+  const struct gl_timed_candidate* const row = &it->candidates[candidate];
+  const struct gl_timed_candidate* const chosen = &it->candidates[it->chosen];
   if (row->measured > 0) return row->measured;
   return chosen->predicted > 0 ? chosen->measured * row->predicted / chosen->predicted : chosen->measured;
 }
@@ -136,26 +139,26 @@ static void choose_next(struct gl_tuner* it) {
   it->tries = 0;
   try_way(it, it->chosen);
   try_way(it, 0);
-  const struct wanted fresh = {.unmeasured = true, .most = kUnlikely * it->ways[it->chosen].predicted};
-  unsigned way = 0;
-  bool found = best_of(it, &fresh, &way);
+  const struct wanted fresh = {.unmeasured = true, .most = kUnlikely * it->candidates[it->chosen].predicted};
+  unsigned candidate = 0;
+  bool found = best_of(it, &fresh, &candidate);
   for (unsigned i = 0; !found && i < it->count; ++i) {
-    if (is_tried(it, i) || it->ways[i].measured <= 0) continue;
-    if (is_tried(it, way) || it->ways[i].measured < it->ways[way].measured) way = i;
+    if (is_tried(it, i) || it->candidates[i].measured <= 0) continue;
+    if (is_tried(it, candidate) || it->candidates[i].measured < it->candidates[candidate].measured) candidate = i;
   }
-  try_way(it, way);
+  try_way(it, candidate);
 }
 
 // Returns whether a way needs no more trials: it took more than kLost times as long, and was not predicted to be
 // faster.
-static bool has_lost(const struct gl_tuner* it, unsigned way, unsigned best, double time, double least) {
-  return time > kLost * least && it->ways[way].predicted >= it->ways[best].predicted;
+static bool has_lost(const struct gl_tuner* it, unsigned candidate, unsigned best, double time, double least) {
+  return time > kLost * least && it->candidates[candidate].predicted >= it->candidates[best].predicted;
 }
 
 // Returns the number of trials of a way in a round, if it takes as long as expected.
-static unsigned trials_ahead(const struct gl_tuner* it, unsigned way, double time, double own) {
+static unsigned trials_ahead(const struct gl_tuner* it, unsigned candidate, double time, double own) {
   unsigned trials = kTrials[0];
-  if (has_lost(it, way, it->chosen, time, own)) return trials;
+  if (has_lost(it, candidate, it->chosen, time, own)) return trials;
   trials += kTrials[1];
   return time > kClose * own ? trials : trials + kTrials[2];
 }
@@ -163,7 +166,7 @@ static unsigned trials_ahead(const struct gl_tuner* it, unsigned way, double tim
 // Sets the number of operations until the next round, so that trials cost no more than their share of the time.
 static void next_pause(struct gl_tuner* it) {
   choose_next(it);
-  const double own = it->ways[it->chosen].measured;
+  const double own = it->candidates[it->chosen].measured;
   double more = 0;
   for (unsigned i = 0; i < it->tries; ++i) {
     const double each = expected_time(it, it->tried[i]);
@@ -186,7 +189,7 @@ void gl_tuner_begin(struct gl_tuner* it) {
   it->left = 0;
   it->operations = 0;
   it->changes = 0;
-  for (unsigned i = 0; i < it->count; ++i) it->ways[i].measured = 0;
+  for (unsigned i = 0; i < it->count; ++i) it->candidates[i].measured = 0;
   begin_stage(it, 0);
 }
 
@@ -210,7 +213,7 @@ void gl_tuner_predict(struct gl_tuner* it) {
 // Returns the turn of an operation in a trial. The trial goes on until it has the elements of one tensor.
 static struct gl_selection next_trial(struct gl_tuner* it, uint64_t count, uint64_t whole) {
   const struct gl_selection turn = {
-      .way = it->tried[place_of(it, it->trial)], .trial = (int)it->trial, .round = it->round};
+      .candidate = it->tried[place_of(it, it->trial)], .trial = (int)it->trial, .round = it->round};
   it->filled += count;
   if (it->filled >= whole) {
     it->filled = 0;
@@ -233,7 +236,7 @@ enum gl_turn gl_tuner_next(struct gl_tuner* it, uint64_t count, uint64_t whole, 
     *turn = next_trial(it, count, whole);
     return GL_TURN_GO;
   }
-  *turn = (struct gl_selection){.way = it->chosen, .trial = -1, .round = it->round};
+  *turn = (struct gl_selection){.candidate = it->chosen, .trial = -1, .round = it->round};
   // A round does not begin between two pieces of a tensor.
   it->filled += count;
   if (it->filled >= whole) {
@@ -271,7 +274,7 @@ static void learn(struct gl_tuner* it, const double times[GL_TRIALS], unsigned p
   // The measured time is the median; of two middle ones it is the lesser. 0: none is known.
   const unsigned count = it->knows[place];
   const double middle = count > 0 ? known[(count - 1) / 2] : 0;
-  it->ways[it->tried[place]].measured = count > 0 && middle < 1e-9 ? 1e-9 : middle;
+  it->candidates[it->tried[place]].measured = count > 0 && middle < 1e-9 ? 1e-9 : middle;
 }
 
 enum liking { kAny, kLikeBaseline, kExact };
@@ -281,20 +284,20 @@ enum liking { kAny, kLikeBaseline, kExact };
 static unsigned fastest(const struct gl_tuner* it, enum liking liking) {
   unsigned best = GL_MAX_CANDIDATES;
   for (unsigned i = 0; i < it->all_count; ++i) {
-    const unsigned way = it->all[i];
-    const struct gl_timed_candidate* const row = &it->ways[way];
+    const unsigned candidate = it->all[i];
+    const struct gl_timed_candidate* const row = &it->candidates[candidate];
     if (row->measured <= 0 || (liking == kExact && !row->exact)) continue;
-    if (liking == kLikeBaseline && row->strategy != it->ways[0].strategy) continue;
-    if (best == GL_MAX_CANDIDATES || row->measured < it->ways[best].measured) best = way;
+    if (liking == kLikeBaseline && row->strategy != it->candidates[0].strategy) continue;
+    if (best == GL_MAX_CANDIDATES || row->measured < it->candidates[best].measured) best = candidate;
   }
   return best;
 }
 
-static bool is_in_question(const struct gl_tuner* it, unsigned way, unsigned best) {
+static bool is_in_question(const struct gl_tuner* it, unsigned candidate, unsigned best) {
   if (best == GL_MAX_CANDIDATES) return it->stage == 0;
-  const double time = it->ways[way].measured;
-  const double least = it->ways[best].measured;
-  return it->stage == 0 ? !has_lost(it, way, best, time, least) : time > 0 && time <= kClose * least;
+  const double time = it->candidates[candidate].measured;
+  const double least = it->candidates[best].measured;
+  return it->stage == 0 ? !has_lost(it, candidate, best, time, least) : time > 0 && time <= kClose * least;
 }
 
 static void drop(struct gl_tuner* it, unsigned place) {
@@ -317,7 +320,7 @@ static bool begin_next_stage(struct gl_tuner* it) {
   while (it->stage + 2 == kStages && it->tries > 2) {
     unsigned slowest = 0;
     for (unsigned i = 1; i < it->tries; ++i) {
-      if (it->ways[it->tried[i]].measured > it->ways[it->tried[slowest]].measured) slowest = i;
+      if (it->candidates[it->tried[i]].measured > it->candidates[it->tried[slowest]].measured) slowest = i;
     }
     drop(it, slowest);
   }
@@ -333,13 +336,13 @@ static bool begin_next_stage(struct gl_tuner* it) {
 static unsigned choice(const struct gl_tuner* it) {
   const unsigned best = fastest(it, kAny);
   if (best == GL_MAX_CANDIDATES) return 0;
-  const double most = it->ways[best].measured / kWorth;
-  const double baseline = is_among(it->all, it->all_count, 0) ? it->ways[0].measured : 0;
+  const double most = it->candidates[best].measured / kWorth;
+  const double baseline = is_among(it->all, it->all_count, 0) ? it->candidates[0].measured : 0;
   if (baseline > 0 && baseline <= most) return 0;
   static const enum liking likings[] = {kExact, kLikeBaseline};
   for (unsigned i = 0; i < sizeof(likings) / sizeof(likings[0]); ++i) {
-    const unsigned way = fastest(it, likings[i]);
-    if (way != GL_MAX_CANDIDATES && it->ways[way].measured <= most) return way;
+    const unsigned candidate = fastest(it, likings[i]);
+    if (candidate != GL_MAX_CANDIDATES && it->candidates[candidate].measured <= most) return candidate;
   }
   return best;
 }
@@ -364,14 +367,15 @@ bool gl_tuner_alone(const struct gl_tuner* it) {
   return it->state == GL_TUNER_TRYING || (it->state == GL_TUNER_SETTLED && it->left == 0);
 }
 
-bool gl_tuner_best(const struct gl_tuner* it, bool exact, unsigned* way) {
+bool gl_tuner_best(const struct gl_tuner* it, bool exact, unsigned* candidate) {
   bool found = false;
   for (unsigned pass = 0; pass < 2 && !found; ++pass) {
     for (unsigned i = 0; i < it->count; ++i) {
-      const struct gl_timed_candidate* const row = &it->ways[i];
+      const struct gl_timed_candidate* const row = &it->candidates[i];
       const double time = pass == 0 ? row->measured : row->predicted;
       if (row->exact != exact || (pass == 0 && time <= 0)) continue;
-      if (!found || time < (pass == 0 ? it->ways[*way].measured : it->ways[*way].predicted)) *way = i;
+      if (!found || time < (pass == 0 ? it->candidates[*candidate].measured : it->candidates[*candidate].predicted))
+        *candidate = i;
       found = true;
     }
   }

@@ -34,7 +34,7 @@ struct gl_timed_candidate {
 enum gl_tuner_state { GL_TUNER_TRYING, GL_TUNER_AGREEING, GL_TUNER_SETTLED };
 
 struct gl_tuner {
-  struct gl_timed_candidate ways[GL_MAX_CANDIDATES];
+  struct gl_timed_candidate candidates[GL_MAX_CANDIDATES];
   unsigned count;  // number of ways
   bool predicted;  // predictions are there
   bool frozen;     // something else has chosen: nothing is tried
@@ -60,7 +60,7 @@ struct gl_tuner {
 };
 
 enum gl_turn {
-  GL_TURN_GO,       // the operation goes by `way`
+  GL_TURN_GO,       // the operation goes by `candidate`
   GL_TURN_PREDICT,  // predictions are needed; then ask again
   // Ranks must agree on the trials of this round first: gl_tuner_give(), gl_tuner_take(), then ask again.
   GL_TURN_AGREE
@@ -68,7 +68,7 @@ enum gl_turn {
 
 // The turn of one operation. `trial` is -1 if it is no trial.
 struct gl_selection {
-  unsigned way;
+  unsigned candidate;
   int trial;
   uint32_t round;
 };
@@ -99,4 +99,4 @@ void gl_tuner_take(struct gl_tuner* rounds, const double times[GL_TRIALS]);
 
 // Finds the fastest way that is exact, or that rounds. It looks at ways that were tried, else at predictions. Returns
 // false if there is none.
-bool gl_tuner_best(const struct gl_tuner* rounds, bool exact, unsigned* way);
+bool gl_tuner_best(const struct gl_tuner* rounds, bool exact, unsigned* candidate);

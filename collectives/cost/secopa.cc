@@ -7,13 +7,13 @@
 namespace gradlane {
 namespace {
 
-double secopa_ms(const SecopaCosts& costs, SecopaWay way, unsigned nodes, double elements, const SecopaPlan& plan) {
+double secopa_ms(const SecopaCosts& costs, SecopaChoice way, unsigned nodes, double elements, const SecopaPlan& plan) {
   const double n = nodes;
   const double k = plan.partitions;
   const double part = elements / k;
   const double sent = plan.compress ? part * costs.ratio : part;
   double ms = (n - 1) * costs.merge;
-  if (way == SecopaWay::kRing) {
+  if (way == SecopaChoice::kRing) {
     ms += 2 * (n - 1) * costs.send.ms(sent);
     if (plan.compress) ms += n * (costs.encode.ms(part) + costs.decode.ms(sent));
   } else {
@@ -55,7 +55,7 @@ std::optional<SecopaCosts> hipress_costs(unsigned nodes) noexcept {
   }
 }
 
-SecopaPlan secopa_plan(const SecopaCosts& costs, SecopaWay way, unsigned nodes, double elements) noexcept {
+SecopaPlan secopa_plan(const SecopaCosts& costs, SecopaChoice way, unsigned nodes, double elements) noexcept {
   SecopaPlan best;
   best.ms = std::numeric_limits<double>::infinity();
   for (const bool compress : {false, true}) {
@@ -68,7 +68,8 @@ SecopaPlan secopa_plan(const SecopaCosts& costs, SecopaWay way, unsigned nodes, 
   return best;
 }
 
-std::optional<double> secopa_threshold(const SecopaCosts& costs, SecopaWay way, unsigned nodes, double most) noexcept {
+std::optional<double> secopa_threshold(const SecopaCosts& costs, SecopaChoice way, unsigned nodes,
+                                       double most) noexcept {
   if (!secopa_plan(costs, way, nodes, most).compress) return std::nullopt;
   double less = 0;
   while (most - less > 1) {

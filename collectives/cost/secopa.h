@@ -31,7 +31,7 @@ struct SecopaCosts {
 // number.
 [[nodiscard]] std::optional<SecopaCosts> hipress_costs(unsigned nodes) noexcept;
 
-enum class SecopaWay { kRing, kServers };
+enum class SecopaChoice { kRing, kServers };
 
 struct SecopaPlan {
   bool compress = false;
@@ -47,11 +47,12 @@ struct SecopaPlan {
 //                                                 + min(N-1+K, 2(N-1)) D(r m/K)
 //
 // Both have (N-1) merge in addition. S, E, D, G, B: send, encode, decode, gather, broadcast; m: elements; r: ratio.
-[[nodiscard]] SecopaPlan secopa_plan(const SecopaCosts& costs, SecopaWay way, unsigned nodes, double elements) noexcept;
+[[nodiscard]] SecopaPlan secopa_plan(const SecopaCosts& costs, SecopaChoice way, unsigned nodes,
+                                     double elements) noexcept;
 
 // Returns the number of elements from which on compression is faster, found by bisection up to `most`. None: it is not
 // faster even at `most`.
-[[nodiscard]] std::optional<double> secopa_threshold(const SecopaCosts& costs, SecopaWay way, unsigned nodes,
+[[nodiscard]] std::optional<double> secopa_threshold(const SecopaCosts& costs, SecopaChoice way, unsigned nodes,
                                                      double most = 1e9) noexcept;
 
 }  // namespace gradlane

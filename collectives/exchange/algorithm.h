@@ -58,14 +58,14 @@ class Algorithm {
   // start.
   virtual void begin() noexcept = 0;
   // Called when an operation becomes ready after its stage has begun: from now on elements may move.
-  virtual void prepared() noexcept {}
+  virtual void on_scan_agreed() noexcept {}
   // Called when the operation is over, whether it succeeded or failed.
   virtual void end() noexcept {}
 
   // ---- Runs that arrive. First all runs of a packet are checked: `before` has the runs in front of this one. Then
-  // each run is taken. `relayed`: the packet was sent on unchanged, in its own buffer.
+  // each run is taken. `forwarded`: the packet was sent on unchanged, in its own buffer.
   [[nodiscard]] virtual bool accepts(const Run& run, size_t link, std::span<const Run> before) const noexcept = 0;
-  virtual void on_run(const Run& run, size_t link, bool relayed, Nanos now) noexcept = 0;
+  virtual void on_run(const Run& run, size_t link, bool forwarded, Nanos now) noexcept = 0;
   // Returns whether a grant is valid. A grant says how many elements of a block its owner takes.
   [[nodiscard]] virtual bool accepts_grant([[maybe_unused]] unsigned block,
                                            [[maybe_unused]] size_t link) const noexcept {
@@ -89,7 +89,7 @@ class Algorithm {
   // Returns the rank that the operation waits for.
   [[nodiscard]] virtual unsigned awaited() const noexcept = 0;
   // Returns the rank from which elements are still missing; none if all have arrived.
-  [[nodiscard]] virtual std::optional<unsigned> sender() const noexcept = 0;
+  [[nodiscard]] virtual std::optional<unsigned> missing_from() const noexcept = 0;
   // Returns a step that could be sent now if the neighbour and the link to it take it.
   [[nodiscard]] virtual std::optional<Step> next_step() noexcept = 0;
   // Returns whether this rank must send aborts to its dependents. `on_this_rank`: the failure began on this rank.

@@ -109,7 +109,7 @@ std::optional<Counter> ExchangeState::check_run(Run& run, size_t link) noexcept 
   OperationState& it = *found;
   if (!it.prepared.ready) return Counter::kNotStarted;
   if (header.digest != it.digest) return Counter::kBadDigest;
-  const Coder& coder = header.phase == Phase::kGather ? it.back : it.coder;
+  const Coder& coder = header.phase == Phase::kGather ? it.result_coder : it.coder;
   if (header.codec != static_cast<uint8_t>(coder.codec_id()) || header.param != coder.codec_param()) {
     return Counter::kBadCodec;
   }

@@ -45,7 +45,7 @@ size_t BlockSender::send_piece(OperationState& it, const EngineParts& parts, uns
                               .first = first,
                               .data = it.elements(block, first),
                               .count = end - first,
-                              .contribution = it.contributes(),
+                              .contribution = it.adds_contributions(),
                               .begins_run = first % window_ == 0};
   const Egress::Piece piece = parts.egress.encode(it, step, source, now);
   if (piece.elements == 0) {

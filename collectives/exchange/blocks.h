@@ -15,9 +15,9 @@ class Blocks {
  public:
   Blocks() = default;
 
-  // Makes blocks of equal length. Their first elements are `pitch` elements apart.
-  static Blocks equal(unsigned blocks, size_t elements_each, size_t granule, size_t pitch) noexcept {
-    return {blocks, elements_each * blocks, granule, elements_each, pitch};
+  // Makes blocks of equal length. Their first elements are `stride` elements apart.
+  static Blocks equal(unsigned blocks, size_t elements_each, size_t granule, size_t stride) noexcept {
+    return {blocks, elements_each * blocks, granule, elements_each, stride};
   }
   static Blocks spread(unsigned blocks, size_t elements, size_t granule) noexcept {
     return {blocks, elements, granule, 0, 0};
@@ -29,7 +29,7 @@ class Blocks {
 
   // Returns the first element of a block.
   [[nodiscard]] size_t offset(unsigned block) const noexcept {
-    if (each_ != 0) return block * pitch_;
+    if (each_ != 0) return block * stride_;
     return std::min(elements_, granules_ * block / blocks_ * granule_);
   }
   [[nodiscard]] size_t count(unsigned block) const noexcept {
@@ -44,17 +44,17 @@ class Blocks {
   };
   [[nodiscard]] Place place(size_t element) const noexcept {
     if (each_ == 0) return {element, elements_ - element};  // blocks that are spread lie side by side
-    return {element / each_ * pitch_ + element % each_, each_ - element % each_};
+    return {element / each_ * stride_ + element % each_, each_ - element % each_};
   }
 
   // Returns the number of granules of the longest block.
-  [[nodiscard]] size_t stride() const noexcept {
+  [[nodiscard]] size_t max_block_granules() const noexcept {
     return each_ != 0 ? (each_ + granule_ - 1) / granule_ : (granules_ + blocks_ - 1) / blocks_;
   }
 
  private:
-  Blocks(unsigned blocks, size_t elements, size_t granule, size_t each, size_t pitch) noexcept
-      : blocks_(blocks), elements_(elements), granule_(granule), each_(each), pitch_(pitch) {
+  Blocks(unsigned blocks, size_t elements, size_t granule, size_t each, size_t stride) noexcept
+      : blocks_(blocks), elements_(elements), granule_(granule), each_(each), stride_(stride) {
     granules_ = (elements + granule - 1) / granule;
   }
 
@@ -62,7 +62,7 @@ class Blocks {
   size_t elements_ = 0;
   size_t granule_ = 1;
   size_t each_ = 0;  // elements of each block; 0: the granules are spread
-  size_t pitch_ = 0;
+  size_t stride_ = 0;
   size_t granules_ = 0;
 };
 

@@ -40,7 +40,7 @@ void DeliveryAlgorithm::on_run(const Run& run, size_t link, bool, Nanos) noexcep
   if (it_.route.kind == OpKind::kAllToAll) {
     to = static_cast<uint8_t*>(it_.operation.out) + (it_.blocks.offset(from) + first) * it_.coder.element_bytes();
   }
-  (void)it_.back.decode(run.payload, to, run.header.count);
+  (void)it_.result_coder.decode(run.payload, to, run.header.count);
   due_[from] -= run.header.count;
   results_left_ -= run.header.count;
   parts_.counters.add(Counter::kRunsStored);

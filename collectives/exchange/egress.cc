@@ -10,7 +10,7 @@ constexpr Nanos kRetry = 10 * kMicrosecond;  // delay after the owner had no buf
 
 // Returns an offer of about `elements` elements that is a multiple of the cut, and at most kMaxRunElements.
 size_t whole_cuts(const OperationState& it, size_t elements) {
-  const size_t cut = std::max(it.coder.cut(), it.back.cut());
+  const size_t cut = std::max(it.coder.cut(), it.result_coder.cut());
   return std::min((elements + cut - 1) / cut, kMaxRunElements / cut) * cut;
 }
 
@@ -80,10 +80,10 @@ void Egress::forget(const PerChannel& elements) noexcept {
 Egress::Piece Egress::encode(OperationState& it, const Step& step, const Source& from, Nanos now) noexcept {
   if (!peers_.takes(it, step) || !links_[step.link].can_send() || budget_.spent()) return {};
   const Outbox::Channel channel = channel_of(step);
-  const Coder& coder = step.phase == Phase::kGather ? it.back : it.coder;
+  const Coder& coder = step.phase == Phase::kGather ? it.result_coder : it.coder;
   Piece piece{.header = it.run_header(coder, step.phase, from.block, from.first), .place = {}};
   Outbox& outbox = outboxes_[step.link];
-  const ElementContext origin = it.origin(from.block, from.first, from.contribution);
+  const ElementContext origin = it.context_of(from.block, from.first, from.contribution);
   EncodeResult encoded{};
   size_t count = from.count;
   const Nanos began = tracer_.begins();
@@ -105,7 +105,7 @@ Egress::Piece Egress::encode(OperationState& it, const Step& step, const Source&
 }
 
 void Egress::commit(OperationState& it, const Step& step, const Piece& piece) noexcept {
-  const Coder& coder = step.phase == Phase::kGather ? it.back : it.coder;
+  const Coder& coder = step.phase == Phase::kGather ? it.result_coder : it.coder;
   const size_t bytes =
       outboxes_[step.link].commit(channel_of(step), piece.place, piece.header, coder, piece.elements, piece.bytes);
   count_sent(it, step.phase, piece.header.block, step.link, bytes, piece.elements);

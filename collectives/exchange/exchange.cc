@@ -108,14 +108,14 @@ ExchangeState::ExchangeState(const ExchangeConfig& config, PacketIo& io)
 
 Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now) noexcept {
   using Refusal = Exchange::Refusal;
-  OperationState* const place = table_.next_place();
+  OperationState* const place = table_.next_free_slot();
   if (place == nullptr) return {.id = 0, .refusal = Refusal::kFull};
   if (const auto refusal = admission_.check(operation); refusal != Refusal::kNone) return {.id = 0, .refusal = refusal};
   OperationMemory* const room = table_.memory_for(admission_.memory_bytes(operation), *place);
   if (room == nullptr) return {.id = 0, .refusal = Refusal::kFull};
 
   OperationState& it = *place;
-  table_.take(it, *room);
+  table_.claim(it, *room);
   it.world = config_.world;
   it.outcome = {};
   it.notices = {};
@@ -250,7 +250,7 @@ void ExchangeState::trace_wait(OperationState& it) noexcept {
     if (!egress_.link(step->link).can_send()) return waits(TraceCause::kLink, topology_.rank_at(step->link));
     return waits(TraceCause::kWork, config_.rank);
   }
-  if (const auto sender = it.algorithm->sender()) return waits(TraceCause::kPackets, *sender);
+  if (const auto sender = it.algorithm->missing_from()) return waits(TraceCause::kPackets, *sender);
   // Nothing is left to send or receive. Lifecycle::end_if_done() waits for the successor's start.
   waits(TraceCause::kStart, it.algorithm->awaited());
 }

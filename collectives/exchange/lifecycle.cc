@@ -72,7 +72,7 @@ void Lifecycle::begin_stage(OperationState& it) noexcept {
     it.base = shares.offset(division.share);
     it.blocks = Blocks::spread(division.blocks, shares.count(division.share), granule);
   }
-  it.offer = std::max({16 * granule, it.coder.cut(), it.back.cut()});
+  it.offer = std::max({16 * granule, it.coder.cut(), it.result_coder.cut()});
   it.algorithm->begin();
 }
 
@@ -123,7 +123,7 @@ void Lifecycle::end(OperationState& it, const Failure& failure) noexcept {
   }
   if (parts_.tracer.on()) parts_.tracer.ended(it, failure);
   it.outcome.failure = failure;
-  table_.end(it);
+  table_.finish(it);
   if (!table_.any_active() || (sharing_ == 0 && parts_.egress.is_shared())) share_links();
   if (failure) note(failure);
   parts_.counters.add(failure ? Counter::kOperationsFailed : Counter::kOperationsDone);

@@ -43,11 +43,11 @@ bool LoneAlgorithm::send_own(Nanos) noexcept {
 
 void LoneAlgorithm::round(size_t count) noexcept {
   uint8_t* const data = it_.elements(block_, done_);
-  const ElementContext from = it_.origin(block_, done_, it_.contributes());
-  const EncodeResult encoded = it_.contributes() ? it_.coder.encode(data, count, from, parts_.scratch)
-                                                 : it_.coder.encode_sum(data, count, from, parts_.scratch);
+  const ElementContext from = it_.context_of(block_, done_, it_.adds_contributions());
+  const EncodeResult encoded = it_.adds_contributions() ? it_.coder.encode(data, count, from, parts_.scratch)
+                                                        : it_.coder.encode_sum(data, count, from, parts_.scratch);
   (void)it_.coder.decode(parts_.scratch.first(encoded.bytes), data, encoded.floats);
-  if (it_.contributes() && (it_.coder.selects() || !it_.operation.codec->row().is_additive))
+  if (it_.adds_contributions() && (it_.coder.selects() || !it_.operation.codec->row().is_additive))
     finish(data, encoded.floats);
   it_.complete(block_, done_, encoded.floats);
   done_ += encoded.floats;
@@ -55,10 +55,10 @@ void LoneAlgorithm::round(size_t count) noexcept {
 
 // Makes a result of a sum, as an owner or the last rank to add does.
 void LoneAlgorithm::finish(uint8_t* sums, size_t count) noexcept {
-  const ElementContext from = it_.origin(block_, done_, false);
+  const ElementContext from = it_.context_of(block_, done_, false);
   it_.coder.finish(sums, count, from.position);
-  const EncodeResult encoded = it_.back.encode_sum(sums, count, from, parts_.scratch);
-  (void)it_.back.decode(parts_.scratch.first(encoded.bytes), sums, encoded.floats);
+  const EncodeResult encoded = it_.result_coder.encode_sum(sums, count, from, parts_.scratch);
+  (void)it_.result_coder.decode(parts_.scratch.first(encoded.bytes), sums, encoded.floats);
 }
 
 }  // namespace gradlane

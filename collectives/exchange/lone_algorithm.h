@@ -20,7 +20,7 @@ class LoneAlgorithm final : public Algorithm {
   bool send_own(Nanos now) noexcept override;
   [[nodiscard]] bool done() const noexcept override;
   [[nodiscard]] unsigned awaited() const noexcept override { return parts_.config.rank; }
-  [[nodiscard]] std::optional<unsigned> sender() const noexcept override { return std::nullopt; }
+  [[nodiscard]] std::optional<unsigned> missing_from() const noexcept override { return std::nullopt; }
   [[nodiscard]] std::optional<Step> next_step() noexcept override { return std::nullopt; }
 
  private:

@@ -49,7 +49,7 @@ RunHeader OperationState::run_header(const Coder& by, Phase phase, unsigned bloc
 void OperationState::make_coders() noexcept {
   const Operation& op = operation;
   coder = Coder(op.type, *op.codec, op.reduction);
-  back = Coder(op.type, op.codec->is(*op.back_codec) ? op.codec->for_results() : *op.back_codec, op.reduction);
+  result_coder = Coder(op.type, op.codec->is(*op.back_codec) ? op.codec->for_results() : *op.back_codec, op.reduction);
 }
 
 void OperationState::note_scanned() noexcept {

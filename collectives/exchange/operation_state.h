@@ -21,13 +21,13 @@ namespace gradlane {
 
 // The memory of an operation that grows with its tensor.
 struct OperationMemory {
-  // Allocates memory for tensors of at most `granules` granules. `relayed`: number of granules that may hold results of
-  // other ranks which are sent on from the tensor. `owners`: number of ranks if blocks may have owners, else 0.
+  // Allocates memory for tensors of at most `granules` granules. `forwarded`: number of granules that may hold results
+  // of other ranks which are sent on from the tensor. `owners`: number of ranks if blocks may have owners, else 0.
   // `small`: see OrderedReducer.
-  OperationMemory(size_t granules, size_t relayed, unsigned owners, bool small)
+  OperationMemory(size_t granules, size_t forwarded, unsigned owners, bool small)
       : partial(granules),
         result(granules),
-        digests(std::make_unique_for_overwrite<uint32_t[]>(relayed)),
+        digests(std::make_unique_for_overwrite<uint32_t[]>(forwarded)),
         turns(owners, small) {}
 
   PendingBitmap partial;  // partial sums in the tensor that wait to be sent
@@ -84,7 +84,7 @@ struct OperationState {
   };
 
   OperationState(size_t place_in_table, const Codec& codec, OperationMemory* small)
-      : place(place_in_table), room(small), coder(ElementType::kFloat32, codec), back(coder) {}
+      : place(place_in_table), memory(small), coder(ElementType::kFloat32, codec), result_coder(coder) {}
 
   // ---- The tensor. Functions count elements from the first one of a block on.
   [[nodiscard]] uint8_t* elements(unsigned block, size_t element) const noexcept {
@@ -92,7 +92,7 @@ struct OperationState {
   }
   // Returns the position and the residuals of elements: of this rank's contribution, or of a sum. A sum has a residual
   // only if the codec does not add; it is in the second state array.
-  [[nodiscard]] ElementContext origin(unsigned block, size_t element, bool contribution) const noexcept {
+  [[nodiscard]] ElementContext context_of(unsigned block, size_t element, bool contribution) const noexcept {
     return context_at(static_cast<ptrdiff_t>(base + blocks.offset(block) + element), contribution);
   }
   [[nodiscard]] ElementContext context_at(ptrdiff_t element_of_tensor, bool contribution) const noexcept;
@@ -107,7 +107,7 @@ struct OperationState {
   // ---- The stage
   //
   // Returns whether this rank adds its contribution to the sums of this stage.
-  [[nodiscard]] bool contributes() const noexcept { return reduces(route.kind) && route.stage == 0; }
+  [[nodiscard]] bool adds_contributions() const noexcept { return reduces(route.kind) && route.stage == 0; }
   // Returns whether the last addition of this stage completes the sum of all contributions.
   [[nodiscard]] bool sums_end() const noexcept {
     return reduces(route.kind) && route.stage == strategy->stages(route.kind) / 2;
@@ -123,8 +123,8 @@ struct OperationState {
   // Sets the residual to zero: the operation failed while sums were under way, so the old residual is lost.
   void clear_residual() noexcept;
 
-  const size_t place;     // index in the table of operations
-  OperationMemory* room;  // memory for the tensor; arbitrary while the place is free
+  const size_t place;       // index in the table of operations
+  OperationMemory* memory;  // memory for the tensor; arbitrary while the place is free
   AlgorithmSet algorithms;
   Algorithm* algorithm = nullptr;  // member of `algorithms` that it uses, from its start on
   State state = State::kFree;
@@ -134,8 +134,8 @@ struct OperationState {
   Operation operation;
   Descriptor descriptor{};
   uint32_t digest = 0;
-  Coder coder;  // coder of contributions and sums
-  Coder back;   // coder of results
+  Coder coder;         // coder of contributions and sums
+  Coder result_coder;  // coder of results
   const Strategy* strategy = nullptr;
   RouteKey route;
   unsigned world = 1;

@@ -8,7 +8,7 @@ namespace gradlane {
 namespace {
 
 // factor: the table has this many places per large room, so that more small tensors fit
-constexpr size_t kSmallTogether = 4;
+constexpr size_t kSlotsPerMemory = 4;
 
 }  // namespace
 
@@ -18,10 +18,10 @@ OperationTable::OperationTable(const EngineParts& parts) {
   const size_t granules = config.max_bytes / kGranuleBytes + 2 * size_t{config.world};
   const size_t small = OrderedReducer::kSmallBytes / kGranuleBytes + 2 * size_t{config.world};
   const auto relayed = [&](size_t all) { return parts.private_copy.empty() ? 0 : all; };
-  const size_t places = std::min(kMaxOperations, config.operations * kSmallTogether);
-  memories_.reserve(places + config.operations);
-  table_.reserve(places);
-  for (size_t i = 0; i < places; ++i) {
+  const size_t slots = std::min(kMaxOperations, config.operations * kSlotsPerMemory);
+  memories_.reserve(slots + config.operations);
+  table_.reserve(slots);
+  for (size_t i = 0; i < slots; ++i) {
     memories_.emplace_back(small, relayed(small), parts.owners, true);
     OperationState& it = table_.emplace_back(i, config.codec, &memories_.back());
     it.algorithms = make_algorithms(it, parts);  // these refer to `it`, so it must not move from now on
@@ -30,7 +30,7 @@ OperationTable::OperationTable(const EngineParts& parts) {
     memories_.emplace_back(granules, relayed(granules), parts.owners, false);
 }
 
-OperationState* OperationTable::next_place() noexcept {
+OperationState* OperationTable::next_free_slot() noexcept {
   OperationState& it = of(submitted_);
   return it.state == OperationState::State::kFree ? &it : nullptr;
 }
@@ -38,14 +38,14 @@ OperationState* OperationTable::next_place() noexcept {
 // Each place has its own room for a small tensor, so more small operations than large ones can be in flight.
 OperationMemory* OperationTable::memory_for(size_t bytes, const OperationState& place) noexcept {
   if (bytes <= OrderedReducer::kSmallBytes) return &memories_[place.place];
-  const auto room = std::find_if(memories_.begin() + static_cast<ptrdiff_t>(table_.size()), memories_.end(),
-                                 [](const OperationMemory& each) { return !each.taken; });
-  return room != memories_.end() ? &*room : nullptr;
+  const auto memory = std::find_if(memories_.begin() + static_cast<ptrdiff_t>(table_.size()), memories_.end(),
+                                   [](const OperationMemory& each) { return !each.taken; });
+  return memory != memories_.end() ? &*memory : nullptr;
 }
 
-void OperationTable::take(OperationState& it, OperationMemory& room) noexcept {
-  room.taken = true;
-  it.room = &room;
+void OperationTable::claim(OperationState& it, OperationMemory& memory) noexcept {
+  memory.taken = true;
+  it.memory = &memory;
   it.state = OperationState::State::kWaiting;
   it.unread = true;
   it.id = submitted_++;
@@ -58,7 +58,7 @@ OperationState* OperationTable::find(uint64_t id) noexcept {
   return id < submitted_ && it.id == id ? &it : nullptr;
 }
 
-void OperationTable::end(OperationState& it) noexcept {
+void OperationTable::finish(OperationState& it) noexcept {
   it.state = OperationState::State::kOver;
   --active_;
   ++unread_;
@@ -87,7 +87,7 @@ bool OperationTable::next_completion(Completion& completion) noexcept {
 void OperationTable::release_if_read(OperationState& it) noexcept {
   if (it.state != OperationState::State::kOver || !it.notices.none() || it.unread) return;
   it.state = OperationState::State::kFree;
-  it.room->taken = false;
+  it.memory->taken = false;
 }
 
 }  // namespace gradlane

@@ -54,11 +54,11 @@ class OperationTable {
   // ---- Submissions
   // Returns the next place. Returns null if its last operation is not over, has an unread completion, or an unsent
   // notice.
-  [[nodiscard]] OperationState* next_place() noexcept;
+  [[nodiscard]] OperationState* next_free_slot() noexcept;
   // Returns a room for a tensor of `bytes`, which includes all that this rank adds up for others; null if none is free.
   [[nodiscard]] OperationMemory* memory_for(size_t bytes, const OperationState& place) noexcept;
   // Gives the place to a new operation, which waits.
-  void take(OperationState& it, OperationMemory& room) noexcept;
+  void claim(OperationState& it, OperationMemory& memory) noexcept;
   // Returns the operation with this id. Returns null if its place belongs to a later operation, or if it was never
   // submitted.
   [[nodiscard]] OperationState* find(uint64_t id) noexcept;
@@ -78,7 +78,7 @@ class OperationTable {
   }
 
   // ---- Ends
-  void end(OperationState& it) noexcept;
+  void finish(OperationState& it) noexcept;
   [[nodiscard]] bool any_active() const noexcept { return active_ != 0; }  // whether any operation waits or runs
   [[nodiscard]] bool next_completion(Completion& completion) noexcept;
   // Frees the place once the completion has been read and all notices to neighbours have been sent.

@@ -35,7 +35,7 @@ void OwnerAlgorithm::begin() noexcept {
   if (owns() && sums && it_.prepared.ready) begin_turns();
 }
 
-void OwnerAlgorithm::prepared() noexcept {
+void OwnerAlgorithm::on_scan_agreed() noexcept {
   if (owns()) begin_turns();
 }
 
@@ -60,7 +60,7 @@ bool OwnerAlgorithm::accepts(const Run& run, size_t link, std::span<const Run> b
 bool OwnerAlgorithm::has_room(const Run& run, size_t link, std::span<const Run> before) const noexcept {
   const size_t first = run.header.first * it_.coder.granule();
   const size_t end = first + run.header.count;
-  if (!it_.room->turns.has_place(turn_of(parts_.topology.rank_at(link)), first, run.header.count)) return false;
+  if (!it_.memory->turns.has_place(turn_of(parts_.topology.rank_at(link)), first, run.header.count)) return false;
   return std::ranges::none_of(before, [&](const Run& other) {
     if (other.operation != &it_ || !other.step.in_turn) return false;
     const size_t begin = other.header.first * it_.coder.granule();
@@ -76,7 +76,7 @@ void OwnerAlgorithm::on_run(const Run& run, size_t link, bool, Nanos) noexcept {
   const size_t begin = run.header.first * it_.coder.granule();
   results_left_ -= run.header.count;
   parts_.counters.add(Counter::kRunsStored);
-  (void)it_.back.decode(run.payload, it_.elements(run.header.block, begin), run.header.count);
+  (void)it_.result_coder.decode(run.payload, it_.elements(run.header.block, begin), run.header.count);
   it_.complete(run.header.block, begin, run.header.count);
 }
 
@@ -103,29 +103,30 @@ bool OwnerAlgorithm::send_own(Nanos now) noexcept {
 void OwnerAlgorithm::begin_turns() noexcept {
   const Operation& op = it_.operation;
   const Coder plain(op.type, find_codec(kNoCodec, 0, op.codec->isa()).value_or(*op.codec), op.reduction);
-  it_.room->turns.begin(it_.blocks.count(own_), turn_of(parts_.config.rank), it_.coder, plain);
-  it_.room->turns.start(
+  it_.memory->turns.begin(it_.blocks.count(own_), turn_of(parts_.config.rank), it_.coder, plain);
+  it_.memory->turns.start(
       [&](size_t first, size_t count, uint8_t* sums, bool begins) { add_own(first, count, sums, begins); },
       [](size_t, size_t, const uint8_t*) {});  // no sum is complete before the others contribute
 }
 
 void OwnerAlgorithm::take_contribution(const Run& run, size_t link) noexcept {
   parts_.counters.add(Counter::kRunsMerged);
-  it_.room->turns.take(
+  it_.memory->turns.take(
       turn_of(parts_.topology.rank_at(link)), run.header.first * it_.coder.granule(), run.header.count, run.payload,
       [&](size_t first, size_t count, uint8_t* sums, bool begins) { add_own(first, count, sums, begins); },
       [&](size_t first, size_t count, const uint8_t* sums) {
         uint8_t* const to = it_.elements(own_, first);
         std::memcpy(to, sums, count * it_.coder.element_bytes());
-        if (it_.sums_end()) it_.coder.finish(to, count, it_.origin(own_, first, false).position);
+        if (it_.sums_end()) it_.coder.finish(to, count, it_.context_of(own_, first, false).position);
       });
 }
 
 // Adds this rank's own elements, rounded like all contributions.
 void OwnerAlgorithm::add_own(size_t first, size_t count, uint8_t* sums, bool begins) noexcept {
   for (size_t done = 0; done < count;) {
-    const EncodeResult encoded = it_.coder.encode(it_.elements(own_, first + done), count - done,
-                                                  it_.origin(own_, first + done, it_.contributes()), parts_.scratch);
+    const EncodeResult encoded =
+        it_.coder.encode(it_.elements(own_, first + done), count - done,
+                         it_.context_of(own_, first + done, it_.adds_contributions()), parts_.scratch);
     const std::span block = parts_.scratch.first(encoded.bytes);
     uint8_t* const out = sums + done * it_.coder.element_bytes();
     (void)(begins ? it_.coder.decode(block, out, encoded.floats) : it_.coder.add(block, out, encoded.floats));
@@ -134,7 +135,7 @@ void OwnerAlgorithm::add_own(size_t first, size_t count, uint8_t* sums, bool beg
 }
 
 void OwnerAlgorithm::send_grants(Nanos now) noexcept {
-  OrderedReducer& turns = it_.room->turns;
+  OrderedReducer& turns = it_.memory->turns;
   if (!owns() || !adds(it_.route.kind) || !turns.moved()) return;
   const unsigned world = parts_.config.world;
   for (unsigned turn = 0; turn < world; ++turn) {
@@ -153,7 +154,7 @@ void OwnerAlgorithm::send_grants(Nanos now) noexcept {
 // Puts the available results of this rank's block into packets for all other ranks.
 void OwnerAlgorithm::queue_results(Nanos now) noexcept {
   if (all_queued()) return;
-  const OrderedReducer& turns = it_.room->turns;
+  const OrderedReducer& turns = it_.memory->turns;
   const size_t count = it_.blocks.count(own_);
   size_t ready = count;
   if (adds(it_.route.kind)) {
@@ -163,7 +164,7 @@ void OwnerAlgorithm::queue_results(Nanos now) noexcept {
       if (!parts_.peers.started(link, it_)) return;
     }
   }
-  if (ready != count) ready -= ready % it_.back.cut();
+  if (ready != count) ready -= ready % it_.result_coder.cut();
   while (queued_ < ready && queue_result(ready - queued_, now)) {
   }
   if (all_queued()) parts_.egress.expect_results(-1);
@@ -172,26 +173,27 @@ void OwnerAlgorithm::queue_results(Nanos now) noexcept {
 bool OwnerAlgorithm::queue_result(size_t count, Nanos now) noexcept {
   if (parts_.budget.spent()) return false;
   uint8_t* const data = it_.elements(own_, queued_);
-  const ElementContext from = it_.origin(own_, queued_, false);
+  const ElementContext from = it_.context_of(own_, queued_, false);
   EncodeResult encoded;
   const Nanos began = parts_.tracer.begins();
   if (!reaches_all(it_.route.kind)) {  // the result stays on this rank
-    encoded = it_.back.encode_sum(data, count, from, parts_.scratch);
-    (void)it_.back.decode(parts_.scratch.first(encoded.bytes), data, encoded.floats);
+    encoded = it_.result_coder.encode_sum(data, count, from, parts_.scratch);
+    (void)it_.result_coder.decode(parts_.scratch.first(encoded.bytes), data, encoded.floats);
   } else {
-    const RunHeader header = it_.run_header(it_.back, Phase::kGather, own_, queued_);
+    const RunHeader header = it_.run_header(it_.result_coder, Phase::kGather, own_, queued_);
     parts_.egress.fanout().prepare();
     Outbox& outbox = parts_.egress.fanout().outbox();
     Outbox::Place place;
     do {
-      place = outbox.reserve(Outbox::kResults, header, it_.back, it_.back.cut(), 0, now);
+      place = outbox.reserve(Outbox::kResults, header, it_.result_coder, it_.result_coder.cut(), 0, now);
       if (place.bytes.empty()) return false;
-      encoded = it_.back.encode_sum(data, std::min(count, place.elements), from, place.bytes);
+      encoded = it_.result_coder.encode_sum(data, std::min(count, place.elements), from, place.bytes);
     } while (encoded.floats == 0 && outbox.begin_next(Outbox::kResults, now));
     if (encoded.floats == 0) return false;
-    (void)it_.back.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
+    (void)it_.result_coder.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
     const size_t links = parts_.topology.links();
-    const size_t bytes = outbox.commit(Outbox::kResults, place, header, it_.back, encoded.floats, encoded.bytes);
+    const size_t bytes =
+        outbox.commit(Outbox::kResults, place, header, it_.result_coder, encoded.floats, encoded.bytes);
     parts_.egress.count_sent(it_, Phase::kGather, own_, links, bytes * links, encoded.floats * links);
   }
   parts_.tracer.time(it_, &TraceOperation::encode, began);
@@ -211,7 +213,7 @@ unsigned OwnerAlgorithm::awaited() const noexcept {
     owner = of;
     if (!parts_.peers.started(*link, it_)) return of;
   }
-  const OrderedReducer& turns = it_.room->turns;
+  const OrderedReducer& turns = it_.memory->turns;
   const bool waits = owns() && adds(it_.route.kind) && !turns.complete();
   return waits ? (it_.strategy->first_of(it_.route, own_) + turns.last()) % parts_.config.world : owner;
 }

@@ -20,17 +20,17 @@ class OwnerAlgorithm final : public Algorithm {
   OwnerAlgorithm(OperationState& it, const EngineParts& parts);
 
   void begin() noexcept override;
-  void prepared() noexcept override;
+  void on_scan_agreed() noexcept override;
   void end() noexcept override;
   [[nodiscard]] bool accepts(const Run& run, size_t link, std::span<const Run> before) const noexcept override;
-  void on_run(const Run& run, size_t link, bool relayed, Nanos now) noexcept override;
+  void on_run(const Run& run, size_t link, bool forwarded, Nanos now) noexcept override;
   [[nodiscard]] bool accepts_grant(unsigned block, size_t link) const noexcept override;
   void on_grant(unsigned block, size_t elements) noexcept override;
   void send_grants(Nanos now) noexcept override;
   bool send_own(Nanos now) noexcept override;
   [[nodiscard]] bool done() const noexcept override;
   [[nodiscard]] unsigned awaited() const noexcept override;
-  [[nodiscard]] std::optional<unsigned> sender() const noexcept override { return awaited(); }
+  [[nodiscard]] std::optional<unsigned> missing_from() const noexcept override { return awaited(); }
   [[nodiscard]] std::optional<Step> next_step() noexcept override { return sender_.next_step(it_); }
   // Returns true on an owner where the failure began. It informs all ranks that take its results.
   [[nodiscard]] bool tells_dependents(bool on_this_rank) const noexcept override { return on_this_rank && owns(); }

@@ -150,7 +150,7 @@ void Preparation::finish_scan(OperationState& it, float agreed) noexcept {
   if (parts_.tracer.on()) parts_.tracer.started(it, membership_.session());
   it.notices.start |= it.prepared.ready_notification;
   sample_loss_of(it);
-  it.algorithm->prepared();
+  it.algorithm->on_scan_agreed();
 }
 
 }  // namespace gradlane

@@ -11,8 +11,8 @@
 namespace gradlane {
 
 void RingAlgorithm::begin() noexcept {
-  it_.room->partial.begin(it_.blocks.blocks(), it_.blocks.stride());
-  it_.room->result.begin(it_.blocks.blocks(), it_.blocks.stride());
+  it_.memory->partial.begin(it_.blocks.blocks(), it_.blocks.max_block_granules());
+  it_.memory->result.begin(it_.blocks.blocks(), it_.blocks.max_block_granules());
   sums_left_ = results_left_ = 0;
   coming_ = {};
   own_block_ = 0;
@@ -37,11 +37,12 @@ void RingAlgorithm::end() noexcept { parts_.egress.forget(coming_); }
 bool RingAlgorithm::all_sent() const noexcept { return own_block_ == it_.blocks.blocks(); }
 
 bool RingAlgorithm::done() const noexcept {
-  return sums_left_ == 0 && results_left_ == 0 && all_sent() && it_.room->partial.empty() && it_.room->result.empty();
+  return sums_left_ == 0 && results_left_ == 0 && all_sent() && it_.memory->partial.empty() &&
+         it_.memory->result.empty();
 }
 
 PendingBitmap& RingAlgorithm::pending(Phase phase) const noexcept {
-  return phase == Phase::kReduce ? it_.room->partial : it_.room->result;
+  return phase == Phase::kReduce ? it_.memory->partial : it_.memory->result;
 }
 
 // ---- Arrivals
@@ -50,10 +51,10 @@ bool RingAlgorithm::accepts(const Run& run, size_t, std::span<const Run> before)
   return fits(run, before, run.header.phase == Phase::kReduce ? sums_left_ : results_left_);
 }
 
-void RingAlgorithm::on_run(const Run& run, size_t, bool relayed, Nanos now) noexcept {
+void RingAlgorithm::on_run(const Run& run, size_t, bool forwarded, Nanos now) noexcept {
   if (!run.step.merge) {
     results_left_ -= run.header.count;
-    take_result(run, relayed, now);
+    take_result(run, forwarded, now);
     return;
   }
   sums_left_ -= run.header.count;
@@ -70,7 +71,7 @@ void RingAlgorithm::take_sum(const Run& run, Nanos now) noexcept {
   others_sent_ += (run.header.first * it_.coder.granule() + run.header.count) / 16;
   others_sent_ -= others_sent_ / 16;
   // In later stages the tensor has a sum, which is not a contribution. A codec that selects must not select from it.
-  if (!it_.contributes() && it_.coder.selects()) {
+  if (!it_.adds_contributions() && it_.coder.selects()) {
     parts_.counters.add(Counter::kRunsAbsorbed);
     add_sum(run);
     return;
@@ -95,7 +96,7 @@ size_t RingAlgorithm::pass_on(const Run& run, Nanos now) noexcept {
   const Outbox::Channel channel = Egress::channel_of(step);
   const unsigned block = run.header.block;
   const uint8_t* const local = it_.elements(block, begin);
-  const ElementContext from = it_.origin(block, begin, it_.contributes());
+  const ElementContext from = it_.context_of(block, begin, it_.adds_contributions());
   while (done < count) {
     const RunHeader header = it_.run_header(it_.coder, step.phase, block, begin + done);
     const Outbox::Place place = outbox.reserve(channel, header, it_.coder, count - done, step.sink, now);
@@ -123,7 +124,7 @@ void RingAlgorithm::absorb(const Run& run, size_t done) noexcept {
   const size_t begin = run.header.first * granule;
   const size_t count = run.header.count;
   const uint8_t* const local = it_.elements(block, begin);
-  const ElementContext from = it_.origin(block, begin, it_.contributes());
+  const ElementContext from = it_.context_of(block, begin, it_.adds_contributions());
   const bool finished = run.step.store && it_.sums_end();
   const size_t mark_first = (begin + done) / granule;
   const size_t mark_end = (begin + count + granule - 1) / granule;
@@ -148,7 +149,7 @@ void RingAlgorithm::add_sum(const Run& run) noexcept {
   const size_t count = run.header.count;
   uint8_t* const sums = it_.elements(block, begin);
   (void)it_.coder.add(run.payload, sums, count);
-  if (run.step.store && it_.sums_end()) it_.coder.finish(sums, count, it_.origin(block, begin, false).position);
+  if (run.step.store && it_.sums_end()) it_.coder.finish(sums, count, it_.context_of(block, begin, false).position);
   if (run.step.send) {
     pending(run.step.phase).mark(block, run.header.first, (count + granule - 1) / granule);
   } else {
@@ -156,22 +157,22 @@ void RingAlgorithm::add_sum(const Run& run) noexcept {
   }
 }
 
-void RingAlgorithm::take_result(const Run& run, bool relayed, Nanos now) noexcept {
+void RingAlgorithm::take_result(const Run& run, bool forwarded, Nanos now) noexcept {
   const unsigned block = run.header.block;
   const size_t granule = it_.coder.granule();
   const size_t begin = run.header.first * granule;
   const size_t count = run.header.count;
-  if (run.step.send && !relayed && !copy(run, now)) {  // it will be sent from the tensor later
+  if (run.step.send && !forwarded && !copy(run, now)) {  // it will be sent from the tensor later
     parts_.counters.add(Counter::kRunsAbsorbed);
-    store_with_digests(it_.back, block, begin, run.payload, count);
-    it_.room->result.mark(block, run.header.first, (count + granule - 1) / granule);
+    store_with_digests(it_.result_coder, block, begin, run.payload, count);
+    it_.memory->result.mark(block, run.header.first, (count + granule - 1) / granule);
     return;
   }
   parts_.counters.add(run.step.send ? Counter::kRunsRelayed : Counter::kRunsStored);
   if (it_.route.stage == 0) {  // a call of store_result() would cost 5 % of a packet's time
-    (void)it_.back.decode(run.payload, it_.elements(block, begin), count);
+    (void)it_.result_coder.decode(run.payload, it_.elements(block, begin), count);
   } else {
-    store_result(it_.back, block, begin, run.payload, count);
+    store_result(it_.result_coder, block, begin, run.payload, count);
   }
   it_.complete(block, begin, count);
 }
@@ -181,12 +182,13 @@ bool RingAlgorithm::copy(const Run& run, Nanos now) noexcept {
   if (!parts_.peers.takes(it_, run.step)) return false;
   const unsigned block = run.header.block;
   const size_t count = run.header.count;
-  const RunHeader header = it_.run_header(it_.back, run.step.phase, block, run.header.first * it_.coder.granule());
+  const RunHeader header =
+      it_.run_header(it_.result_coder, run.step.phase, block, run.header.first * it_.coder.granule());
   Outbox& outbox = parts_.egress.outbox(run.step.link);
-  const Outbox::Place place = outbox.reserve(Outbox::kForwarded, header, it_.back, count, run.step.sink, now);
+  const Outbox::Place place = outbox.reserve(Outbox::kForwarded, header, it_.result_coder, count, run.step.sink, now);
   if (place.bytes.size() < run.payload.size()) return false;
   std::ranges::copy(run.payload, place.bytes.begin());
-  const size_t bytes = outbox.commit(Outbox::kForwarded, place, header, it_.back, count, run.payload.size());
+  const size_t bytes = outbox.commit(Outbox::kForwarded, place, header, it_.result_coder, count, run.payload.size());
   parts_.egress.count_sent(it_, run.step.phase, block, run.step.link, bytes, count);
   return true;
 }
@@ -200,7 +202,7 @@ bool RingAlgorithm::send_passing(Nanos now) noexcept {
     while (!pending(phase).empty() && send_deferred(phase, now)) {
     }
   }
-  return !it_.room->partial.empty() || !it_.room->result.empty();
+  return !it_.memory->partial.empty() || !it_.memory->result.empty();
 }
 
 bool RingAlgorithm::send_own(Nanos now) noexcept {
@@ -218,12 +220,12 @@ bool RingAlgorithm::send_deferred(Phase phase, Nanos now) noexcept {
   // Deferred sums take the step of sums that arrive. Deferred results take the step of results that arrive or, where
   // this rank was the last to add, the step that sends its own results.
   Step step = it_.strategy->arrival(it_.route, phase, marked.block, from_);
-  const bool relayed = step.expected && phase == Phase::kGather;
+  const bool forwarded = step.expected && phase == Phase::kGather;
   if (!step.expected) step = it_.strategy->arrival(it_.route, Phase::kReduce, marked.block, from_);
   // The tensor already has what other ranks will decode, unless finish() has made it a result.
   step.store = step.begins && it_.coder.finishes();
   if (!parts_.peers.takes(it_, step) || !parts_.egress.link(step.link).can_send()) return false;
-  uint8_t* const data = relayed ? read_result(marked.block, first, count) : it_.elements(marked.block, first);
+  uint8_t* const data = forwarded ? read_result(marked.block, first, count) : it_.elements(marked.block, first);
   if (data == nullptr) return false;
   const Egress::Source source{
       .block = marked.block, .first = first, .data = data, .count = count, .contribution = false};
@@ -252,7 +254,7 @@ bool RingAlgorithm::send_next(Nanos now) noexcept {
     if (data == nullptr) return false;
   }
   const Egress::Source source{
-      .block = own_block_, .first = first, .data = data, .count = count, .contribution = it_.contributes()};
+      .block = own_block_, .first = first, .data = data, .count = count, .contribution = it_.adds_contributions()};
   const size_t sent = send(step, source, now);
   own_sent_ += sent;
   // In Phase::kGather the elements are results, for example a share of a sum in its last stage.
@@ -266,9 +268,9 @@ size_t RingAlgorithm::send(const Step& step, const Egress::Source& from, Nanos n
   if (piece.elements == 0) return 0;
   const bool goes_on = step.phase == Phase::kGather && it_.route.stage != 0 && !it_.last_stage();
   if (goes_on && from.data != parts_.private_copy.data()) {
-    store_with_digests(it_.back, from.block, from.first, piece.encoded(), piece.elements);
+    store_with_digests(it_.result_coder, from.block, from.first, piece.encoded(), piece.elements);
   } else if (step.store) {
-    const Coder& coder = step.phase == Phase::kGather ? it_.back : it_.coder;
+    const Coder& coder = step.phase == Phase::kGather ? it_.result_coder : it_.coder;
     (void)coder.decode(piece.encoded(), from.data, piece.elements);
   }
   parts_.egress.commit(it_, step, piece);
@@ -282,9 +284,9 @@ size_t RingAlgorithm::send(const Step& step, const Egress::Source& from, Nanos n
 // a stage, and the next stage divides the tensor differently.
 uint32_t* RingAlgorithm::digests(unsigned block, size_t element) const noexcept {
   const size_t granule = it_.coder.granule();
-  const size_t place = has_shares(it_.operation.kind) ? it_.room->result.place(block, element / granule)
+  const size_t place = has_shares(it_.operation.kind) ? it_.memory->result.place(block, element / granule)
                                                       : (it_.base + it_.blocks.offset(block) + element) / granule;
-  return &it_.room->digests[place];
+  return &it_.memory->digests[place];
 }
 
 // Decodes a result into the tensor, with digests if it will be sent from there in the next stage.
@@ -333,7 +335,7 @@ unsigned RingAlgorithm::awaited() const noexcept {
   return parts_.topology.rank_at(follows ? successor : from_);
 }
 
-std::optional<unsigned> RingAlgorithm::sender() const noexcept {
+std::optional<unsigned> RingAlgorithm::missing_from() const noexcept {
   if (sums_left_ == 0 && results_left_ == 0) return std::nullopt;
   return parts_.topology.rank_at(from_);
 }

@@ -28,12 +28,12 @@ class RingAlgorithm final : public Algorithm {
   void begin() noexcept override;
   void end() noexcept override;
   [[nodiscard]] bool accepts(const Run& run, size_t link, std::span<const Run> before) const noexcept override;
-  void on_run(const Run& run, size_t link, bool relayed, Nanos now) noexcept override;
+  void on_run(const Run& run, size_t link, bool forwarded, Nanos now) noexcept override;
   bool send_passing(Nanos now) noexcept override;
   bool send_own(Nanos now) noexcept override;
   [[nodiscard]] bool done() const noexcept override;
   [[nodiscard]] unsigned awaited() const noexcept override;
-  [[nodiscard]] std::optional<unsigned> sender() const noexcept override;
+  [[nodiscard]] std::optional<unsigned> missing_from() const noexcept override;
   [[nodiscard]] std::optional<Step> next_step() noexcept override;
 
  private:
@@ -44,7 +44,7 @@ class RingAlgorithm final : public Algorithm {
   size_t pass_on(const Run& run, Nanos now) noexcept;
   void absorb(const Run& run, size_t done) noexcept;
   void add_sum(const Run& run) noexcept;
-  void take_result(const Run& run, bool relayed, Nanos now) noexcept;
+  void take_result(const Run& run, bool forwarded, Nanos now) noexcept;
   bool copy(const Run& run, Nanos now) noexcept;
   // ---- Sending
   bool send_deferred(Phase phase, Nanos now) noexcept;

@@ -26,7 +26,7 @@ unsigned Owners::first_of(const RouteKey& route, unsigned block) const noexcept 
   return ((any ? block : owner(route, block)) + 1) % world_;
 }
 
-Owners::Way Owners::way(const RouteKey& route, unsigned block, unsigned sender) noexcept {
+Owners::Delivery Owners::delivery(const RouteKey& route, unsigned block, unsigned sender) noexcept {
   if (route.kind == OpKind::kGather) return {.from = block, .to = route.root};
   if (route.kind == OpKind::kScatter) return {.from = route.root, .to = block};
   return {.from = sender, .to = block};
@@ -35,7 +35,7 @@ Owners::Way Owners::way(const RouteKey& route, unsigned block, unsigned sender) 
 Step Owners::start(const RouteKey& route, unsigned block) const noexcept {
   Step step;
   if (delivers(route.kind)) {
-    const auto [from, to] = way(route, block, rank_);
+    const auto [from, to] = delivery(route, block, rank_);
     if (from != rank_ || to == rank_) return step;
     step.expected = true;
     step.send = true;
@@ -69,7 +69,7 @@ Step Owners::arrival(const RouteKey& route, Phase phase, unsigned block, size_t 
   if (phase == Phase::kGather) {
     if (delivers(route.kind)) {
       const unsigned peer = topology_.neighbours()[link];
-      const auto [from, to] = way(route, block, peer);
+      const auto [from, to] = delivery(route, block, peer);
       step.expected = from == peer && to == rank_;
     } else {
       step.expected = reaches_all(route.kind) && of != rank_ && topology_.link_to(of) == link;

@@ -37,12 +37,12 @@ class Owners final : public Strategy {
   [[nodiscard]] unsigned senders() const noexcept override { return world_ - 1; }
 
  private:
-  struct Way {
+  struct Delivery {
     unsigned from;
     unsigned to;
   };
   // Returns the sender and the receiver of a block in a kind with delivers(). `sender` counts only for an all-to-all.
-  [[nodiscard]] static Way way(const RouteKey& route, unsigned block, unsigned sender) noexcept;
+  [[nodiscard]] static Delivery delivery(const RouteKey& route, unsigned block, unsigned sender) noexcept;
   [[nodiscard]] bool direct() const noexcept { return strategy_.kind == StrategyId::Kind::kDirect; }
 
   const Topology& topology_;

@@ -82,10 +82,10 @@ uint32_t rss_hash(const ArrivingFlow& flow, std::span<const uint8_t> key) noexce
   return rte_softrss(tuple.data(), static_cast<uint32_t>(tuple.size()), reinterpret_cast<const uint8_t*>(words.data()));
 }
 
-std::optional<RssPlan> plan_rss(std::span<const ArrivingFlow> flows, unsigned queues, size_t entries,
-                                size_t key_bytes) {
+std::optional<RssTable> plan_rss(std::span<const ArrivingFlow> flows, unsigned queues, size_t entries,
+                                 size_t key_bytes) {
   if (!std::has_single_bit(entries) || key_bytes < kLeastRssKey) return std::nullopt;
-  RssPlan plan{.key = std::vector<uint8_t>(key_bytes), .table = std::vector<uint16_t>(entries)};
+  RssTable plan{.key = std::vector<uint8_t>(key_bytes), .table = std::vector<uint16_t>(entries)};
   // With a hash of ports alone, few entries are enough for any number of nodes. But then other packets of all nodes
   // share one queue, too. So it is the second choice.
   for (const bool by_ports : {false, true}) {

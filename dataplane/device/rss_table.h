@@ -36,7 +36,7 @@ inline constexpr size_t kLeastRssKey = 16;  // bytes of the key that addresses a
 // kLeastRssKey bytes.
 [[nodiscard]] uint32_t rss_hash(const ArrivingFlow& flow, std::span<const uint8_t> key) noexcept;
 
-struct RssPlan {
+struct RssTable {
   std::vector<uint8_t> key;
   std::vector<uint16_t> table;  // queue number, by hash % size
 };
@@ -45,7 +45,7 @@ struct RssPlan {
 // entry of the table. Everything else goes to queue 0. With too many flows for that, such as with links to all nodes,
 // the key ignores the source address. Returns nothing if no such key was found, or if `entries` is not a power of two.
 // Equal arguments always give equal plans.
-[[nodiscard]] std::optional<RssPlan> plan_rss(std::span<const ArrivingFlow> flows, unsigned queues, size_t entries,
-                                              size_t key_bytes);
+[[nodiscard]] std::optional<RssTable> plan_rss(std::span<const ArrivingFlow> flows, unsigned queues, size_t entries,
+                                               size_t key_bytes);
 
 }  // namespace gradlane

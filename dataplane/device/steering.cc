@@ -43,7 +43,7 @@ struct Rule {
   rte_flow_action actions[2]{};
 };
 
-rte_eth_rss_conf hash_of(RssPlan& plan) {
+rte_eth_rss_conf hash_of(RssTable& plan) {
   rte_eth_rss_conf hash{};  // DPDK 24.11 has one more member
   hash.rss_key = plan.key.data();
   hash.rss_key_len = static_cast<uint8_t>(plan.key.size());

@@ -70,7 +70,7 @@ class Steering {
   uint16_t port_ = 0;
   unsigned queues_ = 1;
   std::vector<rte_flow*> rules_;
-  std::optional<RssPlan> rss_;
+  std::optional<RssTable> rss_;
   std::string no_rss_ = "not reported";  // reason
   bool steered_ = false;
   std::string text_;

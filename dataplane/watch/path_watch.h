@@ -47,7 +47,7 @@ class PathWatch {
   [[nodiscard]] bool running() const noexcept;
 
  private:
-  struct Way {
+  struct Probing {
     std::unique_ptr<ProbeRun> run;
     std::atomic<uint32_t>* path = nullptr;
     size_t mtu = 0;
@@ -55,10 +55,10 @@ class PathWatch {
     Nanos due = 0;
     Nanos begun = 0;
   };
-  [[nodiscard]] bool due(const Way& way, const NeighbourFacts& facts, Nanos now) const noexcept;
-  [[nodiscard]] static bool note(Way& way) noexcept;
+  [[nodiscard]] bool due(const Probing& probing, const NeighbourFacts& facts, Nanos now) const noexcept;
+  [[nodiscard]] static bool note(Probing& probing) noexcept;
 
-  std::vector<Way> ways_;
+  std::vector<Probing> probings_;
   const std::function<uint64_t()> random_;
 };
 

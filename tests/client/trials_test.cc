@@ -19,7 +19,7 @@ constexpr unsigned kFixed = 2;
 constexpr unsigned kFixedDirect = 3;
 
 // Ways: raw and fixed, each with two strategies. The prediction is that fixed with the first strategy is the fastest.
-std::vector<gl_timed_candidate> ways() {
+std::vector<gl_timed_candidate> candidates() {
   return {{.predicted = 100, .measured = 0, .strategy = 1, .codec = 1, .exact = true},
           {.predicted = 120, .measured = 0, .strategy = 2, .codec = 1, .exact = true},
           {.predicted = 50, .measured = 0, .strategy = 1, .codec = 5, .exact = false},
@@ -27,7 +27,7 @@ std::vector<gl_timed_candidate> ways() {
 }
 
 // Time in ns of an operation of 1000 bytes, by rank, way and number of the operation.
-using Times = std::function<double(unsigned rank, unsigned way, unsigned operation)>;
+using Times = std::function<double(unsigned rank, unsigned candidate, unsigned operation)>;
 
 // Ranks that run the same operations, each with its own times. They agree as the library does, on the least of all
 // times, or on the greatest.
@@ -38,7 +38,7 @@ class Ranks {
     rounds_.resize(ranks);
     for (gl_tuner& it : rounds_) {
       it.count = static_cast<unsigned>(all.size());
-      std::ranges::copy(all, it.ways);
+      std::ranges::copy(all, it.candidates);
       gl_tuner_begin(&it);
     }
   }
@@ -50,14 +50,15 @@ class Ranks {
       std::vector<gl_selection> turns;
       for (gl_tuner& it : rounds_) turns.push_back(turn_of(it, count, whole));
       for (const gl_selection& turn : turns) {
-        EXPECT_EQ(turn.way, turns[0].way);
+        EXPECT_EQ(turn.candidate, turns[0].candidate);
         EXPECT_EQ(turn.trial, turns[0].trial);
       }
       for (unsigned rank = 0; rank < rounds_.size(); ++rank) {
-        gl_tuner_note(&rounds_[rank], &turns[rank], times_(rank, turns[rank].way, done_) * static_cast<double>(count),
+        gl_tuner_note(&rounds_[rank], &turns[rank],
+                      times_(rank, turns[rank].candidate, done_) * static_cast<double>(count),
                       4 * static_cast<double>(count));
       }
-      went.push_back(turns[0].way);
+      went.push_back(turns[0].candidate);
       trials_ += turns[0].trial >= 0 ? 1 : 0;
       ++done_;
     }
@@ -100,17 +101,19 @@ class Ranks {
   unsigned trials_ = 0;
 };
 
-double of_table(std::initializer_list<double> table, unsigned way) { return *(table.begin() + way); }
+double of_table(std::initializer_list<double> table, unsigned candidate) { return *(table.begin() + candidate); }
 
 TEST(Rounds, FirstOperationIsTheBaselines) {
-  Ranks ranks(2, ways(), [](unsigned, unsigned, unsigned) { return 1.0; });
+  Ranks ranks(2, candidates(), [](unsigned, unsigned, unsigned) { return 1.0; });
   EXPECT_EQ(ranks.run(1), std::vector{kRaw});
 }
 
 // A way that takes more than twice as long as the best one is tried only once, unless it was predicted to be faster.
 // The others have three trials.
 TEST(Rounds, TriesWhatHasLostOnce) {
-  Ranks ranks(1, ways(), [](unsigned, unsigned way, unsigned) { return of_table({4, 5, 1, 2}, way); });
+  Ranks ranks(1, candidates(), [](unsigned, unsigned candidate, unsigned) {
+    return of_table({4, 5, 1, 2}, candidate);
+  });
   const std::vector<unsigned> went = ranks.run(9);
   EXPECT_EQ(went,
             (std::vector{kRaw, kFixed, kDirect, kFixedDirect, kFixed, kFixedDirect, kFixedDirect, kFixed, kFixed}));
@@ -118,28 +121,35 @@ TEST(Rounds, TriesWhatHasLostOnce) {
 }
 
 TEST(Rounds, TriesWhatIsInQuestionThreeTimes) {
-  Ranks ranks(1, ways(), [](unsigned, unsigned way, unsigned) { return of_table({1.4, 1.5, 1, 1.2}, way); });
+  Ranks ranks(1, candidates(), [](unsigned, unsigned candidate, unsigned) {
+    return of_table({1.4, 1.5, 1, 1.2}, candidate);
+  });
   const std::vector<unsigned> went = ranks.run(12);
-  for (const unsigned way : {kRaw, kDirect, kFixed, kFixedDirect}) EXPECT_EQ(std::ranges::count(went, way), 3);
+  for (const unsigned candidate : {kRaw, kDirect, kFixed, kFixedDirect})
+    EXPECT_EQ(std::ranges::count(went, candidate), 3);
   EXPECT_EQ(ranks.run(1), std::vector{kFixed});
 }
 
 // The choice is made within 20 operations.
 TEST(Rounds, TriesTheTwoThatAreCloseFourTimesMore) {
-  Ranks ranks(2, ways(), [](unsigned, unsigned way, unsigned) { return of_table({4, 1.4, 1.1, 1}, way); });
+  Ranks ranks(2, candidates(), [](unsigned, unsigned candidate, unsigned) {
+    return of_table({4, 1.4, 1.1, 1}, candidate);
+  });
   const std::vector<unsigned> went = ranks.run(22);
   EXPECT_EQ(std::ranges::count(went, kRaw), 1);
   EXPECT_EQ(std::ranges::count(went, kDirect), 3);
   EXPECT_EQ(std::vector(went.begin() + 18, went.end()), std::vector(4, kFixedDirect)) << "settled";
-  Ranks close(2, ways(), [](unsigned, unsigned way, unsigned) { return of_table({1.1, 1.1, 1.1, 1}, way); });
+  Ranks close(2, candidates(), [](unsigned, unsigned candidate, unsigned) {
+    return of_table({1.1, 1.1, 1.1, 1}, candidate);
+  });
   EXPECT_EQ(close.run(21).back(), kFixedDirect);
   EXPECT_EQ(close.trials(), 20U);
 }
 
 // The median of seven times counts.
 TEST(Rounds, ThreeSpikesDoNotCountWhereItIsClose) {
-  Ranks ranks(1, ways(), [](unsigned, unsigned way, unsigned operation) {
-    return of_table({1.1, 9, 1, 9}, way) * (way == kFixed && operation % 7 < 3 ? 1.14 : 1);
+  Ranks ranks(1, candidates(), [](unsigned, unsigned candidate, unsigned operation) {
+    return of_table({1.1, 9, 1, 9}, candidate) * (candidate == kFixed && operation % 7 < 3 ? 1.14 : 1);
   });
   ranks.run(20);
   EXPECT_EQ(ranks.run(1), std::vector{kFixed});
@@ -147,7 +157,9 @@ TEST(Rounds, ThreeSpikesDoNotCountWhereItIsClose) {
 
 // A way whose only trial contradicts its prediction is tried again.
 TEST(Rounds, OneTrialIsNotEnoughAgainstThePrediction) {
-  Ranks ranks(1, ways(), [](unsigned, unsigned way, unsigned) { return of_table({1, 5, 4, 5}, way); });
+  Ranks ranks(1, candidates(), [](unsigned, unsigned candidate, unsigned) {
+    return of_table({1, 5, 4, 5}, candidate);
+  });
   const std::vector<unsigned> went = ranks.run(20);
   EXPECT_EQ(std::ranges::count(went, kFixed), 3);
   EXPECT_EQ(std::ranges::count(went, kDirect), 1);
@@ -156,7 +168,9 @@ TEST(Rounds, OneTrialIsNotEnoughAgainstThePrediction) {
 
 // If only one way is left after the first stage, the choice is made.
 TEST(Rounds, AClearCaseIsSettledAtOnce) {
-  Ranks ranks(2, ways(), [](unsigned, unsigned way, unsigned) { return of_table({8, 9, 1, 3}, way); });
+  Ranks ranks(2, candidates(), [](unsigned, unsigned candidate, unsigned) {
+    return of_table({8, 9, 1, 3}, candidate);
+  });
   EXPECT_EQ(ranks.run(5).back(), kFixed);
   EXPECT_EQ(ranks.trials(), 4U);
 }
@@ -164,7 +178,7 @@ TEST(Rounds, AClearCaseIsSettledAtOnce) {
 TEST(Rounds, TheFirstTrialsAreAlone) {
   gl_tuner it{};
   it.count = 4;
-  std::ranges::copy(ways(), it.ways);
+  std::ranges::copy(candidates(), it.candidates);
   gl_tuner_begin(&it);
   EXPECT_TRUE(gl_tuner_alone(&it));
   gl_selection turn{};
@@ -175,32 +189,40 @@ TEST(Rounds, TheFirstTrialsAreAlone) {
 }
 
 TEST(Rounds, ALosingChoiceIsBackAtTheBaselineWithinTwentyOperations) {
-  Ranks ranks(4, ways(), [](unsigned, unsigned way, unsigned) { return of_table({1, 1.2, 3, 2}, way); });
+  Ranks ranks(4, candidates(), [](unsigned, unsigned candidate, unsigned) {
+    return of_table({1, 1.2, 3, 2}, candidate);
+  });
   ranks.run(20);
   EXPECT_EQ(ranks.run(100), std::vector<unsigned>(100, kRaw));
   EXPECT_LE(ranks.trials(), 12U);
 }
 
 TEST(Rounds, AWinningChoiceStays) {
-  Ranks ranks(4, ways(), [](unsigned, unsigned way, unsigned) { return of_table({8, 9, 1, 2}, way); });
+  Ranks ranks(4, candidates(), [](unsigned, unsigned candidate, unsigned) {
+    return of_table({8, 9, 1, 2}, candidate);
+  });
   ranks.run(20);
   EXPECT_EQ(ranks.run(100), std::vector<unsigned>(100, kFixed));
 }
 
 TEST(Rounds, WhatBringsLessThanFivePercentIsNotWorthIt) {
-  Ranks a(2, ways(), [](unsigned, unsigned way, unsigned) { return of_table({1, 1.1, 0.96, 1.1}, way); });
+  Ranks a(2, candidates(), [](unsigned, unsigned candidate, unsigned) {
+    return of_table({1, 1.1, 0.96, 1.1}, candidate);
+  });
   a.run(20);
   EXPECT_EQ(a.run(1), std::vector{kRaw});
-  Ranks b(2, ways(), [](unsigned, unsigned way, unsigned) { return of_table({1, 1.1, 0.94, 1.1}, way); });
+  Ranks b(2, candidates(), [](unsigned, unsigned candidate, unsigned) {
+    return of_table({1, 1.1, 0.94, 1.1}, candidate);
+  });
   b.run(20);
   EXPECT_EQ(b.run(1), std::vector{kFixed});
 }
 
 // A fast exact way is preferred to a way that rounds and is hardly faster.
 TEST(Rounds, ExactIsPreferred) {
-  std::vector<gl_timed_candidate> all = ways();
+  std::vector<gl_timed_candidate> all = candidates();
   all[kDirect].predicted = 70;
-  Ranks ranks(2, all, [](unsigned, unsigned way, unsigned) { return of_table({1, 0.5, 0.49, 0.6}, way); });
+  Ranks ranks(2, all, [](unsigned, unsigned candidate, unsigned) { return of_table({1, 0.5, 0.49, 0.6}, candidate); });
   const std::vector<unsigned> went = ranks.run(20);
   ASSERT_NE(std::ranges::find(went, kDirect), went.end());
   EXPECT_EQ(ranks.run(1), std::vector{kDirect});
@@ -208,10 +230,14 @@ TEST(Rounds, ExactIsPreferred) {
 
 // If two ways are about equally fast, the one with the strategy of the baseline is preferred.
 TEST(Rounds, ItsOwnStrategyIsPreferred) {
-  Ranks near(2, ways(), [](unsigned, unsigned way, unsigned) { return of_table({4, 4, 1, 0.96}, way); });
+  Ranks near(2, candidates(), [](unsigned, unsigned candidate, unsigned) {
+    return of_table({4, 4, 1, 0.96}, candidate);
+  });
   near.run(20);
   EXPECT_EQ(near.run(1), std::vector{kFixed});
-  Ranks far(2, ways(), [](unsigned, unsigned way, unsigned) { return of_table({4, 4, 1, 0.94}, way); });
+  Ranks far(2, candidates(), [](unsigned, unsigned candidate, unsigned) {
+    return of_table({4, 4, 1, 0.94}, candidate);
+  });
   far.run(20);
   EXPECT_EQ(far.run(1), std::vector{kFixedDirect});
 }
@@ -219,26 +245,28 @@ TEST(Rounds, ItsOwnStrategyIsPreferred) {
 // Ranks that come early wait for the last rank, and only that rank sees how long the operation takes. Here another rank
 // is the last one in each operation.
 TEST(Rounds, SkewDoesNotCount) {
-  const Times skewed = [](unsigned rank, unsigned way, unsigned operation) {
+  const Times skewed = [](unsigned rank, unsigned candidate, unsigned operation) {
     const double wait = operation % 4 == rank ? 0 : 50 * (1 + (operation * 7 + rank) % 5);
-    return of_table({3, 4, 1, 2}, way) + wait;
+    return of_table({3, 4, 1, 2}, candidate) + wait;
   };
-  Ranks ranks(4, ways(), skewed);
+  Ranks ranks(4, candidates(), skewed);
   ranks.run(20);
   EXPECT_EQ(ranks.run(50), std::vector<unsigned>(50, kFixed));
   for (unsigned i = 1; i < 4; ++i) EXPECT_EQ(ranks.rank(i).chosen, ranks.rank(0).chosen);
 }
 
 TEST(Rounds, ASpikeDoesNotCount) {
-  Ranks ranks(2, ways(), [](unsigned, unsigned way, unsigned operation) {
-    return of_table({3, 4, 1, 2}, way) + (operation == 1 ? 1000 : 0);
+  Ranks ranks(2, candidates(), [](unsigned, unsigned candidate, unsigned operation) {
+    return of_table({3, 4, 1, 2}, candidate) + (operation == 1 ? 1000 : 0);
   });
   ranks.run(20);
   EXPECT_EQ(ranks.run(1), std::vector{kFixed});
 }
 
 TEST(Rounds, PiecesOfATensorAreOneTrial) {
-  Ranks ranks(2, ways(), [](unsigned, unsigned way, unsigned) { return of_table({3, 4, 1, 2}, way); });
+  Ranks ranks(2, candidates(), [](unsigned, unsigned candidate, unsigned) {
+    return of_table({3, 4, 1, 2}, candidate);
+  });
   const std::vector<unsigned> went = ranks.run(12 * 4, 250, 1000);
   for (size_t i = 0; i < went.size(); ++i) EXPECT_EQ(went[i], went[i / 4 * 4]) << i;
   EXPECT_EQ(went[4], kFixed);
@@ -246,23 +274,23 @@ TEST(Rounds, PiecesOfATensorAreOneTrial) {
 }
 
 TEST(Rounds, WhatIsHopelessIsNotTried) {
-  std::vector<gl_timed_candidate> all = ways();
+  std::vector<gl_timed_candidate> all = candidates();
   for (gl_timed_candidate& it : all) it.predicted = it.exact ? 10 : 1000;
-  Ranks ranks(2, all, [](unsigned, unsigned way, unsigned) { return of_table({1, 2, 3, 4}, way); });
+  Ranks ranks(2, all, [](unsigned, unsigned candidate, unsigned) { return of_table({1, 2, 3, 4}, candidate); });
   const std::vector<unsigned> went = ranks.run(40);
-  EXPECT_EQ(std::ranges::count_if(went, [](unsigned way) { return way >= kFixed; }), 0);
+  EXPECT_EQ(std::ranges::count_if(went, [](unsigned candidate) { return candidate >= kFixed; }), 0);
 }
 
 TEST(Rounds, OneWayIsNoChoice) {
-  Ranks ranks(2, {ways()[0]}, [](unsigned, unsigned, unsigned) { return 1.0; });
+  Ranks ranks(2, {candidates()[0]}, [](unsigned, unsigned, unsigned) { return 1.0; });
   EXPECT_EQ(ranks.run(2000), std::vector<unsigned>(2000, kRaw));
   EXPECT_LE(ranks.trials(), 1U);
 }
 
 // Later rounds change the choice if the network changes.
 TEST(Rounds, LooksAgain) {
-  Ranks changed(3, ways(), [](unsigned, unsigned way, unsigned operation) {
-    return operation < 300 ? of_table({8, 9, 1, 2}, way) : of_table({1, 1.5, 4, 5}, way);
+  Ranks changed(3, candidates(), [](unsigned, unsigned candidate, unsigned operation) {
+    return operation < 300 ? of_table({8, 9, 1, 2}, candidate) : of_table({1, 1.5, 4, 5}, candidate);
   });
   changed.run(300);
   EXPECT_EQ(changed.run(1), std::vector{kFixed});
@@ -272,12 +300,14 @@ TEST(Rounds, LooksAgain) {
 
 TEST(Rounds, LaterTrialsCostLittle) {
   for (const double slow : {8.0, 20.0}) {  // times as long as the best way
-    const auto time = [slow](unsigned, unsigned way, unsigned) { return of_table({slow, slow + 1, 1, 2}, way); };
-    Ranks ranks(1, ways(), time);
+    const auto time = [slow](unsigned, unsigned candidate, unsigned) {
+      return of_table({slow, slow + 1, 1, 2}, candidate);
+    };
+    Ranks ranks(1, candidates(), time);
     (void)ranks.run(20);
     double sum = 0;
     constexpr unsigned kOperations = 50000;
-    for (const unsigned way : ranks.run(kOperations)) sum += time(0, way, 0);
+    for (const unsigned candidate : ranks.run(kOperations)) sum += time(0, candidate, 0);
     EXPECT_LT(sum, 1.02 * kOperations) << slow;
     EXPECT_GT(ranks.rank(0).round, 1U) << slow;
   }
@@ -286,14 +316,14 @@ TEST(Rounds, LaterTrialsCostLittle) {
 // Ranks that finish before the operation is over do not know how long it takes. So they must not decide. With the
 // greatest times, other ranks decide.
 TEST(Rounds, ByTheGreatest) {
-  const auto times = [](unsigned rank, unsigned way, unsigned operation) {
+  const auto times = [](unsigned rank, unsigned candidate, unsigned operation) {
     if (rank == 2 && operation % 2 == 0) return 0.0;
-    return rank == 0 ? of_table({4, 5, 9, 9}, way) : of_table({3, 3, 1, 1}, way);
+    return rank == 0 ? of_table({4, 5, 9, 9}, candidate) : of_table({3, 3, 1, 1}, candidate);
   };
-  Ranks least(3, ways(), times);
+  Ranks least(3, candidates(), times);
   least.run(40);
   EXPECT_EQ(least.run(1), std::vector{kFixed});
-  Ranks greatest(3, ways(), times, true);
+  Ranks greatest(3, candidates(), times, true);
   greatest.run(40);
   EXPECT_EQ(greatest.run(1), std::vector{kRaw});
 }
@@ -301,7 +331,7 @@ TEST(Rounds, ByTheGreatest) {
 TEST(Rounds, WhatNobodyKnowsIsNotChosen) {
   gl_tuner it{};
   it.count = 4;
-  std::ranges::copy(ways(), it.ways);
+  std::ranges::copy(candidates(), it.candidates);
   gl_tuner_begin(&it);
   gl_selection turn{};
   double times[GL_TRIALS];
@@ -315,13 +345,13 @@ TEST(Rounds, WhatNobodyKnowsIsNotChosen) {
   }
   EXPECT_EQ(it.chosen, kRaw);
   EXPECT_EQ(gl_tuner_next(&it, 1, 1, &turn), GL_TURN_GO);
-  EXPECT_EQ(turn.way, kRaw);
+  EXPECT_EQ(turn.candidate, kRaw);
 }
 
 // A daemon's clock does not give such numbers.
 TEST(Rounds, GarbageIsLeftOut) {
-  Ranks ranks(1, ways(), [](unsigned, unsigned way, unsigned operation) {
-    return operation % 3 == 0 ? std::nan("") : of_table({3, 4, 1, 2}, way);
+  Ranks ranks(1, candidates(), [](unsigned, unsigned candidate, unsigned operation) {
+    return operation % 3 == 0 ? std::nan("") : of_table({3, 4, 1, 2}, candidate);
   });
   ranks.run(40);
   EXPECT_EQ(ranks.run(1), std::vector{kFixed});

@@ -76,9 +76,9 @@ CodecPair find_codec_pair(std::string_view name) {
   return {find_codec(name)};
 }
 
-CodecWays codec_ways(const CodecRow& row) noexcept {
-  if (needs_owners(row)) return CodecWays::kOwners;
-  return needs_links(row) ? CodecWays::kLinks : CodecWays::kAny;
+StrategySupport strategy_support(const CodecRow& row) noexcept {
+  if (needs_owners(row)) return StrategySupport::kOwners;
+  return needs_links(row) ? StrategySupport::kLinks : StrategySupport::kAny;
 }
 
 std::string strategy_fault(const CodecPair& codec, const StrategyId& strategy, std::span<const StrategyId> allowed,

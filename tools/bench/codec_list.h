@@ -34,12 +34,12 @@ struct CodecPair {
 [[nodiscard]] CodecPair find_codec_pair(std::string_view name);
 
 // The strategies that can carry sums of a codec.
-enum class CodecWays : uint8_t {
+enum class StrategySupport : uint8_t {
   kAny,     // every strategy
   kLinks,   // every strategy, if all nodes have links to all others: needs_links()
   kOwners,  // strategies whose blocks have owners: needs_owners()
 };
-[[nodiscard]] CodecWays codec_ways(const CodecRow& row) noexcept;
+[[nodiscard]] StrategySupport strategy_support(const CodecRow& row) noexcept;
 
 // Returns a text that says why sums cannot go by `strategy` if nodes allow the strategies `allowed`; empty if they can.
 // `world` is the number of ranks; 0: unknown.

@@ -45,7 +45,7 @@ class RingSpeed {
 
  private:
   [[nodiscard]] bool by_ring() const noexcept { return strategy_ == "ring"; }
-  [[nodiscard]] StrategyId way() const { return find_strategy(strategy_); }
+  [[nodiscard]] StrategyId candidate() const { return find_strategy(strategy_); }
   // Returns the strategy for measuring this codec; "" if no allowed strategy carries it.
   [[nodiscard]] std::string way_of(const std::string& codec) const;
   // Runs one operation after a barrier, and returns its time on this rank in s.

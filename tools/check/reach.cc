@@ -39,78 +39,78 @@ Address address_of(const Endpoint& endpoint) {
   return {found, &freeaddrinfo};
 }
 
-struct Way {
+struct Destination {
   FileDescriptor socket{-1};
   Reach reach = Reach::kNoError;
 };
 
-void note(Way& way, int error) {
+void note(Destination& destination, int error) {
   switch (error) {
     case ECONNREFUSED:
-      way.reach = Reach::kRefused;
+      destination.reach = Reach::kRefused;
       break;
     case EHOSTUNREACH:
     case ENETUNREACH:
     case EHOSTDOWN:
     case ENETDOWN:
-      way.reach = Reach::kUnreachable;
+      destination.reach = Reach::kUnreachable;
       break;
     case EPERM:
     case EACCES:
-      way.reach = Reach::kForbidden;
+      destination.reach = Reach::kForbidden;
       break;
     default:
       break;
   }
 }
 
-void open(Way& way, const IpAddress* from, const Endpoint& to) {
+void open(Destination& destination, const IpAddress* from, const Endpoint& to) {
   const Address local = from != nullptr ? address_of({*from, 0}) : Address(nullptr, &freeaddrinfo);
   const Address remote = address_of(to);
   if (!remote) return;
-  way.socket = FileDescriptor(socket(remote->ai_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  destination.socket = FileDescriptor(socket(remote->ai_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   // Without this option, the socket does not get errors from routers, nor the error that a host of the own network does
   // not answer.
   const int on = 1;
   const bool of_ipv6 = remote->ai_family == AF_INET6;
-  (void)setsockopt(way.socket.get(), of_ipv6 ? IPPROTO_IPV6 : IPPROTO_IP, of_ipv6 ? IPV6_RECVERR : IP_RECVERR, &on,
-                   sizeof(on));
-  if ((local && bind(way.socket.get(), local->ai_addr, local->ai_addrlen) != 0) ||
-      connect(way.socket.get(), remote->ai_addr, remote->ai_addrlen) != 0) {
-    note(way, errno);
+  (void)setsockopt(destination.socket.get(), of_ipv6 ? IPPROTO_IPV6 : IPPROTO_IP, of_ipv6 ? IPV6_RECVERR : IP_RECVERR,
+                   &on, sizeof(on));
+  if ((local && bind(destination.socket.get(), local->ai_addr, local->ai_addrlen) != 0) ||
+      connect(destination.socket.get(), remote->ai_addr, remote->ai_addrlen) != 0) {
+    note(destination, errno);
   }
 }
 
-void send_one(Way& way) {
+void send_one(Destination& destination) {
   const char nothing = 0;
-  if (send(way.socket.get(), &nothing, 1, MSG_NOSIGNAL) < 0) note(way, errno);
+  if (send(destination.socket.get(), &nothing, 1, MSG_NOSIGNAL) < 0) note(destination, errno);
 }
 
-void look(Way& way) {
-  if (way.reach != Reach::kNoError) return;
+void look(Destination& destination) {
+  if (destination.reach != Reach::kNoError) return;
   int error = 0;
   socklen_t bytes = sizeof(error);
-  if (getsockopt(way.socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes) == 0) note(way, error);
+  if (getsockopt(destination.socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes) == 0) note(destination, error);
 }
 
 }  // namespace
 
 std::vector<Reach> reach(const IpAddress* from, std::span<const Endpoint> to) {
-  std::vector<Way> ways(to.size());
-  for (size_t i = 0; i < to.size(); ++i) open(ways[i], from, to[i]);
-  const auto open_ones = [&ways] {
-    return std::ranges::any_of(ways, [](const Way& it) { return it.reach == Reach::kNoError; });
+  std::vector<Destination> destinations(to.size());
+  for (size_t i = 0; i < to.size(); ++i) open(destinations[i], from, to[i]);
+  const auto open_ones = [&destinations] {
+    return std::ranges::any_of(destinations, [](const Destination& it) { return it.reach == Reach::kNoError; });
   };
   const auto end = Clock::now() + kReachTime;
   for (size_t next = 0; open_ones() && Clock::now() < end; poll(nullptr, 0, kReachTick.count())) {
-    for (Way& way : ways) look(way);
-    for (size_t i = 0; i < std::min(kReachAtOnce, ways.size()); ++i) {
-      Way& way = ways[next++ % ways.size()];
-      if (way.reach == Reach::kNoError) send_one(way);
+    for (Destination& destination : destinations) look(destination);
+    for (size_t i = 0; i < std::min(kReachAtOnce, destinations.size()); ++i) {
+      Destination& destination = destinations[next++ % destinations.size()];
+      if (destination.reach == Reach::kNoError) send_one(destination);
     }
   }
   std::vector<Reach> all;
-  std::ranges::transform(ways, std::back_inserter(all), &Way::reach);
+  std::ranges::transform(destinations, std::back_inserter(all), &Destination::reach);
   return all;
 }
 

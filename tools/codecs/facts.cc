@@ -38,12 +38,12 @@ const char* same_bytes_name(SameBytes same) noexcept {
 }
 
 const char* ways_name(const CodecRow& row) noexcept {
-  switch (codec_ways(row)) {
-    case CodecWays::kAny:
+  switch (strategy_support(row)) {
+    case StrategySupport::kAny:
       return "any";
-    case CodecWays::kLinks:
+    case StrategySupport::kLinks:
       return "links";
-    case CodecWays::kOwners:
+    case StrategySupport::kOwners:
       break;
   }
   return "owners";

@@ -73,7 +73,7 @@ double cpu_seconds() {
 }
 
 // Runs until the time is over or a signal comes. Returns the time that it has run.
-LoopbackTime run_for(Loopback& loopback, const LoopbackPlan& plan, const Interrupt& interrupt, bool live) {
+LoopbackTime run_for(Loopback& loopback, const LoopbackSettings& plan, const Interrupt& interrupt, bool live) {
   LoopbackFigures before = loopback.figures();
   double printed_at = 0;
   double now = 0;
@@ -97,7 +97,7 @@ LoopbackTime run_for(Loopback& loopback, const LoopbackPlan& plan, const Interru
 }  // namespace
 
 int run_loopback(const LoopbackOptions& options) {
-  const LoopbackPlan plan = plan_loopback(options);
+  const LoopbackSettings plan = plan_loopback(options);
   const Interrupt interrupt;
   // JSON output must not contain the lines of every second.
   const bool live = !options.json && (options.stats || isatty(STDOUT_FILENO) != 0);

@@ -16,11 +16,11 @@ uint64_t dropped(const LoopbackFigures& figures) {
   return std::accumulate(figures.drops.begin(), figures.drops.end(), uint64_t{0});
 }
 
-bool looks_inside(const LoopbackPlan& plan) { return plan.config.mode != LoopbackMode::kIo; }
+bool looks_inside(const LoopbackSettings& plan) { return plan.config.mode != LoopbackMode::kIo; }
 
 }  // namespace
 
-LoopbackRates loopback_rates(const LoopbackPlan& plan, const LoopbackFigures& before, const LoopbackFigures& after,
+LoopbackRates loopback_rates(const LoopbackSettings& plan, const LoopbackFigures& before, const LoopbackFigures& after,
                              double seconds) {
   const double packets = difference(after.received, before.received);
   const double busy = difference(after.busy_cycles, before.busy_cycles);
@@ -37,7 +37,7 @@ LoopbackRates loopback_rates(const LoopbackPlan& plan, const LoopbackFigures& be
   return rates;
 }
 
-void print_loopback_head(const LoopbackPlan& plan) {
+void print_loopback_head(const LoopbackSettings& plan) {
   const LoopbackConfig& config = plan.config;
   fmt::print("loopback {}: {} <-> {}, core {}, bursts of {}, frames of {} bytes", loopback_mode_name(config.mode),
              config.devices[0], config.devices[1], plan.core, config.burst, config.frame_bytes);
@@ -50,7 +50,7 @@ void print_loopback_head(const LoopbackPlan& plan) {
   fmt::print("\n");
 }
 
-void print_loopback_line(const LoopbackPlan& plan, double at, const LoopbackRates& rates,
+void print_loopback_line(const LoopbackSettings& plan, double at, const LoopbackRates& rates,
                          const LoopbackFigures& figures) {
   fmt::print("{:7.1f} s {:9.3f} Mpps {:9.3f} Gb/s {:8.1f} cycles/packet {:5.1f} % busy", at, rates.mpps, rates.gbps,
              rates.cycles_per_packet, rates.busy * 100);
@@ -61,7 +61,7 @@ void print_loopback_line(const LoopbackPlan& plan, double at, const LoopbackRate
   std::fflush(stdout);
 }
 
-void print_loopback_table(const LoopbackPlan& plan, const LoopbackFigures& figures, const LoopbackTime& time) {
+void print_loopback_table(const LoopbackSettings& plan, const LoopbackFigures& figures, const LoopbackTime& time) {
   const LoopbackRates rates = loopback_rates(plan, {}, figures, time.seconds);
   const auto count = [](const char* name, uint64_t value) { fmt::print("  {:<22}{:>18}\n", name, value); };
   const auto rate = [](const char* name, double value, const char* unit) {
@@ -93,7 +93,7 @@ void print_loopback_table(const LoopbackPlan& plan, const LoopbackFigures& figur
   }
 }
 
-std::string loopback_json(const LoopbackPlan& plan, const LoopbackFigures& figures, const LoopbackTime& time) {
+std::string loopback_json(const LoopbackSettings& plan, const LoopbackFigures& figures, const LoopbackTime& time) {
   using Json = nlohmann::ordered_json;
   const LoopbackConfig& config = plan.config;
   const LoopbackRates rates = loopback_rates(plan, {}, figures, time.seconds);

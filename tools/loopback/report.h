@@ -24,14 +24,14 @@ struct LoopbackRates {
   double operations = 0;         // mode ring: all-reduces per second
   double algbw = 0;              // mode ring: Gb/s of tensors
 };
-[[nodiscard]] LoopbackRates loopback_rates(const LoopbackPlan& plan, const LoopbackFigures& before,
+[[nodiscard]] LoopbackRates loopback_rates(const LoopbackSettings& plan, const LoopbackFigures& before,
                                            const LoopbackFigures& after, double seconds);
 
-void print_loopback_head(const LoopbackPlan& plan);
-void print_loopback_line(const LoopbackPlan& plan, double at, const LoopbackRates& rates,
+void print_loopback_head(const LoopbackSettings& plan);
+void print_loopback_line(const LoopbackSettings& plan, double at, const LoopbackRates& rates,
                          const LoopbackFigures& figures);
-void print_loopback_table(const LoopbackPlan& plan, const LoopbackFigures& figures, const LoopbackTime& time);
-[[nodiscard]] std::string loopback_json(const LoopbackPlan& plan, const LoopbackFigures& figures,
+void print_loopback_table(const LoopbackSettings& plan, const LoopbackFigures& figures, const LoopbackTime& time);
+[[nodiscard]] std::string loopback_json(const LoopbackSettings& plan, const LoopbackFigures& figures,
                                         const LoopbackTime& time);
 
 }  // namespace gradlane

@@ -93,8 +93,8 @@ void set_devices(const std::vector<std::string>& devices, LoopbackConfig& config
 
 const char* loopback_mode_name(LoopbackMode mode) noexcept { return kModes[static_cast<size_t>(mode)]; }
 
-LoopbackPlan plan_loopback(const LoopbackOptions& options) {
-  LoopbackPlan plan;
+LoopbackSettings plan_loopback(const LoopbackOptions& options) {
+  LoopbackSettings plan;
   LoopbackConfig& config = plan.config;
   config.mode = parse_mode(options.mode);
   set_devices(options.devices, config);

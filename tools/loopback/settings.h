@@ -10,7 +10,7 @@
 
 namespace gradlane {
 
-struct LoopbackPlan {
+struct LoopbackSettings {
   LoopbackConfig config;    // its data is `data` below
   std::vector<float> data;  // values for packets and tensors
   double seconds = 0;       // 0: until a signal comes
@@ -20,6 +20,6 @@ struct LoopbackPlan {
 [[nodiscard]] const char* loopback_mode_name(LoopbackMode mode) noexcept;
 
 // Parses and checks the options. Throws SetupError.
-[[nodiscard]] LoopbackPlan plan_loopback(const LoopbackOptions& options);
+[[nodiscard]] LoopbackSettings plan_loopback(const LoopbackOptions& options);
 
 }  // namespace gradlane

@@ -223,7 +223,7 @@ auto with_type(gradlane_type type, Run run) {
 
 }  // namespace
 
-PerfData::PerfData(const PerfPlan& plan, unsigned rank, unsigned world, bool apart)
+PerfData::PerfData(const PerfSettings& plan, unsigned rank, unsigned world, bool apart)
     : plan_(plan), rank_(rank), world_(world), apart_(apart), inputs_(plan.data, plan.seed) {}
 
 void PerfData::fill(void* tensor, size_t count) const {

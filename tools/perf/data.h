@@ -16,7 +16,7 @@ class PerfData {
  public:
   // `apart`: the input of each rank is encoded by itself. It is false if the daemon first adds up the inputs of a
   // node's trainers (local_reduce).
-  PerfData(const PerfPlan& plan, unsigned rank, unsigned world, bool apart = true);
+  PerfData(const PerfSettings& plan, unsigned rank, unsigned world, bool apart = true);
 
   // Fills `tensor` with the input of this rank: `count` elements of the plan's type.
   void fill(void* tensor, size_t count) const;
@@ -45,7 +45,7 @@ class PerfData {
                                     size_t count) const;
   [[nodiscard]] size_t count_inexact(PerfOp op, const PerfCodec& codec, const void* result, size_t count) const;
 
-  const PerfPlan& plan_;
+  const PerfSettings& plan_;
   unsigned rank_;
   unsigned world_;
   bool apart_;

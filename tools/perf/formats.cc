@@ -31,7 +31,7 @@ std::vector<PerfRows> tables_of(std::span<const PerfRow> rows) {
   return tables;
 }
 
-std::string what_text(const PerfPlan& plan, const PerfRow& row) {
+std::string what_text(const PerfSettings& plan, const PerfRow& row) {
   std::string text = fmt::format("# gradlane: {} by {}, codec {}", perf_op_name(row.op), row.strategy, row.codec);
   if (row.together > 1) text += fmt::format(", as {} operations", row.together);
   if (plan.concurrent > 1) text += fmt::format(", {} at a time", plan.concurrent);
@@ -86,7 +86,7 @@ const char* nccl_type(gradlane_type type) {
   }
 }
 
-const char* nccl_reduction(const PerfPlan& plan, PerfOp op) {
+const char* nccl_reduction(const PerfSettings& plan, PerfOp op) {
   if (!reduces(perf_kind(op))) return "none";
   if (plan.reduction == Reduction::kMin) return "min";
   return plan.reduction == Reduction::kMax ? "max" : "sum";
@@ -98,7 +98,7 @@ std::string nccl_time(double us) {
 }
 
 // Adds a row. Bandwidths are computed from the time that the row shows, which is the mean, not the median.
-void add_nccl_row(std::string& text, const PerfPlan& plan, unsigned world, const PerfRow& row) {
+void add_nccl_row(std::string& text, const PerfSettings& plan, unsigned world, const PerfRow& row) {
   const double algbw = static_cast<double>(row.bytes) / row.mean_us / 1e3;
   // nccl-tests' count is the number of elements that a rank gives to all-gather, or gets from reduce-scatter.
   const bool blocks = row.op == PerfOp::kAllGather || row.op == PerfOp::kReduceScatter;
@@ -112,7 +112,7 @@ void add_nccl_row(std::string& text, const PerfPlan& plan, unsigned world, const
 
 }  // namespace
 
-std::string osu_text(const PerfPlan& plan, std::span<const PerfRow> rows) {
+std::string osu_text(const PerfSettings& plan, std::span<const PerfRow> rows) {
   std::string text;
   const auto out = std::back_inserter(text);
   for (const PerfRows& table : tables_of(rows)) {
@@ -135,7 +135,7 @@ std::string osu_text(const PerfPlan& plan, std::span<const PerfRow> rows) {
   return text;
 }
 
-std::string nccl_text(const PerfPlan& plan, unsigned world, std::span<const PerfRow> rows) {
+std::string nccl_text(const PerfSettings& plan, unsigned world, std::span<const PerfRow> rows) {
   std::string text;
   const auto out = std::back_inserter(text);
   for (const PerfRows& table : tables_of(rows)) {

@@ -13,10 +13,10 @@ namespace gradlane {
 
 // Returns rows as osu_allreduce -f -c prints them. With percentiles, returns them as with -z, which has p50, p90 and
 // p99.
-[[nodiscard]] std::string osu_text(const PerfPlan& plan, std::span<const PerfRow> rows);
+[[nodiscard]] std::string osu_text(const PerfSettings& plan, std::span<const PerfRow> rows);
 
 // Returns rows as all_reduce_perf prints them. Its columns for out-of-place operations are N/A, because gradlane works
 // in place.
-[[nodiscard]] std::string nccl_text(const PerfPlan& plan, unsigned world, std::span<const PerfRow> rows);
+[[nodiscard]] std::string nccl_text(const PerfSettings& plan, unsigned world, std::span<const PerfRow> rows);
 
 }  // namespace gradlane

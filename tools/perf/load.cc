@@ -27,7 +27,7 @@ constexpr uint64_t kMost = uint64_t{256} << 20;
 
 }  // namespace
 
-Load::Load(Trainer& trainer, const PerfPlan& plan) : aim_(plan.background), seed_(plan.seed) {
+Load::Load(Trainer& trainer, const PerfSettings& plan) : aim_(plan.background), seed_(plan.seed) {
   if (aim_ == 0) return;
   if (trainer.world() == 1) throw SetupError("--background-load needs at least two ranks; this ring has one");
   background_ = std::make_unique<Background>(trainer, plan.interface);

@@ -24,7 +24,7 @@ class Load {
   using Run = std::function<std::vector<double>(unsigned operations, const PerfStart& before)>;
 
   // All ranks construct it at the same time. If the plan has no background load, no traffic is sent.
-  Load(Trainer& trainer, const PerfPlan& plan);
+  Load(Trainer& trainer, const PerfSettings& plan);
 
   // Finds the number of bytes that each rank sends in a burst.
   void tune(const Run& run);

@@ -52,7 +52,7 @@ class States {
 // One rank of a run. All ranks measure the same rows in the same order.
 class Perf {
  public:
-  explicit Perf(const PerfPlan& plan)
+  explicit Perf(const PerfSettings& plan)
       : plan_(plan), data_(plan_, trainer_.rank(), trainer_.world(), !trainer_.adds_locally()), load_(trainer_, plan_) {
     leave_out();
     const std::vector<std::string> allowed = trainer_.strategies();
@@ -67,24 +67,24 @@ class Perf {
   // Measures all rows, which rank 0 prints. Returns the exit status.
   int run() {
     const bool prints = trainer_.rank() == 0;
-    std::vector<PerfWays> all;
-    for (const PerfOp op : plan_.ops) all.push_back(perf_ways(plan_, op, allowed_, trainer_.world()));
+    std::vector<PerfCandidates> all;
+    for (const PerfOp op : plan_.ops) all.push_back(perf_candidates(plan_, op, allowed_, trainer_.world()));
     if (prints) print_perf_head(plan_, trainer_.world());
     std::vector<PerfRow> rows;
     std::vector<std::string> skipped = unfit_;
     uint64_t wrong = 0;
     for (size_t i = 0; i < plan_.ops.size(); ++i) {
       const PerfOp op = plan_.ops[i];
-      const PerfWays& ways = all[i];
-      skipped.insert(skipped.end(), ways.skipped.begin(), ways.skipped.end());
+      const PerfCandidates& candidates = all[i];
+      skipped.insert(skipped.end(), candidates.skipped.begin(), candidates.skipped.end());
       for (const size_t bytes : plan_.sizes) {
         prepare(op, bytes);
-        for (const PerfWay& way : ways.ways) {
+        for (const PerfCandidate& candidate : candidates.candidates) {
           for (const unsigned together : plan_.together) {
             tensors_.together = together;
-            rows.push_back(measure(way));
+            rows.push_back(measure(candidate));
             wrong += rows.back().wrong;
-            if (prints && chooses(way))
+            if (prints && chooses(candidate))
               rows.back().chosen = chosen_of(rows.back(), plan_.type.name, trainer_.rank(), trainer_.world());
             if (prints) print_perf_row(plan_, rows.back());
           }
@@ -119,24 +119,24 @@ class Perf {
     for (unsigned i = 0; i < plan_.concurrent; ++i) tensors_.tensors.push_back(trainer_.allocate(bytes_));
   }
 
-  PerfRow measure(const PerfWay& way) {
-    States states(trainer_, keeps(way) ? way.codec.there.states() * count_ : 0);
+  PerfRow measure(const PerfCandidate& candidate) {
+    States states(trainer_, keeps(candidate) ? candidate.codec.there.states() * count_ : 0);
     tensors_.states = states.floats();
     std::vector<double> copies;
     time_memcpy(copies);
     // If the library chooses, it has chosen by the end of the warm-up.
-    (void)run_rounds(trainer_, plan_, way, tensors_, std::max(plan_.warmup, chooses(way) ? 16U : 0U), {});
+    (void)run_rounds(trainer_, plan_, candidate, tensors_, std::max(plan_.warmup, chooses(candidate) ? 16U : 0U), {});
     load_.tune([&](unsigned operations, const PerfStart& before) {
-      return slowest_of(run_rounds(trainer_, plan_, way, tensors_, operations, before).each);
+      return slowest_of(run_rounds(trainer_, plan_, candidate, tensors_, operations, before).each);
     });
     trainer_.barrier();
     const uint64_t sent_before = trainer_.data_bytes();
     // The last operation runs by itself, because its check needs the states before it.
     const unsigned apart = states.count() > 0 ? 1 : 0;
-    PerfTimes times = run_rounds(trainer_, plan_, way, tensors_, plan_.iterations - apart, load_.bursts());
+    PerfTimes times = run_rounds(trainer_, plan_, candidate, tensors_, plan_.iterations - apart, load_.bursts());
     const std::vector<float> before(states.floats(), states.floats() + states.count());
     if (apart > 0) {
-      const PerfTimes last = run_rounds(trainer_, plan_, way, tensors_, apart, {});
+      const PerfTimes last = run_rounds(trainer_, plan_, candidate, tensors_, apart, {});
       times.each.push_back(last.each.front());
       times.all += last.all;
     }
@@ -144,13 +144,15 @@ class Perf {
     const uint64_t sent = trainer_.data_bytes() - sent_before;
     load_.check();
     time_memcpy(copies);
-    const uint64_t wrong = count_wrong(way, before);
-    PerfRow row = make_row(way, static_cast<double>(sum_of(sent)), wrong, median(copies));
+    const uint64_t wrong = count_wrong(candidate, before);
+    PerfRow row = make_row(candidate, static_cast<double>(sum_of(sent)), wrong, median(copies));
     set_times(row, times);
     return row;
   }
 
-  bool chooses(const PerfWay& way) const { return !way.codec.automatic.empty() || plan_.auto_strategy; }
+  bool chooses(const PerfCandidate& candidate) const {
+    return !candidate.codec.automatic.empty() || plan_.auto_strategy;
+  }
 
   // Times memcpy; samples are in GB/s. Only rank 0 copies, because ranks on one machine would share its memory
   // bandwidth.
@@ -213,23 +215,24 @@ class Perf {
     return sum;
   }
 
-  bool keeps(const PerfWay& way) const {
-    return plan_.feedback && reduces(perf_kind(way.op)) && way.codec.there.has_feedback();
+  bool keeps(const PerfCandidate& candidate) const {
+    return plan_.feedback && reduces(perf_kind(candidate.op)) && candidate.codec.there.has_feedback();
   }
 
   // Returns the number of wrong elements of all ranks in the latest result, plus the number of ranks whose result
   // differs from that of rank 0. If several tensors are in flight, it counts them for each tensor. `before`: the states
   // before the latest operation.
-  uint64_t count_wrong(const PerfWay& way, std::span<const float> before) {
+  uint64_t count_wrong(const PerfCandidate& candidate, std::span<const float> before) {
     if (!plan_.check) return 0;
     // A codec that scans the whole tensor gives another result if the tensor is divided into operations.
-    const bool divided = tensors_.together != 1 && way.codec.there.passes() != 0;
+    const bool divided = tensors_.together != 1 && candidate.codec.there.passes() != 0;
     uint64_t wrong = 0;
     const size_t used = std::min<size_t>(tensors_.tensors.size(), std::max(plan_.iterations, plan_.warmup));
     for (const void* const tensor : std::span(tensors_.tensors).first(used)) {
-      wrong += sum_of(before.empty() ? data_.count_wrong(way.op, way.strategy, way.codec, tensor, count_, divided)
-                                     : count_wrong_with_states(way, before));
-      if (way.op == PerfOp::kReduceScatter) continue;  // each rank has another block
+      wrong += sum_of(
+          before.empty() ? data_.count_wrong(candidate.op, candidate.strategy, candidate.codec, tensor, count_, divided)
+                         : count_wrong_with_states(candidate, before));
+      if (candidate.op == PerfOp::kReduceScatter) continue;  // each rank has another block
       const int64_t hash = static_cast<int64_t>(hash_bytes(tensor, bytes_));
       const std::vector<int64_t> hashes = trainer_.gather({&hash, 1});
       for (const int64_t each : hashes) wrong += each == hashes.front() ? 0 : 1;
@@ -240,10 +243,10 @@ class Perf {
   // Counts elements that are wrong although states are kept. No value may get lost: the inputs and the states before
   // must equal the result and the states after. This rule fails with momentum among the states, with codecs that finish
   // sums, and with a second codec for the return path. Then results must only be finite.
-  uint64_t count_wrong_with_states(const PerfWay& way, std::span<const float> before) {
+  uint64_t count_wrong_with_states(const PerfCandidate& candidate, std::span<const float> before) {
     const float* const result = static_cast<const float*>(tensors_.tensors.front());
-    const Codec& codec = way.codec.there;
-    if ((codec.states() > 1 && codec.row().is_additive) || codec.finishes() || way.codec.back) {
+    const Codec& codec = candidate.codec.there;
+    if ((codec.states() > 1 && codec.row().is_additive) || codec.finishes() || candidate.codec.back) {
       return static_cast<uint64_t>(std::count_if(result, result + count_, [](float x) { return !std::isfinite(x); }));
     }
     double* const state_change = static_cast<double*>(trainer_.allocate(count_ * sizeof(double)));
@@ -254,18 +257,18 @@ class Perf {
       }
     }
     trainer_.run(PerfOp::kAllReduce, state_change, count_, GRADLANE_FLOAT64, nullptr, "", GRADLANE_SUM, nullptr);
-    const size_t wrong = data_.count_wrong_with_states(way.op, way.codec, result, state_change, count_);
+    const size_t wrong = data_.count_wrong_with_states(candidate.op, candidate.codec, result, state_change, count_);
     trainer_.free(state_change);
     return wrong;
   }
 
-  PerfRow make_row(const PerfWay& way, double sent, uint64_t wrong, double memcpy_gbps) const {
+  PerfRow make_row(const PerfCandidate& candidate, double sent, uint64_t wrong, double memcpy_gbps) const {
     const unsigned world = trainer_.world();
-    const double least = static_cast<double>(bytes_) * least_share(way.op, world) * plan_.iterations * world;
+    const double least = static_cast<double>(bytes_) * least_share(candidate.op, world) * plan_.iterations * world;
     PerfRow row;
-    row.op = way.op;
-    row.strategy = way.strategy.name().view();
-    row.codec = way.codec.name();
+    row.op = candidate.op;
+    row.strategy = candidate.strategy.name().view();
+    row.codec = candidate.codec.name();
     row.bytes = bytes_;
     row.count = count_;
     row.together = tensors_.together;
@@ -275,7 +278,7 @@ class Perf {
     return row;
   }
 
-  PerfPlan plan_;
+  PerfSettings plan_;
   std::vector<std::string> unfit_;  // reasons why codecs are left out
   Trainer trainer_;
   PerfData data_;
@@ -292,7 +295,7 @@ class Perf {
 }  // namespace
 
 int run_perf(const PerfOptions& options) {
-  const PerfPlan plan = make_perf_plan(options);
+  const PerfSettings plan = make_perf_plan(options);
   try {
     return Perf(plan).run();
   } catch (const PerfError& error) {

@@ -32,7 +32,7 @@ std::string op_text(const PerfRow& row) {
 }
 
 // Prints remarks that apply to all rows.
-void print_remarks(const PerfPlan& plan) {
+void print_remarks(const PerfSettings& plan) {
   if (plan.together != std::vector{1U})
     fmt::print("# {} operations, all submitted at once; time: until all are done\n", fmt::join(plan.together, ", "));
   if (plan.concurrent > 1)
@@ -49,7 +49,7 @@ void print_remarks(const PerfPlan& plan) {
 
 }  // namespace
 
-void print_perf_head(const PerfPlan& plan, unsigned world) {
+void print_perf_head(const PerfSettings& plan, unsigned world) {
   if (plan.format != PerfFormat::kTable) return;
   const bool floating = plan.type.type == GRADLANE_FLOAT32 || plan.type.type == GRADLANE_FLOAT64;
   const std::string reduction = picks(plan.reduction) ? fmt::format(", {}", reduction_name(plan.reduction)) : "";
@@ -67,7 +67,7 @@ void print_perf_head(const PerfPlan& plan, unsigned world) {
   std::fflush(stdout);
 }
 
-void print_perf_row(const PerfPlan& plan, const PerfRow& row) {
+void print_perf_row(const PerfSettings& plan, const PerfRow& row) {
   if (plan.format != PerfFormat::kTable) return;
   if (plan.percentiles) {
     const Tail& tail = row.tail;
@@ -116,7 +116,7 @@ nlohmann::json tail_json(const Tail& tail) {
           {"p99_9_us", tail.p999}, {"max_us", tail.most}, {"p99_over_p50", tail.ratio()}};
 }
 
-std::string to_json(const PerfPlan& plan, unsigned world, std::span<const PerfRow> rows,
+std::string to_json(const PerfSettings& plan, unsigned world, std::span<const PerfRow> rows,
                     std::span<const std::string> skipped) {
   nlohmann::json result = {{"world", world},
                            {"type", plan.type.name},
@@ -158,7 +158,7 @@ std::string to_json(const PerfPlan& plan, unsigned world, std::span<const PerfRo
 
 }  // namespace
 
-void print_perf_end(const PerfPlan& plan, unsigned world, std::span<const PerfRow> rows,
+void print_perf_end(const PerfSettings& plan, unsigned world, std::span<const PerfRow> rows,
                     std::span<const std::string> skipped) {
   switch (plan.format) {
     case PerfFormat::kTable:

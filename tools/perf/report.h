@@ -37,11 +37,11 @@ struct PerfRow {
 
 // These functions print to standard output. Rows of the table are printed as they are measured; everything else is
 // printed at the end.
-void print_perf_head(const PerfPlan& plan, unsigned world);
-void print_perf_row(const PerfPlan& plan, const PerfRow& row);
+void print_perf_head(const PerfSettings& plan, unsigned world);
+void print_perf_row(const PerfSettings& plan, const PerfRow& row);
 // `skipped`: texts that name what is left out, and why. JSON (docs/perf.md has the fields) is one line, so a program
 // that prefixes lines does not break it.
-void print_perf_end(const PerfPlan& plan, unsigned world, std::span<const PerfRow> rows,
+void print_perf_end(const PerfSettings& plan, unsigned world, std::span<const PerfRow> rows,
                     std::span<const std::string> skipped);
 
 }  // namespace gradlane

@@ -14,16 +14,16 @@ gradlane_reduction reduction_of(Reduction reduction) {
 
 class Rounds {
  public:
-  Rounds(Trainer& trainer, const PerfPlan& plan, const PerfWay& way, const PerfTensors& tensors)
+  Rounds(Trainer& trainer, const PerfSettings& plan, const PerfCandidate& candidate, const PerfTensors& tensors)
       : trainer_(trainer),
         plan_(plan),
-        way_(way),
+        way_(candidate),
         tensors_(tensors),
-        strategy_(way.strategy.name()),
-        codec_(way.codec.name()),
+        strategy_(candidate.strategy.name()),
+        codec_(candidate.codec.name()),
         reduction_(reduction_of(plan.reduction)),
         named_(plan.auto_strategy ? "auto"
-               : way.named        ? strategy_.c_str()
+               : candidate.named  ? strategy_.c_str()
                                   : nullptr) {}
 
   // Runs one operation. Returns the nanoseconds from the end of a barrier to the end of the operation.
@@ -71,8 +71,8 @@ class Rounds {
 
  private:
   Trainer& trainer_;
-  const PerfPlan& plan_;
-  const PerfWay& way_;
+  const PerfSettings& plan_;
+  const PerfCandidate& way_;
   const PerfTensors& tensors_;
   const StrategyName strategy_;
   const std::string codec_;
@@ -82,9 +82,9 @@ class Rounds {
 
 }  // namespace
 
-PerfTimes run_rounds(Trainer& trainer, const PerfPlan& plan, const PerfWay& way, const PerfTensors& tensors,
-                     unsigned operations, const PerfStart& before) {
-  Rounds rounds(trainer, plan, way, tensors);
+PerfTimes run_rounds(Trainer& trainer, const PerfSettings& plan, const PerfCandidate& candidate,
+                     const PerfTensors& tensors, unsigned operations, const PerfStart& before) {
+  Rounds rounds(trainer, plan, candidate, tensors);
   if (tensors.tensors.size() > 1) return rounds.several(operations, before);
   PerfTimes times;
   for (unsigned i = 0; i < operations; ++i) times.each.push_back(rounds.one(i, before));

@@ -40,7 +40,7 @@ using PerfStart = std::function<void(unsigned number)>;
 // Runs a number of operations. If they run one at a time, each begins after a barrier, when all ranks are ready. If
 // several run at a time, only the first begins after a barrier. Each later one begins when the oldest has ended.
 // `PerfTimes::all` then includes the time to fill tensors.
-[[nodiscard]] PerfTimes run_rounds(Trainer& trainer, const PerfPlan& plan, const PerfWay& way,
+[[nodiscard]] PerfTimes run_rounds(Trainer& trainer, const PerfSettings& plan, const PerfCandidate& candidate,
                                    const PerfTensors& tensors, unsigned operations, const PerfStart& before);
 
 }  // namespace gradlane

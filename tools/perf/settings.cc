@@ -132,7 +132,7 @@ PerfCodec parse_codec(const std::string& name) {
   return {find_codec_pair(bound), name};
 }
 
-std::vector<PerfCodec> parse_codecs(const PerfOptions& options, const PerfPlan& plan) {
+std::vector<PerfCodec> parse_codecs(const PerfOptions& options, const PerfSettings& plan) {
   const PerfType& type = plan.type;
   std::vector<std::string> names = codec_list(options.codecs);
   const bool compressible =
@@ -168,7 +168,7 @@ PerfFormat parse_format(const PerfOptions& options) {
 }
 
 // Reads the options for format, percentiles and background load.
-void parse_tail(const PerfOptions& options, PerfPlan& plan) {
+void parse_tail(const PerfOptions& options, PerfSettings& plan) {
   plan.format = parse_format(options);
   plan.percentiles = options.percentiles || !options.background.empty();
   if (plan.percentiles && plan.format == PerfFormat::kNccl) {
@@ -188,7 +188,7 @@ void parse_tail(const PerfOptions& options, PerfPlan& plan) {
 }
 
 // Throws SetupError if options do not go together.
-void check_together(const PerfPlan& plan) {
+void check_together(const PerfSettings& plan) {
   const unsigned parts = std::ranges::max(plan.together);
   if (parts > 1 && plan.ops != std::vector{PerfOp::kAllReduce})
     throw SetupError("--together works only with --op allreduce");
@@ -228,30 +228,31 @@ void check_together(const PerfPlan& plan) {
 
 }  // namespace
 
-std::vector<PerfCodec> perf_codecs(const PerfPlan& plan, PerfOp op) {
+std::vector<PerfCodec> perf_codecs(const PerfSettings& plan, PerfOp op) {
   if (reduces(perf_kind(op))) return plan.codecs;
   return {{{.there = codec_of(FloatForm::kFp32, select_isa()), .back = {}}}};
 }
 
-PerfWays perf_ways(const PerfPlan& plan, PerfOp op, const std::vector<StrategyId>& allowed, unsigned world) {
+PerfCandidates perf_candidates(const PerfSettings& plan, PerfOp op, const std::vector<StrategyId>& allowed,
+                               unsigned world) {
   const bool chosen = !plan.strategies.empty();
   std::vector<StrategyId> strategies = chosen ? plan.strategies : allowed;
   std::erase_if(strategies, [op](const StrategyId& each) { return !supports(each, perf_kind(op)); });
   // If no strategy is left, operations use the ring, even if the daemon does not let operations name it.
   const StrategyId own = strategies.empty() || allowed.empty() ? StrategyId{} : allowed.front();
   if (strategies.empty()) strategies.push_back(own);
-  PerfWays found;
+  PerfCandidates found;
   for (const PerfCodec& codec : perf_codecs(plan, op)) {
-    const size_t before = found.ways.size();
+    const size_t before = found.candidates.size();
     std::string why;
     for (const StrategyId& strategy : strategies) {
-      if (!chosen && found.ways.size() > before) break;  // one strategy is enough
+      if (!chosen && found.candidates.size() > before) break;  // one strategy is enough
       const std::string fault = codec.automatic.empty() ? strategy_fault(codec, strategy, allowed, world) : "";
-      if (fault.empty()) found.ways.push_back({op, strategy, chosen || strategy != own, codec});
+      if (fault.empty()) found.candidates.push_back({op, strategy, chosen || strategy != own, codec});
       if (why.empty()) why = fault;
       if (chosen && !fault.empty()) found.skipped.push_back(codec.name() + ": " + fault);
     }
-    if (found.ways.size() > before) continue;
+    if (found.candidates.size() > before) continue;
     if (!plan.every_codec) throw SetupError(fmt::format("--codec '{}': {}", codec.name(), why));
     if (!chosen) found.skipped.push_back(codec.name() + ": " + why);
   }
@@ -260,8 +261,8 @@ PerfWays perf_ways(const PerfPlan& plan, PerfOp op, const std::vector<StrategyId
 
 OpKind perf_kind(PerfOp op) noexcept { return std::ranges::find(kOps, op, &OpRow::op)->kind; }
 
-PerfPlan make_perf_plan(const PerfOptions& options) {
-  PerfPlan plan;
+PerfSettings make_perf_plan(const PerfOptions& options) {
+  PerfSettings plan;
   plan.sizes = parse_sizes(options);
   const std::string counts = fmt::format("a whole number from 1 to {}", kMaxIterations);
   const std::string from_zero = fmt::format("a whole number from 0 to {}", kMaxIterations);
@@ -315,7 +316,7 @@ std::vector<std::string> perf_type_names() {
   return names;
 }
 
-size_t perf_count(const PerfPlan& plan, PerfOp op, size_t bytes, unsigned world) noexcept {
+size_t perf_count(const PerfSettings& plan, PerfOp op, size_t bytes, unsigned world) noexcept {
   const bool blocks = op == PerfOp::kReduceScatter || op == PerfOp::kAllGather;
   const size_t unit = blocks ? world : 1;
   return std::max(bytes / plan.type.bytes / unit, size_t{1}) * unit;

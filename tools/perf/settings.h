@@ -32,7 +32,7 @@ struct PerfCodec : CodecPair {
   [[nodiscard]] std::string name() const { return automatic.empty() ? CodecPair::name() : automatic; }
 };
 
-struct PerfPlan {
+struct PerfSettings {
   std::vector<size_t> sizes;  // sizes of the tensor, bytes, ascending
   unsigned iterations = 0;
   unsigned warmup = 0;
@@ -56,7 +56,7 @@ struct PerfPlan {
 };
 
 // Checks the options and returns the plan. Throws SetupError if an option cannot be used.
-[[nodiscard]] PerfPlan make_perf_plan(const PerfOptions& options);
+[[nodiscard]] PerfSettings make_perf_plan(const PerfOptions& options);
 
 // Returns the element where operation `part` begins if a tensor of `count` elements is divided among `together`
 // operations.
@@ -65,23 +65,23 @@ struct PerfPlan {
 }
 
 // Returns the codecs to measure the operation with. An operation that only copies has just `raw`.
-[[nodiscard]] std::vector<PerfCodec> perf_codecs(const PerfPlan& plan, PerfOp op);
+[[nodiscard]] std::vector<PerfCodec> perf_codecs(const PerfSettings& plan, PerfOp op);
 
 // The operation, strategy and codec of a row.
-struct PerfWay {
+struct PerfCandidate {
   PerfOp op{};
   StrategyId strategy;
   bool named = false;  // the operation names the strategy; false: it uses the daemon's
   PerfCodec codec;
 };
-struct PerfWays {
-  std::vector<PerfWay> ways;
+struct PerfCandidates {
+  std::vector<PerfCandidate> candidates;
   std::vector<std::string> skipped;  // texts that name what is left out, and why
 };
 // Returns the ways to measure the operation. If the plan names no strategies, each codec uses the first allowed
 // strategy that can carry it. Throws SetupError if no strategy can carry a codec that was named.
-[[nodiscard]] PerfWays perf_ways(const PerfPlan& plan, PerfOp op, const std::vector<StrategyId>& allowed,
-                                 unsigned world);
+[[nodiscard]] PerfCandidates perf_candidates(const PerfSettings& plan, PerfOp op,
+                                             const std::vector<StrategyId>& allowed, unsigned world);
 
 [[nodiscard]] OpKind perf_kind(PerfOp op) noexcept;
 // Returns the name that nccl-tests use: "allreduce".
@@ -91,7 +91,7 @@ struct PerfWays {
 
 // Returns the number of elements of a tensor of about `bytes` bytes. If each rank has a block, all blocks have the same
 // number of elements, and at least one. A tensor without blocks has at least one element, too.
-[[nodiscard]] size_t perf_count(const PerfPlan& plan, PerfOp op, size_t bytes, unsigned world) noexcept;
+[[nodiscard]] size_t perf_count(const PerfSettings& plan, PerfOp op, size_t bytes, unsigned world) noexcept;
 
 // Returns the number of bytes that a rank must send if nothing is compressed, as a share of the tensor's size. It is
 // the mean over ranks of the least number possible.

@@ -54,20 +54,20 @@ void write_file(const std::string& path, const std::string& text) {
 }
 
 // Returns the configuration of a node's end of a link. `id` must be different for each device of the node.
-std::string port(const RunPlan& plan, unsigned node, const RunLink& link, unsigned id, const std::string& folder) {
+std::string port(const RunSettings& plan, unsigned node, const RunLink& link, unsigned id, const std::string& folder) {
   const bool first = node == link.from;
   const unsigned other = first ? link.to : link.from;
   const std::string name = !link.of_ring ? fmt::format("to{}", other) : first ? "next" : "prev";
   const std::string socket = fmt::format("{}/link{}-{}.sock", folder, link.from, link.to);
   std::string text = fmt::format("  - name: {}\n", name);
-  if (plan.link == RunPlan::Link::kRing) {
+  if (plan.link == RunSettings::Link::kRing) {
     text += link.of_ring ? fmt::format("    ring: link{}\n", link.from)
                          : fmt::format("    ring: link{}-{}\n", link.from, link.to);
-  } else if (plan.link == RunPlan::Link::kVhost && first) {
+  } else if (plan.link == RunSettings::Link::kVhost && first) {
     text += fmt::format(
         "    device: 'net_virtio_user{},path={},server=1,queues={},queue_size=256,mrg_rxbuf=1,in_order=1'\n", id,
         socket, plan.lanes);
-  } else if (plan.link == RunPlan::Link::kVhost) {
+  } else if (plan.link == RunSettings::Link::kVhost) {
     text += fmt::format("    device: 'net_vhost{},iface={},client=1,queues={}'\n", id, socket, plan.lanes);
   } else {
     text += fmt::format("    device: 'net_memif{},role={},id=0,socket={},socket-abstract=no,bsize=9216,rsize=8'\n", id,
@@ -76,7 +76,7 @@ std::string port(const RunPlan& plan, unsigned node, const RunLink& link, unsign
   return text + fmt::format("    nodes: [{}]\n", other);
 }
 
-std::string ports(const RunPlan& plan, unsigned node, const std::string& folder) {
+std::string ports(const RunSettings& plan, unsigned node, const std::string& folder) {
   std::string text;
   unsigned id = 0;
   for (const RunLink& link : links_of(plan, node)) text += port(plan, node, link, id++, folder);
@@ -87,7 +87,7 @@ std::string ports(const RunPlan& plan, unsigned node, const std::string& folder)
 // silent daemon is only waiting for a CPU of this machine.
 constexpr const char* kPeerTimeout = "10s";
 
-std::string workers(const RunPlan& plan) {
+std::string workers(const RunSettings& plan) {
   std::string text = fmt::format("workers: {{lanes: {}, threads: {}, idle: {}}}\nlog: {}\n", plan.lanes, plan.lanes,
                                  plan.idle, plan.log);
   text += fmt::format("timeouts: {{peer: {}", kPeerTimeout);
@@ -95,7 +95,7 @@ std::string workers(const RunPlan& plan) {
   return text + "}\n";
 }
 
-std::string accelerator_config(const RunPlan& plan, unsigned node, const std::string& folder) {
+std::string accelerator_config(const RunSettings& plan, unsigned node, const std::string& folder) {
   std::string text = fmt::format("# The accelerator of node {} of {}, written by gradlane run\n", node, plan.nodes);
   text += fmt::format("mode: accelerator\nhost: {{device: '{}'}}\nwire: {{device: '{}'}}\n",
                       accelerator_device(0, kHostPortName, plan.mtu), accelerator_device(1, kWirePortName, plan.mtu));
@@ -105,8 +105,8 @@ std::string accelerator_config(const RunPlan& plan, unsigned node, const std::st
 }
 
 // Returns a node's address, with its UDP port if nodes share the address.
-std::string address_entry(const RunPlan& plan, unsigned node) {
-  const bool loopback = plan.link == RunPlan::Link::kUdp && !plan.has_namespaces();
+std::string address_entry(const RunSettings& plan, unsigned node) {
+  const bool loopback = plan.link == RunSettings::Link::kUdp && !plan.has_namespaces();
   if (!plan.ipv6) return loopback ? loopback_address(node, plan.job) : node_address(node);
   return loopback ? fmt::format("'::1', udp_port: {}", loopback_port(plan, node))
                   : fmt::format("'{}'", node_ipv6_address(node));
@@ -114,8 +114,8 @@ std::string address_entry(const RunPlan& plan, unsigned node) {
 
 }  // namespace
 
-std::string run_config(const RunPlan& plan, unsigned node, const std::string& folder) {
-  if (plan.link == RunPlan::Link::kAccelerator) return accelerator_config(plan, node, folder);
+std::string run_config(const RunSettings& plan, unsigned node, const std::string& folder) {
+  if (plan.link == RunSettings::Link::kAccelerator) return accelerator_config(plan, node, folder);
   std::string text =
       fmt::format("# Node {} of {}, written by gradlane run\nrank: {}\nnodes:\n", node, plan.nodes, node);
   for (unsigned i = 0; i < plan.nodes; ++i) {
@@ -128,11 +128,11 @@ std::string run_config(const RunPlan& plan, unsigned node, const std::string& fo
     text += fmt::format("strategies: ['{}']\n", fmt::join(strategy_names(plan.strategies), "', '"));
   }
   text += plan.nodes == 1 ? "ports: []\n" : "ports:\n";
-  if (plan.link == RunPlan::Link::kUdp) {
+  if (plan.link == RunSettings::Link::kUdp) {
     if (plan.nodes > 1) text += "  - {udp: auto}\n";
     return text + workers(plan);
   }
-  if (plan.link == RunPlan::Link::kVeth) {
+  if (plan.link == RunSettings::Link::kVeth) {
     if (plan.nodes > 1) text += fmt::format("  - device: '{}'\n", veth_device(plan.mtu));
     // The kernel's shapers release packets one by one, by a timer. If more packets wait, fewer timers expire for
     // nothing.
@@ -144,7 +144,7 @@ std::string run_config(const RunPlan& plan, unsigned node, const std::string& fo
 RunFiles::RunFiles(std::string folder) : folder_(std::move(folder)) {}
 
 // When the other constructor has returned, the destructor runs even if this constructor throws.
-RunFiles::RunFiles(const RunPlan& plan) : RunFiles(make_folder()) {
+RunFiles::RunFiles(const RunSettings& plan) : RunFiles(make_folder()) {
   if (!plan.has_daemons()) return;
   std::error_code error;
   if (!plan.keep_configs.empty()) std::filesystem::create_directories(plan.keep_configs, error);

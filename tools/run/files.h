@@ -12,7 +12,7 @@ namespace gradlane {
 class RunFiles {
  public:
   // Writes the configuration files. Throws SetupError.
-  explicit RunFiles(const RunPlan& plan);
+  explicit RunFiles(const RunSettings& plan);
   ~RunFiles();
   RunFiles(const RunFiles&) = delete;
   RunFiles& operator=(const RunFiles&) = delete;
@@ -29,6 +29,6 @@ class RunFiles {
 };
 
 // Returns the configuration file of a node. `folder` is the directory of the sockets.
-[[nodiscard]] std::string run_config(const RunPlan& plan, unsigned node, const std::string& folder);
+[[nodiscard]] std::string run_config(const RunSettings& plan, unsigned node, const std::string& folder);
 
 }  // namespace gradlane

@@ -33,7 +33,7 @@ constexpr int kBrokenPipe = 128 + SIGPIPE;
 
 }  // namespace
 
-RunJob::RunJob(const RunPlan& plan, const RunFiles& files)
+RunJob::RunJob(const RunSettings& plan, const RunFiles& files)
     : plan_(plan),
       files_(files),
       port_(free_port()),
@@ -87,12 +87,12 @@ void RunJob::start_daemons() {
   spec.command = {plan_.daemon};
   for (unsigned node = 0; node < plan_.nodes; ++node) {
     spec.command.insert(spec.command.end(), {"--config", files_.config(node)});
-    if (plan_.link == RunPlan::Link::kRing) continue;
+    if (plan_.link == RunSettings::Link::kRing) continue;
     const InNetworkNamespace in(net_.space(node));
     start(spec, fmt::format("the daemon of node {}", node), fmt::format("[node {}] ", node), false);
     spec.command = {plan_.daemon};
   }
-  if (plan_.link == RunPlan::Link::kRing) start(spec, "the daemon of all nodes", "[nodes] ", false);
+  if (plan_.link == RunSettings::Link::kRing) start(spec, "the daemon of all nodes", "[nodes] ", false);
 }
 
 // Reports the gain by compression. Prints nothing if lines have no prefix, because they must be the trainers' own, or
@@ -119,7 +119,7 @@ bool RunJob::all_sockets_ready() {
 }
 
 std::vector<std::string> RunJob::variables(unsigned rank) const {
-  if (plan_.link == RunPlan::Link::kAccelerator) {
+  if (plan_.link == RunSettings::Link::kAccelerator) {
     return host_variables(plan_, rank, port_, plan_.accelerators ? files_.admin(rank) : "");
   }
   const std::string socket = files_.socket(plan_.node_of(rank));

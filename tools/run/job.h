@@ -22,7 +22,7 @@ namespace gradlane {
 // to phase. Every failure leads to stop(), which has an effect only once. So the first cause decides the exit status.
 class RunJob {
  public:
-  RunJob(const RunPlan& plan, const RunFiles& files);
+  RunJob(const RunSettings& plan, const RunFiles& files);
   // Kills all processes that are left if an exception ends the run early.
   ~RunJob();
   RunJob(const RunJob&) = delete;
@@ -92,7 +92,7 @@ class RunJob {
   [[nodiscard]] LineSink& out() noexcept { return out_; }
   [[nodiscard]] LineSink& err() noexcept { return err_ ? *err_ : out_; }
 
-  const RunPlan& plan_;
+  const RunSettings& plan_;
   const RunFiles& files_;
   const unsigned port_;
   SignalQueue signals_;

@@ -18,8 +18,8 @@ static_assert(kMaxLinks <= kMaxPorts);
 
 // Throws SetupError if there are too many links. With these kinds, each end of a link is a device of its node's
 // process.
-void check_links(const RunPlan& plan, const std::string& what) {
-  const bool one_process = plan.link == RunPlan::Link::kRing;
+void check_links(const RunSettings& plan, const std::string& what) {
+  const bool one_process = plan.link == RunSettings::Link::kRing;
   size_t ends = 0;
   for (unsigned node = 0; node < plan.nodes; ++node) {
     const size_t links = links_of(plan, node).size();
@@ -37,10 +37,10 @@ void check_links(const RunPlan& plan, const std::string& what) {
 
 }  // namespace
 
-void plan_strategies(const RunOptions& options, RunPlan& plan) {
+void plan_strategies(const RunOptions& options, RunSettings& plan) {
   const std::string what = "--strategies " + options.strategies;
   const bool given = !options.strategies.empty();
-  if (given && plan.link == RunPlan::Link::kAccelerator) {
+  if (given && plan.link == RunSettings::Link::kAccelerator) {
     throw SetupError(fmt::format("{}: with --link accelerator there are no operations", what));
   }
   if (options.strategies == kAutoCodec) {
@@ -60,11 +60,11 @@ void plan_strategies(const RunOptions& options, RunPlan& plan) {
     const std::string fault = strategy_fault(it, plan.local_reduce ? plan.nodes : plan.ranks());
     if (!fault.empty()) throw SetupError(fmt::format("{}: {}", what, fault));
   }
-  if (plan.has_namespaces() || plan.link == RunPlan::Link::kUdp) return;
+  if (plan.has_namespaces() || plan.link == RunSettings::Link::kUdp) return;
   check_links(plan, fmt::format("-n {} --link {}{}", plan.nodes, plan.link_name, given ? " " + what : ""));
 }
 
-std::vector<RunLink> links_of(const RunPlan& plan, unsigned node) {
+std::vector<RunLink> links_of(const RunSettings& plan, unsigned node) {
   NodeConfig config;
   config.rank = node;
   config.nodes.resize(plan.nodes);

@@ -9,7 +9,7 @@ namespace gradlane {
 
 // Reads the option; the rest of the plan must be known. Throws SetupError if there would be too many links, with a hint
 // on another --link.
-void plan_strategies(const RunOptions& options, RunPlan& plan);
+void plan_strategies(const RunOptions& options, RunSettings& plan);
 
 // A link between two nodes: from a node to the next one of the ring, or an additional one for a strategy.
 struct RunLink {
@@ -19,6 +19,6 @@ struct RunLink {
 };
 
 // Returns the links of a node: to the next node, to the previous one, then to others.
-[[nodiscard]] std::vector<RunLink> links_of(const RunPlan& plan, unsigned node);
+[[nodiscard]] std::vector<RunLink> links_of(const RunSettings& plan, unsigned node);
 
 }  // namespace gradlane

@@ -20,7 +20,7 @@ constexpr const char* kNetnsFolder = "/run/netns/";  // folder where `ip netns` 
 
 }  // namespace
 
-std::vector<std::string> run_namespaces(const RunPlan& plan) {
+std::vector<std::string> run_namespaces(const RunSettings& plan) {
   std::vector<std::string> names;
   if (!plan.has_namespaces()) return names;
   for (unsigned i = 0; i < plan.nodes; ++i) names.push_back(fmt::format("gradlane-{}-n{}", getpid(), i));

@@ -11,7 +11,7 @@ namespace gradlane {
 
 // Returns the names of the namespaces for a run of this process: one per node, and the switch's as the last one. There
 // are none for links that need none.
-[[nodiscard]] std::vector<std::string> run_namespaces(const RunPlan& plan);
+[[nodiscard]] std::vector<std::string> run_namespaces(const RunSettings& plan);
 // Throws SetupError if there are namespaces with these names already.
 void require_new_spaces(const std::vector<std::string>& names);
 // Removes namespaces. A process that still runs in one keeps its interfaces until it ends. Missing namespaces are no

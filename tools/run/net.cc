@@ -44,13 +44,13 @@ std::string inside_port_name(unsigned node) { return fmt::format("e{}", node); }
 
 }  // namespace
 
-RunNet::RunNet(std::vector<std::string> names, const RunPlan& plan, const CleanupGuard& cleanup_guard)
+RunNet::RunNet(std::vector<std::string> names, const RunSettings& plan, const CleanupGuard& cleanup_guard)
     : names_(std::move(names)), plan_(plan), cleanup_guard_(cleanup_guard) {
   require_new_spaces(names_);
 }
 
 // When the other constructor has returned, the destructor runs even if this constructor throws.
-RunNet::RunNet(const RunPlan& plan, const CleanupGuard& cleanup_guard)
+RunNet::RunNet(const RunSettings& plan, const CleanupGuard& cleanup_guard)
     : RunNet(run_namespaces(plan), plan, cleanup_guard) {
   if (names_.empty()) return;
   for (const std::string& name : names_) add_space(name);
@@ -58,7 +58,7 @@ RunNet::RunNet(const RunPlan& plan, const CleanupGuard& cleanup_guard)
   {
     const InNetworkNamespace in(names_.back());
     run({"ip", "link", "add", kBridge, "mtu", std::to_string(plan.mtu), "up", "type", "bridge", "mcast_snooping", "0"});
-    const bool sockets = plan.link == RunPlan::Link::kUdp;
+    const bool sockets = plan.link == RunSettings::Link::kUdp;
     if (!sockets) turn_offloads_off(kBridge);
     for (unsigned node = 0; node < plan.nodes; ++node) {
       add_cable(node, port_name(node), behind ? kWirePortName : kVethName);
@@ -68,11 +68,11 @@ RunNet::RunNet(const RunPlan& plan, const CleanupGuard& cleanup_guard)
   }
   for (unsigned node = 0; node < plan.nodes; ++node) {
     const InNetworkNamespace in(names_[node]);
-    if (plan.link == RunPlan::Link::kAccelerator) {
+    if (plan.link == RunSettings::Link::kAccelerator) {
       add_host(node);
       continue;
     }
-    if (plan.link == RunPlan::Link::kUdp) {
+    if (plan.link == RunSettings::Link::kUdp) {
       run({"ip", "link", "set", kVethName, "up"});
       shape(kVethName);
       add_address(node);

@@ -15,7 +15,7 @@ class RunNet {
  public:
   // `cleanup_guard` is informed of the programs that this object starts. It removes the namespaces itself if this
   // process is killed. Throws SetupError that says what to do.
-  RunNet(const RunPlan& plan, const CleanupGuard& cleanup_guard);
+  RunNet(const RunSettings& plan, const CleanupGuard& cleanup_guard);
   ~RunNet();
   RunNet(const RunNet&) = delete;
   RunNet& operator=(const RunNet&) = delete;
@@ -27,7 +27,7 @@ class RunNet {
 
  private:
   // Throws SetupError if there are namespaces with these names already.
-  RunNet(std::vector<std::string> names, const RunPlan& plan, const CleanupGuard& cleanup_guard);
+  RunNet(std::vector<std::string> names, const RunSettings& plan, const CleanupGuard& cleanup_guard);
 
   void add_space(const std::string& name) const;
   void add_cable(unsigned node, const std::string& port, const std::string& end) const;
@@ -44,7 +44,7 @@ class RunNet {
   [[nodiscard]] std::string find_tool(const std::string& name) const;
 
   std::vector<std::string> names_;
-  const RunPlan& plan_;
+  const RunSettings& plan_;
   const CleanupGuard& cleanup_guard_;
 };
 

@@ -67,10 +67,10 @@ std::string adaptive_codec(const std::string& name) {
 }
 
 // Sets the daemons' codec. If the user named a codec, also sets `trainers_codec`.
-void plan_codec(const RunOptions& options, RunPlan& plan) {
+void plan_codec(const RunOptions& options, RunSettings& plan) {
   const bool named = !options.codec.empty();
   // an accelerator compresses the traffic that is marked, so its default codec is lossy
-  const bool marked = plan.link == RunPlan::Link::kAccelerator;
+  const bool marked = plan.link == RunSettings::Link::kAccelerator;
   if (!marked) plan.trainers_codec = adaptive_codec(options.codec);
   const bool adaptive = !plan.trainers_codec.empty();
   if (!marked && gl_begins_auto(options.codec.c_str())) {
@@ -147,19 +147,19 @@ std::string find_daemon() {
 namespace {
 
 // Sets rate and MTU of links in namespaces, which need root. Throws SetupError.
-void plan_spaces(const RunOptions& options, RunPlan& plan) {
+void plan_spaces(const RunOptions& options, RunSettings& plan) {
   if (geteuid() != 0) {
     throw SetupError(fmt::format("{} needs root, for network namespaces: 'sudo gradlane run ...', or leave it out",
-                                 plan.link != RunPlan::Link::kUdp ? "--link " + plan.link_name
-                                 : options.rate.empty()           ? "--inside"
-                                                                  : "--rate " + options.rate));
+                                 plan.link != RunSettings::Link::kUdp ? "--link " + plan.link_name
+                                 : options.rate.empty()               ? "--inside"
+                                                                      : "--rate " + options.rate));
   }
   plan.mtu = 1500;
   if (!options.rate.empty()) plan.rate = parse_rate(options.rate);
 }
 
-void plan_link(const RunOptions& options, RunPlan& plan) {
-  using Link = RunPlan::Link;
+void plan_link(const RunOptions& options, RunSettings& plan) {
+  using Link = RunSettings::Link;
   plan.link_name = parse_name("--link", options.link, {"vhost", "memif", "ring", "veth", "udp", "accelerator"});
   constexpr std::array<std::pair<std::string_view, Link>, 6> kLinks = {{{"vhost", Link::kVhost},
                                                                         {"memif", Link::kMemif},
@@ -179,10 +179,10 @@ void plan_link(const RunOptions& options, RunPlan& plan) {
 
 // Checks the options of accelerators. These are for programs that do not use gradlane, so there are no trainers and no
 // operations.
-void plan_accelerators(const RunOptions& options, RunPlan& plan) {
+void plan_accelerators(const RunOptions& options, RunSettings& plan) {
   plan.repack = parse_name("--repack", options.repack, {"on", "off"}) == "on";
   plan.accelerators = parse_name("--accelerator", options.accelerator, {"gradlane", "none"}) == "gradlane";
-  if (plan.link != RunPlan::Link::kAccelerator) {
+  if (plan.link != RunSettings::Link::kAccelerator) {
     for (const auto& [name, value] : {std::pair{"--repack", options.repack}, {"--accelerator", options.accelerator}}) {
       if (!value.empty()) throw SetupError(fmt::format("{} {}: only --link accelerator has accelerators", name, value));
     }
@@ -211,43 +211,43 @@ void plan_accelerators(const RunOptions& options, RunPlan& plan) {
   }
 }
 
-void check_inside(const RunPlan& plan) {
-  if (!plan.inside || (plan.has_namespaces() && plan.link != RunPlan::Link::kAccelerator)) return;
+void check_inside(const RunSettings& plan) {
+  if (!plan.inside || (plan.has_namespaces() && plan.link != RunSettings::Link::kAccelerator)) return;
   throw SetupError(
-      plan.link == RunPlan::Link::kAccelerator
+      plan.link == RunSettings::Link::kAccelerator
           ? "--inside: leave it out; with --link accelerator the command runs in the hosts' namespaces"
           : fmt::format("--inside: needs --link veth or udp; with --link {} nodes have no namespaces", plan.link_name));
 }
 
-void plan_ipv6(const RunOptions& options, RunPlan& plan) {
+void plan_ipv6(const RunOptions& options, RunSettings& plan) {
   plan.ipv6 = options.ipv6;
-  if (!plan.ipv6 || plan.link == RunPlan::Link::kUdp) return;
+  if (!plan.ipv6 || plan.link == RunSettings::Link::kUdp) return;
   throw SetupError(fmt::format("--ipv6: needs --link udp; links of --link {} have IPv4", plan.link_name));
 }
 
-void plan_metrics(const RunOptions& options, RunPlan& plan) {
+void plan_metrics(const RunOptions& options, RunSettings& plan) {
   plan.metrics = parse_number("--metrics", options.metrics, 0, 1, 65536 - plan.nodes);
-  if (plan.metrics == 0 || (!plan.has_namespaces() && plan.link != RunPlan::Link::kAccelerator)) return;
+  if (plan.metrics == 0 || (!plan.has_namespaces() && plan.link != RunSettings::Link::kAccelerator)) return;
   throw SetupError(
       fmt::format("--metrics {}: cannot be used here, because nodes are in networks of their own", plan.metrics));
 }
 
-void check_lanes(const RunPlan& plan) {
-  if (plan.lanes > 1 && plan.link == RunPlan::Link::kAccelerator) {
+void check_lanes(const RunSettings& plan) {
+  if (plan.lanes > 1 && plan.link == RunSettings::Link::kAccelerator) {
     throw SetupError(
         fmt::format("--lanes {}: with --link accelerator it must be 1; accelerators have one lane", plan.lanes));
   }
-  if (plan.lanes > 1 && plan.link == RunPlan::Link::kVeth) {
+  if (plan.lanes > 1 && plan.link == RunSettings::Link::kVeth) {
     throw SetupError(fmt::format("--lanes {}: with --link veth it must be 1; its ports have one queue", plan.lanes));
   }
-  if (plan.lanes > kMaxVhostLanes && plan.link == RunPlan::Link::kVhost) {
+  if (plan.lanes > kMaxVhostLanes && plan.link == RunSettings::Link::kVhost) {
     throw SetupError(fmt::format("--lanes {}: at most {} with --link vhost; with --link memif {}", plan.lanes,
                                  kMaxVhostLanes, kMaxLanes));
   }
 }
 
 // Draws a job whose ports are free. After kDraws tries, takes the last one.
-void draw_job(RunPlan& plan) {
+void draw_job(RunSettings& plan) {
   for (unsigned tries = 0; tries < kDraws; ++tries) {
     plan.job = 1 + static_cast<unsigned>(random_bits() % kMaxJob);
     const unsigned ports = plan.ranks() * plan.lanes;
@@ -257,8 +257,8 @@ void draw_job(RunPlan& plan) {
 
 }  // namespace
 
-RunPlan make_run_plan(const RunOptions& options) {
-  RunPlan plan;
+RunSettings make_run_plan(const RunOptions& options) {
+  RunSettings plan;
   if (options.nodes.empty()) throw SetupError("-n is missing: the number of nodes\nsee 'gradlane run --help'");
   plan.nodes = parse_number("-n", options.nodes, 1, 1, kMaxRunNodes);
   plan_link(options, plan);
@@ -300,7 +300,7 @@ std::string loopback_address(unsigned node, unsigned job) {
 std::string node_ipv6_address(unsigned node) { return fmt::format("fd77::{:x}", node + 1); }
 
 // Ports are below those that the kernel gives to sockets that ask for any port.
-unsigned loopback_port(const RunPlan& plan, unsigned node) {
+unsigned loopback_port(const RunSettings& plan, unsigned node) {
   constexpr unsigned kFirst = 10000;
   constexpr unsigned kBehind = 32768;
   static_assert(kMaxRunNodes * kMaxLanes * kMaxTrainers < kBehind - kFirst);
@@ -320,7 +320,7 @@ namespace {
 
 // Returns the variables for commands that run in their nodes' namespaces. To torchrun, each node is then a machine of
 // its own.
-std::vector<std::string> machine_variables(const RunPlan& plan, unsigned rank, unsigned port,
+std::vector<std::string> machine_variables(const RunSettings& plan, unsigned rank, unsigned port,
                                            std::string (*address_of)(unsigned)) {
   std::vector<std::string> addresses;
   for (unsigned i = 0; i < plan.nodes; ++i) addresses.push_back(address_of(i));
@@ -349,7 +349,8 @@ void add_interface(std::vector<std::string>& variables, const char* interface) {
 
 }  // namespace
 
-std::vector<std::string> rank_variables(const RunPlan& plan, unsigned rank, unsigned port, const std::string& socket) {
+std::vector<std::string> rank_variables(const RunSettings& plan, unsigned rank, unsigned port,
+                                        const std::string& socket) {
   std::vector<std::string> result = {
       fmt::format("RANK={}", rank),
       fmt::format("WORLD_SIZE={}", plan.ranks()),
@@ -369,8 +370,8 @@ std::vector<std::string> rank_variables(const RunPlan& plan, unsigned rank, unsi
   return result;
 }
 
-std::vector<std::string> inside_variables(const RunPlan& plan, unsigned rank, unsigned port, const std::string& socket,
-                                          std::vector<std::string> spaces) {
+std::vector<std::string> inside_variables(const RunSettings& plan, unsigned rank, unsigned port,
+                                          const std::string& socket, std::vector<std::string> spaces) {
   std::vector<std::string> result = machine_variables(plan, rank, port, inside_address);
   spaces.resize(plan.nodes);  // without the switch's namespace
   result.push_back("GRADLANE_SOCKET=" + socket);
@@ -380,7 +381,8 @@ std::vector<std::string> inside_variables(const RunPlan& plan, unsigned rank, un
   return result;
 }
 
-std::vector<std::string> host_variables(const RunPlan& plan, unsigned node, unsigned port, const std::string& admin) {
+std::vector<std::string> host_variables(const RunSettings& plan, unsigned node, unsigned port,
+                                        const std::string& admin) {
   std::vector<std::string> result = machine_variables(plan, node, port, node_address);
   if (!admin.empty()) result.push_back("GRADLANE_ADMIN=" + admin);
   add_interface(result, kVethName);

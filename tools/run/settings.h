@@ -17,7 +17,7 @@ inline constexpr unsigned kMaxRunNodes = 64;
 // addresses.
 inline constexpr unsigned kMaxJob = (1U << 18) - 2;
 
-struct RunPlan {
+struct RunSettings {
   enum class Link : uint8_t {
     kVhost,  // a process per node, with shared memory between neighbours
     kMemif,  // the same by memif; a node may die when its neighbour is killed
@@ -68,7 +68,7 @@ struct RunPlan {
 };
 
 // Checks the options and returns the plan. Throws SetupError.
-[[nodiscard]] RunPlan make_run_plan(const RunOptions& options);
+[[nodiscard]] RunSettings make_run_plan(const RunOptions& options);
 
 // Returns the IPv4 address of a node: "10.77.0.1" for node 0.
 [[nodiscard]] std::string node_address(unsigned node);
@@ -77,7 +77,7 @@ struct RunPlan {
 // Returns its IPv4 address on the loopback interface.
 [[nodiscard]] std::string loopback_address(unsigned node, unsigned job);
 // Returns the first UDP port of a node, if all nodes share the one IPv6 address of the loopback interface.
-[[nodiscard]] unsigned loopback_port(const RunPlan& plan, unsigned node);
+[[nodiscard]] unsigned loopback_port(const RunSettings& plan, unsigned node);
 // Returns the address of the kernel's own interface in its namespace, with --inside: "10.77.1.1".
 [[nodiscard]] std::string inside_address(unsigned node);
 
@@ -91,16 +91,16 @@ struct RunPlan {
 
 // Returns variables, as "NAME=value", that trainers get in addition to those of this process. These are the variables
 // that torchrun sets if all ranks are on one machine, and the socket of the rank's daemon.
-[[nodiscard]] std::vector<std::string> rank_variables(const RunPlan& plan, unsigned rank, unsigned port,
+[[nodiscard]] std::vector<std::string> rank_variables(const RunSettings& plan, unsigned rank, unsigned port,
                                                       const std::string& socket);
 // Returns the variables with --inside. These are the ones that torchrun sets if each node is a machine of its own, and
 // the socket of the rank's daemon. They also have the addresses of all nodes, and `spaces`, the names of their
 // namespaces.
-[[nodiscard]] std::vector<std::string> inside_variables(const RunPlan& plan, unsigned rank, unsigned port,
+[[nodiscard]] std::vector<std::string> inside_variables(const RunSettings& plan, unsigned rank, unsigned port,
                                                         const std::string& socket, std::vector<std::string> spaces);
 // Returns the variables for hosts behind accelerators. These are the ones that torchrun sets if each rank is on a
 // machine of its own, all addresses, and the accelerator's admin socket, if there is one.
-[[nodiscard]] std::vector<std::string> host_variables(const RunPlan& plan, unsigned node, unsigned port,
+[[nodiscard]] std::vector<std::string> host_variables(const RunSettings& plan, unsigned node, unsigned port,
                                                       const std::string& admin);
 
 // Returns this process's environment, in which `variables` replace those of the same name.

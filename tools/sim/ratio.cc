@@ -34,7 +34,7 @@ constexpr Wanted kWanted[] = {{"signsgd", nullptr, 20},
                               {"topk:1%+fixed:10", nullptr, 60}};
 constexpr size_t kOneGo = 8192;  // floats that every codec takes at once
 
-struct RatioPlan {
+struct RatioSettings {
   std::vector<CodecPair> codecs;
   bool every_codec = false;
   std::vector<Gradients> data;
@@ -86,8 +86,8 @@ Number parse_count(const char* option, const std::string& text, uint64_t least, 
 
 std::string chosen_or(const std::string& chosen, const char* fallback) { return chosen.empty() ? fallback : chosen; }
 
-RatioPlan make_ratio_plan(const RatioOptions& options) {
-  RatioPlan plan;
+RatioSettings make_ratio_plan(const RatioOptions& options) {
+  RatioSettings plan;
   for (const std::string& name : codec_list(options.codecs)) plan.codecs.push_back(find_codec_pair(name));
   plan.every_codec = plan.codecs.empty() || std::ranges::any_of(options.codecs, names_all);
   if (plan.codecs.empty()) plan.codecs = ratio_codecs();
@@ -114,7 +114,7 @@ RatioPlan make_ratio_plan(const RatioOptions& options) {
 // Nodes that keep their states from one exchange to the next.
 class Exchanges {
  public:
-  Exchanges(const RatioPlan& plan, const Gradients& data, const Codec& codec, const StrategyId& strategy)
+  Exchanges(const RatioSettings& plan, const Gradients& data, const Codec& codec, const StrategyId& strategy)
       : plan_(plan), data_(data), codec_(codec), strategy_(strategy), net_(network()), tensors_(plan.nodes) {
     for (std::vector<float>& tensor : tensors_) tensor.resize(plan.floats);
     states_.assign(plan.nodes, std::vector<float>(codec.states() * plan.floats));
@@ -173,7 +173,7 @@ class Exchanges {
     return "";
   }
 
-  const RatioPlan& plan_;
+  const RatioSettings& plan_;
   const Gradients& data_;
   Codec codec_;
   StrategyId strategy_;
@@ -182,7 +182,7 @@ class Exchanges {
   std::vector<std::vector<float>> states_;
 };
 
-double non_zero_share(const RatioPlan& plan, const Gradients& data, const Codec& codec) {
+double non_zero_share(const RatioSettings& plan, const Gradients& data, const Codec& codec) {
   std::vector<std::vector<float>> tensors(plan.nodes, std::vector<float>(plan.floats));
   Contributions ranks;
   for (unsigned i = 0; i < plan.nodes; ++i) {
@@ -210,7 +210,7 @@ double non_zero_share(const RatioPlan& plan, const Gradients& data, const Codec&
 
 class Table {
  public:
-  explicit Table(const RatioPlan& plan) : plan_(plan) {}
+  explicit Table(const RatioSettings& plan) : plan_(plan) {}
 
   // Returns nothing if the codec was left out.
   std::optional<RatioRow> measure(const Gradients& data, const CodecPair& codec) {
@@ -247,7 +247,7 @@ class Table {
   double raw_bytes(const Gradients& data, const StrategyId& strategy, std::string& failure) {
     const auto [found, fresh] = raw_.try_emplace(strategy.code(), 0);
     if (fresh) {
-      RatioPlan once = plan_;
+      RatioSettings once = plan_;
       once.warmup = 0;
       once.exchanges = 1;
       found->second = Exchanges(once, data, find_codec("raw"), strategy).run(failure);
@@ -255,7 +255,7 @@ class Table {
     return found->second;
   }
 
-  const RatioPlan& plan_;
+  const RatioSettings& plan_;
   std::map<uint32_t, double> raw_;
 };
 
@@ -270,7 +270,7 @@ std::string share_text(double share) {
   return share < 0.0995 ? fmt::format("{:.2g}", 100 * share) : fmt::format("{:.0f}", 100 * share);
 }
 
-std::string head_text(const RatioPlan& plan) {
+std::string head_text(const RatioSettings& plan) {
   return fmt::format("{} nodes, {} floats each, MTU 1500, exchanges: {} after {}", plan.nodes, plan.floats,
                      plan.exchanges, plan.warmup);
 }
@@ -282,7 +282,7 @@ void print_row(const RatioRow& row, size_t width) {
   std::fflush(stdout);
 }
 
-std::string to_json(const RatioPlan& plan, std::span<const RatioRow> rows) {
+std::string to_json(const RatioSettings& plan, std::span<const RatioRow> rows) {
   nlohmann::json result = {{"nodes", plan.nodes},
                            {"floats", plan.floats},
                            {"warmup", plan.warmup},
@@ -303,7 +303,7 @@ std::string to_json(const RatioPlan& plan, std::span<const RatioRow> rows) {
 }
 
 // Returns the page. It has a line for each codec and a column for each set of data.
-std::string page_of(const RatioPlan& plan, std::span<const RatioRow> rows) {
+std::string page_of(const RatioSettings& plan, std::span<const RatioRow> rows) {
   std::string text =
       "# Ratios: bytes of packets with and without a codec\n\nWritten, all of it, by\n\n"
       "    gradlane bench ratio --data gauss-0.01 laplace-1e-3 tools/bench/recordings/*.npy --write-docs "
@@ -338,7 +338,7 @@ std::string page_of(const RatioPlan& plan, std::span<const RatioRow> rows) {
 }  // namespace
 
 int run_ratio(const RatioOptions& options) {
-  const RatioPlan plan = make_ratio_plan(options);
+  const RatioSettings plan = make_ratio_plan(options);
   const bool prints = !options.json && options.write_docs.empty();
   size_t width = 5;
   for (const CodecPair& codec : plan.codecs) width = std::max(width, codec.name().size());

@@ -45,14 +45,14 @@ std::string faults_text(const Faults& faults) {
   return text;
 }
 
-bool has_aggregator(const SimPlan& plan) {
+bool has_aggregator(const SimSettings& plan) {
   return std::ranges::any_of(plan.strategies,
                              [](const StrategyId& each) { return each.kind == StrategyId::Kind::kAggregator; });
 }
 
 // Returns the first columns of a row: the number of nodes, the strategy if some were named, and the codec. If the
 // tensor may be divided, the number of operations follows the nodes.
-std::string row_name(const SimPlan& plan, std::string nodes, const std::string& strategy, const std::string& codec,
+std::string row_name(const SimSettings& plan, std::string nodes, const std::string& strategy, const std::string& codec,
                      const std::string& together) {
   if (plan.together != std::vector<size_t>{1}) nodes += fmt::format(" {:>8}", together);
   if (!plan.names_strategies) return fmt::format("{:>5} {:<22}", nodes, codec);
@@ -94,7 +94,7 @@ double bus_factor(OpKind op, unsigned nodes) {
   return least_bytes(op, nodes, 1) / nodes;
 }
 
-double aggregator_seconds(const SimPlan& plan, unsigned nodes) {
+double aggregator_seconds(const SimSettings& plan, unsigned nodes) {
   if (nodes < 2) return 0;  // nothing to exchange
   const double p = nodes;
   const double n = static_cast<double>(plan.bytes);
@@ -103,7 +103,7 @@ double aggregator_seconds(const SimPlan& plan, unsigned nodes) {
   return (1 + std::log2(p)) * alpha + (p + std::log2(p)) * n * beta + (p - 1) * n * plan.gamma;
 }
 
-double star_seconds(const SimPlan& plan, unsigned nodes, bool stream) {
+double star_seconds(const SimSettings& plan, unsigned nodes, bool stream) {
   const size_t room = plan.mtu - sizeof(LinkHeader) - sizeof(RunHeader);
   const size_t payload = room / kGranuleBytes * kGranuleBytes;
   const size_t packets = (plan.bytes + payload - 1) / payload;
@@ -112,7 +112,7 @@ double star_seconds(const SimPlan& plan, unsigned nodes, bool stream) {
   return (stream ? 1 : 2) * (nodes - 1) * seconds;
 }
 
-void print_sim_head(const SimPlan& plan, OpKind op) {
+void print_sim_head(const SimSettings& plan, OpKind op) {
   const std::string tensor =
       op == OpKind::kBarrier ? "" : fmt::format(" of {} ({})", size_text(static_cast<double>(plan.bytes)), plan.data);
   const char* const network = plan.topology == SimTopology::kSwitch ? "a switch with ports of " : "";
@@ -125,7 +125,7 @@ void print_sim_head(const SimPlan& plan, OpKind op) {
   std::fflush(stdout);
 }
 
-void print_sim_row(const SimPlan& plan, const SimRow& row) {
+void print_sim_row(const SimSettings& plan, const SimRow& row) {
   const auto time_or_none = [](const std::optional<double>& seconds) { return seconds ? time_text(*seconds) : "-"; };
   const auto speed = [](double gbps) { return gbps > 0 ? digits(gbps) : "-"; };
   fmt::print("{} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {}{:>9}\n",
@@ -139,7 +139,7 @@ void print_sim_row(const SimPlan& plan, const SimRow& row) {
   std::fflush(stdout);
 }
 
-std::string to_json(const SimPlan& plan, std::span<const SimRow> rows, std::span<const std::string> skipped) {
+std::string to_json(const SimSettings& plan, std::span<const SimRow> rows, std::span<const std::string> skipped) {
   nlohmann::json result = {{"rows", nlohmann::json::array()}, {"skipped", skipped}};
   for (const SimRow& row : rows) {
     result["rows"].push_back({{"op", op_name(row.op)},

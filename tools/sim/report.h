@@ -42,18 +42,18 @@ struct SimRow {
 [[nodiscard]] double bus_factor(OpKind op, unsigned nodes);
 
 // Returns the time that the INCEPTIONN paper computes for an exchange with an aggregator. Weights return along a tree.
-[[nodiscard]] double aggregator_seconds(const SimPlan& plan, unsigned nodes);
+[[nodiscard]] double aggregator_seconds(const SimSettings& plan, unsigned nodes);
 // Returns the time for an aggregator that receives from all and sends to all itself, one after the other. It is the
 // time of its port, with all headers. `stream`: it receives and sends at the same time.
-[[nodiscard]] double star_seconds(const SimPlan& plan, unsigned nodes, bool stream);
+[[nodiscard]] double star_seconds(const SimSettings& plan, unsigned nodes, bool stream);
 
 // Rows are printed as they are measured.
-void print_sim_head(const SimPlan& plan, OpKind op);
-void print_sim_row(const SimPlan& plan, const SimRow& row);
+void print_sim_head(const SimSettings& plan, OpKind op);
+void print_sim_row(const SimSettings& plan, const SimRow& row);
 
 // Returns {"rows": [...], "skipped": [...]}. Rows have the fields of SimRow and the name of the data. `skipped` has
 // texts that name what is left out, and why.
-[[nodiscard]] std::string to_json(const SimPlan& plan, std::span<const SimRow> rows,
+[[nodiscard]] std::string to_json(const SimSettings& plan, std::span<const SimRow> rows,
                                   std::span<const std::string> skipped);
 
 }  // namespace gradlane

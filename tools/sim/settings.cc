@@ -114,7 +114,7 @@ Faults parse_faults(const SimOptions& options, const LinkModel& link) {
   return faults;
 }
 
-void parse_strategies(const SimOptions& options, SimPlan& plan) {
+void parse_strategies(const SimOptions& options, SimSettings& plan) {
   for (const std::string& names : options.strategies) {
     const std::vector<StrategyId> found = find_strategies(names);
     plan.strategies.insert(plan.strategies.end(), found.begin(), found.end());
@@ -123,19 +123,19 @@ void parse_strategies(const SimOptions& options, SimPlan& plan) {
   plan.uses_first_fitting_strategy = plan.strategies.empty();
   if (plan.uses_first_fitting_strategy) plan.strategies = {StrategyId{}};
   // A codec that the ring cannot carry uses direct. All rows are of the same network.
-  const auto ways = [](const CodecPair& codec) { return codec_ways(codec.there.row()); };
-  if (plan.uses_first_fitting_strategy && std::ranges::count(plan.codecs, CodecWays::kOwners, ways) != 0) {
+  const auto candidates = [](const CodecPair& codec) { return strategy_support(codec.there.row()); };
+  if (plan.uses_first_fitting_strategy && std::ranges::count(plan.codecs, StrategySupport::kOwners, candidates) != 0) {
     plan.strategies.push_back(find_strategy("direct"));
   }
   plan.names_strategies = !plan.uses_first_fitting_strategy || plan.strategies.size() > 1 || !plan.plays.empty();
   const auto ring = [](const StrategyId& each) { return each == StrategyId{}; };
-  const auto any = [&ways](const CodecPair& codec) { return ways(codec) == CodecWays::kAny; };
+  const auto any = [&candidates](const CodecPair& codec) { return candidates(codec) == StrategySupport::kAny; };
   const bool cables = std::ranges::all_of(plan.strategies, ring) && std::ranges::all_of(plan.codecs, any);
   if (options.around_switch || !cables || !plan.plays.empty()) plan.topology = SimTopology::kSwitch;
 }
 
 // Throws SetupError if a row of the table is not possible.
-void check_strategies(const SimPlan& plan) {
+void check_strategies(const SimSettings& plan) {
   for (const StrategyId& strategy : plan.strategies) {
     const std::string name(strategy.name().view());
     for (const unsigned nodes : plan.nodes) {
@@ -152,11 +152,11 @@ void check_strategies(const SimPlan& plan) {
       throw SetupError(fmt::format("--strategy: {} can do {}, not {}", name, fmt::join(can, ", "), op_name(op)));
     }
   }
-  for (const OpKind op : plan.ops) (void)sim_ways(plan, op);
+  for (const OpKind op : plan.ops) (void)sim_candidates(plan, op);
 }
 
 // Checks the plays. The plan must be complete.
-void check_plays(const SimPlan& plan) {
+void check_plays(const SimSettings& plan) {
   if (plan.plays.empty()) return;
   if (plan.ops != std::vector{OpKind::kAllReduce}) throw SetupError("--play works only with all-reduces");
   const Faults& faults = plan.faults;
@@ -171,7 +171,7 @@ void check_plays(const SimPlan& plan) {
 }
 
 // Reads --together and --operations. The plan must have its kinds of operations and its size.
-void parse_together(const SimOptions& options, SimPlan& plan) {
+void parse_together(const SimOptions& options, SimSettings& plan) {
   constexpr double kMost = 100'000;
   const Quantity together = {"--together", kNone, 1, kMost, "a number of operations from 1 to 100000"};
   for (const std::string& text : options.together) plan.together.push_back(parse_whole_value(together, text));
@@ -204,36 +204,39 @@ size_t parse_window(const std::string& text) {
 
 }  // namespace
 
-std::vector<StrategyId> allowed_strategies(const SimWay& way) {
-  std::vector<StrategyId> strategies = {way.strategy};
+std::vector<StrategyId> allowed_strategies(const SimCandidate& candidate) {
+  std::vector<StrategyId> strategies = {candidate.strategy};
   const StrategyId direct = find_strategy("direct");
-  if (way.strategy != direct && codec_ways(way.codec.there.row()) == CodecWays::kLinks) strategies.push_back(direct);
+  if (candidate.strategy != direct && strategy_support(candidate.codec.there.row()) == StrategySupport::kLinks)
+    strategies.push_back(direct);
   return strategies;
 }
 
-SimWays sim_ways(const SimPlan& plan, OpKind op) {
-  SimWays found;
+SimCandidates sim_candidates(const SimSettings& plan, OpKind op) {
+  SimCandidates found;
   std::vector<size_t> count(plan.codecs.size());
   for (const StrategyId& strategy : plan.strategies) {
     for (size_t i = 0; i < plan.codecs.size(); ++i) {
       if (plan.uses_first_fitting_strategy && count[i] != 0) continue;
-      const SimWay way = {op, strategy, plan.codecs[i]};
+      const SimCandidate candidate = {op, strategy, plan.codecs[i]};
       // An operation that only moves data does not add, so every strategy carries it.
-      const bool adds = reduces(op) || way.codec.back.has_value();
-      const std::string fault = adds ? strategy_fault(way.codec, strategy, allowed_strategies(way)) : "";
-      const bool named_pair = way.codec.back && !plan.every_codec;
-      if (!fault.empty() && named_pair) throw SetupError(fmt::format("--codec '{}': {}", way.codec.name(), fault));
-      if (!fault.empty() && !plan.uses_first_fitting_strategy) found.skipped.push_back(way.codec.name() + ": " + fault);
+      const bool adds = reduces(op) || candidate.codec.back.has_value();
+      const std::string fault = adds ? strategy_fault(candidate.codec, strategy, allowed_strategies(candidate)) : "";
+      const bool named_pair = candidate.codec.back && !plan.every_codec;
+      if (!fault.empty() && named_pair)
+        throw SetupError(fmt::format("--codec '{}': {}", candidate.codec.name(), fault));
+      if (!fault.empty() && !plan.uses_first_fitting_strategy)
+        found.skipped.push_back(candidate.codec.name() + ": " + fault);
       if (!fault.empty()) continue;
-      found.ways.push_back(way);
+      found.candidates.push_back(candidate);
       ++count[i];
     }
   }
   for (size_t i = 0; i < plan.codecs.size(); ++i) {
     if (count[i] != 0 || plan.every_codec) continue;
-    const SimWay way = {op, plan.strategies.front(), plan.codecs[i]};
-    throw SetupError(fmt::format("--codec '{}': {}", way.codec.name(),
-                                 strategy_fault(way.codec, way.strategy, allowed_strategies(way))));
+    const SimCandidate candidate = {op, plan.strategies.front(), plan.codecs[i]};
+    throw SetupError(fmt::format("--codec '{}': {}", candidate.codec.name(),
+                                 strategy_fault(candidate.codec, candidate.strategy, allowed_strategies(candidate))));
   }
   return found;
 }
@@ -244,8 +247,8 @@ std::vector<std::string> op_names() {
   return names;
 }
 
-SimPlan make_plan(const SimOptions& options) {
-  SimPlan plan;
+SimSettings make_plan(const SimOptions& options) {
+  SimSettings plan;
   const std::string worlds = fmt::format("1 to {}", kMaxWorld);
   const Quantity nodes = {"--nodes", kNone, 1, kMaxWorld, worlds.c_str()};
   for (const std::string& text : options.nodes)

@@ -14,7 +14,7 @@
 
 namespace gradlane {
 
-struct SimPlan {
+struct SimSettings {
   std::vector<unsigned> nodes;
   std::vector<CodecPair> codecs;
   bool every_codec = false;            // "all": codecs that cannot run are left out, which is no error
@@ -37,25 +37,25 @@ struct SimPlan {
 };
 
 // An operation with its strategy and codec.
-struct SimWay {
+struct SimCandidate {
   OpKind op;
   StrategyId strategy;
   CodecPair codec;
 };
-struct SimWays {
-  std::vector<SimWay> ways;
+struct SimCandidates {
+  std::vector<SimCandidate> candidates;
   std::vector<std::string> skipped;  // texts that name what is left out, and why
 };
 // Returns every codec with every strategy that can carry it. If no strategies are named, that is the ring, or else
 // direct. Throws SetupError if a codec that was named cannot be carried.
-[[nodiscard]] SimWays sim_ways(const SimPlan& plan, OpKind op);
+[[nodiscard]] SimCandidates sim_candidates(const SimSettings& plan, OpKind op);
 // Returns the strategies that nodes must allow: the one that is measured, and direct if the codec needs links between
 // all nodes.
-[[nodiscard]] std::vector<StrategyId> allowed_strategies(const SimWay& way);
+[[nodiscard]] std::vector<StrategyId> allowed_strategies(const SimCandidate& candidate);
 
 // Checks the options and returns the plan. Throws SetupError that names the option, the value that was given and the
 // allowed ones.
-[[nodiscard]] SimPlan make_plan(const SimOptions& options);
+[[nodiscard]] SimSettings make_plan(const SimOptions& options);
 
 [[nodiscard]] std::vector<std::string> op_names();
 

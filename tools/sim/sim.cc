@@ -33,7 +33,7 @@ std::optional<size_t> available_bytes() {
 }
 
 // Returns the bytes that an exchange keeps for operations in flight, by the table in docs/exchange.md, "Memory".
-size_t operations_bytes(const SimPlan& plan, unsigned nodes) {
+size_t operations_bytes(const SimSettings& plan, unsigned nodes) {
   constexpr size_t kKiB = 1024;
   const bool owners = std::ranges::any_of(plan.strategies, [&](const StrategyId& it) { return has_owners(it, nodes); });
   const size_t rooms = std::min(std::ranges::max(plan.together), plan.operations);
@@ -44,18 +44,20 @@ size_t operations_bytes(const SimPlan& plan, unsigned nodes) {
 
 // Returns roughly the bytes that the simulation of that many nodes takes: tensors, operations, packets, and links that
 // are not in the ring.
-size_t needed_bytes(const SimPlan& plan, unsigned nodes) {
+size_t needed_bytes(const SimSettings& plan, unsigned nodes) {
   constexpr size_t kOther = size_t{1} << 20;
   constexpr size_t kLink = size_t{32} << 10;
   const size_t packets = 4 * plan.window * (plan.mtu + 256);
-  const auto linked = [](const CodecPair& codec) { return codec_ways(codec.there.row()) == CodecWays::kLinks; };
+  const auto linked = [](const CodecPair& codec) {
+    return strategy_support(codec.there.row()) == StrategySupport::kLinks;
+  };
   const bool mesh = std::ranges::any_of(plan.codecs, linked) ||
                     std::ranges::count(plan.strategies, StrategyId::Kind::kDirect, &StrategyId::kind) != 0;
   const size_t tensors = std::ranges::count(plan.ops, OpKind::kAllToAll) != 0 ? 2 : 1;
   return nodes * (tensors * plan.bytes + operations_bytes(plan, nodes) + packets + kOther + (mesh ? nodes * kLink : 0));
 }
 
-void require_memory(const SimPlan& plan) {
+void require_memory(const SimSettings& plan) {
   const unsigned nodes = std::ranges::max(plan.nodes);
   const size_t needed = needed_bytes(plan, nodes);
   const std::optional<size_t> available = available_bytes();
@@ -107,7 +109,7 @@ size_t elements_of(OpKind op, size_t bytes, unsigned nodes) {
   return equal_blocks ? elements / nodes * nodes : elements;
 }
 
-SimConfig network_of(const SimPlan& plan, unsigned nodes, const SimWay& way, size_t together) {
+SimConfig network_of(const SimSettings& plan, unsigned nodes, const SimCandidate& candidate, size_t together) {
   SimConfig config;
   config.nodes = nodes;
   config.topology = plan.topology;
@@ -116,12 +118,12 @@ SimConfig network_of(const SimPlan& plan, unsigned nodes, const SimWay& way, siz
   config.faults = plan.faults;
   config.exchange.mtu = plan.mtu;
   config.exchange.window = plan.window;
-  config.exchange.codec = way.codec.there;
-  config.exchange.strategies = allowed_strategies(way);
+  config.exchange.codec = candidate.codec.there;
+  config.exchange.strategies = allowed_strategies(candidate);
   config.exchange.operations = std::min(together, plan.operations);
   config.exchange.max_bytes = std::max(plan.bytes, size_t{4096});
   // Slow links get enough time: a hundred times what they need, and three years at most.
-  const bool one_port = way.strategy.kind == StrategyId::Kind::kAggregator;
+  const bool one_port = candidate.strategy.kind == StrategyId::Kind::kAggregator;
   const double bits = (one_port ? nodes : 1) * 16 * static_cast<double>(plan.bytes);
   const double patience = std::min(100 * bits / static_cast<double>(plan.link.bits_per_second), 1e8);
   config.exchange.operation_timeout += static_cast<Nanos>(patience * kSecond) + 1000 * nodes * plan.link.delay;
@@ -143,22 +145,22 @@ size_t part_begin(const Data& data, size_t part, size_t together) {
   return together == 1 ? part * elements : elements * part / together;
 }
 
-Operation operation_of(const SimWay& way, const Data& data, unsigned rank) {
+Operation operation_of(const SimCandidate& candidate, const Data& data, unsigned rank) {
   const SimTensors& tensors = data.tensors;
   Operation operation;
-  operation.kind = way.op;
-  operation.strategy = way.strategy;
-  operation.back_codec = way.codec.back;
-  operation.codec = way.codec.there;
-  operation.count = has_shares(way.op) ? tensors.elements() / tensors.ranks() : tensors.elements();
-  operation.data = way.op == OpKind::kBarrier ? nullptr : tensors.of(rank).data();
-  if (way.op == OpKind::kAllToAll) operation.out = data.out.of(rank).data();
+  operation.kind = candidate.op;
+  operation.strategy = candidate.strategy;
+  operation.back_codec = candidate.codec.back;
+  operation.codec = candidate.codec.there;
+  operation.count = has_shares(candidate.op) ? tensors.elements() / tensors.ranks() : tensors.elements();
+  operation.data = candidate.op == OpKind::kBarrier ? nullptr : tensors.of(rank).data();
+  if (candidate.op == OpKind::kAllToAll) operation.out = data.out.of(rank).data();
   return operation;
 }
 
 // Returns one of `together` operations, which are all-reduces if there are several.
-Operation part_of(const SimWay& way, const Data& data, unsigned rank, size_t part, size_t together) {
-  Operation operation = operation_of(way, data, rank);
+Operation part_of(const SimCandidate& candidate, const Data& data, unsigned rank, size_t part, size_t together) {
+  Operation operation = operation_of(candidate, data, rank);
   if (together == 1) return operation;
   const size_t begin = part_begin(data, part, together);
   operation.count = part_begin(data, part + 1, together) - begin;
@@ -167,18 +169,18 @@ Operation part_of(const SimWay& way, const Data& data, unsigned rank, size_t par
 }
 
 // Counts wrong elements over all ranks and operations.
-uint64_t count_wrong_parts(const SimWay& way, const SimInputs& inputs, const Data& data, size_t together,
+uint64_t count_wrong_parts(const SimCandidate& candidate, const SimInputs& inputs, const Data& data, size_t together,
                            uint32_t generation) {
   uint64_t wrong = 0;
   for (size_t part = 0; part < together; ++part) {
-    const Operation operation = part_of(way, data, 0, part, together);
+    const Operation operation = part_of(candidate, data, 0, part, together);
     const size_t begin = part_begin(data, part, together);
     const SimTensors tensors(data.tensors.ranks(), operation.count);
     for (unsigned i = 0; i < tensors.ranks(); ++i) {
       std::ranges::copy(data.tensors.of(i).subspan(begin, operation.count), tensors.of(i).begin());
     }
     const SimRun run = {.generation = generation, .number = static_cast<uint32_t>(part)};
-    wrong += count_wrong(operation, way.codec.there, inputs.from(begin), tensors, run);
+    wrong += count_wrong(operation, candidate.codec.there, inputs.from(begin), tensors, run);
   }
   return wrong;
 }
@@ -199,7 +201,7 @@ std::string failure_of(const SimNet& net) {
 }
 
 // Lets the operation run, and fills in its time and counters.
-void simulate(SimNet& net, const SimWay& way, const Data& data, SimRow& row, Progress& progress) {
+void simulate(SimNet& net, const SimCandidate& candidate, const Data& data, SimRow& row, Progress& progress) {
   const ExchangeConfig& config = net.node(0).config();
   const auto whole = [&net] {
     for (unsigned i = 0; i < net.nodes(); ++i) {
@@ -218,7 +220,7 @@ void simulate(SimNet& net, const SimWay& way, const Data& data, SimRow& row, Pro
     for (unsigned i = 0; i < net.nodes(); ++i) {
       // If the exchange has no room, an operation waits until another one has ended.
       while (submitted[i] < row.together) {
-        const auto is = net.try_submit(i, part_of(way, data, i, submitted[i], row.together));
+        const auto is = net.try_submit(i, part_of(candidate, data, i, submitted[i], row.together));
         if (is.refusal == Exchange::Refusal::kFull) break;
         if (is.refusal != Exchange::Refusal::kNone) throw SetupError("the exchange refused an operation");
         ++submitted[i];
@@ -253,44 +255,45 @@ void set_speeds(SimRow& row) {
   row.ratio = least / static_cast<double>(row.wire_bytes);
 }
 
-SimRow run_row(const SimPlan& plan, const SimWay& way, size_t together, const SimInputs& inputs, const Data& data,
-               Progress& progress) {
-  const OpKind op = way.op;
+SimRow run_row(const SimSettings& plan, const SimCandidate& candidate, size_t together, const SimInputs& inputs,
+               const Data& data, Progress& progress) {
+  const OpKind op = candidate.op;
   const SimTensors& tensors = data.tensors;
   SimRow row;
   row.op = op;
   row.nodes = tensors.ranks();
-  row.strategy = std::string(way.strategy.name().view());
-  row.codec = way.codec.name();
+  row.strategy = std::string(candidate.strategy.name().view());
+  row.codec = candidate.codec.name();
   row.bytes = tensors.elements() * sizeof(float);
   row.together = together;
   for (unsigned i = 0; i < row.nodes; ++i) inputs.fill(i, tensors.of(i));
   uint32_t generation = 0;
   {
-    SimNet net(network_of(plan, row.nodes, way, together));
-    simulate(net, way, data, row, progress);
+    SimNet net(network_of(plan, row.nodes, candidate, together));
+    simulate(net, candidate, data, row, progress);
     generation = net.node(0).exchange().generation();
   }
   if (row.failure.empty() && together != 1) {
-    row.wrong = count_wrong_parts(way, inputs, data, together, generation);
+    row.wrong = count_wrong_parts(candidate, inputs, data, together, generation);
     set_speeds(row);
   } else if (row.failure.empty()) {
     const SimTensors& outcome = op == OpKind::kAllToAll ? data.out : tensors;
-    row.wrong = count_wrong(operation_of(way, data, 0), way.codec.there, inputs, outcome, {.generation = generation});
+    row.wrong = count_wrong(operation_of(candidate, data, 0), candidate.codec.there, inputs, outcome,
+                            {.generation = generation});
     set_speeds(row);
   } else {
     row.wrong = row.nodes * tensors.elements();
   }
   if (op == OpKind::kAllReduce) {
     row.wa_seconds = aggregator_seconds(plan, row.nodes);
-    if (way.strategy.kind == StrategyId::Kind::kAggregator) {
-      row.star_seconds = star_seconds(plan, row.nodes, way.strategy.stream);
+    if (candidate.strategy.kind == StrategyId::Kind::kAggregator) {
+      row.star_seconds = star_seconds(plan, row.nodes, candidate.strategy.stream);
     }
   }
   return row;
 }
 
-SimRow play_row(const SimPlan& plan, const FlowModel& play, unsigned nodes, size_t bytes) {
+SimRow play_row(const SimSettings& plan, const FlowModel& play, unsigned nodes, size_t bytes) {
   const PlayResult result = run_flow_model(play, nodes, bytes, plan.link, plan.mtu);
   SimRow row;
   row.nodes = nodes;
@@ -321,7 +324,7 @@ bool report_faults(const SimRow& row) {
 }  // namespace
 
 int run_sim(const SimOptions& options) {
-  const SimPlan plan = make_plan(options);
+  const SimSettings plan = make_plan(options);
   for (const OpKind op : plan.ops) {
     for (const unsigned nodes : plan.nodes) (void)elements_of(op, plan.bytes, nodes);
   }
@@ -332,13 +335,13 @@ int run_sim(const SimOptions& options) {
   std::vector<std::string> skipped;
   bool good = true;
   for (const OpKind op : plan.ops) {
-    const SimWays ways = sim_ways(plan, op);
+    const SimCandidates candidates = sim_candidates(plan, op);
     if (!options.json) print_sim_head(plan, op);
     for (const unsigned nodes : plan.nodes) {
       const Data data(op, nodes, elements_of(op, plan.bytes, nodes));
-      for (const SimWay& way : ways.ways) {
+      for (const SimCandidate& candidate : candidates.candidates) {
         for (const size_t together : plan.together) {
-          rows.push_back(run_row(plan, way, together, inputs, data, progress));
+          rows.push_back(run_row(plan, candidate, together, inputs, data, progress));
           progress.clear();
           if (!options.json) print_sim_row(plan, rows.back());
           good = report_faults(rows.back()) && good;
@@ -349,7 +352,7 @@ int run_sim(const SimOptions& options) {
         if (!options.json) print_sim_row(plan, rows.back());
       }
     }
-    for (const std::string& each : ways.skipped) {
+    for (const std::string& each : candidates.skipped) {
       if (!options.json) fmt::print("left out: {}\n", each);
       skipped.push_back(each);
     }

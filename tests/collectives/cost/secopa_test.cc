@@ -23,7 +23,7 @@ TEST(Secopa, PublishedPlanOfVgg19) {
                         {1048576, true, 1},  {1179648, true, 2},  {2359296, true, 4}, {4096000, true, 4},
                         {16777216, true, 4}, {102760448, true, 4}};
   for (const Line& line : lines) {
-    const SecopaPlan plan = secopa_plan(costs, SecopaWay::kServers, 4, line.elements);
+    const SecopaPlan plan = secopa_plan(costs, SecopaChoice::kServers, 4, line.elements);
     EXPECT_EQ(plan.compress, line.compress) << line.elements;
     EXPECT_EQ(plan.partitions, line.partitions) << line.elements;
   }
@@ -32,16 +32,16 @@ TEST(Secopa, PublishedPlanOfVgg19) {
 TEST(Secopa, Thresholds) {
   const std::pair<unsigned, double> rings[] = {{4, 2.7}, {8, 4.6}, {16, 8.6}};
   for (const auto& [nodes, megabytes] : rings) {
-    EXPECT_NEAR(4e-6 * secopa_threshold(hipress_costs(nodes).value(), SecopaWay::kRing, nodes).value(), megabytes,
+    EXPECT_NEAR(4e-6 * secopa_threshold(hipress_costs(nodes).value(), SecopaChoice::kRing, nodes).value(), megabytes,
                 0.05);
   }
   const std::pair<unsigned, double> servers[] = {{4, 2.7}, {8, 5.1}, {16, 9.9}};
   for (const auto& [nodes, megabytes] : servers) {
-    EXPECT_NEAR(4e-6 * secopa_threshold(hipress_costs(nodes).value(), SecopaWay::kServers, nodes).value(), megabytes,
+    EXPECT_NEAR(4e-6 * secopa_threshold(hipress_costs(nodes).value(), SecopaChoice::kServers, nodes).value(), megabytes,
                 0.05);
   }
   EXPECT_FALSE(hipress_costs(5));
-  EXPECT_FALSE(secopa_threshold(hipress_costs(4).value(), SecopaWay::kRing, 4, 1000));
+  EXPECT_FALSE(secopa_threshold(hipress_costs(4).value(), SecopaChoice::kRing, 4, 1000));
 }
 
 // If nothing has a cost, compression does not help, and one part is as good as several.
@@ -50,7 +50,7 @@ TEST(Secopa, FreeCosts) {
   for (SecopaCurve* const each : {&free.encode, &free.decode, &free.send, &free.gather, &free.broadcast}) {
     *each = {1e-300, 0, 0};
   }
-  const SecopaPlan plan = secopa_plan(free, SecopaWay::kRing, 4, 0);
+  const SecopaPlan plan = secopa_plan(free, SecopaChoice::kRing, 4, 0);
   EXPECT_FALSE(plan.compress);
   EXPECT_EQ(plan.partitions, 1U);
   EXPECT_EQ(plan.ms, 0);

@@ -32,7 +32,7 @@ std::vector<std::string> names() {
   return names;
 }
 
-struct PacketPath {
+struct TestCase {
   std::string strategy = "ring";
   unsigned world = 3;
   OpKind kind = OpKind::kAllReduce;
@@ -45,14 +45,14 @@ struct PacketPath {
   size_t buffers = size_t{1} << 20;
 };
 
-bool may(const Codec& codec, const PacketPath& way) {
+bool may(const Codec& codec, const TestCase& way) {
   const StrategyId strategy = find_strategy(way.strategy);
   const bool owners = strategy.kind == Kind::kDirect || strategy.kind == Kind::kAggregator;
   if (!supports(strategy, way.kind) || (way.feedback && !codec.has_feedback())) return false;
   return codec.row().is_additive || owners || way.world == 1;
 }
 
-SimConfig network(const Codec& codec, const PacketPath& way) {
+SimConfig network(const Codec& codec, const TestCase& way) {
   SimConfig config;
   config.nodes = way.world;
   config.topology = SimTopology::kSwitch;
@@ -68,7 +68,7 @@ SimConfig network(const Codec& codec, const PacketPath& way) {
   return config;
 }
 
-SimInputs inputs_of(const PacketPath& way, uint64_t seed) {
+SimInputs inputs_of(const TestCase& way, uint64_t seed) {
   static std::map<uint64_t, SimInputs> made;  // making inputs takes longer than most tests of them
   SimInputs inputs = made.try_emplace(seed, "laplace-1e-3", seed).first->second;
   if (!way.wild) return inputs;
@@ -81,7 +81,7 @@ SimInputs inputs_of(const PacketPath& way, uint64_t seed) {
 // Operations that run one after the other on one network, and the result of the latest.
 class Rounds {
  public:
-  Rounds(const std::string& name, const PacketPath& way)
+  Rounds(const std::string& name, const TestCase& way)
       : codec_(find_codec(name)), way_(way), net_(network(codec_, way)), tensors_(way.world, elements()) {
     states_.assign(way.world, Floats(way.feedback ? codec_.states() * elements() : 0));
     model_ = states_;
@@ -124,14 +124,14 @@ class Rounds {
   }
 
   Codec codec_;
-  PacketPath way_;
+  TestCase way_;
   SimNet net_;
   SimTensors tensors_;
   std::vector<Floats> states_;
   std::vector<Floats> model_;
 };
 
-void check(const std::string& name, const PacketPath& way, unsigned rounds = 2) {
+void check(const std::string& name, const TestCase& way, unsigned rounds = 2) {
   const Codec codec = find_codec(name);
   if (!may(codec, way)) return;
   SCOPED_TRACE(testing::Message() << name << ", " << way.strategy << " of " << way.world << ", " << op_name(way.kind)
@@ -143,7 +143,7 @@ class AllCodecs : public testing::TestWithParam<std::string> {
  protected:
   // Checks all strategies that fit, in one of the worlds each. The next codec gets another world. Thorough tests use
   // all worlds.
-  static void everywhere(const std::vector<unsigned>& worlds, const PacketPath& like, unsigned rounds) {
+  static void everywhere(const std::vector<unsigned>& worlds, const TestCase& like, unsigned rounds) {
     const std::vector<std::string> all = names();
     size_t turn = static_cast<size_t>(std::ranges::find(all, GetParam()) - all.begin());
     for (const std::string strategy : {"ring", "direct", "aggregator:0", "aggregator:1,stream", "rings:2"}) {
@@ -155,7 +155,7 @@ class AllCodecs : public testing::TestWithParam<std::string> {
       if (fitting.empty()) continue;
       if (!thorough()) fitting = {fitting[turn++ % fitting.size()]};
       for (const unsigned world : fitting) {
-        PacketPath way = like;
+        TestCase way = like;
         way.world = world;
         way.strategy = strategy;
         check(GetParam(), way, rounds);
@@ -197,7 +197,7 @@ TEST_P(AllCodecs, OfOtherKinds) {
 
 TEST_P(AllCodecs, WithFewBuffers) {
   for (const std::string strategy : {"ring", "direct", "aggregator:0", "rings:2"}) {
-    const PacketPath way = {.strategy = strategy, .world = 4, .count = 50'003, .faults = {.loss = 0.01}, .buffers = 8};
+    const TestCase way = {.strategy = strategy, .world = 4, .count = 50'003, .faults = {.loss = 0.01}, .buffers = 8};
     check(GetParam(), way, 1);
   }
 }
@@ -218,7 +218,7 @@ TEST_P(AllCodecs, AddExactlyWhereTheySaySo) {
   const Codec codec = find_codec(GetParam());
   if (!codec.row().exact_sums) return;
   for (const bool feedback : {false, true}) {
-    PacketPath way = {.strategy = "ring", .world = 8, .count = 30'011, .feedback = feedback && codec.has_feedback()};
+    TestCase way = {.strategy = "ring", .world = 8, .count = 30'011, .feedback = feedback && codec.has_feedback()};
     Rounds ring(GetParam(), way);
     ring.run(2);
     for (const char* const strategy : {"direct", "rings:2", "rings:4"}) {
@@ -234,7 +234,7 @@ TEST_P(AllCodecs, AddExactlyWhereTheySaySo) {
 
 // Divides the tensor of each rank among three networks. Each of them scans the complete tensor before any of them
 // changes it.
-void run_lanes(const Codec& codec, const PacketPath& way, const SimTensors& tensors, std::vector<Floats>& states) {
+void run_lanes(const Codec& codec, const TestCase& way, const SimTensors& tensors, std::vector<Floats>& states) {
   constexpr size_t kLanes = 3;
   const SimConfig config = network(codec, way);
   std::array<SimNet, kLanes> lanes{SimNet(config), SimNet(config), SimNet(config)};
@@ -268,7 +268,7 @@ TEST_P(AllCodecs, GiveTheSameOnAnyNumberOfLanes) {
   const Codec codec = find_codec(GetParam());
   if (!codec.row().exact_sums && codec.row().passes == 0) return;
   for (const std::string strategy : {"ring", "direct"}) {
-    const PacketPath way = {
+    const TestCase way = {
         .strategy = strategy, .world = 4, .count = 30'011, .feedback = codec.has_feedback() && codec.row().is_additive};
     if (!may(codec, way)) continue;
     SCOPED_TRACE(strategy);

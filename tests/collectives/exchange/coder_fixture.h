@@ -18,12 +18,12 @@ namespace gradlane::test::coder_test {
 
 // An element type and a codec on one instruction set. Tests call it with spans at odd addresses that end with their
 // memory.
-struct PacketPath {
+struct CoderCase {
   ElementType type;
   Codec codec;
   Coder coder;
 
-  PacketPath(ElementType element_type, const Codec& of_floats)
+  CoderCase(ElementType element_type, const Codec& of_floats)
       : type(element_type), codec(of_floats), coder(element_type, of_floats) {}
 
   [[nodiscard]] std::string name() const { return std::string(element_name(type)) + " " + codec.name(); }
@@ -100,8 +100,8 @@ class CoderTest : public IsaTest {
  protected:
   // Returns fp32 with the codecs that encode sums like contributions and each element by itself, and all other types.
   // codecs_test.cc tests all codecs.
-  static std::vector<PacketPath> ways() {
-    std::vector<PacketPath> list;
+  static std::vector<CoderCase> ways() {
+    std::vector<CoderCase> list;
     for (const CodecRow& row : codec_table()) {
       const Codec of_row = codec(row.example);
       const bool by_element = row.is_additive && row.granule <= kGroupFloats;

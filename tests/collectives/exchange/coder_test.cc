@@ -15,13 +15,13 @@ namespace gradlane::test::coder_test {
 namespace {
 
 // Returns the number of elements at whose multiples encode() and hop() stop.
-size_t cut(const PacketPath& way) {
+size_t cut(const CoderCase& way) {
   return way.type == ElementType::kFloat32 ? std::max(way.coder.granule(), way.codec.granule()) : way.coder.granule();
 }
 
 // Makes blocks of at most `room` bytes of `count` elements by `next(first, out)`, and joins them in order.
 template <class Next>
-Bytes in_pieces(const PacketPath& way, size_t count, size_t room, Next next) {
+Bytes in_pieces(const CoderCase& way, size_t count, size_t room, Next next) {
   Odd joined(way.coder.max_bytes(count));
   size_t done = 0;
   size_t bytes = 0;
@@ -46,7 +46,7 @@ Bytes in_pieces(const PacketPath& way, size_t count, size_t room, Next next) {
 }
 
 TEST_P(CoderTest, Sizes) {
-  for (const PacketPath& way : ways()) {
+  for (const CoderCase& way : ways()) {
     EXPECT_EQ(way.coder.element_bytes(), way.width());
     EXPECT_EQ(way.coder.granule() * way.width(), kGranuleBytes);
     const bool coded = way.type == ElementType::kFloat32;
@@ -58,7 +58,7 @@ TEST_P(CoderTest, Sizes) {
 
 TEST_P(CoderTest, ThereAndBack) {
   Rng rng(1);
-  for (const PacketPath& way : ways()) {
+  for (const CoderCase& way : ways()) {
     for (const size_t count : kCounts) {
       const Bytes elements = way.make(rng, count);
       const Bytes want = way.block(elements);
@@ -84,7 +84,7 @@ TEST_P(CoderTest, ThereAndBack) {
 
 TEST_P(CoderTest, WrongLengths) {
   Rng rng(2);
-  for (const PacketPath& way : ways()) {
+  for (const CoderCase& way : ways()) {
     for (const size_t count : kCounts) {
       const Bytes elements = way.make(rng, count);
       for (const bool longer : {false, true}) {
@@ -109,7 +109,7 @@ TEST_P(CoderTest, WrongLengths) {
 
 TEST_P(CoderTest, SumsAreThoseOfEachElement) {
   Rng rng(3);
-  for (const PacketPath& way : ways()) {
+  for (const CoderCase& way : ways()) {
     for (const size_t count : kCounts) {
       const Bytes elements = way.make(rng, count);
       const Bytes addends = way.make(rng, count);
@@ -125,7 +125,7 @@ TEST_P(CoderTest, SumsAreThoseOfEachElement) {
 // add() works in place. For fp32 it does what the codec's decode_add() does, for other types what a hop does.
 TEST_P(CoderTest, AddsInPlace) {
   Rng rng(7);
-  for (const PacketPath& way : ways()) {
+  for (const CoderCase& way : ways()) {
     for (const size_t count : kCounts) {
       const Bytes elements = way.make(rng, count);
       const Bytes addends = way.make(rng, count);
@@ -152,7 +152,7 @@ TEST_P(CoderTest, AddsInPlace) {
 // Pieces of any size, joined again, equal the block of all elements. One count is longer than a run can be.
 TEST_P(CoderTest, PiecesMakeTheWhole) {
   Rng rng(4);
-  for (const PacketPath& way : ways()) {
+  for (const CoderCase& way : ways()) {
     for (const size_t count : {size_t{1}, size_t{100}, size_t{1000}, size_t{4099}, size_t{140003}}) {
       const Bytes elements = way.make(rng, count);
       const Bytes addends = way.make(rng, count);
@@ -184,7 +184,7 @@ TEST_P(CoderTest, PiecesMakeTheWhole) {
 }
 
 TEST_P(CoderTest, NothingGoesWhereNoGranuleFits) {
-  for (const PacketPath& way : ways()) {
+  for (const CoderCase& way : ways()) {
     const Bytes elements(1000 * way.width(), 0x7f);  // a large number in every type
     const Bytes block = way.block(elements);
     for (const size_t room : {size_t{0}, size_t{1}, size_t{7}, size_t{63}}) {
@@ -199,7 +199,7 @@ TEST_P(CoderTest, NothingGoesWhereNoGranuleFits) {
 
 // Zeros need the least room. Even then, no run has more elements than its header can state.
 TEST_P(CoderTest, RunsHaveALongestLength) {
-  for (const PacketPath& way : ways()) {
+  for (const CoderCase& way : ways()) {
     const size_t count = 200000;
     const Bytes zeros(count * way.width());
     for (const size_t room : {kMaxPacket, way.coder.max_bytes(count)}) {
@@ -218,7 +218,7 @@ TEST_P(CoderTest, RunsHaveALongestLength) {
 TEST_P(CoderTest, FeedbackInPieces) {
   Rng rng(5);
   for (const std::string name : {"fixed:10", "inceptionn:10"}) {
-    const PacketPath way(ElementType::kFloat32, codec(name));
+    const CoderCase way(ElementType::kFloat32, codec(name));
     const size_t count = 1000;
     const FloatSource source(way.codec);
     const std::vector<float> floats = source.make(rng, Kind::kGradients, count);
@@ -263,7 +263,7 @@ Bytes all_halves() {
 TEST_P(CoderTest, AllHalvesAreAdded) {
   const Bytes all = all_halves();
   for (const ElementType type : {ElementType::kFloat16, ElementType::kBfloat16}) {
-    const PacketPath way(type, codec("raw"));
+    const CoderCase way(type, codec("raw"));
     const Format& format = half_format(type);
     // -0 changes no number. The other values make sums round, cancel, underflow and overflow. Odd factors pair numbers
     // at random.
@@ -294,7 +294,7 @@ TEST_P(CoderTest, AllHalvesAreAdded) {
 
 TEST_P(CoderTest, AllHalvesAreDivided) {
   for (const ElementType type : {ElementType::kFloat16, ElementType::kBfloat16}) {
-    const PacketPath way(type, codec("raw"));
+    const CoderCase way(type, codec("raw"));
     const Format& format = half_format(type);
     for (const unsigned world : {1U, 2U, 3U, 7U, 10U, 255U, 256U}) {
       Odd averages(all_halves());
@@ -311,7 +311,7 @@ TEST_P(CoderTest, AllHalvesAreDivided) {
 TEST_P(CoderTest, FloatsAreDivided) {
   Rng rng(6);
   for (const ElementType type : {ElementType::kFloat32, ElementType::kFloat64}) {
-    const PacketPath way(type, codec("fixed:10"));
+    const CoderCase way(type, codec("fixed:10"));
     for (const size_t count : kCounts) {
       for (const unsigned world : {1U, 3U, 256U}) {
         const Bytes sums = way.make(rng, count);

@@ -38,13 +38,13 @@ TEST(Blocks, SpreadGranulesEvenly) {
       }
       next += made.count(b);
       const size_t granules = (made.count(b) + granule - 1) / granule;
-      ASSERT_LE(granules, made.stride());
+      ASSERT_LE(granules, made.max_block_granules());
       least = std::min(least, granules);
       most = std::max(most, granules);
     }
     ASSERT_EQ(next, elements);
     ASSERT_LE(most - least, 1U);
-    ASSERT_LE(made.stride() - most, 1U);
+    ASSERT_LE(made.max_block_granules() - most, 1U);
   }
 }
 
@@ -54,7 +54,7 @@ TEST(Blocks, OfEqualLength) {
       for (const size_t pad : {size_t{0}, size_t{5}}) {
         const Blocks made = Blocks::equal(blocks, each, 32, each + pad);
         EXPECT_EQ(made.elements(), blocks * each);
-        EXPECT_EQ(made.stride(), (each + 31) / 32);
+        EXPECT_EQ(made.max_block_granules(), (each + 31) / 32);
         for (unsigned b = 0; b < blocks && each != 0; ++b) EXPECT_EQ(made.offset(b), b * (each + pad));
         for (unsigned b = 0; b < blocks; ++b) EXPECT_EQ(made.count(b), each);
       }
@@ -71,18 +71,18 @@ TEST(PendingBitmap, IsLikeAVectorOfBools) {
   PendingBitmap deferred(5000);
   for (unsigned round = 0; round < 60; ++round) {
     const auto blocks = static_cast<unsigned>(1 + rng.below(8));
-    const size_t stride = 1 + rng.below(round % 2 == 0 ? 70 : 600);
-    deferred.begin(blocks, stride);  // all earlier marks are forgotten
-    std::vector<bool> model(blocks * stride);
+    const size_t max_block_granules = 1 + rng.below(round % 2 == 0 ? 70 : 600);
+    deferred.begin(blocks, max_block_granules);  // all earlier marks are forgotten
+    std::vector<bool> model(blocks * max_block_granules);
     size_t marked = 0;
     for (unsigned step = 0; step < 400; ++step) {
       ASSERT_EQ(deferred.empty(), marked == 0);
       if (rng.one_in(2)) {
         const auto block = static_cast<unsigned>(rng.below(blocks));
-        const size_t first = rng.below(stride);
-        const size_t count = 1 + rng.below(std::min<size_t>(stride - first, 200));
+        const size_t first = rng.below(max_block_granules);
+        const size_t count = 1 + rng.below(std::min<size_t>(max_block_granules - first, 200));
         for (size_t i = 0; i < count; ++i) {  // some of them may be marked already
-          const auto each = model.begin() + static_cast<ptrdiff_t>(block * stride + first + i);
+          const auto each = model.begin() + static_cast<ptrdiff_t>(block * max_block_granules + first + i);
           marked += *each ? 0 : 1;
           *each = true;
         }
@@ -95,11 +95,11 @@ TEST(PendingBitmap, IsLikeAVectorOfBools) {
       ASSERT_LT(run.block, blocks);
       ASSERT_GE(run.count, 1U);
       ASSERT_LE(run.count, most);
-      ASSERT_LE(run.first + run.count, stride);
-      for (size_t i = 0; i < run.count; ++i) ASSERT_TRUE(model[run.block * stride + run.first + i]);
+      ASSERT_LE(run.first + run.count, max_block_granules);
+      for (size_t i = 0; i < run.count; ++i) ASSERT_TRUE(model[run.block * max_block_granules + run.first + i]);
       // Perhaps only a part of the run can be sent.
       const size_t sent = rng.below(run.count + 1);
-      for (size_t i = 0; i < sent; ++i) model[run.block * stride + run.first + i] = false;
+      for (size_t i = 0; i < sent; ++i) model[run.block * max_block_granules + run.first + i] = false;
       marked -= sent;
       if (sent != 0) deferred.clear(run.block, run.first, sent);
     }

@@ -8,7 +8,7 @@
 namespace gradlane::test::codec_ways_test {
 namespace {
 
-TEST(CodecWays, Links) {
+TEST(StrategySupport, Links) {
   EXPECT_TRUE(links_all(find_strategies("ring"), 1));
   EXPECT_TRUE(links_all(find_strategies("ring"), 2));
   EXPECT_TRUE(links_all(find_strategies("ring"), 3));
@@ -18,7 +18,7 @@ TEST(CodecWays, Links) {
   EXPECT_TRUE(links_all(find_strategies("ring,direct"), kMaxWorld));
 }
 
-TEST(CodecWays, Owners) {
+TEST(StrategySupport, Owners) {
   for (const CodecRow& row : codec_table()) {
     for (const char* const name : {"ring", "rings:2"}) {
       EXPECT_EQ(carries(find_strategy(name), row, 2), row.is_additive) << row.word;

@@ -106,7 +106,7 @@ gl_report_row report() {
   return row;
 }
 
-TEST(PlanReports, AsFigures) {
+TEST(ChoiceReports, AsFigures) {
   const auto all = plan_figures({{3, {report()}}});
   ASSERT_EQ(all.size(), 1U);
   EXPECT_EQ(all[0].rank, 3U);
@@ -118,7 +118,7 @@ TEST(PlanReports, AsFigures) {
             "takes 10; saves 8.39 ms per MiB; 104.9 MB of tensors so far, 20 MB sent");
 }
 
-TEST(PlanReports, OnceForEachChoice) {
+TEST(ChoiceReports, OnceForEachChoice) {
   ReportWatch watch;
   gl_report_row row = report();
   Nanos now = kSecond;
@@ -141,7 +141,7 @@ TEST(PlanReports, OnceForEachChoice) {
 
 // A trainer may write any names, but causes only few lines. Lines of other trainers are logged. The next trainer of a
 // rank counts as another one.
-TEST(PlanReports, OfManyNames) {
+TEST(ChoiceReports, OfManyNames) {
   ReportWatch watch;
   size_t lines = 0;
   for (unsigned i = 0; i < 1000; ++i) {
@@ -160,7 +160,7 @@ TEST(PlanReports, OfManyNames) {
 }
 
 // A configured codec that has no effect causes a warning if it may have been meant for this type.
-TEST(PlanReports, Warnings) {
+TEST(ChoiceReports, Warnings) {
   const auto warns = [](uint8_t reason, uint8_t type) {
     gl_report_row row = report();
     row.exact = 1;
@@ -179,7 +179,7 @@ TEST(PlanReports, Warnings) {
 }
 
 // A trainer may write anything into its reports.
-TEST(PlanReports, Hostile) {
+TEST(ChoiceReports, Hostile) {
   gl_report_row row;
   std::memset(&row, 0xff, sizeof(row));
   EXPECT_TRUE(plan_figures({{0, {row}}}).empty());

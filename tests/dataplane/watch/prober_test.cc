@@ -13,7 +13,7 @@ constexpr size_t kOverhead = 28;
 constexpr std::array<uint8_t, kProbedClasses> kTos{0x28, 0x20, 0xc0};
 
 // A path to a neighbour in virtual time. A worker polls every 100 us. The control thread steps every 2 ms.
-class Way {
+class ProbePath {
  public:
   struct Probe {
     uint8_t there, back;
@@ -21,7 +21,7 @@ class Way {
     unsigned number;  // number of probes that were sent before it
   };
 
-  explicit Way(size_t mtu = 1500) : run_({3, "10.77.0.4", &mac_, kTos, mtu, kOverhead}, board_) {}
+  explicit ProbePath(size_t mtu = 1500) : run_({3, "10.77.0.4", &mac_, kTos, mtu, kOverhead}, board_) {}
 
   ProbeResult probe(Nanos most = 3 * kSecond) {
     run_.begin(now_, most, 77);
@@ -82,7 +82,7 @@ class Way {
 };
 
 TEST(Prober, GoodWay) {
-  Way way;
+  ProbePath way;
   way.theirs.node = 3;
   const ProbeResult result = way.probe();
   EXPECT_TRUE(result.arp);
@@ -104,13 +104,13 @@ TEST(Prober, GoodWay) {
 }
 
 TEST(Prober, RunsFollowOneAnother) {
-  Way way;
+  ProbePath way;
   EXPECT_EQ(way.probe().answered, 12U);
   EXPECT_EQ(way.probe().answered, 12U);
 }
 
 TEST(Prober, NobodyAnswersArp) {
-  Way way;
+  ProbePath way;
   way.appears_at = kNever;
   const ProbeResult result = way.probe();
   EXPECT_FALSE(result.arp);
@@ -120,7 +120,7 @@ TEST(Prober, NobodyAnswersArp) {
 }
 
 TEST(Prober, NeighbourStartsLate) {
-  Way way;
+  ProbePath way;
   way.appears_at = 2 * kSecond;
   const ProbeResult result = way.probe();
   EXPECT_TRUE(result.arp);
@@ -128,8 +128,8 @@ TEST(Prober, NeighbourStartsLate) {
 }
 
 TEST(Prober, AddressIsKnownAndNobodyAnswers) {
-  Way way;
-  way.passes = [](Way::Probe&) { return false; };
+  ProbePath way;
+  way.passes = [](ProbePath::Probe&) { return false; };
   const ProbeResult result = way.probe();
   EXPECT_TRUE(result.arp);
   EXPECT_GT(result.sent, 20U);
@@ -143,8 +143,8 @@ TEST(Prober, AddressIsKnownAndNobodyAnswers) {
 // The limits go from the shortest probe to the MTU.
 TEST(Prober, FindsTheLongestThatPasses) {
   for (size_t limit = kOverhead + kLeastProbe; limit <= 1500; limit += limit < 100 || limit > 1490 ? 1 : 37) {
-    Way way;
-    way.passes = [limit](Way::Probe& probe) { return probe.ip_bytes <= limit; };
+    ProbePath way;
+    way.passes = [limit](ProbePath::Probe& probe) { return probe.ip_bytes <= limit; };
     const ProbeResult result = way.probe(10 * kSecond);
     EXPECT_TRUE(result.tried);
     EXPECT_EQ(result.largest, limit);
@@ -155,8 +155,8 @@ TEST(Prober, FindsTheLongestThatPasses) {
 // Three probes in a row are lost in the middle of the search.
 TEST(Prober, LossesDoNotMislead) {
   for (unsigned first = 21; first < 45; first += 3) {
-    Way way;
-    way.passes = [first](Way::Probe& probe) {
+    ProbePath way;
+    way.passes = [first](ProbePath::Probe& probe) {
       return probe.ip_bytes <= 1400 && (probe.number < first || probe.number >= first + 3);
     };
     EXPECT_EQ(way.probe(10 * kSecond).largest, 1400U) << first;
@@ -164,8 +164,8 @@ TEST(Prober, LossesDoNotMislead) {
 }
 
 TEST(Prober, RunsOutOfTimeWhileSearching) {
-  Way way(9000);
-  way.passes = [](Way::Probe& probe) { return probe.ip_bytes <= 1500; };
+  ProbePath way(9000);
+  way.passes = [](ProbePath::Probe& probe) { return probe.ip_bytes <= 1500; };
   const ProbeResult result = way.probe(kSecond);
   EXPECT_TRUE(result.tried);
   EXPECT_LT(result.largest, 1501U);
@@ -173,8 +173,8 @@ TEST(Prober, RunsOutOfTimeWhileSearching) {
 }
 
 TEST(Prober, TosIsRewrittenOnOneWay) {
-  Way way;
-  way.passes = [](Way::Probe& probe) {
+  ProbePath way;
+  way.passes = [](ProbePath::Probe& probe) {
     if (probe.there == 0x28) probe.there = 0;
     if (probe.back == 0xc0) probe.back = 0x04;
     return true;
@@ -188,8 +188,8 @@ TEST(Prober, TosIsRewrittenOnOneWay) {
 }
 
 TEST(Prober, OneOfSeveralWaysRewritesTos) {
-  Way way;
-  way.passes = [](Way::Probe& probe) {
+  ProbePath way;
+  way.passes = [](ProbePath::Probe& probe) {
     if (probe.number == 4) probe.there = 0x08;
     return true;
   };
@@ -197,8 +197,8 @@ TEST(Prober, OneOfSeveralWaysRewritesTos) {
 }
 
 TEST(Prober, OneClassIsDropped) {
-  Way way;
-  way.passes = [](Way::Probe& probe) { return probe.there != 0x28; };
+  ProbePath way;
+  way.passes = [](ProbePath::Probe& probe) { return probe.there != 0x28; };
   const ProbeResult result = way.probe();
   EXPECT_FALSE(result.tos[0].answered);
   EXPECT_TRUE(result.tos[1].answered);
@@ -206,8 +206,8 @@ TEST(Prober, OneClassIsDropped) {
 }
 
 TEST(Prober, HalfOfThemAreLost) {
-  Way way;
-  way.passes = [](Way::Probe& probe) { return probe.number % 2 == 0; };
+  ProbePath way;
+  way.passes = [](ProbePath::Probe& probe) { return probe.number % 2 == 0; };
   const ProbeResult result = way.probe();
   for (const auto& tos : result.tos) EXPECT_TRUE(tos.answered);
   EXPECT_EQ(result.largest, 1500U);

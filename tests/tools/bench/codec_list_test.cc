@@ -66,12 +66,15 @@ TEST(CodecList, Ways) {
   }
   for (const CodecRow& row : codec_table()) {
     const CodecPair codec = find_codec_pair(row.example);
-    EXPECT_EQ(strategy_fault(codec, StrategyId{}, ring).empty(), codec_ways(row) == CodecWays::kAny) << row.example;
-    EXPECT_EQ(strategy_fault(codec, StrategyId{}, ring, 3).empty(), codec_ways(row) != CodecWays::kOwners)
+    EXPECT_EQ(strategy_fault(codec, StrategyId{}, ring).empty(), strategy_support(row) == StrategySupport::kAny)
         << row.example;
-    EXPECT_EQ(strategy_fault(codec, StrategyId{}, every).empty(), codec_ways(row) != CodecWays::kOwners) << row.example;
+    EXPECT_EQ(strategy_fault(codec, StrategyId{}, ring, 3).empty(), strategy_support(row) != StrategySupport::kOwners)
+        << row.example;
+    EXPECT_EQ(strategy_fault(codec, StrategyId{}, every).empty(), strategy_support(row) != StrategySupport::kOwners)
+        << row.example;
     EXPECT_EQ(strategy_fault(codec, find_strategy("direct"), every), "") << row.example;
-    EXPECT_EQ(strategy_fault(codec, find_strategy("rings:2"), every).empty(), codec_ways(row) != CodecWays::kOwners);
+    EXPECT_EQ(strategy_fault(codec, find_strategy("rings:2"), every).empty(),
+              strategy_support(row) != StrategySupport::kOwners);
   }
 }
 

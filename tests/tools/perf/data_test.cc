@@ -21,14 +21,14 @@ constexpr unsigned kWorld = 3;
 constexpr StrategyId kRing;
 constexpr size_t kCount = 3 * 6001;  // longer than a run of the checker, and no multiple of one
 
-PerfPlan plan_of(const std::string& type, const std::string& data) {
+PerfSettings plan_of(const std::string& type, const std::string& data) {
   PerfOptions options;
   options.type = type;
   options.data = data;
   return make_perf_plan(options);
 }
 
-std::vector<std::vector<float>> inputs_of(const PerfPlan& plan) {
+std::vector<std::vector<float>> inputs_of(const PerfSettings& plan) {
   std::vector<std::vector<float>> inputs(kWorld, std::vector<float>(kCount));
   for (unsigned rank = 0; rank < kWorld; ++rank) PerfData(plan, rank, kWorld).fill(inputs[rank].data(), kCount);
   return inputs;
@@ -55,7 +55,7 @@ class PerfDataTest : public testing::TestWithParam<std::pair<const char*, const 
 
 TEST_P(PerfDataTest, RightResultsPass) {
   const auto [data, name] = GetParam();
-  const PerfPlan plan = plan_of("float32", data);
+  const PerfSettings plan = plan_of("float32", data);
   const PerfCodec codec{{find_codec(name)}};
   const auto inputs = inputs_of(plan);
   const std::vector<float> sum = reduced(codec.there, inputs);
@@ -76,7 +76,7 @@ TEST_P(PerfDataTest, RightResultsPass) {
 
 TEST_P(PerfDataTest, WrongElementsAreCounted) {
   const auto [data, name] = GetParam();
-  const PerfPlan plan = plan_of("float32", data);
+  const PerfSettings plan = plan_of("float32", data);
   const PerfCodec codec{{find_codec(name)}};
   std::vector<float> sum = reduced(codec.there, inputs_of(plan));
   sum[0] += 10000;
@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(Codecs, PerfDataTest,
 
 // The bound is not wider than it must be: the checks detect the result of a coarser codec.
 TEST(PerfData, CoarserCodecsAreFoundOut) {
-  const PerfPlan plan = plan_of("float32", "gauss-0.1");
+  const PerfSettings plan = plan_of("float32", "gauss-0.1");
   const PerfData checks(plan, 0, kWorld);
   const auto wrong = [&](const char* made_with, const char* promised) {
     const std::vector<float> sum = reduced(find_codec(made_with), inputs_of(plan));
@@ -112,7 +112,7 @@ TEST(PerfData, CoarserCodecsAreFoundOut) {
 
 // Exact sums must be right to the bit: the checks detect even half the error that the bound allows.
 TEST(PerfData, ExactSumsAreExact) {
-  const PerfPlan plan = plan_of("float32", "gauss-0.1");
+  const PerfSettings plan = plan_of("float32", "gauss-0.1");
   const PerfCodec codec{{find_codec("fixed:10")}};
   std::vector<float> sum = reduced(codec.there, inputs_of(plan));
   const PerfData checks(plan, 1, kWorld);
@@ -126,7 +126,7 @@ TEST(PerfData, ExactSumsAreExact) {
 
 // States lose nothing: the result plus the new residuals equals the inputs plus the old residuals.
 TEST(PerfData, StatesAreCounted) {
-  const PerfPlan plan = plan_of("float32", "gauss-0.1");
+  const PerfSettings plan = plan_of("float32", "gauss-0.1");
   const PerfCodec codec{{find_codec("fixed:5")}};
   const auto inputs = inputs_of(plan);
   std::vector<std::vector<float>> residuals(kWorld, std::vector<float>(kCount));
@@ -160,46 +160,51 @@ TEST(PerfData, StatesAreCounted) {
 }
 
 // Each codec uses the first strategy that can carry it. Codecs that no strategy can carry are left out, and are named.
-TEST(PerfPlan, Ways) {
+TEST(PerfSettings, Ways) {
   PerfOptions options;
   options.codecs = {"all"};
-  const PerfPlan all = make_perf_plan(options);
+  const PerfSettings all = make_perf_plan(options);
   const auto both = find_strategies("ring,direct");
-  const PerfWays ways = perf_ways(all, PerfOp::kAllReduce, both, 4);
-  EXPECT_EQ(ways.ways.size(), codec_table().size());
-  EXPECT_TRUE(ways.skipped.empty());
-  for (const PerfWay& way : ways.ways) {
-    const bool owners = codec_ways(way.codec.there.row()) == CodecWays::kOwners;
-    EXPECT_EQ(way.strategy, both[owners ? 1 : 0]) << way.codec.name();
-    EXPECT_EQ(way.named, owners);
+  const PerfCandidates candidates = perf_candidates(all, PerfOp::kAllReduce, both, 4);
+  EXPECT_EQ(candidates.candidates.size(), codec_table().size());
+  EXPECT_TRUE(candidates.skipped.empty());
+  for (const PerfCandidate& candidate : candidates.candidates) {
+    const bool owners = strategy_support(candidate.codec.there.row()) == StrategySupport::kOwners;
+    EXPECT_EQ(candidate.strategy, both[owners ? 1 : 0]) << candidate.codec.name();
+    EXPECT_EQ(candidate.named, owners);
   }
-  const PerfWays ring = perf_ways(all, PerfOp::kAllReduce, find_strategies("ring"), 4);
-  EXPECT_EQ(ring.ways.size() + ring.skipped.size(), codec_table().size());
-  for (const PerfWay& way : perf_ways(all, PerfOp::kAllReduce, find_strategies("ring"), 3).ways) {
-    EXPECT_NE(codec_ways(way.codec.there.row()), CodecWays::kOwners) << "a ring of three has all links";
+  const PerfCandidates ring = perf_candidates(all, PerfOp::kAllReduce, find_strategies("ring"), 4);
+  EXPECT_EQ(ring.candidates.size() + ring.skipped.size(), codec_table().size());
+  for (const PerfCandidate& candidate :
+       perf_candidates(all, PerfOp::kAllReduce, find_strategies("ring"), 3).candidates) {
+    EXPECT_NE(strategy_support(candidate.codec.there.row()), StrategySupport::kOwners)
+        << "a ring of three has all links";
   }
-  for (const PerfWay& way : ring.ways) EXPECT_EQ(codec_ways(way.codec.there.row()), CodecWays::kAny);
-  EXPECT_EQ(perf_ways(all, PerfOp::kBroadcast, both, 4).ways.size(), 1u);
+  for (const PerfCandidate& candidate : ring.candidates)
+    EXPECT_EQ(strategy_support(candidate.codec.there.row()), StrategySupport::kAny);
+  EXPECT_EQ(perf_candidates(all, PerfOp::kBroadcast, both, 4).candidates.size(), 1u);
   // If no allowed strategy supports an operation, it uses the ring.
-  const PerfWays gather = perf_ways(all, PerfOp::kAllGather, find_strategies("aggregator:0"), 4);
-  ASSERT_EQ(gather.ways.size(), 1u);
-  EXPECT_EQ(gather.ways[0].strategy, kRing);
-  EXPECT_FALSE(gather.ways[0].named);
+  const PerfCandidates gather = perf_candidates(all, PerfOp::kAllGather, find_strategies("aggregator:0"), 4);
+  ASSERT_EQ(gather.candidates.size(), 1u);
+  EXPECT_EQ(gather.candidates[0].strategy, kRing);
+  EXPECT_FALSE(gather.candidates[0].named);
 
   options.strategies = {"ring,direct"};
-  const PerfWays named = perf_ways(make_perf_plan(options), PerfOp::kAllReduce, both, 4);
-  EXPECT_EQ(named.ways.size() + named.skipped.size(), 2 * codec_table().size());
+  const PerfCandidates named = perf_candidates(make_perf_plan(options), PerfOp::kAllReduce, both, 4);
+  EXPECT_EQ(named.candidates.size() + named.skipped.size(), 2 * codec_table().size());
   options.codecs = {"fixed:10/raw"};
   options.strategies = {};
-  EXPECT_THROW((void)perf_ways(make_perf_plan(options), PerfOp::kAllReduce, both, 4), SetupError) << "no aggregator";
-  const PerfWays pair = perf_ways(make_perf_plan(options), PerfOp::kAllReduce, find_strategies("ring,aggregator:1"), 4);
-  ASSERT_EQ(pair.ways.size(), 1u);
-  EXPECT_EQ(pair.ways[0].strategy, find_strategy("aggregator:1"));
+  EXPECT_THROW((void)perf_candidates(make_perf_plan(options), PerfOp::kAllReduce, both, 4), SetupError)
+      << "no aggregator";
+  const PerfCandidates pair =
+      perf_candidates(make_perf_plan(options), PerfOp::kAllReduce, find_strategies("ring,aggregator:1"), 4);
+  ASSERT_EQ(pair.candidates.size(), 1u);
+  EXPECT_EQ(pair.candidates[0].strategy, find_strategy("aggregator:1"));
 }
 
 // Sums that are another rank's, of other ranks, or in another order of blocks do not pass.
 TEST(PerfData, OtherPlacesAreFoundOut) {
-  const PerfPlan plan = plan_of("float32", "gauss-1");
+  const PerfSettings plan = plan_of("float32", "gauss-1");
   const auto inputs = inputs_of(plan);
   const Codec raw = find_codec("raw");
   const PerfData checks(plan, 1, kWorld);
@@ -213,7 +218,7 @@ TEST(PerfData, OtherPlacesAreFoundOut) {
 
 template <typename T>
 void check_exact(const char* type) {
-  const PerfPlan plan = plan_of(type, "");
+  const PerfSettings plan = plan_of(type, "");
   const Codec raw = find_codec("raw");
   std::vector<T> sum(kCount, T{0});
   std::vector<T> input(kCount);
@@ -240,7 +245,7 @@ void check_picked(const char* type, const char* reduction, T (*pick)(T, T)) {
   PerfOptions options;
   options.type = type;
   options.reduction = reduction;
-  const PerfPlan plan = make_perf_plan(options);
+  const PerfSettings plan = make_perf_plan(options);
   ASSERT_EQ(plan.codecs.size(), 1u);
   std::vector<T> best(kCount);
   std::vector<T> input(kCount);
@@ -281,7 +286,7 @@ TEST(PerfData, MinimaAndMaxima) {
 
 // An aggregator rounds the results with a second codec, so the bound grows by that codec's bound.
 TEST(PerfData, TwoCodecs) {
-  const PerfPlan plan = plan_of("float32", "gauss-0.1");
+  const PerfSettings plan = plan_of("float32", "gauss-0.1");
   const StrategyId aggregator = find_strategy("aggregator:0");
   const PerfData checks(plan, 0, kWorld);
   const Codec there = find_codec("fixed:12");
@@ -309,7 +314,7 @@ TEST(PerfData, HashesTellBytesApart) {
   }
 }
 
-TEST(PerfPlan, Sizes) {
+TEST(PerfSettings, Sizes) {
   const auto sizes = [](const char* begin, const char* end, const char* factor) {
     PerfOptions options;
     options.begin = begin;
@@ -329,11 +334,11 @@ TEST(PerfPlan, Sizes) {
   EXPECT_THROW((void)sizes("1M", "2M", "1"), SetupError);
 }
 
-TEST(PerfPlan, Lists) {
+TEST(PerfSettings, Lists) {
   PerfOptions options;
   options.ops = {"allreduce,all-gather", "reduce_scatter"};
   options.codecs = {"raw,inceptionn:10,truncate,fixed:7"};
-  const PerfPlan plan = make_perf_plan(options);
+  const PerfSettings plan = make_perf_plan(options);
   EXPECT_EQ(plan.ops, (std::vector<PerfOp>{PerfOp::kAllReduce, PerfOp::kAllGather, PerfOp::kReduceScatter}));
   ASSERT_EQ(plan.codecs.size(), 3u);
   EXPECT_EQ(plan.codecs[1].name(), "inceptionn:10,truncate");
@@ -346,16 +351,16 @@ TEST(PerfPlan, Lists) {
   EXPECT_THROW((void)make_perf_plan(options), SetupError);
 }
 
-TEST(PerfPlan, Strategies) {
+TEST(PerfSettings, Strategies) {
   PerfOptions options;
   EXPECT_TRUE(make_perf_plan(options).strategies.empty());
   options.strategies = {"ring,direct", "rings:2,aggregator:1,stream"};
-  const PerfPlan plan = make_perf_plan(options);
+  const PerfSettings plan = make_perf_plan(options);
   EXPECT_EQ(plan.strategies, find_strategies("ring,direct,rings:2,aggregator:1,stream"));
   options.codecs = {"raw,fixed:10/raw"};
   EXPECT_THROW((void)make_perf_plan(options), SetupError) << "a ring has one codec";
   options.strategies = {"aggregator:1"};
-  const PerfPlan pair = make_perf_plan(options);
+  const PerfSettings pair = make_perf_plan(options);
   ASSERT_EQ(pair.codecs.size(), 2u);
   EXPECT_EQ(pair.codecs[1].name(), "fixed:10/raw");
   EXPECT_FALSE(pair.codecs[0].back);
@@ -377,7 +382,7 @@ TEST(PerfPlan, Strategies) {
   }
 }
 
-TEST(PerfPlan, Reductions) {
+TEST(PerfSettings, Reductions) {
   PerfOptions options;
   options.reduction = "max";
   EXPECT_EQ(make_perf_plan(options).codecs.size(), 1u);

@@ -53,7 +53,7 @@ std::vector<PerfRow> rows() {
   return all;
 }
 
-PerfPlan plan_of(const char* format, bool percentiles) {
+PerfSettings plan_of(const char* format, bool percentiles) {
   PerfOptions options;
   options.format = format;
   options.percentiles = percentiles;

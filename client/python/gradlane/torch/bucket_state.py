@@ -37,7 +37,7 @@ class BucketState:
             self.offsets.append(offset)
             offset += parameter.numel()
         self._filled = [i for i, parameter in enumerate(parameters) if parameter.numel() > 0]
-        self._firsts = torch.tensor([self.offsets[i] for i in self._filled], dtype=torch.long)
+        self._first_offsets = torch.tensor([self.offsets[i] for i in self._filled], dtype=torch.long)
         self._withheld: list[tuple[torch.Tensor, torch.Tensor]] = []  # (rows of the residual, their withheld values)
 
     def residual_of(self, position: int) -> torch.Tensor | None:
@@ -63,9 +63,9 @@ class BucketState:
         rank has used (find_unused_parameters), and a residual in it would be lost."""
         if self.residual is None:
             return
-        if self._firsts.device != gradients.device:
-            self._firsts = self._firsts.to(gradients.device)
-        for i in (gradients[self._firsts] == 0).nonzero().flatten().tolist():
+        if self._first_offsets.device != gradients.device:
+            self._first_offsets = self._first_offsets.to(gradients.device)
+        for i in (gradients[self._first_offsets] == 0).nonzero().flatten().tolist():
             position = self._filled[i]
             first = self.offsets[position]
             last = first + self.parameters[position].numel()
@@ -129,7 +129,7 @@ def shape_of_residual(shape: Sequence[int], states: int) -> tuple[int, ...]:
     return tuple(shape) if states == 1 else (states, *shape)
 
 
-class Loaded:
+class ParameterState:
     """A parameter's part of a state dict."""
 
     def __init__(self, shape: Sequence[int], residual: torch.Tensor | None, bound: AdaptiveBound | None) -> None:
@@ -153,7 +153,7 @@ def check_codec(state: dict[str, Any], codec: str) -> None:
         )
 
 
-def check_fits(loaded: Sequence[Loaded], number: int, parameter: torch.Tensor) -> None:
+def check_fits(loaded: Sequence[ParameterState], number: int, parameter: torch.Tensor) -> None:
     """Raises BadArgument if the state dict has no parameter of this number and shape."""
     if number >= len(loaded):
         raise errors.bad_argument(
@@ -177,7 +177,7 @@ def check_buckets(saved: Sequence[int], firsts: Sequence[int]) -> None:
             )
 
 
-def too_many(loaded: Sequence[Loaded], count: int) -> errors.BadArgument:
+def too_many(loaded: Sequence[ParameterState], count: int) -> errors.BadArgument:
     """Returns the error for a state dict that has more parameters than the model, which has `count`."""
     return errors.bad_argument(
         f"the state dict is of another model: it has {len(loaded)} parameters, of which parameter {count} has "

@@ -88,15 +88,15 @@ def fsdp(model: torch.nn.Module, codec: str | None = None, error_feedback: bool 
     _check_group(process_group)
     for name, module in found.items():  # checked before daemons are started for a wrong group
         _check_mesh(name, module, process_group)
-    way = ExchangeOptions.of("fsdp", codec, error_feedback, strategy, process_group)
+    options = ExchangeOptions.of("fsdp", codec, error_feedback, strategy, process_group)
     units: dict[str, Unit] = {}
     for name, module in found.items():
-        units[name] = Unit(way)
+        units[name] = Unit(options)
         module.set_custom_reduce_scatter(units[name])
-        way.keep_places(module)
+        options.keep_places(module)
         if parameters is not None:
-            module.set_custom_all_gather(Gather(way.engine, parameters == "bf16", way.timeout))
-    return Sharded(way.codec, way.error_feedback, units)
+            module.set_custom_all_gather(Gather(options.engine, parameters == "bf16", options.timeout))
+    return Sharded(options.codec, options.error_feedback, units)
 
 
 class ExchangeOptions(NamedTuple):
@@ -138,10 +138,10 @@ class Unit:
     """Reduce-scatter of one unit: a ReduceScatter of torch.distributed.fsdp. FSDP calls allocate() for the input, then
     for the output, then __call__()."""
 
-    def __init__(self, way: ExchangeOptions) -> None:
-        self._engine, self._codec, self._strategy = way.engine, way.codec, way.strategy
-        self._states, self._timeout = way.states, way.timeout
-        self._bound = bound_of(way.codec, way.engine)
+    def __init__(self, options: ExchangeOptions) -> None:
+        self._engine, self._codec, self._strategy = options.engine, options.codec, options.strategy
+        self._states, self._timeout = options.states, options.timeout
+        self._bound = bound_of(options.codec, options.engine)
         self._buffer: torch.Tensor | None = None  # shared memory, in use by FSDP from allocate() to the end of __call__
         self._lent = False
         self._residual: torch.Tensor | None = None
@@ -185,7 +185,7 @@ class Unit:
 
     def state(self) -> dict[str, Any]:
         """Returns residual and bound, for a checkpoint."""
-        self._settle()
+        self._update_bound()
         residual = self._loaded if self._residual is None else self._residual
         return {"residual": None if residual is None else residual.clone(),
                 "bound": None if self._bound is None else self._bound.state_dict()}
@@ -213,13 +213,13 @@ class Unit:
             timeout=self._timeout, on_error=on_error)
         if coded and self._bound is not None:
             future.wait()
-            self._ask(output, 1.0 if average else 1.0 / self._engine.world)
+            self._start_square_sum(output, 1.0 if average else 1.0 / self._engine.world)
         return future
 
     def _choose(self, shared: torch.Tensor, average: bool) -> tuple[str, torch.Tensor | None]:
         """Returns codec and residual for this step. An exact step with an adaptive bound adds the residual to `shared`
         instead."""
-        self._settle()
+        self._update_bound()
         codec = self._codec if self._bound is None else self._bound.codec()
         if self._states == 0:
             return codec, None
@@ -255,14 +255,14 @@ class Unit:
             self._buffer = self._engine.zeros(numel, dtype)
         return self._buffer
 
-    def _ask(self, output: torch.Tensor, scale: float) -> None:
+    def _start_square_sum(self, output: torch.Tensor, scale: float) -> None:
         """Starts an all-reduce of the shards' sums of squares, as no rank has the whole result. The bound of the next
         step uses it."""
         squares = output.detach().double().square().sum().mul_(scale * scale).cpu().reshape(1)
         self._squares = squares, self._engine.all_reduce(squares, timeout=self._timeout)
         self._numel = output.numel() * self._engine.world
 
-    def _settle(self) -> None:
+    def _update_bound(self) -> None:
         asked, self._squares = self._squares, None
         if asked is None or self._bound is None:
             return

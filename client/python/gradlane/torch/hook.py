@@ -22,8 +22,8 @@ from . import call_statistics, gpu, subgroups
 from .bootstrap import joining, launch
 from .codec import bound_of, check, is_adaptive
 from .bootstrap.store_group import rendezvous
-from .bucket_state import (BucketLayout, BucketState, Loaded, check_buckets, check_codec, check_fits, shape_of_residual,
-                           too_many)
+from .bucket_state import (BucketLayout, BucketState, ParameterState, check_buckets, check_codec, check_fits,
+                           shape_of_residual, too_many)
 from .codec_schedule import CodecSchedule, named
 from .engine import Engine
 
@@ -74,11 +74,13 @@ class State:
         self._seen: list[BucketState] = []  # buckets of this step
         self._known: list[BucketState] = []  # buckets of the step before
         # Number of parameters in each bucket of the first step. The numbers in `_order` depend on it.
-        self._firsts: list[int] = []
+        self._first_step_sizes: list[int] = []
         self._where: dict[torch.Tensor, tuple[BucketState, int]] = {}  # (BucketState, position in it) of each parameter
-        self._left: dict[torch.Tensor, Loaded] = {}  # loaded state of parameters that are in no bucket now
-        # Parameters of a loaded state dict by number, and its `_firsts`, until the end of the first step after loading.
-        self._loaded: list[Loaded] = []
+        # loaded state of parameters that are in no bucket now
+        self._left: dict[torch.Tensor, ParameterState] = {}
+        # Parameters of a loaded state dict by number, and its `_first_step_sizes`, until the end of the first step after
+        # loading.
+        self._loaded: list[ParameterState] = []
         self._saved_firsts: list[int] = []
 
     def __repr__(self) -> str:
@@ -94,32 +96,32 @@ class State:
         connection; make that group again instead.
         """
         ours = self._engine.is_subgroup
-        alone = not ours and (self._engine.groups or Engine.of_groups() or
-                              not (dist.is_available() and dist.is_initialized()))
+        keep_connection = not ours and (self._engine.groups or Engine.of_groups() or
+                                        not (dist.is_available() and dist.is_initialized()))
         if ours:
             subgroups.leave(self._group)
-        elif not alone:
+        elif not keep_connection:
             Engine.renew()  # first, so that settle() below does not wait forever
         for kept in {kept for kept, _ in self._where.values()}:
             kept.settle()
             kept.reset()
-        self._loaded = [Loaded(loaded.shape, None, None) for loaded in self._loaded]
+        self._loaded = [ParameterState(loaded.shape, None, None) for loaded in self._loaded]
         self._left = {}
-        if not alone:
+        if not keep_connection:
             dist.barrier(group=self._group)  # a rank that reconnects aborts what other ranks still run
             self._reconnect()
 
     def state_dict(self) -> dict[str, Any]:
         """Returns residuals (float32, in the shapes of parameters) and adaptive bounds of this rank, for a checkpoint.
         """
-        entries = [self._entry(parameter) for parameter in self._order] + self._loaded[len(self._order):]
+        entries = [self._state_of(parameter) for parameter in self._order] + self._loaded[len(self._order):]
         bounds = list({id(entry.bound): entry.bound for entry in entries if entry.bound is not None}.values())
         numbers = {id(bound): number for number, bound in enumerate(bounds)}
         return {
             "version": _VERSION,
             "codec": self.codec,
             "step": self._step,
-            "buckets": self._firsts + self._saved_firsts[len(self._firsts):],
+            "buckets": self._first_step_sizes + self._saved_firsts[len(self._first_step_sizes):],
             "frozen": len(self._order) - self._live if self._live else 0,
             "shapes": [entry.shape for entry in entries],
             "residuals": [None if entry.residual is None else entry.residual.clone() for entry in entries],
@@ -147,7 +149,7 @@ class State:
                 )
         bounds = [self._bound_of(saved) for saved in state["bounds"]]
         loaded = [
-            Loaded(shape, residual, None if number is None else bounds[number])
+            ParameterState(shape, residual, None if number is None else bounds[number])
             for shape, residual, number in zip(state["shapes"], state["residuals"], state["bound_of"])
         ]
         live = len(loaded) - state.get("frozen", 0)
@@ -158,7 +160,7 @@ class State:
             check_fits(loaded, number, parameter)
         if known and len(loaded) > len(known):
             raise too_many(loaded, len(known))
-        check_buckets(state["buckets"], self._firsts)
+        check_buckets(state["buckets"], self._first_step_sizes)
         self._step = int(state.get("step", self._step))
         self._left = dict(zip(self._order, loaded))
         self._loaded, self._saved_firsts = ([], []) if self._order else (loaded, list(state["buckets"]))
@@ -230,11 +232,11 @@ class State:
         if kept is not None:
             self._seen.append(kept)
         if len(self._order) > known:
-            self._firsts.append(len(self._order) - known)
+            self._first_step_sizes.append(len(self._order) - known)
         last = bucket.is_last()
         if last and len(self._loaded) > len(self._order):
             raise too_many(self._loaded, len(self._order))
-        check_buckets(self._saved_firsts, self._firsts)
+        check_buckets(self._saved_firsts, self._first_step_sizes)
         if not last:
             return
         self._loaded, self._saved_firsts = [], []
@@ -250,7 +252,7 @@ class State:
             return
         self._order = {parameter: number for number, parameter in enumerate(dict.fromkeys([*seen, *self._order]))}
         self._live = len(seen)
-        self._firsts = [len(kept.parameters) for kept in self._seen]
+        self._first_step_sizes = [len(kept.parameters) for kept in self._seen]
 
     def _exchange_cut(self, kept: BucketState, layout: BucketLayout, buffer: torch.Tensor, codec: str | None,
                       residual: torch.Tensor | None, options: dict[str, Any]) -> Future[Any]:
@@ -299,7 +301,7 @@ class State:
                 self._left.setdefault(parameter, self._loaded[number])
         kept = BucketState(parameters, None, None)
         if buffer.dtype == torch.float32:
-            before = [self._entry(parameter) for parameter in parameters]
+            before = [self._state_of(parameter) for parameter in parameters]
             kept.bound = self._joined_bound(before)
             if self.error_feedback:
                 rows = self._plan.states
@@ -325,16 +327,16 @@ class State:
         moved[0] = residual.sum(0)
         return moved
 
-    def _entry(self, parameter: torch.Tensor) -> Loaded:
+    def _state_of(self, parameter: torch.Tensor) -> ParameterState:
         """Returns shape, residual and bound of the parameter so far."""
         known = self._where.get(parameter)
         if known is not None:
             kept, position = known
             kept.settle()
-            return Loaded(parameter.shape, kept.residual_of(position), kept.bound)
-        return self._left.get(parameter) or Loaded(parameter.shape, None, None)
+            return ParameterState(parameter.shape, kept.residual_of(position), kept.bound)
+        return self._left.get(parameter) or ParameterState(parameter.shape, None, None)
 
-    def _joined_bound(self, entries: Sequence[Loaded]) -> adaptive.AdaptiveBound | None:
+    def _joined_bound(self, entries: Sequence[ParameterState]) -> adaptive.AdaptiveBound | None:
         bound = bound_of(self.codec, self._engine)
         before = {id(entry.bound): entry.bound for entry in entries}
         if bound is not None and id(None) not in before:

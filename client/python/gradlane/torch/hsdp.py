@@ -47,14 +47,14 @@ def hsdp(model: torch.nn.Module, replicate: Any, codec: str | None = None, error
         return Sharded(codec or "raw", False, {})  # one replica has nothing to average
     _check_group(group)
     _check_shards(found, group)
-    way = ExchangeOptions.of("hsdp", codec, error_feedback, strategy, group)
+    options = ExchangeOptions.of("hsdp", codec, error_feedback, strategy, group)
     units: dict[str, Unit] = {}
     for name, module in found.items():
-        replica = Replica(way)
+        replica = Replica(options)
         module.set_all_reduce_hook(replica)
-        way.keep_places(module)
+        options.keep_places(module)
         units[name] = replica
-    return Sharded(way.codec, way.error_feedback, units)
+    return Sharded(options.codec, options.error_feedback, units)
 
 
 class Replica(Unit):

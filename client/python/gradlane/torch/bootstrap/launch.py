@@ -234,8 +234,8 @@ def _launch(group: StoreGroup, facts: list[placement.HostInfo], rank: int) -> Jo
                        f"in {_ATTEMPTS} attempts; set GRADLANE_NODES=HOST:PORT,... to choose others")
 
 
-def _attempt(group: StoreGroup, facts: list[placement.HostInfo], plan: placement.Plan, rank: int, attempt: str,
-             ours: list[local_daemon.Started]) -> list[str]:
+def _attempt(group: StoreGroup, facts: list[placement.HostInfo], plan: placement.DaemonPlacement, rank: int, attempt:
+             str, ours: list[local_daemon.Started]) -> list[str]:
     """Returns the daemons' sockets; "" for a daemon whose ports another process has taken meanwhile. ours: list to
     which this rank's daemon is added, if it starts one."""
     starters = range(0, len(facts), plan.trainers)
@@ -259,7 +259,7 @@ def _attempt(group: StoreGroup, facts: list[placement.HostInfo], plan: placement
             it.close()
 
 
-def _endpoint(facts: list[placement.HostInfo], plan: placement.Plan, mine: int,
+def _endpoint(facts: list[placement.HostInfo], plan: placement.DaemonPlacement, mine: int,
               reserved: list[Any]) -> placement.Endpoint:
     """Returns the endpoint of this rank's daemon. Sockets reserve its ports until the daemon is started."""
     address, port = ("127.0.0.1", 0) if plan.alone else _address(facts, plan, mine)
@@ -269,7 +269,7 @@ def _endpoint(facts: list[placement.HostInfo], plan: placement.Plan, mine: int,
     return placement.Endpoint(address, port, placement.LOCAL_MTU if plan.alone else host_info.mtu_of(address))
 
 
-def _address(facts: list[placement.HostInfo], plan: placement.Plan, mine: int) -> tuple[str, int]:
+def _address(facts: list[placement.HostInfo], plan: placement.DaemonPlacement, mine: int) -> tuple[str, int]:
     """Returns (address of this machine, first port); port 0 stands for any."""
     named = placement.named_hosts(facts[0].nodes)
     if not named:
@@ -285,7 +285,7 @@ def _address(facts: list[placement.HostInfo], plan: placement.Plan, mine: int) -
     return found[here], port and port + plan.before(mine) * placement.ports(plan.trainers)
 
 
-def _start(facts: list[placement.HostInfo], plan: placement.Plan, mine: int, ends: list[placement.Endpoint],
+def _start(facts: list[placement.HostInfo], plan: placement.DaemonPlacement, mine: int, ends: list[placement.Endpoint],
            reserved: list[Any], limit: datetime.timedelta, ours: list[local_daemon.Started]) -> str:
     """Starts this rank's daemon. Returns its socket, or "" if another process has its ports."""
     first = mine * plan.trainers

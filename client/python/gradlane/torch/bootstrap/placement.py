@@ -63,7 +63,7 @@ def joins_daemons(facts: Sequence[HostInfo]) -> bool:
     return any(fact.daemon == NAMED for fact in facts) or all(fact.daemon for fact in facts)
 
 
-class Plan(NamedTuple):
+class DaemonPlacement(NamedTuple):
     """Assigns ranks to daemons. Daemon i serves the ranks from i * trainers on, which are in one place. The first of
     them starts it.
 
@@ -84,7 +84,7 @@ class Plan(NamedTuple):
         return self.machines[:daemon].count(self.machines[daemon])
 
 
-def plan(facts: Sequence[HostInfo]) -> Plan:
+def plan(facts: Sequence[HostInfo]) -> DaemonPlacement:
     """Returns the plan with the fewest daemons. Each serves consecutive ranks, all of them the same number, up to
     MOST_TRAINERS.
 
@@ -106,10 +106,10 @@ def plan(facts: Sequence[HostInfo]) -> Plan:
     named = named_hosts(facts[0].nodes)
     if named and len(named) != len(numbers):
         raise PlacementError(f"GRADLANE_NODES has {len(named)} hosts, but the job runs on {len(numbers)} machines")
-    return Plan(trainers, machines)
+    return DaemonPlacement(trainers, machines)
 
 
-def settings(plan: Plan, mtu: int) -> list[str]:
+def settings(plan: DaemonPlacement, mtu: int) -> list[str]:
     """Returns the settings of the job's daemons in the form of gradlaned --set. They are the same for all daemons."""
     chosen = {
         "trainers": plan.trainers,
@@ -184,7 +184,7 @@ def is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address).is_loopback
 
 
-def check(plan: Plan, endpoints: Sequence[Endpoint]) -> None:
+def check(plan: DaemonPlacement, endpoints: Sequence[Endpoint]) -> None:
     """Raises PlacementError if these daemons cannot find each other."""
     advice = "set GRADLANE_NODES or GRADLANE_INTERFACE"
     first = [rank * plan.trainers for rank in range(len(endpoints))]

@@ -261,7 +261,7 @@ TEST(Faults, World) {
   for (int i = 0; i < 17; ++i) {
     text += "- {rank: " + std::to_string(i) + ", ip: 10.0.0." + std::to_string(i + 1) + "}\n";
   }
-  EXPECT_EQ(fault_of(text), "n.yaml:2:11: trainers: 17 nodes of 16 trainers are 272 ranks, allowed: 256");
+  EXPECT_EQ(fault_of(text), "n.yaml:2:11: trainers: 17 nodes with 16 trainers each are 272 ranks, allowed: up to 256");
   EXPECT_EQ(fault_of(text + "local_reduce: true"), "");
 }
 

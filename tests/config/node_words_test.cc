@@ -153,7 +153,7 @@ TEST(NodeWords, Launchers) {
   machine.variables = {{"OMPI_COMM_WORLD_RANK", "1"}};
   EXPECT_NE(nodes("127.0.0.1,127.0.0.2", machine).find("unknown number (OMPI_COMM_WORLD_RANK)"), std::string::npos);
   machine.variables = {{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}};
-  EXPECT_NE(nodes("127.0.0.1,127.0.0.2", machine).find("is 2 of 2 (PMI_RANK)"), std::string::npos);
+  EXPECT_NE(nodes("127.0.0.1,127.0.0.2", machine).find(" 2 of 2 (PMI_RANK)"), std::string::npos);
   machine.variables = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}};
   EXPECT_NE(nodes("127.0.0.1,127.0.0.2", machine).find("rank: 0, "), std::string::npos);
   // The log names the launcher that gave the rank.
@@ -244,7 +244,7 @@ TEST(NodeWords, FaultsNameWords) {
     return "";
   };
   EXPECT_EQ(fault({"alpha,beta", {}, {}, {}}), "");
-  EXPECT_TRUE(fault({"alpha,10.0.0.1", {}, {}, 0}).starts_with("--nodes 10.0.0.1: nodes[1].ip: 10.0.0.1 is that of"));
+  EXPECT_TRUE(fault({"alpha,10.0.0.1", {}, {}, 0}).starts_with("--nodes 10.0.0.1: nodes[1].ip: 10.0.0.1 is already used by"));
   EXPECT_EQ(fault({"alpha,beta", {}, {}, 2}), "--nodes: 2 (--rank) is not in the table of nodes, allowed: 0 to 1");
   EXPECT_TRUE(
       fault({"alpha,beta", {"eth1"}, {}, {}}).starts_with("--port eth1: ports[0].device: 'eth1' is not a DPDK device"));

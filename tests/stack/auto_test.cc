@@ -324,7 +324,7 @@ TEST(Auto, DaemonsThatDiffer) {
   it.expect_sums(4);
   const char* const warning = gradlane_warning(it.team[0].gl());
   ASSERT_NE(warning, nullptr);
-  EXPECT_THAT(warning, HasSubstr("have other plans"));
+  EXPECT_THAT(warning, HasSubstr("have different plans"));
   const std::vector<PlanFigures> rows = it.stack.figures(0).plan;
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0].codec, "raw");

@@ -41,7 +41,7 @@ TEST(RingLinks, HaveTwoEnds) {
   EXPECT_EQ(one.rx, other.tx);
   EXPECT_EQ(one.tx, other.rx);
   links.check_all_have_two_ends();
-  EXPECT_THAT(refusal([&] { (void)links.attach("a", 2); }), HasSubstr("no more"));
+  EXPECT_THAT(refusal([&] { (void)links.attach("a", 2); }), HasSubstr("has two ends already"));
 }
 
 // ---- Pools

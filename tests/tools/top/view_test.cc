@@ -85,7 +85,7 @@ TEST(TopView, TheSlowestLinkIsTheOneThatIsFullLongerThanTheOthers) {
   EXPECT_EQ(marks(both), (std::map<unsigned, Mark>{{1, Mark::kSlowest}, {2, Mark::kSlow}}));
   EXPECT_THAT(both.verdict, HasSubstr("node 1 -> node 2: full 90 %"));
   ASSERT_EQ(both.notes.size(), 1U);
-  EXPECT_THAT(both.notes[0], HasSubstr("are node 2's"));
+  EXPECT_THAT(both.notes[0], HasSubstr("belong to node 2"));
   EXPECT_TRUE(marks(top_view(ring({1.8e6, 1.9e6, 1.7e6, 1.8e6}))).empty()) << "all alike";
   EXPECT_TRUE(marks(top_view(ring({100, 5e4, 100, 100}))).empty()) << "full for too short a time to hold up anybody";
 }

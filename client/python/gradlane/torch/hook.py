@@ -76,10 +76,10 @@ class State:
         # Number of parameters in each bucket of the first step. The numbers in `_order` depend on it.
         self._first_step_sizes: list[int] = []
         self._where: dict[torch.Tensor, tuple[BucketState, int]] = {}  # (BucketState, position in it) of each parameter
-        # loaded state of parameters that are in no bucket now
+        # loaded states of the parameters that are in no bucket now
         self._left: dict[torch.Tensor, ParameterState] = {}
-        # Parameters of a loaded state dict by number, and its `_first_step_sizes`, until the end of the first step after
-        # loading.
+        # Parameters of a loaded state dict by number, and its `_first_step_sizes`, until the end of the first step
+        # after loading.
         self._loaded: list[ParameterState] = []
         self._saved_firsts: list[int] = []
 

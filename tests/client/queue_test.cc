@@ -136,7 +136,7 @@ TEST_P(Queue, ResumeFailsWhatWaits) {
   }
   const gradlane_request after = start(kMany - 1);
   requests_.push_back(after);
-  complete_cookies(1, GL_SLOTS, GRADLANE_FAILED, "a trainer of this rank has begun afresh");
+  complete_cookies(1, GL_SLOTS, GRADLANE_FAILED, "a trainer of this rank has started again");
   EXPECT_EQ(wait(requests_[0]), GRADLANE_FAILED);
   ASSERT_TRUE(seen_by_all(GL_SLOTS + 2));
   EXPECT_EQ(daemon_->seen(0)[GL_SLOTS].kind, GL_RESUME);

@@ -62,7 +62,7 @@ TEST(Parse, QuantityWithinItsRange) {
   EXPECT_EQ(parse_quantity("1023", kShortSizes, 1024, 2048), std::nullopt);
   EXPECT_EQ(parse_quantity("2049", kShortSizes, 1024, 2048), std::nullopt);
   EXPECT_EQ(parse_quantity("3K", kShortSizes, 1024, 2048), std::nullopt);
-  // Products do not wrap.
+  // Products that do not fit 64 bits are refused.
   EXPECT_EQ(parse_quantity("17179869183G", kShortSizes), uint64_t{17179869183} << 30);
   EXPECT_EQ(parse_quantity("17179869184G", kShortSizes), std::nullopt);
 }

@@ -6,7 +6,7 @@
 namespace gradlane::test::time_histogram_test {
 namespace {
 
-using Small = TimeHistogram<3, 2>;  // up to 8 ns, up to 16 ns, above
+using Small = TimeHistogram<3, 2>;  // three buckets: up to 8 ns, up to 16 ns, above
 
 TEST(TimeHistogram, BoundsBelongToWhatIsBelowThem) {
   Small times;

@@ -34,9 +34,9 @@ def rms(array):
 
 
 def average_through(codec, parts):
-    """Return the average that an all-reduce of the ranks' float32 arrays gives.
+    """Return the average that an all-reduce of the ranks' float32 arrays gives, by a model of the codec.
 
-    fixed rounds each array to its lattice, ties to even.
+    The codec fixed rounds each array to multiples of its step, ties to even.
     """
     if codec == "raw":
         return numpy.mean(parts, axis=0, dtype=numpy.float64).astype(numpy.float32)
@@ -47,7 +47,8 @@ def average_through(codec, parts):
 
 
 def gradients(step, magnitude, shape="gauss"):
-    """Return the gradients of all ranks in one step: a part that they share, and noise."""
+    """Return the gradients of all ranks in one training step. They are the same random values on all ranks, plus noise
+    of each rank."""
     random = numpy.random.default_rng(step)
     draw = random.standard_normal if shape == "gauss" else lambda n: random.laplace(size=n) ** 3
     shared = draw(COUNT)
@@ -55,7 +56,7 @@ def gradients(step, magnitude, shape="gauss"):
 
 
 def run(bound, magnitudes, shape="gauss"):
-    """Return (codec, exact average, result) of each step."""
+    """Return (codec, exact average, result) for each training step."""
     steps = []
     for step, magnitude in enumerate(magnitudes):
         parts = gradients(step, magnitude, shape)
@@ -101,7 +102,7 @@ class Promise(unittest.TestCase):
     def check(self, steps, bits, window):
         for i, (codec, exact, result) in enumerate(steps):
             if not numpy.isfinite(result).all():
-                continue  # the sum overflowed
+                continue  # the sum overflowed float32
             error = numpy.max(numpy.abs(result - exact))
             rounding = 2.0**-23 * numpy.max(numpy.abs(exact)) + 2.0**-149
             if codec == "raw":
@@ -109,7 +110,8 @@ class Promise(unittest.TestCase):
                 continue
             previous = [rms(r) for _, _, r in steps[max(i - window, 0):i]]
             self.assertLessEqual(error, 2.0**-bits * previous[-1] + rounding, f"step {i}: {codec}")
-            # The previous result was within a factor of 8 of the one before it, so it was not only rounding error.
+            # This step is not raw. So the previous result was within a factor of 8 of the one before it, and not only
+            # rounding error.
             if bits >= 4:
                 true = rms(steps[i - 1][1])
                 self.assertLessEqual(error, 2.0 ** (1 - bits) * true + rounding, f"step {i}: {codec}")
@@ -147,9 +149,9 @@ class Promise(unittest.TestCase):
 
 
 class Feedback(unittest.TestCase):
-    """Check that rounding errors of a coarse bound arrive in later steps and do not change the bound.
+    """Check that error feedback delivers the rounding errors of a coarse bound in later training steps.
 
-    The bound follows the results.
+    The bound is computed from the results. It must not follow the errors.
     """
 
     def test_few_bits(self):
@@ -165,7 +167,8 @@ class Feedback(unittest.TestCase):
             parts = gradients(step, 1e-3, shape) + owed
             codec = bound.codec()
             sent = [average_through(codec, [part]) for part in parts]
-            if step > 0:  # never raw: the rounding of a step does not count as a change of size
+            # the codec is never raw again, because rounding errors do not count as a change of the gradients' size
+            if step > 0:
                 b = int(codec.split(":")[1])
                 self.assertLessEqual(numpy.max(numpy.abs(parts - sent)), 2.0**-b)
             owed = parts - sent

@@ -189,8 +189,8 @@ TEST_F(Arguments, SmallSumsPayWhatIsOwed) {
   EXPECT_EQ(residual_[2], 1.0F);
 }
 
-// With local_reduce, the residual of an average is that of the mean of a node's trainers. So one trainer adds it times
-// the number of trainers.
+// With local_reduce, the residual of an average belongs to the mean of the node's trainers. Only one trainer adds it to
+// its data, so that trainer adds the residual times the number of trainers.
 TEST_F(Arguments, MeansPayWhatIsOwed) {
   open({.lanes = 2, .world = 4, .flags = GL_WELCOME_LOCAL_REDUCE, .trainers = 2});
   for (const int average : {0, 1}) {

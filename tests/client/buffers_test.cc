@@ -35,7 +35,7 @@ TEST(Buffers, MoreThanThereAreSegments) {
   EXPECT_EQ(daemon.segments(), 0U);
 }
 
-// Every buffer is zero and overlaps no other one, whatever was freed before.
+// Every new buffer contains zeros and overlaps no other buffer, whatever was freed before.
 TEST(Buffers, RandomOrder) {
   FakeDaemon daemon({});
   const Context gl = open_context(daemon);

@@ -1,4 +1,5 @@
-// choices_fixture.h - a fixture of tests in which the library chooses how operations run, with the times of ways
+// choices_fixture.h - a fixture for tests of `auto`, with which the library chooses codec and strategy, and the times
+// that the fake daemon reports for each choice
 #pragma once
 
 #include <algorithm>

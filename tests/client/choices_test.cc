@@ -1,4 +1,5 @@
-// choices_test.cc - tests of `auto`: submissions and reports of operations whose way the library chooses
+// choices_test.cc - tests of `auto`: submissions and reports of operations for which the library chooses codec and
+// strategy
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -159,8 +160,8 @@ TEST_F(Choices, Names) {
   EXPECT_SAYS(gl_.get(), "this daemon is too old for auto");
 }
 
-// Operations may use any number of names, besides those that were only checked. Only the number of classes is limited,
-// and all ranks have the same classes.
+// Any number of codec names may be checked and used. Only the number of classes of operations is limited, and all ranks
+// have the same classes.
 TEST_F(Choices, ManyNames) {
   const auto names = [](unsigned bits) {
     return std::vector<std::string>{"auto:2^-" + std::to_string(bits), "auto:rel=" + std::to_string(bits)};
@@ -185,7 +186,7 @@ TEST_F(Choices, ManyNames) {
   for (const gl_submission& it : all) EXPECT_EQ(it.flags & GL_FLAG_EXACT, 0U) << it.tag;
 }
 
-// An operation that is not rounded adds the residual to its data.
+// An operation with an exact codec adds the residual to its data.
 TEST_F(Choices, Residuals) {
   float* const residual = data_ + kCount;
   std::fill_n(residual, kCount, 1.0F);
@@ -213,7 +214,7 @@ TEST_F(Choices, CallsDoNotWait) {
     ASSERT_EQ(gradlane_all_reduce(gl_.get(), data_ + i * 4096, 4096, GRADLANE_FLOAT32, &how_, &requests[i]),
               GRADLANE_OK);
   }
-  ASSERT_TRUE(daemon_->await_seen(0, 2));  // the agreement and the first operation; the others need predictions
+  ASSERT_TRUE(daemon_->await_seen(0, 2));  // agreement and first operation; the other operations wait for predictions
   EXPECT_EQ(daemon_->seen(0).size(), 2U);
   hold = false;
   daemon_->complete(0, 1);
@@ -221,7 +222,7 @@ TEST_F(Choices, CallsDoNotWait) {
   for (const gradlane_request it : requests) EXPECT_EQ(gradlane_wait(gl_.get(), it, 10000), GRADLANE_OK);
 }
 
-// While ways are tried, only one operation is in flight. After that, operations overlap.
+// During trials of candidates, only one operation is in flight. After the trials, operations overlap.
 TEST_F(Choices, TrialsAreAlone) {
   std::atomic<unsigned> under_way = 0;
   std::atomic<bool> alone = true;
@@ -279,7 +280,7 @@ TEST_F(Choices, BeginsAfreshByWhatItIsTold) {
   ASSERT_EQ(gradlane_resume(gl_.get(), 1000), GRADLANE_OK);
   reduce(14);
   EXPECT_EQ(internals(), 6U);
-  daemon_->set_ends(0, 1);  // by the resume, but later than the library could see it
+  daemon_->set_ends(0, 1);  // the resume has ended a generation, but the library could not see that before
   const auto fail = [&](uint8_t tells_end) {
     hold = true;
     gradlane_request request = 0;
@@ -381,7 +382,7 @@ TEST_F(Choices, ReducesGoByTheSlowestRank) {
   EXPECT_EQ(last->flags, GL_FLAG_MAX);
 }
 
-// No daemon writes such tables.
+// The library refuses tables that no daemon writes.
 TEST_F(Choices, GarbageIsRefused) {
   const std::vector<std::function<void(gl_control&)>> all = {
       [](gl_control& it) { it.ways = GL_MAX_WAYS + 1; }, [](gl_control& it) { it.way_row_bytes = 8; },

@@ -89,12 +89,13 @@ TEST_F(DirectOps, Options) {
   EXPECT_EQ(last().flags, GL_FLAG_CODEC);
   EXPECT_EQ(last().codec_arguments, 7U);
   ASSERT_EQ(gradlane_all_to_all(gl_.get(), data_, out_, 10, GRADLANE_FLOAT32, &how_, nullptr), GRADLANE_OK);
-  EXPECT_EQ(last().flags, GL_FLAG_EXACT);  // because it is small
+  EXPECT_EQ(last().flags, GL_FLAG_EXACT);  // 10 floats are too few for a codec
   expect_refused(gather(), "gather: codec fixed:7 rounds, but copies are exact; use raw, or no codec");
   expect_refused(scatter(), "scatter: codec fixed:7 rounds, but copies are exact; use raw, or no codec");
 }
 
-// Every part has the root, or the place of the blocks.
+// Each part of a gather has the root of the whole, and each part of an all-to-all has the distance of blocks of the
+// whole.
 TEST_F(DirectOps, Parts) {
   open({.world = 2, .max_bytes = 8192});
   ASSERT_EQ(gather(), GRADLANE_OK);

@@ -97,7 +97,8 @@ void FakeDaemon::run() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
     if (serve_lanes()) continue;
-    // A real lane does the same: it says that it sleeps, looks once more, and then sleeps.
+    // A lane of the real daemon does the same: it says that it sleeps, checks once more for submissions, and then
+    // sleeps.
     set_asleep(1);
     if (serve_lanes()) continue;
     std::vector<pollfd> fds{

@@ -21,15 +21,15 @@
 
 namespace gradlane {
 
-// The codecs of a fake daemon: raw and fixed, with ids of its own.
+// The codecs of a fake daemon: raw and fixed. Their ids are not those of real daemons.
 inline std::vector<gl_codec_row> fake_codecs() {
   const uint32_t lossy = GL_CODEC_FEEDBACK | GL_CODEC_EXACT_SUMS | GL_CODEC_ADAPTIVE;
   return {{"raw", "raw", "raw", "", 1, 0, 0, 0, GL_CODEC_EXACT, {}, "", "", "exact", ""},
           {"fixed", "fixed:B", "fixed:10", "", 5, 1, 30, 1, lossy, {}, "", "", "error <= 2^-B", "a paper"}};
 }
 
-// Further codecs for tests that ask for them: one that cannot add, one whose ranks must agree, and one that adds and
-// has two states.
+// More codecs for tests that ask for them. Encoded blocks of `bits` cannot be summed. The ranks must agree before
+// `signs` encodes. Blocks of `few` can be summed, and it has two state arrays.
 inline std::vector<gl_codec_row> fake_codecs_of_papers() {
   std::vector<gl_codec_row> rows = fake_codecs();
   const uint32_t feedback = GL_CODEC_FEEDBACK;
@@ -48,8 +48,8 @@ inline std::vector<gl_strategy_row> fake_strategies() {
           {260, sums, back, 0, "aggregator:1"}};
 }
 
-// Ways for these codecs and strategies: raw and fixed with each of the first two strategies. The daemon predicts that
-// fixed with the ring is the fastest.
+// Candidates for these codecs and strategies: raw and fixed with each of the first two strategies. The daemon predicts
+// that fixed with the ring is the fastest.
 inline std::vector<gl_way_row> fake_ways() {
   std::vector<gl_way_row> rows;
   for (const uint32_t strategy : {257U, 258U}) {
@@ -83,9 +83,10 @@ class FakeDaemon {
     std::vector<gl_strategy_row> strategies = fake_strategies();
     std::vector<gl_way_row> ways{};
     std::vector<gl_plan_row> plan{};
-    std::function<void(gl_control&)> control{};  // changes the counts and row sizes in gl_control
-    uint32_t first_count = 0;                    // first number of the entries of all rings
-    uint64_t memory = uint64_t{512} << 20;       // beyond it, allocations are refused
+    // changes the counts and row sizes in gl_control, for tables that no real daemon writes
+    std::function<void(gl_control&)> control{};
+    uint32_t first_count = 0;               // first number of the entries of all rings
+    uint64_t memory = uint64_t{512} << 20;  // bytes; allocations beyond them are refused
     // Changes the welcome before it is sent, and the file descriptors that go with it.
     std::function<void(gl_welcome&, std::vector<int>&)> welcome{};
     // If this is not empty, it is sent instead of a welcome.
@@ -115,7 +116,7 @@ class FakeDaemon {
                 bool residual_cleared = false);
   void goodbye(const std::string& text);  // says goodbye and closes the connection
   void hang_up();                         // closes the connection without a goodbye
-  void pause(bool paused);                // true: the daemon does not look at submissions
+  void pause(bool paused);                // true: the daemon ignores submissions until pause(false)
   // Returns what the lane has received so far, cancels included.
   [[nodiscard]] std::vector<gl_submission> seen(unsigned lane);
   // Waits until the lane has received `count` submissions. Returns false if that takes longer than 10 minutes.
@@ -130,8 +131,8 @@ class FakeDaemon {
     return changed_.wait_for(lock, kLong, [&] { return client_ < 0; });
   }
   [[nodiscard]] unsigned codec_questions() const noexcept { return codec_questions_; }
-  // Returns the reports of the client. The functions after it overwrite fields that only daemons write, also with
-  // garbage.
+  // Returns the reports of the client. The three functions after this one overwrite fields that only daemons write,
+  // with any values.
   [[nodiscard]] std::vector<gl_report_row> reports();
   void set_complete_tail(unsigned lane, uint32_t value);
   void set_submit_head(unsigned lane, uint32_t value);
@@ -139,7 +140,7 @@ class FakeDaemon {
     const std::lock_guard lock(mutex_);
     __atomic_store_n(&lanes_[lane].shared->ends, value, __ATOMIC_RELAXED);
   }
-  // Does what a running daemon does several times a second.
+  // Counts a beat on all lanes, as a running daemon does several times a second.
   void beat() {
     const std::lock_guard lock(mutex_);
     for (const Lane& lane : lanes_) __atomic_fetch_add(&lane.shared->beats, 1, __ATOMIC_RELAXED);
@@ -198,8 +199,8 @@ class FakeDaemon {
 
   std::mutex mutex_;  // guards everything below; the thread releases it while it sleeps
   std::condition_variable changed_;
-  int newcomer_ = -1;  // has not said hello yet
-  int client_ = -1;    // stays until another client is accepted
+  int newcomer_ = -1;  // a connection that has not sent a hello yet
+  int client_ = -1;    // the client's connection; it stays until another client is accepted
   int completion_fd_ = -1;
   gl_control* control_ = nullptr;
   size_t control_bytes_ = 0;

@@ -48,7 +48,7 @@ class Find : public testing::Test {
     close(lock_);
   }
 
-  // Makes a socket of that name, on which somebody listens or not.
+  // Makes a socket with that path, on which a daemon listens if `listens`.
   fs::path make_socket(const fs::path& path, bool listens) {
     sockets_.push_back(socket(AF_UNIX, SOCK_SEQPACKET, 0));
     sockaddr_un address{};

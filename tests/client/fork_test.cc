@@ -22,8 +22,8 @@ namespace {
 using Fork = Wait;
 INSTANTIATE_TEST_SUITE_P(Modes, Fork, testing::ValuesIn(kModes), mode_name);
 
-// Runs `work` in a child, which has no daemon thread, as it has no other threads. Returns the text of `work`; "" means
-// that all is well.
+// Runs `work` in a child of fork(), which has only the calling thread, so no daemon. Returns the text that `work`
+// returns: "" means success.
 std::string in_child(const std::function<std::string()>& work) {
   int ends[2];
   EXPECT_EQ(pipe(ends), 0);
@@ -123,7 +123,8 @@ TEST_P(Fork, TheChildMayExit) {
   }
 }
 
-// A child that lives on still has the socket. The parent's close must end the connection nevertheless.
+// A child that outlives the parent's close() still has the socket. Closing the context must end the connection
+// nevertheless.
 TEST_P(Fork, TheParentsCloseGivesTheRankBack) {
   open();
   int ends[2];

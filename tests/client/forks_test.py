@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Tests of processes that are forked from one with a context, or that start others: allowed calls, and no leftovers."""
+"""Tests of processes that fork or start others while they have a context: which calls work, and that nothing is left
+over."""
 
 import gc
 import multiprocessing
@@ -122,7 +123,8 @@ class Forks(unittest.TestCase):
 
 @unittest.skipUnless(FAKE, "needs tests/client/fake_daemon")
 class WithFakeDaemon(unittest.TestCase):
-    """Runs last, by its name, because it takes the connection away from the tests above."""
+    """Tests with connections of their own. They run last, by the class's name, as they close the connection of the
+    tests above."""
 
     def run_python(self, code):
         run = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=PATIENCE,
@@ -170,7 +172,8 @@ class WithFakeDaemon(unittest.TestCase):
 
 @unittest.skipIf(FAKE, "needs a daemon that refuses a second trainer")
 class WithoutFakeDaemon(unittest.TestCase):
-    """Runs last, by its name, because it gives the rank back."""
+    """Tests that run last, by the class's name, because they close the connection, so that the rank can be opened
+    again."""
 
     def test_children_that_outlive_a_parent_which_was_killed(self):
         code = "import gradlane, os, signal; gl = gradlane.open(); a = gl.zeros(9); gl.barrier(timeout=60)\n" \

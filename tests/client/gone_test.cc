@@ -27,7 +27,7 @@ TEST_P(Gone, GoodbyeWhileWaiting) {
   EXPECT_SAYS(gl_.get(), daemon_->path());
   EXPECT_SAYS(gl_.get(), "shut down by SIGTERM");
   EXPECT_EQ(wait(second), GRADLANE_DAEMON_GONE);
-  EXPECT_EQ(wait(done), GRADLANE_OK);  // it had ended before
+  EXPECT_EQ(wait(done), GRADLANE_OK);  // this request had ended before the daemon
   EXPECT_EQ(gradlane_barrier(gl_.get(), nullptr, nullptr), GRADLANE_DAEMON_GONE);
 }
 

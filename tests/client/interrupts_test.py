@@ -22,7 +22,8 @@ STOP = 1000.0
 INTERRUPTS = 150
 PACKAGE = os.path.dirname(gradlane.__file__)
 FAKE = os.environ.get("GRADLANE_FAKE_PID")
-STEP = 1 if FAKE else 3  # step over bytecodes; a ring hardly changes what happens between two of them
+# distance of the bytecodes that are tested; on a ring, only each third one is, as neighbours hardly differ
+STEP = 1 if FAKE else 3
 
 
 def setUpModule():
@@ -35,7 +36,7 @@ def tearDownModule():
 
 
 class Injector:
-    """Raises an exception before the bytecode with this number, of those that run in the package."""
+    """Raises an exception before bytecode `number`, counted among those that run in the package."""
 
     def __init__(self, number, exception=KeyboardInterrupt):
         self.left = number
@@ -103,7 +104,8 @@ class Base(unittest.TestCase):
 
 
 class EveryPoint(Base):
-    """Tests with an exception at one bytecode after the other."""
+    """Tests that repeat a call with an exception before its first bytecode, then before a later one, up to the last
+    one."""
 
     def every_point(self, call, after, least=20):
         number = 0
@@ -236,7 +238,8 @@ class AnyMoment(Base):
             raise self.exception("a signal")
 
     def interrupt(self, call, array, volley=600.0):
-        """Repeat `call` until the exception comes. After the first signal, more come every `volley` seconds."""
+        """Repeat `call` until the exception is raised. After the first signal, more signals follow every `volley`
+        seconds."""
         exception = self.exception
         array[...] = 2
         try:
@@ -290,7 +293,8 @@ class AnyMoment(Base):
 
 @unittest.skipUnless(FAKE, "ranks of a ring that close end what others do")
 class WithFakeDaemon(unittest.TestCase):
-    """Runs last, by its name, because it takes the connection away from the tests above."""
+    """Tests with connections of their own. They run last, by the class's name, as they close the connection of the
+    tests above."""
 
     def test_open(self):
         def session():

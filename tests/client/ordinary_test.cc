@@ -169,7 +169,7 @@ TEST_F(Ordinary, BlocksThatAreTooShort) {
   std::vector<float> data(12 * kFloats);
   ASSERT_EQ(start(data), GRADLANE_OK);
   ASSERT_TRUE(daemon_->await_seen(1, kBlocks));
-  // The library has places for more blocks than this world uses.
+  // The library's table of blocks is longer than the number that this world uses.
   how_.part_bytes = 2 * kPart;
   std::vector<float> more(4 * kFloats);
   EXPECT_EQ(start(more), GRADLANE_OK) << gradlane_error(gl_.get());

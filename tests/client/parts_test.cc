@@ -95,7 +95,7 @@ TEST_F(Parts, WhatFitsIsOne) {
   EXPECT_EQ(daemon_->seen(0).size(), 2U);
 }
 
-// All daemons that take 64 MiB or more have the same parts.
+// A tensor has the same parts with every daemon that takes operations of 64 MiB or more.
 TEST_F(Parts, AreTheSameForAllDaemonsThatTakeEnough) {
   for (const uint64_t most : {uint64_t{64} << 20, uint64_t{100'000'000}, uint64_t{256} << 20, uint64_t{1} << 38}) {
     open({.max_bytes = most});
@@ -107,7 +107,7 @@ TEST_F(Parts, AreTheSameForAllDaemonsThatTakeEnough) {
   }
 }
 
-// The part size is a power of two, so that other daemons that take nearly as much have the same parts.
+// The part size is a power of two. So a tensor has the same parts with other daemons that take nearly as much.
 TEST_F(Parts, OfADaemonThatTakesLess) {
   open({.max_bytes = kMost + 12345});
   ASSERT_EQ(gradlane_all_reduce(gl_.get(), data_, kCount, GRADLANE_FLOAT32, nullptr, nullptr), GRADLANE_OK);

@@ -1,4 +1,4 @@
-// plans_test.cc - tests of `auto` with a plan: its rows choose the ways of operations
+// plans_test.cc - tests of `auto` with a plan: its rows choose codec and strategy of operations
 #include <cstring>
 #include <string>
 #include <vector>

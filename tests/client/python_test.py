@@ -268,7 +268,8 @@ class Memory(unittest.TestCase):
     def test_memory_comes_back(self):
         if FAKE is None:
             self.skipTest("the fake daemon counts it; real ones: server_test.cc")
-        # 64 MiB at a time and 4.5 GiB in all are more than a trainer may have.
+        # Arrays of 64 MiB, 72 times: together more than a trainer may have, so the memory of dropped arrays must be
+        # used again.
         for _ in range(72):
             data = gl.zeros(1 << 24)
             data[0] = data[-1] = 1
@@ -290,7 +291,8 @@ class Memory(unittest.TestCase):
 
 @unittest.skipUnless(FAKE, "needs tests/client/fake_daemon")
 class WithFakeDaemon(unittest.TestCase):
-    """Runs last, by its name, because it takes the connection away from the tests above."""
+    """Tests with connections of their own. They run last, by the class's name, as they close the connection of the
+    tests above."""
 
     def test_arrays_outlive_their_context(self):
         with gradlane.open() as context:

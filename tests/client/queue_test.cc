@@ -31,10 +31,11 @@ class Queue : public Wait {
       for (unsigned i = 0; i < GetParam().lanes; ++i) daemon_->complete(i, cookie, code, text);
     }
   }
-  // Returns whether exactly `count` submissions have come to all lanes. The last request must not be over.
+  // Waits until each lane has received `count` submissions. Returns false if one receives more, or if the last request
+  // ends.
   bool seen_by_all(size_t count) {
     for (unsigned i = 0; i < GetParam().lanes; ++i) {
-      // The rings may not have had room for all of them at once.
+      // The submission rings may not have had space for all submissions at once. Each wait() submits more.
       while (daemon_->seen(i).size() < count) {
         if (wait(requests_.back(), 1) != GRADLANE_PENDING) return false;
       }
@@ -53,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, Queue, testing::ValuesIn(kModes), mode_name);
 TEST_P(Queue, InTheOrderOfTheCalls) {
   start_all();
   ASSERT_TRUE(seen_by_all(GL_SLOTS));
-  // Any call advances the operations that wait.
+  // Any call into the library submits operations that wait in its queue.
   complete_cookies(1, 1);
   EXPECT_EQ(test(requests_.back()), GRADLANE_PENDING);
   ASSERT_TRUE(seen_by_all(GL_SLOTS + 1));
@@ -195,10 +196,10 @@ TEST_P(Queue, RingsWithoutRoom) {
   const gradlane_request after = start(kMany);
   EXPECT_NE(after, 0U);
   pollfd wanted{fd, POLLIN, 0};
-  EXPECT_EQ(poll(&wanted, 1, kLong), 1);  // no bell will report that there is room
+  EXPECT_EQ(poll(&wanted, 1, kLong), 1);  // readable at once, as no bell reports free space
   daemon_->pause(false);
-  // The lane gets the operations, the cancels and the resume. It gets the operation after them once there is a free
-  // place.
+  // The lane receives the operations, the cancels and the resume. It receives the operation after them as soon as there
+  // is a free slot.
   while (daemon_->seen(0).size() < 2 * GL_SLOTS + 1) EXPECT_EQ(test(after), GRADLANE_PENDING);
   requests_.push_back(after);
   ASSERT_TRUE(seen_by_all(2 * GL_SLOTS + 1));
@@ -218,7 +219,7 @@ TEST_P(Queue, RingsWithoutRoom) {
   EXPECT_EQ(wait(after), GRADLANE_OK);
 }
 
-// A sleeping wait notices room in a ring without a bell.
+// A wait that sleeps also notices free space in a ring, although no bell reports it.
 TEST_P(Queue, AWaitSeesRoom) {
   daemon_->pause(true);
   start_all();

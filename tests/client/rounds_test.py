@@ -54,7 +54,7 @@ class RoundsTest(unittest.TestCase):
         gl.barrier()  # no rank leaves before all have got the error
 
     def check_aggregator(self, exact):
-        """Check that results from an aggregator have a codec of their own."""
+        """Check that an aggregator can send results with another codec than that of the contributions."""
         there, both, back = (gl.all_reduce(given(gl.rank), strategy="aggregator:1", codec=codec)
                              for codec in ("fixed:12", "fixed:12/fixed:4", "raw/fixed:4"))
         step = 2.0**-3  # step of fixed:4

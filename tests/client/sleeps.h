@@ -5,7 +5,8 @@
 
 namespace gradlane {
 
-// While it exists, its function is called in place of each gl_sleep_ms(). Only one may exist at a time.
+// While a DuringSleeps exists, the library calls its function in place of each gl_sleep_ms(). Only one may exist at a
+// time.
 class DuringSleeps {
  public:
   explicit DuringSleeps(std::function<void()> work);

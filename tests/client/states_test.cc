@@ -144,7 +144,7 @@ TEST_F(States, UnknownNamesAreAnsweredWithAllThereAre) {
   expect_refused("bit", "there is no codec 'bit'; there are raw, fixed, bits, signs, few");
 }
 
-// This is one name with a slash in it. A second name comes after another slash.
+// few:1/256 is one name with a slash in it. A second name follows after another slash.
 TEST_F(States, NamesWithANumberBehindASlash) {
   how_.strategy = "aggregator:1";
   EXPECT_EQ(submit("few:1/256").flags, GL_FLAG_CODEC | GL_FLAG_RESIDUAL);

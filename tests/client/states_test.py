@@ -32,7 +32,7 @@ class Codecs(unittest.TestCase):
             gl.find_codec("fixd:7")
 
     def test_residuals(self):
-        """Check the residual of each codec with feedback, in shared memory and in plain arrays."""
+        """Check that each codec with feedback keeps its residual, in shared memory and in plain arrays."""
         values = numpy.random.default_rng(gl.rank).normal(0, 1e-2, COUNT).astype("float32")
         for codec in gl.codecs():
             if codec.states == 0:

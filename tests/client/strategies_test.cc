@@ -111,7 +111,7 @@ TEST_F(Strategies, TwoCodecs) {
   EXPECT_EQ(pair.back_arguments, 0U);
   how_.codec = "fixed:7";
   EXPECT_EQ(submit().flags, GL_FLAG_CODEC);
-  // Small sums are exact in both directions.
+  // A sum with too few elements for a codec is exact both to the aggregator and back.
   how_.codec = "fixed:7/fixed:8";
   EXPECT_EQ(submit(1023).flags, GL_FLAG_EXACT);
   EXPECT_EQ(submit(kCount, GRADLANE_FLOAT64).flags, 0U);

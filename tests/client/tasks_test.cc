@@ -11,7 +11,7 @@
 namespace gradlane::test::tasks_test {
 namespace {
 
-constexpr size_t kLarge = 2 << 20;  // floats; too many for gradlane_add() to wait for
+constexpr size_t kLarge = 2 << 20;  // floats; too many for gradlane_add() to wait until the task has ended
 
 class Tasks : public testing::Test {
  protected:
@@ -80,7 +80,8 @@ TEST_F(Tasks, LargeOnesAreToldInTheOrderOfTheCalls) {
   EXPECT_EQ(next(), GRADLANE_DAEMON_GONE);
 }
 
-// The fake daemon may be slow. Then gradlane_next() reports the task, as with a large one.
+// Small tasks usually end within gradlane_add(). If the fake daemon is slow, gradlane_next() reports the task, like a
+// large one.
 TEST_F(Tasks, SmallOnesEndInTheCall) {
   for (uint64_t user = 1; user <= 20; ++user) {
     const gradlane_code code = add(100, user);
@@ -110,7 +111,7 @@ TEST_F(Tasks, OneThatAsksWaitsForTheAnswer) {
   ASSERT_EQ(next(), GRADLANE_OK);
   EXPECT_EQ(outcome_.code, GRADLANE_OK);
   EXPECT_NE(daemon_->seen(0).at(0).flags & GL_FLAG_CODEC, 0);
-  // A task that the caller gives up has had its turn. The tasks behind it go on.
+  // A task that the caller gives up has had its turn. The tasks after it run.
   EXPECT_EQ(add(kLarge, 8, GRADLANE_ASKS), GRADLANE_PENDING);
   EXPECT_EQ(add(kLarge, 9), GRADLANE_PENDING);
   ASSERT_EQ(next(), GRADLANE_OK);
@@ -184,7 +185,8 @@ TEST_F(Tasks, AWrongArgumentFailsOneTask) {
   EXPECT_EQ(outcome_.code, GRADLANE_OK);
 }
 
-// Two ranks must have the same tags if and only if they have added the same tasks, and the same of these have failed.
+// The tags of two ranks must be equal if and only if both ranks have added the same tasks, and the same of these tasks
+// have failed.
 TEST_F(Tasks, TagsAreOfWhatRanksMustAgreeOn) {
   std::vector<uint64_t> tags;
   const auto run = [&](size_t count) {

@@ -14,7 +14,7 @@ import gradlane
 LIMIT = 0.25  # seconds; a number that float32 can hold
 PATIENCE = 60  # seconds; time limit that the daemons have by default
 gl = None
-# All ranks have the same parent process.
+# Ranks find the same files, because all ranks have the same parent process.
 PLACE = pathlib.Path(tempfile.gettempdir(), f"gradlane-timeouts-{os.getppid()}")
 
 
@@ -28,7 +28,7 @@ def tearDownModule():
 
 
 class Limits(unittest.TestCase):
-    """Rank 0 comes early, and then tells the other rank that it may come."""
+    """Tests in which rank 0 starts an operation early, and then signals the other rank to start it too."""
 
     def setUp(self):
         self.place = PLACE.with_suffix("." + self.id().rsplit(".", 1)[-1])

@@ -1,4 +1,4 @@
-// trials_test.cc - tests of the choice of ways: what ranks that measure different times choose, and how soon
+// trials_test.cc - tests of the choice among candidates: what ranks that measure different times choose, and how soon
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,8 @@ constexpr unsigned kDirect = 1;
 constexpr unsigned kFixed = 2;
 constexpr unsigned kFixedDirect = 3;
 
-// Ways: raw and fixed, each with two strategies. The prediction is that fixed with the first strategy is the fastest.
+// Candidates: raw and fixed, each with two strategies. The prediction is that fixed with the first strategy is the
+// fastest.
 std::vector<gl_timed_candidate> candidates() {
   return {{.predicted = 100, .measured = 0, .strategy = 1, .codec = 1, .exact = true},
           {.predicted = 120, .measured = 0, .strategy = 2, .codec = 1, .exact = true},
@@ -26,11 +27,11 @@ std::vector<gl_timed_candidate> candidates() {
           {.predicted = 60, .measured = 0, .strategy = 2, .codec = 5, .exact = false}};
 }
 
-// Time in ns of an operation of 1000 bytes, by rank, way and number of the operation.
+// Time in ns per element of an operation, by rank, candidate and number of the operation.
 using Times = std::function<double(unsigned rank, unsigned candidate, unsigned operation)>;
 
-// Ranks that run the same operations, each with its own times. They agree as the library does, on the least of all
-// times, or on the greatest.
+// Ranks that run the same operations, each with its own times. For each trial they agree on the least time of all
+// ranks, as the library does, or on the greatest one (`greatest`).
 class Ranks {
  public:
   Ranks(unsigned ranks, const std::vector<gl_timed_candidate>& all, Times times, bool greatest = false)
@@ -43,7 +44,7 @@ class Ranks {
     }
   }
 
-  // Runs operations one after the other. Returns the way of each. All ranks must choose the same way.
+  // Runs operations one after the other. Returns the candidate of each. All ranks must choose the same one.
   std::vector<unsigned> run(unsigned operations, uint64_t count = 250, uint64_t whole = 250) {
     std::vector<unsigned> went;
     for (unsigned i = 0; i < operations; ++i) {
@@ -78,7 +79,7 @@ class Ranks {
         gl_tuner_predict(&it);
         continue;
       }
-      // Here ranks agree one after the other. When the last one comes, all have the times of all trials.
+      // The ranks agree here one after the other. When the first rank asks, all ranks have the times of all trials.
       double all[GL_TRIALS];
       std::ranges::fill(all, greatest_ ? -1 : GL_TRIAL_UNKNOWN);
       for (const gl_tuner& each : rounds_) {
@@ -108,8 +109,8 @@ TEST(Rounds, FirstOperationIsTheBaselines) {
   EXPECT_EQ(ranks.run(1), std::vector{kRaw});
 }
 
-// A way that takes more than twice as long as the best one is tried only once, unless it was predicted to be faster.
-// The others have three trials.
+// A candidate that takes more than twice as long as the best one is tried only once, unless it was predicted to be
+// faster. The others have three trials.
 TEST(Rounds, TriesWhatHasLostOnce) {
   Ranks ranks(1, candidates(), [](unsigned, unsigned candidate, unsigned) {
     return of_table({4, 5, 1, 2}, candidate);
@@ -146,7 +147,7 @@ TEST(Rounds, TriesTheTwoThatAreCloseFourTimesMore) {
   EXPECT_EQ(close.trials(), 20U);
 }
 
-// The median of seven times counts.
+// The median of seven times decides.
 TEST(Rounds, ThreeSpikesDoNotCountWhereItIsClose) {
   Ranks ranks(1, candidates(), [](unsigned, unsigned candidate, unsigned operation) {
     return of_table({1.1, 9, 1, 9}, candidate) * (candidate == kFixed && operation % 7 < 3 ? 1.14 : 1);
@@ -155,7 +156,7 @@ TEST(Rounds, ThreeSpikesDoNotCountWhereItIsClose) {
   EXPECT_EQ(ranks.run(1), std::vector{kFixed});
 }
 
-// A way whose only trial contradicts its prediction is tried again.
+// A candidate whose only trial contradicts its prediction is tried again.
 TEST(Rounds, OneTrialIsNotEnoughAgainstThePrediction) {
   Ranks ranks(1, candidates(), [](unsigned, unsigned candidate, unsigned) {
     return of_table({1, 5, 4, 5}, candidate);
@@ -166,7 +167,7 @@ TEST(Rounds, OneTrialIsNotEnoughAgainstThePrediction) {
   EXPECT_EQ(went.back(), kRaw);
 }
 
-// If only one way is left after the first stage, the choice is made.
+// If only one candidate is left after the first stage, it is chosen.
 TEST(Rounds, AClearCaseIsSettledAtOnce) {
   Ranks ranks(2, candidates(), [](unsigned, unsigned candidate, unsigned) {
     return of_table({8, 9, 1, 3}, candidate);
@@ -218,7 +219,7 @@ TEST(Rounds, WhatBringsLessThanFivePercentIsNotWorthIt) {
   EXPECT_EQ(b.run(1), std::vector{kFixed});
 }
 
-// A fast exact way is preferred to a way that rounds and is hardly faster.
+// A fast exact candidate is preferred to one that rounds and is hardly faster.
 TEST(Rounds, ExactIsPreferred) {
   std::vector<gl_timed_candidate> all = candidates();
   all[kDirect].predicted = 70;
@@ -228,7 +229,7 @@ TEST(Rounds, ExactIsPreferred) {
   EXPECT_EQ(ranks.run(1), std::vector{kDirect});
 }
 
-// If two ways are about equally fast, the one with the strategy of the baseline is preferred.
+// If two candidates are about equally fast, the one with the strategy of the baseline is preferred.
 TEST(Rounds, ItsOwnStrategyIsPreferred) {
   Ranks near(2, candidates(), [](unsigned, unsigned candidate, unsigned) {
     return of_table({4, 4, 1, 0.96}, candidate);
@@ -242,8 +243,8 @@ TEST(Rounds, ItsOwnStrategyIsPreferred) {
   EXPECT_EQ(far.run(1), std::vector{kFixedDirect});
 }
 
-// Ranks that come early wait for the last rank, and only that rank sees how long the operation takes. Here another rank
-// is the last one in each operation.
+// Ranks that start an operation early wait for the last rank, and only the last rank sees how long the operation takes.
+// Here the last rank is a different one in each operation.
 TEST(Rounds, SkewDoesNotCount) {
   const Times skewed = [](unsigned rank, unsigned candidate, unsigned operation) {
     const double wait = operation % 4 == rank ? 0 : 50 * (1 + (operation * 7 + rank) % 5);
@@ -299,7 +300,7 @@ TEST(Rounds, LooksAgain) {
 }
 
 TEST(Rounds, LaterTrialsCostLittle) {
-  for (const double slow : {8.0, 20.0}) {  // times as long as the best way
+  for (const double slow : {8.0, 20.0}) {  // time of the slow candidates, as a multiple of the fastest one's
     const auto time = [slow](unsigned, unsigned candidate, unsigned) {
       return of_table({slow, slow + 1, 1, 2}, candidate);
     };
@@ -313,8 +314,8 @@ TEST(Rounds, LaterTrialsCostLittle) {
   }
 }
 
-// Ranks that finish before the operation is over do not know how long it takes. So they must not decide. With the
-// greatest times, other ranks decide.
+// A rank whose part ends before the operation has ended on all ranks does not know how long the operation takes. So
+// that rank must not decide: with the greatest times, the others do.
 TEST(Rounds, ByTheGreatest) {
   const auto times = [](unsigned rank, unsigned candidate, unsigned operation) {
     if (rank == 2 && operation % 2 == 0) return 0.0;
@@ -348,7 +349,7 @@ TEST(Rounds, WhatNobodyKnowsIsNotChosen) {
   EXPECT_EQ(turn.candidate, kRaw);
 }
 
-// A daemon's clock does not give such numbers.
+// The library ignores times that no daemon's clock can give, such as NaN.
 TEST(Rounds, GarbageIsLeftOut) {
   Ranks ranks(1, candidates(), [](unsigned, unsigned candidate, unsigned operation) {
     return operation % 3 == 0 ? std::nan("") : of_table({3, 4, 1, 2}, candidate);

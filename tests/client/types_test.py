@@ -27,7 +27,8 @@ def tearDownModule():
 
 
 def random_bytes(rank, count, dtype):
-    """Return elements of any bytes: signalling NaN, gaps of structures, truth values that are neither 0 nor 1."""
+    """Return elements of random bytes: among them are signalling NaN, nonzero padding of structures, and booleans other
+    than 0 and 1."""
     dtype = numpy.dtype(dtype)
     data = numpy.random.default_rng(rank).integers(0, 256, count * dtype.itemsize, "uint8")
     return numpy.frombuffer(data.tobytes(), dtype) if dtype.itemsize > 0 else numpy.zeros(count, dtype)
@@ -45,7 +46,7 @@ def layouts(count, dtype):
 
 
 def fill(array, values):
-    """Fill the array byte by byte, because assignments leave out gaps."""
+    """Fill the array byte by byte, because assignments do not copy the padding of structures."""
     dtype = array.dtype
     if dtype.itemsize > 0:
         array.view(f"V{dtype.itemsize}")[...] = values.view(f"V{dtype.itemsize}").reshape(array.shape)

@@ -16,7 +16,7 @@ inline constexpr int kNeverSleeps = 5'000'000;
 
 struct Mode {
   uint32_t lanes;
-  int spin_us;  // 0: waits sleep at once; large: they never sleep
+  int spin_us;  // µs for which a wait polls before it sleeps: 0, or a time so long that it never sleeps
 };
 
 class Wait : public testing::TestWithParam<Mode> {
@@ -29,7 +29,7 @@ class Wait : public testing::TestWithParam<Mode> {
     gl_ = open_context(*daemon_, GetParam().spin_us);
     data_ = allocate(gl_, 6400);
   }
-  // Opens a daemon that completes nothing by itself.
+  // Opens a daemon that completes nothing until the test does.
   void open_manual(uint32_t first_count = 0) {
     open({.first_count = first_count, .on_submission = [](unsigned, const gl_submission&) { return false; }});
   }

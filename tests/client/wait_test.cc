@@ -93,8 +93,8 @@ TEST_P(Wait, FailsWithTheTextOfTheFirstLane) {
   EXPECT_STREQ(gradlane_error(gl_.get()), "lane 0");
 }
 
-// A submission says which ends of generations the caller knew of. The caller knows of an end after a wait that reported
-// it, not when its completion arrives.
+// A submission tells the daemon which ends of generations the caller knew of. The caller knows of an end as soon as a
+// wait has reported it, not when the completion arrives.
 TEST_P(Wait, EndsAreSeenWhenTheCallerIsTold) {
   const uint32_t last = GetParam().lanes - 1;
   open_manual();

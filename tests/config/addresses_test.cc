@@ -76,7 +76,7 @@ TEST(Addresses, SeveralNodesAtOne) {
   EXPECT_EQ(address_text(config.nodes[2]), "10.0.0.2");
 }
 
-// A UDP port of its own does not need a made-up address in frames, but it needs sockets.
+// A node with a UDP port of its own keeps its address in frames, but its ports must be sockets.
 TEST(Addresses, PortsAlone) {
   const NodeConfig config = config_of("{rank: 0, ip: 10.0.0.1}, {rank: 1, ip: 10.0.0.2, udp_port: 19000}");
   EXPECT_EQ(config.nodes[1].ip, 0x0a000002U);
@@ -91,7 +91,8 @@ TEST(Addresses, ThereAndBack) {
   EXPECT_NE(config_text(config_of(kSix)).find("{rank: 0, ip: \"fd00::1\", udp_port: 19000}"), std::string::npos);
 }
 
-// Nodes notice that their lists differ, although the addresses in frames are the same.
+// The digest includes the configured addresses. So nodes notice that their lists differ, although the addresses in
+// frames are the same.
 TEST(Addresses, AreInTheDigest) {
   const NodeConfig config = config_of(kSix);
   for (const char* const other : {"{rank: 0, ip: fd00::1, udp_port: 19000}, {rank: 1, ip: fd00::3}",

@@ -54,7 +54,8 @@ TEST(CalibrationFile, ReadsWhatIsWritten) {
   EXPECT_EQ(read.strategies, measured().strategies);
 }
 
-// Older files have neither checks nor strategies. The spread of lambda's repetitions is only a comment for people.
+// Older files have neither checks nor strategies. The spread of lambda's repetitions is written as a YAML comment,
+// which is not read back.
 TEST(CalibrationFile, OptionalKeys) {
   Calibration older = measured();
   older.checks = {};

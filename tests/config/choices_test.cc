@@ -25,7 +25,7 @@ std::string fault_of(const std::string& text) {
   }
 }
 
-// A codec's error is at most 2^-bits, and `bits` is as large as possible, unless it is 0.
+// error_bound() returns the largest `bits` for which the codec's error is at most 2^-bits, or 0.
 TEST(ErrorBounds, AreNotBelowTheError) {
   for (const char* const name : {"fixed:10", "inceptionn:10", "bf16", "fp16", "int8", "fp8", "qsgd:8"}) {
     const Codec codec = find_codec(name);

@@ -209,7 +209,7 @@ TEST(Config, ThePageHasAllSettings) {
   if (getenv("GRADLANE_WRITE_DOCS") != nullptr) std::ofstream(path) << page;
 }
 
-// All of these texts are the same file, written in different ways.
+// All of these texts mean the same configuration, written in different ways.
 TEST(Config, YamlIsYaml) {
   const NodeConfig want = parse_config(two_nodes("trainers: 2"), "");
   for (const std::string& text : {
@@ -255,7 +255,7 @@ TEST(Digest, LeavesOutWhatMayDiffer) {
   std::string text = two_nodes();
   text.replace(text.find("rank: 0"), 7, "rank: 1");
   EXPECT_EQ(digest(text), base);
-  // The order of the table and MAC addresses may differ.
+  // The digest does not depend on the order of the table or on MAC addresses.
   EXPECT_EQ(digest("rank: 0\nnodes: [{rank: 1, ip: 10.0.0.2, mac: \"02:00:00:00:00:02\"}, {rank: 0, ip: 10.0.0.1}]\n"
                    "ports: [{ring: x}]\n"),
             base);

@@ -244,7 +244,8 @@ TEST(NodeWords, FaultsNameWords) {
     return "";
   };
   EXPECT_EQ(fault({"alpha,beta", {}, {}, {}}), "");
-  EXPECT_TRUE(fault({"alpha,10.0.0.1", {}, {}, 0}).starts_with("--nodes 10.0.0.1: nodes[1].ip: 10.0.0.1 is already used by"));
+  EXPECT_TRUE(
+      fault({"alpha,10.0.0.1", {}, {}, 0}).starts_with("--nodes 10.0.0.1: nodes[1].ip: 10.0.0.1 is already used by"));
   EXPECT_EQ(fault({"alpha,beta", {}, {}, 2}), "--nodes: 2 (--rank) is not in the table of nodes, allowed: 0 to 1");
   EXPECT_TRUE(
       fault({"alpha,beta", {"eth1"}, {}, {}}).starts_with("--port eth1: ports[0].device: 'eth1' is not a DPDK device"));

@@ -75,7 +75,7 @@ TEST(Nodes, LocalLinks) {
             at + "the device takes its MAC address from the port; allowed: the port's key 'mac'");
 }
 
-// this_machine() finds the names of this machine, in small letters, and no loopback addresses.
+// this_machine() finds the names of this machine, in lower case, and no loopback addresses.
 TEST(Nodes, ThisMachine) {
   const NodeChoice choice = this_machine(3);
   EXPECT_EQ(choice.rank, 3U);

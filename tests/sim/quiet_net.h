@@ -97,7 +97,8 @@ inline SimConfig raw(unsigned nodes, uint64_t seed = 1) {
   return config;
 }
 
-// All that can be observed of a run: a hash of its packets and their times, its end, and its counters.
+// The traces of two runs are equal if the runs had the same packets at the same times. A trace is a hash of these, the
+// end of the run, and its counters.
 struct Trace {
   uint64_t hash = 0;
   Nanos end = 0;

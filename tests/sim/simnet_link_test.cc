@@ -128,7 +128,7 @@ TEST_F(LinkTest, ABlackoutLosesWhatEntersAndWhatArrives) {
   EXPECT_EQ(got[0].packet, packet_of(34, 1));
   EXPECT_EQ(got[1].packet, packet_of(34, 5));
   EXPECT_EQ(link.stats().blacked_out, 3U);
-  EXPECT_EQ(link.stats().packets, 5U);  // lost packets use the rate, too
+  EXPECT_EQ(link.stats().packets, 5U);  // lost packets occupy the link, too
 }
 
 // Expects that the share is right within five standard deviations.

@@ -95,8 +95,8 @@ TEST(SimSwitch, AnyNodeReachesAnyOtherThroughOnePort) {
   Net net(5);
   for (unsigned to = 1; to < 5; ++to) ASSERT_TRUE(net.send(0, to, static_cast<uint8_t>(to)));
   ASSERT_TRUE(net.send(4, 2, 9));
-  // A packet takes 1000 ns to the switch, 250, 1000 from it, and 251. Node 2's port is busy with node 4's packet when
-  // node 0's comes.
+  // A packet takes 1000 ns on the cable to the switch and 250 ns of delay, then 1000 ns on the cable from the switch
+  // and 251 ns of delay. Node 2's port is busy with node 4's packet when node 0's packet arrives.
   const std::vector<Delivery> expected = {
       {2501, 0, 1, 1}, {2501, 4, 2, 9}, {3501, 0, 2, 2}, {4501, 0, 3, 3}, {5501, 0, 4, 4}};
   EXPECT_EQ(net.run(), expected);
@@ -131,8 +131,8 @@ TEST(SimSwitch, IncastLosesWhatTheQueueOfThePortHasNoRoomFor) {
   for (unsigned from = 1; from < 4; ++from) {
     for (uint8_t i = 0; i < 10; ++i) ASSERT_TRUE(net.send(from, 0, i));
   }
-  // Three packets come at each of ten instants, and one leaves in between. The queue has 3, 5, 7, 9; then it drops one
-  // of 11, then two of 12 each time.
+  // Three packets arrive at each of ten instants, and one leaves in between. The queue has space for ten. After the
+  // arrivals it has 3, 5, 7 and 9 packets. Then it drops one of 11, and after that two of 12 each time.
   EXPECT_EQ(net.run().size(), 30U - 1 - 5 * 2);
   uint64_t drops = 0;
   for (unsigned from = 1; from < 4; ++from) {
@@ -157,7 +157,7 @@ TEST(SimSwitch, SendersIntoOnePortGetEqualShares) {
     for (const Delivery& each : got) ++shares[each.from];
     const auto [least, most] = std::minmax_element(shares.begin() + 1, shares.begin() + 1 + senders);
     EXPECT_LE(*most - *least, 10U) << senders;
-    // The port is never idle meanwhile.
+    // The port is never idle while the packets are sent.
     EXPECT_EQ(got.back().time - got.front().time, 1000 * (got.size() - 1));
   }
 }

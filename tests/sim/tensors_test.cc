@@ -103,7 +103,7 @@ TEST(CountWrong, CountsEveryElementThatDiffersByABit) {
     flip(1, 10001);
     flip(2, 29999);
     EXPECT_EQ(count_wrong(kind, codec, inputs, tensors), 4U) << op_name(kind);
-    // After a reduce-scatter, the other blocks of a rank mean nothing.
+    // After a reduce-scatter, the content of a rank's other blocks is undefined.
     flip(0, 29999);
     EXPECT_EQ(count_wrong(kind, codec, inputs, tensors), kind == OpKind::kReduceScatter ? 4U : 5U) << op_name(kind);
   }

@@ -20,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr unsigned kStray = 3;  // the spare host
+constexpr unsigned kStray = 3;  // number of the spare host, on which copies of nodes run
 constexpr const char* kMac = "[0-9a-f]{2}(?::[0-9a-f]{2}){5}";
 
 // Three nodes, and a host that gets a copied configuration.
@@ -82,7 +82,7 @@ TEST_F(Addresses, ANodeThatStartsAgainIsNoCopy) {
   for (unsigned node = 0; node < 3; ++node) EXPECT_FALSE(stack_.logged(node, "in use|two machines")) << node;
 }
 
-// The kernel of another host has the address.
+// A daemon refuses to start if the kernel of another host has its address.
 TEST_F(Addresses, AnAddressInUseIsRefused) {
   ASSERT_TRUE(is_complete());
   stack_.end(1);
@@ -117,7 +117,7 @@ TEST_F(Addresses, BothHostsOfOneNodeAreNamed) {
     EXPECT_EQ(ended.code, GRADLANE_FAILED);
     EXPECT_TRUE(named(ended.text)) << ended.text;
   }
-  // Each of the two logs the MAC address of the other one.
+  // Each of the two daemons logs the MAC address of the other host.
   EXPECT_TRUE(logs(1, mac(kStray) + " has this node's address " + ip(1) + ", too"));
   EXPECT_TRUE(logs(kStray, mac(1) + " has this node's address " + ip(1) + ", too"));
   EXPECT_EQ(stack_.figures(1).ports.at(0).rival, mac(kStray));
@@ -142,7 +142,7 @@ TEST_F(Addresses, ClonesWithOneMacAddressAreToldByTheirLives) {
   EXPECT_TRUE(named);
 }
 
-// The daemon asks for its address when the link comes up, and does not use it as long as another host has it.
+// The copy asks for its address when its link comes up, and does not use the address as long as another host has it.
 TEST_F(Addresses, ALinkThatComesUpLate) {
   for (const unsigned node : {1U, 2U}) stack_.kill(node);
   stack_.run_for(kSecond);
@@ -154,7 +154,7 @@ TEST_F(Addresses, ALinkThatComesUpLate) {
   EXPECT_TRUE(logs(kStray, "port e0: " + ip(0) + " is in use by " + mac(0) + ": this node does not use it"));
   EXPECT_STREQ(stack_.figures(kStray).ports.at(0).address, "taken");
   EXPECT_EQ(stack_.figures(kStray).ports.at(0).rival, mac(0));
-  // It uses the address when that is free.
+  // The copy uses the address as soon as it is free.
   stack_.end(0);
   ASSERT_TRUE(stack_.run_until([&] { return !stack_.is_running(0); }));
   stack_.start(1);

@@ -154,7 +154,8 @@ TEST(Chosen, CompressingWinsOnSlowLinks) {
   }
 }
 
-// Every float is an escape, so the codec takes as many bytes as raw, and the tags.
+// No float fits the codec's range, so all are sent uncompressed. The codec then takes as many bytes as raw, plus those
+// of its tags.
 TEST(Chosen, CompressingLosesWhatCannotBeCompressed) {
   const std::vector<PlanFigures> rows = run({.rate = 100'000'000, .codec = "auto:2^-24", .scale = 1e3});
   ASSERT_EQ(rows.size(), 1U);
@@ -239,7 +240,7 @@ bool all_fail(const TrainerGroup::Outcomes& outcomes) {
   return std::ranges::all_of(outcomes, [](const auto& it) { return it.second.code == GRADLANE_FAILED; });
 }
 
-// A rank leaves at different times. The other one gets an error; then both resume and start to choose again.
+// A rank leaves at different times. The other rank gets an error. Then both ranks resume and start to choose again.
 TEST(Auto, ARankThatGoesInMidTrial) {
   Auto it({.nodes = 2, .strategies = "ring,direct"});
   uint64_t tag = 0;

@@ -145,7 +145,7 @@ struct Pair {
 class Disagreement : public testing::TestWithParam<unsigned> {};
 
 TEST_P(Disagreement, IsNamedOnBothSides) {
-  constexpr size_t kBig = 100'000;  // elements; these are divided among lanes, 1000 are not
+  constexpr size_t kBig = 100'000;  // elements; this many are divided among lanes, while 1000 are not
   const Pair pairs[] = {
       {reduce(1000), reduce(1001), "count", {"1000", "1001"}},
       {reduce(kBig), reduce(kBig + 1), "count", {"100000", "100001"}},

@@ -20,8 +20,8 @@ namespace gradlane::test {
 namespace {
 
 constexpr size_t kBuffers = 16383;
-constexpr size_t kMtu = 1600;     // bytes: packet buffers have room for this; nodes use 1500
-constexpr unsigned kRing = 4096;  // frames: more than a node has in flight
+constexpr size_t kMtu = 1600;     // bytes for which packet buffers have space; nodes use 1500
+constexpr unsigned kRing = 4096;  // frames; longer than the number that a node has in flight
 constexpr size_t kMacBytes = 6;
 constexpr size_t kUdpPort = 36;   // offset of the destination port in a frame
 constexpr size_t kProtocol = 23;  // offset of IPv4's protocol field in a frame

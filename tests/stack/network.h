@@ -28,7 +28,7 @@ using Bytes = std::vector<uint8_t>;
 // switch learns MAC addresses, and floods broadcasts and frames to unknown addresses.
 class Network {
  public:
-  // May change the frame; returns false to drop it.
+  // A filter may change the frame. It returns false to drop it.
   using Filter = std::function<bool(unsigned from, unsigned to, std::span<uint8_t> frame)>;
 
   static constexpr Nanos kLatency = 5 * kMicrosecond;  // time from a host to another one
@@ -48,11 +48,12 @@ class Network {
   bool step(Nanos now);
   // Returns when the next frame is due, or kNever.
   [[nodiscard]] Nanos next() const { return due_.empty() ? kNever : due_.top().at; }
-  // Whether the host's device has frames that its node has not read.
+  // Returns whether the host's device has frames that its node has not read.
   [[nodiscard]] bool has_frames(unsigned host) const;
 
   // ---- Faults
-  // Plugs or unplugs a cable. `noticed`: the device of the host reports the change; false: at the switch's end.
+  // Plugs or unplugs a cable. `noticed`: true if it is at the host's end, so that the host's device reports the change;
+  // false if it is at the switch's end.
   void set_cable(unsigned host, bool up, bool noticed);
   // Sets the device's link state again. Call it after a node has started the device.
   void apply_link_state(unsigned host) const;
@@ -64,35 +65,36 @@ class Network {
   // Random faults: `reorder` delays a frame by up to 10 latencies, `delay` by up to 100, `corrupt` flips a bit.
   void set_faults(const FaultChances& faults) { faults_ = faults; }
   void set_filter(Filter filter) { filter_ = std::move(filter); }
-  // Bits per second of each cable, in each direction; 0: no limit.
+  // Sets the bits per second of each cable, in each direction; 0: no limit.
   void set_rate(uint64_t bits) { rate_ = bits; }
 
   // ---- Frames that the test sends and receives
   void send(unsigned host, const Bytes& frame);
-  // From now on keeps for take() the frames that reach this host, which has no device.
+  // Makes take() return the frames that reach this host from now on. The host must not have a device.
   void listen(unsigned host) { hosts_[host].listens = true; }
   [[nodiscard]] std::optional<Bytes> take(unsigned host);
   // Records copies of the next `most` frames that reach `host`; 0: stops recording.
   void record(unsigned host, size_t most);
   [[nodiscard]] std::vector<Bytes> recorded() { return std::move(recorded_); }
 
-  // Frames delivered so far.
+  // Returns the number of frames that were delivered.
   [[nodiscard]] uint64_t carried() const { return carried_; }
-  // Free packet buffers in the network's pool.
+  // Returns the number of free packet buffers in the network's pool.
   [[nodiscard]] size_t free_buffers() const;
 
  private:
   struct Host {
-    std::string device;  // "" if the test has the host
+    std::string device;  // empty if the test itself sends and receives for the host
     unsigned ranks_per_node = 1;
     std::vector<rte_ring*> rx;  // rings by queue, as the node sees them
     std::vector<rte_ring*> tx;
     bool up = true;
     bool noticed = true;
     bool listens = false;
-    Nanos tx_busy_until = 0;                           // end of the last frame on its cable to the switch
-    Nanos rx_busy_until = 0;                           // the same on the cable from the switch
-    std::deque<std::pair<size_t, rte_mbuf*>> backlog;  // queue and frame; they wait because the queue is full
+    Nanos tx_busy_until = 0;  // time at which its latest frame has left its cable to the switch
+    Nanos rx_busy_until = 0;  // time at which the cable from the switch has carried its latest frame
+    // frames that wait because their queue is full, each with its queue
+    std::deque<std::pair<size_t, rte_mbuf*>> backlog;
     std::deque<Bytes> frames;
   };
   struct ScheduledFrame {

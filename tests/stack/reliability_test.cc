@@ -12,9 +12,9 @@
 namespace gradlane::test::reliability_test {
 namespace {
 
-// A trainer gives up a daemon that does nothing after this time.
+// Time after which a trainer gives up a daemon that does nothing.
 constexpr Nanos kHang = 10 * kSecond + 1100 * kMillisecond;
-constexpr Nanos kBlink = 500 * kMillisecond;  // less than 3/4 of the peer timeout
+constexpr Nanos kBlink = 500 * kMillisecond;  // an interruption without errors: less than 3/4 of the peer timeout
 constexpr Nanos kCableDown = 10 * kSecond;
 constexpr Nanos kHold = 2 * kSecond;
 
@@ -36,7 +36,7 @@ std::vector<unsigned> start_counts(Testbed& testbed) {
   return counts;
 }
 
-// Expects at its end that all daemons run, and that all but those in `but` are still the same processes.
+// Expects, when it is destroyed, that all daemons run, and that all but those in `but` are still the same processes.
 class Alive {
  public:
   explicit Alive(Testbed& testbed, std::set<unsigned> but = {})
@@ -93,9 +93,10 @@ void expect_whole(Testbed& testbed) {
 // ---- Daemons
 
 enum class Again {
-  kAtOnce,  // before any rank can have noticed
-  kSoon,    // after all have failed; trainers submit before the ring is ready again, and do not fail again
-  kLater,   // after all have failed; trainers wait for the ring
+  kAtOnce,  // the daemon is started again before any rank can have noticed
+  // it is started after all operations have failed; trainers submit before the ring is ready, and do not fail again
+  kSoon,
+  kLater,  // it is started after all operations have failed; trainers wait for the ring
 };
 
 void kill(Testbed& testbed, unsigned victim, unsigned victims, Again again = Again::kLater) {
@@ -124,8 +125,8 @@ void kill_two(Testbed& testbed, unsigned victim) { kill(testbed, victim, 2); }
 void restart_two_soon(Testbed& testbed, unsigned victim) { kill(testbed, victim, 2, Again::kSoon); }
 void kill_every(Testbed& testbed, unsigned victim) { kill(testbed, victim, testbed.setup().nodes); }
 
-// Stops a daemon (SIGSTOP) during operations, and expects that the trainers of all others name it. Returns when it
-// was stopped.
+// Stops a daemon (SIGSTOP) during operations, and expects that the trainers of all others name it. Returns the time of
+// the stop.
 Nanos stop_daemon(Testbed& testbed, unsigned victim) {
   const Ranks own = testbed.ranks_of(victim);
   testbed.stream();

@@ -136,7 +136,7 @@ void Stack::kill(unsigned node) {
   it.shutdown.reset();
   it.housekeeping.reset();
   it.jobs.clear();
-  it.nodes.front()->say_goodbye();  // no device here sends a goodbye; this gives back buffers
+  it.nodes.front()->say_goodbye();  // gives back buffers; devices here send no goodbye
   it.nodes.clear();
   for (const unsigned host : it.hosts) network_.unplug(host);
 }

@@ -43,20 +43,21 @@ struct StackConfig {
 class Stack {
  public:
   explicit Stack(const StackConfig& config = {});
-  // Close all trainers before.
+  // Close all trainers before you destroy the Stack.
   ~Stack();
   Stack(const Stack&) = delete;
   Stack& operator=(const Stack&) = delete;
 
   // ---- Time
   [[nodiscard]] Nanos now() const { return now_; }
-  [[nodiscard]] uint64_t steps() const { return steps_; }  // number of steps so far
+  [[nodiscard]] uint64_t steps() const { return steps_; }  // number of steps since construction
   // Runs all parts that are due, then advances the time to the next event, at most to `limit`.
   void step(Nanos limit);
   void run_for(Nanos time);
-  // Steps until is_so() is true. Returns false if it is not within `time`.
+  // Steps until is_so() is true. Returns false if that takes longer than `time`.
   [[nodiscard]] bool run_until(const std::function<bool()>& is_so, Nanos time = 60 * kSecond);
-  // Does the same, but calls is_so() every 20 ms only: for slow conditions, such as logs and statistics.
+  // Does what run_until() does, but calls is_so() only every 20 ms. It is for slow conditions, such as logs and
+  // statistics.
   [[nodiscard]] bool poll_until(const std::function<bool()>& is_so, Nanos time = 60 * kSecond);
 
   // Each step calls `background` first: it simulates other hosts of the network.
@@ -66,32 +67,32 @@ class Stack {
   [[nodiscard]] unsigned nodes() const { return given_.nodes; }
   [[nodiscard]] Node& node(unsigned node) { return *daemons_[node].nodes.front(); }
   [[nodiscard]] const NodeConfig& config(unsigned node) const { return daemons_[node].config; }
-  // The configuration for the next start(). If a port's `device` is the number of a spare host, the port uses that
-  // host's cable.
+  // Returns the configuration for the next start(), which the caller may change. If a port's `device` is the number of
+  // a spare host, the port uses that host's cable.
   [[nodiscard]] NodeConfig& next_config(unsigned node) { return daemons_[node].config; }
   // Starts a daemon that does not run.
   void start(unsigned node);
-  // Like SIGKILL: the daemon sends nothing before it ends.
+  // Ends the daemon as SIGKILL does: it sends nothing before it ends.
   void kill(unsigned node);
-  // Like SIGTERM.
+  // Ends the daemon as SIGTERM does: in order, and not at once.
   void end(unsigned node);
-  // Like SIGSTOP (true) and SIGCONT (false).
+  // Stops the daemon as SIGSTOP does (true), or continues it as SIGCONT does (false).
   void stop(unsigned node, bool stopped);
   [[nodiscard]] bool is_running(unsigned node) const { return !daemons_[node].nodes.empty(); }
   // Returns how often the daemon has been started.
   [[nodiscard]] unsigned start_count(unsigned node) const { return daemons_[node].starts; }
-  // The error with which the daemon could not start, or ended by itself; "" if there was none.
+  // Returns the error with which the daemon could not start, or ended without end() or kill(); "" if there was none.
   [[nodiscard]] const std::string& exit_error(unsigned node) const { return daemons_[node].why; }
-  // All log lines since the first start: "LEVEL TEXT".
+  // Returns all log lines since the first start, each as "LEVEL TEXT".
   [[nodiscard]] const std::vector<std::string>& log(unsigned node) const { return daemons_[node].log; }
-  // The data behind `gradlane stats`.
+  // Returns the data that `gradlane stats` shows.
   [[nodiscard]] NodeFigures figures(unsigned node) { return node_figures(this->node(node), now_); }
-  // Whether a log line matches the regular expression (std::regex).
+  // Returns whether a log line matches the regular expression (std::regex).
   [[nodiscard]] bool logged(unsigned node, const std::string& pattern) const { return log_count(node, pattern) != 0; }
   [[nodiscard]] size_t log_count(unsigned node, const std::string& pattern) const;
-  // Whether all running daemons accept trainers and their rings are complete.
+  // Returns whether all running daemons accept trainers and their rings are complete.
   [[nodiscard]] bool is_complete() const;
-  // The sum of the counter `name` over all queues and lanes of the node.
+  // Returns the sum of the counter `name` over all queues and lanes of the node.
   [[nodiscard]] uint64_t counter_sum(unsigned node, const std::string& name) const;
 
   [[nodiscard]] Network& network() { return network_; }
@@ -100,7 +101,7 @@ class Stack {
   [[nodiscard]] unsigned node_of(unsigned rank) const { return rank / trainers(); }
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
 
-  // The existing Stack, or null.
+  // Returns the existing Stack, or null.
   [[nodiscard]] static Stack* current();
   // Makes the next step run all workers and control threads. Call it after a trainer's call.
   void wake_all();
@@ -109,11 +110,11 @@ class Stack {
   class LogSink;
   struct Daemon {
     NodeConfig config;
-    std::vector<std::unique_ptr<Node>> nodes;     // one, while the daemon runs
-    std::vector<std::unique_ptr<JobWatch>> jobs;  // one, while the daemon runs
+    std::vector<std::unique_ptr<Node>> nodes;     // one element while the daemon runs, otherwise none
+    std::vector<std::unique_ptr<JobWatch>> jobs;  // one element while the daemon runs, otherwise none
     std::unique_ptr<Housekeeping> housekeeping;
     std::unique_ptr<Shutdown> shutdown;
-    std::vector<unsigned> hosts;  // hosts that its ports are on
+    std::vector<unsigned> hosts;  // numbers of the hosts whose cables its ports use
     bool open = false;
     bool stopped = false;
     unsigned starts = 0;

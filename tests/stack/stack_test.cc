@@ -49,7 +49,7 @@ TEST(Stack, TenSecondsOfNothingAreFewSteps) {
   EXPECT_LT(stack.steps() - begin, 20'000U);
 }
 
-// This happens if a machine is suspended, for example. No time passes for its trainer and its daemon.
+// A machine that is suspended stops its trainer and its daemon together, so no time passes for either of them.
 TEST(Stack, ATrainerThatWasStoppedWithItsDaemonDoesNotGiveItUp) {
   Stack stack({.nodes = 2, .change = [](NodeConfig& it) { it.peer_timeout = it.operation_timeout = 1000 * kSecond; }});
   const auto trainers = all_trainers(stack);

@@ -120,7 +120,7 @@ TEST(Strangers, RandomDatagrams) {
 }
 
 // The stranger sends noise and complete packets of a wrong session from a neighbour's address, and complete packets
-// from another one.
+// from another address.
 TEST(Strangers, JunkWithANeighboursAddress) {
   Strangers ring;
   Random random(2);

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kCount = 10'000;              // floats of an operation in flight
 constexpr Nanos kPump = 10 * kMicrosecond;     // interval in which trainers test their operations
 constexpr Nanos kPatience = 40 * kSecond;      // longer than any time-out of the daemons
-constexpr Nanos kAgain = 20 * kMillisecond;    // time until a trainer tries again
+constexpr Nanos kAgain = 20 * kMillisecond;    // pause of a trainer before it tries again
 constexpr Nanos kSpread = 500 * kMillisecond;  // range of the start times of trainers that recover alone
 
 StackConfig config_for(const RingSetup& setup, uint64_t seed) {

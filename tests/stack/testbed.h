@@ -69,7 +69,7 @@ class Testbed {
   // Ends the all-reduces after the same operation on all ranks, and expects no error. Returns the longest time between
   // the ends of two operations on a rank.
   [[nodiscard]] Nanos stop_stream();
-  // Starts one operation, on these ranks only.
+  // Starts one all-reduce on these ranks only.
   void begin(const Ranks& ranks);
   // Waits until all operations in flight on these ranks have failed. Returns their errors by rank.
   [[nodiscard]] std::map<unsigned, Failures> failures(const Ranks& ranks);

@@ -36,7 +36,7 @@ struct How {
 // A rank's process, as the daemon sees it.
 class Trainer {
  public:
-  // Connects within 60 s; error() says why it failed.
+  // Connects, for at most 60 s. If that fails, is_open() is false, and error() says why.
   Trainer(Stack& stack, unsigned rank);
   // Closes the connection, as if the process was killed.
   ~Trainer();
@@ -50,7 +50,8 @@ class Trainer {
 
   // Allocates zeros in shared memory, which live as long as the trainer.
   [[nodiscard]] std::span<float> zeros(size_t count);
-  // The array of that number, with its last content; the first call allocates zeros. `count` must not change.
+  // Returns the array of that number with its latest content. The first call allocates it with zeros. `count` must not
+  // change.
   [[nodiscard]] std::span<float> array(unsigned number, size_t count);
   // Starts an operation. Returns 0 on an error, which error() describes.
   [[nodiscard]] gradlane_request all_reduce(std::span<float> data, const How& how = {});
@@ -92,7 +93,7 @@ class Data {
 // A trainer for each rank of a stack.
 class TrainerGroup {
  public:
-  using Outcomes = std::map<unsigned, Outcome>;  // outcomes by rank
+  using Outcomes = std::map<unsigned, Outcome>;  // the outcome of each rank
 
   // Connects all trainers.
   explicit TrainerGroup(Stack& stack);
@@ -111,7 +112,7 @@ class TrainerGroup {
   [[nodiscard]] Outcomes finish(const std::map<unsigned, gradlane_request>& requests);
   Stack& stack_;
   std::vector<std::unique_ptr<Trainer>> trainers_;
-  uint64_t number_ = 0;  // number of the last operation
+  uint64_t number_ = 0;  // number of the latest operation
 };
 [[nodiscard]] bool all_succeeded(const TrainerGroup::Outcomes& outcomes);
 

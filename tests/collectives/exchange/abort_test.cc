@@ -117,7 +117,7 @@ TEST(Abort, FromTwoRanksAtOnce) {
   }
 }
 
-// Ranks that submit the operation later learn of the abort then.
+// A rank that submits the operation after another rank's abort gets that abort as its error.
 TEST(Abort, OfWhatOthersHaveNotSubmittedYet) {
   for (const unsigned world : kWorlds) {
     SCOPED_TRACE(world);
@@ -141,7 +141,7 @@ TEST(Abort, OfWhatOthersHaveNotSubmittedYet) {
   }
 }
 
-// Many more operations are aborted than there are places for. No place stays taken.
+// Many more operations are aborted than the exchange has slots. All slots become free again.
 TEST(Abort, OfAllOperationsAgainAndAgain) {
   for (const unsigned world : kWorlds) {
     SCOPED_TRACE(world);
@@ -224,7 +224,8 @@ std::vector<Difference> differences() {
   };
 }
 
-// Returns whether the failure names the difference. The rank before the odd one notices it, and so does the odd one.
+// Returns whether the failure names the difference. The rank before the odd one must name the odd rank. The odd rank
+// must name the rank after it.
 bool names_difference(const Failure& failure, const Difference& difference, unsigned odd, unsigned world) {
   if (failure.code != FailureCode::kMismatch || failure.field != difference.field) return false;
   if (failure.ours == difference.common) return failure.rank == odd && failure.theirs == difference.odd;
@@ -297,7 +298,7 @@ TEST(Deadline, RingThatDoesNotComeUp) {
   }
 }
 
-// The operation's own time limit is an hour.
+// An abort before the ring is ready ends the operation within start_timeout, although its own time limit is an hour.
 TEST(Abort, WhereTheRingDoesNotComeUp) {
   SimConfig config;
   config.nodes = 2;
@@ -351,7 +352,7 @@ TEST(Deadline, RankThatNeverSubmits) {
     if (world == 2) {
       EXPECT_TRUE(ring.failed(never, 0, {FailureCode::kStuck, {lazy}}));
     }
-    ring.submit(never, lazy);  // now it does submit
+    ring.submit(never, lazy);  // now the lazy rank submits the operation, too
     EXPECT_TRUE(ring.finish({&never, 1}, kSecond));
     EXPECT_TRUE(ring.failed(never, {FailureCode::kStuck, {}}));
     EXPECT_TRUE(ring.works());

@@ -14,7 +14,7 @@
 #include "tests/collectives/exchange/counted_net.h"
 #include "tests/collectives/exchange/exchange_fixture.h"
 
-// Sanitizers replace malloc() themselves.
+// Sanitizers have their own malloc(), so the test replaces it only without them.
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define GRADLANE_OWN_MALLOC 0

@@ -97,7 +97,7 @@ TEST(Beginnings, CodecsThatNeedOwnersAreRefusedByRings) {
   Operation named = sum.of(0);
   named.strategy = find_strategy("ring");
   EXPECT_EQ(both.try_submit(0, named).refusal, Refusal::kStrategy);
-  for (unsigned i = 0; i < kWorld; ++i) (void)both.submit(i, sum.of(i));  // uses direct
+  for (unsigned i = 0; i < kWorld; ++i) (void)both.submit(i, sum.of(i));  // without a name, it uses direct
   EXPECT_TRUE(both.run_until_idle(kSecond));
   EXPECT_TRUE(all_succeeded(both));
   SimConfig config = config_of("ring");
@@ -183,7 +183,8 @@ TEST_P(Looking, EndsWhereARankIsMissing) {
   Sum sum(*codec_, 1);
   for (const unsigned i : {0U, 1U, 3U}) (void)net.submit(i, sum.of(i));
   net.run_until(net.now() + 50 * kMillisecond);
-  EXPECT_EQ(net.count(Counter::kReducePackets) != 0, !GetParam());  // nothing is sent before all ranks agree
+  // if ranks must agree on a codec, nothing is sent before
+  EXPECT_EQ(net.count(Counter::kReducePackets) != 0, !GetParam());
   EXPECT_TRUE(net.run_until_idle(net.now() + kSecond));
   for (const unsigned i : {0U, 1U, 3U}) {
     EXPECT_EQ(net.node(i).completions()[0].failure.code, FailureCode::kStuck) << i;
@@ -191,8 +192,8 @@ TEST_P(Looking, EndsWhereARankIsMissing) {
   }
 }
 
-// An operation waits until all lanes have scanned the tensor that it is a part of. An operation that fails does not
-// make the others wait.
+// An operation waits until all lanes have scanned their parts of the tensor. A part whose operation has failed counts
+// as scanned, so the other parts do not wait for it.
 TEST_P(Looking, WaitsForThoseThatShareTheTensor) {
   SimNet net(config_of("direct"));
   wait_until_whole(net);
@@ -218,7 +219,7 @@ TEST_P(Looking, WaitsForThoseThatShareTheTensor) {
   (void)net.submit(1, lonely);
   EXPECT_TRUE(net.run_until_idle(net.now() + kSecond));
   EXPECT_EQ(net.node(1).completions().back().failure.code, FailureCode::kStuck);
-  EXPECT_EQ(scans_left[1], 1U);  // it has scanned its part, or never will
+  EXPECT_EQ(scans_left[1], 1U);  // its part counts as scanned, although the operation failed
 }
 
 TEST_P(Looking, FindsOutWhoMeansSomethingElse) {

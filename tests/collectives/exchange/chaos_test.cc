@@ -11,7 +11,7 @@ namespace gradlane::test::chaos_test {
 namespace {
 
 // A ring with all kinds of faults. Every operation must end in time on all ranks that live. If it succeeds, its result
-// must be right. Nobody may touch a tensor later. When the faults are over, the ring must work.
+// must be right. No rank may write to a tensor whose operation has ended. After the faults, the ring must work.
 class Chaos {
  public:
   explicit Chaos(uint64_t seed) : random_(seed), world_(2 + one_of(7)), ring_(config(seed)), restarted_(world_) {}
@@ -53,7 +53,7 @@ class Chaos {
     return config;
   }
 
-  // Visits each link from a rank and to it.
+  // Calls `visit` for each link from this rank and each link to it.
   template <typename Visit>
   void links_of(unsigned rank, Visit visit) {
     for (const unsigned other : {(rank + 1) % world_, (rank + world_ - 1) % world_}) {
@@ -115,7 +115,7 @@ class Chaos {
   Random random_;
   unsigned world_;
   TestRing ring_;
-  std::vector<bool> restarted_;  // ranks that restarted and know nothing of this round's jobs
+  std::vector<bool> restarted_;  // whether the rank has restarted and so forgotten this round's jobs, by rank
   std::vector<size_t> jobs_;
 };
 

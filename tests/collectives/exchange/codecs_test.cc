@@ -141,8 +141,8 @@ void check(const std::string& name, const TestCase& way, unsigned rounds = 2) {
 
 class AllCodecs : public testing::TestWithParam<std::string> {
  protected:
-  // Checks all strategies that fit, in one of the worlds each. The next codec gets another world. Thorough tests use
-  // all worlds.
+  // Checks the codec with each strategy that it can use, each in one of the worlds that fit the strategy. The world
+  // changes from strategy to strategy and from codec to codec. Thorough tests use all of these worlds.
   static void everywhere(const std::vector<unsigned>& worlds, const TestCase& like, unsigned rounds) {
     const std::vector<std::string> all = names();
     size_t turn = static_cast<size_t>(std::ranges::find(all, GetParam()) - all.begin());
@@ -166,7 +166,7 @@ class AllCodecs : public testing::TestWithParam<std::string> {
 
 TEST_P(AllCodecs, GiveWhatTheReferenceGives) {
   for (const size_t count : {size_t{1}, size_t{95}, size_t{5003}}) everywhere({1, 2, 3, 4, 5, 8}, {.count = count}, 2);
-  // This tensor takes many windows of an owner.
+  // An owner adds this tensor in many windows.
   everywhere(thorough() ? std::vector{2U, 4U} : std::vector{4U}, {.count = 70'003, .average = true}, 1);
 }
 

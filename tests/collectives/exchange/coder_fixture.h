@@ -16,8 +16,8 @@
 
 namespace gradlane::test::coder_test {
 
-// An element type and a codec on one instruction set. Tests call it with spans at odd addresses that end with their
-// memory.
+// An element type, a codec and an instruction set. Tests pass spans that begin at odd addresses and end where their
+// memory ends.
 struct CoderCase {
   ElementType type;
   Codec codec;
@@ -44,7 +44,7 @@ struct CoderCase {
     return bytes;
   }
 
-  // Returns the block of all elements.
+  // Returns the block that encodes all elements.
   [[nodiscard]] Bytes block(const Bytes& elements) const {
     if (type != ElementType::kFloat32) return elements;
     return encode_all(codec, floats(elements));

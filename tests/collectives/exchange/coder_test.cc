@@ -1,4 +1,4 @@
-// coder_test.cc - tests of a Coder with every type: encoding, decoding, pieces that fit their room, sums, averages
+// coder_test.cc - tests of a Coder with every type: encoding, decoding, pieces that fit the space, sums, averages
 #include "collectives/exchange/coder.h"
 
 #include <gtest/gtest.h>
@@ -197,7 +197,7 @@ TEST_P(CoderTest, NothingGoesWhereNoGranuleFits) {
   }
 }
 
-// Zeros need the least room. Even then, no run has more elements than its header can state.
+// Zeros have the shortest encoding. Even then, no run has more elements than its header can state.
 TEST_P(CoderTest, RunsHaveALongestLength) {
   for (const CoderCase& way : ways()) {
     const size_t count = 200000;
@@ -265,8 +265,8 @@ TEST_P(CoderTest, AllHalvesAreAdded) {
   for (const ElementType type : {ElementType::kFloat16, ElementType::kBfloat16}) {
     const CoderCase way(type, codec("raw"));
     const Format& format = half_format(type);
-    // -0 changes no number. The other values make sums round, cancel, underflow and overflow. Odd factors pair numbers
-    // at random.
+    // Adding -0 changes no number. The other values make sums round, cancel, underflow and overflow. Multiplication by
+    // an odd factor permutes the words, so it pairs each number with a different one.
     std::vector<Bytes> addends;
     for (const double value : {-0.0, 1.0, -1.0, 1.0 / 3, 1e-7, -60000.0, 3e38}) {
       Bytes bytes(all.size());

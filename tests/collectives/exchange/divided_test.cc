@@ -35,7 +35,8 @@ Operation part_of(const Operation& whole, size_t first, size_t count) {
   return part;
 }
 
-// Tests each kind on three networks side by side. The last part is empty for small tensors.
+// Runs each kind of operation on a tensor that is divided among three networks. The last part is empty for short
+// tensors.
 TEST(Divided, GivesWhatOneExchangeGives) {
   std::array<SimNet, kLanes> lanes{SimNet(lane_config()), SimNet(lane_config()), SimNet(lane_config())};
   for (const size_t count : {size_t{50}, size_t{10'007}}) {
@@ -93,7 +94,8 @@ TEST(Divided, RefusesAPitchThatOverlaps) {
   EXPECT_EQ(net.node(0).exchange().submit(part, net.now()).refusal, Exchange::Refusal::kBad);
 }
 
-// If a rank gets another trainer, it begins a new generation. A rank that has done nothing need not.
+// A rank that gets another trainer begins a new generation, except if none_submitted() is true: no operation of this
+// generation was submitted.
 TEST(Fresh, UntilTheFirstOperationOfAGeneration) {
   SimNet net(lane_config());
   const auto whole = [&] { return net.node(0).exchange().ring_status().ready; };

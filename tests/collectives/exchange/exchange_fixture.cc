@@ -87,7 +87,7 @@ bool Dropper::operator()(unsigned from, unsigned to, std::span<const uint8_t> pa
   const uint32_t sequence = load<LinkHeader>(packet.data()).sequence;
   const Phase phase = load<RunHeader>(packet.data() + sizeof(LinkHeader)).phase;
   if (phase == Phase::kReduce || phase == Phase::kGather) {
-    const auto [place, none_submitted] = seen_.try_emplace({from, to}, sequence, sequence);
+    const auto [place, inserted] = seen_.try_emplace({from, to}, sequence, sequence);
     place->second.second = std::max(place->second.second, sequence);
   }
   const auto drop = drops_.find({from, to, sequence});

@@ -30,8 +30,8 @@ namespace gradlane::test {
 // Returns whether all submitted operations have ended without a failure.
 [[nodiscard]] testing::AssertionResult all_succeeded(const SimNet& net);
 
-// Returns whether each exchange holds only one buffer per neighbour, and no buffer is in flight. Runs on first, so that
-// late acknowledgements arrive, between keep-alives.
+// Runs the network until each exchange holds at most one buffer per neighbour, and no buffer is in flight. That is the
+// case between two keep-alives, after late acknowledgements have arrived.
 [[nodiscard]] testing::AssertionResult all_given_back(SimNet& net);
 
 [[nodiscard]] uint64_t retransmits(const SimNet& net);

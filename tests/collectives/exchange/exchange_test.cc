@@ -28,7 +28,7 @@ class World : public testing::TestWithParam<unsigned> {
     return config;
   }
 
-  // Returns counts: none, fewer than ranks, and one that ends inside a granule.
+  // Returns counts of elements: 0, numbers up to the number of ranks, and one that ends inside a granule.
   [[nodiscard]] std::vector<size_t> counts() const {
     std::vector<size_t> list = {0, 1, world() - 1, world(), 1237};
     std::sort(list.begin(), list.end());
@@ -55,7 +55,7 @@ TEST_P(World, AllCodecsAndKinds) {
   run_all(specs);
 }
 
-// The next poll continues at once what one poll has not finished.
+// If one poll does not finish a tensor, the next one follows at once.
 TEST(Exchange, AWorldOfOneDoesNotSleepOverALargeTensor) {
   for (const OpKind kind : {OpKind::kAllToAll, OpKind::kAllReduce}) {
     const JobSpec spec{.kind = kind, .count = 600'000, .codec = "raw"};
@@ -113,7 +113,7 @@ TEST_P(World, MoreElementsThanBytes) {
   }
 }
 
-// The next operation adds what was lost by rounding.
+// The next operation adds the rounding errors of the previous one.
 TEST_P(World, ErrorFeedback) {
   for (const std::string codec : {"fixed:10", "fixed:4"}) {
     for (const Fill fill : {Fill::kGradients, Fill::kWild}) {

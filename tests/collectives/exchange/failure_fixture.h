@@ -54,10 +54,11 @@ class TestRing {
   // `time`.
   bool finish(std::span<const size_t> jobs, Nanos time, std::initializer_list<unsigned> away = {});
 
-  // Does the same as SimNet::restart_node(). The operations that were submitted there are forgotten.
+  // Restarts the node as SimNet::restart_node() does, and forgets the operations that were submitted on it.
   void restart(unsigned rank);
 
-  // Returns null if the job has not ended, was forgotten, or was never submitted.
+  // Returns the completion of the job on this rank, or null if the job has not ended, was forgotten, or was never
+  // submitted.
   [[nodiscard]] const SimCompletion* end_of(size_t job, unsigned rank) const;
 
   // Returns whether the jobs succeeded on all ranks, with the right result.
@@ -66,7 +67,7 @@ class TestRing {
   // Returns whether the job failed on this rank as expected, or succeeded with the right result.
   [[nodiscard]] testing::AssertionResult ended(size_t job, unsigned rank, const Expected& expected) const;
   [[nodiscard]] testing::AssertionResult failed(size_t job, unsigned rank, const Expected& expected) const;
-  // Checks all jobs on all ranks except those in `away`. On one of these, one job or more must have failed.
+  // Checks all jobs on all ranks except those in `away`. One job or more must have failed on one of these ranks.
   [[nodiscard]] testing::AssertionResult ended(std::span<const size_t> jobs, const Expected& expected,
                                                std::initializer_list<unsigned> away = {}) const;
   [[nodiscard]] testing::AssertionResult failed(size_t job, const Expected& expected) const;
@@ -74,7 +75,7 @@ class TestRing {
   // Makes a few jobs and runs them, to check that the ring works after faults.
   [[nodiscard]] testing::AssertionResult works(Nanos limit = 5 * kSecond);
 
-  // Runs until the ring is ready on all ranks. Returns false if that takes longer.
+  // Runs until the ring is ready on all ranks. Returns false if that takes longer than `time`.
   [[nodiscard]] bool wait_whole(Nanos time);
 
  private:
@@ -83,7 +84,7 @@ class TestRing {
     uint64_t id = 0;
     Operation operation;
     std::optional<size_t> completion;  // index of the completion among those of the node
-    Bytes left;                        // the tensor at the time of the completion
+    Bytes left;                        // copy of the tensor at the time of the completion
   };
   struct Entry {
     std::unique_ptr<Job> job;
@@ -108,7 +109,7 @@ std::vector<JobSpec> busy_jobs(unsigned world);
 // Returns the configuration of a ring of 400 Mb/s.
 SimConfig slow_ring(unsigned nodes, uint64_t seed, double loss = 0);
 
-// Returns the same with a switch instead of a ring.
+// Returns the configuration of a network of 400 Mb/s that has a switch and uses these strategies.
 SimConfig slow_switch(const std::string& strategies, unsigned nodes, uint64_t seed, double loss = 0);
 
 // ---- Handmade packets

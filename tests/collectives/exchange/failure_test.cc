@@ -43,7 +43,7 @@ testing::AssertionResult fail_in_time(TestRing& ring, std::span<const size_t> jo
   return ring.ended(jobs, expected, away);
 }
 
-// The jobs cannot be over at these times, even with loss.
+// Percentages of the jobs' duration after which faults begin. The jobs cannot have ended by then, even with loss.
 constexpr std::array kPercents = {5U, 30U, 60U};
 
 TEST(Silence, IsNoticedInTimeAndNamesTheRank) {
@@ -61,7 +61,7 @@ TEST(Silence, IsNoticedInTimeAndNamesTheRank) {
         EXPECT_TRUE(fail_in_time(ring, jobs, {FailureCode::kSilent, {silent}}, {silent}));
         ring.run_until(begin + 5 * kSecond);
         ring.net().resume(silent);
-        // Operations that it missed during the pause fail on it, too, for the same reason.
+        // The silent rank has missed the failures during its pause. Now its operations fail, too, with the same code.
         ring.run_for(kMillisecond);
         EXPECT_TRUE(ring.ended(jobs, {FailureCode::kSilent, {silent}}));
         EXPECT_TRUE(ring.works());
@@ -89,7 +89,8 @@ TEST(Silence, OfARankThatHasHeardNothingMeanwhile) {
   }
 }
 
-// A machine with all ranks stood still. Nobody was silent while nobody could listen.
+// All ranks pause at once, as on one machine that stands still. No rank reports another as silent, because none could
+// receive packets meanwhile.
 TEST(Silence, OfEverybodyAtOnceIsNobodys) {
   for (const unsigned world : kWorlds) {
     SCOPED_TRACE(world);
@@ -103,7 +104,7 @@ TEST(Silence, OfEverybodyAtOnceIsNobodys) {
   }
 }
 
-// Operations that are submitted while a rank is away wait for it.
+// Operations that are submitted while a rank is away wait until it is back.
 TEST(Silence, NextOperationsMayBeSubmittedBeforeTheRankIsBack) {
   for (const unsigned world : kWorlds) {
     SCOPED_TRACE(world);
@@ -255,7 +256,7 @@ TEST(Restart, IsNamedAndTheNextOperationSucceeds) {
   }
 }
 
-// The restarted rank has work at once, which differs from the work of its neighbours.
+// The restarted rank submits new operations at once, while its neighbours still have the earlier ones.
 TEST(Restart, OperationsOfTheNewLifeAreNotMixedUp) {
   for (const unsigned world : kWorlds) {
     const Nanos duration = duration_of_jobs(world);

@@ -81,7 +81,7 @@ class Hostile : public testing::Test {
     return header;
   }
 
-  // Returns the header of a run of kSum that could come next.
+  // Returns the header of a run of kSum that a neighbour could send next.
   RunHeader run(Phase phase, unsigned block, uint32_t first, size_t elements) {
     return {.operation = 0,
             .digest = digest(kSum.count, ElementType::kInt32, CodecId::kRaw, 0),
@@ -114,7 +114,8 @@ class Hostile : public testing::Test {
     return one_run(run(Phase::kReduce, block, first, elements), elements * sizeof(int32_t));
   }
 
-  // Gives the victim a packet, and expects that it counts as `expected`, and otherwise only as `also` says.
+  // Injects a packet into the victim. Expects that `expected` counts it, and that all other counters grow only as
+  // `also` says.
   void expect_counted(const std::string& what, unsigned from, const Bytes& packet, Counter expected,
                       std::map<Counter, uint64_t> also = {}) {
     std::array<uint64_t, kCounters> before;

@@ -107,7 +107,7 @@ TEST_F(Hostile, RunsOutsideTheirOperation) {
     each.change(header);
     const Bytes bad = one_run(header, 128);
     expect_counted(each.what, kBefore, data(kBefore, bad), each.counter);
-    // The bad run also comes after a good one. Then the good one must not be taken either.
+    // Now the bad run follows a good one in the same packet. The victim must drop both.
     Bytes behind = sums(1, 5, kGranule);
     behind.insert(behind.end(), bad.begin(), bad.end());
     expect_counted(each.what, kBefore, data(kBefore, behind), each.counter);
@@ -115,7 +115,7 @@ TEST_F(Hostile, RunsOutsideTheirOperation) {
   expect_unharmed();
 }
 
-// Only the partial sums of block 1 are still expected.
+// The victim still expects only the partial sums of block 1.
 TEST_F(Hostile, MoreElementsThanExpected) {
   RunHeader header = run(Phase::kReduce, 1, 0, 94 * kGranule);
   header.operation = 1;
@@ -191,7 +191,7 @@ TEST_F(Hostile, ControlRuns) {
 
 // ---- Packets that a neighbour could have sent
 
-// An abort ends the operation, whatever numbers it has. Other operations go on.
+// An abort ends the operation, whatever rank and code it states. Other operations go on.
 TEST_F(Hostile, AbortsAreBelieved) {
   RunHeader header = run(Phase::kAbort, 200, 0, 0);  // claims to come from rank 200
   AbortNotice notice{};
@@ -218,7 +218,8 @@ TEST_F(Hostile, AbortsAreBelieved) {
   EXPECT_TRUE(ring_.works());
 }
 
-// A packet has an abort, and then elements of the same operation. They belong to an operation that is over.
+// A packet has an abort, and then elements of the same operation. They must be ignored, because the operation has ended
+// by then.
 TEST_F(Hostile, ElementsBehindTheirAbort) {
   AbortNotice notice{};
   notice.code = static_cast<uint8_t>(FailureCode::kAborted);
@@ -228,7 +229,7 @@ TEST_F(Hostile, ElementsBehindTheirAbort) {
   header.operation = 1;
   Bytes runs;
   append_run(runs, header, bytes);
-  // These are all partial sums that are still expected. They would be forwarded.
+  // These are all partial sums that the victim still expects. Without the abort, it would forward them.
   header = run(Phase::kReduce, 1, 0, 94 * kGranule);
   header.operation = 1;
   header.digest = digest(kCodedElements, ElementType::kFloat32, CodecId::kFixed, 10);
@@ -242,7 +243,7 @@ TEST_F(Hostile, ElementsBehindTheirAbort) {
   EXPECT_EQ(count(Counter::kOperationsFailed), 1U);
 }
 
-// Some elements come twice, and others never. The first elements that arrive are used.
+// Some elements arrive twice, and others never. The first elements that arrive are used.
 TEST_F(Hostile, ElementsThatComeTwice) {
   Bytes runs;
   for (unsigned i = 0; i < 3; ++i) {

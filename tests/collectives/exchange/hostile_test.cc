@@ -120,7 +120,7 @@ TEST_F(Hostile, SequenceNumbersAndAcknowledgements) {
     expect_counted("credit", kBefore, ack([=](LinkHeader& header) { header.credit = static_cast<uint16_t>(number); }),
                    Counter::kAckReceived);
   }
-  // An acknowledgement with bytes behind it is still accepted. So is one in a data packet that is refused.
+  // An acknowledgement that is followed by other bytes is still accepted. So is one in a data packet that is refused.
   expect_counted("with payload", kBefore, make_packet(ack_header(kBefore), Bytes(100)), Counter::kAckReceived);
   expect_counted("in vain", kBefore, with([=](LinkHeader& header) {
                    header.sequence += window;
@@ -174,7 +174,7 @@ TEST_F(Hostile, Hellos) {
                            h.echo ^= 1;
                          }),
                    Counter::kHelloStale);
-    // No generation could follow the last one.
+    // No rank can have missed more than 2^30 generations, so a hello that is further ahead counts as stale.
     for (const uint64_t later : {(uint64_t{1} << 30) + 1, uint64_t{1} << 31}) {
       expect_counted("a generation that cannot be", from,
                      hello(from, [later](LinkHeader& l, Hello&) { l.session += later << 32; }), Counter::kHelloStale);

@@ -19,7 +19,7 @@ namespace gradlane::test {
 
 // Kinds of values of a job's elements.
 enum class Fill : uint8_t {
-  kGradients,  // Laplace distribution, one in a thousand far out; integers: any bits
+  kGradients,  // Laplace distribution, one value in a thousand is an outlier; integers: any bits
   kWild,       // any bits, boundaries of codecs, NaN, Inf; at an odd address
   kGroups,     // fp32 groups of kind JobSpec::groups, sent through `fixed`
 };
@@ -42,8 +42,9 @@ struct JobSpec {
 std::ostream& operator<<(std::ostream& out, const JobSpec& spec);
 
 // One operation on all ranks, with its tensors and the results that must be in them afterwards. The results are
-// computed without the exchange, block by block in the order of the strategy. All types but fp32, and `raw`, use plain
-// arithmetic. Gradients through `fixed` are added in whole steps. Everything else uses the codec.
+// computed without the exchange, block by block in the order of the strategy. Plain arithmetic computes all types but
+// fp32, and fp32 with `raw`. Gradients through `fixed` are added as whole numbers of steps. For everything else, the
+// job calls the codec.
 class Job {
  public:
   Job(const JobSpec& spec, unsigned world, uint64_t seed);
@@ -60,10 +61,10 @@ class Job {
   // Returns whether the tensor of a rank and its residual have the expected values, and nothing around the tensor was
   // changed.
   [[nodiscard]] testing::AssertionResult right(unsigned rank) const;
-  [[nodiscard]] testing::AssertionResult right() const;  // on all ranks
+  [[nodiscard]] testing::AssertionResult right() const;  // the same for all ranks
 
  private:
-  static constexpr size_t kMargin = 16;  // bytes on both sides that must stay
+  static constexpr size_t kMargin = 16;  // bytes before and after each tensor that must not change
 
   struct Range {
     size_t first;
@@ -80,7 +81,7 @@ class Job {
   void expect_fixed_sum(Range range, unsigned block);
   void expect_coded_sum(Range range, unsigned block);
   void expect_copy(Range range, unsigned from);
-  // job_strategies.cc
+  // The next functions are in job_strategies.cc.
   void expect_owner_sum(Range range, unsigned first);
   void expect_rings_sum(unsigned group);
   void expect_pick(Range range);
@@ -106,9 +107,9 @@ class Job {
   size_t elements_;  // elements of one rank's tensor
   size_t margin_;
   uint64_t seed_ = 0;
-  std::vector<Bytes> tensors_;  // with a margin before and behind
+  std::vector<Bytes> tensors_;  // tensors by rank, with margin_ bytes before and after each
   std::vector<std::vector<float>> residuals_;
-  std::vector<Bytes> outs_;  // outputs, likewise, if they are not in the tensors
+  std::vector<Bytes> outs_;  // outputs by rank, with the same margins; empty if the results replace the inputs
   Bytes want_;
   std::vector<Bytes> wants_;   // expected tensors by rank, if ranks have different ones
   std::vector<Bytes> inputs_;  // inputs by rank, if they must not change
@@ -122,7 +123,7 @@ std::vector<Job> make_jobs(std::span<const JobSpec> specs, unsigned world, uint6
 // elements in each block of kinds in which each rank has a block.
 std::vector<JobSpec> all_kinds(unsigned world, size_t count, size_t share, const std::string& codec);
 
-// Returns the same for the kinds that only `direct` can do.
+// Returns jobs as all_kinds() does, of the kinds that only strategy `direct` supports.
 std::vector<JobSpec> direct_kinds(unsigned world, size_t count, size_t share, const std::string& codec);
 
 [[nodiscard]] Operation barrier();

@@ -48,7 +48,8 @@ Bytes Job::rounded(unsigned rank, Range range) const {
   return bytes;
 }
 
-// Each contribution is rounded once, and so is the sum.
+// Computes the sum of a range that an owner adds up: decode(encode()) of each contribution, their sum, and
+// decode(encode()) of that. Without a codec, nothing is rounded.
 void Job::expect_owner_sum(Range range, unsigned first) {
   if (range.count == 0) return;
   Bytes sum = rounded(first % world_, range);
@@ -143,7 +144,7 @@ void Job::expect_rings_sum(unsigned group) {
   }
 }
 
-// The root has the sum. All others keep what they had.
+// The root has the sum. All other tensors stay unchanged.
 void Job::expect_reduce() {
   const Range all = {0, elements_};
   if (spec_.pick != Reduction::kSum) {

@@ -73,7 +73,8 @@ TEST(LossSample, OnlySumsThatLose) {
   EXPECT_EQ(values([](Operation&) {}, "fixed:10,stochastic"), 0U);  // its error is noise
 }
 
-// Each codec has a sample, unless nothing is lost, or the error is only noise, or values do not arrive with their size.
+// The loss of a codec is sampled unless the codec is exact, its error is only noise (unbiased), or it has neither a
+// bounded error nor a residual.
 TEST(LossSample, OfEachCodec) {
   std::vector<float> data(4096);
   for (size_t i = 0; i < data.size(); ++i) data[i] = 1e-3F / static_cast<float>(1 + i % 97);

@@ -61,7 +61,7 @@ TEST_P(Loss, OneInAHundred) { run_with(faults_of(0.01, 0.02)); }
 TEST_P(Loss, OneInTwenty) { run_with(faults_of(0.05, 0.02)); }
 TEST_P(Loss, OneInFive) { run_with(faults_of(0.2, 0.02)); }
 
-// The owner sometimes cannot send, or nearly never can.
+// The network sometimes refuses to send a packet, or refuses most of them.
 TEST_P(Loss, BusyOwner) {
   run_with({.busy = 0.01});
   run_with({.loss = 0.01, .reorder = 0.05, .busy = 0.3});
@@ -133,7 +133,7 @@ class Chosen : public testing::TestWithParam<unsigned> {
   [[nodiscard]] static unsigned after(unsigned i) { return (i + 1) % world(); }
 };
 
-// Packets are lost on one link, and on all of them.
+// Packets are lost on one link, or on all links.
 TEST_P(Chosen, FirstAndLastPacketOfAnOperation) {
   const std::vector<JobSpec> specs = Chosen::specs();
   for (const auto& [job, more, at, link] : combinations<4>({specs.size(), 2, 2, 3})) {
@@ -148,7 +148,8 @@ TEST_P(Chosen, FirstAndLastPacketOfAnOperation) {
       for (unsigned i = 0; i < world(); ++i) {
         const auto seen = calm.dropper.seen(i, after(i));
         if (!seen || (only != world() && only != i)) continue;
-        // Only the earliest of the last packets has the same number as without losses.
+        // After a loss on one link, the last packets of other links may have other numbers. With losses on all links,
+        // each is therefore lost only once.
         dropper.drop({i, after(i), last ? seen->second : seen->first}, last && only == world() ? 1 : times);
       }
     });

@@ -89,7 +89,8 @@ TEST(Ops, ReduceToTheLeastAndTheGreatest) {
   EXPECT_TRUE(run(net, jobs));
 }
 
-// The operations run among others that use the ring or its like. None of them names a strategy.
+// Operations that only `direct` supports run among others that use the first strategy. None of the operations names a
+// strategy.
 TEST(Ops, ByDirectWhereThatIsAllowed) {
   for (const char* const strategies : {"ring,direct", "rings:2,direct", "aggregator:1,direct"}) {
     SimNet net(switched(4, strategies));
@@ -238,7 +239,7 @@ TEST(Ops, NamesWhoNeverSubmits) {
   }
 }
 
-// Deliveries need no credit. A packet that gives some is refused, whatever its block is.
+// Deliveries need no credit. A packet that grants credit for them is refused, whatever block it names.
 TEST(Ops, GrantsAreNotForDeliveries) {
   for (const OpKind kind : {OpKind::kGather, OpKind::kScatter, OpKind::kAllToAll}) {
     SimNet net(switched(3));
@@ -279,10 +280,10 @@ TEST(Ops, GrantsAreNotForDeliveries) {
 // If a rank gets less credit than before, its limit stays.
 TEST(Ops, ASmallerGrantTakesNothingBack) {
   constexpr unsigned kOwner = 1;
-  constexpr size_t kGranule = 32;  // of floats
-  LinkHeader header{};             // of the owner's latest packet to rank 0
-  RunHeader start{};               // the first run of that packet
-  size_t sent = 0;                 // elements of the owner's block that rank 0 has sent
+  constexpr size_t kGranule = 32;  // elements of fp32
+  LinkHeader header{};             // header of the owner's latest packet to rank 0
+  RunHeader start{};               // header of the first run of that packet
+  size_t sent = 0;                 // number of elements of the owner's block that rank 0 has sent
   SimNet net(switched(3, "direct", size_t{4} << 20));
   net.set_tap([&](unsigned from, unsigned to, std::span<const uint8_t> packet) {
     if (!is_data(packet)) return;
@@ -313,13 +314,13 @@ TEST(Ops, ASmallerGrantTakesNothingBack) {
     header.echo = 0;
     net.inject(0, kOwner, make_packet(header, runs));
   };
-  grant(without_grant + 8192);  // this fits one window of the link: the owner acknowledges none of it
+  grant(without_grant + 8192);  // few enough for one window of the link, as the owner acknowledges none of them
   grant(without_grant + 4096);
   net.run_until(net.now() + 100 * kMillisecond);
   EXPECT_EQ(sent, without_grant + 8192);
 }
 
-// An abort comes in the middle of deliveries. The next operation must be right, and all buffers must be given back.
+// A rank aborts in the middle of deliveries. The next operation must be right, and all buffers must be given back.
 TEST(Ops, AbortedInTheMiddle) {
   for (const OpKind kind : kKinds) {
     SimNet net(switched(4, "direct", size_t{4} << 20));

@@ -11,11 +11,11 @@ namespace gradlane::test {
 
 // The kind of all groups of 32 floats. kMixed: each group has another kind, the same on all ranks.
 enum class Groups : uint8_t {
-  kZero,     // each float is less than half a step
-  kNarrow,   // at most three steps
-  kWide,     // up to a thousand steps
-  kEscaped,  // two of each group do not fit 16 bits
-  kRaw,      // no float fits, and some are Inf or NaN; each place has the same sign on all ranks
+  kZero,     // each magnitude is below half a step of the codec, so it is rounded to 0
+  kNarrow,   // magnitudes of at most three steps
+  kWide,     // magnitudes of at most a thousand steps
+  kEscaped,  // two floats of each group do not fit 16 bits
+  kRaw,      // no float fits 16 bits, and some are Inf or NaN; floats at the same index have the same sign on all ranks
   kMixed,
 };
 

@@ -16,7 +16,7 @@ constexpr size_t kGroup = 32;
 // Counts of groups by the kind that their tag states.
 struct Kinds {
   size_t zero = 0;
-  size_t narrow = 0;  // up to a byte
+  size_t narrow = 0;  // at most 8 bits per float
   size_t wide = 0;
   size_t escaped = 0;
 
@@ -91,7 +91,7 @@ class Planes : public testing::TestWithParam<unsigned> {
     return seen;
   }
 
-  // Runs without losses, and with some.
+  // Calls run_all() without faults, and with losses, duplicates and reordering.
   static std::array<Seen, 2> run_both(Groups groups) {
     return {run_all(groups, {}), run_all(groups, {.loss = 0.05, .duplicate = 0.02, .reorder = 0.05})};
   }
@@ -107,8 +107,8 @@ TEST_P(Planes, AllZero) {
 TEST_P(Planes, AllEscaped) {
   for (const Groups groups : {Groups::kEscaped, Groups::kRaw}) {
     for (const Seen& seen : run_both(groups)) {
-      // The last group of a tensor, of one float or three, may have none that does not fit. Each rank sends it at most
-      // twice, and some packets are sent twice.
+      // The last group of a tensor has only one float or three, and may have none that does not fit 16 bits. Each rank
+      // sends that group at most twice, and some packets are sent twice.
       EXPECT_GE(seen.all.escaped + 4 * world() * kCodecs.size() * kCounts.size(), seen.all.all());
       EXPECT_EQ(seen.all.wide, 0U);
       EXPECT_EQ(seen.all.all() != 0, world() != 1);
@@ -138,7 +138,7 @@ TEST_P(Planes, ErrorFeedback) {
   }
 }
 
-// A window of 16 packets has 32768 elements in each packet.
+// Zeros are so short that each packet has 32768 elements. A poll must not fill a whole window of 16 such packets.
 TEST(LongRuns, PollsStayShort) {
   SimConfig config;
   config.exchange.max_bytes = size_t{8} << 20;

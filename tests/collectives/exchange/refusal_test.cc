@@ -102,7 +102,7 @@ TEST(Refusal, TwoNodesRefuseEachOther) {
         const size_t job = ring.start(kJob);
         EXPECT_TRUE(ring.finish({&job, 1}, 100 * kMillisecond));
         expect_refused(odd, job, 0, 1, difference);
-        // A rank that takes the ring for a larger one has no neighbour with that rank behind it.
+        // A node 1 that is configured for a larger world expects another rank as its successor, so its error differs.
         if (difference.field != Field::kWorld) expect_refused(odd, job, 1, 0, difference);
       }
       EXPECT_GT(ring.net().count(Counter::kHelloRefused), 0U);
@@ -154,7 +154,7 @@ TEST(Refusal, AfterARestart) {
       ring.run_for(500 * kMicrosecond);
       odd.odd = true;
       ring.restart(1);
-      // Nothing more arrives from before the restart.
+      // The other ranks refuse hellos of the new node 1, so they only notice that the earlier node 1 is silent.
       EXPECT_TRUE(ring.finish(jobs, 2 * kSecond, {1}));
       EXPECT_TRUE(ring.ended(jobs, {FailureCode::kSilent, {1}}, {1}));
       const size_t job = ring.start(kJob);
@@ -183,7 +183,7 @@ TEST(Refusal, TwoNodesWithTheSameRank) {
       ASSERT_NE(end, nullptr) << rank;
       EXPECT_EQ(end->failure.code, FailureCode::kRefused) << failure_text(end->failure);
     }
-    // Node 0 expects rank 1 there, and finds rank 2.
+    // Node 0 expects rank 1 at that address, but finds rank 2.
     const Failure expected = {FailureCode::kRefused, 1, Field::kRank, 1, 2};
     EXPECT_EQ(ring.end_of(job, 0)->failure, expected) << failure_text(ring.end_of(job, 0)->failure);
     odd.odd = false;

@@ -33,7 +33,7 @@ Measured measure(unsigned world, size_t bytes, const std::string& codec, double 
   config.seed = seed;
   config.faults.loss = loss;
   config.exchange.max_bytes = bytes;
-  config.exchange.min_rto = kMillisecond;  // as if threads had cores of their own
+  config.exchange.min_rto = kMillisecond;  // less than the default, as no thread here waits for a CPU
   SimNet net(config);
   std::vector<Job> start = make_jobs(std::vector<JobSpec>(1, {.kind = OpKind::kBarrier}), world, 1);
   EXPECT_TRUE(run(net, start));

@@ -18,9 +18,9 @@ const JobSpec kSmallJob = {.kind = OpKind::kAllReduce, .count = 1000, .type = El
 
 // ---- Start of a ring
 
-// Starts nodes in this order, at intervals of `apart`, with operations to do. None of them may fail. `none_submitted`:
-// packets that the others sent to a node before it started are lost.
-void start_in_order(const std::vector<unsigned>& order, Nanos apart, bool none_submitted, double loss) {
+// Starts nodes in this order, at intervals of `apart`. Each submits operations at once, and none of them may fail. If
+// `started_late`, packets that arrived before a node started are lost.
+void start_in_order(const std::vector<unsigned>& order, Nanos apart, bool started_late, double loss) {
   const auto world = static_cast<unsigned>(order.size());
   SimConfig config = slow_ring(world, world + order[0], loss);
   config.faults.busy = loss;
@@ -29,7 +29,7 @@ void start_in_order(const std::vector<unsigned>& order, Nanos apart, bool none_s
   const std::array jobs = {ring.make(kSmallJob), ring.make({.kind = OpKind::kBarrier}), ring.make(kSmallJob)};
   for (const unsigned rank : order) {
     ring.net().resume(rank);
-    if (none_submitted) ring.restart(rank);
+    if (started_late) ring.restart(rank);
     for (const size_t job : jobs) ring.submit(job, rank);
     ring.run_for(apart);
   }
@@ -50,10 +50,10 @@ TEST(Start, InAnyOrder) {
     std::iota(order.begin(), order.end(), 0);
     do {
       for (const Nanos apart : {Nanos{0}, 40 * kMicrosecond, 2200 * kMicrosecond, 2 * kSecond}) {
-        for (const bool none_submitted : {false, true}) {
+        for (const bool started_late : {false, true}) {
           SCOPED_TRACE(testing::PrintToString(order) + ", " + std::to_string(apart) + " ns" +
-                       (none_submitted ? ", fresh" : ""));
-          start_in_order(order, apart, none_submitted, 0);
+                       (started_late ? ", fresh" : ""));
+          start_in_order(order, apart, started_late, 0);
         }
       }
     } while (std::next_permutation(order.begin(), order.end()));
@@ -75,8 +75,8 @@ TEST(Start, OverLossyLinks) {
   }
 }
 
-// A rank restarts while the others still wait for another one. They cannot know that nobody has started anything with
-// its earlier life. So operations that they have submitted may fail, but nothing else may happen.
+// A rank restarts while the others still wait for another one. The others cannot know whether any rank has begun an
+// operation with it before the restart. So operations that they have submitted may fail, but nothing else may happen.
 TEST(Start, WithARestartOnTheWay) {
   for (const unsigned world : {3U, 4U, 8U}) {
     for (const Nanos later : {30 * kMicrosecond, 80 * kMicrosecond, 300 * kMicrosecond, 50 * kMillisecond}) {
@@ -103,7 +103,7 @@ TEST(Start, WithARestartOnTheWay) {
   }
 }
 
-// The other ranks have tried without a pause for half an hour while one was away.
+// While rank 2 is away, the others begin as many generations as if they retried without a pause for half an hour.
 TEST(Start, AfterMillionsOfGenerations) {
   SimConfig config = slow_ring(3, 3);
   config.exchange.window = kMinWindow;
@@ -312,8 +312,8 @@ TEST(LatePackets, OfTheRunningSessionChangeNothing) {
   }
 }
 
-// Hellos state what was true when they were sent. No rank sends another one to correct an old one when the ring is
-// ready.
+// Replayed hellos state what was true when they were first sent. They must change nothing, although no rank corrects
+// them by a newer hello when the ring is ready.
 TEST(LatePackets, HellosOfTheRunningSession) {
   for (const unsigned world : {2U, 3U, 5U}) {
     SCOPED_TRACE(world);

@@ -134,7 +134,8 @@ const std::vector<Shape> kShapes =
                : std::vector<Shape>{{2, 3000, 500}, {3, 3000, 500}, {5, 3000, 500}, {8, 4000, 400}};
 INSTANTIATE_TEST_SUITE_P(Exchange, Small, testing::ValuesIn(kShapes), small_name);
 
-// 256 nodes have something to send. Mostly there is one operation of each kind except broadcasts.
+// In a world of 256, all nodes have something to send. Tests that are not thorough run one operation of each kind
+// except broadcast.
 TEST(Small, LargestWorld) {
   const Shape shape = {kMaxWorld, size_t{thorough() ? 10'000U : 1'000U}, size_t{thorough() ? 33U : 3U}};
   run_all_kinds(smallest(shape.world), shape, "raw", Pauses::kNo, thorough() ? ~size_t{0} : 4);

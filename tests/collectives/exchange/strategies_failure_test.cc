@@ -129,7 +129,7 @@ TEST_P(StrategyFailures, WhoeverDoesNotComeIsNamed) {
       if (ring.end_of(job, rank)->failure.rank == late) ++named;
     }
     EXPECT_GE(named, 1U);
-    ring.submit(job, late);  // it learns of the failure at its turn
+    ring.submit(job, late);  // the late rank gets the failure as soon as it starts the operation
     EXPECT_TRUE(ring.finish({&job, 1}, kSecond));
     EXPECT_TRUE(ring.failed(job, late, {FailureCode::kStuck, all()}));
     EXPECT_TRUE(ring.works());
@@ -176,7 +176,7 @@ TEST_P(StrategyFailures, AnotherConfiguration) {
                                        " here, " + GetParam() + ", ring there");
 }
 
-// Libraries choose alike only if all ranks have the same `auto`.
+// The libraries of all ranks can only make the same choices if all daemons have the same `auto` settings.
 TEST_P(StrategyFailures, LeftOpenOnSome) {
   SimConfig config = slow_switch(GetParam(), kWorld, 13);
   config.exchange.start_timeout = kSecond;

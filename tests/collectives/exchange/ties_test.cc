@@ -44,7 +44,7 @@ std::vector<float> result(unsigned world, const char* strategy, size_t mtu, doub
   return data[0];
 }
 
-// The sum of a long run of votes can be longer than a packet. It is then finished in parts.
+// The sum of a long run of votes can be longer than a packet. Then each part of it is turned into a result separately.
 TEST(Ties, FallAlikeHoweverPacketsWereCut) {
   for (const unsigned world : {2U, 4U}) {
     for (const char* const strategy : {"ring", "direct"}) {

@@ -75,7 +75,8 @@ std::string name_of(const testing::TestParamInfo<const char*>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Ways, Together, testing::Values("ring", "direct", "rings:2", "aggregator:0"), name_of);
 
-// There are four times as many places for small operations as for large ones. Large ones do not take them.
+// An exchange has four times as many slots as the configured number of operations. Large operations use at most the
+// configured number, so the other slots are for small ones.
 TEST(TogetherPlaces, SmallOnesBesideLargeOnes) {
   SimConfig config;
   config.nodes = 2;

@@ -71,19 +71,19 @@ class Plans(unittest.TestCase):
 class Choices(unittest.TestCase):
     def test_found_by_all_or_by_none(self):
         found = facts("ab", daemon="/run/gradlane/node0.sock")
-        self.assertTrue(placement.joins(found))
-        self.assertFalse(placement.joins([found[0], found[1]._replace(daemon="")]))
-        self.assertFalse(placement.joins(facts("ab")))
+        self.assertTrue(placement.joins_daemons(found))
+        self.assertFalse(placement.joins_daemons([found[0], found[1]._replace(daemon="")]))
+        self.assertFalse(placement.joins_daemons(facts("ab")))
 
     def test_who_is_told_waits(self):
         told = facts("ab")
-        self.assertTrue(placement.joins([told[0], told[1]._replace(daemon=placement.NAMED)]))
+        self.assertTrue(placement.joins_daemons([told[0], told[1]._replace(daemon=placement.NAMED)]))
 
     def test_kept(self):
-        self.assertTrue(placement.keeps(facts("ab", held="x")))
-        self.assertFalse(placement.keeps(facts("ab")))
+        self.assertTrue(placement.keeps_daemons(facts("ab", held="x")))
+        self.assertFalse(placement.keeps_daemons(facts("ab")))
         other = facts("ab", held="x")
-        self.assertFalse(placement.keeps([other[0], other[1]._replace(held="y")]))
+        self.assertFalse(placement.keeps_daemons([other[0], other[1]._replace(held="y")]))
 
     def test_text(self):
         fact = facts("a", route="fd00::1", mark="m")[0]

@@ -63,7 +63,7 @@ class Peer {
   FileDescriptor listener_;
   const Serve serve_;
   std::atomic<unsigned> came_{0};
-  std::jthread thread_;  // it ends first
+  std::jthread thread_;  // the last member, so the thread ends before the others are destroyed
 };
 
 void read_request(int fd, std::string& request) {

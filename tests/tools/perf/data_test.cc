@@ -60,7 +60,7 @@ TEST_P(PerfDataTest, RightResultsPass) {
   const auto inputs = inputs_of(plan);
   const std::vector<float> sum = reduced(codec.there, inputs);
   const size_t block = kCount / kWorld;
-  std::vector<float> blocks(kCount);  // block b is that of rank b
+  std::vector<float> blocks(kCount);  // block b belongs to rank b
   for (unsigned rank = 0; rank < kWorld; ++rank) {
     std::copy_n(inputs[rank].begin() + static_cast<std::ptrdiff_t>(rank * block), block,
                 blocks.begin() + static_cast<std::ptrdiff_t>(rank * block));
@@ -120,7 +120,8 @@ TEST(PerfData, ExactSumsAreExact) {
   sum[kCount / 3] -= 0x1p-9F;  // in the block of rank 1
   EXPECT_EQ(checks.count_wrong(PerfOp::kAllReduce, kRing, codec, sum.data(), kCount), 2u);
   EXPECT_EQ(checks.count_wrong(PerfOp::kReduceScatter, kRing, codec, sum.data(), kCount), 1u);
-  // If the ranks of a node are added up first, only the bound is known.
+  // With `apart` false, the ranks of a node are added up before anything is encoded. The exact sum is then not known,
+  // and errors within the codec's bound are accepted.
   EXPECT_EQ(PerfData(plan, 1, kWorld, false).count_wrong(PerfOp::kAllReduce, kRing, codec, sum.data(), kCount), 0u);
 }
 
@@ -202,7 +203,8 @@ TEST(PerfSettings, Ways) {
   EXPECT_EQ(pair.candidates[0].strategy, find_strategy("aggregator:1"));
 }
 
-// Sums that are another rank's, of other ranks, or in another order of blocks do not pass.
+// A result with another rank's data, with contributions of only some ranks, or with blocks in another order does not
+// pass.
 TEST(PerfData, OtherPlacesAreFoundOut) {
   const PerfSettings plan = plan_of("float32", "gauss-1");
   const auto inputs = inputs_of(plan);
@@ -239,7 +241,7 @@ TEST(PerfData, OtherTypes) {
   check_exact<uint8_t>("bytes");
 }
 
-// Every reduction except sums is exact, and uses the sign of the type.
+// Minima and maxima must be exact. Elements of int32 and int64 count as signed numbers, bytes as unsigned ones.
 template <typename T>
 void check_picked(const char* type, const char* reduction, T (*pick)(T, T)) {
   PerfOptions options;

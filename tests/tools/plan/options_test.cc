@@ -105,7 +105,7 @@ TEST(PlanOptions, WaysThatCannotBe) {
   }
 }
 
-// If nobody names a calibration, one that cannot be used is not an error.
+// If the user names no calibration, a default file that cannot be used is not an error.
 TEST(PlanOptions, DefaultCalibrations) {
   const std::string path = testing::TempDir() + "options_test.yaml";
   PlanOptions options = options_of("resnet50");
@@ -142,7 +142,7 @@ TEST(PlanOptions, DefaultCalibrations) {
   EXPECT_TRUE(make_plan_setting(options).calibrated);
   EXPECT_EQ(make_plan_setting(options).ignored, "");
   EXPECT_TRUE(setting.calibrated) << setting.ignored;
-  EXPECT_EQ(setting.nodes, 4U);  // the calibration has no links
+  EXPECT_EQ(setting.nodes, 4U);  // the default, because the calibration has no links
   EXPECT_EQ(setting.gbps, 10);
   EXPECT_GT(setting.calibration.link.latency, 0);
   calibration.links = {{0, 1, 1e-5, 1.25e8}, {1, 2, 1e-5, 1e8}, {2, 0, 1e-5, 1e8}};

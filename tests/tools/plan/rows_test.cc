@@ -92,7 +92,7 @@ TEST(PlanRows, OneNode) {
   EXPECT_EQ(advice(setting, plan_rows(setting)), "one node: there is nothing to send, and nothing to compress");
 }
 
-// These lines of a configuration make the daemons do what the row says.
+// configuration_text() returns the settings with which the daemons use a row's codec and strategy.
 TEST(Advice, ConfigurationLines) {
   EXPECT_EQ(configuration_text("fixed:10", "ring", {}), "codec: auto:2^-10");
   EXPECT_EQ(configuration_text("fixed:10", "direct", {}), "codec: auto:2^-10 and strategies: [ring, direct]");

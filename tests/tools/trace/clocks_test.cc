@@ -22,7 +22,7 @@ std::vector<ClockReading> readings(size_t count, double ppm, int64_t offset, uin
     const int64_t now = static_cast<int64_t>(i) * 200 * kMilli + 1'000'000'000'000;
     const auto spread = static_cast<int64_t>(random.below(10) == 0 ? 80'000 : 100 + random.below(50));
     const auto wait = static_cast<int64_t>(random.below(200'000));
-    const int64_t there = now + 50'000 + wait;  // by the asker's clock
+    const int64_t there = now + 50'000 + wait;  // time of the daemon's reading, by the asker's clock
     result.push_back({.asked = now,
                       .answered = there + 40'000 + static_cast<int64_t>(random.below(500'000)),
                       .own = static_cast<int64_t>(static_cast<double>(there - offset) * (1 + ppm / 1e6)) +

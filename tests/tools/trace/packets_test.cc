@@ -37,7 +37,7 @@ TEST(TracePackets, TheFirstCopyIsTheArrival) {
   EXPECT_EQ(packets[0].came, 150U);
 }
 
-// The packet that arrived is the last copy before the arrival. A later copy was a needless retransmit.
+// The copy that arrived is the latest one that was sent before the arrival. A later copy was a needless retransmit.
 TEST(TracePackets, TheLastCopyBeforeTheArrivalIsTheOneThatCame) {
   const auto packets =
       of({packet(false, 1, 8, 100), packet(false, 1, 8, 500), packet(false, 1, 8, 800)}, {packet(true, 0, 8, 600)});

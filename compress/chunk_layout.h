@@ -8,7 +8,8 @@
 namespace gradlane {
 namespace {
 
-// Least bits of a code in a chunk with Inf or NaN, whose header is NaN: its codes then mark these values.
+// Least bits of a code in a chunk that has Inf or NaN. The header of such a chunk is NaN, and its codes say which
+// floats are Inf, -Inf or NaN.
 constexpr unsigned kEscapeBits = 2;
 
 constexpr unsigned escape_bits(unsigned bits) { return bits < kEscapeBits ? kEscapeBits : bits; }

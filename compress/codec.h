@@ -17,7 +17,7 @@ namespace gradlane {
 
 // The codec of new configurations. It is exact: users must ask for a lossy codec.
 inline constexpr std::string_view kDefaultCodec = "raw";
-// The codec for users of lossy codecs that name none: accelerators, and measurements of codecs.
+// The codec that accelerators and measurements of codecs use if the user names no lossy codec.
 inline constexpr std::string_view kDefaultLossyCodec = "fixed:10";
 
 // Limit of a codec's name in characters, in configurations, on command lines and in trainers. No codec needs more.
@@ -36,7 +36,7 @@ using CodecName = FixedText<kLongestCodecName + 1>;
 //   flush-to-zero), and never change it.
 // - They access only the given spans, whatever the bytes are. They need no slack and no alignment: float spans may
 //   begin at odd addresses.
-// - Outputs must not overlap inputs. Output bytes behind the result's length may have been overwritten.
+// - Outputs must not overlap inputs. Output bytes after the end of the result may have been overwritten.
 // - Every ISA gives the same bytes as the scalar kernels.
 // - NaN and Inf survive encode() and decode(). Arrays, tagged blocks and bit planes keep the payload bits of a NaN
 //   (bf16 and fp16 keep the upper ones and set the quiet bit). Votes, sparse records and chunks make each NaN
@@ -63,7 +63,7 @@ class Codec {
   // All arguments after the word in its name, as the descriptor of an operation has them.
   [[nodiscard]] const CodecArguments& arguments() const noexcept { return params_.arguments; }
   // The parameter byte of packet headers: b, with kOptionBit if the option is on. A codec without b has its second
-  // Extra there, or 0.
+  // NumericParameter there, or 0.
   [[nodiscard]] uint8_t param() const noexcept { return params_.arguments.bits; }
   // The parts of param(): b (0 for codecs without b), and whether the option is on.
   [[nodiscard]] unsigned bits() const noexcept { return row_->max_bits != 0 ? param() & ~unsigned{kOptionBit} : 0; }
@@ -75,7 +75,7 @@ class Codec {
   }
   // Returns the canonical text name, which find_codec() takes: "fixed:10", "inceptionn:10,truncate".
   [[nodiscard]] std::string name() const;
-  [[nodiscard]] CodecName short_name() const noexcept;  // the same, allocating nothing
+  [[nodiscard]] CodecName short_name() const noexcept;  // name() without a heap allocation
 
   // Return the most and the fewest bytes that a block of `floats` values can have.
   [[nodiscard]] size_t max_bytes(size_t floats) const noexcept { return row_->max_bytes(arguments(), floats); }
@@ -96,11 +96,11 @@ class Codec {
   //
   // Before it encodes, a rank scans its contribution in passes() passes. A pass consists of calls of scan() for all of
   // the contribution, in any pieces, and one call of end_pass(). The first pass gets a new TensorScan, and later passes
-  // continue with it. If row().agreement is not kNone, all ranks then exchange the results of offer(). finish_scan()
-  // takes what agreed_on() computes from the offers in the order of ranks. After that, this object encodes that
-  // operation.
+  // continue with it. If row().agreement is not kNone, all ranks then exchange the results of offer(), and agreed_on()
+  // makes one number of them. finish_scan() takes this number, or 0 if ranks need not agree. After that, this object
+  // encodes that operation.
   [[nodiscard]] unsigned passes() const noexcept { return row_->passes; }
-  // Scans one piece. Values in front of TensorScan::next need no scan: a caller that skips them adds their number to
+  // Scans one piece. Values before TensorScan::next need no scan: a caller that skips them adds their number to
   // TensorScan::values.
   void scan(TensorScan& scan, const ScanJob& job) const noexcept {
     ops_->scan(params_, scan, job);
@@ -119,7 +119,8 @@ class Codec {
     if (row_->finish_scan != nullptr) row_->finish_scan(params_, scan, agreed);
   }
   // Sets the seeds of random numbers: `of_all` is the same on all ranks, `own` is that of this rank. A random number
-  // depends only on a seed and on an element's place in the tensor. So encoding again gives the same bits.
+  // depends only on a seed and on an element's position in the tensor. So encoding an element again gives the same
+  // bits.
   void seed(uint64_t of_all, uint64_t own) noexcept {
     params_.seed = of_all;
     params_.own_seed = own;
@@ -135,15 +136,15 @@ class Codec {
 
   // Encodes as many floats of `in` as fit into `out`: all of them, or the largest multiple of granule() whose block
   // fits. Returns how many floats it consumed and how many bytes it wrote. If granule() is not 1 and `out` is smaller
-  // than max_bytes(), it uses at most kMaxPacket bytes of `out`. So pass a packet's room to fill a packet, and
-  // max_bytes() to encode a tensor of any size.
+  // than max_bytes(), it uses at most kMaxPacket bytes of `out`. To fill a packet, pass an `out` of the packet's size.
+  // To encode all of a tensor, pass an `out` of max_bytes().
   [[nodiscard]] EncodeResult encode(std::span<const float> in, std::span<uint8_t> out) const noexcept {
     return ops_->encode(params_, {in.data(), nullptr, in.size(), out.data(), out.size()});
   }
 
   // Encodes with error feedback; only for codecs with has_feedback(). Encodes x = in + residual, and leaves x -
-  // decode(encode(x)) in `residual` (0 where x is Inf or NaN). `residual` has in.size() values; those of floats that
-  // were not consumed do not change.
+  // decode(encode(x)) in `residual` (0 where x is Inf or NaN). `residual` has in.size() values. The residuals of floats
+  // that were not consumed do not change.
   [[nodiscard]] EncodeResult encode_feedback(std::span<const float> in, float* residual,
                                              std::span<uint8_t> out) const noexcept {
     return ops_->encode(params_, {in.data(), residual, in.size(), out.data(), out.size()});
@@ -153,15 +154,15 @@ class Codec {
   // are null if no state is kept.
   [[nodiscard]] EncodeResult encode(const EncodeJob& job) const noexcept { return ops_->encode(params_, job); }
 
-  // Encodes sums or results. Values that decode() gave decode to the same values again: nothing is selected, and no
-  // state is used. Codecs that do not add are the exception: they round what an owner has added up, and use the owner's
-  // states.
+  // Encodes sums or results. If all values came from decode(), they are encoded without loss: nothing is selected, and
+  // no state is used. Codecs that are not additive (row().is_additive) are an exception. They round the sum that an
+  // owner has computed, and use the owner's states.
   [[nodiscard]] EncodeResult encode_sum(const EncodeJob& job) const noexcept {
     return ops_->encode_sum != nullptr ? ops_->encode_sum(params_, job) : ops_->encode(params_, job);
   }
 
-  // finishes() says whether sums of all contributions are not yet the results, as in a vote. finish() then turns the
-  // sums into results, in place. `position` is the place of the first sum in the tensor.
+  // finishes() returns whether finish() must turn the sums of all contributions into results, as in a vote. finish()
+  // does that in place; for other codecs it does nothing. `position` is the position of sums[0] in the tensor.
   [[nodiscard]] bool finishes() const noexcept { return ops_->finish != nullptr; }
   void finish(std::span<float> sums, uint64_t position) const noexcept {
     if (finishes()) ops_->finish(params_, sums.data(), sums.size(), position);
@@ -179,7 +180,7 @@ class Codec {
     return ops_->decode(params_, block.data(), block.size(), out.data(), out.size());
   }
 
-  // Adds decode(block) to `accumulator`, under the same rules.
+  // Adds decode(block) to `accumulator`. If the status is not kOk, the content of `accumulator` is unspecified.
   [[nodiscard]] Status decode_add(std::span<const uint8_t> block, std::span<float> accumulator) const noexcept {
     return ops_->decode_add(params_, block.data(), block.size(), accumulator.data(), accumulator.size());
   }
@@ -225,7 +226,8 @@ class Codec {
   Isa isa_ = Isa::kScalar;
 };
 
-// Returns what ranks agree on, given their offers in the order of ranks: the greatest, or the mean.
+// Returns the number that ranks agree on: the greatest or the mean of their offers, which must be in the order of
+// ranks.
 [[nodiscard]] float agreed_on(Agreement agreement, std::span<const float> offers) noexcept;
 
 // Returns the codec of a text name; codec_help() lists the names. Throws SetupError for any other name, and if

@@ -51,7 +51,7 @@ std::string range_of(const NumericParameter& extra) {
          (extra.per_one > 1 ? ", in steps of " + written(1, extra.per_one) : "");
 }
 
-// Parses the number of an NumericParameter into `value`. Returns "", or a message that calls the number `what` and says
+// Parses the number of a NumericParameter into `value`. Returns "", or a message that calls the number `what` and says
 // why it is wrong.
 std::string parse_extra(const NumericParameter& extra, std::string_view what, std::string_view text, unsigned& value) {
   const auto number = number_of<double>(text);
@@ -78,7 +78,7 @@ bool stands(const NumericParameter& extra, std::string_view place) {
   return extra.place != nullptr && place == extra.place;
 }
 
-// An option "NAME=number" of an NumericParameter, or a plain word.
+// An option "NAME=number" of a NumericParameter, or a plain word.
 struct Option {
   std::string_view name;
   std::optional<std::string_view> number;
@@ -89,7 +89,7 @@ Option split_option(std::string_view text) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-// Parses the arguments of one name, part by part. Each part returns why it is wrong, or "".
+// Parses the arguments of one name, part by part. The function of a part returns why that part is wrong, or "".
 class Parser {
  public:
   Parser(const CodecRow& row, const CodecText& text) : row_(row), text_(text) {

@@ -29,7 +29,8 @@ constexpr auto kRows = joined(kPlainRows, kLatticeRows, kVoteRows, kSparseRows, 
 
 // ---- Rules for rows, checked by the compiler
 
-// Clients have GL_NAME bytes for these texts, and would get only a part of a longer one.
+// Returns whether a text fits into the GL_NAME bytes that clients have for it. They would get only a part of a longer
+// one.
 constexpr bool fits(std::string_view text) { return text.size() <= kLongestCodecName; }
 
 constexpr bool complete(const CodecRow& row) {
@@ -95,7 +96,7 @@ constexpr bool all_differ() {
   return true;
 }
 
-// Checks that kNoCodec, and no other codec, is exact: it is for bytes that travel as they are.
+// Checks that kNoCodec is exact, since it stands for bytes that are not encoded, and that no other codec is.
 constexpr bool exact_or_not(const CodecRow& row) { return row.exact() == (row.id == kNoCodec); }
 
 static_assert(std::ranges::all_of(kRows, complete));

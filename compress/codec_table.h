@@ -13,7 +13,7 @@
 
 namespace gradlane {
 
-// The kernels of a codec, in the order of kIsas. If an entry is null, the nearest entry before it serves. The first
+// The kernels of a codec, in the order of kIsas. If an entry is null, the nearest entry before it is used. The first
 // entry, the scalar kernels, is never null.
 using CodecKernels = std::array<const CodecOps*, kIsas.size()>;
 
@@ -54,7 +54,7 @@ struct NumericParameter {
   bool power_of_two = false;  // only powers of two are allowed
 };
 
-// The way in which all ranks combine the numbers that they offer before an operation.
+// The rule by which ranks make one number of the numbers that they offer before an operation.
 enum class Agreement : uint8_t { kNone, kGreatest, kMean };
 
 // The layout of blocks.
@@ -85,7 +85,7 @@ struct CodecRow {
   NumericParameter second_extra = {};  // number that is kept in arguments.bits, for codecs without B
 
   // ---- Preparation of an operation, before anything is encoded
-  unsigned passes = 0;                     // scans of a contribution by CodecOps::look
+  unsigned passes = 0;                     // number of times that CodecOps::scan goes over a contribution
   Agreement agreement = Agreement::kNone;  // how offers of all ranks combine
   // Returns the offer of this rank, which is finite and not negative.
   float (*offer)(const CodecParams& params, const TensorScan& scan) = nullptr;
@@ -108,7 +108,7 @@ struct CodecRow {
   CodecError (*error)(const CodecArguments&) = nullptr;  // null: no error, all bits arrive
 
   // ---- Capabilities
-  // Least B that has feedback: with a smaller B, residuals would grow forever.
+  // Least B with which the codec has error feedback. With a smaller B, residuals would grow forever.
   unsigned feedback_from = 0;
   FloatForm form = FloatForm::kNone;
   Form layout = Form::kArray;
@@ -116,12 +116,13 @@ struct CodecRow {
   unsigned states = 1;    // state arrays of codecs with feedback, 1 to kMostStates, each as long as the data
   // Whether blocks can be added. If not, a rank encodes its own data once, and an owner encodes the sum once.
   bool is_additive = true;
-  bool exact_sums = false;   // sums are exact while in range, for all arguments: see Codec::exact_sums()
-  bool unbiased = false;     // the mean of what arrives is the input: errors are noise, and nothing is lost
-  bool adaptive = false;     // trainers may choose B for each step (AdaptiveBound, "WORD:adaptive")
-  bool accelerator = false;  // fit for `mode: accelerator`: it changes floats by a known amount and makes them smaller
-  bool engine = false;       // `gradlane bench codec` models a hardware engine for it
-  const char* source = "";   // the paper
+  bool exact_sums = false;  // sums are exact while in range, for all arguments: see Codec::exact_sums()
+  bool unbiased = false;    // the expected value of a decoded float is the input, so errors average out
+  bool adaptive = false;    // trainers may choose B for each step (AdaptiveBound, "WORD:adaptive")
+  // allowed in `mode: accelerator`: the error of each float is bounded, and blocks are shorter than the floats
+  bool accelerator = false;
+  bool engine = false;      // `gradlane bench codec` models a hardware engine for it
+  const char* source = "";  // the paper
 
   [[nodiscard]] constexpr bool exact() const noexcept { return error == nullptr; }
 };

@@ -49,7 +49,7 @@ CpuFeatures detect() noexcept {
 }
 
 bool cpu_has(Isa isa) noexcept {
-  // The result is kept, since CPUID traps in a virtual machine, which takes about 10 us.
+  // The result is kept, because CPUID traps in a virtual machine, which takes about 10 us.
   static const CpuFeatures cpu = detect();
   return (isa == Isa::kAvx2 && cpu.avx2) || (isa == Isa::kAvx512 && cpu.avx512);
 }

@@ -13,7 +13,7 @@ enum class Isa : uint8_t {
   kNeon,    // Advanced SIMD, which every ARMv8-A has
 };
 
-// The instruction sets that this build has kernels for, the fastest last.
+// The instruction sets that this build has kernels for, from the slowest to the fastest.
 #if defined(__x86_64__)
 inline constexpr std::array kIsas = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512};
 #elif defined(__aarch64__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

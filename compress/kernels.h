@@ -9,7 +9,7 @@
 
 namespace gradlane {
 
-// The codec of a packet: packet headers carry these values.
+// The codecs, by the numbers that packet headers carry.
 enum class CodecId : uint8_t {
   kRaw = 0,
   kBf16 = 1,
@@ -41,7 +41,7 @@ enum class CodecId : uint8_t {
 };
 inline constexpr size_t kCodecIds = static_cast<size_t>(CodecId::kDeflate) + 1;
 
-// Id in packet headers of data that no codec encodes: bytes of any type, as they are.
+// Id in packet headers of data that are not encoded: bytes of any type.
 inline constexpr CodecId kNoCodec = CodecId::kRaw;
 
 // Bit of the parameter byte: the codec's option is on (`inceptionn`: truncate).
@@ -49,9 +49,9 @@ inline constexpr uint8_t kOptionBit = 0x80;
 
 enum class [[nodiscard]] Status : uint8_t{
     kOk,
-    kShort,      // the block is shorter than its tags and escapes announce (or than its tags)
-    kLong,       // bytes are left over behind the last float
-    kBadTail,    // tags, or an escape, announce floats behind the last one
+    kShort,      // the block is shorter than its tags, or than the length that its tags and escapes announce
+    kLong,       // bytes are left over after the last float
+    kBadTail,    // tags, or an escape, announce floats after the last one
     kBadEscape,  // a group or a record announces an impossible length, or its head is invalid
 };
 
@@ -90,9 +90,9 @@ struct CodecArguments {
 };
 static_assert(sizeof(CodecArguments) == 8);
 
-// Everything that a kernel needs to know about its codec, computed at look-up. Codec::end_pass(), settle(), seed() and
-// for_results() set the fields at the end for each operation. If ranks agree on a step, settle() also sets `step` and
-// the three fields after it.
+// Everything that a kernel needs to know about its codec, computed at look-up. The fields at the end change for each
+// operation: Codec::end_pass(), finish_scan(), seed() and for_results() set them. If ranks agree on a step,
+// finish_scan() also sets `step` and the three fields after it.
 struct CodecParams {
   uint32_t bits = 0;        // b of the name; `fixed`: error at most 2^-b per contribution
   uint32_t split = 0;       // inceptionn: h = b/2, magnitudes below 2^-h have the 8-bit class
@@ -106,19 +106,19 @@ struct CodecParams {
   float threshold = 0;  // sparse codecs: least magnitude that is sent; terngrad: magnitude that floats are clipped to
   float gain = 1;       // dgc: factor of the gradient, less than 1 if it is clipped
   float scale = 1;      // signsgd,ef: power of two that all ranks agreed on; dgc: momentum
-  uint64_t from = 0;    // mstopk: run of positions [from, until) that is sent from the bin of the cut
+  uint64_t from = 0;    // mstopk: of the cut's bin, only elements at positions [from, until) are sent (codecs/mstopk.h)
   uint64_t until = 0;
   uint64_t seed = 0;      // seed of random numbers that are the same on all ranks
   uint64_t own_seed = 0;  // seed of this rank's own random numbers
-  bool result = false;    // encodes results, not contributions
+  bool result = false;    // for_results() sets it; no kernel reads it
 };
 
-// Findings of the scan of a contribution, before any of it is encoded: see CodecOps::look. 19 KiB.
+// The state and the findings of CodecOps::scan, which scans a contribution before any of it is encoded. 19 KiB.
 struct TensorScan {
   static constexpr size_t kCounts = 4096;
   static constexpr size_t kMarks = 64;
 
-  // Snapshot of eight counts, from that of `bin` on, taken after `values` values.
+  // Copy of the counts of bins `bin` to `bin` + 7, made after `values` values.
   struct Mark {
     uint64_t values;
     uint32_t bin;
@@ -126,15 +126,15 @@ struct TensorScan {
   };
 
   unsigned pass = 0;              // number of passes that are complete, up to row().passes
-  uint64_t values = 0;            // number of values scanned or skipped so far in this pass
+  uint64_t values = 0;            // number of values of this pass that have been scanned or skipped
   uint64_t next = 0;              // next value of this pass that matters; values before it may be skipped
-  uint64_t finite = 0;            // number of finite values among these
+  uint64_t finite = 0;            // number of finite values that were scanned
   uint64_t chosen = 0;            // state of the codec's own counting (kit/select.h)
   float largest = 0;              // largest finite magnitude
   double magnitude = 0;           // sum of finite magnitudes
-  double square = 0;              // sum of their squares
+  double square = 0;              // sum of squares of finite values
   uint32_t counts[kCounts] = {};  // histogram of magnitudes
-  size_t marks = 0;               // number of snapshots of the histogram as it grew, in order
+  size_t marks = 0;               // number of entries in `mark`, the earliest first
   Mark mark[kMarks];
 };
 
@@ -142,9 +142,9 @@ struct TensorScan {
 struct ScanJob {
   const float* in;
   const float* residual;  // the codec's first state array
-  const float* second;    // and its second one
+  const float* second;    // the codec's second state array
   size_t floats;
-  uint64_t position;  // place of the first one in the whole tensor
+  uint64_t position;  // position of in[0] in the whole tensor
 };
 
 struct EncodeJob {
@@ -153,7 +153,7 @@ struct EncodeJob {
   size_t floats;
   uint8_t* out;
   size_t room;            // bytes at out
-  uint64_t position = 0;  // place of in[0] in the whole tensor
+  uint64_t position = 0;  // position of in[0] in the whole tensor
   float* second = nullptr;
 };
 
@@ -166,7 +166,7 @@ struct HopJob {
   size_t first;     // a multiple of the granule
   uint8_t* out;
   size_t room;
-  uint64_t position = 0;  // place of local[0] in the whole tensor
+  uint64_t position = 0;  // position of local[0] in the whole tensor
   float* second = nullptr;
 };
 
@@ -177,7 +177,7 @@ struct CodecOps {
   Status (*decode)(const CodecParams&, const uint8_t* block, size_t bytes, float* out, size_t floats) noexcept;
   Status (*decode_add)(const CodecParams&, const uint8_t* block, size_t bytes, float* acc, size_t floats) noexcept;
   HopResult (*hop)(const CodecParams&, const HopJob&) noexcept;
-  // Null if encode() serves: the codec encodes sums as it encodes contributions.
+  // Encodes sums. Null if encode() does this too.
   EncodeResult (*encode_sum)(const CodecParams&, const EncodeJob&) noexcept = nullptr;
   // Null if the codec needs no scan.
   void (*scan)(const CodecParams&, TensorScan&, const ScanJob&) noexcept = nullptr;

@@ -1,6 +1,6 @@
 // layout.h - groups, and index arithmetic of tagged blocks; included by the kernels of every instruction set
 //
-// planes.h has the same for blocks in bit planes.
+// planes.h has the index arithmetic of blocks in bit planes.
 //
 // Everything is in an unnamed namespace on purpose: each translation unit gets its own copy, compiled for its own
 // instruction set, and the linker has nothing to merge.
@@ -34,7 +34,7 @@
 namespace gradlane {
 namespace {
 
-// The tag of float i of a group is bits 2i and 2i+1 of its tag word.
+// Mask of the low bits of all tags in a tag word. The tag of float i is bits 2i and 2i+1.
 constexpr uint64_t kTagLow = 0x5555555555555555;
 
 constexpr size_t groups_of(size_t floats) { return floats / kGroupFloats + (floats % kGroupFloats != 0 ? 1 : 0); }
@@ -43,13 +43,13 @@ constexpr size_t tagged_max_bytes(size_t floats) { return groups_of(floats) * kT
 
 constexpr size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-// Returns the room that an encoder may use: see Codec::encode().
+// Returns how many of `room` bytes an encoder may use: see Codec::encode().
 constexpr size_t usable_room(size_t floats, size_t room) {
   if (room >= tagged_max_bytes(floats)) return room;
   return smaller(room, kMaxPacket);
 }
 
-// Returns whether the last tag word has set bits that belong to floats behind the last one.
+// Returns whether the last tag word has set bits that belong to floats after the last one.
 constexpr bool bad_tail(uint64_t last_word, size_t floats) {
   const size_t used = floats % kGroupFloats;
   return used != 0 && (last_word >> (2 * used)) != 0;
@@ -81,7 +81,8 @@ inline size_t payload_bytes(const uint8_t* tags, size_t groups) {
   return bytes;
 }
 
-// Checks a block without reading its payload: there is room for the tags, and no tag bit is set behind the last float.
+// Checks a block without reading its payload: it is long enough for its tags, and no tag bit is set after the last
+// float.
 inline Status check_tags(const uint8_t* block, size_t bytes, size_t floats) {
   const size_t groups = groups_of(floats);
   if (bytes / kTagBytes < groups) return Status::kShort;  // no product, which might overflow: `floats` may be anything

@@ -10,7 +10,7 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kPart = 4 * kGroupFloats;   // floats per step
+constexpr size_t kPart = 4 * kGroupFloats;   // floats that are encoded and decoded at a time
 constexpr size_t kRoom = 4 * kLongestGroup;  // bytes that kPart floats need at most, with any codec
 
 bool finite(float value) noexcept { return (std::bit_cast<uint32_t>(value) & 0x7fffffff) < 0x7f800000; }

@@ -22,7 +22,8 @@ struct Loss {
   [[nodiscard]] double lost_share() const noexcept;
 };
 
-// Encodes and decodes all of `in`, whose floats may lie at any address and may change meanwhile. Pure, no heap.
+// Encodes and decodes all of `in`, and returns what is lost. The floats may lie at any address, and may change
+// meanwhile. Pure, no heap.
 [[nodiscard]] Loss measure_loss(const Codec& codec, std::span<const float> in) noexcept;
 
 }  // namespace gradlane

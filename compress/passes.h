@@ -1,5 +1,5 @@
 // passes.h - entry points of codecs without tags and of tagged codecs, around the kernels of an instruction set;
-// included by each of them
+// included by the kernels of every instruction set
 //
 // The code is in an unnamed namespace; layout.h says why.
 #pragma once
@@ -13,7 +13,7 @@ namespace {
 //
 // `Lanes` is a vector of kCount floats. `load<Form>(p, count)` and `store<Form>(p, count, v)` move its first `count`
 // floats, which are at p in the format of a codec, Form::kWidth bytes each. `Lanes::Float` is the format of fp32.
-// `add(a, b)` has one NaN for all (see Codec).
+// `add(a, b)` returns 0x7fc00000 for every NaN (see Codec).
 template <class Lanes, class Form>
 struct FlatPasses {
   static EncodeResult encode(const CodecParams&, const EncodeJob& job) noexcept {
@@ -73,8 +73,8 @@ struct FlatPasses {
 // - `Encode<C>{params, in, floats}` is a source of write_block() that encodes.
 // - `Hop<C>{params, tags, payload, scratch, local, floats, status}` is a source that adds `local` to a block. The block
 //   has its tag words at `tags` and its payload at Kernels::Payload{begin, end}. `scratch` is memory for the source, a
-//   Kernels::Scratch. The source sets *status to kShort if the payload ends early, and to kLong if bytes are left
-//   behind the last group.
+//   Kernels::Scratch. The source sets *status to kShort if the payload ends early, and to kLong if bytes are left after
+//   the last group.
 // - `decode<C, kAdd>` and `validate` are as in CodecOps.
 template <class Kernels, class C>
 struct TaggedPasses {

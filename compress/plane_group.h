@@ -63,7 +63,7 @@ inline void get_raw(Escape escape, const uint8_t* at, float* x) {
 // Operations on one group of 32 floats, one float at a time. Missing floats are 0. An instruction set may have its own
 // version of this.
 struct AnyGroup {
-  // Rounds x to the nearest multiples of the step. Inf, NaN and magnitudes from p.exact on stay as they are.
+  // Rounds x to the nearest multiples of the step. Inf, NaN and magnitudes from p.exact on do not change.
   static void round(const CodecParams& p, const float* x, float* out) {
     for (size_t i = 0; i < kGroupFloats; ++i) {
       out[i] = std::fabs(x[i]) < p.exact ? std::nearbyintf(x[i] * p.steps_per_one) * p.step : x[i];
@@ -96,7 +96,7 @@ struct AnyGroup {
     out.close(count);
   }
 
-  // Writes the payload at `at`, and the escape, if there is one, in front of `escapes`.
+  // Writes the payload at `at`, and the escape, if there is one, so that it ends at `escapes`.
   static void put(const CodedGroup& group, uint8_t* at, uint8_t* escapes) {
     uint8_t values[2][kGroupFloats];
     uint8_t planes[2][kGroupFloats];  // planes 0 to 7, and 8 to 15

@@ -1,12 +1,12 @@
-// plane_passes.h - entry points of codecs in bit planes, around the kernels of an instruction set; included by each of
-// them
+// plane_passes.h - entry points of codecs in bit planes, around the kernels of an instruction set; included by the
+// kernels of every instruction set
 //
 // `Kernels` has the shortcuts of an instruction set, for full groups without escapes. Each of them starts at `group`,
 // stops before the first group that it cannot handle, and returns that group:
 // - `encode<kFeedback>(job, group, sink, tags)` encodes full groups of `job`, a PlaneJob.
 // - `hop<kFeedback>(job, input, group, sink, tags)` adds full groups of `job` to those of `input`, a PlaneInput.
 // - `decode<kAdd>(params, input, out, group, groups)` decodes to `out`, which is the address of group 0.
-// They begin only at even groups. `GroupOps` is AnyGroup, or an instruction set's own version of it.
+// The shortcuts begin only at even groups. `GroupOps` is AnyGroup, or an instruction set's own version of it.
 //
 // The code is in an unnamed namespace; layout.h says why.
 #pragma once
@@ -30,7 +30,7 @@ struct PlaneInput {
   const uint8_t* tags;
   const uint8_t* at;       // next payload
   const uint8_t* escapes;  // end of the next escape
-  size_t first = 0;        // group of the block that counts as group 0
+  size_t first = 0;        // number of the group in the block that is group 0 here
 
   [[nodiscard]] GRADLANE_INLINE unsigned tag(size_t group) const { return plane_tag(tags, first + group); }
 
@@ -41,7 +41,8 @@ struct PlaneInput {
     return static_cast<unsigned>(from[0] >> 4 | (from[1] & 15) << 4);
   }
 
-  // Reads the next group, whose number is `group`.
+  // Returns the width and the raw floats of the next group, number `group`. Sets `payload` to its payload, and moves on
+  // to the group after it.
   Escape next(size_t group, const uint8_t*& payload) {
     const unsigned tag = this->tag(group);
     Escape escape{tag, 0};
@@ -79,12 +80,12 @@ inline Status open_planes(const HopJob& job, PlaneInput& input) {
   return status;
 }
 
-// Estimates the bytes of a sum: it is hardly shorter than the block that is added to.
+// Estimates the bytes of a sum: a sum is rarely shorter than the part of the block that is added.
 inline size_t least_planes(const PlaneInput& input, size_t floats) {
   return plane_tag_bytes(groups_of(floats)) + static_cast<size_t>(input.escapes - input.at);
 }
 
-// Returns the address of a group of floats, which may be odd.
+// Returns the address of group `group` of the floats at p. The address may be odd.
 inline const uint8_t* group_at(const float* p, size_t group) {
   return reinterpret_cast<const uint8_t*>(p) + group * kGroupFloats * sizeof(float);
 }
@@ -128,7 +129,7 @@ struct PlaneJob {
   }
 };
 
-// Writes one group. If there is no room, it writes nothing, sets sink.wanted and returns false.
+// Writes one group. If the group does not fit, this writes nothing, sets sink.wanted and returns false.
 template <class GroupOps>
 bool put_planes(const CodecParams& params, const float* x, size_t count, size_t group, PlaneSink& sink, uint8_t* tags,
                 CodedGroup& coded) {
@@ -199,22 +200,22 @@ struct PlaneAdder {
 
 // ---- Growth of a block in limited room
 //
-// Tags are in front of the payload, so the payload's start depends on how many groups will fit. The payload is written
-// behind the tags of a planned number of groups, which mostly is all of them. Escapes are written at the end of the
-// room. If fewer or more groups fit, the payload moves, and writing continues behind it. At the end, the escapes move
-// next to the payload.
+// In a block, the tags precede the payload. So the payload's start depends on how many groups will fit. The payload is
+// written after the tags of a planned number of groups, which mostly is all of them. Escapes are written at the end of
+// the output. If fewer or more groups fit, the payload moves, and writing continues after it. At the end, the escapes
+// move next to the payload.
 
 // A block that is being written.
 struct PlaneBlock {
   uint8_t* out;
-  uint8_t* end;     // end of the room
+  uint8_t* end;     // end of the output
   size_t groups;    // number of groups in all
-  size_t planned;   // number of groups whose tags have room in front of the payload
+  size_t planned;   // number of groups for whose tags there is space before the payload
   size_t done = 0;  // number of groups that are written
 
   [[nodiscard]] uint8_t* payload() const { return out + plane_tag_bytes(planned); }
 
-  // Moves the payload behind the tags of `number` groups.
+  // Moves the payload to the place after the tags of `number` groups.
   void plan(size_t number, PlaneSink& sink) {
     uint8_t* const from = payload();
     const auto bytes = static_cast<size_t>(sink.at - from);
@@ -228,7 +229,7 @@ struct PlaneBlock {
   [[gnu::noinline]] bool go_on(PlaneSink& sink) {
     const auto bytes = static_cast<size_t>(sink.at - payload());
     const auto used = bytes + static_cast<size_t>(end - sink.escapes);
-    const auto room = static_cast<size_t>(end - out) - used;  // room for tags and for the next groups
+    const auto room = static_cast<size_t>(end - out) - used;  // bytes left for tags and for the next groups
     const size_t next = done < planned ? sink.wanted : 0;
     if (plane_tag_bytes(done + 1) + next > room) return false;
     const size_t left = room - plane_tag_bytes(done);
@@ -247,7 +248,7 @@ struct PlaneBlock {
 };
 
 // Writes a block of as many of `floats` values as fit into `room` bytes (see Codec::encode()). `bytes` estimates the
-// bytes of all values, or is 0. The source may take source.job.floats floats at a time; this function sets that.
+// bytes of all values, or is 0. The source encodes floats up to source.job.floats, which this function sets.
 template <class Source>
 GRADLANE_INLINE EncodeResult write_planes(Source& source, size_t floats, size_t bytes, uint8_t* out, size_t room) {
   room = usable_plane_room(floats, room);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr unsigned kEscape = 15;      // tag of an escaped group; other tags are widths
 constexpr unsigned kMostPlanes = 16;  // most planes of a group
-constexpr size_t kPlaneBytes = 4;     // one bit of each float
+constexpr size_t kPlaneBytes = 4;     // bytes of a plane, which has one bit of each float of a group
 constexpr size_t kEscapeBytes = 5;    // width, and mask of raw floats
 
 constexpr size_t plane_tag_bytes(size_t groups) { return groups / 2 + groups % 2; }
@@ -23,14 +23,15 @@ constexpr size_t plane_max_bytes(size_t floats) {
   return plane_least_bytes(floats) + groups_of(floats) * kEscapeBytes + floats * sizeof(float);
 }
 
-// Returns the room that an encoder may use, like usable_room() of layout.h.
+// Returns how many of `room` bytes an encoder may use, as usable_room() of layout.h does for tagged blocks.
 constexpr size_t usable_plane_room(size_t floats, size_t room) {
   return room >= plane_max_bytes(floats) ? room : smaller(room, kMaxPacket);
 }
 
 inline unsigned plane_tag(const uint8_t* tags, size_t group) { return tags[group / 2] >> (group % 2 * 4) & 15; }
 
-// Sets tags in the order of groups: an even group clears the other half of its byte.
+// Sets the tag of a group. Tags must be set in the order of the groups, because an even group clears the other half of
+// its byte.
 inline void set_plane_tag(uint8_t* tags, size_t group, unsigned tag) {
   uint8_t& at = tags[group / 2];
   at = static_cast<uint8_t>(group % 2 == 0 ? tag : at | tag << 4);
@@ -51,7 +52,8 @@ struct Escape {
   [[nodiscard]] size_t words() const { return width + static_cast<size_t>(__builtin_popcount(raw)); }
 };
 
-// Read and write the escape that ends at `end`. The next escape is in front of it; put_escape() returns its end.
+// Read and write the escape that ends at `end`. The next escape lies before it. put_escape() returns where that next
+// one ends.
 inline Escape load_escape(const uint8_t* end) { return {end[-5], load_plane(end - 4)}; }
 inline uint8_t* put_escape(uint8_t* end, Escape escape) {
   end[-5] = static_cast<uint8_t>(escape.width);
@@ -111,7 +113,7 @@ inline Status check_plane_tags(const uint8_t* block, size_t bytes, size_t floats
     if (escape.width > kMostPlanes || escape.words() > kGroupFloats) return Status::kBadEscape;
     length += escape.words() * kPlaneBytes;
   }
-  // The escape that was read last is that of the last escaped group.
+  // The latest escape that was read belongs to the last escaped group.
   const size_t rest = floats % kGroupFloats;
   const bool last_escapes = rest != 0 && plane_tag(block, groups - 1) == kEscape;
   if (last_escapes && load_escape(at + kEscapeBytes).raw >> rest != 0) return Status::kBadTail;

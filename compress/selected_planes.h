@@ -15,7 +15,7 @@ namespace {
 
 using Select = void(const CodecParams&, const SelectJob&) noexcept;
 
-// Groups of a tile; an even number.
+// Number of groups in a tile. It must be even.
 constexpr size_t kTileGroups = 16;
 
 template <Select* kSelect>
@@ -23,7 +23,7 @@ class SelectedTile {
  public:
   explicit SelectedTile(uint64_t position) : position_(position) {}
 
-  // Selects the floats of `group` and of some groups behind it, unless the tile has them already.
+  // Fills the tile with the contributions of up to kTileGroups groups from `group` on, unless it already holds `group`.
   void hold(const PlaneJob& job, size_t group) {
     if (begin_ <= group && group < end_) return;
     begin_ = group;
@@ -42,7 +42,7 @@ class SelectedTile {
   }
 
  private:
-  uint64_t position_;  // place of group 0 in the tensor
+  uint64_t position_;  // position of group 0 in the tensor
   size_t begin_ = 0;
   size_t end_ = 0;
   alignas(64) float floats_[kTileGroups][kGroupFloats];
@@ -61,7 +61,8 @@ struct SelectedEncoder {
       const PlaneJob rest = tile.rest(job, group);
       const size_t done = Kernels::template encode<false>(rest, 0, sink, tags + group / 2);
       group += done;
-      if (done != kTileGroups) break;  // the end, or a group without shortcut; otherwise `group` stays even
+      // at the end, or at a group that has no shortcut; after a full tile, `group` is still even
+      if (done != kTileGroups) break;
     }
     return group;
   }

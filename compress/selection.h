@@ -1,6 +1,7 @@
 // selection.h - functions that choose what ranks contribute to blocks in bit planes, for every instruction set
 //
-// They are for codecs where this choice is a separate stage. selections.cc of each instruction set defines them.
+// Codecs fixed:b,stochastic, terngrad and tbq use these functions, and fixed:rel=B uses the scan among them.
+// selections.cc of each instruction set defines them.
 //
 // Like kernels.h, this file has plain data and declarations, and no function with a body.
 #pragma once
@@ -13,7 +14,7 @@ namespace gradlane {
 struct SelectJob {
   const float* in;
   size_t floats;
-  uint64_t position;  // place of in[0] in the whole tensor
+  uint64_t position;  // position of in[0] in the whole tensor
   float* out;         // contributions: multiples of the step, Inf and NaN
 };
 

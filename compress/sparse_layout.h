@@ -10,16 +10,16 @@ namespace gradlane {
 namespace {
 
 constexpr size_t kRecordFloats = 256;
-// Value of the byte that has the number of places, if they are a bitmap instead of a list.
+// The first byte of a record is the number of places in its list. This value means that a bitmap follows instead.
 constexpr uint8_t kBitmap = 255;
-// Most bits of a value that is a number of steps; and the number that stands for fp32 values.
+// Largest width, in bits, of values that are numbers of steps; and the width that stands for fp32 values.
 constexpr unsigned kMostWidth = 25;
 constexpr unsigned kWholeFloat = 32;
 
 constexpr size_t bitmap_bytes(size_t floats) { return (floats + 7) / 8; }
 constexpr size_t value_bytes(size_t count, unsigned width) { return (count * width + 7) / 8; }
 
-// Returns the most bytes of a record: those of a bitmap and of all its floats.
+// Returns the bytes of the longest record: one with a bitmap and with all its floats as fp32.
 constexpr size_t longest_record(size_t floats, bool lattice) {
   return 1 + bitmap_bytes(floats) + (lattice ? 1 : 0) + floats * sizeof(float);
 }

@@ -35,7 +35,8 @@ struct VoteHead {
     return kHeadBytes + (planes() + (special ? kCodePlanes : 0)) * (floats / 8 + (floats % 8 != 0 ? 1 : 0));
   }
 
-  // Returns whether the planes can express more than kMostVotes. No encoder's sums do; decoders clip such values.
+  // Returns whether the planes could hold values above kMostVotes. No encoder writes such values, but decoders clip
+  // them.
   [[nodiscard]] constexpr bool exceeds() const {
     const size_t most = (size_t{1} << planes()) - 1;
     return (single ? most : 2 * most) > range + kMostVotes;
@@ -63,7 +64,8 @@ inline Status open_votes(const uint8_t* at, const uint8_t* end, size_t floats, V
 
 constexpr size_t vote_records(size_t floats) { return floats / kVoteFloats + (floats % kVoteFloats != 0 ? 1 : 0); }
 
-// Return the bytes of a block of zeros, and of a block that has all values up to the largest, and Inf or NaN.
+// Return the bytes of the shortest block, which has only zeros, and of the longest block, which has values up to
+// kMostVotes, and Inf or NaN.
 constexpr size_t votes_least_bytes(size_t floats) { return vote_records(floats) * kHeadBytes; }
 constexpr size_t votes_max_bytes(size_t floats) {
   constexpr VoteHead kLongest{kMostVotes, true, true};

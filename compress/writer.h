@@ -1,16 +1,16 @@
 // writer.h - the writer of a tagged block into limited room; included by the kernels of every instruction set
 //
-// Tags are in front of the payload, so the payload's start depends on how many groups will fit. The writer knows that
-// only at the end. Nearly always all groups fit: then the payload is written to its final place, and nothing moves.
-// Otherwise, groups that do not fit behind the full set of tags go to a buffer on the stack. At the end, both parts of
-// the payload are joined behind the tags that are really used.
+// In a block, the tags precede the payload. So the payload's start depends on how many groups will fit. The writer
+// knows that number only at the end. Nearly always all groups fit: then the payload is written to its final place, and
+// nothing moves. Otherwise, groups that do not fit after the full set of tags are written to a buffer on the stack. At
+// the end, both parts of the payload are joined after the tags that are really used.
 //
 // A source is a copyable object that knows the floats. Each of its functions writes groups from `group` on, their
 // payload to the sink, and their tag words to their places in the block at `tags`. It returns the group at which it
 // stopped, and changes nothing for groups that it did not write.
 // - `size_t run(size_t group, Sink& sink, uint8_t* tags)` may stop at any group.
-// - `size_t resume(size_t group, Sink& sink, uint8_t* tags)` may stop at any group, too, but gets further where room is
-//   scarce.
+// - `size_t resume(size_t group, Sink& sink, uint8_t* tags)` may stop at any group, too, but writes more groups than
+//   run() if little space is left.
 // - `size_t step(size_t group, Sink& sink, uint8_t* tags)` writes at least the first group, of any kind, if the sink
 //   has room. A source that cannot continue for another reason writes nothing from then on.
 //
@@ -25,12 +25,12 @@ namespace {
 // Output for payload: from `at` on, up to `end`.
 struct Sink {
   uint8_t* at;
-  uintptr_t end;  // an integer, since it may lie before `at` when there is no room left
-  // room that each group takes besides its payload: its tag word, if no room is set aside for that
+  uintptr_t end;  // an integer, because it may lie before `at` when no space is left
+  // bytes that a group takes in addition to its payload: kTagBytes if no space is reserved for its tag word, else 0
   size_t group_cost;
 
   [[nodiscard]] ptrdiff_t room() const { return static_cast<ptrdiff_t>(end - reinterpret_cast<uintptr_t>(at)); }
-  // Returns a number of groups of `bytes` payload each that surely fit.
+  // Returns a number of groups that certainly fit if each has at most `bytes` of payload.
   [[nodiscard]] size_t fitting(size_t bytes) const {
     const ptrdiff_t left = room();
     return left < static_cast<ptrdiff_t>(bytes) ? 0 : static_cast<size_t>(left) / (bytes + kTagBytes);
@@ -52,19 +52,20 @@ GRADLANE_INLINE size_t write_groups(Source& source, size_t done, size_t groups, 
   }
 }
 
-// Continues where the first run() stopped, after `done` groups. `sink` is behind their payload if there was room for
-// the full set of tags.
+// Continues where the first run() stopped, after `done` groups. If the tags of all groups fit into `room`, `sink`
+// continues after the payload of these groups.
 template <class Source>
 [[gnu::noinline]] EncodeResult write_rest(Source source, size_t floats, size_t done, Sink sink, uint8_t* out,
                                           size_t room) noexcept {
   const size_t groups = groups_of(floats);
-  size_t direct = 0;  // bytes of payload behind the full set of tags
+  size_t direct = 0;  // bytes of payload after the full set of tags
   if (groups * kTagBytes <= room) {
     done = write_groups(source, done, groups, sink, out);
     direct = static_cast<size_t>(sink.at - out) - groups * kTagBytes;
     if (done == groups) return {floats, groups * kTagBytes + direct};
   }
-  if (room > kMaxPacket) return {0, 0};  // there was room for all: the source has given up
+  // any block of these floats fits, so the source has stopped because of an error
+  if (room > kMaxPacket) return {0, 0};
   uint8_t buffer[kMaxPacket];
   sink = {buffer, reinterpret_cast<uintptr_t>(buffer) + room - (done + 1) * kTagBytes - direct, kTagBytes};
   done = write_groups(source, done, groups, sink, out);
@@ -77,7 +78,8 @@ template <class Source>
 }
 
 // Writes a block of as many of `floats` values as fit into `room` bytes (see Codec::encode()). Most blocks are complete
-// after the first run(). The rest is out of line, so that this path needs none of its registers and stack.
+// after the first run(). Others continue in write_rest(), which is out of line, so that this path needs none of its
+// registers and stack.
 template <class Source>
 GRADLANE_INLINE EncodeResult write_block(Source source, size_t floats, uint8_t* out, size_t room) {
   room = usable_room(floats, room);

@@ -21,7 +21,7 @@ GRADLANE_INLINE __m256 decode_lanes(const C& codec, __m256i lanes, __m256i tags,
   return _mm256_mul_ps(_mm256_cvtepi32_ps(C::count(lanes)), scale);
 }
 
-// Decodes a group whose payload is complete, and moves `payload` behind it.
+// Decodes a group whose payload is complete, and moves `payload` to the first byte after it.
 template <class C>
 GRADLANE_INLINE Floats decode_group(const C& codec, Group coded, Payload& payload, Payload::Spare& spare) {
   payload.reach(coded.bytes, spare);
@@ -43,8 +43,8 @@ GRADLANE_INLINE Floats decode_group(const C& codec, Group coded, Payload& payloa
   return x;
 }
 
-// Decodes a group that probably has raw floats, and moves `payload` behind it. Signalling NaNs may become quiet.
-// Returns false if its payload is incomplete.
+// Decodes a group, and moves `payload` to the first byte after it. It is for groups that probably have raw floats.
+// Returns false if the payload is incomplete. Signalling NaNs may become quiet.
 template <class C>
 GRADLANE_INLINE bool decode_any(const C& codec, const uint8_t* tags, Payload& payload, Payload::Spare& spare,
                                 Floats& x) {

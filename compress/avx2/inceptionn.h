@@ -1,7 +1,7 @@
 // inceptionn.h - the bits of q that the `inceptionn` codec sends (included by avx2.cc only)
 //
 // q counts multiples of 2^-15. Words have sign and magnitude. The byte of tag 1 is in the upper half of its word. So
-// its sign bit is at the same place as that of tag 2.
+// bit 15 of the word is the sign, for tag 1 as for tag 2.
 #pragma once
 
 #include "compress/avx2/lattice.h"

@@ -57,7 +57,7 @@ class Lattice {
     }
   }
 
-  // Returns the value that sum() takes to add contribution(local).
+  // Converts `local` to the argument `addend` of sum().
   GRADLANE_INLINE Floats addend(Floats local) const {
     if constexpr (Classes::kTruncate) {
       return local;
@@ -66,7 +66,7 @@ class Lattice {
     }
   }
 
-  // Returns in + contribution(local). A sum of 0 may have any sign.
+  // Returns in + contribution(local), where `addend` is addend(local). A sum of 0 may have any sign.
   static GRADLANE_INLINE Floats sum(Floats in, Floats addend) {
     return map(in, addend, [](__m256 v, __m256 w) GRADLANE_INLINE_LAMBDA {
       return Classes::kTruncate ? _mm256_add_ps(v, w) : _mm256_sub_ps(v, w);

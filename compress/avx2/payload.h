@@ -38,7 +38,8 @@ class WordsBatch {
   static constexpr size_t kGroups = 16;
 
   // Returns the number of groups to handle at a time. Their longest possible payload fits, with the 8 bytes that
-  // put_quad() may write behind it. There is room for these, because fitting() counts a tag word for each group.
+  // put_quad() may write after it. There is space for these 8 bytes, because fitting() counts a tag word for each
+  // group.
   static GRADLANE_INLINE size_t groups(size_t left, const Sink& sink) {
     static_assert(kTagBytes >= 8);
     return smaller(sink.fitting(kGroupFloats * 2), smaller(left, kGroups));
@@ -83,7 +84,7 @@ class WordsBatch {
 
 // ---- Encoding of wide groups: any tag
 
-// Returns words that have the tags of floats that are not raw in bits 7 and 15.
+// Returns words with the tags of the floats in bits 7 and 15. They are right for floats that are not raw.
 GRADLANE_INLINE __m256i tag_bits(__m256i not_zero, __m256i not_byte) {
   return _mm256_xor_si256(_mm256_srli_epi16(not_zero, 8), not_byte);
 }
@@ -96,8 +97,8 @@ struct WideGroup {
   // Sets the payloads, each in the low bytes of its lane.
   GRADLANE_INLINE void set_lanes(Floats x) { store_group(reinterpret_cast<float*>(lanes), x); }
 
-  // Sets the payloads: a lane is that of `raw`, or a word where `raw` has 0. Words are in the order that results when
-  // two vectors of 32-bit lanes are packed.
+  // Sets the payloads: each lane becomes the lane of `raw`, or the word if the lane of `raw` is 0. Words are in the
+  // order that results when two vectors of 32-bit lanes are packed.
   GRADLANE_INLINE void set_lanes(Floats raw, __m256i words_low, __m256i words_high) {
     const __m256i zero = _mm256_setzero_si256();
     set_lanes({{merge(raw.low.low, _mm256_unpacklo_epi16(words_low, zero)),
@@ -106,7 +107,7 @@ struct WideGroup {
                 merge(raw.high.high, _mm256_unpackhi_epi16(words_high, zero))}});
   }
 
-  // Sets the tags from bits 7 and 15 of words in the same order.
+  // Sets the tags from bits 7 and 15 of words in the order of set_lanes().
   GRADLANE_INLINE void set_tags(__m256i low, __m256i high) {
     tags = join(_mm256_movemask_epi8(in_order(low)), _mm256_movemask_epi8(in_order(high)));
   }
@@ -123,7 +124,7 @@ struct WideGroup {
     }
   }
 
-  // Writes the payload at `at`. It may also overwrite up to 16 bytes behind it. Returns the end of the payload.
+  // Writes the payload at `at`. It may also overwrite up to 16 bytes after the payload. Returns the end of the payload.
   GRADLANE_INLINE uint8_t* put(uint8_t* at) const {
     at = put_quads(at, 0);
     at = put_quads(at, 2);
@@ -131,7 +132,7 @@ struct WideGroup {
     return put_quads(at, 6);
   }
 
-  // Writes the payload, and nothing behind it. Returns its end.
+  // Writes the payload, and no byte after it. Returns its end.
   [[gnu::noinline]] uint8_t* put_exactly(uint8_t* at) const noexcept {
     uint8_t buffer[kGroupFloats * sizeof(float) + 16];
     const auto bytes = static_cast<size_t>(put(buffer) - buffer);
@@ -169,7 +170,7 @@ struct WideBatch {
     return smaller(fitting, smaller(left, kGroups));
   }
 
-  // Writes the first `count` groups, for which there must be room. Returns whether any of them has raw floats.
+  // Writes the first `count` groups, which must fit. Returns whether any of them has raw floats.
   GRADLANE_INLINE bool put(size_t count, Sink& sink, uint8_t* tags) const {
     uint64_t raw = 0;
     for (size_t i = 0; i < count; ++i) {
@@ -186,7 +187,8 @@ struct WideBatch {
 
 // Payload that is not yet read.
 struct Payload {
-  // Memory for the rest of a block. reach() copies it here near the end of the block, so that loads may read behind it.
+  // Memory for the rest of a block. reach() copies it here near the end of the block, so that loads may read past the
+  // end.
   struct Spare {
     uint8_t bytes[2 * (kGroupFloats * sizeof(float) + 16)];
   };
@@ -197,8 +199,8 @@ struct Payload {
 
   [[nodiscard]] GRADLANE_INLINE bool has(size_t bytes) const { return end - at >= static_cast<ptrdiff_t>(bytes); }
 
-  // Ensures that the next `bytes` bytes and 16 behind them can be read. `bytes` is the length of one group, or the most
-  // that it may be.
+  // Ensures that the next `bytes` bytes and 16 more can be read. `bytes` is the length of one group's payload, or the
+  // most that it may be.
   GRADLANE_INLINE void reach(size_t bytes, Spare& spare) {
     if (readable - at >= static_cast<ptrdiff_t>(bytes + 16)) [[likely]]
       return;
@@ -234,7 +236,7 @@ struct Group {
   [[nodiscard]] GRADLANE_INLINE bool has_raw() const { return raw_tags(word) != 0; }
 };
 
-// Reads the payload of a group and moves `at` behind it. The caller must have called reach().
+// Reads the payload of a group, and moves `at` to the first byte after it. The caller must have called reach().
 GRADLANE_INLINE Lanes get_group(const uint8_t* tags, const uint8_t*& at) {
   Lanes lanes;
   lanes.a = get_lanes(tags, at);

@@ -13,9 +13,9 @@
 namespace gradlane {
 namespace {
 
-// Floats and words are *split* here. The lower half of a vector has 4 of the first 16 floats, or 8 of the first 16
-// words. The upper half has those 16 places behind them. When such vectors are packed to bytes, the bytes are in order.
-// So no data has to cross the halves, which is slow.
+// Floats and words are *split* here. The lower half of a vector has 4 of the first 16 floats of a group, or 8 of its
+// first 16 words. The upper half has the floats or words 16 places later. When such vectors are packed to bytes, the
+// bytes are in order. So no data has to cross the halves, which is slow.
 GRADLANE_INLINE Floats load_split(const float* p) {
   const auto both = [p](size_t i) GRADLANE_INLINE_LAMBDA {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + i)), _mm_loadu_ps(p + i + 16), 1);
@@ -99,7 +99,7 @@ GRADLANE_INLINE __m256i bytes_of_halves(__m128i low, __m128i high) {
       _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_unpacklo_epi32(low, high)), _mm_unpackhi_epi32(low, high), 1));
 }
 
-// Converts `width` planes, 0 to 8, to bytes. It reads nothing behind them.
+// Converts `width` planes, 0 to 8, to bytes. It reads no byte after them.
 GRADLANE_INLINE __m256i bytes_of_planes(const uint8_t* at, unsigned width) {
   const PlaneOrder& order = kPlaneOrders[width];
   const __m128i mask = _mm_load_si128(reinterpret_cast<const __m128i*>(order.mask));
@@ -145,7 +145,7 @@ GRADLANE_INLINE Planes planes_of_nibbles(BytePair bytes) {
                                    _mm256_andnot_si256(low, _mm256_slli_epi16(bytes.second, 4))));
 }
 
-// Converts the planes of two groups to bytes. It reads nothing behind them.
+// Converts the planes of two groups to bytes. It reads no byte after them.
 GRADLANE_INLINE BytePair bytes_of_nibbles(const uint8_t* at, unsigned first, unsigned second) {
   const auto load = [](const uint8_t* from, const PlaneOrder& order) GRADLANE_INLINE_LAMBDA {
     const __m128i mask = _mm_load_si128(reinterpret_cast<const __m128i*>(order.mask));

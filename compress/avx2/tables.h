@@ -71,7 +71,7 @@ constexpr LaneTable make_unpack_lanes() {
 }
 
 // Controls that move the bytes that a mask keeps, out of 8, next to each other. A load of an entry reads 16 bytes, of
-// which 8 count. So there is one more entry behind the last one.
+// which 8 count. So there is one more entry after the last one.
 struct CompressTable {
   alignas(64) uint8_t control[256 + 1][8];
 };

@@ -13,8 +13,9 @@ namespace {
 //   narrow, and returns their number.
 // - `wide(codec, group, most, batch)` computes up to `most` groups of any kind, also the last one of a block. It stops
 //   at the first one whose payload is incomplete, and returns their number.
-// - `undo_wide()` goes back to the group where wide() last began.
-// - `check_end(group)` checks that no bytes are left, if `group` is the one behind the last group.
+// - `undo_wide()` takes back the latest call of wide().
+// - `check_end(group)` does nothing unless `group` is the number of groups, so that all are done. Then it checks that
+//   no payload is left.
 template <class Part>
 struct Source : Part {
   [[gnu::noinline]] size_t run(size_t group, Sink& sink, uint8_t* tags) noexcept {
@@ -40,7 +41,7 @@ struct Source : Part {
   size_t step(size_t group, Sink& sink, uint8_t* tags) noexcept { return run_wide(group, group + 1, sink, tags); }
 
  private:
-  // Writes groups of any kind up to `end`. It stops early behind a batch without raw floats. If it is not certain that
+  // Writes groups of any kind up to `end`. It stops early after a batch without raw floats. If it is not certain that
   // one group fits, it computes one and tests that.
   [[gnu::noinline]] size_t run_wide(size_t group, size_t end, Sink& sink, uint8_t* tags) noexcept {
     const typename Part::Codec codec(this->params);
@@ -108,7 +109,7 @@ struct Adder {
   const float* local;
   size_t floats;
   Status* status;
-  Payload before = payload;  // payload where wide() last began
+  Payload before = payload;  // payload where the latest call of wide() began
 
   using Codec = C;
 

@@ -1,4 +1,5 @@
-// vectors.h - 32 floats at a time: loads and stores to the byte, arithmetic (included by avx2.cc only)
+// vectors.h - 32 floats at a time: loads and stores of a full group or its first floats, and arithmetic (included by
+// avx2.cc only)
 #pragma once
 
 #include "compress/avx2/tables.h"

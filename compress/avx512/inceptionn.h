@@ -1,7 +1,7 @@
 // inceptionn.h - the bits of q that the `inceptionn` codec sends (included by avx512.cc only)
 //
 // q counts multiples of 2^-15. Words have sign and magnitude. The byte of tag 1 is in the upper half of its word. So
-// its sign bit is at the same place as that of tag 2.
+// bit 15 of the word is the sign, for tag 1 as for tag 2.
 #pragma once
 
 #include "compress/avx512/lattice.h"
@@ -34,7 +34,7 @@ class InceptionnClasses {
     const __m512i byte = _mm512_sllv_epi16(_mm512_add_epi16(size, half_), split_);
     const __m512i field = _mm512_mask_mov_epi16(size, fits, byte);
     // Bytes to keep: tag 2 keeps both. Tag 1 keeps the upper one, and tag 0, where |q| is below 2^(15-b), keeps none.
-    // The lower byte of these two is at most 254, because h is at least 1.
+    // With tags 0 and 1, the lower byte is at most 254, because h is at least 1.
     const __m512i kept = _mm512_mask_sllv_epi16(_mm512_set1_epi16(-1), fits, size, split_);
     // field | (q & 0x8000)
     return {_mm512_ternarylogic_epi32(field, q, _mm512_set1_epi16(-0x8000), 0xf8),

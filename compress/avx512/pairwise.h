@@ -9,7 +9,7 @@
 namespace gradlane {
 namespace {
 
-// Prefetches two cache lines one page (4096 bytes) behind p: processors prefetch by themselves only within a page. The
+// Prefetches two cache lines one page (4096 bytes) after p: processors prefetch on their own only within a page. The
 // page need not exist.
 GRADLANE_INLINE void fetch_next_page(const float* p) {
   constexpr size_t kPage = 4096;

@@ -20,8 +20,8 @@ namespace {
 constexpr size_t kFew = 16;  // most places that can be listed with 16-byte stores
 constexpr size_t kGathered = 8;
 
-// The picked elements of a record: a bit for each element of the record, and the values in order. `value` has room for
-// what filter() writes behind them.
+// The picked elements of a record: a bit for each element of the record, and the values in order. `value` has space at
+// its end, because filter() may write kLanes values each time.
 struct Picked {
   Picked() {}  // leaves the arrays unset
   size_t count = 0;
@@ -41,7 +41,7 @@ GRADLANE_INLINE size_t count_of(const uint64_t (&words)[4]) {
   return count;
 }
 
-// Writes the places of the set bits. It may write up to 64 bytes behind them. If kAreFew is set, there are at most kFew
+// Writes the places of the set bits. It may write up to 64 bytes after them. If kAreFew is set, there are at most kFew
 // places, and it writes at most 2 kFew bytes in all.
 template <bool kAreFew>
 GRADLANE_INLINE void list_places(const uint64_t (&words)[4], uint8_t* out) {
@@ -152,8 +152,8 @@ GRADLANE_INLINE void merge(const Picked& own, const Picked& other, Picked& sum) 
   Spread mine{own.value}, others{other.value};
   bool zeros = false;
   sum.count = 0;
-  // Adds the next `count` elements of the sum, at most 64. The bits mark the elements that `own` has, and those of
-  // `other`.
+  // Adds the next `count` elements of the sum, at most 64. Bit i of `of_mine` says whether `own` has element i of
+  // these, and `of_others` says it of `other`.
   const auto add_up = [&](uint64_t of_mine, uint64_t of_others, size_t count) GRADLANE_INLINE_LAMBDA {
     for (size_t i = 0; i < count; i += kLanes) {
       const Floats v = mine.next(of_mine >> i) + others.next(of_others >> i);
@@ -184,8 +184,8 @@ GRADLANE_INLINE void merge(const Picked& own, const Picked& other, Picked& sum) 
 
 // ---- Choosing
 
-// Returns the floats at the first eight places of a list. A shorter list has zeros behind its end. (There is no loop,
-// whose end would be mispredicted, and nothing goes through memory.)
+// Returns the floats at the first eight places of a list. A shorter list has zeros after its end. (A loop's end would
+// be mispredicted, so there is none, and nothing goes through memory.)
 GRADLANE_INLINE Floats gather(const float* from, const uint8_t* place) {
   const auto at = [&](size_t i) GRADLANE_INLINE_LAMBDA {
     float f;

@@ -82,7 +82,7 @@ constexpr std::array<ByteOrder, kMostPlanes + 1> kBitsOfWords = [] {
   }
   return orders;
 }();
-// Orders of the planes of two groups, one behind the other, by the byte that has both tags.
+// Orders of the planes of two groups, one after the other, by the byte that has both tags.
 constexpr std::array<ByteOrder, 16 * (kByte + 1)> kBitsOfBytes = [] {
   std::array<ByteOrder, 16 * (kByte + 1)> orders{};
   for (size_t a = 0; a <= kByte; ++a) {
@@ -140,14 +140,15 @@ GRADLANE_INLINE size_t width_of(size_t steps) {
 
 // ---- Two groups as bytes
 
-// Limits of the widths in blocks and of sums. They let put_pair() recognise a sum with a saturated byte by its width.
-// Planes of a block's bytes are at most kNarrowIn: one of these plus a saturated byte has more than 7 bits (127 - 32).
+// Limits of the widths in blocks and of sums. They let put_pair() recognise a sum with a saturated byte by its width. A
+// block's group is added as bytes if it has at most kNarrowIn planes: a saturated byte plus such a byte needs 8 bits
+// (127 - 32).
 constexpr size_t kNarrowIn = 6;
 constexpr size_t kNotNarrow = 0x8080;  // bits of steps_in() that mean a sum of 8 bits, in either group
 
 GRADLANE_INLINE bool ample(const PlaneSink& sink) { return sink.room() >= static_cast<ptrdiff_t>(sizeof(__m512i)); }
 
-// Writes a pair of groups. Returns false and writes nothing if one is not narrow or there is no room for a vector.
+// Writes a pair of groups. Returns false and writes nothing if one is not narrow or a whole vector does not fit.
 GRADLANE_INLINE bool put_pair(__m512i values, PlaneSink& sink, uint8_t& tags) {
   const __m512i planes = planes_of_values(values);
   const size_t steps = steps_in(planes, 0x0101);
@@ -173,7 +174,7 @@ struct PairTags {
   [[nodiscard]] GRADLANE_INLINE bool within(size_t width) const { return first() <= width && second() <= width; }
 };
 
-// Returns the planes of two groups in the order that values_of_bits() needs. It reads nothing behind them.
+// Returns the planes of two groups in the order that values_of_bits() needs. It reads no byte after them.
 GRADLANE_INLINE __m512i bits_of_pair(const uint8_t* at, PairTags widths) {
   return permute(kBitsOfBytes[widths.tags], load_planes(at, widths.planes()));
 }

@@ -3,7 +3,7 @@
 //
 // `Groups` defines what floats contribute to a block:
 // - `Group` is one group. `take(job, group)` loads it, and adds the residuals if there is feedback.
-// - `fits(a)` returns false if a float of the group is no number of steps.
+// - `fits(a)` returns false if a float of the group is Inf or NaN, unless bytes() and words() saturate such floats.
 // - `bytes(a, b)` and `words(a)` return the steps, saturated if they are too large, in the orders of PlaneLattice.
 // - `kFeedback` says whether there is feedback. If so, `left(a)` returns the new residuals, which are a `Left`.
 // - `store_residual(job, group, left)` stores these residuals.
@@ -15,14 +15,15 @@
 namespace gradlane {
 namespace {
 
-// The shortcuts handle two groups at a time, as bytes, while they are narrow. From the first wider pair on they handle
-// one group at a time, as words. A new choice for each group would be mispredicted. They read one pair while they write
-// the previous one. So the processor has to keep only half as much work in flight.
+// The shortcuts begin with pairs of groups, as bytes. From the first pair that does not fit bytes, they handle single
+// groups, as words, to the end: a choice per group would be mispredicted. Both loops read the next pair or group before
+// they write the current one. The two parts are independent, so the CPU overlaps them with half as many instructions in
+// flight.
 template <class Groups>
 struct PlaneRuns {
   using Group = typename Groups::Group;
 
-  // Writes a group. Returns false and writes nothing if its width is no valid tag or there is no room.
+  // Writes a group. Returns false and writes nothing if its width is no valid tag or the group does not fit.
   static GRADLANE_INLINE bool put(__m512i words, PlaneSink& sink, uint8_t* tags, size_t group) {
     const __m512i planes = planes_of_values(permute(kValuesOfWords, words));
     const size_t width = width_of(steps_in(planes, 1));
@@ -42,7 +43,7 @@ struct PlaneRuns {
   // A pair, or one group, that is read but not yet written.
   struct Begun {
     __m512i values;                 // values of a pair; words in the order of VPACKSSDW of one group
-    const uint8_t* behind;          // payload behind it, in a hop
+    const uint8_t* behind;          // in a hop: the end of its payload in the block
     typename Groups::Left left[2];  // new residuals, if there is feedback
   };
 

@@ -8,12 +8,12 @@ namespace {
 
 // Every pass has a short loop for simple groups (full, narrow, with room to store a whole vector). A function out of
 // line handles all other groups. This separation keeps the state of the loop in registers. A loop that writes a block
-// reads one group while it classifies and writes the previous one. So the processor has to keep only half as much work
-// in flight.
+// reads the next group before it classifies and writes the current one. The two parts are independent, so the CPU
+// overlaps them with half as many instructions in flight.
 
-// Calls run_pairwise() with a sink as the output. `finish(g, begun, put)` writes with PutWords while there is certainly
-// room for whole vectors. When room gets scarce, it writes with PutExactly, which checks the room. If kScarce is false,
-// it stops there instead.
+// Calls run_pairwise() with a sink as the output. `finish(g, begun, put)` writes with PutWords as long as whole vectors
+// certainly fit. After that, it writes with PutExactly, which checks that the payload fits. If kScarce is false, it
+// stops there instead.
 template <class Begun, bool kScarce, class Begin, class Finish>
 GRADLANE_INLINE size_t run_into(const Sink& sink, size_t group, size_t groups, Begin begin, Finish finish) {
   const auto ample = [&](size_t g, const Begun& begun) GRADLANE_INLINE_LAMBDA { return finish(g, begun, PutWords{}); };
@@ -135,7 +135,7 @@ struct HopSource {
 
   struct Begun {
     typename C::Sum sum;
-    const uint8_t* at;  // payload behind the group
+    const uint8_t* at;  // end of the group's payload
   };
 
   GRADLANE_INLINE size_t run(size_t group, Sink& sink, uint8_t* tags) { return go<false>(group, sink, tags); }
@@ -146,7 +146,7 @@ struct HopSource {
     const C codec(params);
     Sink out = sink;
     Payload in = payload;
-    const uint8_t* done = in.at;  // payload behind the last group that was written
+    const uint8_t* done = in.at;  // end of the payload of the latest group that was written
     const auto finish = [&](size_t g, const Begun& begun, auto put) GRADLANE_INLINE_LAMBDA {
       Words words;
       if (!codec.finish_hop(begun.sum, words) || !put(words, out, tags + g * kTagBytes)) [[unlikely]]
@@ -190,7 +190,7 @@ struct HopSource {
 #pragma GCC unroll 2
     for (size_t i = 0; i < kCount; ++i) {
       if (!get_mixed(load_tags(block_tags + (group + i) * kTagBytes), in, read[i])) {
-        // the error counts only if the sink has room for the first group
+        // the error counts only if the first group fits into the sink
         if (i > 0) return steps<1>(group, sink, tags);
         *status = Status::kShort;
         return 0;

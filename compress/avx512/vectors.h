@@ -1,4 +1,4 @@
-// vectors.h - 32 floats at a time: loads and stores to the byte, packing and unpacking by tags
+// vectors.h - 32 floats at a time: loads and stores of a full group or its first floats, packing and unpacking by tags
 // (included by avx512.cc only)
 //
 // Floats become 32 *words* of 16 bits, one per float, before they become payload. Words are enough for tags 0, 1 and 2.
@@ -86,7 +86,7 @@ struct PutWords {
   }
 };
 
-// Stores only the payload. Returns false and writes nothing if there is no room.
+// Stores only the payload. Returns false and writes nothing if it does not fit.
 struct PutExactly {
   GRADLANE_INLINE bool operator()(Words w, Sink& sink, uint8_t* tags) const {
     const size_t bytes = count_bits(w.keep);
@@ -156,13 +156,13 @@ struct Mixed {
   Floats raw_value;
 };
 
-// Returns the bytes to keep of 16 lanes of 32 bits. `pairs` has two bits for a half of each lane, and `whole` has the
-// lanes to keep whole.
+// Returns the bytes to keep of 16 lanes of 32 bits. `pairs` has two bits for each lane, for the bytes of one half of
+// it. `whole` has a bit for each lane of which all bytes are kept.
 GRADLANE_INLINE __mmask64 lane_bytes(uint32_t pairs, uint64_t places, uint32_t whole) {
   return spread(pairs, places) | spread(whole & 0xffff, 0x1111111111111111) * 15;
 }
 
-// Writes a group. Returns false and writes nothing if there is no room.
+// Writes a group. Returns false and writes nothing if it does not fit.
 GRADLANE_INLINE bool put_mixed(const Mixed& m, Sink& sink, uint8_t* tags) {
   constexpr uint64_t kLowHalf = 0x3333333333333333;
   const __mmask64 keep_low = lane_bytes(static_cast<uint32_t>(m.words.keep), kLowHalf, m.raw);
@@ -196,7 +196,7 @@ struct ReadMixed {
   Floats raw_value;
 };
 
-// Reads a group. Returns false and leaves `payload` as it is if the group is incomplete.
+// Reads a group. Returns false and does not change `payload` if the group is incomplete.
 GRADLANE_INLINE bool get_mixed(uint64_t tags, Payload& payload, ReadMixed& out) {
   constexpr uint64_t kHighHalf = 0xcccccccccccccccc;
   const uint64_t raw = raw_tags(tags);

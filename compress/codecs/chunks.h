@@ -3,11 +3,11 @@
 //
 // A codec C describes the header of a chunk, which is kHeads floats:
 // - `static unsigned bits(params)` returns the bits of a code, 1 to 8.
-// - `Measure` scans a chunk by calls of `see(x, count)`: `count` floats belong to the chunk, and those behind them are
-//   0. `heads(params, floats, heads)` then makes the header, which is finite if the floats are.
-// - `C(params, heads)` makes an object. Its `code(x)` sets no bits but these. Its `value(code)` is a float for any
-//   header; it is Inf or NaN only for headers that no encoder makes.
-// Inf and NaN, the places where a run may be cut, and the residuals are the same for all codecs.
+// - `Measure` scans a chunk by calls of `see(x, count)`: the first `count` floats of x belong to the chunk, and the
+//   others are 0. `heads(params, floats, heads)` then makes the header, which is finite if the floats are.
+// - `C(params, heads)` makes an object. Its `code(x)` sets only the low bits(params) bits. Its `value(code)` is a float
+//   for any header; it is Inf or NaN only for headers that no encoder makes.
+// ChunkPasses does the rest, which is the same for all codecs: Inf and NaN, cuts of runs, and residuals.
 //
 // The code is in an unnamed namespace; layout.h says why.
 #pragma once
@@ -57,7 +57,7 @@ struct Squeeze {
     codes = (codes & twos) | (codes >> (16 - 2 * bits) & twos << 2 * bits);
     return (codes & fours) | (codes >> (32 - 4 * bits) & fours << 4 * bits);
   }
-  // Unpacks eight codes. Bits behind those of the eight codes may be anything.
+  // Unpacks eight codes. Bits above those of the eight codes may have any value.
   [[nodiscard]] GRADLANE_INLINE uint64_t apart(uint64_t codes) const {
     codes = (codes & fours) | (codes << (32 - 4 * bits) & fours << 32);
     codes = (codes & twos) | (codes << (16 - 2 * bits) & twos << 16);
@@ -70,7 +70,7 @@ struct Squeeze {
   uint64_t fours;
 };
 
-constexpr size_t kEight = 8;  // codes that are packed in one step
+constexpr size_t kEight = 8;  // number of codes that are packed at a time
 // A byte for each code of a chunk. Functions may read and write kBehind bytes more.
 constexpr size_t kBehind = 64;
 struct ChunkCodes {
@@ -80,8 +80,8 @@ struct ChunkCodes {
 using Pairs = hn::CappedTag<uint16_t, 2 * kLanes>;
 constexpr size_t kPairs = hn::MaxLanes(Pairs());
 
-// Packs two codes of `bits` bits, in two bytes, into one byte, as one code of twice as many bits. unpack_pairs()
-// unpacks them.
+// Packs each two codes of `bits` bits, which have a byte each, into one byte: a code of twice as many bits.
+// unpack_pairs() reverses this.
 GRADLANE_INLINE void pack_pairs(unsigned bits, ChunkCodes& codes, size_t floats) {
   const hn::RebindToSigned<Pairs> words;
   for (size_t i = 0; i < floats; i += 2 * kPairs) {
@@ -100,7 +100,7 @@ GRADLANE_INLINE void unpack_pairs(unsigned bits, const ChunkCodes& from, size_t 
   }
 }
 
-// Packs all codes of a chunk. There must be zeros behind the codes.
+// Packs all codes of a chunk. There must be zeros after the codes.
 GRADLANE_INLINE void pack_codes(unsigned bits, ChunkCodes& codes, size_t floats, uint8_t* out) {
   const size_t bytes = code_bytes(floats, bits);
   floats = (floats + kEight - 1) / kEight * kEight;
@@ -174,7 +174,7 @@ struct ChunkPasses {
     return write(params, job.floats, job.residual, job.out, job.room, next);
   }
 
-  // Checks the lengths, by the headers.
+  // Checks that the block has the length that the headers of its chunks announce.
   static Status validate(const CodecParams& params, const uint8_t* block, size_t bytes, size_t floats) noexcept {
     for (size_t done = 0; done < floats; done += params.arguments.extra) {
       const size_t length = chunk_bytes(params, block, bytes, smaller(floats - done, params.arguments.extra));
@@ -202,7 +202,8 @@ struct ChunkPasses {
     return compare_length(bytes, 0);
   }
 
-  // Encodes the rounded sum. The residual gets what rounding takes away.
+  // Encodes the sum of the block, the local floats and their residuals. The new residuals are what rounding this sum
+  // has lost.
   static HopResult hop(const CodecParams& params, const HopJob& job) noexcept {
     const Status status = validate(params, job.block, job.block_bytes, job.floats);
     if (status != Status::kOk) return {status, 0, 0};
@@ -267,7 +268,7 @@ struct ChunkPasses {
     return all_of;
   }
 
-  // Writes one chunk and returns its bytes. If there is no room, it returns 0 and does not change the residual.
+  // Writes one chunk and returns its bytes. If the chunk does not fit, it returns 0 and does not change the residuals.
   template <class Next>
   GRADLANE_INLINE static size_t write_chunk(const CodecParams& params, size_t floats, float* residual, uint8_t* out,
                                             size_t room, Next next) {

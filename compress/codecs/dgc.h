@@ -1,7 +1,7 @@
 // dgc.h - codec dgc: velocities that add up and reach a threshold (Deep Gradient Compression, ICLR 2018)
 //
-// Each operation computes u = m u + gain g and v += u, and sends v where it reaches the threshold. There u becomes 0,
-// and v becomes 0 or the rounding error. The first state array is v, the second one u.
+// Each operation computes u = m u + gain g and v += u, and sends v where it reaches the threshold. Where v is sent, u
+// becomes 0, and v becomes 0 or the rounding error. The first state array is v, the second one u.
 #pragma once
 
 #include "compress/codecs/scan.h"

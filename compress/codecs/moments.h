@@ -1,4 +1,5 @@
-// moments.h - a scan for the sizes of a contribution's finite floats; included by selections and by votes.h
+// moments.h - a scan that measures the magnitudes of a contribution's finite floats; included by define_selections.h
+// and votes.h
 //
 // The code is in an unnamed namespace; layout.h says why.
 #pragma once
@@ -8,8 +9,8 @@
 namespace gradlane {
 namespace {
 
-// Adds to the sums and the maximum in `scan`. In every instruction set, sums have sixteen lanes, so that all get the
-// same bits.
+// Adds to the sums and the maximum in `scan`. Sums have sixteen lanes in every instruction set, so that all instruction
+// sets get the same bits.
 inline void look_at_moments(TensorScan& scan, const ScanJob& job) {
   Floats largest = all(scan.largest);
   double magnitude[kLanes] = {}, square[kLanes] = {};

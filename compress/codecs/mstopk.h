@@ -27,8 +27,8 @@ struct MsTopK {
     return (in_run | !(abs(x) < upper_)) & !(abs(x) < lower_);
   }
 
-  // The first passes make the histogram. Then [from, until) are numbers of elements in the bin of the cut. The last
-  // pass finds the places of these elements.
+  // The first pass, or the first two, make the histogram. After that, params.from and params.until are numbers of
+  // elements in the bin of the cut. The last pass finds the positions of these elements.
   static void see(const CodecParams& params, TensorScan& scan, const ScanJob& job) {
     if (scan.pass == 0) set_mark(scan);
     if (scan.pass < 2) return see_magnitudes(params, scan, job, 0, x);
@@ -48,8 +48,8 @@ struct MsTopK {
   }
 
  private:
-  // Converts a place in the tensor to a place in the record that begins at `position`. A place in front of the record
-  // becomes 0, one behind it kRecordFloats.
+  // Converts a position in the tensor to a place in the record that begins at `position`. A position before the record
+  // becomes 0, one after it becomes kRecordFloats.
   static uint32_t within(uint64_t place, uint64_t position) {
     return place < position ? 0 : static_cast<uint32_t>(smaller(place - position, kRecordFloats));
   }

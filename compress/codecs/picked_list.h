@@ -8,8 +8,8 @@
 namespace gradlane {
 namespace {
 
-// The elements of a record that have a value, in order. The arrays have room behind them for what filter() writes
-// there.
+// The elements of a record that have a value, in order. The arrays have space at their ends, because filter() may write
+// kLanes values each time.
 struct Picked {
   Picked() {}  // leaves the arrays unset
   size_t count = 0;
@@ -55,8 +55,8 @@ GRADLANE_INLINE void unpack(const CodecParams& params, const SparseRecord& recor
   });
 }
 
-// Adds the elements of two records. `sum` gets all elements whose sum is not 0. Both inputs must have room for one
-// more.
+// Adds the elements of two records. `sum` gets all elements whose sum is not 0. Both inputs must have space for one
+// more element, which marks their end.
 GRADLANE_INLINE void merge(Picked& own, Picked& other, Picked& sum) {
   for (Picked* const each : {&own, &other}) {
     each->place[each->count] = kRecordFloats;

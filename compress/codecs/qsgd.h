@@ -9,7 +9,8 @@
 namespace gradlane {
 namespace {
 
-// It computes with halves, since the difference of the largest and the least value may exceed the largest float.
+// The code computes with halves of the values, because the difference of the largest and the least value may exceed the
+// largest float.
 struct Qsgd {
   static constexpr size_t kHeads = 2;  // half of the least value, half of the step
   static unsigned bits(const CodecParams& params) { return params.arguments.bits; }

@@ -39,10 +39,10 @@ inline uint64_t count_bits(TensorScan& scan, const uint32_t* bits, size_t count)
   return finite;
 }
 
-// Counts finite magnitudes in the histogram, and finds the largest. Pass `first` counts only magnitudes from a bar on.
-// The bar rises with each job, and more often in the first job. It stays so low that more of the values seen so far are
-// above it than are to be sent. settle() checks in the end whether the counts suffice. If not, the next pass counts all
-// values.
+// Counts finite magnitudes in the histogram, and finds the largest. Pass `first` counts only magnitudes that are not
+// below a bar. The bar may rise at each job, and more often in the first job. It stays so low that more of the scanned
+// values are above it than are to be sent. finish_scan() checks after the pass whether the counts suffice. If not, the
+// next pass counts all values.
 template <class X>
 GRADLANE_INLINE void see_magnitudes(const CodecParams& params, TensorScan& scan, const ScanJob& job, unsigned first,
                                     X x) {
@@ -91,9 +91,10 @@ inline void see_squares(TensorScan& scan, const ScanJob& job) {
   }
 }
 
-// Counts those of sixteen floats from `position` on that are in the cut's bin, as `bits` says: their numbers are
-// look.chosen and the next ones. The run of numbers [params.from, params.until) is to be sent. If it begins or ends
-// here, the place is stored in look.counts, which no longer has to be a histogram.
+// Counts the elements of the cut's bin among sixteen floats from `position` on. `bits` has a bit for each of these
+// elements. They get the numbers scan.chosen, scan.chosen + 1, ... The run of numbers [params.from, params.until) is to
+// be sent. If it begins or ends among them, the position is stored in scan.counts, which no longer has to be a
+// histogram.
 GRADLANE_INLINE void see_run(const CodecParams& params, TensorScan& scan, uint64_t position, uint32_t bits) {
   if (bits == 0) return;
   const uint64_t first = scan.chosen;

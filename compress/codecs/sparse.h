@@ -4,9 +4,9 @@
 // `Choice` is the codec: an object made of (params, position of the record's first float). It has:
 // - `Floats x(g, residual, second)` returns what could be sent of sixteen elements. It updates `second`, the second
 //   state array.
-// - `Mask takes(x, i)` returns which floats of the record are sent, from i on. NaN and Inf are. A value that is 0, or
-//   becomes 0 on the lattice, is not; so params.threshold is never 0 (rows/sparse.h).
-// - `see(params, scan, job)` is CodecOps::look.
+// - `Mask takes(x, i)` returns which floats of the record are sent, from i on. NaN and Inf are always sent. A value
+//   that is 0, or becomes 0 on the lattice, is never sent. So params.threshold is never 0 (rows/sparse.h).
+// - `see(params, scan, job)` is CodecOps::scan.
 // - `kSecond` says whether there is a second state array.
 // Where an element is sent, the first state array keeps only the rounding error, and the second one becomes 0.
 //

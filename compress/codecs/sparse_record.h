@@ -1,7 +1,7 @@
 // sparse_record.h - the reader of sparse records of up to 256 floats; included by the kernels of every instruction set
 // that are made with the kit
 //
-// docs/codec-format.md says the same in prose. The code is in an unnamed namespace; layout.h says why.
+// docs/codec-format.md describes these records. The code is in an unnamed namespace; layout.h says why.
 #pragma once
 
 #include <bit>
@@ -22,11 +22,11 @@ struct SparseRecord {
   const uint8_t* end;
 };
 
-// Returns whether places ascend, and the last one is that of a float.
+// Returns whether places ascend, and the last one is below `floats`.
 GRADLANE_INLINE bool in_order(const uint8_t* places, size_t count, size_t floats) {
   if (count == 0) return true;
   if (kParts == 1 && count <= kLanes) [[likely]] {
-    // The byte in front of the first place exists, and its value does not matter.
+    // The byte before the first place exists, and its value does not matter.
     const Mask good = load_bytes(places - 1, count) < load_bytes(places, count);
     const uint32_t all_good = (1U << count) - 1;
     return ((mask_bits(good) | 1) & all_good) == all_good && places[count - 1] < floats;
@@ -76,7 +76,7 @@ GRADLANE_INLINE Status open_record(const CodecParams& params, const uint8_t* at,
   return Status::kOk;
 }
 
-// Returns value i of those that the record has.
+// Returns the i-th value of the record.
 GRADLANE_INLINE float value_of(const CodecParams& params, const SparseRecord& record, size_t i) {
   if (record.width == kWholeFloat) [[likely]] {
     float value;

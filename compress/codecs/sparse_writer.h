@@ -1,7 +1,8 @@
 // sparse_writer.h - the writer of sparse records of up to 256 floats; included by the kernels of every instruction set
 // that are made with the kit
 //
-// Picked elements are kept as a list, unless the translation unit has another way and includes that first.
+// Picked elements are kept as a list (picked_list.h), unless the translation unit has included picked_bits.h before
+// this file.
 //
 // The code is in an unnamed namespace; layout.h says why.
 #pragma once
@@ -56,7 +57,7 @@ inline void write_steps(const uint32_t* steps, size_t count, unsigned width, uin
   return static_cast<size_t>(at + values - out);
 }
 
-// Writes a record as write_any_record() does, but faster in the usual case of few values with room behind them.
+// Writes a record as write_any_record() does, but faster in the usual case: few values, and enough space after them.
 GRADLANE_INLINE size_t write_record(const CodecParams& params, const Picked& picked, size_t floats, uint8_t* out,
                                     size_t room) {
   const size_t count = picked.count;

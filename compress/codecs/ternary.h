@@ -2,7 +2,7 @@
 // translation units of selections
 //
 // A selection S chooses which of sixteen floats are contributed, with their signs: S(p)(magnitudes, position). It never
-// chooses 0. Inf and NaN are contributed as they are. `Runs` has the shortcuts of an instruction set for full groups
+// chooses 0. Inf and NaN are contributed unchanged. `Runs` has the shortcuts of an instruction set for full groups
 // without escapes, like `TernaryRuns`.
 //
 // The code is in an unnamed namespace; layout.h says why.
@@ -24,7 +24,7 @@ class TernarySelection {
   TernarySelection(const CodecParams& params, uint64_t position)
       : select_(params), position_(position), step_(all(params.step)) {}
 
-  // Takes a full group.
+  // Loads a full group, adds its residuals if there is feedback, and chooses the floats to contribute.
   GRADLANE_INLINE Group take(const PlaneJob& job, size_t group) const {
     const auto half = [&](size_t i, Floats& x, Mask& chosen) GRADLANE_INLINE_LAMBDA {
       x = load(job.in + i);

@@ -43,7 +43,7 @@ struct TernaryPlanes {
   }
 };
 
-// Writes a group. Returns false and writes nothing if there is no room for two planes.
+// Writes a group. Returns false and writes nothing if two planes do not fit.
 GRADLANE_INLINE bool put_ternary(TernaryPlanes planes, PlaneSink& sink, uint8_t* tags, size_t group) {
   if (sink.room() < static_cast<ptrdiff_t>(2 * kPlaneBytes)) [[unlikely]]
     return false;
@@ -55,8 +55,8 @@ GRADLANE_INLINE bool put_ternary(TernaryPlanes planes, PlaneSink& sink, uint8_t*
   return true;
 }
 
-// Adds a group to one of fewer than kPlanes planes, and writes the sum. Returns false and writes nothing if there is no
-// room for kPlanes planes.
+// Adds a group to one of fewer than kPlanes planes, and writes the sum. Returns false and writes nothing if kPlanes
+// planes do not fit.
 template <size_t kPlanes>
 GRADLANE_INLINE bool put_sum(const uint8_t* at, unsigned width, TernaryPlanes other, PlaneSink& sink, uint8_t* tags,
                              size_t group) {
@@ -104,7 +104,7 @@ struct TernaryRuns {
 
   static GRADLANE_INLINE size_t hop(const Selection& selection, const PlaneJob& from, PlaneInput& input, size_t group,
                                     PlaneSink& to, uint8_t* tags) {
-    const PlaneJob job = from;  // copies, as above
+    const PlaneJob job = from;  // copies, for the same reason as in encode()
     const Selection select = selection;
     PlaneSink sink = to;
     PlaneInput in = input;

@@ -1,7 +1,7 @@
 // terngrad.h - selection of codec terngrad: -s, 0 or s at random (Wen et al., NeurIPS 2017)
 //
-// On average, a contribution is the float, clipped to some standard deviations. s is the least power of two that no
-// clipped float of any rank exceeds.
+// The expected value of a contribution is the float, clipped to CLIP standard deviations. The step s is the least power
+// of two that no clipped float of any rank exceeds.
 #pragma once
 
 #include "compress/codecs/random_unit.h"

@@ -154,7 +154,7 @@ struct Votes {
 // The values of a record: 2 c - m, or c - m, as its head says. A float with a code has c = 0, which has no meaning.
 class VoteRecord {
  public:
-  // Number of planes, with room for the carries of an addition.
+  // Largest number of planes, including those for the carries of an addition.
   static constexpr size_t kMostPlanes = 13;
 
   VoteHead head;
@@ -224,7 +224,7 @@ class VoteRecord {
     normalize(finite);
   }
 
-  // Takes the codes of these votes.
+  // Copies the codes of `votes` into this record.
   void be_special(const Votes& votes) {
     head.special = votes.special().any();
     if (!head.special) return;
@@ -242,7 +242,7 @@ class VoteRecord {
   }
 
   // Clips values to kMostVotes, and brings them to the normal form. Only blocks of other encoders have larger values.
-  // `there` has the floats of the record.
+  // `there` has a bit for each float that the record has.
   [[gnu::noinline]] void cut_off(const Bits& there) {
     BitWords wide[kWidePlanes];
     for (size_t i = 0; i < kVoteFloats; ++i) {
@@ -308,7 +308,7 @@ class VoteRecord {
     return ends;
   }
 
-  // Adds the same number to all c, which get `planes` planes. No c leaves their range.
+  // Adds `number` to all c, and extends them to `planes` planes first. The sums must fit in these planes.
   void shift(int number, size_t planes) {
     for (; count_ < planes; ++count_) plane[count_] = Bits::none();
     if (number == 0) return;

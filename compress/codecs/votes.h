@@ -2,8 +2,8 @@
 // instruction set that are made with the kit
 //
 // `VoteRule` is the codec:
-// - kAbstains: a 0 has no vote; if false, it votes for a sign drawn at random.
-// - kMajorityResult: results are the signs of sums; if false, they are the sums.
+// - kAbstains: true if a 0 has no vote; false if it votes for a sign drawn at random.
+// - kMajorityResult: true if results are the signs of sums; false if they are the sums.
 //
 // The code is in an unnamed namespace; layout.h says why.
 #pragma once
@@ -221,7 +221,7 @@ struct VotePasses {
     return plus[0] | plus[1] << 16 | static_cast<uint64_t>(plus[2] | plus[3] << 16) << 32;
   }
 
-  // Does the same for the last floats of a record, fewer than 64.
+  // Does the work of plus_word() for the last floats of a record, if they are fewer than 64.
   template <bool kFeedback>
   [[gnu::noinline]] static uint64_t last_plus_word(const Contribution& from, size_t i, bool& plain) {
     uint64_t word = 0;
@@ -258,8 +258,8 @@ struct VotePasses {
     return lanes_of<uint32_t>([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::Max(x, y); }, a, b);
   }
 
-  // Handles sixteen floats of which some are 0, Inf, NaN or missing. Returns the zeros that vote; their signs go to
-  // `plus`.
+  // Handles sixteen floats of which some are 0, Inf, NaN or missing. Returns a mask of the zeros that vote, and puts
+  // their random signs into `plus`.
   [[gnu::noinline]] static uint32_t vote_rest(const Contribution& from, const Floats& x, size_t lanes, size_t i,
                                               uint32_t& plus, BitWords (&code)[kCodePlanes]) {
     put_codes(x, i, code);

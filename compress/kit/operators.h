@@ -1,10 +1,10 @@
 // operators.h - the operators that codecs are made of: reduce, filter, select, random, concat, extract
 //
-// They are those of CompLL (HiPress, SOSP 2021). Its sort finds the k largest values; select (select.h) does that
-// without sorting.
+// CompLL (HiPress, SOSP 2021) has these operators. Its sort finds the k largest values. Here, select (select.h) finds
+// them without sorting.
 //
-// They work on sixteen floats at a time (vectors.h). Functions over a run of floats call f(first, count) for each
-// sixteen floats, and for the rest: see each().
+// The operators work on sixteen floats at a time (vectors.h). Functions over a run of floats call f(first, count) for
+// each sixteen floats, and for the rest: see each().
 //
 // The code is in an unnamed namespace; layout.h says why.
 #pragma once
@@ -26,7 +26,7 @@ GRADLANE_INLINE void each(size_t floats, F f) {
 // ---- reduce
 //
 // Computes sixteen partial results, lane by lane: acc = f(acc, in[i], ...). A lane for which there is no float left
-// keeps its acc. total() and largest_of() make one result of these, in one fixed order.
+// keeps its acc. total() and largest_of() make one result of the sixteen, in one fixed order.
 
 template <class T, class F, class... In>
 GRADLANE_INLINE Lanes<T> reduce(Lanes<T> acc, size_t floats, F f, const In*... in) {
@@ -69,8 +69,8 @@ GRADLANE_INLINE float highest_of(const Floats& v) {
 
 // ---- filter
 //
-// Moves the lanes that a mask selects together, to the front of `out`. The rest of the kLanes places may be
-// overwritten, too. Returns how many lanes the mask selects.
+// Stores the lanes that a mask selects next to each other, from the beginning of `out`. The rest of out[0] to
+// out[kLanes - 1] may be overwritten, too. Returns how many lanes the mask selects.
 
 template <class T>
 GRADLANE_INLINE size_t filter(const Mask& mask, const Lanes<T>& v, T* out) {
@@ -104,7 +104,8 @@ class Random {
     const Words x = upper(position);
     return x ^ shifted_right<16>(x);
   }
-  // Returns the same with fewer steps: the upper bits are as good as those of words(), the lower bits are not.
+  // Returns words() without the last step of its mixing. The upper bits are as good as those of words(), the lower bits
+  // are not.
   [[nodiscard]] GRADLANE_INLINE Words upper(uint64_t position) const {
     Words x = count_from(static_cast<uint32_t>(position) + first_);
     x = (x ^ shifted_right<16>(x)) * all(0x85ebca6bU);

@@ -60,8 +60,8 @@ inline uint64_t wanted_of(const CodecParams& params, const TensorScan& scan) {
   return (scan.finite * params.arguments.rate + 500'000) / 1'000'000 | (scan.finite * params.arguments.rate < 500'000);
 }
 
-// While magnitudes are counted, TensorScan::chosen is the bin of the bar: magnitudes below it may not be counted.
-// kKnown says that the counts are complete.
+// While a pass counts magnitudes, TensorScan::chosen is the bin of the bar. The counts may leave out magnitudes below
+// the bar. kKnown in its place says that the threshold is known, and that nothing is counted any more.
 constexpr uint64_t kKnown = ~uint64_t{0};
 
 inline void raise_bar(const CodecParams& params, TensorScan& scan) {
@@ -75,9 +75,9 @@ inline void raise_bar(const CodecParams& params, TensorScan& scan) {
 // Value of TensorScan::next when the rest of a pass may be skipped.
 constexpr uint64_t kNothing = ~uint64_t{0};
 
-// Saves the counts of the bins in which the cut may be, as a mark, each time N more values have been scanned. If the
-// marks are full, every other one is dropped and N doubles. With marks, a later pass can find elements of a bin without
-// scanning all values.
+// Adds a mark if N values have been scanned after the previous one. A mark has the counts of the bins in which the cut
+// may be. If there are kMarks marks already, every other one is dropped, and N doubles. With marks, a later pass can
+// find elements of a bin without scanning all values.
 inline void set_mark(TensorScan& scan) {
   constexpr uint64_t kOften = 32768;
   if (scan.marks == TensorScan::kMarks) {
@@ -92,8 +92,9 @@ inline void set_mark(TensorScan& scan) {
   for (size_t i = 0; i < std::size(mark.counts); ++i) mark.counts[i] = scan.counts[mark.bin + i];
 }
 
-// Skips to the last mark, not before `values`, that has element `number` of the threshold's bin behind it.
-// TensorScan::chosen becomes the number of the first element behind the mark.
+// Sets TensorScan::next to the last mark that is not before `values`, and not after element `number` of the threshold's
+// bin. TensorScan::chosen becomes the number of that bin's first element after the mark. Does nothing if there is no
+// such mark.
 inline void go_to(const CodecParams& params, TensorScan& scan, uint64_t number, uint64_t values) {
   const uint32_t bin = std::bit_cast<uint32_t>(params.threshold) >> kBinShift;
   for (size_t i = 0; i < scan.marks; ++i) {
@@ -105,7 +106,8 @@ inline void go_to(const CodecParams& params, TensorScan& scan, uint64_t number, 
   }
 }
 
-// Places in TensorScan::counts where the last pass of mstopk keeps two positions, the ends of the run.
+// Indices in TensorScan::counts at which the last pass of mstopk keeps the positions where its run begins and ends.
+// Each takes two entries.
 constexpr size_t kRunFrom = 0;
 constexpr size_t kRunUntil = 2;
 inline void set_place(TensorScan& scan, size_t at, uint64_t place) {

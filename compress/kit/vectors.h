@@ -225,7 +225,8 @@ GRADLANE_INLINE Floats larger(const Floats& a, const Floats& b) {
                          b);
 }
 
-// Faster versions: they may return either value for 0 and -0, too, and if one is NaN.
+// Return the smaller and the larger value of each lane, faster. If the values are 0 and -0, or one is NaN, they may
+// return either.
 GRADLANE_INLINE Floats lower(const Floats& a, const Floats& b) {
   return lanes_of<float>([](auto x, auto y) GRADLANE_INLINE_LAMBDA { return hn::Min(x, y); }, a, b);
 }
@@ -319,7 +320,7 @@ GRADLANE_INLINE Floats one_nan(const Floats& v) { return choose(v == v, v, float
 GRADLANE_INLINE Floats add(const Floats& a, const Floats& b) { return one_nan(a + b); }
 
 // Returns the nearest multiples of a power of two, ties to even. `exact` is 2^23 times that power (CodecParams): from
-// there on all floats are multiples. NaN and Inf stay as they are.
+// this magnitude on, all floats are multiples. NaN and Inf do not change.
 GRADLANE_INLINE Floats to_multiples(const Floats& v, float exact) {
   const Floats size = abs(v), limit = all(exact);
   const Words sign = bits_of(v) & all(0x80000000U);

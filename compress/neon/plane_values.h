@@ -160,7 +160,7 @@ GRADLANE_INLINE PlaneBytes narrow_words(const PlaneWords& q) {
   return {vqmovn_high_s16(vqmovn_s16(q.part[0]), q.part[1]), vqmovn_high_s16(vqmovn_s16(q.part[2]), q.part[3])};
 }
 
-// Take words apart into low or high bytes, and join these again.
+// Split words into their low or high bytes, and join such bytes to words again.
 template <bool kHigh>
 GRADLANE_INLINE PlaneBytes half_bytes(const PlaneWords& q) {
   const auto half = [](int16x8_t a, int16x8_t b) GRADLANE_INLINE_LAMBDA {
@@ -184,8 +184,8 @@ GRADLANE_INLINE PlaneWords load_words(const uint8_t* at, unsigned width) {
   return join_bytes(bytes_of_planes(at, 8), bytes_of_planes(at + 8 * kPlaneBytes, width - 8));
 }
 
-// Return the bits that the widest byte or word needs: 1 for -1, 0 for 0, 2 for 1. It is all 8 or 16 if one may be
-// saturated.
+// Return the bits that the widest byte or word needs: 1 for -1, 0 for 0, 2 for 1. The result is 8 or 16 if a byte or
+// word may be saturated.
 GRADLANE_INLINE unsigned width_of(PlaneBytes q) {
   const auto zigzag = [](int8x16_t x) GRADLANE_INLINE_LAMBDA {
     return vreinterpretq_u8_s8(veorq_s8(vshlq_n_s8(x, 1), vshrq_n_s8(x, 7)));

@@ -7,8 +7,8 @@
 namespace gradlane {
 namespace {
 
-// An address of the next planes of a block, from which kReach bytes can be read. Two groups as bytes, or one as words,
-// have no more.
+// Finds an address of the next planes of a block from which kReach bytes can be read. Near the end of a block this is a
+// copy. Two groups as bytes, or one as words, have at most kReach bytes.
 class PlaneReader {
  public:
   static constexpr size_t kReach = kMostPlanes * kPlaneBytes;
@@ -25,16 +25,16 @@ class PlaneReader {
   uint8_t spare_[kReach] = {};  // copy of what is left near the end of a block
 };
 
-// The `Kernels` of PlanePasses (compress/plane_passes.h). They handle two groups at a time, as bytes or as halves of
-// bytes. If a group is wider, the next kWords groups are handled one at a time, as words. A new choice for each group
-// would be mispredicted.
+// The `Kernels` of PlanePasses (compress/plane_passes.h). The kernels handle two groups at a time, as bytes or as
+// halves of bytes. If a group is wider, the next kWords groups are handled one at a time, as words. A new choice for
+// each group would be mispredicted.
 struct PlaneKernels {
   using GroupOps = PlaneGroup;
 
   static constexpr unsigned kNibble = 4;  // most planes of half bytes
   static constexpr unsigned kByte = 8;    // most planes of bytes
   static constexpr unsigned kNarrow = 7;  // most planes of bytes of which none is saturated
-  // most planes of a block's bytes: one of these plus a saturated byte has more than 7 bits (127 - 32)
+  // most planes of a block's group to be added as bytes: a saturated byte plus such a byte needs 8 bits (127 - 32)
   static constexpr unsigned kNarrowIn = 6;
   static constexpr unsigned kWidest = 14;  // most planes of words: a sum with a saturated word has more
   static constexpr size_t kWords = 32;     // groups handled as words before bytes are tried again
@@ -43,8 +43,8 @@ struct PlaneKernels {
     return first <= width && second <= width;
   }
 
-  // put_pair() writes two groups, put() writes one. They return false and write nothing if a group is too wide or there
-  // is no room.
+  // put_pair() writes two groups, put() writes one. They return false and write nothing if a group is too wide or does
+  // not fit.
   static GRADLANE_INLINE bool put_pair(BytePair bytes, PlaneSink& sink, uint8_t& tags) {
     const unsigned first = width_of(bytes.first), second = width_of(bytes.second);
     if (sink.room() < static_cast<ptrdiff_t>(2 * sizeof(Planes)) || !within(kNarrow, first, second)) [[unlikely]]

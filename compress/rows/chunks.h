@@ -1,4 +1,4 @@
-// chunks.h - rows of codecs with a scale for each chunk, whose blocks do not add
+// chunks.h - rows of codecs with a scale for each chunk, whose blocks cannot be summed while encoded
 #pragma once
 
 #include "compress/chunk_layout.h"
@@ -8,7 +8,7 @@
 namespace gradlane {
 namespace {
 
-// Return limits for a block of codes of kBits bits. If kBits is 0, B is the number of bits.
+// Return the most and the fewest bytes of a block whose codes have kBits bits. If kBits is 0, they have B bits.
 template <size_t kHeads, unsigned kBits>
 constexpr size_t chunked_max_bytes(const CodecArguments& arguments, size_t floats) {
   return chunks_bytes(arguments.extra, kHeads, escape_bits(kBits != 0 ? kBits : arguments.bits), floats);

@@ -7,8 +7,8 @@
 namespace gradlane {
 namespace {
 
-// Moves the tags of `groups` groups, which are `bytes` bytes, down by half a byte. This closes the gap behind the tags
-// of an odd number of groups in front of them. Returns how many of the bytes are still needed.
+// Moves the tags of `groups` groups, `bytes` bytes, down by half a byte. This closes the gap that an odd number of
+// groups leaves before them. Returns how many of the bytes are still needed.
 size_t close_gap(uint8_t* tags, size_t bytes, size_t groups) noexcept {
   tags[-1] = static_cast<uint8_t>(tags[-1] | tags[0] << 4);
   size_t i = 0;
@@ -24,14 +24,14 @@ size_t close_gap(uint8_t* tags, size_t bytes, size_t groups) noexcept {
   return plane_tag_bytes(groups + 1) - 1;
 }
 
-// [tags 1, payload 1, escapes 1, tags 2, payload 2, escapes 2] becomes
-// [tags 1, tags 2, payload 1, payload 2, escapes 2, escapes 1].
+// Joins two blocks in place: [tags 1, payload 1, escapes 1, tags 2, payload 2, escapes 2] becomes [tags 1, tags 2,
+// payload 1, payload 2, escapes 2, escapes 1].
 size_t join_planes(uint8_t* block, BlockSize first, BlockSize second) noexcept {
   const size_t groups = first.floats / kGroupFloats;
   const size_t more = groups_of(second.floats);
   const size_t bytes = first.bytes + second.bytes;
   if (groups == 0 || more == 0) return bytes;
-  uint8_t* const tags = block + plane_tag_bytes(groups);  // of the second block
+  uint8_t* const tags = block + plane_tag_bytes(groups);  // tags of the second block
   const size_t tag_bytes = plane_tag_bytes(more);
   const size_t escapes = sum_tags(block, groups, block + first.bytes).escapes * kEscapeBytes;
   const auto rest = static_cast<size_t>(block + first.bytes - tags);
@@ -87,7 +87,8 @@ inline void settle_relative(CodecParams& params, TensorScan&, float agreed) {
 
 inline float offer_largest(const CodecParams&, const TensorScan& scan) { return scan.largest; }
 
-// The absolute error is half of the least step, which is used if the largest magnitude is very small.
+// The absolute error is half of the least step, 2^-126, which is used if the largest magnitude would need a smaller
+// one.
 inline CodecError relative_error(const CodecArguments& arguments) {
   return {.absolute = 0x1p-127, .of_largest = bound_error(arguments).absolute};
 }

@@ -1,4 +1,4 @@
-// plain.h - rows of codecs that send floats as they are or in another format, and of INCEPTIONN's codec
+// plain.h - rows of codecs that send floats unchanged or in another format, and of INCEPTIONN's codec
 #pragma once
 
 #include "compress/rows/common.h"
@@ -10,7 +10,7 @@ namespace {
 // Returns the bytes of a block of zeros, which has only tags.
 constexpr size_t tagged_least_bytes(size_t floats) { return groups_of(floats) * kTagBytes; }
 
-// [tags 1, payload 1, tags 2, payload 2] becomes [tags 1, tags 2, payload 1, payload 2].
+// Joins two blocks in place: [tags 1, payload 1, tags 2, payload 2] becomes [tags 1, tags 2, payload 1, payload 2].
 size_t join_tagged(uint8_t* block, BlockSize first, BlockSize second) noexcept {
   const size_t tags = groups_of(first.floats) * kTagBytes;
   swap_parts(block + tags, first.bytes - tags, groups_of(second.floats) * kTagBytes);
@@ -19,7 +19,7 @@ size_t join_tagged(uint8_t* block, BlockSize first, BlockSize second) noexcept {
 
 inline CodecParams inceptionn_params(const CodecArguments& arguments) { return lattice(bits_of(arguments), -15); }
 
-// The absolute errors are half of the distance of denormals.
+// The absolute errors are half of the distance between adjacent denormals.
 inline CodecError bf16_error(const CodecArguments&) { return {.relative = 0x1p-8, .absolute = 0x1p-134}; }
 inline CodecError fp16_error(const CodecArguments&) { return {.relative = 0x1p-11, .absolute = 0x1p-25}; }
 

@@ -31,7 +31,8 @@ inline bool counted(const CodecParams& params, TensorScan& scan, unsigned first)
   return false;
 }
 
-// Finds a threshold. It is never above the largest magnitude, so that something is sent even if all elements are alike.
+// Finds a threshold. It is never above the largest magnitude, so that something is sent even if all magnitudes are
+// equal.
 inline void find_threshold(CodecParams& params, TensorScan& scan, unsigned first) {
   if (scan.chosen == kKnown || !counted(params, scan, first)) return;
   const float found = threshold_at(scan.counts, wanted_of(params, scan), scan.largest);
@@ -42,8 +43,8 @@ inline void find_threshold(CodecParams& params, TensorScan& scan, unsigned first
 
 inline void settle_threshold(CodecParams& params, TensorScan& scan, float) { find_threshold(params, scan, 0); }
 
-// Finds the bin of the cut, and which elements of it are sent, as a run of their numbers. This rank draws the start of
-// the run.
+// Finds the bin of the cut. If only some of its elements are to be sent, [from, until) becomes a run of their numbers
+// in the bin. This rank's seed decides where the run begins.
 inline void find_run(CodecParams& params, TensorScan& scan) {
   if (scan.chosen == kKnown || !counted(params, scan, 0)) return;
   const uint64_t wanted = wanted_of(params, scan);
@@ -59,7 +60,8 @@ inline void find_run(CodecParams& params, TensorScan& scan) {
   scan.next = kNothing;
 }
 
-// Runs after each pass. After the third one, it replaces the numbers in the run by places.
+// Runs after each pass. After the third pass, it replaces the element numbers `from` and `until` by positions in the
+// tensor.
 inline void settle_exactly(CodecParams& params, TensorScan& scan, float) {
   if (scan.pass < 2) {
     find_run(params, scan);
@@ -74,7 +76,7 @@ inline void settle_exactly(CodecParams& params, TensorScan& scan, float) {
   }
 }
 
-// The clip option, kept times ten, is the largest norm of one rank's gradient.
+// Factors by which dgc's options are stored: clip, the largest norm of one rank's gradient, and m, the momentum.
 constexpr uint16_t kClipPerOne = 10;
 constexpr uint16_t kMomentumPerOne = 1000;
 

@@ -19,7 +19,7 @@ inline float offer_mean(const CodecParams&, const TensorScan& scan) {
   return scan.finite == 0 ? 0 : static_cast<float>(scan.magnitude / static_cast<double>(scan.finite));
 }
 
-// Sets the scale to the power of two that is nearest to `agreed` by its ratio. Its limits keep kMostVotes times the
+// Sets the scale to the power of two whose ratio to `agreed` is nearest to 1. Its limits keep kMostVotes times the
 // scale finite.
 inline void settle_scale(CodecParams& params, TensorScan&, float agreed) {
   constexpr int kLeast = -126, kMost = 119;

@@ -1,6 +1,6 @@
 // bf16.cc - codec bf16: the upper half of each float (any thread)
 //
-// docs/codec-format.md says the same in prose.
+// docs/codec-format.md describes this format in prose.
 #include "compress/scalar/flat.h"
 #include "compress/scalar/scalar.h"
 

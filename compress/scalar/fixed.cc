@@ -1,7 +1,7 @@
-// fixed.cc - codec fixed, multiples of 2^(1-b) in bit planes, and codecs that choose multiples in another way (any
+// fixed.cc - codec fixed, multiples of 2^(1-b) in bit planes, and codecs that choose the multiples by other rules (any
 // thread)
 //
-// docs/codec-format.md says the same in prose.
+// docs/codec-format.md describes this format in prose.
 #include "compress/scalar/scalar.h"
 #include "compress/selected_planes.h"
 

@@ -9,7 +9,7 @@
 namespace gradlane {
 namespace {
 
-// fp32 as it is: the format of codec raw, and of floats in memory.
+// Unchanged fp32: the format of codec raw, and of floats in memory.
 struct Raw {
   using Word = uint32_t;
   static Word encode(float f) { return to_bits(f); }

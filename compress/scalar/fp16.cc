@@ -1,6 +1,6 @@
 // fp16.cc - codec fp16: each float as IEEE half (any thread)
 //
-// docs/codec-format.md says the same in prose.
+// docs/codec-format.md describes this format in prose.
 #include "compress/scalar/flat.h"
 #include "compress/scalar/scalar.h"
 

@@ -1,6 +1,6 @@
 // inceptionn.cc - codec inceptionn: floats below 1 in 0, 1 or 2 bytes (any thread)
 //
-// docs/codec-format.md says the same in prose.
+// docs/codec-format.md describes this format in prose.
 #include "compress/scalar/scalar.h"
 #include "compress/scalar/tagged.h"
 

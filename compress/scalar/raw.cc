@@ -1,4 +1,4 @@
-// raw.cc - codec raw: each float as it is (any thread)
+// raw.cc - codec raw: each float unchanged (any thread)
 #include "compress/scalar/flat.h"
 #include "compress/scalar/scalar.h"
 

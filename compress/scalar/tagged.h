@@ -53,7 +53,8 @@ struct Payload {
   }
 };
 
-// Writes one group of `count` floats, the values of `next(i)`. Returns false if there is no room.
+// Writes one group of `count` floats, the values of `next(i)`. Returns false and writes nothing if the group does not
+// fit.
 template <class C, class Next>
 bool put_group(const CodecParams& params, size_t count, Next next, Sink& sink, uint8_t* tags) {
   uint8_t payload[kGroupFloats * sizeof(float)];

@@ -23,8 +23,8 @@ namespace {
 constexpr size_t kChunk = 1 << 16;
 constexpr size_t kChunks = 1 << 16;
 
-// The error bound for a float f that decodes to v. Where |f| < `limit`, |v - f| <= `bound`. Elsewhere v = f. If a codec
-// promises |v - f| < 2^-b, `bound` is the largest float below 2^-b.
+// The error bound for a float f that decodes to v. Where |f| < `limit`, |v - f| <= `bound`. For all other f, v = f. If
+// a codec promises |v - f| < 2^-b, `bound` is the largest float below 2^-b.
 struct Bound {
   float limit;
   float bound;
@@ -38,7 +38,7 @@ struct Counts {
   std::array<std::atomic<size_t>, kIsas.size()> encoded{};   // chunks whose block differs from the scalar one
   std::array<std::atomic<size_t>, kIsas.size()> decoded{};   // chunks whose decoded floats differ from the scalar ones
   std::array<std::atomic<size_t>, kIsas.size()> compared{};  // chunks that were compared
-  std::atomic<size_t> swept{0};                              // chunks that are done; in the end all of them
+  std::atomic<size_t> swept{0};                              // chunks that are finished; kChunks in the end
 };
 
 struct Sweep {

@@ -176,8 +176,8 @@ struct Exchange {
 
 TEST_P(Chunks, TheMeanOfManyExchangesConverges) {
   constexpr int kSteps = 1000;
-  // The error of the mean is the last residuals divided by kSteps. With onebit, residuals reach some hundred times the
-  // values.
+  // The error of the mean is the sum of the final residuals divided by kSteps. With onebit, residuals reach some
+  // hundred times the values.
   const std::pair<const char*, double> bounds[] = {
       {"onebit", 0.4},   {"qsgd:2", 0.02},  {"qsgd:3", 0.008}, {"qsgd:4", 0.004}, {"qsgd:5", 0.002},
       {"qsgd:6", 0.001}, {"qsgd:7", 0.001}, {"qsgd:8", 0.001}, {"int8", 0.001},   {"fp8", 0.004}};

@@ -75,7 +75,7 @@ TEST_P(Contract, ErrorBounds) {
   }
 }
 
-// Half steps reach the error bound. A codec with smaller errors would not be the one of the wire format.
+// Half steps reach the error bound. A codec with smaller errors would write other bytes than the wire format says.
 TEST_P(Contract, RoundsHalfStepsToEven) {
   const Codec fixed = codec("fixed:10");
   const std::vector<float> in = {0x1p-10F, -0x1p-10F, 0x3p-10F, 0x5p-10F, 253 * 0x1p-10F, 0x1.000002p-10F};
@@ -87,7 +87,7 @@ TEST_P(Contract, EncodingIsIdempotent) {
   Rng rng(2);
   for (const std::string& name : all_codecs()) {
     const Codec mine = codec(name);
-    if (!mine.row().is_additive) continue;  // their results are never encoded again
+    if (!mine.row().is_additive) continue;  // results of other codecs are never encoded again
     const FloatSource source(mine);
     for (const Kind kind : kKinds) {
       const std::vector<float> in = kind == Kind::kEdges ? source.edges() : source.make(rng, kind, 333);
@@ -118,7 +118,8 @@ TEST_P(Contract, MaxBytesIsReachedAndNeverExceeded) {
   }
 }
 
-// A limited room takes the longest prefix that fits. Prefixes end at a multiple of the granule, or at the end.
+// If the output is short, encode() takes the longest prefix that fits. Prefixes end at a multiple of the granule, or at
+// the end.
 TEST_P(Contract, LimitedRoomTakesTheLongestPrefix) {
   Rng rng(3);
   for (const std::string& name : some_codecs()) {
@@ -152,7 +153,7 @@ TEST_P(Contract, CutBlocksStayBelowMaxPacket) {
     EXPECT_EQ(result.bytes, kMaxPacket);
 
     const std::vector<float> raw(10000, 0x1p30F);
-    result = mine.encode(raw, out);  // this room is larger than max_bytes()
+    result = mine.encode(raw, out);  // this output is longer than max_bytes()
     EXPECT_EQ(result.floats, raw.size());
     result = mine.encode(raw, std::span(out).first(mine.max_bytes(raw.size()) - 1));
     EXPECT_EQ(result.bytes, mine.max_bytes(result.floats));
@@ -161,7 +162,7 @@ TEST_P(Contract, CutBlocksStayBelowMaxPacket) {
   }
 }
 
-// Returns a random room that takes at least one granule, so that each call makes progress.
+// Returns a random length for an output. At least one granule fits, so that each call makes progress.
 size_t packet_room(Rng& rng, const Codec& codec) { return codec.max_bytes(codec.granule()) + rng.below(300); }
 
 TEST_P(Contract, PacketsAddUpToTheWhole) {
@@ -206,7 +207,7 @@ float to_multiple(float f, float step) {
                             static_cast<double>(step));
 }
 
-// A hop gives what the separate functions give one after the other. It rounds the local floats before it adds them:
+// A hop has the result of decode(), an addition and encode_sum(). It rounds the local floats before it adds them:
 // `fixed` to its lattice, `inceptionn` to its finest step. `inceptionn` with truncate does not round them.
 TEST_P(Contract, HopIsDecodeAddEncode) {
   Rng rng(5);

@@ -73,7 +73,8 @@ class FixedSum : public IsaTest {
         steps += q;
         sizes += std::abs(q);
       }
-      EXPECT_LE((sizes + std::abs(steps)) / 2, int64_t{1} << 24);  // the greater of the two sums of one sign
+      // the larger of two sums: of the positive q, and of the magnitudes of the negative q
+      EXPECT_LE((sizes + std::abs(steps)) / 2, int64_t{1} << 24);
       sums.push_back(static_cast<float>(static_cast<double>(steps) * step(codec)));
     }
     return sums;
@@ -158,7 +159,8 @@ TEST_P(FixedSum, SixteenBitsOverflow) {
 TEST_P(FixedSum, ExtremeWordsFromOutside) {
   const Codec fixed = codec("fixed:10");
   const auto s = static_cast<float>(step(fixed));
-  // 16 planes: -32768 has bit 15, -128 has bits 7 to 15.
+  // 16 planes, one per bit of the words; bit i of a plane belongs to float i. Float 0 is -32768 (bit 15 alone), float 1
+  // is -128 (bits 7 to 15).
   std::vector<uint8_t> block = {0x0f};
   for (unsigned plane = 0; plane < 16; ++plane) {
     const int bits = plane < 7 ? 0 : plane < 15 ? 2 : 3;
@@ -291,7 +293,7 @@ TEST_P(FixedSum, PromisesHoldUpToTheEndOfTheRange) {
   }
 }
 
-// The bound is reached: half steps that all round in the same direction add up to it.
+// The error can reach the bound: errors of half a step, all in the same direction, add up to it.
 TEST_P(FixedSum, TotalErrorReachesItsBound) {
   const Codec fixed = codec("fixed:10");
   const Ranks ranks(64, std::vector<float>(40, 0x3p-10F));  // 1.5 steps, rounded to 2

@@ -116,7 +116,7 @@ uint64_t fnv1a(const Bytes& bytes) {
   return hash;
 }
 
-// An output of `room` bytes at an odd address, with bytes on both sides that must stay as they are.
+// An output of `room` bytes at an odd address, with guard bytes on both sides that must not change.
 class Output {
  public:
   explicit Output(size_t room) : room_(room), bytes_(kBefore + room + kBehind, kGuard) {}

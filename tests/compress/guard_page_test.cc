@@ -77,7 +77,7 @@ class GuardedMemory : public Memory {
 
 class GuardPage : public IsaTest {
  protected:
-  // Runs every op on runs of every length, with all kinds of floats and blocks, and with outputs of any room.
+  // Runs every op on runs of every length, with all kinds of floats and blocks, and with outputs of any length.
   static void run_all(Flush flush) {
     GuardedMemory guarded(flush);
     Rng rng(1);
@@ -105,7 +105,7 @@ class GuardPage : public IsaTest {
 TEST_P(GuardPage, BehindTheEnd) { run_all(Flush::kEnd); }
 TEST_P(GuardPage, BeforeTheBegin) { run_all(Flush::kBegin); }
 
-// Rooms from 0 to more than enough cut every group at every place.
+// Outputs of every length, from 0 to more than enough, cut every group at every place.
 TEST_P(GuardPage, EveryRoom) {
   GuardedMemory guarded(Flush::kEnd);
   Rng rng(2);

@@ -57,8 +57,8 @@ TEST_P(InceptionnSum, StaysWithinBoundPerRank) {
   }
 }
 
-// Each rank has an equal share of that range. The first 250 floats have full size and the same sign on all ranks; the
-// others are random.
+// The ranks divide the range, below 2^(24-b), equally. The first 250 floats have full size and the same sign on all
+// ranks; the others are random.
 TEST_P(InceptionnSum, StaysWithinBoundUpToTheEndOfItsRange) {
   Rng rng(9);
   for (const char* name : {"inceptionn:2", "inceptionn:7", "inceptionn:10", "inceptionn:14", "inceptionn:2,truncate",

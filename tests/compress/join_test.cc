@@ -73,7 +73,7 @@ TEST(Join, EveryKindOfFloats) {
   }
 }
 
-// Each side has a payload of no bytes or of four bytes per float. The longest blocks are longer than a packet.
+// Each of the two blocks has no payload, or four bytes per float. The longest blocks are longer than a packet.
 TEST(Join, NoPayloadAndAllRaw) {
   for (const std::string name : {"raw", "bf16", "inceptionn:10", "fixed:10"}) {
     const Codec codec = scalar(name);

@@ -67,7 +67,7 @@ TEST_P(Names, WireIds) {
   }
 }
 
-// The default is exact. Users get a bound only if they name it.
+// The default is exact. Users get a lossy codec only if they name it.
 TEST_P(Names, Defaults) {
   EXPECT_EQ(kDefaultCodec, "raw");
   for (const std::string_view name : {kDefaultCodec, kDefaultLossyCodec}) {

@@ -1,4 +1,4 @@
-// nothing_test.cc - calls without floats or without room
+// nothing_test.cc - calls without floats, or with an output of no bytes
 #include <string>
 #include <vector>
 
@@ -37,7 +37,8 @@ void expect_nothing(Status status, const HopResult& got) {
   EXPECT_EQ(got.floats + got.bytes, 0U);
 }
 
-// The status depends on the bytes that stand in the place of an escape, so any error will do.
+// Checks that a hop has refused its block. The status depends on the bytes where an escape is expected, so any error is
+// right.
 void expect_refused(const HopResult& got) {
   EXPECT_NE(got.status, Status::kOk);
   EXPECT_EQ(got.floats + got.bytes, 0U);

@@ -51,7 +51,7 @@ std::vector<float> scaled(std::vector<float> floats, int exponent) {
   return floats;
 }
 
-// Returns the codec of rank 0 after three ranks have scanned floats of about 2^exponent and settled. Prints their
+// Returns the codec of rank 0 after three ranks have finished their scans of floats of about 2^exponent. Prints their
 // offers.
 Codec settled(Rng& rng, const Codec& codec, int exponent) {
   const FloatSource source(codec);

@@ -37,8 +37,8 @@ def magnitude(bits):
 
 
 def step_of(largest, steps):
-    """Returns the step of which `steps` reach `largest`; 0 if it would be denormal. Near the end of the range it is a
-    bit smaller."""
+    """Returns the step of which `steps` reach `largest`; 0 if it would be denormal. Near the end of the range of floats
+    it is slightly smaller."""
     step = mul(largest, div(fp32(1), fp32(steps)))
     if FP32.value(largest) >= 2**124:
         step = mul(step, fp32(ONE_LESS))
@@ -62,7 +62,7 @@ def unpack(data, width, count):
 # ---- Chunks
 
 class Chunked(Codec):
-    """The base of codecs in chunks. A subclass gives heads, width, measure(), code() and value()."""
+    """The base of codecs in chunks. A subclass defines heads, width, measure(), code() and value()."""
 
     feedback = True
 

@@ -21,7 +21,7 @@ PAYLOAD_WIDTH = (0, 1, 2, 4)
 
 
 class Codec:
-    """The base of all codecs. A subclass gives granule, feedback, validate, max_bytes, read and write."""
+    """The base of all codecs. A subclass defines granule, feedback, validate, max_bytes, read and write."""
 
     feedback = False
 
@@ -138,7 +138,7 @@ class FlatCodec(Codec):
 
 
 class TaggedCodec(Codec):
-    """Groups of 32 floats, tags first. A subclass gives encode_one -> payload and decode_one."""
+    """Groups of 32 floats, tags first. A subclass defines encode_one(), which returns the payload, and decode_one()."""
 
     granule = GROUP
 
@@ -147,7 +147,7 @@ class TaggedCodec(Codec):
 
     @staticmethod
     def tags(block, floats):
-        """Returns the tags of the floats, and those of the places behind the last one."""
+        """Returns (tags of the floats, tags of the places after the last float)."""
         words = struct.unpack_from("<%dQ" % -(-floats // GROUP), block)
         tags = [word >> (2 * i) & 3 for word in words for i in range(GROUP)]
         return tags[:floats], tags[floats:]
@@ -204,7 +204,7 @@ class Lattice:
 
 
 class Fixed(Lattice, Codec):
-    """Bit planes of groups of 32 floats: tags first, then planes and raw floats, then escapes, the first one last."""
+    """Bit planes of groups of 32 floats: tags first, then planes and raw floats, then escapes, in reverse order."""
 
     granule = GROUP
     feedback = True

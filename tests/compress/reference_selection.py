@@ -19,7 +19,7 @@ NAMES = ["fixed:1,stochastic", "fixed:10,stochastic", "fixed:rel=1", "fixed:rel=
 
 
 def random_bits(seed, position):
-    """Returns 32 random bits. The upper 23 are good enough for draws; bit 31 is the sign of a draw."""
+    """Returns 32 random bits. Random fractions use the upper 23 bits, and random signs use bit 31."""
     mask = 2**64 - 1
     seed = (seed + 0x9E3779B97F4A7C15) & mask
     seed = (seed ^ seed >> 30) * 0xBF58476D1CE4E5B9 & mask

@@ -99,7 +99,8 @@ class Sparse(Codec):
         return FP32.round(round(value / self.step) * self.step)
 
     def contribute(self, bits, residual, second, choice):
-        """Returns (values that are sent, 0 for other elements; both states after that)."""
+        """Returns (values to send, which are 0 for elements that are not sent; first state afterwards; second state
+        afterwards)."""
         choice = choice or Choice(self.least)
         x, second_after = self.x(bits, residual, second)
         chosen = [choice.takes(f, i) for i, f in enumerate(x)]

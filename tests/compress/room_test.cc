@@ -1,4 +1,5 @@
-// room_test.cc - long runs of dense groups that are cut to rooms of many sizes, and counts that no block can have
+// room_test.cc - long runs of dense groups that are cut to fit outputs of many lengths, and counts that no block can
+// have
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +17,7 @@ constexpr size_t kCanaries = 160;  // more than a vector store can write past th
 
 class Room : public IsaTest {};
 
-// An output of `room` bytes with canaries behind it.
+// An output of `room` bytes with canaries after it.
 class GuardedOutput {
  public:
   explicit GuardedOutput(size_t room) : bytes_(room + kCanaries, kCanary), room_(room) {}
@@ -91,7 +92,7 @@ TEST_P(Room, DenseHopsAreCutAsTheScalarOnesAre) {
   }
 }
 
-// A hop refuses a bad block even if its room is larger than the writer's buffer.
+// A hop refuses a bad block even if its output is longer than the writer's buffer.
 TEST_P(Room, BadBlocksAreRefusedWhateverTheRoom) {
   for (const Dense& dense : kDense) {
     const Codec tested = codec(dense.codec);

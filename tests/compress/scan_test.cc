@@ -31,7 +31,7 @@ std::vector<float> floats_of(Data data) {
   return floats;
 }
 
-// Scans in slices, as an exchange does, and settles. Returns how many floats each pass has scanned.
+// Scans in slices, as an exchange does, and finishes the scan. Returns how many floats each pass has scanned.
 std::vector<size_t> look_at(Codec& codec, std::span<const float> in, bool skips) {
   std::vector<size_t> seen(codec.passes());
   const auto scan = std::make_unique<TensorScan>();

@@ -31,7 +31,7 @@ inline constexpr const char* kSelecting[] = {"fixed:1,stochastic",
                                              "signsgd,ternary",
                                              "signsgd,ef"};
 
-// Returns the codec of rank `rank` for an operation of these ranks: it has scanned, settled, and got its seeds.
+// Returns the codec of rank `rank` for an operation of these ranks: its scan is finished, and its seeds are set.
 inline Codec agreed(const std::string& name, Isa isa, std::span<const Floats> ranks, size_t rank, uint64_t seed = 7,
                     const float* residual = nullptr) {
   std::vector<float> offers;

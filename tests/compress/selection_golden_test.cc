@@ -70,7 +70,8 @@ TEST_P(SelectionGolden, BlocksOfOneTwoAndThreeRanks) {
       if (mine.passes() != 0) mine.scan(*scan, {in.data(), nullptr, nullptr, in.size(), 0});
       const float offer = exchange.offers[r];
       ASSERT_NEAR(mine.offer(*scan), offer, offer * 0x1p-22F) << exchange.name;
-      // The file has the greatest offer even for codecs that agree on the mean: any value that all ranks share will do.
+      // The file has the greatest offer even for codecs that agree on the mean: this test may use any value that all
+      // ranks share.
       mine.finish_scan(*scan, agreed_on(Agreement::kGreatest, exchange.offers));
       mine.seed(1, exchange.seeds[r]);
       const Written written =
@@ -84,9 +85,9 @@ TEST_P(SelectionGolden, BlocksOfOneTwoAndThreeRanks) {
 
 // ---- Random numbers
 
-// Returns how far the mean of many draws is off, in units of its standard deviation. Correct draws are off by more than
-// 5 in one of 1.7 million tests. For 2^20 draws of probability p, a bias of 0.005 sqrt(p (1 - p)) is 5 units, so every
-// second test would find it.
+// Returns how far the mean of many draws is off, in units of its standard deviation. The mean of correct draws is off
+// by more than 5 units in one of 1.7 million tests. For 2^20 draws of probability p, a bias of 0.005 sqrt(p (1 - p)) is
+// 5 units. So every second test would find such a bias.
 double deviations(double sum, double count, double p, double unit) {
   if (p <= 0 || p >= 1) return sum == count * p * unit ? 0 : 1e9;
   return (sum / unit - count * p) / std::sqrt(count * p * (1 - p));

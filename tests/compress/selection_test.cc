@@ -1,5 +1,6 @@
 // selection_test.cc - tests of all codecs that select. Sums are exact in any order. All instruction sets and
-// retransmits give the same bytes. A hop is decode, add and represent. States keep what is not sent.
+// retransmits give the same bytes. A hop has the result of decode(), an addition and encode_sum(). States keep what is
+// not sent.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -84,7 +85,7 @@ TEST_P(Selection, HopIsDecodeAddRepresent) {
   }
 }
 
-// Values that were decoded, and so stored, reach other ranks without a change.
+// encode_sum() encodes values that decode() gave without loss, so that other ranks get the same values.
 TEST_P(Selection, RepresentingWhatWasDecodedChangesNothing) {
   Rng rng(3);
   for (const std::string name : kSelecting) {
@@ -181,7 +182,7 @@ TEST_P(Selection, RanksHaveTheirOwnChance) {
   }
 }
 
-// Values that are not sent stay in the residual, to the bit. Residuals of floats that had no room do not change.
+// Values that are not sent stay in the residual exactly. Residuals of floats that did not fit do not change.
 TEST_P(Selection, StatesKeepWhatIsNotSent) {
   Rng rng(6);
   for (const std::string name : kSelecting) {
@@ -207,7 +208,7 @@ TEST_P(Selection, StatesKeepWhatIsNotSent) {
   }
 }
 
-// The mean of 1000 results is the float, up to a thousandth of the last residual.
+// The mean of 1000 results is the float, up to a thousandth of the final residual.
 TEST_P(Selection, FeedbackBringsEverythingInTheEnd) {
   Rng rng(7);
   constexpr size_t kCount = 512, kTimes = 1000;

@@ -31,7 +31,7 @@ std::vector<float> gradients(Rng& rng, size_t count) {
 struct Rank {
   explicit Rank(size_t floats) : residual(floats), second(floats) {}
 
-  // Scans the floats, settles, and encodes them in packets of at most `room` bytes. Returns the decoded floats.
+  // Scans the floats, and encodes them in packets of at most `room` bytes. Returns the decoded floats.
   std::vector<float> send(const Codec& codec, std::span<const float> in, size_t room = 1400, uint64_t seed = 7) {
     float* const more = codec.states() > 1 ? second.data() : nullptr;
     Codec mine = codec;
@@ -177,7 +177,8 @@ TEST_P(Sparse, RateIsMetBehindALargeHead) {
   }
 }
 
-// Ties do not change the rate: all magnitudes equal, two magnitudes, or one bin of the histogram.
+// Equal magnitudes do not change the rate. Tests data with one magnitude, with two magnitudes, and with magnitudes of
+// one bin of the histogram.
 TEST_P(Sparse, MsTopKMeetsItExactly) {
   Rng rng(6);
   const Codec mine = codec("mstopk:1%");
@@ -200,7 +201,7 @@ TEST_P(Sparse, MsTopKMeetsItExactly) {
   }
 }
 
-// Among equal elements it sends a run of neighbours. The rank's seed decides where the run begins.
+// Among equal elements, mstopk sends a run of neighbours. The rank's seed decides where the run begins.
 TEST_P(Sparse, MsTopKTakesARun) {
   const std::vector<float> in(10000, 0.5F);
   std::vector<size_t> starts;
@@ -274,7 +275,7 @@ TEST_P(Sparse, LittleToSend) {
   }
 }
 
-// Elements that have no room in the block keep their states.
+// The states of elements that do not fit into the block do not change.
 TEST_P(Sparse, StatesOfWhatIsNotConsumedStay) {
   Rng rng(9);
   for (const char* name : {"topk:20%", "dgc:20%", "dgc:20%+fixed:12"}) {
@@ -353,9 +354,9 @@ TEST_P(Sparse, BadBlocks) {
   expect_status(plain, 300, with({2, 0, 255}, 10), Status::kLong);      // a byte too many
   expect_status(plain, 300, with({2, 5, 5}, 9), Status::kBadTail);      // one place twice
   expect_status(plain, 300, with({2, 5, 4}, 9), Status::kBadTail);      // places not in order
-  expect_status(plain, 9, with({2, 4, 9}, 8), Status::kBadTail);        // a place behind the last float
+  expect_status(plain, 9, with({2, 4, 9}, 8), Status::kBadTail);        // a place after the last float
   expect_status(plain, 9, with({3, 0, 1, 2}, 12), Status::kBadEscape);  // a bitmap would be shorter
-  expect_status(plain, 9, with({255, 1, 2}, 4), Status::kBadTail);      // bit 9 is behind the last float
+  expect_status(plain, 9, with({255, 1, 2}, 4), Status::kBadTail);      // bit 9 is after the last float
   expect_status(plain, 9, with({255, 1, 1}, 8), Status::kOk);
   expect_status(plain, 9, with({255, 1}, 0), Status::kShort);          // half a bitmap
   expect_status(plain, 9, with({254}, 300), Status::kBadEscape);       // not a valid count
@@ -369,7 +370,7 @@ TEST_P(Sparse, BadBlocks) {
   expect_status(lattice, 9, with({255, 0, 0}, 1), Status::kLong);  // no values, so no width
 }
 
-// A record stores raw floats if the lattice does not have one of its values.
+// A record stores fp32 values if one of its values is not on the lattice.
 TEST_P(Sparse, WidthsOnTheLattice) {
   const Codec mine = codec("topk:1%+fixed:10");
   const float step = 0x1p-9F;

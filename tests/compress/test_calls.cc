@@ -26,7 +26,8 @@ const uint8_t* HeapMemory::input(Slot slot, std::span<const uint8_t> data) {
 }
 
 uint8_t* HeapMemory::output(Slot slot, size_t bytes) {
-  slots_[slot] = std::vector<uint8_t>(offset_ + bytes);  // a new vector: a resized one has room behind its end
+  // a new vector, because a resized one may have memory after its end
+  slots_[slot] = std::vector<uint8_t>(offset_ + bytes);
   return slots_[slot].data() + offset_;
 }
 

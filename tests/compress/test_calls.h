@@ -23,9 +23,10 @@ inline constexpr size_t kOps = 7;
 struct Call {
   Op op;
   std::span<const uint8_t> block;
-  // encode: in; hop: local; decode_add: accumulator; for other ops only their number counts
+  // encode: in; hop: local; decode_add: accumulator; other ops use only the number of these floats
   std::span<const float> floats;
-  std::span<const float> residual;  // as many values, or twice as many: the second half is a second state
+  // as many values as floats, or twice as many: the second half is then the second state
+  std::span<const float> residual;
   size_t room = 0;
   size_t first = 0;
 };
@@ -51,8 +52,8 @@ class Memory {
   virtual uint8_t* output(Slot slot, size_t bytes) = 0;
 };
 
-// Puts each span into an allocation of its own. The span begins `offset` bytes behind the allocation's begin, and ends
-// with it.
+// Puts each span into an allocation of its own. The span begins `offset` bytes after the start of the allocation, and
+// both end at the same byte.
 class HeapMemory : public Memory {
  public:
   explicit HeapMemory(size_t offset = 0) : offset_(offset) {}
@@ -79,7 +80,7 @@ CallData make_data(Rng& rng, const Codec& codec, const FloatSource& source, size
 // from a later one.
 std::vector<Call> make_calls(Rng& rng, const Codec& codec, const CallData& data);
 
-// Return a line that tells a call from others, and what differs between two outcomes.
+// Return a line that identifies a call, and a text that says how two outcomes differ.
 std::string describe(const Codec& codec, const Call& call);
 std::string difference(const Outcome& want, const Outcome& got);
 

@@ -33,7 +33,7 @@ constexpr double kEdgeSteps[] = {
 
 constexpr size_t kStepLimits[] = {2, 129, 300, 20000, 32767, 40000, 5000000};  // the last one is beyond 2^22
 
-// Codecs without b get the ranges of b = 10.
+// Returns b, on which the ranges of floats depend; 10 for codecs without b.
 int bits_param(const Codec& codec) { return codec.row().max_bits != 0 ? static_cast<int>(codec.bits()) : 10; }
 
 void append_word(std::vector<uint8_t>& bytes, uint32_t word) {
@@ -135,7 +135,7 @@ void add_examples(std::vector<std::string>& names, const CodecRow& row) {
 
 }  // namespace
 
-// Encoding their decoded values again gives other bytes, so selection_test.cc tests all of these codecs.
+// If such a codec encodes its decoded values again, the bytes differ. So selection_test.cc tests these codecs.
 bool selects(const CodecRow& row) {
   const bool exact = row.layout == Form::kLattice || row.layout == Form::kVotes;
   return exact && (row.agreement != Agreement::kNone || row.kernels[0]->encode_sum != nullptr);

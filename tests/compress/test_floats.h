@@ -27,12 +27,11 @@ class Rng {
 
 // Returns whether a codec on the lattice, or one of votes, selects what it contributes (selection_cases.h).
 bool selects(const CodecRow& row);
-// Return the names of all other codecs with every parameter, and of a few that differ most.
+// Return names of codecs for which selects() is false: all of them with every parameter, and a few that differ most.
 std::vector<std::string> all_codecs();
 std::vector<std::string> some_codecs();
 
-// Returns the codec of a single rank after it has scanned these floats, with these states, and settled. States may be
-// null.
+// Returns the codec of a single rank after it has finished its scan of these floats and states. States may be null.
 Codec ready_for(Codec codec, std::span<const float> floats, const float* residual = nullptr,
                 const float* second = nullptr);
 
@@ -78,9 +77,9 @@ inline constexpr std::array kBlockKinds = {BlockKind::kEncoded, BlockKind::kFore
 
 std::vector<uint8_t> make_block(Rng& rng, const Codec& codec, const FloatSource& source, BlockKind kind, size_t floats);
 
-// Returns the block of all of `in`.
+// Returns the block that encode() makes of all of `in`.
 std::vector<uint8_t> encode_all(const Codec& codec, std::span<const float> in);
-// Returns the block of all sums.
+// Returns the block that encode_sum() makes of all of `sums`.
 std::vector<uint8_t> represent_all(const Codec& codec, std::span<const float> sums);
 // Returns the floats of a block, which must be valid; aborts if it is not.
 std::vector<float> decode_all(const Codec& codec, std::span<const uint8_t> block, size_t floats);

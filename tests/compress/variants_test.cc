@@ -16,7 +16,7 @@ struct Pair {
   Pair(const std::string& name, Isa isa)
       : scalar(find_codec(name, Isa::kScalar)), mine(find_codec(name, isa)), source(scalar) {}
 
-  // Compares `call` with the scalar outcome. The spans of the codec under test lie `offset` bytes behind an aligned
+  // Compares `call` with the scalar outcome. The spans of the codec under test lie `offset` bytes after an aligned
   // address.
   [[nodiscard]] testing::AssertionResult agree(const Call& call, size_t offset) const {
     HeapMemory aligned;
@@ -72,8 +72,8 @@ TEST_P(Variants, EveryLength) {
   }
 }
 
-// There is enough random data of each kind to take rare paths often: a saturated group behind narrow ones, or a group
-// that does not fit any more.
+// There is enough random data of each kind to take rare paths often: a saturated group after narrow ones, or a group
+// that no longer fits.
 TEST_P(Variants, EveryKindOfData) {
   Rng rng(2);
   for (const Pair& codec : pairs(some_codecs())) {

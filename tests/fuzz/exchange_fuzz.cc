@@ -30,8 +30,8 @@ namespace {
 enum Flags : uint8_t {
   kSealed = 1,       // magic, version and CRC are right
   kSession = 2,      // the session is right
-  kReal = 4,         // it is a changed copy of a real packet from that neighbour
-  kHonestAck = 8,    // it has the acknowledgement of that neighbour's last real packet
+  kReal = 4,         // it is a changed copy of a real packet from the neighbour
+  kHonestAck = 8,    // it has the acknowledgement of that neighbour's latest real packet
   kNextPacket = 16,  // it has the next sequence number
   kNextRun = 32,     // its first run belongs to one of the operations
   kData = 64,        // it is a data packet
@@ -97,13 +97,13 @@ ExchangeConfig config_of(const DefaultOptions& setting) {
 
 // ---- A run
 
-// One direction of a link: from one node to another.
+// The real packets of one direction of a link, from one node to another.
 struct Heard {
   std::deque<Bytes> packets;  // the latest packets, the newest one last
   uint32_t next = 0;          // next sequence number of data packets
-  // The acknowledgements and hellos in real packets.
+  // Acknowledgements and hellos of all real packets.
   std::vector<std::array<uint64_t, 3>> acks;
-  std::vector<std::pair<uint64_t, Bytes>> hellos;  // sessions, and the bytes behind the header
+  std::vector<std::pair<uint64_t, Bytes>> hellos;  // sessions, and the bytes after the header
 };
 
 std::array<uint64_t, 3> ack_of(const LinkHeader& header) { return {header.ack, header.sack, header.sack_from}; }
@@ -237,7 +237,7 @@ Bytes Run::make(const Heard& heard, uint8_t flags, uint8_t age, std::span<const 
 void Run::inject(uint8_t flags, uint8_t who, std::span<const uint8_t> bytes) {
   const unsigned world = ring_.world();
   const unsigned victim = who % 4 % world;
-  // In a world of four, `back` is the rank across, which is no neighbour in any ring.
+  // With four ranks, `back` leads to the opposite rank, which is no neighbour in any ring.
   const unsigned back = world == 4 ? 2 : world - 1;
   const unsigned from = (victim + ((who >> 2 & 1) == 0 ? 1 : back)) % world;
   const Heard& heard = heard_[{from, victim}];
@@ -329,7 +329,7 @@ void Run::check_recovery() {
   }
 }
 
-// Returns the tensors at the end of this setting's operations, without injected packets.
+// Returns the tensors after the operations of this setting have run without injected packets.
 const std::vector<Tensors>& reference_of(const DefaultOptions& setting) {
   static std::map<std::array<unsigned, 3>, std::vector<Tensors>> all;
   const auto found = all.find(setting.results());

@@ -3,7 +3,7 @@
 // Aborts if a verdict or an answer contradicts itself. The frame lies in a heap block of its exact size, so that
 // AddressSanitizer finds accesses outside. A packet for the exchange is also opened with its authentication tag. Input:
 //   byte 0   bit 0: the checksum of the IP header is made right, so that damage gets past it
-//            bit 1: also that of ICMP
+//            bit 1: the ICMP checksum, too
 //            bit 2: a packet for the exchange gets a tag in its last bytes, and must then open
 //   then the frame
 #include <algorithm>

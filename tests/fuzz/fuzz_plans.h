@@ -35,11 +35,13 @@ inline Codec agreeing_codec() {
 
 using enum OpKind;
 using enum ElementType;
-// Returns the operations of each plan. They are made once: to find a codec takes longer than to run many packets.
+// Returns the operations of each plan. The plans are made one time only: to find a codec takes longer than to run many
+// packets.
 inline const std::array<std::vector<Plan>, 4>& plans() {
   static const Codec raw = find_codec("raw");
   static const std::array<std::vector<Plan>, 4> all = {{
-      // This tensor is too large for a small room, and still takes few packets.
+      // The first tensor is longer than OrderedReducer::kSmallBytes, so it needs the memory of a large one. It takes
+      // few packets.
       {{kAllReduce, kFloat32, 4500, find_codec("fixed:10")}, {kAllGather, kInt32, 70, raw}},
       {{kAllReduce, kFloat32, 300, raw, true}, {kBroadcast, kBytes, 999, raw}, {kBarrier, kInt32, 0, raw}},
       {{kReduceScatter, kInt64, 50, raw}, {kAllReduce, kInt32, 1, raw}, {kAllReduce, kFloat64, 101, raw}},

@@ -20,7 +20,7 @@ namespace gradlane::test {
 // more, but its start takes longer than a whole run here.
 class FuzzRing {
  public:
-  // Sees every packet just before a node receives it, except injected ones.
+  // A function that gets every packet just before a node receives it, except injected ones.
   using Tap = std::function<void(unsigned from, unsigned to, std::span<const uint8_t> packet)>;
 
   // All nodes use `config`, each with its own rank and incarnation.

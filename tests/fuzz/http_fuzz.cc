@@ -1,6 +1,6 @@
 // http_fuzz.cc - libFuzzer target: parses any bytes as a scraper's request
 //
-// Aborts if bytes behind a complete request change its meaning, or if an incomplete request is accepted. Also aborts if
+// Aborts if bytes after a complete request change its meaning, or if an incomplete request is accepted. Also aborts if
 // a request gets no answer although no more bytes will come. Input: the request, in a heap block of its exact size.
 #include <cstdint>
 #include <cstdio>

@@ -1,8 +1,8 @@
 // top_fuzz.cc - libFuzzer target: any bytes as the response of a remote node to `gradlane top`
 //
-// Aborts if bytes behind a complete response change its meaning, or if a document is read whose size has no bounds.
-// Also aborts if a page is larger than the screen, or has control characters. Input: an HTTP response. If it does not
-// begin like one, it is a document. Documents are tested as they are, and with the ring's digest.
+// Aborts if bytes after a complete response change its meaning, or if a document is read whose size has no bounds. Also
+// aborts if a page is larger than the screen, or has control characters. Input: an HTTP response. If it does not begin
+// like one, it is a document. Documents are tested unchanged, and again with the ring's digest.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -9,7 +9,7 @@
 
 namespace gradlane {
 
-// Applies to operations that name no codec or no strategy.
+// The choices that `auto` leaves to the client libraries. They apply to operations that name no codec or no strategy.
 struct AutoScope {
   // error bound within which the codec is chosen; none: the configuration names the codec
   std::optional<gl_auto> codec{};
@@ -20,7 +20,8 @@ struct AutoScope {
   const uint64_t codec = it.codec ? (1 + uint64_t{it.codec->bound}) | uint64_t{it.codec->bits} << 8 : 0;
   return codec | uint64_t{it.strategy} << 16;
 }
-// Reads a value, which may come from another rank. Unknown parts are left out.
+// Returns the choices that a number from left_open_value() stands for. The number may come from another rank: parts
+// that this version does not know are left out.
 [[nodiscard]] constexpr AutoScope left_open_of(uint64_t value) noexcept {
   const auto codec = static_cast<uint8_t>(value);
   AutoScope it{.strategy = (value >> 16 & 1) != 0};

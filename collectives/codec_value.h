@@ -9,7 +9,7 @@
 
 namespace gradlane {
 
-// Returns the arguments that are not in the parameter byte: the other seven bytes.
+// Returns all arguments but the first byte (`bits`, which packet headers carry as `param`), as one number.
 [[nodiscard]] constexpr uint64_t more_arguments(const CodecArguments& arguments) noexcept {
   return std::bit_cast<uint64_t>(arguments) >> 8;
 }

@@ -12,8 +12,8 @@ inline constexpr uint32_t kCrcStart = 0xffffffff;
 // Returns the state after `bytes` more bytes. The CRC of RFC 3720 is the complement of the final state.
 [[nodiscard]] uint32_t crc32c(uint32_t state, const uint8_t* data, size_t bytes) noexcept;
 
-// Does the same for the 40 bytes of a link header before its CRC, little-endian, in registers. Reading them from memory
-// would stall, because they were just written there in other pieces.
+// Returns the state after the 40 bytes of a link header before its CRC, which are given as little-endian words in
+// registers. Loads from memory would stall if the header was just written there by stores of other widths.
 using HeaderWords = std::array<uint64_t, 5>;
 #ifdef __x86_64__
 [[nodiscard]] inline uint32_t crc32c(uint32_t state, const HeaderWords& words) noexcept {

@@ -19,7 +19,7 @@ namespace gradlane {
   return descriptor.strategy == 0 ? kRingDescriptor : kPlainDescriptor;
 }
 [[nodiscard]] uint32_t digest_of(const Descriptor& descriptor) noexcept;
-// Writes the payload of a start run: a descriptor, and behind it the offer if there is one. If there is an offer, the
+// Writes the payload of a start run: a descriptor and, if there is an offer, the offer after it. With an offer, the
 // descriptor has its full length. Returns the number of bytes.
 inline constexpr size_t kMostStart = sizeof(Descriptor) + sizeof(Offer);
 [[nodiscard]] size_t write_start(const Descriptor& descriptor, std::optional<float> offer,

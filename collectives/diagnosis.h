@@ -12,19 +12,22 @@ namespace gradlane {
 struct LinkFacts {
   unsigned self = 0;
   unsigned peer = 0;
-  bool heard = false;  // packets arrived lately, so it is our packets that do not get through
-  // ToS bytes that belong to no traffic class. The first is that of the neighbour's packets, as they arrive here. The
-  // second is that of our packets, as they arrive at the neighbour, which reported it.
+  bool heard = false;  // whether packets of the neighbour arrived lately; then it is our packets that get lost
+  // `arrived_tos`: ToS byte of the neighbour's packets as they arrive here. `complained_tos`: ToS byte of our packets
+  // as they arrive at the neighbour, which has reported it. Each is set only if the byte belongs to no traffic class.
   std::optional<uint8_t> arrived_tos = std::nullopt;
   std::optional<uint8_t> complained_tos = std::nullopt;
   // If `heard`: bytes of the IP packet that is never acknowledged, and of the longest one that was acknowledged
   // meanwhile.
   uint64_t blocked_bytes = 0;
   uint64_t acked_bytes = 0;
-  uint64_t path_bytes = 0;  // bytes of IP, see PacketIo::path_bytes()
+  // length of the longest IP packet that reaches the neighbour; 0 if there is no limit or it is unknown:
+  // PacketIo::path_bytes()
+  uint64_t path_bytes = 0;
 };
 
-// Every IP link passes packets up to this length (RFC 791), so their length is not what stops them.
+// Length in bytes of an IP packet that every host must accept (RFC 791). If packets of at most this length get lost,
+// the reason is not their length.
 inline constexpr uint64_t kAnyLinkBytes = 576;
 
 [[nodiscard]] Failure diagnose(const LinkFacts& facts) noexcept;

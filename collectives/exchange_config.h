@@ -19,12 +19,13 @@ struct ExchangeConfig {
   unsigned world = 1;                       // 1 to kMaxWorld
   size_t mtu = 1472;                        // longest packet in bytes, from the link header on; kMinPacket to kMaxMtu
   uint64_t rank_table = 0;                  // digest of the ranks' addresses; 0 is allowed if they cannot differ
-  Codec codec = find_codec(kDefaultCodec);  // for fp32 operations that name none
-  // Strategies that operations may name. The first one is for operations that name none. The ring always works, listed
-  // or not.
+  Codec codec = find_codec(kDefaultCodec);  // codec of fp32 operations that name no codec
+  // Strategies that operations may name. The first one is the default of operations that name none. The ring may be
+  // used even if it is not listed.
   std::vector<StrategyId> strategies = {StrategyId{}};
-  AutoScope auto_scope;   // choices left to the trainers' libraries, which agree on them among all ranks
-  RingSettings settings;  // settings in `rank_table`, to name one that differs; zeros: unknown
+  AutoScope auto_scope;  // choices left to the trainers' libraries, which agree on them among all ranks
+  // settings that neighbours compare one by one, to name the one that differs; nodes = 0: not compared
+  RingSettings settings;
 
   // Bytes by which an IP packet is longer than the packet in it (headers, tag). Users know the MTU of IP, so texts
   // report lengths of IP packets.
@@ -36,7 +37,8 @@ struct ExchangeConfig {
 
   // ---- Memory, fixed at construction; see Exchange.
   size_t window = settings::kWindow.standard;  // packets in flight to one neighbour of the ring: a power of two
-  // Operations in flight, waiting, or with an unread completion. Small tensors may have four times as many.
+  // Limit of operations that are in flight, wait, or have an unread completion. Operations on tensors of at most 16 KiB
+  // have memory of their own: with them, there may be four times as many.
   size_t operations = settings::kOperations.standard;
   size_t max_bytes = settings::kMaxTensor.standard;  // largest tensor of an operation
 
@@ -45,7 +47,7 @@ struct ExchangeConfig {
   // one call.
   bool pad = false;
 
-  // Packets per link that the congestion window lets wait in queues on the path.
+  // Target of the congestion window: number of packets per link that wait in queues on the path.
   size_t queue_target = settings::kQueueTarget.standard;
 
   // ---- Times.
@@ -54,8 +56,8 @@ struct ExchangeConfig {
   Nanos start_timeout = settings::kStartTimeout.standard;          // longest wait of an operation for the ring
   Nanos operation_timeout = settings::kOperationTimeout.standard;  // time from an operation's start to its failure
   Nanos min_rto = settings::kMinRto.standard;                      // shortest retransmission timeout
-  // Longest time that partial sums wait for others to fill their packet. Results wait `world` times as long. Both times
-  // are shorter if the RTT is short.
+  // Longest time that an open packet with partial sums waits for more of them. A packet with results waits up to
+  // `world` times as long. Both times are shorter if the RTT is short.
   Nanos max_hold = 10 * kMicrosecond;
 };
 

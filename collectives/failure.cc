@@ -258,7 +258,7 @@ void add_failure(FailureText& text, const Failure& failure) noexcept {
       return;
     case FailureCode::kDuplicateRank:
       rank().add(" is used by two machines");
-      // They are unknown if the failure passed through a node with an older version.
+      // The two machines are unknown if the failure passed through a node with an older version.
       if (failure.ours != 0) {
         add_source(text.add(", "), failure.ours);
         add_source(text.add(" and "), failure.theirs);

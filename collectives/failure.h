@@ -15,7 +15,7 @@ enum class FailureCode : uint8_t {
   kRestarted,      // `rank` restarted and lost its state
   kRefused,        // `rank` is configured differently: field, ours, theirs
   kMismatch,       // `rank` runs another operation under the same number: field, ours, theirs
-  kAborted,        // cancelled on `rank`; field: the reason there
+  kAborted,        // the operation was cancelled on `rank` or, if field is kTensor, stopped there
   kNoRing,         // the ring was not ready in time; nothing was heard of `rank`
   kStuck,          // the operation took too long; `rank` is the nearest rank that this one waits for; ours: the limit
                    // in ns, 0: unknown; theirs: 1 if the limit is the configured one
@@ -55,7 +55,8 @@ enum class Field : uint8_t {
   kStrategy,    // values are StrategyId::code()
   kStrategies,  // strategies that a node allows: pack_strategies()
   kBackCodec,
-  kPathMtu,   // for kSilent: as kPacketSize, but theirs is the longest packet that arrives, as probes have found
+  // for kSilent: packets of this length get lost; theirs: length of the longest that arrives, as probes have found
+  kPathMtu,
   kLeftOpen,  // for nodes: left_open_value()
   kChoice,    // for operations: 1 if the client library submitted it to agree on what `auto` chooses, else 0
   kTensor,    // for kAborted: the trainer wrote to the tensor while results for other ranks waited there
@@ -69,7 +70,7 @@ struct Failure {
   FailureCode code = FailureCode::kNone;
   uint16_t rank = 0;
   Field field = Field::kNone;
-  uint64_t ours = 0;  // value on the rank that found the difference
+  uint64_t ours = 0;  // value on the rank that found the difference; `theirs`: value on `rank`
   uint64_t theirs = 0;
 
   explicit operator bool() const noexcept { return code != FailureCode::kNone; }
@@ -79,12 +80,12 @@ struct Failure {
 // Returns the text of a failure, for logs and error messages. Example: "rank 1 is configured differently: codec:
 // fixed:10 here, raw there".
 [[nodiscard]] std::string failure_text(const Failure& failure);
-// Text for workers: it allocates nothing.
+// A text of limited length, for workers: it allocates nothing.
 using FailureText = FixedText<512>;
 void add_failure(FailureText& text, const Failure& failure) noexcept;
 void add_difference(FailureText& text, const Failure& failure, std::string_view here, std::string_view there) noexcept;
-// Returns ": count: 100 here, 200 there", with the caller's words for here and there. Returns an empty text if the
-// failure names no difference.
+// Returns ": count: 100 here, 200 there". `here` and `there` are the caller's words for the two ranks. Returns an empty
+// text if the failure names no difference.
 [[nodiscard]] std::string difference_text(const Failure& failure, const std::string& here, const std::string& there);
 
 }  // namespace gradlane

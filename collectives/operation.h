@@ -16,7 +16,7 @@
 namespace gradlane {
 
 // One collective operation. It works in place, except all-to-all. All ranks must submit the same operations in the same
-// order. Elements that go through a codec end as decode(encode()) of something, with the same bytes on every rank.
+// order. Elements that go through a codec end as decode(encode(x)) of some x, with the same bytes on every rank.
 //
 // all-reduce      data: count elements; ends as the sum over the ranks
 // reduce-scatter  data: world * count elements; block `rank` ends as the sum of the ranks' blocks `rank`, the content
@@ -53,20 +53,21 @@ struct Operation {
   void* out = nullptr;
   // Residuals for error feedback (codecs that have it; all-reduce, reduce-scatter and reduce): as many floats as
   // `data`. They are added to `data`, and end as the rounding error of this rank's contribution. A failed operation
-  // sets them to zero, and its completion says so. They stay unchanged if it failed while it waited for the ring,
-  // scanned the tensor or agreed with other ranks, unless it was cancelled. Codecs with two states() have another such
-  // array behind this one.
+  // sets them to zero, and its completion says so. But they stay unchanged if it failed before it was ready to send:
+  // while it waited for the ring, scanned the tensor or agreed with other ranks. An operation that is cancelled while
+  // it waits for the ring fails when it starts, so it may zero them. A codec with two states() has a second array of
+  // this length after this one (`state_pitch`).
   float* residual = nullptr;
   // Number of floats from the start of one state array to the start of the next. 0: as many as `data` has.
   size_t state_pitch = 0;
-  // Codec for fp32 elements. The default is the exchange's configured codec, or raw for an all-to-all. A codec that
-  // selects() works for sums only: in other kinds, elements travel uncompressed instead.
+  // Codec for fp32 elements. The default is the exchange's configured codec, or raw for an all-to-all. A codec for
+  // which selects() is true serves sums only: other kinds send the elements uncompressed.
   std::optional<Codec> codec;
   // The default is the first strategy of the configuration. If that one cannot do this operation, the ring is used. If
   // the ring cannot either, the first strategy of the configuration that can is used.
   std::optional<StrategyId> strategy{};
-  // Codec of an aggregator's results (fp32), as they are sent back to the ranks. The default is raw, as weights would
-  // travel.
+  // Codec of an aggregator's results (fp32), as they are sent back to the ranks. The default is raw, because a
+  // parameter server sends back weights, which are not compressed.
   std::optional<Codec> back_codec{};
   // Time limit from submission to failure. 0: start_timeout until it starts, then operation_timeout. It may differ
   // between ranks: the first rank that runs out of time fails the operation on all ranks.
@@ -100,10 +101,11 @@ struct Operation {
 inline constexpr size_t kLookSlice = 32768;
 
 struct Completion {
-  uint64_t id = 0;                // id that submit() returned
-  Failure failure;                // none: success
-  bool residual_cleared = false;  // residual was set to zeros; false: the operation succeeded, never began or has none
-  Loss loss;                      // loss of a sample of this rank's contribution: sample_loss()
+  uint64_t id = 0;  // id that submit() returned
+  Failure failure;  // none: success
+  // residual was set to zeros; false if the operation succeeded, failed before it was ready to send, or has no residual
+  bool residual_cleared = false;
+  Loss loss;  // loss of a sample of this rank's contribution: sample_loss()
   // Bytes of the runs with elements that this rank sent, without packet headers, retransmissions and control runs.
   uint64_t sent_bytes = 0;
 };

@@ -8,7 +8,7 @@
 
 namespace gradlane {
 
-// A packet buffer. `data` is the place of the link header; the exchange knows nothing else about it.
+// A packet buffer. `data` points to where the link header goes. The exchange knows nothing else about the buffer.
 struct Packet {
   uint8_t* data = nullptr;
   void* handle = nullptr;  // for the owner only
@@ -19,9 +19,9 @@ struct Packet {
 // A destination for filled packets.
 class PacketSink {
  public:
-  // Returns whether take() may be called now. Control packets find room when data packets do not.
+  // Returns whether take() may be called now. A control packet may be accepted when data packets are not.
   [[nodiscard]] virtual bool takes(bool control) const noexcept = 0;
-  // Takes a packet whose bytes behind the link header are complete and have the CRC state `payload_crc`. The buffer
+  // Takes a packet whose bytes after the link header are complete and have the CRC state `payload_crc`. The buffer
   // belongs to the sink from now on. Call it only if takes() is true.
   virtual void take(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept = 0;
 
@@ -40,8 +40,8 @@ class PacketIo {
  public:
   virtual ~PacketIo() = default;
 
-  // Returns a buffer for a packet of MTU length, or an empty Packet if there is none; then the exchange tries again
-  // later. A ring makes progress with three buffers. With Exchange::buffers() buffers it never lacks one.
+  // Returns a buffer for a packet of MTU length, or an empty Packet if none is free; then the exchange tries again
+  // later. A ring makes progress with three buffers. If the owner has Exchange::buffers() buffers, this never fails.
   [[nodiscard]] virtual Packet allocate() noexcept = 0;
 
   // Takes back a buffer from allocate(), or one that receive() kept.
@@ -53,8 +53,9 @@ class PacketIo {
   // of the same buffer is not finished, such an owner must return false or send a copy.
   [[nodiscard]] virtual bool transmit(unsigned rank, Packet packet, size_t bytes) noexcept = 0;
 
-  // Returns whether hardware may still read this buffer for an earlier transmission to that rank. Then a retransmission
-  // goes in another buffer: a new header in this one would make the packet on the wire damaged, or seem forged.
+  // Returns whether hardware may still read this buffer for an earlier transmission to that rank. If so, the exchange
+  // retransmits from another buffer: a new header in this one could damage the packet that is being sent, or invalidate
+  // its authentication tag.
   [[nodiscard]] virtual bool is_read(unsigned rank, Packet packet) const noexcept {
     static_cast<void>(rank);
     static_cast<void>(packet);

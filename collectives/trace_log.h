@@ -13,14 +13,14 @@
 
 namespace gradlane {
 
-// The reason why an operation is not finished, as its rank sees it at the end of a poll. A wait's `rank` is the rank
-// that is waited for.
+// The reason why an operation is not finished, as its rank sees it at the end of a poll. The `rank` of a TraceWait is
+// the rank that the operation waits for.
 enum class TraceCause : uint8_t {
   kRing,     // the ring is not ready: rank is missing
   kLook,     // its codec scans the tensor on this rank
   kStart,    // rank has not started it: its trainer has not submitted it, or its codec scans the tensor
   kLink,     // there is something to send, but the window of the link to rank is full
-  kPackets,  // everything that is here has been sent, and packets from rank are still to come
+  kPackets,  // everything that this rank has was sent, and packets from rank have not all arrived
   kWork,     // this rank's worker has not processed it yet, or has no packet buffer
   kCount
 };
@@ -45,7 +45,7 @@ struct TraceOperation {
   uint64_t sent = 0;    // Completion::sent_bytes
   Nanos asked = 0;      // time when the first trainer here submitted it
   Nanos gathered = 0;   // time when the last trainer here submitted it
-  Nanos submitted = 0;  // time when the trainers' sum was ready and the exchange had room
+  Nanos submitted = 0;  // time when the exchange accepted it, after all trainers here had submitted it
   Nanos started = 0;    // time when it started; 0: never
   Nanos ready = 0;      // time when it was ready for elements; 0: never
   Nanos ended = 0;
@@ -92,8 +92,8 @@ struct TracePacket {
   Nanos at = 0;
 };
 
-// A record at the end of a trace for each neighbour: the time that recorded operations waited because its link was
-// full. Short waits count too.
+// A record at the end of a trace for each neighbour: the time that recorded operations waited because the link to it
+// was full. It includes waits that were too short for a TraceWait.
 struct TraceLink {
   static constexpr TraceKind kKind = TraceKind::kLink;
   uint64_t head = 0;
@@ -102,22 +102,24 @@ struct TraceLink {
 };
 
 // The log of one rank on one lane. The control thread makes it when a trace is first requested, and starts and stops
-// traces. The worker writes to it. Between the two is a ring buffer of words; records that do not fit are dropped and
-// counted. If there are very many operations, only one of 2, 4, ... is recorded. It is chosen by its number, which is
-// the same on all ranks.
+// traces. The worker writes to it. Between the two threads is a ring buffer of words; records that do not fit are
+// dropped and counted. If there are more than kMostOperations in a kWindow, only one in 2, 4, 8, ... operations is
+// recorded. It is chosen by its number, which is the same on all ranks.
 class TraceLog {
  public:
   static constexpr uint32_t kPacketEvery = 128;
-  static constexpr unsigned kTimeEvery = 31;              // does not divide the size of a burst
-  static constexpr Nanos kLeastWait = 20 * kMicrosecond;  // shorter waits are in the sums only
-  static constexpr unsigned kMostWaits = 64;              // per operation
+  static constexpr unsigned kTimeEvery = 31;  // one in kTimeEvery calls is timed; does not divide the size of a burst
+  // shorter waits get no TraceWait, but count in TraceOperation::waited
+  static constexpr Nanos kLeastWait = 20 * kMicrosecond;
+  static constexpr unsigned kMostWaits = 64;  // most TraceWait records of one operation
   // Period in which about kMostOperations operations are recorded, or fewer.
   static constexpr Nanos kWindow = 100 * kMillisecond;
   static constexpr unsigned kMostOperations = 32;
 
   using Clock = Nanos (*)() noexcept;
-  // `places`: number of operations at a time. `words`: length of the ring buffer, a power of two. There is memory for
-  // words / 4 hops in all places together (kLeastHops at least). Hops of blocks beyond that are not recorded.
+  // `places`: number of slots in the exchange's table of operations. `words`: length of the ring buffer, a power of
+  // two. There is memory for words / 4 hops of all operations together (kLeastHops at least). Hops of blocks beyond
+  // that are not recorded.
   TraceLog(size_t places, unsigned world, size_t words, Clock read_clock);
   TraceLog(const TraceLog&) = delete;
   TraceLog& operator=(const TraceLog&) = delete;
@@ -140,20 +142,20 @@ class TraceLog {
   [[nodiscard]] bool begun() const noexcept { return !over_.load(std::memory_order_relaxed); }
   [[nodiscard]] Nanos now() const noexcept { return now_; }
   void set_now(Nanos now) noexcept { now_ = now; }
-  // Reads the clock again, because packets have arrived since the last time.
+  // Reads the clock again. Call it when packets have arrived after the time that now() returns.
   void look_at_clock() noexcept { now_ = clock_(); }
   [[nodiscard]] Nanos clock() const noexcept { return clock_(); }
-  // Returns whether to time the next call, which then counts kTimeEvery times.
+  // Returns whether to time the next call, which then counts for kTimeEvery calls.
   [[nodiscard]] bool times() noexcept { return ++turn_ % kTimeEvery == 0; }
 
-  // Begins the record of the operation in a place of the exchange's table. Returns false if it is not recorded.
+  // Begins the record of the operation in slot `place` of the exchange's table. Returns false if it is not recorded.
   bool begin(size_t place, uint64_t session, uint32_t number) noexcept;
   [[nodiscard]] TraceOperation* operation(size_t place) noexcept {
     return open_[place].open ? &open_[place].record : nullptr;
   }
-  // Records that a run was sent or received now. `index`: place of the hop among those of its phase and direction.
+  // Records that a run was sent or received now. `index`: block, or rank if a block has runs of every rank.
   void hop(size_t place, size_t index, uint64_t what, size_t runs, size_t bytes) noexcept;
-  void write_hops(size_t place) noexcept;  // then clears them
+  void write_hops(size_t place) noexcept;  // writes the hops recorded for the operation, then clears them
   // Records what the operation waits for from now on.
   void wait(size_t place, TraceCause cause, unsigned rank) noexcept;
   // Ends a record, because the operation or the trace is over. The caller has filled in all but the waits.
@@ -172,7 +174,7 @@ class TraceLog {
   };
   struct Open {
     bool open = false;
-    TraceCause cause = TraceCause::kCount;  // none yet
+    TraceCause cause = TraceCause::kCount;  // cause of the present wait; kCount: none yet
     unsigned rank = 0;
     unsigned waits = 0;
     Nanos since = 0;
@@ -208,7 +210,7 @@ class TraceLog {
   unsigned in_window_ = 0;
   Nanos window_ends_ = 0;
   std::vector<Open> open_;
-  std::vector<Hop> hops_;    // by place, way and index
+  std::vector<Hop> hops_;    // indexed by place, then phase and direction, then block or rank
   std::vector<Nanos> full_;  // TraceLink::full, by rank
 };
 

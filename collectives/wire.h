@@ -1,4 +1,4 @@
-// wire.h - the bytes of a packet behind the UDP header: link header, run headers, hello; docs/wire-format.md in code
+// wire.h - the bytes of a packet after the UDP header: link header, run headers, hello, as in docs/wire-format.md
 #pragma once
 
 #include <bit>
@@ -16,7 +16,7 @@ inline constexpr uint8_t kProtocolVersion = 2;
 
 enum class PacketKind : uint8_t { kHello = 1, kAck = 2, kData = 3 };
 
-// Header at the start of every packet. The fields magic, version, kind and crc keep their places and meanings in all
+// Header at the start of every packet. The fields magic, version, kind and crc keep their offsets and meanings in all
 // protocol versions. So nodes of two versions can report the difference.
 struct [[gnu::packed]] LinkHeader {
   uint16_t magic;
@@ -29,8 +29,8 @@ struct [[gnu::packed]] LinkHeader {
   uint16_t credit;    // number of packets from `ack` on that the sender of this header accepts
   uint16_t sack_from;
   uint32_t stamp;  // the sender's clock when it sent this, in units of 64 ns; bit 0 is always set
-  uint32_t echo;   // last stamp received, plus the time since then; 0: none
-  uint32_t crc;    // CRC32C of the bytes behind this header, followed by the bytes of this header before `crc`
+  uint32_t echo;   // latest stamp received, plus the time since its arrival; 0 if none was received
+  uint32_t crc;    // CRC32C of the bytes after this header, followed by the bytes of this header before `crc`
 };
 static_assert(sizeof(LinkHeader) == 44);
 static_assert(offsetof(LinkHeader, version) == 2);
@@ -47,24 +47,26 @@ static_assert(offsetof(LinkHeader, crc) == 40);
 
 inline constexpr size_t kCrcOffset = offsetof(LinkHeader, crc);
 inline constexpr unsigned kSackBits = 64;
-inline constexpr unsigned kStampShift = 6;  // ns to stamps
+inline constexpr unsigned kStampShift = 6;  // shift that turns ns into stamps
 
 enum class Phase : uint8_t {
-  kReduce = 0,   // a partial sum: add to it and pass it on
-  kGather = 1,   // a result: store it and pass it on
-  kStart = 2,    // the sender has started this operation and accepts its data; payload: Descriptor, perhaps an Offer
+  kReduce = 0,  // a partial sum: add to it and pass it on
+  kGather = 1,  // a result: store it and pass it on
+  // the sender has started this operation and accepts its data; payload: Descriptor, and an Offer if it has one
+  kStart = 2,
   kAbort = 3,    // the operation has failed; payload: AbortNotice
   kCredit = 4,   // the sender owns the block, and accepts elements of it from the receiver up to granule `first`
   kPadding = 5,  // the rest of the packet is padding
 };
 
 // `first` of a start is the number of the stage that has started. If the codec must scan the tensor before it encodes
-// (Codec::look()), it is one more. Then 0 means that the rank still scans or has an offer, and accepts no elements yet.
+// (Codec::scan()), `first` is one more. Then 0 means that the rank still scans, or has only an offer, and accepts no
+// elements yet.
 //
 // A data packet is a sequence of runs. Each run is this header and `bytes` bytes of payload. Reduce and gather runs
 // hold `count` elements of one block of the tensor, from granule `first` of that block on. A granule is 128 bytes of
 // uncompressed elements. Padding may follow the last run: zeros that are shorter than a run header, or a run of
-// kPadding with any content behind it.
+// kPadding, after which any bytes may follow.
 struct [[gnu::packed]] RunHeader {
   uint32_t operation;  // number within the session, from 0
   uint32_t digest;     // digest of the operation's Descriptor, which must be the same at both ends
@@ -86,7 +88,8 @@ static_assert(offsetof(RunHeader, param) == 19);
 // Numbers of stages in starts: three stages of an operation, and one number for a codec that scans the tensor first.
 inline constexpr unsigned kMaxStages = 4;
 inline constexpr size_t kGranuleBytes = 128;
-inline constexpr size_t kMaxRunElements = 32768;  // limit of a run; this version also sends no packet with more
+// most elements of a run; this version also puts no more into one packet
+inline constexpr size_t kMaxRunElements = 32768;
 
 // The properties that must be equal on all ranks for one operation.
 struct [[gnu::packed]] Descriptor {
@@ -114,8 +117,8 @@ inline constexpr size_t kPlainDescriptor = 32;
 static_assert(offsetof(Descriptor, strategy) == kRingDescriptor);
 static_assert(offsetof(Descriptor, arguments) == kPlainDescriptor);
 
-// The value that a rank offers if the codec needs an agreement between ranks. It follows a full descriptor, once the
-// rank knows the value.
+// The value that a rank offers if the codec needs an agreement between ranks. It follows a descriptor of full length,
+// as soon as the rank knows the value.
 struct [[gnu::packed]] Offer {
   float value;        // finite, not negative
   uint32_t reserved;  // 0
@@ -153,7 +156,7 @@ static_assert(sizeof(RingSettings) == 16);
 struct [[gnu::packed]] Hello {
   uint64_t incarnation;  // random number, chosen when the sender's node started
   uint64_t challenge;    // number that the receiver must send back as `echo`
-  uint64_t echo;         // last challenge that the receiver sent; 0: none
+  uint64_t echo;         // latest challenge that the receiver sent; 0 if none
   uint64_t rank_table;   // digest of the ranks' addresses
   uint16_t world;
   uint16_t rank;    // rank of the sender
@@ -163,11 +166,11 @@ struct [[gnu::packed]] Hello {
   uint8_t param;
   uint16_t live_prefix;  // number of ranks known to be in this session without a gap, counted back from the sender
   uint8_t cause_code;    // FailureCode that ended the previous generation
-  uint8_t unsettled;     // 1: the sender wants an answer
+  uint8_t unsettled;     // 1 if the sender wants an answer, else 0
   uint16_t cause_rank;
-  uint64_t met;  // incarnation of the receiver that the sender has met in this session; 0: none
+  uint64_t met;  // the receiver's incarnation, if the sender has confirmed it in this session; else 0
   // ---- Present in hellos of 96 bytes or more.
-  // Earliest previous generation in which a trainer took part that has begun something in this session; 0: none.
+  // Earliest generation in which a trainer took part that has begun an operation in this session; 0 if there is none.
   uint32_t since;
   uint8_t cause_field;       // Field of that failure
   uint8_t complaint;         // Field that is wrong with the receiver's packets as they arrive at the sender; 0: nothing

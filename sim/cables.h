@@ -7,8 +7,8 @@
 
 namespace gradlane {
 
-// Node i is joined to nodes i + 1 and i - 1 (modulo the number of nodes), by one link in each direction. Two nodes have
-// one link in each direction. A link drops packets for which its queue has no room.
+// Node i is joined to nodes i + 1 and i - 1 (modulo the number of nodes), by one link in each direction. If there are
+// only two nodes, one link in each direction joins them. A link drops packets for which its queue has no space.
 class SimCables final : public SimNetwork {
  public:
   SimCables(SimCore& core, unsigned nodes, uint64_t seed, const LinkModel& model, const Faults& faults);

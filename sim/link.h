@@ -59,9 +59,9 @@ class SimWire {
   void set_model(const LinkModel& model) noexcept { model_ = model; }
   [[nodiscard]] size_t wire_bytes(size_t packet_bytes) const noexcept { return packet_bytes + model_.overhead_bytes; }
 
-  // Returns whether the queue has room for a packet of `wire_bytes` bytes on the wire.
+  // Returns whether the queue has space for a packet of `wire_bytes` bytes on the wire.
   [[nodiscard]] bool has_room(size_t wire_bytes, Nanos now) const noexcept;
-  // Reserves the wire for one packet, behind all others. Returns its arrival time.
+  // Reserves the wire for one packet, after all others. Returns its arrival time.
   Nanos occupy(size_t wire_bytes, Nanos now) noexcept;
 
   // Returns the packets in flight.
@@ -76,8 +76,8 @@ class SimWire {
   SimQueue queue_;
 };
 
-// The path from one node to another: it applies faults to packets, and counts them. A lost packet has used its share of
-// the sender's rate. A packet that the queue of a SimLink drops has not.
+// The path from one node to another: it applies faults to packets, and counts them. A packet that is lost by a fault
+// has still occupied the sender's wire. A packet that the queue of a SimLink drops has not.
 class SimPath {
  public:
   SimPath(unsigned from, unsigned to, uint64_t seed)

@@ -48,7 +48,8 @@ class SimNetwork {
 
   // Handles the events of this source that are due at the present time.
   virtual void fire(size_t source) = 0;
-  // Called when no source has more events at this time. Decides the order of packets that came at the same instant.
+  // Called when no source has more events at the present time. Decides the order of packets that arrived at the same
+  // instant.
   virtual void settle() {}
 
   // Return the path between two nodes, which must be joined. A switch creates a path when a packet or a fault first

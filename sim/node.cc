@@ -10,8 +10,8 @@
 namespace gradlane {
 namespace {
 
-// A thread that polls all the time needs about this long for a round. The gap also keeps virtual time advancing if an
-// exchange asks forever to be polled at once.
+// Least virtual time between two polls of a node. A thread that polls all the time needs about this long for a poll.
+// The gap also keeps virtual time advancing if an exchange asks forever to be polled at once.
 constexpr Nanos kLeastPollGap = 100;
 
 }  // namespace

@@ -88,8 +88,10 @@ class SimNode final : public PacketIo, public SimHost {
   std::unique_ptr<Exchange> exchange_;
   TraceLog* trace_ = nullptr;
   SimNetwork& network_;
-  std::array<uint16_t, kMaxWorld> node_of_;  // by rank: node to which packets for it go; or kNobody, or kNoNeighbour
-  std::array<uint16_t, kMaxWorld> rank_of_;  // by node: rank of that node in the view of this node
+  // by rank: node to which packets for it are sent; kNoNeighbour for ranks that are no neighbours; or kNobody
+  std::array<uint16_t, kMaxWorld> node_of_;
+  // by node: the rank that packets from that node come from, as this node sees it
+  std::array<uint16_t, kMaxWorld> rank_of_;
   unsigned index_;
   bool paused_ = false;
   bool ready_ = false;  // whether core_.ready has this node

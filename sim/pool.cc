@@ -78,7 +78,7 @@ SimBuffer* SimQueue::take() noexcept {
   if (first_ == nullptr) {
     last_ = nullptr;
   } else {
-    // Many nodes run before the next take(). By then the cache no longer has what that needs, so prefetch it.
+    // Many nodes run before the next take(). By then the cache no longer has the next packet, so prefetch it.
     __builtin_prefetch(first_->data());
     __builtin_prefetch(first_->next);
   }

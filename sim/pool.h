@@ -32,7 +32,7 @@ struct SimBuffer {
   uint32_t holder;
   State state;
 
-  // Returns the packet's bytes. They begin at the same place in a cache line as behind Ethernet, IPv4 and UDP headers.
+  // Returns the packet's bytes. Their offset in a cache line is that of bytes after Ethernet, IPv4 and UDP headers.
   [[nodiscard]] uint8_t* data() noexcept { return reinterpret_cast<uint8_t*>(this) + kDataOffset; }
 
   static constexpr size_t kDataOffset = 64 + 42;

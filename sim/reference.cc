@@ -94,7 +94,8 @@ void SimReference::finish_scan() {
   if (!two_codecs) back_ = codecs_[0].for_results();
 }
 
-// Returns the encode job of a rank's elements from `first` on or, if not `contributes`, of sums that it owns.
+// Returns the encode job of a rank's elements from `first` on. If not `contributes`, the elements are sums that it
+// owns.
 EncodeJob SimReference::contribution(unsigned rank, size_t first, std::span<const float> in, bool contributes) {
   EncodeJob job{.in = in.data(),
                 .residual = nullptr,
@@ -282,7 +283,7 @@ void SimReference::ring(const SimPiece& piece, size_t first, std::span<float> ou
   if (sums && (codec_.finishes() || !codec_.row().is_additive)) result(piece.owner, first, out);
 }
 
-// Adds the sums of the groups. They are not contributions, so they are represented instead of encoded.
+// Adds the sums of the groups. They are not contributions, so they are encoded by encode_sum(), not by encode().
 void SimReference::sums_of_groups(const SimPiece& piece, std::span<float> out) {
   const unsigned groups = ranks_ / piece.shares;
   for (unsigned i = 0; i < groups; ++i) {

@@ -20,7 +20,8 @@ struct SimPiece {
   unsigned shares = 1;   // number of contributions
   unsigned holder = 0;   // first rank that has the result
   unsigned holders = 1;  // number of consecutive ranks that have it
-  // rings:G only. The ring of groups begins with the group after this one, and `first` is a member of a group.
+  // rings:G only. Index of the group where the piece ends; the ring across groups begins with the next group. `first`
+  // is then the index of a member within its group.
   unsigned group = 0;
   size_t source = 0;   // gather, scatter, all-to-all: element of the sender's tensor that goes to `begin`
   unsigned owner = 0;  // sums: rank that turns the sum into a result
@@ -36,13 +37,17 @@ struct SimPiece {
 //   result is decode(encode(sum)).
 // - aggregator: It does the same as direct, with one block for the whole tensor. The sum is encoded by back_codec.
 // - rings:G: Share i of the tensor circulates in the ring of each group, like a block of `ring`, and ends at member i.
-//   Block j of that share then circulates in the same way among members i of all groups, and ends at group j. The
+//   Block j of that share then circulates like this among members i of all groups, and ends at group j. The
 //   contribution of each group is its result of the first ring.
 //
-// A codec with passes() scans all contributions before it encodes any of them. The operation's `count` says how many
-// elements it scans. If a codec finishes() or does not add, each result is made from the sum of all contributions. If a
-// codec selects(), sums are encoded by encode_sum(), not by encode(). Then rings:G adds the sums of groups by decoding
-// them.
+// Properties of the codec (compress/codec.h) change this:
+//
+// - passes() > 0: A rank scans its whole contribution before it encodes any of it. Operation::count says how long that
+//   is.
+// - finishes(), or not additive: finish() turns the sum of all contributions into the result, which is then encoded by
+//   encode_sum() and decoded.
+// - selects(): Sums are encoded by encode_sum(). With rings:G, the sums of groups are then not added in hops: each is
+//   encoded by encode_sum(), decoded, and added to the next.
 //
 // Minima and maxima are exact with every strategy. Gather, scatter and all-to-all deliver elements unchanged, with one
 // exception: blocks of an all-to-all from other ranks end as decode(encode()) of them.
@@ -55,7 +60,7 @@ class SimReference {
   // Returns the pieces of a tensor of `elements` elements.
   [[nodiscard]] std::vector<SimPiece> pieces(size_t elements) const;
   // Returns the results of elements first, first + 1, ... of a piece. `count` is at most SimInputs::kMaxRun. The span
-  // is valid until the next call. The call also updates the states, so it must be made only once for each element.
+  // is valid until the next call. Call it exactly one time for each element, because it also updates the states.
   [[nodiscard]] std::span<const float> run(const SimPiece& piece, size_t first, size_t count);
 
  private:
@@ -84,11 +89,11 @@ class SimReference {
   unsigned ranks_;
   SimRun run_;
   size_t elements_ = 0;        // length of a state array
-  std::vector<Codec> codecs_;  // one per rank, settled
+  std::vector<Codec> codecs_;  // one per rank, after finish_scan()
   std::vector<uint8_t> block_;
   std::vector<uint8_t> next_;
   std::vector<float> result_;
-  std::vector<float> groups_;  // rings:G: for each group, its result of the run
+  std::vector<float> groups_;  // rings:G: by group, its members' sum of the elements in run()
 };
 
 }  // namespace gradlane

@@ -10,8 +10,8 @@
 namespace gradlane {
 
 // A fixed number of sources (links, timers), each with the time of its next event, or kNever. A source has only one
-// place. So there are no stale events, and the heap stays as small as the network. If several sources have the same
-// time, the one with the lowest number comes first. So the order does not depend on the past.
+// place in the heap. So there are no stale events, and the heap stays as small as the network. If several sources have
+// the same time, the one with the lowest number comes first, in whatever order the times were set.
 class Schedule {
  public:
   explicit Schedule(size_t sources) : heap_(sources), place_(sources) {

@@ -28,8 +28,8 @@ struct SimConfig {
   unsigned nodes = 2;
   SimTopology topology = SimTopology::kCables;
   uint64_t seed = 1;  // seed of faults and incarnations
-  // Initial model of every link, or of every port of the switch. The queue of a port is in the switch, with half of the
-  // delay before it and half behind it.
+  // Initial model of every link, or of every port of the switch. The queue of a port is in the switch: half of the
+  // delay passes before the queue, and half after it.
   LinkModel link;
   Faults faults;                     // faults of every path from one node to another
   size_t buffers = size_t{1} << 20;  // limit per node: allocate() fails while its exchange holds this many

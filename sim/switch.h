@@ -11,13 +11,13 @@ namespace gradlane {
 
 // Each node has one port, with the same rate in both directions. Packets leave a node through its port one after the
 // other. They reach the switch half of the delay after their last bit left (store and forward). The switch puts each
-// packet at the end of the queue of its destination port, and drops it if that queue has no room. Packets leave the
+// packet at the end of the queue of its destination port, and drops it if that queue has no space. Packets leave the
 // queue at the rate of that port. They reach the node after the other half of the delay.
 //
-// A node's own queue has the same length and loses nothing: transmit() returns false while it is full, as the ring of a
-// NIC is refused. Packets for one port may reach the switch at the same instant. Then the nodes take turns: the node
-// after the one that was first last time is first. In a simulation such ties are frequent, and without turns the same
-// nodes would always lose their packets.
+// A node's own queue has the same length and loses nothing: while it is full, transmit() returns false, as if the ring
+// of a NIC were full. Packets for one port may reach the switch at the same instant. Then the nodes take turns: the
+// first one is the node after the one that was first the previous time. In a simulation such ties are frequent, and
+// without turns the same nodes would always lose their packets.
 //
 // Losses, duplicates, corruption and delays happen between the sender and the switch, once per packet. Each pair of
 // nodes has random numbers of its own.
@@ -41,9 +41,10 @@ class SimSwitch final : public SimNetwork {
 
  private:
   struct Port {
-    SimWire up;         // wire from the node to the switch
-    SimWire down;       // wire from the switch to the node
-    unsigned turn = 0;  // node that goes first if several come for this port at once
+    SimWire up;    // wire from the node to the switch
+    SimWire down;  // wire from the switch to the node
+    // node whose packet goes first if packets of several nodes reach the switch for this port at once
+    unsigned turn = 0;
   };
   // A packet that reaches the switch at the present instant.
   struct Arrival {

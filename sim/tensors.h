@@ -29,11 +29,11 @@ class SimInputs {
  private:
   uint64_t seed_;
   size_t from_ = 0;
-  std::vector<float> table_;  // the table, and a copy of its beginning behind it, so that no run has to be cut
+  std::vector<float> table_;  // the table and, after it, a copy of its beginning, so that no run has to be cut
 };
 
-// The numbers of an operation from which its random numbers follow, and the state that ranks keep between operations.
-// For each rank, `states` has the state arrays of its codec, one after the other, or nothing.
+// The generation and the number of an operation, from which its random numbers follow, and the state that ranks keep
+// between operations. For each rank, `states` has the state arrays of its codec, one after the other, or nothing.
 struct SimRun {
   uint32_t generation = 1;
   uint32_t number = 0;
@@ -67,7 +67,7 @@ class SimTensors {
 // tag matter too.
 [[nodiscard]] uint64_t count_wrong(const Operation& operation, const Codec& codec, const SimInputs& inputs,
                                    const SimTensors& tensors, const SimRun& run = {});
-// Does the same for an operation by the ring, whose root is rank 0.
+// Does the same for an operation with the strategy ring and, for kinds that have a root, root 0.
 [[nodiscard]] uint64_t count_wrong(OpKind kind, const Codec& codec, const SimInputs& inputs, const SimTensors& tensors);
 
 }  // namespace gradlane

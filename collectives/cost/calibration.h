@@ -12,13 +12,13 @@ namespace gradlane {
 // Elements are floats. Times are those of one core. Fields in ns have it in their names, all others are in s and bytes
 // per s.
 
-// The costs of a codec on a host, and the widths that it gives typical gradients.
+// The costs of a codec on a host, and the bytes that it needs for typical gradients.
 struct CodecCost {
   std::string name;      // name for find_codec()
   double encode_ns = 0;  // per element of a contribution
   double merge_ns = 0;   // per element of a hop: decode, add the local one, encode
   double decode_ns = 0;  // per element of a result, or of a contribution that an owner adds
-  double look_ns = 0;    // per element of a contribution, in all passes of look() before anything is sent
+  double look_ns = 0;    // per element of a contribution, in all passes of Codec::scan() before anything is sent
   double packet_ns = 0;  // additional, for each packet that is encoded: cutting runs to its length, and joining them
   // Additional time per element of a tensor, because of where it lies in memory. The other times were measured one
   // after the other, with data that a cache holds. In an exchange, nodes, trainers and the kernel want the same cores
@@ -26,11 +26,12 @@ struct CodecCost {
   double place_ns = 0;
 
   // ---- Width on the wire, without headers
-  double bytes = 4;       // bytes per element of one contribution
-  double doubling = 0;    // additional bytes for each doubling of the contributions to a sum
-  double density = 0;     // > 0: share of elements that travels; a sum has all elements of its contributions
-  double results = 0;     // > 0: bytes per element of a result, for any sum: votes
-  double most_bytes = 4;  // at most, per element: the codec's own layout for values that do not fit
+  double bytes = 4;     // bytes per element of one contribution
+  double doubling = 0;  // additional bytes for each doubling of the contributions to a sum
+  // share of the elements that is sent, if > 0 (sparse codecs); a sum has all elements of its contributions
+  double density = 0;
+  double results = 0;     // bytes per element of a result, for any number of contributions, if > 0 (votes)
+  double most_bytes = 4;  // most bytes per element: the codec's own layout for values that do not fit
 
   bool owners = false;  // encoded blocks cannot be added: only strategies whose blocks have owners carry them
   bool exact = false;
@@ -49,16 +50,18 @@ struct LinkCost {
   double latency = 0;     // one-way time of a short packet in s
   double bandwidth = 0;   // bytes per s, all headers included
   bool at_least = false;  // the limit was a core and not the link, which may be faster
-  // Repetitions, or the two directions, differ by more than kUnsteady. For people: not stored in files.
+  // Repetitions, or the two directions, differ by a factor of more than kUnsteady. Shown to users, not stored in files.
   bool unsteady = false;
 };
 
 inline constexpr double kUnsteady = 1.5;
 
-// Shows how the figures fit the ring on which they were measured: by all-reduces of 64 KiB and more, right after that.
+// Shows how the figures fit the ring on which they were measured: by all-reduces of 64 KiB and more, right after the
+// measurement.
 struct CalibrationChecks {
-  double times_as_long = 0;  // measured / predicted for the worst one; 0: nothing was checked
-  double speedup = 0;        // time of raw / time of fixed:10, for the longest ones, as measured
+  // measured time / predicted time of the all-reduce that differs most; 0: nothing was checked
+  double times_as_long = 0;
+  double speedup = 0;  // time of raw / time of fixed:10, for the longest all-reduces, as measured
 };
 
 // The costs of one packet on its way through a rank.
@@ -105,7 +108,7 @@ struct Calibration {
   double contention = 1;  // factor by which a lane is slower while the other lanes work, too
   double lambda = 1.05;   // factor by which backward is slower during an exchange (MLSys'22: 1.04 to 1.1)
 
-  double lambda_least = 0;  // least lambda of the repetitions; for people, not read from files; 0: not measured
+  double lambda_least = 0;  // least lambda of the repetitions; shown to users, not read from files; 0: not measured
   double lambda_most = 0;
 
   CalibrationChecks checks;
@@ -141,9 +144,10 @@ struct CalibrationUse {
 enum class PlanPort : uint8_t { kUdp, kPackets, kCard };
 [[nodiscard]] const char* plan_port_name(PlanPort port) noexcept;
 
-// Returns the figures for use without a calibration, from docs/figures.md. Codecs are those of a Xeon with AVX-512 and
-// 42 GB/s of memcpy, packets and ports those of an EPYC with two busy cores. The figures of cards are an estimate,
-// because no card was measured. Links have a usual latency and no rate yet.
+// Returns the figures for use without a calibration, from docs/figures.md. The figures of codecs are those of a Xeon
+// with AVX-512 and 42 GB/s of memcpy. The figures of packets and ports are those of an EPYC with two busy cores. The
+// figures of cards are an estimate, because no card was measured. Links have a usual latency; the caller must set their
+// bandwidth.
 [[nodiscard]] Calibration usual_calibration(PlanPort port);
 
 // Returns the figures of a world in which computing takes no time, as in the simulator: only links and headers do.

@@ -19,10 +19,11 @@ struct PlanStage {
   double bytes = 0;     // bytes of blocks that travel in one direction (the one that has more)
   double reduced = 0;   // packets of contributions or sums that arrive and are sent on
   double gathered = 0;  // packets of results that arrive and are sent on
-  double sent = 0;      // packets of both kinds that one direction carries one after the other; 0: all
+  // packets of both kinds that one direction carries one after the other; 0: `reduced` and `gathered` together
+  double sent = 0;
   double encoded = 0;   // packets that are encoded here
-  double ways = 1;      // share of the port's work per packet: half if packets that arrive are not sent on
-  double elements = 0;  // of the tensor that are read and written
+  double ways = 1;      // share of the port's work per packet: 0.5 if packets that arrive are not sent on, else 1
+  double elements = 0;  // elements of the tensor that are read and written
   double path = 0;      // time of a piece through all hops, in s
   double first = 0;     // part of `path` for the first hop, in s
 };
@@ -51,10 +52,10 @@ struct PlanHop {
   double block_bytes;
   double block_ns;     // time of the codec
   double exchange_ns;  // time of the exchange per packet
-  double senders = 1;  // number of ranks of which a piece must come through one port first
+  double senders = 1;  // number of ranks whose pieces go through one port, one after the other
 };
 
-// Adds a hop to the path. One port sends a piece. When all of it has arrived, another port sends it on, behind the
+// Adds a hop to the path. One port sends a piece. When all of it has arrived, another port sends it on, after the
 // pieces of other senders.
 void add_hop(const Calibration& calibration, const PlanHop& hop, double partitions, PlanStage& stage) {
   const PacketCost& packet = calibration.packets;

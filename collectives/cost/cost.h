@@ -19,8 +19,8 @@ struct AllReduceShape {
   double elements = 0;
   unsigned world = 1;
   StrategyId strategy;
-  // K: number of parts into which a block is cut. Each part goes on when it has arrived as a whole. 0: each packet is a
-  // part, as in the exchange. A K above the number of packets counts as that number.
+  // K: number of parts into which a block is cut. Each part is sent on when it has arrived as a whole. 0: each packet
+  // is a part, as in the exchange. A K above the number of packets counts as that number.
   double partitions = 0;
 };
 
@@ -28,7 +28,8 @@ struct AllReduceShape {
 // up to `seconds`.
 struct AllReduceTime {
   double seconds = 0;
-  double latency = 0;  // path of one packet through all hops, with nothing before it; and the start
+  // time of one packet through all hops with empty queues, plus the start of the operation
+  double latency = 0;
   double link = 0;     // bytes with all headers / bandwidth
   double codec = 0;    // encoding, merging, decoding
   double packets = 0;  // port and exchange, per packet
@@ -48,7 +49,7 @@ struct AllReduceTime {
 //          other down. The resources of a rank work at the same time, so the busiest one counts.
 //   alpha  path: time that one piece of a block (a packet, or 1/K of a block) takes through all hops. Each hop has the
 //          latency of the link, the time in the core, and the time on the wire: once out of the host, and once out of
-//          a switch, behind the pieces of other senders to the same place.
+//          a switch, after the pieces that other senders send to the same rank.
 //
 // Hops of long blocks overlap, so only the first hop is added. If blocks are short, a rank waits for each hop.
 //

@@ -29,7 +29,7 @@ struct TimedBytes {
 
 // Returns CodecCost::place_ns of a codec from an all-reduce of that shape: the time per element that no other figure
 // explains. It uses the busy time of a rank's workers. If the link cannot have been the limit, it uses the whole time
-// instead, if that is more: then others had the cores, too. The result is at least 0.
+// instead, if that is more: then other threads used the cores, too. The result is at least 0.
 struct TimedCodec {
   double seconds = 0;  // duration
   double busy = 0;     // busy time of all workers of a rank, in s

@@ -15,7 +15,7 @@ namespace gradlane {
 struct MlsysCluster {
   unsigned workers = 4;
   double bandwidth = 1.25e9;
-  double alpha = 15e-6;            // latency of a hop, that of a cloud; the paper's text does not have it
+  double alpha = 15e-6;            // latency of a hop, as in a cloud; the paper's text does not give one
   double lambda = 1.05;            // 1.04 to 1.1
   double bucket = 25 * 1048576.0;  // bytes
   // Additional s for each worker beyond four, for ResNet-50: the time that SignSGD may take to decode the votes of all
@@ -23,8 +23,8 @@ struct MlsysCluster {
   double vote_decode = 0;
 };
 
-// With this value, SignSGD takes the 1042 ms that were published for ResNet-101 with 96 workers. The formula alone
-// gives 685 ms. The value is fitted to that one point, and only a guess of what the formula leaves out.
+// Value of `vote_decode` with which SignSGD takes the 1042 ms that were published for ResNet-101 with 96 workers. The
+// formula alone gives 685 ms. The value is fitted to that one point, and only a guess of what the formula leaves out.
 inline constexpr double kMlsysFittedVotes = 2.22e-3;
 
 [[nodiscard]] double mlsys_ring(const MlsysCluster& cluster, double bytes) noexcept;

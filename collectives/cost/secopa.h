@@ -6,7 +6,7 @@
 namespace gradlane {
 
 // The time of a kernel or a transfer: ms = overhead below a threshold, else slope * elements + constant. The threshold
-// is where the line reaches the overhead, (overhead - constant) / slope, or 0 if that is less.
+// is where the line reaches the overhead, (overhead - constant) / slope, or 0 if that is negative.
 struct SecopaCurve {
   double slope = 0;     // ms per element
   double constant = 0;  // ms
@@ -27,8 +27,8 @@ struct SecopaCosts {
   double ratio = 1.0 / 16;
 };
 
-// Returns the constants of HiPress' code. Gather and broadcast were measured for 4, 8 and 16 nodes. None: another
-// number.
+// Returns the constants of HiPress' code. Gather and broadcast were measured for 4, 8 and 16 nodes: returns none for
+// other numbers.
 [[nodiscard]] std::optional<SecopaCosts> hipress_costs(unsigned nodes) noexcept;
 
 enum class SecopaChoice { kRing, kServers };

@@ -18,7 +18,8 @@ struct PlanBucket {
 };
 
 // Returns buckets as DistributedDataParallel makes them. They fill from the last layer on, and the layer that fills a
-// bucket closes it. The first one is small, so that an exchange can start early. Sizes are bytes of floats.
+// bucket closes it. The first bucket is small (`first_bytes`), so that an exchange can start early. Sizes are bytes of
+// floats.
 [[nodiscard]] std::vector<PlanBucket> buckets_of(const ModelTable& model, double bytes = 25 * 1048576.0,
                                                  double first_bytes = 1048576.0);
 
@@ -34,7 +35,7 @@ struct StepTime {
   double step = 0;
   double exchange = 0;  // time of all buckets
   double exposed = 0;   // time by which it makes the step longer
-  double hidden = 0;    // the rest
+  double hidden = 0;    // part of `exchange` during which backward runs
 };
 
 // Returns the time of a step. Buckets go one after the other: each starts when it is ready and the one before has
@@ -68,8 +69,9 @@ struct StepPlan {
                                  std::span<const PlanBucket> buckets, const StepCompute& compute, unsigned world,
                                  std::span<const StrategyId> strategies);
 
-// Returns the factor by which bytes must shrink for the step to be within `slack` of computing alone, if a codec took
-// no time. None: a factor of 1000 is not enough, because latency or packets take too long. 1: no compression is needed.
+// Returns the factor by which bytes must shrink for the step to be within `slack` of computing alone, if the codec took
+// no time. None: not even a factor of 1000 is enough, because latency or packets take too long. 1: no compression is
+// needed.
 [[nodiscard]] std::optional<double> ratio_enough(const Calibration& calibration, std::span<const PlanBucket> buckets,
                                                  const StepCompute& compute, unsigned world,
                                                  std::span<const StrategyId> strategies, double slack = 0.1);

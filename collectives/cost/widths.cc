@@ -12,7 +12,7 @@ namespace {
 // docs/codec-format.md, bit planes.
 constexpr size_t kGroup = 32;
 constexpr unsigned kMostPlanes = 16;
-constexpr unsigned kTagPlanes = 14;  // the most that a tag can say
+constexpr unsigned kTagPlanes = 14;  // most planes that a tag can encode
 constexpr double kPlaneBytes = 4;
 constexpr double kEscapeBytes = 5;
 constexpr int kBias = 127;
@@ -35,7 +35,7 @@ struct Partial {
 };
 using Frontier = std::vector<Partial>;  // in order: errors grow, bytes shrink
 
-// Removes plans if another plan is at least as good in both bytes and error.
+// Removes each plan for which another plan is at least as good in both bytes and error.
 void keep_best(Frontier& plans) {
   std::ranges::sort(plans, [](const Partial& a, const Partial& b) {
     return a.cost.error != b.cost.error ? a.cost.error < b.cost.error : a.cost.bytes < b.cost.bytes;
@@ -47,8 +47,7 @@ void keep_best(Frontier& plans) {
   plans.resize(kept);
 }
 
-// Cuts the range of errors into equal parts, and keeps one plan in each: the one with the fewest bytes, which is the
-// last.
+// Cuts the range of errors into equal parts, and keeps one plan in each: the last one, which has the fewest bytes.
 void thin(Frontier& plans) {
   if (plans.size() <= kMostPlans) return;
   const double first = plans.front().cost.error;
@@ -56,7 +55,7 @@ void thin(Frontier& plans) {
   const auto part_of = [&](const Partial& plan) { return std::floor((plan.cost.error - first) / part); };
   size_t kept = 0;
   for (size_t i = 0; i < plans.size(); ++i) {
-    // The very first plan stays: later layers may need all of the allowed error.
+    // The plan with the least error stays: later layers may need all of the allowed error.
     if (i == 0 || i + 1 == plans.size() || part_of(plans[i]) != part_of(plans[i + 1])) plans[kept++] = plans[i];
   }
   plans.resize(kept);
@@ -129,7 +128,7 @@ WidthCost WidthHistogram::fixed(int bits) const noexcept {
   double raw = 0;
   for (int e = 0; e < static_cast<int>(kExponents); ++e) {
     const auto at = static_cast<size_t>(e);
-    const int doublings = e - kBias - (1 - bits);  // from the step to the least magnitude of these
+    const int doublings = e - kBias - (1 - bits);  // from the step to the least magnitude of this bin
     if (doublings < -1) {
       cost.error += squares_[at];
     } else if (doublings < kExact) {

@@ -67,8 +67,8 @@ struct WidthPlan {
 //
 // It is the dynamic program of L-GreCo (Alimohammadi et al., MLSys 2024), which goes layer by layer and keeps the
 // fewest bytes for each error so far. L-GreCo rounds errors up to a 10,000th of the limit. Here they are not rounded.
-// If there are more than kMostPlans plans after a layer, only one of those with nearly the same error is kept. If there
-// never are, the result is exact.
+// If more than kMostPlans plans are left after a layer, only one of those with nearly the same error is kept. If that
+// never happens, the result is exact.
 inline constexpr size_t kMostPlans = 1024;
 [[nodiscard]] WidthPlan plan_widths(std::span<const std::vector<WidthCost>> layers, size_t uniform);
 

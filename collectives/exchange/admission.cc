@@ -17,7 +17,8 @@ size_t extent(const Operation& operation, unsigned world) {
   return (has_shares(operation.kind) ? (world - 1) * pitch : 0) + operation.count;
 }
 
-// Returns whether `out` is set exactly where the operation needs it, and does not overlap the data.
+// Returns whether `out` is valid: for an all-to-all, it is not null and does not overlap the data; for others, it is
+// null.
 bool has_way_out(const Operation& operation, unsigned world) {
   if (operation.kind != OpKind::kAllToAll) return operation.out == nullptr;
   if (operation.count == 0) return true;

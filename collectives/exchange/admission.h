@@ -25,7 +25,7 @@ class Admission {
   // Fills in what an accepted operation leaves open: root, codecs, the strategy's name, pitch of the states. Returns
   // its strategy.
   const Strategy* complete(Operation& operation) const noexcept;
-  // Returns the bytes that the operation needs in a OperationMemory.
+  // Returns the bytes that the operation needs in an OperationMemory.
   [[nodiscard]] size_t memory_bytes(const Operation& operation) const noexcept;
 
   [[nodiscard]] const Ring& ring() const noexcept { return ring_; }  // the ring of all ranks

@@ -39,12 +39,13 @@ struct EngineParts {
   Peers& peers;
   Egress& egress;
   unsigned owners;             // number of ranks if blocks may have owners, else 0
-  std::span<uint8_t> scratch;  // an encoded block, between encode and decode
+  std::span<uint8_t> scratch;  // buffer for an encoded block that is decoded at once
   std::span<uint8_t>
-      private_copy;  // copy of a run's elements that no trainer can write to; empty where nothing is relayed
+      // buffer for a copy of results that no trainer can write to; empty if the world has fewer than three ranks
+      private_copy;
 };
 
-// Moves the elements of one operation; `Strategy` says where they go. The exchange makes one object for each place of
+// Moves the elements of one operation; `Strategy` says where they go. The exchange makes one object for each slot of
 // the table of operations and each row of algorithms.cc. The object has the state that only this algorithm needs. All
 // functions expect a running operation. To fail it, a function sets Outcome::failure: the engine fails the operation on
 // all ranks when the call returns.
@@ -62,11 +63,12 @@ class Algorithm {
   // Called when the operation is over, whether it succeeded or failed.
   virtual void end() noexcept {}
 
-  // ---- Runs that arrive. First all runs of a packet are checked: `before` has the runs in front of this one. Then
-  // each run is taken. `forwarded`: the packet was sent on unchanged, in its own buffer.
+  // ---- Runs that arrive. First all runs of a packet are checked: `before` has the runs before this one in the packet.
+  // Then each run is taken. `forwarded`: the packet was sent on unchanged, in its own buffer.
   [[nodiscard]] virtual bool accepts(const Run& run, size_t link, std::span<const Run> before) const noexcept = 0;
   virtual void on_run(const Run& run, size_t link, bool forwarded, Nanos now) noexcept = 0;
-  // Returns whether a grant is valid. A grant says how many elements of a block its owner takes.
+  // Returns whether a credit (Phase::kCredit) is valid. It says how many elements of a block its owner accepts from
+  // this rank.
   [[nodiscard]] virtual bool accepts_grant([[maybe_unused]] unsigned block,
                                            [[maybe_unused]] size_t link) const noexcept {
     return false;
@@ -75,8 +77,8 @@ class Algorithm {
 
   // ---- Runs that leave. A poll calls each of these functions for all operations before it calls the next function.
   virtual void send_grants([[maybe_unused]] Nanos now) noexcept {}
-  // Sends runs for other ranks that found no room when they arrived, and this rank's own elements as far as other ranks
-  // have sent theirs. Returns whether runs for other ranks are left.
+  // Sends runs for other ranks that could not be sent when they arrived, and this rank's own elements as far as other
+  // ranks have sent theirs. Returns whether runs for other ranks are left.
   virtual bool send_passing([[maybe_unused]] Nanos now) noexcept { return false; }
   // Sends this rank's own elements. Returns whether some are left that would go into open packets.
   virtual bool send_own(Nanos now) noexcept = 0;
@@ -92,7 +94,8 @@ class Algorithm {
   [[nodiscard]] virtual std::optional<unsigned> missing_from() const noexcept = 0;
   // Returns a step that could be sent now if the neighbour and the link to it take it.
   [[nodiscard]] virtual std::optional<Step> next_step() noexcept = 0;
-  // Returns whether this rank must send aborts to its dependents. `on_this_rank`: the failure began on this rank.
+  // Returns whether this rank must send aborts to its dependents (Strategy::dependents()). `on_this_rank`: the failure
+  // began on this rank.
   [[nodiscard]] virtual bool tells_dependents([[maybe_unused]] bool on_this_rank) const noexcept { return true; }
 
  protected:

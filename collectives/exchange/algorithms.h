@@ -11,13 +11,13 @@ namespace gradlane {
 
 inline constexpr size_t kAlgorithms = 4;
 
-// One object of each algorithm, for one place of the table of operations.
+// One object of each algorithm, for one slot of the table of operations.
 using AlgorithmSet = std::array<std::unique_ptr<Algorithm>, kAlgorithms>;
 
 // Allocates one object of each algorithm. `it` and `parts` must outlive them.
 [[nodiscard]] AlgorithmSet make_algorithms(OperationState& it, const EngineParts& parts);
 
-// Returns the algorithm that the operation uses, one of the objects of its place. Its kind and strategy must be known.
+// Returns the algorithm that the operation uses, one of the objects of its slot. Its kind and strategy must be known.
 [[nodiscard]] Algorithm& algorithm_of(const OperationState& it) noexcept;
 
 }  // namespace gradlane

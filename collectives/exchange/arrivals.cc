@@ -73,7 +73,7 @@ bool ExchangeState::receive_data(size_t link, const LinkHeader& header, Packet p
 
 namespace {
 
-// Returns whether the bytes behind the last run are padding.
+// Returns whether the bytes after the last run are padding.
 bool is_padding(std::span<const uint8_t> bytes) noexcept {
   if (bytes.size() >= sizeof(RunHeader)) return load<RunHeader>(bytes.data()).phase == Phase::kPadding;
   return std::ranges::all_of(bytes, [](uint8_t byte) { return byte == 0; });
@@ -130,8 +130,8 @@ std::optional<Counter> ExchangeState::check_run(Run& run, size_t link) noexcept 
 
 // ---- Taking.
 
-// Sends a packet on unchanged, in its own buffer, if all its runs are results that go on together. Returns whether it
-// did so.
+// Sends a packet on unchanged, in its own buffer, if all its runs are results with the same next neighbour and the same
+// last rank. Returns whether it did so.
 bool ExchangeState::relay(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept {
   const std::span runs(runs_.data(), run_count_);
   const Run* going = nullptr;
@@ -148,7 +148,7 @@ bool ExchangeState::relay(Packet packet, size_t bytes, uint32_t payload_crc, Nan
     egress_.count_sent(*run.operation, Phase::kGather, run.header.block, run.step.link,
                        sizeof(RunHeader) + run.header.bytes, run.header.count);
   }
-  // The runs are still read below this call: it rewrites the link header only.
+  // The runs are still read after this call, which rewrites only the link header of their packet.
   egress_.link(going->step.link).send(packet, bytes, payload_crc, now);
   return true;
 }
@@ -158,7 +158,7 @@ void ExchangeState::take(const Run& run, size_t link, bool relayed, Nanos now) n
     control_.on_run(run, link);
     return;
   }
-  // The operation is over, perhaps since the run before this one.
+  // The operation is over. Perhaps the run before this one has ended it.
   if (run.operation == nullptr || run.operation->state != OperationState::State::kRunning) {
     counters_.add(Counter::kRunsDiscarded);
     return;

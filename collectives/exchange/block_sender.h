@@ -19,7 +19,7 @@ class BlockSender {
   // `ranks`: the largest number of blocks.
   explicit BlockSender(unsigned ranks) : sent_(ranks), limit_(ranks) {}
 
-  // Starts with nothing to send. Runs do not cross multiples of the window.
+  // Begins a stage in which nothing is to be sent yet; add() adds blocks. Runs will not cross multiples of window().
   void begin(const OperationState& it) noexcept;
   // Adds `elements` elements of a block. Elements before `limit` may be sent now.
   void add(unsigned block, size_t elements, size_t limit) noexcept {
@@ -28,7 +28,7 @@ class BlockSender {
   }
   void raise(unsigned block, size_t limit) noexcept { limit_[block] = std::max(limit_[block], limit); }
 
-  // Returns how many elements of a block an owner takes before it has granted any.
+  // Returns how many elements of a block an owner accepts before it has announced a credit.
   [[nodiscard]] size_t window() const noexcept { return window_; }
   [[nodiscard]] bool all_sent() const noexcept { return left_ == 0; }
   [[nodiscard]] bool has_sent(unsigned block) const noexcept { return sent_[block] == limit_[block]; }
@@ -44,7 +44,7 @@ class BlockSender {
   size_t window_ = 1;          // elements that one rank may send ahead of its turn
   size_t left_ = 0;            // own elements that are still to be sent or copied
   std::vector<size_t> sent_;   // by block: elements sent
-  std::vector<size_t> limit_;  // by block: elements that may be sent so far
+  std::vector<size_t> limit_;  // by block: elements before this one may be sent now
   unsigned next_ = 1;          // next receiver: its distance from this rank, counted backwards
 };
 

@@ -36,8 +36,8 @@ class Blocks {
     return each_ != 0 ? each_ : offset(block + 1) - offset(block);
   }
 
-  // The place of an element, counted over all blocks: its offset in the tensor, and the number of elements from there
-  // on that lie without a gap.
+  // The position of an element that is counted over all blocks. `offset` is its offset from the first element in
+  // memory, gaps included. `left` is the number of elements from there on that lie without a gap.
   struct Place {
     size_t offset;
     size_t left;

@@ -1,4 +1,4 @@
-// coder.h - encoding of an operation's elements: fp32 through a codec, except minima and maxima; all else as it is
+// coder.h - encoding of an operation's elements: fp32 through a codec, except minima and maxima; all others unchanged
 #pragma once
 
 #include <cstddef>
@@ -23,11 +23,11 @@ struct ElementOps;
 [[nodiscard]] FailureText packet_fault(const Codec& codec, size_t mtu, size_t around) noexcept;
 
 // Computes out = a + b, or the minimum or maximum of two elements, for `count` elements. `out` overlaps neither input.
-// `codec` is the Coder's.
+// `codec`: the codec of the Coder that calls.
 using ElementCombine = void (*)(const Codec& codec, const uint8_t* a, const uint8_t* b, uint8_t* out,
                                 size_t count) noexcept;
 
-// A Coder is chosen once, when an operation starts. It is a small value: copy it.
+// A Coder is made once, when an operation starts. It is a small value: copy it.
 //
 // It writes and reads the payload of runs, which is called a block like that of a Codec. Elements of fp32 go through
 // the given codec, except for minima and maxima. All other blocks are the elements, little-endian, and nothing else.
@@ -62,8 +62,8 @@ class Coder {
   [[nodiscard]] size_t granule() const noexcept { return granule_; }
   // Returns the unit, in elements, at whose multiples the codec lets runs be cut. It is a multiple of granule().
   [[nodiscard]] size_t cut() const noexcept { return cut_; }
-  // Returns the least room, in bytes, with which encoding of one cut() is worth a try. The elements may still need
-  // more.
+  // Returns the least free space, in bytes, with which encoding of one cut() is worth a try. The elements may still
+  // need more.
   [[nodiscard]] size_t least_room() const noexcept { return least_room_; }
   // Return the codec and its parameter for run headers: kNoCodec and 0 for all elements that do not go through a codec.
   [[nodiscard]] CodecId codec_id() const noexcept { return id_; }
@@ -76,11 +76,11 @@ class Coder {
   [[nodiscard]] EncodeResult encode(const void* elements, size_t count, const ElementContext& origin,
                                     std::span<uint8_t> out) const noexcept;
 
-  // Encodes sums and results in the same way: Codec::encode_sum().
+  // Does the same as encode() for sums and results, which Codec::encode_sum() encodes.
   [[nodiscard]] EncodeResult encode_sum(const void* elements, size_t count, const ElementContext& origin,
                                         std::span<uint8_t> out) const noexcept;
 
-  // Returns whether finish() has an effect. finish() makes results of sums of all contributions, in place:
+  // Returns whether sums of all contributions are not yet results. finish() then turns them into results, in place:
   // Codec::finish().
   [[nodiscard]] bool finishes() const noexcept { return coded() && codec_.finishes(); }
   // Returns Codec::selects() if elements go through the codec, else false.
@@ -105,8 +105,8 @@ class Coder {
   // Writes the `count` elements of a block to `out`, whose content is unspecified unless the status is kOk.
   [[nodiscard]] Status decode(std::span<const uint8_t> block, void* out, size_t count) const noexcept;
 
-  // Joins two blocks, one right behind the other, into one block of all elements: Codec::join(). The first block has a
-  // multiple of cut() elements. Returns the bytes of the joined block.
+  // Joins two blocks, the second right after the first, into one block of all elements: Codec::join(). The first block
+  // has a multiple of cut() elements. Returns the bytes of the joined block.
   size_t join(uint8_t* block, BlockSize first, BlockSize second) const noexcept;
 
   // Divides sums by `world`, in place, to make averages. The quotient is rounded to nearest even; a NaN becomes the NaN
@@ -127,7 +127,7 @@ class Coder {
   size_t granule_;
   size_t cut_;
   size_t least_room_;
-  size_t width_;  // bytes per element in a block; 0: they depend on the elements
+  size_t width_;  // bytes per element in a block; 0 if they depend on the elements
   bool coded_;
   CodecId id_;
   uint8_t param_;

@@ -1,4 +1,4 @@
-// control.cc - control runs, which have no elements: start, abort and grant of an operation (packet path)
+// control.cc - control runs, which have no elements: start, abort and credit of an operation (packet path)
 #include "collectives/exchange/control.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace gradlane {
 namespace {
 
-constexpr int32_t kFarBack = 1 << 30;  // operations; no number that is further back can still be under way
+constexpr int32_t kFarBack = 1 << 30;  // number of operations; one that is further back cannot be under way any more
 
 }  // namespace
 
@@ -29,7 +29,7 @@ std::optional<Counter> Control::check(const Run& run, size_t link) noexcept {
     default:
       if (header.bytes != 0) return Counter::kBadRun;
   }
-  // A rank sends aborts and grants only to ranks that it knows to have started the operation. A neighbour may have
+  // A rank sends aborts and credits only to ranks that it knows to have started the operation. A neighbour may have
   // started more operations than this rank, but no more than all ranks in between can have in flight.
   const int32_t ahead = table_.ahead(header.operation);
   const int32_t most = header.phase == Phase::kStart ? int32_t{kMaxOperations} * int32_t{kMaxWorld} : 0;
@@ -74,7 +74,7 @@ void Control::take_start(const Run& run, size_t link) noexcept {
                            .stage = static_cast<uint8_t>(run.header.first),
                            .offer = read_offer(run.payload),
                            .descriptor = theirs});
-  if (!table_.has_started(number)) return;  // it is compared when it starts here
+  if (!table_.has_started(number)) return;  // the operation is compared when it starts here
   if (OperationState* const it = table_.running(number)) lifecycle_.compare(*it, link, theirs);
 }
 
@@ -84,7 +84,7 @@ void Control::send(Nanos now) noexcept {
   const size_t links = parts_.topology.links();
   for (OperationState& it : table_.all()) {
     if (it.notices.none()) continue;
-    // While its codec scans the tensor, the operation takes no elements and has nothing to report.
+    // While the codec scans the tensor, the operation accepts no elements, and this rank has nothing to report.
     if (it.state == OperationState::State::kRunning && !it.prepared.ready && !it.prepared.local_offer) continue;
     RunHeader header = it.run_header(it.coder, Phase::kStart, 0, 0);
     header.first = it.prepared.ready ? it.route.stage + it.prepared.stage_offset : 0;

@@ -1,4 +1,4 @@
-// control.h - control runs, which have no elements: start, abort and grant of an operation (packet path)
+// control.h - control runs, which have no elements: start, abort and credit of an operation (packet path)
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class Control {
   [[nodiscard]] std::optional<Counter> check(const Run& run, size_t link) noexcept;
   void on_run(const Run& run, size_t link) noexcept;
 
-  // Sends the notices that neighbours must get, as far as there is room.
+  // Sends the notices that neighbours must get, as far as their packets have space.
   void send(Nanos now) noexcept;
 
  private:

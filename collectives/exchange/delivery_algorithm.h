@@ -11,7 +11,7 @@
 
 namespace gradlane {
 
-// No grants are needed, because elements that arrive go straight to their place in memory. A receiver reports that it
+// No credits are needed, because elements that arrive go straight to their place in memory. A receiver reports that it
 // has started the operation, and a sender waits for nothing else.
 class DeliveryAlgorithm final : public Algorithm {
  public:

@@ -33,7 +33,7 @@ class Egress {
   Egress(const Egress&) = delete;
   Egress& operator=(const Egress&) = delete;
 
-  // Returns the largest number of packet buffers that it holds at a time.
+  // Returns the largest number of packet buffers that an Egress holds at a time.
   [[nodiscard]] static size_t buffers(const ExchangeConfig& config, const Topology& topology, bool owners) noexcept;
 
   // Links are in the order of Topology::neighbours().
@@ -85,17 +85,17 @@ class Egress {
     bool contribution;        // they are this rank's contribution; else they are sums or results
     bool begins_run = false;  // they begin a new run, even if they continue the last one
   };
-  // Elements of a Source that were encoded behind the content of the open packet.
+  // Elements of a Source that were encoded after the content of the open packet.
   struct Piece {
     RunHeader header;
     Outbox::Place place;
-    size_t elements = 0;  // 0: there was no room or no budget, or the neighbour does not take them yet
+    size_t elements = 0;  // 0: there was no space or no budget, or the neighbour does not accept elements yet
     size_t bytes = 0;
 
     [[nodiscard]] std::span<const uint8_t> encoded() const noexcept { return place.bytes.first(bytes); }
   };
-  // Encodes as many elements as there is room for. commit() makes the piece part of the packet; until then nothing else
-  // may be encoded.
+  // Encodes as many elements as the open packet has space for. commit() makes the piece part of the packet; nothing
+  // else may be encoded before that.
   [[nodiscard]] Piece encode(OperationState& it, const Step& step, const Source& from, Nanos now) noexcept;
   void commit(OperationState& it, const Step& step, const Piece& piece) noexcept;
 

@@ -18,7 +18,7 @@
 
 namespace gradlane {
 
-// The arithmetic of one type on elements at any address. `codec` is the Coder's.
+// The arithmetic of one type on elements at any address. `codec`: the codec of the Coder that calls.
 struct ElementOps {
   ElementCombine add;  // null for fp32, which the codec adds
   ElementCombine min;
@@ -90,8 +90,8 @@ struct PlainOps {
 };
 
 // Picks the smaller or larger of two words. Words are compared as the integer type Whole, with its sign. Floats have
-// kFraction bits behind the exponent; rank() inverts the magnitude bits of negative ones. So -0 is less than +0, and
-// all NaNs lie beyond the infinities.
+// kFraction bits after the exponent; rank() inverts the magnitude bits of negative ones. So -0 is less than +0, and all
+// NaNs lie beyond the infinities.
 template <class Whole, int kFraction = 0>
 struct Pick {
   static constexpr Whole kMagnitude = std::numeric_limits<Whole>::max();
@@ -115,9 +115,9 @@ struct Pick {
   static constexpr ElementCombine kMax = for_pairs<Whole, max>;
 };
 
-// The arithmetic of fp16 and bf16: computes in fp32 and rounds to nearest even. The kernels of the codec of that name
-// convert the elements, because a block of that codec is an array of them. Rounding twice does no harm, as 24 bits are
-// more than twice their 11 or 8.
+// The arithmetic of fp16 and bf16: computes in fp32 and rounds to nearest even. The kernels of the codec of the same
+// name convert the elements, because a block of that codec is an array of such elements. Rounding twice, to fp32 and
+// then to the type, does no harm: 24 significant bits are more than twice the type's 11 or 8.
 struct HalfOps {
   static constexpr size_t kChunk = 512;  // 2 KiB of fp32: stays in the L1 cache
   static constexpr size_t kBytes = 2;

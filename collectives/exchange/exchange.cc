@@ -170,7 +170,7 @@ void ExchangeState::poll(Nanos now) noexcept {
   was_active_ = table_.any_active();
 }
 
-// Lets all operations send. Runs for other ranks that found no room when they arrived go before this rank's own
+// Lets all operations send. Runs for other ranks that could not be sent when they arrived go before this rank's own
 // elements.
 void ExchangeState::pump(Nanos now) noexcept {
   budget_.begin();

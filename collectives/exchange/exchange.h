@@ -52,8 +52,7 @@ struct LinkStatus {
   LinkTotals totals;
 };
 
-// Bytes that were sent by one codec. Counter::kElementBytes and Counter::kRunBytes count the same for all codecs
-// together.
+// Bytes that were sent by one codec. The sums over all codecs are Counter::kElementBytes and Counter::kRunBytes.
 struct CodecTotals {
   uint64_t element_bytes = 0;
   uint64_t run_bytes = 0;
@@ -72,8 +71,8 @@ using OperationTimes = std::array<OperationHistogram, kStrategyKinds>;
 // poll() when packets have arrived, when operations were submitted, or when deadline() has passed. No call blocks, and
 // nothing is allocated after construction.
 //
-// Times must never go backwards. Read `now` after packets were taken from a port. A time earlier than an arrival makes
-// the path look shorter than it is, and then every link seems to have queues. Not thread-safe: one thread calls all
+// Times must never go backwards. Read `now` after packets were taken from a port. If `now` is earlier than an arrival,
+// the path looks shorter than it is, and later packets seem to wait in queues. Not thread-safe: one thread calls all
 // functions.
 //
 // The constructor allocates all memory. Each neighbour takes 17 KiB, and 40 bytes for each packet in flight (`window`;
@@ -98,8 +97,9 @@ class Exchange {
     kNone,
     kFull,      // too many operations are not over or have unread completions (ExchangeConfig::operations)
     kTooLarge,  // the tensor has more than max_bytes
-    kStrategy,  // the strategy is not allowed, or cannot do this operation, or has no owners for a codec that does not
-                // add; the codec needs links between all ranks, and they do not exist; `back_codec` without aggregator
+    kStrategy,  // the strategy is not allowed, or cannot do this operation, or has no owners for a codec whose
+                // blocks cannot be added; the codec needs links between all ranks, and they do not exist; `back_codec`
+                // without aggregator
     kPacket,    // a granule of the codec does not fit into a packet
     kBad,       // an argument is wrong: kind, type, reduction, root or pitch; a residual for a codec or kind without
                 // feedback; no data; an `out` that is missing, not asked for, or overlaps the data. Or `back_codec`
@@ -120,7 +120,7 @@ class Exchange {
   void abort(uint64_t id) noexcept;
 
   // Fails all operations on all ranks. The other ranks learn of it through the polls of the next milliseconds. If the
-  // exchange is polled for longer, it takes part again.
+  // owner goes on polling after that, this exchange takes part in the next generation.
   void close() noexcept;
 
   // Excludes the neighbour of rank why.rank, because the owner has found that it must not take part. Ends the
@@ -130,7 +130,8 @@ class Exchange {
   void refuse(const Failure& why) noexcept;
 
   // Returns whether no operation was submitted in this generation of the ring, so that the next one gets number 0. If
-  // this is false when another program takes over the rank, close() restarts the numbers on all ranks.
+  // operations were submitted, and another program takes over the rank, call close(): it restarts the numbers on all
+  // ranks.
   [[nodiscard]] bool none_submitted() const noexcept;
 
   // Returns whether a neighbour has started an operation that was not submitted here yet.
@@ -173,7 +174,7 @@ class Exchange {
   //
   // Makes a log for this exchange. Any thread may call this.
   [[nodiscard]] std::unique_ptr<TraceLog> make_trace(size_t words, TraceLog::Clock clock) const;
-  // Starts or stops a trace as the log says. Called before each poll once there is a log, always with the same one.
+  // Starts or stops a trace as the log says. If there is a log, call this before each poll, always with the same log.
   // Returns whether a trace is being taken.
   bool trace(TraceLog& log, Nanos now) noexcept;
 

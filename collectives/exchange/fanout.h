@@ -14,9 +14,9 @@
 
 namespace gradlane {
 
-// Full packets wait in a queue, and each link takes them at its own pace. A packet leaves the queue when all links have
-// had it. So a link that is slow, or has lost packets, delays others only by the length of the queue. Results are
-// encoded once for all links, and so rounded once.
+// Full packets wait in a queue, and each link takes them at its own pace. A packet leaves the queue when it was sent on
+// all links. So a slow or lossy link delays the others only when the queue is full. Results are encoded once for all
+// links, and so rounded once.
 //
 // One buffer is kept for copies, and nothing enters the queue without it. Otherwise, packets that wait to be copied
 // could occupy the last buffers that the copies need.
@@ -36,9 +36,10 @@ class Fanout final : public PacketSink {
   [[nodiscard]] Outbox& outbox() noexcept { return outbox_; }
   [[nodiscard]] const Outbox& outbox() const noexcept { return outbox_; }
 
-  // Sends to each link the packets that it has not had and takes now. Returns whether packets are left.
+  // Sends on each link the packets that were not yet sent on it, as far as it takes them now. Returns whether packets
+  // are left.
   bool pump(Nanos now) noexcept;
-  // Returns whether all links have had all packets.
+  // Returns whether all packets were sent on all links.
   [[nodiscard]] bool empty() const noexcept { return head_ == tail_; }
   // Returns whether a buffer for results or for a copy was missing in the last poll, or is missing now.
   [[nodiscard]] bool starved() const noexcept {
@@ -54,7 +55,7 @@ class Fanout final : public PacketSink {
     Packet packet;
     size_t bytes = 0;
     uint32_t payload_crc = 0;
-    size_t left = 0;  // number of links that have not had it
+    size_t left = 0;  // number of links on which it was not sent yet
   };
   bool send_next(size_t link, Nanos now) noexcept;
 
@@ -62,7 +63,7 @@ class Fanout final : public PacketSink {
   PacketIo& io_;
   Counters& counters_;
   std::vector<Waiting> queue_;  // ring buffer
-  std::vector<uint64_t> sent_;  // by link: number of packets that it has had; counts like `head_`
+  std::vector<uint64_t> sent_;  // by link: number of packets that were sent on it; counts like `head_`
   uint64_t tail_ = 0;
   uint64_t head_ = 0;
   Packet spare_;

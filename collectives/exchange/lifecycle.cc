@@ -12,8 +12,9 @@
 namespace gradlane {
 namespace {
 
-// After this time an operation may be waiting for a rank whose trainer has gone. The rank cannot know that it is
-// awaited: at first an operation is announced only to the predecessor and to the ranks that must send something.
+// Time from an operation's start until it is announced to all neighbours. It may then be waiting for a rank whose
+// trainer has gone, and which does not know that it is awaited. At first an operation is announced only to the
+// predecessor and to the ranks that must send something.
 constexpr Nanos kTellAll = 5 * kMillisecond;
 
 }  // namespace

@@ -43,7 +43,7 @@ class Lifecycle {
 
   // ---- Times
   //
-  // Makes sure that check_deadlines() looks at this operation in time.
+  // Makes sure that check_deadlines() checks this operation in time.
   void note_deadline(const OperationState& it) noexcept;
   void check_deadlines(Nanos now) noexcept;
   [[nodiscard]] Nanos deadline() const noexcept { return operations_at_; }
@@ -74,7 +74,7 @@ class Lifecycle {
   OperationTable& table_;
   Preparation& preparation_;
   size_t sharing_ = 0;            // running operations in which several ranks send to one at a time
-  Nanos operations_at_ = kNever;  // the earliest time at which check_deadlines() has something to do
+  Nanos operations_at_ = kNever;  // earliest time at which check_deadlines() has something to do
   Nanos now_ = 0;
   Failure failed_;
   PastFailures past_failures_;

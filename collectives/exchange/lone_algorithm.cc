@@ -1,4 +1,5 @@
-// lone_algorithm.cc - operations in a world of one: the result is the contribution, rounded like any (lane's thread)
+// lone_algorithm.cc - operations in a world of one: the result is the contribution, rounded as with more ranks (lane's
+// thread)
 #include "collectives/exchange/lone_algorithm.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// lone_algorithm.h - operations in a world of one: the result is the contribution, rounded like any (lane's thread)
+// lone_algorithm.h - operations in a world of one: the result is the contribution, rounded as with more ranks (lane's
+// thread)
 #pragma once
 
 #include <cstddef>
@@ -28,7 +29,7 @@ class LoneAlgorithm final : public Algorithm {
   void finish(uint8_t* sums, size_t count) noexcept;
 
   unsigned block_ = 0;  // block that is being worked on
-  size_t done_ = 0;     // its elements that are results already
+  size_t done_ = 0;     // elements of this block that are results already
 };
 
 }  // namespace gradlane

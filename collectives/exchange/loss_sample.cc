@@ -9,8 +9,8 @@
 namespace gradlane {
 namespace {
 
-// Returns whether the codec's error counts as a loss. Votes have neither a bound nor feedback, and carry no size of a
-// value. The error of unbiased codecs is noise, which is not a loss.
+// Returns whether the codec's error counts as a loss. Votes have neither a bound nor feedback, and do not carry
+// magnitudes. The error of unbiased codecs is noise, which is not a loss.
 bool approximates(const Codec& codec) noexcept {
   if (codec.row().exact() || codec.row().unbiased) return false;
   return codec.error().bounded || codec.has_feedback();

@@ -13,12 +13,12 @@ namespace gradlane {
 inline constexpr size_t kLossRuns = 16;
 inline constexpr size_t kLossRun = 128;
 
-// Returns the loss in a sample of this rank's contribution. It is empty except for sums of fp32 through a lossy codec
-// without residual: copies are exact, and with error feedback the loss is only delayed. It is also empty for unbiased
-// codecs, whose error is 0 on average, and for votes. Selections without feedback lose most of the norm, and the sample
-// shows that. `op` names its codec, which must be settled (Codec::settle). Nothing of the operation may have been sent
-// yet. `blocks` is the division of its tensor. `seed` decides where the runs begin, so that over time each element is
-// sampled.
+// Returns the loss in a sample of this rank's contribution. The sample is empty except for sums of fp32 through a lossy
+// codec without residual: other operations copy exactly, and with error feedback the loss is only delayed. It is also
+// empty for unbiased codecs, whose error is 0 on average, and for votes. Sparse codecs without feedback lose most of
+// the norm, and the sample shows that. The codec of `op` must be ready to encode (Codec::finish_scan()). Nothing of the
+// operation may have been sent yet. `blocks` is the division of its tensor. `seed` decides where the runs begin, so
+// that over time each element is sampled.
 [[nodiscard]] Loss sample_loss(const Operation& op, const Blocks& blocks, uint64_t seed) noexcept;
 
 }  // namespace gradlane

@@ -14,8 +14,8 @@ constexpr Nanos kFirstInterval = kMillisecond;
 constexpr Nanos kLeastSpacing = 200 * kMicrosecond;  // least time between hellos to one neighbour
 constexpr uint64_t kFirstGeneration = uint64_t{1} << 32;
 
-// No rank can have missed more generations than this. Programs that retry while a rank is absent end some hundreds of
-// generations per second. The numbers must not wrap.
+// Limit of how far a session's generation may be above the own one: no rank can have missed more. Programs that retry
+// while a rank is absent end some hundreds of generations per second. The numbers must not wrap.
 constexpr uint64_t kMostGenerations = uint64_t{1} << 30;
 
 uint64_t generation_of(uint64_t session) { return session >> 32; }
@@ -159,7 +159,8 @@ Membership::Event Membership::meet(size_t link, const LinkHeader& header, const 
   Peer& peer = peers_[link];
   const auto rank = static_cast<uint16_t>(links_[link].peer());
   const bool restarted = peer.known && hello.incarnation != peer.incarnation && links_[link].up();
-  // A life that has ended does not come back. If the previous incarnation answers again, two nodes have this rank.
+  // The incarnation of a life that has ended never returns. If the previous one answers again, two nodes have this
+  // rank.
   const bool doubled = restarted && hello.incarnation == peer.previous;
   if (hello.incarnation != peer.incarnation) {
     peer.met = peer.knows_us = false;
@@ -185,8 +186,8 @@ Membership::Event Membership::meet(size_t link, const LinkHeader& header, const 
                   .ours = hello.cause_ours,
                   .theirs = hello.cause_theirs};
     if (!ends_generations(cause.code)) cause = {.code = FailureCode::kRestarted, .rank = rank};
-    // If the reach is the world size, all ranks are in that session. This life has not been in it, so an earlier life
-    // was.
+    // If the live prefix is the world size, all ranks are in that session. This life has not been in it, so an earlier
+    // life was.
     const bool has_earlier_life = hello.live_prefix == world_;
     if (has_earlier_life) cause = {.code = FailureCode::kRestarted, .rank = static_cast<uint16_t>(rank_)};
     const bool has_other_root = ready_ && !roots_[root_of(header.session)];
@@ -199,7 +200,7 @@ Membership::Event Membership::meet(size_t link, const LinkHeader& header, const 
     links_[link].acknowledge(header, now);
     if (!peer.met) peer.hello_at = 0;
     peer.met = true;
-    // Hellos may arrive late. Neither of these values goes back within a session.
+    // Hellos may arrive late. So `knows_us` and `live_prefix` never decrease within a session.
     peer.knows_us |= hello.met == self_.incarnation;
     peer.live_prefix = std::max(peer.live_prefix, hello.live_prefix);
     peer.since = lesser(peer.since, hello.since);
@@ -215,7 +216,7 @@ void Membership::announce_since(uint32_t since) noexcept {
   learn_since(since);
 }
 
-// The value only decreases within a session. So late and repeated hellos do no harm, and neighbours agree in the end.
+// since_ only decreases within a session. So late and repeated hellos do no harm, and neighbours agree in the end.
 void Membership::learn_since(uint32_t since) noexcept {
   const uint32_t least = lesser(since_, since);
   if (least != since_) tell(0, peers_.size());
@@ -282,7 +283,7 @@ Membership::Event Membership::enter(uint64_t session, const Failure& cause) noex
 
 // ---- Hellos sent.
 
-// Schedules the next hello to a neighbour: soon, but at least kLeastSpacing after the last one.
+// Schedules the next hello to a neighbour: soon, but at least kLeastSpacing after the latest one.
 void Membership::tell(Peer& peer, Nanos now) noexcept {
   const Nanos at = peer.sent_at == 0 ? now : std::max(now, peer.sent_at + kLeastSpacing);
   peer.hello_at = std::min(peer.hello_at, at);
@@ -370,8 +371,8 @@ Membership::Event Membership::poll(Nanos now) noexcept {
     peer.hello_at = settled(i) ? kNever : now + peer.interval;
     peer.interval = std::min(2 * peer.interval, max_interval_);
   }
-  // Packets that arrive earlier only postpone the time when a neighbour counts as silent. But packets may get stuck
-  // meanwhile.
+  // Packets that arrive before due_ only postpone the time when a neighbour counts as silent. But a packet may become
+  // stuck in the meantime, so the links are checked again after silence_ / 8 at the latest.
   due_ = now + silence_ / 8;
   for (size_t i = 0; i < peers_.size(); ++i) {
     due_ = std::min(due_, peers_[i].hello_at);

@@ -32,8 +32,8 @@ struct OperationMemory {
 
   PendingBitmap partial;  // partial sums in the tensor that wait to be sent
   PendingBitmap result;   // results in the tensor that wait to be sent
-  // CRC32C of each granule, for results that other ranks will get from the tensor. Not initialized, so that pages are
-  // taken only for results that do wait.
+  // CRC32C of each granule, for results that other ranks will get from the tensor. Not initialized, so that the kernel
+  // allocates pages only where results wait.
   std::unique_ptr<uint32_t[]> digests;
   OrderedReducer turns;  // contributions to the block that this rank owns
   bool taken = false;
@@ -59,7 +59,7 @@ struct OperationState {
   struct Prepared {
     bool ready = true;          // elements may move; until then no stage is announced, so neighbours send none
     bool counted = true;        // this rank's scan was subtracted from Operation::scans_left, or need not be
-    unsigned stage_offset = 0;  // 1: the codec scans the tensor first, and stages are announced as 1, 2, ...; else 0
+    unsigned stage_offset = 0;  // 1 if the codec scans the tensor first: then stages are announced as 1, 2, ...; else 0
     std::optional<float> local_offer;  // this rank's offer for the value that all ranks agree on
     LinkSet ready_notification;        // neighbours to inform when it is ready
     std::unique_ptr<TensorScan> scan = std::make_unique<TensorScan>();
@@ -91,12 +91,13 @@ struct OperationState {
     return static_cast<uint8_t*>(operation.data) + (base + blocks.offset(block) + element) * coder.element_bytes();
   }
   // Returns the position and the residuals of elements: of this rank's contribution, or of a sum. A sum has a residual
-  // only if the codec does not add; it is in the second state array.
+  // only if encoded blocks of the codec cannot be added; it is in the second state array.
   [[nodiscard]] ElementContext context_of(unsigned block, size_t element, bool contribution) const noexcept {
     return context_at(static_cast<ptrdiff_t>(base + blocks.offset(block) + element), contribution);
   }
   [[nodiscard]] ElementContext context_at(ptrdiff_t element_of_tensor, bool contribution) const noexcept;
-  // Finishes results that have been sent or need not be sent: divides them if the operation is an average.
+  // Completes results that have been sent or need not be sent: in the last stage of an average, divides them by
+  // `world`.
   void complete(unsigned block, size_t element, size_t count) const noexcept {
     if (operation.reduction == Reduction::kAverage && last_stage())
       coder.divide(elements(block, element), count, world);
@@ -124,7 +125,7 @@ struct OperationState {
   void clear_residual() noexcept;
 
   const size_t place;       // index in the table of operations
-  OperationMemory* memory;  // memory for the tensor; arbitrary while the place is free
+  OperationMemory* memory;  // memory for the tensor; meaningless while the slot is free
   AlgorithmSet algorithms;
   Algorithm* algorithm = nullptr;  // member of `algorithms` that it uses, from its start on
   State state = State::kFree;

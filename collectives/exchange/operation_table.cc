@@ -7,7 +7,7 @@
 namespace gradlane {
 namespace {
 
-// factor: the table has this many places per large room, so that more small tensors fit
+// number of slots in the table for each memory for a large tensor, so that more small tensors can be in flight
 constexpr size_t kSlotsPerMemory = 4;
 
 }  // namespace
@@ -24,7 +24,7 @@ OperationTable::OperationTable(const EngineParts& parts) {
   for (size_t i = 0; i < slots; ++i) {
     memories_.emplace_back(small, relayed(small), parts.owners, true);
     OperationState& it = table_.emplace_back(i, config.codec, &memories_.back());
-    it.algorithms = make_algorithms(it, parts);  // these refer to `it`, so it must not move from now on
+    it.algorithms = make_algorithms(it, parts);  // the algorithms refer to `it`, so it must not move from now on
   }
   for (size_t i = 0; i < config.operations; ++i)
     memories_.emplace_back(granules, relayed(granules), parts.owners, false);
@@ -35,7 +35,7 @@ OperationState* OperationTable::next_free_slot() noexcept {
   return it.state == OperationState::State::kFree ? &it : nullptr;
 }
 
-// Each place has its own room for a small tensor, so more small operations than large ones can be in flight.
+// Each slot has its own memory for a small tensor, so more small operations than large ones can be in flight.
 OperationMemory* OperationTable::memory_for(size_t bytes, const OperationState& place) noexcept {
   if (bytes <= OrderedReducer::kSmallBytes) return &memories_[place.place];
   const auto memory = std::find_if(memories_.begin() + static_cast<ptrdiff_t>(table_.size()), memories_.end(),

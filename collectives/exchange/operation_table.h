@@ -17,7 +17,7 @@ namespace gradlane {
 // They start in the order of ids and numbers, and end in any order.
 class OperationTable {
  public:
-  // Allocates all memory. `parts` outlives this.
+  // Allocates all memory. `parts` must outlive this object.
   explicit OperationTable(const EngineParts& parts);
   OperationTable(const OperationTable&) = delete;
   OperationTable& operator=(const OperationTable&) = delete;
@@ -25,7 +25,7 @@ class OperationTable {
   [[nodiscard]] std::span<OperationState> all() noexcept { return table_; }
   [[nodiscard]] std::span<const OperationState> all() const noexcept { return table_; }
 
-  // Returns the operation with a number that has started; null if it is over.
+  // Returns the operation with this number, which must have started; null if it is over.
   [[nodiscard]] OperationState* running(uint32_t number) noexcept {
     const uint32_t back = static_cast<uint32_t>(started_) - number;
     OperationState& it = of(base_ + started_ - back);
@@ -42,7 +42,8 @@ class OperationTable {
   // Visits the running operations in the order in which they were submitted.
   template <typename Visit>
   void for_running(Visit visit) noexcept {
-    // No operation with an id before `first` runs, because running operations are unread.
+    // No operation with an id before `first` runs: their completions have been read, or they are of an earlier
+    // generation.
     const uint64_t first = std::max(read_, base_ + started_ - std::min<uint64_t>(started_, table_.size()));
     const uint64_t end = base_ + started_;
     for (uint64_t id = first; id < end; ++id) {
@@ -52,14 +53,15 @@ class OperationTable {
   }
 
   // ---- Submissions
-  // Returns the next place. Returns null if its last operation is not over, has an unread completion, or an unsent
-  // notice.
+  // Returns the next slot of the table. Returns null if the operation in it is not over, has an unread completion, or
+  // has an unsent notice.
   [[nodiscard]] OperationState* next_free_slot() noexcept;
-  // Returns a room for a tensor of `bytes`, which includes all that this rank adds up for others; null if none is free.
+  // Returns memory for a tensor of `bytes`, which includes all that this rank adds up for others. Returns null if none
+  // is free. `place`: the slot of the operation.
   [[nodiscard]] OperationMemory* memory_for(size_t bytes, const OperationState& place) noexcept;
-  // Gives the place to a new operation, which waits.
+  // Gives the slot `it` and the memory to a new operation, which waits until it is started.
   void claim(OperationState& it, OperationMemory& memory) noexcept;
-  // Returns the operation with this id. Returns null if its place belongs to a later operation, or if it was never
+  // Returns the operation with this id. Returns null if its slot now belongs to a later operation, or if it was never
   // submitted.
   [[nodiscard]] OperationState* find(uint64_t id) noexcept;
 
@@ -81,13 +83,13 @@ class OperationTable {
   void finish(OperationState& it) noexcept;
   [[nodiscard]] bool any_active() const noexcept { return active_ != 0; }  // whether any operation waits or runs
   [[nodiscard]] bool next_completion(Completion& completion) noexcept;
-  // Frees the place once the completion has been read and all notices to neighbours have been sent.
+  // Frees the slot and the memory, if the completion has been read and all notices to neighbours have been sent.
   static void release_if_read(OperationState& it) noexcept;
 
  private:
   [[nodiscard]] OperationState& of(uint64_t id) noexcept { return table_[id % table_.size()]; }
 
-  // First one room for small tensors for each place of the table, then the rooms for large tensors.
+  // One memory for a small tensor for each slot of the table, and after these the memories for large tensors.
   std::vector<OperationMemory> memories_;
   std::vector<OperationState> table_;
   size_t active_ = 0;

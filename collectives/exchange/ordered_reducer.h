@@ -17,10 +17,10 @@ namespace gradlane {
 // that it escapes.) Turn 0 begins a sum, each turn adds to it, and after the last turn the sum is done.
 //
 // Elements of the block are merged from the front. Turn t has merged those before merged(t), and merged(0) >= merged(1)
-// >= ... >= done(). A run whose turn it is goes right into the sums. A run that comes earlier is kept, as elements.
+// >= ... >= done(). A run whose turn it is goes right into the sums. A run that arrives earlier is decoded and kept.
 // Each rank sends only up to its limit, so that there is a place for every run. The limit is at most `window` beyond
-// what the turn has merged, and at most kSumBytes beyond what is done. Grants announce it to the rank. It begins at
-// `window`, which all ranks know.
+// what the turn has merged, and at most kSumBytes beyond done(). Credits (Phase::kCredit) announce the limit to the
+// rank. It begins at `window`, which all ranks know.
 //
 // Nothing waits forever. The elements at done() are below every limit, so all ranks that have started send them. Turn 0
 // does not wait for another turn, and each other turn waits only for the one before.
@@ -32,13 +32,13 @@ class OrderedReducer {
   // of it.
   [[nodiscard]] static size_t window(unsigned world) noexcept;
 
-  // The constructor allocates memory for `world` ranks, and none for fewer than two. `small`: only for blocks of which
-  // the elements of all ranks together have at most kSmallBytes, plus one granule for each rank.
+  // The constructor allocates memory for `world` ranks, and none for fewer than two. `small`: the memory is only for
+  // small blocks, of which the elements of all ranks together have at most kSmallBytes, plus one granule for each rank.
   static constexpr size_t kSmallBytes = size_t{16} << 10;
   OrderedReducer(unsigned world, bool small);
 
   // Begins a block of `elements` elements in which this rank's turn is `own`. `coder` is for contributions, `plain` for
-  // elements as they are.
+  // elements that are not encoded.
   void begin(size_t elements, unsigned own, const Coder& coder, const Coder& plain) noexcept;
 
   [[nodiscard]] size_t done() const noexcept { return done_; }
@@ -65,7 +65,7 @@ class OrderedReducer {
     merge(turn, own, done);
   }
 
-  // Starts the merging, because own elements may be first.
+  // Merges this rank's own elements if they have the first turn, because no run has to arrive for that.
   template <typename Own, typename Done>
   void start(Own own, Done done) noexcept {
     merge(0, own, done);
@@ -75,7 +75,7 @@ class OrderedReducer {
   [[nodiscard]] size_t credit(unsigned turn) const noexcept;
   void told(unsigned turn, size_t limit) noexcept { told_[turn] = limit; }
   void again() noexcept { moved_ = true; }
-  // Returns whether something has been merged, or again() was called, since the last call.
+  // Returns whether something has been merged, or again() was called, after the previous call of moved().
   [[nodiscard]] bool moved() noexcept {
     const bool moved = moved_;
     moved_ = false;
@@ -107,8 +107,8 @@ class OrderedReducer {
       for (bool forth = true; forth && turn < turns_; ++turn) {
         const bool first = turn == 0;
         if (turn != own_) {
-          // This turn may have just merged a run, and others may be kept behind it. The next turn goes on if this one
-          // is ahead of it.
+          // This turn may have just merged a run, and kept runs may follow it. The next turn can go on if this one has
+          // merged more than it.
           forth = add_kept(turn) || merged_[turn] != (turn + 1 < turns_ ? merged_[turn + 1] : done_);
           continue;
         }
@@ -140,7 +140,8 @@ class OrderedReducer {
   std::vector<uint64_t> marks_;  // one bit per granule: it is kept
   std::vector<size_t> merged_;   // elements merged, by turn
   std::vector<size_t> told_;     // limit that was announced, by turn
-  std::vector<uint8_t> heard_;   // by turn: a run has arrived, so its rank has started and can get grants
+  // 1 if a run of the turn has arrived: its rank has then started, and can receive credits
+  std::vector<uint8_t> heard_;
 
   unsigned own_ = 0;
   size_t elements_ = 0;

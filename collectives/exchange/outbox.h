@@ -39,20 +39,20 @@ class Outbox {
     size_t elements = 0;  // limit of elements; a multiple of the cut
     bool joins = false;   // the elements continue the last run
   };
-  // Returns a place for the run that `run` describes; its count and bytes are ignored. The place takes at least
-  // `elements` elements, as far as the limit of their number goes. `sink`: rank where the results end. `begins_run`:
-  // begins a new run, even if the elements continue the last one.
+  // Returns a place for the run that `run` describes; its count and bytes are ignored. Place::elements is at least
+  // `elements`, but the bytes may suffice for fewer. `sink`: rank where the results end. `begins_run`: begins a new
+  // run, even if the elements continue the last one.
   [[nodiscard]] Place reserve(Channel channel, const RunHeader& run, const Coder& coder, size_t elements, unsigned sink,
                               Nanos now, bool begins_run = false) noexcept;
-  // Sends the open packet and begins a new one, after nothing fitted into the place. Returns false if the open packet
-  // cannot leave. Also returns false if it is empty, because then no packet has more room.
+  // Sends the open packet and begins a new one. Call it if nothing fitted into the place. Returns false if the open
+  // packet cannot be sent. Also returns false if it is empty, because then no packet has more space.
   [[nodiscard]] bool begin_next(Channel channel, Nanos now) noexcept;
   // Adds `elements` elements, which were written to `place` as a block of `bytes` bytes. Returns how much longer the
   // packet is.
   size_t commit(Channel channel, const Place& place, RunHeader run, const Coder& coder, size_t elements,
                 size_t bytes) noexcept;
 
-  // Adds a run without elements to the control channel. Returns false if there is no room.
+  // Adds a run without elements to the control channel. Returns false if the packet has no space and cannot be sent.
   [[nodiscard]] bool control(RunHeader run, std::span<const uint8_t> payload, Nanos now) noexcept;
 
   // Sends the open packet of a channel if it holds something and the link takes it.

@@ -56,7 +56,8 @@ bool OwnerAlgorithm::accepts(const Run& run, size_t link, std::span<const Run> b
   return run.step.in_turn ? has_room(run, link, before) : fits(run, before, results_left_);
 }
 
-// Returns whether there is room for a contribution to the block of this rank.
+// Returns whether there is space for a contribution to the block of this rank, and no earlier run of the packet
+// overlaps it.
 bool OwnerAlgorithm::has_room(const Run& run, size_t link, std::span<const Run> before) const noexcept {
   const size_t first = run.header.first * it_.coder.granule();
   const size_t end = first + run.header.count;
@@ -203,7 +204,8 @@ bool OwnerAlgorithm::queue_result(size_t count, Nanos now) noexcept {
   return true;
 }
 
-// Returns an owner that has not started the operation; else the rank that has sent least to this owner; else any owner.
+// Returns an owner that has not started the operation. If all have, returns the rank that has sent least to this owner,
+// or any owner.
 unsigned OwnerAlgorithm::awaited() const noexcept {
   unsigned owner = parts_.topology.rank_at(0);
   for (unsigned block = 0; block < it_.blocks.blocks(); ++block) {

@@ -32,7 +32,7 @@ class OwnerAlgorithm final : public Algorithm {
   [[nodiscard]] unsigned awaited() const noexcept override;
   [[nodiscard]] std::optional<unsigned> missing_from() const noexcept override { return awaited(); }
   [[nodiscard]] std::optional<Step> next_step() noexcept override { return sender_.next_step(it_); }
-  // Returns true on an owner where the failure began. It informs all ranks that take its results.
+  // Returns true if the failure began on this rank and this rank owns a block: other ranks wait for its results.
   [[nodiscard]] bool tells_dependents(bool on_this_rank) const noexcept override { return on_this_rank && owns(); }
 
  private:

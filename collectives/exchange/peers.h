@@ -37,8 +37,8 @@ class Peers {
     }
   }
 
-  // Notes an announcement. Neighbours start operations in order, but announcements may arrive out of order, even after
-  // the place was given to a later operation.
+  // Notes an announcement. Neighbours start operations in order, but announcements may arrive out of order. Ignores one
+  // whose slot already has a later operation.
   void note(size_t link, Start heard) noexcept {
     Peer& peer = peers_[link];
     if (static_cast<int32_t>(heard.number + 1 - peer.started) > 0) peer.started = heard.number + 1;
@@ -55,7 +55,7 @@ class Peers {
   [[nodiscard]] bool started(size_t link, const OperationState& it) const noexcept {
     return static_cast<int32_t>(peers_[link].started - it.number) > 0;
   }
-  // Returns whether the neighbour takes runs of the present stage by this step.
+  // Returns whether the neighbour by step.link has announced that it accepts runs of the operation's present stage.
   [[nodiscard]] bool takes(const OperationState& it, const Step& step) const noexcept {
     const unsigned stage = it.route.stage + it.prepared.stage_offset;
     if (stage == 0) return started(step.link, it);
@@ -78,7 +78,7 @@ class Peers {
     return link;
   }
 
-  // Returns whether a neighbour has started the operation with this number.
+  // Returns whether any neighbour has started the operation with this number.
   [[nodiscard]] bool any_started(uint32_t number) const noexcept {
     return std::ranges::any_of(peers_,
                                [number](const Peer& peer) { return static_cast<int32_t>(peer.started - number) > 0; });

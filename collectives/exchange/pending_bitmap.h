@@ -11,7 +11,7 @@ namespace gradlane {
 
 class PendingBitmap {
  public:
-  // Makes room for `bits` granules.
+  // Allocates one bit for each of `bits` granules.
   explicit PendingBitmap(size_t bits) : words_((bits + 63) / 64) {}
 
   // Clears all marks for a tensor of `blocks` blocks of up to `stride` granules.
@@ -48,8 +48,8 @@ class PendingBitmap {
     size_t count;
   };
 
-  // Returns marked granules in a row, at most `most`, of one block. The search begins where the last call found
-  // granules, and wraps around at the end. Call it only while not empty().
+  // Returns marked granules in a row, at most `most`, of one block. The search begins where the previous call found
+  // granules, and wraps around at the end. Call it only if empty() is false.
   [[nodiscard]] Run next(size_t most) noexcept {
     while (words_[cursor_ / 64] >> (cursor_ % 64) == 0) {
       cursor_ = (cursor_ / 64 + 1) * 64;

@@ -108,7 +108,8 @@ void Preparation::scan_on(OperationState& it, size_t& floats) noexcept {
   }
 }
 
-// If the scan is complete, sends this rank's offer, and makes the operation ready once all others have sent theirs.
+// If the scan is complete, sends this rank's offer, and makes the operation ready as soon as all other offers have
+// arrived.
 void Preparation::go_on(OperationState& it) noexcept {
   if (!it.prepared.counted) return;
   const Operation& op = it.operation;

@@ -20,11 +20,13 @@ class Preparation {
 
   // Starts the preparation of an operation. It is ready right away if its codec scans nothing.
   void begin(OperationState& it) noexcept;
-  // Samples what rounding takes away from the tensor. Called when the operation is ready.
+  // Estimates from a sample how much rounding loses of this rank's contribution. Call it when the operation is ready.
   void sample_loss_of(OperationState& it) noexcept;
-  // Continues the scans, as far as one poll may. Small tensors go first, so that they do not wait for a large one.
+  // Continues the scans, as far as the limit of one poll allows. Small tensors go first, so that they do not wait for a
+  // large one.
   void poll() noexcept;
-  // Returns whether other exchanges that have parts of the same tensor have not finished scanning it.
+  // Returns whether an operation waits because other exchanges, which have parts of its tensor, have not finished
+  // scanning.
   [[nodiscard]] bool waits_for_others() const noexcept { return others_scan_; }
 
  private:

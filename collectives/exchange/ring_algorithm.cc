@@ -116,8 +116,8 @@ size_t RingAlgorithm::pass_on(const Run& run, Nanos now) noexcept {
   return done;
 }
 
-// Like pass_on(), but stores the sums in the tensor, from where they are sent later. It stores decode(encode(sum)),
-// which encodes to the same bytes again.
+// Does the same as pass_on(), but stores the sums in the tensor, from where they are sent later. It stores
+// decode(encode(sum)), which encodes to the same bytes again.
 void RingAlgorithm::absorb(const Run& run, size_t done) noexcept {
   const unsigned block = run.header.block;
   const size_t granule = it_.coder.granule();
@@ -140,8 +140,8 @@ void RingAlgorithm::absorb(const Run& run, size_t done) noexcept {
   if (run.step.send) pending(run.step.phase).mark(block, mark_first, mark_end - mark_first);
 }
 
-// Like absorb(), but for a tensor that already has a sum: adds to it without encoding, so that nothing is selected
-// twice.
+// Does the same as absorb() for a tensor that already has a sum. It adds to it without encoding, so that nothing is
+// selected twice.
 void RingAlgorithm::add_sum(const Run& run) noexcept {
   const unsigned block = run.header.block;
   const size_t granule = it_.coder.granule();
@@ -177,7 +177,7 @@ void RingAlgorithm::take_result(const Run& run, bool forwarded, Nanos now) noexc
   it_.complete(block, begin, count);
 }
 
-// Passes a run on inside another packet, if its own packet cannot be relayed. Returns false if there is no room.
+// Passes a run on inside another packet, if its own packet cannot be relayed. Returns false if there is no space.
 bool RingAlgorithm::copy(const Run& run, Nanos now) noexcept {
   if (!parts_.peers.takes(it_, run.step)) return false;
   const unsigned block = run.header.block;
@@ -217,8 +217,8 @@ bool RingAlgorithm::send_deferred(Phase phase, Nanos now) noexcept {
   const PendingBitmap::Run marked = pending(phase).next(it_.offer / granule);
   const size_t first = marked.first * granule;
   const size_t count = std::min(marked.count * granule, it_.blocks.count(marked.block) - first);
-  // Deferred sums take the step of sums that arrive. Deferred results take the step of results that arrive or, where
-  // this rank was the last to add, the step that sends its own results.
+  // A sum that waits gets the Step of sums that arrive. A result that waits gets the Step of results that arrive or, if
+  // this rank was the last to add, the Step that sends its own results.
   Step step = it_.strategy->arrival(it_.route, phase, marked.block, from_);
   const bool forwarded = step.expected && phase == Phase::kGather;
   if (!step.expected) step = it_.strategy->arrival(it_.route, Phase::kReduce, marked.block, from_);
@@ -279,9 +279,9 @@ size_t RingAlgorithm::send(const Step& step, const Egress::Source& from, Nanos n
 
 // ---- Results in the tensor
 
-// Returns the digest of a granule. Shares may begin within a granule of the tensor, so their digests are found by
-// block. Blocks of a spread tensor do not. Their digests are found by position in the tensor, because they must outlive
-// a stage, and the next stage divides the tensor differently.
+// Returns the digest of a granule. If the operation has shares, they may begin within a granule of the tensor, so
+// digests are indexed by block. Otherwise blocks begin at granules, and digests are indexed by position in the tensor.
+// They must outlive a stage, and the next stage divides the tensor differently.
 uint32_t* RingAlgorithm::digests(unsigned block, size_t element) const noexcept {
   const size_t granule = it_.coder.granule();
   const size_t place = has_shares(it_.operation.kind) ? it_.memory->result.place(block, element / granule)

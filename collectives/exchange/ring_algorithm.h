@@ -14,9 +14,10 @@
 namespace gradlane {
 
 // The algorithm of `ring`, and of each stage of `rings:G`. Sums and results that arrive are passed on at once if the
-// link has room. They may exceed its window a little, so that new runs cannot fill the ring and block those under way.
-// A run that finds no room waits in the tensor, and leaves before this rank's own elements. So a rank can take any
-// packet at any time, whatever its successor does, and the ring cannot deadlock.
+// link has space. They may exceed its window by a quarter or a half (Link::can_pass(), can_relay()), so that new runs
+// cannot fill the ring and block those under way. A run that finds no space waits in the tensor, and leaves before this
+// rank's own elements. So a rank can take any packet at any time, whatever its successor does, and the ring cannot
+// deadlock.
 //
 // The trainer can write to the tensor at any time. So results that other ranks will get from the tensor have digests. A
 // digest is made from a copy that the trainer cannot write to (EngineParts::private_copy). Before results are sent,
@@ -61,7 +62,7 @@ class RingAlgorithm final : public Algorithm {
   size_t from_ = 0;              // link by which runs arrive
   size_t sums_left_ = 0;         // elements of Phase::kReduce to receive
   size_t results_left_ = 0;      // elements of Phase::kGather to receive
-  Egress::PerChannel coming_{};  // those of them that will go on in an open packet, by channel
+  Egress::PerChannel coming_{};  // elements of sums that will arrive and go on in an open packet, by channel
   unsigned own_block_ = 0;       // block of own elements that is being sent
   size_t own_sent_ = 0;          // its elements that have been sent
   size_t others_sent_ = 0;       // moving average of the position in their blocks up to which other ranks have sent

@@ -21,8 +21,8 @@ class Tracer {
 
   [[nodiscard]] bool on() const noexcept { return log_ != nullptr; }
 
-  // Starts or stops a trace as the log says. Called before each poll once there is a log. Returns whether a trace is
-  // being taken. A new trace includes the operations that already wait or run.
+  // Starts or stops a trace as the log says. If there is a log, it is called before each poll. Returns whether a trace
+  // is being taken. A new trace includes the operations that already wait or run.
   bool follow(TraceLog& log, std::span<OperationState> operations, uint64_t session, Nanos now) noexcept;
 
   // `missing`: the rank that the ring waits for.

@@ -64,8 +64,8 @@ class CongestionWindow {
 
   void lost(size_t packets) noexcept { lost_in_round_ += packets; }
 
-  // Processes a timeout. `times`: number of timeouts before it, with nothing acknowledged since. The first timeout does
-  // not shrink the window: it may just be the loss of the last packet, which no later packet shows.
+  // Processes a timeout. `times`: number of timeouts before it without an acknowledgement in between. The first timeout
+  // does not shrink the window: it may just be the loss of the last packet, which no later packet shows.
   void timed_out(unsigned times) noexcept {
     starting_ = false;
     if (times != 0) window_ = clamp(window_ / 2);
@@ -74,8 +74,8 @@ class CongestionWindow {
  private:
   static constexpr double kInitial = 16;
   static constexpr double kLeast = 2;
-  static constexpr double kLeastTarget = 2;     // for each of several links
-  static constexpr double kMostTogether = 256;  // for all of them together: a switch's queue is not much longer
+  static constexpr double kLeastTarget = 2;     // least target of one of several links that share a queue
+  static constexpr double kMostTogether = 256;  // sum of the targets of such links: a switch's queue is not much longer
   static constexpr unsigned kStartSamples = 4;
 
   double clamp(double window) const noexcept { return std::clamp(window, std::min(kLeast, limit_), limit_); }

@@ -9,7 +9,8 @@
 namespace gradlane {
 namespace {
 
-constexpr uint64_t kReordering = 3;  // a packet is lost if one that was transmitted this much later has arrived
+// a packet is lost if one that was transmitted this many transmissions later has arrived
+constexpr uint64_t kReordering = 3;
 constexpr Nanos kMaxAckDelay = 25 * kMicrosecond;
 constexpr unsigned kMaxBackoff = 10;
 constexpr Nanos kRetry = 10 * kMicrosecond;  // time to the next try after the owner could not send
@@ -126,7 +127,8 @@ void Link::transmit(uint32_t sequence, Nanos now) noexcept {
   if (expire_at_ == kNever) expire_at_ = now + rtt_.timeout(backoff_);
 }
 
-// Moves a packet that is sent again to another buffer, if hardware still reads its own. Returns false if there is none.
+// Moves a packet that is sent again to another buffer, if hardware still reads its present one. Returns false if no
+// buffer is free.
 bool Link::ensure_free_buffer(Slot& it) noexcept {
   if (it.state == State::kUnsent || !io_.is_read(peer_, it.packet)) return true;
   const Packet copy = io_.allocate();
@@ -347,7 +349,7 @@ void Link::expire(Nanos now) noexcept {
   expire_at_ = oldest == kNever ? kNever : oldest + rtt_.timeout(backoff_);
 }
 
-// Counts the time since the last call as full if the link was full at the last call.
+// Counts the time after the previous call as full if the link was full at that call.
 void Link::count_full(Nanos now) noexcept {
   if (full_) {
     totals_.full += now - looked_at_;

@@ -23,7 +23,7 @@ namespace gradlane {
 // acknowledges it: cumulatively (`ack`: all packets before that one) or singly (`sack`). A packet counts as lost
 //
 // - if a packet has arrived that was *transmitted* three or more transmissions later (RFC 9002, 6.1.1). Transmissions
-//   have numbers of their own for that, so lost retransmissions are found in the same way;
+//   have numbers of their own for that, so a lost retransmission is found, too;
 // - if it has been in flight for the retransmission timeout (RFC 6298), which doubles until something is acknowledged.
 //
 // Lost packets are sent first, within the congestion window. A retransmission has a new header (acknowledgement,
@@ -31,12 +31,12 @@ namespace gradlane {
 //
 // Receiving. The owner calls classify(), checks the content, and then calls accept(). A packet that is not accepted is
 // not acknowledged. Every packet carries the acknowledgement. If no packet is sent, flush() sends an acknowledgement
-// alone. It does so at once if a packet is missing or came twice, after `ack_every` data packets, and otherwise after a
-// short time.
+// alone. It does so at once if a packet is missing or arrived twice, after `ack_every` data packets, and otherwise
+// after a short time.
 //
-// A link belongs to one session at a time. reset() forgets everything but the round-trip time, and gives all buffers
-// back. While the link is up it keeps one buffer, so that it can acknowledge when the owner has none left. The
-// neighbour's acknowledgements, which free buffers here, may depend on that.
+// A link belongs to one session at a time. reset() forgets everything but the round-trip time and the totals, and gives
+// all buffers back. While the link is up it keeps one buffer, so that it can acknowledge when the owner has none left.
+// The neighbour's acknowledgements, which free buffers here, may depend on that.
 class Link final : public PacketSink {
  public:
   // `window`: maximum number of packets in flight, a power of two.
@@ -49,39 +49,41 @@ class Link final : public PacketSink {
   void set_up(Nanos now) noexcept;
   [[nodiscard]] bool up() const noexcept { return up_; }
   [[nodiscard]] Nanos last_heard() const noexcept { return heard_at_; }
-  // Excuses the neighbour's silence for a time in which this rank did not run.
+  // Does not count a time in which this rank did not run (`asleep`) as silence of the neighbour, nor as time of a stuck
+  // packet.
   void extend_deadlines(Nanos asleep, Nanos now) noexcept {
     heard_at_ = std::min(heard_at_ + asleep, now);
     stuck_at_ = std::min(stuck_at_ + asleep, now);
   }
-  // Returns since when the oldest packet has been sent again and again without acknowledgement. kNever: that is not so.
+  // Returns when the oldest packet became the oldest, if it has been sent again kStuck times since then; else kNever.
   [[nodiscard]] Nanos stuck_since() const noexcept;
   // Return the length of the oldest packet, and of the longest one acknowledged since it became the oldest.
   [[nodiscard]] size_t stuck_bytes() const noexcept { return table_[unacked_ & (table_.size() - 1)].bytes; }
   [[nodiscard]] size_t acked_bytes() const noexcept { return acked_bytes_; }
-  // Returns bytes of IP: PacketIo::path_bytes().
+  // Returns the length of the longest IP packet that reaches the neighbour, in bytes: PacketIo::path_bytes().
   [[nodiscard]] size_t path_bytes() const noexcept { return io_.path_bytes(peer_); }
-  // Returns when the oldest packet became the oldest. 0: there is none.
+  // Returns when the oldest packet became the oldest; 0 if all packets are acknowledged.
   [[nodiscard]] Nanos waiting_since() const noexcept { return unacked_ == next_ ? 0 : stuck_at_; }
 
   // ---- Sending data.
   // Return whether a data packet may be sent now. Data that passes through this rank may exceed the congestion window
-  // by a quarter, so that it finds room while own data fills the window. Packets that are relayed unchanged may exceed
-  // it by half, because they lose more by waiting. The last place of the table is kept for control packets.
+  // by a quarter, so that it can be sent while own data fills the window. Packets that are relayed unchanged may exceed
+  // it by half, because they lose more by waiting. The last slot of the table is kept for control packets.
   [[nodiscard]] bool can_send() const noexcept { return room_in_table(1) && in_flight() < window(); }
   [[nodiscard]] bool can_pass() const noexcept { return room_in_table(1) && in_flight() < window() + window() / 4; }
   [[nodiscard]] bool can_relay() const noexcept { return room_in_table(1) && in_flight() < window() + window() / 2; }
   [[nodiscard]] bool can_send_control() const noexcept { return room_in_table(0); }
   [[nodiscard]] size_t in_flight() const noexcept { return in_flight_ + waiting_; }
   [[nodiscard]] size_t window() const noexcept { return congestion_.packets(); }
-  // Tells the congestion window how many ranks send, or may send, to the neighbour at a time. They share one queue.
+  // Sets how many ranks send, or may send, to the neighbour at a time, for the congestion window. They share one queue.
   void share(unsigned senders) noexcept { congestion_.share(senders); }
-  // Counts what keeps can_send() from being true.
+  // Counts a stall. Call it if data waits and can_send() is false, because a window is full or the neighbour's credit
+  // is used up.
   void count_stall() noexcept;
 
-  // Sends a data packet now, or when the window allows. Its bytes behind the link header are complete, and its CRC
-  // state is `payload_crc`. The buffer belongs to the link from now on. Call this only if one of the functions above
-  // returns true.
+  // Sends a data packet now, or when the window allows. Its bytes after the link header are complete, and its CRC state
+  // is `payload_crc`. The buffer belongs to the link from now on. Call this only if one of the functions above returns
+  // true.
   void send(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept;
 
   // ---- PacketSink: packets that have waited for a short time while they were filled.
@@ -129,7 +131,8 @@ class Link final : public PacketSink {
     uint32_t payload_crc = 0;
     uint16_t bytes = 0;
     State state = State::kFree;
-    uint8_t again = 0;  // retransmissions, at most kStuck; an acknowledgement does not say which transmission arrived
+    // retransmissions, counted up to kStuck; above 0, an acknowledgement does not say which transmission arrived
+    uint8_t again = 0;
   };
 
   Slot& slot(uint32_t sequence) noexcept { return table_[sequence & (table_.size() - 1)]; }
@@ -159,7 +162,7 @@ class Link final : public PacketSink {
   uint64_t session_ = 0;
   bool up_ = false;
   Nanos heard_at_ = 0;
-  Nanos sent_at_ = 0;  // time of the last transmission; packets that are sent again many times do not count
+  Nanos sent_at_ = 0;  // time of the latest transmission; packets that are sent again many times do not count
   Packet spare_;
   Nanos retry_at_ = 0;  // time of the next try, after the owner could not send or had no buffer
 
@@ -168,7 +171,7 @@ class Link final : public PacketSink {
   uint32_t unacked_ = 0;
   uint32_t next_ = 0;
   Nanos stuck_at_ = 0;      // time when the packet at unacked_ became the oldest
-  size_t acked_bytes_ = 0;  // length of the longest packet acknowledged since then
+  size_t acked_bytes_ = 0;  // length of the longest packet acknowledged after stuck_at_
   uint32_t limit_ = 0;      // the neighbour accepts sequence numbers before this one
   size_t in_flight_ = 0;    // State::kInFlight
   size_t waiting_ = 0;      // unsent and lost packets
@@ -177,7 +180,7 @@ class Link final : public PacketSink {
   unsigned backoff_ = 0;
   Nanos expire_at_ = kNever;
   bool limited_ = false;
-  bool full_ = false;  // state at looked_at_
+  bool full_ = false;  // the link was full at `looked_at_`
   Nanos looked_at_ = 0;
   uint64_t looked_bytes_ = 0;  // totals_.bytes at that time
   LinkTotals totals_;
@@ -189,7 +192,7 @@ class Link final : public PacketSink {
   ReceiveWindow received_;
   uint16_t credit_ = 0;  // window of the neighbour, which is constant; 0: unknown
   unsigned ack_every_ = 1;
-  unsigned unacknowledged_ = 0;  // data packets since the last acknowledgement
+  unsigned unacknowledged_ = 0;  // data packets received after the latest acknowledgement was sent
   bool ack_now_ = false;
   Nanos ack_at_ = kNever;
   uint32_t stamp_ = 0;    // stamp of the latest packet

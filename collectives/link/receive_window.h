@@ -51,7 +51,7 @@ class ReceiveWindow {
     }
   }
 
-  // A bitmap of 64 sequence numbers behind next(). They begin right behind next(), unless the latest arrival is further
+  // A bitmap of 64 sequence numbers after next(). They begin right after next(), unless the latest arrival is further
   // away; then the last of them is the latest arrival. So each arrival is reported many times, however long the window
   // is. Bit i: next() + 1 + from + i has arrived.
   struct Sack {
@@ -63,8 +63,8 @@ class ReceiveWindow {
     const uint32_t from = ahead > 64 ? static_cast<uint32_t>(ahead) - 64 : 0;
     const uint32_t first = next_ + 1 + from;
     const unsigned shift = first & 63;
-    // If the window has 64 places or fewer, the two words are one word, and the shifts rotate it. The place of next()
-    // itself, which comes last then, is 0.
+    // If the window has 64 sequence numbers or fewer, both words are the same word, and the shifts rotate it. The bit
+    // of next() itself, which is the last one then, is 0.
     const uint64_t low = word(first) >> shift;
     return {shift == 0 ? low : low | word(first + 64) << (64 - shift), static_cast<uint16_t>(from)};
   }
@@ -77,7 +77,7 @@ class ReceiveWindow {
 
   uint32_t next_ = 0;
   uint32_t size_;
-  uint32_t latest_ = 0;         // sequence number that arrived last
+  uint32_t latest_ = 0;         // sequence number of the latest arrival
   std::vector<uint64_t> bits_;  // ring buffer: the bit of a sequence number is at its value modulo the length
 };
 

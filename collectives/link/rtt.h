@@ -46,7 +46,8 @@ class RttEstimator {
 
  private:
   static constexpr Nanos kEpoch = 10 * kSecond;
-  static constexpr Nanos kUnknownFactor = 20;  // nothing is measured yet, and the path may be slow
+  // timeout in multiples of min_rto before the first measurement; the path may be slow
+  static constexpr Nanos kUnknownFactor = 20;
 
   Nanos min_rto_;
   Nanos max_rto_;
@@ -63,8 +64,8 @@ class RttEstimator {
 // for an empty queue. Clocks drift apart by only a few microseconds in that time.
 class ReturnQueue {
  public:
-  // Processes a packet with the neighbour's clock reading `stamp` that arrived at `now` on our clock, both in stamps.
-  // Returns its delay in the queue, in stamps.
+  // Processes a packet with the neighbour's clock reading `stamp` that arrived at `now` on our clock, both in stamps
+  // (64 ns). Returns its delay in the queue, in stamps.
   uint32_t sample(uint32_t now, uint32_t stamp, Nanos time) noexcept {
     const uint32_t behind = now - stamp;
     if (!known_) previous_least_ = least_ = behind;

@@ -11,8 +11,8 @@ namespace gradlane {
 // Returns whether encoded blocks cannot be added. Then each block needs an owner, which adds what they decode to. A
 // world of one needs no owners.
 [[nodiscard]] constexpr bool needs_owners(const CodecRow& row) noexcept { return !row.is_additive; }
-// Returns whether all ranks must first agree on a value, each with each. Then links_all() must hold for the allowed
-// strategies, whichever strategy the operation uses.
+// Returns whether all ranks must first agree on a value, for which every rank sends to every other. Then links_all()
+// must hold for the allowed strategies, whichever strategy the operation uses.
 [[nodiscard]] constexpr bool needs_links(const CodecRow& row) noexcept { return row.agreement != Agreement::kNone; }
 
 // Returns whether one rank has the complete sum of a block before others get it, and encodes it for them.

@@ -13,9 +13,9 @@ namespace gradlane {
 //
 //   p = 4, block 0:   reduce   1, 2, 3 -> 0             gather   0 -> 1, 2, 3
 //
-// direct (HiPress, SOSP 2021: a parameter server with every worker a server): rank b owns block b. If there are fewer
-// granules than ranks, the owner changes from operation to operation. aggregator:R: there is one block, and rank R owns
-// it.
+// direct (HiPress, SOSP 2021: a parameter server in which every worker is a server): rank b owns block b. If there are
+// fewer granules than ranks, the owner changes from operation to operation. aggregator:R: there is one block, and rank
+// R owns it.
 //
 // Broadcast and reduce have one block, which the root owns. Kinds with delivers(kind) add nothing. Their block b goes
 // from rank b to the root (gather), from the root to rank b (scatter), or from each rank to rank b (all-to-all).

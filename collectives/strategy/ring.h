@@ -40,7 +40,8 @@ class Ring final : public Strategy {
 
   [[nodiscard]] size_t successor() const noexcept { return sub_ring_.successor; }
 
-  // Returns where the abort of a failed operation goes next, if it comes from (or starts at) place `origin`.
+  // Returns the step that forwards the abort of an operation whose failure began at place `origin` (perhaps this
+  // rank's).
   [[nodiscard]] Step failure(unsigned origin) const noexcept;
 
  private:

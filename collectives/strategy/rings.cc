@@ -9,7 +9,7 @@ Rings::Rings(const Topology& topology, unsigned world, unsigned rank, unsigned g
       inside_(SubRing::of(topology, rank, group, rank - place_, 1)),
       across_(SubRing::of(topology, rank, world / group, place_, group)) {}
 
-// Returns the task of a stage as its ring sees it.
+// Returns the route of a stage as the ring of that stage sees it.
 RouteKey Rings::part(const RouteKey& route) noexcept {
   constexpr OpKind kKinds[] = {OpKind::kReduceScatter, OpKind::kAllReduce, OpKind::kAllGather};
   RouteKey part = route;

@@ -13,7 +13,7 @@ namespace gradlane {
 // The treatment of a run of elements on one rank, in the primitives of HiPress (SOSP 2021): recv, merge, encode, send,
 // decode. Links are numbers of Topology::neighbours().
 struct Step {
-  bool expected = false;  // this run exists here; if not, nothing else counts
+  bool expected = false;  // the run is valid on this rank; if not, all other fields are meaningless
   bool merge = false;     // local elements are added to the run, which is one of Phase::kReduce
   bool in_turn = false;   // the run is one of several contributions to a block that this rank owns: see OrderedReducer
   bool store = false;     // the outcome is final: it is stored in the tensor
@@ -36,7 +36,7 @@ struct RouteKey {
   unsigned stage = 0;
 };
 
-// The way in which a stage divides the tensor, or the part of it that the stage is about.
+// The division of the tensor into blocks by a stage, or of the part of the tensor that the stage works on.
 struct Division {
   unsigned blocks = 1;
   // The part is one of `shares` shares of the tensor. 1: the whole tensor.
@@ -68,11 +68,11 @@ class Strategy {
   [[nodiscard]] virtual LinkSet sources(const RouteKey& route) const noexcept = 0;
 
   // Returns links to ranks that wait for data from this rank although other ranks may have finished the operation. If
-  // it fails here, they must learn it directly, because finished ranks do not forward an abort in the ring of all
-  // ranks. All of them tell this rank when they start.
+  // the operation fails here, this rank must send them aborts directly, because finished ranks do not forward an abort
+  // in the ring of all ranks. Each of the ranks tells this rank when it starts the operation.
   [[nodiscard]] virtual LinkSet dependents(const RouteKey&) const noexcept { return {}; }
 
-  // ---- For strategies whose blocks have owners, which add contributions in turns: Turns.
+  // ---- For strategies whose blocks have owners, which add contributions in turns: OrderedReducer.
   [[nodiscard]] virtual bool has_owners() const noexcept { return false; }
   // Returns whether the owners of blocks change from operation to operation if there are fewer granules than ranks.
   // Then RouteKey::rotation is the operation's number modulo the number of ranks.

@@ -19,7 +19,7 @@ constexpr std::string_view kStream = "stream";
   throw SetupError("strategy is '" + std::string(name) + "', allowed: " + kStrategyUsage);
 }
 
-// Returns the number behind the colon. Throws SetupError if it is not one from `least` to `most`.
+// Returns the number after the colon. Throws SetupError if it is not one from `least` to `most`.
 unsigned number_in(std::string_view name, std::string_view digits, unsigned least, unsigned most) {
   unsigned value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);

@@ -20,7 +20,7 @@ using StrategyName = FixedText<32>;
 //
 //   ring          Every block travels through all ranks. (INCEPTIONN, MICRO 2018)
 //   direct        Every block has an owner. All other ranks send to it, and it sends to all of them.
-//                 (HiPress, SOSP 2021: a parameter server with every worker a server)
+//                 (HiPress, SOSP 2021: a parameter server in which every worker is a server)
 //   rings:G       There are rings of G consecutive ranks, and rings across those. G divides the number of ranks.
 //                 (INCEPTIONN, Figure 1c)
 //   aggregator:R  All ranks send to rank R, which adds and sends to all: the baseline of INCEPTIONN. R begins to send

@@ -21,7 +21,7 @@ namespace gradlane {
 // ranks, and in the ring across them, G ranks away. The strategy aggregator:R needs rank R, and rank R needs all.
 [[nodiscard]] std::vector<unsigned> linked_ranks(std::span<const StrategyId> strategies, unsigned world, unsigned rank);
 
-// The same ranks, for lookups per packet. A link is an index into neighbours().
+// The ranks of linked_ranks(), with fast lookups for each packet. A link is an index into neighbours().
 class Topology {
  public:
   Topology(std::span<const StrategyId> strategies, unsigned world, unsigned rank);

@@ -1,4 +1,4 @@
-// daemon.cc - the control thread: start, trainers coming and going, orderly end
+// daemon.cc - the control thread: start, main loop, orderly end
 #include "dataplane/daemon/daemon.h"
 
 #include <poll.h>
@@ -35,8 +35,9 @@
 namespace gradlane {
 namespace {
 
-constexpr Nanos kFigures = 250 * kMillisecond;  // time for lanes to publish what is unacknowledged
-constexpr Nanos kClaim = 2000 * kMillisecond;   // time for addresses to be found free, which takes 300 ms
+constexpr Nanos kFigures = 250 * kMillisecond;  // time in which lanes publish their numbers of unacknowledged packets
+// longest wait for the check whether addresses are free, which takes 300 ms
+constexpr Nanos kClaim = 2000 * kMillisecond;
 
 void start_dpdk(const std::vector<NodeConfig>& nodes) {
   std::vector<std::string> pci;
@@ -67,8 +68,8 @@ std::string user_of(const std::vector<NodeConfig>& configs) {
 using Nodes = std::vector<std::unique_ptr<Node>>;
 using Jobs = std::vector<std::unique_ptr<JobWatch>>;
 
-// Checks what the new user may not do. Throws SetupError if a socket could not be made, and warns of what will be left
-// behind.
+// Checks what the new user may not do. Throws SetupError if this user could not make a socket. Warns of files and XDP
+// programs that the user cannot remove at the end.
 void look_ahead(const Node& node) {
   const std::string& user = node.config().user;
   warn_of_leftovers(user, node.files());
@@ -106,7 +107,7 @@ struct StopSources {
   explicit StopSources(const std::string& log_file, std::span<const pid_t> serving)
       : signals(log_file), processes(serving) {}
 
-  // Returns the reason to end, for the log, once; null if there is none.
+  // Returns a new reason to end, as text for the log; null if there is none.
   [[nodiscard]] const char* take() {
     if (const char* const signal = signals.take()) return signal;
     return processes.take() ? kServed : nullptr;

@@ -11,8 +11,8 @@
 
 namespace gradlane {
 
-// Runs the nodes of this process until it is told to end. Returns 0 after SIGTERM or SIGINT, after SIGHUP if there is
-// no log file, or when the last process of `serving` has ended. An empty `serving` does not count. Returns
+// Runs the nodes of this process until something ends them. Returns 0 after SIGTERM or SIGINT, and after SIGHUP if
+// there is no log file. Also returns 0 when all processes of `serving` have ended, unless it is empty. Returns
 // kDeviceLostStatus when an interface or a card is lost. `version` is the version that the daemon reports. Throws
 // SetupError if it cannot start.
 //

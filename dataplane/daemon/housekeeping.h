@@ -15,7 +15,8 @@ namespace gradlane {
 // step() and maintain().
 class Housekeeping {
  public:
-  static constexpr Nanos kStep = 100 * kMillisecond;    // period of maintain(), whose events have no file descriptor
+  // period of maintain(), for work that no file descriptor announces
+  static constexpr Nanos kStep = 100 * kMillisecond;
   static constexpr Nanos kBusyStep = 2 * kMillisecond;  // period while lanes work on commands
 
   // `jobs`: one for each node. `nodes` and `jobs` must outlive this object, and must not move.
@@ -27,8 +28,8 @@ class Housekeeping {
 
   // Handles requests of trainers, admin clients and Prometheus, and probes.
   void step(Nanos now);
-  // Every kStep: starts ports, writes the log, and records the traffic of jobs. Returns whether kStep had passed.
-  // Throws DeviceLost.
+  // Starts ports, writes the log, and records the traffic of jobs, once per kStep. Returns false if it has done
+  // nothing, because kStep has not passed. Throws DeviceLost.
   bool maintain(Nanos now);
 
  private:

@@ -16,7 +16,7 @@ namespace {
 
 constexpr mode_t kLogMode = 0640;
 
-int starters = -1;  // standard error from before open_log(); written once, before the first thread starts
+int starters = -1;  // descriptor of the standard error before open_log(); set before the first thread starts
 
 }  // namespace
 

@@ -10,8 +10,8 @@ namespace gradlane {
 // SetupError and then changes nothing.
 void open_log(const std::string& path);
 
-// Also writes `text` to the standard error from before open_log(). The program that started the daemon reads there why
-// it ended.
+// Writes `text` to the standard error that the process had before open_log(), where the program that started the daemon
+// reads why it ended. Does nothing without open_log().
 void write_to_original_stderr(const std::string& text) noexcept;
 
 }  // namespace gradlane

@@ -17,7 +17,7 @@ class Signals {
   Signals& operator=(const Signals&) = delete;
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  // Returns the name of a signal that has come and ends the daemon, or null.
+  // Reads the signals that have arrived. Returns the name of one that ends the daemon, or null.
   [[nodiscard]] const char* take() const;
 
  private:

@@ -24,9 +24,9 @@ class Supervisor {
 
   // Reports that the start is complete.
   void ready();
-  // Takes the number of rounds that each worker has done; call it every 100 ms or so. Notifies the watchdog at most
-  // four times per interval, and only if all workers have moved since the last time. A worker that hangs is logged
-  // after half of the interval.
+  // Takes the number of rounds that each worker has done. Call it about every 100 ms. Notifies the watchdog at most
+  // four times per interval, and only if every worker has done rounds since the last notification. Logs a worker that
+  // hangs after half of the interval.
   void look(std::span<const uint64_t> rounds, Clock::time_point now = Clock::now());
   // Sets the text that `systemctl status` shows. Sends it only if it has changed.
   void status(const std::string& text);

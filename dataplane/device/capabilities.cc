@@ -1,4 +1,4 @@
-// capabilities.cc - MTU and checksums, where a device reports that it can (control thread only)
+// capabilities.cc - requests for MTU and checksums, within what a device reports (control thread only)
 #include "dataplane/device/capabilities.h"
 
 #include <rte_ethdev.h>

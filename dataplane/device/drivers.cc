@@ -84,7 +84,7 @@ constexpr Vendor kVendors[] = {
 };
 constexpr uint16_t kIntelVendor = 0x8086;
 
-// A prefix of the names of virtual devices, without the "net" or "eth" in front, and their driver.
+// A prefix of the names of virtual devices, without the leading "net" or "eth", and their driver.
 struct Named {
   const char* prefix;
   const char* driver;

@@ -120,7 +120,7 @@ void start_eal(const EalOptions& options) {
   // EAL has pinned this thread to the core of -l. Threads started from now on would inherit that.
   pthread_setaffinity_np(pthread_self(), sizeof(affinity), &affinity);
   if (parsed < 0) throw SetupError(why_not(options, megabytes, hugepages, messages));
-  // These drivers log at length whenever the other side is not there. The daemon reports that itself.
+  // These drivers log at length whenever the other side does not run. The daemon itself reports that.
   for (const char* const driver : {"pmd.net.memif*", "pmd.net.vhost*", "pmd.net.virtio.*", "lib.vhost.*"}) {
     rte_log_set_level_pattern(driver, options.verbose ? RTE_LOG_DEBUG : RTE_LOG_CRIT);
   }

@@ -14,7 +14,7 @@ struct EalOptions {
   size_t memory_bytes = 0;  // for packet buffers
   bool hugepages = false;
   std::span<const std::string> pci;  // addresses (with devargs) of NICs that may be used; the others are left alone
-  bool verbose = false;              // EAL's own messages below warnings
+  bool verbose = false;              // whether EAL also writes messages that are less serious than warnings
 };
 
 // Starts EAL without changing the caller's CPU affinity. Throws SetupError. Signals that EAL's threads must not receive

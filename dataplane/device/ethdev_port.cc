@@ -32,8 +32,8 @@ namespace {
 static_assert(kMaxProcessPorts <= RTE_MAX_ETHPORTS);
 constexpr uint16_t kDescriptors = 512;
 constexpr std::string_view kOldIntel = "net_e1000_em";  // driver of e1000 and e1000e
-constexpr unsigned kPatience = 10;  // number of looks at a link, 100 ms apart, before its memif client tries again
-constexpr useconds_t kLookEvery = 100'000;  // us
+constexpr unsigned kPatience = 10;  // number of checks of a link, 100 ms apart, before its memif client tries again
+constexpr useconds_t kLookEvery = 100'000;  // us between two checks of the link of a device that blocks
 
 }  // namespace
 

@@ -42,19 +42,20 @@ class EthdevPort final : public Port {
   [[nodiscard]] uint64_t missed() const noexcept override { return missed_; }
   // Returns the NUMA node of a card, before the port is made; -1: not known, or not a card.
   [[nodiscard]] static int numa_node_of(const PortConfig& config) noexcept;
-  // `needs_power_of_two_buffers` returns whether a card's receive buffers are powers of two, see longest_packet(); the
-  // port is not made yet. `may_need_power_of_two_buffers` is for the time before DPDK has found the cards, when the
-  // memory is computed. It returns true in case of doubt.
+  // `needs_power_of_two_buffers` returns whether a card's receive buffers are powers of two, see longest_packet(). Both
+  // functions are called before the port is made. `may_need_power_of_two_buffers` is for the time before DPDK has found
+  // the cards, when the memory is computed. It returns true in case of doubt.
   [[nodiscard]] static bool needs_power_of_two_buffers(const PortConfig& config);
   [[nodiscard]] static bool may_need_power_of_two_buffers(const PortConfig& config);
   [[nodiscard]] bool program_stays() const noexcept override;
 
   // Does the regular work of the port, see Port::maintain(). DPDK makes one device at a time, so the first call starts
-  // the thread of a device that blocks. Such a device is started() when its neighbour has come. Each call looks at the
-  // link.
+  // the thread of a device that blocks. Such a device becomes started() when its neighbour has connected. Each call
+  // checks the link.
   //
-  // A memif client cannot start before its server listens, and a server that has not started rejects it. It does not
-  // reconnect by itself to a server that has restarted. So it is stopped and started again until its link is up.
+  // A memif client cannot start before its server listens, and a server that has not started rejects the client. A
+  // client does not reconnect to a server that has restarted. So maintain() stops and starts the client again until its
+  // link is up.
   //
   // Throws DeviceLost if the interface of the kernel is gone: it was deleted, its driver was loaded again, or it was
   // moved to another network namespace. A later interface of the same name is a different one, which the device's
@@ -92,13 +93,13 @@ class EthdevPort final : public Port {
   bool made_ = false;
   bool promiscuous_ = false;
   int packet_socket_ = -1;
-  uint64_t missed_ = 0;                  // total at the last maintain()
+  uint64_t missed_ = 0;                  // total at the latest maintain()
   std::optional<HostClaim> claim_;       // claim to the interface
   std::optional<RemovalWatch> removal_;  // notice of the removal of a device that does not block
   FileDescriptor program_;               // keeps the XDP program on the interface
   FileDescriptor listening_;             // keeps the interface of the kernel promiscuous
   unsigned interface_ = 0;               // interface of the kernel that the device sends and receives with; 0: none
-  unsigned down_ = 0;                    // number of looks in a row that found the link of a started memif client down
+  unsigned down_ = 0;                    // number of checks in a row that found the link of a started memif client down
   bool logged_up_ = false;               // state of the link in the log
   bool kept_ = false;                    // whether the thread of a device that blocks was started
   std::string failure_;                  // error of the device's thread; written before failed_

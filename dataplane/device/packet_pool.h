@@ -21,7 +21,7 @@ inline constexpr unsigned kAnySocket = ~0U;
 // A pool whose size is fixed at construction (control thread). Any worker takes and returns buffers.
 class PacketPool {
  public:
-  // Makes `buffers` buffers, each with room for an IP packet of `mtu` bytes in one segment. They are in memory of NUMA
+  // Makes `buffers` buffers, each with space for an IP packet of `mtu` bytes in one segment. They are in memory of NUMA
   // node `socket` if it has enough, otherwise of any node (-1: any). Throws SetupError.
   PacketPool(const std::string& name, size_t buffers, size_t mtu, int socket = -1);
   ~PacketPool();
@@ -42,7 +42,7 @@ class PacketPool {
   rte_mempool* pool_ = nullptr;
 };
 
-// Return a buffer as the exchange sees it. Its link header follows the headers of Ethernet, IP and UDP.
+// Both return a buffer as the exchange sees it. The link header follows the headers of Ethernet, IP and UDP.
 [[nodiscard]] Packet packet_of(rte_mbuf* mbuf) noexcept;  // the frame is at the start of the mbuf's data
 [[nodiscard]] Packet fresh_packet(rte_mbuf* mbuf) noexcept;
 

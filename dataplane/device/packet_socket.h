@@ -1,5 +1,5 @@
-// packet_socket.h - functions for the packet socket inside DPDK's AF_PACKET device that the device itself lacks
-// (control thread; push_ring(): worker)
+// packet_socket.h - functions that DPDK's AF_PACKET device lacks, for the packet socket inside it (control thread;
+// push_ring(): worker)
 #pragma once
 
 #include <cstdint>

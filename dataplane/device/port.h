@@ -35,7 +35,8 @@ class Port {
   [[nodiscard]] unsigned queues() const noexcept { return queues_; }
   [[nodiscard]] const MacAddress& mac() const noexcept { return mac_; }
   [[nodiscard]] const std::vector<unsigned>& nodes() const noexcept { return config_.nodes; }
-  // Returns whether the receiver gets the very buffer that was sent, and may write to it. Then only copies are sent.
+  // Returns whether the receiver gets the very buffer that was sent, and may write to it. If so, workers send copies
+  // only.
   [[nodiscard]] bool shares_buffers() const noexcept { return traits_.shares_buffers; }
   // Returns whether the link is memif, see DeviceTraits.
   [[nodiscard]] bool needs_goodbye() const noexcept { return traits_.needs_goodbye; }
@@ -81,12 +82,12 @@ class Port {
   // Does the regular work of the port. Call it every 100 ms, once all devices of the process have been made. Throws
   // SetupError if a device that blocks cannot be made, and DeviceLost if the interface or card is gone.
   virtual void maintain() = 0;
-  // Ends a device that blocks; returns false if this is another device. Its thread may still wait for the neighbour, so
-  // nothing of the port can be freed. The port and the thread end with the process.
+  // Ends a device that blocks. Returns false for any other device. The device's thread may still wait for the
+  // neighbour, so nothing of the port can be freed. The port and the thread end with the process.
   [[nodiscard]] virtual bool leave() noexcept { return false; }
 
   // ---- Any thread.
-  // Returns whether the link was up at the last look, at most 100 ms ago.
+  // Returns whether the link was up at the latest check, at most 100 ms ago.
   [[nodiscard]] bool link_up() const noexcept { return link_up_.load(std::memory_order_relaxed); }
   // Returns the speed in Mb/s; 0: the device does not report it.
   [[nodiscard]] unsigned link_speed() const noexcept { return link_speed_.load(std::memory_order_relaxed); }
@@ -116,9 +117,9 @@ class Port {
   unsigned queues_;
   MacAddress mac_{};
   Steering steering_;
-  std::atomic<bool> link_up_{false};     // the thread that tends the device writes, any thread reads
-  std::atomic<unsigned> link_speed_{0};  // likewise
-  std::atomic<bool> started_{false};     // the thread that tends the device writes, workers read
+  std::atomic<bool> link_up_{false};     // the thread that maintains the device writes, any thread reads
+  std::atomic<unsigned> link_speed_{0};  // the thread that maintains the device writes, any thread reads
+  std::atomic<bool> started_{false};     // the thread that maintains the device writes, workers read
 };
 
 }  // namespace gradlane

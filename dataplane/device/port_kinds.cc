@@ -30,7 +30,8 @@ constexpr size_t kBesidePacket = 26;
 // arrive. The card's own MTU, 9000 at most, needs less.
 constexpr size_t kMostOfVmxnet3 = 16383;
 constexpr size_t kPortBuffers = 2 * 512 + 128;
-// AF_XDP with zero-copy: the pool is its umem. These buffers are in its fill ring, or wait in the kernel to be sent.
+// Buffers of an AF_XDP device. With zero-copy, the pool is its umem: they are in its fill ring, or wait in the kernel
+// to be sent.
 constexpr size_t kXdpBuffers = 2 * 2048 + 128;
 
 DeviceTraits memif_traits(const std::string& devargs) {

@@ -23,7 +23,7 @@ struct DeviceTraits {
   // other side stops too may crash in DPDK's interrupt thread. A virtio_user server aborts if it is closed after its
   // client has gone. If it is stopped, it waits for the client to answer.
   bool never_closed = false;
-  // memif clients: they do not reconnect by themselves, see EthdevPort::maintain().
+  // memif clients: the port restarts them, because they do not reconnect by themselves, see EthdevPort::maintain().
   bool reconnects = false;
   // virtio_user servers: calls that make, start or query the device wait for the other side, without a time limit.
   bool blocks = false;
@@ -45,12 +45,13 @@ struct DeviceTraits {
 // sent.
 [[nodiscard]] size_t buffers_in(const PortConfig& port);
 
-// Returns the longest IP packet that buffers must have room for, at least `mtu`. AF_PACKET needs room for the longest
-// frame that it can take. Some cards need buffers whose size is a power of two, and `powers` tells which ports are such
-// cards; EthdevPort has two functions for it. Such sizes may be too large for other cards (vmxnet3), see check_room().
+// Returns the longest IP packet that buffers must have space for, at least `mtu`. AF_PACKET needs space for the longest
+// frame that it can take. Some cards need buffers whose size is a power of two, and `powers` returns whether a port is
+// such a card; EthdevPort has two functions for it. Such sizes may be too large for other cards (vmxnet3), see
+// check_room().
 [[nodiscard]] size_t longest_packet(std::span<const PortConfig> ports, size_t mtu, bool (&powers)(const PortConfig&));
 
-// Throws SetupError if a driver does not support buffers with room for frames of `room` bytes.
+// Throws SetupError if a driver does not support buffers with space for frames of `room` bytes.
 void check_room(std::string_view driver, size_t room);
 // Throws SetupError if frames of `frame` bytes would overflow the buffers of the device (memif).
 void check_frames(const std::string& devargs, size_t frame);

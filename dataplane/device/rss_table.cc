@@ -18,7 +18,7 @@ constexpr uint64_t kKeys = 4096;  // number of keys to try; each takes some micr
 constexpr uint16_t kNoQueue = 0xffff;
 
 // The source address is hashed with bits 0 to 62 of the key only. If these are zero, the hash ignores that address.
-constexpr size_t kOfSource = 8;  // in bytes
+constexpr size_t kOfSource = 8;  // bytes of the key; these include all bits that hash the source address
 
 void fill_key(uint64_t number, bool by_ports, std::span<uint8_t> key) noexcept {
   Random random(number << 32);
@@ -26,8 +26,8 @@ void fill_key(uint64_t number, bool by_ports, std::span<uint8_t> key) noexcept {
   if (by_ports) std::ranges::fill(key.first(kOfSource), uint8_t{0});
 }
 
-// Fills the table and returns true, or returns false if flows of different queues meet in one entry. Entries without a
-// flow stay kNoQueue.
+// Fills the table and returns true, or returns false if flows of different queues would share an entry. Entries without
+// a flow stay kNoQueue.
 bool fill_table(std::span<const ArrivingFlow> flows, unsigned queues, std::span<const uint8_t> key,
                 std::span<uint16_t> table) noexcept {
   std::ranges::fill(table, kNoQueue);
@@ -86,8 +86,8 @@ std::optional<RssTable> plan_rss(std::span<const ArrivingFlow> flows, unsigned q
                                  size_t key_bytes) {
   if (!std::has_single_bit(entries) || key_bytes < kLeastRssKey) return std::nullopt;
   RssTable plan{.key = std::vector<uint8_t>(key_bytes), .table = std::vector<uint16_t>(entries)};
-  // With a hash of ports alone, few entries are enough for any number of nodes. But then other packets of all nodes
-  // share one queue, too. So it is the second choice.
+  // With a hash of ports alone, few entries are enough for any number of nodes. But then packets of other flows with
+  // the same ports, from all nodes, share one queue, too. So this is the second choice.
   for (const bool by_ports : {false, true}) {
     for (uint64_t number = 1; number <= kKeys; ++number) {
       fill_key(number, by_ports, plan.key);

@@ -1,5 +1,5 @@
-// rss_table.h - the flows that come to a node, and an RSS set-up that brings them to the queues of their lanes (pure
-// functions)
+// rss_table.h - the flows that arrive at a node, and an RSS key and table that bring each flow to the queue of its lane
+// (pure functions)
 #pragma once
 
 #include <cstddef>
@@ -41,10 +41,10 @@ struct RssTable {
   std::vector<uint16_t> table;  // queue number, by hash % size
 };
 
-// Finds a key, and a table that brings every flow to queue lane % queues. No two flows of different queues may share an
-// entry of the table. Everything else goes to queue 0. With too many flows for that, such as with links to all nodes,
-// the key ignores the source address. Returns nothing if no such key was found, or if `entries` is not a power of two.
-// Equal arguments always give equal plans.
+// Finds a key, and a table that brings every flow to queue lane % queues. Flows of different queues must not share an
+// entry of the table. Entries that no flow uses contain queue 0. With too many flows for such a table, for example with
+// links to all nodes, the key ignores the source address. Returns nothing if no such key was found, or if `entries` is
+// not a power of two. Equal arguments always give equal results.
 [[nodiscard]] std::optional<RssTable> plan_rss(std::span<const ArrivingFlow> flows, unsigned queues, size_t entries,
                                                size_t key_bytes);
 

@@ -18,8 +18,8 @@ struct rte_flow;
 
 namespace gradlane {
 
-// Steers packets to lanes: lanes of different workers need their packets at queues of their own. The first of these
-// that is possible is used:
+// Steers packets to lanes. Lanes of different workers must receive their packets at different queues. The first of
+// these methods that is possible is used:
 //   - one worker is configured: it polls all queues, and any packet may come to any of them;
 //   - by construction: queue k of the link is queue k of the other side, which sends packets for lane k there;
 //   - rte_flow: one rule per UDP destination port;
@@ -71,7 +71,7 @@ class Steering {
   unsigned queues_ = 1;
   std::vector<rte_flow*> rules_;
   std::optional<RssTable> rss_;
-  std::string no_rss_ = "not reported";  // reason
+  std::string no_rss_ = "not reported";  // reason why RSS is not used
   bool steered_ = false;
   std::string text_;
 };

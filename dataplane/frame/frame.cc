@@ -40,7 +40,7 @@ void store_mac(uint8_t* to, const MacAddress& mac) noexcept { std::memcpy(to, ma
 uint64_t mac_key(const uint8_t* mac) noexcept { return load<uint32_t>(mac) | uint64_t{load<uint16_t>(mac + 4)} << 32; }
 bool is_group(const uint8_t* mac) noexcept { return (mac[0] & 1) != 0; }
 
-// ---- Parsing. Each step fills in its part of `parsed` and returns the verdict.
+// ---- Parsing. Each function fills in its part of `parsed` and returns the verdict.
 
 FrameVerdict parse_arp(std::span<const uint8_t> frame, const LocalAddress& local, ParsedFrame& parsed) noexcept {
   if (frame.size() < kArpFrameBytes) return FrameVerdict::kRunt;
@@ -69,7 +69,7 @@ FrameVerdict parse_arp(std::span<const uint8_t> frame, const LocalAddress& local
   return FrameVerdict::kArp;
 }
 
-// The packet has `length` bytes, with an IP header of `header` bytes.
+// Parses an ICMP packet. The IP packet has `length` bytes, of which `header` bytes are the IP header.
 FrameVerdict parse_icmp(const uint8_t* frame, size_t header, size_t length, ParsedFrame& parsed) noexcept {
   const uint8_t* const ip = frame + kEthernetBytes;
   if (length - header < kIcmpBytes) return FrameVerdict::kRunt;
@@ -180,7 +180,7 @@ size_t answer_arp(uint8_t* frame, const LocalAddress& local) noexcept {
   return kArpFrameBytes;
 }
 
-// The data, the identifiers and the ToS go back as they came (RFC 1122, 3.2.2.6).
+// The reply has the data, the identifiers and the ToS of the request (RFC 1122, 3.2.2.6).
 size_t answer_echo(uint8_t* frame, const ParsedFrame& parsed, const LocalAddress& local) noexcept {
   store_mac(frame + kDestinationMac, load_mac(frame + kSourceMac));
   store_mac(frame + kSourceMac, local.mac);
@@ -210,7 +210,8 @@ void write_headers(uint8_t* frame, const Flow& flow, uint8_t tos, size_t bytes) 
   store_mac(frame + kSourceMac, flow.source_mac);
   store16(frame + kEtherType, kEtherIpv4);
 
-  // The checksum is computed from the values. Loads that are wider than the stores before them would stall.
+  // The checksum is computed from the values instead of the bytes. Loads that are wider than the preceding stores would
+  // stall.
   const auto version_tos = static_cast<uint16_t>(0x4500 | tos);
   const auto length = static_cast<uint16_t>(kIpv4Bytes + kUdpBytes + bytes);
   const auto ttl_protocol = static_cast<uint16_t>(kTtl << 8 | kUdp);

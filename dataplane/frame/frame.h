@@ -17,7 +17,7 @@ namespace gradlane {
 inline constexpr size_t kEthernetBytes = 14;
 inline constexpr size_t kIpv4Bytes = 20;
 inline constexpr size_t kUdpBytes = 8;
-inline constexpr size_t kFrameBytes = kEthernetBytes + kIpv4Bytes + kUdpBytes;  // in front of the link header
+inline constexpr size_t kFrameBytes = kEthernetBytes + kIpv4Bytes + kUdpBytes;  // headers before the link header
 inline constexpr size_t kArpFrameBytes = kEthernetBytes + 28;
 
 // ---- Traffic classes (RFC 2474: the ToS byte is DSCP and ECN; ECN is ignored).
@@ -37,8 +37,8 @@ inline constexpr CounterRow<TrafficClass> kTrafficClassRows[] = {
 static_assert(is_complete(kTrafficClassRows));
 constexpr const auto& counter_rows(TrafficClass) noexcept { return kTrafficClassRows; }
 
-// Returns the traffic class of a packet that this node sends. The class decides the ToS byte, by which switches treat
-// the packet. The first run in the packet decides the class.
+// Returns the traffic class of a packet that this node sends. The first run in the packet decides the class. The class
+// decides the ToS byte, on which the treatment by switches depends.
 [[nodiscard]] TrafficClass class_of(const uint8_t* packet, size_t bytes) noexcept;
 
 class Classifier {
@@ -132,9 +132,9 @@ struct ParsedFrame {
 // Parses a received frame. Reads nothing outside `frame`, whatever it contains. A frame may be longer than its packet
 // (padding).
 //
-// kGradlane are only UDP packets of a gradlane traffic class to our address and ports. Their IP header checksum was
-// verified. The CRC in the gradlane packet covers the rest; the NIC checks a UDP checksum that is not 0. Probes
-// (dataplane/frame/probe.h) may be of any class, because they find out where ToS bytes are changed.
+// A frame is kGradlane only if it is a UDP packet of a gradlane traffic class to our address and ports, and its IP
+// header checksum is correct. The CRC in the gradlane packet covers the rest; the NIC checks a UDP checksum that is not
+// 0. Probes (dataplane/frame/probe.h) may be of any class, because they find out where ToS bytes are changed.
 //
 // IPv4 frames must have our own MAC address as destination. A broadcast frame with our IP address is not for us (RFC
 // 1122, 3.3.6), and neither is a frame to a multicast MAC address. ARP frames must go to our own or to the broadcast
@@ -149,7 +149,7 @@ struct ParsedFrame {
 
 // ---- Sending
 
-// The addresses and ports from which and to which a packet goes.
+// Source and destination of a packet: MAC addresses, IP addresses and UDP ports.
 struct Flow {
   MacAddress source_mac{};
   MacAddress destination_mac{};
@@ -159,9 +159,9 @@ struct Flow {
   uint16_t destination_port = 0;
 };
 
-// Writes the kFrameBytes headers in front of a payload of `bytes` bytes. They have the don't-fragment bit, TTL 64 and a
-// correct IP checksum. The UDP checksum is 0, which means none: the gradlane header has a CRC32C of all bytes behind
-// it.
+// Writes the kFrameBytes headers before a payload of `bytes` bytes. They have the don't-fragment bit, TTL 64 and a
+// correct IP checksum. The UDP checksum is 0, which means none: the gradlane header has a CRC32C of all bytes that
+// follow.
 void write_headers(uint8_t* frame, const Flow& flow, uint8_t tos, size_t bytes) noexcept;
 
 // Fills in the UDP checksum (RFC 768) of a frame that leaves this machine. Call it after write_headers(), when the

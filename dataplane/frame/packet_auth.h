@@ -19,7 +19,7 @@ namespace gradlane {
 
 inline constexpr size_t kNonceBytes = 12;
 inline constexpr size_t kAuthTagBytes = 16;
-inline constexpr size_t kAuthBytes = kNonceBytes + kAuthTagBytes;  // behind the packet: the nonce, then the tag
+inline constexpr size_t kAuthBytes = kNonceBytes + kAuthTagBytes;  // bytes after the packet: the nonce, then the tag
 
 // The secret key that all nodes of a ring share (used at set-up only).
 class RingKey {
@@ -43,8 +43,8 @@ class RingKey {
   size_t bytes_ = 0;
 };
 
-// AES-256-GMAC with one key. The constructor throws SetupError. After it, nothing allocates, locks or makes a system
-// call.
+// AES-256-GMAC with one key. The constructor throws SetupError. The other functions do not allocate, lock or make a
+// system call.
 class Gmac {
  public:
   Gmac(const RingKey& key, uint32_t ip);
@@ -62,17 +62,17 @@ class Gmac {
   std::unique_ptr<evp_cipher_ctx_st, Free> context_;
 };
 
-// Adds tags to the packets that a node sends; each queue has a sealer of its own. Nonces count up from a random number
-// of 96 bits. So neither two queues nor two runs of a node use the same nonce (docs/security.md has the probability).
+// Adds tags to the packets that a node sends; each queue has its own signer. Nonces count up from a random number of 96
+// bits. So neither two queues nor two runs of a node use the same nonce (docs/security.md has the probability).
 class PacketSigner {
  public:
   PacketSigner(const RingKey& key, uint32_t own_ip);
   // Starts with the nonce `first`, for tests.
   PacketSigner(const RingKey& key, uint32_t own_ip, std::span<const uint8_t, kNonceBytes> first);
 
-  // Adds the nonce and the tag to a frame: `bytes` bytes of payload follow the kFrameBytes headers, and room for
-  // kAuthBytes more follows these. The headers must be complete, for a payload of `bytes` + kAuthBytes, except that the
-  // UDP checksum is 0.
+  // Adds the nonce and the tag to a frame. `bytes` bytes of payload follow the kFrameBytes headers, and the buffer has
+  // space for kAuthBytes more. The headers must be complete, for a payload of `bytes` + kAuthBytes, except that the UDP
+  // checksum is 0.
   void seal(uint8_t* frame, size_t bytes) noexcept;
 
  private:
@@ -86,7 +86,7 @@ class PacketVerifier {
  public:
   PacketVerifier(const RingKey& key, uint32_t ip) : gmac_(key, ip) {}
 
-  // Checks the tag of a parsed frame whose payload has `bytes` bytes. Returns the length of the packet in front of the
+  // Checks the tag of a parsed frame whose payload has `bytes` bytes. Returns the length of the packet without the
   // nonce and the tag, or kForged. Sets the UDP checksum to 0.
   static constexpr size_t kForged = ~size_t{0};
   [[nodiscard]] size_t open(uint8_t* frame, size_t bytes) noexcept;

@@ -44,7 +44,7 @@ struct [[gnu::packed]] ProbeHeader {
   uint8_t tos;          // ToS with which the request was sent
   uint8_t arrived_tos;  // reply: ToS with which the request arrived; request: 0
   uint16_t arrived;     // reply: length of the IP packet that carried the request; request: 0
-  uint32_t crc;         // CRC32C of the bytes behind this header, followed by the bytes of this header before `crc`
+  uint32_t crc;         // CRC32C of the bytes after this header, followed by the bytes of this header before `crc`
 };
 static_assert(sizeof(ProbeHeader) == 44);
 static_assert(offsetof(ProbeHeader, version) == 2);

@@ -24,7 +24,7 @@ namespace {
 
 constexpr size_t kNameBytes = ETH_GSTRING_LEN;
 constexpr size_t kMostFeatures = 1024;
-constexpr size_t kAnswerBytes = 32768;  // room for the kernel's answer about one interface
+constexpr size_t kAnswerBytes = 32768;  // bytes for the kernel's answer about one interface
 
 bool ask(const std::string& interface, void* command) {
   const FileDescriptor fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -35,7 +35,7 @@ bool ask(const std::string& interface, void* command) {
   return fd && ioctl(fd.get(), SIOCETHTOOL, &request) >= 0;
 }
 
-// Returns a buffer with a command of ethtool, `Head`, and room behind it for the answer.
+// Returns a buffer with a command of ethtool, `Head`, followed by space for the answer.
 template <class Head>
 std::vector<uint8_t> with_room(const Head& head, size_t behind) {
   std::vector<uint8_t> command(sizeof(Head) + behind);

@@ -15,13 +15,13 @@
 namespace gradlane {
 namespace {
 
-// The number of connections that may wait. Nobody accepts them: daemons whose claim has failed make them to find the
-// owner.
+// The number of connections that may wait at the socket of a claim. Daemons whose own claim has failed connect, to find
+// the process that has it. Nobody accepts these connections.
 constexpr int kAskers = 4096;
 
 FileDescriptor make_socket() { return FileDescriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
-// Returns the process that listens there; 0: it cannot be found out.
+// Returns the process that listens at this address; 0 if it cannot be found out.
 pid_t owner_of_socket(const sockaddr_un& address, socklen_t bytes) {
   const FileDescriptor fd = make_socket();
   ucred owner{};

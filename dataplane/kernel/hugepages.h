@@ -24,12 +24,12 @@ struct Hugepages {
 // first node if `wanted` is negative.
 [[nodiscard]] Hugepages hugepages_for(int wanted, size_t bytes, const HugepageFolders& folders = {});
 
-// Returns the NUMA node of the cards with these PCI addresses (and devargs); -1 if there are none, or at several nodes.
+// Returns the NUMA node of the cards with these PCI addresses (and devargs); -1 if there are none, or on several nodes.
 [[nodiscard]] int node_of_cards(std::span<const std::string> cards, const std::string& root = "/sys/bus/pci/devices");
 
 // Returns whether `bytes` bytes are free. A part of a page takes a whole page.
 [[nodiscard]] bool enough(const Hugepages& pages, size_t bytes) noexcept;
-// Returns advice for getting `bytes` bytes there.
+// Returns advice on how to make `bytes` bytes free there.
 [[nodiscard]] std::string hugepages_advice(const Hugepages& pages, size_t bytes);
 // Returns a description: "0 MiB free on NUMA node 1, 41 MiB needed".
 [[nodiscard]] std::string hugepages_text(const Hugepages& pages, size_t bytes);

@@ -24,7 +24,7 @@ namespace gradlane {
 namespace {
 
 constexpr unsigned kMostNodes = 64;
-constexpr size_t kMostXdp = 3500;  // an XDP packet has one page of 4 KiB, and not all of it
+constexpr size_t kMostXdp = 3500;  // longest packet of AF_XDP: it shares one page of 4 KiB with other data
 
 bool ask(unsigned long what, ifreq& request) noexcept {
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);

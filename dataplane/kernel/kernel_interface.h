@@ -10,9 +10,9 @@
 namespace gradlane {
 
 // Checks the kernel interface of an AF_PACKET or AF_XDP device; other devices are fine. The interface must exist and
-// take packets of the MTU. If the kernel has an address there, AF_XDP must leave it some queues. Throws SetupError,
-// with advice, if a check fails. Returns a warning for the log, or "": the interface is down, or AF_XDP takes packets
-// away from the kernel.
+// take packets of the MTU. If the kernel has an address there, AF_XDP must leave some queues to the kernel. Throws
+// SetupError, with advice, if a check fails. Returns a warning for the log if the interface is down, or if AF_XDP takes
+// packets away from the kernel; else "".
 [[nodiscard]] std::string check_kernel_interface(const PortConfig& port, size_t mtu);
 
 // An address of the kernel that AF_XDP cuts off from arriving packets, such as "192.168.1.5"; empty if there is none.

@@ -53,7 +53,7 @@ template <class T>
 
 class NetlinkSocket {
  public:
-  // A function that takes the type of a kernel message and the bytes behind its header.
+  // A function that takes the type of a kernel message and the bytes after its header.
   using Visit = std::function<void(unsigned type, std::span<const uint8_t> payload)>;
 
   // Throws SetupError.
@@ -65,8 +65,8 @@ class NetlinkSocket {
   [[nodiscard]] int exchange(NetlinkMessage message, const Visit& visit = nullptr) {
     return exchange({&message, 1}, visit);
   }
-  // join() subscribes to a group. receive() passes its messages that have come so far to `visit`. Both return 0 or
-  // errno; ENOBUFS means that some messages were lost.
+  // join() subscribes to a group. receive() passes the messages of the group that have arrived to `visit`. Both return
+  // 0 or errno; ENOBUFS means that some messages were lost.
   [[nodiscard]] int join(int group);
   [[nodiscard]] int receive(const Visit& visit);
 

@@ -56,8 +56,8 @@ class AddressClaim {
 
   [[nodiscard]] State state() const noexcept { return state_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool held() const noexcept { return state() == State::kHeld; }
-  // rival() is the MAC address (pack_mac()) of the last other host that had the address; 0: none so far. conflicts()
-  // says how often one was seen.
+  // rival() is the MAC address (pack_mac()) of the latest other host that had the address; 0: there was none.
+  // conflicts() says how often such a host was seen.
   [[nodiscard]] uint64_t rival() const noexcept { return rival_.load(std::memory_order_relaxed); }
   [[nodiscard]] uint64_t conflicts() const noexcept { return conflicts_.load(std::memory_order_acquire); }
   // asker() and times_asked() are about hosts that probed for the address while it was held.
@@ -75,7 +75,7 @@ class AddressClaim {
   std::atomic<uint64_t> asker_{0};
   std::atomic<uint64_t> asked_{0};
   // State of the worker that polls.
-  uint64_t seen_ = 0;  // conflicts at the last poll
+  uint64_t seen_ = 0;  // conflicts at the latest poll
   unsigned probes_ = 0;
   Nanos next_ = 0;
   Nanos defended_at_ = 0;

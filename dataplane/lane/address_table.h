@@ -9,8 +9,8 @@
 
 namespace gradlane {
 
-// A hash table from addresses to their numbers. At most a quarter of its places are taken, so that even an address that
-// is not there is seldom compared with more than one. The table is fixed at construction.
+// A hash table from addresses to their numbers. It has at least four slots per address. So an address is seldom
+// compared with more than one entry, even if it is not in the table. The table is fixed at construction.
 class AddressTable {
  public:
   static constexpr size_t kNone = ~size_t{0};
@@ -35,7 +35,7 @@ class AddressTable {
  private:
   struct Place {
     uint32_t address = 0;
-    uint32_t number = 0;  // number of the address plus 1; 0: free place
+    uint32_t number = 0;  // number of the address plus 1; 0: free slot
   };
 
   // Addresses of a network follow one another: multiplication spreads them (Knuth, The Art of Computer Programming,

@@ -10,7 +10,7 @@
 namespace gradlane {
 
 FaultInjector::FaultInjector(const InjectedFaults& faults, uint64_t stream) noexcept
-    // Seeds must differ by more than small numbers. Otherwise one stream would equal another, some steps later.
+    // Seeds must not differ by small numbers only. Otherwise one stream would equal another, some steps later.
     : faults_(faults),
       dice_(Random(Random::mix(faults.seed + Random::kStep) ^ Random::mix(stream * Random::kStep + 1))) {}
 

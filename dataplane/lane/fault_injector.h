@@ -12,7 +12,7 @@
 
 namespace gradlane {
 
-// Decides the fate of each frame by FaultDice, and keeps the frames that come late. Frames are opaque here.
+// Decides the fate of each frame by FaultDice, and holds the frames that must arrive late. Frames are opaque here.
 class FaultInjector {
  public:
   static constexpr size_t kHeld = 256;  // frames held back at a time; a full injector lets frames pass
@@ -33,8 +33,8 @@ class FaultInjector {
   // Returns the fate of the next frame that arrives, which has `bytes` bytes.
   [[nodiscard]] Fate decide(size_t bytes) noexcept;
 
-  // Keeps a frame that must come late. Returns false if it need not, or if there is no place: then the caller goes on
-  // with it.
+  // Holds a frame that must arrive late. Returns false if the frame need not be late, or if no slot is free. The caller
+  // then handles the frame at once.
   [[nodiscard]] bool hold(void* frame, const Fate& fate, Nanos now) noexcept;
   // Returns a held frame whose time has come, in the order of arrival, or null.
   [[nodiscard]] void* take(Nanos now) noexcept;
@@ -58,7 +58,7 @@ class FaultInjector {
   uint64_t arrivals_ = 0;
   std::array<Held, kHeld> held_{};
   size_t count_ = 0;
-  // The earliest of all held frames.
+  // Minimum over all held frames.
   Nanos deadline_ = kNever;
   uint64_t next_behind_ = ~uint64_t{0};
 };

@@ -44,7 +44,7 @@ void Lane::connect(unsigned rank, Lane& other) {
   inbox_.resize(inbox_size(++local_links_));
 }
 
-// A rank that finds the inbox full sends again.
+// A rank whose packet finds the inbox full sends it again later.
 size_t Lane::inbox_size(size_t links) noexcept {
   constexpr size_t kOfRing = 128;
   constexpr size_t kOfOthers = 32;
@@ -52,8 +52,8 @@ size_t Lane::inbox_size(size_t links) noexcept {
   return links == 0 ? 0 : kRingLinks * kOfRing + (links - std::min(links, kRingLinks)) * kOfOthers;
 }
 
-// Tells the exchange which neighbours are two machines. Their packets are dropped on arrival, at once. The reason may
-// come a moment later, because there may be hundreds of neighbours to look at.
+// Tells the exchange which neighbours are two machines. Their packets are dropped on arrival in any case. The exchange
+// learns the reason up to 1 ms later, because there may be hundreds of neighbours to check.
 void Lane::refuse_doubled(Nanos now) noexcept {
   if (now < doubled_at_) return;
   doubled_at_ = now + kMillisecond;
@@ -128,7 +128,7 @@ void Lane::receive(unsigned from, const Packet& packet, size_t bytes, Nanos now)
   route.heard = now;
   const uint64_t damaged = exchange_.counters()[Counter::kBadCrc];
   if (exchange_.receive(from, packet, bytes, now)) return;
-  // A node without a key sees a tag as extra bytes behind the packet.
+  // A node without a key sees a tag as extra bytes after the packet.
   const bool tagged = exchange_.counters()[Counter::kBadCrc] != damaged && bytes > kAuthBytes;
   if (tagged && is_whole({packet.data, bytes - kAuthBytes})) ++route.tagged;
   rte_pktmbuf_free(mbuf_of(packet));

@@ -33,7 +33,7 @@ struct RingSnapshot {
 // A link to a neighbour's rank, as it was about 100 ms ago.
 struct LinkSnapshot : LinkStatus {
   Nanos heard = 0;      // time of its last packet; 0: none yet
-  uint64_t tagged = 0;  // its packets with a tag, if this node has no key
+  uint64_t tagged = 0;  // number of its packets that had a tag although this node has no key
 };
 
 // These terms belong together:
@@ -43,7 +43,7 @@ struct LinkSnapshot : LinkStatus {
 //   rank        a member of an exchange: a trainer, or all trainers of a node that reduce locally.
 //   Lane        the part of one rank on one lane number: its own exchange, its trainers' operations of that number,
 //               its routes to the neighbours' ranks. So a node has (lane numbers * ranks of the node) objects of this
-//               class. Those of different numbers never meet; those of one number hand packets to one another.
+//               class. Lanes of different numbers exchange no packets; lanes of one number hand packets to one another.
 //   PortQueue   one queue pair of a port. Packets for lane number k leave by queue k % queues, and come to it if the
 //               port can steer them. Their UDP port tells their rank: udp_port + number * ranks + rank in the node.
 //   Worker      a thread. It has lane number k and queue k of every port if k % workers is its own number, so that
@@ -76,7 +76,7 @@ class Lane final : public PacketIo {
 
   // Returns true if anything moved.
   bool poll(Nanos now) noexcept;
-  // Makes a log for traces, which the caller stores in the desk. Any thread.
+  // Makes a log for traces, which the caller stores in the control channel. Any thread.
   [[nodiscard]] std::unique_ptr<TraceLog> make_trace(size_t words) const;
   [[nodiscard]] Nanos deadline() const noexcept { return exchange_.deadline(); }
   [[nodiscard]] bool in_flight() const noexcept { return ops_.in_flight(); }
@@ -88,9 +88,9 @@ class Lane final : public PacketIo {
   void publish() noexcept;
   // Returns the counters as of about 100 ms ago. Any thread.
   [[nodiscard]] const CounterSnapshot<Counter>& published() const noexcept { return published_; }
-  // Returns the state of the ring at that time. Any thread.
+  // Returns the state of the ring as of about 100 ms ago. Any thread.
   [[nodiscard]] RingSnapshot ring_snapshot() const noexcept { return ring_.read(); }
-  // These return the number of links, each link, and totals, as they were at that time. Any thread.
+  // These return the number of links, each link, and totals, as of about 100 ms ago. Any thread.
   [[nodiscard]] size_t links() const noexcept { return routes_.size(); }
   [[nodiscard]] LinkSnapshot link_snapshot(size_t link) const noexcept { return links_[link].read(); }
   [[nodiscard]] AllCodecTotals codec_totals() const noexcept { return codecs_.read(); }

@@ -15,9 +15,10 @@
 namespace gradlane {
 namespace {
 
-constexpr Nanos kQuiet = 300 * kMillisecond;  // longer than a device takes to go away
+constexpr Nanos kQuiet = 300 * kMillisecond;  // pause after a goodbye; longer than a device takes to close
 constexpr Nanos kStall = 5 * kMillisecond;
-constexpr Nanos kSocketStall = kSecond;  // a socket whose queue is full for long has a slow link behind it
+// least time of refusals before a socket pauses, instead of kStall: its link may be slow
+constexpr Nanos kSocketStall = kSecond;
 // A frame with IEEE 802's EtherType for local experiments says only that this end of the link is about to go.
 constexpr std::array<uint8_t, 2> kGoodbyeType = {0x88, 0xb5};
 
@@ -170,7 +171,7 @@ void PortQueue::handle(rte_mbuf* mbuf, Nanos now) noexcept {
   rte_pktmbuf_free(mbuf);
 }
 
-// Checks the tag and cuts it off. This comes before anything else that looks at the packet's content.
+// Checks the tag and cuts it off. It must run before all other code that uses the packet's content.
 bool PortQueue::authenticate(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept {
   if (openers_.empty()) return !sealer_;
   const size_t number = numbers_.find(parsed.source_ip);
@@ -242,8 +243,8 @@ bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neigh
   }
   flow.destination_mac = unpack_mac(mac);
   auto* mbuf = static_cast<rte_mbuf*>(packet.handle);
-  // The packet is sent again before its first transmission has gone. The first transmission gets the new header, and
-  // tag and checksum must fit it.
+  // The packet is sent again while its earlier transmission is still queued here. The queued frame gets the new
+  // headers, so tag and checksum must be made again.
   if (rte_mbuf_refcnt_read(mbuf) != 1 && is_queued(mbuf)) {
     finish(mbuf, bytes, flow, tos);
     return true;
@@ -288,7 +289,7 @@ void PortQueue::finish(rte_mbuf* mbuf, size_t bytes, const Flow& flow, uint8_t t
   uint8_t* const frame = frame_of(mbuf);
   const size_t payload = bytes + (sealer_ ? kAuthBytes : 0);
   write_headers(frame, flow, tos, payload);
-  // The bytes behind the packet are free: it has its buffer for itself.
+  // The bytes after the packet are free: no other packet is in its buffer.
   if (sealer_) sealer_->seal(frame, bytes);
   set_length(mbuf, kFrameBytes + payload);
   if (checksum_ == Checksum::kSoftware) seal_udp(frame, payload);
@@ -302,7 +303,7 @@ void PortQueue::finish(rte_mbuf* mbuf, size_t bytes, const Flow& flow, uint8_t t
 
 void PortQueue::flush() noexcept {
   if (queued_count_ == 0 || quiet_until_ != 0 || !port_.started()) return;
-  // The port may send any of the frames and put those that stay first, so the rest need not be the last ones.
+  // The port may send any of the frames, and moves the others to the end. So their bytes are known only after the call.
   uint64_t bytes = 0;
   for (size_t i = 0; i < queued_count_; ++i) bytes += queued_[i]->pkt_len;
   const uint16_t sent = port_.send(queue_, queued_.data(), static_cast<uint16_t>(queued_count_));

@@ -30,7 +30,7 @@ namespace gradlane {
 
 class Lane;
 
-// A node that packets are exchanged with directly. Any worker that receives its address learns it.
+// A node with which this node exchanges packets directly. Any worker that learns the node's MAC address stores it here.
 struct Neighbour {
   unsigned node = 0;
   uint32_t ip = 0;
@@ -49,9 +49,9 @@ struct Neighbour {
   // Signs of a wrong configuration in its packets; any worker writes, others read.
   std::atomic<uint64_t> untagged{0};    // forged packets that are intact but have no tag
   std::atomic<uint64_t> wrong_tos{0};   // packets with a ToS byte that no class has
-  std::atomic<uint8_t> last_tos{0};     // ToS byte of the last such packet
+  std::atomic<uint8_t> last_tos{0};     // ToS byte of the latest such packet
   std::atomic<uint16_t> other_port{0};  // UDP port that it sends to although this node does not use it; 0: none
-  // Settings (PeerSettings) in its last hello that was for none of our ranks, and the time of that hello.
+  // Settings (PeerSettings) in its latest hello that was for none of our ranks, and the time of that hello.
   std::atomic<uint64_t> told{0};
   std::atomic<Nanos> peer_settings_at{0};
   std::atomic<uint32_t> asks_for{0};  // address that it asks for by ARP although no node has it; 0: none
@@ -102,20 +102,20 @@ class PortQueue {
   bool receive(Nanos now) noexcept;
 
   // Queues the link header and what follows it, `bytes` bytes in all, as a frame. Returns false if that is not possible
-  // now. If it will not be possible for longer, it returns true and the packet counts as sent and lost: repeated tries
-  // would keep the CPU busy. `packet` has its own buffer, with room for the headers in front.
+  // now. If it will stay impossible for some time, returns true, and the packet counts as sent and lost: repeated tries
+  // would keep the CPU busy. `packet` has its own buffer, with space for the headers before it.
   [[nodiscard]] bool send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour) noexcept;
-  // Returns whether the device may still read this buffer. If the device has not got it yet, it can still be given
-  // another header.
+  // Returns whether the device may still read this buffer. Returns false if the buffer is still queued here: then its
+  // headers can still be replaced.
   [[nodiscard]] bool is_read(const rte_mbuf* mbuf) const noexcept;
-  // Sends with this ToS, whatever the packet is.
+  // Does the same with this ToS, instead of the ToS of the packet's class.
   [[nodiscard]] bool send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour,
                           uint8_t tos) noexcept;
 
   // Returns whether there is something to send that the port has not taken yet.
   [[nodiscard]] bool waits() const noexcept { return queued_count_ != 0; }
 
-  // Returns the time at which frames that were held back on purpose are due.
+  // Returns the time at which the next frame that was held back on purpose is due.
   [[nodiscard]] Nanos deadline() const noexcept { return injector_ ? injector_->deadline() : kNever; }
 
   // Asks for addresses, sends probes, and deals with devices that take nothing.
@@ -129,7 +129,7 @@ class PortQueue {
   // Frees frames that were held back.
   void drop_held() noexcept;
 
-  // Returns whether probes come and go now. A worker that sleeps between them would measure long round trips.
+  // Returns whether probes are being exchanged now. A worker that sleeps between them would measure long round trips.
   [[nodiscard]] bool probing(Nanos now) const noexcept { return now < probing_until_; }
 
   [[nodiscard]] const QueueCounters& counters() const noexcept { return counters_; }
@@ -146,7 +146,7 @@ class PortQueue {
   }
   [[nodiscard]] const Port& port() const noexcept { return port_; }
 
-  // The last sender of a hello that is no neighbour. `at` is 0 if there was none. Any thread.
+  // The latest sender of a hello that is not a neighbour. `at` is 0 if there was none. Any thread.
   struct Stranger {
     uint32_t ip = 0;
     uint16_t rank = 0;  // rank that it says it is
@@ -204,7 +204,7 @@ class PortQueue {
   std::vector<SourceWatch> sources_;  // MAC addresses of each neighbour's packets
   std::vector<Nanos> arp_due_;        // earliest time of the next ARP request to each neighbour
   std::vector<Lane*> lanes_;          // by index; null: another worker has the lane
-  // Packets that leave this machine have UDP checksums.
+  // The kinds of UDP checksums in sent packets. Links inside this machine need none. For sockets, the kernel adds them.
   enum class Checksum : uint8_t { kNone, kSoftware, kDevice };
   const Checksum checksum_;
   std::unique_ptr<FaultInjector> injector_;
@@ -213,8 +213,8 @@ class PortQueue {
   std::array<rte_mbuf*, kQueued> queued_{};
   size_t queued_count_ = 0;
   Nanos quiet_until_ = 0;
-  // Whether the device took nothing of the last burst; since when (0: it takes packets); until when nothing is sent to
-  // it.
+  // `refused_`: the device took nothing of the latest burst. `refused_at_`: time since which it has taken nothing; 0:
+  // it takes packets. `stalled_until_`: nothing is sent to it before this time.
   bool refused_ = false;
   Nanos refused_at_ = 0;
   Nanos stalled_until_ = 0;

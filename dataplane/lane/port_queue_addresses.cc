@@ -12,12 +12,13 @@ namespace {
 
 constexpr Nanos kArpInterval = 100 * kMillisecond;
 constexpr uint64_t kQuickArps = 50;      // number of requests at kArpInterval
-constexpr Nanos kSlowArp = 1 * kSecond;  // interval after these, or if the address is known
+constexpr Nanos kSlowArp = 1 * kSecond;  // interval after kQuickArps requests, or if the address is known
 // If there are more neighbours than this, they are asked less often, because all of them receive each request.
 constexpr size_t kSlowArps = 64;
-constexpr size_t kArpBurst = 16;             // most requests at once
-constexpr Nanos kArpPause = kMillisecond;    // pause after kArpBurst requests
-constexpr Nanos kDoubledTime = 3 * kSecond;  // a node that is still doubled is detected again much sooner
+constexpr size_t kArpBurst = 16;           // most requests at once
+constexpr Nanos kArpPause = kMillisecond;  // pause after kArpBurst requests
+// time for which packets are refused; a node that is still doubled is detected again much sooner
+constexpr Nanos kDoubledTime = 3 * kSecond;
 
 // Returns whether this MAC address has recently claimed to be the neighbour's. A machine that has the neighbour's
 // address says so by ARP before anything else, and again and again.
@@ -38,8 +39,8 @@ Failure doubled_failure(const Neighbour& neighbour, unsigned rank, Nanos now) no
 
 // ---- This node's address
 
-// Notes conflicts about this node's address. Returns whether the frame may be processed: none is before the address is
-// this node's.
+// Notes conflicts about this node's address. Returns whether the frame may be processed. No frame may be processed
+// before the address is this node's.
 bool PortQueue::look_at_claim(const ParsedFrame& parsed) noexcept {
   AddressClaim& claim = *setup_.claim;
   const bool rival = parsed.verdict == FrameVerdict::kRival;

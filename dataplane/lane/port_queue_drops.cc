@@ -15,8 +15,7 @@ using namespace internet;
 
 const uint8_t* data_of(const rte_mbuf* mbuf) noexcept { return rte_pktmbuf_mtod(mbuf, const uint8_t*); }
 
-// Returns whether gradlane seems to have made this frame, which is an IPv4 packet for us, but for nothing that this
-// node takes.
+// Returns whether gradlane seems to have made this frame, an IPv4 packet to this node's address.
 bool looks_like_ours(const rte_mbuf* mbuf) noexcept {
   if (mbuf->data_len < kFrameBytes + sizeof(LinkHeader)) return false;
   const uint8_t* const ip = data_of(mbuf) + kEthernetBytes;
@@ -81,7 +80,7 @@ void PortQueue::note_stranger(const rte_mbuf* mbuf, const ParsedFrame& parsed, N
   stranger_at_.store(now, std::memory_order_relaxed);
 }
 
-// Notes a packet that was refused for its tag, and whether the packet is intact without a tag.
+// Notes a packet that was refused because of its tag. Also notes whether the packet is intact but has no tag.
 void PortQueue::note_forged(const rte_mbuf* mbuf, const ParsedFrame& parsed, Neighbour& neighbour) noexcept {
   neighbour.forged.fetch_add(1, std::memory_order_relaxed);
   if (!is_whole({data_of(mbuf) + kFrameBytes, parsed.bytes})) return;

@@ -10,8 +10,9 @@ namespace gradlane {
 namespace {
 
 constexpr Nanos kStayAwake = 20 * kMillisecond;
-constexpr Nanos kLookToSendEvery = 100 * kMicrosecond;  // time between looks for probes to send, while there are none
-constexpr size_t kProbeBurst = 16;                      // most probes at once; more would wait for one another
+// time between two checks for probes to send, while there are none
+constexpr Nanos kLookToSendEvery = 100 * kMicrosecond;
+constexpr size_t kProbeBurst = 16;  // most probes at once; more would wait for one another
 constexpr size_t kIpLength = 2;
 
 uint8_t* bytes_of(rte_mbuf* mbuf) noexcept { return rte_pktmbuf_mtod(mbuf, uint8_t*); }
@@ -23,8 +24,8 @@ size_t ip_bytes(rte_mbuf* mbuf) noexcept {
 
 }  // namespace
 
-// Handles a probe. The buffer stays the caller's. Only neighbours get an answer, at ports of gradlane, and not more
-// bytes than they sent.
+// Handles a probe. The caller keeps the buffer. Only neighbours get a reply, only at ports of gradlane, and it is not
+// longer than the request.
 void PortQueue::handle_probe(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept {
   Neighbour* const from = neighbour_at(parsed.source_ip);
   const auto header = parse_probe({bytes_of(mbuf) + kFrameBytes, parsed.bytes});
@@ -61,7 +62,7 @@ void PortQueue::send_probe(const Neighbour& neighbour, const ProbeHeader& header
   rte_pktmbuf_free(mbuf);
 }
 
-// Sends probes. There may be many boards, and there is hardly ever anything on one.
+// Sends probes. Boards are checked only every kLookToSendEvery, because there may be many, and probes are rare.
 void PortQueue::send_probes(Nanos now) noexcept {
   if (now < probes_at_ && !probing(now)) return;
   probes_at_ = now + kLookToSendEvery;

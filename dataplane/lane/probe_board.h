@@ -70,7 +70,7 @@ class ProbeBoard {
     if (!asked_.load(std::memory_order_relaxed)) return false;
     const bool waits = last_ < kSlots && slots_[last_].state.load(std::memory_order_relaxed) == State::kSent;
     if (waits && now - last_at_ < kPace) return false;
-    // This must come before the look at the slots: a probe that is posted from now on is seen below, or leaves asked_
+    // This must come before the scan of the slots: a probe that is posted from now on is seen below, or leaves asked_
     // set.
     (void)asked_.exchange(false, std::memory_order_acq_rel);
     for (size_t i = 0; i < kSlots; ++i) {
@@ -117,7 +117,7 @@ class ProbeBoard {
 
   std::array<Slot, kSlots> slots_;
   std::atomic<bool> asked_{false};  // there may be a slot to send; control thread sets, the sending worker clears
-  size_t last_ = kSlots;            // slot of the last probe; this and all below belong to the worker that sends
+  size_t last_ = kSlots;  // slot of the latest probe; this member and all below belong to the worker that sends
   Nanos last_at_ = 0;
 };
 

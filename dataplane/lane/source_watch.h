@@ -7,10 +7,10 @@
 
 namespace gradlane {
 
-// Sees a number for the source of each packet of one node, such as its MAC address. One source is believed as long as
-// it is heard; any other source is a stranger. If a node moves, its packets have another source from then on, and the
-// old one is not heard any more: after kGone the new one is believed. Two machines that both act as that node
-// alternate. Each object belongs to one worker.
+// Takes a number for the source of each packet of one node, such as its MAC address. One source is believed as long as
+// it is heard; any other source is a stranger. If a node moves, its packets have another source from then on. The new
+// source is believed when the old one has not been heard for kGone. Two machines that both act as that node alternate.
+// Each object belongs to one worker.
 class SourceWatch {
  public:
   static constexpr Nanos kGone = 1500 * kMillisecond;
@@ -26,8 +26,8 @@ class SourceWatch {
   // Returns whether the believed source is still there.
   [[nodiscard]] bool hears(Nanos now) const noexcept { return believed_ != 0 && now - heard_at_ < kGone; }
 
-  // Judges the source of a packet. kDuplicateRank comes once for every kReturns returns, with a packet of the believed
-  // source.
+  // Returns the verdict on the source of a packet. It is kDuplicateRank once for every kReturns returns of the believed
+  // source, at a packet of that source.
   [[nodiscard]] Verdict see(uint64_t source, Nanos now) noexcept {
     if (source != believed_ && hears(now)) return see_stranger(source);
     if (source != believed_) {

@@ -40,8 +40,8 @@ class Worker {
   void start(const std::string& name, int core);
   void stop() noexcept;  // waits for the end of the thread
 
-  // Returns how much time has passed in rounds that moved something, with whatever else the CPU did meanwhile. Any
-  // thread.
+  // Returns the total time of rounds that moved something. It includes whatever else the CPU did during these rounds.
+  // Any thread.
   [[nodiscard]] Nanos busy() const noexcept { return busy_.load(std::memory_order_relaxed); }
   // Returns how many rounds of its thread have begun. A healthy worker does several in 100 ms. Any thread.
   [[nodiscard]] uint64_t rounds() const noexcept { return rounds_.load(std::memory_order_relaxed); }

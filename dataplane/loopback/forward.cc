@@ -78,7 +78,7 @@ inline void Forward::forward(uint16_t from, uint16_t to) noexcept {
   if (count == 0) return;
   figures.received += count;
   if constexpr (mode == LoopbackMode::kIo) {
-    // testpmd does not look at packets at all. One look per burst has no measurable cost.
+    // testpmd does not read packets at all. Reading one packet per burst has no measurable cost.
     figures.bytes += uint64_t{count} * burst[0]->pkt_len;
   } else {
     count = inspect<mode>(burst, count);

@@ -12,11 +12,11 @@ namespace gradlane {
 
 inline constexpr size_t kMaxRunFloats = 65535;
 
-// Fills a frame. `number` % 4 is its traffic class. If there is room, gradlane packets are valid, with config.data
-// encoded.
+// Fills a frame. `number` % 4 is its traffic class. If the frame is long enough, gradlane packets are valid, with
+// config.data encoded.
 void write_loopback_frame(std::span<uint8_t> frame, const LoopbackConfig& config, size_t number) noexcept;
 
-// Decodes all runs of a data packet and encodes them again in place. Other packets stay as they are. Length and CRC
+// Decodes all runs of a data packet and encodes them again in place. Other packets stay unchanged. Length and CRC
 // remain valid, because encoding a decoded block gives the same bytes. Returns false if the packet is not of this
 // codec, or is not one that the codec would write. `scratch` has kMaxRunFloats elements. `floats` is increased by the
 // number of recoded elements.

@@ -51,12 +51,12 @@ std::vector<std::string> cards_of(const LoopbackConfig& config) {
 
 size_t ip_bytes(const LoopbackConfig& config) { return config.frame_bytes - kEthernetBytes; }
 
-// Returns the length of the longest IP packet that buffers have room for.
+// Returns the length of the longest IP packet that buffers have space for.
 size_t longest(const LoopbackConfig& config, bool (&powers)(const PortConfig&)) {
   std::vector<PortConfig> cards;
   for (const std::string& card : cards_of(config)) cards.push_back(port_of(card));
   if (cards.empty()) return ip_bytes(config);
-  // Cards write any packet that arrives into a buffer.
+  // Cards write any packet that arrives into a buffer, so buffers hold at least packets of Ethernet's usual MTU.
   return longest_packet(cards, std::max(ip_bytes(config), size_t{RTE_ETHER_MTU}), powers);
 }
 
@@ -87,7 +87,7 @@ bool loopback_drops(size_t drop) noexcept {
 LoopbackPorts::LoopbackPorts(const LoopbackConfig& config) {
   const size_t buffers = kBuffers + kLoopbackPorts * config.packets;
   EalOptions options;
-  // The devices' rings and descriptors need memory besides the buffers.
+  // The devices' rings and descriptors need memory in addition to the buffers.
   options.memory_bytes = PacketPool::bytes_needed(buffers, longest(config, EthdevPort::may_need_power_of_two_buffers)) +
                          (size_t{32} << 20);
   const std::vector<std::string> cards = cards_of(config);

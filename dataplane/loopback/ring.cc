@@ -183,7 +183,8 @@ void Ring::receive(uint16_t port, Nanos now) noexcept {
 }
 
 void Ring::stop() {
-  // One rank may have begun an all-reduce that the other has not. Both ranks do the same number.
+  // One rank may have begun an all-reduce that the other has not. Here the other one follows, until both have done the
+  // same number.
   const Nanos end = clock_now() + kTimeout;
   const uint64_t most = std::max(ranks_[0]->submitted(), ranks_[1]->submitted());
   while (std::min(ranks_[0]->completed(), ranks_[1]->completed()) != most) {

@@ -22,8 +22,9 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kThreadBuffers = 512;           // buffers in the cache of a thread
-constexpr unsigned kSocketAckEvery = 16;         // packets; sockets receive dozens at a time
+constexpr size_t kThreadBuffers = 512;  // buffers in the cache of a thread
+// packets per acknowledgement with sockets, which receive dozens of packets at a time
+constexpr unsigned kSocketAckEvery = 16;
 constexpr Nanos kFaultsInterval = 60 * kSecond;  // time between log lines that say that faults are injected
 
 uint64_t random_bits() {
@@ -76,7 +77,7 @@ size_t buffers_per_lane(const NodeConfig& config) {
   return buffers;
 }
 
-// Returns the NUMA node for packet buffers: the one that the ports agree on; -1: any.
+// Returns the NUMA node for packet buffers: the node of all ports' cards, or -1 (any) if these are on different nodes.
 int buffers_node(const NodeConfig& config) {
   if (!config.hugepages || config.ports.empty()) return -1;
   const int node = EthdevPort::numa_node_of(config.ports.front());
@@ -114,8 +115,8 @@ Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
   }
   for (unsigned i = 0; i < config_.lanes * ranks_per_node(config_); ++i)
     desks_.push_back(std::make_unique<ControlChannel>());
-  // The server comes before all else that others can see. If a second daemon of this configuration is started, it fails
-  // here and touches nothing.
+  // The server is made before everything else that other programs can see. If a second daemon of this configuration is
+  // started, it fails here and touches nothing.
   make_server();
   claim_address();
   // All lanes share one pool. A queue may have packets of several lanes, and must not run out of buffers while these
@@ -249,7 +250,7 @@ void Node::start(Nanos now) {
     const int core = config_.cores.empty() ? -1 : static_cast<int>(config_.cores[i]);
     workers_[i]->start("gl-n" + std::to_string(config_.rank) + "-w" + std::to_string(i), core);
   }
-  log_ring(now);  // no neighbour has been met yet, but RingWatch learns which ones to expect
+  log_ring(now);  // no neighbour is connected yet, but RingWatch learns which ones to expect
 }
 
 void Node::open() { server_->open(); }

@@ -37,7 +37,7 @@ struct NodePort {
   struct AddressLog {
     uint64_t conflicts = 0;
     uint64_t asked = 0;
-    Nanos conflict_at = 0;  // time of the last conflict; 0: none
+    Nanos conflict_at = 0;  // time of the latest conflict; 0: none
     Nanos log_at = 0;       // earliest time of the next log line
   };
   std::unique_ptr<Port> port;
@@ -72,7 +72,8 @@ class Node {
   [[nodiscard]] Server& server() const noexcept { return *server_; }
   [[nodiscard]] const NodeConfig& config() const noexcept { return config_; }
   [[nodiscard]] std::vector<std::string> files() const;  // files that it makes; some may not exist
-  [[nodiscard]] uint32_t in_flight() const noexcept;     // operations in flight, each lane counted
+  // operations in flight; one that is on several lanes counts for each lane
+  [[nodiscard]] uint32_t in_flight() const noexcept;
   // With local_reduce, returns how long operations of this node have waited for this trainer, as the mean of all lanes.
   [[nodiscard]] Nanos awaited(unsigned trainer) const noexcept;
   // Returns the number of unacknowledged packets to ranks that are up, as of about 100 ms ago. Operations of trainers
@@ -82,7 +83,7 @@ class Node {
   [[nodiscard]] std::span<const NodePort> ports() const noexcept { return ports_; }
   [[nodiscard]] std::span<const std::unique_ptr<PacketPool>> pools() const noexcept { return pools_; }
   [[nodiscard]] std::span<const std::unique_ptr<Neighbour>> neighbours() const noexcept { return neighbours_; }
-  [[nodiscard]] const RingWatch& ring() const noexcept { return ring_; }     // as of the last maintain()
+  [[nodiscard]] const RingWatch& ring() const noexcept { return ring_; }     // as of the latest maintain()
   [[nodiscard]] std::optional<double> failed_ago(Nanos now) const noexcept;  // seconds since the last failure
 
   // Sets the socket for requests of people and tools. admin() is null before that.
@@ -93,8 +94,8 @@ class Node {
   void set_metrics(std::unique_ptr<MetricsServer> metrics) noexcept { metrics_ = std::move(metrics); }
   [[nodiscard]] MetricsServer* metrics() const noexcept { return metrics_.get(); }
 
-  // workers() is for callers that run the rounds of workers themselves instead of calling start(). desk() takes
-  // commands for a lane.
+  // workers() is for callers that run the rounds of workers themselves instead of calling start(). desk() is the
+  // control channel that takes commands for a lane.
   [[nodiscard]] std::span<const std::unique_ptr<Worker>> workers() const noexcept { return workers_; }
   [[nodiscard]] ControlChannel& desk(unsigned number, unsigned local) noexcept {
     return *desks_[number * ranks_per_node(config_) + local];
@@ -124,10 +125,10 @@ class Node {
   }
 
   // ---- The end: call these in this order, with some time in between.
-  // Fails what is in flight; the other ranks learn of it. `why` is the reason that trainers here are told; it must stay
-  // valid. Null: the daemon is shutting down.
+  // Fails all operations in flight; the other ranks learn of it. `why` is the reason that trainers here receive; it
+  // must stay valid. Null: the daemon is shutting down.
   void post_close(const char* why);
-  [[nodiscard]] bool closed() const noexcept;  // whether all lanes have done so
+  [[nodiscard]] bool closed() const noexcept;  // whether all lanes have executed the command of post_close()
   void stop_workers();                         // also publishes their last figures
   void say_goodbye();                          // on links that need it, after stop_workers()
   void abandon_memory() noexcept;              // leaves packet buffers to the end of the process
@@ -164,8 +165,8 @@ class Node {
   std::vector<std::unique_ptr<PacketPool>> pools_;      // one pool for all lanes
   std::vector<NodePort> ports_;
   std::vector<std::unique_ptr<ControlChannel>> desks_;  // in the order of lanes_
-  std::vector<std::unique_ptr<ScanBarrier>> looks_;     // by rank of this node; empty with one lane
-  // Lanes write to its logs, so it must outlive them.
+  std::vector<std::unique_ptr<ScanBarrier>> looks_;     // barriers by rank of this node; empty with one lane
+  // Lanes write to the logs of this object, so it must outlive the lanes.
   NodeTrace trace_;
   std::vector<std::unique_ptr<Lane>> lanes_;  // index: number * ranks_per_node + local rank
   RingWatch ring_;

@@ -16,7 +16,7 @@ namespace gradlane {
 
 // Traces of a node. Memory is allocated when a trace is first requested, and kept for the next one. It is kMostBytes
 // for records, and about as much for records that are not written yet. A trace ends when its client says so, when the
-// client has not asked for kLease, or after kLongest.
+// client has not asked for a time of kLease, or after kLongest.
 class NodeTrace {
  public:
   static constexpr Nanos kLease = 3 * kSecond;
@@ -24,15 +24,17 @@ class NodeTrace {
   static constexpr size_t kMostBytes = size_t{64} << 20;
   static constexpr size_t kMostWords = size_t{1} << 19;  // words of one log
   static constexpr size_t kLeastWords = size_t{1} << 12;
-  static constexpr size_t kTakenAtOnce = size_t{1} << 16;  // number of words
+  static constexpr size_t kTakenAtOnce = size_t{1} << 16;  // number of words that take() returns, roughly
 
-  // Adds a lane while the node is made. The lane and the desk must outlive this object.
+  // Adds a lane while the node is made. The lane and its control channel must exist whenever another function is
+  // called.
   void add(Lane& lane, unsigned number, ControlChannel& desk) { logs_.push_back({&lane, &desk, number, nullptr}); }
 
-  // Starts a trace and returns its number. Returns 0 if one is being taken, or if a client has not fetched all of the
-  // last one.
+  // Starts a trace and returns its number. Returns 0 if a trace is being taken. Also returns 0 while the client of the
+  // latest trace has not fetched all of it, but still asks.
   [[nodiscard]] uint64_t start(Nanos now);
-  // Notes that the client of trace `id` is there. Returns false if that trace is over; its records may be gone.
+  // Notes that the client of trace `id` has asked for it. Returns false if this is not the latest trace: its records
+  // may be gone.
   [[nodiscard]] bool renew(uint64_t id, Nanos now) noexcept;
   void stop() noexcept;
   // Returns whether workers have written all of their records.

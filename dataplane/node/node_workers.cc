@@ -10,8 +10,8 @@
 namespace gradlane {
 
 // Sets the number of workers. A packet must be polled by the worker that has its lane. Lane k and queue k belong to
-// worker k % (number of workers). The trainers' bells were made for a number of threads; the number of workers divides
-// it, so that each bell has one worker.
+// worker k % (number of workers). The trainers' bells were made for the configured number of threads. The number of
+// workers must divide it, so that each bell has one worker.
 void Node::agree_on_workers() {
   const auto threads = static_cast<unsigned>(workers_.size());
   unsigned count = threads;

@@ -14,7 +14,7 @@ namespace gradlane {
 namespace {
 
 constexpr Nanos kRivalTime = 15 * kSecond;
-constexpr Nanos kLately = 2 * kSecond;  // hellos come far more often
+constexpr Nanos kLately = 2 * kSecond;  // time for which a neighbour counts as heard; hellos arrive far more often
 
 const Port* port_to(const Node& node, unsigned other) {
   const auto found = std::ranges::find_if(node.ports(), [other](const NodePort& it) {
@@ -24,8 +24,8 @@ const Port* port_to(const Node& node, unsigned other) {
   return found == node.ports().end() ? nullptr : found->port.get();
 }
 
-// Returns how the settings of a neighbour differ from ours. Its hellos are for none of our ranks, because it expects
-// other ranks here.
+// Returns how the settings of a neighbour differ from ours. It compares them if hellos of the neighbour are for none of
+// our ranks, because it expects other ranks here.
 Failure difference_to(const NodeConfig& config, const Neighbour& neighbour, Nanos now) {
   const Nanos at = neighbour.peer_settings_at.load(std::memory_order_relaxed);
   if (at == 0 || now - std::min(at, now) >= RingWatch::kLately) return {};

@@ -20,7 +20,7 @@ constexpr Stage kStages[] = {
     {5 * kMillisecond, 200 * kMicrosecond},
     {0, 50 * kMicrosecond},
 };
-constexpr Nanos kSleepInFlight = 200 * kMicrosecond;  // upper bound
+constexpr Nanos kSleepInFlight = 200 * kMicrosecond;  // longest sleep while operations are in flight
 // The sleep of a worker that packets wake up. Its other tasks can wait that long.
 constexpr Nanos kWokenSleep = 50 * kMillisecond;
 constexpr Nanos kLeastSleep = 20 * kMicrosecond;

@@ -9,8 +9,8 @@
 namespace gradlane {
 
 // Decides whether an idle worker polls on, yields or sleeps. Several nodes and trainers may share a core, so an idle
-// worker gives it up. First it yields, mostly to a neighbour that has the next packet, which costs 2 us. Then it
-// sleeps, longer and longer. Sleeps of less than about 50 us cost as much CPU as polling does.
+// worker gives it up. First the worker yields, which costs 2 us, mostly to a neighbour's worker that has the next
+// packet. Then it sleeps, longer and longer. Sleeps of less than about 50 us cost as much CPU as polling does.
 class Idle {
  public:
   // The time for which a worker yields while operations are in flight, before it sleeps. With links in memory, a packet

@@ -16,7 +16,8 @@ class Node;
 [[nodiscard]] std::string stats_text(const Node& node, const JobWatch& job, const ProcessFacts& process, Nanos now);
 
 // Answers a line from the admin socket: "stats", "probe", "probe MILLISECONDS", "worth", "worth HIDDEN", or a request
-// of trace_answers.h. HIDDEN is the time in exchange, in microseconds, in which a trainer did something else.
+// of trace_answers.h. HIDDEN is the part of the time in exchange, in microseconds, in which a trainer did something
+// else.
 [[nodiscard]] AdminAnswer answer_admin(Node& node, const JobWatch& job, const ProcessFacts& process,
                                        const std::string& request, Nanos (*clock)() noexcept);
 

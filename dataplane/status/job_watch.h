@@ -12,8 +12,8 @@ namespace gradlane {
 class Node;
 
 // Keeps the figures of jobs apart. A job begins when trainers come to a node that had none. Its figures stay until the
-// next job begins. A job is counted with the one before it if it is shorter than the time between two looks, or if it
-// begins that soon after it.
+// next job begins. A job that is shorter than the time between two calls of look() is counted as a part of the previous
+// job. So is a job that begins within that time after the end of the previous one.
 class JobWatch {
  public:
   // Throws SetupError if the calibration of the node's configuration cannot be read.
@@ -21,10 +21,10 @@ class JobWatch {
 
   void look(Nanos now);  // called every 100 ms
   [[nodiscard]] Savings savings(const NodeFigures& now) const;
-  [[nodiscard]] Savings total(const NodeFigures& now) const;  // worth of all jobs since the daemon started
+  [[nodiscard]] Savings total(const NodeFigures& now) const;  // savings of all jobs since the daemon started
 
  private:
-  static constexpr unsigned kSettled = 3;  // number of looks until workers have published their last figures
+  static constexpr unsigned kSettled = 3;  // number of calls of look() until workers have published their last figures
 
   const Node& node_;
   const Calibration figures_;

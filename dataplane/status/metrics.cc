@@ -21,7 +21,7 @@ struct Place {
   const CounterValues* counters;
 };
 
-// Adds the counters of all places. Each place has the same counters in the same order.
+// Adds the counters of all places, such as queues of ports. Each place has the same counters in the same order.
 void add_counters(MetricsText& out, const std::vector<Place>& places) {
   if (places.empty()) return;
   const CounterValues& all = *places.front().counters;

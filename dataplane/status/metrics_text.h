@@ -37,8 +37,8 @@ class MetricsText {
   explicit MetricsText(MetricsFormat format) : format_(format) {}
 
   // Begins a family; the samples that follow belong to it. A counter's name ends in _total; a unit, _seconds or _bytes,
-  // comes before that. A family without samples leaves no text. The texts must outlive the samples. The help has no
-  // line ends.
+  // comes before that. A family without samples leaves no text. The texts must outlive the samples. `help` must be one
+  // line.
   void family(std::string_view name, Type type, std::string_view help);
   void sample(const MetricLabels& labels, uint64_t value);
   void sample(const MetricLabels& labels, double value);

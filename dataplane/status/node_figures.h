@@ -22,12 +22,13 @@ using CounterValues = std::vector<CounterValue>;
 struct PortFigures {
   std::string name;
   std::string device;
-  std::string driver;          // DPDK driver; "": none, or not started
-  const char* link = "";       // starting, up, down
-  unsigned speed_mbps = 0;     // 0: not known
-  const char* checksums = "";  // UDP checksums of sent packets, made by: software, device; "": none, or not started
+  std::string driver;       // DPDK driver; "": none, or not started
+  const char* link = "";    // starting, up, down
+  unsigned speed_mbps = 0;  // 0: not known
+  // what computes UDP checksums of sent packets: software, device; "": link in this machine, sockets, or not started
+  const char* checksums = "";
   std::string mac;
-  const char* address = "";  // state of this node's address there: waiting, probing, held, taken
+  const char* address = "";  // state of this node's address on this port: waiting, probing, held, taken
   std::string rival;         // another host that has the address; "": none
   std::string steering;
   std::vector<CounterValues> queues;
@@ -45,7 +46,7 @@ struct NeighbourFigures {
   std::string mac;   // "": not known
   bool up = false;
   std::string why;          // known cause, if it is not up
-  std::string trouble;      // known trouble, if it is up
+  std::string trouble;      // known problem, if it is up
   std::string speaks_from;  // another address that it sends from; "": none
   size_t path_bytes = 0;    // longest IP packets on the path to it, if less than the MTU; 0: not less, or not known
   std::string difference;   // difference in its settings: "workers.lanes: 1 here, 2 there"; "": none is known
@@ -123,7 +124,7 @@ struct NodeFigures {
   unsigned lanes = 0;
   unsigned trainers = 0;
   unsigned attached = 0;
-  uint32_t in_flight = 0;              // operations in flight, each lane counted
+  uint32_t in_flight = 0;              // operations in flight; one that is on several lanes counts for each lane
   std::optional<double> failed_s_ago;  // seconds since the last failed operation
   bool auth = false;
   InjectedFaults faults;

@@ -15,12 +15,13 @@ namespace {
 
 constexpr double kFloatBytes = 4;
 constexpr double kNs = 1e-9;
-constexpr double kRateTime = 0.01;    // seconds that a link must be full to show what it can carry
-constexpr double kRateBytes = 1e5;    // bytes that it must carry in that time
-constexpr double kAlike = 0.02;       // share of the time in exchange: estimates that differ by less count as equal
-constexpr double kMuch = 0.05;        // share of the time in exchange: CPU time of codecs that is worth a warning
-constexpr double kMinReported = 1e6;  // bytes; smaller operations are mostly headers
-constexpr double kClearly = 1.5;      // least ratio of codec time to saved time for a warning
+constexpr double kRateTime = 0.01;  // seconds that a link must be full to show what it can carry
+constexpr double kRateBytes = 1e5;  // bytes that it must carry in that time
+constexpr double kAlike = 0.02;     // share of the time in exchange: estimates that differ by less count as equal
+constexpr double kMuch = 0.05;      // share of the time in exchange: CPU time of codecs that is worth a warning
+// least raw bytes of a job for a warning that compression added bytes; smaller jobs are mostly headers
+constexpr double kMinReported = 1e6;
+constexpr double kClearly = 1.5;  // least ratio of codec time to saved time for a warning
 
 double counter_of(const RankFigures& rank, std::string_view name) {
   const auto found = std::ranges::find_if(rank.counters, [name](const CounterValue& it) { return it.name == name; });
@@ -195,8 +196,8 @@ std::string longer_line(const Savings& savings) {
                           longer > 0 ? "longer" : "less");
 }
 
-// Returns whether compression has clearly cost more than it saved. A codec that was chosen by measuring is known to be
-// the fastest.
+// Returns whether compression has clearly cost more than it saved. Returns false if the library has chosen a codec by
+// measuring: that codec is known to be the fastest.
 bool loses(const Savings& savings) {
   if (savings.codecs.empty() || savings.chosen) return false;
   if (has_grown(savings)) return savings.raw_bytes >= kMinReported;

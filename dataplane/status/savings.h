@@ -30,15 +30,17 @@ struct Savings {
   std::vector<std::string> codecs;  // codecs that were used, without raw
   bool chosen = false;              // the library has chosen some of them, by measuring
 
-  // Returns how much longer, at least, the exchange would have been uncompressed. It is below 0 if there would have
-  // been fewer bytes: then it is the time that the link would have saved.
+  // Returns how many seconds longer, at least, the exchange would have been without compression. The value is negative
+  // if compression has increased the number of bytes. Its absolute value is then the time that the link would have
+  // saved.
   [[nodiscard]] double longer() const;
 };
 
 // Returns whether the library was free to choose a codec and uses one that is not exact.
 [[nodiscard]] bool lossy_chosen(std::span<const PlanFigures> plan);
 
-// Returns the worth of what came after `before`; null: of all. `figures` are those of this host, or the usual ones.
+// Returns the savings since `before`, or since the start if it is null. `figures` are those of this host, or the usual
+// ones.
 [[nodiscard]] Savings savings_of(const NodeFigures& now, const NodeFigures* before, const Calibration& figures);
 
 // Combines all nodes of a ring: the bytes of all, and the times of the slowest node.

@@ -11,15 +11,16 @@ class Node;
 
 // Answers a request for traces:
 //
-// - "trace start" begins a trace: {"trace": its number}, or {"trace": 0} if another client takes one. It ends by itself
-//   if its client does not ask for NodeTrace::kLease.
-// - "trace fetch NUMBER" gives the new records: {"lanes": [{"rank", "lane", "dropped", "skipped", "words": [...]}],
+// - "trace start" begins a trace: {"trace": its number}, or {"trace": 0} if another client takes one. The trace ends if
+//   its client does not ask for a time of NodeTrace::kLease.
+// - "trace fetch NUMBER" returns the new records: {"lanes": [{"rank", "lane", "dropped", "skipped", "words": [...]}],
 //   "more", "on"}. collectives/trace_log.h explains the words. "on": the trace had not ended before this request.
-// - "trace stop NUMBER" ends the trace. The answer is like that of fetch, and comes when workers have seen the end.
+// - "trace stop NUMBER" ends the trace. The answer has the form of that to fetch, and is sent when workers have seen
+//   the end.
 //
 // Each of these answers also describes the node and its clocks: "node", "nodes", "ranks_per_node", "boot", "clock_ns",
-// "monotonic_ns" and "wall_ns". "clock_ns" is the clock of records. The other two are clocks of the kernel at the same
-// moment.
+// "monotonic_ns" and "wall_ns". "clock_ns" is the clock of records. "monotonic_ns" and "wall_ns" are clocks of the
+// kernel at the same moment.
 [[nodiscard]] AdminAnswer answer_trace(Node& node, const std::string& request, Nanos now);
 
 }  // namespace gradlane

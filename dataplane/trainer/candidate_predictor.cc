@@ -1,5 +1,5 @@
-// candidate_predictor.cc - the ways that `auto` may choose from on this node: strategies and codecs, and predictions
-// (control thread)
+// candidate_predictor.cc - the candidates of `auto` on this node: strategies and codecs, and predictions (control
+// thread)
 #include "dataplane/trainer/candidate_predictor.h"
 
 #include <algorithm>
@@ -24,10 +24,10 @@ constexpr unsigned kMostBits = 30;
 // Values of B with predictions of their own. Another B uses the next larger one, or the largest.
 constexpr unsigned kAbsolute[] = {5, 8, 10, 13, 17};
 constexpr unsigned kRelative[] = {4, 7, 10, 14};
-// One more bit in the bound is one more bit in each number.
+// Bytes per element that one more bit of accuracy costs.
 constexpr double kBytesPerBit = 1.0 / 8;
-constexpr double kLeastBytes = 0.14;  // per element: tags alone
-// The largest of many gradient elements is about this many bits above most of them.
+constexpr double kLeastBytes = 0.14;  // least bytes per element: tags only
+// Bits by which the largest of many gradient elements exceeds most of them. A relative bound needs this many more bits.
 constexpr unsigned kAboveMost = 4;
 // fp16 is not in the list, because it keeps no bound for values beyond or below its range.
 constexpr const char* kOthers[] = {"bf16", "int8"};

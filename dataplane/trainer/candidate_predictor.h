@@ -1,5 +1,5 @@
-// candidate_predictor.h - the ways that `auto` may choose from on this node: strategies and codecs, and their predicted
-// times (control thread)
+// candidate_predictor.h - the candidates of `auto` on this node, each a strategy and a codec, with predicted times
+// (control thread)
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace gradlane {
 
-// Returns the figures for a node's predictions: those of its calibration file or, if none is configured, the usual ones
-// for its kind of port. Throws SetupError if the file is missing or makes no sense.
+// Returns the figures on which a node's predictions are based. They are from its calibration file or, if none is
+// configured, the usual ones for its kind of port. Throws SetupError if the file is missing or makes no sense.
 [[nodiscard]] Calibration figures_of(const NodeConfig& config);
 
 // Returns one row for each allowed strategy and each codec whose error bound is known in advance, raw included.
-// Strategies are in the order of the configuration. `mbps` is the rate of the slowest port in Mb/s; 0: not known. It
-// counts only if the calibration has measured no link.
+// Strategies are in the order of the configuration. `mbps` is the rate of the slowest port in Mb/s, 0 if not known. It
+// is used only if the calibration has no measured link.
 [[nodiscard]] std::vector<gl_way_row> ways_of(const NodeConfig& config, const Calibration& figures, unsigned mbps);
 
 // Returns the rows of the configuration's plan, as trainers read them.
@@ -30,7 +30,8 @@ class CandidatePredictor {
   // Throws SetupError if the configured calibration cannot be read. `mbps` returns the rate of the slowest port in
   // Mb/s; it may be empty.
   CandidatePredictor(const NodeConfig& config, std::function<unsigned()> mbps);
-  // Returns the ways as of now; ports may have come up since the last call.
+  // Returns the candidates with predictions for now. Ports may have come up since the last call, which changes the
+  // rate.
   [[nodiscard]] std::vector<gl_way_row> ways() const;
 
  private:

@@ -146,7 +146,8 @@ std::string plan_line(const PlanFigures& it) {
   return it.why.empty() ? text : text + "; " + it.why;
 }
 
-// Returns whether a class has to be logged: it is new, or another way was chosen. New measurements alone do not count.
+// Returns whether a class has to be logged: it is new, or its codec or strategy has changed. New measurements alone do
+// not count.
 bool ReportWatch::is_new(const PlanFigures& it, size_t turn, Nanos now) {
   const std::string of = fmt::format("{} {} {}", it.operation, it.type, it.from);
   const std::string chosen = it.codec + " " + it.strategy + " " + (it.exact ? it.why : "");

@@ -94,7 +94,8 @@ void ControlTables::write(uint8_t* base) const {
   put(base + plan_at_, plan_);
 }
 
-// The reports are at the end of the segment. Their place does not depend on what the trainer has written before them.
+// The reports are at the end of the segment. Their position does not depend on what the trainer has written before
+// them.
 std::vector<gl_report_row> reports_of(const uint8_t* base, size_t bytes) {
   constexpr size_t kBytes = GL_MAX_REPORTS * sizeof(gl_report_row);
   std::vector<gl_report_row> rows;

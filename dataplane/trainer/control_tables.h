@@ -1,5 +1,5 @@
-// control_tables.h - the tables in a trainer's control segment: codecs, strategies, ways, the plan, and room for its
-// reports (control thread)
+// control_tables.h - the tables in a trainer's control segment: codecs, strategies, candidates, the plan, and space for
+// its reports (control thread)
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,8 @@ class ControlTables {
   size_t reports_at_ = 0;
 };
 
-// Copies the rows that a trainer has filled in from a segment that write() has prepared. Nothing in the rows is
-// checked.
+// Returns copies of the report rows that a trainer has filled in. `base` is a segment that write() has prepared.
+// Nothing in the rows is checked.
 [[nodiscard]] std::vector<gl_report_row> reports_of(const uint8_t* base, size_t bytes);
 
 // The reports of one trainer. There are no rows if the trainer is not attached or has nothing to report.

@@ -151,8 +151,8 @@ bool LocalReduction::copy_piece(TrainerJob& it) const noexcept {
   return it.done == count;
 }
 
-// Returns how many elements of each trainer one poll handles. It is as many as possible, since the processor prefetches
-// long runs; their bytes are whole pages.
+// Returns how many elements of each trainer one poll handles. It is as many as kPieceBytes allows, because the
+// processor prefetches long runs. Their bytes are whole pages.
 size_t LocalReduction::piece(const TrainerJob& it) const noexcept {
   constexpr size_t kPage = 4096;
   const size_t bytes = kPieceBytes / setup_.trainers / kPage * kPage;

@@ -31,8 +31,8 @@ class LocalReduction {
 
   // Returns this lane's share of a tensor or, where each rank has a block, its share of a block.
   [[nodiscard]] Share share(const Operation& operation) const noexcept;
-  // Returns the elements of a tensor or, where ranks have blocks, of a block. If several trainers are one rank, its
-  // block has the blocks of all of them.
+  // Returns the number of elements of a tensor or, where ranks have blocks, of a block. With local reduction, all
+  // trainers of a node are one rank, whose block consists of the blocks of these trainers.
   [[nodiscard]] size_t length_of(const Operation& operation) const noexcept;
 
  private:
@@ -56,7 +56,8 @@ class LocalReduction {
   struct alignas(64) Line {
     std::array<uint8_t, 64> bytes;
   };
-  std::vector<Line> scratch_;  // two halves: the sum so far, and that sum plus the next trainer
+  // two halves, which alternate: one has the sum so far, the other gets that sum plus the next trainer
+  std::vector<Line> scratch_;
 };
 
 }  // namespace gradlane

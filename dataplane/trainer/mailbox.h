@@ -28,15 +28,14 @@ struct Command {
     // The trainer has gone. Its operations in flight fail on all ranks. The command is done when nothing touches its
     // memory any more.
     kDetach,
-    // Follows kDetach if some lanes had to end the generation (ended_generation) and others had not: now every lane
-    // ends it.
-    // Otherwise the operations that ranks submit next would begin on some lanes and not on others.
+    // Follows kDetach if some lanes had to end the generation (ended_generation) and others had not. Now every lane
+    // ends it. Otherwise the operations that ranks submit next would begin on some lanes and not on others.
     kEndGeneration,
     // The daemon shuts down: everything in flight fails, and the other ranks learn why.
     kClose,
   };
   Kind kind = Kind::kAttach;
-  unsigned trainer = 0;       // local number; with kClose, any trainer of the desk
+  unsigned trainer = 0;       // local number; with kClose, any trainer of the control channel
   const char* why = nullptr;  // kClose: the reason that trainers are told; null: the daemon is shutting down
   // Fields of kAttach. `lane` is this lane's part of the control segment.
   gl_control* control = nullptr;
@@ -78,25 +77,26 @@ class Mailbox {
   std::array<Command*, kSlots> slots_{};
 };
 
-// Faults in a trainer's rings that no client library causes. The trainer is disconnected.
+// Errors in the rings of a trainer, which no client library makes. The trainer is disconnected.
 enum class TrainerFault : uint32_t {
   kNone,
-  kRingCounts,    // more entries than a ring has: a = head, b = tail
-  kBadKind,       // no such operation or type: a = kind, b = type
-  kBadCodec,      // a = id, b = arguments
-  kBadSegment,    // no such segment: a = its number
-  kOutOfBounds,   // bytes outside the segment: a = offset, b = bytes needed, c = bytes of the segment
-  kTooLarge,      // a = bytes of the tensor, b = bytes allowed
-  kBadStrategy,   // strategy that is not allowed, or cannot do such operations: a = code, b = kind
-  kDoesNotAdd,    // codec that needs owners of blocks, with a strategy that has none: a = id, b = strategy's code
-  kNoLinks,       // codec whose ranks agree on a number first, where not all ranks have links to all others: a = id
+  kRingCounts,   // more entries than a ring has: a = head, b = tail
+  kBadKind,      // no such operation or type: a = kind, b = type
+  kBadCodec,     // a = id, b = arguments
+  kBadSegment,   // no such segment: a = its number
+  kOutOfBounds,  // bytes outside the segment: a = offset, b = bytes needed, c = bytes of the segment
+  kTooLarge,     // a = bytes of the tensor, b = bytes allowed
+  kBadStrategy,  // strategy that is not allowed, or cannot do such operations: a = code, b = kind
+  // codec that cannot be summed while encoded, with a strategy without owning ranks: a = id, b = strategy's code
+  kDoesNotAdd,
+  kNoLinks,  // codec whose ranks first agree on a number, in a ring where some ranks have no link to each other: a = id
   kBadOperation,  // several reductions, average of integers, minimum where nothing is summed, no such root,
                   // residual without feedback, codec for the results without an aggregator, operation that local_reduce
                   // cannot do, blocks or state arrays that overlap
 };
 
 struct FaultReport {
-  std::atomic<TrainerFault> fault{TrainerFault::kNone};  // written last
+  std::atomic<TrainerFault> fault{TrainerFault::kNone};  // written after a, b and c
   uint64_t a = 0, b = 0, c = 0;
 };
 
@@ -109,7 +109,7 @@ struct ControlChannel {
   // Awaited times by trainer, with local_reduce: the total time in which the node's oldest operation lacked this
   // trainer's submission. The lane writes them, the control thread reads them.
   std::array<std::atomic<uint64_t>, kMaxTrainers> awaited_ns{};
-  std::atomic<TraceLog*> trace{};  // set once by the control thread; null: no trace was requested yet
+  std::atomic<TraceLog*> trace{};  // the control thread sets it when a trace is first requested; null before
 };
 
 }  // namespace gradlane

@@ -11,8 +11,8 @@
 namespace gradlane {
 
 // Some codecs scan a tensor before they encode any of it. Each lane scans the whole tensor, and no lane may write to
-// its share before all lanes have scanned it (Operation::scans_left). Where the trainers of a node are added up first,
-// no lane scans before all lanes have done that.
+// its share before all lanes have scanned it (Operation::scans_left). With local reduction, no lane scans before all
+// lanes have added up their shares of the trainers' tensors.
 //
 // Each entry belongs to one operation and is selected by gl_submission's slot. A trainer never has two operations in
 // flight with the same slot. If it breaks this rule, its own operations time out, and nothing worse happens.

@@ -9,8 +9,8 @@
 namespace gradlane {
 
 // Shared memory of a trainer. The memfd is sealed against any change of size, so that nothing a trainer does to it
-// makes an access here fail. (A trainer may punch holes; they read as zeros.) The destructor unmaps the memory. No lane
-// may touch it then.
+// makes an access here fail. (A trainer may punch holes; they read as zeros.) The destructor unmaps the memory. Before
+// that, every lane must have stopped using it.
 class Segment {
  public:
   Segment() = default;
@@ -20,8 +20,9 @@ class Segment {
   Segment& operator=(Segment&& other) noexcept;
   ~Segment();
 
-  // Allocates the next `at_most` bytes of memory and their page tables, so that no lane ever takes a page fault. It
-  // works in steps because one GiB takes about a third of a second. Throws SetupError if there is no memory left.
+  // Allocates the next `at_most` bytes of memory and their page tables, so that no lane ever takes a page fault. The
+  // caller repeats it until filled(), because one GiB takes about a third of a second. Throws SetupError if there is no
+  // memory left.
   void fill(size_t at_most);
   [[nodiscard]] bool filled() const noexcept { return filled_ == bytes_; }
 

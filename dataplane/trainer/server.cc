@@ -26,7 +26,7 @@ constexpr int kAcceptsPerStep = 16;
 constexpr size_t kFillPerStep = size_t{32} << 20;  // about 10 ms
 constexpr size_t kLeastFill = size_t{2} << 20;     // a huge page
 
-// Room for the trainers of a node, and for connections that have not said which rank they are, or have gone.
+// Limit for sessions: trainers of the node, connections that have not sent HELLO, and trainers that are being detached.
 constexpr size_t kMaxSessions = 64;
 static_assert(kMaxSessions > 2 * kMaxTrainers);
 
@@ -74,7 +74,8 @@ class ServerState {
   const NodeConfig config_;
   ListeningSocket listener_;
   FileDescriptor epoll_;
-  // An eventfd that is always readable. It is watched, and makes fd() readable, while there is more to do at once.
+  // An eventfd that is always readable. It is watched while memory is being allocated, so that fd() is readable and
+  // step() is called again at once.
   FileDescriptor again_;
   bool watches_again_ = false;
   Slots slots_;
@@ -176,8 +177,8 @@ void ServerState::add(FileDescriptor socket, Nanos now) {
   sessions_.push_back(std::move(session));
 }
 
-// Disconnects the connection that has been without a rank for the longest time. A trainer says HELLO at once, so it
-// gets in although many others connect and say nothing.
+// Disconnects the connection that has been without a rank for the longest time. A trainer says HELLO at once, so it is
+// served although many others connect and say nothing.
 void ServerState::make_room() {
   const auto oldest = std::find_if(sessions_.begin(), sessions_.end(), [](const auto& session) {
     return session->waiting_for_hello() && session->fd() >= 0;

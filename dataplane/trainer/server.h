@@ -21,8 +21,8 @@ namespace gradlane {
 struct ServerLanes {
   unsigned lanes = 1;
   std::vector<int> doorbells;  // trainers' end of the bell of each lane's worker
-  // Desks for commands: desks[lane * trainers + trainer] is for this trainer. The trainers of a lane share a desk with
-  // local_reduce.
+  // Channels for commands: desks[lane * trainers + trainer] is for this trainer. With local_reduce, all trainers share
+  // one channel on each lane.
   std::vector<ControlChannel*> desks;
   PacketRoom packets = {};
   std::function<unsigned()> mbps = {};  // rate of the slowest port in Mb/s; 0: not known
@@ -31,7 +31,7 @@ struct ServerLanes {
 class ServerState;
 
 // The server of a node. It owns the listening socket, connections, and all memory shared with trainers. It never
-// blocks. The owner calls step() when fd() is readable, and in any case every 10 ms while busy(), every 100 ms
+// blocks. The control thread calls step() when fd() is readable, and in any case every 10 ms while busy(), every 100 ms
 // otherwise.
 class Server {
  public:
@@ -50,8 +50,8 @@ class Server {
   void step(Nanos now);
   [[nodiscard]] bool busy() const noexcept;  // whether a session has something to do without a message
 
-  // Stops accepting trainers. Disconnects those that are connected, with this text, and releases their memory once no
-  // lane touches it.
+  // Stops accepting trainers. Disconnects the connected ones, which receive `text`. Releases the memory of each as soon
+  // as no lane touches it.
   void close(const std::string& text, Nanos now);
   [[nodiscard]] bool finished() const noexcept;
 

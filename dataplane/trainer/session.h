@@ -46,7 +46,8 @@ class Session {
 
   // Reads some messages. Call it when the socket is readable.
   void receive(Nanos now);
-  // Does everything else. It allocates at most `fill` bytes of memory.
+  // Does everything that needs no message: checks faults and time limits, and advances the request under way. It
+  // allocates at most `fill` bytes of memory.
   void step(Nanos now, size_t fill);
 
   // Ends the connection, with a reason for the trainer.
@@ -103,7 +104,7 @@ class Session {
   [[nodiscard]] std::string who() const;
   [[nodiscard]] std::string unfinished() const;
 
-  // The reason given when answers cannot be sent. The socket has room for hundreds of them.
+  // The reason given when an answer cannot be sent. The socket's buffer has space for hundreds of answers.
   static constexpr const char* kDoesNotRead = "it does not read the answers to its messages";
 
   const NodeConfig& config_;
@@ -116,12 +117,12 @@ class Session {
   Nanos deadline_;   // in kNew and kHello
   int wanted_ = -1;  // rank that the trainer wants, in kHello
 
-  // The following fields are set once there is a slot.
+  // The following fields are set when the trainer has got a slot.
   std::optional<unsigned> slot_;
   std::optional<LaneRound> round_;
   Segment control_;
   FileDescriptor completion_;     // daemon's end of the bell that wakes the trainer
-  FileDescriptor trainers_bell_;  // trainer's end of it, until it has been sent
+  FileDescriptor trainers_bell_;  // trainer's end of that bell, until it has been sent
   bool welcome_ = false;
 
   std::array<Segment, GL_MAX_SEGMENTS> segments_;

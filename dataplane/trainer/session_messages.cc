@@ -16,7 +16,8 @@ namespace gradlane {
 namespace {
 
 constexpr size_t kMaxFds = 2 + GL_MAX_LANES;
-constexpr int kMaxUnread = 1024;  // number of messages; more than fit into a socket's buffer by default
+// most messages that end_connection() discards; a socket's buffer holds fewer by default
+constexpr int kMaxUnread = 1024;
 
 size_t bytes_of(uint32_t type) noexcept {
   switch (type) {

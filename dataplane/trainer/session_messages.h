@@ -20,7 +20,7 @@ namespace gradlane {
 struct Incoming {
   enum class Kind : uint8_t { kNothing, kMessage, kEnd };
   Kind kind = Kind::kNothing;
-  size_t bytes = 0;  // length of the message; more than `data` has if it was too long
+  size_t bytes = 0;  // length of the message; larger than `data` if the message was too long
   alignas(8) std::array<uint8_t, 256> data{};
 
   [[nodiscard]] uint32_t type() const noexcept;
@@ -36,7 +36,7 @@ struct Incoming {
 // Receives one message, if there is one. File descriptors that came with it are discarded.
 [[nodiscard]] Incoming receive_message(int fd) noexcept;
 
-// Returns what is wrong with a client's message in itself: type, size, or magic. Returns an empty string if nothing is.
+// Checks type, size and magic of a client's message. Returns a text that says what is wrong, or an empty one.
 [[nodiscard]] std::string fault_of(const Incoming& message);
 [[nodiscard]] std::string_view message_name(uint32_t type) noexcept;
 
@@ -55,7 +55,7 @@ template <typename T>
 // if they were left, the client's first read would be an error.
 void end_connection(int fd) noexcept;
 
-// Copies as much as fits and fills the rest with 0; the last byte is always 0.
+// Copies as much of `text` as fits and fills the rest with 0. The last byte is always 0.
 void copy_text(std::span<char> out, std::string_view text) noexcept;
 
 // Returns what a codec can do, as GL_CODEC_... flags.
@@ -63,7 +63,7 @@ void copy_text(std::span<char> out, std::string_view text) noexcept;
 // Returns the flags of one codec; they may depend on the arguments in its name.
 [[nodiscard]] uint32_t capabilities(const Codec& codec) noexcept;
 
-// Returns the text for a lane's report.
+// Returns the error text for a fault that a lane has reported.
 [[nodiscard]] std::string fault_text(const FaultReport& report, TrainerFault fault, unsigned lane);
 
 }  // namespace gradlane

@@ -13,7 +13,7 @@
 
 namespace gradlane {
 
-// The desk and doorbell of one lane, for commands about one trainer.
+// The control channel and the doorbell of one lane, for commands about one trainer.
 struct LaneAddress {
   ControlChannel* desk = nullptr;
   int doorbell = -1;
@@ -41,8 +41,8 @@ class LaneRound {
     (void)step();
   }
 
-  // Posts commands; returns true when all lanes have executed them. If a lane's mailbox is full, the lanes after it
-  // wait for the next step.
+  // Posts commands. Returns true when all lanes have executed them. If a lane's mailbox is full, later calls post the
+  // commands of this lane and the following ones.
   [[nodiscard]] bool step() noexcept {
     for (; posted_ < lanes_.size(); ++posted_) {
       if (!lanes_[posted_].desk->mailbox.post(&commands_[posted_])) return false;

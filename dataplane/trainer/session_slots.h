@@ -11,14 +11,14 @@
 
 namespace gradlane {
 
-// Room in an IP packet: `mtu` bytes from the link header on, and `around` bytes for IP and UDP headers and the tag.
+// Sizes in an IP packet: `mtu` bytes from the link header on, and `around` bytes for IP and UDP headers and the tag.
 struct PacketRoom {
   size_t mtu = kMaxMtu;
   size_t around = 0;
 };
 
-// A node has a slot for each of its trainers. A slot is taken from a HELLO until no lane touches the trainer's memory
-// any more.
+// A node has a slot for each of its trainers. A slot is taken when its trainer's HELLO is accepted, and is free again
+// when no lane touches the trainer's memory any more.
 class Slots {
  public:
   struct Slot {
@@ -36,10 +36,11 @@ class Slots {
     uint32_t world = 0;  // number of ranks if kRefused because the rank is on another node, else 0
   };
 
-  // Indices are desks[lane * trainers + trainer] and doorbells[lane].
+  // `desks` has the channel of each lane and trainer at [lane * trainers + trainer]. `doorbells` has one entry per
+  // lane.
   Slots(const NodeConfig& config, const std::vector<ControlChannel*>& desks, const std::vector<int>& doorbells);
 
-  // Returns the slot for a trainer that wants to be this rank; -1: any rank.
+  // Returns the slot for a trainer that wants to be `rank`, or any rank if that is -1.
   [[nodiscard]] Answer ask(int rank) const;
 
   [[nodiscard]] Slot& operator[](unsigned slot) noexcept { return slots_[slot]; }

@@ -17,8 +17,8 @@ struct Share {
 // Tensors with fewer bytes are not divided: the first lane gets all elements.
 inline constexpr size_t kLeastShareBytes = size_t{64} << 10;
 
-// Returns a lane's share. It follows from the arguments alone, so all ranks divide alike. Shares begin at multiples of
-// a granule.
+// Returns a lane's share. It depends on nothing but the arguments, so all ranks divide alike. Shares begin at multiples
+// of a granule.
 [[nodiscard]] constexpr Share share_of(size_t count, size_t element_bytes, unsigned lane, unsigned lanes) noexcept {
   const size_t granule = kGranuleBytes / element_bytes;
   if (count < kLeastShareBytes / element_bytes) return lane == 0 ? Share{0, count} : Share{count, 0};

@@ -17,10 +17,10 @@ namespace gradlane {
 struct TrainerOpsSetup {
   unsigned lane = 0;
   unsigned lanes = 1;
-  unsigned trainers = 1;                   // number of trainers; if more than one, they reduce locally
-  unsigned first_trainer = 0;              // local number of the first trainer, as commands have it
-  unsigned first_rank = 0;                 // rank of the first trainer, among all trainers
-  unsigned node = 0;                       // with local reduction: this node's position in the ring, to find roots
+  unsigned trainers = 1;       // number of trainers; if more than one, they reduce locally
+  unsigned first_trainer = 0;  // local number of the first trainer, as in Command::trainer
+  unsigned first_rank = 0;     // rank of the first trainer, among all trainers
+  unsigned node = 0;  // with local reduction: this node's position in the ring, to find out whether a root is here
   Nanos operation_timeout = 60 * kSecond;  // time that trainers of this node wait for one another
   SubmissionLimits limits;
   ScanBarrier* looks = nullptr;  // counters shared by all lanes of this rank; null: there is one lane
@@ -28,14 +28,14 @@ struct TrainerOpsSetup {
 
 // One operation, made of one submission from each trainer; TrainerOps explains its states.
 struct TrainerJob {
-  // The part of one trainer.
+  // One trainer's submission.
   struct Part {
     bool submitted = false;
     uint64_t cookie = 0;
     unsigned segment = GL_MAX_SEGMENTS;
     unsigned residual_segment = GL_MAX_SEGMENTS;
     Operation operation;  // as submitted: the whole tensor
-    uint32_t ends = 0;    // count of ended generations at the time of submission
+    uint32_t ends = 0;    // value of the trainer's Ends::count when it submitted this
   };
   enum class State : uint8_t { kFree, kGathering, kSumming, kSummed, kReady, kExchanging, kCopying };
   State state = State::kFree;
@@ -53,9 +53,9 @@ struct TrainerJob {
   unsigned last = 0;     // trainer that submitted it last
   Nanos timeout = 0;     // shortest timeout that a trainer has named; 0: none has
   Nanos deadline = 0;    // latest time for all trainers to submit it
-  FailureCause failure;  // cause, if it is going to fail on all ranks; else empty
-  // Null unless the codec scans the whole tensor. `summed`: this lane has reported its sum there; `given`: the exchange
-  // will report the scan.
+  FailureCause failure;  // cause, if the job is going to fail on all ranks; else empty
+  // `looks` is the job's entry of the barrier; null unless the codec scans the whole tensor. `summed`: this lane has
+  // counted its sum in that entry. `given`: the exchange has the job, and will count the lane's scan there.
   ScanBarrier::Entry* looks = nullptr;
   bool summed = false;
   bool given = false;

@@ -218,7 +218,7 @@ void TrainerOps::resume(unsigned trainer) noexcept {
   timed_out_ = false;
   while (jobs_submitted_ != jobs_begun_ && job(jobs_submitted_).state == Job::State::kFree) ++jobs_submitted_;
   restarted_[trainer] = true;
-  // This includes trainers that had resumed before, because they will not submit what was dropped here.
+  // `restarted_` includes trainers that had resumed before. They will not submit the operations that were dropped here.
   for (unsigned i = 0; i < setup_.trainers; ++i) {
     if (restarted_[i]) next_job_[i] = jobs_submitted_;
   }
@@ -323,7 +323,7 @@ FailureCause TrainerOps::why_incomplete(const Job& it) const noexcept {
 }
 
 bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
-  // A job that will fail is submitted as any one trainer has submitted it, because the exchange must accept it.
+  // A job that will fail is submitted with the operation of one of its trainers, because the exchange must accept it.
   if (!it.failure.empty()) {
     it.buffer = static_cast<unsigned>(std::ranges::find_if(it.parts, &Part::submitted) - it.parts.begin());
     it.share = local_.share(it.parts[it.buffer].operation);

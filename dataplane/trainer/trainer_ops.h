@@ -17,19 +17,19 @@
 
 namespace gradlane {
 
-// The operations of one rank's trainers on one lane. Worker thread only, except for the desk. Each operation is made of
-// one submission from each trainer, and has these states:
+// The operations of one rank's trainers on one lane. Worker thread only, except for the control channel. Each operation
+// is made of one submission from each trainer, and has these states:
 //
 //   gathering   some trainers have not submitted it yet
 //   summing     the trainers' elements are added up, block by block, a piece in each poll: into the tensor that the
 //               exchange works on, or into all trainers' tensors if nothing is left to exchange
-//   summed      this lane has added up; if a codec scans the whole tensor, other lanes may still add up
-//   ready       the exchange takes it as soon as it has room
-//   exchanging  the exchange has it
+//   summed      this lane has added up its share; if a codec scans the whole tensor, other lanes may not have yet
+//   ready       it waits until the exchange has space for it
+//   exchanging  the exchange works on it
 //   copying     the result is copied to the other trainers, a piece in each poll
 //
-// A job of one trainer only waits in `ready` and `exchanging`. Operations reach the exchange in the order in which they
-// were submitted, even those that will fail, so that numbers agree on all ranks.
+// If there is a single trainer, its jobs wait in no other states than `ready` and `exchanging`. Operations reach the
+// exchange in the order in which they were submitted, even those that will fail, so that numbers agree on all ranks.
 //
 // When a generation of the ring ends, numbers begin at 0 with the operations that ranks submit next. A trainer that
 // does not know of the end yet may submit an operation that belongs to the old count. No other rank would run it. So
@@ -56,7 +56,7 @@ class TrainerOps {
  private:
   using Job = TrainerJob;
   using Part = TrainerJob::Part;
-  // by trainer: whether it learns of a generation's end, now or by its next submission
+  // by trainer: whether an end of a generation was counted for it
   using Informed = std::array<bool, kMaxTrainers>;
 
   Job& job(uint64_t number) noexcept { return jobs_[number % jobs_.size()]; }
@@ -94,7 +94,7 @@ class TrainerOps {
   [[nodiscard]] bool uses(unsigned trainer, unsigned segment) const noexcept;
 
   // ---- trainer_ops_generations.cc
-  [[nodiscard]] bool generation_has_ended() const noexcept;  // and no trainer has been told yet
+  [[nodiscard]] bool generation_has_ended() const noexcept;  // whether it has ended, but no trainer was told
   void follow_generation() noexcept;
   void close(const char* why) noexcept;
   void end_generation(const FailureCause& failure) noexcept;
@@ -106,7 +106,7 @@ class TrainerOps {
   void announce_since(const Job& job) noexcept;
   [[nodiscard]] bool missed() const noexcept;
 
-  // ---- trainer_ops_looks.cc: codecs that scan the whole tensor
+  // ---- trainer_ops_scans.cc: codecs that scan the whole tensor
   [[nodiscard]] ScanBarrier::Entry* looks_of(unsigned trainer, const Submission& submission) const noexcept;
   void leave(ScanBarrier::Entry* looks, bool summed, bool given) noexcept;
   [[nodiscard]] bool all_summed(Job& job) noexcept;
@@ -131,15 +131,15 @@ class TrainerOps {
   std::array<Ends, kMaxTrainers> ends_{};
   std::array<uint32_t, kMaxTrainers> since_{};  // generation of each trainer's first success; 0: none yet
   uint32_t generation_ = 0;                     // generation of the exchange when follow_generation() ran last
-  uint32_t took_part_ = 0;  // last generation in which the exchange had an operation of this rank; 0: none
-  FailureCause why_ended_;  // cause of the last end of a generation
+  uint32_t took_part_ = 0;  // latest generation in which the exchange had an operation of this rank; 0: none
+  FailureCause why_ended_;  // cause of the latest end of a generation
   unsigned attached_ = 0;
   std::vector<Command*> waiting_;  // detach and remove commands that are not done
-  bool failed_ = false;            // the last operation that ended has failed
+  bool failed_ = false;            // the operation that ended latest has failed
   bool timed_out_ = false;         // an operation has timed out since the last resume
   bool departed_ = false;          // a trainer has gone, and not all trainers are attached again
   unsigned gone_ = 0;              // the trainer that went last
-  bool gave_up_ = false;           // the generation was given up after that trainer went
+  bool gave_up_ = false;           // the generation was ended because that trainer had gone
   Nanos published_at_ = 0;
   Nanos awaited_at_ = 0;  // time of the latest count_awaited()
   Nanos now_ = 0;         // time of the latest complete()

@@ -31,8 +31,8 @@ void TrainerOps::tell(unsigned trainer) noexcept {
   rings_[trainer].publish_ends(++ends_[trainer].count);
 }
 
-// Counts the end of the generation for each trainer that took part. This comes before the completions that report the
-// end.
+// Counts the end of the generation for each trainer that took part. It must run before the completions that report the
+// end are written.
 TrainerOps::Informed TrainerOps::count_end() noexcept {
   Informed told{};
   for (unsigned i = 0; i < setup_.trainers; ++i) {
@@ -43,8 +43,8 @@ TrainerOps::Informed TrainerOps::count_end() noexcept {
   return told;
 }
 
-// Fails jobs that trainers had submitted without knowing of the end. The exchange had no room for these jobs, or other
-// trainers had not submitted them.
+// Fails jobs that trainers had submitted without knowing of the end. These jobs waited for space in the exchange, or
+// for other trainers to submit them.
 void TrainerOps::drop_behind(Informed told) noexcept {
   for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
     Job& it = job(number);
@@ -78,9 +78,9 @@ void TrainerOps::end_generation(const FailureCause& failure) noexcept {
   why_ended_ = failure;
 }
 
-// Ends the generation because the daemon ends. `why` is what has failed in this daemon; it replaces the cause that the
-// exchange gives for operations in flight. It is null for a shutdown. Later submissions fail with the same cause. Only
-// other ranks are told that this rank has left.
+// Ends the generation because the daemon ends. `why` says what has failed in this daemon. It replaces the cause that
+// the exchange gives for operations in flight. It is null for a shutdown. Later submissions fail with the same cause.
+// Other ranks learn only that this rank has left.
 void TrainerOps::close(const char* why) noexcept {
   const FailureCause cause = daemon_ends(why);
   for (Job& it : jobs_) {
@@ -94,8 +94,8 @@ bool TrainerOps::unaware(unsigned trainer, const Submission& submission) const n
   return static_cast<int32_t>(submission.ends_seen - it.count) < 0 && it.known != it.count;
 }
 
-// Makes the exchange tell other ranks that a trainer of this job took part in an earlier generation. A rank whose
-// trainer has gone since then ends the job; nobody waits for its next trainer.
+// Makes the exchange tell other ranks that a trainer of this job took part in an earlier generation. If the trainer of
+// another rank has gone since that generation, that rank ends the job. Nobody waits for its next trainer.
 void TrainerOps::announce_since(const Job& it) noexcept {
   for (unsigned i = 0; i < setup_.trainers; ++i) {
     if (it.parts[i].submitted && since_[i] != 0 && since_[i] != it.generation) exchange_.announce_since(since_[i]);

@@ -76,8 +76,8 @@ bool adds_up(const Operation& operation) noexcept {
   return reduces(operation.kind) && encoded(operation.type, operation.reduction);
 }
 
-// Reads the strategy. It is always set afterwards, so that trainers of a node agree whether they name the daemon's
-// strategy or none. A codec for the results depends on the strategy, so it is checked here.
+// Reads the strategy. Sets operation.strategy even if none is named, so that trainers of a node agree whether they name
+// the daemon's strategy or none. A codec for the results depends on the strategy, so it is checked here.
 Refusal read_strategy(const gl_submission& entry, const SubmissionLimits& limits, const Codec& codec,
                       Operation& operation) noexcept {
   const bool sums = adds_up(operation);
@@ -92,7 +92,7 @@ Refusal read_strategy(const gl_submission& entry, const SubmissionLimits& limits
     if (!ring && std::ranges::find(limits.strategies, *operation.strategy) == limits.strategies.end()) return refusal;
     if (!carried(*operation.strategy)) return does_not_add(entry.strategy);
   } else {
-    // Choose the default, else the ring, else the first strategy that can do it.
+    // Choose the default strategy if it can do the operation, else the ring, else the first allowed strategy that can.
     const auto first = able(StrategyId{}) ? limits.strategies.begin() : std::ranges::find_if(limits.strategies, able);
     if (first == limits.strategies.end()) return carried(StrategyId{}) ? refusal : does_not_add(StrategyId{}.code());
     operation.strategy = able(*first) ? *first : StrategyId{};
@@ -278,7 +278,7 @@ bool TrainerRings::check(const gl_submission& entry, const SubmissionLimits& lim
   return states == 0 || bytes == 0 || check_residual(entry, bytes, states, result, report);
 }
 
-// Checks the residual. `bytes` is the length of one state array. The arrays lie one behind the other.
+// Checks the residual. `bytes` is the length of one state array. The arrays follow one another.
 bool TrainerRings::check_residual(const gl_submission& entry, size_t bytes, unsigned states, Submission& result,
                                   FaultReport& report) noexcept {
   const size_t floats = bytes / sizeof(float);

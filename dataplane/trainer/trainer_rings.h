@@ -27,7 +27,7 @@ struct SubmissionLimits {
   // name none.
   std::vector<StrategyId> strategies = {StrategyId{}};
   unsigned ranks = 1;  // ranks of the exchange: nodes, if trainers reduce locally
-  bool links = true;   // links_all() of these strategies and ranks
+  bool links = true;   // whether all ranks have links to all others: links_all()
 };
 
 // A submission that has been checked. Nothing of it is read from shared memory again.
@@ -54,8 +54,8 @@ class TrainerRings {
   void add_segment(unsigned number, uint8_t* base, size_t bytes) noexcept { segments_[number] = {base, bytes}; }
   void remove_segment(unsigned number) noexcept { segments_[number] = {}; }
 
-  // Returns the next submission, if there is one, the trainer has no fault, and its completion will have room (cancel
-  // and resume have no completion). A bad submission is a fault, which is reported once.
+  // Returns the next submission, if there is one, the trainer has no fault, and the ring has space for its completion
+  // (cancel and resume have no completion). A bad submission is a fault, which is reported once.
   [[nodiscard]] std::optional<Submission> next(const SubmissionLimits& limits, FaultReport& report) noexcept;
 
   // The end of an operation, without the cause of a failure.
@@ -64,18 +64,18 @@ class TrainerRings {
     bool tells_end = false;  // as in gl_completion
     uint64_t sent_bytes = 0;
     Loss loss = {};
-    Nanos begun = 0;  // when the lane began it and when it finished it; 0 and 0: never begun
+    Nanos begun = 0;  // times at which the lane began and finished the operation; 0 and 0: it never began
     Nanos ended = 0;
   };
-  // Writes the completion of a submission that next() returned. There is always room.
+  // Writes the completion of a submission that next() returned. The ring always has space for it.
   void complete(uint64_t cookie, const FailureCause& failure, const End& end) noexcept;
-  void publish_ends(uint32_t ends) noexcept;  // call it before the completions that report the last end
+  void publish_ends(uint32_t ends) noexcept;  // call it before the completions that report the latest end
   // Wakes the trainer if it waits and something was completed since the last call. `more`: further completions may
   // follow at once. Then a trainer with operations in flight is woken only after several completions, or 50 us.
   void notify(bool more, Nanos now) noexcept;
 
-  // Prepares for sleep. Returns false if there are submissions: then the worker must not sleep. Submissions without
-  // room for their completion can wait: a trainer that does not read must not keep the worker awake.
+  // Prepares for sleep. Returns false if there are submissions: then the worker must not sleep. Submissions can wait if
+  // the ring has no space for their completions: a trainer that does not read must not keep the worker awake.
   [[nodiscard]] bool fall_asleep() noexcept;
   void wake_up() noexcept;
 

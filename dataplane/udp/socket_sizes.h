@@ -5,10 +5,10 @@
 
 namespace gradlane {
 
-// Room for packets that have arrived and were not fetched yet.
+// Bytes for packets that have arrived and were not fetched yet.
 inline constexpr size_t kSocketReceiveBytes = size_t{4} << 20;
-// Room for packets that were sent and have not left the machine. It is small, so that a full queue is noticed: with
-// more room, the kernel would drop packets without reporting it.
+// Bytes for packets that were sent and have not left the machine. They are few, so that a full queue is noticed: with a
+// larger buffer, the kernel would drop packets without reporting it.
 inline constexpr size_t kSocketSendBytes = size_t{128} << 10;
 
 }  // namespace gradlane

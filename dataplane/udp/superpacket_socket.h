@@ -28,9 +28,9 @@ class SuperpacketSocket {
   static constexpr size_t kMostPackets = 44;
   static constexpr size_t kMostBytes = 65507;
 
-  // Makes and binds the socket. `receive_bytes` is the room to ask for, for packets that were not fetched yet. `any`
-  // binds to all addresses of this machine that are of the same kind as `local`. Then the address in `local` may be
-  // that of a NAT on the way. Throws SetupError.
+  // Makes and binds the socket. `receive_bytes` is the buffer size to ask for, for packets that were not fetched yet.
+  // `any` binds to all addresses of this machine that are of the same kind as `local`. Then the address in `local` may
+  // be that of a NAT on the way. Throws SetupError.
   SuperpacketSocket(const Endpoint& local, size_t receive_bytes, bool any = false);
 
   // The packets that one call received. They lie side by side and have `each` bytes; the last one may be shorter. All
@@ -41,7 +41,7 @@ class SuperpacketSocket {
     size_t each = 0;
     Endpoint from{};
     uint8_t tos = 0;
-    bool cut = false;  // whether the packets did not fit into the room
+    bool cut = false;  // whether the packets did not fit into the buffers
   };
   // Receives into the `parts` buffers of `room`, from the first one on.
   [[nodiscard]] Arrival receive(iovec* room, size_t parts) noexcept;
@@ -58,7 +58,7 @@ class SuperpacketSocket {
   [[nodiscard]] Sent send(const Endpoint& to, uint8_t tos, iovec* packets, size_t count, size_t each) noexcept;
 
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
-  // Returns the room that the kernel has granted. net.core.rmem_max may allow less than was asked for.
+  // Returns the buffer size that the kernel has granted. net.core.rmem_max may allow less than was asked for.
   [[nodiscard]] size_t receive_bytes() const noexcept { return receive_bytes_; }
 
  private:

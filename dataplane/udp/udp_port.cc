@@ -20,7 +20,8 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kAroundPacket = 832;  // bytes of kernel memory for a packet that comes alone, besides the packet
+// bytes of kernel memory for a packet that arrives alone, in addition to the packet
+constexpr size_t kAroundPacket = 832;
 constexpr size_t kMinWaiting = 16;
 
 void check_mtu(const IpAddress& ip, size_t mtu) {
@@ -71,13 +72,13 @@ UdpPort::UdpPort(const PortConfig& config, const NodeConfig& node, rte_mempool* 
 
 UdpPort::~UdpPort() = default;
 
-// The kernel counts the memory that holds the packets, not only their bytes.
+// The kernel counts the memory that holds the packets, not only the bytes of the packets.
 size_t UdpPort::most_waiting() const noexcept {
   const size_t room = 2 * queue_.front()->receive_bytes() / (mtu_ + kAroundPacket);
   return std::bit_floor(std::max(room, kMinWaiting));
 }
 
-// Logs each kind of trouble once, because there may be thousands of packets with it.
+// Logs each kind of problem only one time, because there may be thousands of packets with it.
 void UdpPort::maintain() {
   bool up = interface_ == 0 || interface_running(interface_);
   if (!up) {

@@ -16,7 +16,8 @@ namespace {
 using namespace internet;
 
 constexpr size_t kSpillBytes = 65536;
-constexpr size_t kMostFetches = 32;  // calls for one burst; the packets of a call may all be dropped
+// most calls for one burst; without a limit, calls whose packets are all dropped could go on forever
+constexpr size_t kMostFetches = 32;
 constexpr unsigned kInARow = 8;  // superpackets of shorter packets in a row, after which shorter packets are expected
 
 uint8_t* payload_of(rte_mbuf* mbuf) noexcept { return fresh_packet(mbuf).data; }
@@ -120,8 +121,7 @@ bool UdpQueue::fetch(Socket& from) noexcept {
   return true;
 }
 
-// Adapts the expected length. Acknowledgements come one by one and are short, but they do not make shorter packets
-// expected.
+// Adapts the expected length. Single short packets, such as acknowledgements, do not reduce it.
 void UdpQueue::expect(Socket& from, const SuperpacketSocket::Arrival& arrival) noexcept {
   const bool shorter = arrival.each < from.expected;
   if (shorter && arrival.bytes > arrival.each) ++from.shorter;

@@ -1,9 +1,9 @@
 // udp_queue.h - the sockets of one queue as bursts of frames, whose headers stay inside this machine (worker thread
 // only)
 //
-// The kernel delivers payloads of UDP. This queue puts headers of Ethernet, IPv4 and UDP in front of them, like those
-// of the original packet as far as the kernel reports them. So tags, probes, injected faults and lanes work as they do
-// with other ports.
+// The kernel delivers payloads of UDP. This queue adds headers of Ethernet, IPv4 and UDP before them, which have the
+// values of the original packet as far as the kernel reports these. So tags, probes, injected faults and lanes work as
+// they do with other ports.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ class UdpQueue {
     NodeTable nodes{};
     bool any_address = false;  // whether sockets are bound to all addresses instead of the node's
     size_t payload = 0;        // most bytes of UDP payload: the MTU of IP minus ip_udp_bytes()
-    size_t receive_bytes = 0;  // room to ask for, for packets that a socket has not handed over yet
+    size_t receive_bytes = 0;  // buffer size to ask for, for packets that a socket has not handed over yet
     unsigned group = 44;       // most packets of one call
   };
   // Makes a socket for each of these UDP ports, which are the ports in frames. Throws SetupError.
@@ -42,7 +42,7 @@ class UdpQueue {
   [[nodiscard]] uint16_t send(rte_mbuf** burst, uint16_t count) noexcept;
 
   [[nodiscard]] std::vector<int> fds() const;
-  [[nodiscard]] size_t receive_bytes() const noexcept;  // as the kernel has granted it
+  [[nodiscard]] size_t receive_bytes() const noexcept;  // size that the kernel has granted
   enum class Problem : uint8_t {
     kSingly,    // superpackets that were refused, while their packets went one by one
     kRefused,   // packets that the kernel refused to send: a filter, no route
@@ -51,8 +51,8 @@ class UdpQueue {
     kNoBuffer,  // received packets for which there was no buffer
     kCount
   };
-  // Any thread may call these. `refusal()` returns the errno of the last packets that were refused, or 0 if none were.
-  // `times()` returns how often a trouble has happened so far.
+  // Any thread may call these. `refusal()` returns the errno of the latest packets that were refused, or 0 if none
+  // were. `times()` returns how often a problem has happened so far.
   [[nodiscard]] int refusal() const noexcept { return refusal_.load(std::memory_order_relaxed); }
   [[nodiscard]] uint64_t times(Problem trouble) const noexcept {
     return troubles_[static_cast<size_t>(trouble)].load(std::memory_order_relaxed);
@@ -91,12 +91,12 @@ class UdpQueue {
   size_t next_ = 0;  // socket to ask first
   std::array<rte_mbuf*, kPosted> posted_{};
   size_t posted_count_ = 0;
-  std::unique_ptr<uint8_t[]> spill_;  // room for received bytes that do not fit into the posted buffers
+  std::unique_ptr<uint8_t[]> spill_;  // space for received bytes that do not fit into the posted buffers
   // Frames that were fetched and not handed over yet.
   std::array<rte_mbuf*, kMostFrames> ready_{};
   size_t ready_first_ = 0;
   size_t ready_count_ = 0;
-  // A neighbour to whom the kernel takes no superpackets. The next `left` packets to it are sent one by one.
+  // A neighbour for which the kernel takes no superpackets. The next `left` packets to it are sent one by one.
   struct Singly {
     uint32_t ip = 0;
     unsigned left = 0;

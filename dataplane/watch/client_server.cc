@@ -107,16 +107,16 @@ void ClientServer::accept_some(Clock::time_point now) {
   }
 }
 
-// Stops watching the listening socket until then. The socket remains readable in the meantime.
+// Stops watching the listening socket until the given time. The socket remains readable in the meantime.
 void ClientServer::pause_accepting(Clock::time_point until) noexcept {
   cannot_accept_ = true;
   accept_again_ = until;
   (void)watch(EPOLL_CTL_MOD, listener_, 0);
 }
 
-// Makes room for a waiting client. Drops the client that has been here longest without a complete request, or else the
-// one that has been here longest. A client may stay for kLeastStay, because its request may be on its way. Returns when
-// there will be room.
+// Drops a client if there are kMostClients already and another one waits. This is the client that has been connected
+// longest without a complete request, or else the one that has been connected longest. A client may stay for
+// kLeastStay, because its request may be on its way. Returns the time from which a client can be accepted.
 ClientServer::Clock::time_point ClientServer::make_room(Clock::time_point now) {
   std::erase_if(clients_, [](const Client& client) { return client.state == Client::State::kGone; });
   if (clients_.size() < kMostClients) return now;

@@ -38,13 +38,13 @@ class ClientServer {
   struct Protocol {
     const char* name;  // name of the socket in the log: "the admin socket"
     size_t most_request;
-    // Takes all bytes of a client so far. Returns nothing to wait for more bytes; a client that cannot send more is
-    // dropped.
+    // Takes all bytes that a client has sent so far. Returns nothing to wait for more bytes; a client that cannot send
+    // more is then dropped.
     std::function<std::optional<ServerAnswer>(std::string_view, Sender)> answer;
     std::string timeout;  // text for a client whose answer is not ready after kLater
   };
   static constexpr size_t kMostClients = 16;
-  // time that a client may stay before it must make room for a new one
+  // time that a client may stay before it can be dropped for a new one
   static constexpr std::chrono::milliseconds kLeastStay{100};
   static constexpr std::chrono::seconds kPatience{5};
   static constexpr std::chrono::seconds kLater{60};

@@ -39,7 +39,7 @@ void FailureLog::count(const FailedOperations& all, uint64_t seen) {
     if (past.until < causes.back().until) {
       causes.push_back(past);
     } else {
-      // the causes are newer than the count; their failures are counted at the next look
+      // the causes are newer than the count; the next look() counts their failures
       causes.back().failure = past.failure;
     }
   }

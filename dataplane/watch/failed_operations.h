@@ -42,8 +42,8 @@ class FailureLog {
   void count(const FailedOperations& all, uint64_t seen);
   void count(const Failure& failure, uint64_t operations);
 
-  std::vector<uint64_t> seen_;  // counts at the last look, in the order of `all`
-  std::vector<Cause> causes_;   // causes of the last kAgain
+  std::vector<uint64_t> seen_;  // counts at the latest look(), in the order of `all`
+  std::vector<Cause> causes_;   // causes with failures or log lines in the last kAgain
   Nanos failed_at_ = 0;
 };
 

@@ -16,7 +16,7 @@ namespace gradlane {
 [[nodiscard]] std::string_view take_part(std::string_view& text, char separator);
 // Removes the next line from `text` and returns it. Lines end in CR LF; LF alone is accepted as well (RFC 9112, 2.2).
 [[nodiscard]] std::string_view take_line(std::string_view& text);
-// Returns the position behind the empty line that ends the header, or nothing if there is no such line yet.
+// Returns the position after the empty line that ends the header, or nothing if there is no such line yet.
 [[nodiscard]] std::optional<size_t> end_of_header(std::string_view text);
 
 struct HttpField {

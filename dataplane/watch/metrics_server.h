@@ -20,7 +20,7 @@ class MetricsServer {
   using Clock = ClientServer::Clock;
   using Types = std::array<std::string, kHttpDocuments>;  // content types, by HttpDocument
   using Source = std::function<std::string(HttpDocument)>;
-  static constexpr std::chrono::milliseconds kFresh{100};  // workers publish their figures as often
+  static constexpr std::chrono::milliseconds kFresh{100};  // workers publish their figures at the same interval
 
   // Serves clients from now on. Port 0 means any free port. Throws SetupError with the reason if it cannot listen.
   MetricsServer(const IpPort& address, Types types, Source source);

@@ -5,8 +5,8 @@
 //
 // A neighbour is probed soon after it is up, and then every 10 s while nothing is in flight to it. Acknowledged packets
 // of the exchange prove that the path works. If none was acknowledged for a quarter of a second, the path is probed at
-// once. A port that may send nothing more behind a frame that is too long is probed only then, as it has sent such
-// frames anyway.
+// once. Some ports may send nothing more after a frame that is too long. A path through such a port is probed only
+// after such a stall, as the exchange has sent frames of this length anyway.
 //
 // The result is for people. It does not change the length of packets, on which all nodes have agreed.
 #pragma once
@@ -51,7 +51,7 @@ class PathWatch {
     std::unique_ptr<ProbeRun> run;
     std::atomic<uint32_t>* path = nullptr;
     size_t mtu = 0;
-    bool asked = false;  // whether a run has started and its result was not looked at yet
+    bool asked = false;  // whether a run was started whose result was not stored yet
     Nanos due = 0;
     Nanos begun = 0;
   };

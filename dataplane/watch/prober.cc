@@ -7,12 +7,12 @@ namespace gradlane {
 namespace {
 
 constexpr Nanos kRoundTime = 200 * kMillisecond;  // time for the answers to a round
-// likewise, once it is known that answers come; round trips are added
+// time for the answers to a later round, when it is known that answers arrive; twice the longest round trip is added
 constexpr Nanos kSearchTime = 100 * kMillisecond;
 constexpr unsigned kEachClass = 3;    // small probes of each class in a round
 constexpr unsigned kSmallRounds = 4;  // rounds for classes without an answer, while others are answered
 constexpr unsigned kFullRounds = 4;
-constexpr unsigned kShortRounds = 3;    // likewise, in a run with length_only
+constexpr unsigned kShortRounds = 3;    // rounds of full length, in a run with length_only
 constexpr unsigned kSureProbes = 3;     // probes of a length without an answer, to be sure
 constexpr size_t kLengths = 8;          // lengths in a round
 constexpr unsigned kSearchRounds = 24;  // more than three times as many as any MTU needs

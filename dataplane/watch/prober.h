@@ -42,7 +42,7 @@ struct ProbeResult {
 
 // Probes one neighbour, in one run at a time. The stages of a run are:
 //   - It waits for the MAC address of the neighbour.
-//   - It sends small probes of every ToS class, a round every 200 ms, until one is answered.
+//   - It sends small probes (of the least length) of every ToS class, a round every 200 ms, until one is answered.
 //   - It sends a few more small probes of classes that were not answered.
 //   - It sends probes as long as the longest packets of the exchange.
 //   - If none of these is answered, it searches for the longest length that is.
@@ -122,7 +122,7 @@ class Prober {
   // boards[i] is for the neighbour of setups[i]. The boards must outlive this object.
   Prober(const std::vector<ProbeRun::Setup>& setups, const std::vector<ProbeBoard*>& boards);
 
-  // Starts a run for each neighbour. If runs are in progress, it does nothing, and their results count.
+  // Starts a run for each neighbour. Does nothing while runs are in progress; their results serve this caller, too.
   void begin(Nanos now, Nanos most, uint64_t nonce);
   // Continues the runs. Returns the same as ProbeRun::step().
   bool step(Nanos now);

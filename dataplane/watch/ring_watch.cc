@@ -105,7 +105,7 @@ std::string missing_text(const NeighbourFacts& facts, uint16_t udp_port, Nanos m
                      span_text(missing_for), udp_port);
 }
 
-// Returns the facts without those that are not recent.
+// Returns the facts, with signs of problems cleared that are older than kLately.
 NeighbourFacts RingWatch::recent(Seen& seen, const NeighbourFacts& facts, Nanos now) {
   if (facts.tagged != seen.facts.tagged) seen.tagged_at = now;
   if (facts.wrong_tos != seen.facts.wrong_tos) seen.wrong_tos_at = now;
@@ -155,7 +155,7 @@ std::vector<RingLine> RingWatch::lines_of(const RingFacts& facts) const {
     lines.push_back({seen.facts.refused ? Level::kError : Level::kWarning,
                      fmt::format("node {}: node {} is missing: {}", facts.node, seen.facts.node, seen.why)});
   };
-  // Refused neighbours come first, because they will not become up by themselves and must not be left out.
+  // Refused neighbours come first. They stay refused until somebody acts, so they must not be left out.
   for (const bool refused : {true, false}) {
     for (const Seen& seen : seen_) {
       if (!seen.why.empty() && static_cast<bool>(seen.facts.refused) == refused) add(seen);

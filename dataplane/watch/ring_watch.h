@@ -21,7 +21,7 @@ struct NeighbourFacts {
   std::string port;
   PortState port_state = PortState::kUp;
   bool local = false;  // whether the port is a link inside this machine, which is up only while the other daemon runs
-  // whether the port may send nothing more behind a frame that is too long for its link (docs/traps.md)
+  // whether the port may send nothing more after a frame that is too long for its link (docs/traps.md)
   bool stalls_on_long_frame = false;
   bool up = false;  // whether all links of the exchange to it are up
   bool mac_known = false;
@@ -30,11 +30,11 @@ struct NeighbourFacts {
   uint64_t untagged = 0;    // number of the forged packets that had no tag
   uint64_t tagged = 0;      // number of packets with a tag, while this node has no key
   uint64_t wrong_tos = 0;   // number of packets so far with a ToS byte of no class
-  uint8_t last_tos = 0;     // ToS byte of the last of these
+  uint8_t last_tos = 0;     // ToS byte of the latest of these
   uint16_t other_port = 0;  // UDP port that it sends to and that is none of ours; 0: it does not
   uint32_t asks_for = 0;    // address that it asks for and that no node has here; 0: it does not
   std::string speaks_from;  // other address than its own from which hellos of this node come; "": they do not
-  bool heard = false;       // whether authentic packets of it have come to a rank here lately
+  bool heard = false;       // whether authentic packets of it have come to a rank here in the last 2 s
   size_t path_bytes = 0;    // longest IP packets that get there and back, if that is less than the MTU; otherwise 0
   Nanos waiting_since = 0;  // time since which no packet in flight to it was acknowledged; 0: nothing is in flight
   Failure refused;          // difference for which this node refuses one of its ranks: field, ours, theirs
@@ -45,9 +45,9 @@ struct RingFacts {
   uint16_t udp_port = 0;
   unsigned ranks_per_node = 1;
   size_t mtu = 0;
-  bool known = false;               // whether all ranks of this node have looked at the ring
-  bool ready = false;               // whether all of them have found that the ring is ready
-  std::optional<unsigned> missing;  // rank of which they know nothing, if there is one
+  bool known = false;               // whether all ranks of this node have published a state of the ring
+  bool ready = false;               // whether the ring is ready for all ranks of this node
+  std::optional<unsigned> missing;  // rank of which the ranks of this node know nothing, if there is one
   std::string rival;  // MAC address of another machine that has this node's address; empty: none was seen lately
   std::vector<NeighbourFacts> neighbours;
 };
@@ -66,8 +66,7 @@ struct RingLine {
   bool operator==(const RingLine&) const = default;
 };
 
-// Returns the problem with a neighbour that has been missing for `missing_for`, the most specific one first; "" if it
-// is up.
+// Returns the most specific known problem with a neighbour that has been missing for `missing_for`; "" if it is up.
 [[nodiscard]] std::string missing_text(const NeighbourFacts& facts, uint16_t udp_port, Nanos missing_for);
 
 // Returns the lines to log about the ring; call look() repeatedly, with times that never go backwards. There is a line
@@ -80,13 +79,14 @@ class RingWatch {
   // A neighbour with another key sends hellos far more often than this. A neighbour with the right key may also send a
   // few packets that do not verify: packets that are sent again while the device still holds them (docs/security.md).
   static constexpr Nanos kForgedPause = 2 * kSecond;
-  static constexpr Nanos kLately = 5 * kSecond;  // the problem may be fixed if it is older
+  // time for which a sign of a problem counts; later, the problem may have been fixed
+  static constexpr Nanos kLately = 5 * kSecond;
   static constexpr Nanos kAtStart = 5 * kSecond;
   static constexpr Nanos kAfterReady = kSecond / 2;
 
   [[nodiscard]] std::vector<RingLine> look(const RingFacts& facts, Nanos now);
 
-  // A neighbour as the last look found it.
+  // A neighbour as the latest look() found it.
   struct Seen {
     NeighbourFacts facts;
     std::string why;  // reason why it is not up; "": it is up
@@ -94,8 +94,8 @@ class RingWatch {
     Nanos missing_since = 0;
     Nanos tagged_at = 0;      // last time when `tagged` had grown
     Nanos wrong_tos_at = 0;   // last time when `wrong_tos` had grown
-    Nanos asked_at = 0;       // last time when it asked for such an address
-    Nanos other_port_at = 0;  // last time when it sent to such a port
+    Nanos asked_at = 0;       // latest time at which `asks_for` was not 0
+    Nanos other_port_at = 0;  // latest time at which `other_port` was not 0
     // value of `forged` when it was up last, or when `forged` had not grown for kForgedPause
     uint64_t forged_before = 0;
     Nanos forged_at = 0;  // last time when `forged` had grown

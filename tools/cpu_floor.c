@@ -1,8 +1,8 @@
 // cpu_floor.c - a clear error on a CPU that gradlane cannot run on (runs before anything else in the process)
 //
-// All other code is compiled for x86-64-v2. So are DPDK's libraries: their constructors run before main(), and ended in
-// "Illegal instruction" on older CPUs. Functions in .preinit_array run before all constructors. This file is compiled
-// for any x86-64 (meson.build), and calls only the kernel.
+// All other code, and DPDK's libraries, are compiled for x86-64-v2. The libraries' constructors run before main(), and
+// end in "Illegal instruction" on older CPUs. Functions in .preinit_array run before all constructors. This file is
+// compiled for any x86-64 (meson.build), and calls only the kernel.
 #include <cpuid.h>
 #include <stddef.h>
 #include <sys/syscall.h>

@@ -158,7 +158,8 @@ CLI::App* add_sim(CLI::App& app, gradlane::SimOptions& options) {
   return sim;
 }
 
-// Returns the fault in the command line, the allowed words, and where to read more. `app` is the outermost one.
+// Returns the fault in the command line, the allowed words, and where to read more. `app` is the program's top-level
+// command.
 std::string fault_text(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* last = &app;  // the innermost subcommand that was named
   std::string path = app.get_name();

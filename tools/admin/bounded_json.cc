@@ -4,8 +4,8 @@
 namespace gradlane {
 namespace {
 
-// Returns the position behind the quotation mark that ends the string that begins at `at`; the end of the text if none
-// does.
+// Returns the position after the quotation mark that closes the string that begins at `at`; the end of the text if
+// there is none.
 size_t end_of_string(std::string_view text, size_t at) noexcept {
   for (++at; at < text.size() && text[at] != '"'; ++at) {
     if (text[at] == '\\') ++at;

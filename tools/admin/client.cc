@@ -73,9 +73,9 @@ std::vector<std::string> listening_in(const std::string& folder, std::string& si
   return found;
 }
 
-// Returns the admin sockets of this user's jobs, by node. `gradlane run` makes one folder for each job, gradlane.torch
-// one for each rank. Folders of ranks belong to the same job if their rings have the same configuration digest. It
-// covers the ring's addresses and UDP ports, which no other job has.
+// Returns the admin sockets of this user's jobs, those of each job by node. `gradlane run` makes one folder for each
+// job, gradlane.torch one for each rank. Folders of ranks belong to the same job if their rings have the same
+// configuration digest. The digest covers the ring's addresses and UDP ports, which no other job has.
 std::map<std::string, std::vector<std::string>> sockets_of_jobs(const std::string& runtime) {
   std::map<std::string, std::map<std::pair<unsigned, std::string>, std::string>> rings;
   std::error_code error;
@@ -125,14 +125,14 @@ std::vector<std::string> all_of_one_folder() {
   return {silent.empty() ? std::string(kSystemSocketFolder) + "/node0.admin" : silent};
 }
 
-// Returns the admin socket of node 0, or else the only one.
+// Returns the admin socket of node 0, or else the only one. Throws SetupError if a folder has several.
 std::string only_one() {
   const std::vector<std::string> found = all_of_one_folder();
   for (const std::string& each : found) {
     const std::string name = fs::path(each).filename();
     if (name == "node0.admin" || name == "n0.admin") return each;
   }
-  // The sockets of a PyTorch job are in a folder each, and sorted by node.
+  // Each socket of a PyTorch job has a folder of its own. The sockets are sorted by node, so the first is the choice.
   const bool same_folder = fs::path(found.front()).parent_path() == fs::path(found.back()).parent_path();
   if (found.size() > 1 && same_folder)
     throw SetupError(fmt::format("several admin sockets: {}; choose one with --admin", fmt::join(found, ", ")));

@@ -9,21 +9,23 @@
 
 namespace gradlane {
 
-// Place of an admin socket: at most one of these. If all are empty, GRADLANE_SOCKET counts. Without that variable, the
-// first of socket_folders() counts in which a socket accepts: its node0.admin, else its only *.admin. If there is no
-// such folder either, it is node 0 of the only job of this user that runs here.
+// Names the admin socket of a daemon. At most one of `socket`, `admin` and `config` is set. If all are empty, the
+// variable GRADLANE_SOCKET stands for `socket`. Without that variable, it is a socket in the first of socket_folders()
+// that has one which accepts connections: node0.admin, else the only *.admin. If no folder has one, it is the socket of
+// node 0 of the only job that this user runs here.
 struct AdminPlace {
-  std::string socket;  // the trainers' socket; the admin socket is beside it
+  std::string socket;  // the trainers' socket; the admin socket is in the same folder
   std::string admin;
   std::string config;            // configuration file of the node
-  std::optional<unsigned> rank;  // with `config`: node of that file, whatever its own rank is
+  std::optional<unsigned> rank;  // with `config`: rank of the node to ask, in place of the rank in that file
 };
 
 // Returns the path of the admin socket. Throws SetupError if there are several places, or none.
 [[nodiscard]] std::string admin_path(const AdminPlace& place);
 
-// Returns that path, and all admin sockets in the same folder that accept. If the place is empty and GRADLANE_SOCKET is
-// not set, returns all sockets of the first folder that has any, or else of the only job. Throws as admin_path() does.
+// Returns the path of admin_path(), and all other admin sockets in the same folder that accept connections. If the
+// place is empty and GRADLANE_SOCKET is not set, returns all sockets of the first folder that has any, or else of the
+// only job. Throws as admin_path() does.
 [[nodiscard]] std::vector<std::string> admin_paths(const AdminPlace& place);
 
 // Sends one line, and returns the document that comes back. Throws SetupError with advice: no daemon is there, there is

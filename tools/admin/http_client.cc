@@ -112,7 +112,7 @@ std::string HttpClient::get(const std::string& path, milliseconds patience, cons
   const auto end = Clock::now() + patience;
   std::string why;
   for (size_t i = 0; i < ips_.size(); ++i) {
-    // The addresses behind this one need some of the time, too.
+    // The addresses after this one need a share of the time, too.
     const auto share = (end - Clock::now()) / static_cast<int>(ips_.size() - i);
     try {
       return get_from({ips_[i], port_}, request, {Clock::now() + share, patience, stop});

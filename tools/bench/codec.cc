@@ -32,7 +32,7 @@ const std::vector<size_t> kQuickBlocks = {1408, 8 << 10};
 
 constexpr size_t kMaxBlock = size_t{1} << 30;
 
-// Returns one of each codec. Unless `quick` is set, codecs with an option are there with it, too.
+// Returns an example of each codec. Unless `quick` is set, adds an example with the codec's option, if it has one.
 Names default_codecs(bool quick) {
   Names names = all_codecs();
   for (const CodecRow& row : codec_table()) {
@@ -54,8 +54,8 @@ constexpr size_t kMaxRounds = 31;
 
 // ---- Timing
 
-// An operation to time. A codec that selects by a threshold selects more and more if it repeats the same data with its
-// states. For such operations `forgets` is set, and the states are cleared before each pass.
+// An operation to time. A sparse codec that repeats the same data with its states selects more elements each time.
+// `forgets` is set for such operations: their states are cleared before each pass.
 struct Pass {
   void (*run)(const Codec&, BenchPool&);
   bool forgets;
@@ -262,7 +262,7 @@ std::vector<BenchRow> measure_table(const Plan& plan, const Samples& data, size_
   BenchPool pool(floats, max_block_bytes(plan.codecs, floats), data);
   if (print) print_table_head(data, block_bytes, plan.ops);
   for (const std::string& name : plan.codecs) {
-    const Quality quality = data.quality(find_codec(name, plan.isas.back()), floats);  // the same on all
+    const Quality quality = data.quality(find_codec(name, plan.isas.back()), floats);  // the same on all ISAs
     for (const Isa isa : plan.isas) {
       const std::vector<BenchRow> line = measure_line(plan, find_codec(name, isa), pool, data, quality, progress);
       progress.clear();

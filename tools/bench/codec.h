@@ -9,7 +9,8 @@
 
 namespace gradlane {
 
-// The options as the user wrote them. Empty lists stand for everything, and with `quick` for the most important.
+// The options as the user wrote them. An empty list stands for all its values or, with `quick`, for the most important
+// ones.
 struct CodecBenchOptions {
   std::vector<std::string> codecs;
   std::vector<std::string> isas;
@@ -26,9 +27,10 @@ struct CodecBenchOptions {
 // ISA this CPU lacks, unusable block sizes, and operations that none of the codecs has.
 void run_codec_bench(const CodecBenchOptions& options);
 
-// Figures for blocks of a packet's length: `ratio` in fp32 bytes per encoded byte, and speeds compared with memcpy.
-// `merge` is a hop; if blocks cannot be added, it adds up decoded values. `scan` is all scans of a tensor before it is
-// encoded; 0 if there are none.
+// Figures for blocks of a packet's length. `ratio` is in fp32 bytes per encoded byte. The other figures are speeds, as
+// multiples of memcpy's speed. `merge` is the speed of a hop. If encoded blocks cannot be added, it is the speed of
+// decoding a block and adding it. `scan` is the speed of all scans of a tensor before it is encoded; 0 if the codec
+// needs none.
 struct CodecFigures {
   double ratio;
   double encode;

@@ -41,7 +41,7 @@ enum class StrategySupport : uint8_t {
 };
 [[nodiscard]] StrategySupport strategy_support(const CodecRow& row) noexcept;
 
-// Returns a text that says why sums cannot go by `strategy` if nodes allow the strategies `allowed`; empty if they can.
+// Returns why `strategy` cannot carry sums of the codec on nodes that allow the strategies `allowed`; empty if it can.
 // `world` is the number of ranks; 0: unknown.
 [[nodiscard]] std::string strategy_fault(const CodecPair& codec, const StrategyId& strategy,
                                          std::span<const StrategyId> allowed, unsigned world = 0);

@@ -32,7 +32,7 @@ struct LaneCode {
 };
 
 // Models a compression block. It shifts the significand until the exponent would be 127, and rounds the fraction to 15
-// bits, to even on a tie. These bits decide the tag. A value that rounds up to 1 has no such code and stays as it is.
+// bits, to even on a tie. These bits decide the tag. A value that rounds up to 1 has no such code and is not changed.
 LaneCode compress_lane(EngineParams params, uint32_t word) {
   const uint32_t sign = word >> 31;
   const uint32_t exponent = word >> kMantissaBits & 0xff;
@@ -57,7 +57,7 @@ LaneCode compress_lane(EngineParams params, uint32_t word) {
   return {2, sign << wide.width | fraction};
 }
 
-// Models a decompression block. The place of the leading one gives the exponent; the bits behind it are the mantissa.
+// Models a decompression block. The position of the leading one gives the exponent. The bits after it are the mantissa.
 uint32_t decompress_lane(EngineParams params, unsigned tag, uint32_t payload) {
   if (tag == 0) return 0;
   if (tag == 3) return payload;
@@ -83,7 +83,7 @@ EngineParams checked(EngineParams params) {
   return params;
 }
 
-// Returns the burst of floats that begins at `first`. Lanes behind the last float are zero.
+// Returns the burst of floats that begins at `first`. Lanes after the last float are zero.
 Lanes load_lanes(std::span<const float> data, size_t first) {
   Lanes lanes{};
   const size_t count = std::min(kEngineLanes, data.size() - first);

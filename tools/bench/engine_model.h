@@ -18,7 +18,7 @@ namespace gradlane {
 //   burst        256 bits, what the bus moves in one cycle: 8 floats before compression
 //   lane         one of 8 compression (or decompression) blocks side by side; lane i has float i of the burst
 //   tag vector   the 8 tags of a burst, 16 bits; the tag of lane i is bits 2i and 2i+1
-//   group        a tag vector and behind it the payload of its lanes in order: 16 to 272 bits
+//   group        a tag vector, followed by the payload of its lanes in order: 16 to 272 bits
 //   stream       groups without gaps, cut into bursts; zeros fill the last one
 //
 // Tags, payloads and the rule for one float are those of codec `inceptionn`. Its blocks hold the same bits in another
@@ -67,8 +67,8 @@ struct ShiftRegister {
 //
 // A group can be longer than a burst, and only one burst leaves per cycle. A group that does not fit into the alignment
 // register stays in staged_, and stalls the input: one cycle in 17 on incompressible data. The alignment register must
-// hold a burst less one byte, and the longest group behind it. A register of two bursts lacks one byte, and would lock
-// up.
+// hold a burst less one byte, followed by the longest group. A register of two bursts would be one byte too short, and
+// the engine could stall forever.
 class CompressionEngine {
  public:
   explicit CompressionEngine(EngineParams params);
@@ -119,7 +119,7 @@ class DecompressionEngine {
   // The bytes that the next edge takes from the front of the buffer.
   struct Plan {
     bool decode;      // takes the payload that tags_ describes
-    bool load_tags;   // takes the tag vector behind it
+    bool load_tags;   // takes the tag vector that follows the payload
     size_t consumed;  // bytes of both
   };
   [[nodiscard]] Plan plan() const;
@@ -140,24 +140,25 @@ struct EngineRun {
 };
 
 struct DecompressionRun {
-  Status status = Status::kOk;  // kShort: bursts are missing; kLong: more than zeros follow; kBadTail: as in a block
-  std::vector<float> floats;    // all of them if kOk
+  // kShort: bursts are missing; kLong: bytes other than zeros follow; kBadTail: as in a block
+  Status status = Status::kOk;
+  std::vector<float> floats;  // all of them if kOk
   uint64_t cycles = 0;
   uint64_t stalls = 0;
 };
 
-// Clock an engine, with input in every cycle in which it takes one, until all is out.
+// Clock an engine until all of its output has left. The engine gets an input in every cycle in which it is ready.
 [[nodiscard]] EngineRun compress_stream(EngineParams params, std::span<const float> data);
 [[nodiscard]] DecompressionRun decompress_stream(EngineParams params, std::span<const Burst> bursts, size_t floats);
 
-// The speed of the engines on `data`, to print beside that of a CPU. Gb/s are 10^9 bits of fp32 per second; one burst
-// of floats per cycle at 100 MHz is 25.6 Gb/s.
+// The speed of the engines on `data`, for comparison with a CPU. Gb/s are 10^9 bits of fp32 per second; one burst of
+// floats per cycle at 100 MHz is 25.6 Gb/s.
 struct EngineFigure {
   double compress_gbps = 0;
   double decompress_gbps = 0;
   uint64_t compress_cycles = 0;
   uint64_t decompress_cycles = 0;
-  uint64_t stream_bytes = 0;  // whole bursts
+  uint64_t stream_bytes = 0;  // size of the compressed stream, in whole bursts
 };
 [[nodiscard]] double fp32_gbps(size_t floats, uint64_t cycles, double clock_hz = kEngineClockHz);
 [[nodiscard]] EngineFigure engine_figure(unsigned bits, bool truncate, std::span<const float> data,

@@ -13,7 +13,8 @@ constexpr size_t kLine = 64;
 constexpr size_t kGranule = kGranuleBytes / sizeof(float);
 constexpr size_t kHeaders = sizeof(LinkHeader) + sizeof(RunHeader);
 
-// The blocks whose sums and whose results the timed rank does not pass on.
+// Blocks that the timed rank does not forward: kLastSums, because it has completed the sum, and kLastResults, because
+// all ranks have the result then.
 constexpr unsigned kLastSums = BenchRing::kTimed;
 constexpr unsigned kLastResults = BenchRing::kTimed + 1;
 

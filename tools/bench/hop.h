@@ -16,18 +16,20 @@ namespace gradlane {
 
 enum class Hop : uint8_t {
   kNone,    // anything else
-  kReduce,  // partial sums: added to and passed on
-  kGather,  // results: stored and passed on
+  kReduce,  // partial sums: the rank adds its elements to them, and forwards them
+  kGather,  // results: the rank stores them, and forwards them
 };
 
-// A burst of only one of the two kinds, and the elements that are added to it, or that it is stored into.
+// A burst of packets that all need the same kind of hop, and the elements of the timed rank. These are added to partial
+// sums, and results overwrite them.
 class HopBurst {
  public:
   // `tensor` holds fp32. Bursts have up to `most_packets` packets, of `mtu` bytes from the link header on.
   HopBurst(const Codec& codec, const Blocks& blocks, std::span<float> tensor, size_t mtu, size_t most_packets);
 
-  // Reads the packets, which must stay until the last call below. Returns kNone unless exactly `packets` packets have
-  // data and rank BenchRing::kTimed passes on all of these in the same way. Packets without data may be among them.
+  // Reads the packets, whose buffers must stay unchanged until the last call of the functions below. Returns the kind
+  // of hop that all data packets need on rank BenchRing::kTimed. Returns kNone if they need different kinds, if one is
+  // not forwarded, or if not exactly `packets` packets have data. Packets without data are ignored.
   Hop look_at(std::span<const Arrival> burst, size_t packets);
 
   [[nodiscard]] size_t runs() const noexcept { return runs_.size(); }
@@ -39,9 +41,10 @@ class HopBurst {
   void touch(std::span<uint8_t* const> buffers) const noexcept;
 
   // ---- Each of these goes over all packets once, and returns a value that depends on the work.
-  // Checks the block of each run, and runs the codec over it in one piece.
+  // Validates the payload of each run, and runs the codec over it in one call.
   size_t code() noexcept;
-  // Does the same, but cuts sums where a packet of the MTU's length is full, and joins runs, as the exchange does.
+  // Does the work of code() as the exchange does it: cuts sums where a packet of the MTU's length is full, and joins
+  // runs.
   size_t code_cut() noexcept;
   // Calculates CRC32C as often as the exchange does if it sends as many packets as it receives: once for each packet
   // received and once for each sent. A result's payload is checked only once, because it is sent unchanged.

@@ -82,7 +82,7 @@ class ExchangeBench {
 
   // Runs one all-reduce.
   void run_operation();
-  // Returns the figures of all samples so far.
+  // Returns the figures of all samples up to now.
   [[nodiscard]] std::vector<HopFigures> rows() const;
 
   void trace() { ring_.trace(); }

@@ -19,27 +19,27 @@ struct HopFigures {
   size_t bursts;
   double packet_bytes;
   double floats;
-  double sent;   // packets sent per packet that came: sums grow from hop to hop
-  double fused;  // share of the runs that the exchange passed on in one pass
+  double sent;   // packets sent per packet received: sums grow from hop to hop
+  double fused;  // share of the runs that the exchange decoded, added and encoded in one pass, or forwarded unchanged
   double total;
   double codec_time;
-  double cut;  // part of engine(): what it costs the codec to cut sums to packets and to join them
+  double cut;  // part of engine(): the codec's cost of cutting sums at the ends of packets, and of joining them
   double crc;
   double copy;
 
   [[nodiscard]] double engine() const { return total - codec_time - crc; }
 };
 
-// The duration of a measurement.
+// Determines how long a measurement takes.
 struct HopEffort {
   size_t block_packets;  // packets in each of the four blocks of a tensor
   size_t operations;
   bool trace = false;  // measures while a trace is taken
 };
 
-// Measures hops that add ("reduce") and hops that pass on results ("gather"). `mtu` counts from the link header on.
+// Measures hops that add ("reduce") and hops that forward results ("gather"). `mtu` counts from the link header on.
 // `burst` is the number of packets between two polls. Tensors repeat `pattern`, which must fill at least a packet.
-// Throws SetupError if the codec makes so few packets of it that nothing can be timed.
+// Throws SetupError if the encoded tensor has too few packets to time anything.
 [[nodiscard]] std::vector<HopFigures> hop_figures(const Codec& codec, size_t mtu, size_t burst, const HopEffort& effort,
                                                   std::span<const float> pattern);
 

@@ -27,7 +27,7 @@ struct NpyArray {
 // (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html)
 [[nodiscard]] NpyArray parse_npy(std::span<const uint8_t> bytes, std::string_view name);
 
-// Reads a regular file of at most kMaxNpyBytes in the same way.
+// Reads a regular file of at most kMaxNpyBytes, and parses it as parse_npy() does.
 [[nodiscard]] NpyArray load_npy(const std::string& path);
 
 }  // namespace gradlane

@@ -17,7 +17,8 @@ constexpr size_t kMaxBlocks = 64;
 // bytes of fp32, unless one block is larger; three such arrays fit into L2
 constexpr size_t kPoolBytes = size_t{256} << 10;
 
-// Number of floats that every codec takes in one call. It may cut more into several pieces, which take more bytes.
+// Number of floats that every codec encodes in one call. A codec may cut longer inputs into pieces, which take more
+// bytes.
 constexpr size_t kOneGo = 8192;
 
 constexpr size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
@@ -105,7 +106,7 @@ void hop(const Codec& codec, BenchPool& pool) {
 
 void scan(const Codec& codec, BenchPool& pool) {
   const Codec settled = pool.prepared_for(codec);
-  asm volatile("" : : "r"(&settled) : "memory");  // keeps the compiler from leaving it out
+  asm volatile("" : : "r"(&settled) : "memory");  // keeps the compiler from leaving the scan out
 }
 
 bool always(const Codec&) { return true; }

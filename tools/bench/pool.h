@@ -75,7 +75,7 @@ struct BenchOp {
   const char* name;
   const char* label;  // head of its column
   bool (*possible)(const Codec& codec);
-  bool keeps = false;  // true: it reads the states that it wrote in the pass before
+  bool keeps = false;  // true if it reads the states that its previous pass wrote
   // Runs the operation once over all blocks. `codec` is prepared for them.
   void (*run)(const Codec& codec, BenchPool& pool) = nullptr;
 };

@@ -17,10 +17,12 @@ void require(bool ok) {
   if (!ok) throw SetupError("a benchmark met a block that does not decode: this is a bug in gradlane");
 }
 
-// Number of floats that every codec takes in one call. Longer blocks give the same as several of these.
+// Number of floats that every codec takes in one call. A longer block would give the same figures as several of this
+// length.
 constexpr size_t kOneGo = 8192;
 
-// Takes one block along the ring, or to an owner if blocks cannot be added. It reuses its buffers for all blocks.
+// Sends one block along the ring, or to an owner if encoded blocks cannot be added. It reuses its buffers for all
+// blocks.
 class Chain {
  public:
   Chain(const Codec& codec, const Contributions& ranks, size_t floats)
@@ -44,7 +46,7 @@ class Chain {
       quality.error += off * off;
       quality.norm += mean * mean;
     }
-    // A vote's result is not of the size of the contributions, so it has no error.
+    // The result of a vote has another magnitude than the mean of the contributions, so it has no vNMSE.
     if (codecs_.front().finishes()) quality.error = std::numeric_limits<double>::quiet_NaN();
   }
 

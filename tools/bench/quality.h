@@ -11,7 +11,7 @@ namespace gradlane {
 
 using Contributions = std::vector<std::span<const float>>;  // one per rank, all of the same length, not empty
 
-// Sums over all that was measured.
+// Sums over all blocks that were measured.
 struct Quality {
   size_t fp32_bytes = 0;
   size_t encoded_bytes = 0;
@@ -34,7 +34,7 @@ struct Quality {
 // scanned as one operation of its own, without states of earlier ones. A vote has no vNMSE (not a number).
 [[nodiscard]] Quality ring_quality(const Codec& codec, const Contributions& ranks, size_t block_floats);
 
-// Measures each contribution by itself, as a rank sends it first, and adds up over all contributions.
+// Encodes each contribution by itself, as the first rank of a ring does. The figures are sums over all contributions.
 [[nodiscard]] Quality single_quality(const Codec& codec, const Contributions& ranks, size_t block_floats);
 
 }  // namespace gradlane

@@ -20,10 +20,10 @@ struct BenchRow {
   std::string data;
   size_t block_bytes;
   double gb_per_s;         // GB/s of fp32
-  double memcpy_gb_per_s;  // speed of memcpy in samples that alternate with these
-  double vs_memcpy;        // median of the pairs' ratios
+  double memcpy_gb_per_s;  // speed of memcpy, sampled in turn with the operation
+  double vs_memcpy;        // median, over pairs of samples, of the operation's speed divided by memcpy's
   double ratio;            // fp32 bytes per encoded byte
-  size_t ranks;            // number of ranks whose mean `vnmse` is about
+  size_t ranks;            // number of ranks; `vnmse` is the error of their mean
   double vnmse;            // Quality::vnmse(), which may be not finite
 };
 

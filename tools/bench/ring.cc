@@ -17,7 +17,8 @@ constexpr size_t kLine = 64;
 // Offset of a packet in its buffer, as in DPDK: mbuf, headroom, and the headers of Ethernet, IPv4 and UDP.
 constexpr size_t kDataOffset = 128 + 128 + 42;
 constexpr Nanos kMoment = kMicrosecond;
-// rounds without a data packet, after which nothing waits any more, not even to fill a packet
+// number of rounds without a data packet, after which no rank has data to send, not even data that wait to fill a
+// packet
 constexpr unsigned kIdleRounds = 64;
 constexpr unsigned kSetUpRounds = 100000;  // 0.4 s of virtual time
 

@@ -16,7 +16,8 @@
 
 namespace gradlane {
 
-// Packet buffers, all allocated beforehand. The buffer that was given back last is taken first, as from a lane's cache.
+// Packet buffers, all allocated beforehand. take() returns the buffer that was given back most recently, like a lane's
+// cache.
 class BufferPool {
  public:
   BufferPool(size_t count, size_t capacity);
@@ -38,7 +39,8 @@ struct Arrival {
   bool kept = false;  // receive() has kept the buffer
 };
 
-// One rank. Its PacketIo only records the calls. Until finish_scan(), nothing is copied and no buffer is used again.
+// One rank. Its PacketIo functions only record the packets that are sent, and the buffers that are released.
+// BenchRing::finish_scan() later copies the packets to their receivers, and makes the buffers available again.
 class RingNode final : public PacketIo {
  public:
   RingNode(const ExchangeConfig& config, BufferPool& pool);
@@ -46,10 +48,11 @@ class RingNode final : public PacketIo {
   [[nodiscard]] Exchange& exchange() noexcept { return exchange_; }
   [[nodiscard]] const Exchange& exchange() const noexcept { return exchange_; }
 
-  // Packets that have come and were not received yet, oldest first. Only the predecessor sends elements.
+  // Packets that have arrived and that the exchange has not received yet, oldest first. Only the predecessor sends
+  // elements.
   std::deque<Arrival> from_predecessor;
   std::deque<Arrival> from_successor;
-  bool held = false;  // data packets of the predecessor must wait
+  bool held = false;  // true if data packets of the predecessor must wait
 
   [[nodiscard]] Packet allocate() noexcept override { return pool_.take(); }
   void release(Packet packet) noexcept override { released_.push_back(packet); }
@@ -95,13 +98,13 @@ class BenchRing {
 
   // Advances the time, and gives a rank all packets that wait for it, in bursts with a poll after each.
   void serve(unsigned rank);
-  // Does the same for all ranks but kTimed, beginning with its successor.
+  // Calls serve() for all ranks except kTimed, beginning with the successor of kTimed.
   void serve_others();
-  // Advances the time, and takes the next burst for kTimed, with half of the acknowledgements that wait from its
-  // successor. The successor sends one for each burst that it receives. So each of two bursts between calls of
-  // serve_others() gets one.
+  // Advances the time, and takes the next burst for kTimed. The burst also gets half of the acknowledgements that wait
+  // from the successor, which sends one for each burst that it receives. So if serve_others() is called after every two
+  // bursts, each of the two gets one acknowledgement.
   void take_burst(std::vector<Arrival>& burst);
-  // These two are timed.
+  // The caller times these two functions.
   void receive(std::span<Arrival> burst) noexcept;
   void poll() noexcept {
     if (log_ != nullptr) node(kTimed).exchange().trace(*log_, now_);
@@ -125,7 +128,7 @@ class BenchRing {
   BufferPool pool_;
   size_t burst_;
   Nanos now_ = 0;
-  uint64_t moves_ = 0;  // data packets delivered so far
+  uint64_t moves_ = 0;  // number of data packets that were delivered
   unsigned to_complete_ = 0;
   std::array<std::unique_ptr<RingNode>, kWorld> nodes_;
   std::unique_ptr<TraceLog> log_;  // null: no trace is taken

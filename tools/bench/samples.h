@@ -21,13 +21,14 @@ class Samples {
   // Returns the number of ranks whose mean is estimated for the vNMSE.
   [[nodiscard]] size_t ranks() const { return what_ == What::kSingle ? 1 : contributions_.size(); }
 
-  // Fill `out` with the floats of a benchmark's blocks, side by side. fill_arriving() has what a rank receives,
-  // fill_local() what the rank adds to it. Blocks are spread over a recording, and wrap around at its end.
+  // Fill `out` with the floats of a benchmark's blocks, side by side. fill_arriving() writes values as a rank receives
+  // them. fill_local() writes the values that the rank adds. Blocks are spread over a recording, and wrap around at its
+  // end.
   void fill_arriving(size_t block_floats, std::span<float> out) const;
   void fill_local(size_t block_floats, std::span<float> out) const;
 
-  // Measures a codec. The ratio is that of single contributions, or, in a set of sums, that of the sum of all ranks.
-  // The vNMSE is that of the mean of ranks() ranks.
+  // Measures a codec. The vNMSE is that of the mean of ranks() ranks. The ratio is that of single contributions, except
+  // in a set of sums ("NAME xR"): there it is that of the sum of all ranks.
   [[nodiscard]] Quality quality(const Codec& codec, size_t block_floats) const;
 
  private:

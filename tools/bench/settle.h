@@ -19,7 +19,7 @@ using Elements = std::function<std::span<const float>(size_t rank, size_t first,
 // Returns the codec of each rank for one operation with these contributions. The contributions have been scanned, the
 // ranks have agreed, and the codecs are seeded.
 [[nodiscard]] std::vector<Codec> settled(const Codec& codec, const Contributions& ranks, uint64_t seed = 1);
-// Does the same for tensors that are not in memory as a whole.
+// Returns the codec of each rank for tensors that are not in memory as a whole; `elements` makes them slice by slice.
 [[nodiscard]] std::vector<Codec> settled(const Codec& codec, size_t ranks, size_t floats, const Elements& elements,
                                          uint64_t seed = 1);
 

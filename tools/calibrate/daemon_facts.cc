@@ -34,7 +34,7 @@ std::string kind_of(const json& port) {
   return plan_port_name(driver.empty() ? PlanPort::kUdp : PlanPort::kCard);
 }
 
-// Returns the path of the admin socket. If both sockets are given, the admin socket is not beside the trainers' one.
+// Returns the path of the admin socket. If both sockets are given, it is `admin`, which then is not beside `socket`.
 std::string path_of(const std::string& socket, const std::string& admin) {
   AdminPlace place;
   place.admin = admin;

@@ -29,7 +29,7 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Returns the user's own path; empty if this user has no folder for it.
+// Returns the path of the user's own calibration; empty if this user has no folder for it.
 std::string of_user() {
   const std::string config = variable("XDG_CONFIG_HOME");
   if (config.starts_with('/')) return fs::path(config) / kOfUser;

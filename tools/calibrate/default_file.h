@@ -19,11 +19,11 @@ namespace gradlane {
 // A file to write. It appears under its path only when it is complete.
 class NewFile {
  public:
-  // Checks that the file can be written, and throws SetupError if not. `make_folder` creates its folder; leave it out
-  // for a path that a user gave, because a missing folder may be a typing error.
+  // Checks that the file can be written, and throws SetupError if not. With `make_folder`, creates its folder. Callers
+  // must not set it for a path that a user gave, because a missing folder may be a typing error.
   explicit NewFile(std::string path, bool make_folder = false);
 
-  // Replaces the file that is there. Throws SetupError.
+  // Writes `text` to a new file, and replaces the file at path() by it. Throws SetupError.
   void put(const std::string& text);
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 

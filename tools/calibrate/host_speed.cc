@@ -49,7 +49,8 @@ HopTimes hop_times(const Codec& codec, size_t mtu, std::span<const float> patter
   const std::vector<HopFigures> figures = hop_figures(codec, mtu, kBurst, kQuick, pattern);
   const HopFigures& reduce = figures.front();
   const HopFigures& gather = figures.back();
-  // These are medians of different samples. On a busy host, the part can be longer than the total.
+  // The total time and the codec's part are medians of different samples. On a busy host, the part can exceed the
+  // total.
   return {reduce.codec_time / reduce.floats, gather.codec_time / gather.floats,
           std::max(0.0, reduce.total - reduce.codec_time), std::max(0.0, gather.total - gather.codec_time)};
 }
@@ -65,7 +66,7 @@ void measure_codec(CodecCost& cost, const Samples& data) {
   better(cost.look_ns, times.scan);
 }
 
-// Runs `one` in that many threads at once, and returns their results. A thread repeats it until all threads have a
+// Runs `one` in `threads` threads at once, and returns their results. A thread repeats it until all threads have a
 // result, so that no thread is measured alone. Throws SetupError if threads or memory are missing.
 std::vector<double> times_at_once(unsigned threads, const std::function<double()>& one) {
   std::vector<double> times(threads);
@@ -120,7 +121,8 @@ void measure_host(Calibration& calibration, const Progress& progress) {
   for (CodecCost& cost : calibration.codecs) {
     const auto hop = hops.find(cost.name);
     if (hop == hops.end()) {
-      cost.packet_ns *= cut;  // cutting and joining cost as much as in kLattice, compared with their usual cost
+      // cutting and joining are not measured for this codec: they cost its usual time, scaled as for kLattice
+      cost.packet_ns *= cut;
       continue;
     }
     cost.merge_ns = hop->second.merge;

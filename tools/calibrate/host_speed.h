@@ -13,7 +13,7 @@ namespace gradlane {
 using Progress = std::function<void(const std::string& what)>;
 
 // Measures and fills in `codecs`, the exchange's part of `packets`, and `memory`. It takes some seconds. The codecs are
-// those of usual_calibration(). They keep their usual widths, because the data is the same.
+// those of usual_calibration(). They keep its widths (bytes per element), because both use the same data.
 void measure_host(Calibration& calibration, const Progress& progress);
 
 // Returns Calibration::contention for that number of lanes, by running codecs on one core and on that many. Throws

@@ -25,7 +25,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kCalibrating = 0x67'6c'63'61'6c'31;  // sent by ranks that run this command
+// code of this command, which ranks exchange to check that all of them run it
+constexpr int64_t kCalibrating = 0x67'6c'63'61'6c'31;
 constexpr size_t kLeastBytes = size_t{64} << 10;
 constexpr size_t kMostBytes = size_t{32} << 20;
 constexpr double kLongEnough = 0.04;  // s; shorter transfers depend too much on token buckets and on the scheduler
@@ -41,13 +42,13 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 int64_t nanos(double seconds) { return static_cast<int64_t>(std::llround(seconds / kNano)); }
 
-// Returns the bytes, within the allowed range, and rounded down so that all ranks have whole blocks.
+// Returns `bytes`, limited to the allowed range, and rounded down so that all ranks have whole blocks.
 size_t whole_floats(double bytes) {
   const auto floats = static_cast<size_t>(std::clamp(bytes, double{kLeastBytes}, double{kMostBytes})) / sizeof(float);
   return floats / 1024 * 1024 * sizeof(float);
 }
 
-// Returns the busy time in s of the worker that has worked most in between.
+// Returns the busy time in s, between two readings, of the worker that worked most.
 double most_between(const std::vector<double>& before, const std::vector<double>& after) {
   double most = 0;
   for (size_t i = 0; i < std::min(before.size(), after.size()); ++i) most = std::max(most, after[i] - before[i]);
@@ -92,7 +93,7 @@ RingSpeed::RingSpeed(Trainer& trainer, const DaemonView& daemon, bool quick)
 RingSpeed::~RingSpeed() { trainer_.release(tensor_); }
 
 void RingSpeed::agree(const std::string& fault) {
-  // The text is sent to all ranks: a launcher may end this rank before it can print it.
+  // The text is sent to all ranks: a launcher may end this rank before this rank can print it.
   std::array<int64_t, 64> own{};
   std::memcpy(own.data(), fault.data(), std::min(fault.size(), sizeof own - 1));
   const std::vector<int64_t> all = trainer_.gather(own);
@@ -153,9 +154,9 @@ double RingSpeed::time_all(PerfOp op, size_t bytes, const std::string& codec, in
   return slowest[static_cast<size_t>(share_below * static_cast<double>(slowest.size()))];
 }
 
-// A rank that leaves the barrier late measures too short a time, so the longer time of both ends counts. The shortest
-// of all repetitions counts, because nothing else has delayed it. Without the ring, the root sends to all ranks at
-// once. Then the time of the last rank counts, which has waited for the root's port.
+// A rank that leaves the barrier late measures too short a time, so the longer time of the link's two ends counts. The
+// shortest time of all repetitions counts, because nothing else has delayed it. Without the ring, the root sends to all
+// ranks at once. In that case the slowest rank's time counts, because it includes the wait for the root's port.
 double RingSpeed::time_at(unsigned rank, size_t bytes, unsigned root, int rounds) {
   double least = 0;
   double most = 0;
@@ -175,7 +176,8 @@ double RingSpeed::time_at(unsigned rank, size_t bytes, unsigned root, int rounds
 }
 
 // Measures the link from `root` to the next rank by broadcasts around the ring. The next rank has all data as soon as
-// it has come over this one link, whatever happens behind it. Raises `bytes` until a transfer takes long enough.
+// they have crossed this one link, no matter how slow later links are. Raises `bytes` until a transfer takes long
+// enough.
 LinkCost RingSpeed::link_from(unsigned root, const PacketCost& packets, size_t& bytes) {
   const unsigned next = (root + 1) % trainer_.world();
   const double long_enough = quick_ ? kLongEnough / 2 : kLongEnough;
@@ -205,8 +207,8 @@ bool RingSpeed::core_bound(unsigned root, unsigned next) {
   return std::max(busy[root], busy[next]) > kBusy;
 }
 
-// Returns the round-trip times of the ring's links in s, by sender: for each link the shorter one that its two ends
-// measured.
+// Returns the round-trip times of the ring's links in s, by sender. For each link, it is the shorter of the times that
+// its two ends measured.
 std::vector<double> RingSpeed::share_round_trips() {
   const unsigned world = trainer_.world();
   std::vector<double> times(world);
@@ -252,7 +254,7 @@ void RingSpeed::measure_packets(Calibration& calibration, const Progress& progre
   (void)time_one(PerfOp::kAllReduce, full_, "raw");
   trainer_.barrier();
   const uint64_t sent = trainer_.data_packets();
-  std::vector<double> busy;  // one value per round, because workers wait for a CPU in some rounds
+  std::vector<double> busy;  // one value per round, for a median: in some rounds workers wait for a CPU
   const int rounds = quick_ ? 3 : 9;
   for (int i = 0; i < rounds; ++i) {
     const double before = sum_of(daemon_.facts().busy);

@@ -34,8 +34,8 @@ class RingSpeed {
   [[nodiscard]] bool lowest_on_host() const noexcept { return lowest_on_host_; }
 
   // Fill in links, then packets and start, then `place_ns` of the codecs, then lambda; call them in this order. Links
-  // get the same figures on all ranks. The second and third function subtract the codec and exchange figures of the
-  // host, so measure_host() must have filled these in.
+  // get the same figures on all ranks. measure_packets() and measure_codecs() subtract the host's codec and exchange
+  // figures, so measure_host() must have filled these in.
   void measure_links(Calibration& calibration, const Progress& progress);
   void measure_packets(Calibration& calibration, const Progress& progress);
   void measure_codecs(Calibration& calibration, const Progress& progress);
@@ -52,15 +52,15 @@ class RingSpeed {
   double time_one(PerfOp op, size_t bytes, const std::string& codec, unsigned root = 0);
   // Runs one operation on the present values of the tensor, without a barrier.
   void run_one(PerfOp op, size_t bytes, const std::string& codec, unsigned root = 0);
-  // Runs `rounds` operations, and takes each one's time on the slowest rank. Returns the time in s below which the
-  // share `share_below` of these lies. All ranks return the same time.
+  // Runs `rounds` operations, and takes the slowest rank's time of each. Returns a quantile of these times in s: the
+  // time below which the share `share_below` of them lies. All ranks return the same time.
   double time_all(PerfOp op, size_t bytes, const std::string& codec, int rounds, double share_below);
   // Returns the least time in s of several broadcasts from `root` to `rank`. All ranks return the same time.
   double time_at(unsigned rank, size_t bytes, unsigned root, int rounds);
   std::vector<double> share(double own);
   LinkCost link_from(unsigned root, const PacketCost& packets, size_t& bytes);
-  // Returns whether a core at one end of the link was busy all the time. If so, the figure shows the limit of that
-  // core.
+  // Returns whether a core at one end of the link was busy all the time. If so, the measured bandwidth is the limit of
+  // that core, not of the link.
   bool core_bound(unsigned root, unsigned next);
   std::vector<double> share_round_trips();
 
@@ -75,9 +75,10 @@ class RingSpeed {
   float* tensor_ = nullptr;
   std::vector<double> round_trips_;  // round-trip times of the ring's links in s, by sender
   std::vector<int64_t> speeds_;      // bytes per s of each rank's card; 0 if it reports none
-  bool unsteady_ = false;            // repetitions of the last time_at() differed by more than kUnsteady
-  double busy_ = 0;  // share of the fastest repetition of the last time_at() in which this rank's busiest worker worked
-  size_t full_ = 0;  // bytes of a transfer that takes long enough on the slowest link
+  bool unsteady_ = false;            // repetitions of the latest time_at() differed by more than kUnsteady
+  // share of the fastest repetition of the latest time_at() in which this rank's busiest worker worked
+  double busy_ = 0;
+  size_t full_ = 0;  // bytes of a transfer that is long enough to be timed on the slowest link
 };
 
 }  // namespace gradlane

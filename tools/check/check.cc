@@ -34,7 +34,7 @@ using std::chrono::milliseconds;
 constexpr Nanos kLeastTime = 100 * kMillisecond;
 constexpr Nanos kMostTime = 30 * kSecond;
 constexpr milliseconds kPatience{5000};  // for answers that the daemon has at once
-// another client's probe may be under way; its result serves us, too
+// limit of a probe; another client's probe may be under way, and its result is then used here
 constexpr milliseconds kLongestProbe{kMostTime / kMillisecond};
 constexpr milliseconds kLook{100};
 constexpr milliseconds kLinger{1000};  // time for neighbours' checks that still use our daemon
@@ -139,7 +139,8 @@ class Check {
     report_.fail("daemon", "the running daemon has other settings than this file", "restart the daemon");
   }
 
-  // Waits for links and ring if all neighbours answer, because the daemon reports these a moment later.
+  // If all neighbours answer, waits until links are up and the ring is ready, or until `end`. The daemon reports these
+  // a moment after the answers.
   void settle(CheckDaemon& daemon, Clock::time_point end, nlohmann::json& document) {
     if (!all_neighbours_answer(document)) return;
     while (!(ring_is_ready(document) && all_links_up(document)) && Clock::now() < end) {

@@ -57,8 +57,8 @@ class Interface {
   ifreq request_{};
 };
 
-// Reports a veth with offloads. With these, packets of other programs come with an incomplete checksum, or longer than
-// the MTU.
+// Reports a veth with offloads. With offloads, packets of other programs arrive with an incomplete checksum, or longer
+// than the MTU.
 void check_veth(const std::string& name, CheckReport& report) {
   Interface interface(name);
   if (interface.driver() != "veth") return;

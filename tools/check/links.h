@@ -13,7 +13,7 @@ namespace gradlane {
 // `own` means that the daemon would run in this network namespace. Otherwise a missing interface is only a note.
 void check_interfaces(const NodeConfig& config, bool own, CheckReport& report);
 
-// Checks one interface. Returns true if it exists and has no fault so far.
+// Checks one interface. Returns true if it exists and these checks find no fault.
 [[nodiscard]] bool check_interface(const PortConfig& port, const std::string& name, size_t mtu, bool own,
                                    CheckReport& report);
 

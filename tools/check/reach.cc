@@ -20,10 +20,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// A little longer than the kernel asks for a host's MAC address.
+// Time limit of reach(): a little longer than the kernel tries to find a host's MAC address.
 constexpr milliseconds kReachTime{3500};
-// A host sends only about one "port closed" message per second to another host, for whichever packet comes first.
-// Usually this is a hello of the daemon, unless this check sends more packets than the daemon.
+// Interval between groups of packets. A host sends only about one "port closed" message per second to another host, for
+// whichever packet arrives first. Usually this packet is a hello of the daemon, unless this check sends more packets
+// than the daemon.
 constexpr milliseconds kReachTick{5};
 constexpr size_t kReachAtOnce = 16;  // packets in a tick
 

@@ -29,7 +29,7 @@ struct NeighbourReport {
   std::string name;
   std::string ip;
   std::string port;
-  std::optional<Reach> reach;  // set for a neighbour by sockets that does not answer
+  std::optional<Reach> reach;  // set for a neighbour that uses sockets and does not answer
 };
 
 NeighbourReport subject_of(const json& probe, const json& document) {
@@ -75,7 +75,7 @@ bool check_address(const NeighbourReport& it, const NodeConfig& config, CheckRep
   return true;
 }
 
-// Reports why a neighbour by sockets does not answer, as far as the errors of datagrams tell.
+// Reports why a neighbour that uses sockets does not answer, as far as the errors of datagrams show it.
 void tell_reach(const NeighbourReport& it, const std::string& what, const std::string& why, uint16_t port,
                 CheckReport& report) {
   switch (*it.reach) {
@@ -167,7 +167,7 @@ bool by_sockets(const NeighbourReport& it, const NodeConfig& config) {
   return port != nullptr && port->name == it.port;
 }
 
-// Returns the neighbours by sockets that have not answered any probe.
+// Returns the neighbours that use sockets and have not answered any probe.
 std::vector<size_t> silent_by_sockets(const NodeConfig& config, const json& document) {
   std::vector<size_t> silent;
   for (const json& probe : list_at(document, "probes")) {
@@ -204,7 +204,8 @@ void check_agreement(const NeighbourReport& it, const json& document, const Node
   compare("codec", text_at(document, "codec"), text_at(theirs, "codec"));
   compare("the version of the protocol", std::to_string(kProtocolVersion), number("protocol"));
   const json digest = object_at(it.probe, "digest");
-  // Hellos carry all settings one by one. If hellos have come from there, "difference" names the settings that differ.
+  // Hellos carry all settings one by one. If hellos have arrived from this neighbour, "difference" names the settings
+  // that differ.
   const std::string named = text_at(it.news, "difference");
   if (text_at(digest, "ours") != text_at(digest, "theirs")) {
     differences.push_back(
@@ -244,7 +245,7 @@ void check_neighbours(const NodeConfig& config, const json& document, CheckRepor
     NeighbourReport it = subject_of(probe, document);
     const auto way = std::ranges::find(silent, number_at(probe, "node"));
     if (way != silent.end()) it.reach = ways[static_cast<size_t>(way - silent.begin())];
-    // For neighbours by sockets the kernel does ARP, so only others are checked for it.
+    // The kernel does ARP for neighbours that use sockets, so only the addresses of others are checked.
     if (!by_sockets(it, config) && !check_address(it, config, report)) continue;
     if (!check_round_trip(it, config, report)) continue;
     check_full_size(it, config, report);

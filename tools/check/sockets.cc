@@ -34,7 +34,7 @@ uint16_t port_of(const SuperpacketSocket& socket) {
   sockaddr_storage address{};
   socklen_t bytes = sizeof(address);
   if (getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &bytes) != 0) return 0;
-  // The port is at the same place in both families.
+  // The port has the same offset in sockaddr_in and sockaddr_in6.
   return ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
 }
 
@@ -50,8 +50,8 @@ void check_interface_of(const std::string& ip, const std::string& name, size_t m
   report.ok(fmt::format("{}: on {}, MTU {}{}", what, name, has, speed != 0 ? fmt::format(", {} Mb/s", speed) : ""));
 }
 
-// Reports who cuts superpackets into packets, and who joins packets. The device does it without CPU time. Otherwise the
-// kernel does it, directly before sending and after receiving.
+// Reports who cuts superpackets into packets, and who joins packets. If the device does, that takes no CPU time.
+// Otherwise the kernel does, directly before sending and after receiving.
 void check_offloads(const std::string& name, CheckReport& report) {
   const std::set<std::string> features = name.empty() ? std::set<std::string>{} : active_features(name);
   if (features.empty()) return;
@@ -83,7 +83,7 @@ void check_rooms(const SuperpacketSocket& socket, CheckReport& report) {
   check_room("send buffer of sockets", static_cast<size_t>(send) / 2, kSocketSendBytes, "wmem_max", report);
 }
 
-// Number of packets that came, and most packets that came with one call.
+// Number of packets that arrived, and the most that one call returned.
 struct Came {
   size_t packets = 0;
   size_t at_once = 0;

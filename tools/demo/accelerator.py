@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Sends the same floats over TCP three times: unmarked, marked, and marked with packets put together on the wire.
 
-accelerator_demo.sh calls it after the build. It starts two hosts by `gradlane run --link accelerator`. On each host it
-runs again, and starts float_stream.py there, which knows nothing of gradlane. Needs root.
+accelerator_demo.sh calls it after the build. It starts two hosts by `gradlane run --link accelerator`, and runs itself
+again on each of them. There it starts float_stream.py, which knows nothing of gradlane. Needs root.
 """
 
 import argparse

@@ -100,7 +100,7 @@ class Replica:
         self.gradients = gl.zeros(PARAMETERS, np.float32)
         self.codec, self.residual = args.codec, None
         bound = gradlane.AdaptiveBound.parse(args.codec)
-        if bound is not None:  # it keeps a residual of its own
+        if bound is not None:  # AdaptiveBound keeps a residual of its own
             self.codec = gradlane.AdaptiveBound(bound.bits, error_feedback=args.feedback)
         elif args.feedback:
             self.residual = gl.zeros(PARAMETERS, np.float32)

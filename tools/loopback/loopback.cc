@@ -24,7 +24,7 @@ constexpr double kSlice = 0.02;  // s: longest time until a signal is noticed
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Makes SIGINT and SIGTERM something to poll for, in this thread and in threads made from now on.
+// Blocks SIGINT and SIGTERM in this thread and in threads that start later, so that came() can poll for them.
 class Interrupt {
  public:
   Interrupt() {

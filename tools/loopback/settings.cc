@@ -23,7 +23,7 @@ constexpr size_t kFullFrame = 1514;
   throw SetupError(fmt::format("{} '{}': must be {}", option, text, allowed));
 }
 
-// Parses a whole number. If `units`, it may have a K, M or G behind it.
+// Parses a whole number. With `units`, K, M or G may follow it.
 uint64_t parse(const char* option, const std::string& text, uint64_t fallback, uint64_t least, uint64_t most,
                std::string_view allowed, bool units = false) {
   if (text.empty()) return fallback;

@@ -100,7 +100,7 @@ Background::Background(Trainer& trainer, const std::string& interface) : listene
   }
   bell_ = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!bell_) fail("an eventfd", errno);
-  // The token tells connections of ranks from those of other programs.
+  // The token distinguishes connections of ranks from those of other programs.
   const uint64_t token = random_bits();
   const std::array<int64_t, 2> here = {static_cast<int64_t>(uint64_t{own} << 16 | ntohs(place.sin_port)),
                                        static_cast<int64_t>(token)};

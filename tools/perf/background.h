@@ -25,8 +25,8 @@ class Background {
  public:
   static constexpr unsigned kFlows = 16;
 
-  // All ranks construct it at the same time, because they exchange the addresses where they listen. Throws PerfError if
-  // a rank cannot connect to the next one, and SetupError as interface_address() does.
+  // All ranks must construct this object at the same time, because they exchange the addresses where they listen.
+  // Throws PerfError if a rank cannot connect to the next one, and SetupError as interface_address() does.
   Background(Trainer& trainer, const std::string& interface);
   ~Background();
   Background(const Background&) = delete;
@@ -49,10 +49,11 @@ class Background {
   FileDescriptor bell_;  // an eventfd that wakes the thread: there are bytes to send, or the thread must end
   std::vector<FileDescriptor> to_next_;
   std::vector<FileDescriptor> from_before_;
-  std::atomic<uint64_t> wanted_{0};  // bytes to send since the start; written by the caller, read by the thread
-  std::atomic<uint64_t> sent_{0};    // bytes that were sent since the start; written by the thread, read by the caller
-  std::atomic<bool> over_{false};    // the thread must end; written by the caller, read by the thread
-  std::atomic<int> fault_{0};        // errno of the thread; read by the caller
+  // bytes that burst() was asked to send since the start; written by the caller, read by the thread
+  std::atomic<uint64_t> wanted_{0};
+  std::atomic<uint64_t> sent_{0};  // bytes that were sent since the start; written by the thread, read by the caller
+  std::atomic<bool> over_{false};  // the thread must end; written by the caller, read by the thread
+  std::atomic<int> fault_{0};      // errno of the thread; read by the caller
   std::thread thread_;
 };
 

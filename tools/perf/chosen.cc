@@ -20,7 +20,7 @@ const char* kind_of(PerfOp op) { return op == PerfOp::kAllReduce ? "all_reduce" 
 }  // namespace
 
 std::string chosen_of(const PerfRow& row, const std::string& type, unsigned rank, unsigned world) {
-  // Trainer passes the same number to the library as `whole`.
+  // Trainer passes the larger of row.count and `least` to the library, as gradlane_how::whole.
   const size_t least = size_t{GRADLANE_EXACT_BELOW} * (row.together == 1 ? world : 1);
   const size_t whole = std::max(row.count, least) * (row.bytes / row.count);
   const double bytes = static_cast<double>(whole) * (row.op == PerfOp::kReduceScatter ? world : 1);

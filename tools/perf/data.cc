@@ -57,8 +57,8 @@ double roundings(const StrategyId& strategy, unsigned shares) {
 
 // Returns the bound for a sum of `shares` contributions; 1 is a copy. Codec::error() is the bound for one contribution.
 // Each addition rounds relative to a partial sum, which is no larger than sum |x|. An aggregator's codec for the return
-// path also rounds relative to that. `largest`: the largest magnitude of all inputs. An owner's rounding error may be
-// in proportion to the largest magnitude of the complete sum.
+// path also rounds relative to sum |x|. `largest`: the largest magnitude of all inputs. An owner's rounding error may
+// be in proportion to the largest magnitude of the complete sum.
 Bound bound_of(const StrategyId& strategy, const PerfCodec& codec, gradlane_type type, unsigned shares,
                double largest) {
   const auto rounded = [shares](double unit) { return std::pow(1 + unit, shares + 1) - 1; };
@@ -103,8 +103,8 @@ T pick(T a, T b, bool larger) {
   }
 }
 
-// Counts elements of result[0 .. count) that are wrong. The right ones are the sum of elements first, first + 1, ... of
-// the ranks `from` to `to`, without `to`.
+// Checks results. `result` has `count` elements. Its first element is element `first` of the tensor. count_wrong()
+// counts elements that differ too much from the sum over the ranks `from` to `to` - 1.
 template <typename T>
 class Checker {
  public:
@@ -131,8 +131,8 @@ class Checker {
     return wrong;
   }
 
-  // Does the same for a sum of all ranks with states. `state_change`: the states before the sum minus the states after
-  // it.
+  // Counts wrong elements of a sum over all ranks for which states are kept. `state_change`: the states before the sum
+  // minus the states after it.
   size_t count_wrong_with_states(unsigned ranks, size_t first, const T* result, const double* state_change,
                                  size_t count) {
     constexpr double kRounding = 0x1p-20;  // relative rounding of sums, and of the state that a contribution leaves

@@ -11,22 +11,22 @@
 namespace gradlane {
 
 // The inputs of all ranks. Every rank can compute the inputs of all others, and so the true result, without
-// communication. Floating types have the plan's distribution. Integers can have any value.
+// communication. Floats have the distribution PerfSettings::data. Integers can have any value.
 class PerfData {
  public:
-  // `apart`: the input of each rank is encoded by itself. It is false if the daemon first adds up the inputs of a
+  // `apart` is true if each rank's input is encoded by itself. It is false if the daemon first adds up the inputs of a
   // node's trainers (local_reduce).
   PerfData(const PerfSettings& plan, unsigned rank, unsigned world, bool apart = true);
 
-  // Fills `tensor` with the input of this rank: `count` elements of the plan's type.
+  // Fills `tensor` with the input of this rank: `count` elements of the type PerfSettings::type.
   void fill(void* tensor, size_t count) const;
 
   // Counts the elements of a result that are wrong. `count`: number of elements of the tensor.
   //
-  // A sum of floats may differ from the true sum, computed in a wider type. The limit is the error that the codec
-  // promises (compress/codec.h), as often as the strategy rounds, plus the rounding of fp32 sums. A sum by a codec that
-  // adds exactly must also equal, to the bit, the sum that exact.h computes, if exact.h can know that sum. A sum by a
-  // codec that promises no bound must be finite. Sums of integers, minima and maxima must be exact. A copy without
+  // A sum of floats may differ from the true sum, computed in a wider type. The limit is the codec's error bound
+  // (compress/codec.h) times the number of roundings of the strategy, plus the rounding of fp32 sums. A sum by a codec
+  // that adds exactly must also equal, to the bit, the sum that exact.h computes, if exact.h can know that sum. A sum
+  // by a codec that promises no bound must be finite. Sums of integers, minima and maxima must be exact. A copy without
   // compression must equal the bits that were sent.
   //
   // If `divided` is true, the codec has not scanned the tensor as a whole. Not every bit is known then, and exact.h is

@@ -35,7 +35,7 @@ class ExactSums {
 
   const SimInputs& inputs_;
   std::vector<Codec> codecs_;
-  double range_;  // sums are exact if the sum of their magnitudes is at most this
+  double range_;  // a sum is exact if the magnitudes of its terms add up to at most this
   std::vector<uint8_t> block_;
   std::vector<float> sum_;
   std::vector<double> size_;  // sums of the magnitudes that were added: sum |x|

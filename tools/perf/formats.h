@@ -8,11 +8,11 @@
 
 namespace gradlane {
 
-// Both formats have one table for each operation, strategy and codec, in which sizes ascend. A line before the table
-// names these.
+// Both formats have one table for each operation, strategy and codec, in which sizes ascend. A line before each table
+// names its operation, strategy and codec.
 
-// Returns rows as osu_allreduce -f -c prints them. With percentiles, returns them as with -z, which has p50, p90 and
-// p99.
+// Returns rows as osu_allreduce -f -c prints them. If the settings ask for percentiles, returns them as with -z, which
+// adds p50, p90 and p99.
 [[nodiscard]] std::string osu_text(const PerfSettings& plan, std::span<const PerfRow> rows);
 
 // Returns rows as all_reduce_perf prints them. Its columns for out-of-place operations are N/A, because gradlane works

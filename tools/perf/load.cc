@@ -14,7 +14,7 @@ namespace gradlane {
 namespace {
 
 constexpr unsigned kPeriod = 16;
-constexpr double kAt99 = 0.84;  // p99 of all operations is this quantile of those with bursts
+constexpr double kAt99 = 0.84;  // one in 16 operations has a burst, so this quantile of those is p99 of all operations
 constexpr unsigned kPlain = 16;
 // operations per burst during the search; between bursts, TCP's congestion window shrinks
 constexpr unsigned kSpacing = 8;

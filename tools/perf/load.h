@@ -14,7 +14,7 @@
 
 namespace gradlane {
 
-// Sends bursts of other traffic. In each 16 operations, one begins with a burst; the seed selects which. So p50 is the
+// Sends bursts of other traffic. One of every 16 operations begins with a burst; the seed selects which. So p50 is the
 // median of operations without a burst, and p99 is among the slower operations with one. Before a row is measured,
 // tune() searches for a size of bursts that makes p99 `aim` times p50. The percentiles of the row show the ratio that
 // was reached.
@@ -23,7 +23,7 @@ class Load {
   // Runs a number of operations and returns the slowest rank's time of each. The times are the same on all ranks.
   using Run = std::function<std::vector<double>(unsigned operations, const PerfStart& before)>;
 
-  // All ranks construct it at the same time. If the plan has no background load, no traffic is sent.
+  // All ranks must construct this object at the same time. If PerfSettings::background is 0, no traffic is sent.
   Load(Trainer& trainer, const PerfSettings& plan);
 
   // Finds the number of bytes that each rank sends in a burst.

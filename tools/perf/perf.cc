@@ -131,7 +131,7 @@ class Perf {
     });
     trainer_.barrier();
     const uint64_t sent_before = trainer_.data_bytes();
-    // The last operation runs by itself, because its check needs the states before it.
+    // The last operation runs separately, because its check needs the states before it.
     const unsigned apart = states.count() > 0 ? 1 : 0;
     PerfTimes times = run_rounds(trainer_, plan_, candidate, tensors_, plan_.iterations - apart, load_.bursts());
     const std::vector<float> before(states.floats(), states.floats() + states.count());
@@ -192,7 +192,7 @@ class Perf {
   }
 
   // Sets the times of a row. If operations run one at a time, `time_us` is their median. If several run at a time, they
-  // share the ring, so it is the time of all divided by their number.
+  // share the ring, so `time_us` is the time of all operations divided by their number.
   void set_times(PerfRow& row, const PerfTimes& times) {
     const std::vector<double> slowest = slowest_of(times.each);
     const std::vector<int64_t> all = trainer_.gather({&times.all, 1});
@@ -241,8 +241,9 @@ class Perf {
   }
 
   // Counts elements that are wrong although states are kept. No value may get lost: the inputs and the states before
-  // must equal the result and the states after. This rule fails with momentum among the states, with codecs that finish
-  // sums, and with a second codec for the return path. Then results must only be finite.
+  // must equal the result and the states after. This rule does not hold with momentum among the states, or with a
+  // second codec for the return path. It does not hold either with codecs that replace the sum by another result
+  // (Codec::finishes()). For all of these, results must only be finite.
   uint64_t count_wrong_with_states(const PerfCandidate& candidate, std::span<const float> before) {
     const float* const result = static_cast<const float*>(tensors_.tensors.front());
     const Codec& codec = candidate.codec.there;

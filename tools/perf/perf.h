@@ -8,13 +8,14 @@ namespace gradlane {
 
 // Options as the user wrote them. Empty lists and strings stand for the defaults.
 struct PerfOptions {
-  std::string begin;                  // size of the smallest tensor, bytes
-  std::string end;                    // size of the largest tensor, bytes
-  std::string factor;                 // factor from one size to the next
-  std::string iterations;             // timed iterations of each row
-  std::string warmup;                 // untimed iterations before them
-  std::vector<std::string> together;  // numbers of operations that a tensor is divided among, all submitted at once
-  std::string concurrent;             // operations in flight at a time, each of a tensor of its own
+  std::string begin;       // size of the smallest tensor, bytes
+  std::string end;         // size of the largest tensor, bytes
+  std::string factor;      // factor from one size to the next
+  std::string iterations;  // timed iterations of each row
+  std::string warmup;      // untimed iterations before them
+  // numbers of operations to divide a tensor among; all of them are submitted at once
+  std::vector<std::string> together;
+  std::string concurrent;  // operations in flight at a time, each of a tensor of its own
   std::vector<std::string> ops;
   std::vector<std::string> strategies;
   std::vector<std::string> codecs;

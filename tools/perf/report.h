@@ -18,19 +18,20 @@ struct PerfRow {
   size_t bytes = 0;
   size_t count = 0;
   unsigned together = 1;  // operations that the tensor is divided among
-  // median over iterations of the slowest rank's time; several at a time: time of all / their number
+  // time of an operation: median over iterations of the slowest rank's time. If several run at a time: the slowest
+  // rank's time of all iterations, divided by their number.
   double time_us = 0;
-  double mean_us = 0;        // time of all iterations / their number: mean over ranks
-  double least_us = 0;       // the same of the fastest rank
-  double most_us = 0;        // the same of the slowest rank
+  double mean_us = 0;        // time of all iterations, divided by their number; mean over ranks
+  double least_us = 0;       // time of all iterations, divided by their number, on the fastest rank
+  double most_us = 0;        // time of all iterations, divided by their number, on the slowest rank
   Tail tail;                 // us; percentiles over iterations of the slowest rank's time
   double algbw = 0;          // GB/s: bytes / time
-  double busbw = 0;          // GB/s: what each link must carry in that time if nothing is compressed
+  double busbw = 0;          // GB/s: bytes that each link must carry without compression / time
   double wire_ratio = 0;     // bytes that must be sent uncompressed / bytes sent; 0 if nothing is sent
   double memcpy_gbps = 0;    // GB/s of memcpy of as many bytes, right before and after
   double vs_memcpy = 0;      // algbw / memcpy_gbps
   uint64_t wrong = 0;        // number of wrong elements, plus number of ranks whose result differs
-  uint64_t burst_bytes = 0;  // bytes of a burst of other traffic, of each rank; 0: there is none
+  uint64_t burst_bytes = 0;  // bytes that each rank sends in a burst of other traffic; 0 if there is none
   // choice of the library, "fixed:10 by ring"; empty if it did not choose, or if the daemon does not report it
   std::string chosen{};
 };

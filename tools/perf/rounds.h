@@ -28,10 +28,11 @@ struct PerfTensors {
   float* states = nullptr;     // null: no states are kept
 };
 
-// Nanoseconds on this rank.
+// Times on this rank, in ns.
 struct PerfTimes {
-  std::vector<int64_t> each;  // time of each operation, from its start to the end of its wait; waits are in order
-  int64_t all = 0;            // time of all operations; one after the other: without the barriers between them
+  // time of each operation, from its start until wait() returns; the caller waits for operations in order
+  std::vector<int64_t> each;
+  int64_t all = 0;  // time of all operations; if they run one at a time, without the barriers between them
 };
 
 // Called before operation `number` starts.

@@ -187,7 +187,7 @@ void parse_tail(const PerfOptions& options, PerfSettings& plan) {
   plan.background = *aim;
 }
 
-// Throws SetupError if options do not go together.
+// Throws SetupError if options cannot be combined.
 void check_together(const PerfSettings& plan) {
   const unsigned parts = std::ranges::max(plan.together);
   if (parts > 1 && plan.ops != std::vector{PerfOp::kAllReduce})

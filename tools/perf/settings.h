@@ -55,7 +55,7 @@ struct PerfSettings {
   bool check = true;
 };
 
-// Checks the options and returns the plan. Throws SetupError if an option cannot be used.
+// Checks the options and returns the settings. Throws SetupError if an option cannot be used.
 [[nodiscard]] PerfSettings make_perf_plan(const PerfOptions& options);
 
 // Returns the element where operation `part` begins if a tensor of `count` elements is divided among `together`
@@ -78,8 +78,8 @@ struct PerfCandidates {
   std::vector<PerfCandidate> candidates;
   std::vector<std::string> skipped;  // texts that name what is left out, and why
 };
-// Returns the ways to measure the operation. If the plan names no strategies, each codec uses the first allowed
-// strategy that can carry it. Throws SetupError if no strategy can carry a codec that was named.
+// Returns the strategies and codecs to measure the operation with. If `plan` names no strategies, each codec uses the
+// first allowed strategy that can carry it. Throws SetupError if no strategy can carry a codec that was named.
 [[nodiscard]] PerfCandidates perf_candidates(const PerfSettings& plan, PerfOp op,
                                              const std::vector<StrategyId>& allowed, unsigned world);
 
@@ -93,8 +93,8 @@ struct PerfCandidates {
 // number of elements, and at least one. A tensor without blocks has at least one element, too.
 [[nodiscard]] size_t perf_count(const PerfSettings& plan, PerfOp op, size_t bytes, unsigned world) noexcept;
 
-// Returns the number of bytes that a rank must send if nothing is compressed, as a share of the tensor's size. It is
-// the mean over ranks of the least number possible.
+// Returns the least number of bytes that a rank must send without compression, divided by the bytes of the tensor. It
+// is the mean over ranks.
 [[nodiscard]] double least_share(PerfOp op, unsigned world) noexcept;
 // Returns busbw / algbw, as nccl-tests define it.
 [[nodiscard]] double bus_share(PerfOp op, unsigned world) noexcept;

@@ -17,8 +17,8 @@ struct Tail {
   [[nodiscard]] double ratio() const noexcept { return p50 > 0 ? p99 / p50 : 0; }
 };
 
-// Returns the smallest sample that at least `share` (0 to 1) of all samples do not exceed (nearest rank). `sorted`
-// ascends and is not empty.
+// Returns a percentile by nearest rank: the smallest sample x such that at least the share `share` (0 to 1) of all
+// samples is not greater than x. `sorted` ascends and is not empty.
 [[nodiscard]] double percentile(std::span<const double> sorted, double share) noexcept;
 
 // Computes the percentiles of samples, which may be in any order. All are 0 if there are no samples.

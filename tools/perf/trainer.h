@@ -13,7 +13,7 @@
 
 namespace gradlane {
 
-// Thrown if an operation fails or the daemon has no memory. Options are not the cause.
+// Thrown if an operation fails or the daemon has no memory. Wrong options throw SetupError instead.
 class PerfError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -22,14 +22,14 @@ class PerfError : public std::runtime_error {
 struct TrainerPlace {
   const char* command = "perf";  // name of the command, for messages
   std::string socket = {};       // path of the daemon's socket; empty: the library finds it
-  int rank = -1;                 // rank to take; -1: as RANK says, or any free one
-  int patience_ms = -1;          // time limit while there is no daemon; -1: the library's default
+  int rank = -1;                 // rank to take; -1: the one in the variable RANK, or any free one
+  int patience_ms = -1;          // time to wait for a daemon that has not started; -1: the library's default
   int64_t limit_ms = 0;          // time limit of operations; 0: the daemon's
 };
 
 class Trainer {
  public:
-  static constexpr size_t kMaxGathered = 4096;  // most numbers that a rank gives to gather()
+  static constexpr size_t kMaxGathered = 4096;  // limit of the numbers that a rank passes to gather()
 
   // Throws SetupError if there is no daemon.
   explicit Trainer(const TrainerPlace& place = {});
@@ -68,10 +68,12 @@ class Trainer {
                                        const std::string& codec, gradlane_reduction reduction);
   void wait(PerfOp op, gradlane_request request);
   void barrier();
-  // Returns the numbers of all ranks, rank after rank. All ranks give the same number of them, at most kMaxGathered.
+  // Returns the numbers of all ranks, in the order of ranks. All ranks must call it with equally many numbers, at most
+  // kMaxGathered.
   [[nodiscard]] std::vector<int64_t> gather(std::span<const int64_t> numbers);
 
-  // Return the number of bytes sent in data packets since the start, and the number of these packets.
+  // Return the number of bytes that this rank has sent in data packets since it connected, and the number of these
+  // packets.
   [[nodiscard]] uint64_t data_bytes();
   [[nodiscard]] uint64_t data_packets();
 

@@ -18,18 +18,20 @@ namespace gradlane {
 [[nodiscard]] std::string compute_note(const PlanSetting& setting);
 
 // Returns the decision, which is the last line of a plan: what to do, what to set, and what that is based on. If the
-// calibration's own checks were off, it also says what to do then.
+// calibration's own checks found large errors, it also says what to set then.
 [[nodiscard]] std::string advice(const PlanSetting& setting, const PlanRows& rows);
 
-// The keys to set in the daemons' configuration, so that this codec uses these strategies ("ring+direct").
+// The keys to set in the daemons' configuration.
 struct PlanConfiguration {
   std::string codec;       // "codec: auto:2^-10"
   std::string strategies;  // "strategies: [ring, direct]"; "": nothing to set
 };
-// `allowed`: strategies that the daemons allow; empty: they are not known, so the default counts.
+// Returns the keys with which operations use `codec` by the strategies `ways` ("ring+direct"). `allowed` has the
+// strategies that the daemons allow. If it is empty, they are not known, and the default strategies are assumed.
 [[nodiscard]] PlanConfiguration configuration_of(const std::string& codec, const std::string& ways,
                                                  const std::vector<std::string>& allowed);
-// Returns both, joined by " and ", or only the codec.
+// Returns the keys of configuration_of(), joined by " and ". If there is nothing to set for strategies, returns only
+// the codec's.
 [[nodiscard]] std::string configuration_text(const std::string& codec, const std::string& ways,
                                              const std::vector<std::string>& allowed);
 

@@ -196,7 +196,8 @@ struct Range {
   bool whole;
 };
 
-// Returns the values from one end to the other in steps of 1, 2, 5, 10, or by doubling if whole numbers are needed.
+// Returns values from `from` to `to`, both included. With `doublings`, each is twice the previous one. Otherwise the
+// values between are 1, 2 and 5 times the powers of ten.
 std::vector<double> steps(double from, double to, bool doublings) {
   std::vector<double> values;
   if (doublings) {

@@ -18,8 +18,9 @@ struct PlanOptions {
   std::vector<std::string> codecs;      // in the form of codec_list()
   std::vector<std::string> strategies;  // in the form of find_strategies()
   std::string calibration;              // FILE, or "none"
-  std::vector<std::string> places;      // default files: the first that can be used here, if the user names none
-  std::string port;                     // kind of port, if there is no calibration
+  // default calibration files; if the user names none, the first that can be used on this host
+  std::vector<std::string> places;
+  std::string port;  // kind of port, if there is no calibration
   std::string lanes;
   std::string mtu;
   std::string latency_us;
@@ -57,7 +58,7 @@ struct PlanSetting {
   bool follows = false;             // fixed:adaptive was asked for; it is predicted by the figures of kFollowedCodec
   std::vector<StrategyId> strategies;
   std::vector<StrategyId> strategies_not_allowed;  // usual strategies that the calibrated ring does not allow
-  bool nodes_assumed = false;                      // neither given nor measured
+  bool nodes_assumed = false;                      // `nodes` was neither given nor measured
   bool gbps_assumed = false;
 
   [[nodiscard]] StepCompute compute() const noexcept { return {sample.forward * batch, sample.backward * batch}; }

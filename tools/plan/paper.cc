@@ -47,16 +47,16 @@ struct PaperRate {
   std::vector<MlsysSetup> our_list;
 };
 
-// Returns the s of a step of the set-up without compression, in the same buckets as gradlane's codecs. Only backward
-// counts, as in the paper.
+// Returns the time in s of a step of the set-up without compression, in the same buckets as gradlane's codecs. Only
+// backward counts, as in the paper.
 double plain_step(const PlanSetting& setting, const MlsysSetup& setup, const std::vector<PlanBucket>& buckets) {
   const Calibration plain = plain_calibration(setting.calibration);
   const CodecCost* const raw = plain.find("raw");
   return plan_step(plain, {&raw, 1}, buckets, {0, setup.backward}, setup.workers, setting.strategies).time.step;
 }
 
-// Returns the same set-up with a codec of gradlane's. It is compared with the paper's sync-SGD or with plain_step(),
-// the faster of the two.
+// Returns the set-up with one of gradlane's codecs in place of the paper's. It is compared with the paper's sync-SGD or
+// with plain_step(), the faster of the two.
 MlsysSetup with_ours(const PlanSetting& setting, const MlsysSetup& setup, const std::vector<PlanBucket>& buckets,
                      const std::string& codec) {
   MlsysSetup ours = setup;

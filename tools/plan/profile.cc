@@ -38,7 +38,7 @@ double real_at(const Json& of, const char* key, const At& at, double least, doub
   const std::string allowed = fmt::format("allowed: {} to {:g}", least, most);
   if (found == of.end()) at.refuse(key, "is missing, " + allowed);
   if (!found->is_number()) {
-    // Writing nested values out would use as much of the stack as their depth. So only their type is named.
+    // Writing out nested values would need as much stack as they are deep, so only their type is named.
     const std::string text = found->is_structured() ? found->type_name() : found->dump().substr(0, 40);
     at.refuse(key, fmt::format("{} is not a number, {}", text, allowed));
   }

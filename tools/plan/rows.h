@@ -15,20 +15,20 @@ struct PlanRow {
   std::string codec;
   std::string ways;  // strategies of its buckets: "ring", "ring+direct"
   StepPlan plan;
-  double speedup = 1;  // raw's step / this one
+  double speedup = 1;  // time of raw's step / time of this one
 };
 
 struct PlanRows {
   static constexpr size_t kRaw = 1;  // index of raw, after plain
 
   std::vector<PlanRow> rows;  // plain, raw, each codec, best
-  // Each is the row of the finest codec that is as fast as the fastest and saves at least kWorthIt. If there is none,
-  // it is raw. `single` is one of all rows with one codec. `bounded` is one of those that also have a bound of their
-  // error (states_bound()).
+  // `single` is the row of the finest codec that is as fast as the fastest (kAsFast) and saves at least kWorthIt. If
+  // there is none, it is raw's row. `bounded` is the row that this rule finds among codecs with an error bound
+  // (states_bound()).
   const PlanRow* single = nullptr;
   const PlanRow* bounded = nullptr;
   double compute = 0;            // s of a step without an exchange
-  std::optional<double> enough;  // ratio_enough()
+  std::optional<double> enough;  // compression ratio that is enough for linear scaling: ratio_enough()
   // `rates` are the rates of links at which compressing with `named` pays. `named` is the codec that advice()
   // (advice.h) names. If no codec pays here, it is the codec with a bound that pays up to the highest rate. It is empty
   // if no such codec pays at any rate.
@@ -47,7 +47,7 @@ struct PlanRows {
 // Returns the row of a codec of the calibration. Its step is infinite if no strategy can carry it.
 [[nodiscard]] PlanRow codec_row(const PlanSetting& setting, const std::string& codec);
 
-// Smaller gains are not worth mentioning, because models err by more.
+// Least gain that counts, as a share of a step. Smaller ones are not reported, because the model errs by more.
 inline constexpr double kWorthIt = 0.03;
 inline constexpr double kAsFast = kWorthIt;
 // "Linear scaling": a step takes at most this share longer than computing alone.

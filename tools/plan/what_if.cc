@@ -88,8 +88,8 @@ std::vector<Cell> cells_of(const PlanSetting& setting, const WhatIf& grid) {
   return cells;
 }
 
-// The speed-up by an imaginary codec in the middle of the grid, compared with plain. `ns`: time per element of encode,
-// merge and decode each. `ratio`: factor by which it makes bytes smaller.
+// The speed-up of a step by an imaginary codec, compared with the plain exchange, at the middle point of the grid.
+// `ns`: time per element of encode, of merge, and of decode. `ratio`: factor by which it makes bytes smaller.
 struct Trade {
   double ns;
   double ratio;

@@ -1,4 +1,5 @@
-// widths.cc - `gradlane plan --widths`: bytes that a width, or a codec, for each layer would save on recorded gradients
+// widths.cc - `gradlane plan --widths`: how many bytes would be saved on recorded gradients if each layer had a width,
+// or a codec, of its own
 #include "tools/plan/widths.h"
 
 #include <fmt/format.h>
@@ -23,7 +24,8 @@
 namespace gradlane {
 namespace {
 
-// Widths that are shown, and how far from these a layer may be.
+// Widths in bits that are shown, from kFirst to kLast. The width of a layer may differ by up to kAround from the shown
+// one.
 constexpr int kFirst = 6;
 constexpr int kLast = 16;
 constexpr int kAround = 5;
@@ -179,7 +181,8 @@ std::vector<WidthsRow> widths_rows(const Recording& recording, WithFeedback& fee
   return rows;
 }
 
-// fixed:adaptive has a width for each bucket. It follows from the RMS of the bucket's average (gradlane.AdaptiveBound).
+// fixed:adaptive has a width for each bucket. The width follows from the RMS of the bucket's average
+// (gradlane.AdaptiveBound).
 std::vector<BucketsRow> buckets_rows(const Recording& recording, WithFeedback& feedback) {
   std::vector<BucketsRow> rows;
   for (const double most : kBuckets) {

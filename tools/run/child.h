@@ -32,7 +32,7 @@ struct Child {
 // Returns the exit code, or 128 + signal if a signal ended the process.
 [[nodiscard]] int exit_code_of(int status) noexcept;
 
-// Makes this process the parent of all descendants whose own parent ends from now on. So none of them is lost.
+// Makes this process the parent of all descendants whose own parent ends from now on, so that it can end these, too.
 void adopt_orphans();
 // Returns all children of this process that have not been waited for.
 [[nodiscard]] std::vector<pid_t> all_children();
@@ -40,7 +40,7 @@ void adopt_orphans();
 // Opens descriptors 0, 1 and 2 if they are closed, so that no pipe becomes one of them.
 void open_standard_descriptors();
 
-// Turns signals into events: they are blocked, and read from a descriptor.
+// Blocks signals, so that they can be read from a descriptor instead.
 class SignalQueue {
  public:
   explicit SignalQueue(const std::vector<int>& signals);

@@ -8,14 +8,14 @@
 
 namespace gradlane {
 
-// Starts the warden, a process that waits at a pipe. If this process dies without a message, the warden kills the
-// process groups that it was informed of, and removes the folder and the network namespaces. (Children of this process
-// die by themselves then, but their children do not.)
+// Starts the guard, a child process that reads from a pipe ("run-warden" in lists of processes). If this process dies
+// without a message, the guard kills the process groups that started() has named. It then removes the folder and the
+// network namespaces. Children of this process are killed by the kernel when it dies, but their own children are not.
 class CleanupGuard {
  public:
   // Signals that may be sent to this process's group must be blocked already, and SIGPIPE ignored. Throws SetupError.
   CleanupGuard(const std::string& folder, const std::vector<std::string>& spaces);
-  // Tells the warden that all is well: it ends and removes nothing.
+  // Tells the guard that all is well. The guard then ends and removes nothing.
   ~CleanupGuard();
   CleanupGuard(const CleanupGuard&) = delete;
   CleanupGuard& operator=(const CleanupGuard&) = delete;

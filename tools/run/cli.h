@@ -7,8 +7,9 @@
 
 namespace gradlane {
 
-// Takes the command behind "--" out of the arguments of `gradlane run`, before CLI11 sees them. CLI11 would interpret
-// arguments like "[1,2]". Other subcommands are not changed. `options` must outlive the parse.
+// Removes the command after "--" from the arguments of `gradlane run`, before CLI11 sees them, and stores it in
+// `options`. CLI11 would interpret arguments like "[1,2]". Other subcommands are not changed. `options` must outlive
+// the parse.
 void cut_run_command(int& argc, const char* const* argv, RunOptions& options);
 
 CLI::App* add_run(CLI::App& app, RunOptions& options);

@@ -9,7 +9,7 @@
 namespace gradlane {
 
 inline constexpr const char* kVethName = "gl0";     // gradlane's interface in each node's namespace
-inline constexpr const char* kInsideName = "eth0";  // the kernel's own interface there, with --inside
+inline constexpr const char* kInsideName = "eth0";  // the kernel's interface in each node's namespace, with --inside
 inline constexpr const char* kHostPortName =
     "gla0";  // other end of kVethName, where an accelerator receives what the kernel sends
 inline constexpr const char* kWirePortName = "glw0";  // accelerator's interface to the switch
@@ -26,8 +26,8 @@ struct ShaperSizes {
 
 // Returns the DPDK device of a node: AF_PACKET on its interface, with frames that fit the MTU.
 [[nodiscard]] std::string veth_device(size_t mtu);
-// Returns the same for a port of an accelerator, where frames with a VLAN tag also fit. Each device of a daemon needs
-// another `number`.
+// Returns the DPDK device for a port of an accelerator, where frames with a VLAN tag also fit. Each device of a daemon
+// needs another `number`.
 [[nodiscard]] std::string accelerator_device(unsigned number, const std::string& interface, size_t mtu);
 
 // Sets a parameter below /proc/sys/net, in the network namespace of this process. Does nothing if the kernel lacks it.

@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds kStartTime{30};
-constexpr seconds kLastWords{2};   // for trainers whose daemon has died
+constexpr seconds kLastWords{2};   // time for trainers to end after a daemon has died
 constexpr seconds kLongEnough{1};  // shortest job whose gain by compression is reported
 constexpr seconds kGrace{5};       // time between SIGTERM and SIGKILL
 constexpr milliseconds kTick{20};
@@ -198,8 +198,8 @@ void RunJob::collect_endings() {
   std::vector<Ending> endings;
   for (siginfo_t info = {}; waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0; info = {}) {
     const auto known = std::ranges::find(processes_, info.si_pid, &Process::pid);
-    // This ends the processes that it leaves behind in its group. The group's number is not used again before waitpid()
-    // has removed the zombie.
+    // This signal ends the processes that the ended process leaves in its group. The group's number is not used again
+    // before waitpid() has removed the zombie.
     if (known != processes_.end()) {
       kill(-info.si_pid, SIGTERM);
       cleanup_guard_.ended(info.si_pid);
@@ -212,7 +212,8 @@ void RunJob::collect_endings() {
     for (LineSource& source : known->output) source.read_rest();
     endings.push_back({&*known, status});
   }
-  // If a daemon and a trainer ended since the last look, the daemon's end made the trainer fail. So daemons come first.
+  // If a daemon and a trainer ended since the previous check, the daemon's end made the trainer fail. So daemons are
+  // handled first.
   for (const auto& [process, status] : endings) {
     if (!process->trainer) on_daemon_ended(*process, status);
   }
@@ -343,7 +344,7 @@ void RunJob::kill_all(bool trainers) {
   if (trainers) {
     for (const pid_t pid : orphans()) kill(pid, SIGKILL);
   }
-  // This is done again after each tick, because it makes new orphans.
+  // The next tick calls kill_all() again, because killing processes makes new orphans.
   enter(phase, kTick);
 }
 

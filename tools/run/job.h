@@ -75,12 +75,13 @@ class RunJob {
   void on_trainer_ended(const Process& trainer, int status);
   void advance();
 
-  // Ends the run with this exit status. Sends `signal` to the trainers, and SIGTERM to the daemons when they have
-  // ended.
+  // Ends the run with this exit status. Sends `signal` to the trainers, and SIGTERM to the daemons when the trainers
+  // have ended.
   void stop(int code, int signal);
   void enter(Phase phase, Clock::duration at_most = Clock::duration::max());
   void signal_all(bool trainers, int signal);
-  // Sends `signal` to orphans that have not got it yet: processes that trainers have started and not ended.
+  // Sends `signal` to each orphan to which it was not sent before. Orphans are processes that trainers have started and
+  // left running.
   void signal_orphans(int signal);
   void kill_all(bool trainers);
   [[nodiscard]] bool alive(bool trainers);

@@ -16,8 +16,8 @@ namespace {
 constexpr size_t kMaxLinks = 15;  // per node, with vhost or memif: each link has packet buffers
 static_assert(kMaxLinks <= kMaxPorts);
 
-// Throws SetupError if there are too many links. With these kinds, each end of a link is a device of its node's
-// process.
+// Throws SetupError if there are too many links. With vhost and memif, each end of a link is a device of its node's
+// process. With kRing, all nodes share one process.
 void check_links(const RunSettings& plan, const std::string& what) {
   const bool one_process = plan.link == RunSettings::Link::kRing;
   size_t ends = 0;

@@ -7,8 +7,8 @@
 
 namespace gradlane {
 
-// Reads the option; the rest of the plan must be known. Throws SetupError if there would be too many links, with a hint
-// on another --link.
+// Reads the option for strategies into `plan`, whose other fields must be set already. Throws SetupError if there would
+// be too many links, with a hint on another --link.
 void plan_strategies(const RunOptions& options, RunSettings& plan);
 
 // A link between two nodes: from a node to the next one of the ring, or an additional one for a strategy.

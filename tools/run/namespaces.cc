@@ -1,4 +1,5 @@
-// namespaces.cc - network namespaces of `gradlane run` (main thread: set-up and end; removal: the warden too)
+// namespaces.cc - network namespaces of `gradlane run` (main thread: set-up and end; removal: the process of
+// CleanupGuard, too)
 #include "tools/run/namespaces.h"
 
 #include <fcntl.h>
@@ -35,7 +36,7 @@ void require_new_spaces(const std::vector<std::string>& names) {
   }
 }
 
-// Does the same as `ip netns del`.
+// Removes the namespaces, as `ip netns del` does.
 void remove_spaces(const std::vector<std::string>& names) noexcept {
   for (const std::string& name : names) {
     const std::string path = kNetnsFolder + name;
@@ -58,7 +59,7 @@ InNetworkNamespace::InNetworkNamespace(const std::string& name) {
 
 InNetworkNamespace::~InNetworkNamespace() {
   if (before_ < 0) return;
-  // The process must not go on in the wrong namespace. The warden cleans up.
+  // The process must not go on in the wrong namespace. If it dies here, CleanupGuard's process cleans up.
   if (setns(before_, CLONE_NEWNET) != 0) std::terminate();
   close(before_);
 }

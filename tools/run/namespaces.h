@@ -1,5 +1,5 @@
 // namespaces.h - the network namespaces of `gradlane run`: names, entering and removal (main thread: set-up and end;
-// removal: the warden too)
+// removal: the process of CleanupGuard, too)
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace gradlane {
 
-// Returns the names of the namespaces for a run of this process: one per node, and the switch's as the last one. There
-// are none for links that need none.
+// Returns the names of the namespaces for a run of this process: one per node, and the switch's as the last one.
+// Returns none if the kind of link needs no namespaces.
 [[nodiscard]] std::vector<std::string> run_namespaces(const RunSettings& plan);
 // Throws SetupError if there are namespaces with these names already.
 void require_new_spaces(const std::vector<std::string>& names);
@@ -22,7 +22,7 @@ void remove_spaces(const std::vector<std::string>& names) noexcept;
 // there.
 class InNetworkNamespace {
  public:
-  // Empty: the process stays where it is. Throws SetupError.
+  // If `name` is empty, the process stays in its namespace. Throws SetupError.
   explicit InNetworkNamespace(const std::string& name);
   ~InNetworkNamespace();
   InNetworkNamespace(const InNetworkNamespace&) = delete;

@@ -10,10 +10,11 @@
 
 namespace gradlane {
 
-// Owns the namespaces and their contents: a veth pair from each node to a bridge, with shapers if the plan has a rate.
+// Owns the namespaces and their contents: a veth pair from each node to a bridge, with shapers if RunSettings::rate is
+// set.
 class RunNet {
  public:
-  // `cleanup_guard` is informed of the programs that this object starts. It removes the namespaces itself if this
+  // `cleanup_guard` is informed of the programs that this object starts. Its process removes the namespaces if this
   // process is killed. Throws SetupError that says what to do.
   RunNet(const RunSettings& plan, const CleanupGuard& cleanup_guard);
   ~RunNet();

@@ -13,7 +13,7 @@
 namespace gradlane {
 namespace {
 
-// A pipe that poll() calls writable takes this much without blocking.
+// Bytes of one write(). A pipe that poll() reports as writable takes as many without blocking.
 constexpr size_t kPiece = 4096;
 constexpr int kPieces = 64;
 constexpr size_t kBuffer = size_t{64} << 10;

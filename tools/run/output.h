@@ -43,9 +43,9 @@ class LineSource {
   LineSource& operator=(LineSource&&) = delete;
   ~LineSource();
 
-  // Reads once. Returns whether there was anything.
+  // Reads from the pipe once. Returns whether it got any output.
   bool read_some();
-  // Reads all that is there, and finishes the last line. The process must have ended.
+  // Reads all output that is left, and ends the last line. The process must have ended.
   void read_rest();
 
   [[nodiscard]] int fd() const noexcept { return fd_; }  // -1: the pipe has ended

@@ -16,8 +16,7 @@ class AdminProbe {
   AdminProbe(const AdminProbe&) = delete;
   AdminProbe& operator=(const AdminProbe&) = delete;
 
-  // Returns whether the daemon has answered. The caller repeats the call until it returns true. Only then it may pass
-  // the next path.
+  // Returns whether the daemon has answered. The caller repeats the call with the same path until it returns true.
   [[nodiscard]] bool answers(const std::string& path);
 
  private:

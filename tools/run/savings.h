@@ -6,7 +6,7 @@
 
 namespace gradlane {
 
-// Returns lines for people, from the admin sockets of all nodes. Returns none if less than a megabyte was sent, if a
+// Returns lines for the user, from the admin sockets of all nodes. Returns none if less than a megabyte was sent, if a
 // daemon does not answer at once, or if GRADLANE_SUMMARY is 0.
 [[nodiscard]] std::vector<std::string> job_worth(const std::vector<std::string>& admins);
 

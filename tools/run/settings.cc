@@ -1,4 +1,4 @@
-// settings.cc - the plan of `gradlane run`: its options, read and checked (set-up only)
+// settings.cc - settings of `gradlane run`: its options, read and checked (set-up only)
 #include "tools/run/settings.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// settings.h - the plan of `gradlane run`: its checked options, and the environment variables of trainers (set-up only)
+// settings.h - settings of `gradlane run`: its checked options, and the environment variables of trainers (set-up only)
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ inline constexpr unsigned kMaxJob = (1U << 18) - 2;
 struct RunSettings {
   enum class Link : uint8_t {
     kVhost,  // a process per node, with shared memory between neighbours
-    kMemif,  // the same by memif; a node may die when its neighbour is killed
+    kMemif,  // a process per node, as with kVhost, but with memif; a node may die when its neighbour is killed
     kRing,   // all nodes in one process
     kVeth,   // a process per node, each in a network namespace with a veth pair to a switch
     // A process per node with UDP sockets. They use loopback addresses, or with a rate or --inside, the kernel's
@@ -67,18 +67,18 @@ struct RunSettings {
   [[nodiscard]] unsigned node_of(unsigned rank) const noexcept { return rank / trainers; }
 };
 
-// Checks the options and returns the plan. Throws SetupError.
+// Checks the options and returns the settings. Throws SetupError.
 [[nodiscard]] RunSettings make_run_plan(const RunOptions& options);
 
 // Returns the IPv4 address of a node: "10.77.0.1" for node 0.
 [[nodiscard]] std::string node_address(unsigned node);
-// Returns its IPv6 address: "fd77::1".
+// Returns the IPv6 address of a node: "fd77::1" for node 0.
 [[nodiscard]] std::string node_ipv6_address(unsigned node);
-// Returns its IPv4 address on the loopback interface.
+// Returns the IPv4 address of a node on the loopback interface.
 [[nodiscard]] std::string loopback_address(unsigned node, unsigned job);
 // Returns the first UDP port of a node, if all nodes share the one IPv6 address of the loopback interface.
 [[nodiscard]] unsigned loopback_port(const RunSettings& plan, unsigned node);
-// Returns the address of the kernel's own interface in its namespace, with --inside: "10.77.1.1".
+// Returns the address of the kernel's own interface in the node's namespace, with --inside: "10.77.1.1" for node 0.
 [[nodiscard]] std::string inside_address(unsigned node);
 
 // Returns the path of gradlaned: the one that GRADLANED names, else the one beside this executable, else the one in

@@ -15,8 +15,8 @@ namespace gradlane {
 //
 //   aggregators:G       (a) the hierarchical worker-aggregator. Members send their gradients to the first node of their
 //                       group. That node adds them and sends the sum to the root. The root adds these sums and sends
-//                       the result to the first node of each group, which sends it to its members. G = p is the flat
-//                       one.
+//                       the result to the first node of each group, which sends it to its members. With one group of
+//                       all nodes, it is the flat worker-aggregator.
 //   rings-aggregator:G  (b) rings under an aggregator. A group's gradients are added in a ring (reduce-scatter). Each
 //                       member sends its share of the sum to the root. The root adds them, and sends shares back, which
 //                       travel around the ring (all-gather).
@@ -25,8 +25,9 @@ namespace gradlane {
 //
 //   doubling            Each node sends the whole tensor to the node whose number differs in one bit, and adds what it
 //                       gets. There is a step for each bit.
-//   halving             The same, but each step sends half of what is left. The same steps in reverse order send all of
-//                       it back. That is twice the steps, and no more bytes than a ring. (Rabenseifner, 2004)
+//   halving             The first step sends half of the tensor, and each later one half as much as the one before. The
+//                       same steps in reverse order send the results back. That is twice the steps, and no more bytes
+//                       than a ring. (Rabenseifner, 2004)
 //
 // The root is node 0, and aggregators are members too, as in `aggregator:0`. The model has bytes in full packets with
 // the headers of gradlane's packets, and rate and delay of ports. It also has dependencies: a tensor, or a block in a

@@ -22,10 +22,10 @@
 namespace gradlane {
 namespace {
 
-// A ratio that a codec must reach, on recorded gradients or on made ones with that name.
+// A ratio that a codec must reach, on recorded gradients or on generated ones.
 struct Wanted {
   const char* codec;
-  const char* data;  // name of the made gradients; null: recorded ones
+  const char* data;  // name of the generated gradients; null: all recorded ones
   double ratio;
 };
 constexpr Wanted kWanted[] = {{"signsgd", nullptr, 20},
@@ -49,7 +49,7 @@ struct RatioRow {
   std::string data;
   std::string codec;
   std::string strategy;
-  double raw_bytes = 0;  // by `raw`: bytes of data packets in one exchange
+  double raw_bytes = 0;  // bytes of data packets in one exchange with codec `raw`
   double bytes = 0;
   double non_zero = 0;  // share of non-zeros in the first contribution of rank 0, when it is encoded and decoded
   std::optional<double> wanted;
@@ -60,7 +60,7 @@ struct RatioRow {
 
 // ---- Options
 
-// Returns an example of each codec, and the codecs of kWanted.
+// Returns an example of each codec in the table, and the codecs of kWanted.
 std::vector<CodecPair> ratio_codecs() {
   std::vector<CodecPair> codecs;
   const auto add = [&codecs](const std::string& name) {
@@ -127,7 +127,8 @@ class Exchanges {
     (void)net_.run_until(whole, net_.now() + 10 * kSecond);
   }
 
-  // Returns the bytes of data packets of one exchange, as a mean. If an exchange fails, sets `failure`.
+  // Returns the mean number of bytes of data packets per exchange, without the warm-up. If an exchange fails, sets
+  // `failure`.
   double run(std::string& failure) {
     uint64_t before = 0;
     for (unsigned t = 0; t < plan_.warmup + plan_.exchanges && failure.empty(); ++t) {

@@ -29,10 +29,11 @@ struct SimRow {
   uint64_t queue_drops = 0;            // packets
   std::optional<double> ratio;         // fp32 bytes that had to move per byte on the wire; none if nothing had to move
   std::optional<double> wa_seconds;    // time of a worker-aggregator exchange, uncompressed; all-reduce only
-  std::optional<double> star_seconds;  // the same without a tree for the results; aggregators only
+  std::optional<double> star_seconds;  // time of that exchange without a tree for the results; aggregators only
   uint64_t wrong = 0;                  // wrong elements over all ranks
   std::string failure;                 // empty: none
-  bool played = false;                 // simulated as flows (play.h): has no elements, and no ranks that could fail
+  // simulated as flows (flow_model.h): the row has no elements to check, and no ranks that could fail
+  bool played = false;
 };
 
 // Returns the least number of bytes that all ranks together must send for a tensor of that size.

@@ -155,7 +155,7 @@ void check_strategies(const SimSettings& plan) {
   for (const OpKind op : plan.ops) (void)sim_candidates(plan, op);
 }
 
-// Checks the plays. The plan must be complete.
+// Checks the flow models. All other settings must be set already.
 void check_plays(const SimSettings& plan) {
   if (plan.plays.empty()) return;
   if (plan.ops != std::vector{OpKind::kAllReduce}) throw SetupError("--play works only with all-reduces");
@@ -170,7 +170,7 @@ void check_plays(const SimSettings& plan) {
   }
 }
 
-// Reads --together and --operations. The plan must have its kinds of operations and its size.
+// Reads --together and --operations. `plan` must have its kinds of operations and its size already.
 void parse_together(const SimOptions& options, SimSettings& plan) {
   constexpr double kMost = 100'000;
   const Quantity together = {"--together", kNone, 1, kMost, "a number of operations from 1 to 100000"};

@@ -46,15 +46,15 @@ struct SimCandidates {
   std::vector<SimCandidate> candidates;
   std::vector<std::string> skipped;  // texts that name what is left out, and why
 };
-// Returns every codec with every strategy that can carry it. If no strategies are named, that is the ring, or else
-// direct. Throws SetupError if a codec that was named cannot be carried.
+// Returns every codec with every strategy that can carry it. If no strategies are named, each codec uses the ring, or
+// direct if the ring cannot carry it. Throws SetupError if a codec that was named cannot be carried.
 [[nodiscard]] SimCandidates sim_candidates(const SimSettings& plan, OpKind op);
 // Returns the strategies that nodes must allow: the one that is measured, and direct if the codec needs links between
 // all nodes.
 [[nodiscard]] std::vector<StrategyId> allowed_strategies(const SimCandidate& candidate);
 
-// Checks the options and returns the plan. Throws SetupError that names the option, the value that was given and the
-// allowed ones.
+// Checks the options and returns the settings. Throws SetupError that names the option, the value that was given and
+// the allowed ones.
 [[nodiscard]] SimSettings make_plan(const SimOptions& options);
 
 [[nodiscard]] std::vector<std::string> op_names();

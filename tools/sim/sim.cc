@@ -209,8 +209,8 @@ void simulate(SimNet& net, const SimCandidate& candidate, const Data& data, SimR
     }
     return true;
   };
-  // This waits for the ring, so that the time for that is not counted. If the ring does not come up, the operation
-  // fails.
+  // Waits until the ring is ready, so that the set-up is not part of the measured time. If the ring does not become
+  // ready, the operation fails.
   (void)net.run_until(whole, net.now() + config.start_timeout);
   const Nanos start = net.now();
   const LinkStats before = net.stats();
@@ -218,7 +218,7 @@ void simulate(SimNet& net, const SimCandidate& candidate, const Data& data, SimR
   const auto submit = [&] {
     bool all = true;
     for (unsigned i = 0; i < net.nodes(); ++i) {
-      // If the exchange has no room, an operation waits until another one has ended.
+      // If the exchange has no free slot, an operation waits until another one has ended.
       while (submitted[i] < row.together) {
         const auto is = net.try_submit(i, part_of(candidate, data, i, submitted[i], row.together));
         if (is.refusal == Exchange::Refusal::kFull) break;
@@ -248,7 +248,7 @@ void simulate(SimNet& net, const SimCandidate& candidate, const Data& data, SimR
 
 void set_speeds(SimRow& row) {
   const double least = least_bytes(row.op, row.nodes, row.bytes);
-  // Computing takes no time here, so a single node has no speed.
+  // Computing takes no time here, and a single node sends nothing, so it has no speed.
   if (least <= 0) return;
   row.goodput_gbps = 8e-9 * static_cast<double>(row.bytes) / row.seconds;
   row.busbw_gbps = row.goodput_gbps * bus_factor(row.op, row.nodes);

@@ -11,8 +11,9 @@ struct SimOptions {
   std::vector<std::string> nodes;
   std::vector<std::string> codecs;      // in the form of codec_list() and find_codec_pair()
   std::vector<std::string> strategies;  // in the form of find_strategies()
-  std::vector<std::string> plays;       // names of find_flow_model()
-  // implied by other strategies than the ring, by plays, and by codecs that the ring alone cannot carry
+  std::vector<std::string> plays;       // names of flow models, as find_flow_model() takes them
+  // true if a switch connects the nodes. Strategies other than the ring, flow models, and codecs that the ring alone
+  // cannot carry imply it.
   bool around_switch = false;
   std::vector<std::string> ops;       // names of op_name()
   std::string size;                   // size of the tensor on each rank

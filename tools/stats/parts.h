@@ -39,7 +39,7 @@ struct StatsLooks {
 [[nodiscard]] Lines table(const std::vector<std::vector<std::string>>& rows);
 void append(Lines& lines, const Lines& more);
 // Returns a line with a counter, its rate and its description; "" if the counter is 0. `before`: the counters of the
-// look before, or null.
+// previous document, or null.
 [[nodiscard]] std::string counter_line(const std::string& name, const nlohmann::json& value,
                                        const nlohmann::json* before, const StatsLooks& looks, const char* help);
 

@@ -10,7 +10,7 @@ namespace gradlane {
 struct StatsOptions {
   AdminPlace place;
   bool watch = false;
-  std::string interval;  // seconds between looks; 1 if empty
+  std::string interval;  // seconds between two requests; 1 if empty
   bool json = false;
   bool all = false;     // print counters, too
   bool plan = false;    // print only the choices that were made for operations
@@ -24,11 +24,11 @@ enum StatsStatus {
   kStatsRing = 4,      // the ring is not ready
   kStatsFailing = 5,   // the ring is ready, but operations have failed in the last minute
   kStatsKernel = 6,    // the kernel also receives packets at an accelerator's ports
-  // `plan` and `freeze` never end with 4 to 6.
+  // With `plan` or `freeze`, the status is never 4 to 6.
   kStatsUnsettled = 7,  // there is nothing to freeze yet
 };
 
-// Returns the exit status. With `watch` it is 0, or 3 if no daemon answers at the first look. Throws SetupError for
+// Returns the exit status. With `watch` it is 0, or 3 if no daemon answers the first request. Throws SetupError for
 // wrong options.
 int run_stats(const StatsOptions& options);
 

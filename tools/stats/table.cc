@@ -203,7 +203,7 @@ Lines rank_lines(const StatsLooks& looks) {
 }
 
 // Returns the loss by lossy codecs: a line for each rank and lane that has used one. If there are rates, the lines
-// cover the time between the looks.
+// cover the time between the two documents.
 Lines loss_lines(const StatsLooks& looks) {
   Lines lines;
   const json& ranks = at(looks.now, "ranks");
@@ -224,7 +224,7 @@ Lines loss_lines(const StatsLooks& looks) {
   return lines;
 }
 
-// Returns the lines on the benefit of compression for the latest job. They do not depend on the time between the looks.
+// Returns the lines on the benefit of compression for the latest job. They are totals, even if other lines are rates.
 Lines lines_of_worth(const json& now) {
   Lines lines;
   for (const std::string& line : savings_lines(worth_from(at(now, "worth")))) {

@@ -1,4 +1,4 @@
-// table.h - the daemon's document as text: totals from one look, or rates from two (no I/O)
+// table.h - the daemon's document as text: totals from one document, or rates from two (no I/O)
 #pragma once
 
 #include <nlohmann/json.hpp>

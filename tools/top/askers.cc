@@ -18,8 +18,8 @@ using nlohmann::json;
 
 constexpr std::chrono::milliseconds kFirstAnswer{5000};
 constexpr std::chrono::milliseconds kAnswer{2000};
-constexpr std::chrono::milliseconds kLeastRemote{200};  // shortest time from one look at a remote daemon to the next
-// the same per node of the ring, so that large rings ask less often
+constexpr std::chrono::milliseconds kLeastRemote{200};  // shortest time between two requests to a remote daemon
+// shortest time per node of the ring, so that clients of large rings ask each daemon less often
 constexpr std::chrono::milliseconds kEachRemote{2};
 
 bool is_refused(const json& document) {
@@ -93,7 +93,8 @@ void Asker::wait_news(Clock::time_point end) {
 
 TopLooks Asker::take() {
   const std::scoped_lock lock(mutex_);
-  // Under load an answer may take longer than the interval between two views.
+  // Under load an answer may take longer than the interval between two views. The previous documents are then shown
+  // again.
   if (at_ == before_at_ && gone_ == last_.gone) return last_;
   last_ = {.path = path_, .now = now_, .before = before_, .gone = gone_};
   // A daemon that has restarted counts from 0. A daemon that has gone has no rates.

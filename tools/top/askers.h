@@ -28,7 +28,7 @@ class Asker {
   // Returns a document. Throws SetupError that says why there is none.
   using Ask = std::function<nlohmann::json(const std::stop_token&)>;
 
-  // `path`: the place that `ask` asks, as text.
+  // `path` is the daemon's socket, or its host and port, for TopLooks::path.
   Asker(std::string path, std::chrono::milliseconds every, Ask ask);
   // Requests the end of the thread. A request to the daemon that is under way may take some time to end.
   void stop() { thread_.request_stop(); }
@@ -53,8 +53,8 @@ class Asker {
   Clock::time_point at_;
   std::string gone_;
   bool asked_ = false;
-  unsigned looks_ = 0;       // documents that came since the last take()
-  unsigned exchanging_ = 0;  // documents among them that had operations in flight
+  unsigned looks_ = 0;       // documents received since the latest take()
+  unsigned exchanging_ = 0;  // number of these documents in which operations were in flight
   // The main thread alone uses the next members.
   TopLooks last_;
   nlohmann::json before_;
@@ -68,7 +68,7 @@ class Askers {
  public:
   using Clock = Asker::Clock;
   struct Pace {
-    std::chrono::milliseconds every;     // time from one look at a local daemon to the next
+    std::chrono::milliseconds every;     // time between two requests to a local daemon
     std::chrono::milliseconds interval;  // time from one take() to the next
     std::chrono::milliseconds patience;  // longest wait for remote daemons at the beginning
   };
@@ -77,16 +77,16 @@ class Askers {
     std::vector<TopOther> others;
   };
 
-  // first: an admin socket. one: asks only the daemon there. Throws SetupError if nobody answers there, or if an
-  // accelerator answers.
+  // `first` is an admin socket. With `one`, only the daemon there is asked. Throws SetupError if no daemon answers
+  // there, or if an accelerator answers.
   Askers(const std::string& first, bool one, Pace pace);
   ~Askers();
   Askers(const Askers&) = delete;
   Askers& operator=(const Askers&) = delete;
-  // Waits until each daemon that answers has a document that the last take() did not have, but at most for `most`.
+  // Waits until each daemon that answers has sent a document since the latest take(), but at most for `most`.
   void wait_for_news(std::chrono::milliseconds most);
   // Returns the documents of the first daemon's ring, after a search for new daemons. Appends to `events` which daemons
-  // came and went since the last call.
+  // started or stopped answering since the previous call.
   [[nodiscard]] Ring take(std::vector<std::string>& events);
 
  private:

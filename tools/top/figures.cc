@@ -163,7 +163,7 @@ TopNode figures_of(const TopLooks& looks) {
   node.in = ports("received_bytes");
   node.busy = busiest(looks);
   if (const double sent = ranks("run_bytes"); sent > 0) node.ratio = ranks("element_bytes") / sent;
-  // While a window is full, the link is the bottleneck, so more bytes take longer in proportion.
+  // While its window is full, the link is the bottleneck. Uncompressed, its data would take `node.ratio` times as long.
   double full = 0;
   for (const TopLink& link : links_of(looks)) full = std::max(full, link.full);
   if (node.ratio > 1) node.saved = full * (node.ratio - 1);

@@ -21,8 +21,8 @@ bool is_loopback_word(const std::string& reach) {
   return ip && is_loopback(*ip);
 }
 
-// Returns why a node cannot be asked; "" if it can. `metrics`: the setting of the daemon here. The node is expected to
-// have the same one, as with one file for all nodes. advice: a value of the setting that would do.
+// Returns why a node cannot be asked; "" if it can. `metrics` is this setting of the daemon here. The node is expected
+// to have the same one, because usually all nodes share one file. `advice` is a value of the setting that would work.
 std::string why_not(const std::string& metrics, const std::string& reach, const std::string& advice) {
   if (metrics.empty()) return fmt::format("set `metrics: {}` on all nodes", advice);
   if (reach.empty()) return "the table of nodes has no `host` for it, to which TCP could connect";

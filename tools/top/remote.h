@@ -21,7 +21,7 @@ struct RemoteNode {
 // send the table.
 [[nodiscard]] std::vector<RemoteNode> remote_nodes(const nlohmann::json& document);
 
-// Returns why the document of a remote daemon is not that of `node` in the ring of `own`'s daemon; "" if it is.
+// Returns why `document` is not from node `node` of the same ring as `own`, the document of a daemon here; "" if it is.
 [[nodiscard]] std::string stranger_text(const nlohmann::json& document, const nlohmann::json& own, unsigned node);
 
 }  // namespace gradlane

@@ -14,7 +14,7 @@
 
 namespace gradlane {
 
-// Returns whether standard output can show a live view: it must be a terminal that is more than a line printer.
+// Returns whether standard output can show a live view: it is a terminal, and TERM is set and not "dumb".
 [[nodiscard]] bool has_screen();
 
 // Blocks SIGINT, SIGTERM, SIGHUP, SIGWINCH and SIGTSTP in the calling thread and in threads that start later. The

@@ -27,7 +27,7 @@ constexpr milliseconds kLookEvery{200};  // longest time between two checks whet
 constexpr size_t kKeptEvents = 8;
 constexpr int kNoDaemon = 3;
 constexpr milliseconds kPatience{3000};     // longest wait for remote nodes if there is only one view
-constexpr milliseconds kLivePatience{500};  // longest wait for them at the start of a live view
+constexpr milliseconds kLivePatience{500};  // longest wait for remote nodes at the start of a live view
 
 // Lines on daemons that came and went, with the time of day, as people may read them hours later.
 class Events {
@@ -61,7 +61,7 @@ bool pass(const TerminalSignals& signals, Clock::duration time) {
   }
 }
 
-// Prints one view of the figures between two looks that are an interval apart.
+// Prints one view, with rates between two requests that are an interval apart.
 int show_once(Askers& askers, const TerminalSignals& signals, const TopOptions& options, milliseconds interval) {
   std::vector<std::string> events;
   (void)askers.take(events);

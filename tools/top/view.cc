@@ -92,7 +92,7 @@ std::string unknown_text(const TopView& view) {
                      asked == 1 ? "one answers" : fmt::format("{} answer", asked));
 }
 
-// Returns the verdict for links that limit the ring, none more than the others as far as is known.
+// Returns the verdict if links limit the ring, but none is known to be slower than the others.
 std::string full_text(const TopView& view) {
   const TopLink& first = view.links.front();
   const std::string link = fmt::format("the link of node {} to node {} is full {:.0f} % of the time, {} Mb/s then",

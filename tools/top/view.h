@@ -34,12 +34,12 @@ struct TopNode {
   std::string state;
   std::string address;     // as its neighbours know it
   double exchanging = 0;   // share of the time with operations in flight
-  double in_flight = 0;    // operations; each lane counts
+  double in_flight = 0;    // operations in flight; each lane's share counts as one
   double attached = 0;     // trainers
-  double done = 0;         // operations per second; each lane counts
+  double done = 0;         // operations that succeeded, per second; each lane's share counts as one
   double failed = 0;       // operations that failed since its start
   double out = 0, in = 0;  // bytes per second at its ports
-  double ratio = 0;        // bytes of elements in memory per byte of them that was sent; 0: none was sent
+  double ratio = 0;        // bytes of elements in memory / encoded bytes of them that were sent; 0 if none were sent
   double saved = 0;        // estimate of the time saved by compression, in seconds per second
   double busy = 0;         // share of the time that the busiest worker is busy
   double up = 0;           // seconds since its start

@@ -30,7 +30,8 @@ ClockFit fit_clock(std::span<const ClockReading> readings) {
         static_cast<double>(last.monotonic - first.monotonic) / static_cast<double>(last.own - first.own);
     if (std::abs(rate - 1) <= kMostDrift) fit.rate = rate;
   }
-  // Ignores the looser half of the readings: the thread that read the clocks lost its CPU in between.
+  // Ignores the half of the readings with the greatest spread: in these, the thread may have lost its CPU between the
+  // clocks.
   std::vector<int64_t> spreads;
   for (const ClockReading& it : readings) spreads.push_back(it.spread);
   std::ranges::sort(spreads);

@@ -17,8 +17,8 @@ struct ClockReading {
 };
 
 // A line through readings, which converts times of the daemon's clock to the asker's. All processes of a machine have
-// the same kernel clock. If they do not (a time namespace), its offset is the middle of the range that the round trips
-// allow.
+// the same kernel clock, unless the daemon is in another time namespace. Then `offset` is the middle of the range that
+// the round trips allow.
 struct ClockFit {
   int64_t own = 0;     // a time of the daemon's own clock
   int64_t common = 0;  // the same moment by the asker's clock

@@ -21,11 +21,12 @@ namespace {
 using nlohmann::json;
 
 // Numbers of threads, in the order in which they are shown.
-constexpr unsigned kThreads = 100'000;         // threads of a rank and lane
-constexpr unsigned kTrainers = 1'000'000'000;  // first thread of trainers, behind all lanes
+constexpr unsigned kThreads = 100'000;  // numbers that each rank and lane has for its threads
+// number of the first thread for spans of trainers, after those of all lanes
+constexpr unsigned kTrainers = 1'000'000'000;
 constexpr unsigned kOperations = 1;
-constexpr unsigned kLinks = 1000;      // first thread of data to and from neighbours
-constexpr unsigned kPackets = 50'000;  // first thread of packets, by receiver
+constexpr unsigned kLinks = 1000;  // number of the first thread (a row in the viewer) for data to and from neighbours
+constexpr unsigned kPackets = 50'000;  // number of the first thread for packets, which are sorted by receiver
 constexpr unsigned kRowsOfLink = 64;   // most rows for a link; spans that need more are left out
 static_assert(kLinks + (2 * kMaxWorld + 1) * kRowsOfLink <= kPackets && kPackets + kMaxWorld * kRowsOfLink <= kThreads);
 

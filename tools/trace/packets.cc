@@ -35,7 +35,7 @@ std::vector<SampledPacket> sampled_packets(std::span<const NodeRecording> nodes)
   }
   std::map<PacketKey, SampledPacket> sent;
   for (const NodeRecording& node : nodes) {
-    // Clocks may be off by that much, and no packet is sent again within so short a time.
+    // The clocks of two nodes may differ by that much. No packet is sent again within so short a time.
     const auto error = static_cast<Nanos>(2 * node.clock.error);
     for (const LaneRecording& lane : node.lanes) {
       for (const TracePacket& it : lane.packets) {

@@ -17,7 +17,7 @@ namespace gradlane {
 namespace {
 
 constexpr std::chrono::milliseconds kEvery{200};
-// a daemon ends its trace by itself if it is not asked for slightly longer
+// limit for an answer. A daemon that gets no request for 3 s ends its trace.
 constexpr std::chrono::milliseconds kPatience{2500};
 
 int64_t monotonic() {

@@ -16,7 +16,8 @@ class Recorder {
   // Starts the trace. Throws SetupError if nobody answers, or if somebody else takes a trace.
   explicit Recorder(std::string path);
 
-  [[nodiscard]] const NodeRecording& recording() const noexcept { return recording_; }  // not while the thread runs
+  // Returns the records. Must not be called while the thread runs.
+  [[nodiscard]] const NodeRecording& recording() const noexcept { return recording_; }
   void begin();  // starts the thread, which fetches records
   // Ends the trace, and returns all records. May be called after begin() only.
   NodeRecording finish();
@@ -25,7 +26,7 @@ class Recorder {
   [[nodiscard]] bool gone() const noexcept { return gone_.load(std::memory_order_relaxed); }
 
  private:
-  // Sends a request, and adds the answer to the records. Returns false if the daemon has more.
+  // Sends a request, and adds the answer to the records. Returns false if the daemon has more records to fetch.
   bool ask(const std::string& request);
   void fetch(const std::stop_token& stop);
 

@@ -165,7 +165,7 @@ class NodeSums {
   std::map<Link, double> full_;
   std::map<unsigned, double> took_;     // by rank
   std::map<unsigned, Late> late_;       // by rank
-  std::map<unsigned, double> awaited_;  // by the trainer that came last
+  std::map<unsigned, double> awaited_;  // by the trainer that submitted last
 };
 
 std::vector<LinkSummary> links_of(std::span<const NodeRecording> nodes, const std::map<Link, double>& full) {

@@ -20,26 +20,26 @@ struct NodeSummary {
   uint64_t failed = 0;       // recorded operations that failed
   uint64_t skipped = 0;      // operations that were not recorded
   double took = 0;           // mean time from the trainer's request to the end
-  double late = 0;           // mean time from the first rank's request to that of this node's latest rank
+  double late = 0;           // mean time from the first rank's request to the request of this node's latest rank
   unsigned latest_rank = 0;  // the rank of `late`
-  // With local_reduce, means: how long an operation waited for the trainer that it waited for longest, and for the
-  // second one.
+  // With local_reduce: the mean time for which operations waited for the trainer that delayed them most, and for the
+  // one that delayed them second most.
   double awaited = 0;
   double awaited_second = 0;
-  unsigned awaited_rank = 0;                      // the trainer of `awaited`
-  double queued = 0;                              // share of the time before the exchange took the operations
-  std::array<double, kTraceCauses> waited{};      // shares
-  std::array<unsigned, kTraceCauses> for_whom{};  // for each cause, the rank that most of the wait was for
+  unsigned awaited_rank = 0;  // the trainer of `awaited`
+  double queued = 0;          // share of the time from the trainer's request until the exchange accepted the operation
+  std::array<double, kTraceCauses> waited{};      // shares of the time in which operations waited, by cause
+  std::array<unsigned, kTraceCauses> for_whom{};  // for each cause, the rank for which the operations waited longest
   double encode = 0, add = 0, decode = 0;         // mean times per operation
-  double cpu = 0;                                 // share of the trace for these three, on the busiest lane
-  double idle = 0;  // share of the trace without a request, on the lane with the least of it
+  double cpu = 0;   // share of the trace in encode, add and decode together, on the busiest lane
+  double idle = 0;  // share of the trace in which no operation was under way, on the lane where that is least
   std::string missing;
 };
 
 struct LinkSummary {
   unsigned from = 0;  // ranks
   unsigned to = 0;
-  double full = 0;       // share of the time of the sender's operations in which it was full
+  double full = 0;       // share of the time of the sender's operations in which the link was full
   uint64_t bytes = 0;    // encoded bytes of elements
   uint64_t packets = 0;  // sampled packets
   uint64_t lost = 0;     // sampled packets that did not arrive

@@ -14,7 +14,8 @@ constexpr double kLate = 0.25;   // share of an operation's time; a trainer that
 constexpr double kLater = 2;     // a late trainer must be late by this many times the delay of the others
 constexpr double kFull = 0.1;    // share of the operations' time; a link that is full for less does not count as slow
 constexpr double kFuller = 1.5;  // a slow link must be full this many times as long as the others
-constexpr double kBusyNode = 0.7;  // share of the trace's time; a worker that is busy for less does not count as busy
+// share of the trace in encode, add and decode; a worker below it does not count as busy
+constexpr double kBusyNode = 0.7;
 constexpr double kAtLeast = 2e-4;  // seconds; a trainer that is late by less does not count as late
 
 // The node with the greatest value, this value, and the lower median of the other nodes' values.

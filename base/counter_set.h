@@ -19,7 +19,7 @@ struct MetricFamily {
   double unit = 1;  // factor from counts to the metric's unit
 };
 
-// The values of a counter enum go from 0 to kCount - 1. A table beside the enum has one row per value, in the same
+// The values of a counter enum go from 0 to kCount - 1. A table next to the enum has one row per value, in the same
 // order:
 //   enum class Bird : uint8_t { kFinch, kOwl, kCount };
 //   inline constexpr CounterRow<Bird> kBirdRows[] = {{Bird::kFinch, "finch", "finches seen"},

@@ -30,7 +30,7 @@ class FaultDice {
     bool reorder = false;
     bool delay = false;
     uint64_t where = 0;  // random number that selects the bits to change
-    uint64_t late = 0;   // random number that selects how late the packet comes
+    uint64_t late = 0;   // random number that selects how late the packet arrives
   };
   [[nodiscard]] Fate decide(const FaultChances& chances) noexcept {
     Fate fate;

@@ -10,7 +10,7 @@
 
 namespace gradlane {
 
-// A text of at most kRoom - 1 characters, with a 0 behind them. Longer texts are cut off.
+// A text of at most kRoom - 1 characters, followed by a 0. Longer texts are cut off.
 template <size_t kRoom>
 class FixedText {
  public:

@@ -10,15 +10,15 @@
 
 namespace gradlane {
 
-// One thread writes and never waits. Any thread reads a value exactly as it was written: a reader that meets a write
-// tries again. All words are atomic, so there is no data race.
+// One thread writes and never waits. Any thread reads a value exactly as it was written: if a write happens during a
+// read, the read starts again. All words are atomic, so there is no data race.
 template <class T>
 requires std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>
 class Published {
  public:
   Published() noexcept { write(T{}); }
 
-  // Only the owner may call this.
+  // Only the one thread that writes may call this.
   void write(const T& value) noexcept {
     std::array<uint64_t, kWords> words{};
     std::memcpy(words.data(), &value, sizeof(T));

@@ -1,4 +1,5 @@
-// time.h - times and durations in nanoseconds. The owner of a loop reads the clock once per round and passes it down
+// time.h - times and durations in nanoseconds. A polling loop reads the clock once per round and passes the time to the
+// functions that it calls
 #pragma once
 
 #include <cstdint>

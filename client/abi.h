@@ -102,7 +102,7 @@ struct gl_text {
   // next fields, and there is no `world`.
   char text[GL_MESSAGE_TEXT];
   uint32_t world;     // number of ranks of the ring, if a daemon refuses a gl_hello because of its rank; else 0
-  uint32_t no_codec;  // 1: the answer to a gl_codec_name whose name no codec has; else 0
+  uint32_t no_codec;  // 1 if this answers a gl_codec_name whose name no codec has, else 0
 };
 
 GL_ASSERT(sizeof(struct gl_hello) == 16 && sizeof(struct gl_allocate) == 16 && sizeof(struct gl_segment) == 16);
@@ -113,13 +113,13 @@ GL_ASSERT(sizeof(struct gl_codec_name) == 88 && sizeof(struct gl_text) == 200);
 // The control segment has one gl_control, one gl_lane per lane, and then five tables:
 //   one gl_codec_row per codec
 //   one gl_strategy_row per strategy that operations may name
-//   one gl_way_row per way that `auto` may choose
+//   one gl_way_row per candidate of `auto`
 //   one gl_plan_row per row of a plan
-//   room for as many gl_report_rows as gl_control says
-// Each table begins at a multiple of 8 bytes from the start, as the sizes of all rows are such multiples.
+//   as many gl_report_rows as `reports` of gl_control says
+// Each table begins at a multiple of 8 bytes from the start, because the sizes of all rows are such multiples.
 //
-// The client submits each operation to every lane, in the same order. Each lane works on its part of the tensor and
-// completes it by itself. An operation is over when all lanes have completed it.
+// The client submits each operation to every lane, in the same order. Each lane works on its part of the tensor, and
+// writes a completion for that part. An operation is over when all lanes have completed it.
 
 enum gl_submission_kind {  // kinds of operations of the exchange, and two commands
   GL_ALL_REDUCE = 0,
@@ -132,35 +132,36 @@ enum gl_submission_kind {  // kinds of operations of the exchange, and two comma
   GL_SCATTER = 7,
   GL_ALL_TO_ALL = 8,
   GL_CANCEL = 32,  // cancels the operation with this cookie; has no completion of its own
-  GL_RESUME = 33   // fails what this trainer has in flight, and numbers start at 0 again; has no completion
+  GL_RESUME = 33   // fails this trainer's operations in flight; numbers then start at 0 again; has no completion
 };
 
 // The library divides a tensor that is longer than GL_PART_BYTES into several operations: the first elements, the next
-// ones, and so on. If gl_welcome's max_bytes is less, parts have the largest power of two that fits it. Where each rank
+// ones, and so on. If gl_welcome's max_bytes is less, parts have the largest power of two that fits it. If each rank
 // has a block, as in reduce-scatter and all-gather, all blocks together count, and each part has the same elements of
 // every block. So all ranks divide alike, unless a daemon takes less than GL_PART_BYTES. Then counts differ, and the
-// operation fails on all ranks. All parts except the first have tags of their own. So ranks that lost count of each
-// other never add different parts.
+// operation fails on all ranks. All parts except the first have tags that depend on the part's number. So ranks that
+// disagree about which part comes next never add different parts.
 #define GL_PART_BYTES (UINT64_C(64) << 20)
 
 #define GL_FLAG_AVERAGE 1u
 #define GL_FLAG_CODEC 2u       // codec and codec_arguments are set
 #define GL_FLAG_RESIDUAL 4u    // residual_segment and residual_offset are set
 #define GL_FLAG_EXACT 8u       // uses no codec, whichever is named or configured
-#define GL_FLAG_CANCELLED 16u  // cancelled before it began: it takes its number, and fails on all ranks
+#define GL_FLAG_CANCELLED 16u  // cancelled before it began: it uses up its number in the order, and fails on all ranks
 #define GL_FLAG_MIN 32u        // minimum instead of the sum; no codec, no residual, no average
-#define GL_FLAG_MAX 64u        // maximum instead of the sum, likewise
+#define GL_FLAG_MAX 64u        // maximum instead of the sum; no codec, no residual, no average
 #define GL_FLAG_BACK 128u      // back_codec and back_arguments are set, for results from an aggregator
 
 struct gl_submission {
-  uint64_t cookie;  // comes back in the completion
+  uint64_t cookie;  // number that the client chooses, and that the completion repeats
   uint64_t tag;
-  uint64_t count;            // number of elements, as in gradlane.h
-  uint64_t offset;           // bytes from the start of the segment to the data
-  uint64_t residual_offset;  // the same for the residual; all-to-all: for the output, as is residual_segment
+  uint64_t count;   // number of elements, as in gradlane.h
+  uint64_t offset;  // bytes from the start of the segment to the data
+  // bytes from the start of residual_segment to the residual; in all-to-all, both fields describe the output
+  uint64_t residual_offset;
   union {
     uint64_t root;   // root rank of broadcast and reduce
-    uint64_t pitch;  // where each rank has a block: elements from one block to the next, also in residuals; 0: count
+    uint64_t pitch;  // if each rank has a block: elements from one block to the next, also in residuals; 0: count
   };
   // Floats from the start of one state array of the residual to the start of the next. If it is 0, there are as many as
   // the data spans from its first element to its last.
@@ -172,7 +173,7 @@ struct gl_submission {
   uint8_t residual_segment;
   uint8_t kind;         // gl_submission_kind
   uint8_t type;         // gradlane_type
-  uint32_t ends_seen;   // the lane's `ends` that the application knew of when it asked for this
+  uint32_t ends_seen;   // the lane's `ends` that the application knew of when it started the operation
   uint32_t strategy;    // code as in gl_strategy_row; 0: the daemon's
   uint32_t flags;       // GL_FLAG_...
   uint32_t block_root;  // root rank of gather and scatter
@@ -194,13 +195,13 @@ struct gl_loss {
 struct gl_completion {
   uint64_t cookie;
   int32_t code;              // gradlane_code: GRADLANE_OK or GRADLANE_FAILED
-  uint8_t residual_cleared;  // 1: the residual is all zeros now
-  uint8_t tells_end;         // 1: a generation of the ring has ended since the submission; only if it failed
+  uint8_t residual_cleared;  // 1 if the residual was set to zeros, else 0
+  uint8_t tells_end;         // 1 if it failed and a generation of the ring has ended since the submission, else 0
   uint8_t cause;             // gradlane_cause; 0: none, or an older daemon
   uint8_t reserved;
   char text[GL_TEXT];  // why it failed, or ""; always ends with 0
   struct gl_loss loss;
-  // Times at which the lane took and finished the operation, in ns of the daemon's clock; both 0 if it does not say.
+  // Times at which the lane took and finished the operation, in ns of the daemon's clock; both 0 if they are unknown.
   uint64_t begun_ns;
   uint64_t ended_ns;
   uint64_t sent_bytes;  // bytes of encoded elements that the lane has sent; without packet headers and retransmissions
@@ -214,8 +215,9 @@ GL_ASSERT(sizeof(struct gl_completion) == 256);
 // application that does not know of the end yet submits operations of the old count. So `ends` counts the generations
 // that have ended with operations of this client in them. It goes up before the completions that report the end. A
 // submission with a lower `ends_seen` fails at once with the same cause, gets no number, and reports the end like any
-// other failure. GL_RESUME says that the application knows of all ends so far. It may also end a generation itself,
-// which no failure reports. So when ranks must restart something together, they go by `tells_end` of completions.
+// other failure. GL_RESUME says that the application knows of all ends up to now. GL_RESUME may also end a generation,
+// and no completion reports that end. So ranks that must restart something together go by `tells_end` of completions,
+// not by `ends`.
 //
 // Counts go up and wrap. Entry i of a ring is at i % GL_SLOTS. A ring holds `tail - head` entries.
 struct gl_lane {
@@ -226,8 +228,8 @@ struct gl_lane {
   // Daemon writes.
   uint32_t submit_head;
   uint32_t complete_tail;
-  uint32_t asleep;  // 1: the lane sleeps; ring its bell after raising submit_tail
-  uint32_t ends;    // see above
+  uint32_t asleep;  // 1 if the lane sleeps: the client must ring its bell after raising submit_tail; else 0
+  uint32_t ends;    // number of generations that have ended, see above
   uint8_t padding1[48];
   // Daemon writes: figures since the client was attached.
   uint64_t data_bytes;
@@ -246,7 +248,7 @@ GL_ASSERT(sizeof(struct gl_lane) == 192 + GL_SLOTS * (128 + 256));
 #define GL_CODEC_FEEDBACK 2u    // takes residuals
 #define GL_CODEC_EXACT_SUMS 4u  // adds without rounding: sums do not depend on the order of the ranks
 #define GL_CODEC_ADAPTIVE 8u    // errors are at most 2^-B, so trainers may change B from step to step
-#define GL_CODEC_OWNED 16u      // cannot add: only strategies with GL_STRATEGY_OWNERS can use it
+#define GL_CODEC_OWNED 16u      // encoded values cannot be added: only strategies with GL_STRATEGY_OWNERS can use it
 #define GL_CODEC_AGREES 32u     // ranks first agree on a number: needs a strategy with GL_STRATEGY_LINKS
 #define GL_CODEC_LOOKS 64u      // scales or thresholds hold for a whole operation
 #define GL_CODEC_RATE 128u      // its parameter is a rate instead of B
@@ -273,8 +275,8 @@ GL_ASSERT(sizeof(struct gl_codec_row) == 448);
 
 // A strategy that operations may name. The first one is the default of operations that name none, as far as it can do
 // them.
-#define GL_STRATEGY_BACK 1u    // results from it have a codec of their own
-#define GL_STRATEGY_OWNERS 2u  // a rank has the complete sum of a block before others get it: codecs need not add
+#define GL_STRATEGY_BACK 1u    // results have a codec that is named separately, as with an aggregator
+#define GL_STRATEGY_OWNERS 2u  // one rank computes the whole sum of a block, so codecs with GL_CODEC_OWNED can be used
 #define GL_STRATEGY_LINKS 4u   // all ranks have links to all others; the same in all rows
 
 struct gl_strategy_row {
@@ -286,8 +288,9 @@ struct gl_strategy_row {
 };
 GL_ASSERT(sizeof(struct gl_strategy_row) == 80);
 
-// A way that `auto` can choose: a strategy and a codec, with the times that the daemon predicts for an all-reduce.
-// Times are for tensors of 2^(GL_LEAST_SIZE + i) bytes, with i below GL_SIZES. Each class goes up to the next one.
+// A candidate of `auto`: a strategy and a codec, with the times that the daemon predicts for an all-reduce. ns[i] is
+// for tensors of 2^(GL_LEAST_SIZE + i) bytes, with i below GL_SIZES. It serves for all sizes from there up to the next
+// one.
 #define GL_MAX_WAYS 64u
 #define GL_LEAST_SIZE 12u
 #define GL_SIZES 15u
@@ -297,8 +300,8 @@ struct gl_way_row {
   uint8_t codec;      // id as in gl_codec_name
   uint8_t bound;      // gl_bound (client/tuner/auto_name.h) that it keeps
   uint8_t bits;
-  // 1: `bits` is the codec's B. With another B the codec keeps the bound of that B, and ns is about right if it is
-  // near.
+  // 1 if the codec may have another B than `bits`, for which ns is predicted. It then keeps the bound of that B, and ns
+  // is about right if that B is near `bits`. 0 if only the codec as named is a candidate.
   uint8_t scales;
   uint8_t reserved[8];
   char name[GL_NAME];   // name of the codec
@@ -331,14 +334,14 @@ enum gl_report_reason {
   GL_REASON_EXACT = 2,     // nobody asked for a codec that rounds
   GL_REASON_NO_CODEC = 3,  // no codec keeps the bound, with any of the strategies
   GL_REASON_SLOWER = 4,    // the best codec that rounds, `rival`, takes longer
-  GL_REASON_UNLIKELY = 5,  // it is predicted to take longer, so it was not tried
-  GL_REASON_DIFFER = 6,    // the daemons of the ranks do not offer the same
+  GL_REASON_UNLIKELY = 5,  // codecs that round are predicted to take longer, so none was tried
+  GL_REASON_DIFFER = 6,    // the daemons of the ranks have different codecs, strategies or plans
   GL_REASON_FAILED = 7,    // ranks could not agree
   GL_REASON_TYPE = 8,      // the type is not float32, and codecs are for sums of float32
   GL_REASON_PLAN = 9,      // the plan says so
-  // The plan's codec rounds more than was asked for, or has another bound: only its strategy is used.
+  // The plan's codec rounds more than was asked for, or has another kind of bound: only the plan's strategy is used.
   GL_REASON_ROUNDS = 10,
-  GL_REASON_NO_PLAN = 11  // the plan has no row that such an operation can use: the first way is used
+  GL_REASON_NO_PLAN = 11  // the plan has no row that such an operation can use: the first candidate is used
 };
 
 struct gl_report_row {
@@ -348,18 +351,18 @@ struct gl_report_row {
   uint8_t type;       // gradlane_type
   uint8_t size;       // size class: tensors of 2^size bytes and more
   uint8_t reason;     // gl_report_reason
-  uint8_t exact;      // 1: the chosen way is exact
-  uint8_t frozen;     // 1: a plan has fixed the choice
-  uint16_t tried;     // number of ways in the last round
+  uint8_t exact;      // 1 if the chosen candidate is exact, else 0
+  uint8_t frozen;     // 1 if a plan has fixed the choice, else 0
+  uint16_t tried;     // number of candidates that the present round tries, or the next one if none runs
   uint32_t changes;   // number of times that the choice changed
   uint32_t rival_strategy;
   uint64_t operations;
   uint64_t bytes;       // bytes of the tensors
   uint64_t sent_bytes;  // as in gl_completion, for operations that are over
-  double predicted;     // predicted time of the chosen way, ns per byte
-  double measured;      // its time measured in the last round, ns per byte; 0: none
-  double baseline;      // measured time of exact elements by the first strategy
-  // Measured time of `rival`: the best exact way if the chosen one rounds, else the best one that rounds.
+  double predicted;     // predicted time of the chosen candidate, ns per byte
+  double measured;      // measured time of the chosen candidate, ns per byte; 0 if there is none
+  double baseline;      // measured time of the first candidate, which is exact, in ns per byte; 0 if there is none
+  // Measured time of `rival`: the best exact candidate if the chosen one rounds, else the best one that rounds.
   double rival_measured;
   char asked[GL_NAME];  // "auto:2^-10"
   char codec[GL_NAME];
@@ -383,20 +386,21 @@ struct gl_control {
   uint32_t report_row_bytes;
   uint8_t padding0[12];
   // Client writes.
-  uint32_t waiting;  // 1: the client sleeps; ring its bell after raising a complete_tail
+  uint32_t waiting;  // 1 if the client sleeps: the daemon must ring its bell after raising a complete_tail; else 0
   uint8_t padding1[60];
 };
 GL_ASSERT(sizeof(struct gl_control) == 128);
 
-// Both sides sleep without missing a wake-up. The client sets waiting = 1 (seq_cst), looks at all complete_tail once
-// more, and calls poll() on the bell and the socket. The lane sets asleep = 1 (seq_cst), looks at submit_tail once
-// more, and sleeps. The side that raises a tail does so with seq_cst before it reads the other side's flag.
+// Both sides sleep without missing a wake-up. The client sets waiting = 1 (seq_cst), reads the complete_tail of all
+// lanes once more, and calls poll() on the bell and the socket. The lane sets asleep = 1 (seq_cst), reads submit_tail
+// once more, and sleeps. The side that raises a tail does so with seq_cst before it reads the other side's flag.
 
 // A bell is one end of a stream socketpair. It can be rung without ever blocking, whatever the other side does with its
 // end. An eventfd cannot, as its O_NONBLOCK is shared by all processes that have it.
 static inline void gl_ring(int bell) {
   const uint8_t one = 1;
-  // The call fails if the bell has been rung often enough, or if nobody listens.
+  // The call fails if the bell's buffer is full, so that the other side will wake up anyway, or if that side has
+  // closed.
   if (send(bell, &one, sizeof(one), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) return;
 }
 
@@ -405,7 +409,7 @@ static inline void gl_drain_bell(int bell) {
   if (recv(bell, rings, sizeof(rings), MSG_DONTWAIT) < 0) return;
 }
 
-// Returns the bytes of the control segment up to the table of codecs.
+// Returns the offset in bytes of the table of codecs in the control segment.
 static inline size_t gl_control_bytes(uint32_t lanes) {
   return sizeof(struct gl_control) + lanes * sizeof(struct gl_lane);
 }

@@ -48,8 +48,9 @@ typedef enum gradlane_code {
                                // Buffers are unusable, as the daemon may still write to them for a moment.
   GRADLANE_FAILED = -4,        // the operation failed, here and on all ranks that had not finished it (docs/client.md)
   GRADLANE_NO_MEMORY = -5,
-  GRADLANE_TOO_MANY = -6,  // unused since version 3: operations that find the daemon full wait in the library
-  GRADLANE_VERSION = -7    // daemon and library speak different versions
+  // not returned since version 3: operations for which the daemon has no space wait in the library
+  GRADLANE_TOO_MANY = -6,
+  GRADLANE_VERSION = -7  // daemon and library speak different versions
 } gradlane_code;
 
 // The reason why an operation failed (GRADLANE_FAILED). Later versions may have more of them.
@@ -64,7 +65,7 @@ typedef enum gradlane_cause {
   GRADLANE_CAUSE_NO_RING = 7,        // the nodes did not find each other within timeouts.start
   GRADLANE_CAUSE_TIMEOUT = 8,        // it took longer than its time limit
   GRADLANE_CAUSE_NODE_LEFT = 9,      // a rank has left: its daemon was shut down, or its trainer has gone
-  GRADLANE_CAUSE_DUPLICATE = 10,     // two machines have the same address
+  GRADLANE_CAUSE_DUPLICATE = 10,     // two machines claim to be the same rank
   GRADLANE_CAUSE_TRAINER_GONE = 11,  // a trainer of this node has ended, or closed its context
   GRADLANE_CAUSE_RESUMED = 12,       // a trainer of this node has called gradlane_resume()
   GRADLANE_CAUSE_OTHER = 13          // any other reason, which gradlane_error() says
@@ -84,14 +85,15 @@ typedef enum gradlane_type {
 
 typedef struct gradlane_options {
   size_t struct_size;  // sizeof(gradlane_options)
-  const char* socket;  // path of the daemon's socket; NULL: as GRADLANE_SOCKET says, else the only one (docs/client.md)
-  int rank;            // rank to take; -1: as the environment variable RANK says, or any free one if it is not set
-  int timeout_ms;      // time limit for connecting while there is no daemon yet; 0: a single attempt; -1: 10 s
-  int spin_us;         // time for which waits poll before they sleep; -1: 20 us
+  // path of the daemon's socket; NULL: the value of GRADLANE_SOCKET, else the only one found (docs/client.md)
+  const char* socket;
+  int rank;        // rank to take; -1: as the environment variable RANK says, or any free one if it is not set
+  int timeout_ms;  // time limit for connecting while there is no daemon yet; 0: a single attempt; -1: 10 s
+  int spin_us;     // time for which waits poll before they sleep; -1: 20 us
   // Time limit of operations that name none (gradlane_how). 0: as in the daemon's configuration (timeouts.operation and
   // timeouts.start).
   int64_t operation_timeout_ms;
-  int keep_warnings;  // 1: the caller gets warnings from gradlane_warning(); 0: they go to stderr
+  int keep_warnings;  // 1 if the caller gets warnings from gradlane_warning(), 0 if they go to stderr
   int reserved;       // 0
 } gradlane_options;
 
@@ -116,20 +118,21 @@ int gradlane_rank(const gradlane_context* gl);           // 0 to world - 1
 int gradlane_world(const gradlane_context* gl);          // number of trainers
 const char* gradlane_codec(const gradlane_context* gl);  // the daemon's configured codec, the default of operations
 
-// Returns a number above 0 if the daemon's local_reduce is on: that many trainers of a node form one rank of the ring.
-// There are then no reduce, gather, scatter and all-to-all. Reduce-scatter and all-gather without `blocks`
-// (gradlane_how) take at most 64 MiB of all ranks together, or less if the daemon takes less. Returns 0 otherwise.
+// Returns how many trainers of a node form one rank of the ring if the daemon's local_reduce is on, else 0. With
+// local_reduce, reduce, gather, scatter and all-to-all are refused. Reduce-scatter and all-gather without `blocks`
+// (gradlane_how) take at most 64 MiB of all ranks together, or less if the daemon takes less.
 int gradlane_local_reduce(const gradlane_context* gl);
 
-// Returns the last error of this context in words. If `gl` is NULL, it is that of gradlane_open() in this thread. The
-// text is valid until the next call.
+// Returns the latest error of this context in words. If `gl` is NULL, returns the error of this thread's latest
+// gradlane_open(). The text is valid until the next call.
 const char* gradlane_error(const gradlane_context* gl);
-// Returns the cause of the last error of this context if that was GRADLANE_FAILED. gradlane_error() has it in words.
+// Returns the cause of this context's latest error if that was GRADLANE_FAILED, else GRADLANE_CAUSE_NONE.
+// gradlane_error() describes the cause in words.
 gradlane_cause gradlane_get_cause(const gradlane_context* gl);
-// Reports the daemon that refused the rank in this thread's last gradlane_open(). Returns the number of ranks of its
-// ring, and in *socket the path of its socket. `socket` may be NULL. The path is valid until this thread's next
-// gradlane_open(), or until the thread ends. Returns 0 and "" if no daemon refused the rank, or if it does not say how
-// many ranks there are.
+// Returns the number of ranks in the ring of the daemon that refused the rank in this thread's latest gradlane_open(),
+// and in *socket the path of its socket. `socket` may be NULL. The path is valid until this thread's next
+// gradlane_open(), or until the thread ends. Returns 0 and "" if no daemon refused the rank, or if the daemon does not
+// say how many ranks there are.
 int gradlane_refused_by(const char** socket);
 
 // ---- Buffers
@@ -153,7 +156,8 @@ gradlane_code gradlane_free(gradlane_context* gl, void* buffer);
 // Any number of requests may be unfinished. The daemon works on up to 64 operations at a time. The others wait in the
 // library, in the order of the calls. They advance in any call that waits, tests or starts an operation. Tensors may
 // have any size. A tensor that is longer than 64 MiB, or than the daemon takes, travels in parts, one after the other.
-// With the daemon's local_reduce, this is not so for tensors in which each rank has a block (gradlane_local_reduce()).
+// With the daemon's local_reduce, tensors in which each rank has a block are not divided, so their size is limited
+// (gradlane_local_reduce()).
 //
 // all-reduce      data: count elements; ends as their sum over the ranks
 // reduce-scatter  data: world * count elements; block `rank` ends as the sum of the ranks' blocks, the others undefined
@@ -173,11 +177,11 @@ gradlane_code gradlane_free(gradlane_context* gl, void* buffer);
 // All-reduce, reduce-scatter and reduce can take the minimum or maximum instead of the sum, for all types
 // (gradlane_how). Where an element is NaN on one rank, the result is NaN. -0 is less than +0. Bytes are unsigned.
 //
-// A codec applies to sums of float32, and to an all-to-all of float32 that names one. They must have
+// A codec applies to sums of float32, and to an all-to-all of float32 that names one. These operations must have
 // GRADLANE_EXACT_BELOW elements or more (per block in reduce-scatter and all-to-all). All other data arrives bit by
-// bit. So does an all-to-all with a codec that is for sums only. Such a codec selects, votes, waits for a threshold,
-// rounds at random or agrees on a scale (docs/client.md lists them). Integers are added modulo 2^32 or 2^64, bytes
-// modulo 256.
+// bit. Some codecs are for sums only, and an all-to-all that names one of them also arrives bit by bit. Codecs for sums
+// only send selected elements or votes, wait for a threshold, round at random, or need a scale on which ranks agree
+// (docs/client.md lists them). Integers are added modulo 2^32 or 2^64, bytes modulo 256.
 
 typedef uint64_t gradlane_request;  // 0: no request
 
@@ -191,13 +195,14 @@ typedef struct gradlane_how {
   // All-gather, broadcast, gather, scatter, minima and maxima accept "raw" only. All ranks name the same codec, and
   // have a residual on all of them or on none.
   //
-  // With an aggregator, all-reduce takes two codecs, as in "fixed:10/raw": one for the way to the aggregator, and one
-  // for its results. If only one is named, it is for the way to the aggregator, and results are "raw".
+  // With an aggregator, all-reduce takes two codecs, as in "fixed:10/raw": the first for contributions, the second for
+  // results. If only one is named, it is for contributions, and results are "raw".
   //
   // "auto:2^-10" and "auto:rel=10" let the library choose a codec for each size of tensors. The error in a contribution
-  // is then at most 2^-10, or 2^-10 of any rank's largest value. "auto" keeps elements exact, and the library chooses
-  // the strategy only (docs/plan.md). Such an operation may wait in the library for earlier ones, as if the daemon had
-  // no room. So between its start and its wait, do not wait for other ranks by other means.
+  // is then at most 2^-10, or at most 2^-10 of the largest value of any rank. "auto" keeps elements exact, and the
+  // library chooses the strategy only (docs/plan.md). Such an operation may wait in the library until earlier ones have
+  // ended, even if the daemon has space for it. So between its start and its wait, do not wait for other ranks by other
+  // means, or all ranks may wait forever.
   const char* codec;
   // Residual for error feedback; NULL: none. It is for all-reduce, reduce-scatter and reduce, and for codecs with
   // GRADLANE_CODEC_FEEDBACK. It consists of `states` arrays (gradlane_codec_info), one after the other, each with as
@@ -206,10 +211,10 @@ typedef struct gradlane_how {
   // unchanged if the operation still waited: rely on neither.
   //
   // If a sum is too small for a codec, the call adds the residual to the data and makes the residual zero. With
-  // gradlane_local_reduce(), the residual of an average is that of the mean of a node's trainers. To add it to the data
-  // of one trainer, multiply it by their number.
+  // gradlane_local_reduce(), an average has the residual of the mean of a node's trainers. To add this residual to the
+  // data of one trainer, multiply it by the number of these trainers.
   float* residual;
-  int average;  // 1: divide sums by the number of ranks; floating types only
+  int average;  // 1 to divide sums by the number of ranks (floating types only), else 0
   // Tags must be equal on all ranks, or the operation fails. If has_tag is 1, `tag` is the tag, for example a step and
   // bucket number. If it is 0, the tag counts the operations of this context; gradlane_resume() sets that count.
   int has_tag;
@@ -221,21 +226,21 @@ typedef struct gradlane_how {
   // Number of elements (per block in reduce-scatter) of the tensor, if the caller divides a tensor and this is a piece
   // of it. It decides whether a sum is too small for a codec. 0: this is the complete tensor.
   size_t whole;
-  // Strategy, the same on all ranks. It is one that the daemon's configuration allows (gradlane_strategies()), for
-  // example "ring", "direct", "rings:4" or "aggregator:0". NULL: the first of these. If that one cannot do such an
-  // operation, or not with this codec (GRADLANE_CODEC_OWNED), it is the ring. If the ring cannot either, it is the
-  // first one that can. "auto": the library chooses. If this is NULL, it also chooses where the codec is an "auto" one
-  // or the configuration's strategy is "auto".
+  // Strategy, the same on all ranks, for example "ring", "direct", "rings:4" or "aggregator:0". It must be one that the
+  // daemon's configuration allows (gradlane_strategies()). "auto": the library chooses the strategy. NULL: the library
+  // chooses it if the codec is an "auto" one, or if the configuration's strategy is "auto". Otherwise NULL means the
+  // first allowed strategy. If that one cannot do the operation, or not with this codec (GRADLANE_CODEC_OWNED), NULL
+  // means the ring. If the ring cannot either, NULL means the first allowed strategy that can.
   const char* strategy;
-  int reduction;  // a gradlane_reduction; `average` is for GRADLANE_SUM only
+  int reduction;  // a value of gradlane_reduction; `average` is allowed with GRADLANE_SUM only
   int reserved;   // 0
-  // Floats from the start of one array of the residual to the start of the next. It is for data that is a part of a
-  // tensor with a longer residual. If it is 0, arrays have as many floats as data.
+  // Floats from the start of one array of the residual to the start of the next; 0: as many floats as data. Set it if
+  // data is a part of a tensor, and the residual belongs to the whole tensor.
   size_t state_pitch;
   // Bytes of the parts in which all-reduce, broadcast and reduce travel, the same on all ranks: a power of two from
-  // 4096 to 2^26. The data may then be ordinary memory, for example from malloc(). The library copies parts to shared
-  // memory of its own and back while other parts are under way. It does so in this call and in all calls that wait,
-  // test or start. A good value is 1 MiB. If it is 0, parts have 64 MiB, and the data lies in a buffer of
+  // 4096 to 2^26. The data may then be ordinary memory, for example from malloc(). The library copies each part to
+  // shared memory and back while other parts are under way. It does so in this call and in all calls that wait, test or
+  // start an operation. A good value is 1 MiB. If it is 0, parts have 64 MiB, and the data lies in a buffer of
   // gradlane_alloc().
   size_t part_bytes;
   // Blocks of reduce-scatter or all-gather, in any memory: one pointer for each rank, to `count` elements each. NULL:
@@ -278,16 +283,16 @@ gradlane_code gradlane_test(gradlane_context* gl, gradlane_request request);
 gradlane_code gradlane_cancel(gradlane_context* gl, gradlane_request request);
 
 // Returns a file descriptor for poll(), select() or an event loop, which then calls gradlane_test() for each request.
-// It is readable while the end of a request is not reported yet, or may have come. It is also readable while a request
-// that waits in the library can advance, and when the daemon has gone. It belongs to the context. Returns -1 if it
-// fails, and gradlane_error() says why.
+// It is readable while a request has ended, or may have ended, and no call has returned that yet. It is also readable
+// while a request that waits in the library can advance, and when the daemon has gone. It belongs to the context.
+// Returns -1 if it fails, and gradlane_error() says why.
 int gradlane_fd(gradlane_context* gl);
 
 // Sets the count that default tags come from. After an error, call it on all ranks with the same number. Unfinished
 // requests of this rank fail, on other ranks too. So the next operation may fail because another rank resumed later:
-// then resume and try again (docs/client.md). The call also says that the caller knows of all failures so far. Without
-// it, operations fail at once if they are submitted before gradlane_wait() or gradlane_test() has reported a failure
-// that ended everything.
+// then resume and try again (docs/client.md). The call also tells the daemon that the caller knows of all failures up
+// to now. Without it, an operation fails at once if an earlier failure has ended all operations, and gradlane_wait() or
+// gradlane_test() has not reported such a failure yet.
 gradlane_code gradlane_resume(gradlane_context* gl, uint64_t next_tag);
 
 // ---- Tasks: operations of several threads
@@ -299,15 +304,15 @@ gradlane_code gradlane_resume(gradlane_context* gl, uint64_t next_tag);
 // ranks. If nothing else is under way and the links are fast enough, gradlane_add() also completes small tasks of other
 // threads.
 //
-// The order of all threads together must be the same on all ranks, as with any operations. Threads that add tasks
-// without agreeing on an order must give each task a `what` of its own. Ranks that mix them up then fail, instead of
-// adding data that does not belong together. After a failure, just add tasks again: gradlane_resume() is not needed.
+// All ranks must add their tasks in the same order, counted over all threads. If threads cannot guarantee that, give
+// each task a `what` that no other task has (the same on all ranks). Tasks that ranks add in different orders then
+// fail, instead of adding data that does not belong together. After a failure, just add tasks again: gradlane_resume()
+// is not needed.
 //
 // On a shared context, any thread may call gradlane_add(), gradlane_alloc(), gradlane_free(), gradlane_find_codec(),
 // gradlane_check_codec(), gradlane_get_codec() and gradlane_get_figures(). Any thread may also call gradlane_error(),
-// which has the last error of the calling thread, and gradlane_disconnect(), after which all tasks fail. Only one
-// thread may call gradlane_next() and gradlane_answer(). Functions that start operations or wait for requests are
-// refused.
+// which returns that thread's latest error, and gradlane_disconnect(), after which all tasks fail. Only one thread may
+// call gradlane_next() and gradlane_answer(). Functions that start operations or wait for requests are refused.
 //
 // After fork(), the child's calls are refused, as with any context. A signal handler must not call any of these
 // functions. At the end of the process call gradlane_disconnect(): gradlane_next() then returns, its thread can be
@@ -350,8 +355,8 @@ typedef struct gradlane_outcome {
   uint64_t user;       // as in gradlane_task
   int code;            // a gradlane_code; GRADLANE_PENDING: it has not ended
   int cause;           // a gradlane_cause
-  int asks;            // 1: the task has its turn and waits for gradlane_answer()
-  int late;            // 1: this rank's own time limit ran out first
+  int asks;            // 1 if the task has its turn and waits for gradlane_answer(), else 0
+  int late;            // 1 if this rank's own time limit ran out first, else 0
   char text[512];      // error in words, or ""
   char warning[512];   // warning that gradlane_warning() would have returned, or ""
 } gradlane_outcome;
@@ -363,8 +368,9 @@ typedef struct gradlane_outcome {
 
 // Prepares the context for several threads. It may be called again.
 gradlane_code gradlane_share(gradlane_context* gl);
-// Adds a task. Returns GRADLANE_PENDING, or how the task has ended already; gradlane_next() does not report that again.
-// After a task has failed with GRADLANE_FAILED or GRADLANE_DAEMON_GONE, the tasks that wait behind it fail, too.
+// Adds a task. Returns GRADLANE_PENDING, or the result of the task if it has already ended. gradlane_next() does not
+// report such a task again. After a task has failed with GRADLANE_FAILED or GRADLANE_DAEMON_GONE, the tasks that wait
+// after it fail, too.
 gradlane_code gradlane_add(gradlane_context* gl, const gradlane_task* task, gradlane_outcome* outcome);
 // Waits until a task has ended or asks. Returns GRADLANE_DAEMON_GONE if gradlane_disconnect() was called and no task is
 // left.
@@ -379,8 +385,10 @@ gradlane_code gradlane_answer(gradlane_context* gl, gradlane_code code, const ch
 #define GRADLANE_CODEC_FEEDBACK 2u    // takes residuals
 #define GRADLANE_CODEC_EXACT_SUMS 4u  // adds without rounding: sums do not depend on the order of the ranks
 #define GRADLANE_CODEC_ADAPTIVE 8u    // errors are at most 2^-B, so B may change from step to step
-#define GRADLANE_CODEC_OWNED 16u      // cannot add: needs a strategy where blocks have owners, such as direct
-#define GRADLANE_CODEC_AGREES 32u     // ranks first agree on a number, by links between all, as direct has them
+// encoded values cannot be added: needs a strategy where blocks have owners, such as direct
+#define GRADLANE_CODEC_OWNED 16u
+// ranks first agree on a number: needs links between all ranks, which strategy direct has
+#define GRADLANE_CODEC_AGREES 32u
 #define GRADLANE_CODEC_LOOKS 64u      // has scales or thresholds of a whole operation: use one operation per tensor
 #define GRADLANE_CODEC_RATE 128u      // its parameter is the share of elements that travel, instead of B
 #define GRADLANE_CODEC_LATTICE 256u   // "+fixed:B" may follow, as the encoding of the values that travel
@@ -441,15 +449,15 @@ typedef struct gradlane_figures {
   double lossy_lost_squares;  // sum of the squares of what rounding has taken from them
 } gradlane_figures;
 
-// Gets figures since the context was opened. Figures of the packets that this rank's daemon has sent are as of the
-// latest completion or, if none comes, about 100 ms old.
+// Gets figures since the context was opened. Figures of packets are those at the latest completion. If no operation
+// completes, they are about 100 ms old.
 gradlane_code gradlane_get_figures(gradlane_context* gl, gradlane_figures* figures);
 
-// Returns the next warning that was not returned or printed yet, or NULL. The text is valid until gradlane_close(). A
-// codec without error feedback may take a tenth of the norm of this rank's contribution to a sum, or make half of its
-// nonzero values zero. The library then warns, once for each operation, number of elements and codec, of which it
-// remembers 16. It also warns if ranks cannot use "auto" because their daemons offer different choices. Warnings go to
-// stderr, or with keep_warnings (gradlane_options) to this function.
+// Returns the next warning that was not returned or printed yet, or NULL. The text is valid until gradlane_close(). The
+// library warns if a codec without error feedback takes a tenth of the norm of this rank's contribution to a sum, or
+// makes half of its nonzero values zero. It warns once for each combination of collective, number of elements and
+// codec, and for 16 combinations at most. It also warns if ranks cannot use "auto" because their daemons offer
+// different choices. Warnings go to stderr, or with keep_warnings (gradlane_options) to this function.
 const char* gradlane_warning(gradlane_context* gl);
 
 // ---- Looking at results

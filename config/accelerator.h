@@ -55,8 +55,8 @@ struct AcceleratorConfig {
 // The configuration of either mode: `mode: node`, which is the default, or `mode: accelerator`.
 using AnyConfig = std::variant<NodeConfig, AcceleratorConfig>;
 
-// Read files of both modes, like parse_config() and read_config() of config/loader.h. The rank that the caller gives
-// takes precedence over the one in the file. It is a fault for an accelerator's file. `settings` are those of
+// Read files of both modes, like parse_config() and read_config() of config/loader.h. A rank that the caller gives
+// takes precedence over the one in the file; for an accelerator's file it is a fault. `settings` are those of
 // apply_settings() in config/set_option.h.
 [[nodiscard]] AnyConfig load_any_config(const std::string& path, std::optional<unsigned> rank = {},
                                         std::span<const std::string> settings = {});

@@ -1,5 +1,4 @@
-// addresses.cc - addresses of nodes as text, and the addresses that frames have in their place (set-up and control
-// threads)
+// addresses.cc - addresses of nodes as text, and the addresses that frames carry instead (set-up and control threads)
 #include "config/addresses.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
-// addresses.h - addresses of nodes: those of their sockets, and those that frames have in their place (set-up and
-// control threads)
+// addresses.h - addresses of nodes: the ones at which their sockets are reached, and the ones that frames carry instead
+// (set-up and control threads)
 //
 // Frames have IPv4 headers and one range of UDP ports, whatever kind of port carries them (dataplane/udp/). If all
 // nodes have different IPv4 addresses, frames have these. Otherwise (IPv6, or several nodes at one address) frames have
@@ -28,7 +28,7 @@ inline constexpr uint32_t kStrangerIp = 0xf0fffffe;  // address in frames of a s
 // Parses 10.77.0.1:9400 or [fd00::1]:9400.
 [[nodiscard]] std::optional<IpPort> parse_ip_port(std::string_view text);
 [[nodiscard]] bool is_loopback(const IpAddress& address) noexcept;
-// fe80::/10, which is valid only with an interface
+// Returns whether this is a link-local IPv6 address (fe80::/10), which is valid only with an interface.
 [[nodiscard]] bool is_of_one_link(const IpAddress& address) noexcept;
 // Returns whether this is the address of one host: not multicast, "this" network, or link-local.
 [[nodiscard]] bool is_host(const IpAddress& address) noexcept;

@@ -16,8 +16,8 @@ namespace gradlane {
 [[nodiscard]] Calibration parse_calibration(std::string_view text, const std::string& file);
 [[nodiscard]] Calibration load_calibration(const std::string& path);
 
-// Returns text from which parse_calibration() reads the same values, to nine digits. The text has `made_s`, and `made`
-// is ignored.
+// Returns text from which parse_calibration() reads the same values, to nine digits. The time in the text is that of
+// `made_s`; `made` is ignored.
 [[nodiscard]] std::string calibration_text(const Calibration& calibration);
 
 // Convert seconds since 1970 to "2026-11-23T16:44:25Z", and back.

@@ -23,14 +23,15 @@ void read_choices(const Section& root, NodeConfig& config, unsigned ranks);
 // Returns the choices that the configuration leaves to trainers' libraries.
 [[nodiscard]] AutoScope auto_scope(const NodeConfig& config) noexcept;
 
-// Returns the bound of the error of a codec's contributions. If a codec rounds and has no such bound, bits is 0.
+// Returns the bound of the error that a codec makes in a contribution. If the codec rounds and has no such bound, bits
+// is 0.
 [[nodiscard]] gl_auto error_bound(const Codec& codec) noexcept;
 
-// Returns a warning about a key that has no effect with the others as they are; empty if all keys have one.
+// Returns a warning if the other keys leave a key without effect; empty if all keys have an effect.
 [[nodiscard]] std::string choices_warning(const NodeConfig& config);
 
 // Parses the text of a plan file. `file` is its name in messages. Throws SetupError: "file:line:column: key: what is
-// wrong, what is allowed". The plan may name only `strategies`. `ranks` is as above.
+// wrong, what is allowed". The plan may name only `strategies`. `ranks` is the number of ranks; 0 if it is not known.
 [[nodiscard]] std::vector<PlanChoice> parse_plan(std::string_view text, const std::string& file,
                                                  const std::vector<StrategyId>& strategies, unsigned ranks = 0);
 // Returns text from which parse_plan() reads the same plan.

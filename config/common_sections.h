@@ -54,7 +54,8 @@ struct DeviceKey {
 
 // Returns a text in double quotes, as YAML writes it. Texts of a configuration have no control characters.
 [[nodiscard]] std::string in_quotes(const std::string& text);
-[[nodiscard]] std::string path_text(const std::string& path);   // the same; "" for "", which the file leaves out
+// Returns the path in double quotes, or "" if it is empty, because the file then leaves it out.
+[[nodiscard]] std::string path_text(const std::string& path);
 [[nodiscard]] std::string device_text(const PortConfig& port);  // "device: "net_tap0,...""
 
 }  // namespace gradlane

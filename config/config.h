@@ -17,8 +17,8 @@ namespace gradlane {
 using MacAddress = std::array<uint8_t, 6>;
 using IpAddress = std::array<uint8_t, 16>;  // IPv4 as ::ffff:10.77.0.1 (RFC 4291, 2.5.5.2)
 
-// Behaviour of a worker while no packets come. It polls on (kSpin), or leaves its CPU to others after each poll
-// (kYield). With kAdaptive it does the latter, and sleeps after some time.
+// Behaviour of a worker while no packets arrive. It keeps polling (kSpin), or leaves its CPU to other threads after
+// each poll (kYield). kAdaptive is like kYield, but the worker sleeps if no packets arrive for some time.
 enum class IdlePolicy : uint8_t { kSpin, kYield, kAdaptive };
 
 inline constexpr unsigned kMaxNodes = 256;
@@ -51,7 +51,7 @@ struct NodeAddress {
 struct PortConfig {
   enum class Kind : uint8_t {
     kDevice,  // DPDK devargs of a virtual device: "net_memif0,role=server,..."
-    kPci,     // PCI address of a NIC, with devargs behind it if need be: "0000:03:00.0"
+    kPci,     // PCI address of a NIC, followed by devargs if they are needed: "0000:03:00.0"
     kRing,    // one end of an in-process link of that name; another node of the same process has the other end
     kUdp,     // sockets of the kernel, with the kernel's addresses
   };
@@ -120,7 +120,8 @@ struct NodeConfig {
   std::vector<StrategyId> strategies = {StrategyId{}};
   // Choices that the library makes, for operations that name no codec or no strategy. auto_codec is empty if the
   // library does not choose the codec. Otherwise it is "auto" or "auto:2^-10", and `codec` is exact. The calibration
-  // has the figures with which the library predicts. A plan takes the place of its trials. Both are paths, or empty.
+  // has the figures with which the library predicts. A plan replaces the library's trials. `calibration` and
+  // `plan_file` are paths, or empty.
   std::string auto_codec;
   bool auto_strategy = false;
   std::string calibration;
@@ -146,7 +147,7 @@ struct NodeConfig {
   std::string socket;             // path of the trainers' socket, which the daemon makes
   std::string admin;              // path of the socket for `gradlane stats` and `gradlane check`
   std::optional<IpPort> metrics;  // TCP address for Prometheus and `gradlane top`; absent: none
-  bool telemetry = false;         // has no effect; accepted until 0.3
+  bool telemetry = false;         // has no effect; release 0.3 will refuse it
   std::string log = "info";       // trace, debug, info, warn, error
   std::string log_file;           // path, reopened on SIGHUP; empty: standard error
 };
@@ -155,7 +156,7 @@ struct NodeConfig {
 [[nodiscard]] inline unsigned ranks_per_node(const NodeConfig& config) noexcept {
   return config.local_reduce ? 1 : config.trainers;
 }
-// Returns whether any port of the node is of sockets.
+// Returns whether any port of the node uses sockets.
 [[nodiscard]] inline bool of_sockets(const NodeConfig& config) noexcept {
   return std::ranges::any_of(config.ports, [](const PortConfig& it) { return it.kind == PortConfig::Kind::kUdp; });
 }

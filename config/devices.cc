@@ -30,7 +30,7 @@ size_t number(std::string_view device, std::string_view key, size_t standard) {
   return text ? parse_whole(*text).value_or(standard) : standard;
 }
 
-// Returns the fault of a number of which DPDK would read only a part, or nothing.
+// Returns a fault if DPDK would read only a part of a number, such as the digits of "2k"; otherwise "".
 std::string number_fault(std::string_view device) {
   for (const char* const key : {"bsize", "framesz", "blocksz", "qpairs", "queues", "queue_count", "queue_size"}) {
     const auto text = devargs_argument(device, key);
@@ -80,7 +80,7 @@ std::string memif_fault(std::string_view device, size_t frame) {
       frame, buffer, frame);
 }
 
-// Returns the fault of more queues than lanes. Packets in queues that no lane reads would be lost.
+// Returns a fault if there are more queues than lanes. Packets in queues that no lane reads would be lost.
 std::string spread_fault(std::string_view device, std::string_view key, unsigned lanes) {
   const size_t queues = number(device, key, 1);
   if (queues <= lanes) return "";

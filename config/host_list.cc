@@ -34,7 +34,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// Returns the part in front of the separator, and removes both from `text`.
+// Returns the part before the separator, and removes both from `text`.
 std::string_view take_until(std::string_view& text, char separator) {
   const size_t end = std::min(text.find(separator), text.size());
   const std::string_view part = text.substr(0, end);
@@ -137,7 +137,7 @@ std::vector<std::string> names_of(std::string_view item, const std::string& wher
   return names;
 }
 
-// Returns the item in front of the next comma outside brackets, and removes both from `text`.
+// Returns the item before the next comma outside brackets, and removes both from `text`.
 std::string_view take_item(std::string_view& text) {
   size_t end = 0;
   for (bool inside = false; end < text.size() && (inside || text[end] != ','); ++end) {

@@ -30,14 +30,14 @@ struct ConfigKey {
   const char* section;  // "timeouts" for timeouts.peer; "" for the file itself; "nodes[]" for each entry of a list
   const char* name;
   void (*read)(const Section&, const char* name, Config&) = nullptr;  // null: other code reads it
-  // value in a file; "" if it is left out; null if another key's text has it
+  // text of the value as in a file, "" to leave the key out; null if the text of another key includes it
   std::string (*text)(const Config&) = nullptr;
   std::string allowed{};   // this and the next fields are for the page of settings, in Markdown
   std::string standard{};  // default
   const char* same;
   const char* meaning;
 
-  // ---- Changes to keys whose row does not follow from their type.
+  // ---- Changes to keys for which the functions below do not derive the right texts from the type.
   [[nodiscard]] ConfigKey with_default(const char* what) && {
     standard = what;
     return std::move(*this);
@@ -48,7 +48,7 @@ struct ConfigKey {
   }
 };
 
-// Returns the member of a member, and so on.
+// Returns the member that a path of members leads to: a member of `config`, a member of that member, and so on.
 template <auto kFirst, auto... kRest, class Config>
 [[nodiscard]] auto& member(Config& config) noexcept {
   if constexpr (sizeof...(kRest) == 0) {
@@ -58,7 +58,8 @@ template <auto kFirst, auto... kRest, class Config>
   }
 }
 
-// ---- Keys by type. `kPath` is the member, or a member and its member. `kLeast` and `kMost` are allowed, too.
+// ---- Keys by type. `kPath` leads to the member that is read, see member(). Values may be from kLeast to kMost, both
+// included.
 
 template <class Config, uint64_t kLeast, uint64_t kMost, auto... kPath>
 [[nodiscard]] ConfigKey<Config> whole_key(const char* section, const char* name, const char* same,
@@ -183,7 +184,7 @@ template <class Config>
   return names;
 }
 
-// Sets the members that belong to a section's keys with a type.
+// Reads the keys of a section whose `read` is not null, and sets their members.
 template <class Config>
 void read_keys(std::span<const ConfigKey<Config>> keys, std::string_view name, const Section& section, Config& config) {
   for (const ConfigKey<Config>& key : keys) {
@@ -191,7 +192,8 @@ void read_keys(std::span<const ConfigKey<Config>> keys, std::string_view name, c
   }
 }
 
-// Reads the keys of a section that have a type; returns the section, or nothing if the file does not have it.
+// Finds a section of the file and reads its keys with read_keys(). Returns the section, or nothing if the file does not
+// have it.
 template <class Config>
 std::optional<Section> read_section(std::span<const ConfigKey<Config>> keys, const Section& root, const char* name,
                                     Config& config) {

@@ -118,7 +118,7 @@ void read_workers(const Section& root, NodeConfig& config) {
 }
 
 void read_exchange(const Section& root, NodeConfig& config) {
-  // A call of sockets takes dozens of packets, if that many wait.
+  // One call on a socket passes dozens of packets if that many wait, so more of them may wait than on other ports.
   if (of_sockets(config)) config.queue_target = kSocketQueueTarget;
   const auto section = read_section(node_keys(), root, "exchange", config);
   if (section && !std::has_single_bit(config.window)) {

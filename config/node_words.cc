@@ -19,7 +19,7 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kMostMtu = 1500;  // unless it is set; most networks pass it
+constexpr size_t kMostMtu = 1500;  // largest MTU that is chosen if none is set; most networks pass it
 constexpr const char* kSlurmNames[] = {"SLURM_JOB_NODELIST", "SLURM_NODELIST"};
 
 // ---- Hosts
@@ -65,7 +65,7 @@ std::vector<Host> hosts_of(const NodeWords& words, const HostQueries& surroundin
 
 // ---- Ports
 
-// Returns whether this looks like "0000:03:00.0" or "03:00.0", with or without arguments behind it.
+// Returns whether this looks like "0000:03:00.0" or "03:00.0". Arguments may follow it.
 bool looks_like_pci(std::string_view text) {
   text = text.substr(0, text.find(','));
   return text.find(':') != std::string_view::npos && text.find('.') != std::string_view::npos &&
@@ -153,7 +153,7 @@ size_t mtu_at(const IpAddress& ip, const std::vector<LocalIp>& here) {
   return found == here.end() ? 0 : std::min(found->mtu, kMostMtu);
 }
 
-// Returns the folder of this user's sockets if this is not root's folder, which not every user may write to.
+// Returns the folder for sockets of this user. Returns nothing if that is root's folder, which is the default.
 std::optional<std::string> own_folder(const HostQueries& surroundings) {
   if (surroundings.user == 0) return std::nullopt;
   const std::vector<std::string> folders =

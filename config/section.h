@@ -33,7 +33,7 @@ class Value {
   [[nodiscard]] std::optional<double> probability() const;
   [[nodiscard]] std::optional<double> real(double least, double most) const;
   [[nodiscard]] std::optional<bool> flag() const;
-  // Returns the number of the choice that is equal to the text.
+  // Returns the index of the choice that is equal to the text.
   [[nodiscard]] std::optional<size_t> choice(std::span<const char* const> choices) const;
   // Returns a text that is not empty, has at most `longest` bytes and no control characters.
   [[nodiscard]] std::optional<std::string> text(size_t longest) const;

@@ -17,13 +17,13 @@ using Kind = YamlNode::Kind;
 
 constexpr const char* kSettingAllowed = "allowed: KEY=VALUE, as in timeouts.peer=5s";
 
-// A part of "ports[0].mac": a key, and the numbers of items in lists behind it.
+// A part of a path such as "ports[0].mac": a key, and the indices of list items that follow it.
 struct Step {
   std::string key;
   std::vector<size_t> items;
 };
 
-// Parses "ports[0]". Returns nothing if it is no step.
+// Parses "ports[0]". Returns nothing if the text has another form.
 std::optional<Step> step_of(std::string_view text) {
   const size_t bracket = text.find('[');
   Step step{std::string(text.substr(0, bracket)), {}};

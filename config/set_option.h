@@ -17,13 +17,14 @@ void apply_settings(ConfigTree& tree, std::span<const std::string> settings);
 // Adds a word of the command line, and returns the place that refers to it.
 [[nodiscard]] Place add_word(ConfigTree& tree, const std::string& word);
 
-// Make a scalar or a map with that place, add a key to a map, and find one. find_key() returns null if there is none.
+// Make a scalar or a map with that place, add a key to a map, and find the value of a key. find_key() returns null if
+// there is none.
 [[nodiscard]] YamlNode scalar_at(Place place, const std::string& text);
 [[nodiscard]] YamlNode map_at(Place place);
 YamlNode& add_key(YamlNode& map, Place place, const std::string& key, YamlNode value);
 [[nodiscard]] const YamlNode* find_key(const YamlNode& map, const std::string& key);
 
-// Parses `text` as YAML, and gives all of it that place. Throws SetupError, "WORD: not YAML: ...".
+// Parses `text` as YAML, and sets the place of all its nodes to `place`. Throws SetupError, "WORD: not YAML: ...".
 [[nodiscard]] YamlNode yaml_at(const std::string& text, const std::string& word, Place place);
 
 }  // namespace gradlane

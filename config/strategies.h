@@ -20,7 +20,7 @@ void read_strategies(const Section& root, NodeConfig& config, bool checked);
 // Returns "ring", "aggregator:0,stream", ...
 [[nodiscard]] std::vector<std::string> strategy_names(const std::vector<StrategyId>& strategies);
 
-// Returns the relation of such a node to this one, for messages: "each neighbour in the ring", "each node that strategy
+// Returns why this node needs a link to that node, for messages: "each neighbour in the ring", "each node that strategy
 // direct needs".
 [[nodiscard]] std::string links_text(const NodeConfig& config, unsigned node);
 

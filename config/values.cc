@@ -29,8 +29,7 @@ std::string quantity_text(uint64_t value, std::span<const Unit> units) {
   return fmt::format("{}{}", value / unit.factor, unit.suffix);
 }
 
-// Returns the part in front of `separator`, and removes both from `text`. Returns all of `text` if there is no
-// separator.
+// Returns the part before `separator`, and removes both from `text`. Returns all of `text` if there is no separator.
 std::string_view take_part(std::string_view& text, char separator) noexcept {
   const size_t length = std::min(text.find(separator), text.size());
   const std::string_view part = text.substr(0, length);
@@ -88,7 +87,7 @@ std::string size_text(uint64_t bytes) { return bytes == 0 ? "0" : quantity_text(
 std::string duration_text(Nanos time) { return quantity_text(time, kTimes); }
 
 std::string probability_text(double probability) {
-  std::array<char, 400> text;  // the smallest double has 326 digits behind its point
+  std::array<char, 400> text;  // the smallest double has 326 digits after its point
   const auto [end, error] =
       std::to_chars(text.data(), text.data() + text.size(), probability, std::chars_format::fixed);
   return error == std::errc() ? std::string(text.data(), end) : "0";

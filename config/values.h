@@ -14,10 +14,10 @@ namespace gradlane {
 
 // These parsers work like those of base/parse.h, which has the ones for plain numbers.
 
-// Parses bytes: a decimal number, alone or with B, KiB, MiB, GiB or TiB behind it.
+// Parses bytes: a decimal number, which B, KiB, MiB, GiB or TiB may follow.
 [[nodiscard]] std::optional<uint64_t> parse_size(std::string_view text) noexcept;
 
-// Parses a decimal number with ns, us, ms, s, min or h behind it.
+// Parses a decimal number followed by ns, us, ms, s, min or h.
 [[nodiscard]] std::optional<Nanos> parse_duration(std::string_view text) noexcept;
 
 // Parses a decimal number from 0 to 1, or a percentage from 0% to 100%: 0.01, 1%.

@@ -74,8 +74,8 @@ class TreeBuilder final : public YAML::EventHandler {
     if (!tag.empty() && tag != "?" && tag != "!") fault(mark, "tags (!name) are not supported: leave it out");
   }
 
-  // Adds a node to the innermost list or map that is open. The node stays where it is until that list or map gets its
-  // next child.
+  // Adds a node to the innermost list or map that is open. The reference is valid until that list or map gets its next
+  // child.
   YamlNode& add(const YAML::Mark& mark, Kind kind) {
     YamlNode node;
     node.kind = kind;

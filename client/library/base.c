@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-// The last error of calls that have no context to keep it in.
+// The latest error of calls that have no context to keep it in.
 static _Thread_local char open_error[GL_ERROR_TEXT];
 
-// The last error of this thread about a shared context.
+// The latest error of this thread about a shared context.
 static _Thread_local struct {
   const gradlane_context* gl;
   char error[GL_ERROR_TEXT];
@@ -94,7 +94,7 @@ gradlane_code gl_read_limit(gradlane_context* gl, const char* call, int64_t ms, 
 }
 
 void gl_close_fd(int* fd) {
-  // Linux closes it even if it says EINTR.
+  // Linux closes the descriptor even if close() fails with EINTR.
   if (*fd >= 0) (void)close(*fd);
   *fd = -1;
 }

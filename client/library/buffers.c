@@ -1,8 +1,8 @@
 // buffers.c - memory shared with the daemon (the thread of the context)
 //
-// The daemon gives out segments, of which a client may have GL_MAX_SEGMENTS; a model may have more tensors than that.
-// So segments grow with the total, and each holds several buffers. Buffers are sorted by address. Memory that belongs
-// to no buffer is zero: it is fresh, or its pages were given back.
+// A client may have at most GL_MAX_SEGMENTS segments, and a model may have more tensors than that. So each segment
+// holds several buffers, and new segments are larger the more memory the client has. Buffers are sorted by address.
+// Memory that belongs to no buffer is zero: it was never used, or its pages were given back to the kernel.
 #include "client/library/buffers.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ static const size_t kMinSegment = (size_t)1 << 20;
 static size_t round_up(size_t bytes) { return (bytes + kPage - 1) & ~(size_t)(kPage - 1); }
 
 static size_t find_index(const gradlane_context* gl, const void* address) {
-  // Finds the first buffer that begins behind the address.
+  // Finds the first buffer that begins after the address.
   size_t low = 0;
   size_t high = gl->buffers.count;
   while (low < high) {
@@ -43,7 +43,7 @@ const struct gl_buffer* gl_find_buffer(const gradlane_context* gl, const void* a
   return (uintptr_t)address - (uintptr_t)it->base < it->bytes ? it : NULL;
 }
 
-// Returns a place for `bytes` bytes in this segment, or NULL.
+// Returns the address of free space for `bytes` bytes in this segment, or NULL.
 static uint8_t* find_gap(const gradlane_context* gl, const struct gl_mapping* segment, size_t bytes) {
   uint8_t* place = segment->base;
   uint8_t* const end = segment->base + segment->bytes;
@@ -99,8 +99,8 @@ static gradlane_code new_segment(gradlane_context* gl, size_t bytes, uint32_t* i
   return GRADLANE_OK;
 }
 
-// Gets a segment for `bytes` bytes. If the daemon allows, it also has room for later buffers: half of what there is
-// already.
+// Gets a segment for `bytes` bytes. If the daemon allows, the segment has at least half as many bytes as all others
+// together, which leaves space for later buffers.
 static gradlane_code grow(gradlane_context* gl, size_t bytes, uint32_t* id) {
   size_t total = 0;
   for (uint32_t i = 0; i < GL_MAX_SEGMENTS; ++i) {
@@ -202,8 +202,8 @@ static gradlane_code make_stage(gradlane_context* gl, size_t bytes, struct gl_st
 }
 
 gradlane_code gl_get_stages(gradlane_context* gl, size_t bytes, uint64_t parts) {
-  // The blocks of all trainers of a machine should stay in its cache. Where there are links to fill, more parts must be
-  // under way.
+  // The blocks of all trainers of a machine should stay in its cache. If there are links to other nodes, more parts
+  // must be under way to fill these links.
   const bool alone = (gl->welcome.flags & GL_WELCOME_ALONE) != 0;
   uint64_t wanted = alone ? 3 : 2 + 2 * (uint64_t)gl->welcome.world;
   if (wanted > GL_STAGES) wanted = GL_STAGES;

@@ -64,7 +64,7 @@ static gradlane_code divide_into_parts(gradlane_context* gl, enum gl_submission_
                    gl_kind_name(kind), type->name, row, gl->welcome.max_bytes);
   }
   out->each = most / row;
-  // Lanes and packets divide tensors at multiples of this.
+  // Lanes and packets divide tensors at multiples of kGranule elements.
   if (out->each > kGranule) out->each -= out->each % kGranule;
   out->parts = (count - 1) / out->each + 1;
   return GRADLANE_OK;

@@ -1,4 +1,4 @@
-// choice_sets.c - the ways that a context's tuner can choose from (the thread of the context)
+// choice_sets.c - the candidates that a context's tuner can choose from (the thread of the context)
 #include "client/library/choice_sets.h"
 
 #include <stdio.h>
@@ -49,7 +49,7 @@ bool gl_read_ways(gradlane_context* gl, size_t bytes) {
     row->codec[GL_NAME - 1] = 0;
   }
   at += table_bytes(plan_rows, plan_rows > 0 ? plan_bytes : 0);
-  // Report rows of another length are left alone.
+  // If the daemon's report rows have another length, the library writes none.
   if (reports > 0 && control->report_row_bytes == sizeof(struct gl_report_row)) {
     if (!table_fits(at, bytes, reports, control->report_row_bytes, GL_MAX_REPORTS, sizeof(struct gl_report_row)))
       return false;
@@ -100,8 +100,8 @@ static gradlane_code fill_set(gradlane_context* gl, const struct gl_choice_of* o
 
 // ---- Sets that there are
 
-// Allocates the memory in which ranks agree, and finds its place in memory shared with the daemon. If it lies in one
-// segment with buffers of the caller, the segment stays as long as the context.
+// Allocates the memory in which ranks agree, and finds its segment and offset. If buffers of the caller lie in the same
+// segment, the segment stays as long as the context.
 static gradlane_code make_memory(gradlane_context* gl) {
   struct gl_choices* const choices = &gl->choices;
   if (choices->memory != NULL) return GRADLANE_OK;
@@ -166,7 +166,7 @@ static gradlane_code make_set(gradlane_context* gl, const struct gl_choice_of* o
 gradlane_code gl_find_set(gradlane_context* gl, const struct gl_choice_of* of, const struct gl_choice_set** set) {
   struct gl_choices* const choices = &gl->choices;
   *set = NULL;
-  // A single rank sends nothing. Ranks agree in one all-reduce, and the daemon must take a tensor of that size.
+  // Nothing is chosen for a single rank, as it sends nothing. The daemon must take the all-reduce by which ranks agree.
   if (gl->welcome.world < 2 || choices->row_count == 0) return GRADLANE_OK;
   if (gl->welcome.max_bytes < GL_PREDICTIONS * sizeof(double)) return GRADLANE_OK;
   const uint32_t strategy = only_strategy(gl, of);

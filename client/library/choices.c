@@ -89,8 +89,8 @@ static void turn_off(gradlane_context* gl, uint8_t why) {
   gl->choices.why = why;
 }
 
-// Returns whether ranks have different numbers. `pair` has the maximum over all ranks of the number, and that of its
-// negative.
+// Returns whether ranks have different numbers. pair[0] is the maximum of the number over all ranks, and pair[1] the
+// maximum of its negative.
 static bool differ(const double* pair) { return pair[0] != -pair[1]; }
 
 static void ask_ranks(gradlane_context* gl) {
@@ -269,8 +269,8 @@ static bool agree_on_trials(gradlane_context* gl, struct gl_choice_class* it) {
 
 // ---- Operations
 
-// Finds the way of the operation, or puts an agreement in front of it. Returns false if the way is not known yet, as
-// other operations are under way.
+// Finds the candidate of the operation, or puts an agreement in front of it. Returns false if the candidate is not
+// known yet, as other operations are under way.
 static bool take_turn(gradlane_context* gl, struct gl_choice_class* it, struct gl_request* request) {
   const uint64_t count = request->operation.submission.count;
   const uint64_t whole = request->operation.whole;
@@ -307,8 +307,8 @@ static void apply_candidate(const gradlane_context* gl, struct gl_request* reque
 
 static bool is_running(const struct gl_request* it) { return it != NULL && it->state == GL_RUNNING; }
 
-// Returns whether the operation must wait for others. The first operation of all does not wait for the agreement in
-// front of it.
+// Returns whether the operation must wait for others. A possible trial waits until nothing is in flight, except the
+// agreement on predictions. Other operations wait while a trial with another tensor runs.
 static bool must_wait(const gradlane_context* gl, const struct gl_choice_class* it) {
   if (gl_tuner_alone(&it->tuner)) return gl->flight_count > (is_running(gl->choices.agreement) ? 1 : 0);
   const bool same_tensor = it->tuner.state == GL_TUNER_TRYING && it->tuner.filled > 0;
@@ -321,7 +321,7 @@ bool gl_choose(gradlane_context* gl) {
   if (request->is_resolved) return true;
   if (operation->choice == NULL) return gl->choices.open == 0;
   const struct gl_choice_set* const set = operation->choice;
-  // A request from before the count began again fails in the daemon, so it needs no class.
+  // A request from before the count of operations began again fails in the daemon, so it needs no class.
   struct gl_choice_class* const it = request->epoch == gl->choices.epoch ? class_of(gl, operation) : NULL;
   if (it == NULL) {
     apply_candidate(gl, request, &set->candidates[0]);
@@ -351,9 +351,9 @@ struct gl_request* gl_agreement(gradlane_context* gl) {
   return NULL;
 }
 
-// Forgets an agreement. One that is under way ends by itself, and nobody looks at its result. It may still write to the
-// memory of the next agreement. This does no harm: it compares the same numbers of all ranks, or its place is not read
-// before six operations later.
+// Forgets an agreement. If it is under way, it still ends, and nobody reads its result. It may still write to the
+// memory of the next agreement. This does no harm: an agreement on predictions compares the same numbers of all ranks,
+// and the memory of a class is not read before six operations later.
 static void drop_agreement(gradlane_context* gl, struct gl_request** agreement) {
   struct gl_request* const it = *agreement;
   *agreement = NULL;
@@ -371,7 +371,7 @@ void gl_reset_choices(gradlane_context* gl) {
   choices->agreements = 0;
   choices->state = GL_CHOICES_NEW;
   drop_agreement(gl, &choices->agreement);
-  // Classes are dropped, as a rank that has newly come has none.
+  // Classes are dropped, because a rank that has just joined has none.
   for (unsigned i = 0; i < choices->class_count; ++i) {
     drop_agreement(gl, &choices->classes[i]->agreement);
     free(choices->classes[i]);

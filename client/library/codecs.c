@@ -66,8 +66,8 @@ static gradlane_code remember(gradlane_context* gl, const struct gl_codec_name* 
   return GRADLANE_OK;
 }
 
-// Adds usage to the daemon's refusal of a name, whose messages have no room for it. It lists the forms of names with
-// the same word, or all words if there are none.
+// Adds usage to the daemon's refusal of a name, whose messages have no space for it. It lists the forms of names with
+// the same word. If no codec has the word, it lists all words.
 static void add_usage(gradlane_context* gl, const char* name) {
   char text[GL_ERROR_TEXT];
   const size_t room = sizeof(text);
@@ -179,7 +179,7 @@ static gradlane_codec_info describe(const struct gl_codec_row* row) {
   return told;
 }
 
-// Copies as much as the caller's struct has room for, which may be that of an older header.
+// Copies what fits into the caller's struct, which may be that of an older header.
 static gradlane_code tell(gradlane_context* gl, const char* call, gradlane_codec_info* told,
                           gradlane_codec_info* info) {
   const size_t given = info != NULL ? info->struct_size : 0;

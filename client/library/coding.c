@@ -32,7 +32,7 @@ static void name_codecs(struct gl_submission* submission, const struct gl_codec_
   submission->back_arguments = pair->back.arguments;
 }
 
-// The parts of an operation that the library must choose.
+// The choices that an operation leaves to the library.
 struct to_choose {
   struct gl_auto asked;
   const char* name;  // name of the codec that applies, the caller's or the daemon's
@@ -48,7 +48,7 @@ static struct to_choose left_to_choose(const gradlane_context* gl, const gradlan
   return it;
 }
 
-// Finds the ways to choose from when the operation has its turn; none if there is nothing to choose.
+// Finds the candidates from which the library chooses when the operation has its turn; none if there is no choice.
 static gradlane_code leave_open(gradlane_context* gl, enum gl_submission_kind kind, const gradlane_how* how,
                                 const struct to_choose* open, const struct gl_codec_name* coded,
                                 struct gl_operation* out) {

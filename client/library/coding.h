@@ -3,11 +3,11 @@
 
 #include "client/library/context.h"
 
-// Writes both into the submission of `out`, whose count and whole are known. `codec` becomes the codec of
-// contributions, or that of the daemon's configuration if none is named.
+// Writes the codec and the strategy into the submission of `out`, whose count and whole are known. Sets *codec to the
+// codec of contributions: the one that is named, or that of the daemon's configuration.
 gradlane_code gl_choose_coding(gradlane_context* gl, enum gl_submission_kind kind, gradlane_type type,
                                const gradlane_how* how, struct gl_operation* out, struct gl_codec_name* codec);
-// Counts the operation in a report for people, if a codec that rounds was named or configured for this sum and does
-// nothing.
+// Counts a sum in a report (report.h) if a codec that rounds was named or configured for it, but cannot apply to its
+// type.
 void gl_note_exact(gradlane_context* gl, const gradlane_how* how, const struct gl_codec_name* codec,
                    const struct gl_operation* out);

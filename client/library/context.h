@@ -27,7 +27,7 @@ struct gl_codecs {
   uint32_t count;
 };
 
-// A copy of the daemon's table of strategies, likewise.
+// A copy of the daemon's table of strategies, whose texts all end with 0.
 struct gl_strategies {
   struct gl_strategy_row rows[GL_MAX_STRATEGIES];
   uint32_t count;
@@ -42,12 +42,12 @@ struct gl_choice_class {
   int planned;    // row of the plan; -1: none, or there is no plan
   unsigned number;
   uint8_t type;
-  uint8_t why;                   // GL_REASON_... from outside of the rounds
+  uint8_t why;                   // GL_REASON_... if something other than trials has decided, else GL_REASON_NONE
   struct gl_request* agreement;  // agreement on the trials of a round; NULL: none
   struct gl_tuner tuner;
   uint64_t bytes;
   uint64_t sent_bytes;
-  struct gl_report_row* report;  // NULL: there is no room for it
+  struct gl_report_row* report;  // NULL: the table of reports has no row for it
 };
 
 enum gl_choices_state { GL_CHOICES_NEW, GL_CHOICES_ASKED, GL_CHOICES_AGREED, GL_CHOICES_OFF };
@@ -61,12 +61,13 @@ struct gl_choices {
   struct gl_report_row* reports;  // shared memory
   uint32_t report_count;
 
-  struct gl_choice_set* sets;  // a list; above GL_USUAL_SETS, sets that nobody refers to are dropped
+  struct gl_choice_set* sets;  // a list; when it has GL_USUAL_SETS sets, unused ones are dropped
   unsigned set_count;
   struct gl_choice_class* classes[GL_MAX_CLASSES];
   unsigned class_count;
 
-  // Ranks agree in this memory before anything is chosen. The daemon shares it. Each class has a place behind it.
+  // Ranks agree before anything is chosen, by all-reduces of `memory`. It is shared with the daemon. It has the numbers
+  // that all choices need, then the times of each class.
   enum gl_choices_state state;
   uint8_t why;          // GL_REASON_... of GL_CHOICES_OFF
   uint32_t epoch;       // goes up whenever all choices start again
@@ -79,7 +80,7 @@ struct gl_choices {
   double predicted[GL_MAX_WAYS][GL_SIZES];  // predictions that ranks agreed on
 };
 
-// Memory shared with the daemon; several buffers lie in one.
+// A segment: memory shared with the daemon. Several buffers may lie in one segment.
 struct gl_mapping {
   uint8_t* base;  // NULL: no such segment
   size_t bytes;
@@ -122,7 +123,7 @@ struct gl_operation {
   struct gl_range residual;         // first state array of the residual; or the output of an all-to-all
   uint32_t states;                  // number of state arrays, see gl_state_of(); 0: there is no residual
   size_t state_bytes;               // bytes from one state array to the next
-  uint64_t each;                    // elements of each part but the last
+  uint64_t each;                    // elements of each part except the final one, which may be shorter
   uint64_t parts;                   // number of parts; 0: the caller only asks about the operation
   uint64_t whole;                   // elements of the caller's tensor, of which this may be a part
   uint32_t width;                   // bytes of an element
@@ -131,7 +132,8 @@ struct gl_operation {
   void* const* rows;                // addresses of the ranks' blocks (gradlane_how); NULL: they lie in `data`
   bool adds_residual;               // too small for a codec: the call adds the residual to the data
   bool adds_all_states;  // with `adds_residual`: other states are added, too; they are residuals of sum owners
-  const struct gl_choice_set* choice;  // ways to choose from when it has its turn; NULL: the way is known
+  // candidates to choose from when it has its turn; NULL: strategy and codec are known
+  const struct gl_choice_set* choice;
 };
 
 static inline struct gl_range gl_state_of(const struct gl_operation* operation, uint32_t state) {
@@ -149,7 +151,7 @@ struct gl_loss_warning {
   char text[GL_ERROR_TEXT];
 };
 
-// There are no more warnings: a caller that has not heeded that many has decided.
+// Most warnings of a context. A caller that has ignored this many does not want more.
 enum { GL_LOSS_WARNINGS = 16, GL_OTHER_WARNINGS = 4 };
 
 // The loss of several completions.
@@ -176,10 +178,10 @@ struct gl_request {
   enum gl_request_state state;
   uint64_t number;  // count << GL_INDEX_BITS | index; the caller's gradlane_request
   struct gl_operation operation;
-  uint64_t begun;                    // number of parts that have been put into the rings
-  uint64_t ended;                    // number of parts that all lanes have completed
-  bool cancelled;                    // by the caller or a failed part: parts to come fail, too, but keep their places
-  gradlane_code code;                // result, as far as it is known
+  uint64_t begun;      // number of parts that have been put into the rings
+  uint64_t ended;      // number of parts that all lanes have completed
+  bool cancelled;      // the caller or a failed part has cancelled it: later parts fail, too, but use up their numbers
+  gradlane_code code;  // result, as far as it is known
   uint32_t lanes_failed;             // lanes that have failed; bit i: lane i
   bool tells_end;                    // a lane has said that a generation has ended
   uint32_t ends[GL_MAX_LANES];       // `ends` of each lane that failed, at that time
@@ -188,8 +190,8 @@ struct gl_request {
   double ns;                         // time that the lanes have worked on it
   uint64_t sent_bytes;               // as in gl_completion
   bool internal;                     // belongs to the library itself: no caller waits for it
-  bool orphan;                       // internal, and the library will not look at it either
-  bool is_resolved;                  // its way is known
+  bool orphan;                       // internal, and its result is not needed any more
+  bool is_resolved;                  // its strategy and codec are known
   uint32_t epoch;                    // epoch of choices at the time of the call
   struct gl_choice_class* of_class;  // class of the operation; NULL: none
   struct gl_selection turn;
@@ -208,11 +210,11 @@ struct gl_flying_part {
   uint32_t lanes_left;  // lanes that have not completed it; bit i: lane i
   uint8_t slot;
   struct gl_stage* stage;  // block with its data; NULL: the data is in a buffer of the caller
-  bool cancel;             // lanes must be told to cancel it when their rings have room
+  bool cancel;             // lanes must be told to cancel it when their rings have free entries
   double ns;               // time of the lane that has worked on it longest
 };
 
-// The library's own counts of a ring. It does not read them back, as others could have written over them.
+// The library's own counts of a ring. It does not read them back from shared memory, where others could change them.
 struct gl_ring {
   uint32_t submit_tail;
   uint32_t complete_head;
@@ -252,7 +254,8 @@ struct gradlane_context {
   uint64_t next_tag;
   uint64_t operations;  // number of operations that have ended
 
-  // The way to the daemon. Cancels go first, then a resume, then requests of which not all parts have begun.
+  // Requests and parts on their way to the daemon. Cancels are sent first, then a resume, then requests of which not
+  // all parts have begun.
   struct gl_flying_part flights[GL_SLOTS];
   unsigned flight_count;
   uint64_t slots;    // bit i: a flight has slot i
@@ -261,15 +264,15 @@ struct gradlane_context {
   bool resuming;
   struct gl_request* first;
   struct gl_request* last;
-  bool blocked;  // something waits for room in a ring, for which the daemon rings no bell
+  bool blocked;  // something waits for a free entry in a ring; the daemon rings no bell when one becomes free
 
-  // Descriptors for gradlane_fd(), -1 before. epoll_fd is an epoll instance over completion_fd, socket and progress_fd.
-  // progress_fd is readable while `over` is not 0 or `blocked` is true.
+  // Descriptors for gradlane_fd(); -1 before its first call. epoll_fd is an epoll instance over completion_fd, socket
+  // and progress_fd. progress_fd is readable while `over` is not 0 or `blocked` is true.
   int epoll_fd;
   int progress_fd;
   bool progress_signalled;
 
-  // Check that the daemon runs: the sum of its lanes' beats, the time of the last look, and for how long the sum has
+  // Check that the daemon runs: the sum of its lanes' beats, the time of the latest check, and for how long the sum has
   // not changed.
   uint64_t beats;
   int64_t heartbeat_checked_us;

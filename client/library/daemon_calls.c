@@ -10,7 +10,7 @@
 // away.
 enum { kAnswerMs = 30000 };
 
-// Ends the connection, with what came instead of an answer as the reason.
+// Ends the connection. The message or error that came instead of an answer is the reason.
 static void lose_connection(gradlane_context* gl, ssize_t bytes, int error, const union gl_message* message) {
   const char* path = gl->address.sun_path;
   const unsigned pid = gl->welcome.pid;

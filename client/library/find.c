@@ -48,7 +48,7 @@ int gl_connect(const struct sockaddr_un* address, int* fd) {
 static void say(struct search* search, enum remark remark, const char* format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// Keeps the most important remark, or the first one of these.
+// Keeps the most important remark. If several are equally important, it keeps the first.
 static void say(struct search* search, enum remark remark, const char* format, ...) {
   if (remark <= search->remark) return;
   search->remark = remark;
@@ -68,7 +68,7 @@ static bool is_known(const struct search* search, uid_t user) {
   return user == 0 || user == geteuid() || user == search->keeper;
 }
 
-// Returns whether gradients may go to this daemon, although nobody has named its socket.
+// Returns whether gradients may be sent to this daemon, although nobody has named its socket.
 static bool is_trusted(struct search* search, const char* path, int fd) {
   struct ucred peer = {.uid = (uid_t)-1};
   socklen_t bytes = sizeof(peer);
@@ -109,8 +109,8 @@ static void look_into(struct search* search, const char* path, int* fd) {
     return;
   }
   // Only root makes folders in /run. So the owner of this one runs the machine's daemons, as a service does, and is
-  // trusted. It is not trusted if others may write to the folder. Nor is it if it is "nobody", as which all users
-  // without a name appear in a user namespace.
+  // trusted. There are two exceptions: others may write to the folder, or the owner is "nobody". In a user namespace,
+  // all users that it does not map appear as "nobody".
   struct stat given;
   const bool system = strcmp(path, kSystemFolder) == 0 && fstat(dirfd(folder), &given) == 0 &&
                       (given.st_mode & (S_IWGRP | S_IWOTH)) == 0 && given.st_uid != kNobody;

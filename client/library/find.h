@@ -18,5 +18,5 @@ int gl_connect(const struct sockaddr_un* address, int* fd);
 
 // Tries once to connect to the only socket that accepts, in the first folder that has such sockets. Nobody has named
 // it, so the daemon must be one of root, of this user, or of the owner of /run/gradlane. Returns ENOENT if there is
-// none yet, and EEXIST if there are several. Any other errno is of `address`.
+// none yet, and EEXIST if there are several. Any other errno is the error of a connection to `address`.
 int gl_find(struct gl_found* found, int* fd);

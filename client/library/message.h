@@ -22,7 +22,7 @@ struct gl_fds {
   unsigned count;
 };
 
-// Functions here go on after EINTR.
+// These functions try again after EINTR.
 //
 // Sends a message. Returns 0 or an errno.
 int gl_send(int socket, const void* message, size_t bytes);

@@ -136,7 +136,7 @@ static gradlane_code greet(const struct settings* settings, struct gl_found* fou
   }
 }
 
-// The daemon that refused the rank in this thread's last gradlane_open(). `world` is 0 if none did.
+// The daemon that refused the rank in this thread's latest gradlane_open(). `world` is 0 if none did.
 static _Thread_local struct {
   int world;
   char socket[sizeof(((struct sockaddr_un*)0)->sun_path)];
@@ -187,7 +187,7 @@ static gradlane_code attach(gradlane_context* gl, struct gl_fds* fds) {
 
   const size_t bytes = gl->welcome.control_bytes;
   struct stat status;
-  // Access to memory behind the end of the file would raise SIGBUS.
+  // Access to memory after the end of the file would raise SIGBUS.
   const bool whole = fstat(control_fd, &status) == 0 && (uint64_t)status.st_size >= bytes;
   void* const base = whole ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, control_fd, 0) : MAP_FAILED;
   const int error = whole ? errno : EINVAL;

@@ -31,7 +31,8 @@ static void note_failure(gradlane_context* gl, struct gl_request* it, uint64_t p
   (void)snprintf(it->text, sizeof(it->text), "%s%s", completion->text, where);
 }
 
-// Returns how long the lane has worked on an operation. An operation behind others has its turn when they are finished.
+// Returns how long the lane has worked on an operation. If the operation waited for earlier ones, its time starts when
+// these are finished.
 static double worked(struct gl_ring* ring, const struct gl_completion* completion) {
   const uint64_t begun = completion->begun_ns > ring->ended_ns ? completion->begun_ns : ring->ended_ns;
   const double ns = completion->ended_ns > begun ? (double)(completion->ended_ns - begun) : 0;
@@ -46,7 +47,7 @@ static struct gl_flying_part* find_flight(gradlane_context* gl, uint64_t cookie)
   return NULL;
 }
 
-// Takes a completion. Returns false if no daemon writes such a one.
+// Takes a completion. Returns false if it is invalid, so that no daemon can have written it.
 static bool take(gradlane_context* gl, unsigned lane, struct gl_completion* completion) {
   struct gl_flying_part* const flight = find_flight(gl, completion->cookie);
   const uint32_t bit = 1u << lane;
@@ -56,7 +57,7 @@ static bool take(gradlane_context* gl, unsigned lane, struct gl_completion* comp
   if (completion->code != GRADLANE_OK) {
     it->lanes_failed |= bit;
     it->tells_end |= completion->tells_end != 0;
-    // the daemon writes it before the completion
+    // The daemon raises `ends` before it writes the completion.
     it->ends[lane] = __atomic_load_n(&gl->lanes[lane].ends, __ATOMIC_RELAXED);
   }
   if (completion->code != GRADLANE_OK && it->code == GRADLANE_OK) {

@@ -73,7 +73,7 @@ static bool begin_part(gradlane_context* gl, struct gl_request* request) {
   part.cookie = ++gl->cookies;
   part.slot = (uint8_t)__builtin_ctzll(~gl->slots);  // there are no more flights than slots
   gl->slots |= UINT64_C(1) << part.slot;
-  // A cancelled part must have its number, too, as other ranks may have begun it.
+  // A cancelled part must be submitted and use up its number, too, because other ranks may have begun it.
   if (request->cancelled) part.flags |= GL_FLAG_CANCELLED;
   gl->flights[gl->flight_count++] = (struct gl_flying_part){.cookie = part.cookie,
                                                             .request = request,
@@ -114,7 +114,7 @@ static bool send_resume(gradlane_context* gl, int* places) {
 static bool send_parts(gradlane_context* gl, int* places) {
   while (gl->first != NULL && gl->flight_count < GL_SLOTS) {
     if (*places == 0) return false;
-    // The bell rings when the operations that it waits for end.
+    // The daemon rings the bell when the operations end for which this one waits.
     if (!gl_choose(gl)) return true;
     struct gl_request* const it = gl->first;
     if (!begin_part(gl, it)) return true;

@@ -3,9 +3,9 @@
 
 #include "client/library/context.h"
 
-// Puts the request behind all others in the queue.
+// Puts the request at the end of the queue.
 void gl_enqueue(gradlane_context* gl, struct gl_request* request);
-// Puts as many parts into the rings as they have room for. Returns false if the daemon's count is garbage.
+// Puts parts into the rings until these are full. Returns false if the daemon's count is impossible.
 bool gl_fill_rings(gradlane_context* gl);
 // Fails the parts that have not begun, of all requests.
 void gl_drop_queue(gradlane_context* gl, gradlane_code code, gradlane_cause cause, const char* text);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// The last rows are for operations to which no codec applies.
+// Number of rows at the end of the table, for operations to which no codec applies.
 enum { kExactRows = 8 };
 
 struct gl_report_row* gl_report_of(gradlane_context* gl, unsigned number) {

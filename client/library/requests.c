@@ -108,7 +108,7 @@ static void add_floats(struct gl_range data, struct gl_range owed, float times) 
 }
 
 void gl_add_residual(const gradlane_context* gl, const struct gl_operation* operation) {
-  // For an average, the daemon divides the sum of a node's trainers and rounds their mean.
+  // For an average, the daemon rounds the mean of a node's trainers, so the residual is that of the mean.
   const int trainers = gradlane_local_reduce(gl);
   const bool of_mean = trainers > 1 && (operation->submission.flags & GL_FLAG_AVERAGE) != 0;
   const float times = of_mean ? (float)trainers : 1.0F;
@@ -119,7 +119,7 @@ void gl_add_residual(const gradlane_context* gl, const struct gl_operation* oper
   gl_clear_states(operation);
 }
 
-// Adds the results of a request to its class, if the class still counts.
+// Adds the results of a request to its class, if the class still exists.
 static void end_in_class(gradlane_context* gl, struct gl_request* request) {
   struct gl_choice_class* const it = request->of_class;
   request->of_class = NULL;

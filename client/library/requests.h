@@ -1,4 +1,5 @@
-// requests.h - the caller's requests: made, found, over, forgotten (the thread of the context)
+// requests.h - the caller's requests, from their start until the caller knows how they ended (the thread of the
+// context)
 #pragma once
 
 #include "client/library/context.h"
@@ -13,9 +14,9 @@ struct gl_request* gl_find_request(gradlane_context* gl, gradlane_request number
 const struct gl_request* gl_find_user(const gradlane_context* gl, const void* base, size_t bytes);
 // Makes the residual of the operation zero.
 void gl_clear_states(const struct gl_operation* operation);
-// Adds the residual to the data and makes it zero. Elements then travel as they are.
+// Adds the residual to the data and makes the residual zero, for elements that are sent without rounding.
 void gl_add_residual(const gradlane_context* gl, const struct gl_operation* operation);
-// Ends a request with the result that it has.
+// Marks a request as over. Its result is already set.
 void gl_end_request(gradlane_context* gl, struct gl_request* request);
-// Drops the sets of ways that no class and no request refers to.
+// Drops the sets of candidates that no class and no request refers to.
 void gl_drop_sets(gradlane_context* gl);

@@ -31,8 +31,8 @@ size_t gl_part_bytes(const gradlane_context* gl, const struct gl_operation* oper
   return operation->rows != NULL ? bytes * gl->welcome.world : bytes;
 }
 
-// Copies between the block and the ranks' blocks in the caller's memory, or only this rank's data (not `all`). `there`:
-// into the block.
+// Copies between the block and the ranks' blocks in the caller's memory, or only this rank's data (not `all`). Copies
+// into the block if `there` is true, else out of it.
 static void copy_rows(const gradlane_context* gl, struct gl_stage* stage, const struct gl_operation* operation,
                       struct slice slice, bool all, bool there) {
   for (uint32_t rank = 0; rank < gl->welcome.world; ++rank) {

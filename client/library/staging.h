@@ -7,8 +7,8 @@
 // The library copies a part shortly before the daemon reads it, and its result shortly after the daemon writes it.
 // There are few blocks, so they stay in the cache.
 
-// Takes a free block for one part of `bytes` bytes. Returns NULL if all are in use; the bell rings when parts in them
-// end.
+// Takes a free block for one part of `bytes` bytes. Returns NULL if all are in use. A block becomes free when the
+// daemon has completed the part in it, for which it rings the bell.
 struct gl_stage* gl_take_stage(gradlane_context* gl, size_t bytes);
 // Returns how many bytes a part takes in a block.
 size_t gl_part_bytes(const gradlane_context* gl, const struct gl_operation* operation, uint64_t part);

@@ -38,8 +38,8 @@ static bool can(const struct gl_strategy_row* row, const struct gl_operation_tra
   return does(row, traits->kind) && (!owned(traits) || (row->flags & GL_STRATEGY_OWNERS) != 0);
 }
 
-// Lists the strategies that can do this, such as "ring, direct", as far as there is room; "none" if none can. If
-// `traits` is NULL, it lists all of them.
+// Lists the strategies that can carry the operation, such as "ring, direct", as far as they fit; "none" if there is
+// none. If `traits` is NULL, lists all strategies.
 static const char* list(const gradlane_context* gl, const struct gl_operation_traits* traits, char* text, size_t room) {
   size_t used = 0;
   text[0] = 0;
@@ -52,7 +52,7 @@ static const char* list(const gradlane_context* gl, const struct gl_operation_tr
   return text[0] != 0 ? text : "none";
 }
 
-// Returns the strategy of operations that name none. NULL: the daemon does not list strategies, or none can do this.
+// Returns the default strategy of such an operation. NULL: the daemon does not list strategies, or none can carry it.
 static const struct gl_strategy_row* usual(const gradlane_context* gl, const struct gl_operation_traits* traits) {
   for (uint32_t i = 0; i < gl->strategies.count; ++i) {
     const struct gl_strategy_row* const row = &gl->strategies.rows[i];
@@ -72,7 +72,7 @@ static gradlane_code refuse_owned(gradlane_context* gl, const struct gl_operatio
                  traits->call, traits->codec->name, list(gl, traits, names, sizeof(names)));
 }
 
-// Checks that ranks can agree. They do so by links between all of them, whichever way the elements go.
+// Checks that ranks can agree. They need links between all of them for that, even if the elements use other links.
 static gradlane_code check_links(gradlane_context* gl, const struct gl_operation_traits* traits) {
   if (traits->codec == NULL || (traits->codec->flags & GL_CODEC_AGREES) == 0) return GRADLANE_OK;
   for (uint32_t i = 0; i < gl->strategies.count; ++i) {

@@ -5,14 +5,14 @@
 
 // Copies the daemon's table out of the control segment of `bytes` bytes. Returns false if it makes no sense.
 bool gl_read_strategies(gradlane_context* gl, size_t bytes);
-// The operation that a strategy must carry. `call` is for error texts. `codec` is NULL where elements travel as they
-// are.
+// The operation that a strategy must carry. `call` is for error texts. `codec` is NULL if elements are sent without a
+// codec.
 struct gl_operation_traits {
   const char* call;
   enum gl_submission_kind kind;
   const struct gl_codec_name* codec;
 };
-// Finds the strategy of this name, which must be able to do this. If `name` is NULL, it finds that of operations that
-// name none; it is NULL if the daemon does not list strategies.
+// Finds the strategy of this name. Fails if it cannot carry the operation of `traits`. If `name` is NULL, finds the
+// default strategy of such operations. *strategy is then NULL if the daemon does not list strategies.
 gradlane_code gl_find_strategy(gradlane_context* gl, const char* name, const struct gl_operation_traits* traits,
                                const struct gl_strategy_row** strategy);

@@ -1,8 +1,8 @@
 // tasks.c - operations of several threads, which run one after the other (any thread)
 //
 // The lock of the context protects everything here. gradlane_wait() releases it while it sleeps. One thread at a time
-// has a task and waits for its request. While the task is small enough, it is the thread in gradlane_add(), and
-// otherwise the one that calls gradlane_next().
+// runs a task and waits for its request. It is the thread in gradlane_add() if the task is small, otherwise the thread
+// that calls gradlane_next().
 #include "client/library/tasks.h"
 
 #include <stdio.h>
@@ -42,7 +42,7 @@ struct task {
   bool fails_at_turn;  // an earlier task has failed, so this one fails when it has its turn
   bool adder_waits;    // the thread in gradlane_add() waits for it
   gradlane_request request;
-  uint64_t number;  // of the task, from 1
+  uint64_t number;  // number of the task, from 1
   int64_t begun_us;
   gradlane_code code;
   gradlane_cause cause;
@@ -99,7 +99,7 @@ static void end_task(gradlane_context* gl, struct task* it, gradlane_code code) 
   if (code != GRADLANE_OK && !it->fails_at_turn) {
     it->cause = code == GRADLANE_FAILED ? gl->base.cause : GRADLANE_CAUSE_NONE;
     memcpy(it->text, gl->base.error, sizeof(it->text));
-    // The daemon reads its clock once a round, so it may end an operation a little early.
+    // The daemon reads its clock only once per polling round, so it may end an operation a little early.
     const bool timed_out = it->cause == GRADLANE_CAUSE_TIMEOUT && it->how.timeout_ms > 0;
     it->is_late = timed_out && took_us >= it->how.timeout_ms * 500;
   }
@@ -109,7 +109,7 @@ static void end_task(gradlane_context* gl, struct task* it, gradlane_code code) 
   struct gl_tasks* const tasks = gl->tasks;
   if (it->bytes > kSmall || it->fails_at_turn) return;
   if (took_us > kPatienceMs * 1000) {
-    // Tasks below kSmallest are limited by other ranks, not by links: they do not lower the limit.
+    // The time of tasks up to kSmallest bytes depends on other ranks, not on links. So they do not lower the limit.
     const uint64_t half = it->bytes / 2 > kSmallest ? it->bytes / 2 : kSmallest;
     if (it->bytes > kSmallest && half < tasks->small) tasks->small = half;
   } else if (tasks->small < 2 * it->bytes) {
@@ -289,7 +289,7 @@ static void drop_first_task(gradlane_context* gl) {
   release_task(gl, it);
 }
 
-// Runs a task of gradlane_next()'s thread to its end, in front of those that wait.
+// Runs a task of gradlane_next()'s thread to its end, before those that wait.
 static gradlane_code run_nested(gradlane_context* gl, struct task* it, gradlane_outcome* outcome) {
   if ((it->given.flags & GRADLANE_FAILS) != 0) {
     give_up_task(gl, it, GRADLANE_BAD_ARGUMENT);
@@ -340,7 +340,7 @@ gradlane_code gradlane_add(gradlane_context* gl, const gradlane_task* task, grad
   return report_task(it, outcome);
 }
 
-// Sleeps until a task is added, gradlane_add() no longer waits for the first one, or tasks have ended for good.
+// Sleeps until a task is added, gradlane_add() no longer waits for the first one, or the connection has ended.
 static void sleep_on_bell(gradlane_context* gl) {
   struct pollfd bell = {.fd = gl->tasks->bell, .events = POLLIN};
   gl_leave(gl);

@@ -13,12 +13,12 @@
 #include "client/library/requests.h"
 #include "client/library/waits.h"
 
-// Interval at which the socket is looked at while polling the rings.
+// Interval at which the socket is read while the rings are polled.
 static const int64_t kSocketPollUs = 5000;
-// Interval at which a sleeper looks whether the daemon runs. After kStoppedUs without a sign that it does, the daemon
-// counts as gone.
+// Interval at which a thread that sleeps checks whether the daemon runs. If the lanes' `beats` have not changed for
+// kStoppedUs, the daemon counts as gone.
 static const int kHeartbeatMs = 1000;
-// Time to sleep if a ring has no room, for which no bell rings. Lanes take entries within about 10 us.
+// Time to sleep if a ring is full. No bell rings when an entry becomes free. Lanes take entries within about 10 us.
 static const int kRoomMs = 1;
 static const int64_t kStoppedUs = 10000000;
 
@@ -30,7 +30,7 @@ static void sleep_on_daemon(gradlane_context* gl, int timeout_ms) {
   gl_leave(gl->base.shared ? gl : NULL);
   const int ready = gl_poll(wanted, count, timeout_ms);
   (void)gl_enter(gl);
-  if (ready <= 0) return;  // EINTR too: the caller looks at the time
+  if (ready <= 0) return;  // EINTR is treated like a timeout: the caller checks the time
   if (wanted[0].revents != 0) gl_drain_bell(gl->completion_fd);
   if (wanted[1].revents != 0) gl_receive_events(gl);
 }
@@ -55,9 +55,9 @@ static uint64_t beats(const gradlane_context* gl) {
   return sum;
 }
 
-// Ends the connection to a daemon that has not moved for kStoppedUs. Waits may be short and many, so the time adds up
-// over calls. Between two looks, at most a second counts, as the trainer may have been stopped together with its
-// daemon.
+// Ends the connection to a daemon whose beats have not changed for kStoppedUs. Waits may be short and many, so the time
+// adds up over calls. Between two checks, at most a second counts, as the trainer may have been stopped together with
+// its daemon.
 static void check_heartbeat(gradlane_context* gl, int64_t now_us) {
   const uint64_t sum = beats(gl);
   const int64_t since_us = now_us - gl->heartbeat_checked_us;
@@ -89,9 +89,9 @@ static void sleep_until(gradlane_context* gl, const struct gl_request* it, int64
   if (gl->epoll_fd < 0) __atomic_store_n(&gl->control->waiting, 0, __ATOMIC_RELAXED);
 }
 
-// Notes what the caller knows, as it learns of a failure: from now on it submits operations with knowledge of the ends
-// of generations up to this one. Lanes that completed the operation before the end do not report it by a failure, so
-// their `ends` is read now.
+// Records that the caller learns of a failure, and so of the ends of generations up to this one. Operations that it
+// submits from now on carry these counts (`ends_seen`). Lanes that completed the operation before the end do not report
+// the end by a failure, so their `ends` is read now.
 static void see_ends(gradlane_context* gl, const struct gl_request* it) {
   for (uint32_t i = 0; i < gl->welcome.lanes; ++i) {
     const bool failed = (it->lanes_failed >> i & 1) != 0;
@@ -99,8 +99,8 @@ static void see_ends(gradlane_context* gl, const struct gl_request* it) {
     uint32_t* const seen = &gl->rings[i].ends_seen;
     if ((int32_t)(ends - *seen) > 0) *seen = ends;
   }
-  // Choices start again by what failures say, which is the same on all ranks. In contrast, `ends` also counts
-  // generations that this rank's own gradlane_resume() has ended.
+  // Choices start again when a failure reports an end, because failures are the same on all ranks. In contrast, `ends`
+  // also counts generations that this rank's own gradlane_resume() has ended.
   if (it->tells_end && it->epoch == gl->choices.epoch) gl_reset_choices(gl);
 }
 
@@ -148,8 +148,8 @@ gradlane_code gradlane_test(gradlane_context* gl, gradlane_request request) {
   struct gl_request* const it = gl_find_request(gl, request);
   if (it == NULL) return no_such_request(gl, request);
   if (gl->epoll_fd < 0) gl_progress(gl);
-  // If it is not over, the daemon may have ended. With an event loop, the wake-up is taken before its reason is looked
-  // at, so that none is lost.
+  // If it is not over, the daemon may have ended. With an event loop, the bell is drained before the rings are read, so
+  // that no wake-up is lost.
   if (it->state == GL_RUNNING || gl->epoll_fd >= 0) {
     check_heartbeat(gl, gl_now_us());
     sleep_on_daemon(gl, 0);

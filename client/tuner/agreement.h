@@ -1,9 +1,8 @@
 // agreement.h - agreements of ranks on choices: tags of the all-reduces that compare their numbers, and digests of what
 // must be alike (pure)
 //
-// The library puts these all-reduces in front of its caller's operations. Their tags are values that nobody else is
-// likely to use. A tag mixes a number below 2^GL_AGREEMENT_BITS in an invertible way (splitmix64, by Steele, Lea and
-// Flood).
+// The library runs these all-reduces before operations of its caller. Their tags are values that nobody else is likely
+// to use. A tag mixes a number below 2^GL_AGREEMENT_BITS in an invertible way (splitmix64, by Steele, Lea and Flood).
 #pragma once
 
 #include <stdbool.h>
@@ -22,8 +21,8 @@ static inline uint64_t gl_agreement_tag(uint64_t number) {
   return z ^ z >> 27;
 }
 
-// Returns the inverse of an odd number modulo 2^64. Each round doubles the number of correct bits, which is three at
-// first.
+// Returns the inverse of an odd number modulo 2^64. Each iteration doubles the number of correct bits, of which there
+// are three at first.
 static inline uint64_t gl_inverse(uint64_t odd) {
   uint64_t result = odd;
   for (int i = 0; i < 5; ++i) result *= 2 - odd * result;

@@ -1,4 +1,4 @@
-// candidates.c - the ways of operations that leave them to the library: strategies and codecs (pure)
+// candidates.c - the candidates of operations that leave their strategy or codec to the library (pure)
 #include "client/tuner/candidates.h"
 
 #include <stdio.h>
@@ -21,8 +21,8 @@ static bool does_kind(const struct gl_tuning_tables* tables, uint32_t strategy, 
   return false;
 }
 
-// Writes the name of the codec that keeps the bound: the row's own, or the same with another B. Returns false if none
-// does.
+// Writes the name of a codec that keeps the bound: the one in the row, or the same codec with another B. Returns false
+// if neither does.
 static bool way_name(const struct gl_tuning_tables* tables, const struct gl_way_row* row, const struct gl_auto* asked,
                      char* name) {
   if (row->bound == GL_BOUND_EXACT || row->scales == 0) {
@@ -35,8 +35,8 @@ static bool way_name(const struct gl_tuning_tables* tables, const struct gl_way_
   return true;
 }
 
-// Returns whether a row predicts best for `bits`. Rows of one strategy and codec predict for several B: the best is the
-// next B above, else the largest.
+// Returns whether a row predicts best for `bits`. Rows of one strategy and codec predict for several B. The best row
+// has the least B that is not below `bits`. If all are below, it has the largest B.
 static bool is_nearest(const struct gl_tuning_tables* tables, const struct gl_way_row* row, unsigned bits) {
   if (row->scales == 0) return true;
   for (uint32_t i = 0; i < tables->way_count; ++i) {
@@ -47,7 +47,7 @@ static bool is_nearest(const struct gl_tuning_tables* tables, const struct gl_wa
   return true;
 }
 
-// Adds a way to the set, if it is not there. Returns its index; -1: there are too many.
+// Adds a candidate to the set, unless the set has it already. Returns its index; -1: there are too many.
 static int add_candidate(struct gl_choice_set* set, const struct gl_candidate* candidate) {
   for (unsigned i = 0; i < set->count; ++i) {
     const struct gl_candidate* const it = &set->candidates[i];
@@ -71,8 +71,8 @@ static int way_row_of(const struct gl_tuning_tables* tables, uint32_t strategy, 
   return exact;
 }
 
-// Adds all strategies that can carry the codec, or elements without one. The strategy of operations that name none
-// comes first.
+// Adds one candidate for each strategy that can carry the codec, or elements without a codec. The strategy of the
+// request comes first.
 static void add_strategies(const struct gl_tuning_tables* tables, const struct gl_tuning_request* request,
                            struct gl_choice_set* set) {
   const struct gl_codec_name* const codec = request->codec;
@@ -93,7 +93,7 @@ static void add_strategies(const struct gl_tuning_tables* tables, const struct g
   }
 }
 
-// Returns whether `auto` may use the codec with a residual: it must add whole numbers and have a single state array.
+// Returns whether `auto` may use the codec with a residual: its sums must be exact, and the residual a single array.
 static bool takes_residual(const struct gl_codec_name* codec) {
   const uint32_t wanted = GL_CODEC_FEEDBACK | GL_CODEC_EXACT_SUMS;
   return (codec->flags & wanted) == wanted && codec->states == 1;
@@ -121,8 +121,8 @@ static int add_row(const struct gl_tuning_tables* tables, const struct gl_tuning
 
 // ---- The plan
 
-// Returns the exact way with this strategy. If operations do not ask for a codec that may round, it is the only way
-// with this strategy. -1: there is none.
+// Returns the exact candidate with this strategy. If operations do not ask for a codec that may round, it is the only
+// candidate with this strategy. -1: there is none.
 static int way_by(const struct gl_choice_set* set, uint32_t strategy) {
   for (unsigned i = 0; i < set->count; ++i) {
     if (set->candidates[i].strategy == strategy && (set->candidates[i].exact || !set->codes || !set->asks))
@@ -131,7 +131,7 @@ static int way_by(const struct gl_choice_set* set, uint32_t strategy) {
   return -1;
 }
 
-// Adds the way that a row of the plan names to the set. Returns its index; -1: such operations cannot use it.
+// Adds the candidate that a row of the plan names to the set. Returns its index; -1: such operations cannot use it.
 static int planned_way(const struct gl_tuning_tables* tables, const struct gl_tuning_request* request,
                        const struct gl_codec_finder* finder, const struct gl_plan_row* row, struct gl_choice_set* set) {
   struct gl_codec_name found;

@@ -1,4 +1,4 @@
-// candidates.h - the ways of operations that leave them to the library: strategies and codecs (pure)
+// candidates.h - the candidates of operations that leave their strategy or codec to the library (pure)
 #pragma once
 
 #include "client/abi.h"
@@ -24,14 +24,14 @@ struct gl_codec_finder {
   void* of;
 };
 
-// The request of operations.
+// The properties of operations for which candidates are listed.
 struct gl_tuning_request {
   enum gl_submission_kind kind;
   const struct gl_auto* asked;  // bound of the codec that is to be chosen; NULL: none is to be chosen
-  // codec, or the exact one if one is to be chosen; NULL: elements travel as they are
+  // codec that is named; the exact codec if one is to be chosen; NULL: elements are sent without a codec
   const struct gl_codec_name* codec;
   uint32_t strategy;  // strategy that is named, or that of operations that name none
-  bool only;          // a strategy is named: only that one may be used
+  bool only;          // a strategy is named: no other one may be used
   bool residual;      // there is a residual
 };
 
@@ -45,7 +45,7 @@ struct gl_candidate {
   char name[GL_NAME];
 };
 
-// The meaning of a row of the plan for operations of a set.
+// The candidate that a row of the plan gives to operations of a set, and the reason.
 struct gl_planned {
   uint8_t candidate;
   uint8_t why;  // GL_REASON_...
@@ -54,7 +54,7 @@ struct gl_planned {
 // The candidates of operations that ask for the same. The first is the baseline.
 struct gl_choice_set {
   uint8_t kind;
-  bool codes;          // ways have a codec; false: elements travel as they are
+  bool codes;          // candidates have a codec; false: elements are sent without a codec
   bool residual;       // there is a residual
   bool asks;           // operations ask for a codec that may round
   uint32_t strategy;   // only strategy that may be used; 0: any
@@ -67,7 +67,7 @@ struct gl_choice_set {
   struct gl_choice_set* next;
 };
 
-// Fills in count, ways and plan of a set whose other fields are filled in. No row of the plan makes operations round
-// more than was asked for. Returns GL_FOUND, or the finder's error.
+// Fills in `count`, `candidates` and `plan` of a set whose other fields are filled in. No row of the plan makes
+// operations round more than was asked for. Returns GL_FOUND, or the finder's error.
 int gl_fill_candidates(const struct gl_tuning_tables* tables, const struct gl_tuning_request* request,
                        const struct gl_codec_finder* finder, struct gl_choice_set* set);

@@ -1,35 +1,36 @@
-// trials.c - trials of the ways of a class, and what follows from them (pure)
+// trials.c - trials of the candidates of a class, and what follows from them (pure)
 #include "client/tuner/trials.h"
 
 #include <stddef.h>
 #include <string.h>
 
-// A way is only worth choosing if it takes less than this share of the time of a simpler way, or of one that rounds
-// less.
+// A candidate is only worth choosing if it takes less than this share of the time of a simpler candidate, or of one
+// that rounds less.
 static const double kWorth = 0.95;
-// A way is not tried if its prediction is more than this many times the best one's (in later rounds, the chosen one's).
-// The factor kHopeless is for one case in the first round: ways that round if the best one is exact, or the reverse.
-// The factor kUnlikely is for all other cases.
+// A candidate is not tried if its prediction is more than this many times the best one's (in later rounds, the chosen
+// one's). kHopeless is for one case in the first round: candidates that round if the best one is exact, or the reverse.
+// kUnlikely is for all other cases.
 static const double kHopeless = 6;
 static const double kUnlikely = 2;
 // Later rounds may cost this share of the operations' time.
 static const double kTrialShare = 0.01;
 static const uint64_t kLongestPause = 1 << 13;
 
-// A way has no second stage if its only trial took more than this many times as long as the best one. Its prediction
-// must also be no better than that of the best one.
+// A candidate is dropped after the first stage if its trial took more than this many times as long as that of the best
+// one. Its prediction must also be no better than that of the best one.
 static const double kLost = 2;
-// Two ways have a third stage if the slower one takes at most this many times as long.
+// Two candidates have a third stage if the slower one takes at most this many times as long.
 static const double kClose = 1.15;
 
-// Number of trials of each way in each stage.
+// Number of trials of each candidate in each stage.
 static const unsigned kTrials[] = {1, 2, 4};
 enum { kStages = sizeof(kTrials) / sizeof(kTrials[0]) };
 
 static unsigned trials_of(const struct gl_tuner* it) { return kTrials[it->stage] * it->tries; }
 
-// Returns the place in `tried` of trial number `trial`. After the first stage, each way has two trials in a row. The
-// first of these may depend on what the operation before it has left behind, such as a full or empty token bucket.
+// Returns the index in `tried` of the candidate of this trial. After the first stage, each candidate has two trials in
+// a row. The first of these may depend on what the operation before it has left behind, such as a full or empty token
+// bucket.
 static unsigned place_of(const struct gl_tuner* it, unsigned trial) {
   return it->stage == 0 ? trial : (trial + 1) / 2 % it->tries;
 }
@@ -53,7 +54,7 @@ static void try_way(struct gl_tuner* it, unsigned candidate) {
 struct wanted {
   bool by_exact;
   bool exact;
-  bool new_strategy;  // its strategy is that of no way that is tried
+  bool new_strategy;  // its strategy differs from those of all candidates that are tried
   bool unmeasured;
   double most;  // largest prediction
 };
@@ -69,7 +70,7 @@ static bool is_wanted(const struct gl_tuner* it, unsigned candidate, const struc
   return true;
 }
 
-// Finds the way with the best prediction, or the first one of equal ones. Returns false if there is none.
+// Finds the candidate with the best prediction, or the first one of equal ones. Returns false if there is none.
 static bool best_of(const struct gl_tuner* it, const struct wanted* wanted, unsigned* candidate) {
   bool found = false;
   for (unsigned i = 0; i < it->count; ++i) {
@@ -106,8 +107,9 @@ static void begin_round(struct gl_tuner* it) {
   if (it->tries <= 1) it->left = UINT64_MAX;
 }
 
-// Chooses the ways of the first round: the baseline and the best prediction. If the best prediction is exact, the best
-// way that rounds is added, or the reverse. One more way is added, with another strategy if there is one.
+// Chooses the candidates of the first round: the baseline and the best prediction. If the best prediction is exact, the
+// best candidate that rounds is added, or the reverse. One more candidate is added, with another strategy if there is
+// one.
 static void choose_first(struct gl_tuner* it) {
   const double least = least_predicted(it);
   const struct wanted any = {.most = GL_TRIAL_UNKNOWN};
@@ -125,7 +127,8 @@ static void choose_first(struct gl_tuner* it) {
   }
 }
 
-// Returns the time of a way: as measured, or as its prediction says compared with the chosen way.
+// Returns the measured time of a candidate. If there is none, scales the chosen candidate's time by the two
+// predictions.
 static double expected_time(const struct gl_tuner* it, unsigned candidate) {
   const struct gl_timed_candidate* const row = &it->candidates[candidate];
   const struct gl_timed_candidate* const chosen = &it->candidates[it->chosen];
@@ -133,8 +136,8 @@ static double expected_time(const struct gl_tuner* it, unsigned candidate) {
   return chosen->predicted > 0 ? chosen->measured * row->predicted / chosen->predicted : chosen->measured;
 }
 
-// Chooses the ways of a later round: the chosen way, the baseline, and one that was not tried yet, else the fastest
-// other one.
+// Chooses the candidates of a later round: the chosen one, the baseline, and one that was not tried yet, else the
+// fastest other one.
 static void choose_next(struct gl_tuner* it) {
   it->tries = 0;
   try_way(it, it->chosen);
@@ -149,13 +152,13 @@ static void choose_next(struct gl_tuner* it) {
   try_way(it, candidate);
 }
 
-// Returns whether a way needs no more trials: it took more than kLost times as long, and was not predicted to be
-// faster.
+// Returns whether a candidate needs no more trials: it took more than kLost times as long as the best one, and was not
+// predicted to be faster.
 static bool has_lost(const struct gl_tuner* it, unsigned candidate, unsigned best, double time, double least) {
   return time > kLost * least && it->candidates[candidate].predicted >= it->candidates[best].predicted;
 }
 
-// Returns the number of trials of a way in a round, if it takes as long as expected.
+// Returns the number of trials of a candidate in a round, if it takes as long as expected.
 static unsigned trials_ahead(const struct gl_tuner* it, unsigned candidate, double time, double own) {
   unsigned trials = kTrials[0];
   if (has_lost(it, candidate, it->chosen, time, own)) return trials;
@@ -196,7 +199,8 @@ void gl_tuner_begin(struct gl_tuner* it) {
 void gl_tuner_predict(struct gl_tuner* it) {
   if (it->predicted) return;
   it->predicted = true;
-  // The first trial has begun already. It is the baseline's, whatever is tried.
+  // The first trial has begun before there were predictions, with the baseline. Each first round begins with the
+  // baseline, so the figures of that trial are kept.
   const unsigned trial = it->trial;
   const uint64_t filled = it->filled;
   const double ns = it->ns[0];
@@ -210,7 +214,7 @@ void gl_tuner_predict(struct gl_tuner* it) {
   it->bytes[0] = bytes;
 }
 
-// Returns the turn of an operation in a trial. The trial goes on until it has the elements of one tensor.
+// Returns the candidate and the trial of an operation. The trial goes on until it has the elements of one tensor.
 static struct gl_selection next_trial(struct gl_tuner* it, uint64_t count, uint64_t whole) {
   const struct gl_selection turn = {
       .candidate = it->tried[place_of(it, it->trial)], .trial = (int)it->trial, .round = it->round};
@@ -248,7 +252,7 @@ enum gl_turn gl_tuner_next(struct gl_tuner* it, uint64_t count, uint64_t whole, 
 
 void gl_tuner_note(struct gl_tuner* it, const struct gl_selection* turn, double ns, double bytes) {
   if (turn->trial < 0 || turn->round != it->round || it->state == GL_TUNER_SETTLED) return;
-  // An operation that ended together with the one before it has no time of its own.
+  // The time of an operation is unknown if it ended together with the one before it.
   if (turn->trial >= GL_TRIALS || !(ns > 0) || !(bytes > 0)) return;
   it->ns[turn->trial] += ns;
   it->bytes[turn->trial] += bytes;
@@ -260,7 +264,7 @@ void gl_tuner_give(const struct gl_tuner* it, bool greatest, double times[GL_TRI
   }
 }
 
-// Adds the times that ranks have agreed on to those that are known of the way at this place.
+// Adds the times that ranks have agreed on to the known times of the candidate at this index of `tried`.
 static void learn(struct gl_tuner* it, const double times[GL_TRIALS], unsigned place) {
   double* const known = it->known[place];
   for (unsigned trial = 0; trial < trials_of(it); ++trial) {
@@ -271,7 +275,7 @@ static void learn(struct gl_tuner* it, const double times[GL_TRIALS], unsigned p
     for (; at > 0 && known[at - 1] > time; --at) known[at] = known[at - 1];
     known[at] = time;
   }
-  // The measured time is the median; of two middle ones it is the lesser. 0: none is known.
+  // The measured time is the median, or the lesser of two middle values. It is 0 if no time is known.
   const unsigned count = it->knows[place];
   const double middle = count > 0 ? known[(count - 1) / 2] : 0;
   it->candidates[it->tried[place]].measured = count > 0 && middle < 1e-9 ? 1e-9 : middle;
@@ -279,7 +283,7 @@ static void learn(struct gl_tuner* it, const double times[GL_TRIALS], unsigned p
 
 enum liking { kAny, kLikeBaseline, kExact };
 
-// Returns the fastest way of this round: of all ways (kAny), of those with the baseline's strategy (kLikeBaseline), or
+// Returns the fastest candidate of this round: of all (kAny), of those with the baseline's strategy (kLikeBaseline), or
 // of the exact ones (kExact). Returns GL_MAX_CANDIDATES if there is none.
 static unsigned fastest(const struct gl_tuner* it, enum liking liking) {
   unsigned best = GL_MAX_CANDIDATES;
@@ -309,8 +313,8 @@ static void drop(struct gl_tuner* it, unsigned place) {
   }
 }
 
-// Begins the next stage, with the ways that are still in question; in the last stage these are the two fastest. Returns
-// false if fewer than two are left, or this was the last stage.
+// Begins the next stage, with the candidates that are still in question. In the last stage, these are the two fastest.
+// Returns false if fewer than two are left, or if this was the last stage.
 static bool begin_next_stage(struct gl_tuner* it) {
   if (it->stage + 1 == kStages) return false;
   const unsigned best = fastest(it, kAny);
@@ -331,8 +335,8 @@ static bool begin_next_stage(struct gl_tuner* it) {
   return true;
 }
 
-// Returns the way to choose: the fastest, or one that is hardly slower. The baseline is preferred, then an exact way,
-// then one with the baseline's strategy.
+// Returns the candidate to choose: the fastest, or one that takes at most 1 / kWorth times as long. Among these, the
+// baseline is preferred, then an exact one, then one with the baseline's strategy.
 static unsigned choice(const struct gl_tuner* it) {
   const unsigned best = fastest(it, kAny);
   if (best == GL_MAX_CANDIDATES) return 0;

@@ -77,7 +77,7 @@ IN_ORDER = {
 # Commands of accelerator mode: like tools/, they may include anything.
 COMMANDS = "dataplane/accelerator/commands"
 
-# A folder that is installed as it is and built by its users. Its files include each other by their names alone.
+# A folder that is installed unchanged and built by its users. Its files include each other by their names alone.
 ALONE = "client/python/gradlane/torch/native"
 
 # System headers that only some folders may include.

@@ -5,8 +5,8 @@
     dev/check_prose.py --list PATH...    # prints all findings in these files or folders, also those that are allowed
 
 A finding is a sentence that opens without a subject ("Of those that ...", "What is left ...") or one of the words in
-ODD. Code may have none, pages at most ALLOWED. A false alarm is avoided by other words. dev/names.txt lists the names
-that were replaced.
+ODD. Code may have none, pages at most ALLOWED. If a finding is a false alarm, reword the sentence. dev/names.txt lists
+the names that were replaced.
 """
 
 import argparse

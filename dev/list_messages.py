@@ -3,9 +3,8 @@
 
     dev/list_messages.py [PATH...]    # of all files, or of these and those in these folders
 
-A message is a string of three words and more in C, C++ or Python that is no comment or docstring; strings that stand
-side by side are one. Read the list from top to bottom as an operator: a message says what happened, where, and what to
-do next.
+A message is a string of three words and more in C, C++ or Python that is no comment or docstring. Adjacent strings
+count as one. Read the list from top to bottom as an operator: a message says what happened, where, and what to do next.
 """
 
 import argparse

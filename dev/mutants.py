@@ -44,7 +44,7 @@ FOLDERS = {"build": "configure_native", "build-sanitize": "configure_sanitize", 
 # The build folder and the suite of each stage, in the order in which stages run.
 STAGES = [("build-sanitize", "unit"), ("build-sanitize", "sim"), ("build-sanitize", "threads"),
           ("build-thread", "threads"), ("build", "system")]
-SLOW = 5  # times the usual run time of a test; after that it counts as hanging
+SLOW = 5  # a test counts as hanging after this many times its usual run time
 LONGEST = 300  # s; time limit of a test that has not run before
 
 
@@ -292,7 +292,7 @@ def main():
         return 1 if wrong else 0
     state = json.loads(options.state.read_text()) if options.state.exists() else {"tests": {}, "mutants": {}}
     known = {name: found for name, found in state["mutants"].items()
-             if name in every and found["digest"] == every[name]["digest"]}  # at any commit
+             if name in every and found["digest"] == every[name]["digest"]}  # of any commit
     if options.list:
         rows = [{**each, "verdict": "not asked", "test": "", "commit": "", **known.get(name, {})}
                 for name, each in every.items()]

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """Runs the items of dev/nightly.toml, one after the other. tools/test.sh --nightly calls it.
 
-Writes results to build-nightly/state.json. A later call continues after the last item; after all items have run, it
-starts again. If --minutes N is given, it starts no item that is expected to end later. It expects that an item takes as
-long as when it last passed, or `minutes` of the item if it has not passed.
+Writes results to build-nightly/state.json. A later call continues with the items that have no result yet; after all
+items have run, it starts again. If --minutes N is given, it starts no item that is expected to end later. The expected
+time of an item is the time of its latest run that passed, or `minutes` of the item if none has passed.
 """
 
 import argparse
@@ -23,11 +23,11 @@ import run_suites
 import suites
 
 STATE = suites.ROOT / "build-nightly/state.json"
-LATE = 4  # times the expected time; after that an item counts as hanging
+LATE = 4  # an item counts as hanging after this many times the expected time
 
 
 def reason_to_skip(need):
-    """Returns why the item cannot run, for a person to read; None if it can."""
+    """Returns a text that says why the item cannot run; None if it can run."""
     what, _, value = need.partition(" ")
     if what == "root":
         return None if os.geteuid() == 0 else "needs root"
@@ -62,7 +62,7 @@ class Nightly:
         self.processes = suites.Processes()
         self.ended = False
         self.state = json.loads(STATE.read_text()) if STATE.exists() else {}
-        self.seconds = self.state.setdefault("seconds", {})  # run time of each item when it last passed
+        self.seconds = self.state.setdefault("seconds", {})  # run time of each item in its latest run that passed
 
     def keep(self, key, result):
         if result.passed and not result.failed:
@@ -106,7 +106,7 @@ class Nightly:
         return suites.summary([suites.Result(**result) for result in results])
 
     def run_item(self, test):
-        """Runs an item and returns its result. Prints every minute that it still runs."""
+        """Runs an item and returns its result. Prints a line every minute while the item runs."""
         found = []
         thread = threading.Thread(target=lambda: found.append(suites.run_test(self.processes, test)))
         started = time.monotonic()

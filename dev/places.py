@@ -27,7 +27,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LOGS = ROOT / "build-places"
 PATH = f"/usr/sbin:/usr/bin:/sbin:/bin:{os.environ.get('PATH', '')}"
-LONG = 150  # characters; names of Unix sockets have at most 107
+LONG = 150  # length of the path in characters; Unix sockets can have at most 107
 USER = 65534  # the user nobody, to whom the folder of the place is given
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped", re.MULTILINE)
 SKIPPED = 77  # exit status
@@ -97,7 +97,7 @@ class Checkout:
             (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, self.tree / name)
         venv = ROOT / "build-pytorch"
-        if (venv / "installed.txt").exists():  # otherwise tools/test.sh would download it
+        if (venv / "installed.txt").exists():  # otherwise tools/test.sh would download PyTorch
             # An ordinary user may not be able to enter ROOT, and gets a copy.
             self.run(*(["cp", "-a"] if self.place.user else ["ln", "-s"]), venv, self.tree / venv.name)
 
@@ -143,7 +143,8 @@ def meson_counts(tree):
 
 
 def script_counts(text):
-    """Returns the same for a run of tools/test.sh, from its output. Raises Failed if the run has not ended."""
+    """Returns the counts of a run of tools/test.sh and the names of its failed tests, from its output. Raises Failed if
+    the run has not ended."""
     found = [*COUNTS.finditer(text)]
     if not found:
         raise Failed("tools/test.sh ended before it printed its results")

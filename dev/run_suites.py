@@ -40,7 +40,7 @@ class Run:
         self.waiting = []  # tests that have not started
         self.running = {}  # test: its start time
         self.results = []
-        self.done = set()  # folders that are built; "all" after the last one; PYTORCH once its installation has ended
+        self.done = set()  # folders that are built; "all" after the last one; PYTORCH when its installation has ended
         self.broken = []  # folders that could not be configured or built, and PYTORCH if it could not be installed
         self.built = {}  # folder: percent of its build
         self.cpu = {}  # folder: CPU seconds of its build
@@ -54,8 +54,8 @@ class Run:
     # ---- Builds, one after the other
 
     def prepare(self, folders, extra):
-        """Configures the folders and builds what their tests need. If `extra`, builds for build/ all that is installed,
-        too."""
+        """Configures the folders and builds what their tests need. If `extra`, also builds all files of build/ that are
+        installed."""
         threads = [threading.Thread(target=self.configure, args=each) for each in folders.items()]
         for thread in threads:
             thread.start()
@@ -169,7 +169,7 @@ class Run:
             self.changed.notify()
 
     def run(self):
-        """Runs tests until all have run whose folders could be built."""
+        """Runs all tests whose folders could be built."""
         with self.changed:
             while not self.ended:
                 test = self.next_test()

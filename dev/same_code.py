@@ -25,7 +25,7 @@ COMMENT = {".sh": r"(?:^|(?<=\s))#(?!!)", ".yaml": r"(?:^|(?<=\s))#", ".yml": r"
 
 
 def tokens(text, language, strings):
-    """Returns C or C++ without comments and with single spaces, with or without what is in strings. Raises
+    """Returns C or C++ without comments and with single spaces, with or without the contents of strings. Raises
     CalledProcessError."""
     text = subprocess.run(["gcc", "-fpreprocessed", "-dD", "-E", "-P", "-w", "-x", language, "-"], input=text,
                           capture_output=True, text=True, check=True).stdout
@@ -34,7 +34,7 @@ def tokens(text, language, strings):
 
 
 def tree(text, strings):
-    """Returns the syntax tree of a Python file without docstrings, with or without what is in strings. Raises
+    """Returns the syntax tree of a Python file without docstrings, with or without the contents of strings. Raises
     SyntaxError."""
     parsed = ast.parse(text)
     for node in ast.walk(parsed):
@@ -58,7 +58,7 @@ def lines(text, comment):
 
 
 def code_of(name, text, strings=True):
-    """Returns the code of a file, which must stay as it is; None if it is not compared."""
+    """Returns the code of a file, which a change of comments must leave unchanged; None if the file is not compared."""
     kind = pathlib.PurePath(name).suffix
     first = text.split("\n", 1)[0]
     if kind == ".md":

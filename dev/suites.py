@@ -116,7 +116,7 @@ def products(folder):
 
 
 class Processes:
-    """Runs commands, each in a session of its own. end() ends those that run."""
+    """Runs commands, each in its own session. end() ends the commands that run."""
 
     def __init__(self):
         self.lock = threading.RLock()  # a signal handler calls end(), perhaps while its thread has the lock
@@ -148,7 +148,8 @@ class Processes:
         if lines:
             for line in process.stdout:
                 output(line.rstrip("\n"))
-        # No other process gets the number of this one until it is reaped.
+        # The process is not reaped yet, so no other process can have its number, and the signals below reach only its
+        # group.
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         for timer in timers:
             timer.cancel()

@@ -47,8 +47,8 @@ def bound_of(codec, tos):
 
 
 def stream(net, bump, tos, **amount):
-    """Runs a float stream. Returns its result, with CPU seconds per GB of floats of all processes in it. Raises
-    BenchError."""
+    """Runs a float stream. Returns its result, to which it adds the CPU seconds of each process per GB of floats.
+    Raises BenchError."""
     codec = getattr(bump, "codec", "raw:0")
     before = bump.cpu_seconds()
     result = rig.float_stream(net, tos=tos, bound=bound_of(codec, tos), data=DATA, **amount)

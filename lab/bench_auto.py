@@ -2,8 +2,8 @@
 """Compares codec auto with every choice that it can make, on links of known rates. Needs root.
 
 For each number of nodes and rate it makes a ring in network namespaces (`gradlane run --link udp --rate`). All-reduces
-of each size, of N(0, 0.01), run with each strategy and codec, and with `auto`. Rounds are interleaved, each in another
-order. The first 14 operations of each size are not timed, because auto tries its choices in them.
+of each size, of N(0, 0.01), run with each strategy and codec, and with `auto`. Each round runs all of them once, in
+another order. The first 14 operations of each size are not timed, because auto tries its choices in them.
 
 The table has two medians per size. One is the time of the best fixed choice / auto's, the other the time of raw with
 the first strategy / auto's, both in the same round. The best fixed choice is the one with the least median. `auto`
@@ -26,7 +26,7 @@ from lab.net import trainers  # noqa: E402
 SETTLING = 14  # untimed operations of auto
 SIGMA = 0.01
 SIZES = [(4 << 10, 120), (32 << 10, 80), (256 << 10, 40), (2 << 20, 20), (16 << 20, 9), (64 << 20, 5)]  # bytes, rounds
-TO_BEST, TO_RAW = 0.95, 0.98  # least ratios that are aimed at
+TO_BEST, TO_RAW = 0.95, 0.98  # targets of the two ratios: the least that auto should have
 
 
 def name_of(way):
@@ -78,7 +78,7 @@ def ways_of(args):
 
 
 def row_of(ways, times, place):
-    """Returns the row of one automatic way for one size. times: us of each way, for each round."""
+    """Returns the table's row of one automatic choice for one size. times: for each round, the us of each choice."""
     auto = ways[place]
     middle = [statistics.median(each) for each in zip(*times)]
     fixed = [i for i, way in enumerate(ways) if not way["auto"] and (way["exact"] or not auto["exact"])]

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Measures what each way to synchronise a model's gradients adds to the way before it, as HiPress' ablation does. Needs
-root.
+"""Measures how much faster each way to synchronise a model's gradients is than the one before it in the list below, as
+HiPress' ablation does. Needs root.
 
 Four nodes in network namespaces with links of a known rate (`gradlane run --link udp --rate`) add the gradients of a
 complete step, independent floats of N(0, 0.01), in these ways:
@@ -12,8 +12,8 @@ complete step, independent floats of N(0, 0.01), in these ways:
   plan        codec auto with the same bound, the same buckets, after 14 steps in which it tries and settles; the extra
               time of these, compared with 14 later steps, is printed, too
 
-Rounds are interleaved, each in another order. Times are those of the slowest node, and ratios are within a round. They
-mean little if the machine does something else at the same time.
+Each round runs all ways once, in another order. Times are those of the slowest node, and ratios are within a round.
+They mean little if the machine does something else at the same time.
 """
 
 import argparse
@@ -33,12 +33,12 @@ from lab.net import trainers  # noqa: E402
 NODES = 4
 SIGMA = 0.01
 PATTERN = 1 << 21  # floats of noise that fill() repeats
-BUCKET, FIRST_BUCKET = 25 << 20, 1 << 20  # bytes
-SETTLING = 14  # steps
+BUCKET, FIRST_BUCKET = 25 << 20, 1 << 20  # sizes in bytes at which a bucket is full
+SETTLING = 14  # untimed steps in which codec auto tries its choices
 
 
 def buckets_of(layers):
-    """Returns the bytes of each bucket, in the order in which gradients come."""
+    """Returns the bytes of each bucket, in the order in which gradients become ready."""
     buckets, bytes_, limit = [], 0, FIRST_BUCKET
     for elements in reversed(layers):
         bytes_ += 4 * elements

@@ -80,7 +80,7 @@ def wait_for(process, folder, name, count):
 
 
 def measure_ring(args, codecs, loss):
-    """Runs `gradlane perf` on a ring of its own. Returns rows by codec, and the share of packets that was dropped.
+    """Runs `gradlane perf` on a ring that it starts. Returns rows by codec, and the share of packets that was dropped.
     Raises RuntimeError."""
     perf = [args.gradlane, "perf", "--json", "-b", args.size, "-e", args.size, "-n", args.iterations, "-w", 2,
             "--codec", ",".join(codecs), "--data", DATA]

@@ -16,8 +16,8 @@ import tempfile
 
 CODECS = "raw,bf16,fixed:10,signsgd,dgc:1%"
 SMALL = 65536  # bytes; below that, the aim is a prediction within a factor of 2
-# Sizes, and how often each is timed. Small ones are timed so often that the saved tokens of a token bucket do not
-# count.
+# Sizes, and how often each is timed. Small sizes are timed so often that the tokens that a shaper has saved before do
+# not matter.
 SIZES = [(4096, 200), (16384, 100), (65536, 40), (262144, 10), (1 << 20, 7), (4 << 20, 5), (16 << 20, 3), (64 << 20, 3)]
 SCRIPT = """set -e
 "$0" plan --calibrate --json -o "$1" 2>/dev/null

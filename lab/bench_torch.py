@@ -91,7 +91,8 @@ MATRIX = []
 
 
 def overlap(gloo, rounds):
-    """Returns the milliseconds of a step and of its calls, for each way: computing alone, exchange alone, both."""
+    """Returns the milliseconds of a step, and of the calls that start its exchanges. Measures computing alone, the
+    exchange alone, and both."""
     MATRIX.append(torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16))
     buckets = [torch.ones(25 << 18, device="cuda") for _ in range(8)]
     found = {}
@@ -150,7 +151,7 @@ def main():
             print("a step of 8 buckets of 25 MiB, ms")
             for name, ms in found.items():
                 print(f"{name:>26} {ms:>10.1f}")
-    ways.clear()  # they hold the process group
+    ways.clear()  # its groups keep the process group alive
     dist.destroy_process_group()
     gc.collect()
     after = perf(sizes) if args.perf else {}

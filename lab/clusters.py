@@ -56,7 +56,7 @@ PartitionName=all Nodes=ALL Default=YES State=UP OverSubscribe=FORCE:4
 
 
 class Broken(Exception):
-    """A recipe that does not work; the message is for people."""
+    """A recipe that does not work; the message says why."""
 
 
 class Cluster:
@@ -126,8 +126,7 @@ class Cluster:
 
 
 def check_training(text, ranks):
-    """Checks that all ranks report backend gradlane and the same parameters. Returns a line for people. Raises Broken.
-    """
+    """Checks that all ranks report backend gradlane and the same parameters. Returns a line to print. Raises Broken."""
     found = re.findall(r"rank (\d+) of (\d+): backend (\S+), loss (\S+), parameters add up to (-?[0-9.]+(?:e[-+]?[0-9]+)?)", text)
     if sorted(int(each[0]) for each in found) != list(range(ranks)):
         raise Broken(f"each of the {ranks} ranks must print one line, but they printed:\n{text}")
@@ -146,7 +145,7 @@ def torchrun(cluster):
 
 
 def one_rank_each(cluster):
-    """Starts one rank by hand on each host N, with the daemon at N.sock. Returns a line for people."""
+    """Starts one rank by hand on each host N, with the daemon at N.sock. Returns a line to print."""
     trainers = [cluster.start(host, f"exec {cluster.python} {TRAIN}", MASTER_ADDR="node-a", MASTER_PORT="29500",
                               WORLD_SIZE="2", RANK=str(host), GRADLANE_SOCKET=f"{cluster.folder}/{host}.sock")
                 for host in range(len(HOSTS))]

@@ -28,7 +28,8 @@ EXPECTED = {
     "test_monitored_barrier*": "monitored_barrier() works only with a backend that is called gloo",
     "test_ddp_logging_data_cpu": "DDP's log shows `custom` for all backends that are not PyTorch's own",
 }
-# Tests that make their model only if the backend is called gloo, mpi or nccl. They get a name that equals "gloo", too.
+# Tests that make their model only if the backend is called gloo, mpi or nccl. Their backend gets a name that also
+# equals "gloo" (Either).
 BY_NAME = "test_accumulate_gradients_no_sync*"
 # One short test of each kind of operation, and of what is built on operations. Gloo passes all of them in PyTorch 2.
 SHORT = """

@@ -13,8 +13,8 @@ def idle_seconds():
 
 
 def busy_cores():
-    """Returns how many cores are busy while nothing of ours runs. The lower of two measurements counts, as the kernel
-    may still clean up after a job."""
+    """Returns how many cores are busy with work of other programs, when it is called between jobs. The lower of two
+    measurements counts, as the kernel may still clean up after a job."""
     looks = []
     for _ in range(2):
         idle, start = idle_seconds(), time.monotonic()

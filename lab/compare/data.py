@@ -10,7 +10,9 @@ SIGMA = 0.01
 WORKERS = 4
 BATCH = 32  # images per worker and step; BATCH, RATE and MOMENTUM are those of the demo
 RATE, MOMENTUM, SEED, SPLIT_SEED = 0.05, 0.9, 1, 3
-STEP = 88  # 8 epochs of 11 steps; its gradients compress a little less than those of all 50 epochs of the demo
+# training step whose gradients are used: 8 epochs of 11; they compress a little less than those of all 50 epochs of the
+# demo
+STEP = 88
 
 
 def path(folder, data, rank):
@@ -69,7 +71,7 @@ def sizes_of(data, jobs):
 
 
 def room(jobs):
-    """Returns the bytes that write() needs, plus those of one result of Open MPI."""
+    """Returns the number of bytes that write() needs in its folder, plus those of one result of Open MPI."""
     largest = [max(sizes_of(data, jobs), default=0) for data in ("gauss", "digits")]
     return max(job.nodes for job in jobs) * sum(largest) + max(largest)
 

@@ -137,7 +137,8 @@ class Job:
         return operations, min(self.effort.most, max(self.effort.least, rounds))
 
     def check(self, point, names):
-        """Checks results and returns verdicts by name. The methods share tensors, so each runs once more."""
+        """Checks results and returns verdicts by name. The methods share tensors, so each method runs again before its
+        check."""
         reference = None
         if self.rank == 0:
             reference = checks.Reference(self.orders["folder"], point["data"], self.world, point["size"] // 4)

@@ -330,7 +330,7 @@ def main():
     path = args.out / "results.json"
     if code == 2 or not path.exists():
         return code or 1
-    from lab.compare import report  # imports Matplotlib, which takes its time
+    from lab.compare import report  # imported here, because it imports Matplotlib, which is slow
 
     results = json.loads(path.read_text())
     text = report.write(results, args.out)

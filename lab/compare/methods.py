@@ -14,8 +14,8 @@ from lab.compare import plan
 class Method:
     """The tensors of a point, and an all-reduce of each, in place.
 
-    point() sets size and data. fill() sets the tensors to their values before an operation. run() reduces all of them
-    and returns the seconds that this rank took. codec says what error the last result may have.
+    point() sets size and data. fill() sets the tensors to their values before an operation. run() reduces all tensors
+    and returns the seconds that this rank took. codec says what error the latest result may have.
     """
 
     average = False  # whether the result is the mean of the ranks, not their sum
@@ -58,16 +58,16 @@ class Gradlane(Method):
 
 
 class Whole(Gradlane):
-    """Reduces each tensor in one piece. An engine cuts tensors, and with pieces an aggregator would send one back while
-    others come in. The paper's baseline and other programs do not do that."""
+    """Reduces each tensor in one piece, as the paper's baseline and other programs do. An Engine cuts tensors into
+    pieces, so an aggregator would send one piece back while it receives others."""
 
     def reduce(self, tensor):
         self.engine._context.all_reduce(tensor.numpy(), codec=self.codec, strategy=self.strategy)
 
 
 class Adaptive(Gradlane):
-    """Reduces with fixed:adaptive. The result of an operation decides on the bound of the next one, and that is part of
-    its time."""
+    """Reduces with fixed:adaptive. The result of an operation decides on the bound of the next one. The time of an
+    operation includes that decision."""
 
     def point(self, source, operations):
         super().point(source, operations)
@@ -156,14 +156,14 @@ class Others:
         return max((answer["seconds"] for answer in self.tell("run")), default=0.0)
 
     def result(self):
-        """Returns the result on rank 0, and sets digests to those of all ranks of the program."""
+        """Returns the result on rank 0, and sets `digests` to the digests of all ranks of the program."""
         path = f"{self.folder}/others-result.f32"
         self.digests = [answer["digest"] for answer in self.tell("result", path=path)]
         return torch.from_file(path, size=self.numel, dtype=torch.float32).numpy() if self.program else None
 
 
 def make(names, engine, groups, folder, numel, start):
-    """Returns the methods by name. Every arena has room for `numel` values. start(name) starts other processes on rank
+    """Returns the methods by name. Every arena has space for `numel` values. start(name) starts other processes on rank
     0."""
     shared = engine.zeros(numel)
     plain = torch.zeros(numel)

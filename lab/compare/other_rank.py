@@ -1,6 +1,7 @@
 # other_rank.py - a process of another program, which measures when it gets a command (started by others.py)
 #
-# Commands come through a Unix socket, on which it sleeps between measurements. An MPI process that waits in MPI spins.
+# Between measurements it sleeps on a Unix socket, through which commands arrive. It does not wait in MPI, where a
+# process that waits spins.
 
 import json
 import os

@@ -10,7 +10,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 START_S = 50
-ANSWER_S = 100  # s; less than the time limit of other ranks
+ANSWER_S = 100  # time limit of an answer in seconds; less than the time limit of other ranks
 
 
 class OtherError(Exception):
@@ -24,7 +24,8 @@ def namespaces():
 
 
 class Processes:
-    """The processes that `commands` start, one for each rank in all. They connect to the Unix socket at `path`."""
+    """The processes that `commands` start: one for each rank, whatever the number of commands. They connect to the Unix
+    socket at `path`."""
 
     def __init__(self, name, commands, world, folder, path):
         self.name = name
@@ -93,12 +94,12 @@ class Mpi(Processes):
     def command(kind, world, path):
         """Returns the words of an mpirun by TCP, by TCP and the ring algorithm, or by shared memory; in namespaces if
         nodes have some."""
-        # A process that waits must let other processes and the kernel run. Open MPI does that by itself if it sees more
-        # processes than cores. Here it takes nodes for machines: it would not, and would bind all processes to the
-        # first core.
+        # A process that waits must let other processes and the kernel run. Open MPI does that without an option only if
+        # it sees more processes than cores. Here it takes nodes for separate machines, so it would not. It would also
+        # bind all processes to the first core.
         common = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1", "--mca",
                   "pml", "ob1", "--mca", "btl", "vader,self" if kind == "shm" else "tcp,self", "-n", str(world)]
-        if kind == "ring":  # Open MPI would not choose it by itself, and it suits slow links better
+        if kind == "ring":  # Open MPI would not choose the ring, but it suits slow links better
             common += ["--mca", "coll_tuned_use_dynamic_rules", "1", "--mca", "coll_tuned_allreduce_algorithm", "4"]
         program = [sys.executable, str(HERE / "other_rank.py"), path, "mpi"]
         if not namespaces():

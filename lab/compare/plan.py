@@ -78,9 +78,9 @@ class Effort:
     sample: float  # least seconds of a sample; a sample of short operations has several of them
 
 
-# A sample is long compared with the 2 ms of data that a shaper passes at once after a pause. Gradients of a training
-# compress so well that a sample needs several operations for that. All other methods then take longer, so such points
-# get more time.
+# A sample must be long compared with the 2 ms of data that a shaper passes at once after a pause. Gradients of a
+# training compress so well that a sample needs several operations to be that long. The samples of all other methods
+# then take longer, so such points get REAL_MORE times as many seconds.
 REAL_MORE = 4
 FULL = Effort(least=7, most=21, seconds=14.0, sample=0.05)
 QUICK = Effort(least=2, most=2, seconds=1.0, sample=0.004)

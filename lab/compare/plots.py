@@ -138,8 +138,8 @@ def time(results, path):
 
 
 def cpu(results, path):
-    """Plots the CPU seconds of the complete machine per GB of tensor, at the same size, with a panel for each job.
-    Returns whether there is data for it."""
+    """Plots the CPU seconds of the complete machine per GB of tensor, for the largest size with digits data, with a
+    panel for each job. Returns whether there is data for it."""
     size = max((row["bytes"] for row in results["rows"] if row["data"] == "digits"), default=0)
     found = [(place, [row for row in rows if row["bytes"] == size and row["data"] == "gauss"])
              for place, rows in tables.places(results) if place[1] == "none" or place[2] == results["mtu"]]
@@ -170,7 +170,7 @@ def cpu(results, path):
 
 
 def all_plots(results, folder):
-    """Draws all plots. Returns the names of those that have data."""
+    """Draws all plots that have data, and returns their names."""
     made = {"busbw-4": busbw(results, 4, folder / "busbw-4.png"), "busbw-2": busbw(results, 2, folder / "busbw-2.png"),
             "time": time(results, folder / "time.png"), "cpu": cpu(results, folder / "cpu.png")}
     return [name for name, there in made.items() if there]

@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 STRATEGIES, CODECS = (AGGREGATOR, RING, DIRECT), ("raw", "fixed:10")
 DATA = "gauss-0.01"
 REAL_NODES, SIMULATED_NODES = (4, 6, 8), (4, 6, 8, 16, 32, 64)
-ITERATIONS, WARMUP = 3, 1  # operations of each way in each round
+ITERATIONS, WARMUP = 3, 1  # operations of each strategy and codec in each round
 PATIENCE = 600  # s; time limit of one job
 
 
@@ -75,7 +75,8 @@ def rows_of(command):
 
 
 def round_on(results, nodes):
-    """Runs all ways once, one after the other, on this number of nodes. Adds the times to the results."""
+    """Runs each strategy with each codec on this number of nodes, one after the other. Adds the times to the results.
+    """
     results["busy_cores"].append(busy_cores())
     for row in rows_of(real_command(results["settings"], nodes)):
         way = nodes, row["strategy"], row["codec"]
@@ -88,7 +89,7 @@ def round_on(results, nodes):
 
 def measure(results, save):
     """Runs all rounds and simulations. Each round has all numbers of nodes, so that other work on the machine disturbs
-    all of them."""
+    all numbers alike."""
     settings = results["settings"]
     for number in range(settings["rounds"]):
         for nodes in settings["real_nodes"]:
@@ -148,7 +149,7 @@ def interrupt(*_):
 
 
 def run(args, path):
-    """Measures and returns the exit status. The file always has all results so far."""
+    """Measures and returns the exit status. After each job, the file gets all results that there are."""
     results = {"about": about(), "settings": settings_of(args), "busy_cores": [], "real": [], "simulated": []}
 
     def save():
@@ -178,7 +179,7 @@ def main():
     code = 0 if args.render else run(args, path)
     if code:
         return code
-    from lab.compare import scalability_page as page  # imports Matplotlib, which takes its time
+    from lab.compare import scalability_page as page  # imported here, because it imports Matplotlib, which is slow
 
     results = json.loads(path.read_text())
     print(page.write(results, args.out))

@@ -24,7 +24,7 @@ WAYS = (
 
 
 def best(rows, strategy, codec):
-    """Returns {nodes: least seconds of all rounds} of one way."""
+    """Returns {nodes: least seconds of all rounds} of this strategy with this codec."""
     found = {}
     for row in rows:
         if (row["strategy"], row["codec"]) == (strategy, codec):
@@ -38,7 +38,8 @@ def share(strategy, nodes):
 
 
 def growths(rows, nodes):
-    """Returns a table of growth from the first to the last number of nodes: of the ways' times, and of their bytes."""
+    """Returns a table of growth from the smallest to the largest number of nodes: factors of the times and of the
+    bytes."""
     first, last = nodes[0], nodes[-1]
     found = []
     for strategy, codec, name, *_ in WAYS:
@@ -69,7 +70,8 @@ def times(rows, nodes):
 
 
 def less(rows, nodes):
-    """Returns a table: how much less time each way takes than the raw aggregator, as the paper states it."""
+    """Returns a table: how much less time each strategy and codec takes than the raw aggregator, as the paper states
+    it."""
     base = best(rows, AGGREGATOR, "raw")
     found = []
     for strategy, codec, name, *_ in WAYS[1:]:

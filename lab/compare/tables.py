@@ -172,7 +172,7 @@ def machine(results):
 
 
 def warnings(results):
-    """Returns warnings that make all results less reliable, as paragraphs."""
+    """Returns paragraphs that warn of conditions in which all results are less reliable."""
     found = []
     if results["quick"]:
         found.append("**With `--quick`, which only shows that everything works: few samples, small tensors. Times and "

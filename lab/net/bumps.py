@@ -89,8 +89,8 @@ class Net:
         switch.veth(f"p{i}", space, "glw0", mtu=self.mtu, master="br0")
         space.ip("link", "set", "lo", "up")
         space.ip("addr", "add", f"{self.address(i)}/24", "dev", "gl0")
-        # Packets that come in there are for the bump, which gets them before this rule. The kernel's stack would answer
-        # them, too.
+        # Packets that arrive at gla0 or glw0 are for the bump, which gets them before this rule drops them. Without the
+        # rule, the kernel's stack would answer them, too.
         space.rules("table netdev bump {\n" + "".join(
             f"chain {port} {{ type filter hook ingress device {port} priority 0; policy drop; }}\n"
             for port in ("gla0", "glw0")) + "}\n")

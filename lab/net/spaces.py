@@ -38,7 +38,7 @@ class Failed(AssertionError):
 
 
 def run(*command, stdin=None, timeout=120):
-    """Runs a command and returns its output. Raises Failed with what it wrote if it fails."""
+    """Runs a command and returns its output. Raises Failed, with the output, if the command fails."""
     words = [str(word) for word in command]
     result = subprocess.run(words, capture_output=True, text=True, timeout=timeout, input=stdin, check=False)
     if result.returncode != 0:
@@ -66,7 +66,8 @@ def _has_capability(number):
 
 
 def remove_leftovers():
-    """Removes the namespaces of processes that were killed. There is no process with the number in their names."""
+    """Removes the namespaces of processes that were killed: those whose names have the id of a process that does not
+    exist."""
     for line in run("ip", "netns", "list").splitlines():
         found = re.match(PREFIX + r"(\d+)-\S+", line)
         if found and not os.path.exists(f"/proc/{found[1]}"):
@@ -74,7 +75,7 @@ def remove_leftovers():
 
 
 def end_orderly_on_sigterm():
-    """Makes SIGTERM end the process by SystemExit, so that no namespaces stay behind."""
+    """Makes SIGTERM end the process by SystemExit, so that its namespaces are removed."""
     ours = threading.current_thread() is threading.main_thread()
     if ours and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -179,7 +180,7 @@ class Spaces:
         return f"{PREFIX}{os.getpid()}-{label}"
 
     def add(self, label, ipv6=False):
-        """Makes a namespace. Outside of a `with`, the caller must call __exit__ if the rest fails."""
+        """Makes a namespace. A caller that uses no `with` must call __exit__ if a later step of its setup fails."""
         space = self._made[label] = Space(self.name(label))
         run("ip", "netns", "add", space.name)
         settings = [f"{name}=0" for name in BRIDGE_CALLS] + ([] if ipv6 else [f"{name}=1" for name in SILENT])

@@ -16,8 +16,9 @@ class Failed(Exception):
 
 
 def run(gradlane, module, words, *, nodes, rate, link="udp", strategies="ring,direct"):
-    """Runs `python3 -m MODULE --trainer FILE` on each node; FILE holds the words as JSON. Returns the objects that were
-    printed as lines of JSON. rate: the rate of links between namespaces, such as "1gbit"; needs root. Raises Failed."""
+    """Runs `python3 -m MODULE --trainer FILE` on each node; FILE has `words`, the trainer's settings, as JSON. Returns
+    the objects that were printed as lines of JSON. rate: the rate of links between namespaces, such as "1gbit"; needs
+    root. Raises Failed."""
     paths = os.pathsep.join([str(ROOT), str(ROOT / "client/python"), os.environ.get("PYTHONPATH", "")])
     library = pathlib.Path(gradlane).resolve().parents[1] / "client/libgradlane.so"
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
@@ -33,5 +34,5 @@ def run(gradlane, module, words, *, nodes, rate, link="udp", strategies="ring,di
 
 
 def words_of(file):
-    """Returns the words that run() was given. Trainers call it."""
+    """Returns the `words` that run() was given. Trainers call it with the FILE of their command line."""
     return json.loads(pathlib.Path(file).read_text())

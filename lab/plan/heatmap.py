@@ -32,8 +32,8 @@ def times(speedup):
 
 
 def draw_cells(axis, cells, title):
-    """Draws cells with the name of the fastest codec. The colour is its speed-up; the lightest one means that plain is
-    as fast."""
+    """Draws cells with the name of the fastest codec. The colour is its speed-up. The lightest colour means that no
+    codec is faster than plain, the exchange without a codec."""
     rates = sorted({each["gbps"] for each in cells})
     nodes = sorted({each["nodes"] for each in cells})
     found = {(each["nodes"], each["gbps"]): each for each in cells}

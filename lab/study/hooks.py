@@ -14,8 +14,8 @@ from lab.study import plan
 class Aggregator:
     """Worker-aggregator: rank 0 adds all gradients, and sends the average to all.
 
-    Each direction has a thread and a process group of its own. So the next bucket goes up while one comes down, and the
-    backward pass continues meanwhile. All ranks have the same order in both directions.
+    Each direction has its own thread and process group. So ranks can send the next bucket to rank 0 while they receive
+    an average, and the backward pass continues meanwhile. All ranks have the same order in both directions.
     """
 
     def __init__(self):
@@ -71,7 +71,8 @@ class Recorder:
             self._times.append((begin, end))
 
     def take(self):
-        """Returns the seconds since the last call. Raises RuntimeError if an operation does not end."""
+        """Returns the seconds since the previous call in which operations were in flight. Raises RuntimeError if an
+        operation does not end."""
         patience = time.monotonic() + 5
         while True:  # a callback may run some microseconds after the thread that the future woke
             with self._lock:
@@ -96,7 +97,8 @@ def power_sgd(method):
 
     group = dist.new_group(backend="gradlane", timeout=plan.PATIENCE)
     gradlane.torch.use_codec(method.codec)
-    # Earlier steps send gradients unchanged, because DDP rebuilds its buckets after the first step.
+    # Steps before start_powerSGD_iter send gradients uncompressed, because DDP rebuilds its buckets after the first
+    # step.
     state = powerSGD_hook.PowerSGDState(group, matrix_approximation_rank=method.rank, start_powerSGD_iter=2)
 
     def close():

@@ -68,7 +68,7 @@ def lines_of(process):
 
 
 def results(settings, gradlane, trainings, data):
-    """Trains, and yields the result of each training as soon as it is there. Raises Failed."""
+    """Trains, and yields the result of each training as soon as rank 0 has printed it. Raises Failed."""
     with tempfile.TemporaryDirectory(prefix="gradlane-study-") as folder:
         spec = pathlib.Path(folder, "spec.json")
         kept = {name: settings[name] for name in ("batch", "epochs", "rate", "momentum")}

@@ -57,7 +57,7 @@ def whole(least, most):
 
 
 def methods(text):
-    """Splits a list of methods. Names have commas of their own, so the longest names are tried first."""
+    """Splits a list of methods. Names may contain commas, so the longest names are tried first."""
     found, rest = [], text
     while rest:
         name = next((name for name in sorted(plan.BY_NAME, key=len, reverse=True)
@@ -177,8 +177,8 @@ def jobs_of(settings):
 
 
 class Progress:
-    """Prints a line for each training, with an estimate of the time that is left: start-up, and the time of other
-    trainings of the kind."""
+    """Prints a line for each training, with an estimate of the time that is left: the time of start-ups, and for each
+    training the mean time of earlier ones with the same model and method."""
 
     def __init__(self, jobs, epochs):
         self.all = [training for job in jobs for training in job]

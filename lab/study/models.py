@@ -62,7 +62,7 @@ def rate_of(first, epoch, epochs):
 
 
 def initialize(model, seed):
-    """Sets weights as He et al., 2015: normal with variance 2 / inputs; biases are 0. The GPT does it in its own way.
+    """Sets weights as He et al., 2015: normal with variance 2 / inputs; biases are 0. The GPT has its own initialize().
     """
     if isinstance(model, gpt.Gpt):
         model.initialize(seed)

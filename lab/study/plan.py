@@ -120,8 +120,8 @@ SHARDED = [
 
 # A method may be in several of these lists.
 BY_NAME = {method.name: method for method in [*METHODS, *FOLLOWING, *PAPERS, *OBSERVATION, *SHARDED]}
-# The systems that the INCEPTIONN paper compares, by its names: a worker-aggregator, the same with compression on the
-# way up, a ring, and a ring with compression.
+# The systems that the INCEPTIONN paper compares, by its names: a worker-aggregator, a worker-aggregator that gets
+# compressed gradients, a ring, and a ring with compression.
 SYSTEMS = {"WA": "aggregator:0 raw", "WA+C": "aggregator:0 fixed:10/raw", "ring": "raw", "ring+C": "fixed:10"}
 
 MODELS = {
@@ -137,7 +137,7 @@ CONV_METHODS = [
     WORKER_AGGREGATOR, GLOO, "Gloo, fp16 hook", "raw", "fixed:10", "fixed:8 + feedback", "fixed:5 + feedback",
     "fixed:adaptive", "inceptionn:10",
 ]
-# Studies other than that of all methods, named like their options.
+# Modes: studies other than the one of all methods. Each is named like its option.
 SYSTEMS_MODE, PAPERS_MODE, OBSERVATION_MODE, RACE_MODE = "systems", "papers", "observation", "race"
 MODES = (SYSTEMS_MODE, PAPERS_MODE, OBSERVATION_MODE, RACE_MODE)
 # Methods of the race: those that people use today, and those that could replace them.
@@ -160,7 +160,7 @@ QUICK_METHODS = {
 
 # Seconds that a training takes on two cores at 1 Gb/s, everything included. The first estimate of the time uses them.
 GUESS = {"aggregator": 18, "gloo": 11, "fp16": 16, "bf16": 16, "powersgd": 12, "gradlane": 7, "fsdp": 15}
-LONGER = {"gpt": 6}  # factor
+LONGER = {"gpt": 6}  # factor of GUESS for a model
 START_UP = 15
 
 
@@ -171,7 +171,7 @@ def models_of(mode):
 
 def link_of(mode):
     """Returns the value of gradlane run --link. The race uses udp, which needs no root; other studies use veth, so that
-    each daemon has a port of its own."""
+    each daemon has its own port."""
     return "udp" if mode == RACE_MODE else "veth"
 
 
@@ -185,7 +185,7 @@ def of_mode(mode, quick):
 
 
 def selected(model, quick, only, mode):
-    """Returns the names of the model's methods. If `only` is given, the worker-aggregator and Gloo are there for
+    """Returns the names of the model's methods. If `only` is given, the worker-aggregator and Gloo are added for
     comparison."""
     if only:
         wanted = {WORKER_AGGREGATOR, GLOO, *only}
@@ -213,8 +213,8 @@ def pieces(trainings):
 
 
 def jobs(models, seeds, quick, only, mode):
-    """Returns lists of trainings of one seed. The order of methods rotates from seed to seed, so that none is always
-    the first, or behind the same one."""
+    """Returns lists of trainings of one seed. The order of methods rotates from seed to seed, so that no method is
+    always the first, or always after the same method."""
     result = []
     for turn, seed in enumerate(seeds):
         trainings = []

@@ -209,7 +209,7 @@ def head(result):
 
 
 def document(result):
-    """Returns all tables, as a file of their own."""
+    """Returns all tables, for a separate file."""
     text = f"{TITLE}\n{head(result)}\n{figures(result)}{four_systems(result)}"
     for model in result["models"].values():
         text += f"\n## {model['about']}\n"
@@ -239,7 +239,8 @@ def observation(model):
 
 
 def losers(model):
-    """Returns a table of methods that end below fp32's accuracy, or later than it; "" if there is none."""
+    """Returns a table of methods whose final accuracy is below the target, or whose training is slower than Gloo's; ""
+    if there is none."""
     rows = []
     for row in model["rows"]:
         below, slower = row["accuracy_gloo"], 1 / row["training_gloo"]
@@ -273,15 +274,15 @@ def plots_of(pictures):
 
 
 def pictures_of(mode, pictures):
-    """Returns the pictures of a page, of all that were drawn. Pages other than that of all methods must not take its
-    names."""
+    """Returns those of the drawn pictures that the page of this mode shows. Pictures of most modes have the names of
+    the main page's pictures, so only that page shows them."""
     if mode in (plan.PAPERS_MODE, plan.OBSERVATION_MODE, plan.RACE_MODE):
         return []
     return [name for name in pictures if (name == systems.PICTURE) == (mode == plan.SYSTEMS_MODE)]
 
 
 def page_of(mode, result, pictures):
-    """Returns the page of a study, with its pictures of those that were drawn."""
+    """Returns the page of a study, with those of the drawn pictures that belong to it."""
     make = {plan.SYSTEMS_MODE: systems_page, plan.PAPERS_MODE: papers_page, plan.OBSERVATION_MODE: observation_page,
             plan.RACE_MODE: race_page}
     return make.get(mode, page)(result, pictures_of(mode, pictures))

@@ -27,8 +27,8 @@ def adding_speeds(gradlane, root):
 
 
 def added_tensors(method, nodes):
-    """Returns how many tensors the busiest node adds: an aggregator adds those of all others, a node of a ring its
-    share."""
+    """Returns how many tensors the busiest node adds: an aggregator adds the tensors of all other nodes, a node of a
+    ring adds (nodes - 1) / nodes of a tensor."""
     return nodes - 1 if method.strategy else (nodes - 1) / nodes
 
 
@@ -43,7 +43,8 @@ def split(model, row, settings):
 
 
 def rows_of(model, settings):
-    """Returns name, row and split of the systems that were measured. WA is the first; without it there are none."""
+    """Returns name, row and split of the systems that were measured. Returns [] if WA, the first one, was not measured.
+    """
     by_method = {row["method"]: row for row in model["rows"]}
     if plan.SYSTEMS["WA"] not in by_method or "add_gbps" not in settings:
         return []

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""train.py - one rank of the study's trainings; `gradlane run` starts it on all nodes, and lab/study/job.py starts that
+"""train.py - one rank of the study's trainings; lab/study/job.py starts it on all nodes by `gradlane run`
 
 train.py SPEC: a JSON file that says what to train. For each training, rank 0 prints a line "result: {...}".
 """
@@ -145,7 +145,7 @@ class Training:
 
     def _operations_of_plain_ddp(self):
         """Returns the seconds in operations of plain DDP. They cannot be measured without a hook, so it trains one more
-        epoch with a hook that does the same."""
+        epoch with a hook that does what plain DDP does."""
         self.ddp = DistributedDataParallel(self.model)
         self._register()
         self._steps(0)  # DDP rebuilds its buckets after the first step
@@ -163,7 +163,7 @@ class Training:
         epochs, operations, accuracy, losses = [], [], [], []  # operations: seconds in those that a hook starts
         for epoch in range(self.spec["epochs"]):
             own = self._steps(epoch)
-            alive()  # the line goes out during the tests below, which are not timed
+            alive()  # the line is sent during the tests below, which are not timed
             busy = self.recorder.take() if self.recorder else 0.0
             seconds, busy, correct, loss = gathered(own, busy, *self.share.test(self.model)).unbind(1)
             epochs.append(float(seconds.max()))

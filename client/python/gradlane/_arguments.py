@@ -83,10 +83,10 @@ def path(what: str, value: Any) -> bytes | None:
 
 
 def codec_name(codec: object, codecs: Codecs) -> bytes | None:
-    """Returns the name of a codec as bytes; None stays None. Raises BadArgument, also for the daemon's
-    "fixed:adaptive".
+    """Returns the name of a codec as bytes; None stays None.
 
-    codecs: the daemon's codecs. Only the daemon decides whether there is a codec of that name.
+    codecs: the daemon's codecs. Raises BadArgument for "fixed:adaptive", which needs an AdaptiveBound, and for a text
+    that cannot be a name. Only the daemon knows whether a codec of that name exists.
     """
     if codec is None:
         return None
@@ -124,7 +124,7 @@ def reduction(value: object) -> Reduction:
 
 
 def shape(what: str, value: Any, itemsize: int) -> tuple[int, tuple[int, ...]]:
-    """Returns the bytes of an array of this shape, and the shape as a tuple. Raises BadArgument."""
+    """Returns the number of bytes of an array of this shape, and the shape as a tuple. Raises BadArgument."""
     allowed = "a whole number of elements, or a tuple of these"
     sizes = tuple(value) if isinstance(value, (tuple, list, numpy.ndarray)) and numpy.ndim(value) == 1 else (value,)
     numbers_ = []

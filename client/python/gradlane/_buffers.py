@@ -1,12 +1,13 @@
 """NumPy arrays over memory that is shared with the daemon.
 
-An array and all its views keep a Block alive through their bases. When the last of them is gone, the Block is gone,
-too, and its memory is given back. Garbage collection may run in any thread and in the middle of a call into the
-library. So a dead Block is only noted, and the next allocation of its connection frees it. C code notes it: a finalizer
-in Python would swallow the exception of a signal that arrives in it, such as KeyboardInterrupt.
+An array and its views keep a Block alive, as their `base`. When the last of them is deleted, so is the Block, and its
+memory must be freed. Garbage collection may delete it in any thread, in the middle of a call into the library. So the
+deletion only appends a reference to a deque, and the connection's next allocation frees the memory. C code appends the
+reference: a finalizer in Python would swallow an exception that a signal handler raises in it, such as
+KeyboardInterrupt.
 
-Such an exception may also come between any two steps of the code here. So the library writes everything that it hands
-out into an object that frees it.
+A signal handler may also raise an exception between any two steps of the code here. So the library writes each address
+that it returns into an object that exists already, and that frees it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ os.register_at_fork(after_in_child=_let_go)
 
 
 class Block:
-    """Shared memory, which is the base of arrays over it. Its connection must not reference it."""
+    """Shared memory that is the `base` of NumPy arrays. The Connection must not reference it, or it would never be
+    freed."""
 
     __array_interface__: dict[str, Any]
 
@@ -62,8 +64,8 @@ class Connection:
         self.closed = False
         self.foreign = False
         self._handle = ctypes.c_void_p()
-        # _live has weak references to Blocks, each with the place where the library has written the address. _dead has
-        # the references to Blocks that are gone. Appending is safe from any thread.
+        # `_live` maps weak references to Blocks to the pointers into which the library has written the Blocks'
+        # addresses. `_dead` has the references whose Blocks were deleted. Any thread may append to it.
         self._live: dict[weakref.ref[Block], ctypes.c_void_p] = {}
         self._dead: collections.deque[weakref.ref[Block]] = collections.deque()
         self.pid = os.getpid()
@@ -93,7 +95,7 @@ class Connection:
         return text.decode(errors="replace")
 
     def cause(self) -> int:
-        """Returns the cause of the last operation that has failed: a number of errors.Cause."""
+        """Returns the cause of the latest failure of an operation, a number of errors.Cause."""
         cause: int = self.lib.gradlane_get_cause(self._handle)
         return cause
 
@@ -127,8 +129,7 @@ class Connection:
         collections.deque(map(free, map(pop, dead)), maxlen=0)
 
     def disconnect(self) -> None:
-        """Gives the rank back. Arrays stay as they are; the library frees everything when the last of them is
-        collected."""
+        """Releases the rank. Arrays stay valid; the library frees everything when the last of them is collected."""
         if not self.closed and not self.foreign:
             self.lib.gradlane_disconnect(self._handle)
             self.closed = True

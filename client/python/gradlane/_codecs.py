@@ -1,4 +1,5 @@
-"""Codecs that this package chooses by itself: by the capabilities that the daemon reports, not by their names."""
+"""The daemon's codecs. This package chooses among them by the capabilities that the daemon reports, not by their names.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from ._library import Capability, CodecInfo
 if TYPE_CHECKING:
     from ._buffers import Connection
 
-ADAPTIVE = "adaptive"  # stands in a name in place of B
+ADAPTIVE = "adaptive"  # stands in a codec's name in place of the number B, as in "fixed:adaptive"
 _OLD = "auto"  # name of ADAPTIVE in release 0.1
 
 
@@ -91,7 +92,8 @@ def word_of(name: str) -> str:
 
 
 def with_residual(codecs: Iterable[Codec], word: str) -> str:
-    """Returns the name of a codec that takes residuals, of this word if there is one; "" if no codec does."""
+    """Returns the example name of a codec that takes residuals: of the codec with this `word` if possible. Returns ""
+    if no codec takes residuals."""
     able = [codec for codec in codecs if codec.states > 0]
     return next((codec.example for codec in able if codec.word == word), able[0].example if able else "")
 
@@ -109,8 +111,8 @@ def renewed(name: str) -> str:
 
 
 def of(connection: Connection) -> Codecs:
-    """Returns the codecs of the daemon that an AdaptiveBound chooses from. If it has several of a kind, the first one
-    counts."""
+    """Returns the codecs of the daemon that an AdaptiveBound chooses from. If several codecs have the same capability,
+    the first one counts."""
     result, missing = ASSUMED, Capability.EXACT | Capability.ADAPTIVE
     for codec in table(connection):
         found = missing & codec.flags

@@ -33,11 +33,12 @@ class Figures(NamedTuple):
     """Counts of what this rank's daemon has sent for this context, and of what lossy codecs have lost.
 
     `operations`: operations that have ended. `data_bytes`: bytes of data packets after the UDP header, with
-    retransmissions. `data_packets`: number of these packets. `retransmitted`: retransmitted packets among them.
+    retransmissions. `data_packets`: number of these packets. `retransmitted`: number of retransmissions among these
+    packets.
 
-    The others describe samples of what this rank gave to sums through a lossy codec without error feedback.
-    `lossy_values`: values that were not zero. `lossy_zeroed`: values among these that became zero. `lossy_share`: lost
-    share of their norm, 0.0 to 1.0.
+    The other fields describe samples of the values that this rank has put into sums by a lossy codec without error
+    feedback. `lossy_values`: number of sampled values that were not zero. `lossy_zeroed`: number of these that became
+    zero. `lossy_share`: norm of the losses, divided by the norm of the values, 0.0 to 1.0.
     """
 
     operations: int
@@ -55,8 +56,8 @@ def open(socket: str | bytes | os.PathLike[str] | None = None, *, rank: int | No
 
     `socket`: path of the daemon's socket; None: value of GRADLANE_SOCKET, or the only socket that there is. `rank`:
     rank of the daemon to take; None: value of RANK, or any free rank. `timeout`: seconds to wait for a daemon that is
-    starting; None: 10. `operation_timeout`: seconds that an operation may take if it has no timeout of its own; None:
-    value in the daemon's configuration. `spin_us`: microseconds that waits poll before they sleep; None: 20.
+    starting; None: 10. `operation_timeout`: time limit in seconds of operations whose call names none; None: value in
+    the daemon's configuration. `spin_us`: microseconds that waits poll before they sleep; None: 20.
 
     Raises NoDaemon, BadArgument (also if there are several sockets, and none is named), OutOfMemory if the daemon's
     memory cannot be mapped, ImportError if there is no libgradlane.
@@ -82,7 +83,7 @@ def open(socket: str | bytes | os.PathLike[str] | None = None, *, rank: int | No
             code = connection.open(options)
             if code == errors.OK:
                 return Context(connection)
-            # A daemon that refuses the rank answers before the time is up.
+            # A wait that ends early means that a daemon has refused the rank, so trying again is useless.
             now = time.monotonic()
             if now >= end or now - start < share * 0.9:
                 error = errors.error(code, lib.gradlane_error(None).decode(errors="replace"))
@@ -166,7 +167,7 @@ class Context(Direct):
             self.close()
 
     def close(self) -> None:
-        """Gives the rank back. Unfinished requests fail, on all ranks. Arrays stay valid."""
+        """Releases the rank. Unfinished requests fail, on all ranks. Arrays stay valid."""
         if not self._connection.closed:
             handle = self._connection.handle
             self._lib.gradlane_disconnect(handle)
@@ -190,7 +191,7 @@ class Context(Direct):
     def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]: ...
 
     def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike = numpy.float32) -> NDArray[Any]:
-        """Returns an array in shared memory, which has zeros like one of zeros(). Raises what zeros() raises."""
+        """Returns zeros(shape, dtype): the array is set to zeros, too. Raises what zeros() raises."""
         return self.zeros(shape, dtype)
 
     @overload
@@ -248,18 +249,19 @@ class Context(Direct):
         `array`: an array of any shape, with the same number of elements on all ranks, of bool, integers, float16 to
         float64, complex64, complex128 or bfloat16. Sums of integers wrap around, as NumPy's do; sums of bool are "or".
         Averages are for floating and complex types. A codec changes only sums of 1024 floats or more of float32 or
-        complex64, within its bound (docs/codecs.md). All other data is added as it is: sums of floating types are
-        rounded at each rank. Minima and maxima are exact; there are none of complex types and uint64. The result is NaN
-        where one element is NaN, and -0 is less than +0.
+        complex64, within its bound (docs/codecs.md). All other data is sent uncompressed: sums of floating types are
+        rounded at each rank. Minima and maxima are exact; complex types and uint64 have none. The result is NaN where
+        one element is NaN, and -0 is less than +0.
 
         `average`: whether to divide by the number of ranks. `reduction`: "sum", "min" or "max". `strategy`: one of
         `strategies`; None: the first of these. `codec`: "raw", which is exact, "fixed:10", say, or an AdaptiveBound of
         this tensor; None: the daemon's default. With an aggregator, "fixed:10/raw" names one codec to it and one back.
         `residual`: error feedback, an array of residual_for(): float32, as large as the data for each of the codec's
-        states (some codecs have two). It is zeros at first, kept from step to step, and only for codecs of one word.
-        `tag`: a number that must be the same on all ranks; None: a count of the operations. `timeout`: seconds until it
-        fails; None: limit of open() or of the daemon. `type="bfloat16"`: the array is of uint16, and holds bfloat16.
-        `async_`: True returns a Request at once; the array belongs to the daemon until the Request's wait() returns.
+        states (some codecs have two). It is zeros at first and kept from step to step. It must not be used with a codec
+        of another `word`. `tag`: a number that must be the same on all ranks; None: a count of the operations.
+        `timeout`: seconds until the operation fails; None: limit of open() or of the daemon. `type="bfloat16"`: the
+        array is of uint16, and holds bfloat16. `async_`: True returns a Request at once; the array belongs to the
+        daemon until the Request's wait() returns.
 
         Raises BadArgument (nothing has happened), OperationFailed (on all ranks; the array is then undefined) and
         DaemonGone.
@@ -298,7 +300,7 @@ class Context(Direct):
                        async_: bool = False) -> _Array | Request[_Array]:
         """Divides the array into `world` blocks of equal size, and replaces block `rank` by its sum over the ranks.
 
-        The other blocks are then undefined. Types and losses are those of all_reduce(), but an AdaptiveBound is for
+        The other blocks are then undefined. Types and losses are as in all_reduce(), but an AdaptiveBound is for
         all_reduce() only. Raises BadArgument also if the size is no multiple of `world`, or, with local_reduce in the
         daemon's configuration, more than 64 MiB.
         """
@@ -371,16 +373,19 @@ class Context(Direct):
 
     def barrier(self, *, strategy: str | None = None, tag: int | None = None, timeout: float | None = None,
                 async_: bool = False) -> Request[None] | None:
-        """Ends when all ranks have started it. Returns None, or the Request."""
+        """Waits until all ranks have called barrier(), and returns None. With async_=True, returns the Request at once.
+        """
         self._tidy()
         result: Request[None] | None = self._run(Operation("barrier"), (), self._how(tag, timeout, strategy), async_)
         return result
 
     def resume(self, next_tag: int) -> None:
-        """Counts default tags from `next_tag` on, 0 to 2**64 - 1. Call it after an error, on all ranks.
+        """Sets the default tag of the next operation, 0 to 2**64 - 1. Later operations count on from it. Call it after
+        an error, on all ranks.
 
         Operations that this rank has in flight fail, on other ranks too. So the next operation may fail because another
-        rank has resumed later: then resume and try again. Raises BadArgument and DaemonGone.
+        rank has called resume() later. If so, call resume() and repeat the operation. Raises BadArgument and
+        DaemonGone.
         """
         next_tag = _arguments.whole("next_tag", next_tag, 0, MAX_TAG)
         self._connection.check(self._lib.gradlane_resume(self._connection.handle, next_tag))
@@ -388,9 +393,9 @@ class Context(Direct):
     # ---- Watching
 
     def fileno(self) -> int:
-        """Returns a file descriptor that is readable while a request may be over. Then call done() of all requests.
+        """Returns a file descriptor. When it is readable, a request may be over: call done() of all requests then.
 
-        Raises OutOfMemory if there can be no more descriptors.
+        Raises OutOfMemory if the process cannot have more descriptors.
         """
         fd: int = self._lib.gradlane_fd(self._connection.handle)
         if fd < 0:

@@ -1,8 +1,9 @@
 """Base of contexts: starts operations, and processes their ends, whatever exceptions come in between.
 
-A signal handler may raise an exception between any two steps in Python: see _operations.py. If that interrupts a caller
-who waits inside the call, the operation is cancelled. The call then waits a moment for the operation's end before the
-exception continues. If this wait is interrupted too, the context's next operation first waits for that end.
+A signal handler may raise an exception between any two steps in Python: see _operations.py. If the exception interrupts
+a call that waits for its operation, the operation is cancelled. The call then waits up to 1 s for the operation's end
+before the exception continues. If the operation has not ended by then, or this wait is interrupted too, the context's
+next operation first waits for that end.
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ class Core:
         self._pending: dict[Operation, bool] = {}
         # Holders of operations whose Requests are gone; see _operations.py.
         self._dropped: collections.deque[Any] = collections.deque()
-        # Operations whose calls were interrupted by an exception that is not theirs.
+        # Operations whose calls were interrupted by an exception that is not their own error, such as
+        # KeyboardInterrupt.
         self._abandoned: collections.deque[Operation] = collections.deque()
-        self._states_of: dict[bytes | None, int] = {}  # by name of the codec
+        self._states_of: dict[bytes | None, int] = {}  # number of arrays in a residual, by name of the codec
         # Free Blocks for copies, by size.
         self._spare: collections.defaultdict[int, list[_buffers.Block]] = collections.defaultdict(list)
 
@@ -60,7 +62,7 @@ class Core:
             return self._connection.allocate(size)
 
     def _borrow(self, size: int) -> _buffers.Block:
-        """Returns a Block for a copy of `size` bytes. It uses that of an earlier copy again, if there is one."""
+        """Returns a Block for a copy of `size` bytes: a free Block of an earlier copy if there is one."""
         rounded = -(-max(size, 1) // _PAGE) * _PAGE
         spare = self._spare[rounded]
         return spare.pop() if spare else self._allocate(rounded)
@@ -104,7 +106,7 @@ class Core:
         if residual is not None:
             self._check_residual(residual, array, how.codec)
         self._clear(name, array, residual)
-        # The bound has chosen the exact codec: the data gets the whole residual.
+        # If the bound has chosen the exact codec, the whole residual is added to the data.
         exact = bound is not None and how.codec == self._codecs.exact.encode()
         whole_residual = residual if exact and residual is not None and numpy.any(residual) else None
         data = Operand(self, array, form, copy=whole_residual is not None)
@@ -169,8 +171,8 @@ class Core:
 
     def _begin(self, bound: AdaptiveBound, name: str, array: NDArray[Any], form: _forms.Form,
                residual: NDArray[Any] | None) -> NDArray[Any] | None:
-        """Checks that the bound can choose the operation's codec. Returns the residual. Raises BadArgument if it
-        cannot."""
+        """Checks that the bound can choose the operation's codec; raises BadArgument if not. Returns the residual to
+        use, or None."""
         if name != "all_reduce" or form[:2] != _forms.FLOAT32[:2]:
             raise errors.bad_argument(
                 f"{name} of {array.dtype} with an AdaptiveBound: it is only for all_reduce of float32"
@@ -256,16 +258,16 @@ class Core:
         self._connection.check(self._lib.gradlane_cancel(self._connection.handle, operation.number))
 
     def _tidy(self) -> None:
-        """Processes the ends of operations that nobody waits for any more. Called before an operation starts."""
+        """Processes the ends of operations that nobody waits for any more. It is called before an operation starts."""
         if self._abandoned:
             self._end_abandoned()
         if self._dropped:
             self._reap()
 
     def _reap(self) -> None:
-        """Processes the ends of operations whose Requests are gone, up to the first that is not over.
+        """Processes the ends of operations whose Requests are gone, up to the first operation that is not over.
 
-        Operations mostly end in the order of their starts.
+        Later ones are left for the next call, as operations mostly end in the order of their starts.
         """
         while self._dropped:
             operation = self._dropped[0].operation

@@ -98,7 +98,8 @@ class Direct(Listing):
     def scatter(self, array: _Array, *, root: int = 0, codec: str | None = None, strategy: str | None = None,
                 tag: int | None = None, timeout: float | None = None, type: str | None = None,
                 async_: bool = False) -> _Array | Request[_Array]:
-        """Replaces block `rank` of the array by that of rank `root`. The other blocks stay as they were.
+        """Replaces block `rank` of the array by block `rank` of the array of rank `root`. The other blocks stay
+        unchanged.
 
         The array is `world` blocks of equal size. Any type but objects is copied bit by bit.
         """
@@ -127,10 +128,11 @@ class Direct(Listing):
                    async_: bool = False) -> _Array | Request[_Array]:
         """Copies block `rank` of rank i's array to block i of `out`. Both arrays are `world` blocks of equal size.
 
-        The array stays as it was. Any type but objects is copied bit by bit. A codec that is named applies to float32,
-        as in all_reduce(), but not to the block that a rank sends to itself. Codecs that are for sums only have no
-        effect: all blocks arrive bit by bit, too. These codecs select, vote, wait for a threshold, round at random or
-        agree on a scale (topk, signsgd, tbq, terngrad, ...: docs/client.md lists them). Returns `out`, or the Request.
+        `array` stays unchanged. Any type but objects is copied bit by bit. If `codec` names a codec, it applies to
+        float32, as in all_reduce(), but not to the block that a rank sends to itself. Codecs that are for sums only
+        have no effect, and all blocks arrive bit by bit. These are the codecs that select, vote, wait for a threshold,
+        round at random or agree on a scale (topk, signsgd, tbq, terngrad, ...: docs/client.md lists them). Returns
+        `out`, or the Request.
         """
         how = self._how(tag, timeout, strategy, codec=codec)
         check_array("data", array)

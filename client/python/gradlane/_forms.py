@@ -12,7 +12,7 @@ from ._library import Type
 
 
 class Form(NamedTuple):
-    """Form of an array's elements. raw: elements are moved as bytes, whatever they mean."""
+    """Form of an array's elements. raw: whether elements are moved as bytes, whatever their type."""
 
     type: Type
     per_element: int  # elements of this type per element of the array
@@ -114,5 +114,5 @@ def of_copy(array: NDArray[Any], type_name: object) -> Form:
     same = _of_same(dtype)
     if same is not None and dtype.isnative:
         return Form(same, 1, dtype, False)
-    # Elements move as bytes: NumPy's assignments would leave out the gaps in structures.
+    # Elements are moved as bytes, because NumPy's assignment of structures would leave out their padding.
     return Form(Type.BYTES, dtype.itemsize, numpy.dtype(f"V{dtype.itemsize}") if dtype.itemsize > 0 else dtype, True)

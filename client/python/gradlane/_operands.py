@@ -17,7 +17,7 @@ _NOTHING: NDArray[Any] = numpy.empty(0)
 
 
 def check_array(what: str, array: object) -> None:
-    """Raises BadArgument if a result cannot go to the array."""
+    """Raises BadArgument if `array` cannot hold a result."""
     if not isinstance(array, numpy.ndarray):
         raise errors.bad_argument(
             f"{what} is {type(array).__name__}, not a NumPy array: results go into the array that you pass, so make "
@@ -41,19 +41,19 @@ def bounds(array: NDArray[Any]) -> tuple[int, int]:
 
 
 def overlap(array: NDArray[Any], other: NDArray[Any]) -> bool:
-    """Returns whether the arrays share elements, wherever they lie. If that takes too long to find out, it returns
-    False."""
+    """Returns whether the arrays share elements, wherever they lie. Returns False if that takes too long to find out.
+    """
     try:
         return numpy.shares_memory(array, other, max_work=10000)
-    except RuntimeError:  # TooHardError, whose place differs between NumPy versions
+    except RuntimeError:  # TooHardError, whose module differs between NumPy versions
         return False
 
 
 class Operand:
     """An array, and `work`, the array that the daemon works on: the same memory, or a copy of it.
 
-    copy: whether it must be a copy. An exception may come between any two steps. A Block that has not been given back
-    by then is freed with this object.
+    copy: whether `work` must be a copy. A signal handler may raise an exception before release() has returned the Block
+    to the context. The Block is then freed with this object.
     """
 
     def __init__(self, context: Memory, array: NDArray[Any], form: Form, copy: bool = False) -> None:
@@ -83,7 +83,7 @@ class Operand:
         return [(self._view, self.work)] if self._block is not None and self.array.flags.writeable else []
 
     def release(self, context: Memory) -> None:
-        """Gives the Block back. The daemon must be done with it."""
+        """Returns the Block to the context. The daemon must have finished with it."""
         block, self._block = self._block, None
         self.work = self._view = _NOTHING
         if block is not None:

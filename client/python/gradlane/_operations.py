@@ -1,8 +1,8 @@
-"""Operations in flight, as the context keeps them.
+"""Operation: the context's record of an operation in flight.
 
 A signal handler may raise an exception between any two steps in Python, such as KeyboardInterrupt. So C code stores the
-library's answer, in the same call that asks for it. After that each step can be repeated, or done later when the
-operation is looked at again.
+library's answer, in the same call that asks for it. Each later step can be repeated, or be done when the context checks
+the operation again.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Holder(weakref.ref[Any]):
 
 
 class Operation:
-    """An operation. It exists before the library has it, and until its end has been processed.
+    """An operation, from before the library gets it until its end has been processed.
 
-    `source`: operand that an all-to-all sends; `data` is where blocks arrive. `number`: the library's number of it; 0
-    until the library has the operation. `said`: code, text and cause of the library's latest answer. `holder`:
+    `source`: operand that an all-to-all sends; `data` is where blocks arrive. `number`: the library's number of the
+    operation; 0 until the library has it. `said`: code, text and cause of the library's latest answer. `holder`:
     reference to the Request. `bound`: the AdaptiveBound that has chosen its codec, or None. `applied_residual`: array
     of a residual that was added to the data; it is set to zeros at the end. `scale`: factor that makes the result an
-    average. `outcome`: code, text and cause, when it is over.
+    average. `outcome`: code, text and cause, when the operation is over.
     """
 
     def __init__(self, name: str, data: Operand | None = None, bound: AdaptiveBound | None = None) -> None:
@@ -65,16 +65,16 @@ class Operation:
 
     @property
     def ended(self) -> bool:
-        """Whether the library has reported the end, and forgotten the operation."""
+        """Whether the library has reported the end, and has forgotten the operation."""
         return bool(self.said) and self.said[0] != errors.PENDING
 
     @property
     def dropped(self) -> bool:
-        """Whether nobody can wait for it any more, because its Request is gone."""
+        """Whether nobody can wait for the operation any more, because its Request is gone."""
         return self.holder is not None and self.holder() is None
 
     def uses(self, array: NDArray[Any], low: int, high: int) -> bool:
-        """Returns whether it uses elements of this array, which lies between the addresses low and high."""
+        """Returns whether the operation uses elements of this array, which lies between the addresses low and high."""
         for operand in (self.data, self.source, self.residual):
             if operand is None:
                 continue
@@ -84,7 +84,7 @@ class Operation:
         return False
 
     def ask(self, lib: ctypes.CDLL, handle: int | None, timeout_ms: int) -> bool:
-        """Waits for `timeout_ms` at most. Returns whether it has ended."""
+        """Waits for the operation's end, for `timeout_ms` at most. Returns whether it has ended."""
         if not self.ended:
             wait = functools.partial(lib.gradlane_wait, handle, self.number, timeout_ms)
             self.said[:] = map(_CALL, (wait, functools.partial(lib.gradlane_error, handle),
@@ -120,7 +120,7 @@ class Operation:
         return copies
 
     def forget(self, context: Operations) -> None:
-        """Ends an operation that the library has never had."""
+        """Ends an operation that was never passed to the library."""
         self.drop(context)
         if self.bound is not None and self.bound._user is self:
             self.bound._lend(None)

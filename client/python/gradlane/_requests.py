@@ -1,4 +1,4 @@
-"""Operations in flight, as the caller has them."""
+"""Request: the caller's handle of an operation in flight."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ Result = TypeVar("Result")
 class Request(Generic[Result]):
     """An operation that was started with async_=True.
 
-    Its array belongs to the daemon until wait() returns or raises, or done() returns True. These also copy the result
-    into a plain array. If a Request is dropped, its operation still runs to the end, but its result and error are lost.
+    Its array belongs to the daemon until wait() returns or raises, or done() returns True. If the array is not in
+    shared memory, these methods copy the result into it. If a Request is dropped, its operation still runs to the end,
+    but its result and error are lost.
     """
 
     def __init__(self, context: Asked, operation: _operations.Operation) -> None:
@@ -40,12 +41,12 @@ class Request(Generic[Result]):
         raise TypeError("a gradlane.Request cannot go to another process: call wait(), then pass on the array")
 
     def wait(self, timeout: float | None = None) -> Result:
-        """Waits until it is over and returns the array that was passed (None for a barrier).
+        """Waits until the operation is over and returns the array that was passed (None for a barrier).
 
-        timeout: seconds; None: no limit. Raises TimeoutError if it is not over then; the operation goes on. Raises
-        OperationFailed or DaemonGone if it has failed, BadArgument for a wrong timeout. Where warnings are errors, it
-        may raise a LossWarning, although the operation has succeeded. Ctrl-C interrupts the wait, not the operation:
-        wait again.
+        timeout: seconds; None: no limit. Raises TimeoutError after that time; the operation goes on. Raises
+        OperationFailed or DaemonGone if the operation has failed, BadArgument for a wrong timeout. Where warnings are
+        errors, wait() may raise a LossWarning, although the operation has succeeded. Ctrl-C interrupts the wait, not
+        the operation: call wait() again.
         """
         operation = self._operation
         end = None
@@ -64,12 +65,13 @@ class Request(Generic[Result]):
         return cast(Result, None if operation.data is None else operation.data.array)
 
     def done(self) -> bool:
-        """Returns whether it is over, however it ended. Then wait() returns or raises at once. Raises DaemonGone, and
-        LossWarning where warnings are errors."""
+        """Returns whether the operation is over, with or without an error. If so, wait() returns or raises at once.
+        Raises DaemonGone, and LossWarning where warnings are errors."""
         return self._operation.over or self._context._ask(self._operation, 0)
 
     def cancel(self) -> None:
-        """Makes it fail on all ranks, if it is not over. It must still be waited for. Raises DaemonGone."""
+        """Makes the operation fail on all ranks, if it is not over. The caller must still wait for it. Raises
+        DaemonGone."""
         if not (self._operation.over or self._operation.ended):
             self._context._cancel(self._operation)
 

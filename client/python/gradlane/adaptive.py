@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MIN_BITS, DEFAULT_BITS, MAX_BITS = 1, 4, 12
 CHANGE = 8.0  # factor; a result whose RMS has changed by more does not predict the next one
-MAX_EXPONENT = 12  # of the RMS; above it, most values travel as fp32 even with fixed:1
+MAX_EXPONENT = 12  # largest binary exponent of the RMS; above it, most values are sent as fp32 even with fixed:1
 
 _loaded: ctypes.CDLL | None = None
 
@@ -44,30 +44,30 @@ class AdaptiveBound:
         while training:
             gl.all_reduce(gradients, average=True, codec=bound)
 
-    It uses the result when the operation ends. This is when all_reduce() returns, or, for an asynchronous one, when
-    wait() returns or done() returns True. So it can have only one operation in flight. All ranks have the same bytes as
-    a result, so all choose the same codec without a message. They must use their bounds for the same operations, and
-    wait for each before the next. An operation that has failed resets the bound. It may fail on some ranks only, so
-    call reset() on all ranks before going on.
+    The bound uses the result when the operation ends. This is when all_reduce() returns, or, for an asynchronous one,
+    when wait() returns or done() returns True. So only one operation in flight can have the bound. All ranks have the
+    same bytes as a result, so all choose the same codec without a message. They must use their bounds for the same
+    operations, and wait for each before the next. An operation that has failed resets the bound. It may fail on some
+    ranks only, so call reset() on all ranks before going on.
 
-    `bits`: see below. `window`: number of results that count. `error_feedback`: rounding errors are kept as a residual
-    and added in the next step. A step that is raw adds the whole residual.
+    `bits`: see below. `window`: number of latest results that the bound uses. `error_feedback`: whether rounding errors
+    are kept as a residual and added in the next step. A step that is raw adds the whole residual.
 
     Without all_reduce(), call codec() for the codec of the next operation, and update() with its result.
 
     The guarantee: the average over the ranks is off by at most 2^-bits times the RMS of the previous result, in every
     element. If window is n, the smallest RMS of the previous n results counts. This holds for sums within the range of
-    fixed:B, which is at least 2^(25 - bits) times that RMS. Larger sums are rounded as fp32 sums are. A tensor that has
-    shrunk to 1/k since then has an error of k 2^-bits of its own RMS. Above k = 2^bits, all of it may be lost in this
-    one step, or delayed with error feedback. Elements far below the RMS of their tensor become zero for as long as they
-    are.
+    fixed:B, which is at least 2^(25 - bits) times that RMS. Larger sums are rounded as fp32 sums are. If the tensor's
+    RMS has shrunk to 1/k of that RMS, the error is up to k 2^-bits of its own RMS. If k is more than 2^bits, all of the
+    tensor may be lost in this one step, or delayed with error feedback. Elements far below the RMS of their tensor
+    become zero, for as long as they stay so small.
 
     The next operation is raw in the cases below. Raw sums are exact but for the rounding of fp32.
     - There is no result yet, or none since reset().
-    - The last result is all zeros or has a NaN or Inf in it.
-    - The last result has an RMS of more than 8 times that of each in the window, or less than 1/8 of each.
-    - The codec fixed has no bound that is fine enough (2^-bits RMS below 2^-30), or nothing to gain (RMS of 8192 or
-      more).
+    - The latest result is all zeros or has a NaN or Inf in it.
+    - The RMS of the latest result is more than 8 times each RMS in the window, or less than 1/8 of each.
+    - The codec fixed has no bound that is fine enough (2^-bits RMS below 2^-30), or would not send fewer bytes (RMS of
+      8192 or more).
     """
 
     _codecs = _codecs.ASSUMED  # until a context, which knows the daemon's codecs, uses it
@@ -76,9 +76,9 @@ class AdaptiveBound:
         self.bits = _arguments.whole("bits", bits, MIN_BITS, MAX_BITS)
         self.window = _arguments.whole("window", window, 1, 1 << 31)
         self.error_feedback = _arguments.flag("error_feedback", error_feedback)
-        # This has the means of squares (finite and above 0), whether they predict the next result, and the operation in
-        # flight that will give the next one. It is one tuple, so all of it changes at once, whatever exception may come
-        # in between.
+        # `_state` has the mean squares of the results in the window (finite and above 0), whether they predict the next
+        # result, and the operation in flight that will have this result. It is one tuple, so that no exception in
+        # between can change only a part of it.
         self._state: tuple[tuple[float, ...], bool, Scaled | None] = (), False, None
         self._residual: NDArray[numpy.float32] | None = None
 
@@ -125,7 +125,7 @@ class AdaptiveBound:
     def update(self, result: NDArray[numpy.float32], scale: float = 1.0) -> None:
         """Updates the bound with a result, the same on all ranks: float32 of any shape, C-contiguous.
 
-        scale: 1 / world if it is a sum. Raises BadArgument for any other array.
+        scale: 1 / world if the result is a sum, 1 if it is an average. Raises BadArgument for any other array.
         """
         self._state = *self._after(result, scale), self._user
 
@@ -176,7 +176,8 @@ class AdaptiveBound:
         self._state = squares, bool(state["steady"]) and bool(squares), self._user
 
     def join(self, others: Sequence[AdaptiveBound]) -> None:
-        """Continues for a tensor that consists of those of `others`. It becomes as fine as the finest of their bounds.
+        """Makes this the bound of a tensor that joins the tensors of `others`. It becomes as fine as the finest of
+        their bounds.
 
         The next operation is raw if it would be raw for one of them.
         """
@@ -207,14 +208,15 @@ class AdaptiveBound:
 
     @property
     def _user(self) -> Any:
-        """The operation in flight that it has chosen a codec for, or None."""
+        """The operation in flight for which the bound has chosen a codec, or None."""
         return self._state[2]
 
     def _lend(self, operation: Scaled | None) -> None:
         self._state = *self._state[:2], operation
 
     def _take(self, operation: Scaled, result: NDArray[numpy.float32] | None) -> None:
-        """Updates the bound with the operation's result, once. None: the operation has failed."""
+        """Updates the bound with the operation's result, unless that was done before. None: the operation has failed.
+        """
         if self._user is not operation:
             return
         if result is None:

@@ -123,7 +123,7 @@ class OutOfMemory(Error, MemoryError):
 
 
 class TooManyRequests(Error):
-    """Not raised any more: requests that the daemon has no room for now wait in the library."""
+    """Not raised any more: requests that the daemon cannot accept yet wait in the library."""
 
 
 class LossWarning(UserWarning):
@@ -141,7 +141,7 @@ _CLASSES: dict[int, type[Error]] = {
 }
 
 
-# These are used in each call; an attribute of an enum takes five times as long.
+# Each call uses these. A lookup as an attribute of the enum would take five times as long.
 OK, PENDING = Code.OK, Code.PENDING
 
 
@@ -151,7 +151,7 @@ def error(code: int, text: str, cause: int = Cause.NONE) -> Error:
 
 
 def bad_argument(text: str) -> BadArgument:
-    """Returns the exception for an argument that this package refuses by itself."""
+    """Returns the exception for an argument that this package refuses without asking the library."""
     return BadArgument(Code.BAD_ARGUMENT, text)
 
 

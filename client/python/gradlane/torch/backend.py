@@ -36,7 +36,8 @@ def create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta)
 
     Raises CannotBuild if the C++ extension cannot be built or loaded, and what joining.rendezvous_and_join() raises.
     """
-    with contextlib.suppress(extension.CannotBuild):  # _connect() raises it where the other ranks learn of it
+    # _connect() calls load() again, and reports the error to all ranks
+    with contextlib.suppress(extension.CannotBuild):
         extension.load()  # may build for half a minute, so it runs before ranks wait for one another
     group = _connect(store, rank, size, timeout)
     native = extension.load()
@@ -85,7 +86,8 @@ def register() -> None:
 
 
 class Group:
-    """Python part of a process group of all ranks or of one, which needs no daemon. Other groups use the fallback.
+    """Python part of a process group of all ranks or of one rank. One rank needs no daemon. Other groups use the
+    fallback.
 
     native/backend.h calls the methods for the operations that gradlane runs itself. They return a Work, whose wait()
     raises OperationFailed and DaemonGone. Wrong arguments raise BadArgument at once. `unsupported_reason` is the reason
@@ -100,7 +102,7 @@ class Group:
 
     def __init__(self, rank: int, size: int, timeout: datetime.timedelta) -> None:
         self._rank, self._size = rank, size
-        self.options = types.SimpleNamespace(_timeout=timeout)  # other backends have it under this name, too
+        self.options = types.SimpleNamespace(_timeout=timeout)  # the options of Gloo and NCCL have this name, too
         self._engine = None
         if size == 1:
             DefaultOptions.verify(Engine.existing() if Engine.exists() else None)
@@ -119,7 +121,7 @@ class Group:
         DefaultOptions.verify(self._engine)
 
     def split(self, store: dist.Store, ranks: list[int], timeout: datetime.timedelta) -> Any:
-        """Returns a new group of these of its ranks, or None if this rank is not one of them."""
+        """Returns a new group of the given ranks of this group, or None if this rank is not one of them."""
         return create(store, ranks.index(self._rank), len(ranks), timeout) if self._rank in ranks else None
 
     # ---- Sums
@@ -158,7 +160,7 @@ class Group:
             kind["on_result"] = lambda _: _divide(output.detach(), self._size)
         if self._engine is None:
             output.copy_(blocks[0])
-        # An adaptive bound would need the whole result on all ranks.
+        # The result is exact with an adaptive bound, which would need the whole result on all ranks.
         coded = kind["reduction"] == "sum"
         codec, bound = DefaultOptions.choose(output.numel(), self._engine) if coded else (None, None)
         if bound is not None and self._engine is not None:
@@ -187,7 +189,7 @@ class Group:
             if on_result is not None:
                 on_result(reduced)
 
-        # The codec is chosen when the operations before have ended, so all ranks choose the same one.
+        # `bound.codec` is called when all earlier operations have ended, so all ranks choose the same codec.
         return self._begin(result, "all_reduce", tensor, codec=bound.codec, on_result=update, on_failure=bound.reset,
                            noted=name, **kind)
 
@@ -258,7 +260,7 @@ class Group:
             raise
 
     def warn(self, text: str) -> None:
-        """Passes on the library's warning about a sum. Raises it if warnings are errors."""
+        """Issues the library's warning about a sum as a LossWarning. Raises it if warnings are errors."""
         _losses.say(text, _losses.caller(TORCH))
 
     # ---- Operations that gradlane lacks
@@ -269,7 +271,7 @@ class Group:
         return scaled if total == dist.ReduceOp.SUM else None
 
     def refuse(self, name: str, op: Any = None) -> None:
-        """Raises why gradlane does not run this operation. It is called where there is no fallback."""
+        """Raises an error that says why gradlane does not run this operation. It is called if there is no fallback."""
         if self._refusal is not None:
             raise self._refusal
         if op is None:
@@ -320,7 +322,8 @@ class Group:
                noted: str | None = None, **how: Any) -> Work:
         """Starts an operation of the engine and returns a Work with `result`. noted: the operation's name in explain().
         """
-        state = self.state  # `failed` holds this and not the group, which must end when it is destroyed
+        # failed() references this and not `self`, so that the group can be freed when it is destroyed
+        state = self.state
         if state is not None and name != "adopt":  # an adopted operation is already in the order
             state.check()
         nbytes = max(map(call_statistics.size_of, arguments), default=0)

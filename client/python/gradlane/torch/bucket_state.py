@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 
 class BucketState:
-    """State of the parameters that travel in one bucket, in its order. `residual` and `bound` are None if there is
-    none.
+    """State of the parameters of one bucket, in the bucket's order. `residual` and `bound` are None if there is none.
 
     `residual` has one row for each of the codec's states. `layout` divides the bucket; None if it is not divided.
     `work` has all elements of a divided bucket, in shared memory. `packed` has those that travel exactly.
@@ -81,7 +80,8 @@ class BucketState:
             rows += owed
 
     def take(self, result: torch.Tensor) -> None:
-        """Takes in the result of the exchange, before DDP gets it: restores withheld residuals and updates the bound.
+        """Restores withheld residuals and updates the bound with the result of the exchange. It is called before DDP
+        gets the result.
         """
         self._restore_residuals()
         if self.bound is not None:
@@ -99,8 +99,8 @@ class BucketState:
 
 
 class BucketLayout:
-    """Division of a bucket. `coded` has (offset, elements) of the parts that go through the codec, one operation each.
-    `exact` has the same of the parts that travel exactly, all in one operation."""
+    """Division of a bucket into parts, as (offset, number of elements). Each part in `coded` goes through the codec in
+    its own operation. All parts in `exact` travel exactly, in one operation."""
 
     def __init__(self, coded: list[tuple[int, int]], exact: list[tuple[int, int]]) -> None:
         self.coded, self.exact = coded, exact
@@ -108,8 +108,8 @@ class BucketLayout:
     @staticmethod
     def of(parameters: Sequence[torch.Tensor], exact: Container[int], each: bool) -> BucketLayout | None:
         """Returns the division of a bucket, or None if it is not divided. `exact` has id() of parameters that travel
-        exactly. `each` is True if the codec looks at whole tensors. Then each parameter has an operation of its own,
-        and those too small for a codec travel exactly."""
+        exactly. `each` is True if the codec needs thresholds or scales of whole tensors. Each parameter then has its
+        own operation, and parameters too small for a codec travel exactly."""
         coded: list[tuple[int, int]] = []
         raw: list[tuple[int, int]] = []
         offset = 0
@@ -137,8 +137,8 @@ class ParameterState:
 
 
 def check_codec(state: dict[str, Any], codec: str) -> None:
-    """Raises BadArgument if the residuals of a state dict are of a codec of another word. Warns if the state dict is
-    too old to name its codec."""
+    """Raises BadArgument if the state dict has residuals of a codec with another first word, "topk" for "fixed:10" say.
+    Warns if the state dict is too old to name its codec."""
     if all(residual is None for residual in state["residuals"]):
         return
     saved = state.get("codec")

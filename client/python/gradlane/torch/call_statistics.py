@@ -34,7 +34,7 @@ def follow(fast_path: Any) -> None:
 
 
 def forget(fast_path: Any) -> None:
-    """Adds the last counts of a native.FastPath and removes it."""
+    """Adds the remaining counts of a native.FastPath and no longer includes it."""
     with _lock:
         _collect()
         _fast_path.discard(fast_path)

@@ -13,7 +13,7 @@ from ..adaptive import AdaptiveBound
 
 
 class Daemon(Protocol):
-    """Interface to the daemon's codecs; an Engine has it. `codec` is the codec of operations that name none."""
+    """Interface to the daemon's codecs, which Engine implements. `codec` is the codec of operations that name none."""
 
     @property
     def codec(self) -> str: ...

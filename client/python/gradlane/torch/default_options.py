@@ -20,8 +20,8 @@ _WINDOW = 8  # number of results that an adaptive bound follows; several tensors
 class DefaultOptions:
     """Settings of use_codec() and use_strategy(), for the whole process."""
 
-    name: str | None = None  # None: of_the_job(), else the daemon's
-    strategy: str | None = None  # None: the daemon's
+    name: str | None = None  # codec of use_codec(); None: that of of_the_job(), or the daemon's
+    strategy: str | None = None  # strategy of use_strategy(); None: the daemon's
     bounds: dict[int, AdaptiveBound] = {}  # bounds of fixed:adaptive, by number of elements
 
     @classmethod
@@ -39,8 +39,8 @@ class DefaultOptions:
 
     @classmethod
     def tell(cls) -> None:
-        """Passes the settings to the engine's all-reduces without Python. Sums by fixed:adaptive are not among these,
-        because their bounds are kept in Python."""
+        """Passes the settings to the engine's FastPath, whose all-reduces bypass Python. It must not run sums by
+        fixed:adaptive, because their bounds are kept in Python."""
         if Engine.exists():
             name = cls.name or of_the_job()
             Engine.existing().tell(name, cls.strategy, not is_adaptive(name))
@@ -75,15 +75,15 @@ def of_the_job() -> str | None:
 def use_codec(name: str | None) -> ContextManager[None]:
     """Sets the codec of the backend's sums of float32, in this process and from now on. All ranks must set the same.
 
-    - "raw" is exact, and the default.
+    - "raw" is exact.
     - "fixed:adaptive", "fixed:adaptive:6" and "fixed" have bounds that follow the tensors' magnitudes
       (gradlane.AdaptiveBound). Tensors with the same number of elements share one.
     - "fixed:8", "bf16" and others, with their losses, are in docs/codecs.md.
-    - None is the codec of gradlane run or of the daemon's configuration, raw if they name none.
+    - None, the initial setting, is the codec of gradlane run or of the daemon's configuration, raw if they name none.
 
-    Raises BadArgument if there is no such codec. Before init_process_group() only names of fixed:adaptive can be
-    checked. init_process_group() then raises it for all others. Used as a context manager, it restores the old codec
-    and its bounds at the end.
+    Raises BadArgument if there is no such codec. Before init_process_group(), this is known only for names of
+    fixed:adaptive; init_process_group() raises the error for all other names. Used as a context manager, it restores
+    the old codec and its bounds at the end.
     """
     old = DefaultOptions.name, DefaultOptions.bounds
     DefaultOptions.name, DefaultOptions.bounds = check(name, Engine.existing() if Engine.exists() else None), {}
@@ -105,8 +105,8 @@ def use_strategy(name: str | None) -> ContextManager[None]:
 
     A strategy is an algorithm of the all-reduce: "ring", "direct", "rings:4", "aggregator:0". The daemon's
     configuration says which are allowed. None: the first of these, which all other operations use. Raises BadArgument
-    if the daemon does not allow the strategy. Before init_process_group() this is not known; init_process_group() then
-    raises it. Used as a context manager, it restores the old strategy at the end.
+    if the daemon does not allow the strategy. Before init_process_group() this is not known, so init_process_group()
+    raises the error. Used as a context manager, it restores the old strategy at the end.
     """
     old = DefaultOptions.strategy
     if Engine.exists():

@@ -102,7 +102,8 @@ class Engine:
             if Engine._world is None:
                 try:
                     Engine._current = Engine(_context.open(rank=rank))
-                # It is raised again after the rendezvous, so that all ranks learn of it.
+                # The error is not raised here. shared() raises it again after the rendezvous, so that all ranks learn
+                # of it.
                 except (errors.Error, ImportError) as error:
                     Engine._patience = 0.0 if isinstance(error, errors.NoDaemon) else None
                     daemon = error.refused_by if isinstance(error, errors.NoDaemon) else None
@@ -178,8 +179,8 @@ class Engine:
         # that of their mean. It is multiplied by their number before it is added to one trainer's gradients.
         self.residual_scale = max(trainers, 1)
         self.codecs = connected._codecs
-        self._found: dict[str | None, Codec] = {}  # codecs that were asked for
-        self.groups = False  # whether process groups use it
+        self._found: dict[str | None, Codec] = {}  # results of find_codec(), by name
+        self.groups = False  # whether process groups use this engine
         _engines.add(self)
         atexit.register(self.close, silent=True)
 
@@ -189,8 +190,8 @@ class Engine:
         return not self._tasks.closed and not self._tasks.gone
 
     def find_codec(self, name: str | None) -> Codec:
-        """Returns the daemon's codec of this name. None: the one of its configuration. Raises BadArgument if there is
-        none."""
+        """Returns the daemon's codec of this name. None: the codec of the daemon's configuration. Raises BadArgument if
+        there is no such codec."""
         if name not in self._found:
             with self._tasks.lock:
                 self._tasks.check()
@@ -209,8 +210,8 @@ class Engine:
             return _codecs.with_residual(self.table(), word)
 
     def check_codec_strategy(self, codec: str, strategy: str | None) -> None:
-        """Raises BadArgument if sums by this codec cannot use this strategy. None: if no strategy of the daemon can run
-        them."""
+        """Raises BadArgument if sums by this codec cannot use this strategy. strategy None: raises it if no strategy of
+        the daemon can run such sums."""
         connection = self._context._connection
         with self._tasks.lock:
             self._tasks.check()
@@ -248,10 +249,10 @@ class Engine:
         """All-reduces the tensor in place: to the sum or mean of the ranks' tensors, or their `reduction`, "min" or
         "max".
 
-        `codec` is that of float32; None: the daemon's. A function is called when all operations before have ended.
-        `residual` is for error feedback: float32 of zeros(), with as many elements as the tensor. A codec with several
-        states needs a row of that size for each. `strategy` None is the daemon's. With `pieces` False the sum is one
-        operation of the daemon, so that a codec looks at the whole tensor. The tensor must then be of zeros().
+        `codec` is for float32; None: the daemon's. If it is a function, it is called when all earlier operations have
+        ended. `residual` is for error feedback: float32 of zeros(), with as many elements as the tensor. A codec with
+        several states needs a row of that size for each. `strategy` None is the daemon's. With `pieces` False the sum
+        is one operation of the daemon, so that a codec sees the whole tensor. The tensor must then be of zeros().
         """
         picked = _arguments.reduction(reduction)
         operand = self._operand(tensor, "all_reduce", True, average, picked != Reduction.SUM)

@@ -1,9 +1,9 @@
 """Builds and loads gradlane's C++ extension (native/), with the c10d::Backend that PyTorch calls.
 
 An extension fits one version of PyTorch and of Python. A wheel has it for one version of each, in native/built/. For
-all others the installed compiler builds it once, on the machine that uses it. The result is where PyTorch keeps what it
-builds: in TORCH_EXTENSIONS_DIR, or in torch_extensions in XDG_CACHE_HOME or ~/.cache. Unlike torch.utils.cpp_extension,
-this needs neither ninja nor setuptools.
+all other versions, the installed compiler builds it once, on the machine that uses it. It is kept where PyTorch keeps
+its own builds: in TORCH_EXTENSIONS_DIR, or in torch_extensions in XDG_CACHE_HOME or ~/.cache. Unlike
+torch.utils.cpp_extension, this module needs neither ninja nor setuptools.
 """
 
 from __future__ import annotations

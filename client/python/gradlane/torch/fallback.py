@@ -1,7 +1,7 @@
 """Fallback backend of a group, for operations that gradlane lacks: Gloo, and NCCL for CUDA tensors if there is NCCL.
 
-Every group has one of its own, with its own connections, which is made with the group. Fallback and engine each run
-operations in the order of the calls, and neither waits for the other. native/fallback.h forwards operations to it.
+Every group has its own fallback, with its own connections, from the start. Fallback and engine each run operations in
+the order of the calls, and neither waits for the other. native/fallback.h forwards operations to the fallback.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class State:
         call_statistics.note(name, where, why, nbytes)
 
     def check(self) -> None:
-        """Raises why the group cannot run operations any more, if that is so."""
+        """Raises an error that says why the group cannot run operations any more. Does nothing if it can."""
         if self._process != os.getpid():
             raise errors.daemon_gone("gradlane: the process group belongs to the parent process (fork)")
         if isinstance(self._failure, errors.Error):
@@ -78,8 +78,8 @@ class State:
             raise self._failure
 
     def failed(self, text: str) -> Exception:
-        """Returns the exception for an operation that has failed. It is always that of the first failure. After it Gloo
-        has closed its connections, so later errors only follow from it."""
+        """Returns the exception for an operation that has failed: always that of the group's first failure. Gloo has
+        then closed its connections, so later errors are only consequences."""
         if self._failure is None:
             self.give_up(errors.error(errors.Code.FAILED, text))
         assert self._failure is not None
@@ -121,9 +121,9 @@ class State:
 
 
 def _device(gloo: Any) -> Any:
-    """Returns Gloo's device for the interface that Gloo or gradlane was told. Without one, it is for the address from
-    which this machine reaches rank 0. The hostname is not used, as it may stand for an address that no other machine
-    reaches."""
+    """Returns Gloo's device for the interface in GLOO_SOCKET_IFNAME or GRADLANE_INTERFACE. Without these, it is for the
+    address from which this machine reaches rank 0. The hostname is not used, as it may stand for an address that no
+    other machine reaches."""
     interface = os.environ.get("GLOO_SOCKET_IFNAME", os.environ.get("GRADLANE_INTERFACE", "")).split(",")[0]
     master = os.environ.get("MASTER_ADDR") or "localhost"
     place = {"interface": interface} if interface else {"hostname": host_info.local_address_for(master)}

@@ -135,8 +135,8 @@ class ExchangeOptions(NamedTuple):
 
 
 class Unit:
-    """Reduce-scatter of one unit: a ReduceScatter of torch.distributed.fsdp. FSDP calls allocate() for the input, then
-    for the output, then __call__()."""
+    """Reduce-scatter of one unit, with the interface of ReduceScatter in torch.distributed.fsdp. FSDP calls allocate()
+    for the input, then allocate() for the output, then __call__()."""
 
     def __init__(self, options: ExchangeOptions) -> None:
         self._engine, self._codec, self._strategy = options.engine, options.codec, options.strategy
@@ -146,7 +146,7 @@ class Unit:
         self._lent = False
         self._residual: torch.Tensor | None = None
         self._loaded: torch.Tensor | None = None
-        # Sum of the last result's squares, and the future of its all-reduce.
+        # sum of squares of the latest result, and the future of that sum's all-reduce
         self._squares: tuple[torch.Tensor, Any] | None = None
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
@@ -271,7 +271,7 @@ class Unit:
 
 
 class Gather:
-    """All-gather of one unit's parameters: an AllGather of torch.distributed.fsdp."""
+    """All-gather of one unit's parameters, with the interface of AllGather in torch.distributed.fsdp."""
 
     def __init__(self, engine: Engine, rounded: bool, timeout: float | None) -> None:
         self._engine, self._rounded, self._timeout = engine, rounded, timeout

@@ -1,8 +1,8 @@
 """Copies of CUDA tensors to and from pinned memory that is shared with the daemon.
 
 Each device has two streams for copies, one for each direction. A copy runs after the work that the caller's stream has
-at the time of the call, and the caller does not wait. So a bucket of gradients is copied to the host while the one
-before is exchanged, and backward goes on. If nothing is on a GPU, only pin() and Pool run, and do nothing.
+at the time of the call, and the caller does not wait. So a bucket of gradients is copied to the host while the previous
+bucket is exchanged, and backward goes on. If nothing is on a GPU, only pin() and Pool run, and do nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .. import _buffers, errors
 PART = 16 << 20  # bytes per copy; other parts are exchanged meanwhile
 _FREE = 1 << 30  # largest number of bytes in unused blocks of a pool
 _LEAST = 4096
-_EIGHTHS = 3  # number of bits after the highest in a block's size, which is at most an eighth too long
-_SUCCESS, _REGISTERED = 0, 712  # cudaErrorHostMemoryAlreadyRegistered
+_EIGHTHS = 3  # significant bits of a block's size after the highest, so a block is at most an eighth too long
+_SUCCESS, _REGISTERED = 0, 712  # codes of cudaHostRegister(); 712 is cudaErrorHostMemoryAlreadyRegistered
 _lock = threading.Lock()
 _streams: dict[torch.device, Streams] = {}
 
@@ -64,8 +64,8 @@ def devices_of(*values: Any) -> list[torch.device]:
 
 
 def future_of(devices: list[torch.device]) -> Future[Any]:
-    """Returns a future whose value is on these devices. A thread that waits for it makes its streams wait for the work
-    in behind()."""
+    """Returns a future whose value is on these devices. When a thread waits for the future, its streams wait for the
+    work that was started in behind()."""
     return Future(devices=devices) if devices else Future()
 
 
@@ -77,7 +77,8 @@ def settle(devices: list[torch.device]) -> None:
 
 
 def behind(devices: list[torch.device]) -> contextlib.AbstractContextManager[Any]:
-    """Returns a context whose work runs after the copies to these devices, on their streams. See future_of()."""
+    """Returns a context manager. GPU work that is started in it runs after the copies to these devices, on their
+    streams. See future_of()."""
     if not devices:
         return contextlib.nullcontext()
     stack = contextlib.ExitStack()
@@ -120,7 +121,8 @@ class Pool:
 
     def __init__(self, allocate: Callable[[int], _buffers.Block]) -> None:
         self._allocate = allocate
-        # Unused blocks, and the event after which each may be used (None: now). The latest is last.
+        # Unused blocks, and the event after which each may be used (None: now). The block that was returned last is at
+        # the end.
         self._free: list[tuple[_buffers.Block, Any]] = []
         self._lent: list[tuple[_buffers.Block, Any]] = []  # blocks that are copied to until the event
 
@@ -144,7 +146,7 @@ class Pool:
         self._lent.append((block, event))
 
     def give_back(self, block: _buffers.Block, event: Any) -> list[Any]:
-        """Takes a block back. Returns those that are too many, for the caller to free.
+        """Takes a block back. Returns unused blocks above _FREE bytes, for the caller to free.
 
         event: event of the last copy from or to the block; None if that is finished.
         """

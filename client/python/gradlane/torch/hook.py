@@ -56,7 +56,8 @@ class State:
                  ramp: Sequence[tuple[str, int]] = (), exact: Sequence[str] = (),
                  model: torch.nn.Module | None = None) -> None:
         _check_group(process_group)
-        # The engine is never released: a process that opens a rank again aborts what other ranks still run.
+        # The engine is never released, because release() may close the connection. A later State would then open the
+        # rank again, which aborts what other ranks still run.
         self._engine = _open(process_group)
         self.codec = check(codec, self._engine) or self._engine.codecs.adaptive
         self.strategy = self._engine.find_strategy(strategy)
@@ -133,8 +134,8 @@ class State:
         """Continues from state_dict() of the same rank.
 
         Residuals of frozen parameters are kept only if this State has already seen these parameters. Raises
-        BadArgument, now or in the first step, if parameters or buckets do not fit, or if residuals are of a codec of
-        another word. Warns if an old state dict does not name its codec.
+        BadArgument, now or in the first step, if parameters or buckets do not fit, or if residuals are of a codec with
+        another first word. Warns if an old state dict does not name its codec.
         """
         if state.get("version") != _VERSION:
             raise errors.bad_argument(f"the state dict has version {state.get('version')}; needed: version {_VERSION}")
@@ -256,7 +257,8 @@ class State:
 
     def _exchange_cut(self, kept: BucketState, layout: BucketLayout, buffer: torch.Tensor, codec: str | None,
                       residual: torch.Tensor | None, options: dict[str, Any]) -> Future[Any]:
-        """All-reduces a divided bucket in several operations. The last of them puts the result together."""
+        """All-reduces a divided bucket in several operations. The callback of the last operation puts the result
+        together."""
         kept.work.copy_(buffer)
         failed: list[Exception] = []
 
@@ -289,7 +291,8 @@ class State:
         self.load_state_dict(state)
 
     def _keep(self, parameters: Sequence[torch.Tensor], buffer: torch.Tensor) -> BucketState:
-        """Returns the BucketState of these parameters. If they form a new bucket, makes one from their state so far."""
+        """Returns the BucketState of these parameters. If they form a new bucket, makes one from the state that they
+        have now."""
         known = self._where.get(parameters[0])
         if known is not None and list(map(id, known[0].parameters)) == list(map(id, parameters)):
             known[0].settle()
@@ -328,7 +331,7 @@ class State:
         return moved
 
     def _state_of(self, parameter: torch.Tensor) -> ParameterState:
-        """Returns shape, residual and bound of the parameter so far."""
+        """Returns shape, residual and bound that the parameter has now."""
         known = self._where.get(parameter)
         if known is not None:
             kept, position = known
@@ -365,7 +368,7 @@ def hook(state: State, bucket: dist.GradBucket) -> Future[torch.Tensor]:
     return state._uncompiled(bucket)
 
 
-# DDP compares the annotations with its own classes, and so far they are strings.
+# DDP compares the annotations with its own classes. Without this line, the annotations are strings.
 hook.__annotations__.update({"bucket": dist.GradBucket, "return": Future[torch.Tensor]})
 
 

@@ -161,7 +161,8 @@ class Operation:
             self.on_data(self.operands[0].work)
 
     def let_go(self, pool: gpu.Pool) -> list[Any]:
-        """Gives its pinned blocks back to the pool. Returns those that are too many, for the caller to free."""
+        """Gives its pinned blocks back to the pool. Returns the blocks that Pool.give_back() returns, for the caller to
+        free."""
         excess: list[Any] = []
         for operand in self.operands:
             host, operand.host = operand.host, None
@@ -184,8 +185,8 @@ class InPlace(Operation):
     """All-reduce, or broadcast from `root`, of one tensor.
 
     `address` is that of shared memory; None: the library copies the tensor, part by part. `pieces` says whether the
-    tensor may travel in several parts. If not, it is in shared memory. If the tensor is on a GPU, a piece is what is
-    copied at a time.
+    tensor may travel in several parts. If not, it is in shared memory. If the tensor is on a GPU, a piece has gpu.PART
+    bytes, which are copied at a time.
     """
 
     def __init__(self, operand: Operand, address: int | None, codec: str | Callable[[], str] | None = None,

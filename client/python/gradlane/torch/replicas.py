@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from .. import _arguments, errors
 
-_MOST = 5  # largest number in an error: parameters, values of each, ranks that have a value
+_MOST = 5  # largest number of parameters, of values of each, and of ranks with a value that an error lists
 
 _Said = dict[str, str]  # entries of one rank: name of a parameter -> type, shape and CRC
 
@@ -28,8 +28,9 @@ def check_replicas(model: torch.nn.Module, every: int = 0, *, buffers: bool = Fa
       makes them equal.
     - process_group: group of the ranks. None: all ranks.
 
-    A check is a CRC-32 of each parameter and an all-reduce of 16 bytes. It takes more only if something differs.
-    Different values have the same CRC once in 2^32. Raises BadArgument for parameters that are sharded.
+    A check costs a CRC-32 of each parameter and an all-reduce of 16 bytes, and more only if something differs. A
+    difference is missed with a probability of 2^-32, if values have the same CRC. Raises BadArgument for parameters
+    that are sharded.
     """
     _arguments.whole("every", every, 0, 1 << 62)
     if every == 0:

@@ -15,7 +15,7 @@ import torch
 from .. import _arguments
 
 _MOST = 1_000_000  # largest number of spans in a file
-_EVERY = 0.1  # s from one write to the next, at least
+_EVERY = 0.1  # shortest time between two writes of add(), in seconds
 
 
 class Spans:
@@ -29,9 +29,9 @@ class Spans:
         $ gradlane trace --spans spans-0.jsonl spans-1.jsonl
 
     A line is {"rank", "category", "name", "begin_ns", "end_ns"}. Times are those of the kernel's monotonic clock. One
-    thread uses the object, but spans of buckets end in any thread that completes a future. Spans are written by the
-    first add() after a tenth of a second, at the end of a step, and by close(). The file ends after a million spans. It
-    also ends if it cannot be written, with a warning and not an error, so that the training goes on.
+    thread uses the object, but spans of buckets end in any thread that completes a future. Spans are written at the end
+    of a step, by close(), and by add() if the latest write is 0.1 s ago. After a million spans, more are dropped. They
+    are also dropped if the file cannot be written. A warning and not an error says so, so that the training goes on.
     """
 
     def __init__(self, path: str | os.PathLike[str], rank: int) -> None:
@@ -88,18 +88,18 @@ class Spans:
         return traced
 
     def flush(self) -> None:
-        """Writes the spans so far to the file."""
+        """Writes the spans that are not in the file yet."""
         with self._lock:
             self._write()
 
     def close(self) -> None:
-        """Writes the spans so far and closes the file. Later spans are dropped."""
+        """Writes the spans that are not in the file yet, and closes the file. Later spans are dropped."""
         with self._lock:
             self._write()
             self._drop()
 
     def _write(self) -> None:
-        """Writes the spans so far. The caller holds the lock."""
+        """Writes the spans that are not in the file yet. The caller holds the lock."""
         lines, self._lines = self._lines, []
         self._written = time.monotonic()
         if self._file is None:

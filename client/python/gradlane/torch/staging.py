@@ -1,8 +1,8 @@
 """Tensors in the form that the daemon takes: types, shared memory, copies.
 
-The daemon reads and writes shared memory only. The library copies a contiguous CPU tensor of a type that the daemon
-adds there, part by part. A tensor of Engine.empty() is used where it is. All others are copied as a whole first
-(Operand): non-contiguous ones, types that travel as another type, and CUDA tensors (gpu.py).
+The daemon reads and writes shared memory only. A tensor of Engine.empty() lies in it, and is not copied. The library
+copies a contiguous CPU tensor, of a type that the daemon can add, part by part. All other tensors are copied as a whole
+first (Operand): non-contiguous ones, types that travel as another type, and CUDA tensors (gpu.py).
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def check(tensor: object, name: str) -> None:
 
 
 def summable(tensor: torch.Tensor, name: str, average: bool, pick: bool) -> tuple[torch.Tensor, Type]:
-    """Returns the tensor in a form that the daemon can sum, average or (`pick`) take the minimum or maximum of, and the
-    type of that. Raises BadArgument if there is none."""
+    """Returns the tensor in a form that the daemon can sum or average (`pick`: take the minimum or maximum of), and the
+    daemon's type of that form. Raises BadArgument if there is no such form."""
     work, dtype = tensor, tensor.dtype
     if dtype in _COMPLEX and not pick:
         work = torch.view_as_real(work.resolve_conj())
@@ -99,8 +99,8 @@ def summable(tensor: torch.Tensor, name: str, average: bool, pick: bool) -> tupl
 
 
 def premultiplied(op: Any, tensors: Sequence[torch.Tensor], in_place: bool) -> tuple[Any, Sequence[torch.Tensor]]:
-    """Returns SUM and the tensors times the factor for PREMUL_SUM, otherwise `op` and `tensors`. PyTorch 2.6 hides the
-    factor, so PREMUL_SUM stays what it is."""
+    """For PREMUL_SUM, returns SUM and the tensors times its factor. Returns `op` and `tensors` for all other
+    operations, and for PREMUL_SUM in PyTorch 2.6, which hides the factor."""
     factor = getattr(op, "factor", None) if op == dist.ReduceOp.PREMUL_SUM else None
     if factor is None:
         return op, tensors

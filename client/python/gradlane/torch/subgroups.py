@@ -30,8 +30,8 @@ os.register_at_fork(after_in_child=_rings.clear)
 
 
 def engine_of(group: dist.ProcessGroup, timeout: datetime.timedelta) -> Engine:
-    """Returns the engine of a group of several ranks of the job. All of these ranks call it. Raises NoDaemon,
-    OperationFailed and BadArgument, on all of them."""
+    """Returns the engine of a group of several ranks of the job. All ranks of the group must call it. Raises NoDaemon,
+    OperationFailed and BadArgument, on all of these ranks."""
     rank, size, name = dist.get_rank(group), dist.get_world_size(group), group.group_name
     with _of_the_job(group):
         store = _convened("ring", group, timeout)
@@ -41,8 +41,8 @@ def engine_of(group: dist.ProcessGroup, timeout: datetime.timedelta) -> Engine:
 
 
 def gather(group: dist.ProcessGroup, said: str, timeout: datetime.timedelta) -> list[str]:
-    """Returns the `said` of each rank of the group in this call. Raises OperationFailed and NoDaemon, which name the
-    ranks that did not come."""
+    """Gathers the texts `said` of all ranks of the group, in the order of the ranks. Raises OperationFailed and
+    NoDaemon, which name the ranks that have not called it."""
     with _of_the_job(group):
         store = _convened("words", group, timeout)
         return StoreGroup(store, dist.get_rank(group), timeout).gather("said", range(dist.get_world_size(group)), said)
@@ -82,8 +82,8 @@ def _of_the_job(group: dist.ProcessGroup) -> Iterator[None]:
 
 def _join(name: str, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> Engine:
     known = _rings.get(name)
-    # After destroy_process_group(), PyTorch uses names of groups again, for other ranks or for the same in another
-    # order.
+    # After destroy_process_group(), PyTorch uses names of groups again, for other ranks, or for the same ranks in
+    # another order.
     same = known is not None and known.engine.usable and (known.engine.rank, known.engine.world) == (rank, size)
     held = launch.ring(store, rank, size, timeout, known.held if known is not None and same else None)
     if known is not None and held is known.held:

@@ -18,9 +18,9 @@ _PUBLISHED_S = 0.12  # s after which the daemon's statistics are final
 class Overlap:
     """Time for which operations were in flight while the trainer did something else.
 
-    It counts from one start to the next, if an operation was in flight all the time, minus the time that the trainer
-    waited for operations. After the last start of a step nothing is known, so nothing counts. The caller of start()
-    holds the lock of Tasks. Waits of PyTorch's C++ code for futures are not seen.
+    The time from one start to the next counts if an operation was in flight all the time. The time that the trainer
+    waited for operations is subtracted. The time after the last start of a step does not count, because nothing is
+    known about it. The caller of start() holds the lock of Tasks. Waits of PyTorch's C++ code for futures are not seen.
     """
 
     waited = 0.0  # s that all threads have spent in Work.wait()
@@ -48,9 +48,10 @@ def wanted(rank: int) -> bool:
 
 
 def lines(path: str | bytes, hidden: float) -> list[str]:
-    """Returns the lines of the daemon with this socket. hidden: s, as in Overlap. Raises OSError, ValueError and
-    LookupError."""
-    admin = os.fsdecode(path).removesuffix(".sock") + ".admin"  # the daemon derives it so, too (config/loader.cc)
+    """Returns the lines of the summary from the daemon with this socket. hidden: s, as in Overlap. Raises OSError,
+    ValueError and LookupError."""
+    # the daemon makes the name in the same way (config/loader.cc)
+    admin = os.fsdecode(path).removesuffix(".sock") + ".admin"
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
             asked.settimeout(_PATIENCE_S)

@@ -1,9 +1,9 @@
 """Queue of operations in the library, and the thread that handles their ends.
 
-The library (client/gradlane.h, "Tasks") runs operations in the order of the calls, one after the other. It ends small
-operations in the thread that calls. Callbacks of all others run in the thread "gradlane", before the next operation
-begins. So an operation that a callback starts has the same place in the order on all ranks. It runs to its end inside
-the call, so that the callback can wait for it.
+The library (client/gradlane.h, "Tasks") runs operations in the order of the calls, one after the other. An operation
+that ends inside start() is handled in the thread that calls start(). Callbacks of all others run in the thread
+"gradlane", before the next operation begins. So an operation that a callback starts has the same place in the order on
+all ranks. It runs to its end inside the callback's call of start(), so that the callback can wait for it.
 
 Ctrl-C may come between any two steps of the thread that calls. An operation is noted in `_under_way` before the library
 gets it, so it ends properly even then.
@@ -58,7 +58,7 @@ class Tasks:
     def start(self, operation: Operation) -> Future[Any]:
         """Starts an operation. Returns a Future of operation.result."""
         operation.future = gpu.future_of(operation.devices)
-        if operation.is_remote:  # without the lock, because it may wait for room on the GPU
+        if operation.is_remote:  # without the lock, because it may wait until the GPU accepts more work
             self._depart(operation)
         if threading.current_thread() is self._thread:
             self.check()
@@ -110,8 +110,8 @@ class Tasks:
         return self._fast_path
 
     def tell(self, codec: str | None, strategy: str | None, coded: bool) -> None:
-        """Sets codec and strategy of later all-reduces without Python. coded: whether sums that a codec applies to may
-        run so."""
+        """Sets codec and strategy of later all-reduces of the fast path. coded: whether it may run sums that a codec
+        applies to."""
         if self._fast_path is not None:
             self._fast_path.set(codec, strategy, coded)
 
@@ -173,8 +173,8 @@ class Tasks:
                     self.memory.pinned.follow(host.block, host.last)
 
     def _add(self, operation: Operation, ends: dict[int, _library.Outcome]) -> None:
-        """Adds all pieces in one step, which Ctrl-C does not divide. The caller holds the lock. ends: gets the
-        outcomes, by user."""
+        """Adds all pieces in one step, which Ctrl-C does not divide. The caller holds the lock. ends: the pieces'
+        outcomes are added to it, by `user`."""
         self._ensure_thread()
         flags = _library.ASKS if operation.asks else 0
         users = list(itertools.islice(self._users, operation.piece_count))
@@ -192,7 +192,7 @@ class Tasks:
                     self._under_way.pop(user, None)
 
     def _take(self, ends: dict[int, _library.Outcome]) -> None:
-        """Ends the pieces that the library has already ended. It may be called again after Ctrl-C."""
+        """Processes the ends of pieces that have ended inside gradlane_add(). It may be called again after Ctrl-C."""
         for user, end in ends.items():
             if end.code == errors.PENDING:
                 continue
@@ -202,7 +202,7 @@ class Tasks:
                 self._under_way.pop(user, None)
 
     def _run_now(self, operation: Operation) -> None:
-        """Runs an operation that a callback of another one has started, to its end."""
+        """Runs an operation to its end. A callback of another operation has started it, in the thread "gradlane"."""
         operation.left = operation.piece_count
         for piece in range(operation.piece_count):
             try:

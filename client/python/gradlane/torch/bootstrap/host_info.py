@@ -10,11 +10,12 @@ import socket
 import struct
 from typing import Any, Iterator, Sequence
 
-_ELSEWHERE = "192.0.2.1"  # address for documentation (RFC 5737): only the default route leads there
+_ELSEWHERE = "192.0.2.1"  # any address that only the default route leads to: one for documentation (RFC 5737)
 _SIOCGIFADDR, _SIOCGIFMTU = 0x8915, 0x8921
-_FIRST, _LAST = 20000, 32000  # below the ports that kernels assign by themselves, by default 32768 to 60999
+# range of UDP ports for daemons: below those that kernels assign by themselves, by default 32768 to 60999
+_FIRST, _LAST = 20000, 32000
 _TRIES = 200
-_MOST_MTU = 1500  # MTU that most networks can carry
+_MOST_MTU = 1500  # largest MTU for daemons, which most networks can carry
 
 
 def local_address_for(host: str = "") -> str:

@@ -1,8 +1,8 @@
 """Makes the ranks of a job find each other, and reports at once if they cannot form a group.
 
 PyTorch's ranks wait for each other up to PyTorch's own time limit, 30 minutes, even if other ranks have ended. So
-watch() makes each rank check the numbers of a job or group before PyTorch waits. An error that only one rank can see is
-reported to all ranks by rendezvous_and_join().
+watch() makes each rank check the number of ranks of a job or group before PyTorch waits. An error that only one rank
+can see is reported to all ranks by rendezvous_and_join().
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ job = ""  # word that the ranks of the default group have agreed on; "" if the g
 
 def rendezvous_and_join(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
                         join: Callable[[dist.Store], _Joined]) -> _Joined:
-    """Calls join() when all ranks are here, and returns its result if it has succeeded on all. Otherwise it raises on
-    all ranks what has gone wrong.
+    """Calls join() when all ranks have arrived, and returns its result if join() has succeeded on all ranks. Otherwise
+    it raises the error on all ranks.
 
-    join() connects to the daemon; it gets a store that only these ranks have. It is not called earlier: a rank that
+    join() gets a store that only these ranks have, and connects to the daemon. It must not run earlier: a rank that
     connects again ends operations of the previous job that other ranks are still finishing.
     """
     global job
@@ -48,7 +48,7 @@ def rendezvous_and_join(store: dist.Store, rank: int, size: int, timeout: dateti
 
 def join_all(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
              join: Callable[[dist.Store], _Joined]) -> _Joined:
-    """Does the same for ranks that have met already. The store belongs to them alone."""
+    """Does what rendezvous_and_join() does after the rendezvous. The store must belong to these ranks alone."""
     group = StoreGroup(store, rank, timeout)
     joined: _Joined | Exception
     text = _JOINED
@@ -147,7 +147,7 @@ def _look_at_job(call: dict[str, Any]) -> dist.Store | None:
     place = url.netloc if url.scheme == "tcp" else ":".join(
         os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
     host, _, port = place.rpartition(":")
-    # An elastic agent has given all ranks the same number.
+    # An elastic agent has given all ranks the same number, so there is nothing to compare.
     if url.scheme in ("env", "tcp") and host and port.isdecimal() and os.environ.get(_AGENT) != "True":
         return compare_sizes(host.strip("[]"), int(port), rank, size, call.get("timeout") or default_pg_timeout)
     return None

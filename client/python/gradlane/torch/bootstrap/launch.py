@@ -1,9 +1,9 @@
 """Daemons for a job that has none, under torchrun or any launcher that sets the same variables.
 
 The ranks tell each other through the job's store where they are. They use existing daemons if all ranks find one that
-fits, or if one rank is told which to use. Otherwise the first rank of those that share a daemon starts it. Each daemon
-ends with the processes that it serves. placement.py decides which ranks share a daemon, with the same result on all
-ranks. Every error is raised on all ranks, with the same text, and within bounded time.
+fits, or if one rank is told which to use. Otherwise new daemons are started, each by the first rank that it serves.
+Each daemon ends with the processes that it serves. placement.py decides which ranks share a daemon, with the same
+result on all ranks. Every error is raised on all ranks, with the same text, and within bounded time.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from . import host_info, local_daemon, placement
 from .store_group import StoreGroup
 from ..engine import Engine
 
-_READY_S = 30.0  # for a daemon to start; this normally takes a fraction of a second
-_FIND_S = 5.0  # for a daemon that was found to release the rank from its previous process
+_READY_S = 30.0  # time limit in seconds for a daemon to start; this normally takes a fraction of a second
+_FIND_S = 5.0  # time limit in seconds for a daemon that was found to release the rank from its previous process
 _ATTEMPTS = 3
 # Errors of one rank that are reported to all ranks.
 _FAULTS = (errors.Error, ImportError, OSError, ValueError, placement.PlacementError, local_daemon.CannotStart)
@@ -85,8 +85,8 @@ def prepare(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta
 def ring(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta, known: JobDaemons | None) -> JobDaemons:
     """Starts daemons for only some ranks of a job, whatever other daemons the job has.
 
-    `store`, `rank`: those of these ranks. `known`: result of an earlier call, or None. It is returned again if all of
-    these ranks still have its daemons. Raises what prepare() raises.
+    `store`: a store that only these ranks use. `rank`: number of this rank among them. `known`: result of an earlier
+    call, or None. It is returned again if all of these ranks still have its daemons. Raises what prepare() raises.
     """
     group = StoreGroup(store, rank, timeout)
     facts = _ask(group, size, lambda: _facts_of_ring(known))
@@ -94,11 +94,11 @@ def ring(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta, k
 
 
 def verify(engine: Engine | None, timeout: datetime.timedelta, held: JobDaemons | None = None) -> None:
-    """Runs a barrier after all ranks have connected to the job's own daemons. It fails at once if the daemons do not
-    reach each other, before a first operation times out. After it, the loss of a rank is noticed, because each rank has
-    run an operation.
+    """Runs a barrier, for 30 s at most, after all ranks have connected to the job's own daemons. If the daemons do not
+    reach each other, the barrier fails here, and not the job's first operation after a longer time. After the barrier,
+    the loss of a rank is noticed, because each rank has run an operation.
 
-    held: daemons to check; None for those of the job. Raises OperationFailed with the barrier's error and the last
+    held: daemons to check; None: the job's own daemons. Raises OperationFailed with the barrier's error and the last
     lines of this daemon's log.
     """
     held = held or _daemons
@@ -115,7 +115,8 @@ def verify(engine: Engine | None, timeout: datetime.timedelta, held: JobDaemons 
 
 
 def tell() -> None:
-    """Prints warnings and errors from the log of this process's daemon on standard error, once. Called after a failure.
+    """Prints warnings and errors from the log of this process's daemon on standard error. Later calls do nothing. It is
+    called after a failure.
     """
     if _daemons is None or _daemons.ours is None or _daemons.told:
         return
@@ -180,7 +181,7 @@ def _find(rank: int, size: int) -> tuple[str, str]:
     """Returns (socket of a daemon that has `size` ranks and accepts this one, ""), or ("", description of what was
     found)."""
     try:
-        # no daemon has that rank; the refusal says how many ranks it has
+        # no daemon has that rank; the refusal says how many ranks the daemon has
         _context.open(rank=_arguments.MAX_MS, timeout=0).close()
         return "", ""
     except errors.BadArgument as error:  # there are several daemons
@@ -279,7 +280,8 @@ def _address(facts: list[placement.HostInfo], plan: placement.DaemonPlacement, m
         others = (route for route in routes if not placement.is_loopback(route))
         return host_info.local_address_for(next(others, "")), 0
     found = [host_info.of_host(host.name) for host in named]
-    # Behind NAT, no machine has the address that GRADLANE_NODES names. Then the order of the machines decides.
+    # With NAT, no machine has the address that GRADLANE_NODES names. The number of the machine is then its index in the
+    # list.
     here = next((number for number, address in enumerate(found) if host_info.is_here(address)), plan.machines[mine])
     port = named[here].port
     return found[here], port and port + plan.before(mine) * placement.ports(plan.trainers)

@@ -12,11 +12,12 @@ import torch.distributed as dist
 
 from ... import errors
 
-_FIRST_PORT, _PORTS = 20000, 12000  # below the ports that kernels assign by themselves
+_FIRST_PORT, _PORTS = 20000, 12000  # range of MASTER_PORT: below the ports that kernels assign by themselves
 
 
 class _Launcher(NamedTuple):
-    """Names of a launcher's variables. job: those that are set identify a job together; they are equal on all ranks."""
+    """Names of a launcher's variables. job: variables that identify a job together, equal on all ranks; any may be
+    unset."""
 
     name: str
     rank: str
@@ -37,10 +38,11 @@ def environment() -> dict[str, str]:
     """Sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT in os.environ from the variables of mpirun or
     srun.
 
-    Returns the variables that it has set. These are none if RANK or WORLD_SIZE is set already, as under torchrun and
-    gradlane run, or if there is neither launcher. The other three variables stay if they are set. Raises BadArgument if
-    mpirun has started ranks on several machines and MASTER_ADDR is not set: mpirun gives no addresses. Warns if the
-    launcher has set no variable that identifies the job. Then all such jobs have the same MASTER_PORT.
+    Returns the variables that it has set. It sets none if RANK or WORLD_SIZE is set already, as under torchrun and
+    gradlane run, or without mpirun and srun. It never changes one of the other three variables that is set already.
+    Raises BadArgument if mpirun has started ranks on several machines and MASTER_ADDR is not set: mpirun gives no
+    addresses. Warns if the launcher has set no variable that identifies the job. All such jobs then have the same
+    MASTER_PORT.
     """
     told = _told(os.environ)
     os.environ.update(told)
@@ -50,8 +52,8 @@ def environment() -> dict[str, str]:
 def init(**options: Any) -> None:
     """Calls init_process_group("gradlane", **options) under any launcher, after environment().
 
-    It does not call environment() if `store`, or an `init_method` other than env://, says where ranks meet. Then the
-    options must have `rank` and `world_size`, too.
+    If `store`, or an `init_method` other than env://, says where ranks meet, it does not call environment(). The
+    options must then have `rank` and `world_size`, too.
     """
     if options.get("store") is None and (options.get("init_method") or "env://").startswith("env://"):
         environment()

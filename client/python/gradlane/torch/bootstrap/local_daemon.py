@@ -17,7 +17,7 @@ from typing import Sequence
 
 _SLICE_S = 0.003
 _ENDING_S = 5.0
-_MOST_PATH = 107  # bytes of a socket's path
+_MOST_PATH = 107  # longest path of a Unix socket, in bytes
 _LINES = 12
 _PORT_IN_USE = 4  # exit status of gradlaned: another process has its UDP port (docs/daemon.md)
 
@@ -67,8 +67,8 @@ class Started:
             command += ["--set", f"{key}={json.dumps(path)}"]
         try:
             with open(self.log, "ab") as log:
-                # The daemon has a session of its own, so that Ctrl-C goes to the trainers only; the daemon notices how
-                # they end. It inherits no open file of this process.
+                # The daemon has its own session, so Ctrl-C reaches only the trainers, and the daemon notices when they
+                # end. It inherits no open file of this process.
                 self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
                                                  start_new_session=True)
         except OSError as reason:
@@ -153,7 +153,7 @@ def last_words(socket_path: str | None) -> str:
 
 
 def _folder() -> str:
-    """Returns a new folder that only this user can read, with a path short enough for those of its sockets."""
+    """Returns a new folder that only this user can read. Its path is so short that sockets can be made in it."""
     try:
         folder = tempfile.mkdtemp(prefix="gradlane-job-")
         if len(os.fsencode(folder)) + len("/node.admin") > _MOST_PATH:

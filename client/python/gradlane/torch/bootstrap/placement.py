@@ -1,6 +1,6 @@
 """Decides which ranks of a job share a daemon, and where daemons find each other. It has no side effects.
 
-Every rank decides by itself from the same HostInfo, so all ranks get the same result. launch.py acts on it.
+Every rank makes this decision from the same HostInfo, so all ranks get the same result. launch.py acts on it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MOST_RANKS = 256  # ranks of a job: kMaxNodes of config.h
 NAMED = "named"  # a value of HostInfo.daemon: the environment names the socket, or has the rank wait for a daemon
 _REDUCE = True  # whether a daemon reduces its trainers locally, as one rank of the ring: fewer bytes on the links
 LOCAL_MTU = 9000  # MTU of daemons on one machine
-_MOST_LINKED = 64  # daemons of a job, up to which each daemon has links to all others
+_MOST_LINKED = 64  # largest number of daemons with links from each to all others; a job of more has only the ring
 # A hostname or IPv4 address, or an IPv6 address in brackets, each with an optional port; or a bare IPv6 address.
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:,\[\]]+))(?::([0-9]{1,5}))?|[0-9A-Fa-f:.]+")
 
@@ -64,8 +64,8 @@ def joins_daemons(facts: Sequence[HostInfo]) -> bool:
 
 
 class DaemonPlacement(NamedTuple):
-    """Assigns ranks to daemons. Daemon i serves the ranks from i * trainers on, which are in one place. The first of
-    them starts it.
+    """Assigns ranks to daemons. Daemon i serves `trainers` ranks from i * trainers on, which have the same
+    HostInfo.place. The first of these ranks starts it.
 
     trainers: number of trainers of each daemon. machines: for each daemon the number of its place. Places are counted
     in the order of the ranks.
@@ -85,10 +85,10 @@ class DaemonPlacement(NamedTuple):
 
 
 def plan(facts: Sequence[HostInfo]) -> DaemonPlacement:
-    """Returns the plan with the fewest daemons. Each serves consecutive ranks, all of them the same number, up to
+    """Returns the plan with the fewest daemons. All daemons serve the same number of consecutive ranks, up to
     MOST_TRAINERS.
 
-    If machines have different numbers of ranks, or non-consecutive ranks, each rank may get a daemon of its own. Raises
+    If machines have different numbers of ranks, or non-consecutive ranks, each rank may get its own daemon. Raises
     PlacementError.
     """
     places = [fact.place for fact in facts]
@@ -116,7 +116,8 @@ def settings(plan: DaemonPlacement, mtu: int) -> list[str]:
         "local_reduce": "true" if _REDUCE and plan.trainers > 1 else "false",
         "mtu": mtu,
         "strategies": "[ring, direct]" if len(plan.machines) <= _MOST_LINKED else "[ring]",
-        # Trainers may use all cores for seconds. A trainer that has ended is noticed at once anyway.
+        # Trainers may use all cores for seconds, during which a daemon may not answer. A trainer that has ended is
+        # noticed at once anyway.
         "timeouts.peer": "10s",
     }
     return [f"{key}={value}" for key, value in chosen.items()]

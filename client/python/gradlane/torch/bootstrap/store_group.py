@@ -1,8 +1,8 @@
 """Lets ranks ask each other through a store. No rank waits longer than its limit.
 
-A store outlives ranks: under torchrun's elastic agent, the ranks of the next attempt get the store of the last one. It
-still has all that killed ranks have written. So rendezvous() makes ranks agree on a new word first. All their keys
-begin with that word.
+A store outlives ranks: under torchrun's elastic agent, the ranks of the next attempt get the store of the previous one.
+It still has all keys that killed ranks have written. So rendezvous() first makes the ranks agree on a new word. All
+keys of these ranks begin with that word.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from ... import errors
 
-_ANSWER_S = 60.0  # for a rank to report what it has found or done
+_ANSWER_S = 60.0  # time limit in seconds for a rank to report what it has found or done
 _LOOK = datetime.timedelta(milliseconds=100)  # longest single wait for a key that may be of an earlier attempt
 _SLICE_S = 0.01
 _SHORTEST_S = 0.001  # shortest pause between two checks; later pauses are a tenth of the time waited so far
@@ -36,8 +36,8 @@ def rendezvous(store: dist.Store, rank: int, size: int, timeout: datetime.timede
     OperationFailed, or NoDaemon if the store has gone.
 
     Each rank but 0 writes a hello, a random word of its own. Rank 0 proposes a word, together with the hellos that it
-    has read. A rank that finds its own hello among these agrees. A hello of an earlier attempt gets no agreement; its
-    rank replaces it when it comes.
+    has read. A rank that finds its own hello among these agrees. If a hello is of an earlier attempt, no rank agrees,
+    until the rank of this attempt has replaced it.
     """
     end = time.monotonic() + timeout.total_seconds()
     store = dist.PrefixStore(_PREFIX, store)
@@ -52,10 +52,10 @@ def rendezvous(store: dist.Store, rank: int, size: int, timeout: datetime.timede
 def compare_sizes(host: str, port: int, rank: int, size: int, timeout: datetime.timedelta) -> dist.Store | None:
     """Checks that all ranks of a job were given the same number of ranks, before PyTorch waits for them all.
 
-    host, port: address of the job's TCPStore. PyTorch makes its own there afterwards, on the same server, so the result
-    must live until then. Returns None if there can be no such store; PyTorch then raises an error that says why. Raises
-    BadArgument if the numbers differ. Raises OperationFailed if rank 0 cannot be reached for `timeout`, or if it has
-    waited that long for others.
+    host, port: address of the job's TCPStore. PyTorch makes its own store there afterwards, on the same server, so the
+    result must live until then. Returns None if there can be no such store; PyTorch then raises an error that says why.
+    Raises BadArgument if the numbers differ. Raises OperationFailed if rank 0 cannot be reached for `timeout`, or if
+    rank 0 has waited that long for others.
     """
     start = time.monotonic()
     try:
@@ -78,7 +78,7 @@ def compare_sizes(host: str, port: int, rank: int, size: int, timeout: datetime.
 
 
 class StoreGroup:
-    """Ranks that have met, and a store of their own."""
+    """Ranks that have gone through rendezvous(), and a store that only they use."""
 
     def __init__(self, store: dist.Store, rank: int, timeout: datetime.timedelta) -> None:
         self._store, self._rank = store, rank
@@ -142,7 +142,7 @@ def _differing(store: dist.Store, attempt: int, rank: int, size: int, seconds: f
                 continue
             text = f"rank {rank} was started with WORLD_SIZE {size}, and rank {other} with {its}"
             store.set(result, text)
-            time.sleep(_LEAVE_S if rank == 0 else 0)  # the others read it from this process
+            time.sleep(_LEAVE_S if rank == 0 else 0)  # the others read the result from this process
             return text
         if store.check([result]):
             return str(store.get(result).decode())
@@ -201,8 +201,8 @@ def _must(store: dist.Store, keys: list[str], end: float, who: Callable[[list[st
 
 
 def _wait(store: dist.Store, keys: list[str], limit: datetime.timedelta) -> bool:
-    """Returns whether the keys come in time. Short waits, up to _LOOK, poll instead: PyTorch warns of each wait() that
-    times out."""
+    """Returns whether all keys are in the store within `limit`. Waits up to _LOOK poll, because PyTorch warns of each
+    wait() that times out."""
     start = time.monotonic()
     if limit > _LOOK:
         try:

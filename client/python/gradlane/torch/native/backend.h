@@ -1,4 +1,4 @@
-// backend.h - a c10d::Backend whose methods are those of a Python object (any thread)
+// backend.h - a c10d::Backend that calls the methods of a Python object (any thread)
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -295,7 +295,7 @@ class Backend : public c10d::Backend {
     return policy_.get().attr(method)().template cast<Answer>();
   }
 
-  // Returns nullptr if the all-reduce must go through Python.
+  // Runs the all-reduce by the fast path and returns its Work. Returns nullptr if it must go through Python.
   WorkPtr by_fast_path(Tensors& tensors, const c10d::AllreduceOptions& options) {
     gradlane_outcome outcome = GRADLANE_OUTCOME_INIT;
     const int64_t timeout_ms = std::clamp<int64_t>(timeout_ms_, 1, kLongestMs);
@@ -318,7 +318,7 @@ class Backend : public c10d::Backend {
     }
   }
 
-  static constexpr int64_t kLongestMs = 1000000000;  // operations._LONGEST_MS
+  static constexpr int64_t kLongestMs = 1000000000;  // equal to operations._LONGEST_MS in Python
 
   const Object policy_;
   const std::string name_;

@@ -53,14 +53,14 @@ inline void divide(at::Tensor& total, int size) {
 // tensor that is exchanged.
 class GlooTensor {
  public:
-  // kValues: values matter (sums); kBytes: only bytes matter (copies); kUnchanged: exchanged unchanged, as sparse
-  // tensors are
+  // kValues: numbers that Gloo adds, converted to a type that it has; kBytes: elements that Gloo only copies, as bytes
+  // if it lacks their type; kUnchanged: the tensor itself, for example a sparse one
   enum class As { kValues, kBytes, kUnchanged };
 
   GlooTensor(const at::Tensor& tensor, const std::string& name, As as, bool average = false)
       : tensor_(tensor.detach()) {
     if (as == As::kUnchanged) {
-      wire = tensor;  // not detached: Gloo gives the tensor other indices
+      wire = tensor;  // not detached, because Gloo replaces the tensor's indices
       return;
     }
     if (tensor.layout() != at::kStrided || tensor.is_quantized()) {
@@ -126,7 +126,7 @@ inline Tensors wires_of(const GlooTensors& all) {
   return wires;
 }
 
-// Returns one flat tensor with the data of all of them.
+// Returns one flat tensor with the data of all tensors in `all`.
 inline at::Tensor flat_of(const GlooTensors& all) { return all.size() == 1 ? all[0].wire : at::cat(wires_of(all)); }
 
 // Copies the received data to all the tensors. flat: tensor of flat_of(), if that was exchanged.
@@ -139,8 +139,8 @@ inline void finish_all(const GlooTensors& all, const at::Tensor& flat = {}) {
   }
 }
 
-// An operation of the other backend. `finish` copies the result to its place. It is called once, by the first thread
-// that learns that the operation is over. `explained` turns an error of the other backend into a Python exception.
+// An operation of the other backend. `finish` copies the result to the caller's tensors. The first thread that learns
+// that the operation is over calls it. `explained` turns an error of the other backend into a Python exception.
 class WorkOfFallback : public c10d::Work {
  public:
   using Explained = std::function<std::shared_ptr<Object>(const std::exception_ptr&)>;
@@ -314,7 +314,7 @@ class Fallback {
     check_reduction("reduce", tensors[0], options.reduceOp);
     const GlooTensor it(tensors[0], "reduce", GlooTensor::As::kValues, average);
     const bool root = options.rootRank == rank_;
-    at::Tensor flat = root ? it.wire : it.wire.clone();  // tensors of other ranks stay as they are
+    at::Tensor flat = root ? it.wire : it.wire.clone();  // tensors of other ranks stay unchanged
     set(options);
     const auto finish = [=, size = size_]() mutable {
       if (!root) return;
@@ -327,7 +327,7 @@ class Fallback {
     });
   }
 
-  // Runs an all-reduce of all blocks. Only later versions of Gloo have reduce-scatter, and they do the same.
+  // Runs an all-reduce of all blocks. Only newer versions of Gloo have reduce-scatter, and they do the same.
   WorkPtr reduce_scatter(const std::string& why, Tensors& outputs, Tensors& blocks,
                          const c10d::ReduceScatterOptions& given) {
     const char* const name = "reduce_scatter";
@@ -620,7 +620,7 @@ class Fallback {
   std::atomic<bool> has_pending_{false};
 };
 
-// Several operations as one Work, which is over when all of them are over.
+// Several operations as one Work, which is over when all its operations are over.
 class CombinedWork : public c10d::Work {
  public:
   CombinedWork(std::vector<WorkPtr> works, Tensors result) : works_(std::move(works)), result_(std::move(result)) {}

@@ -16,8 +16,8 @@
 
 namespace gradlane::native {
 
-// Adds a task to the library's queue for one dense tensor on the CPU. An all-reduce that is not over then, or has
-// failed, continues in Tasks.adopt() in Python.
+// Runs an all-reduce of one dense tensor on the CPU, as a task in the library's queue. If the task has failed, or is
+// not over when gradlane_add() returns, Tasks.adopt() in Python takes over.
 class FastPath {
  public:
   using Add = decltype(&gradlane_add);
@@ -99,7 +99,8 @@ class FastPath {
     kept_.push_back(tensor);
   }
 
-  // Returns the number of sums that were finished here since the last call, and their bytes; for call_statistics.py.
+  // Returns the number of all-reduces that have ended here since the previous call, and their bytes; for
+  // call_statistics.py.
   std::pair<uint64_t, uint64_t> take_counts() { return {calls_.exchange(0), bytes_.exchange(0)}; }
 
  private:

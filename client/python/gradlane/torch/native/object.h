@@ -49,7 +49,7 @@ class Unlocked {
 };
 
 // A reference that may be released in any thread, with or without the interpreter lock, and after the interpreter has
-// ended. In the last case the object is leaked, as waiting for the lock would take forever.
+// ended. If it has ended, the object is leaked, as waiting for the lock would take forever.
 class Object {
  public:
   explicit Object(py::object object) : object_(std::move(object)) {}

@@ -186,8 +186,8 @@ class CompletedWork : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-// Returns the Work that a method of the policy has returned. A Work of PyTorch's own stays as it is; a Work that is
-// written in Python becomes a WorkOfPython.
+// Returns the Work that a method of the policy has returned. A Work of PyTorch's own is returned unchanged; a Work that
+// is written in Python becomes a WorkOfPython.
 inline c10::intrusive_ptr<c10d::Work> work_of(py::object work) {
   const py::object type = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(Py_TYPE(work.ptr())));
   if (type.attr("__module__").cast<std::string>() == "torch._C._distributed_c10d") {

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds gradlane for 64-bit ARM on another machine, runs its unit tests of codecs and collectives in QEMU, and counts
-# the instructions of its kernels. Packages are fetched by apt, and arm64 libraries are unpacked to build-arm64-root/.
-# Nothing on this system changes but for the cross compiler, which is installed as root.
+# the instructions of its kernels. apt fetches packages, and arm64 libraries are unpacked to build-arm64-root/. Nothing
+# else on this system changes, except that missing programs (cross compiler, QEMU, meson) are installed, which needs
+# root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source dev/build.sh

@@ -35,7 +35,8 @@ says() {
 }
 quietly() { "$@" >"$scratch/apt.log" 2>&1 || { tail -n 20 "$scratch/apt.log"; fail "apt-get has failed"; }; }
 
-# All files and folders, except those that a machine writes by itself and the PyTorch that this script copies.
+# A command that lists all files and folders. It leaves out files that any running machine writes, and the PyTorch that
+# this script copies.
 list='find / -xdev -not -path "/srv/*" -not -path "/var/cache/*" -not -path "/var/lib/apt/*" -not -path "/var/lib/dpkg/*" \
   -not -path "/var/lib/systemd/*" -not -path "/var/log/*" -not -path "/etc/*-" -not -path "/tmp/*" \
   -not -path "/var/tmp/systemd-*" -not -path "/root/.cache*" -not -path "/usr/local/lib/python3*" | LC_ALL=C sort'
@@ -46,8 +47,8 @@ source packaging/deb/four.sh
 
 dev/pytorch.sh
 step "a bare Debian 12"
-# Installs all packages that are not ours first. Then all later changes are made by our packages. The result is kept for
-# the next time.
+# First installs all packages that are not ours, so that all later changes are made by our packages. The result is kept
+# for the next time.
 extra="systemd dbus python3-dev python3-numpy binutils gcc g++ libc6-dev pkg-config man-db bash-completion libgomp1"
 recommended=$(dpkg-deb -f "$packages"/gradlane_*.deb Recommends | tr -s ',\n' ' ')
 cache=build-package/debian-$({ cat debian/control && echo "$extra $recommended"; } | sha256sum | cut -c 1-12).tar

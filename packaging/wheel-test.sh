@@ -70,8 +70,8 @@ print(\"the sum of 1 and 2:\", floats[0], floats[-1])"' || fail "the Python pack
   inside 'gradlaned --nodes 127.0.0.1,127.0.0.2 --rank 0 --port net_pcap0,iface=lo 2>&1 | tail -n 1 | cut -c 1-150' |
     tee "$scratch/said.txt"
   grep -q 'no DPDK driver net_pcap: this program contains only the drivers bus_pci' "$scratch/said.txt" || fail "a driver was found"
-  # Lists such libraries that daemons, trainers and the command line have mapped. Only the wheel's libisal may be among
-  # them.
+  # Lists libraries of these names that daemons, trainers and the command line have mapped. Only the wheel's libisal may
+  # be among them.
   inside 'gradlane run -n 2 --no-prefix -- sh -c \
     "sleep 1; grep -hos \"/.*lib\(rte_\|isal\|fmt\|spdlog\|yaml\|numa\|bsd\|crypto\|stdc++\).*\" /proc/[0-9]*/maps; true"' |
     sort -u | tee "$scratch/mapped.txt"

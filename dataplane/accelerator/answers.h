@@ -8,7 +8,7 @@
 
 namespace gradlane {
 
-// Returns the answer to a line that came by the admin socket. The only request is "stats".
+// Returns the answer to a line that arrived on the admin socket. The only request is "stats".
 [[nodiscard]] AdminAnswer answer_accelerator_admin(const AcceleratorParts& parts, const std::string& request);
 
 }  // namespace gradlane

@@ -38,8 +38,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kTendEvery{100};  // interval of checks that no file descriptor can trigger
 
-// Returns the number of packet buffers. They are in devices, in send queues, held back by injected faults, in the
-// worker's cache, and in the engine.
+// Returns the number of packet buffers that the daemon needs: in devices, in send queues, held back by injected faults,
+// in the worker's cache, and in the engine.
 size_t buffers_for(const AcceleratorConfig& config) {
   constexpr size_t kElsewhere = 2 * AcceleratorQueue::kQueued + FaultInjector::kHeld + 512 + 256;
   return buffers_in(config.host) + buffers_in(config.wire) + kElsewhere;
@@ -98,8 +98,9 @@ void log_start(const AcceleratorConfig& config) {
   spdlog::warn("injecting faults into packets from the wire: {}", faults_summary(config.faults));
 }
 
-// Throws SetupError if the kernel has an address on the wire's interface, because nobody could reach it. While this
-// runs, the kernel is kept off the wire. Afterwards, the kernel joins the wire to the host port.
+// Throws SetupError if the kernel has an address on the wire's interface, because nobody could reach it. While the
+// accelerator runs, the kernel is kept off that interface. At other times, the kernel only forwards packets between it
+// and the host port.
 void check_wire_is_free(const AcceleratorConfig& config) {
   const std::string name = interface_name(config.wire);
   const std::string address = name.empty() ? "" : address_on(name);
@@ -146,7 +147,7 @@ std::unique_ptr<Port> host_port(const AcceleratorConfig& config, rte_mempool* po
   return std::make_unique<EthdevPort>(config.host, config.mtu, pool);
 }
 
-// Ends a port. If a thread of its device may still wait for the other side, the port is never destroyed.
+// Closes a port. If a thread of its device may still wait for the other side, the port is never destroyed.
 void leave(std::unique_ptr<Port>& port) {
   if (port->leave()) (void)port.release();
 }
@@ -166,14 +167,15 @@ int run_accelerator(const AcceleratorConfig& config, const std::string& version)
   check_offloads(config);
   check_wire_is_free(config);
   privileges.prepare_folder_of(config.admin);
-  // The admin socket comes before anything else that others can see. A second daemon of this configuration fails here,
-  // and changes nothing.
+  // The admin socket is opened before anything else that others can see. A second daemon of this configuration fails
+  // here, and changes nothing.
   std::optional<AcceleratorParts> parts;
   AdminSocket admin(config.admin, [&parts](const std::string& line) { return answer_accelerator_admin(*parts, line); });
   start_dpdk(config);
 
   PacketPool pool("accelerator", buffers_for(config), longest_frame(config, EthdevPort::needs_power_of_two_buffers));
-  // This comes before the first packet socket, so that the kernel never takes a frame that such a socket gets.
+  // PortHold is created before the first packet socket. Otherwise the kernel could process a frame that such a socket
+  // gets.
   PortHold hold(config);
   std::unique_ptr<Port> host = host_port(config, pool.mempool());
   std::unique_ptr<Port> wire = std::make_unique<EthdevPort>(config.wire, config.mtu, pool.mempool());

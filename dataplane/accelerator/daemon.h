@@ -8,7 +8,7 @@
 
 namespace gradlane {
 
-// Runs until SIGTERM or SIGINT and returns 0. If an interface or a card goes away, returns kDeviceLostStatus. The
+// Runs until SIGTERM or SIGINT and returns 0. If an interface or a card disappears, returns kDeviceLostStatus. The
 // daemon reports `version` as its own. Throws SetupError if it cannot start. Call it only once per process. The process
 // must then end by std::_Exit(), as with run_daemon().
 int run_accelerator(const AcceleratorConfig& config, const std::string& version);

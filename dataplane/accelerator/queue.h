@@ -50,9 +50,10 @@ class AcceleratorQueue {
  public:
   static constexpr size_t kBurst = 32;
   static constexpr size_t kQueued = 1024;
-  static constexpr size_t kSendBurst = 128;    // number of queued frames that are handed to the device at once
-  static constexpr Nanos kPatience = kSecond;  // time limit for a device that takes nothing
-  static constexpr Nanos kLookAgain = 100 * kMicrosecond;  // interval of looks at a ring that is not empty
+  static constexpr size_t kSendBurst = 128;  // number of queued frames that are handed to the device at once
+  // queued frames are dropped if the device takes none of them for this time
+  static constexpr Nanos kPatience = kSecond;
+  static constexpr Nanos kLookAgain = 100 * kMicrosecond;  // interval of checks whether AF_PACKET's ring is empty
   using Burst = std::array<rte_mbuf*, kBurst>;
 
   explicit AcceleratorQueue(Port& port) noexcept : port_(port) {}
@@ -62,17 +63,19 @@ class AcceleratorQueue {
   // Receives a burst. Returns the number of its frames, each in one buffer.
   [[nodiscard]] size_t receive(Burst& burst) noexcept;
 
-  // Takes the frame, as it is in the buffer, and queues it.
+  // Takes ownership of the buffer and queues its frame. Drops the frame if the queue is full.
   void send(rte_mbuf* mbuf) noexcept;
   // Hands queued frames to the device.
   void flush(Nanos now) noexcept;
-  // Returns whether the device took less than it was given. Then callers should send it no more frames for now.
+  // Returns whether the device did not take all frames in the latest flush(). Then callers should send it no more
+  // frames for now.
   [[nodiscard]] bool clogged() const noexcept { return clogged_; }
   // Drops queued frames that the device does not take for kPatience, and publishes figures. Call it after each round.
   void maintain(Nanos now) noexcept;
-  // Makes the device send what it has taken. Call it in a round in which no frame came.
+  // Makes AF_PACKET send the frames in its ring. Call it in each round in which no frame arrived, and now and then in
+  // other rounds.
   void settle(Nanos now) noexcept { (void)settled(now); }
-  // Returns the time at which settle() has something to do. kNever: everything is sent.
+  // Returns the time at which settle() must be called again. kNever if the device has sent everything.
   [[nodiscard]] Nanos deadline() const noexcept { return unsettled_ == 0 ? kNever : look_at_; }
   void drop_queued() noexcept;
 
@@ -82,7 +85,8 @@ class AcceleratorQueue {
   [[nodiscard]] const CounterSnapshot<SideCounter>& published() const noexcept { return published_; }
 
  private:
-  // AF_PACKET does not report that frames are left in its ring. The ring has room for 512, and a full ring blocks.
+  // Limit of frames that AF_PACKET has taken and may not have sent yet. AF_PACKET does not report that frames are left
+  // in its ring. The ring holds 512 frames, and a full ring blocks.
   static constexpr size_t kMostUnsettled = 256;
   [[nodiscard]] size_t queued() const noexcept { return tail_ - head_; }
   [[nodiscard]] bool settled(Nanos now) noexcept;
@@ -90,12 +94,13 @@ class AcceleratorQueue {
   Port& port_;
   // A ring buffer: frames head_ to tail_ wait, each at its number modulo kQueued.
   std::array<rte_mbuf*, kQueued> frames_{};
-  std::array<uint32_t, kQueued> lengths_{};  // kept here because the device has the buffers when bytes are counted
+  // lengths of frames_, kept here because the device has the buffers when bytes are counted
+  std::array<uint32_t, kQueued> lengths_{};
   size_t head_ = 0;
   size_t tail_ = 0;
-  size_t unsettled_ = 0;  // frames handed to AF_PACKET since its ring was seen empty
-  Nanos look_at_ = 0;     // time of the next look at that ring
-  Nanos now_ = 0;         // time of the last flush
+  size_t unsettled_ = 0;  // frames handed to AF_PACKET since its ring was last seen empty
+  Nanos look_at_ = 0;     // time of the next check of that ring
+  Nanos now_ = 0;         // time of the latest flush
   bool clogged_ = false;
   Nanos clogged_at_ = 0;     // time at which maintain() first saw the present head_; 0: nothing is queued
   size_t clogged_head_ = 0;  // head_ at that time

@@ -14,16 +14,16 @@ namespace gradlane {
 
 // A fault and its remedy.
 struct AcceleratorAdvice {
-  // "kernel", "offloads", "packets" or "peer"; gradlane check has lines of its own for offloads and peers
+  // "kernel", "offloads", "packets" or "peer"; for offloads and peers, gradlane check has its own lines
   const char* about;
   std::string text;
 };
 
-// Looks at the engine's figures periodically, and says what to do if something is wrong.
+// Checks the engine's figures periodically, and advises what to do if something is wrong.
 class AcceleratorWatch {
  public:
   static constexpr Nanos kAgain = kSecond;        // interval between log lines that say the same
-  static constexpr Nanos kLately = 60 * kSecond;  // time for which an event is worth advice
+  static constexpr Nanos kLately = 60 * kSecond;  // time after an event during which advice about it is given
   static constexpr Nanos kFigures = 5 * kSecond;  // interval between lines of figures, at level debug
 
   explicit AcceleratorWatch(const AcceleratorConfig& config) : config_(config) {}
@@ -50,7 +50,7 @@ class AcceleratorWatch {
   const AcceleratorConfig& config_;
   Mishap super_segments_;
   Mishap unfinished_;
-  std::map<uint32_t, accel::Peers::State> peers_;  // states that were logged last
+  std::map<uint32_t, accel::Peers::State> peers_;  // state of each address that is known to the log, by IP address
   Nanos figures_at_ = 0;
 };
 

@@ -17,14 +17,15 @@ namespace {
 
 // Interval of settle() while the other direction keeps the worker busy.
 constexpr Nanos kSettleEvery = 100 * kMicrosecond;
-constexpr Nanos kLively = kMillisecond;           // time after a frame in which the next one may come at any moment
-constexpr Nanos kFlushTime = 100 * kMillisecond;  // time limit at the end for devices to take what waits
+constexpr Nanos kLively = kMillisecond;  // for this time after a frame, sleeps are short, because more may follow
+constexpr Nanos kFlushTime = 100 * kMillisecond;  // time limit at the end for devices to take the frames that wait
 
 accel::Frame frame_of(rte_mbuf* mbuf) noexcept {
   return {rte_pktmbuf_mtod(mbuf, uint8_t*), mbuf->data_len, size_t{mbuf->buf_len} - mbuf->data_off, mbuf};
 }
 
-// Returns the buffer of a frame, set to that frame and without flags of the port from which it came.
+// Returns the buffer of a frame. Sets its start and length to the frame's, and clears the flags of the port that
+// received it.
 rte_mbuf* buffer_of(const accel::Frame& frame) noexcept {
   rte_mbuf* const mbuf = static_cast<rte_mbuf*>(frame.owner);
   mbuf->data_off = static_cast<uint16_t>(frame.data - static_cast<uint8_t*>(mbuf->buf_addr));
@@ -66,7 +67,7 @@ void AcceleratorWorker::to_host(const accel::Frame& frame) noexcept { host_.send
 
 bool AcceleratorWorker::poll() noexcept {
   bool moved = pass_from_host();
-  // Packets from the wire may take long to handle, so what is due is sent before.
+  // Packets from the wire may take long to handle, so bundles that are due are sent before.
   const Nanos middle = clock_now();
   engine_->poll(middle);
   wire_.flush(middle);

@@ -101,7 +101,7 @@ packets_of_an_interface() {
   each 'systemctl stop gradlaned@packets' 0 1
 }
 
-# Installs the older release on the other two machines, and has trainers on all four.
+# Installs the older release on the other two machines, and runs a training on all four.
 four_nodes() {
   each 'cd /srv/older && apt-get install -y ./gradlane_*.deb ./libgradlane0_*.deb ./python3-gradlane_*.deb &&
     usermod -aG gradlane alice' 2 3
@@ -133,7 +133,7 @@ more_steps() {
 
 upgrade='cd /srv && apt-get install -y ./gradlane_*.deb ./libgradlane0_*.deb ./python3-gradlane_*.deb'
 
-# Upgrades node 2 while all nodes train. Its daemon, and so the training, must go on.
+# Upgrades node 2 while all nodes train. Its daemon must go on running, and so must the training.
 upgrade_in_training() {
   local it
   train 'train_until.py /tmp/enough' "${all[@]}"

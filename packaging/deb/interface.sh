@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # usage: packaging/deb/interface.sh [--write]. Compares types and functions of libgradlane, as gradlane.h has them, with
-# those of the last release in client/gradlane.abi (abidiff). New functions are allowed. Existing programs must be able
-# to live with all other differences, such as new members at the end of structs that contain their own size. If so, and
-# at each release, --write writes the file again.
+# those of the last release in client/gradlane.abi (abidiff). New functions are allowed. Other differences, such as new
+# members at the end of structs that contain their own size, are allowed only if existing programs still run. If they
+# do, and at each release, --write writes the file again.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source dev/build.sh
@@ -13,7 +13,7 @@ ninja -C build-package/interface --quiet "$library" >/dev/null
 library=build-package/interface/$library
 now=$PWD/client/gradlane.abi
 [ "${1:-}" = --write ] || now=$PWD/build-package/gradlane.abi
-# Leaves out lines and paths, which change when the interface does not. The header is found by its name alone.
+# Leaves out line numbers and paths, which can change without the interface. The header is found by its name alone.
 (cd client && abidw --header-file gradlane.h --drop-private-types --no-show-locs --no-comp-dir-path --no-corpus-path \
   --no-parameter-names --type-id-style hash --out-file "$now" "../$library")
 # Compares two files, as abidiff of Debian 12 crashes if one of them is a library.

@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Debian's names of licences that have another name in SPDX. Other licences are quoted.
 SPDX = {"Apache-2.0": "Apache-2.0", "BSD-2-clause": "BSD-2-Clause", "BSD-3-clause": "BSD-3-Clause",
         "BSD-3-Clause": "BSD-3-Clause", "Expat": "MIT", "GPL-2": "GPL-2.0-only", "ISC": "ISC", "LGPL-2.1": "LGPL-2.1-only"}
-# Ways for a package to get into a program. A key is a method of Build, a value has SPDX's word and a remark.
+# Kinds of use of a package by a program. A key is a method of Build. A value is SPDX's relationship and a comment.
 WAYS = {"headers": ("STATIC_LINK", "its headers are compiled in"), "static": ("STATIC_LINK", "archives or objects of it"),
         "shared": ("DYNAMIC_LINK", "a shared library, by name")}
 FIELDS = ("Package", "Version", "Architecture", "Homepage", "source:Package", "source:Version")

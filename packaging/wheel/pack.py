@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""Packs a wheel of the Python package, the library and the programs of a static build: the same bytes each time.
+"""Packs a wheel from a static build: the Python package, the library and the programs.
 
-It does not need setuptools: a wheel is an archive of the files to install and of their description.
+The same input gives the same bytes. setuptools is not needed: a wheel is an archive of the files to install and of
+their description.
 """
 
 import argparse
@@ -65,7 +66,7 @@ def dissector_files():
 
 def native_file(python, scratch):
     """Builds the part in C++ for the PyTorch of this Python. Returns its name in the wheel and its path."""
-    code = "from gradlane.torch import extension as e; print(e.build(e.folder()), e.brought(), sep='\\n')"
+    code = "from gradlane.torch import extension as e; print(e.build(e.folder()), e.prebuilt_path(), sep='\\n')"
     folder = scratch / "torch-extensions"
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "TORCH_EXTENSIONS_DIR": str(folder)}
     made, place = output(python, "-c", code, env=environment).splitlines()[-2:]

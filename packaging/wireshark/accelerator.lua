@@ -1,25 +1,25 @@
 -- accelerator.lua - bundles between accelerators, docs/accelerator.md (called by gradlane.lua)
 local show, names, blocks = ...
-if not show then return end  -- Wireshark loads each file of its folder by itself, too
+if not show then return end -- Wireshark also loads this file alone, without arguments
 local accelerator = {}
 
 local kMagic, kVersion, kHeader, kRecord = 0xa6, 2, 4, 8
 local kRecords = 1
 
--- Returns whether a payload is a bundle. udp: it came by UDP, so it may also be a hello or an answer.
+-- Returns whether a payload is a bundle. udp: whether it arrived by UDP; then it may also be a hello or an answer.
 function accelerator.is_ours(tvb, udp)
   if tvb:len() < kHeader + kRecord or tvb(0, 1):uint() ~= kMagic then return false end
   local version, kind = math.floor(tvb(1, 1):uint() / 16), tvb(1, 1):uint() % 16
   return version == kVersion and (kind == kRecords or udp and (kind == 2 or kind == 3))
 end
 
--- Returns `bytes` bytes of a record at `at` as a range, or nil if the bundle ends before.
+-- Returns `bytes` bytes at `at` as a range, or nil if the bundle ends before that.
 local function part(range, at, bytes)
   if bytes >= 0 and at + bytes <= range:len() then return range(at, bytes) end
 end
 
--- Shows the record at `at`. Returns the offset behind it, its item, and the bytes of the host's payload. The offset is
--- nil if the record does not fit. codec: for blocks.decode().
+-- Shows the record at `at`. Returns the offset after it, its item, and the number of bytes of the host's payload. The
+-- offset is nil if the record does not fit. codec: for blocks.decode().
 local function show_record(tree, range, at, codec)
   local item = show.add(tree, "record", range(at))
   local header = part(range, at, kRecord)

@@ -7,7 +7,7 @@
 --           only floats that are there
 --   wrong:  text, if it is no block of the codec; the other two are empty then
 local numbers, planes, votes, sparse, chunks, deflate = ...
-if not numbers then return end  -- Wireshark loads each file of its folder by itself, too
+if not numbers then return end -- Wireshark also loads this file alone, without arguments
 local blocks = {}
 
 local kGroup = 32 -- most values that are shown
@@ -53,7 +53,7 @@ end
 
 local tag_bytes = { [0] = 0, [1] = 1, [2] = 2, [3] = 4 }
 
--- Converts a code with a sign in bit `sign` and `fraction` bits behind the point. A code of 0 has no sign.
+-- Converts a code with a sign in bit `sign` and `fraction` bits after the point. A code of 0 has no sign.
 local function signed(code, sign, fraction)
   local size = code % 2 ^ sign * 2 ^ -fraction
   return code >= 2 ^ sign and size > 0 and -size or size

@@ -1,19 +1,20 @@
--- chunks.lua - blocks of chunks with scales of their own: onebit, qsgd, int8, fp8 (called by blocks.lua)
+-- chunks.lua - blocks of chunks, each with its own scale: onebit, qsgd, int8, fp8 (called by blocks.lua)
 local numbers = ...
-if not numbers then return end  -- Wireshark loads each file of its folder by itself, too
+if not numbers then return end -- Wireshark also loads this file alone, without arguments
 local chunks = {}
 
 local rounded = numbers.rounded
 local kLeastEscape = 2 -- least bits of a code in a chunk with values that are not finite
 local sizes = { 256, 512, 1024 }
 
--- Returns a magnitude from 4 bits of exponent and 3 bits behind the point. It is always finite.
+-- Returns a magnitude from 4 bits of exponent and 3 bits after the point. It is always finite.
 local function e4m3(code)
   local power, rest = math.floor(code / 8) % 16, code % 8 / 8
   return power == 0 and rest * 2 ^ -6 or (1 + rest) * 2 ^ (power - 7)
 end
 
--- heads: names of the floats in a header; bits: bits of a code, nil if the parameter says; value: value of a code.
+-- heads: names of the floats in a chunk's header; bits: bits of a code, nil if they are the codec's parameter; value:
+-- value of a code.
 local kinds = {
   [16] = { heads = { "low", "high" }, bits = 1, value = function(code, low, high)
     return code == 1 and high or low
@@ -48,7 +49,8 @@ local function shape(bytes, n, head, bits, size)
   return at
 end
 
--- Returns the floats of a chunk, or nil and what is wrong. size: the known number of floats; nil: finds one that fits.
+-- Returns the number of floats of a chunk, or nil and what is wrong. size: that number if it is known; if it is nil,
+-- the first possible number that fits the block is returned.
 local function find_size(found, bytes, n, head, bits, size)
   local text
   for _, one in ipairs(size and { size } or sizes) do

@@ -13,7 +13,8 @@ for i = 0, 255 do
   row[i] = math.floor(value)
 end
 
--- Returns the state after these bytes of a string. It begins with 0xffffffff, and must be complemented at the end.
+-- Returns the state after these bytes of a string. The state before the first byte is 0xffffffff. The CRC is the
+-- complement of the last state.
 local function extend(state, bytes, first, last)
   local floor = math.floor
   for i = first, last do
@@ -22,11 +23,11 @@ local function extend(state, bytes, first, last)
   return state
 end
 
--- Finds the length of a packet by its CRC. The CRC covers the bytes behind the header of 44 bytes, and then the header
+-- Finds the length of a packet by its CRC. The CRC covers the bytes after the header of 44 bytes, and then the header
 -- up to the CRC itself. Returns the first of these lengths with a right CRC, or nil.
 --   bytes:   a string
 --   at:      position of the packet in it, from 1 on
---   lengths: in ascending order
+--   lengths: possible lengths, in ascending order
 function crc.length(bytes, at, lengths)
   local state, done = 0xffffffff, at + 44
   local b1, b2, b3, b4 = bytes:byte(at + 40, at + 43)

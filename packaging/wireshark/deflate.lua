@@ -1,6 +1,6 @@
 -- deflate.lua - blocks of records that are deflated or contain plain floats (called by blocks.lua)
 local numbers, inflate = ...
-if not numbers then return end  -- Wireshark loads each file of its folder by itself, too
+if not numbers then return end -- Wireshark also loads this file alone, without arguments
 local deflate = {}
 
 local kHead, kMostFloats, kFloat = 2, 2048, 4

@@ -1,6 +1,6 @@
 -- exchange.lua - packets of the exchange and probes, docs/wire-format.md (called by gradlane.lua)
 local show, names, crc, blocks, operations = ...
-if not show then return end  -- Wireshark loads each file of its folder by itself, too
+if not show then return end -- Wireshark also loads this file alone, without arguments
 local exchange = {}
 
 local kHeader, kRunHeader, kTag, kMaxPacket = 44, 20, 28, 9216
@@ -50,7 +50,8 @@ end
 
 -- ---- Runs
 
--- Returns how many bytes of a descriptor its digest covers. If an offer follows, all 48 bytes are there, needed or not.
+-- Returns how many bytes of a descriptor its digest covers. If an offer follows, the descriptor always has all 48
+-- bytes.
 local function digested_bytes(range)
   local length = range:len()
   if length >= 48 and range(32, 16):raw() ~= ("\0"):rep(16) then return 48 end
@@ -149,7 +150,7 @@ local function show_runs(tree, range, from, cut)
     texts[#texts + 1] = run_text(run, codec)
     item:append_text(": " .. texts[#texts])
     show.layout(item, "run", range(at, kRunHeader))
-    -- A start shows its codec by the descriptor, which says more.
+    -- A start shows its codec from the descriptor, which has the arguments too.
     if run.phase ~= kStart then show.generated(item, "codec", range(at + 18, 2), names.codec_text(codec)) end
     if bytes < run.bytes then
       if not cut then show.expert(item, "bad_run") end
@@ -189,7 +190,8 @@ local function show_hello(tree, range, from)
     range(42, 2):le_uint())
 end
 
--- Shows the verdict on the CRC. Returns how many bytes at the end of the packet are a tag, and whether it is damaged.
+-- Shows the verdict on the CRC. Returns how many bytes at the end of the packet are a tag, and whether the packet is
+-- damaged.
 local function show_crc(tree, item, range, bytes, at, cut)
   local function verdict(text) show.generated(tree, "crc.status", range(40, 4), text) end
   if cut then

@@ -34,7 +34,7 @@ end
 
 function gradlane.init() operations.forget() end
 
--- Returns the number of dissected bytes. It is 0 for a packet of others, which Wireshark then shows as bytes.
+-- Returns the number of dissected bytes. It is 0 for a packet that is not gradlane's. Wireshark then shows its bytes.
 function gradlane.dissector(tvb, pinfo, tree)
   local dissect = exchange.dissect
   if not exchange.is_ours(tvb) then

@@ -5,8 +5,8 @@ local inflate = {}
 
 local floor = math.floor
 
--- Length symbols from 257 on: the least length, and the number of extra bits behind. Distance symbols: the same for
--- distances.
+-- By length symbol, from 257 on: the least length, and the number of extra bits that follow. By distance symbol: the
+-- least distance, and the number of extra bits that follow.
 local lengths, distances = {}, {}
 do
   local least = 3

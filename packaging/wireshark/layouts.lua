@@ -3,7 +3,7 @@
 -- A row is {offset, bytes, name, label, how to show it, names of its values}. Bytes are little-endian. A header that
 -- ends before a field does not have this field.
 local names = ...
-if not names then return end  -- Wireshark loads each file of its folder by itself, too
+if not names then return end -- Wireshark also loads this file alone, without arguments
 local layouts = {}
 
 layouts.link = {
@@ -126,7 +126,7 @@ layouts.probe = {
   { 40, 4, "crc", "CRC32C", "hex" },
 }
 
--- The tag is behind the packet.
+-- The tag follows the packet.
 layouts.tag = {
   { 0, 12, "nonce", "Nonce", "bytes" },
   { 12, 16, "gmac", "Tag", "bytes" },

@@ -46,11 +46,12 @@ names.field = {
 names.auto_scope = { [0] = "nothing", [1] = "an exact codec", [2] = "a codec of an error up to 2^-B",
   [3] = "a codec of an error up to 2^-B of the largest value" }
 
--- Codecs whose parameter byte is the number behind the colon.
+-- Codecs whose parameter byte is the number after the colon.
 local numbered = { [4] = "fixed:%d", [5] = "fixed:%d,stochastic", [6] = "fixed:rel=%d", [8] = "tbq:%d",
   [17] = "qsgd:%d", [20] = "trunc:%d" }
 
--- The first number of a codec's arguments: the text before it, the default that is left out, the number that means one.
+-- Texts of the first number of a codec's arguments: the text before it, the default, which is not shown, and the
+-- divisor.
 local extras = { [7] = { ":", 250, 100 }, [14] = { ",m=", 900, 1000 }, [16] = { ":", 256, 1 }, [17] = { "/", 512, 1 },
   [18] = { ":", 256, 1 }, [19] = { ":", 256, 1 } }
 local kPercent = 10000 -- millionths in a percent
@@ -72,7 +73,8 @@ function names.codec_text(codec)
   return codec.plus > 0 and string.format("%s+fixed:%d", text, codec.plus) or text
 end
 
--- Returns the strategy for the code in a descriptor. It is the ring if the code is 0, as the descriptor has none then.
+-- Returns the strategy for the code in a descriptor. A code of 0 is the ring, because the descriptor then names no
+-- strategy.
 function names.strategy_text(code)
   local kind, number = code % 256, math.floor(code / 256) % 256
   if code == 0 or kind == 1 then return "ring" end
@@ -82,7 +84,8 @@ function names.strategy_text(code)
   return string.format("strategy %d", code)
 end
 
--- Returns the strategies in 8 bytes of a hello, a string. Each of up to five strategies has 12 bits.
+-- Returns the text of the strategies in `bytes`, a string of 8 bytes of a hello. Each of up to five strategies has 12
+-- bits.
 function names.strategies_text(bytes)
   local function nibble(i)
     local byte = bytes:byte(math.floor(i / 2) + 1)

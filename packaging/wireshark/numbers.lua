@@ -5,7 +5,7 @@ local numbers = {}
 
 local floor, abs, inf = math.floor, math.abs, math.huge
 local nan = abs(0 / 0) -- written as "nan" and not as "-nan"
--- values by code, where codes stand for values that are not finite
+-- values by code, in blocks or chunks that also have values that are not finite
 numbers.special = { [0] = 0, [1] = inf, [2] = -inf, [3] = nan }
 
 function numbers.bit(value, i) return floor(value / 2 ^ i) % 2 end
@@ -44,7 +44,7 @@ function numbers.exponent(value)
   return 2 ^ (exponent + 1) <= value and exponent + 1 or exponent
 end
 
--- Rounds to the nearest fp32, ties to even. A sum or product of two fp32 values becomes the one of fp32 arithmetic.
+-- Rounds to the nearest fp32, ties to even. So a sum or product of two fp32 values is the same as in fp32 arithmetic.
 function numbers.rounded(value)
   local size = abs(value)
   if size == 0 or size == inf or size ~= size then return value end

@@ -4,7 +4,7 @@
 -- The facts are kept until a capture is read again. Codecs are {id, param, plus, number, rate}: arguments as in a
 -- descriptor.
 local numbers = ...
-if not numbers then return end  -- Wireshark loads each file of its folder by itself, too
+if not numbers then return end -- Wireshark also loads this file alone, without arguments
 local operations = {}
 
 local described -- by digest: {type, codec, back}

@@ -1,6 +1,6 @@
 -- planes.lua - blocks in bit planes: fixed, terngrad, tbq (called by blocks.lua)
 local numbers = ...
-if not numbers then return end  -- Wireshark loads each file of its folder by itself, too
+if not numbers then return end -- Wireshark also loads this file alone, without arguments
 local planes = {}
 
 local kGroup, kEscaped, kEscapeBytes, kMostPlanes = 32, 15, 5, 16
@@ -17,8 +17,8 @@ local function escape_of(bytes, back)
   return bytes:byte(at + 1), raw, mask, at
 end
 
--- Returns the length that the block must have, or nil and what is wrong. The third result is the first group: {tag,
--- width, mask, escape: its offset, payload: offset of the planes}.
+-- Returns the length that the block must have, or nil and what is wrong. The third result describes the first group:
+-- {tag, width, mask, escape: offset of its escape or nil, payload: offset of the planes}.
 local function shape(bytes, n)
   local groups = math.ceil(n / kGroup)
   local tags = math.ceil(groups / 2)

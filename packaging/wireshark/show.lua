@@ -1,6 +1,6 @@
 -- show.lua - Wireshark's fields, made from layouts, and its expert remarks (loaded once, by gradlane.lua)
 local gradlane, layouts, names = ...
-if not gradlane then return end  -- Wireshark loads each file of its folder by itself, too
+if not gradlane then return end -- Wireshark also loads this file alone, without arguments
 local show = {}
 
 local fields, list = {}, {}

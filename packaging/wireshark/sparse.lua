@@ -1,12 +1,12 @@
 -- sparse.lua - blocks of sparse records: topk, mstopk, dgc, graddrop (called by blocks.lua)
 local numbers = ...
-if not numbers then return end  -- Wireshark loads each file of its folder by itself, too
+if not numbers then return end -- Wireshark also loads this file alone, without arguments
 local sparse = {}
 
 local kRecord, kBitmap, kMostWidth, kWholeFloat = 256, 255, 25, 32
 
--- Returns the places in a record as an array, and the offset behind them. Returns nil and what is wrong if there are
--- none.
+-- Returns the places of floats in a record as an array, and the offset after them. Returns nil and what is wrong if the
+-- record has no valid places.
 local function open_places(bytes, at, floats)
   local count, map = bytes:byte(at + 1), math.ceil(floats / 8)
   local bitmap = count == kBitmap
@@ -66,8 +66,9 @@ local function show_head(found, record, lattice)
   if #record.places > 0 then found:field("packed", record.values, record.stop - record.values) end
 end
 
--- Decodes a block. lattice: values are numbers of steps, or fp32 if these do not fit. If it is nil, nobody knows:
--- values are fp32 if the block can be one of fp32. step: nil if unknown. Returns what is wrong, or nil.
+-- Decodes a block. lattice: whether values are numbers of steps, or fp32 if these do not fit. If it is nil, this is
+-- unknown, and values are taken for fp32 if the block is then valid. step: nil if unknown. Returns what is wrong, or
+-- nil.
 function sparse.decode(found, bytes, n, lattice, step)
   local records, wrong = read(found, bytes, n, lattice)
   if lattice == nil and wrong then

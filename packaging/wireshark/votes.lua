@@ -1,6 +1,6 @@
 -- votes.lua - blocks of votes: signsgd and its variants (called by blocks.lua)
 local numbers = ...
-if not numbers then return end  -- Wireshark loads each file of its folder by itself, too
+if not numbers then return end -- Wireshark also loads this file alone, without arguments
 local votes = {}
 
 local kRecord, kHead, kMost, kCodePlanes = 256, 2, 256, 2

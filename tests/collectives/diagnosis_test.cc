@@ -94,7 +94,8 @@ TEST(Diagnosis, WaysAreKeptWhole) {
   EXPECT_EQ(way.bytes, 9244U);
 }
 
-// From some time on, the wire from rank 0 to rank 1 loses all long packets. All ranks report that, and do so in time.
+// After the first operations, the wire from rank 0 to rank 1 loses all long packets. All ranks report that, and do so
+// in time.
 TEST(Diagnosis, LongPacketsGetLost) {
   for (const unsigned world : {2U, 3U, 8U}) {
     SCOPED_TRACE(world);
@@ -129,7 +130,8 @@ TEST(Diagnosis, LongPacketsGetLost) {
   }
 }
 
-// On its way, data of rank 0 gets a ToS byte that belongs to no class. Other packets do not. Rank 1 reports that.
+// Data packets from rank 0 reach rank 1 with a ToS byte of no class, so rank 1 drops them. Other packets arrive
+// unchanged. The errors of all ranks name that ToS byte.
 TEST(Diagnosis, AnotherToSIsWhatTheReceiverSays) {
   for (const unsigned world : {2U, 4U}) {
     SCOPED_TRACE(world);

@@ -70,10 +70,10 @@ TEST(TraceLogTest, OfTooManyOperationsSomeAreLeftOut) {
   const std::vector<uint64_t> numbers = numbers_of(all_of(log));
   EXPECT_EQ(numbers.size() + log.skipped(), kMany);
   EXPECT_GT(numbers.size(), 20U);
-  // The log also records some while it finds out how many operations there are.
+  // Until the log knows how many operations there are, it records more of them than later.
   EXPECT_LT(numbers.size(), 12 * TraceLog::kMostOperations);
-  // At the end only operations whose numbers are multiples of a power of two are recorded. When there are few again,
-  // all are.
+  // At the end, only operations whose numbers are multiples of a power of two are recorded. When there are few
+  // operations again, all of them are.
   EXPECT_EQ(numbers.back() % 64, 0U);
   for (uint32_t i = 0; i < 64; ++i) operate(log, kMany + 1 + i, (i + 1) * kSecond);
   EXPECT_EQ(numbers_of(all_of(log)).back(), kMany + 64);

@@ -120,7 +120,8 @@ std::string Cluster::link_between(unsigned rank, unsigned other) const {
   return in_two ? name + (rank == low ? "a" : "b") : name;
 }
 
-// Moves each packet from one end of the middle to the other. Drops it if the link is cut, or if the other end is full.
+// Moves packets between the two middle ends of the link that can be cut. Drops a packet if the link is cut, or if the
+// other end is full.
 void Cluster::carry() {
   for (size_t end = 0; end < middle_.size(); ++end) {
     for (size_t lane = 0; lane < middle_[end].rx.size(); ++lane) {

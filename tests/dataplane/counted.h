@@ -21,7 +21,8 @@ std::optional<uint64_t> find_counter(const CounterSet<Enum>& counters, const std
   return value;
 }
 
-// Returns the verdict's counter where a verdict and a class have the same name.
+// Searches events, verdicts and classes, in this order. So if a verdict and a class have the same name, it returns the
+// verdict's counter.
 inline std::optional<uint64_t> find_counter(const PortQueue& queue, const std::string& name) {
   const QueueCounters& counters = queue.counters();
   if (const auto event = find_counter(counters.events, name)) return event;

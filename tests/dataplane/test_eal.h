@@ -10,7 +10,7 @@ namespace gradlane::test {
 // this process.
 void start_eal_once();
 
-// Returns a number for names of DPDK's devices, rings and pools. DPDK takes no name twice in a process.
+// Returns a number for names of DPDK's devices, rings and pools. DPDK accepts each name only once in a process.
 [[nodiscard]] unsigned next_index();
 
 // Makes a new folder, which the caller must remove.

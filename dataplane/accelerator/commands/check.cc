@@ -61,8 +61,8 @@ void check_links_up(const json& document, CheckReport& report) {
   }
 }
 
-// Returns whether marked traffic went there a short time ago. If not, the peer is not asked, and its state is not
-// known.
+// Returns whether marked traffic was sent to the peer within the last kKept. If not, the daemon does not ask the peer,
+// and the peer's state is not known.
 bool is_used(const json& peer) { return number_at(peer, "used_s_ago") < accel::Peers::kKept / kSecond; }
 
 void check_peer(const AcceleratorConfig& config, const json& peer, CheckReport& report) {
@@ -156,7 +156,7 @@ void check_answer(const AcceleratorConfig& config, const json& document, CheckRe
   check_damage(document, report);
 }
 
-// Returns whether the accelerator does not know yet if another one is at some address.
+// Returns whether the daemon has asked a peer, and does not know yet if an accelerator answers there.
 bool asks_peers(const json& document) {
   return std::ranges::any_of(list_at(document, "peers"),
                              [](const json& it) { return text_at(it, "state") == "asked" && is_used(it); });
@@ -178,7 +178,7 @@ void ask(const AcceleratorConfig& config, milliseconds time, CheckReport& report
 
 }  // namespace
 
-// Checks without starting a daemon: its end would take the interface away again from programs of this machine.
+// Starts no daemon for the checks: when such a daemon ended, programs of this machine would lose the interface again.
 void check_accelerator(const AcceleratorConfig& config, milliseconds time, CheckReport& report,
                        const std::function<void()>& print, json& document) {
   const bool runs = somebody_listens(config.admin);

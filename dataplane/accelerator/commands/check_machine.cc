@@ -147,7 +147,7 @@ bool sees_interfaces(const AcceleratorConfig& config) {
 }
 
 void check_accelerator_is_missing(const AcceleratorConfig& config, CheckReport& report) {
-  // A daemon that ends in good order removes its socket.
+  // A daemon that ends in good order removes its socket. So a socket without a daemon means that the daemon died.
   const bool died = access(config.admin.c_str(), F_OK) == 0;
   const auto [why, advice] = without_accelerator(config);
   report.fail("daemon",

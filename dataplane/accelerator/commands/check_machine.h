@@ -6,7 +6,8 @@
 
 namespace gradlane {
 
-// Checks CPUs, rights, interfaces and their offloads. `runs`: a daemon runs, perhaps in another network namespace.
+// Checks CPUs, rights, interfaces and their offloads. `runs`: whether a daemon runs, perhaps in another network
+// namespace. If one runs, the checks that only a start needs (user, hugepages, permissions) are left out.
 void check_accelerator_machine(const AcceleratorConfig& config, bool runs, CheckReport& report);
 
 // Returns whether an interface of the accelerator is in this network namespace.

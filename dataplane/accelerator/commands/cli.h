@@ -7,7 +7,8 @@
 
 namespace gradlane {
 
-// Adds nothing in a build without accelerator mode.
+// Adds the commands `accelerator up` and `accelerator down` to `app`; their arguments are stored in `options`. Adds
+// nothing in a build without accelerator mode.
 void add_accelerator(CLI::App& app, AcceleratorSetupOptions& options);
 
 }  // namespace gradlane

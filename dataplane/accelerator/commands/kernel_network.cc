@@ -47,7 +47,8 @@ std::string text_of_address(Bytes payload) {
   return fmt::format("{}/{}", address_text(head.ifa_family, local.empty() ? address : local), head.ifa_prefixlen);
 }
 
-// Makes a message that changes an address, from a listed one: for another interface, and without what only lists have.
+// Makes a message that adds or deletes an address at interface `to`, from an address as the kernel lists it for `from`.
+// Leaves out flags that only the kernel sets, and the lifetime of a permanent address.
 NetlinkMessage address_message(unsigned type, unsigned flags, Bytes payload, const Link& from, const Link& to) {
   constexpr uint32_t kGiven = IFA_F_NOPREFIXROUTE | IFA_F_MCAUTOJOIN | IFA_F_HOMEADDRESS;
   const bool lasting = (address_flags(payload) & IFA_F_PERMANENT) != 0;
@@ -166,7 +167,8 @@ void KernelNetwork::erase(RtNetlink& kernel, const Link& at) const {
     kernel.change(route_message(RTM_DELROUTE, 0, route, link_, at),
                   fmt::format("cannot remove route {} over {}", text_of_route(route), at.name), {ESRCH});
   }
-  // When the first address of a network is removed, the kernel may remove the other ones of that network.
+  // When the first address of a network is removed, the kernel may remove the other ones of that network. So a missing
+  // address is no error.
   for (const Payload& address : addresses_) {
     kernel.change(address_message(RTM_DELADDR, 0, address, link_, at),
                   fmt::format("cannot remove address {} of {}", text_of_address(address), at.name), {EADDRNOTAVAIL});

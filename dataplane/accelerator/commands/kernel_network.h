@@ -20,7 +20,7 @@ class KernelNetwork {
   // Returns a text like "10.77.0.1/24, 10.78.0.1/24 and 2 routes".
   [[nodiscard]] std::string text() const;
 
-  // Removes these addresses and routes from an interface, as far as it has them.
+  // Removes these addresses and routes from an interface, and skips those that the interface does not have.
   void erase(RtNetlink& kernel, const Link& at) const;
   // Adds these addresses and routes to an interface, and leaves those that it already has. Returns an error text for
   // each route that the kernel refuses, and leaves that route out.
@@ -33,7 +33,7 @@ class KernelNetwork {
 
   Link link_;
   std::vector<Payload> addresses_;
-  std::vector<Payload> routes_;  // routes over a gateway come behind all others
+  std::vector<Payload> routes_;  // routes over a gateway are last: the kernel must already have a route to the gateway
 };
 
 }  // namespace gradlane

@@ -15,7 +15,7 @@ struct SavedWire {
   size_t mtu = 0;
   bool ipv6 = false;  // whether the kernel used IPv6 there
   bool promiscuous = false;
-  std::set<std::string> features;  // features that were on, and had to be switched off
+  std::set<std::string> features;  // ethtool features that were on, and that `up` had to switch off
 
   [[nodiscard]] std::string text() const;
   // Returns nothing if `text` is not such a state.

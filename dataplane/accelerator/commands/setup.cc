@@ -26,8 +26,9 @@
 namespace gradlane {
 namespace {
 
-// Features with which a NIC or the kernel changes received packets before a packet socket has them. The list has
-// rx-checksum too: if the kernel passes a frame on, the verdict on its checksum would be about other bytes.
+// Features with which a NIC or the kernel changes received packets before a packet socket gets them. The list has
+// rx-checksum too: the NIC's verdict on the checksum of a frame would not be true any more when the kernel has
+// forwarded the frame.
 const std::set<std::string> kOnArrival = {"rx-gro", "rx-lro", "rx-gro-hw", "rx-gro-list", "rx-checksum"};
 
 std::string ipv6_switch(const std::string& interface) {
@@ -92,7 +93,7 @@ class Setup {
       if (!again) remove_bypass(bypass_);
       throw;
     }
-    // This comes after move(), because it removes the IPv6 addresses of the wire's interface.
+    // Switching IPv6 off removes the IPv6 addresses of the wire's interface, so it must come after move().
     set_ipv6(wire.name, false);
     for (const std::string& fault : offload_faults(config_)) throw SetupError(fault);
     std::printf("%s is up; now start gradlaned --config %s\n", config_.interface.c_str(), config_.file.c_str());
@@ -135,7 +136,7 @@ class Setup {
                     config_.file, config_.host.device, config_.wire.device));
   }
 
-  // Removes the table that gradlaned itself has left, if one of its ports is no interface of the kernel.
+  // Removes the table that gradlaned has left, if one of its ports is no interface of the kernel.
   void remove_without_pair() {
     if (bypass_.joins()) return;
     remove_bypass(bypass_);
@@ -196,13 +197,14 @@ class Setup {
   void prepare_sending(const std::string& host, const std::string& own) {
     if (!config_.superpackets) return switch_features(host, active_checksums(host), false);
     for (const std::string& end : {host, own}) switch_features(end, superpacket_features(), true);
-    // The checksums switch some of these on again.
+    // Checksum features switch some other segmentation features on again.
     switch_features(host, only(active_features(host), beyond_superpackets), false);
     say("{}: leaves segmentation of TCP to the accelerator, as superpackets", host);
   }
 
-  // Returns the features of the wire's interface that are on and must be off. They include checksums if superpackets
-  // are used. Then the kernel cuts superpackets into normal packets when it forwards them without an accelerator.
+  // Returns the features of the wire's interface that are on and must be off. If superpackets are used, they include
+  // transmit checksums. With these off, the kernel cuts superpackets into normal packets when it forwards them without
+  // an accelerator.
   [[nodiscard]] std::set<std::string> active_against(const Link& wire) const {
     std::set<std::string> active = active_on_arrival(wire.name);
     if (config_.superpackets) active.merge(active_checksums(wire.name));
@@ -210,7 +212,7 @@ class Setup {
   }
 
   // Stores the state of the wire's interface in the alias of the port. The first `up` stores everything. After that the
-  // interface is already changed, so later ones only add features that a new configuration switches off.
+  // interface is already changed, so later calls only add features that a new configuration switches off.
   void remember(const Link& port, const Link& wire) {
     const auto before = SavedWire::parse(port.alias);
     if (before && before->interface != wire.name) {
@@ -233,8 +235,8 @@ class Setup {
     kernel_.set_alias(port, now.text());
   }
 
-  // Makes the wire's interface ready. It is promiscuous, so it takes frames for any address, as it does for an
-  // accelerator.
+  // Makes the wire's interface ready. In promiscuous mode, it receives frames for any address, as it does when an
+  // accelerator runs.
   void prepare_wire(const Link& wire) {
     if (wire.mtu < config_.mtu) {
       kernel_.set_mtu(wire, config_.mtu);
@@ -286,8 +288,8 @@ AcceleratorConfig load(const AcceleratorSetupOptions& options) {
   throw SetupError(options.config + " is the file of a node, not of an accelerator (mode: accelerator)");
 }
 
-// Blocks all signals. After an address is removed and before it is added elsewhere, Ctrl-C or the end of a connection
-// must not stop the command.
+// Blocks all signals. After an address is removed and before it is added elsewhere, Ctrl-C or the loss of an SSH
+// connection must not stop the command.
 void hold_signals() {
   sigset_t all;
   sigfillset(&all);

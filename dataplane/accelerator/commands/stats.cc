@@ -36,7 +36,7 @@ class Figures {
       : looks_(looks), now_(member(&looks.now, "counters")), before_(member(looks.before, "counters")) {}
 
   [[nodiscard]] double total(const char* name) const { return counter(now_, name); }
-  // Returns the increase since the look before or, without rates, the total.
+  // Returns the increase since the previous document or, without rates, the total.
   [[nodiscard]] double amount(const char* name) const {
     return looks_.rates() ? std::max(total(name) - counter(before_, name), 0.0) : total(name);
   }
@@ -89,7 +89,7 @@ Lines port_lines(const StatsLooks& looks) {
     const auto bytes = [&](const char* key) {
       return looks.rates() ? digits(figure(key) * 8 / 1e9) : count_text(figure(key));
     };
-    // Frames that were lost in front of the accelerator, or could not be sent.
+    // Frames that were lost before they reached the accelerator, or that could not be sent.
     double lost = 0;
     for (const char* const key : {"missed", "dropped_full", "dropped_stalled", "dropped_segmented"})
       lost += figure(key);

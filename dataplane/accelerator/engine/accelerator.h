@@ -26,7 +26,7 @@ namespace gradlane::accel {
 
 class Accelerator {
  public:
-  // Payloads shorter than this are not worth compressing.
+  // Packets with a shorter payload are sent uncompressed, because compression would gain nothing.
   static constexpr size_t kLeastPayload = 64;
   static constexpr size_t kMostPayload = 9000;
 
@@ -40,25 +40,27 @@ class Accelerator {
     TcpStreams::Setup streams{};
     uint64_t seed = 0;  // random number that makes hashes and nonces unpredictable
   };
-  // Allocates everything. The object is large: keep it on the heap.
+  // Allocates all memory that the engine needs. The object itself is large too: keep it on the heap.
   Accelerator(const Setup& setup, FrameIo& io);
   Accelerator(const Accelerator&) = delete;
   Accelerator& operator=(const Accelerator&) = delete;
 
-  // Take ownership of the frame. Frames must be passed in the order in which they came.
+  // Both take ownership of the frame. Frames of one side must be passed in the order in which they arrived.
   void from_host(Frame frame, Nanos now) noexcept;
   void from_wire(Frame frame, Nanos now) noexcept;
-  // Sends bundles whose time is over, asks peers, and forgets old connections. Call it after each round of polls.
+  // Sends bundles whose wait is over and hellos to peers, and forgets old connections. Call it after each round of
+  // polls.
   void poll(Nanos now) noexcept;
-  // Returns the time at which poll() is due. kNever: call it at any time, but within about 10 ms.
+  // Returns the time at which poll() must be called to send a bundle. kNever if no bundle waits: then calls that are
+  // about 10 ms apart are enough.
   [[nodiscard]] Nanos deadline() const noexcept { return bundles_.deadline(); }
-  // Sends all packets that wait, at the end.
+  // Sends all packets that wait in bundles. Call it before the engine is destroyed.
   void flush() noexcept { bundles_.close_all(); }
 
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
   [[nodiscard]] const TcpStreams& streams() const noexcept { return streams_; }
 
-  // ---- Any thread: figures that are about 100 ms old, and peers as they are.
+  // ---- Any thread: counters that were published up to about 100 ms ago, and the present state of peers.
   [[nodiscard]] uint64_t published(Counter counter) const noexcept { return published_[counter]; }
   [[nodiscard]] uint64_t published(StreamFigure figure) const noexcept { return published_streams_[figure]; }
   // Calls visit(CounterValue) for all counters of the engine, of damaged bundles ("bundle_...") and of streams
@@ -83,8 +85,8 @@ class Accelerator {
   [[nodiscard]] static Segment segment_of(const uint8_t* frame, const PacketView& view) noexcept;
 
   // ---- Host to wire, outbound.cc
-  // Each returns the record that is sent instead of the payload. It is in scratch_. Empty: the frame is sent as it is
-  // now.
+  // Each returns the record that is sent instead of the payload. The record is in scratch_. If it is empty, the frame
+  // is sent without a record, with the bytes that it has then.
   using Record = std::span<const uint8_t>;
   [[nodiscard]] Record record_of_marked_udp(const Frame& frame, const PacketView& view, Nanos now) noexcept;
   [[nodiscard]] Record record_of_tcp(const Frame& frame, const PacketView& view, Nanos now) noexcept;
@@ -93,7 +95,8 @@ class Accelerator {
   [[nodiscard]] Record send_again(const Frame& frame, const PacketView& view, const Segment& segment,
                                   const TcpStreams::Decision& decision, bool restored, Nanos now) noexcept;
   [[nodiscard]] Record encode(std::span<const uint8_t> payload, unsigned lead) noexcept;
-  [[nodiscard]] Record leave(const PacketView& view, Counter why) noexcept;  // counts `why`; the frame is sent as it is
+  // counts `why` if the packet is marked; returns an empty record
+  [[nodiscard]] Record leave(const PacketView& view, Counter why) noexcept;
   [[nodiscard]] bool restores(const Frame& frame, const PacketView& view, Nanos now) noexcept {
     return peers_.restores(frame.data, view.key.destination_ip, now);
   }
@@ -106,7 +109,7 @@ class Accelerator {
   // Returns false for an ordinary packet, which the caller must handle.
   [[nodiscard]] bool handle_bundle(Frame frame, const PacketView& view, Nanos now) noexcept;
   void handle_hello(Frame frame, const PacketView& view, Nanos now) noexcept;
-  void restore_all(Nanos now) noexcept;  // restores the records of reader_
+  void restore_all(Nanos now) noexcept;  // restores the packets of all records of reader_, and sends them to the host
   void hear_segment(const Frame& frame, const PacketView& view, bool checked, Nanos now) noexcept;
   void ask_peers(Nanos now) noexcept;
 
@@ -121,7 +124,7 @@ class Accelerator {
   BundleReader reader_;
   Nanos sweep_at_ = 0;
   std::array<uint8_t, kMostPayload> scratch_{};
-  CounterSnapshot<Counter> published_;  // if this one is due, all three are published
+  CounterSnapshot<Counter> published_;  // its interval decides when all three snapshots are published
   CounterSnapshot<BundleFault> published_faults_;
   CounterSnapshot<StreamFigure> published_streams_;
 };

@@ -26,17 +26,18 @@
 
 namespace gradlane::accel {
 
-// The words of a packet's headers that may differ within a bundle, in network order: word i is bit i of a mask.
+// The words of a packet's headers that may differ within a bundle, in network byte order. Bit i of a mask stands for
+// word i.
 class HeaderWords {
  public:
   HeaderWords() = default;
   // Reads the words of a kTcp or kUdp frame.
   HeaderWords(const uint8_t* frame, const PacketView& view) noexcept;
-  // Returns the bits that a mask may have.
+  // Returns a mask with the bits of all words that this packet has.
   [[nodiscard]] uint16_t allowed() const noexcept { return static_cast<uint16_t>((1U << count_) - 1); }
   [[nodiscard]] uint16_t differences(const HeaderWords& other) const noexcept;
-  // Returns whether word i may become `value`. It must not make a fragment, set the reserved bit or one of
-  // kNeverCompressed, or change the data offset.
+  // Returns whether a record may set word i to `value`. The value must not make a fragment, set the reserved bit or one
+  // of kNeverCompressed, or change the data offset.
   [[nodiscard]] bool may_be(size_t i, uint32_t value) const noexcept;
   [[nodiscard]] uint32_t word(size_t i) const noexcept { return words_[i]; }
   void set(size_t i, uint32_t value) noexcept { words_[i] = value; }
@@ -52,10 +53,10 @@ class HeaderWords {
 
 class BundleWriter {
  public:
-  // Turns `frame` into the wire frame: a group header and `record` replace its payload. The view must be one that
-  // may_compress(). `record` comes from write_record() with `codec` (mask 0). With the group header, it must be shorter
-  // than the payload. `most_bytes` limits the length of the IP packet, and `frame` must have room for most_bytes + 14
-  // bytes. The frame stays the caller's, but the caller must not touch it until finish().
+  // Turns `frame` into the wire frame: a group header and `record` replace its payload. may_compress(view) must be
+  // true. `record` comes from write_record() with `codec` (mask 0). With the group header, it must be shorter than the
+  // payload. `most_bytes` limits the length of the IP packet, and `frame` must have space for most_bytes + 14 bytes.
+  // The frame stays the caller's, but the caller must not touch it until finish().
   void begin(uint8_t* frame, const PacketView& view, size_t most_bytes, const Codec& codec,
              std::span<const uint8_t> record) noexcept;
   [[nodiscard]] bool open() const noexcept { return frame_ != nullptr; }
@@ -64,8 +65,8 @@ class BundleWriter {
   // flow, if its headers differ where they must be the same, or if it does not fit.
   [[nodiscard]] bool add(const uint8_t* frame, const PacketView& view, std::span<const uint8_t> record) noexcept;
   [[nodiscard]] size_t records() const noexcept { return records_; }
-  // Sets the code point (the ECN bits stay those of the packets), the lengths and the checksums. Returns the length of
-  // the frame. The bundle is not open any more.
+  // Completes the wire frame: sets its code point (the ECN bits stay those of the packets), lengths and checksums.
+  // Returns the length of the frame. After that, the bundle is not open any more.
   [[nodiscard]] size_t finish(uint8_t wire_tos) noexcept;
 
  private:
@@ -76,7 +77,7 @@ class BundleWriter {
   PacketView view_{};      // view of the first packet
   HeaderWords predicted_;  // predicted headers of the next packet
   size_t most_bytes_ = 0;  // limit of the frame's length
-  size_t bytes_ = 0;       // length of the frame so far
+  size_t bytes_ = 0;       // present length of the frame
   size_t records_ = 0;
 };
 
@@ -129,18 +130,18 @@ constexpr const auto& counter_rows(BundleFault) noexcept { return kBundleFaultRo
 
 class BundleReader {
  public:
-  // Codecs of records run on `isa`, which this CPU must support. The default runs on every CPU. Set-up passes the ISA
-  // of its own codec.
+  // Records are decoded by code for the instruction set `isa`, which this CPU must support. The default runs on every
+  // CPU. The engine passes the ISA of its own codec.
   explicit BundleReader(Isa isa = Isa::kScalar) noexcept : isa_(isa) {}
 
   // Checks the whole wire frame, whose view is `view`: the checksums, every record, and that no restored packet is
-  // longer than `mtu`. After kNone, the functions below are valid until the next begin(), and next() may be called
-  // while the frame stays unchanged. After a fault, there are no records.
+  // longer than `mtu`. After kNone, the functions below are valid until the next begin(). next() reads the frame, so
+  // the frame must not change until then. After a fault, there are no records.
   [[nodiscard]] BundleFault begin(std::span<const uint8_t> frame, const PacketView& view, size_t mtu) noexcept;
   [[nodiscard]] unsigned kind() const noexcept { return kind_; }      // kKindRecords, kKindHello, kKindAnswer
   [[nodiscard]] size_t records() const noexcept { return records_; }  // records left to restore
   [[nodiscard]] uint64_t nonce() const noexcept { return nonce_; }    // nonce of a hello or an answer
-  // Restores the next packet into `out`, with the code point of `tos` and the ECN bits that arrived. `out` needs room
+  // Restores the next packet into `out`, with the code point of `tos` and the ECN bits that arrived. `out` needs space
   // for mtu + 14 bytes, outside the wire frame. Returns the length of the restored frame, or 0 if no record is left or
   // `out` is too short.
   [[nodiscard]] size_t next(uint8_t tos, std::span<uint8_t> out) noexcept;
@@ -153,7 +154,7 @@ class BundleReader {
   [[nodiscard]] BundleFault check_record(const RecordView& record, size_t mtu) const noexcept;
 
   Isa isa_;
-  std::optional<Codec> codec_;  // codec of the last bundle, which is often that of the next
+  std::optional<Codec> codec_;  // codec of the previous bundle, kept because the next bundle often has the same codec
   const uint8_t* frame_ = nullptr;
   PacketView view_{};
   HeaderWords words_;                // predicted headers of the next packet
@@ -167,8 +168,8 @@ class BundleReader {
 
 inline constexpr size_t kHelloFrameBytes = 14 + 20 + 8 + kHelloBytes;
 
-// Writes a hello or an answer of kHelloFrameBytes bytes. It gets the MAC and IP addresses of `like_frame`, an IPv4
-// frame elsewhere in memory. Returns its length.
+// Writes a hello or an answer of kHelloFrameBytes bytes to `out`. Its MAC and IP addresses are those of `like_frame`,
+// an IPv4 frame elsewhere in memory. Returns its length.
 [[nodiscard]] size_t write_hello(uint8_t* out, const uint8_t* like_frame, uint16_t udp_port, uint8_t wire_tos,
                                  unsigned kind, uint64_t nonce) noexcept;
 // Turns a hello that a BundleReader has accepted into its answer, in place: it swaps addresses and ports, and keeps the

@@ -72,7 +72,8 @@ BundleFault BundleReader::check_group(const GroupHeader& group) noexcept {
   const auto id = static_cast<CodecId>(group.codec);
   if (codec_ && codec_->id() == id && codec_->param() == group.param) return BundleFault::kNone;
   codec_ = find_codec(id, group.param, isa_);
-  // Blocks of other codecs are parts of sums, and cannot be decoded alone.
+  // Codecs for accelerators, and codecs whose blocks are plain arrays, are accepted. Blocks of all others are parts of
+  // sums, and cannot be decoded alone.
   if (codec_ && !codec_->row().accelerator && codec_->row().layout != Form::kArray) codec_.reset();
   return codec_ ? BundleFault::kNone : BundleFault::kUnknownCodec;
 }

@@ -40,7 +40,7 @@ bool HeaderWords::may_be(size_t i, uint32_t value) const noexcept {
 }
 
 void HeaderWords::advance(size_t payload_bytes) noexcept {
-  // The id is the upper half of the word, so its overflow is lost.
+  // The id is the upper half of the word. So when it overflows, it becomes 0 and the lower half stays.
   words_[kIpWord] = __builtin_bswap32(__builtin_bswap32(words_[kIpWord]) + 0x10000);
   if (count_ > 1) {
     words_[kSeqWord] = __builtin_bswap32(__builtin_bswap32(words_[kSeqWord]) + static_cast<uint32_t>(payload_bytes));

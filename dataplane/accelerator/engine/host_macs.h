@@ -16,7 +16,7 @@ namespace gradlane::accel {
 class HostMacs {
  public:
   static constexpr size_t kMacBytes = 6;
-  // Limit of addresses. A new one replaces the one of its bucket that was silent for longest.
+  // Limit of addresses. A new address replaces the address of its bucket that was learned or refreshed longest ago.
   static constexpr size_t kMost = 256;
   static constexpr size_t kWays = 8;
   static constexpr Nanos kKept = 3600 * kSecond;  // time that an address is kept after its last frame
@@ -24,7 +24,9 @@ class HostMacs {
   // Learns the source address of a frame that the host sent.
   void learn(const uint8_t* mac, Nanos now) noexcept {
     const uint64_t key = key_of(mac);
-    // Most frames come from the same address.
+    // Most frames have the same source address as the frame before, which is stored again only once a second. Multicast
+    // addresses are not learned.
+    // Multicast addresses are not learned.
     if ((key == last_ && now - last_at_ < kSecond) || (mac[0] & 1) != 0) return;
     last_ = key;
     last_at_ = now;
@@ -48,7 +50,7 @@ class HostMacs {
     Nanos at = 0;
   };
 
-  // Returns a key that is never 0, which marks a free place.
+  // Returns a key that is never 0, because 0 marks a free entry.
   static uint64_t key_of(const uint8_t* mac) noexcept {
     uint64_t key = 0;
     std::memcpy(&key, mac, kMacBytes);

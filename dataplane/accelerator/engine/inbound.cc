@@ -41,8 +41,9 @@ void Accelerator::hear_segment(const Frame& frame, const PacketView& view, bool 
   streams_.from_wire(segment_of(frame.data, view), now);
 }
 
-// Other senders may use the code point too, but accelerators send nothing else with it. A packet that is a valid bundle
-// in every bit counts as one, even from an unknown sender, because the host could not use it.
+// Accelerators send only bundles with the wire's code point, but other senders may use the code point too. So an
+// invalid bundle is dropped only if its sender is known as an accelerator. A packet that is a valid bundle in every bit
+// is handled as one, even from an unknown sender, because the host could not use it.
 bool Accelerator::handle_bundle(Frame frame, const PacketView& view, Nanos now) noexcept {
   const BundleFault fault = reader_.begin({frame.data, frame.bytes}, view, setup_.mtu);
   if (fault != BundleFault::kNone) {

@@ -15,15 +15,15 @@
 
 namespace gradlane::accel {
 
-// A bundle is never longer than its first packet was. It goes to the wire when it is full, or when `hold` has passed
-// since its first packet came. It also goes when another packet of its flow follows that cannot be in it. This keeps
-// the order within a flow. Not more than kSlots flows have an open bundle at a time. If one more flow needs a bundle,
-// the oldest bundle goes.
+// A bundle is never longer than its first packet was. It is sent to the wire when it is full, or when `hold` has passed
+// since its first packet arrived. To keep the order within a flow, it is also sent before a packet of its flow that
+// cannot be added to it. Up to kSlots flows have an open bundle at a time. If one more flow needs a bundle, the oldest
+// bundle is sent.
 class OpenBundles {
  public:
   static constexpr size_t kSlots = 16;
 
-  // `hold` is the longest wait of a bundle. With 0, every packet is a frame of its own.
+  // `hold` is the longest wait of a bundle. If it is 0, every packet is sent at once, in its own frame.
   struct Setup {
     Codec codec;
     uint8_t tos_wire;
@@ -38,7 +38,7 @@ class OpenBundles {
   void close(const FlowKey& key) noexcept {
     if (open_ != 0) close_found(key);
   }
-  // Sends the bundles whose time is over.
+  // Sends the bundles that have waited for `hold`.
   void close_due(Nanos now) noexcept;
   void close_all() noexcept;
   // Returns the time at which close_due() has something to do. kNever: no bundle is open.

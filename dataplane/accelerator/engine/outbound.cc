@@ -1,4 +1,4 @@
-// outbound.cc - host to wire: packets are compressed, or left as they are (worker thread only)
+// outbound.cc - host to wire: packets are compressed, or sent uncompressed (worker thread only)
 #include "dataplane/accelerator/engine/accelerator.h"
 #include "dataplane/accelerator/engine/record.h"
 
@@ -17,7 +17,8 @@ bool checksums_right(const uint8_t* frame, const PacketView& view) noexcept {
 }
 
 // Returns whether a SYN has TCP options with which no byte of the connection may be changed. MD5 (RFC 2385) and TCP-AO
-// (RFC 5925) sign the data. MPTCP (RFC 8684) may also send it over other connections, where floats begin elsewhere.
+// (RFC 5925) sign the data. MPTCP (RFC 8684) may also send the data over other connections, where floats begin
+// elsewhere.
 bool binds_data(const uint8_t* frame, const PacketView& view) noexcept {
   const uint8_t* option = frame + view.l4 + internet::kTcpBytes;
   const uint8_t* const end = frame + view.payload;
@@ -48,7 +49,7 @@ void Accelerator::from_host(Frame frame, Nanos now) noexcept {
   if (on_wire(view) && !escape(frame, view)) return;
   Record record;
   if (view.layer >= Layer::kOptions) {
-    // A packet socket gets frames before their device would have computed the checksum.
+    // A packet socket gets a frame before its device would have computed the checksum.
     if (view.layer != Layer::kFirstFragment && l4_checksum_unfinished(frame.data, view)) {
       set_l4_checksum(frame.data, view);
       counters_.add(Counter::kChecksumFinished);
@@ -115,11 +116,12 @@ Segment Accelerator::segment_of(const uint8_t* frame, const PacketView& view) no
           .plain = view.layer == Layer::kTcp && !bound};
 }
 
-// The streams get every segment, because a program may mark a connection at any time.
+// Each segment of the host is passed to streams_, marked or not, because a program may mark a connection at any time.
 Accelerator::Record Accelerator::record_of_tcp(const Frame& frame, const PacketView& view, Nanos now) noexcept {
   const Segment segment = segment_of(frame.data, view);
   const TcpStreams::Decision decision = streams_.from_host(segment, now);
-  // A hello goes to the address as soon as there is a marked packet, so that the answer is there when data comes.
+  // restores() asks the address with the first marked packet, even one without data. So the answer has arrived when
+  // data follows.
   const bool restored = marked(view) && restores(frame, view, now);
   if (decision.treatment == TcpStreams::Treatment::kSentBefore) {
     return send_again(frame, view, segment, decision, restored, now);
@@ -142,7 +144,8 @@ Accelerator::Record Accelerator::compress_fresh(const Frame& frame, const Packet
   return record;
 }
 
-// Sends a retransmission. Bytes that have been on the wire keep the values that they had there.
+// Returns the record for a retransmission, if there is one. Bytes that have been on the wire keep the values that they
+// had there.
 Accelerator::Record Accelerator::send_again(const Frame& frame, const PacketView& view, const Segment& segment,
                                             const TcpStreams::Decision& decision, bool restored, Nanos now) noexcept {
   if (!checksums_right(frame.data, view)) return leave(view, Counter::kRawChecksum);

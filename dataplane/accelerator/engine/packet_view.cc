@@ -10,7 +10,7 @@ using namespace internet;
 
 constexpr size_t kVlanTagBytes = 4;
 
-// Reads a TCP segment into `view`; `bytes` bytes of it are in the frame. Returns false if its header does not fit into
+// Reads a TCP segment into `view`. `bytes` of its bytes are in the frame. Returns false if its header does not fit into
 // them.
 bool view_tcp(const uint8_t* tcp, size_t bytes, PacketView& view) noexcept {
   if (bytes < kTcpBytes) return false;
@@ -34,7 +34,7 @@ bool view_udp(const uint8_t* udp, size_t bytes, bool whole, PacketView& view) no
   return true;
 }
 
-// Reads the headers behind the IP header into `view`. Returns the layer.
+// Reads the headers after the IP header into `view`. Returns the layer.
 Layer view_l4(const uint8_t* ip, PacketView& view) noexcept {
   const uint16_t fragment = load16(ip + kIpFragment);
   const uint8_t protocol = ip[kIpProtocol];

@@ -50,15 +50,16 @@ struct PacketView {
   size_t length = 0;    // length of the IP packet; the frame may be longer (padding)
   // Fields that are valid from kOptions on:
   FlowKey key{};
-  size_t l4 = 0, payload = 0;  // offsets from the start of the frame
+  size_t l4 = 0, payload = 0;  // offsets of the TCP or UDP header and of the payload, from the start of the frame
   size_t payload_bytes = 0;    // payload in this frame
   uint32_t seq = 0, ack = 0;   // TCP
   uint8_t flags = 0;           // TCP: kFin to kUrg, and ECE (64) and CWR (128)
   uint16_t window = 0;         // TCP
 };
 
-// Returns the view of a frame. It reads nothing outside `frame`, whatever that contains, and verifies no checksum. UDP
-// whose length is not that of the IP packet is kIpv4, because bytes behind the datagram must not be lost.
+// Returns the view of a frame. Reads nothing outside `frame`, whatever bytes are in it, and verifies no checksum. A UDP
+// packet whose UDP length differs from the length of the IP payload is kIpv4: compression would lose the bytes after
+// the datagram.
 [[nodiscard]] PacketView view_packet(std::span<const uint8_t> frame) noexcept;
 
 // Returns whether headers and shape allow a packet to be compressed. It must be kUdp, or kTcp with none of
@@ -69,8 +70,9 @@ struct PacketView {
          view.payload_bytes != 0 && !view.reserved_bit;
 }
 
-// Returns whether a frame is a super-segment of an offload. Either the frame is longer than an Ethernet header (with
-// its VLAN tags) and `mtu` bytes. Or its IPv4 length is larger than `mtu`, and a device has cut off the frame.
+// Returns whether a frame is a super-segment of an offload. There are two cases. The frame is longer than an Ethernet
+// header (with its VLAN tags) and `mtu` bytes. Or its IPv4 length is larger than `mtu` and than the frame, because a
+// device has cut off the frame.
 [[nodiscard]] bool too_long(std::span<const uint8_t> frame, size_t mtu) noexcept;
 
 // ---- Checksums (RFC 1071) and the fields that they cover (RFC 1624). `frame` is one that view_packet() says is IPv4.
@@ -91,7 +93,8 @@ struct PacketView {
 // Computes the checksum of the packet as it is now. The result is never 0 for UDP.
 void set_l4_checksum(uint8_t* frame, const PacketView& view) noexcept;
 
-// Change one field, and the IP header checksum by as much. So a wrong checksum stays wrong. set_tos() sets all 8 bits.
+// Each changes one field, and adjusts the IP header checksum by the difference. So a wrong checksum stays wrong.
+// set_tos() sets all 8 bits.
 void set_tos(uint8_t* frame, uint8_t tos) noexcept;
 void set_reserved_bit(uint8_t* frame, bool value) noexcept;
 void set_length(uint8_t* frame, size_t ip_length) noexcept;

@@ -1,4 +1,4 @@
-// peers.cc - addresses behind which accelerators restore what this one compresses (worker thread)
+// peers.cc - the peers of an accelerator: whether another accelerator there restores compressed packets (worker thread)
 #include "dataplane/accelerator/engine/peers.h"
 
 #include <openssl/evp.h>
@@ -15,7 +15,7 @@ namespace {
 constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr uint32_t kFirstGroupIp = 0xe0000000;  // first of the multicast, reserved and broadcast addresses
 constexpr size_t kMacBytes = 6;
-constexpr unsigned kSilentAfter = Peers::kQuickAsks + 1;  // number of questions
+constexpr unsigned kSilentAfter = Peers::kQuickAsks + 1;  // questions without an answer after which a peer is silent
 
 template <class T>
 void add(std::atomic<T>& counter) noexcept {

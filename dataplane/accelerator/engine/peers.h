@@ -1,5 +1,5 @@
-// peers.h - addresses behind which accelerators restore what this one compresses (worker thread; other threads may
-// read)
+// peers.h - the peers of an accelerator, which are IP addresses: whether another accelerator there restores compressed
+// packets (worker thread; other threads may read)
 #pragma once
 
 #include <array>
@@ -14,27 +14,27 @@ struct evp_cipher_ctx_st;
 
 namespace gradlane::accel {
 
-// A machine without an accelerator cannot use compressed packets: it would take them for the data itself. So nothing is
-// compressed towards an address until an accelerator has answered there, and not later than kHolds after its last
-// answer. Addresses are asked (docs/accelerator.md, "Hello") while there is marked traffic to them, and for kKept after
-// it.
+// A machine without an accelerator cannot use compressed packets: it would take them for the data itself. So packets to
+// an address are compressed only if an accelerator there has answered a hello within the last kHolds. An address is
+// asked by hellos (docs/accelerator.md, "Hello") while there is marked traffic to it, and for kKept after the last
+// marked packet.
 class Peers {
  public:
   static constexpr size_t kWays = 8;
   static constexpr size_t kMost = 1024;  // limit of addresses; a new address replaces one that is not in use
   static constexpr Nanos kQuick = 50 * kMillisecond;
-  static constexpr unsigned kQuickAsks = 5;  // number of first questions, which are kQuick apart
-  // Interval of later questions, and of all questions once there was an answer.
+  static constexpr unsigned kQuickAsks = 5;  // number of questions at the start, which are kQuick apart
+  // Interval of later questions, and of all questions while the address answers.
   static constexpr Nanos kAgain = kSecond;
   static constexpr Nanos kHolds = 3 * kSecond;
   static constexpr Nanos kKept = 60 * kSecond;
   static constexpr Nanos kBlockedFor = 300 * kSecond;
-  static constexpr Nanos kApart = kMillisecond;  // least time between any two questions
-  static constexpr size_t kTemplate = 34;  // length of Ethernet and IPv4 headers, which give a hello its addresses
+  static constexpr Nanos kApart = kMillisecond;  // shortest time between two questions, to whatever peers
+  static constexpr size_t kTemplate = 34;        // bytes of Ethernet and IPv4 headers, which give a hello its addresses
 
   enum class State : uint8_t {
     kAsked,    // was asked, and has not answered yet
-    kAnswers,  // compressed packets may go there
+    kAnswers,  // has answered lately; packets to it may be compressed
     kSilent,   // was asked for about a second, and nobody answered
     kBlocked,  // answers, but compressed packets do not arrive: none are sent for kBlockedFor
   };
@@ -43,7 +43,7 @@ class Peers {
   explicit Peers(uint64_t seed);
 
   // Returns whether a marked packet to `ip` may be compressed. `frame` is the packet's frame (Ethernet, IPv4). An
-  // address that is not known yet will be asked. Multicast and broadcast addresses never answer.
+  // address that is not known yet will be asked. Multicast and broadcast addresses are never asked, and give false.
   [[nodiscard]] bool restores(const uint8_t* frame, uint32_t ip, Nanos now) noexcept;
   // Counts a marked packet to that address as compressed or uncompressed.
   void count(uint32_t ip, bool compressed) noexcept;
@@ -57,11 +57,11 @@ class Peers {
   [[nodiscard]] Nanos answers_since(uint32_t ip, Nanos now) noexcept;
   // Stops compression towards that address for kBlockedFor, because compressed packets do not arrive there.
   void block(uint32_t ip, Nanos now) noexcept;
-  // Returns whether there was an accelerator within the last kKept. Then all packets from there with the wire's code
-  // point are the accelerator's own.
+  // Returns whether an accelerator at that address has asked or answered within the last kKept. If so, every packet
+  // from that address with the wire's code point was made by the accelerator.
   [[nodiscard]] bool is_accelerator(uint32_t ip, Nanos now) noexcept;
 
-  // An address that must be asked now. If there is none, headers is null. Call next_question() until there is none. It
+  // An address that must be asked now. `headers` is null if no question is due. Call next_question() until then. A call
   // is cheap if no question is due.
   struct Question {
     const uint8_t* headers = nullptr;  // kTemplate bytes of headers, from which the hello gets its addresses
@@ -102,7 +102,8 @@ class Peers {
   [[nodiscard]] static bool holds(const Peer& peer, Nanos now) noexcept;
   [[nodiscard]] Peer* bucket_of(uint32_t ip) noexcept;
   [[nodiscard]] Peer* find(uint32_t ip) noexcept;
-  // Returns null if all peers that could make room are in use.
+  // Makes an entry for `ip` in place of the least recently used one of its bucket. Returns null if that one was used
+  // within the last kAgain.
   [[nodiscard]] Peer* make(uint32_t ip, Nanos now) noexcept;
   [[nodiscard]] uint64_t next_nonce() noexcept;
 
@@ -112,9 +113,9 @@ class Peers {
   const uint64_t seed_;
   const std::unique_ptr<evp_cipher_ctx_st, Free> cipher_;  // encrypts a counter to make nonces
   uint64_t nonces_ = 0;
-  Nanos ask_at_ = kNever;  // time at which the first question of all peers is due, or earlier
-  Nanos asked_at_ = 0;     // time of the last question to any peer
-  size_t looked_at_ = 0;   // index of the peer at which next_question() goes on
+  Nanos ask_at_ = kNever;  // no question to any peer is due before this time
+  Nanos asked_at_ = 0;     // time of the latest question to any peer
+  size_t looked_at_ = 0;   // index of the peer at which next_question() continues
   Peer* last_ = nullptr;   // peer of the last lookup, because most packets go to one peer
   std::array<Peer, kMost> peers_{};
 };

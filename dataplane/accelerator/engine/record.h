@@ -12,8 +12,8 @@
 namespace gradlane::accel {
 
 // Writes the record of `payload`: RecordHeader (mask 0), lead bytes, trail bytes and block. The first float starts
-// behind `lead` (0 to 3) bytes. Returns the length of the record. Returns 0 if the payload has no complete float, or if
-// the record with a GroupHeader would not be shorter than the payload. So no packet ever grows. `out` must have room
+// after `lead` (0 to 3) bytes. Returns the length of the record. Returns 0 if the payload has no complete float, or if
+// the record with a GroupHeader would not be shorter than the payload. So no packet ever grows. `out` must have space
 // for payload.size() bytes and must not overlap the payload. If 0 is returned, the content of `out` is unspecified.
 [[nodiscard]] size_t write_record(const Codec& codec, std::span<const uint8_t> payload, unsigned lead,
                                   std::span<uint8_t> out) noexcept;
@@ -41,12 +41,12 @@ struct RecordView {
 // everything except the block. Reads nothing outside `bytes`.
 [[nodiscard]] RecordFault view_record(std::span<const uint8_t> bytes, uint16_t allowed_mask, RecordView& view) noexcept;
 
-// Restores the payload, header.payload_bytes bytes. Returns kNone or kBadBlock. After kBadBlock, the content of the
-// payload is unspecified.
+// Restores the payload of `view` into the header.payload_bytes bytes at `payload`. Returns kNone or kBadBlock. After
+// kBadBlock, the content of the payload is unspecified.
 [[nodiscard]] RecordFault restore_payload(const Codec& codec, const RecordView& view, uint8_t* payload) noexcept;
 
-// Does both for a record that write_record() made. All of `record` must give exactly payload.size() bytes. Any input
-// bytes are safe.
+// Runs view_record() and restore_payload() on a record that write_record() made. Returns kTooLong if the record does
+// not end with `record`, or if its payload has not exactly payload.size() bytes. Any input bytes are safe.
 [[nodiscard]] RecordFault read_record(const Codec& codec, std::span<const uint8_t> record,
                                       std::span<uint8_t> payload) noexcept;
 

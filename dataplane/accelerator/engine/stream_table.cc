@@ -7,7 +7,7 @@
 namespace gradlane::accel {
 namespace {
 
-// The index of a stream has 32 bits.
+// Limit of buckets: the index of a stream has 32 bits.
 constexpr size_t kMostBuckets = (size_t{1} << 32) / StreamTable::kWays - 1;
 
 }  // namespace
@@ -22,7 +22,7 @@ StreamTable::Place StreamTable::place_of(const FlowKey& key) const noexcept {
   const uint64_t addresses = uint64_t{key.source_ip} << 32 | key.destination_ip;
   const uint64_t ports =
       uint64_t{key.protocol} << 32 | uint64_t{key.source_port} << 16 | uint64_t{key.destination_port};
-  // The seed goes into both rounds. So without the seed nobody can choose two keys that collide after the first round.
+  // The seed is part of both rounds. So without the seed nobody can choose two keys that collide after the first round.
   const uint64_t hash = Random::mix(Random::mix(addresses ^ seed_) + (ports ^ seed_ >> 7) * Random::kStep);
   return {static_cast<size_t>((hash >> 32) * buckets_ >> 32), static_cast<uint32_t>(hash) | 1};
 }

@@ -15,22 +15,22 @@ namespace gradlane::accel {
 struct alignas(64) Stream {
   FlowKey key{};          // source: the host
   uint32_t base = 0;      // sequence number of the first data byte
-  uint32_t sent_end = 0;  // sequence number behind the highest one ever sent
+  uint32_t sent_end = 0;  // sequence number after the highest one ever sent
   uint32_t host_ack = 0;  // last acknowledgement number that the host sent
   SentRecords::List records{};
   Nanos last_seen = 0;
   Nanos progressed_at = 0;  // time at which records were acknowledged last, or the first of them was sent
   bool confirmed = false;   // the host's first segment after the SYN continued from `base`
   bool exact_only = false;  // nothing new is compressed; the stream is forgotten as soon as it has no records
-  bool open_end = false;    // a segment was not plain: bytes behind sent_end may have been sent
+  bool open_end = false;    // a segment was not plain, so bytes after sent_end may have been sent
   bool raw_only = false;    // retransmissions are not compressed either
   bool reset = false;       // the peer sent a RST, and the host has sent nothing since
 };
 static_assert(sizeof(Stream) == 64);
 
-// A set-associative hash table. A stream can be in one bucket only, in any of its kWays places. A lookup reads the
-// bucket's line of tags, and the stream if its tag is there. The hash has a seed, so that nobody can choose ports that
-// all fall into one bucket.
+// A set-associative hash table. A stream can be in one bucket only, in any of its kWays slots. A lookup reads the
+// bucket's line of tags, and compares the whole key only with streams whose tag matches. The hash has a seed, so that
+// nobody can choose ports that all fall into one bucket.
 class StreamTable {
  public:
   static constexpr uint32_t kNone = ~uint32_t{0};
@@ -60,7 +60,7 @@ class StreamTable {
  private:
   struct Place {
     size_t bucket;
-    uint32_t tag;  // never 0, which marks a free place
+    uint32_t tag;  // never 0, because 0 marks a free slot
   };
   [[nodiscard]] Place place_of(const FlowKey& key) const noexcept;
 

@@ -1,5 +1,5 @@
-// tcp_streams.cc - the decision which bytes of TCP streams may be compressed, and what was sent before (worker thread
-// only; no DPDK)
+// tcp_streams.cc - decides which bytes of TCP streams may be compressed, and keeps compressed segments for
+// retransmissions (worker thread only; no DPDK)
 #include "dataplane/accelerator/engine/tcp_streams.h"
 
 #include <algorithm>
@@ -10,18 +10,19 @@
 namespace gradlane::accel {
 namespace {
 
-// No TCP window is larger (RFC 7323), so nothing further ahead belongs to the stream.
+// The largest TCP window (RFC 7323). A segment that begins further after sent_end does not belong to the stream.
 constexpr uint32_t kMostWindow = uint32_t{1} << 30;
-// A RST counts only in the window or close behind it. There a host acts on it, or replies that the connection is alive
-// (RFC 5961).
+// A RST counts only if its sequence number is less than this after the host's acknowledgement. There a host acts on it,
+// or replies that the connection is alive (RFC 5961).
 constexpr uint32_t kResetWindow = uint32_t{1} << 20;
-// A first fragment does not say how long the packet is. No packet is longer than this.
+// Length of the longest IP packet. It is assumed for first fragments, which do not say how long their packet is.
 constexpr uint32_t kMostPacket = 65536;
 constexpr Nanos kStuck = 3 * kSecond;
-constexpr size_t kMostSwept = 32;    // limit of buckets per call
-constexpr size_t kSweepCalls = 512;  // calls that sweep the whole table, if it is not large
+constexpr size_t kMostSwept = 32;  // limit of buckets that one sweep() checks
+// number of sweep() calls that check the whole table, unless kMostSwept makes them more
+constexpr size_t kSweepCalls = 512;
 
-// Returns the sequence number of the first data byte. A SYN takes a number in front of the data.
+// Returns the sequence number of the first data byte. A SYN has a sequence number of its own, before the data.
 uint32_t first_byte(const Segment& segment) noexcept { return segment.seq + ((segment.flags & kSyn) != 0 ? 1 : 0); }
 
 }  // namespace
@@ -101,7 +102,7 @@ TcpStreams::Decision TcpStreams::decide(uint32_t index, const Segment& segment) 
   const uint32_t end = begin + static_cast<uint32_t>(segment.bytes) + (fin ? 1 : 0);
   const bool fresh = !seq_before(begin, stream.sent_end);
   if (seq_before(stream.sent_end, end) && !seq_before(stream.sent_end + kMostWindow, begin)) stream.sent_end = end;
-  // No data comes behind a FIN.
+  // No data follows a FIN.
   if (fin) stream.exact_only = true;
   if (segment.bytes == 0) return {};
   const bool over = stream.exact_only && stream.records.empty();  // the stream is about to be forgotten
@@ -151,7 +152,7 @@ bool TcpStreams::overwrite(const Decision& decision, const Segment& segment, std
   bool any = false;
   for (uint32_t record = records_.find(table_[decision.stream].records, begin); record != kNone;
        record = records_.next(record)) {
-    // Signed: a record may begin in front of the segment, and end behind it.
+    // The distance is signed: a record may begin before the segment, and end within or after it.
     const auto from = static_cast<int32_t>(records_.seq(record) - begin);
     if (from >= static_cast<int64_t>(payload.size())) break;
     const size_t bytes = records_.payload_bytes(record);
@@ -174,8 +175,8 @@ void TcpStreams::from_wire(const Segment& segment, Nanos now) noexcept {
   if (index == kNone) return;
   Stream& stream = table_[index];
   if ((segment.flags & kRst) != 0) {
-    // Anybody can send a RST. If there are records, a false one could do harm. Then only a RST counts that the host
-    // reacts to.
+    // Anybody can send a RST. If there are records, a false RST could do harm. So only a RST counts to which the host
+    // reacts.
     if (!stream.records.empty() && segment.seq - stream.host_ack >= kResetWindow) return;
     stream.reset = true;
     stream.last_seen = now;

@@ -1,5 +1,5 @@
-// tcp_streams.h - the decision which bytes of TCP streams may be compressed, and what was sent before (worker thread
-// only; no DPDK)
+// tcp_streams.h - decides which bytes of TCP streams may be compressed, and keeps compressed segments for
+// retransmissions (worker thread only; no DPDK)
 #pragma once
 
 #include <cstddef>
@@ -77,18 +77,19 @@ struct Segment {
 };
 
 // Every byte of a stream has one value on the wire, however often and in whatever pieces it is sent. A receiver may
-// keep any part of each transmission. So no float of it ever mixes exact and lossy bytes.
+// keep any part of each transmission. So no float that it reads ever mixes exact and lossy bytes.
 //
 // - Byte n of a stream has the sequence number base + n, with base = ISN + 1. So the accelerator must see the SYN.
 //   Floats start at the bytes whose n is a multiple of 4.
-// - `sent_end` is behind the highest byte ever seen. A segment at or behind it is *fresh*: no byte of it was ever sent.
-//   Only floats that lie completely within one fresh segment are sent lossy. At that moment their value is decided.
-//   Bytes that are missing in front of a fresh segment were lost inside the host. They count as sent, exact.
+// - `sent_end` is the number after the highest byte ever seen. A segment at or after it is *fresh*: no byte of it was
+//   ever sent. Only floats that lie completely within one fresh segment are sent lossy. At that moment their value is
+//   decided. Bytes that are missing before a fresh segment were lost inside the host. They count as sent, exact.
 // - A fresh segment that is compressed is remembered, as a record, until a cumulative acknowledgement covers all of it.
 //   From then on receivers discard every copy. (SACK does not count: a receiver may take it back.)
 // - Any other segment with data is a retransmission, even if only its first byte was sent before. If there is a record
-//   of exactly the same bytes, that is sent. Otherwise the segment is sent exact, with the values of records wherever
-//   they cover its bytes. All bytes without a record were sent exact.
+//   of exactly the same bytes, that record is sent. Otherwise the segment is sent uncompressed. Bytes that are covered
+//   by records then have the values that the records restore to. All other bytes were sent exact before, and are sent
+//   exact again.
 // - A stream without records can be forgotten at any time. Its bytes in flight are exact and stay exact, and nothing is
 //   compressed any more. So the table may evict such streams, and no others.
 class TcpStreams {
@@ -111,16 +112,16 @@ class TcpStreams {
   // The decision on one segment. It is valid until the next segment comes.
   struct Decision {
     Treatment treatment = Treatment::kUntouched;
-    unsigned lead = 0;  // kFresh: bytes in front of the first float
+    unsigned lead = 0;  // kFresh: bytes before the first float
     uint32_t stream = kNone;
   };
 
-  // Decides on a TCP segment from host to wire. It must get all of them in order, whatever their ToS.
+  // Decides how a TCP segment from host to wire is sent. Call it for every segment, in order, whatever its ToS.
   //
   // - kUntouched: The stream is unknown, or there is nothing to do. Send the segment as it is.
-  // - kFresh: The floats from `lead` on may be compressed, if remember() takes the record before it is sent.
-  // - kSentBefore: Send the record of again(). If there is none, send the payload as overwrite() leaves it. It changes
-  //   nothing in a payload that was sent exact.
+  // - kFresh: The floats from `lead` on may be compressed, if remember() returns true for the record before it is sent.
+  // - kSentBefore: Send the record of again(). If there is none, call overwrite() and send the payload uncompressed.
+  //   overwrite() changes nothing in a payload that was sent exact.
   [[nodiscard]] Decision from_host(const Segment& segment, Nanos now) noexcept;
   // Keeps the record of a kFresh segment. Returns false if there is no memory: then send the segment as it is.
   [[nodiscard]] bool remember(const Decision& decision, const Segment& segment,
@@ -128,13 +129,13 @@ class TcpStreams {
   // Copies the record of exactly these bytes into `out`, and returns its length. Returns 0 if there is none, if the
   // stream was given up, or if the segment's flags forbid compression.
   [[nodiscard]] size_t again(const Decision& decision, const Segment& segment, std::span<uint8_t> out) noexcept;
-  // Returns whether nothing compressed was acknowledged for 3 s, counted from `since` at the earliest. Only for a
-  // kSentBefore segment.
+  // Returns whether the stream of a kSentBefore segment waits for acknowledgements of compressed segments, and none
+  // arrived for 3 s. The time before `since` does not count. Returns false for other segments and after give_up().
   [[nodiscard]] bool stuck(const Decision& decision, Nanos since, Nanos now) const noexcept;
-  // Stops compression of the stream, retransmissions included. Records keep their values.
+  // Stops compression of the stream, retransmissions included. Bytes that were sent lossy keep their lossy values.
   void give_up(const Decision& decision) noexcept;
-  // Puts the values of records into `payload`, which is the segment's, wherever they cover it. Returns true if some
-  // did. Then the checksum must be computed again.
+  // Replaces the bytes of `payload`, the segment's payload, that records cover by the values that the records restore
+  // to. Returns true if there are such bytes. Then the checksum must be computed again.
   [[nodiscard]] bool overwrite(const Decision& decision, const Segment& segment, std::span<uint8_t> payload) noexcept;
 
   // Handles a TCP segment from wire to host with ACK, RST or FIN. Its `key` is as it arrived, and its checksum must be
@@ -165,7 +166,7 @@ class TcpStreams {
   StreamTable table_;
   SentRecords records_;
   std::vector<uint8_t> record_, payload_;  // buffers of overwrite()
-  size_t swept_ = 0;                       // bucket at which sweep() goes on
+  size_t swept_ = 0;                       // bucket at which sweep() continues
   CounterSet<StreamFigure> counters_;      // gauges stay 0 here
 };
 

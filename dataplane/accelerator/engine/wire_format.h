@@ -1,10 +1,10 @@
-// wire_format.h - the format of a compressed packet behind its UDP or TCP header, as docs/accelerator.md specifies it
+// wire_format.h - the format of a compressed packet after its UDP or TCP header, as docs/accelerator.md specifies it
 //
 // A *bundle* is one wire packet. It has the Ethernet, IPv4 and UDP or TCP headers of its first packet, a GroupHeader,
 // and 1 to kMaxRecords records, to the end of the IP packet. A record stands for one packet. It has a RecordHeader, the
-// header words that its mask names, the lead bytes, the trail bytes, and the codec's block. Header words have 4 bytes
-// each, as in the packet, from the lowest bit on. Integers are little-endian, but header words are copied and stay in
-// network order.
+// header words that its mask names, the lead bytes, the trail bytes, and the codec's block. Header words are in the
+// order of their bits in the mask, lowest bit first, and have 4 bytes each, as in the packet. Integers are
+// little-endian, but header words are copied and stay in network order.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ struct [[gnu::packed]] RecordHeader {
   uint16_t block_bytes;
   uint8_t shape;  // bits of kLeadMask, kTrailMask and kNoUdpChecksumBit
   uint8_t zero;
-  uint16_t mask;  // header words that follow; the first record: 0
+  uint16_t mask;  // bits of the header words that follow; 0 in the first record
 };
 inline constexpr size_t kRecordHeaderBytes = 8;
 static_assert(sizeof(RecordHeader) == kRecordHeaderBytes);
@@ -45,13 +45,14 @@ static_assert(offsetof(RecordHeader, zero) == 5);
 static_assert(offsetof(RecordHeader, mask) == 6);
 
 // Bits of RecordHeader::shape. The floats lie between lead and trail: a whole number of them, at least one.
-inline constexpr uint8_t kLeadMask = 0x03;   // raw bytes in front of the first float
-inline constexpr uint8_t kTrailMask = 0x0c;  // raw bytes behind the last float
+inline constexpr uint8_t kLeadMask = 0x03;   // raw bytes before the first float
+inline constexpr uint8_t kTrailMask = 0x0c;  // raw bytes after the last float
 inline constexpr unsigned kTrailShift = 2;
 inline constexpr uint8_t kNoUdpChecksumBit = 0x10;  // the packet's UDP checksum was 0
 inline constexpr uint8_t kShapeZeros = 0xe0;
 
-// Bits of RecordHeader::mask: header words that differ from their prediction, which is made from the record before.
+// Bits of RecordHeader::mask: header words that differ from their prediction. The prediction is made from the previous
+// record's packet.
 inline constexpr unsigned kIpWord = 0;       // id, flags, fragment offset; predicted: id + 1, flags as before
 inline constexpr unsigned kSeqWord = 1;      // TCP; predicted: as before, plus payload_bytes of the record before
 inline constexpr unsigned kAckWord = 2;      // TCP; predicted: as before
@@ -62,7 +63,7 @@ inline constexpr unsigned kMaxHeaderWords = kOptionWord + kMaxOptionWords;
 
 inline constexpr size_t kMaxRecords = 32;
 
-// The bytes behind the GroupHeader of a hello or an answer.
+// The bytes after the GroupHeader of a hello or an answer.
 struct [[gnu::packed]] HelloBody {
   uint64_t nonce;
 };

@@ -1,5 +1,5 @@
-// bypass.cc - nftables at an accelerator's interfaces: while the accelerator runs, the kernel is kept off them; at
-// other times it joins them (control thread)
+// bypass.cc - nftables at an accelerator's interfaces. While the accelerator runs, they keep the kernel off the packets
+// that arrive. At other times, they make the kernel forward packets between the interfaces (control thread)
 #include "dataplane/accelerator/kernel/bypass.h"
 
 #include <linux/netfilter/nf_tables.h>
@@ -22,7 +22,7 @@
 namespace gradlane {
 namespace {
 
-// These tables come before all other tables of the host, which have no use for frames of these interfaces.
+// Priorities of the two tables. The tables get a frame before all other tables of the host, which have no use for it.
 constexpr int kHeldPriority = -500;
 constexpr int kBypassPriority = -490;
 
@@ -46,7 +46,7 @@ std::string comment_of(const Bypass& bypass) {
                      bypass.tos_wire);
 }
 
-// Returns the number of rules: one drops compressed packets, and one forwards in each direction.
+// Returns the number of rules in `table`: one drops compressed packets, and one forwards in each direction.
 size_t rules_of(const Bypass& bypass) { return bypass.joins() ? 3 : 0; }
 
 // Adds a rule that drops compressed packets. Like the accelerator, it recognizes them by the wire's code point, no

@@ -1,5 +1,5 @@
-// bypass.h - nftables at an accelerator's interfaces: while the accelerator runs, the kernel is kept off them; at other
-// times it joins them (control thread)
+// bypass.h - nftables at an accelerator's interfaces. While the accelerator runs, they keep the kernel off the packets
+// that arrive. At other times, they make the kernel forward packets between the interfaces (control thread)
 #pragma once
 
 #include <string>
@@ -8,14 +8,16 @@
 
 namespace gradlane {
 
-// An accelerator owns the frames that come in at its interfaces. But its packet sockets only get copies. The kernel
-// gets the frames too, and would take compressed payloads for normal data. Two tables of nftables prevent that:
+// An accelerator owns the frames that arrive at its interfaces. But its packet sockets only get copies. The kernel gets
+// the frames too, and would take compressed payloads for normal data. Two tables of nftables prevent that:
 //
-// - `held` belongs to the process. However the process ends, the kernel then removes the table, and nobody else can
-//   remove it. It drops everything that comes in, behind the packet sockets. PortHold creates it.
-// - `table` stays, and takes effect when `held` is gone. It joins the two interfaces, so that the host's network works
-//   without the accelerator. It drops compressed packets, because nobody is there to restore them. If one of the ports
-//   is no interface of the kernel, nothing can be joined, and it drops everything.
+// - `held` belongs to the process. When the process ends, in whatever way, the kernel removes the table. Nobody else
+//   can remove it. It drops every packet that arrives, after the packet sockets have got their copies. PortHold creates
+//   it.
+// - `table` stays, and takes effect when `held` is gone. It makes the kernel forward packets between the two
+//   interfaces, so that the host's network works without the accelerator. It drops compressed packets, because no
+//   accelerator restores them then. If one of the ports is no interface of the kernel, nothing can be forwarded, and it
+//   drops everything.
 //
 // The name of `table` is "gradlane-eth1", after the interface of the wire.
 struct Bypass {
@@ -30,7 +32,7 @@ struct Bypass {
   std::string held;
 
   [[nodiscard]] bool joins() const noexcept { return !host.name.empty() && !wire.name.empty(); }
-  // Returns whether all its interfaces exist.
+  // Returns whether all interfaces that have a name exist.
   [[nodiscard]] bool complete() const noexcept {
     return (host.name.empty() || host.index != 0) && (wire.name.empty() || wire.index != 0);
   }
@@ -48,7 +50,7 @@ void remove_bypass(const Bypass& bypass);
 enum class BypassState {
   kInPlace,
   kMissing,  // the table is missing, or not as install_bypass() makes it now
-  kUnknown,  // this process has no right to look
+  kUnknown,  // this process has no right to read nftables
 };
 [[nodiscard]] BypassState bypass_state(const Bypass& bypass);
 

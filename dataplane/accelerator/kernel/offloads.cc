@@ -1,4 +1,4 @@
-// offloads.cc - offloads to devices that must be off where an accelerator takes its frames (control thread)
+// offloads.cc - device offloads that must be off at the interfaces of an accelerator (control thread)
 #include "dataplane/accelerator/kernel/offloads.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// port_hold.cc - PortHold, which keeps the kernel off what comes in at an accelerator's interfaces (control thread
-// only)
+// port_hold.cc - PortHold, which keeps the kernel off packets that arrive at an accelerator's interfaces (control
+// thread only)
 #include "dataplane/accelerator/kernel/port_hold.h"
 
 #include <arpa/inet.h>
@@ -57,7 +57,7 @@ PortHold::PortHold(const AcceleratorConfig& config) : file_(config.file), bypass
   owner_.emplace(NETLINK_NETFILTER);
   events_.emplace(NETLINK_NETFILTER);
   if (!bypass_.complete()) return;
-  // Events are received from here on. So changes of the tables before the first look are noticed, too.
+  // Events are received from here on. So changes of the tables before the first call of look() are noticed, too.
   int error = events_->join(NFNLGRP_NFTABLES);
   if (error == 0) {
     NftBatch batch;

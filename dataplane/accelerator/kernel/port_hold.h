@@ -1,4 +1,5 @@
-// port_hold.h - PortHold, which keeps the kernel off what comes in at an accelerator's interfaces (control thread only)
+// port_hold.h - PortHold, which keeps the kernel off packets that arrive at an accelerator's interfaces (control thread
+// only)
 #pragma once
 
 #include <optional>
@@ -10,9 +11,9 @@
 
 namespace gradlane {
 
-// While this object exists, the kernel takes nothing that comes in at these interfaces. It installs the tables of
-// bypass.h, watches them, and restores them when others change them. A process that is killed loses the table `held`
-// with its sockets.
+// While this object exists, the kernel does not process packets that arrive at these interfaces. The object installs
+// the tables of bypass.h, watches them, and restores them when others change them. If the process is killed, its
+// sockets are closed, and the kernel removes the table `held`.
 class PortHold {
  public:
   static constexpr Nanos kAgain = 5 * kSecond;  // interval between log lines that say the same
@@ -38,12 +39,12 @@ class PortHold {
 
   const std::string file_;  // path of the configuration
   Bypass bypass_;           // has the present names of the interfaces
-  // None if DPDK alone has both ports. These need no nftables in the kernel.
+  // Both sockets are missing if neither port is an interface of the kernel. Such ports need no nftables.
   std::optional<NetlinkSocket> owner_;   // owns the table `held`
   std::optional<NetlinkSocket> events_;  // gets the events of all tables
   bool held_ = true;
   bool bypassed_ = true;
-  int error_ = 0;  // errno of the last attempt to restore the tables
+  int error_ = 0;  // errno of the latest attempt to restore the tables; 0 if it succeeded, or if there was none
   Nanos logged_at_ = 0;
 };
 

@@ -21,7 +21,7 @@ constexpr size_t kIpv4Addresses = 8;
 constexpr size_t kMostLength = 65535;  // longest length that fits into an IP header
 constexpr uint8_t kFin = 1, kSyn = 2, kRst = 4, kPsh = 8, kUrg = 32, kCwr = 128;
 
-// Returns the sum of the pseudo-header, not folded. `length` is that of TCP's header and payload.
+// Returns the sum of the pseudo-header, not folded. `length` is the length of the TCP header and payload.
 uint64_t pseudo_sum(const uint8_t* frame, const TcpPlaces& places, size_t length) noexcept {
   const uint8_t* const ip = frame + places.ip;
   const uint64_t addresses =
@@ -37,7 +37,7 @@ void set_length(uint8_t* frame, const TcpPlaces& places, size_t tcp_bytes) noexc
   store16(ip + kIpLength, static_cast<uint16_t>(behind_ip));
 }
 
-// Returns the offset of the IP header, behind Ethernet's header and up to two VLAN tags. 0: the frame is too short.
+// Returns the offset of the IP header, after the Ethernet header and up to two VLAN tags. 0: the frame is too short.
 size_t find_ip(std::span<const uint8_t> frame, uint16_t& type) noexcept {
   size_t at = kEtherType;
   for (int tags = 0; at + 2 <= frame.size(); ++tags, at += kVlanBytes) {
@@ -47,8 +47,9 @@ size_t find_ip(std::span<const uint8_t> frame, uint16_t& type) noexcept {
   return 0;
 }
 
-// Finds the headers of a TCP packet. IPv4's header says where TCP begins. IPv6 may have headers between its own and
-// TCP's: then `tcp` is the offset of TCP. Returns no places if the TCP header does not fit into the frame.
+// Finds the headers of a TCP packet. IPv4's header says where TCP begins. IPv6 may have other headers before TCP's:
+// then `tcp` must be the offset of TCP's header. With `tcp` 0, TCP must follow the IPv6 header. Returns offsets 0 if
+// this is not TCP, or if the TCP header does not fit into the frame.
 TcpPlaces find_tcp(std::span<const uint8_t> frame, size_t tcp) noexcept {
   uint16_t type = 0;
   TcpPlaces places;

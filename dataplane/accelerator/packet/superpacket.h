@@ -22,7 +22,7 @@ struct VnetHeader {
 
   uint8_t flags = 0;
   uint8_t kind = kOnePacket;
-  uint16_t header_bytes = 0;    // bytes in front of the payload
+  uint16_t header_bytes = 0;    // bytes before the payload
   uint16_t segment_bytes = 0;   // payload of each packet except the last one
   uint16_t checksum_start = 0;  // offset in the frame; the checksum covers the bytes from here to the end
   uint16_t checksum_field = 0;  // offset of the checksum field from checksum_start
@@ -31,7 +31,7 @@ static_assert(sizeof(VnetHeader) == 10);
 
 // Offsets of the headers of a TCP packet in its frame.
 struct TcpPlaces {
-  size_t ip = 0;  // 0: no TCP packet, or a packet that is left as it is
+  size_t ip = 0;  // offset of the IP header; 0 if the frame is not TCP, is a fragment, or has a bad header
   size_t tcp = 0;
   size_t payload = 0;
   bool of_ipv6 = false;
@@ -42,8 +42,9 @@ class SuperpacketCutter {
  public:
   static constexpr size_t kMostBytes = 65536 + 128;  // longest frame
 
-  // Begins a frame, which must stay valid until its last packet is written. If the frame is one packet, this does what
-  // the header asks, in place. Returns false if header and frame do not fit together. Then there is no packet in it.
+  // Begins a frame, which must stay valid until its last packet is written. If the frame is one packet and the header
+  // asks for a checksum, computes it in place. Returns false if header and frame do not fit together. Then there is no
+  // packet in it.
   [[nodiscard]] bool begin(const VnetHeader& header, std::span<uint8_t> frame) noexcept;
   // Returns the length of the next packet, or 0 if there is none.
   [[nodiscard]] size_t next_bytes() const noexcept;
@@ -56,12 +57,13 @@ class SuperpacketCutter {
   void write_headers(uint8_t* to, size_t bytes, bool last) const noexcept;
 
   std::span<uint8_t> frame_;
-  size_t at_ = 0;  // end of the part that has been written: of the payload or, if the frame is one packet, of the frame
+  // offset in the frame of the first byte of payload (if the frame is one packet: of the frame) that is not written yet
+  size_t at_ = 0;
   size_t segment_bytes_ = 0;  // 0: the frame is one packet
   TcpPlaces places_;
   bool congestion_once_ = false;
   uint64_t pseudo_ = 0;  // sum of the pseudo-header without the length, not folded
-  uint16_t number_ = 0;  // number of the next packet
+  uint16_t number_ = 0;  // index of the next packet, from 0
 };
 
 // Joins packets of a flow that follow each other, if they could come from one superpacket.
@@ -70,8 +72,8 @@ class SuperpacketJoiner {
   static constexpr size_t kMostPackets = 64;
   static constexpr size_t kMostHeader = 128;
 
-  // Begins a superpacket. All frames are read until the superpacket is sent, and none is changed. Returns false if
-  // `frame` must be sent alone.
+  // Begins a superpacket. All frames must stay valid until the superpacket is sent, and none is changed. Returns false
+  // if `frame` must be sent alone.
   [[nodiscard]] bool begin(std::span<const uint8_t> frame) noexcept;
   // Adds the next packet. Returns false if `frame` is not the next packet of this superpacket, or if that is full.
   [[nodiscard]] bool add(std::span<const uint8_t> frame) noexcept;
@@ -91,7 +93,7 @@ class SuperpacketJoiner {
   bool closed_ = false;          // nothing may follow the last packet
   uint32_t next_seq_ = 0;
   uint16_t last_id_ = 0;
-  uint8_t pushed_ = 0;  // PSH flag of the last packet
+  uint8_t pushed_ = 0;  // PSH flag of the packet that was added last
   size_t segment_bytes_ = 0;
   size_t payload_bytes_ = 0;
   size_t count_ = 0;

@@ -49,7 +49,7 @@ void VnetPort::maintain() {
   }
 }
 
-// Returns null if the event is no trouble.
+// Returns the warning for an event, or null if the event needs none.
 const char* VnetPort::trouble_text(Event event) const noexcept {
   switch (event) {
     case Event::kUnfit:

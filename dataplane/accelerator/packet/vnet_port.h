@@ -1,4 +1,5 @@
-// vnet_port.h - the host port of an accelerator as a packet socket with superpackets (control thread; bursts: worker)
+// vnet_port.h - the host port of an accelerator: a packet socket that exchanges superpackets with the kernel (control
+// thread; receive() and send(): worker)
 #pragma once
 
 #include <array>
@@ -14,7 +15,8 @@ struct rte_mempool;
 
 namespace gradlane {
 
-// The replacement for DPDK's AF_PACKET device, on the same interface. The kernel keeps TSO, and gets superpackets back.
+// Replaces DPDK's AF_PACKET device on the same interface. The kernel can leave TCP segmentation to this port (TSO), and
+// receives superpackets from it.
 class VnetPort final : public Port {
  public:
   // `config` is of an AF_PACKET device; only its interface matters. Throws SetupError: "port host: ...".

@@ -34,7 +34,7 @@ iovec part_of(std::span<const uint8_t> bytes) noexcept { return {const_cast<uint
 
 VnetQueue::VnetQueue(unsigned interface, rte_mempool* pool)
     : pool_(pool), memory_(std::make_unique_for_overwrite<uint8_t[]>(kFetched * kSlotBytes)) {
-  // The socket has no protocol yet, so no frame comes before everything is set.
+  // The socket has no protocol yet, so no frame arrives before everything is set.
   socket_ = FileDescriptor(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket_) throw SetupError(fmt::format("cannot create a packet socket: {}", std::strerror(errno)));
   prepare(interface);
@@ -117,8 +117,8 @@ bool VnetQueue::fetch() noexcept {
   return came > 0;
 }
 
-// Returns the frame of a slot. Empty: the frame was too long or too short. If the kernel has taken off a VLAN tag, this
-// puts it on again.
+// Returns the frame of a slot. Returns an empty span if the frame was too long or too short. If the kernel has removed
+// a VLAN tag, this inserts it again.
 std::span<uint8_t> VnetQueue::frame_of(size_t slot) noexcept {
   msghdr& message = messages_[slot].msg_hdr;
   const size_t bytes = messages_[slot].msg_len;
@@ -156,7 +156,7 @@ rte_mbuf* VnetQueue::cut() noexcept {
 
 uint16_t VnetQueue::send(rte_mbuf** burst, uint16_t count) noexcept {
   uint16_t done = 0;
-  size_t alone = 0;  // packets that are left of a superpacket that was refused
+  size_t alone = 0;  // packets of a refused superpacket that are not sent yet; each is sent alone
   while (done < count) {
     size_t packets = 1;
     if (alone == 0 && joiner_.begin(bytes_of(burst[done]))) {

@@ -28,7 +28,7 @@ class VnetQueue {
   VnetQueue(const VnetQueue&) = delete;
   VnetQueue& operator=(const VnetQueue&) = delete;
 
-  // Receives like Port::receive(). The rest of a superpacket comes with the next call.
+  // Receives like Port::receive(). If the burst ends within a superpacket, the next call returns the rest of it.
   [[nodiscard]] uint16_t receive(rte_mbuf** burst, uint16_t count) noexcept;
   // Sends like Port::send(). Packets of a burst that follow each other in a flow are sent as one superpacket.
   [[nodiscard]] uint16_t send(rte_mbuf** burst, uint16_t count) noexcept;
@@ -51,7 +51,7 @@ class VnetQueue {
 
  private:
   static constexpr size_t kFetched = 8;  // frames fetched by one call
-  // Room in front of each frame for its VLAN tag, which the kernel passes separately.
+  // Bytes before each frame for its VLAN tag, which the kernel passes separately.
   static constexpr size_t kTagBytes = 4;
   static constexpr size_t kSlotBytes = kTagBytes + SuperpacketCutter::kMostBytes;
 
@@ -78,8 +78,8 @@ class VnetQueue {
   std::array<Slot, kFetched> slots_{};
   std::array<mmsghdr, kFetched> messages_{};
   size_t fetched_ = 0;    // slots that have a frame
-  size_t opened_ = 0;     // number of these slots that the cutter has got
-  bool drained_ = false;  // nothing more was in the socket in this round
+  size_t opened_ = 0;     // number of these slots whose frames the cutter has received
+  bool drained_ = false;  // the latest fetch() in this receive() emptied the socket
   SuperpacketCutter cutter_;
   SuperpacketJoiner joiner_;
   std::array<std::atomic<uint64_t>, static_cast<size_t>(Event::kCount)> events_{};  // worker writes, others read

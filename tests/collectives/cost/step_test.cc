@@ -87,8 +87,8 @@ TEST(StepTime, CostsNoMoreThanTheExchange) {
   }
 }
 
-// All buckets are equal, and all but the last one are ready at the beginning. The time is then that of MLSys' formula
-// if the exchange takes longer than lambda times backward, and less if it is shorter.
+// All buckets are equal, and all but the last one are ready at the beginning. If their exchanges take longer than
+// lambda times backward, the time is that of MLSys' formula. Otherwise it is at most that.
 TEST(StepTime, MeetsThatOfMlsys) {
   const PlanBucket buckets[] = {{1, 0}, {1, 0}, {1, 0}, {1, 1}};
   constexpr double kLambda = 1.1;
@@ -170,7 +170,7 @@ TEST(PlanStep, RatesThatPay) {
   CodecCost dear = *setting.calibration.find("raw");
   dear.encode_ns = dear.merge_ns = dear.decode_ns = 100;
   EXPECT_EQ(rates(dear).kind, Kind::kNowhere);
-  // Packets take so long that fewer of them are worth it with any link.
+  // Each packet takes so long that a codec, which sends fewer packets, is worth it with any link.
   setting.calibration.packets.send_ns = setting.calibration.packets.receive_ns = 1e5;
   const PlanRates always = rates(*setting.calibration.find("fixed:10"));
   EXPECT_EQ(always.kind, Kind::kAlways);
@@ -195,7 +195,8 @@ TEST(Mlsys, SignsByTheFormula) {
   EXPECT_NEAR(mlsys_compressed(cluster, mlsys_codecs()[3], model, 64 * v100_backward(model)), 0.685, 0.001);
 }
 
-// This is a fit. It must meet the point that it was made from, which says nothing about the model.
+// kMlsysFittedVotes was fitted to this point, so the model must reproduce it. This test therefore does not show that
+// the model is right.
 TEST(Mlsys, FittedVotesMeetTheirPoint) {
   const ModelTable model = find_model("resnet101").value();
   MlsysCluster cluster;

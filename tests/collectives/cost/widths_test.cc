@@ -192,7 +192,7 @@ TEST(PlanWidths, NothingToGain) {
   const Layers one = {{{30, 1}, {20, 4}, {10, 16}}};
   EXPECT_EQ(plan_widths(one, 1).choices, std::vector<size_t>{1});
   const Layers zeros(5, {{7, 0}, {7, 0}, {7, 0}});
-  // The choices stay as they are if nothing is better.
+  // The choices stay unchanged if none is better.
   EXPECT_EQ(plan_widths(zeros, 2).choices, std::vector<size_t>(5, 2));
   // No error is allowed here. A layer of zeros still gets the choice with the fewest bytes.
   const Layers exact = {{{7, 0}, {5, 0}}, {{9, 0}, {3, 1}}};
@@ -235,8 +235,8 @@ TEST(PlanWidths, NeitherUnitsNorOrderMatter) {
 
 // ---- Histogram and plan together: the gain of one step per layer
 
-// Each layer's choices are steps around 2^(1 - bits), times 1 or times its largest magnitude. Choice kUniform is
-// exactly that step.
+// Each layer's choices are steps around 2^(1 - bits), or (`relative`) around that share of its largest magnitude.
+// Choice kUniform is exactly that step.
 constexpr int kAround = 8;
 constexpr size_t kUniform = kAround;
 

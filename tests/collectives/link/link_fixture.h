@@ -99,9 +99,9 @@ class End final : public PacketIo {
   size_t held = 0;
   std::function<void(Bytes)> send;
   std::function<bool()> busy;
-  std::function<bool(Packet)> reads;      // whether hardware still reads the packet
+  std::function<bool(Packet)> reads;      // returns whether the hardware still reads the packet
   std::vector<const uint8_t*> sent_from;  // buffers of transmissions
-  std::function<bool(uint32_t)> refuse;   // whether a packet fails the owner's checks
+  std::function<bool(uint32_t)> refuse;   // returns whether a packet fails the owner's checks
   uint32_t sent = 0;
   std::set<uint32_t> arrived;
   uint32_t in_order = 0;  // all packets before this one have arrived
@@ -197,7 +197,7 @@ class Pair {
   }
 
   std::priority_queue<Flying> flying_;
-  Nanos free_ab_ = 0;  // time at which the last packet has left
+  Nanos free_ab_ = 0;  // time at which the wire from `a` to `b` has carried the latest packet
   Nanos free_ba_ = 0;
   uint64_t order_ = 0;
   uint32_t to_b_ = 0;

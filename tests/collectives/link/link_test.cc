@@ -226,7 +226,7 @@ TEST(Link, AcknowledgesDuplicatesAtOnce) {
 
 // The measured round-trip time is that of the wire, without the time that acknowledgements wait.
 TEST(Link, MeasuresTheWire) {
-  Pair pair(16, 16);  // too few to queue
+  Pair pair(16, 16);  // windows too small for packets to queue
   EXPECT_TRUE(pair.run(1000, 0, kSecond));
   EXPECT_TRUE(pair.a.link.rtt().known());
   EXPECT_NEAR(static_cast<double>(pair.a.link.rtt().least()), static_cast<double>(kRtt), 300);

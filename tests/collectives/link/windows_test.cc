@@ -161,7 +161,7 @@ TEST(RttEstimator, TimeoutDoublesUpToTheMost) {
     EXPECT_EQ(estimator.timeout(backoff), (kMillisecond + 50 * kMicrosecond) << backoff);
   }
   for (unsigned backoff = 7; backoff <= 10; ++backoff) EXPECT_EQ(estimator.timeout(backoff), 125 * kMillisecond);
-  // If the shortest timeout is longer than the longest one, it is used.
+  // If the shortest timeout is longer than the longest one, the shortest one is used.
   EXPECT_EQ(RttEstimator(kSecond, kMillisecond).timeout(3), kSecond);
 }
 
@@ -218,7 +218,7 @@ TEST(ReturnQueue, ForgetsTheLeast) {
 
 // ---- CongestionWindow
 
-constexpr size_t kTarget = 24;  // packets in queues
+constexpr size_t kTarget = 24;  // number of packets that may wait in queues of the path
 constexpr Nanos kLeast = 50 * kMicrosecond;
 
 // A link whose window is always full. In each trip(), all packets of the window are acknowledged after `rtt`.
@@ -254,7 +254,7 @@ TEST(CongestionWindow, StartsFastAndStopsWhenAQueueBuildsUp) {
   round.trip(2 * kLeast);
   round.trip(2 * kLeast);
   EXPECT_LT(window.exact(), before);
-  // From now on it grows by a part of the packets that the queue has room for.
+  // From now on the window grows by a part of the packets that fit the queue's target.
   const double slow = window.exact();
   round.trip(kLeast);
   round.trip(kLeast);

@@ -100,7 +100,8 @@ std::vector<Rank> ranks_of(const char* name, unsigned world) {
   return ranks;
 }
 
-// Follows the elements of a block from their first rank, link by link. Every rank gets each phase of them at most once.
+// Follows the elements of a block from their first rank, link by link. Every rank receives them at most once in each
+// phase.
 class Travel {
  public:
   Travel(const std::vector<Rank>& ranks, const RouteKey& route) : ranks_(ranks), task_(route), stored_(ranks.size()) {}
@@ -144,7 +145,7 @@ class Travel {
       rank = next;
       if (step.merge) merged_.push_back(rank);
     }
-    // Expected elements do come, and over one link only.
+    // A rank expects elements from exactly one link, and only elements that do arrive.
     for (const unsigned other : sub_ring) {
       for (const Phase each : {Phase::kReduce, Phase::kGather}) {
         unsigned ways = 0;
@@ -162,7 +163,7 @@ class Travel {
   std::vector<unsigned> stored_;
 };
 
-// Returns the members b + 1, b + 2, ..., b of a team.
+// Returns the members of a sub-ring in the order b + 1, b + 2, ..., b.
 std::vector<unsigned> ring_order(const std::vector<unsigned>& sub_ring, size_t block) {
   std::vector<unsigned> order;
   for (size_t i = 1; i <= sub_ring.size(); ++i) order.push_back(sub_ring[(block + i) % sub_ring.size()]);

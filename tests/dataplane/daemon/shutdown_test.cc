@@ -8,7 +8,8 @@
 namespace gradlane::test::shutdown_test {
 namespace {
 
-// Two nodes, with an operation that the first node does not know of. The first node has the shorter shutdown_timeout.
+// Two nodes, with an operation that only the second node has submitted. The first node has the shorter
+// shutdown_timeout.
 class ShutdownOfTwo : public testing::Test {
  protected:
   void SetUp() override {
@@ -40,7 +41,7 @@ class ShutdownOfTwo : public testing::Test {
 TEST_F(ShutdownOfTwo, OperationsOfEachNodeComplete) {
   EXPECT_FALSE(is_done_within(30 * kMillisecond));
   (void)first_.submit(submission_of(OpKind::kBarrier, ElementType::kBytes, 0));
-  // The daemon waits 50 ms of this for the other ranks to be notified.
+  // For 50 ms of this time, the daemon waits until the other ranks are notified.
   EXPECT_TRUE(is_done_within(60 * kMillisecond));
   ASSERT_TRUE(second_.over(barrier_).has_value());
   EXPECT_EQ(second_.over(barrier_)->failed, 0U) << second_.over(barrier_)->text;

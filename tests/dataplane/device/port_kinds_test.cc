@@ -14,8 +14,8 @@ namespace {
 bool all(const PortConfig&) { return true; }
 bool none(const PortConfig&) { return false; }
 
-// Intel's older cards count buffers in powers of two. A buffer also has 14 bytes in front of a packet, and 12 for tags
-// and checksum.
+// The buffers of Intel's older cards must have a size that is a power of two. A buffer also has 14 bytes before a
+// packet, and 12 bytes for tags and checksum.
 TEST(PortKinds, SomeCardsHaveRoomInPowersOfTwo) {
   const std::array card{
       PortConfig{.name = "e0", .kind = PortConfig::Kind::kPci, .device = "0000:03:00.0", .nodes = {}, .mac = {}}};

@@ -98,7 +98,7 @@ TEST(PlanRss, PutsEveryFlowAtItsLanesQueue) {
   }
 }
 
-// These are 32 flows to 16 queues. The hash is linear, so some key lets the flows of each lane meet without mixing
+// These are 32 flows to 16 queues. The hash is linear. So there is a key with which no table entry gets flows of two
 // lanes.
 TEST(PlanRss, ManagesTheMostLanesWithTheUsualTable) {
   const std::vector<ArrivingFlow> flows = arriving_flows(config_of(4, 0, 16, 1), {});

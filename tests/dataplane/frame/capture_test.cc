@@ -1,9 +1,9 @@
 // capture_test.cc - the frames of a ring of three nodes, captured once; the code must still send the same frames
 //
-// ring.pcap has all of them: hellos, acknowledgements, and operations of every kind with every codec that existed then.
-// Its links lose a few packets. `tcpdump -r` reads the file. If GRADLANE_WRITE_CAPTURE=FILE is set, the test writes the
-// frames of today's code to FILE instead. After a change of the wire format (docs/wire-format.md), FILE becomes the new
-// ring.pcap.
+// ring.pcap has frames of all kinds: hellos, acknowledgements, and operations of every kind with every codec that
+// existed when it was made. Its links lose a few packets. `tcpdump -r` reads the file. If GRADLANE_WRITE_CAPTURE=FILE
+// is set, the test writes the frames of today's code to FILE instead. After a change of the wire format
+// (docs/wire-format.md), FILE becomes the new ring.pcap.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -38,7 +38,7 @@ struct Captured {
 MacAddress mac_of_node(unsigned node) { return {0x02, 0, 0, 0, 0, static_cast<uint8_t>(1 + node)}; }
 uint32_t ip_of_node(unsigned node) { return 0x0a4d0001 + node; }
 
-// Returns the class that docs/wire-format.md gives a packet. The first run decides.
+// Returns the class that docs/wire-format.md gives a packet. The first run in the packet decides.
 TrafficClass class_of_packet(std::span<const uint8_t> packet) {
   const bool data = packet[offsetof(LinkHeader, kind)] == static_cast<uint8_t>(PacketKind::kData);
   if (!data || packet.size() < sizeof(LinkHeader) + sizeof(RunHeader)) return TrafficClass::kControl;

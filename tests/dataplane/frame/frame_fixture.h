@@ -68,7 +68,7 @@ inline Bytes ethernet(const MacAddress& to, const MacAddress& from, unsigned typ
   return frame;
 }
 
-// Returns a frame from them to us. It has `options` bytes of IP options that do nothing, then `content`.
+// Returns a frame from kTheirIp to kOurIp. It has `options` bytes of IP options that do nothing, then `content`.
 inline Bytes ipv4(uint8_t tos, uint8_t protocol, const Bytes& content, size_t options = 0) {
   Bytes frame = ethernet(kOurMac, kTheirMac, 0x0800);
   frame.resize(kL4 + options, 1);

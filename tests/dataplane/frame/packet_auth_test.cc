@@ -38,7 +38,7 @@ std::array<uint8_t, 32> secret() {
 constexpr std::array<uint8_t, kNonceBytes> kFirst = {0xfe, 0xff, 0xff, 0xff, 0xff, 0xff,
                                                      0xff, 0xff, 0x11, 0x22, 0x33, 0x44};
 
-// Returns a sealed frame from us to them, as they receive it.
+// Returns a sealed frame from kOurIp to kTheirIp, as its receiver gets it.
 Bytes sealed(PacketSigner& sealer, size_t bytes) {
   const Flow flow{kOurMac, kTheirMac, kOurIp, kTheirIp, kPort, kPort + 1};
   Bytes frame(kFrameBytes);
@@ -113,7 +113,7 @@ TEST(PacketAuth, OtherLengthsAreRefused) {
   }
 }
 
-// Nonces have 96 bits, and none comes twice. The lower 64 bits wrap here.
+// Nonces have 96 bits, and none is used twice. The lower 64 bits wrap around here.
 TEST(PacketAuth, NoncesCount) {
   PacketSigner sealer(RingKey(secret()), kOurIp, kFirst);
   const size_t at = kFrameBytes + 10;

@@ -128,7 +128,7 @@ TEST(SourceWatch, TwoThatAlternateAreDoubledAndNamed) {
   EXPECT_EQ(verdicts[12], Verdict::kDuplicateRank);
   EXPECT_EQ(watch.believed(), uint64_t{'a'});
   EXPECT_EQ(watch.stranger(), uint64_t{'b'});
-  // While that goes on, it is found again.
+  // While the two sources alternate, the duplicate is found again.
   EXPECT_GE(count(see(watch, "babababababababa", kStart + kSecond), Verdict::kDuplicateRank), 1U);
 }
 

@@ -24,8 +24,8 @@ TEST(AddressTable, FindsEachAndNoOther) {
   }
 }
 
-// Most searches start in the last 6 places of the table and go on at its beginning. There they meet addresses whose
-// search starts at place 3.
+// Most searches start in the last 6 slots of the table and continue at its beginning. There they pass addresses whose
+// search starts at slot 3.
 TEST(AddressTable, FindsThoseThatCollide) {
   const auto place = [](uint32_t address) { return (address * 0x9e3779b1U) >> 24; };  // of 256 places
   std::vector<uint32_t> addresses;

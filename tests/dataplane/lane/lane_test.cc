@@ -150,8 +150,8 @@ TEST(Lane, TrainersOfOneNodeWaitForEachOtherToTheNanosecond) {
   EXPECT_EQ(ranks[0].over(cookie)->text, "other trainers of this node have waited too long for rank 1");
 }
 
-// The others must also learn of the failure before their own peer_timeout. So a silent neighbour is given up somewhat
-// earlier.
+// The other ranks must also learn of the failure before their own peer_timeout. So a silent neighbour is given up
+// somewhat earlier.
 TEST(Lane, ANeighbourThatFallsSilentIsNamed) {
   Cluster cluster;
   Ranks ranks(cluster);

@@ -96,8 +96,8 @@ TEST(Mesh, PacketsWithTagsComeFromAllAndFaultsAreRepaired) {
 
 // ---- Failures
 
-// A cluster with a short peer_timeout. run() submits an operation on the ranks `alive`, which a failure must end, and
-// returns their errors.
+// A cluster with a short peer_timeout. run() submits an operation on the ranks `alive`. A failure must end the
+// operation. run() returns the error of each of these ranks.
 class Failing {
  public:
   explicit Failing(const ClusterConfig& config) : cluster_(patient(config)), ranks_(cluster_) {

@@ -64,8 +64,8 @@ TEST(Node, ASecondOneOfItsConfigurationGoesNoFurther) {
   EXPECT_THROW(Node(cluster.node(0).config(), links, 1000), SetupError);
 }
 
-// The neighbour's hellos are addressed to ranks that node 0 does not have. Hellos carry the settings, whether the ring
-// is the only strategy or not.
+// The neighbour's hellos are addressed to ranks that node 0 does not have. But the hellos carry the neighbour's
+// settings, whether the ring is the only strategy or not, so node 0 knows them.
 TEST(Node, KnowsWhatANeighbourWithOtherRanksHas) {
   for (const char* const strategies : {"ring", "direct"}) {
     Cluster cluster(

@@ -75,7 +75,7 @@ TEST(Idle, AdaptiveComesToSleep) {
   EXPECT_EQ(advice.sleep, 0U) << "begins afresh";
 }
 
-// Keep-alives move something now and then.
+// Keep-alives make a poll move something at times. They must not keep the worker awake.
 TEST(Idle, WhatMovesWithoutAnOperationKeepsNobodyAwake) {
   Idle idle = moved_at_start(IdlePolicy::kAdaptive);
   const Nanos now = kStart + 10 * kSecond;
@@ -121,7 +121,7 @@ TEST(Idle, SleepsSoonerWhereLinksAreTheKernels) {
   EXPECT_LE(advice.sleep, 200 * kMicrosecond);
 }
 
-// The caller reads `now`. A time before the last one must not look like an idle time of years.
+// The caller reads `now`. A time before that of the previous call must not look like an idle time of years.
 TEST(Idle, TimeThatGoesBackIsNoLongTime) {
   Idle idle = moved_at_start(IdlePolicy::kAdaptive);
   const auto advice = idle.after(false, false, kStart - kMillisecond, kNever);

@@ -14,7 +14,7 @@ struct Job {
   double sent = 2e8;
   double exchange = 10;
   double full = 8;
-  double while_full = 0.8;  // share of the sent bytes
+  double while_full = 0.8;  // share of the sent bytes that were sent while the link was full
   double busy = 1;
   CodecId codec = CodecId::kFixed;
   const char* word = "fixed";

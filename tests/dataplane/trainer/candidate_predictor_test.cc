@@ -139,8 +139,8 @@ TEST(ChoiceReports, OnceForEachChoice) {
   EXPECT_NE(lines[0].text.find("not compressed: fixed:10 by ring takes longer"), std::string::npos) << lines[0].text;
 }
 
-// A trainer may write any names, but causes only few lines. Lines of other trainers are logged. The next trainer of a
-// rank counts as another one.
+// A trainer may write any names, but causes only a few lines. Lines about other trainers are still logged. A new
+// trainer of a rank counts as another trainer.
 TEST(ChoiceReports, OfManyNames) {
   ReportWatch watch;
   size_t lines = 0;

@@ -35,7 +35,7 @@ class ServerEndTest : public ServerTest {
     EXPECT_TRUE(until([this] { return server_->attached() == 0 && !server_->busy(); }));
     finish();
   }
-  // Waits until the server has read the message, and waits for the lanes.
+  // Waits until the server has read the message. The server then waits for the lanes.
   void wait_until_busy() {
     EXPECT_TRUE(until([this] { return server_->busy(); }));
   }
@@ -52,7 +52,7 @@ class ServerEndTest : public ServerTest {
 
 // ---- Death
 
-// All lanes end a generation together.
+// If a generation ends on some lanes, the server ends it on all lanes.
 TEST_F(ServerEndTest, WithSomethingInFlightOnSomeLanes) {
   for (const unsigned lanes : {0U, 1U, 2U, 3U}) {
     const size_t before = lanes_->count(Kind::kEndGeneration);
@@ -284,7 +284,7 @@ TEST_F(ServerEndTest, CrowdThatSaysNothing) {
   trainers.push_back(welcomed(4));
   EXPECT_EQ(server_->attached(), 3U);
   EXPECT_EQ(goodbye(crowd[0]), "too many connections (64)");
-  // The last connections still have their time, but then they must end, too.
+  // The latest connections still have time left. After that they must end, too.
   skip(5 * kSecond);
   EXPECT_EQ(goodbye(crowd.back()), "no HELLO within 5 s");
   for (const RawClient& trainer : trainers) EXPECT_EQ(ask(trainer, find_message("raw")).type(), GL_MSG_CODEC);

@@ -54,7 +54,7 @@ bool RawClient::receive(Reply& reply) const {
   header.msg_controllen = sizeof(control);
   const ssize_t got = recvmsg(fd_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got < 0 && errno == EAGAIN) return false;
-  EXPECT_GE(got, 0) << std::strerror(errno);  // a reset must not destroy a goodbye
+  EXPECT_GE(got, 0) << std::strerror(errno);  // a reset of the connection must not lose a goodbye that was sent before
   reply = {};
   reply.ended = got <= 0;
   reply.bytes.assign(bytes, bytes + std::max<ssize_t>(got, 0));

@@ -28,7 +28,7 @@ struct Reply {
   std::vector<uint8_t> bytes;
   std::vector<FileDescriptor> fds;
 
-  [[nodiscard]] uint32_t type() const;  // 0: there is none
+  [[nodiscard]] uint32_t type() const;  // type of the message; 0 if the reply has no message
   [[nodiscard]] std::string text() const;
   template <typename T>
   [[nodiscard]] T as() const {
@@ -47,7 +47,7 @@ class RawClient {
   [[nodiscard]] bool send(const T& message) const {
     return send(std::span(reinterpret_cast<const uint8_t*>(&message), sizeof(T)));
   }
-  // Returns false if nothing has come yet.
+  // Receives the next message, or the end of the connection. Returns false if nothing has arrived yet.
   [[nodiscard]] bool receive(Reply& reply) const;
   void close() { fd_.reset(); }
   [[nodiscard]] int fd() const { return fd_.get(); }
@@ -95,7 +95,7 @@ class FakeLanes {
   [[nodiscard]] ControlChannel& desk(unsigned lane, unsigned trainer) const;
   // Sets whether lanes take commands, but execute none until this is off again.
   void hold(bool on) { hold_ = on; }
-  // Sets the lanes (bit i: lane i) on which a generation ends when a trainer goes.
+  // Sets the lanes (bit i: lane i) on which a generation ends when a trainer detaches.
   void end_generation(unsigned lanes) { break_off_ = lanes; }
   // Sets whether lanes take no commands at all.
   void stall(bool on);

@@ -108,7 +108,7 @@ TEST_F(ServerPathTest, SecondServerIsRefused) {
                             "; stop it, or give this one another path (socket, or --set socket=PATH)";
   EXPECT_EQ(refusal(), taken);
   const RawClient client = welcomed();  // the first server still works
-  // A second server is refused even if the first one takes no trainers any more.
+  // A second server is refused even if the first one accepts no trainers any more.
   server_->close("over", now());
   EXPECT_EQ(refusal(), taken);
 }

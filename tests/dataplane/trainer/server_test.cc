@@ -85,7 +85,7 @@ TEST_F(ServerTest, WelcomeSaysLocalReduce) {
   const auto welcome = ask(second, hello_message()).as<gl_welcome>();
   EXPECT_EQ(welcome.rank, 4U);
   EXPECT_EQ(welcome.world, 6U);
-  // The two trainers share a desk. Each command names its trainer.
+  // The two trainers share a ControlChannel. Each command names its trainer.
   const std::vector<Told> told = lanes_->told();
   ASSERT_EQ(told.size(), 4U);
   EXPECT_EQ(told[0].trainer, 0U);

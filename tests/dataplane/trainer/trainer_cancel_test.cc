@@ -8,8 +8,8 @@ namespace {
 
 constexpr Task kTask{.count = 40'000};
 
-// Operations are cancelled before the ring is ready, while they wait for room in the exchange or for other ranks, in
-// the middle, and when they are over.
+// Operations are cancelled before the ring is ready, while they wait for a free slot of the exchange or for other
+// ranks, in the middle, and when they are over.
 TEST(Cancel, InEachState) {
   Trainers trainers({.nodes = 3, .lanes = 2, .operations = 1});
   for (Nanos after = 0; after < 400 * kMicrosecond; after += 7 * kMicrosecond) {
@@ -89,7 +89,7 @@ TEST(Cancel, NobodyReadsCompletions) {
   }
 }
 
-// The segment is unmapped right after `done`.
+// The segment is unmapped as soon as the command is done. No lane may touch it after that.
 TEST(RemoveSegment, AtAnyTime) {
   Trainers trainers({.nodes = 3, .lanes = 2});
   for (Nanos after = 0; after < 500 * kMicrosecond; after += 11 * kMicrosecond) {

@@ -87,8 +87,8 @@ bool zeros(const float* at, size_t count) {
   return true;
 }
 
-// All ranks have the same bytes, with any number of lanes, and of trainers that are summed up before. States are kept
-// where they belong, and nothing between them is written.
+// All ranks get the same bytes, with any number of lanes, and of trainers that are summed up first. Each state is
+// written at its own offset, and nothing between the states is written.
 TEST(TrainerCodecs, Each) {
   for (const CodecRow& row : codec_table()) {
     const Codec codec = find_codec(row.example);

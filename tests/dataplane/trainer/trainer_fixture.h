@@ -53,7 +53,7 @@ class TrainerHost {
   virtual ~TrainerHost() = default;
   [[nodiscard]] virtual unsigned lanes() const = 0;     // lanes of a node
   [[nodiscard]] virtual unsigned trainers() const = 0;  // trainers of a node
-  // Returns the desk that takes the commands about this trainer.
+  // Returns the channel for commands about this trainer.
   [[nodiscard]] virtual ControlChannel& desk_of(unsigned node, unsigned trainer, unsigned lane) = 0;
   // Runs until the condition holds. Returns false if it does not hold within `time`.
   [[nodiscard]] virtual bool run_until(const std::function<bool()>& is_so, Nanos time) = 0;
@@ -102,15 +102,15 @@ class TrainerWorld final : public TrainerHost {
   std::vector<std::unique_ptr<Place>> places_;       // by lane, then node
 };
 
-// The end of an operation, from the lanes that have reported it so far.
+// The end of an operation, from the lanes that have reported it until now.
 struct Outcome {
   unsigned lanes = 0;  // number of lanes that have completed it
   unsigned failed = 0;
-  std::map<unsigned, uint32_t> ends{};  // `ends` of each lane that failed, read at that time
+  std::map<unsigned, uint32_t> ends{};  // gl_lane::ends of each lane that failed, read with the failure
   bool residual_cleared = false;
   bool tells_end = false;
   uint64_t sent_bytes = 0;
-  std::string text;  // text of the last lane that failed
+  std::string text;  // text of the latest lane that failed
 };
 
 // A trainer, and the control thread's part for it. The trainer may write anything into the memory of its rings.
@@ -121,8 +121,8 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // ---- Control thread. Each function posts a command to all lanes. All but begin_...() then run the world until it is
-  // done; the memory is freed right after that. Only one command may be in progress.
+  // ---- Control thread. Each function posts a command to all lanes. All but begin_...() then run the world until the
+  // command is done, and free the memory that the command was about. Only one command may be in progress.
   void attach();
   void detach();
   void begin_detach() { post(Command::Kind::kDetach); }
@@ -149,8 +149,9 @@ class Trainer {
   // failures as the client library does.
   [[nodiscard]] std::optional<Outcome> over(uint64_t cookie);
   void read();
-  [[nodiscard]] size_t completions() const { return completions_; }  // number read so far, of all lanes
-  [[nodiscard]] int bell() const { return bell_[1]; }                // the trainer's end; lanes ring it
+  // number of completions read until now, of all lanes
+  [[nodiscard]] size_t completions() const { return completions_; }
+  [[nodiscard]] int bell() const { return bell_[1]; }  // the trainer's end; lanes ring it
 
  private:
   void post(Command::Kind kind, unsigned segment = 0);

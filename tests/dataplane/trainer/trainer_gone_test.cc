@@ -31,7 +31,7 @@ void come_again(Trainers& trainers, unsigned rank) {
   }
 }
 
-// Returns the outcomes on the other ranks. All ranks except `but` have submitted an operation.
+// Returns the outcomes on all ranks except `but`. Each of these ranks has submitted an operation.
 std::vector<Outcome> outcomes_but(Trainers& trainers, unsigned but, const std::vector<uint64_t>& cookies, Nanos time) {
   std::vector<Outcome> ends(cookies.size());
   const auto ended = [&] {
@@ -49,8 +49,8 @@ std::vector<Outcome> outcomes_but(Trainers& trainers, unsigned but, const std::v
   return ends;
 }
 
-// A trainer goes at any time. Its memory is unmapped right after `done`, others learn of it soon, and a new one takes
-// over.
+// A trainer is detached at any time during an operation. Its memory is unmapped as soon as the command is done. Other
+// ranks get an error soon, and a new trainer replaces it.
 TEST(Gone, InTheMiddleOfAnOperation) {
   Trainers trainers({.nodes = 3, .lanes = 2});
   trainers.run(kTask);
@@ -99,8 +99,8 @@ TEST(Gone, OthersSubmitOneMore) {
   }
 }
 
-// Each remaining rank tries again and again by itself. Each time it gets the error at once, until a new trainer has
-// come.
+// Lets each rank in `left` submit again `rounds` times, while the trainer `gone` is missing. Each submission must fail
+// soon, with an error that names the missing trainer.
 void try_in_vain(Trainers& trainers, unsigned gone, const std::vector<unsigned>& left, unsigned rounds) {
   const std::string named = "rank " + std::to_string(gone / trainers.world.config().trainers) + " has left";
   for (unsigned round = 0; round < rounds; ++round) {
@@ -146,8 +146,8 @@ TEST(Gone, AndNobodyComesForSomeTime) {
   }
 }
 
-// Only one remaining rank tries again, a neighbour of the gone rank or not. It gets the error although the others are
-// busy with something else.
+// Only one remaining rank tries again, a neighbour of the gone rank or not. It gets the error although the other ranks
+// have submitted nothing.
 TEST(Gone, OnlyOneTriesAgain) {
   for (unsigned left = 1; left < 4; ++left) {
     Trainers trainers({.nodes = 4, .lanes = 2, .operation_timeout = kSecond});
@@ -181,7 +181,7 @@ TEST(Gone, OnlyANeighbourGoesOn) {
   }
 }
 
-// A new trainer takes the place of the one that has gone, and goes without having done anything.
+// A new trainer replaces the one that has gone, and detaches without having done anything.
 TEST(Gone, AndTheNextOneToo) {
   Trainers trainers({.nodes = 3, .lanes = 2, .operation_timeout = kSecond});
   trainers.run(kTask);
@@ -194,7 +194,7 @@ TEST(Gone, AndTheNextOneToo) {
   trainers.run(kTask);
 }
 
-// Trainers of the next job do not know which one has gone. They wait for it, as at any start.
+// Trainers of the next job do not know that one has gone. They wait for it, as at any start.
 TEST(Gone, OthersThatComeAfterItWait) {
   Trainers trainers({.nodes = 3, .lanes = 2, .operation_timeout = kSecond});
   trainers.run(kTask);
@@ -238,7 +238,7 @@ TEST(Gone, AfterItsLastOperation) {
   }
 }
 
-// The first trainer of the next job may submit before the last one has come.
+// The first trainer of the next job may submit before the last one has attached.
 TEST(Gone, ANewJobBeginsBeforeAllHaveCome) {
   Trainers trainers({.nodes = 3, .lanes = 2, .operation_timeout = kSecond});
   for (unsigned job = 0; job < 4; ++job) {

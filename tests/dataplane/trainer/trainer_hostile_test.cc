@@ -21,8 +21,8 @@ TrainerConfig config() {
   return it;
 }
 
-// Does the session's part: removes the trainer, and attaches a new one. The other ranks resume, because they know of
-// it.
+// Does what a session does after a fault: removes the trainer, and attaches a new one. The other ranks resume, because
+// they know of the fault.
 void replace(Trainers& trainers, unsigned rank) {
   trainers[rank].detach();
   trainers[rank].forget_faults();
@@ -189,7 +189,7 @@ void expect_one_fault_each(const TrainerConfig& config, const std::vector<Bad>& 
     bad.change(submission);
     const uint32_t before = trainers[0].lane(1).submit_head;
     trainers[0].put(1, submission);
-    for (int i = 0; i < 10; ++i) trainers[0].put(1, fp32(~size_t{0}));  // would be another fault
+    for (int i = 0; i < 10; ++i) trainers[0].put(1, fp32(~size_t{0}));  // each of these would be another fault
     trainers.world.run_for(kMillisecond);
     EXPECT_EQ(trainers[0].fault(1).fault.load(), bad.fault) << bad.what;
     EXPECT_EQ(trainers[0].fault(0).fault.load(), TrainerFault::kNone);

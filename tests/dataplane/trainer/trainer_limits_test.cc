@@ -1,5 +1,4 @@
-// trainer_limits_test.cc - operations with time limits of their own, exact ones, given-up ones, and parts of ranks'
-// blocks
+// trainer_limits_test.cc - operations with their own timeouts, exact ones, cancelled ones, and parts of ranks' blocks
 #include <gtest/gtest.h>
 
 #include <random>

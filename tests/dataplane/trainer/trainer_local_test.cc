@@ -283,7 +283,7 @@ TEST(LocalMissing, CancelAndFreeDoNotWaitForTheOthers) {
 TEST(LocalMissing, OneThatHasGone) {
   Trainers trainers({.nodes = 2, .lanes = 2, .trainers = 3});
   const Task task{.count = 20'000};
-  for (const bool waits : {true, false}) {  // whether the others submit before it goes
+  for (const bool waits : {true, false}) {  // whether the others submit before trainer 1 detaches
     trainers.run(task);
     std::vector<uint64_t> cookies(6);
     if (!waits) trainers[1].detach();

@@ -35,7 +35,8 @@ TEST(Resume, AfterOneRankHasGoneAhead) {
   }
 }
 
-// All ranks try until it works, and resume at once after a failure. They succeed, however late one of them is.
+// All ranks try until an operation succeeds, and resume at once after a failure. They succeed, however late one of them
+// is.
 TEST(Resume, AgainAndAgainComesToAnEnd) {
   for (Nanos late = 0; late < 2 * kMillisecond; late += 100 * kMicrosecond) {
     Trainers trainers({.nodes = 3, .lanes = 2});

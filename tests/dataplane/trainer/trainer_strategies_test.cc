@@ -47,7 +47,7 @@ TEST(StrategyKinds, ByThoseThatCan) {
   }
 }
 
-// Data go to the aggregator, and results come back. Each way has its own codec and rounding.
+// Data are sent to the aggregator, and results are sent back. Each direction has its own codec and rounding.
 TEST(StrategyCodecs, OneForEachWay) {
   for (const bool back : {false, true}) {
     Trainers trainers({.nodes = 2, .codec = "raw", .strategies = find_strategies("aggregator:0")});

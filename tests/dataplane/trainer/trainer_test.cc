@@ -16,7 +16,7 @@ TEST_P(Kinds, AllOfThemAndAllTypes) {
   const auto [ranks, lanes] = GetParam();
   Trainers trainers({.nodes = ranks, .lanes = lanes});
   for (const ElementType type : kTypes) {
-    // A small tensor has one lane. A larger one has a share for each lane.
+    // A tensor of a few bytes is the share of one lane. A longer tensor has a share for each lane.
     for (const size_t count : {size_t{1}, size_t{1003}, most_bytes(type, 80'000) / element_bytes(type)}) {
       for (const OpKind kind : {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::kAllGather, OpKind::kBroadcast}) {
         trainers.run(
@@ -169,8 +169,8 @@ TEST(Trainer, NamesItsCodec) {
   }
 }
 
-// The result is the sum of the rounded elements. Each rank keeps the rest in its residual, whichever lane has the
-// element.
+// The result is the sum of the rounded elements. Each rank keeps the rounding errors in its residual, whichever lane
+// has the element.
 TEST(Trainer, ErrorFeedbackAcrossLanes) {
   constexpr unsigned kRanks = 3;
   constexpr size_t kCount = 50'021;

@@ -77,7 +77,7 @@ TEST(Unaware, ResumeSaysThatItKnows) {
   trainers.run(kTask);
 }
 
-// A rank that has submitted nothing yet, or nothing since it resumed, need not learn of the end.
+// A rank that has submitted nothing yet, or nothing after it resumed, need not learn of the end of the generation.
 TEST(Unaware, NotWhoHasNotBegun) {
   Trainers trainers({.nodes = 2, .lanes = 2});
   const uint64_t begun = trainers.submit(0, kTask);
@@ -88,7 +88,7 @@ TEST(Unaware, NotWhoHasNotBegun) {
   trainers.run(kTask);
 }
 
-// A cancel fails only one operation, and numbers go on. Submissions after it are valid as before.
+// A cancel fails only one operation, and operation numbers continue. Submissions after it are valid as before.
 TEST(Unaware, NotAfterACancel) {
   Trainers trainers({.nodes = 3, .lanes = 2});
   trainers.run(kTask);
@@ -121,7 +121,7 @@ TEST(Unaware, WhatResumingEndsIsNotToldOf) {
   expect_failed(trainers, 1, trainers.submit(1, kTask), "rank 0", false);
 }
 
-// Each trainer of a node learns of the end by itself. They begin the next operation together.
+// Each trainer of a node learns of the end separately. They begin the next operation together.
 TEST(Unaware, TrainersOfOneNode) {
   for (const unsigned ahead : {0U, 1U}) {
     Trainers trainers({.nodes = 2, .lanes = 2, .trainers = 2});
@@ -149,7 +149,7 @@ class Pipelines : public testing::TestWithParam<std::tuple<unsigned, unsigned, u
  protected:
   static constexpr size_t kAhead = 3;
 
-  // Submits and waits, in order, until an operation fails. Returns true once one has failed and all others are over.
+  // Submits and waits, in order, until an operation fails. Returns true if one has failed and all others are over.
   static bool live(Trainers& trainers, unsigned rank, std::deque<uint64_t>& pending, bool& told) {
     while (!pending.empty()) {
       const auto end = trainers[rank].over(pending.front());

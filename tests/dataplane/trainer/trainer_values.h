@@ -1,5 +1,4 @@
-// trainer_values.h - tensors of trainers whose sums are exact in every type and codec, and the results that must come
-// out
+// trainer_values.h - tensors of trainers whose sums are exact in every type and codec, and the expected results
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +17,8 @@ inline constexpr ElementType kTypes[] = {ElementType::kFloat32,  ElementType::kF
                                          ElementType::kBfloat16, ElementType::kInt32,   ElementType::kInt64,
                                          ElementType::kBytes};
 
-// Returns the size of the largest tensors of each type. Only float32 and int64 always have the full size; see rounds().
+// Returns the size in bytes of the largest tensors of a type. Without GRADLANE_THOROUGH=1, rounds() makes it a fifth,
+// except for float32 and int64.
 inline size_t most_bytes(ElementType type, size_t all) {
   return type == ElementType::kFloat32 || type == ElementType::kInt64 ? all : rounds(all);
 }
@@ -46,9 +46,9 @@ struct Task {
   size_t count = 0;
   Reduction reduction = Reduction::kSum;
   unsigned root = 0;
-  size_t offset = 0;          // in segment 0
-  size_t out = 0;             // offset of the output there, of an all-to-all
-  const char* strategy = "";  // "": names none
+  size_t offset = 0;          // offset of the tensor in segment 0
+  size_t out = 0;             // offset of an all-to-all's output in segment 0
+  const char* strategy = "";  // name of the strategy; empty if the operation names none
 
   [[nodiscard]] size_t elements(unsigned ranks) const {
     if (kind == OpKind::kBarrier) return 0;

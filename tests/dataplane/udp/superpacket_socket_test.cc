@@ -139,7 +139,7 @@ TEST(OfIpv6, PacketsComeAsTheyWent) {
   EXPECT_EQ(from.send({ip_address(0x7f000001), port}, kTos, parts.data(), 1, 0), Sent::kLost);
 }
 
-// Nobody listens there. Packets get lost, as on any network, and the socket goes on working.
+// Nobody listens at own(3). Packets get lost, as on any network, and the socket goes on working.
 TEST_F(Pair, NobodyThere) {
   uint8_t byte = 1;
   iovec packet{&byte, 1};

@@ -286,7 +286,7 @@ TEST_F(UdpQueues, EmptyDatagrams) {
   EXPECT_EQ(to.times(UdpQueue::Problem::kUnfit), 5U);
 }
 
-// A socket that always has packets does not make the others wait.
+// A socket that always has packets does not make other sockets wait.
 TEST_F(UdpQueues, SocketsTakeTurns) {
   const auto other = setup_of(14, 2);
   const uint16_t ports[] = {kPort, kPort + 1};

@@ -39,7 +39,7 @@ class Client {
   }
   void say_no_more() const { shutdown(fd_.get(), SHUT_WR); }
   void close() { fd_.reset(); }
-  // Receives up to `most` of the bytes that have come.
+  // Receives up to `most` of the bytes that have arrived.
   void receive(size_t most = size_t{1} << 20) {
     std::array<char, 4096> bytes;
     while (most != 0) {
@@ -233,7 +233,7 @@ TEST_F(AdminTest, ACrowdThatSaysNothingKeepsNobodyOut) {
   EXPECT_EQ(ask_in_a_crowd(), "{}\n");
 }
 
-// A crowd connects between the connection of a client and its request.
+// Many other clients connect after this client, and before it sends its request.
 TEST_F(AdminTest, WhoHasJustComeIsNotPushedOut) {
   Client client(path_);
   step();
@@ -244,7 +244,7 @@ TEST_F(AdminTest, WhoHasJustComeIsNotPushedOut) {
   step();
   client.receive();
   EXPECT_EQ(client.text(), "{}\n");
-  // A crowd that goes away makes room at once.
+  // A crowd that disconnects makes room at once.
   crowd.clear();
   for (int i = 0; i < 5; ++i) step();
   EXPECT_EQ(ask("stats\n"), "{}\n");

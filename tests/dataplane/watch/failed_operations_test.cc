@@ -19,8 +19,8 @@ constexpr const char* kSilentText =
 
 class FailureLogTest : public testing::Test {
  protected:
-  // Looks 100 ms after the last look. `all` has the failures of each rank and lane so far. Returns the lines of the
-  // log.
+  // Calls look() 100 ms after the previous call. `all` has the failures of each rank and lane until now. Returns the
+  // lines of the log.
   std::vector<std::string> look(std::vector<FailedOperations> all) {
     now_ += kSecond / 10;
     std::vector<std::string> texts;
@@ -63,7 +63,8 @@ TEST_F(FailureLogTest, SeveralCausesAtOnce) {
             (std::vector<std::string>{"node 0: 2 operations failed: cancelled on rank 1"}));
 }
 
-// The count is read before the causes. A new cause that is not in the count yet takes no operation from the one before.
+// The count is read before the causes. A new cause that is not in the count yet gets none of the operations of the
+// cause before.
 TEST_F(FailureLogTest, ACauseThatIsNewerThanTheCount) {
   const std::string silent = kSilentText;
   EXPECT_EQ(look({{0, 3, kMismatch, {PastFailure{kSilent, 3}}}}),

@@ -42,13 +42,13 @@ class Scraper {
     return ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
   }
   void say_no_more() const { shutdown(fd_.get(), SHUT_WR); }
-  // Breaks the connection off at any point. The server gets an error.
-  void end_generation() {
+  // Resets the connection at any point, so that the server gets an error.
+  void reset_connection() {
     const linger at_once{.l_onoff = 1, .l_linger = 0};
     setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
     fd_.reset();
   }
-  // Receives up to `most` of the bytes that have come.
+  // Receives up to `most` of the bytes that have arrived.
   void receive(size_t most = SIZE_MAX) {
     char bytes[16384];
     while (most != 0) {
@@ -84,7 +84,7 @@ class MetricsServerTest : public testing::Test {
     server_->step(now_);
   }
   [[nodiscard]] Scraper come(int buffer = 0) const { return Scraper(server_->port(), buffer); }
-  // Returns the response to a request, whether other clients are there or not. Loopback delivers at once.
+  // Returns the response to a request, whether other clients are connected or not. Loopback delivers at once.
   std::string scrape(const std::string& request = kGet) {
     Scraper scraper = come();
     scraper.send(request);
@@ -194,9 +194,9 @@ TEST_F(MetricsServerTest, DisconnectsInTheMiddle) {
   step();
   EXPECT_EQ(server_->clients(), 3U);
   in_answer.receive(1000);
-  in_request.end_generation();
-  in_answer.end_generation();
-  silent.end_generation();
+  in_request.reset_connection();
+  in_answer.reset_connection();
+  silent.reset_connection();
   step();
   step();
   EXPECT_EQ(server_->clients(), 0U);

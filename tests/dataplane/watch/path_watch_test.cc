@@ -114,7 +114,7 @@ TEST(PathWatch, LeavesWaysAloneThatCarry) {
   EXPECT_EQ(ways.sent[1], 6U);
 }
 
-// Such a port sends probes only after full packets of the exchange, which then are not acknowledged.
+// A port that stalls on a long frame is probed only while full packets of the exchange are not acknowledged.
 TEST(PathWatch, AsksPortsThatStickOnlyWherePacketsStick) {
   Ways ways;
   ways.facts[0].stalls_on_long_frame = true;
@@ -159,7 +159,7 @@ TEST(PathWatch, SaysNothingOfWhoDoesNotAnswer) {
   ways.answers[0] = false;
   ways.run(30 * kSecond);
   EXPECT_EQ(ways.paths[0], 0U);
-  // A neighbour that goes away during a search leads to no wrong report.
+  // A neighbour that disappears during a search leads to no wrong report.
   for (Nanos time = 0; time < 1500 * kMillisecond; time += 50 * kMillisecond) {
     Ways others;
     others.limit[0] = 1400;

@@ -12,8 +12,8 @@ namespace {
 constexpr size_t kOverhead = 28;
 constexpr std::array<uint8_t, kProbedClasses> kTos{0x28, 0x20, 0xc0};
 
-// This thread is the control thread. The others are the worker that sends and one that gets the answers. Time passes
-// only as both of them run. So neither is late, however little CPU it gets.
+// The main thread is the control thread. One other thread is the worker that sends, and one the worker that gets the
+// answers. Virtual time advances only when both have run, so neither is late, however little CPU it gets.
 TEST(ProberThreads, ProbesAreAnswered) {
   ProbeBoard board;
   std::atomic<uint64_t> mac{1};

@@ -160,7 +160,7 @@ TEST(RingWatch, MostConcreteReasonFirst) {
 
 class RingWatchTest : public testing::Test {
  protected:
-  // Looks every 100 ms for `time`. Returns all lines, each with its time in ms.
+  // Calls look() every 100 ms for `time`. Returns all lines, each with its time in ms.
   std::vector<std::pair<Nanos, RingLine>> watch(const RingFacts& facts, Nanos time) {
     std::vector<std::pair<Nanos, RingLine>> lines;
     for (const Nanos end = now_ + time; now_ < end; now_ += 100 * kMillisecond) {
@@ -235,7 +235,7 @@ TEST_F(RingWatchTest, RefusalsAreErrorsAtOnceAndAgain) {
   EXPECT_EQ(lines[1].first, 6000U);
   facts.neighbours[0].refused.field = Field::kCodec;
   EXPECT_EQ(watch(facts, kSecond).size(), 1U) << "another field is news";
-  // A refusal comes and goes with generations. It is not logged each time.
+  // A refusal disappears and returns with each generation. It is not logged each time.
   facts.neighbours[0].refused = {};
   EXPECT_EQ(watch(facts, 200 * kMillisecond).size(), 0U);
   facts.neighbours[0].refused = other_mtu();

@@ -151,8 +151,8 @@ TEST_F(AcceleratorTest, WhatIsDamagedOnTheWireIsDropped) {
     bad[i] ^= 0x10;
     far_.from_wire(bad);
   }
-  // Two of these frames are not for us to judge: another IP version, and another code point. A third one has a longer
-  // length, as if not all of the packet was there.
+  // In two of these frames, the changed bit makes another IP version or another code point, so they pass to the host. A
+  // third one gets an IP length beyond its end, and is dropped as a super-segment.
   EXPECT_EQ(far_.host.size(), 2U);
   EXPECT_EQ(far_.count(Counter::kSuperSegment), 1U);
   EXPECT_EQ(far_.count(Counter::kWireDropped), good.size() - 14 - 3);

@@ -255,7 +255,7 @@ TEST(BundleHostile, EveryCut) {
       seal_frame(fitted);
       taken += sound(fitted) ? 0 : 1;
     }
-    EXPECT_EQ(taken, 2U);  // the cuts behind the first and the second record
+    EXPECT_EQ(taken, 2U);  // the cuts after the first and the second record
   }
 }
 

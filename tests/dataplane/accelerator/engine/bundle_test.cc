@@ -1,4 +1,4 @@
-// bundle_test.cc - packets through the wire: always as the codec alone changes them, however many share a wire packet
+// bundle_test.cc - packets through the wire change only as the codec changes them, however many share a wire packet
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -67,7 +67,7 @@ TEST(Bundle, WireBytesAreAsSpecified) {
   ASSERT_EQ(wire.size(), kL4 + 8 + 4 + record.size());
   EXPECT_EQ(Bytes(wire.begin() + kL4 + 8, wire.begin() + kL4 + 12), (Bytes{0xa6, 0x21, 4, 10}));
   EXPECT_EQ(Bytes(wire.begin() + kL4 + 12, wire.end()), record);
-  // The headers in front of that are the packet's, except for ToS, lengths and checksums.
+  // The headers before the group header are the packet's, except for ToS, lengths and checksums.
   for (size_t i = 0; i < kL4 + 8; ++i) {
     const bool made = i == kIp + 1 || i / 2 == (kIp + 2) / 2 || i / 2 == (kIp + 10) / 2 || i >= kL4 + 4;
     EXPECT_TRUE(made || wire[i] == frame[i]) << i;
@@ -147,7 +147,7 @@ TEST(Bundle, UdpWithOtherIds) {
   packets[1].id = 7;
   packets[2].id = 8;  // as predicted
   packets[3].id = 9;
-  packets[3].fragment = 0;  // don't fragment is part of that word
+  packets[3].fragment = 0;  // the flag "don't fragment" is in the same word as the id
   check_many(packets, 2);
 }
 
@@ -242,7 +242,7 @@ TEST(Bundle, FillsTheMtuAndNoMore) {
       packet.payload = payload(seed % 5 == 0 ? Data::kMixed : Data::kGradients, 44 + 4 * (seed % 9), seed);
       const Bytes frame = frame_of(packet);
       const size_t record = record_of(kFixed, frame).size();
-      // the id is always the same, so it needs a word
+      // Each packet has the same id, and not the predicted one, so it needs a header word.
       const size_t more = record + (added == 1 ? 4 : 0) + (added > 1 ? 4 : 0);
       if (record == 0) continue;
       const bool fits = bytes + more <= mtu && added < accel::kMaxRecords;

@@ -1,4 +1,5 @@
-// bundles.h - frames through a BundleWriter and a BundleReader, in blocks of exact sizes for the address sanitizer
+// bundles.h - helpers that pass frames through a BundleWriter and a BundleReader. Buffers have exact sizes, so that
+// AddressSanitizer sees overruns
 #pragma once
 
 #include <algorithm>
@@ -24,7 +25,7 @@ class Bundle {
  public:
   explicit Bundle(const Codec& codec, size_t mtu = kMtu) : codec_(codec), mtu_(mtu), memory_(new uint8_t[mtu + 14]) {}
 
-  // Returns false if the frame cannot be compressed, or does not fit.
+  // Adds a frame to the bundle. Returns false if the frame cannot be compressed, or does not fit.
   [[nodiscard]] bool add(const Bytes& frame, unsigned lead = 0) {
     const std::vector<uint8_t> record = record_of(codec_, frame, lead);
     if (record.empty()) return false;

@@ -25,13 +25,13 @@ struct Packet {
   uint16_t fragment = 0x4000;  // flags and offset
   uint8_t ttl = 64;
   uint32_t source_ip = kTheirIp, destination_ip = kOurIp;
-  Bytes ip_options = {};  // a multiple of 4
+  Bytes ip_options = {};  // length: a multiple of 4
   uint16_t source_port = 40000, destination_port = 5001;
   bool udp_checksum = true;
   uint32_t seq = 1000, ack = 2000;
   uint8_t flags = 0x10;  // ACK
   uint16_t window = 500, urgent = 0;
-  Bytes tcp_options = {};  // a multiple of 4
+  Bytes tcp_options = {};  // length: a multiple of 4
   Bytes payload = {};
 };
 [[nodiscard]] Bytes frame_of(const Packet& packet);
@@ -45,8 +45,8 @@ struct Packet {
 [[nodiscard]] size_t payload_end(const Bytes& frame);
 [[nodiscard]] Bytes payload_of(const Bytes& frame);
 
-// Corrects the checksums of an IPv4 frame. Corrects those of TCP and UDP only if lengths allow. A UDP checksum of 0
-// stays.
+// Corrects the IP checksum of an IPv4 frame. Also corrects its TCP or UDP checksum, unless the lengths in its headers
+// are wrong. A UDP checksum of 0 stays.
 void seal_frame(Bytes& frame);
 // Returns the right L4 checksum of a whole TCP or UDP packet (never 0 for UDP). l4_checksum_at() returns its position.
 [[nodiscard]] unsigned right_l4_checksum(const Bytes& frame);
@@ -62,10 +62,11 @@ inline constexpr Data kAllData[] = {Data::kZeros, Data::kGradients, Data::kLarge
                                     Data::kMixed, Data::kSpecial,   Data::kBits};
 [[nodiscard]] Bytes payload(Data data, size_t bytes, uint64_t seed, size_t lead = 0);
 
-// Returns the payload after the codec. Floats behind `lead` bytes are those of decode(encode()). All other bytes are
-// exact.
+// Returns the payload as it is after the codec. The floats after the first `lead` bytes are those of decode(encode()).
+// All other bytes are exact.
 [[nodiscard]] Bytes lossy(const Codec& codec, const Bytes& payload, size_t lead);
-// Returns the frame with such a payload and right checksums. The receiver of a compressed packet must get this frame.
+// Returns the frame with lossy() of its payload, and right checksums. The receiver of a compressed packet must get this
+// frame.
 [[nodiscard]] Bytes lossy_frame(const Codec& codec, const Bytes& frame, size_t lead);
 
 }  // namespace gradlane::test

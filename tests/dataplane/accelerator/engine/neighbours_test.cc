@@ -13,7 +13,7 @@ constexpr Nanos kNow = End::kStart;
 
 class NeighboursTest : public ::testing::Test {
  protected:
-  // Returns a hello as the near accelerator sends it; empty if it sends none.
+  // Returns the hello that the near accelerator sends after a packet of its host; empty if it sends none.
   Bytes hello(const Packet& to) {
     near_.from_host(frame_of(to));
     near_.wire.clear();
@@ -81,7 +81,7 @@ TEST_F(NeighboursTest, TheWiresCodePointOfOrdinaryHostsPasses) {
   EXPECT_EQ(far_.host, frames);
   EXPECT_EQ(far_.count(Counter::kForeign), frames.size());
 
-  // An accelerator never sends such packets.
+  // An accelerator never sends such packets. So they are dropped if their sender is one.
   ends_.meet();
   far_.host.clear();
   for (const Bytes& frame : frames) far_.from_wire(frame);
@@ -89,7 +89,7 @@ TEST_F(NeighboursTest, TheWiresCodePointOfOrdinaryHostsPasses) {
   EXPECT_EQ(far_.count(Counter::kWireDropped), frames.size());
 }
 
-// After a restart, an accelerator may not know yet which other one compresses for it.
+// After a restart, an accelerator may not know yet which other accelerators send it compressed packets.
 TEST_F(NeighboursTest, BundlesAreRestoredWhoeverSentThem) {
   ends_.meet();
   near_.from_host(frame_of(datagram_));
@@ -106,7 +106,7 @@ TEST_F(NeighboursTest, BundlesAreRestoredWhoeverSentThem) {
   EXPECT_EQ(far_.count(Counter::kWireDropped), 1U);
 }
 
-// If such a packet were dropped, all its retransmissions would be dropped, too.
+// If a packet that only looks like a bundle were dropped, all its retransmissions would be dropped, too.
 TEST_F(NeighboursTest, WhatOnlyLooksLikeABundlePasses) {
   Packet packet = udp(Bytes(100, 3), kTosWire);
   packet.payload[0] = 0xa6;

@@ -128,7 +128,7 @@ TEST(PacketView, Fields) {
   EXPECT_EQ(datagram.payload_bytes, 100U);
   EXPECT_FALSE(datagram.reserved_bit);
   packet.fragment = 0x2000;
-  EXPECT_EQ(view(frame_of(packet)).payload_bytes, 100U);  // payload in this frame, a first fragment
+  EXPECT_EQ(view(frame_of(packet)).payload_bytes, 100U);  // payload in this frame, which is a first fragment
   EXPECT_EQ(view(frame_of(packet)).seq, 1000U);
 }
 
@@ -288,8 +288,8 @@ TEST(PacketView, Unfinished) {
     EXPECT_FALSE(l4_checksum_right(frame.data(), view(frame)));
     set_l4_checksum(frame.data(), view(frame));
     EXPECT_EQ(frame, frame_of(packet));
-    // Here the right checksum happens to be the same number. The rest of the packet makes up for twice the
-    // pseudo-header.
+    // Here the right checksum happens to be the same number as the sum of the pseudo-header. The loop chooses the
+    // payload so.
     const unsigned sum = 0xffff - slow_checksum(pseudo, 0, pseudo.size(), SIZE_MAX);
     packet.payload[0] = packet.payload[1] = 0;
     packet.payload.resize(100);

@@ -175,7 +175,7 @@ TEST_F(PeersTest, QuestionsAreNotMoreThanOneAMillisecond) {
   EXPECT_GE(asked, 400U);
 }
 
-// There are more addresses than places. Addresses in use stay.
+// There are more addresses than entries in the table. Addresses in use stay.
 TEST_F(PeersTest, ManyAddressesDoNotPushOutTheUsedOne) {
   (void)restores(kStart);
   ASSERT_TRUE(peers_->answered(kIp, questions(kStart).at(0), kStart));

@@ -1,5 +1,5 @@
-// record_test.cc - payloads through records: as the codec alone changes them, never longer; all other records are
-// refused
+// record_test.cc - payloads through records change only as the codec changes them. A record is never longer than its
+// payload, and invalid records are refused
 #include "dataplane/accelerator/engine/record.h"
 
 #include <gtest/gtest.h>

@@ -95,7 +95,7 @@ TEST_F(RepackingTest, ManyFlowsAtOnceKeepTheirOrder) {
   }
 }
 
-// Arbitrary frames come from both sides, again and again. No buffer may get lost. The fuzzer looks deeper.
+// Arbitrary frames arrive from both sides, again and again. No buffer may get lost. The fuzzer tests more of them.
 TEST_F(RepackingTest, SurvivesGarbage) {
   std::mt19937_64 random(1);
   Connection connection;

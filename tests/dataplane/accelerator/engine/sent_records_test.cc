@@ -106,14 +106,14 @@ TEST(SentRecords, AcknowledgedInPartStays) {
 }
 
 // The model has several lists that share the memory, gaps between records, and sequence numbers that wrap around.
-struct BucketState {
+struct KeptRecord {
   uint32_t seq;
   size_t bytes;
   std::vector<uint8_t> record;
 };
 struct Modelled {
   List list;
-  std::deque<BucketState> kept;
+  std::deque<KeptRecord> kept;
   uint32_t end = 0xfffff000;
 };
 

@@ -1,4 +1,5 @@
-// tcp_model.cc - TCP connections through an accelerator, with hosts, a wire and receivers that do what TCP allows
+// tcp_model.cc - a model of TCP connections through an accelerator. Hosts, wire and receivers do at random what TCP
+// allows
 #include "tests/dataplane/accelerator/engine/tcp_model.h"
 
 #include <algorithm>
@@ -12,8 +13,9 @@
 namespace gradlane::accel::test {
 namespace {
 
-constexpr size_t kStuck = 1'000'000;  // steps
-constexpr size_t kOnTheWay = 48;      // packets of a connection in each direction; networks drop the excess
+constexpr size_t kStuck = 1'000'000;  // limit of steps; a connection that reaches it is stuck
+// limit of packets in flight, per connection and direction; the model drops more, as networks do
+constexpr size_t kOnTheWay = 48;
 
 // Returns floats with magnitudes around the codec's step and above. Rounding changes all bytes of their mantissas.
 std::vector<float> some_floats(size_t count, Rng& random) {
@@ -35,7 +37,7 @@ Box::Box(const Codec& codec, const TcpStreams::Setup& setup, Flaw flaw)
 void Box::restore(size_t record_bytes, std::vector<uint8_t>& payload) {
   std::fill(payload.begin(), payload.end(), uint8_t{0xdb});
   const std::span<const uint8_t> record(record_.data(), record_bytes);
-  // A record that cannot be restored shows up as mixed floats.
+  // If a record cannot be restored, the payload is filled with bytes that tally() counts as mixed floats.
   if (read_record(codec_, record, payload) != RecordFault::kNone) std::fill(payload.begin(), payload.end(), 0xdb);
 }
 
@@ -110,7 +112,7 @@ void Connection::open() {
 }
 
 bool Connection::step() {
-  if (++steps_ >= kStuck || random_.one_in(20000)) end_generation();
+  if (++steps_ >= kStuck || random_.one_in(20000)) reset_connection();
   if (broken_ || una_ == exact_.size() + 1) return false;
   switch (random_.below(16)) {
     case 0:
@@ -153,7 +155,7 @@ void Connection::send_new() {
   nxt_ += bytes;
 }
 
-// The boundaries differ from before: in the middle of a segment, across several segments, or into new bytes.
+// Sends bytes again with other boundaries: from the middle of a segment, across several segments, or into new bytes.
 void Connection::send_again_otherwise() {
   if (una_ >= nxt_) return;
   const size_t begin = random_.one_in(2) ? una_ : una_ + random_.below(nxt_ - una_);
@@ -187,7 +189,7 @@ void Connection::probe() {
   }
 }
 
-void Connection::end_generation() {
+void Connection::reset_connection() {
   pass(base_ + static_cast<uint32_t>(nxt_), kRst, {});
   broken_ = true;
 }
@@ -218,7 +220,8 @@ void Connection::deliver() {
   if (!random_.one_in(8)) receive(packet);
 }
 
-// Takes any part of the payload. Keeps either copy of bytes that it had already, unless it has acknowledged them.
+// Accepts any part of the payload. If it has bytes already and has not acknowledged them, it keeps the old or the new
+// copy.
 void Connection::receive(const Packet& packet) {
   if ((packet.flags & kRst) != 0) return;
   const auto begin = static_cast<int32_t>(packet.seq + ((packet.flags & kSyn) != 0 ? 1 : 0) - base_);
@@ -245,7 +248,8 @@ void Connection::hear() {
   const size_t ack = acks_[chosen];
   if (!random_.one_in(6)) acks_.erase(acks_.begin() + static_cast<ptrdiff_t>(chosen));
   if (random_.one_in(10)) return;  // lost on the wire
-  // The first acknowledgement is for bytes that were never sent. Hosts ignore it, too.
+  // At times, an acknowledgement of bytes that were never sent comes first. The accelerator must ignore it, as hosts
+  // do.
   if (random_.one_in(40)) box_.acknowledge(key_, base_ + static_cast<uint32_t>(exact_.size() + 70000));
   box_.acknowledge(key_, base_ + static_cast<uint32_t>(ack));
   if (!random_.one_in(6)) una_ = std::max(una_, ack);  // or lost inside the host
@@ -275,7 +279,7 @@ Outcome play(const Codec& codec, const Plan& plan, uint64_t seed) {
     if (!slot) {
       if (begun == plan.connections) continue;
       const FlowKey key{0x0a4d0001, 0x0a4d0002, 5000, static_cast<uint16_t>(40000 + chosen), kTcpProtocol};
-      // Half of them pass the end of the sequence numbers.
+      // Half of them start shortly before 2^32, so that their sequence numbers wrap around.
       const uint32_t isn = random.one_in(2) ? random.bits() : ~static_cast<uint32_t>(random.below(20000));
       slot = std::make_unique<Connection>(box, random, key, isn, 1 + random.below(20000));
       ++begun;

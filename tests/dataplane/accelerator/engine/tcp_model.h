@@ -1,4 +1,5 @@
-// tcp_model.h - TCP connections through an accelerator, with hosts, a wire and receivers that do what TCP allows
+// tcp_model.h - a model of TCP connections through an accelerator. Hosts, wire and receivers do at random what TCP
+// allows
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@ namespace gradlane::accel::test {
 
 using gradlane::test::Rng;
 
-// Defects of the accelerator on purpose. The model must find each of them.
+// Defects that the modelled accelerator has on purpose. The model must find each of them.
 enum class Flaw : uint8_t {
   kNone,
   kNoOverwrite,  // retransmissions with other boundaries are sent exact
@@ -62,7 +63,8 @@ struct Tally {
 class Connection {
  public:
   Connection(Box& box, Rng& random, const FlowKey& key, uint32_t isn, size_t bytes);
-  // Lets one thing happen. Returns false if all is sent, received and acknowledged, or if the host has broken off.
+  // Lets one thing happen. Returns false if all is sent, received and acknowledged, or if the host has reset the
+  // connection.
   [[nodiscard]] bool step();
   [[nodiscard]] Tally tally() const;
 
@@ -73,7 +75,7 @@ class Connection {
   void send_again_otherwise();
   void send_again_likewise();
   void probe();
-  void end_generation();
+  void reset_connection();
   void emit(size_t begin, size_t bytes, uint8_t flags);
   void pass(uint32_t seq, uint8_t flags, std::vector<uint8_t> payload);
   [[nodiscard]] size_t some_bytes(size_t begin);
@@ -103,7 +105,7 @@ class Connection {
   size_t steps_ = 0;
 };
 
-// A plan for connections, all through one box. They follow one another on each of `slots` address pairs.
+// The connections of one run, all through one Box. On each of `slots` address pairs, one connection follows the other.
 struct Plan {
   TcpStreams::Setup setup{};
   size_t slots = 6;

@@ -1,8 +1,7 @@
 // tcp_sound_test.cc - no float of a TCP stream mixes exact and lossy bytes, whatever is lost, retransmitted and kept
 //
 // The model (tcp_model.h) does at random what hosts, networks and receivers may do. Each float must be as it was sent,
-// or as the codec returns it. The number of all other floats must be 0. Other tests show that the model would see such
-// floats.
+// or as the codec returns it. No float may be anything else. The last test shows that the model notices such floats.
 #include <gtest/gtest.h>
 
 #include "tests/dataplane/accelerator/engine/tcp_model.h"
@@ -46,7 +45,8 @@ TEST(TcpSound, NoFloatIsMixed) {
     const Sum sum = play_seeds(codec, {}, kSeeds);
     EXPECT_GT(sum.steps, kSeeds * 40'000);
     EXPECT_GT(sum.tally.floats, kSeeds * 15 * 1000);
-    // The test is not trivial: many floats were compressed, and were retransmitted in both ways.
+    // The test is not trivial: many floats were compressed, and were retransmitted with the same and with other
+    // boundaries.
     EXPECT_GT(sum.tally.lossy, sum.tally.floats / 5);
     EXPECT_GT(sum[StreamFigure::kSentAgain], 500u);
     EXPECT_GT(sum[StreamFigure::kOverwritten], 1000u);

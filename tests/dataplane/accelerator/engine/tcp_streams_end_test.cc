@@ -35,7 +35,7 @@ TEST_F(TcpStreamsTest, ASynWithAnotherNumberStartsAfresh) {
   EXPECT_EQ(streams_.streams(), 1u);
 }
 
-// With SYN cookies, the peer may have answered another SYN-ACK than the last one that was seen.
+// With SYN cookies, the peer may have answered an earlier SYN-ACK than the latest one that was seen.
 TEST_F(TcpStreamsTest, AStartThatDoesNotFitIsGivenUp) {
   for (const uint32_t off : {1u, 5000u, 0x80000000u, 0xffffffffu}) {
     Segment syn = segment(0, 0, kSyn | kAck);

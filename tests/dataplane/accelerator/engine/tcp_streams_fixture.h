@@ -64,8 +64,8 @@ class TcpStreamsTest : public testing::Test {
     ASSERT_TRUE(streams_.remember(decision, segment(begin, bytes), record));
     last_record_ = record;
   }
-  // Expects that this retransmission is overwritten. `pieces` says which ranges of bytes are lossy ('l') or exact
-  // ('e').
+  // Expects that this retransmission is overwritten. `pieces` divides its payload into ranges: a number of bytes, and
+  // 'l' if they must be lossy or 'e' if they must be exact.
   void expect_overwritten(const Segment& it, const std::vector<std::pair<size_t, char>>& pieces) {
     const TcpStreams::Decision decision = send(it);
     ASSERT_EQ(decision.treatment, Treatment::kSentBefore);

@@ -47,7 +47,7 @@ TEST_F(TcpStreamsTest, FlaggedSegmentsAreUntouchedAndCount) {
   compress(100, 400);
   EXPECT_EQ(treated(50, 50), Treatment::kSentBefore);
   EXPECT_EQ(treated(500, 100, kAck | kFin), Treatment::kUntouched);
-  EXPECT_EQ(treated(601, 100), Treatment::kUntouched);  // nothing comes behind a FIN
+  EXPECT_EQ(treated(601, 100), Treatment::kUntouched);  // nothing follows a FIN
 }
 
 TEST_F(TcpStreamsTest, SynDataCountsAsSent) {
@@ -78,7 +78,7 @@ TEST_F(TcpStreamsTest, FarAheadIsNoPartOfTheStream) {
   expect_overwritten(segment(0, 399), {{399, 'l'}});
 }
 
-// The streams get no acknowledgements while there are no records. Sequence numbers must wrap around nevertheless.
+// TcpStreams gets no acknowledgements while there are no records. Sequence numbers must wrap around nevertheless.
 TEST_F(TcpStreamsTest, SequenceNumbersGoAround) {
   open();
   for (uint64_t position = 0; position < uint64_t{3} << 32; position += 60'000) {

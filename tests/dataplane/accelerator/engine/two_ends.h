@@ -44,7 +44,8 @@ class End final : private accel::FrameIo {
   std::vector<Bytes> wire, host;  // frames that were sent to the wire and to the host
 
  private:
-  // A longer frame, which an offload made, gets a buffer of its own length.
+  // Returns a frame with these bytes in a buffer of room_ bytes. A longer frame, as offloads make it, gets a buffer of
+  // its own length.
   [[nodiscard]] accel::Frame frame_of(const Bytes& bytes) {
     const accel::Frame frame = make(std::max(room_, bytes.size()));
     std::copy(bytes.begin(), bytes.end(), frame.data);
@@ -95,7 +96,7 @@ class TwoEnds {
     Packet packet;
     packet.protocol = 17;
     packet.payload.resize(64);
-    // An accelerator answers for its host once it has seen a frame of that host.
+    // An accelerator answers for its host only after it has seen a frame of that host.
     Packet other = packet;
     other.tos = 0;
     std::swap(other.from, other.to);

@@ -133,8 +133,7 @@ TEST(SuperpacketCutter, LeavesTagsAndIpOptions) {
   EXPECT_EQ(cut(behind, with_options), segments_of(packet, 1000));
 }
 
-// If packets are routed by way of other hosts, the destination in the IP header is not the one that the checksum
-// covers.
+// If packets are routed by way of other hosts, the checksum covers another destination than the one in the IP header.
 TEST(SuperpacketCutter, KnowsTheAddressesFromTheKernelsSum) {
   Bytes frame = frame_of(packet_with(2500));
   const VnetHeader header = unfinished(frame, 1000);
@@ -324,7 +323,7 @@ TEST(SuperpacketJoiner, OnlyWhatIsRightIsJoined) {
       EXPECT_EQ(joined_of(damaged), std::max<size_t>(i, 1)) << at;
     }
   }
-  frames[1].push_back(0);  // a byte behind the IP packet
+  frames[1].push_back(0);  // a byte after the IP packet
   EXPECT_EQ(joined_of(frames), 1u);
   SuperpacketJoiner joiner;
   for (const uint8_t flags : {kSyn, kFin, kCwr}) {

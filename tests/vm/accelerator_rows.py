@@ -73,7 +73,7 @@ class Path:
 
 def between(stage, **options):
     path = Path(stage, **options).boot(stage)
-    # Nobody listens, but the accelerators learn of each other.
+    # No program listens at this port, but the accelerators learn of each other.
     path.hosts[0].run("await 20 /tmp/floats send 10.77.0.2 5001 0x28 1", check=False)
     plain, marked = path.send("0", 2), path.send("0x28", 2)
     assert plain == 0, f"bytes that were not marked have changed: {plain}"

@@ -19,9 +19,9 @@ ETHERNET, IP_TYPE, UDP, RECORD = 14, b"\x08\x00", 17, 16
 
 @dataclasses.dataclass
 class Checksums:
-    """A row. `sent` says who computes the checksums of sent packets, in the words of `gradlane stats`.
+    """A row. `sent` is what `gradlane stats` must report about who computes the checksums of sent packets.
 
-    With `looks`, the checksums of received packets are verified too.
+    With `looks`, the row also sends damaged packets to node 0, which must count them as `bad_checksum`.
     """
 
     ring: Ring

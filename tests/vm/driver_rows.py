@@ -14,7 +14,7 @@ CARDS = {
 }
 RSS = dataclasses.replace(CARDS["virtio"], options=f"{VIRTIO},mq=on,vectors=6,rss=on,hash=on", lanes=2, queues=2,
                           steering="packets are steered to lanes by RSS: 2 flows in 128 entries")
-# Each pair of settings is in some row of each card.
+# Suffixes of row names, and the settings of these rows. Any two of the settings are together in some row of each card.
 VARIANTS = {
     "": {},
     "-lanes2-auth": {"lanes": 2, "auth": True},
@@ -27,7 +27,7 @@ def rows():
     for name, card in CARDS.items():
         for suffix, changes in VARIANTS.items():
             yield Row(name + suffix, dataclasses.replace(card, **changes).play, short=name == "e1000e" and not suffix)
-    # The sizes of these cards' buffers are powers of two, which 5 KiB is not.
+    # Sizes of packet buffers must be powers of two for these cards, and the 5 KiB that this MTU needs are none.
     yield Row("e1000e-5000", dataclasses.replace(CARDS["e1000e"], mtu=5000).play)
     yield Row("virtio-rss-9000-hugepages-auth",
               dataclasses.replace(RSS, mtu=9000, hugepages=True, auth=True).play, root=True)

@@ -8,7 +8,7 @@ from tests.vm.pair import FOREVER, OPERATION, PEER, Pair
 from tests.vm.ring import expect
 from tests.vm.row import Row
 
-SHORT = 80  # all-reduces of each codec, which take longer than a short fault
+SHORT = 80  # all-reduces of each codec; together they take longer than a fault of 1 to 5 s
 
 
 def link(stage, ring):
@@ -74,7 +74,7 @@ def killed(stage, ring):
 
 
 def paused(stage, ring):
-    """Stops a machine for a while, as a move to another host does."""
+    """Stops a machine for some seconds, as happens when a machine moves to another host."""
     pair = Pair(stage, ring, guests=2)
     pids = [pair.pid(rank) for rank in range(2)]
     for seconds in (1, 5):
@@ -90,7 +90,7 @@ def paused(stage, ring):
     said = pair.fails(0, "rank 1")
     time.sleep(max(0.0, begun + 2 * PEER - time.monotonic()))
     pair.guests[1].monitor("cont")
-    pair.fails(1, "rank [01]")  # it learns that rank 0 has reported it, or finds rank 0 silent
+    pair.fails(1, "rank [01]")  # rank 1 learns that rank 0 has reported it, or finds rank 0 silent
     pair.right_again()
     assert [pair.pid(rank) for rank in range(2)] == pids, "a daemon has ended"
     pair.stop()
@@ -98,7 +98,7 @@ def paused(stage, ring):
 
 
 def powered_off(stage, ring):
-    """Cuts the power of a machine, and puts another machine in its place."""
+    """Cuts the power of a machine, and then starts another machine as its replacement."""
     pair = Pair(stage, ring, guests=2)
     pid = pair.pid(0)
     pair.train(FOREVER)
@@ -106,7 +106,8 @@ def powered_off(stage, ring):
     begun = time.monotonic()
     said = pair.fails(0, r"rank 1 has been silent for too long: it has died, hangs, or cannot be reached$")
     seconds = time.monotonic() - begun
-    # The error comes after PEER. An operation that waits for a rank which is only late fails after OPERATION (120 s).
+    # The error must come after PEER, for a rank that is silent. For a rank that is only late, operations would fail
+    # after OPERATION (120 s).
     assert seconds < OPERATION, f"{seconds:.0f} s"
     pair.replace(1)
     pair.right_again()

@@ -31,7 +31,7 @@ WORDS = ("workers.idle=adaptive", "timeouts.peer=15s", "timeouts.start=60s", "lo
 
 @dataclasses.dataclass
 class Fleet:
-    """`card` is a key of CARDS. `settings` has further keys of the configuration files."""
+    """`count` guests. `card` is a key of CARDS. `settings` has further keys of the configuration files."""
 
     card: str
     count: int = 4
@@ -62,8 +62,8 @@ class Fleet:
             guest.run("modprobe virtio_pci; modprobe virtio_net; ip link set eth0 up; mount -t bpf bpf /sys/fs/bpf")
 
     def use(self, link, ranks=None):
-        """Uses the link `udp` (no file: `gradlaned --nodes`), `af_packet` or `af_xdp` from now on. Guests with `pci`
-        have their files already."""
+        """Makes daemons use this link from now on: `udp` (without a file, by `gradlaned --nodes`), `af_packet` or
+        `af_xdp`. Guests with the card `pci` have their files already."""
         kernel = "" if link == "pci" else "; ip addr flush dev eth0"
         self.each(lambda rank, guest: guest.run(
             f"rm -f /tmp/words* /tmp/log*; cp /links/{link}/* /tmp{kernel}"
@@ -88,7 +88,7 @@ class Fleet:
             assert time.monotonic() < end, f"no packets: {self.guests[0].read('/tmp/perf')}"
 
     def failed(self, ranks, seconds=60):
-        """Returns the output of `gradlane perf` on each of these ranks, where it must fail."""
+        """Waits until `gradlane perf` has failed on each of these ranks, as it must. Returns its output on each."""
         return [said.output for said in self.each(lambda rank, guest: guest.run(
             f"await {seconds} test -s /tmp/ended && cat /tmp/perf; [ $(cat /tmp/ended) = 1 ]"), ranks)]
 

@@ -1,7 +1,7 @@
 // floats.c - floats over TCP, in guests: an ordinary program, which knows nothing of gradlane
 //
 //   floats receive PORT              one connection, until it ends; prints "COUNT floats, worst ERROR"
-//   floats send IP PORT TOS MIB      TOS: as 0x28
+//   floats send IP PORT TOS MIB      TOS: a number such as 0x28
 //
 // Both sides make the same floats, so the receiver knows how far off each of them is.
 #include <arpa/inet.h>

@@ -37,8 +37,8 @@ class GuestFailed(AssertionError):
 class Card:
     """A network card. `cable` is one end of a Cable, or a port of a Switch.
 
-    `options` has further properties of QEMU's device. An empty `mac` stands for mac_of(). `near` is the NUMA node of
-    the guest that the card is at.
+    `options` has further properties of QEMU's device. An empty `mac` stands for mac_of(). `near` is the guest's NUMA
+    node to which the card is connected.
     """
 
     model: str
@@ -58,8 +58,9 @@ class Guest:
     """A guest with these cards. `files` is {path in the guest: content}. `arguments` has further arguments of the
     kernel.
 
-    `space` is the namespace in which QEMU must run to reach its network. `qemu` has the words of another QEMU, `extra`
-    further arguments of QEMU. `deadline` is the value of time.monotonic() at which all scripts must have ended.
+    `space` is the namespace in which QEMU must run to reach its network. `qemu` is the command line of another QEMU
+    program, `extra` further arguments of QEMU. `deadline` is the value of time.monotonic() at which all scripts must
+    have ended.
     """
 
     def __init__(self, name, folder, kernel, image, cards=(), files=None, cpu="max", cpus=2, memory=1024, iommu=True,
@@ -218,7 +219,8 @@ class Guest:
         Express have no port."""
         place = f"addr={16 + number:#x}"
         port = []
-        if card.near is not None:  # behind a host bridge of its own: nothing else tells the NUMA node of a card
+        # the card is behind a host bridge of its own, because nothing else tells the guest the NUMA node of a card
+        if card.near is not None:
             port = ["-device", f"pxb-pcie,id=host{number},bus_nr={_host_bus(number)},bus=pcie.0,numa_node={card.near},{place}"]
             place = f"bus=host{number},addr=0"
         if not _is_old(card):

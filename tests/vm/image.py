@@ -54,7 +54,7 @@ def _sources(folder, programs, drivers):
     needed = set()
     for path in [source for source, _ in found] + plugins:
         needed |= _libraries(path)
-    # Libraries from the build folder lie beside Debian's in the guest.
+    # The guest has libraries from the build folder in the same folder as Debian's.
     return found + [(path, LIBRARIES / path.name if folder in path.parents else None)
                     for path in [*plugins, *sorted(needed)]]
 

@@ -10,7 +10,7 @@ from tests.vm.suite import Suite
 
 STRATEGIES = {"strategies": "[ring, direct, 'aggregator:0', 'rings:2']"}
 EACH = "-b 64K -e 64K -n 2 -w 1 --strategy ring,direct,aggregator:0,rings:2 --codec raw,fixed:10"
-# Key of fleet.CARDS for each link; "kernel" for all others.
+# Key of fleet.CARDS for each link. All other links use the card "kernel".
 CARD = {"pci": "pci", "af_xdp": "plain"}
 SILENT = "has been silent for too long: it has died, hangs, or cannot be reached"
 OPERATION = 60  # seconds, as in fleet.COMMON
@@ -35,7 +35,7 @@ def link(name):
 
 
 def lossy(name):
-    """Has the switch drop a packet of fifty, and let 20 Mb/s through."""
+    """Makes the switch drop one packet in fifty and limit the rate to 20 Mb/s."""
     def play(stage):
         fleet = Fleet(CARD.get(name, "kernel")).boot(stage).use(name)
         ports = ", ".join(f"port{rank}" for rank in range(fleet.count))
@@ -52,8 +52,8 @@ def lossy(name):
 
 
 def gone(name, end, cause):
-    """Calls end() for one of four machines in the middle of operations. All others must name the cause. Then it comes
-    back."""
+    """Calls end() for one of four machines in the middle of operations. All others must name the cause. Then the
+    machine is started again."""
     def play(stage):
         fleet = Fleet(CARD.get(name, "kernel")).boot(stage).use(name).start()
         fleet.begin("-b 64K -e 64K -n 100000 --codec fixed:10")
@@ -61,8 +61,8 @@ def gone(name, end, cause):
         begun = time.monotonic()
         errors = [expect(rf"(?m)^.*rank 2 {cause}.*$", text)[0] for text in fleet.failed((0, 1, 3))]
         seconds = time.monotonic() - begun
-        # The error comes after timeouts.peer. An operation that waits for a rank which is only late fails after
-        # OPERATION.
+        # The error must come after timeouts.peer, for a rank that is silent. For a rank that is only late, operations
+        # would fail after OPERATION.
         assert seconds < OPERATION, f"{seconds:.0f} s"
         fleet.guests[2].end()
         fleet.guests[2].start()

@@ -41,7 +41,7 @@ def start(guest):
 
 
 def here(stage, first=64):
-    """Runs a ring with hugepages on the cards' node, and `first` hugepages on the other node."""
+    """Runs a ring with hugepages on the cards' node. The other node has `first` hugepages."""
     guest = prepare(stage)
     guest.run(f"echo {first} >{PAGES.format(0, 'nr')}; echo 64 >{PAGES.format(1, 'nr')}")
     before = [pages(guest, "free", node) for node in range(2)]
@@ -55,14 +55,14 @@ def here(stage, first=64):
 
 
 def only_here(stage):
-    """Runs a ring with hugepages at the cards and nowhere else, as docs/nic.md says."""
+    """Runs a ring with hugepages only on the cards' node, as docs/nic.md recommends."""
     return here(stage, 0)
 
 
 def elsewhere(stage):
     """Runs a ring without hugepages on the cards' node."""
     guest = prepare(stage)
-    # Both nodes together have enough hugepages. They do not suffice, as all buffers are on one node.
+    # Both nodes together have enough hugepages, but all buffers must be on one node, so the hugepages do not suffice.
     guest.run(f"echo 8 >{PAGES.format(0, 'nr')}; echo 8 >{PAGES.format(1, 'nr')}")
     asked = guest.run("gradlane check --config /tmp/n0.yaml --time 500ms", check=False).output
     for node in range(2):

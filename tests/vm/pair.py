@@ -51,7 +51,7 @@ class Pair:
         self.run(rank, f"daemon {rank}")
 
     def replace(self, rank):
-        """Puts another machine in the place of one that has ended."""
+        """Boots a new machine as the replacement of one that has ended, and starts its daemon."""
         self.guests[rank] = self._stage.prepare([Card(self._ring.card, self._ends[rank], self._ring.options)])
         self._add_file(rank)
         self._stage.boot(self.guests[rank])
@@ -90,7 +90,7 @@ class Pair:
         return sum(entry["counters"].get("operations_done", 0) for entry in stats["ranks"])
 
     def in_work(self):
-        """Checks that the trainers still work, as they must when something breaks."""
+        """Checks that the trainers still run. They must run when something breaks."""
         for rank in range(2):
             self.run(rank, f"[ ! -e /tmp/trained{rank} ] || {{ cat /tmp/perf{rank}; false; }}")
 

@@ -12,7 +12,7 @@ from tests.vm.guest import Card, mac_of
 PERF = "-b 4K -e 256K -f 8 -n 3 -w 1 --codec raw,fixed:10"
 RIGHT = "all results are as the codec promises, and the same on all ranks"
 HUGEPAGES = 192  # MiB, for two daemons
-# These counters must stay 0. They count packets that came damaged, or to the wrong place.
+# These counters must stay 0. They count packets that arrived damaged, or at the wrong lane.
 NEVER = ("wrong_lane", "bad_checksum", "bad_ip_header", "bad_udp", "forged", "bad_crc", "bad_magic", "bad_run")
 
 

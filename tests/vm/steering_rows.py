@@ -13,7 +13,7 @@ from tests.vm.row import Row
 GIVEN = ("delivered", "duplicate", "too_far", "ack_received", "hello_received", "hello_stale", "hello_refused",
          "stale_session", "unknown_peer", "too_short", "bad_magic", "bad_version", "bad_crc", "bad_kind")
 
-SETTLED = 20  # seconds
+SETTLED = 20  # seconds until the counts of queues and lanes must agree
 
 
 def by_lane(stage, ring):

@@ -18,8 +18,8 @@ Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 
 
 class Suite:
-    """`name` is that of the release, such as trixie. A package is unpacked once. Rows that ask at the same time wait
-    for one another."""
+    """`name` is that of the release, such as trixie. A package is downloaded and unpacked only once. A row that needs a
+    package waits while another row unpacks one."""
 
     def __init__(self, name, folder=CACHE):
         self._folder = pathlib.Path(folder) / name

@@ -9,9 +9,9 @@ import struct
 from tests.scripts.accelerator.traffic import internet_checksum
 
 WIRE_TOS = 0x30
-IP, L4 = 14, 34  # offsets
+IP, L4 = 14, 34  # offsets of the IP header, and of the UDP or TCP header, in a frame
 UDP, TCP = 17, 6
-GROUP, RECORD = 4, 8  # bytes of headers
+GROUP, RECORD = 4, 8  # bytes of the headers of a bundle (the payload of a compressed packet) and of each record in it
 ICMP = 1
 
 
@@ -73,7 +73,7 @@ def with_payload(frame, payload):
 
 
 def changed(frame, offset, *values):
-    """Returns the frame with other bytes at an offset of its payload, and with correct checksums."""
+    """Returns the frame with the bytes `values` at `offset` of its payload, and with correct checksums."""
     at = payload_at(frame) + offset
     return put_right(frame[:at] + bytes(values) + frame[at + len(values) :])
 
@@ -135,7 +135,7 @@ def unknown_parameter(generator, frame):
 
 
 def raw_codec(_generator, frame):
-    """Names the codec raw, whose blocks have another length."""
+    """Changes the codec to raw, whose blocks have another length."""
     return changed(frame, 2, 0, 0)
 
 
@@ -235,6 +235,6 @@ def flipped_and_put_right(generator, frame):
 
 
 def shuffled(make, frames, count, seed=1):
-    """Returns `count` frames. A random function of `make` makes each of them from a random frame of `frames`."""
+    """Returns `count` frames. Each is a random frame of `frames` that a random function of `make` has changed."""
     generator = random.Random(seed)
     return [generator.choice(make)(generator, generator.choice(frames)) for _ in range(count)]

@@ -43,8 +43,8 @@ class Programs:
 
 
 def take_wires_address(hosts, i):
-    """Gives gl0 the MAC address of glw0, as `gradlane accelerator up` does. Without rules, the kernel would take a
-    frame for this address at both."""
+    """Gives gl0 the MAC address of glw0, as `gradlane accelerator up` does. Without the nftables rules, the kernel
+    would accept a frame to this address at both interfaces."""
     links = json.loads(hosts.node(i).ip("-j", "link"))
     (address,) = [link["address"] for link in links if link["ifname"] == "glw0"]
     hosts.node(i).ip("link", "set", "gl0", "address", address)
@@ -63,7 +63,7 @@ def flush(hosts, i):
 
 
 def receive_all(sock, count, patience):
-    """Returns the first `count` datagrams that come, or fewer if none comes for `patience` seconds."""
+    """Returns the first `count` datagrams that arrive, or fewer if none arrives for `patience` seconds."""
     got = []
     while len(got) < count and select.select([sock], [], [], patience)[0]:
         got.append(sock.recv(65536))
@@ -94,8 +94,8 @@ def check_once(hosts, bumps, what):
 
 
 def no_rule(hosts, bumps, programs):
-    """Checks that no rules by hand are needed, and that nobody can remove the rules that matter. The daemon restores
-    the others."""
+    """Checks that no user has to write nftables rules. If the rules are removed, datagrams still arrive once, and the
+    daemon restores the rules. Even root cannot delete the table that matters (`TABLE`-held)."""
     check_once(hosts, bumps, "no rules by hand")
     programs.check(1, 0)
     flush(hosts, 1)

@@ -17,7 +17,7 @@ MALFORMED = 50_000
 STRANGER, OTHER_STRANGER = "10.77.0.66", "10.77.0.67"  # source addresses of malformed packets
 
 
-# ---- No accelerator there
+# ---- The peer host has no accelerator
 
 
 def legacy(hosts, bumps, args):
@@ -73,7 +73,7 @@ def both_there(hosts, bumps, args):
     traffic.close(pair)
 
 
-# ---- Something on the way
+# ---- A firewall in the switch
 
 
 def blocked(hosts, bumps, args):
@@ -92,7 +92,7 @@ def blocked(hosts, bumps, args):
     assert verdict.returncode == 1 and "compressed TCP segments do not arrive" in verdict.stdout, verdict.stdout
 
 
-# ---- Killed
+# ---- The peer's accelerator is killed
 
 
 def killed(hosts, bumps):
@@ -133,12 +133,11 @@ def killed(hosts, bumps):
     traffic.close(pair)
 
 
-# ---- Malformed
+# ---- Malformed packets
 
 
 def record(hosts, bumps):
-    """Records compressed packets on the wire to host 1. Returns those, with one record each, as packets from STRANGER.
-    """
+    """Records compressed packets of TCP and UDP on the wire to host 1. Returns them as packets from STRANGER."""
     def wanted(frame, outgoing):
         return outgoing and frames.is_bundle(frame) and frames.source_of(frame) == rig.address(0)
 
@@ -166,8 +165,8 @@ def send_all(raw, packets):
 
 
 def introduce(raw, recorded, *strangers):
-    """Makes the strangers look like accelerators, by hellos. Only then are all of their packets with ToS 0x30 taken for
-    packets of an accelerator."""
+    """Sends hellos from the strangers, so that host 1 takes them for accelerators. Only then does it treat all of their
+    packets with ToS 0x30 as packets of an accelerator."""
     datagram = next(frame for frame in recorded if frame[23] == frames.UDP)
     for stranger in strangers:
         raw.send(frames.sent_from(frames.hello(datagram), stranger))

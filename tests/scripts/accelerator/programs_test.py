@@ -284,7 +284,7 @@ def restart(hosts, bumps, codec):
 
 
 def check_superpackets(bumps, wanted):
-    """Checks that superpackets go in both directions if `wanted`, and that there are none otherwise."""
+    """Checks that superpackets are sent in both directions if `wanted`, and that there are none otherwise."""
     for i in range(2):
         stats = bumps.stats(i)
         port = stats["ports"]["host"]

@@ -53,8 +53,8 @@ def address(i):
 
 
 class Hosts(networks.Network):
-    """A networks.Network in which hosts may be behind bumps. `bumps` says which hosts are. The gl0 of a host without a
-    bump is on the bridge itself."""
+    """A networks.Network whose hosts may be behind bumps. `bumps` has a bool for each host: whether it has a bump. The
+    gl0 of a host without a bump is connected to the bridge directly."""
 
     def __init__(self, bumps=(True, True), **options):
         super().__init__(len(bumps), **options)
@@ -84,12 +84,13 @@ class Hosts(networks.Network):
             self.node(i).run("sysctl", "-q", "-w", *(f"net.ipv4.tcp_{name}={value}" for name, value in values.items()))
 
     def copy(self, per_10000):
-        """Duplicates `per_10000` of 10000 frames in the switch at random from now on; 0: none."""
+        """Duplicates `per_10000` of 10000 frames in the switch at random from now on; 0 stops that."""
         self.spaces["sw"].rules("table netdev copies\ndelete table netdev copies\n" +
                                 (COPIES % (per_10000, per_10000) if per_10000 else ""))
 
     def congest(self, on):
-        """Makes the switch mark congestion (ECN) in packets with ECT(0), or stops that. Not together with drop()."""
+        """Makes the switch mark congestion (ECN) in packets with ECT(0), or stops that. Replaces the rules of drop(),
+        so the two cannot be used together."""
         self._rules("loss", ["ip ecn ect0 ip ecn set ce"] if on else [])
 
     # ---- Private
@@ -166,7 +167,8 @@ class Bumps(rings.Ring):
         return self.stats(i)["counters"][name]
 
     def counted(self, i, name, least, patience=PATIENCE):
-        """Waits until the counter is at least `least`. It waits because the daemon's answers may be a little old."""
+        """Waits until the counter is at least `least`. The daemon publishes its counters only periodically, so they may
+        lag."""
         rings.wait_for(lambda: self.counter(i, name) >= least, f"host {i} counts {least} {name}", patience)
 
     def peer(self, i, other):

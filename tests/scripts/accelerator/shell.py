@@ -70,8 +70,8 @@ def sizes():
 
 
 def kinds():
-    """Yields frames that an accelerator must not change: those it never touches, and those it examines and leaves as
-    they are."""
+    """Yields frames that an accelerator must not change: those that it does not examine, and those that it examines and
+    leaves unchanged."""
     for length in (15, 16, 20, 33, 34, 41, 59):
         yield ethernet(0x88b5, pattern(length - 14, length))
         # The IP version is not 4, although the EtherType says IPv4.
@@ -133,7 +133,7 @@ class Tap:
         wait_for(lambda: self.receive() == last, "the last frame")
 
     def expect(self, frames, what, ignore=lambda frame: False):
-        """Asserts that these frames come, in this order, and no others except frames that `ignore` accepts."""
+        """Asserts that these frames arrive, in this order, and no others except frames that `ignore` accepts."""
         frames, got, silences = list(frames), [], 0
         while silences < (MOST_SILENCES if len(got) < len(frames) else 1) and len(got) <= len(frames):
             frame = self.receive()

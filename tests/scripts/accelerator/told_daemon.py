@@ -44,7 +44,7 @@ DOCUMENT = {
 
 
 def changed(**fields):
-    """Returns the document with other fields; "counters" and "config" are merged."""
+    """Returns DOCUMENT with these fields replaced. The given keys of "counters" and "config" are added to theirs."""
     document = copy.deepcopy(DOCUMENT)
     for key, value in fields.items():
         if key in ("counters", "config"):
@@ -60,7 +60,8 @@ def peer(state, uncompressed=12, ago=0.1):
 
 
 class FakeDaemon:
-    """Answers "stats" on an admin socket: once with each of the documents, then always with the last one."""
+    """Answers "stats" on an admin socket. The first requests get the documents in their order, all later ones get the
+    last document."""
 
     def __init__(self, path, *documents):
         self.documents = [json.dumps(document) for document in documents]
@@ -95,7 +96,7 @@ class FakeDaemon:
 
 
 class ToolsTest(unittest.TestCase):
-    namespace = None  # Space in which the programs run; None: that of this process
+    namespace = None  # network namespace (a Space) in which the programs run; None for the namespace of this process
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="gl-tools-")

@@ -45,8 +45,8 @@ class CheckTest(ToolsTest):
             self.assertGreater(len(daemon.requests), 1)
 
     def test_nothing_is_sent_any_more(self):
-        """Without recent marked traffic, the daemon does not ask the peer. Then nothing is known about the peer, and
-        nothing fails."""
+        """Checks a peer without recent marked traffic. The daemon does not ask such a peer, so `gradlane check` knows
+        nothing about it and reports no failure."""
         for state in ("silent", "asked"):
             with self.daemon(changed(peers=peer(state, ago=60.5))) as daemon:
                 self.check(0, r"^note 10\.77\.0\.2: no marked traffic went there lately")
@@ -134,7 +134,7 @@ class CheckTest(ToolsTest):
 
 
 class DaemonTest(ToolsTest):
-    """The command line of gradlaned."""
+    """Tests the command line of gradlaned."""
 
     def test_check_prints_all_settings(self):
         first = self.run_program("gradlaned", "--check", "--config", self.config)

@@ -17,7 +17,7 @@ from tests.scripts.accelerator import rig
 from tests.scripts.fixtures import rings
 
 MARK = 0x28
-# By codec: the largest error, and the magnitude from which floats are exact.
+# Bounds of each codec: the largest error, and the magnitude from which floats are sent exactly.
 BOUNDS = {"fixed:10": (2.0**-10, 2.0**14), "inceptionn:8": (2.0**-8, 1.0)}
 SO_RCVBUFFORCE, SO_NO_CHECK = 33, 11
 
@@ -52,8 +52,8 @@ def special(count, seed=4):
 
 
 def edges(count, seed=7):
-    """Returns floats just below a power of two. Compression rounds them up to it, so their exponents change. A float
-    that mixes exact and compressed bytes is then out of bounds."""
+    """Returns floats just below a power of two. Compression rounds them up to that power, so their exponents change. A
+    float made of some exact and some compressed bytes is then out of bounds."""
     generator = numpy.random.default_rng(seed)
     return (generator.choice([-2.0, -0.5, 0.5, 2.0], count) * (1 - generator.uniform(0, 2.0**-12, count))).astype("<f4")
 
@@ -188,7 +188,7 @@ def close(*pairs):
 
 
 class Datagrams:
-    """Sends datagrams from host i to host j, few at a time. None may be lost, so no buffer may overflow."""
+    """Sends datagrams from host i to host j, at most BURST at a time. None may be lost, so no buffer may overflow."""
 
     BURST = 24
 

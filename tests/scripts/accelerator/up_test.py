@@ -188,8 +188,8 @@ class UpTest(SpaceTest):
             self.assertEqual(max(lengths), 1514)
 
     def test_what_was_there(self):
-        """Checks that `up` completes what exists in part, made by hand or earlier. It names interfaces that are in the
-        way, and leaves them alone."""
+        """Checks that `up` completes what already exists, made by hand or by an earlier `up`. Interfaces of another
+        kind with the same names are reported and left unchanged."""
         self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")
         before = self.state()
         self.ip("link", "add", "gla0", "type", "bridge")
@@ -262,8 +262,8 @@ class UpTest(SpaceTest):
         self.accelerator("down")
 
     def test_a_tap(self):
-        """Checks a tap. Its daemon leaves a table, too, which keeps the kernel away from the wire. `down` removes this
-        table."""
+        """Checks an accelerator whose host port is a tap. Its daemon also leaves an nftables table, which keeps the
+        kernel away from the wire. `down` removes this table."""
         self.ip("addr", "add", "10.77.0.1/24", "dev", "eth1")
         self.inside("ethtool", "-K", "eth1", "gro", "off")
         self.write_config(host="net_tap0,iface=gl0", wire="net_af_packet1,iface=eth1,qdisc_bypass=0")

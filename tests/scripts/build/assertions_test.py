@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Checks that all C++ of a build folder is compiled with the standard library's assertions, or all without, as asked.
+"""Checks that the option `assertions` of a build folder holds for all of its C++: with the standard library's
+assertions, or without.
 
 Versions of meson differ in the options that they add, so the last option on each command line must be gradlane's.
 """

@@ -13,7 +13,7 @@ import sys
 
 # Defined weak or unique symbols: V, v, W, w, u. (Undefined ones have no address.)
 WEAK = re.compile(r"^[0-9a-f]+ [VvWwu] (.*)$")
-# Only VEX and EVEX code has these: mnemonics with a leading v, mask and wide registers.
+# Only VEX and EVEX code has these: mnemonics that begin with v, instructions on mask registers, and the wide registers.
 AVX = re.compile(r"^\s*[0-9a-f]+:\s+(v(?!err|erw|m(call|launch|resume|xo))[a-z0-9]+|k(mov|or|and|shift)[a-z]*)\s|%[yz]mm|%k[0-7]")
 
 

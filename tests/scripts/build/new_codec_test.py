@@ -69,7 +69,7 @@ def main():
         assert '"steps:4"' in (root / "tests" / "compress" / "chunks_test.cc").read_text()
         for bad in ("Sketch", "a", "1bit", "with-dash", "seventeenletters1"):
             assert f"'{bad}'" in new_codec(root, bad, status=1), bad
-        # If a file has changed, the script says so and does not guess.
+        # If the script does not find the lines where it adds the codec, it reports the file and does not guess.
         (root / "compress" / "codecs" / "list.h").write_text("// nothing\n")
         assert "list.h" in new_codec(root, "late", status=1)
     print("skeletons are in order")

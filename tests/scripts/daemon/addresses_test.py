@@ -121,7 +121,7 @@ def two_that_are_one_node_are_both_named(folder, network):
                 raise AssertionError("a barrier with a doubled rank")
             except Exception as error:  # the class of the error does not matter
                 assert named(str(error)), error
-        # Each of the two logs the MAC address of the other one.
+        # Each of the two daemons of node 1 logs the MAC address of the other one.
         for other, log in ((both[1], lambda: nodes.log(1)), (both[0], stray.log)):
             rings.wait_for(lambda: f"{other} has this node's address 10.77.0.2, too" in log(), "who has it")
         status, output = check(network, 0, nodes.config(0))
@@ -135,8 +135,8 @@ def two_that_are_one_node_are_both_named(folder, network):
 
 
 def a_link_that_comes_up_late(folder, network):
-    """Checks that a daemon whose link comes up late asks for its address then, and does not use it while another host
-    has it."""
+    """Checks a daemon whose link comes up after its start. Only then does it ask whether its address is free. It does
+    not use the address while another host has it."""
     with ring(folder, network) as nodes:
         nodes.start_node(0)
         rings.wait_for(lambda: "node 0 of 3" in nodes.log(0), "node 0")

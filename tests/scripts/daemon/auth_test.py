@@ -13,7 +13,7 @@ import threading
 
 from tests.scripts.fixtures import networks, rings
 
-FRAME = 42  # bytes of headers in front of a gradlane packet
+FRAME = 42  # bytes of headers before a gradlane packet
 TAG = 28
 FAST = "{peer: 500ms, start: 1s, operation: 20s, shutdown: 100ms}"
 PORT = 18400
@@ -170,8 +170,8 @@ def check_strangers(folder, args, network):
         changed = [frame[:at] + bytes([frame[at] ^ 1]) + frame[at + 1:] for frame in frames[:20]
                    for at in (26, 34, FRAME, FRAME + 20, len(frame) - 1)]
         recorder.send(changed)
-        # A frame with another source address does not count: its IP checksum is wrong. The test expects at least three
-        # of the other kinds.
+        # Each of 20 frames was changed in five ways. A frame with another source address is not counted as forged,
+        # because its IP checksum is wrong. The test expects at least three quarters of the other 80.
         rings.wait_for(lambda: counter(ring, 1, "forged") >= before + 3 * 20, "changed packets are counted")
         run_example(ring, args.example)
         ring.wait_whole()

@@ -158,8 +158,8 @@ class LibraryTest(DaemonTest):
                     array[:] = number
             requests = [[trainer.start("all_reduce", array) for array in mine]
                         for trainer, mine in zip(trainers, arrays)]
-            # The ranks wait in turn, from the last operation to the first. Every call must also advance the operations
-            # before.
+            # Each rank waits for the operations from the last to the first. So each call must also advance the
+            # operations that were started before the one it waits for.
             for pair in reversed(list(zip(*requests))):
                 codes = [PENDING, PENDING]
                 while PENDING in codes:

@@ -28,7 +28,8 @@ NO_CARD = "0000:fe:1e.6"
 
 class DriversTest(unittest.TestCase):
     def last_line(self, port, hidden="", more=""):
-        """Returns the last line of a daemon that cannot start and does not see files with `hidden` in their names."""
+        """Runs a daemon that does not see files with `hidden` in their names. The daemon must refuse to start. Returns
+        the last line that it prints."""
         environment = dict(os.environ)
         with tempfile.TemporaryDirectory() as folder:
             if hidden:

@@ -54,7 +54,7 @@ class HostileTest(DaemonTest):
         folders = [self.folder / name for name in ("victim", "other")]
         for folder in folders:
             folder.mkdir()
-        # This codec takes residuals, so the daemon checks those of submissions.
+        # This codec supports residuals, so the daemon checks where submissions have them.
         self.victim = Ring(folders[0], 1, trainers=2, lanes=self.lanes, threads=1, codec="fixed:10")
         self.other = Ring(folders[1], 1)
         daemon = Daemon(*self.victim.files, *self.other.files)

@@ -100,8 +100,8 @@ def small_mtu(gradlaned, network):
 
 
 def interface_made_again(gradlaned, network):
-    """Deletes the interface, as a driver does that is loaded again. The daemon ends, to be restarted; operations say
-    why."""
+    """Deletes the interface, as happens when its driver is reloaded. The daemon must end with exit status 3, so that a
+    supervisor restarts it. Errors of operations must name the cause."""
     gone = "port e0: interface gl0 is gone: it was deleted, created again, or moved to another network namespace"
     with tempfile.TemporaryDirectory() as folder, rings.Ring("veth", 2, folder, gradlaned, network) as nodes:
         nodes.start().wait_whole()

@@ -28,7 +28,8 @@ from tests.scripts.fixtures.waiting import DEATH_TIMEOUTS
 
 FLOATS = 2_000_000
 IN_FLIGHT = 6  # operations of FLOATS floats, which take longer together than the wait before a kill
-LOST = 100  # buffers: less than a link has in flight when it goes down
+# buffers: a larger change in the number of free buffers is a leak; a link has more in flight when it goes down
+LOST = 100
 
 
 class Killer:
@@ -133,7 +134,7 @@ class Killer:
         for gl in self.contexts:
             gl.resume(1 << 20)
         began = time.monotonic()
-        # An operation that starts before all nodes have met again may fail together with those in flight.
+        # An operation that starts before all nodes are in one session again may fail together with those in flight.
         while not self.reduce():
             if time.monotonic() - began > PATIENCE:
                 raise AssertionError(f"no all-reduce after {self.counts['kills']} kills: {self.notes[-3:]}")

@@ -53,7 +53,7 @@ def rotated(gradlaned, folder):
         log.rename(old)
         daemon.process.send_signal(signal.SIGHUP)
         rings.wait_for(has(log, f"SIGHUP: reopened log file {log}"), "a new file")
-        # The file cannot be opened. The daemon lives on, and writes to the old file.
+        # The log file cannot be opened again. The daemon continues, and writes to the old file.
         log.rename(folder / "other")
         log.mkdir()
         daemon.process.send_signal(signal.SIGHUP)

@@ -73,7 +73,7 @@ class Trainers:
     def _work(self):
         while not self.end.is_set():
             for array in self.arrays:
-                array *= 0.25  # to the values before the sum
+                array *= 0.25  # restores the values from before the sum
             for request in [gl.all_reduce(array, codec="fixed:10", async_=True)
                             for gl, array in zip(self.contexts, self.arrays)]:
                 request.wait(PATIENCE)
@@ -179,7 +179,7 @@ class ScrapedRing(unittest.TestCase):
         self.assertEqual((labels["node"], labels["peer"]), (str(SLOW - 1), str(SLOW)), share)
         link = f'node="{SLOW - 1}",peer="{SLOW}"'
         self.wait_for(f"8e-6 * rate(gradlane_link_sent_bytes_total{{{link}}}[4s])",
-                      lambda found: 0 < found[0][1] < 40)  # Mb/s; other links have 200
+                      lambda found: 0 < found[0][1] < 40)  # Mb/s: the rate of the slow link; other links have 200
         self.wait_for(f"histogram_quantile(0.5, rate(gradlane_link_rtt_seconds_bucket{{{link}}}[4s])) > 0.002",
                       lambda found: found[0][1] < 1)
         for node in range(NODES):
@@ -196,7 +196,7 @@ class ScrapedRing(unittest.TestCase):
 
 
 class AloneTest(unittest.TestCase):
-    """A node that is alone, on loopback."""
+    """Tests the metrics of a ring of one node, on loopback."""
 
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="gl-metrics-")))

@@ -211,8 +211,8 @@ class MachinesTest(unittest.TestCase):
         self.train(machines)
 
     def test_no_folder(self):
-        """Checks that the daemon makes a folder in /tmp, for this user alone, if the user has no folder. It goes with
-        the daemon."""
+        """Checks that the daemon makes a folder in /tmp, for this user alone, if the user has no folder. The daemon
+        removes it at its end."""
         folder = f"/tmp/gradlane-{UID}"
         machines = self.start("--nodes", "10.79.0.1,10.79.0.2")
         for i, machine in enumerate(machines):
@@ -222,7 +222,7 @@ class MachinesTest(unittest.TestCase):
         self.train(machines)
 
     def test_taken_folder(self):
-        """Checks that a folder or link in that place is refused if it does not belong to this user alone."""
+        """Checks that an existing folder or link at that path is refused if it is not a folder of this user alone."""
         folder = f"/tmp/gradlane-{UID}"
         for make in ("mkdir -m 700 $0", "install -d -m 750 -o 65534 $0",
                      "install -d -m 700 -o 65534 /tmp/real && ln -s real $0"):
@@ -236,14 +236,14 @@ class MachinesTest(unittest.TestCase):
             self.assertIn(f"{folder} must be a folder of this user with mode 0700", result.stderr)
 
     def test_launcher(self):
-        """Checks that the rank is the launcher's if addresses do not tell it."""
+        """Checks that the daemon uses the launcher's rank if addresses do not determine the rank."""
         machine = self.machine(0, "--nodes", "127.0.0.1,127.0.0.2", OMPI_COMM_WORLD_RANK="1", OMPI_COMM_WORLD_SIZE="2")
         machine.wait_for("the rank is that of the launcher, 1 of 2 (OMPI_COMM_WORLD_RANK), because the addresses do not determine it")
         machine.wait_for("node 1 of 2: ")
 
     def test_short_packets(self):
-        """Checks that the MTU is that of the interface, and that the list of nodes may be @FILE, in an order of its
-        own."""
+        """Checks that the MTU is that of the interface. Also checks that the list of nodes may be @FILE, and that the
+        order of its lines determines the ranks."""
         for i in range(2):
             self.network.node(i).ip("link", "set", "gl0", "mtu", "1300")
             self.addCleanup(self.network.node(i).ip, "link", "set", "gl0", "mtu", "1500")

@@ -151,7 +151,7 @@ class ObserveTest(unittest.TestCase):
             self.interrupt(watching)
         os.set_blocking(master, False)
         with contextlib.suppress(BlockingIOError):
-            while True:  # a terminal hands out some 4 KiB at a time
+            while True:  # one read from a terminal returns at most some 4 KiB
                 screen += os.read(master, 1 << 16).decode()
         os.close(master)
         os.close(terminal)
@@ -311,8 +311,8 @@ class RefusedTest(unittest.TestCase):
 
 class PlanTest(unittest.TestCase):
     def test_what_auto_has_chosen(self):
-        """Checks the reports of what `auto` has chosen: none at first; then a table, once and again and again, a JSON
-        document, and a file for `plan`."""
+        """Checks the reports of what `auto` has chosen. The first report says that nothing is chosen yet. Later there
+        are a table (printed once, or repeatedly with --watch), a JSON document, and a file for `plan`."""
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="gl-observe-")))
         ring = self.enterContext(rings.Ring("memif", 2, folder, GRADLANED))
         ring.start().wait_whole()

@@ -26,7 +26,8 @@ NODES = 3
 
 class OlderKernelTest(DaemonTest):
     def start(self, mode):
-        """Starts a ring whose daemons see such a kernel. An empty mode is the kernel as it is."""
+        """Starts a ring whose daemons see an older kernel, as `mode` says. With an empty `mode`, they see the real
+        kernel."""
         environment = {"LD_PRELOAD": preloaded(LIBRARY, self.folder), "OLDER_KERNEL": mode} if mode else {}
         with unittest.mock.patch.dict(os.environ, environment):
             ring = self.ring(NODES, "udp", lanes=2)

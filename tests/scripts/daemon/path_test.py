@@ -38,8 +38,8 @@ def errors_of(requests):
 
 
 def names_it(contexts):
-    """Checks that operations fail. Returns whether errors name the MTU. The first ones do only if probes had time to
-    find it."""
+    """Checks that operations fail. Returns whether all errors name the MTU of the path. The first errors may not name
+    it, because probes need time to find it."""
     errors = errors_of(begin(contexts))
     for error in errors:
         assert re.search(r"packets of 1[45]\d\d bytes from rank [01] do not arrive at rank [01]", error), error

@@ -36,7 +36,8 @@ except OSError as error:
     print(type(error).__name__)
 """
 
-# Tries to open all files of a process through /proc, above all memory that it shares with trainers.
+# Tries to open all files of a process through /proc. The most important of them is the memory that it shares with
+# trainers.
 OPEN_FILES = """
 import os, sys
 try:
@@ -107,7 +108,7 @@ def check_ring(args, folder, network, entry):
 
 
 def write_config(folder, name, extra=""):
-    """Writes the configuration of one node, whose socket is in that folder. Returns its path."""
+    """Writes the configuration of one node, whose socket is in `folder`. Returns the path of the configuration."""
     config = folder / "one.yaml"
     nodes = "[{rank: 0, ip: 10.77.72.1}, {rank: 1, ip: 10.77.72.2}]" if extra else "[{rank: 0, ip: 10.77.72.1}]"
     config.write_text(f"rank: 0\nnodes: {nodes}\nsocket: {folder}/x.sock\nuser: {name}\n{extra}")
@@ -116,7 +117,8 @@ def write_config(folder, name, extra=""):
 
 
 class One:
-    """A daemon with that configuration. `command` comes before its own command line."""
+    """Runs a daemon with the configuration file `config` until the end of the `with`. The words of `command` come
+    before the daemon's own command line."""
 
     def __init__(self, args, config, *command):
         self.log = pathlib.Path(config).with_suffix(".log")
@@ -142,7 +144,7 @@ class One:
 
 
 def as_nobody(*capabilities):
-    """Returns the beginning of a command that runs as that user, with these capabilities and no others."""
+    """Returns the beginning of a command that runs as user USER, with these capabilities and no others."""
     names = ",".join(["-all", *(f"+{name}" for name in capabilities)])
     return ["setpriv", "--reuid", USER, "--regid", str(pwd.getpwnam(USER).pw_gid), "--clear-groups", "--inh-caps",
             names, "--ambient-caps", names]
@@ -178,7 +180,7 @@ def check_what_the_user_cannot(args, folder, network):
     with One(args, write_config(folder, USER, xdp), *network.command(1)) as daemon:
         assert "xdp" in run(*link), run(*link)
         assert "user nobody cannot" not in daemon.log.read_text(), daemon.log.read_text()
-    # The XDP program goes with the process, which has no right to remove it.
+    # The kernel removes the XDP program when the process ends. The process itself has no right to remove it.
     rings.wait_for(lambda: "xdp" not in run(*link), "the program is off")
 
 

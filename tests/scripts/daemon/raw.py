@@ -16,8 +16,8 @@ SLOTS = 64
 CONTROL_BYTES, LANE_HEADER = 128, 192
 SUBMISSION_BYTES, COMPLETION_BYTES = 128, 256
 LANE_BYTES = LANE_HEADER + SLOTS * (SUBMISSION_BYTES + COMPLETION_BYTES)
-WAITING = 64  # in the control segment
-SUBMIT_TAIL, COMPLETE_HEAD, SUBMIT_HEAD, COMPLETE_TAIL = 0, 4, 64, 68  # in a lane
+WAITING = 64  # offset of a word in the control segment
+SUBMIT_TAIL, COMPLETE_HEAD, SUBMIT_HEAD, COMPLETE_TAIL = 0, 4, 64, 68  # offsets of words in a lane
 
 
 def connect(path):
@@ -106,8 +106,8 @@ class RawTrainer:
     def submit(self, kind=ALL_REDUCE, count=0, segment=0, offset=0, type=0, flags=0, codec=0, param=0, root=0, tag=0,
                residual_segment=0, residual_offset=0, cookie=1, ends_seen=0, timeout_ms=0, back_codec=0, back_param=0,
                strategy=0, state_pitch=0, lane=None):
-        """Submits to one lane, or to all lanes, and rings their doorbells. In operations on blocks, `root` is the pitch
-        of blocks."""
+        """Submits to one lane, or to all lanes, and rings their doorbells. In operations on blocks, `root` is the
+        pitch: the number of elements from one block to the next."""
         entry = struct.pack("<QQQQQQQQQIBBBBIII4xBB30x", cookie, tag, count, offset, residual_offset, root,
                             state_pitch, param, back_param, timeout_ms, segment, residual_segment, kind, type,
                             ends_seen, strategy, flags, codec, back_codec)
@@ -134,8 +134,8 @@ def use(fd, action):
 
 
 def fill(fd):
-    """Sends until there is no room. Makes the socket blocking, also for the other process if it shares this file
-    description."""
+    """Sends until the socket's buffer is full. Makes the socket blocking, also for the other process if it shares this
+    file description."""
 
     def flood(bell):
         bell.setblocking(True)

@@ -26,7 +26,8 @@ WALL = 0x40000000  # flag of waitpid(): waits also for threads that other thread
 # Interval of the watchdog in seconds. The daemon checks its workers every 100 ms, and feeds the watchdog at every other
 # check.
 INTERVAL = 0.4
-LOOKS = 12  # checks of the workers by the daemon, in which it would feed the watchdog several times
+# number of checks of the workers that a test waits for; in that time, the daemon would feed the watchdog several times
+LOOKS = 12
 
 # Highest exposure that `systemd-analyze security` may report, times ten: the figures of docs/install.md.
 EXPOSURE = {None: 12, "packets.conf": 19, "card.conf": 14}
@@ -58,7 +59,7 @@ class Manager:
         return said
 
     def here(self):
-        """Returns the messages that have come by now."""
+        """Returns the messages that have arrived by now."""
         said = []
         self.socket.setblocking(False)
         try:
@@ -109,7 +110,7 @@ class Daemon:
 
 
 def told(gradlaned, folder):
-    """Checks the messages: READY, WATCHDOG as long as the workers work, STATUS, STOPPING."""
+    """Checks the messages of a daemon: READY, WATCHDOG as long as all workers respond, STATUS, STOPPING."""
     address = f"{folder}/notify"
     manager = Manager(address)
     with Daemon(gradlaned, folder, address, WATCHDOG_USEC=str(int(INTERVAL * 1e6))) as daemon:
@@ -124,8 +125,8 @@ def told(gradlaned, folder):
         ptrace(PTRACE_SEIZE, workers[0])
         ptrace(PTRACE_INTERRUPT, workers[0])
         os.waitpid(workers[0], WALL)
-        # The other worker and the control thread go on. Earlier rounds of the hanging worker may still feed the
-        # watchdog once.
+        # The other worker and the control thread go on. The watchdog may be fed once more, because the hanging worker
+        # responded before it was stopped.
         wait_for(lambda: "worker 1 has not responded for" in daemon.log(), "a line in the log")
         daemon.wait_for_looks()
         manager.here()
@@ -141,7 +142,8 @@ def told(gradlaned, folder):
 
 
 def not_told(gradlaned, folder):
-    """Checks an abstract socket, a watchdog that is another process's, and a manager that is not there."""
+    """Checks three cases: a manager at an abstract socket, a watchdog that is meant for another process, and no manager
+    at the given address."""
     address = f"@gradlane-test-{os.getpid()}"
     manager = Manager("\0" + address[1:])
     with Daemon(gradlaned, folder, address, WATCHDOG_USEC="1000", WATCHDOG_PID=str(os.getpid())) as daemon:
@@ -182,7 +184,7 @@ def read_by_systemd(gradlaned, folder):
         unit.write_text(text.replace("@bindir@", str(binaries)))
         (units / "gradlaned@.service.d").mkdir()
         (units / "gradlaned@.service.d/more.conf").write_text(more)
-        # The colon adds the folders of systemd's own units behind this one.
+        # The colon adds systemd's own folders of units after this one.
         said = analyzed("verify", "--man=no", "gradlaned@ring.service", SYSTEMD_UNIT_PATH=f"{units}:")
         assert said == (0, ""), (dropin, said)
         # `security` reads one file, so the drop-in is appended. The last of several lines with one key counts, or their

@@ -194,7 +194,7 @@ def noise_by_udp(strangers, team, reference):
 
 
 def under_flood(storm, team):
-    """Runs the work during a flood; returns its reports, and packets per second."""
+    """Runs the work during a flood. Returns the reports of the work, and the packets per second of the flood."""
     reports = team.run(HEAVY, PATIENCE)
     report = json.loads(storm.communicate(timeout=PATIENCE)[0])
     assert storm.returncode == 0
@@ -219,7 +219,8 @@ def flood(strangers, team, reference):
 
 
 def flood_of_superpackets(strangers, team, reference):
-    """Does the same from a UDP socket, as nodes send: at the rate of a network link, and as fast as possible."""
+    """Floods the victim with superpackets from a UDP socket, as nodes send them: at the rate of a network link and,
+    with `measure`, also as fast as possible."""
     for most in (85_000, 425_000, 10_000_000) if strangers.measure else (425_000,):
         quiet = team.run(HEAVY, PATIENCE)
         flood = strangers.flood_by_udp(f"10.77.0.{VICTIM + 1}", most, strangers.seconds)
@@ -277,7 +278,7 @@ def forge(strangers, team, reference):
 def with_ring(args, folder, network, tests, **settings):
     with rings.Ring("udp", NODES, folder, args.gradlaned, network, timeouts=TIMEOUTS, **settings) as ring:
         ring.start().wait_whole()
-        with teams.SubRing(ring) as team:
+        with teams.TrainerTeam(ring) as team:
             strangers = Strangers(network, ring, args.flood, args.measure)
             reference = team.run(WORK, PATIENCE)[0]["digest"]
             for test in tests:
@@ -287,8 +288,8 @@ def with_ring(args, folder, network, tests, **settings):
 
 
 def on(network, args, tests):
-    """Runs these tests, the last of which returns frames. Then runs tests with these frames, and with a key, on other
-    rings."""
+    """Runs these tests on one ring. The last one must return frames, which are then replayed to a second ring. Runs
+    forge() on a third ring, which has a key."""
     with tempfile.TemporaryDirectory() as folder:
         folders = [pathlib.Path(folder) / name for name in ("open", "later", "keyed")]
         for one in folders:

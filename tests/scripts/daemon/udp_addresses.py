@@ -103,8 +103,8 @@ class AddressesTest(DaemonTest):
             self.finish(ring)
 
     def test_devices_beside(self):
-        """Checks that a node cannot have both sockets, whose address the kernel must have, and a device, whose address
-        it must not have."""
+        """Checks that a node cannot have both UDP sockets and a DPDK device. The kernel must have the address of
+        sockets, and must not have the address of a device."""
         file = self.folder / "both.yaml"
         file.write_text("rank: 0\nnodes: [{rank: 0, ip: 127.0.0.1}, {rank: 1, ip: 127.0.0.2}, {rank: 2, ip: 127.0.0.3}]\n"
                         f"socket: '{self.folder}/both.sock'\n"

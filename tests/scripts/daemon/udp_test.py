@@ -112,8 +112,8 @@ class UdpTest(DaemonTest):
         self.check_all_reduce(everybody)
 
     def test_two_jobs(self):
-        """Checks that two jobs of one user work on one machine at the same time. Their addresses differ, and they share
-        nothing."""
+        """Checks that two jobs of one user work on one machine at the same time. Their daemons use different addresses
+        and share nothing."""
         rings = [self.udp_ring(2) for _ in range(2)]
         for _ in range(3):
             for _, contexts in rings:

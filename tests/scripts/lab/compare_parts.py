@@ -44,8 +44,8 @@ class PartsTest(unittest.TestCase):
 
     @staticmethod
     def wanted():
-        """Returns all targets, as place, our method, the other method, and how many times as long as ours the other
-        must take."""
+        """Returns all targets as (place, our method, the other method, factor). The other method must take at least
+        `factor` times as long as ours."""
         found = []
         for mtu in (1500, 9000):
             for data, times in (("gauss", 4.6), ("digits", 14)):

@@ -117,8 +117,8 @@ def check_quick(gradlane, folder):
     digits = {row["method"]: row for row in result["models"]["digits"]["rows"]}
     # Rank 0 sends the average to at least two of the others. In the ring, a node sends 1.5 times the gradients.
     assert digits["worker-aggregator"]["step_bytes"] > digits["Gloo"]["step_bytes"], digits
-    # With an aggregator, each byte goes up once and down once. Compressed gradients on the way up take a fifth of the
-    # bytes.
+    # With an aggregator, each byte is sent to the aggregator once, and back once. Compressed gradients take a fifth of
+    # the bytes on the way to it.
     conv = {row["method"]: row for row in result["models"]["conv"]["rows"]}
     assert plain < conv["aggregator:0 raw"]["step_bytes"] < 1.3 * plain, conv
     assert 1.3 < conv["aggregator:0 raw"]["step_bytes"] / conv["aggregator:0 fixed:10/raw"]["step_bytes"] < 2.1, conv
@@ -175,7 +175,8 @@ def check_environment():
 
 
 def check_systems():
-    """Checks that the parts of a step add up to the step, whatever the times are. Other systems are compared with WA.
+    """Checks that the parts of a training step (computing, adding, exchanging) add up to its time, for all times.
+    Speed-ups of the other systems are relative to WA.
     """
     assert plan.selected("conv", False, None, plan.SYSTEMS_MODE) == [plan.GLOO, *plan.SYSTEMS.values()]
     assert not set(plan.selected("digits", False, None, None)) & {plan.SYSTEMS["WA"], plan.SYSTEMS["WA+C"]}
@@ -198,8 +199,8 @@ def check_systems():
 
 
 def check_modes():
-    """Checks the plan: each method has one name, jobs are short and have all trainings, and methods that need links get
-    them."""
+    """Checks the plan of each mode. Each method has one name. Jobs are short, and together have all trainings. Daemons
+    allow the strategies that methods need."""
     papers = plan.of_mode(plan.PAPERS_MODE, False)
     observed = plan.of_mode(plan.OBSERVATION_MODE, False)
     for names in (papers, observed):
@@ -244,8 +245,8 @@ def check_observation(gradlane, folder):
     assert list(rows) == [name for name in plan.BY_NAME if name in plan.QUICK_OBSERVATION], rows.keys()
     assert not result["missing"] and not result["different"], result
     gradients, weights, both = (rows[name]["step_bytes"] for name in plan.QUICK_OBSERVATION[1:])
-    # In runs with weights, gradients are sent, too, and take about as many bytes. The runs differ in zeros, which take
-    # fewer bytes.
+    # Runs with weights send gradients, too, so they send about twice as many bytes. The ratios are not exact, because
+    # zeros take fewer bytes and the runs have different numbers of them.
     assert 1.8 < weights / gradients < 2.2 and 0.99 < weights / both < 1.01, (gradients, weights, both)
     page = report.page_of(plan.OBSERVATION_MODE, result, [])
     line = next(line for line in page.splitlines() if line.startswith("| trunc:16"))
@@ -267,7 +268,7 @@ def check_papers(gradlane, folder):
     page = report.page_of(plan.PAPERS_MODE, result, ["study-epoch.png"])
     assert (page.startswith(report.PAPERS_TITLE) and "## Less accurate or slower than Gloo" in page
             and ".png" not in page), page
-    # Each look at the clock is 61 s later, so the minute is over before a training begins.
+    # Each reading of the clock is 61 s after the one before, so the minute is over before a training begins.
     (folder / "trainings.jsonl").write_text("")
     with unittest.mock.patch.object(command.time, "monotonic", side_effect=range(0, 10**9, 61)):
         with unittest.mock.patch.object(sys, "argv", ["study", *map(str, options), "--resume", "--minutes", "1"]):
@@ -277,7 +278,7 @@ def check_papers(gradlane, folder):
 
 
 def check_race(gradlane, folder):
-    """Runs a quick --race study over udp, with the Python that was named. Checks its table and its figures."""
+    """Runs a quick --race study over udp, with the Python that --python names. Checks its table and its figures."""
     study("--race", "--quick", "--models", "digits", "--python", sys.executable, "--gradlane", gradlane, "--out", folder,
           timeout=120)
     result = json.loads((folder / "results.json").read_text())

@@ -66,7 +66,7 @@ def chosen(args, link):
 
 
 def play(stage, row, victim, args):
-    """Runs a row. Returns what was seen, and the error or None."""
+    """Runs a row. Returns its Seen, and the error or None."""
     try:
         return row.play(stage, victim, args), None
     except PROBLEMS as error:

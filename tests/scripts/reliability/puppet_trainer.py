@@ -30,7 +30,8 @@ import numpy
 
 AHEAD = (2, 3, 4)  # operations in flight; the same number on all ranks, because all of them finish these when they stop
 PATIENCE = 180  # seconds, after which a wait counts as hung
-FLAG = 2048  # number that a rank adds to the first element to stop; other sums stay below
+# number that a rank adds to its first element to ask for a stop; without it, sums of first elements stay below it
+FLAG = 2048
 
 
 class Inbox:
@@ -116,7 +117,7 @@ class Puppet:
             tell("closed")
 
     def stop(self):
-        """Does nothing, because the stream has failed in the meantime."""
+        """Does nothing, because the stream that it should stop has failed in the meantime."""
 
     def resume(self, tag):
         try:
@@ -140,8 +141,8 @@ class Puppet:
                  elapsed=time.monotonic() - begin)
 
     def recover(self, seed, count, codec, tag, delay=0, resume=True, patience=PATIENCE):
-        """Runs the loop of docs/client.md, without knowing where other ranks are. Without resume, it uses tags of its
-        own."""
+        """Runs the loop of docs/client.md, without knowing where other ranks are. Without `resume`, it gives the
+        operation `tag` itself."""
         time.sleep(delay)
         begin = time.monotonic()
         told = []

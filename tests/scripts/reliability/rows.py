@@ -16,10 +16,11 @@ class Seen:
     texts: dict = dataclasses.field(default_factory=dict)  # error text of the trainer, by rank
     times: dict = dataclasses.field(default_factory=dict)  # time from the fault to the trainer's first error, by rank
     last: float = 0.0  # time from the fault to the end of the last request of any trainer
-    names: set = dataclasses.field(default_factory=set)  # victims; errors on all other ranks must name one of them
+    # victims of the fault; errors on all other ranks must name one of them
+    names: set = dataclasses.field(default_factory=set)
     own: float = None  # time from the fault to the error of the victim's own trainer, if that comes later by design
     pause: float = None  # longest time between two results, if there is no error
-    tries: int = 1  # number of attempts until the result was right again, of the trainer that needed most
+    tries: int = 1  # number of attempts until the result was right again, on the trainer that needed most
     recovered: float = None  # time from the repair to the end of two correct operations on all ranks
 
 
@@ -31,16 +32,16 @@ class Row:
     fault: str
     links: tuple
     play: object
-    pause: bool = False  # no error may be seen
-    short: tuple = ()  # links on which tools/test.sh runs it
+    pause: bool = False  # True if no error may be seen; the table then has the longest pause between results
+    short: tuple = ()  # links on which the row runs with --short
 
 
 def expect_named(seen, events, since, names, gone=(), bound=0.0):
-    """Checks that each of these trainers got errors in time that name one of `names`. This includes all operations that
-    it had in flight or submitted until then.
+    """Checks that each of these trainers got errors that name one of `names`, and got them in time. The check covers
+    all operations that were in flight, and those that the trainer submitted until the first error.
 
-    Trainers of `gone` must have got the error that their daemon has gone. bound: seconds; 0: that of Limits; None: any
-    time.
+    Trainers of `gone` must have got the error that their daemon has gone. `bound` is in seconds: 0 for that of Limits,
+    None for any time.
     """
     bound = Limits.bound() if bound == 0 else bound
     for rank, event in events.items():
@@ -59,7 +60,7 @@ def expect_named(seen, events, since, names, gone=(), bound=0.0):
 
 
 def check_later(rank, event, since, names, bound):
-    """Checks the errors of operations that were in flight behind the first one that failed."""
+    """Checks the errors of operations that were in flight after the first one that failed."""
     last = event["at"] - since
     require(bound is None or last <= bound, f"trainer {rank}: the last error came {last:.2f} s after the fault, later "
             f"than {bound} s: {event['errors'][-1]['text']}")
@@ -109,7 +110,8 @@ def play_kill(stage, victim, options, victims=1, at_once=False):
 
 
 def play_stop(stage, victim, options):
-    """The victim's own trainer gets its error when its daemon goes on, and then at once."""
+    """Stops a daemon until all other trainers have failed, and then continues it. Its own trainer gets an error soon
+    after that."""
     pids = stage.pids()
     seen = Seen(names={victim})
     stage.stream(options.codec)
@@ -130,7 +132,7 @@ def play_stop(stage, victim, options):
 
 
 def play_hang(stage, victim, options):
-    """A daemon hangs, and its own trainer gives it up."""
+    """Stops a daemon until its own trainer has given it up, and then continues it."""
     pids = stage.pids()
     seen = Seen(names={victim})
     stage.stream(options.codec)
@@ -154,7 +156,7 @@ def play_pause(stage, victim, options):
 
 
 def blink(stage, options, begin, end):
-    """The fault is too short for an error, and operations go on."""
+    """Causes a fault that is too short for an error. Operations must go on."""
     pids = stage.pids()
     stage.stream(options.codec)
     begin()
@@ -171,7 +173,8 @@ def blink(stage, options, begin, end):
 
 
 def play_idle_kill(stage, victim, options):
-    """Operations begin before any process can have noticed that a daemon is dead."""
+    """Kills a daemon while nothing is in flight. Operations begin before any process can have noticed that it is dead.
+    """
     pids = stage.pids(but=[victim])
     seen = Seen(names={victim})
     since = time.monotonic()
@@ -197,7 +200,8 @@ def play_blink(end):
 
 
 def broken(stage, options, breaks, mends, names_for, down):
-    """Breaks the network for `down` seconds. names_for(rank): ranks of which the trainer's errors must name one."""
+    """Breaks the network for `down` seconds, or until all trainers have failed if that is later. An error of rank r
+    must name one of the ranks names_for(r)."""
     pids = stage.pids()
     seen = Seen()
     stage.stream(options.codec)
@@ -217,7 +221,7 @@ def broken(stage, options, breaks, mends, names_for, down):
 
 def play_cable(end):
     def play(stage, victim, options):
-        """The node that is cut off cannot know that it is, so it names a neighbour."""
+        """Takes a cable down. The node that is cut off cannot know that it is, so its errors name a neighbour."""
         neighbours = {(victim - 1) % stage.nodes, (victim + 1) % stage.nodes}
         return broken(stage, options, lambda: stage.network.cable(victim, False, end),
                       lambda: stage.network.cable(victim, True, end),
@@ -252,7 +256,7 @@ def play_trainer(stage, victim, options):
 
 
 def play_absent_trainer(stage, victim, options):
-    """The other trainers wait for the victim when it dies."""
+    """Kills the victim's trainer while the other trainers wait for it."""
     pids = stage.pids()
     seen = Seen(names={victim})
     others = others_than(stage, [victim])
@@ -269,7 +273,8 @@ def play_absent_trainer(stage, victim, options):
 
 
 def play_early_trainer(stage, victim, options):
-    """The other trainers get an error at each attempt, until a trainer has come that stays."""
+    """Replaces the victim's trainer by two that die before their first operation, and then by one that stays. The other
+    trainers get an error at each attempt before that."""
     pids = stage.pids()
     seen = Seen(names={victim})
     stage.stream(options.codec)

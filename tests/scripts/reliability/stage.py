@@ -27,7 +27,7 @@ class Limits:
 
     @classmethod
     def bound(cls):
-        """Returns the longest time from a fault to the error, in seconds; None if any time is right."""
+        """Returns the longest time from a fault to its error, in seconds, or None if an error may come at any time."""
         return None if cls.slack is None else cls.peer + cls.slack
 
     @classmethod
@@ -70,7 +70,7 @@ class Puppet:
         self.process.stdin.flush()
 
     def expect(self, *names, timeout=PATIENCE):
-        """Returns the next event of these names. "step" may come in between. Other events are problems."""
+        """Returns the next event of these names. "step" events before it are skipped. Any other event is a problem."""
         end = time.monotonic() + timeout
         while True:
             try:
@@ -130,7 +130,7 @@ class Stage:
     # ---- Trainers
 
     def open(self):
-        """Connects trainers that have no daemon, or a new one."""
+        """Connects the trainers that have no connection to the daemon that runs now."""
         waiting = [puppet for puppet in self.puppets if puppet.must_open]
         for puppet in waiting:
             puppet.send("open")
@@ -152,10 +152,10 @@ class Stage:
             self.check_same(events)
 
     def recover(self, late=None):
-        """Makes each trainer recover on its own and at its own time, with attempts until it works. Returns the largest
-        number of attempts.
+        """Makes each trainer recover on its own, after a random delay, with attempts until it works. Returns the
+        largest number of attempts.
 
-        late: rank that comes a second later than the others.
+        late: rank that begins a second later than the others can.
         """
         self._number += 1
         for puppet in self.puppets:
@@ -187,7 +187,8 @@ class Stage:
         require(len({event["digest"] for event in events}) == 1, f"results differ: {events}")
 
     def stream(self, codec="raw"):
-        """Starts operations without an end. Returns when each trainer has finished some."""
+        """Starts operations on all ranks, which go on until stop_stream() or a failure. Returns when each trainer has
+        finished some."""
         self._number += 1
         tag = self._number << 20 if self.own_tags else None
         for puppet in self.puppets:
@@ -214,7 +215,8 @@ class Stage:
         return max(event["pause"] for event in events)
 
     def failures(self, ranks, timeout=PATIENCE):
-        """Returns the errors that end the stream on these ranks, by rank. Results before must have been right."""
+        """Returns the errors that end the stream on these ranks, by rank. All results before the errors must have been
+        right."""
         events = {rank: self.puppets[rank].expect("failed", timeout=timeout) for rank in ranks}
         for rank, event in events.items():
             require(event["wrong"] == 0, f"trainer {rank}: {event['wrong']} elements of results were wrong")

@@ -212,7 +212,7 @@ class RunAcceleratorTest(Endings, SpacesTest):
             self.stop(run)
 
     def received(self, run):
-        """Returns the number of echo requests that the kernel of node 0 has taken."""
+        """Returns the number of echo requests that the kernel of node 0 has received."""
         names, values = (line.split() for line in inside(space(run, "n0"), "cat", "/proc/net/snmp").splitlines()
                          if line.startswith("Icmp:"))
         return int(values[names.index("InEchos")])

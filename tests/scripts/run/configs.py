@@ -80,7 +80,7 @@ class ConfigsTest(RunCase):
             self.assertIn("1280" if options else "--ipv6: needs --link udp", run.err)
 
     def test_ipv6_ports_are_free(self):
-        """Every seventh port is taken. Six free ports in a row are found nevertheless."""
+        """Checks that six free ports in a row are found although every seventh port is taken."""
         networks.need(self)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
@@ -114,8 +114,8 @@ class ConfigsTest(RunCase):
         return [[int(node) for node in re.findall(r"nodes: \[(.*)\]", port)[0].split(", ")] for port in self.ports(text)]
 
     def test_links_of_strategies(self):
-        """Links of each kind form a mesh, and both ends of a link are the same. (veth has one port to all nodes
-        instead.)"""
+        """Checks that links of each kind form a mesh, and that the configurations of both ends name the same link.
+        (veth has one port to all nodes instead.)"""
         for link in ("vhost", "memif", "ring"):
             texts = self.kept_configs("-n", "4", "--link", link, "--strategies", "direct,ring")
             for node, text in enumerate(texts):
@@ -139,7 +139,7 @@ class ConfigsTest(RunCase):
         # Node 0 has ranks 0 and 1, node 1 has ranks 2 and 3, and so on. So rank 0 is on node 0.
         texts = self.kept_configs("-n", "4", "--trainers", "2", "--link", "ring", "--strategies", "aggregator:0")
         self.assertEqual([self.reached(text) for text in texts], [[[1], [3], [2]], [[2], [0]], [[3], [1], [0]], [[0], [2]]])
-        # With --link ring, one process has the links of all nodes. These are as many as a process may have.
+        # With --link ring, one process has the links of all nodes. Six nodes have as many links as a process may have.
         self.assertEqual(len(self.reached(self.kept_configs("-n", "6", "--link", "ring", "--strategies", "direct")[5])), 5)
 
     @needs_fake

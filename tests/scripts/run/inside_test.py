@@ -204,7 +204,7 @@ class RunInsideTest(Endings, SpacesTest):
         self.stop(run, signal.SIGINT)
 
     def test_only_eth0_answers_for_its_address(self):
-        # The kernel sees frames that arrive at gl0, as on a machine without nftables.
+        # The fake nft fails, so frames that arrive at gl0 reach the kernel, as on a machine without nftables.
         run = self.started(env=self.fake_program("nft", "exit 1\n"))
         node = space(run, "n1")
         own = json.loads(inside(node, "ip", "-j", "link", "show", "eth0"))[0]["address"]

@@ -17,7 +17,8 @@ from tests.scripts.fixtures.waiting import PATIENCE, wait_for
 from tests.scripts.run.configs import ConfigsTest  # noqa: F401 - run from here, while the slow ones wait
 from tests.scripts.run.runs import FAKE, Programs, Run, RunCase, main, needs_fake, sh
 
-# These runs take long, because they wait for timeouts, so they run in the background. FLAGS: a folder of each run.
+# These runs take long, because they wait for timeouts, so they run in the background. FLAGS names a folder of each run,
+# for files that its commands make.
 SLOW = {
     "deaf": (["-n", "2"], {"command": ["true"], "env": {"FAKE_DAEMON": "deaf", "FAKE_NODE": "1"}}),
     "stubborn": (["-n", "1"], {"command": ["true"], "env": {"FAKE_DAEMON": "stubborn"}}),
@@ -233,7 +234,8 @@ class RunTest(RunCase):
         os.kill(daemon, signal.SIGKILL)
         self.finish(run, 1)
         self.assertIn("gradlane: the daemon of node 1 was killed by SIGKILL", run.err)
-        # Trainers had the time to fail by themselves. A lower bound holds even if processes get little CPU time.
+        # Trainers must have had LAST_WORDS_S seconds to fail by themselves before SIGTERM. Such a lower bound holds
+        # even if processes get little CPU time.
         for rank in range(2):
             (told,) = run.lines(f"[{rank}] ")
             self.assertGreaterEqual(float(told) - killed, LAST_WORDS_S)

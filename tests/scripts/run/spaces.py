@@ -91,7 +91,7 @@ class Endings:
     """Tests, together with SpacesTest, how each kind of run that makes namespaces ends, and that nothing stays behind.
     """
 
-    kinds = ([],)  # options for each kind of run; all kinds end in the same way
+    kinds = ([],)  # options for each kind of run; the tests expect the same end of all kinds
 
     def killed(self, run):
         run.process.kill()

@@ -52,7 +52,7 @@ os.dup2(1, 2)
 
 class Savings(unittest.TestCase):
     def run_two(self, *command, codec="fixed:10", **variables):
-        """Returns the text on standard error, and that on standard output."""
+        """Runs `command` on two ranks. Returns the text on standard error, and that on standard output."""
         run = subprocess.run(
             [GRADLANE, "run", "-n", "2", "--link", "ring", "--strategies", "ring,direct", "--codec", codec, "--", *command],
             capture_output=True, text=True, timeout=PATIENCE, env={**os.environ, **variables})

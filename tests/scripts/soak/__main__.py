@@ -78,7 +78,7 @@ class Soak:
 
     def find_expected(self, ring):
         start = time.monotonic()
-        with teams.SubRing(ring) as team:
+        with teams.TrainerTeam(ring) as team:
             for one in self.combinations:
                 for seed in self.seeds:
                     if (one.sizes, one.codec, seed) not in self.expected:
@@ -87,14 +87,14 @@ class Soak:
         print(f"{len(self.expected)} batches without faults: {time.monotonic() - start:.1f} s\n{HEADER}", flush=True)
 
     def run_all(self, ring, combinations):
-        team = teams.SubRing(ring)
+        team = teams.TrainerTeam(ring)
         for one in combinations:
             try:
                 self.run_one(team, one)
             except AssertionError as error:
                 one.verdict = str(error)
                 team.kill()
-                team = teams.SubRing(ring)
+                team = teams.TrainerTeam(ring)
             print(one.line(), flush=True)
         with team:
             pass

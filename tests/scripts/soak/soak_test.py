@@ -19,7 +19,7 @@ NODES = 4
 def run(name, ring, operations):
     """Returns the digest of all results, and the number of packets."""
     usage = teams.Usage(ring)
-    with teams.SubRing(ring) as team:
+    with teams.TrainerTeam(ring) as team:
         reports = team.run(teams.job(1, operations))
     usage.wait_until_back()
     sent, again = (sum(report[key] for report in reports) for key in ("data_packets", "retransmitted"))

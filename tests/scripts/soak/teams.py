@@ -22,7 +22,7 @@ def job(seed, operations, sizes="mixed", codecs=CODECS, in_flight=16):
     return {"seed": seed, "operations": operations, "sizes": sizes, "codecs": list(codecs), "in_flight": in_flight}
 
 
-class SubRing:
+class TrainerTeam:
     """Trainer processes, one for each rank, until the end of the `with`."""
 
     def __init__(self, ring):
@@ -85,7 +85,7 @@ def warm_ring(folder, gradlaned, network, **settings):
     """
     with rings.Ring("veth", network.nodes, folder, gradlaned, network, timeouts=TIMEOUTS, **settings) as ring:
         ring.start().wait_whole()
-        with SubRing(ring) as team:
+        with TrainerTeam(ring) as team:
             team.run(job(2, 40, "large"))
         yield ring
 
@@ -114,8 +114,8 @@ def check_lost(network, sent):
 
 # ---- Resource usage of daemons
 
-# Largest growth of a daemon's memory without a leak, by memory that is touched for the first time. It is 0 to 40 kB
-# after the warm-up. A leak of 32 bytes in each of 10,000 operations is 320 kB.
+# Growth of a daemon's memory up to which a test reports no leak. After the warm-up, memory that is touched for the
+# first time adds 0 to 40 kB. A leak of 32 bytes in each of 10,000 operations would add 320 kB.
 RSS_TOLERANCE_KB = 200
 
 
@@ -136,7 +136,7 @@ class Usage:
         self.rss_kb = [ring.rss_kb(node) for node in range(ring.nodes)]
 
     def growth_kb(self):
-        """Returns the growth of the daemon that has grown most."""
+        """Returns the growth of memory of the daemon whose memory has grown most."""
         return max(self.ring.rss_kb(node) - before for node, before in enumerate(self.rss_kb))
 
     def wait_until_back(self):
@@ -152,7 +152,7 @@ class Usage:
             time.sleep(0.05)
 
     def _idle_buffers(self):
-        """Returns the packet buffers in use once they no longer change."""
+        """Returns the packet buffers in use as soon as they have not changed for 0.3 s."""
         last, since = buffers_in_use(self.ring), time.monotonic()
         end = since + rings.PATIENCE
         while last is not None and time.monotonic() < min(since + 0.3, end):

@@ -27,7 +27,7 @@ def bench(gradlane, *options):
 
 
 def check_recording(gradlane):
-    """A recording gives two sets of data, and can be used together with names of data."""
+    """Checks that a recording gives two sets of data, and that it can be used together with names of data."""
     codecs = ["raw", "bf16", "fixed:10", "fixed:14"]
     rows = bench(gradlane, "--data", str(RECORDING), "gauss-1", "--op", "decode", "--codec", *codecs)["rows"]
     assert {(row["data"], row["ranks"]) for row in rows} == {("conv-late", 1), ("conv-late x4", 4), ("gauss-1", 4)}, rows

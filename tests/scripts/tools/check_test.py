@@ -123,8 +123,8 @@ def neighbour_is_missing():
     with ring("memif", 2) as nodes:
         check(nodes, 0, time="800ms").expect(
             1, "^FAIL link of port e0: down", r"^FAIL address of node 1 \(10\.77\.0\.2, port e0\)", "^FAIL ring: not ready")
-        # A probe for another check is running. It serves this check, too, although it takes longer than this one would
-        # wait for its own.
+        # A probe for another check is running. This check uses its result, too, although that probe takes longer than
+        # this check would wait for a probe of its own.
         nodes.start_node(0)
         rings.wait_for(lambda: nodes.stats(0), "the daemon answers")
         other = start(nodes, 0, time="10s")
@@ -155,7 +155,7 @@ def keys_differ():
             key.write_text(digit * 64)
             key.chmod(0o600)
             replace(nodes.config(node), "trainers: 1", f"trainers: 1\nauth: {{key_file: '{key}'}}")
-        # The one that ends last may report that the other's link is down.
+        # The check that ends last may report that the link is down, because the other check has closed its end.
         for verdicts in finish(start(nodes, 0, time="5s"), start(nodes, 1, time="5s")):
             verdicts.expect(1, "^ok   key file", "^FAIL round trip to node .*no tag of our key; put the same key file",
                             "^FAIL ring: not ready", others=True)
@@ -256,7 +256,8 @@ def cable_is_down_then_the_interface():
 
 
 def sockets_over_a_router():
-    """The path is narrow, then node 1 has no daemon, then it is behind a firewall, then it is away."""
+    """Checks four faults, one after another. The path has a smaller MTU, node 1 has no daemon, a firewall drops
+    packets, and there is no route to node 1."""
     with networks.Routed(2) as network, ring("udp", 2, network, address=network.ADDRESS) as nodes:
         nodes.start().wait_whole()
         ok = (r"^ok   address 10\.77\.1\.1 of port e0: on gl0, MTU 1500, \d+ Mb/s", "^ok   superpackets on gl0: cut into packets by",

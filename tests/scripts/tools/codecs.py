@@ -1,4 +1,5 @@
-"""Runs `gradlane codecs`, and checks what it says of every codec. The table in docs/codecs.md must have the same ones.
+"""Runs `gradlane codecs`, and checks what it says of every codec. The table in docs/codecs.md must have the same
+codecs.
 """
 
 import json

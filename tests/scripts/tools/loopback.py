@@ -92,7 +92,7 @@ def check_form(figures, mode):
     assert figures["cycles_per_packet"] > 0 and 0 < figures["busy"] <= 1, figures
 
 
-# at_first: number of packets that the ports have dropped at once, at the start.
+# at_first: number of packets that the ports drop at the start, because they do not fit.
 def check_counts(figures, mode, at_first=0):
     drops = sum(figures["drops"].values())
     assert figures["received"] > 0, figures
@@ -102,7 +102,7 @@ def check_counts(figures, mode, at_first=0):
         assert set(figures["classes"]) == CLASSES, figures
         assert sum(figures["classes"].values()) == figures["received"], figures
     if mode == "ring":
-        # Packets that are at the ports after the last all-reduce were not received any more.
+        # Packets that are still at the ports after the last all-reduce are not received. They count as `left`.
         assert drops == 0 and figures["sent"] == figures["received"] + figures["left"], figures
         return
     assert figures["received"] == figures["sent"] + drops - at_first, figures
@@ -123,7 +123,8 @@ def check_modes(gradlane, modes=MODES, seconds=1):
         else:
             assert figures["primed"] == 64 and sum(figures["drops"].values()) == 0, figures
         if mode in ("classify", "codec"):
-            # Packets have the four classes in turn, and all of them circulate together.
+            # Packets are of the four classes in turn, and all of them circulate, so each class has a quarter of the
+            # packets.
             share = figures["received"] / 4
             assert all(abs(count - share) <= 32 for count in figures["classes"].values()), figures
         if mode == "codec":
@@ -136,18 +137,19 @@ def check_variants(gradlane):
         figures = run_json(gradlane, ["--mode", "codec", "--codec", codec, "--packets", "100", "--burst", "17"])
         check_counts(figures, "codec")
         assert figures["codec"] == codec and figures["floats"] > 0 and figures["drops"]["bad_payload"] == 0, figures
-    # Frames and bursts are the largest, with fewer packets than a burst.
+    # Frames and bursts have their largest sizes, and there are fewer packets than fit into a burst.
     for mode in ["classify", "codec", "ring"]:
         figures = run_json(gradlane, ["--mode", mode, "--size", "9014", "--burst", "512", "--packets", "3"])
         check_counts(figures, mode)
-    # Frames are the smallest, bursts have one packet, and the tensor has one float.
+    # Frames have the smallest size, bursts have one packet, and the tensor has one float.
     figures = run_json(gradlane, ["--mode", "ring", "--size", "298", "--burst", "1", "--bytes", "4", "--codec", "raw"])
     check_counts(figures, "ring")
     assert figures["operations"] > 0 and figures["identical"], figures
     assert figures["classes"]["raw"] > 0 and figures["classes"]["compressed"] == 0, figures
 
 
-# A ring holds 1023 packets, and drops the others at once. Then a burst goes to a port that is still full.
+# Checks drops. Each of the two ports is a DPDK ring that holds 1023 packets, and drops the others at the start. After
+# that, one burst goes to a port that is still full.
 def check_drops(gradlane):
     figures = run_json(gradlane, ["--mode", "io", "--packets", "2000"])
     at_first = 4000 - 2 * 1023
@@ -155,7 +157,7 @@ def check_drops(gradlane):
     assert figures["primed"] == 4000 and figures["drops"]["tx_full"] == at_first + figures["burst"], figures
 
 
-# The devices swallow everything. No packet comes back, and the ranks never meet.
+# Checks devices that drop all packets. No packet comes back, so the ranks never get into one session.
 def check_dead_devices(gradlane):
     devices = ["--device", "net_null0,no-rx=1", "--device", "net_null1,no-rx=1"]
     result = run(gradlane, ["--mode", "ring", *devices, "--seconds", "10"], 2)

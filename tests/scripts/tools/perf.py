@@ -58,7 +58,7 @@ def check_rows(result, ranks=2):
 def check_ratios(rows):
     for row in rows:
         if row["bytes"] < 60000:
-            continue  # headers and barriers weigh too much
+            continue  # headers and barriers take too large a share of the bytes
         low, high = {"raw": (0.9, 1), "bf16": (1.7, 2), "fp16": (1.7, 2)}.get(row["codec"], (2, 8))
         assert low < row["wire_ratio"] < high, row
 
@@ -76,7 +76,7 @@ def check(gradlane):
 
 
 def check_choices(gradlane):
-    """The choice of auto is reported."""
+    """Checks that the choice of `auto` is reported."""
     result = perf(gradlane, "-b", "100000", "-e", "100000", "--codec", "auto:2^-10,raw")
     check_rows(result)
     assert result["rows"][0]["chosen"].endswith(" by ring"), result["rows"]
@@ -147,8 +147,8 @@ def check_tail(gradlane):
 
 
 def check_all_codecs(gradlane):
-    """Each codec runs by a strategy that it has, without feedback and with it. A codec without one is left out and
-    reported."""
+    """Each codec runs with a strategy that supports it, without feedback and with it. A codec is left out and reported
+    if the daemons allow no such strategy."""
     listed = subprocess.run([gradlane, "codecs", "--no-measure", "--json"], capture_output=True, text=True, check=True)
     codecs = {codec["codec"]: codec for codec in json.loads(listed.stdout)["codecs"]}
     for options in ([], ["--feedback"]):
@@ -165,7 +165,8 @@ def check_all_codecs(gradlane):
 
 
 def check_small_packets(gradlane):
-    """Codecs whose shortest runs do not fit are left out and reported. A codec that was named is an error."""
+    """Codecs whose shortest runs do not fit into a packet are left out and reported. If perf was told to measure such a
+    codec alone, it ends with an error."""
     result = perf(gradlane, "-b", "10000", "-e", "10000", "--codec", "all,int8:1024", strategies="ring,direct", mtu=576)
     check_rows(result)
     left = {"onebit", "fixed:10", "signsgd"} - {row["codec"] for row in result["rows"]}

@@ -1,4 +1,5 @@
-"""Runs `gradlane bench ratio` on small tensors. Checks each codec by a strategy that it has, its ratio, and the page.
+"""Runs `gradlane bench ratio` on small tensors. Checks each codec with a strategy that supports it, its ratio, and the
+page.
 """
 
 import json
@@ -45,7 +46,7 @@ def check_rows(gradlane, codecs):
         assert row["strategy"] == ("direct" if codecs[row["codec"]]["ways"] == "owners" else "ring"), row
     for data in ("gauss-0.01", RECORDING.stem):
         assert abs(rows[data, "raw"]["ratio"] - 1) < 0.01 and 1.9 < rows[data, "bf16"]["ratio"] < 2.1, rows
-        # A ring of four sends 1.5 times the tensor from each node.
+        # In a ring of four, each node sends 1.5 times the bytes of the tensor.
         assert 1 < rows[data, "raw"]["raw_bytes"] / (4 * 1.5 * 4 * result["floats"]) < 1.1, rows
     assert rows["gauss-0.01", "raw"]["non_zero"] == 1, rows
     assert rows[RECORDING.stem, "fixed:10"]["ratio"] > 2 * rows["gauss-0.01", "fixed:10"]["ratio"], rows

@@ -172,7 +172,8 @@ def check_strategies(gradlane):
 
 
 def check_all_codecs(gradlane):
-    """Each codec runs once, by a strategy that it has. With named strategies, it runs by each that can carry it."""
+    """Each codec runs once, with a strategy that supports it. If strategies are named, it runs with each of them that
+    supports it."""
     listed = subprocess.run([gradlane, "codecs", "--no-measure", "--json"], capture_output=True, text=True, check=True)
     codecs = {codec["codec"]: codec for codec in json.loads(listed.stdout)["codecs"]}
     owners = {name for name, codec in codecs.items() if codec["ways"] == "owners"}

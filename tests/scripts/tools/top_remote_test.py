@@ -185,7 +185,8 @@ class RingTest(unittest.TestCase):
         self.assertTrue(self.get("/metrics")[2].startswith("# HELP gradlane_"))
 
     def test_4_who_does_not_answer(self):
-        """A node that does not answer is reported within a time, and the others stay on the screen."""
+        """A node that does not answer within 2 s, or refuses connections, is reported. The others stay on the screen.
+        """
         screen = self.screen("-i", "0.5")
         screen.wait(f"{NODES} of {NODES} nodes answer")
         self.ring.stop(LAST)
@@ -212,7 +213,7 @@ class RingTest(unittest.TestCase):
         screen.wait("ready>")
 
     def test_5_whoever_else_answers(self):
-        """A wrong answer is reported and not mixed in. It takes neither time nor memory."""
+        """A wrong answer is reported, and its figures are not shown. It costs neither much time nor much memory."""
         self._kill_last()
         _, least = run_measured(self.command("--json"))
         self.assertIn("node 3: no figures at 10.77.0.4:9400: Connection refused", self.document()["notes"])
@@ -277,7 +278,7 @@ class RingTest(unittest.TestCase):
         screen.wait("ready>")
 
     def test_7_a_screen_beside_who_never_ends(self):
-        """The screen goes on if an answer never ends. It closes at once when it is told to."""
+        """The screen goes on while a node's answer never ends. It closes at once when the user types q."""
         self._kill_last()
         self._peer(first=b"HTTP/1.1 200 OK\r\n\r\n", more=b" ", pause=0.01)
         screen = self.screen("-i", "0.2")

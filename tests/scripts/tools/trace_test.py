@@ -71,8 +71,8 @@ class TraceTest(unittest.TestCase):
         return json.loads((self.folder / name).read_text())
 
     def check_form(self, document):
-        """Checks the fields of each kind of event. Spans of a thread must lie inside one another or apart, as the
-        format demands."""
+        """Checks the fields of each kind of event. Spans of a thread must be nested or disjoint, as the format demands.
+        """
         self.assertEqual(document["displayTimeUnit"], "ms")
         events = document["traceEvents"]
         names = set()
@@ -165,7 +165,7 @@ class TraceTest(unittest.TestCase):
         self.assertTrue(document["held_up"])
         late = {node["node"]: node["late_us"] for node in document["nodes"]}
         self.assertEqual(max(late, key=late.get), LATE)
-        self.assertGreater(document["nodes"][1]["waits"]["start"], 0.3)  # its successor is the late one
+        self.assertGreater(document["nodes"][1]["waits"]["start"], 0.3)  # the successor of node 1 is the late node
         self.assertEqual(document["nodes"][1]["waits_for"]["start"], LATE)
         out, _ = self.trace("--one", "--json", "-s", "0.1", "-o", "one.json")
         self.assertEqual([node["node"] for node in json.loads(out)["nodes"]], [0])
@@ -194,7 +194,7 @@ class TraceTest(unittest.TestCase):
         self.assertEqual((first.returncode, err), (0, ""))
         self.check_form(self.read("first.json"))
         self.assertIn("first.json", out)
-        # The daemon does not wait for a client that goes without a word.
+        # The daemon stops a trace as soon as its client has ended, even if the client did not ask for that.
         killed = self.start_long("--summary")
         killed.kill()
         killed.communicate()

@@ -94,5 +94,5 @@ class Async(Case):
         gc.collect()
         after = held()
         self.assertEqual(after[::2], before[::2])
-        # The memory of the last operation may still be mapped, or not.
+        # The memory of the latest operation may or may not still be mapped.
         self.assertLessEqual(abs(after[1] - before[1]), 1)

@@ -10,7 +10,7 @@ RANK = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"])
 REAL = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 OTHERS = (torch.int32, torch.int64, torch.uint8, torch.int8, torch.int16, torch.complex64, torch.complex128)
-SIZES = (1, 7, 1000, 5000, 300001)  # the last one is exchanged in several pieces
+SIZES = (1, 7, 1000, 5000, 300001)  # the largest one is exchanged in several pieces
 
 
 def given(rank, numel, dtype=torch.float32):

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Tests of the backend "gradlane" of PyTorch. All ranks run the same ones, in the same order, so collectives match."""
+"""Tests of the backend "gradlane" of PyTorch. All ranks run the same tests in the same order, so that collectives
+match."""
 
 import functools
 import os
@@ -68,7 +69,7 @@ class Sums(Case):
         tensor = torch.tensor([float("nan") if RANK == 0 else 1.0, -0.0 if RANK == 0 else 0.0])
         dist.all_reduce(tensor, op=dist.ReduceOp.MIN)
         self.assertTrue(tensor[0].isnan() and tensor[1].signbit())
-        if WORLD > 1:  # PyTorch itself refuses them
+        if WORLD > 1:  # PyTorch itself refuses such a call, so the test calls the engine
             with self.assertRaisesRegex(gradlane.BadArgument, "torch.complex64 has no minimum or maximum"):
                 gradlane.torch.Engine.existing().all_reduce(given(RANK, 4, torch.complex64), reduction="min")
 
@@ -131,7 +132,7 @@ class Sums(Case):
         torch.testing.assert_close(tensor, torch.full((1023,), WORLD * 1e-6))
 
     def test_adaptive_bound(self):
-        """Several async operations have the same size. All ranks must come to the same bounds."""
+        """Several asynchronous operations of one size are in flight. All ranks must compute the same bounds."""
         with gradlane.torch.use_codec("fixed:adaptive:6"):
             for step in range(6):
                 every = [torch.randn(20000, generator=torch.Generator().manual_seed(step * WORLD + rank)) * 1e-5
@@ -177,8 +178,8 @@ class Sums(Case):
 
     @unittest.skipIf(WORLD == 1, "there is no daemon")
     def test_names_of_codecs(self):
-        """use_codec() accepts the same names as the daemon, at both ends of each range. (It also has "fixed", for
-        fixed:adaptive.)"""
+        """use_codec() accepts the same names as the daemon, at both ends of each range. (use_codec() also accepts
+        "fixed", which means fixed:adaptive.)"""
         words = ["raw", "raw:1", "bf16", "bf16:", "fp", "fixed:", "inceptionn", "inceptionn:8,truncate",
                  "inceptionn:,truncate", "inceptionn:8,", "fixed:8,truncate", "fixed:+8", "fixed: 8", "Raw", " raw", ""]
         for word in words + [f"{word}:{b}" for word in ("fixed", "inceptionn") for b in (0, 1, 2, 14, 15, 30, 31)]:
@@ -266,7 +267,7 @@ class Copies(Case):
 class Tensors(Case):
     @unittest.skipIf(WORLD != 2, "once is enough")
     def test_more_than_256_mib(self):
-        """The tensor is larger than the daemon takes at a time."""
+        """The tensor is larger than the largest operation of a daemon, so the library divides it."""
         tensor = torch.full((70_000_000,), 1.0 + RANK)
         dist.all_reduce(tensor)
         self.assertTrue((tensor == 3.0).all())

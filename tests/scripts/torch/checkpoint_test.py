@@ -22,7 +22,7 @@ class Checkpoints(unittest.TestCase):
         first.run(0, cut)
         second = Training(codec, feedback, bucket_kib=bucket_kib)
         second.load(first.save())
-        self.assertEqual(second.save(), first.save())  # nothing is lost on the way
+        self.assertEqual(second.save(), first.save())  # save() and load() lose nothing
         second.run(cut, 8)
         for one, other in zip(whole.parameters(), second.parameters()):
             self.assertTrue(torch.equal(one, other))
@@ -47,7 +47,7 @@ class Checkpoints(unittest.TestCase):
         second.state.reset()
         second.run(3, 6)
         self.assertFalse(all(torch.equal(a, b) for a, b in zip(whole.parameters(), second.parameters())))
-        # Loading discards what came in between, even in a state that is in use.
+        # Loading discards what the state got after the checkpoint, even while the state is in use.
         second.load(saved)
         second.run(3, 6)
         for one, other in zip(whole.parameters(), second.parameters()):
@@ -134,14 +134,14 @@ class Checkpoints(unittest.TestCase):
                     value.requires_grad_(needed)
                 ddp = wrapped(ddp.module, state, 16)
                 self.steps(ddp, (2, 3))
-                # The next parameter is thawed in the fresh State that check_goes_on() returns. It has loaded a state
-                # dict.
+                # The next parameter is thawed in the State that check_goes_on() returns, right after a state dict was
+                # loaded into it.
                 state.load_state_dict(state.state_dict())
                 state, ddp = self.check_goes_on(state, ddp, thawed)
 
     def test_frozen_later(self):
-        """The state dict fits a model that has the parameter frozen from the start. The State itself keeps its
-        residual.
+        """The state dict fits a model that has the parameter frozen from the start. The State itself keeps the residual
+        of the frozen parameter.
         """
         state = gradlane.torch.State("fixed:7", True)
         ddp = self.given((True, True, True), state)
@@ -194,7 +194,7 @@ class Reconnecting(unittest.TestCase):
         cut.run(0, 3)
         dist.barrier()
         dist.destroy_process_group()
-        # MASTER_ADDR and MASTER_PORT still name the old store, so the new group meets at a file.
+        # MASTER_ADDR and MASTER_PORT still name the old store, so the rendezvous of the new group is at a file.
         meeting = f"/tmp/gradlane-test-{os.environ['MASTER_PORT']}"
         self.addCleanup(pathlib.Path(meeting).unlink, missing_ok=True)
         dist.init_process_group(BACKEND, init_method=f"file://{meeting}", rank=RANK, world_size=WORLD)

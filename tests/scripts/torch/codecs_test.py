@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""Tests of gradlane.torch's hook with codecs that have several state arrays, do not add, or look at whole tensors.
-ranks.py runs them, under gradlane run --strategies ring,direct.
+"""Tests of gradlane.torch's hook with three kinds of codecs: codecs with several state arrays, codecs whose blocks
+cannot be summed while encoded, and codecs that scan whole tensors. ranks.py runs them, under gradlane run --strategies
+ring,direct.
 """
 
 import io
@@ -32,8 +33,8 @@ class Rows(unittest.TestCase):
 
     def test_training(self):
         """Training reduces the loss, and all ranks have the same weights. There is no LossWarning for values that are
-        sent later or that are noise. The learning rate is small and gradients are large, because signs do not carry the
-        magnitude."""
+        sent later, or that are noise. The learning rate is small and gradients are large, because sign codecs do not
+        send magnitudes."""
         for codec in codecs():
             with self.subTest(codec.example):
                 training = Training(codec.example, codec.states > 0, 25.0)
@@ -43,7 +44,8 @@ class Rows(unittest.TestCase):
                 self.assertTrue(same_everywhere(training.parameters()))
 
     def test_of_several_pieces(self):
-        """A tensor of several pieces has each state array once. Each piece uses its own part of every array."""
+        """A tensor that is exchanged in several pieces has each state array only once. Each piece uses its own part of
+        every array."""
         shapes = [(600_001,)]
         given = draw(1, shapes)
         for codec in codecs():
@@ -72,7 +74,7 @@ class States(unittest.TestCase):
         return found
 
     def test_nothing_is_lost(self):
-        """With the same gradients in each step, the mean of the results comes near to them."""
+        """With the same gradients in each step, the mean of the results converges to these gradients."""
         steps = 24
         size = 2.0**-9, 2.0**-29  # magnitude, unit; so small that codecs with steps of one size catch up, too
         given = exact_average(1, SHAPES, *size)
@@ -107,8 +109,9 @@ class States(unittest.TestCase):
                 gradlane.torch.State(name, True)
 
     def test_checkpoints(self):
-        """Sent values plus residuals are all gradients. Residuals are those of contributors and of the owner of a sum.
-        This also holds after DDP has rebuilt its buckets, and after a checkpoint, where other ranks own sums."""
+        """The sum of sent values and residuals equals the sum of all gradients. Both the contributors and the owner of
+        a sum have residuals. This also holds after DDP has rebuilt its buckets, and after a checkpoint, where other
+        ranks own sums."""
         for name in [codec.example for codec in codecs() if gradlane.Capability.OWNED in codec.flags]:
             with self.subTest(name):
                 state = gradlane.torch.State(name)
@@ -154,7 +157,8 @@ class States(unittest.TestCase):
             gradlane.torch.State("fixed:10", True).load_state_dict(saved)
 
     def test_ways(self):
-        """A codec that does not add uses a strategy that suits it, or reports at once which one is missing."""
+        """A codec whose blocks cannot be summed while encoded uses strategy `direct`. With a strategy that does not
+        fit, the error names those that do."""
         name = next(codec.example for codec in codecs() if gradlane.Capability.OWNED in codec.flags)
         self.assertIsNone(gradlane.torch.State(name).strategy)
         gradlane.torch.State(name, strategy="direct")
@@ -221,7 +225,8 @@ class BucketLayout(unittest.TestCase):
                 gradlane.torch.State("fixed:4", exact=exact, model=model_)
 
     def test_tensor_by_tensor(self):
-        """Codecs that look at a whole tensor get each tensor alone, even one that is longer than a piece."""
+        """Codecs that scan a whole tensor get each tensor in an operation of its own, even if it is longer than a
+        piece."""
         shapes = [*SHAPES, (1_100_000,)]
         for feedback in (False, True):
             state = gradlane.torch.State("fixed:6", feedback)
@@ -237,7 +242,7 @@ class BucketLayout(unittest.TestCase):
                 self.assertGreater(min(errors[0], errors[1], errors[5]), 2.0**-9)
 
     def test_a_failure_is_told(self):
-        """An operation fails that is not the last one of its bucket. The failure is reported."""
+        """The failure of an operation is reported even if it is not the last operation of its bucket."""
         model = Given(*SHAPES)
         state = gradlane.torch.State("fixed:4", exact=["*.1"], model=model)
         ddp = wrapped(model, state)

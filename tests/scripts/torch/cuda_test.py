@@ -20,7 +20,7 @@ from tests.scripts.torch.far import DEVICE, HERE, far
 from tests.scripts.torch.feedback_test import Picky
 from tests.scripts.torch.fsdp_test import FSDP2
 
-SIZES = (0, 1, 1000, 5000, 5000001)  # the last one is exchanged in several pieces
+SIZES = (0, 1, 1000, 5000, 5000001)  # the largest one is exchanged in several pieces
 CODECS = ("raw", "bf16", "fixed:10", "signsgd,ternary", "topk:1%", "dgc:1%", "fixed:adaptive:5")
 SHAPES = ((300, 400), (1000,), (17,), (100, 100))
 CYCLES = 200_000_000  # GPU cycles, about a tenth of a second
@@ -122,8 +122,8 @@ class Far(unittest.TestCase):
         dist.barrier()
 
     def test_many_at_once(self):
-        """Only works hold the tensors, and their memory is wanted again. Sums are right, and few pinned blocks are
-        allocated."""
+        """Nothing but the works holds the tensors, and other tensors want their GPU memory. Sums are right, and few
+        pinned blocks are allocated."""
         pool, made = Engine.existing()._memory.pinned, []
         allocate = pool._allocate
         with far(), unittest.mock.patch.object(pool, "_allocate", lambda size: made.append(size) or allocate(size)):
@@ -134,7 +134,7 @@ class Far(unittest.TestCase):
                     works.append(dist.all_reduce(tensor[:, ::2] if number % 2 else tensor[0], async_op=True))
                     del tensor
                     torch.empty(2, 200000, device=DEVICE).fill_(-1.0)
-                for _ in range(3):  # no thread waits for these
+                for _ in range(3):  # no thread waits for these operations
                     dist.all_reduce(torch.ones(400000, device=DEVICE), async_op=True)
                 for number, work in enumerate(works):
                     work.wait()
@@ -232,7 +232,7 @@ class Sharded(unittest.TestCase):
 @unittest.skipUnless(HERE, "there is no CUDA here")
 class Streams(unittest.TestCase):
     def test_behind_the_stream(self):
-        """The call does not wait for earlier work of the GPU, but the sum does."""
+        """The call returns before earlier work of the GPU is done, but the sum contains the results of that work."""
         side = torch.cuda.Stream()
         tensor = torch.zeros(1000000, device="cuda")
         torch.cuda.synchronize()
@@ -248,7 +248,8 @@ class Streams(unittest.TestCase):
         self.assertTrue(torch.equal(sums.cpu(), torch.full((1000000,), WORLD * (WORLD + 1.0))))
 
     def test_result_in_streams(self):
-        """After a wait for a future, the stream of the waiting thread has the result. So does the stream of a callback.
+        """After wait() of a future, the result is ready in the stream of the thread that waited. It is also ready in
+        the stream of a callback.
         """
         seen = []
         tensor = torch.full((3000000,), float(RANK), device="cuda")

@@ -218,8 +218,8 @@ class Refusals(unittest.TestCase):
             with self.assertRaisesRegex(gradlane.BadArgument, "codec 8 is int"):
                 call(8)
             for codec in ("nonsense", "fixd:8", "fixed:99", "fixed:", "fixed:adaptive:99", "inceptionn:8,trunc", ""):
-                # The call that sets the codec raises the error. It lists all codecs, or shows the form of the one with
-                # that word.
+                # The call that sets the codec raises the error. The error lists all codecs, or shows the usage of the
+                # codec that the name begins with.
                 said = {"inceptionn:8,trunc": "usage: inceptionn:B", "": "empty name; there are raw"}.get(
                     codec, "fixed:adaptive or fixed:adaptive:BITS")
                 with self.assertRaisesRegex(gradlane.BadArgument, f"codec '{codec}'[:;] .*{said}"):
@@ -240,7 +240,7 @@ class Refusals(unittest.TestCase):
 
     @unittest.skipIf(WORLD < 3, "there are only groups of all or of one")
     def test_other_groups(self):
-        """Such groups are refused at once on all ranks, members or not."""
+        """Groups of some of the ranks are refused at once on all ranks, members or not."""
         with without_delegate():
             self.refuse_other_groups()
 
@@ -250,7 +250,8 @@ class Refusals(unittest.TestCase):
             dist.new_group([0, 1])
         with self.assertRaisesRegex(gradlane.BadArgument, wanted):
             dist.new_group(ranks=(WORLD - 1, 0), backend="gradlane")
-        # A program may have taken the function before gradlane.torch wrapped it. Then calls are refused; no rank waits.
+        # A program may have a reference to new_group() from before gradlane.torch wrapped it. It can make such a group,
+        # but calls on the group are refused, and no rank waits.
         group = dist.new_group.__wrapped__([0, 1])
         if RANK < 2:
             for call in (lambda: dist.all_reduce(torch.ones(4), group=group), lambda: dist.barrier(group=group)):

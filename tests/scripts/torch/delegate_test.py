@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Tests of operations that the backend "gradlane" hands over to Gloo. All ranks run the same ones, in the same order.
+"""Tests of operations that the backend "gradlane" hands over to Gloo. All ranks run the same tests in the same order.
 """
 
 import contextlib
@@ -107,7 +107,7 @@ class Reductions(Case):
         self.assertEqual(tensor[0], 1)
 
     def test_what_nobody_has(self):
-        """Neither engine has these operations. The error is no failure of the group."""
+        """Neither gradlane nor Gloo has these operations. The error does not make the group fail."""
         with self.assertRaisesRegex(gradlane.BadArgument, "all_reduce by .*BXOR needs whole numbers, not .*float"):
             dist.all_reduce(torch.ones(4), op=OP.BXOR)
         if hasattr(torch, "uint16"):
@@ -274,7 +274,7 @@ class Groups(Case):
             self.assertSame(tensor, reduced(torch.add, 1000, torch.int64, self.ranks).to(dtype))
 
     def test_average(self):
-        """Averages work although Gloo does not have them everywhere."""
+        """Averages work, although Gloo lacks them for some operations."""
         for dtype in REAL:
             wanted = (reduced(torch.add, 1000, torch.float32, self.ranks) / 2).to(dtype)
             tensor = given(RANK, 1000, dtype)

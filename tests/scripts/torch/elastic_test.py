@@ -50,7 +50,7 @@ def train(folder):
                 part.load_state_dict(saved[name])
             first = step
             break
-    dist.barrier()  # no rank writes while others look
+    dist.barrier()  # no rank writes a checkpoint while others still search for one
     for step in range(first, STEPS):
         if os.environ.get("DIES") == f"{rank} {step}" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
             os.kill(os.getpid(), signal.SIGKILL)

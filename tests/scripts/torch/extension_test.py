@@ -14,7 +14,7 @@ import torch
 
 from gradlane.torch import extension
 
-# This compiler waits until all processes have come.
+# This compiler waits until all processes want the extension.
 WORKING = """#!/bin/sh
 echo called >> {scratch}/log
 while [ $(ls {scratch} | grep -c come) -lt {processes} ]; do sleep 0.01; done
@@ -40,7 +40,8 @@ def built(folder):
 
 
 def built_beside_others(folder, scratch):
-    """Builds in a process of its own, which creates a file when it comes to wait for the others."""
+    """Builds in a process of its own. The process creates a file "come PID" just before it waits for the lock of the
+    build folder."""
     locked = extension._locked
 
     def come(path):
@@ -92,7 +93,7 @@ class Extension(unittest.TestCase):
             self.assertEqual(built(self.place), "not: /no/such/compiler: No such file or directory")
 
     def test_error(self):
-        """The error is one line that says what to install. Nothing is tried twice."""
+        """The error is one line that says what to install. The build is not tried a second time."""
         with unittest.mock.patch.dict(os.environ, {"CXX": "/no/such/compiler", "TORCH_EXTENSIONS_DIR": str(self.scratch)}):
             outcome = extension._outcome.__wrapped__()
         with unittest.mock.patch.object(extension, "_outcome", lambda: outcome):

@@ -46,7 +46,7 @@ class Trainer:
             raise AssertionError(f"no answer within {HEARING} s") from None
 
     def end(self):
-        """Closes its input. Returns the exit status."""
+        """Closes the input of the rank's process, and waits for its end. Returns the exit status."""
         self.process.stdin.close()
         return self.process.wait(PATIENCE)
 
@@ -93,7 +93,7 @@ class Pair(unittest.TestCase):
         self.assertEqual(self.ask("reduce(1000000)"), ["ok 2.0"] * 2)
 
     def ask(self, *lines):
-        """Returns the answers to one line for both ranks, or to one line each."""
+        """Sends one line to both ranks, or a line to each of them. Returns their answers."""
         for trainer, line in zip(self.trainers, lines * 2 if len(lines) == 1 else lines):
             trainer.say(line)
         return [trainer.hear() for trainer in self.trainers]
@@ -128,7 +128,7 @@ class Failures(Pair):
         self.assertEqual(self.ask("reduce(2000)"), ["ok 2.0"] * 2)
 
     def test_refused_operations_fail_alone(self):
-        """A refused operation fails alone, even if others are queued behind it, as on rank 0."""
+        """A refused operation fails alone, even if others are queued after it, as on rank 0."""
         codecs = ("raw", "fixed:99", "raw", "raw")
         lines = [f"w{number} = coded('{codec}', 400000)" for number, codec in enumerate(codecs)]
         for line in lines:
@@ -139,7 +139,8 @@ class Failures(Pair):
                 self.assertRegex(answer, "^RuntimeError: .*BadArgument" if number == 1 else "^ok 2.0")
 
     def test_an_error_after_the_exchange(self):
-        """The error is on one rank. None of its later operations fails, and its thread goes on."""
+        """An error in `on_result` fails the operation on that rank only. Later operations of the rank succeed, and its
+        engine's thread goes on."""
         self.ask("engine = gradlane.torch.Engine.existing()")
         self.ask("works = [engine.all_reduce(torch.ones(400000), on_result=RANK or (lambda _: 0)) for _ in range(2)]")
         self.assertEqual(self.one(0, "works[0].wait()[0].item()"), "ok 2.0")
@@ -179,7 +180,7 @@ class Failures(Pair):
         self.assertNotIn("Ctrl-C", "".join(self.ask("reduce(10)", "reduce(20)")))
 
     def test_ctrl_c_in_backward(self):
-        """In backward(), C++ waits until the other rank has come. Then KeyboardInterrupt is raised."""
+        """In backward(), C++ waits until the other rank has called it, too. Only then is KeyboardInterrupt raised."""
         self.ask(MODEL)
         self.assertEqual(self.one(0, "ctrl_c(backward)"), "pressed")
         self.assertEqual(self.one(1, "backward()"), "ok None")
@@ -210,13 +211,13 @@ class Failures(Pair):
             self.assertFails(answer, "runs another operation: tag: .*disagree")
 
     def test_types_that_travel_alike(self):
-        """A sum of bool is a sum of int32 to the daemon. The tag tells them apart."""
+        """For the daemon, a sum of bool is a sum of int32. The tag distinguishes them."""
         for answer in self.ask("dist.all_reduce(torch.ones(9, dtype=torch.bool))",
                                "dist.all_reduce(torch.ones(9, dtype=torch.int32))"):
             self.assertFails(answer, "runs another operation: tag: ")
 
     def test_sizes_that_differ_in_the_last_piece(self):
-        """No piece is added, although the first piece is the same."""
+        """The first piece of both tensors has the same size. Still, no piece is added."""
         for answer in self.ask("reduce(400000)", "reduce(401000)"):
             self.assertFails(answer, "runs another operation: tag: ")
 
@@ -241,7 +242,7 @@ class Failures(Pair):
             self.trainers[0].kill()
 
     def test_a_failure_reaches_cpp(self):
-        """DDP's reducer waits for futures in C++."""
+        """A failure is raised in the C++ code of DDP's reducer, which waits for futures."""
         self.ask("model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1000, 100))")
         self.one(0, "loss = model(torch.ones(2, 1000)).sum()")
         self.trainers[1].kill()
@@ -322,7 +323,8 @@ class Failures(Pair):
 
 
 class ShortLimit(Pair):
-    """The timeout of the daemons is short. The one that PyTorch was given counts instead, or its default, 30 minutes.
+    """The daemons' timeout is short. The timeout of the process group counts instead; its default is PyTorch's 30
+    minutes.
     """
 
     settings = {"timeouts": "{peer: 600s, start: 1s, operation: 1s, shutdown: 500ms}"}

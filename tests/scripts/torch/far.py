@@ -52,7 +52,7 @@ def far(is_on_gpu=True):
     if HERE or not is_on_gpu:
         yield
         return
-    # the C++ path, which would see that tensors are on the CPU
+    # far() pauses the C++ path, which would see that tensors are on the CPU.
     fast_path = Engine.existing()._tasks._fast_path if Engine.exists() else None
     with unittest.mock.patch.multiple(gpu, is_on_gpu=lambda _: True, Host=StandIn, PART=1 << 20), \
             unittest.mock.patch.object(Tasks, "fast_path", lambda *_: None):

@@ -131,8 +131,9 @@ class Survives(unittest.TestCase):
         self.each(run)
 
     def test_skipped(self):
-        """A GradScaler skips a step in which gradients are not finite, and the hook does not know. Residuals that the
-        step has sent are lost, and its new residuals are applied later. Each is at most the codec's bound on each rank.
+        """A GradScaler skips a step because gradients are not finite, and the hook does not learn that. Residuals that
+        the skipped step has sent are lost, and the new residuals of the step are applied later. Each of these is at
+        most the codec's bound on each rank.
         """
         books, bound = Books(SHAPES, "fixed:12"), 2.0**-12
         for seed in range(4):
@@ -151,7 +152,7 @@ class Survives(unittest.TestCase):
             self.assertLessEqual(float((applied + owed - computed).abs().max()), 2 * WORLD * bound)
 
     def test_unused(self):
-        """Parameters are unused on all ranks, where DDP drops the result, or on some ranks."""
+        """Parameters are unused on all ranks (then DDP drops the result) or only on some ranks."""
         def run(books):
             for seed in range(8):
                 given = gradients(seed, magnitude=MAGNITUDE * 2.0**(-seed % 3))
@@ -185,8 +186,8 @@ class Survives(unittest.TestCase):
         self.check(books)
 
     def test_added(self):
-        """A parameter is added later, in front of the others. Another DDP has more parameters, and the optimizer has
-        one more group."""
+        """A parameter is added later, before the others. A new DDP has one more parameter, and the optimizer has one
+        more group."""
         def run(books):
             optimizer = torch.optim.SGD(books.values, lr=1.0)
             for seed in range(3):
@@ -221,7 +222,7 @@ class Survives(unittest.TestCase):
             self.check(books)
 
     def test_optimizer_in_backward(self):
-        """An optimizer steps in a hook behind gradlane's, and uses no gradients afterwards."""
+        """An optimizer steps in a hook that runs after gradlane's. It no longer uses gradients afterwards."""
         def hook(state, bucket):
             future = gradlane.torch.hook(state, bucket)
 

@@ -151,7 +151,8 @@ class Fsdp(unittest.TestCase):
                 torch.testing.assert_close(applied + owed, computed, rtol=1e-6, atol=1e-6)
 
     def test_unused(self):
-        """A parameter may have no gradient, on one rank or on all. Its residual keeps its place."""
+        """A parameter may have no gradient, on one rank or on all. Its residual is kept until the parameter has a
+        gradient again."""
         class Two(torch.nn.Module):
             def __init__(self):
                 super().__init__()

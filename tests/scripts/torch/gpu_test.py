@@ -39,7 +39,7 @@ class Pools(unittest.TestCase):
             self.assertEqual(gpu.size_of(size), size)
 
     def test_blocks_come_again(self):
-        """Blocks are used again, however many are lent at a time."""
+        """Blocks that were given back are lent again, however many are lent at a time."""
         for _ in range(5):
             lent = [self.pool.lend(25 << 18) for _ in range(100)]
             for block in lent:
@@ -65,7 +65,8 @@ class Pools(unittest.TestCase):
             self.assertEqual([block for block, _ in self.pool.give_back(more, None)], blocks)
 
     def test_without_room(self):
-        """Unused blocks are freed first. The pool waits for a block that is still copied."""
+        """If memory is full, the pool frees unused blocks. For a block that is still being copied, it waits until the
+        copy has finished."""
         block, event = self.pool.lend(1 << 20), Event()
         self.pool.give_back(block, event)
         self.room = 0

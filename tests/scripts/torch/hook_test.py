@@ -255,7 +255,8 @@ class Errors(unittest.TestCase):
                 gradlane.torch.State(process_group=group)
 
     def test_failure(self):
-        """If ranks disagree, all of them learn of it and start again with zeros."""
+        """If ranks disagree about the codec of a bucket, the step fails on all ranks. Residuals and bounds then start
+        again from zero."""
         if WORLD < 2:
             self.skipTest("there are no other ranks")
         state = gradlane.torch.State("fixed:adaptive", error_feedback=True)
@@ -266,10 +267,10 @@ class Errors(unittest.TestCase):
         self.assertGreater(float(state.state_dict()["residuals"][0].abs().max()), 0)
         if RANK == 1:
             kept, _ = state._where[module.values[0]]
-            kept.reset()  # raw here, fixed on the others
+            kept.reset()  # rank 1 sends this bucket raw, the others with fixed:B
         with self.assertRaisesRegex(Exception, "OperationFailed"):
             step(ddp, draw(4, [shape], 0.1))
-        if RANK == 1:  # the others learn of it in the next step
+        if RANK == 1:  # the other ranks learn of the failure in the next step
             self.assertEqual(float(state.state_dict()["residuals"][0].abs().max()), 0)
             self.assertEqual(state.state_dict()["bounds"][0]["squares"], [])
         # A DDP that has failed cannot be used any more.
@@ -279,8 +280,8 @@ class Errors(unittest.TestCase):
         self.assertLessEqual(worst(result, exact_average(5, [shape], 0.1)), 2.0**-20)
 
     def test_reset_after_a_failure(self):
-        """Ranks had different numbers of buckets queued when one failed. So they do not agree on the number of
-        operations."""
+        """Ranks had different numbers of buckets queued when an operation failed. So the number of operations differs
+        between them."""
         if WORLD < 2 or BACKEND != "gloo":
             self.skipTest("with other backends make the process group again instead")
         shapes = [(600000,)] * 4
@@ -344,7 +345,7 @@ class Sparse(unittest.TestCase):
 
 class Compiled(unittest.TestCase):
     def test_nothing_of_gradlane_is_compiled(self):
-        """torch.compile() takes a step with its backward pass. The hook and the backend run as they are."""
+        """torch.compile() compiles a step with its backward pass. The hook and the backend run uncompiled."""
         training, plain = (Training("fixed:10", True, bucket_kib=4096) for _ in range(2))
 
         def run(one, inputs):

@@ -26,7 +26,8 @@ class Again(unittest.TestCase):
     """Runs before the other tests, because it makes the job's group again."""
 
     def test_another_group_of_that_name(self):
-        """PyTorch counts groups from the start again after destroy_process_group()."""
+        """After destroy_process_group(), PyTorch gives new groups the names of earlier ones. Such a group must still
+        get its own ring."""
         store = dist.distributed_c10d._get_default_store()
         names = set()
         for number, ranks in enumerate(([0, 1, 2], [0, 1], [1, 2], [1, 2])):
@@ -45,7 +46,8 @@ class Again(unittest.TestCase):
         self.assertLessEqual(len(names), 1)
 
     def test_other_numbers_of_ranks(self):
-        """The same processes get other ranks, on which a reduce-scatter depends."""
+        """After destroy_process_group(), the same processes get other ranks. The rank in a group must follow, because a
+        reduce-scatter depends on it."""
         store = dist.distributed_c10d._get_default_store()
         for rank in (RANK, WORLD - 1 - RANK):
             dist.destroy_process_group()

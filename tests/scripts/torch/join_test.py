@@ -1,10 +1,11 @@
 #!/usr/bin/python3
-"""Jobs whose numbers do not fit the daemons'. All ranks learn of it at once, each with the numbers. PyTorch itself
-would let them wait for 30 minutes.
+"""Tests jobs whose ranks or world size do not match those of the daemons. All ranks fail at once, with errors that have
+these numbers. PyTorch itself would let the ranks wait for 30 minutes.
 
 usage: join_test.py GRADLANE
 
-Three ranks under gradlane run load PyTorch once. For each test they start children, which are a job's ranks.
+Three ranks under gradlane run load PyTorch once. For each test they start children by fork(), which are the ranks of a
+job.
 """
 
 import collections
@@ -29,7 +30,8 @@ def join(case, rank, world, socket):
             torch.distributed.init_process_group("gradlane")
         except gradlane.Error as error:
             text = f"{type(error).__name__}: {error}"
-        sys.stdout.write(f"{CASES[case]}, rank {rank}: {text}\n")  # in one write, as others write, too
+        # in one write, because other ranks write to the same output
+        sys.stdout.write(f"{CASES[case]}, rank {rank}: {text}\n")
         sys.stdout.flush()
         os._exit(0)
     return child

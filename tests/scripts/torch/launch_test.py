@@ -49,7 +49,7 @@ class Rank:
             if there is None:
                 raise AssertionError(f"{self.name} says nothing; " + "; ".join(rank.state() for rank in self.job))
             if not there:
-                break  # it has ended
+                break  # the rank's process has ended
             self.unheard += there
         line, _, self.unheard = self.unheard.partition(b"\n")
         self.heard.append(line.decode().strip())
@@ -68,7 +68,7 @@ class Rank:
         self.process.wait()
 
     def end(self):
-        """Waits for its end. Returns its standard error."""
+        """Waits for the end of the rank's process. Returns its standard error."""
         try:
             _, text = self.process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
@@ -164,7 +164,8 @@ class Jobs(Case):
         self.assertNothingLeft(job)
 
     def test_ranks_were_told_different_sizes(self):
-        """All of them learn of it at once, before PyTorch waits for ranks that do not exist."""
+        """Ranks with different WORLD_SIZE fail at once, before PyTorch waits for ranks that do not exist. Only a rank
+        with WORLD_SIZE 1 goes on."""
         for one, other in ((2, 3), (3, 2), (1, 2)):
             with self.subTest(sizes=(one, other)):
                 job = self.job()
@@ -226,7 +227,7 @@ class Jobs(Case):
         self.assertEqual(job.ask("reduce()"), ["ok 2.0"] * 2)
 
     def test_one_rank(self):
-        """The hook needs a daemon for one rank, too."""
+        """The hook needs a daemon even if the job has only one rank."""
         job = self.job(1)
         self.assertEqual(job.ask("init()"), ["ok None"])
         self.assertRegex(job.ask("gradlane.torch.State()")[0], "^ok <gradlane.torch.State.*: rank 0 of 1>")
@@ -261,7 +262,7 @@ class Refused(Case):
                    GRADLANED=str(program))
 
     def test_however_slow_one_rank_is(self):
-        """The store exists until the slow rank has read why there is no daemon. The other rank waits for that."""
+        """Rank 0's process has the store. It does not end before the slow rank has read why there is no daemon."""
         job = self.job(GRADLANED="/nowhere/gradlaned")
         job.ranks[1].say("from gradlane.torch.bootstrap import store_group")
         job.ranks[1].say("wait = store_group._wait")
@@ -269,13 +270,14 @@ class Refused(Case):
         self.assertEqual([job.ranks[1].hear() for _ in range(3)], ["ok None"] * 3)
         for rank in job.ranks:
             rank.say("init()")
-        job.ranks[0].process.stdin.close()  # it ends as soon as it has answered
+        job.ranks[0].process.stdin.close()  # the process of rank 0 ends as soon as it has answered
         self.assertEqual([rank.hear() for rank in job.ranks], [
             "NoDaemon: gradlane: no daemon for rank 0: GRADLANED=/nowhere/gradlaned: there is no such program"] * 2)
         self.assertNothingLeft(job)
 
     def test_a_rank_is_killed_meanwhile(self):
-        """A rank is killed before it has said where it is. The others wait no longer than the group's timeout."""
+        """A rank is killed before the others know its host. The others wait no longer than the timeout of the process
+        group."""
         job = self.job()
         job.ranks[0].say("init(3)")
         job.ranks[1].kill()

@@ -69,7 +69,8 @@ class Environment(unittest.TestCase):
         self.assertEqual(self.told(script), {}, "the script of an sbatch, which is no rank")
 
     def test_unknown_jobs(self):
-        """Jobs without a number of their own would all meet at one port."""
+        """Without a job number from mpirun, all jobs would use the same MASTER_PORT. So there is a warning, unless
+        MASTER_PORT is set."""
         unknown = {name: value for name, value in MPIRUN.items() if name != "PMIX_NAMESPACE"}
         with self.assertWarnsRegex(UserWarning, "mpirun has set none of PMIX_NAMESPACE, .* set MASTER_PORT to another"):
             self.told(unknown)
@@ -80,7 +81,7 @@ class Environment(unittest.TestCase):
         self.assertEqual(len(ports), 2)
 
     def test_who_says_where_ranks_meet(self):
-        """A caller that says where ranks meet needs no address from mpirun."""
+        """A caller that passes `init_method` or `store` needs no address of rank 0 from mpirun."""
         far = {**MPIRUN, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
         with unittest.mock.patch.dict(os.environ, far, clear=True), \
                 unittest.mock.patch("torch.distributed.init_process_group") as init:

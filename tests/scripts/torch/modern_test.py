@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Tests of calls that PyTorch makes to a c10d::Backend. It also tests what is built on them: meshes, functional
-collectives, FSDP2, DTensor. The backend of ranks.py, which runs them, may also be "cpu:gradlane".
+"""Tests of calls that PyTorch makes to a c10d::Backend, and of what is built on them: meshes, functional collectives,
+FSDP2, DTensor. The backend of ranks.py, which runs these tests, may also be "cpu:gradlane".
 """
 
 import datetime
@@ -167,7 +167,7 @@ class Operations(Case):
         self.assertTrue(work.wait())
 
     def test_dropped(self):
-        """No thread waits for these works, and nothing else holds their tensors."""
+        """Nobody waits for the works of these operations, and nothing else holds their tensors."""
         for numel in (5, 2000, 400000):
             for _ in range(20):
                 dist.all_reduce(mine(numel), async_op=True)
@@ -212,7 +212,8 @@ class Operations(Case):
         self.assertEqual(engine._context.figures().operations, before + 3 * 2 * 3 * 3)
 
     def test_late(self):
-        """A rank waits for another one, for longer than a call waits by itself."""
+        """A rank waits for another one for longer than a call waits before it leaves the operation to the engine's
+        thread."""
         for numel in (5, 5000, 1 << 18):
             for late in range(WORLD):
                 if RANK == late:
@@ -223,8 +224,8 @@ class Operations(Case):
                 self.assertAll(tensor, TOTAL)
 
     def test_waits_hide_nothing(self):
-        """An operation that a call leaves to the engine's thread counts as a start. Its wait() counts as waited time,
-        in C++ or Python."""
+        """If a rank is late, the others leave the operation to the engine's thread. The summary must count the time of
+        wait() as waited time, in C++ or Python, and must record the start of the operation."""
         if WORLD == 1 or "DETAIL" in os.environ.get("TORCH_DISTRIBUTED_DEBUG", ""):
             self.skipTest("nobody is waited for in gradlane: with DETAIL, PyTorch has ranks meet before")
         overlap = gradlane.torch.Engine.existing()._tasks.overlap

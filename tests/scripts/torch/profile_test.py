@@ -178,7 +178,8 @@ class Profiles(unittest.TestCase):
             path = pathlib.Path(folder) / "mine.json"
             result = self.profile(self.net(), self.torch.randn(16, 20), path=path)
             self.assertEqual(json.loads(path.read_text()), result)
-            again = self.profile(self.net(), self.torch.randn(16, 20), path=path)  # replaces the file before
+            # replaces the file that the first call has written
+            again = self.profile(self.net(), self.torch.randn(16, 20), path=path)
             self.assertEqual(json.loads(path.read_text()), again)
             self.assertEqual(list(pathlib.Path(folder).iterdir()), [path])
             plan = subprocess.run([os.environ["GRADLANE"], "plan", "--model", path, "--nodes", "4", "--gbps", "1"], check=False,

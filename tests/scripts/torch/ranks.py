@@ -4,8 +4,8 @@
     gradlane run -n 3 -- python3 -m tests.scripts.torch.ranks BACKEND MODULE[.CLASS[.TEST]]... [--alone MODULE...]
 
 BACKEND is the backend of the process group. Modules are of this folder. All ranks run the same tests in the same order,
-so collectives in them match up. Rank 0 first runs the modules behind --alone by itself. The first failure ends a rank,
-because the others would wait for it.
+so collectives in them match up. Rank 0 first runs the modules after --alone, without the other ranks. The first failure
+ends a rank, because the others would wait for it.
 """
 
 import os

@@ -69,8 +69,8 @@ class Convening(Ranks):
         self.assertRegex(str(words[0]), "^[0-9a-f]{16}$")
 
     def test_what_an_earlier_attempt_has_left(self):
-        """Hellos of ranks that have gone are left in the store. Rank 0 proposes a word again for each rank that
-        replaces one."""
+        """Keys "hello" of ranks that have gone are still in the store. Rank 0 proposes a new word each time that a new
+        rank replaces such a key."""
         left = dist.PrefixStore(store_group._PREFIX, self.stores[0])
         for rank in (1, 2):
             left.set(f"hello {rank}", "of an earlier attempt")
@@ -100,7 +100,8 @@ class Convening(Ranks):
 
 class Refusals(Ranks):
     def join(self, rank, store):
-        """Joins as rank 0's process does when it has failed: the store ends with it."""
+        """Joins as a rank of a job does. When rank 0 has returned, its store ends, as it does when the process of rank
+        0 ends."""
         def start(own):
             store_group.StoreGroup(own, rank, PATIENCE).ask("start", [0], self.refuse, (OSError,))
 

@@ -24,9 +24,9 @@ class StrategiesTest(unittest.TestCase):
                 dist.all_reduce(tensor.fill_(rank), op=dist.ReduceOp.MAX)
                 self.assertEqual((tensor.min().item(), tensor.max().item()), (3.0, 3.0))
                 blocks = [torch.full((10,), rank + block) for block in range(world)]
-                dist.reduce_scatter(blocks[0], list(blocks))  # has the daemons' own strategy
+                dist.reduce_scatter(blocks[0], list(blocks))  # a reduce-scatter always uses the daemons' own strategy
                 self.assertEqual(blocks[0][0].item(), 6 + world * rank)
-        # Gradients differ a little between strategies, which shows the strategy that was used.
+        # Rounding errors of gradients differ between strategies, so they show which strategy was used.
         weights = {}
         for strategy, codec in ((None, "bf16"), ("direct", "bf16"), ("ring", "bf16"), ("aggregator:1", "fixed:12/raw")):
             torch.manual_seed(0)

@@ -39,7 +39,8 @@ def reduce(numel=4, value=1.0, **options):
 
 
 def coded(codec, numel):
-    """Returns a future. The daemon refuses an unknown codec when it is the operation's turn."""
+    """Starts an all-reduce and returns its future. The daemon refuses an unknown codec only when the turn of the
+    operation comes."""
     return gradlane.torch.Engine.existing().all_reduce(torch.ones(numel), codec=lambda: codec)
 
 
@@ -72,7 +73,7 @@ def interrupted():
 
 
 def ctrl_c(call):
-    """Runs the call, which gets a SIGINT while it waits for the other rank. Prints a line then."""
+    """Runs the call, which gets a SIGINT while it waits for the other rank. Prints "pressed" just before the SIGINT."""
     while tasks()._under_way:
         time.sleep(0.001)
 
@@ -87,7 +88,8 @@ def ctrl_c(call):
 
 
 def ctrl_c_soon(call):
-    """Runs a call that waits for Gloo, and gets a SIGINT meanwhile or right before. Prints a line then."""
+    """Runs a call that waits for Gloo. Sends it a SIGINT after 0.3 s, while it waits or right before. Prints "pressed"
+    just before the SIGINT."""
     def press():
         time.sleep(0.3)
         print("pressed", flush=True)
@@ -108,8 +110,8 @@ def backward():
 
 
 def retried(times):
-    """Runs operations that differ between the ranks, and equal ones at once after each failure. Returns the sums of
-    these.
+    """Runs operations that differ between the ranks, and after each failure an operation that is the same on all ranks.
+    Returns the sums of the latter.
     """
     sums = []
     for _ in range(times):

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Trainings with every default of gradlane's, and with fixed:adaptive, end where Gloo's end. ranks.py runs them on four
-ranks. Gradients are small, so that fixed:10, whose bound is an absolute one, stops such trainings."""
+"""Tests that trainings with gradlane's defaults, and with fixed:adaptive, reach the same loss as with Gloo. ranks.py
+runs them on four ranks. Gradients are small, so that fixed:10, whose bound is an absolute one, stops such trainings."""
 
 import contextlib
 import unittest
@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import gradlane.torch
 
-LAST = 5  # number of last steps whose mean loss counts
+LAST = 5  # number of final steps; the loss of a training is their mean
 WAYS = {
     "backend": {},
     "backend with fixed:adaptive": {"use": "fixed:adaptive"},
@@ -23,7 +23,8 @@ WAYS = {
 
 
 def perceptron(generator):
-    """Returns three layers and Adam, which train to a loss of nearly zero."""
+    """Returns a network of three layers, Adam and the loss function, which together reach a loss of nearly zero, and
+    the number of steps."""
     model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.Tanh(), torch.nn.Linear(128, 128), torch.nn.Tanh(),
                                 torch.nn.Linear(128, 32))
     inputs = torch.randn(32, 64, generator=generator)
@@ -39,7 +40,7 @@ def transformer(generator):
 
 
 def readme(generator):
-    """Returns README's own example, and some steps of SGD."""
+    """Returns README's own example with SGD and its loss function, and the number of steps."""
     model, inputs = torch.nn.Linear(1000, 1000), torch.randn(32, 1000, generator=generator)
     return model, torch.optim.SGD(model.parameters(), lr=10.0), lambda ddp: ddp(inputs).square().mean(), 10
 
@@ -72,7 +73,8 @@ class Training(unittest.TestCase):
         cls.gloo = dist.new_group(backend="gloo")
 
     def check(self, make, end):
-        """Checks that Gloo's loss falls below `end` of the first one, and that gradlane's ends where Gloo's ends."""
+        """Checks that Gloo's loss falls below `end` times the first loss, and that gradlane's last loss is close to
+        Gloo's."""
         first, wanted, all_kept = train(make, self.gloo)
         self.assertLess(wanted, end * first)
         for name, way in WAYS.items():

@@ -104,7 +104,7 @@ class BlocksTest(unittest.TestCase):
 
     def test_superpackets(self):
         """Checks superpackets: packets of one length and a shorter last one, data that looks like a header, probes, and
-        tags behind packets."""
+        tags after packets."""
         bait = packet(DATA, run(bytes(4), 1, 0, 0))
         inner = bait + bytes(200 - len(bait))  # elements that begin like a packet
         long = [packet(DATA, run(inner, 50, 0, 0), sequence) for sequence in range(5)]
@@ -159,7 +159,7 @@ class BlocksTest(unittest.TestCase):
             self.assertEqual(experts, ["The capture has less of this packet than was sent"])
 
     def test_others(self):
-        """Checks that packets that are not gradlane's are left alone."""
+        """Checks that the dissector does not dissect packets that are not gradlane's."""
         self.capture(bytes(100), b"GL" + bytes(20), b"GL\2\7" + bytes(60), b"\xa6\x21" + bytes(60))
         self.assertEqual(self.tshark.count(self.file, "gradlane"), 0)
 

@@ -22,11 +22,12 @@ for row in range(256):
 
 
 class Capture:
-    """Runs dumpcap on an interface during the `with` block, as `command(...)` runs programs there.
+    """Runs dumpcap on an interface during the `with` block. `command(...)` returns the command line that runs a program
+    at that interface.
 
-    The capture has at least `least` bytes at the end. The kernel keeps the last frames for up to 250 ms. If dumpcap
-    needs longer than this process waits, they are missing; `frames`, the number that dumpcap counted, does not include
-    them. No other frame may be lost.
+    The capture has at least `least` bytes at the end. The kernel keeps the newest frames for up to 250 ms before it
+    delivers them. Frames that it delivers after this process has stopped dumpcap are missing, also in `frames`, the
+    number that dumpcap counted. No other frame may be lost.
     """
 
     def __init__(self, file, interface, command, filter, least):

@@ -38,7 +38,7 @@ class Programs:
 class Block:
     count: int
     bytes: bytes
-    floats: tuple  # empty if it is no valid block
+    floats: tuple  # empty if the block is not valid
 
 
 @dataclasses.dataclass
@@ -57,7 +57,7 @@ class Section:
 
     @property
     def plus(self):
-        """The number b of "+fixed:b"."""
+        """Number b of the suffix "+fixed:b" of a codec's name."""
         return self.arguments[1]
 
 
@@ -174,7 +174,7 @@ class CodecsTest(CodecsCase):
 
     def test_without_starts(self):
         """Checks blocks whose starts are not captured, so that arguments and offers are unknown. Some values are then
-        in steps."""
+        shown as numbers of steps."""
         frames, wanted = [], []
         for operation, section in enumerate(self.sections):
             frames += frames_of(section, operation)[1]

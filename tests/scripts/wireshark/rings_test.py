@@ -24,7 +24,8 @@ BY_RING = ("raw", "fp16", "fixed:10", "fixed:rel=10", "topk:10%+fixed:10")
 CODECS = ("raw", "bf16", "fp16", "fixed:10", "fixed:10,stochastic", "fixed:rel=10", "inceptionn:10", "terngrad",
           "tbq:7", "signsgd", "signsgd,ternary", "signsgd,ef", "topk:10%", "topk:10%+fixed:10", "mstopk:10%", "dgc:10%",
           "graddrop:10%")
-OWNED = ("onebit", "qsgd:4/256", "int8:512", "fp8")  # codecs whose blocks have no sum
+# codecs whose blocks cannot be summed while encoded; an owner adds the decoded elements
+OWNED = ("onebit", "qsgd:4/256", "int8:512", "fp8")
 WRONG = ("_ws.malformed || _ws.lua.error || gradlane.crc.status == \"bad\" || gradlane.expert.bad_version || "
          "gradlane.expert.bad_kind || gradlane.expert.too_short || gradlane.expert.bad_run || "
          "gradlane.expert.bad_digest || gradlane.expert.bad_block || gradlane.expert.bad_record || gradlane.expert.cut")
@@ -115,8 +116,8 @@ class RingsTest(unittest.TestCase):
         return packets
 
     def check_floats(self, codec, name):
-        """Checks floats that rank 0 sends without adding others: block p - 1, with which it begins in a ring of p
-        ranks."""
+        """Checks floats that rank 0 sends before anything is added to them. In a ring of p ranks, these are block p -
+        1, with which rank 0 begins."""
         sent, found = floats_of(0), 0
         values = {tuple(sent[at : at + 32].tolist()) for at in range(0, COUNT, 32)}
         for it in self.table:
@@ -147,7 +148,7 @@ class RingsTest(unittest.TestCase):
         self.assertEqual({kind for it in self.table for kind in it.types}, {"0", "1"})
 
     def test_ring_of_sockets(self):
-        """Checks superpackets that have tags behind their packets."""
+        """Checks superpackets in which each packet is followed by its tag."""
         key = self.folder / "ring.key"
         key.write_text("07" * 32 + "\n", encoding="ascii")
         key.chmod(0o600)

@@ -16,13 +16,13 @@ struct AutoScope {
   bool strategy = false;
 };
 
-[[nodiscard]] constexpr uint64_t left_open_value(const AutoScope& it) noexcept {
+[[nodiscard]] constexpr uint64_t auto_scope_value(const AutoScope& it) noexcept {
   const uint64_t codec = it.codec ? (1 + uint64_t{it.codec->bound}) | uint64_t{it.codec->bits} << 8 : 0;
   return codec | uint64_t{it.strategy} << 16;
 }
-// Returns the choices that a number from left_open_value() stands for. The number may come from another rank: parts
+// Returns the choices that a number from auto_scope_value() stands for. The number may come from another rank: parts
 // that this version does not know are left out.
-[[nodiscard]] constexpr AutoScope left_open_of(uint64_t value) noexcept {
+[[nodiscard]] constexpr AutoScope auto_scope_of(uint64_t value) noexcept {
   const auto codec = static_cast<uint8_t>(value);
   AutoScope it{.strategy = (value >> 16 & 1) != 0};
   if (codec == 0 || codec > 1 + GL_BOUND_RELATIVE) return it;

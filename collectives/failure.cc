@@ -63,7 +63,7 @@ const char* field_name(Field field) noexcept {
       return "strategies";
     case Field::kBackCodec:
       return "codec of the way back";
-    case Field::kLeftOpen:
+    case Field::kAutoScope:
       return "codec and strategy";
     case Field::kChoice:
       return "who chooses codec and strategy";
@@ -90,7 +90,7 @@ void add_codec(FailureText& text, uint64_t value) noexcept {
 }
 
 void add_left_open(FailureText& text, uint64_t value) noexcept {
-  const AutoScope it = left_open_of(value);
+  const AutoScope it = auto_scope_of(value);
   constexpr const char* kCodecs[] = {"auto", "auto:2^-", "auto:rel="};
   if (it.codec) text.add(kCodecs[it.codec->bound]);
   if (it.codec && it.codec->bound != GL_BOUND_EXACT) text.add(it.codec->bits);
@@ -170,7 +170,7 @@ void add_value(FailureText& text, Field field, uint64_t value) noexcept {
     case Field::kTosRaw:
     case Field::kTosControl:
       return add_tos(text, value);
-    case Field::kLeftOpen:
+    case Field::kAutoScope:
       return add_left_open(text, value);
     case Field::kChoice:
       text.add(value != 0 ? "gradlane (auto)" : "the caller");

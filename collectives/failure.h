@@ -57,9 +57,9 @@ enum class Field : uint8_t {
   kBackCodec,
   // for kSilent: packets of this length get lost; theirs: length of the longest that arrives, as probes have found
   kPathMtu,
-  kLeftOpen,  // for nodes: left_open_value()
-  kChoice,    // for operations: 1 if the client library submitted it to agree on what `auto` chooses, else 0
-  kTensor,    // for kAborted: the trainer wrote to the tensor while results for other ranks waited there
+  kAutoScope,  // for nodes: auto_scope_value()
+  kChoice,     // for operations: 1 if the client library submitted it to agree on what `auto` chooses, else 0
+  kTensor,     // for kAborted: the trainer wrote to the tensor while results for other ranks waited there
 };
 
 // Marks `ours` and `theirs` of FailureCode::kDuplicateRank as MAC addresses, with the first byte lowest. If this bit is

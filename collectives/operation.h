@@ -98,7 +98,7 @@ struct Operation {
 
 // Codecs scan a tensor in slices of this many elements, from the start of each rank's block on. Sums over the tensor
 // are sums over these slices.
-inline constexpr size_t kLookSlice = 32768;
+inline constexpr size_t kScanSlice = 32768;
 
 struct Completion {
   uint64_t id = 0;  // id that submit() returned

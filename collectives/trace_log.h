@@ -17,7 +17,7 @@ namespace gradlane {
 // the rank that the operation waits for.
 enum class TraceCause : uint8_t {
   kRing,     // the ring is not ready: rank is missing
-  kLook,     // its codec scans the tensor on this rank
+  kScan,     // its codec scans the tensor on this rank
   kStart,    // rank has not started it: its trainer has not submitted it, or its codec scans the tensor
   kLink,     // there is something to send, but the window of the link to rank is full
   kPackets,  // everything that this rank has was sent, and packets from rank have not all arrived

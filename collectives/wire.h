@@ -183,7 +183,7 @@ struct [[gnu::packed]] Hello {
   // ---- Present in hellos of 112 bytes or more. Left out if it and all that follow are 0.
   uint64_t arguments;  // more_arguments() of the codec
   // ---- Present in hellos of 120 bytes or more. Left out if it is 0.
-  uint64_t auto_scope;  // choices left to the trainers' libraries: left_open_value()
+  uint64_t auto_scope;  // choices left to the trainers' libraries: auto_scope_value()
 };
 static_assert(sizeof(Hello) == 120);
 static_assert(offsetof(Hello, since) == 56);

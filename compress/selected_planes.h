@@ -125,7 +125,7 @@ constexpr CodecOps selected_by(CodecOps ops) {
 }
 
 template <auto kLook>
-constexpr CodecOps looked_at_by(CodecOps ops) {
+constexpr CodecOps with_scan(CodecOps ops) {
   ops.scan = kLook;
   return ops;
 }

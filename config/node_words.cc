@@ -51,13 +51,13 @@ std::vector<Host> slurm_hosts(const Environment& environment, const std::string&
                                  slurm ? ", or because this is a SLURM job, --nodes @slurm" : ""));
 }
 
-std::vector<Host> hosts_of(const NodeWords& words, const HostQueries& surroundings) {
+std::vector<Host> hosts_of(const NodeWords& words, const HostQueries& queries) {
   const std::string& nodes = words.nodes;
   if (nodes.empty()) refuse_word("--nodes", "no hosts, allowed: HOST,HOST,..., @FILE, @slurm");
   if (nodes[0] != '@') return parse_hosts(nodes, "--nodes");
   const std::string where = "--nodes " + nodes;
-  if (nodes == "@slurm") return slurm_hosts(surroundings.environment, where);
-  if (nodes == "@mpi" || nodes.starts_with("@mpi:")) refuse_mpi(surroundings.environment, where);
+  if (nodes == "@slurm") return slurm_hosts(queries.environment, where);
+  if (nodes == "@mpi" || nodes.starts_with("@mpi:")) refuse_mpi(queries.environment, where);
   const std::string path = nodes.substr(1);
   if (path.empty()) refuse_word(where, "no file name after @, allowed: @FILE, @slurm");
   return parse_host_file(read_host_file(path, where), path);
@@ -154,12 +154,12 @@ size_t mtu_at(const IpAddress& ip, const std::vector<LocalIp>& here) {
 }
 
 // Returns the folder for sockets of this user. Returns nothing if that is root's folder, which is the default.
-std::optional<std::string> own_folder(const HostQueries& surroundings) {
-  if (surroundings.user == 0) return std::nullopt;
+std::optional<std::string> own_folder(const HostQueries& queries) {
+  if (queries.user == 0) return std::nullopt;
   const std::vector<std::string> folders =
-      socket_folders(surroundings.user, surroundings.environment("XDG_RUNTIME_DIR").value_or(""));
+      socket_folders(queries.user, queries.environment("XDG_RUNTIME_DIR").value_or(""));
   for (const std::string& it : folders) {
-    if (it == folders.back() || surroundings.can_hold_sockets(it)) {
+    if (it == folders.back() || queries.can_hold_sockets(it)) {
       return it == folders.front() ? std::nullopt : std::optional(it);
     }
   }
@@ -168,13 +168,13 @@ std::optional<std::string> own_folder(const HostQueries& surroundings) {
 
 }  // namespace
 
-WordsTree tree_of(const NodeWords& words, const HostQueries& surroundings) {
+WordsTree tree_of(const NodeWords& words, const HostQueries& queries) {
   ConfigTree settings_alone;  // reports faults of the settings before names are looked up
   settings_alone.root = map_at(add_word(settings_alone, "--set"));
   apply_settings(settings_alone, words.settings);
-  const std::vector<FoundHost> hosts = surroundings.look_up(hosts_of(words, surroundings));
+  const std::vector<FoundHost> hosts = queries.look_up(hosts_of(words, queries));
   const std::vector<IpAddress> ips = choose_ips(hosts, "--nodes");
-  const std::vector<LocalIp> here = surroundings.local_ips();
+  const std::vector<LocalIp> here = queries.local_ips();
   WordsTree found;
   ConfigTree& tree = found.tree;
   tree.name = "--nodes";
@@ -187,7 +187,7 @@ WordsTree tree_of(const NodeWords& words, const HostQueries& surroundings) {
   if (!words.rank && find_key(tree.root, "rank") != nullptr) {
     rank = number_at(tree, "rank");
   } else if (!words.rank) {
-    const RankHere given = rank_here(hosts, ips, here, surroundings.environment, "--nodes");
+    const RankHere given = rank_here(hosts, ips, here, queries.environment, "--nodes");
     rank = given.rank;
     found.launcher = given.launcher;
     add_key(tree.root, place, "rank", scalar_at(place, fmt::format("{}", rank)));
@@ -205,15 +205,15 @@ WordsTree tree_of(const NodeWords& words, const HostQueries& surroundings) {
     add_ports(tree, words.ports.empty() ? sockets : words.ports, number_at(tree, "mtu"));
   }
   if (find_key(tree.root, "socket") == nullptr) {
-    if (const auto folder = own_folder(surroundings)) {
+    if (const auto folder = own_folder(queries)) {
       add_key(tree.root, place, "socket", scalar_at(place, fmt::format("{}/node{}.sock", *folder, rank)));
     }
   }
   return found;
 }
 
-LoadedWords load_node_words(const NodeWords& words, const HostQueries& surroundings) {
-  const WordsTree found = tree_of(words, surroundings);
+LoadedWords load_node_words(const NodeWords& words, const HostQueries& queries) {
+  const WordsTree found = tree_of(words, queries);
   return {read_any_config(found.tree, NodeChoice{words.rank, {}}), found.launcher};
 }
 

@@ -38,14 +38,14 @@ struct WordsTree {
 
 // Returns the tree of a file that means the same as the words. Throws SetupError, "--nodes ...: what is wrong, what is
 // allowed".
-[[nodiscard]] WordsTree tree_of(const NodeWords& words, const HostQueries& surroundings);
+[[nodiscard]] WordsTree tree_of(const NodeWords& words, const HostQueries& queries);
 
 // The configuration that this tree gives when it is read like a file.
 struct LoadedWords {
   AnyConfig config;
   std::string launcher;
 };
-[[nodiscard]] LoadedWords load_node_words(const NodeWords& words, const HostQueries& surroundings);
+[[nodiscard]] LoadedWords load_node_words(const NodeWords& words, const HostQueries& queries);
 
 // Returns instructions for users who name neither a file nor nodes.
 [[nodiscard]] std::string ways_to_start(const Environment& environment);

@@ -68,14 +68,14 @@ void SimReference::finish_scan() {
   const uint64_t seed = seed_of(run_.generation, run_.number, operation_.tag);
   std::vector<TensorScan> scans(ranks_);
   std::vector<float> offers;
-  std::vector<float> slice(kLookSlice);
+  std::vector<float> slice(kScanSlice);
   const size_t block = has_shares(operation_.kind) ? operation_.count : elements_;
   for (unsigned rank = 0; rank < ranks_; ++rank) {
     Codec& codec = codecs_.emplace_back(codec_);
     codec.seed(seed, own_seed_of(seed, rank));
     for (unsigned pass = 0; pass < codec.passes(); ++pass) {
       for (size_t first = 0; first < elements_;) {
-        slice.resize(std::min(kLookSlice, block - first % block));
+        slice.resize(std::min(kScanSlice, block - first % block));
         for (size_t i = 0; i < slice.size(); i += SimInputs::kMaxRun) {
           const size_t count = std::min(SimInputs::kMaxRun, slice.size() - i);
           std::ranges::copy(inputs_.values(rank, first + i, count), slice.begin() + static_cast<ptrdiff_t>(i));

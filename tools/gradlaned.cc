@@ -94,7 +94,7 @@ void check_options(const Options& options) {
 // Loads all configurations. If a launcher decides the rank, sets `launcher` to its name, for the log.
 std::vector<gradlane::AnyConfig> load(const Options& options, std::string& launcher) {
   if (options.files.empty()) {
-    gradlane::LoadedWords loaded = gradlane::load_node_words(options.words, gradlane::surroundings());
+    gradlane::LoadedWords loaded = gradlane::load_node_words(options.words, gradlane::queries());
     launcher = loaded.launcher;
     return {std::move(loaded.config)};
   }

@@ -22,7 +22,7 @@ static bool table_fits(size_t at, size_t bytes, uint32_t rows, uint32_t stride, 
          (bytes - at) / stride >= rows;
 }
 
-bool gl_read_ways(gradlane_context* gl, size_t bytes) {
+bool gl_read_candidates(gradlane_context* gl, size_t bytes) {
   const struct gl_control* const control = gl->control;
   struct gl_choices* const choices = &gl->choices;
   const uint32_t candidates = control->ways;

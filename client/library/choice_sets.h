@@ -4,7 +4,7 @@
 #include "client/library/context.h"
 
 // Copies the daemon's tables out of the control segment of `bytes` bytes. Returns false if they make no sense.
-bool gl_read_ways(gradlane_context* gl, size_t bytes);
+bool gl_read_candidates(gradlane_context* gl, size_t bytes);
 
 // The operations for which a candidate is chosen. Either their codec is known (`codec`), or it is to be chosen and must
 // keep a bound (`asks`). If both are NULL, elements are sent without a codec.

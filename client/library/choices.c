@@ -29,7 +29,7 @@ unsigned gl_size_class(double bytes) {
 // ---- What all ranks agree on
 
 // Digests have 53 bits, which a double holds.
-static double digest_of_ways(const gradlane_context* gl) {
+static double digest_of_candidates(const gradlane_context* gl) {
   // Raise this number with any change of how choices follow from the agreed numbers. Ranks with other rules would count
   // differently.
   const uint8_t rules = 2;
@@ -95,7 +95,7 @@ static bool differ(const double* pair) { return pair[0] != -pair[1]; }
 
 static void ask_ranks(gradlane_context* gl) {
   struct gl_choices* const choices = &gl->choices;
-  const double digests[kDigests] = {digest_of_ways(gl), digest_of_plan(gl)};
+  const double digests[kDigests] = {digest_of_candidates(gl), digest_of_plan(gl)};
   double* at = choices->memory;
   for (unsigned i = 0; i < kDigests; ++i) {
     *at++ = digests[i];

@@ -216,7 +216,7 @@ static gradlane_code attach(gradlane_context* gl, struct gl_fds* fds) {
                    "one version",
                    gl->address.sun_path, gl->control->strategies, gl->control->strategy_row_bytes);
   }
-  if (!gl_read_ways(gl, bytes)) {
+  if (!gl_read_candidates(gl, bytes)) {
     return gl_fail(
         NULL, GRADLANE_VERSION,
         "the daemon at %s has an invalid table of ways: %u of %u bytes; install daemon and library of one version",

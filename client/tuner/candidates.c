@@ -23,8 +23,8 @@ static bool does_kind(const struct gl_tuning_tables* tables, uint32_t strategy, 
 
 // Writes the name of a codec that keeps the bound: the one in the row, or the same codec with another B. Returns false
 // if neither does.
-static bool way_name(const struct gl_tuning_tables* tables, const struct gl_way_row* row, const struct gl_auto* asked,
-                     char* name) {
+static bool candidate_name(const struct gl_tuning_tables* tables, const struct gl_way_row* row,
+                           const struct gl_auto* asked, char* name) {
   if (row->bound == GL_BOUND_EXACT || row->scales == 0) {
     (void)snprintf(name, GL_NAME, "%s", row->name);
     return row->bound == GL_BOUND_EXACT || row->bits >= asked->bits;
@@ -60,7 +60,8 @@ static int add_candidate(struct gl_choice_set* set, const struct gl_candidate* c
 }
 
 // Returns the row of this strategy that has this codec, else an exact one. -1: there is none.
-static int way_row_of(const struct gl_tuning_tables* tables, uint32_t strategy, const struct gl_codec_name* codec) {
+static int candidate_row_of(const struct gl_tuning_tables* tables, uint32_t strategy,
+                            const struct gl_codec_name* codec) {
   int exact = -1;
   for (uint32_t i = 0; i < tables->way_count; ++i) {
     const struct gl_way_row* const row = &tables->candidates[i];
@@ -88,7 +89,7 @@ static void add_strategies(const struct gl_tuning_tables* tables, const struct g
     if (!does_kind(tables, strategy, request->kind, owners)) continue;
     if (request->only && strategy != request->strategy) continue;
     candidate.strategy = strategy;
-    candidate.row = way_row_of(tables, strategy, codec);
+    candidate.row = candidate_row_of(tables, strategy, codec);
     (void)add_candidate(set, &candidate);
   }
 }
@@ -105,7 +106,7 @@ static int add_row(const struct gl_tuning_tables* tables, const struct gl_tuning
   if (row->bound == GL_BOUND_EXACT || row->bound != request->asked->bound) return GL_FOUND;
   if (request->only && row->strategy != set->candidates[0].strategy) return GL_FOUND;
   struct gl_candidate candidate = {.strategy = row->strategy, .row = number};
-  if (!way_name(tables, row, request->asked, candidate.name)) return GL_FOUND;
+  if (!candidate_name(tables, row, request->asked, candidate.name)) return GL_FOUND;
   if (!is_nearest(tables, row, request->asked->bits)) return GL_FOUND;
   struct gl_codec_name found;
   const int code = finder->find(finder->of, candidate.name, &found);
@@ -123,7 +124,7 @@ static int add_row(const struct gl_tuning_tables* tables, const struct gl_tuning
 
 // Returns the exact candidate with this strategy. If operations do not ask for a codec that may round, it is the only
 // candidate with this strategy. -1: there is none.
-static int way_by(const struct gl_choice_set* set, uint32_t strategy) {
+static int candidate_by(const struct gl_choice_set* set, uint32_t strategy) {
   for (unsigned i = 0; i < set->count; ++i) {
     if (set->candidates[i].strategy == strategy && (set->candidates[i].exact || !set->codes || !set->asks))
       return (int)i;
@@ -132,8 +133,9 @@ static int way_by(const struct gl_choice_set* set, uint32_t strategy) {
 }
 
 // Adds the candidate that a row of the plan names to the set. Returns its index; -1: such operations cannot use it.
-static int planned_way(const struct gl_tuning_tables* tables, const struct gl_tuning_request* request,
-                       const struct gl_codec_finder* finder, const struct gl_plan_row* row, struct gl_choice_set* set) {
+static int planned_candidate(const struct gl_tuning_tables* tables, const struct gl_tuning_request* request,
+                             const struct gl_codec_finder* finder, const struct gl_plan_row* row,
+                             struct gl_choice_set* set) {
   struct gl_codec_name found;
   if (request->only && row->strategy != set->candidates[0].strategy) return -1;
   if (finder->find(finder->of, row->codec, &found) != GL_FOUND) return -1;
@@ -144,7 +146,7 @@ static int planned_way(const struct gl_tuning_tables* tables, const struct gl_tu
                                    .codec = found.id,
                                    .exact = exact,
                                    .arguments = found.arguments,
-                                   .row = way_row_of(tables, row->strategy, &found)};
+                                   .row = candidate_row_of(tables, row->strategy, &found)};
   memcpy(candidate.name, row->codec, GL_NAME);
   return add_candidate(set, &candidate);
 }
@@ -153,12 +155,12 @@ static struct gl_planned plan_for(const struct gl_tuning_tables* tables, const s
                                   const struct gl_codec_finder* finder, const struct gl_plan_row* row,
                                   struct gl_choice_set* set) {
   const struct gl_auto* const asked = request->asked;
-  const int exact = way_by(set, row->strategy);
+  const int exact = candidate_by(set, row->strategy);
   int candidate = -1;
   bool kept = true;
   if (asked != NULL) {
     kept = row->bound == GL_BOUND_EXACT || (row->bound == asked->bound && row->bits >= asked->bits);
-    if (kept) candidate = planned_way(tables, request, finder, row, set);
+    if (kept) candidate = planned_candidate(tables, request, finder, row, set);
   }
   if (candidate < 0) candidate = exact;
   if (candidate < 0) return (struct gl_planned){.candidate = 0, .why = GL_REASON_NO_PLAN};

@@ -46,7 +46,7 @@ static bool is_tried(const struct gl_tuner* it, unsigned candidate) {
   return is_among(it->tried, it->tries, candidate);
 }
 
-static void try_way(struct gl_tuner* it, unsigned candidate) {
+static void try_candidate(struct gl_tuner* it, unsigned candidate) {
   if (it->tries < GL_TRIED && !is_tried(it, candidate)) it->tried[it->tries++] = candidate;
 }
 
@@ -120,10 +120,10 @@ static void choose_first(struct gl_tuner* it) {
         .by_exact = true, .exact = !it->candidates[candidate].exact, .most = kHopeless * least};
     const struct wanted likely = {.most = kUnlikely * least};
     const struct wanted strategy = {.new_strategy = true, .most = kUnlikely * least};
-    try_way(it, 0);
-    try_way(it, candidate);
-    if (best_of(it, &other, &candidate)) try_way(it, candidate);
-    if (best_of(it, &strategy, &candidate) || best_of(it, &likely, &candidate)) try_way(it, candidate);
+    try_candidate(it, 0);
+    try_candidate(it, candidate);
+    if (best_of(it, &other, &candidate)) try_candidate(it, candidate);
+    if (best_of(it, &strategy, &candidate) || best_of(it, &likely, &candidate)) try_candidate(it, candidate);
   }
 }
 
@@ -140,8 +140,8 @@ static double expected_time(const struct gl_tuner* it, unsigned candidate) {
 // fastest other one.
 static void choose_next(struct gl_tuner* it) {
   it->tries = 0;
-  try_way(it, it->chosen);
-  try_way(it, 0);
+  try_candidate(it, it->chosen);
+  try_candidate(it, 0);
   const struct wanted fresh = {.unmeasured = true, .most = kUnlikely * it->candidates[it->chosen].predicted};
   unsigned candidate = 0;
   bool found = best_of(it, &fresh, &candidate);
@@ -149,7 +149,7 @@ static void choose_next(struct gl_tuner* it) {
     if (is_tried(it, i) || it->candidates[i].measured <= 0) continue;
     if (is_tried(it, candidate) || it->candidates[i].measured < it->candidates[candidate].measured) candidate = i;
   }
-  try_way(it, candidate);
+  try_candidate(it, candidate);
 }
 
 // Returns whether a candidate needs no more trials: it took more than kLost times as long as the best one, and was not

@@ -76,29 +76,29 @@ struct gl_selection {
 
 // Initializes the tuner. The caller has set count and candidates, except `measured`. The first operation needs no
 // predictions.
-void gl_tuner_begin(struct gl_tuner* rounds);
+void gl_tuner_begin(struct gl_tuner* tuner);
 // Begins the first round, as predictions have been filled in.
-void gl_tuner_predict(struct gl_tuner* rounds);
+void gl_tuner_predict(struct gl_tuner* tuner);
 
 // Returns what the next operation must do. The operation has `count` elements of a tensor of `whole` elements. All
 // pieces of one tensor belong to one trial.
-enum gl_turn gl_tuner_next(struct gl_tuner* rounds, uint64_t count, uint64_t whole, struct gl_selection* turn);
+enum gl_turn gl_tuner_next(struct gl_tuner* tuner, uint64_t count, uint64_t whole, struct gl_selection* turn);
 
 // Returns whether the next operation is a trial, or may be one. A trial begins when nothing else is under way, and
 // nothing begins before it is over, because overlapping operations change each other's times. Pieces of one tensor may
 // overlap.
-bool gl_tuner_alone(const struct gl_tuner* rounds);
+bool gl_tuner_alone(const struct gl_tuner* tuner);
 
 // Notes how long this rank has worked on an operation of a trial. An operation of another round is ignored.
-void gl_tuner_note(struct gl_tuner* rounds, const struct gl_selection* turn, double ns, double bytes);
+void gl_tuner_note(struct gl_tuner* tuner, const struct gl_selection* turn, double ns, double bytes);
 
 // Writes this rank's times of the trials, in ns per byte. Ranks then agree on the least time of each trial. The rank
 // that starts an operation last measures how long it takes; the times of others include the wait for that rank. With
 // `greatest` they agree on the greatest time, for operations that some ranks finish early. Then gl_tuner_take() takes
 // the agreed times. It makes the choice, or begins the next stage.
-void gl_tuner_give(const struct gl_tuner* rounds, bool greatest, double times[GL_TRIALS]);
-void gl_tuner_take(struct gl_tuner* rounds, const double times[GL_TRIALS]);
+void gl_tuner_give(const struct gl_tuner* tuner, bool greatest, double times[GL_TRIALS]);
+void gl_tuner_take(struct gl_tuner* tuner, const double times[GL_TRIALS]);
 
 // Finds the fastest candidate that is exact, or that rounds. It compares measured times. If no such candidate was
 // measured, it compares predictions. Returns false if there is none.
-bool gl_tuner_best(const struct gl_tuner* rounds, bool exact, unsigned* candidate);
+bool gl_tuner_best(const struct gl_tuner* tuner, bool exact, unsigned* candidate);

@@ -69,14 +69,14 @@ class Algorithm {
   virtual void on_run(const Run& run, size_t link, bool forwarded, Nanos now) noexcept = 0;
   // Returns whether a credit (Phase::kCredit) is valid. It says how many elements of a block its owner accepts from
   // this rank.
-  [[nodiscard]] virtual bool accepts_grant([[maybe_unused]] unsigned block,
-                                           [[maybe_unused]] size_t link) const noexcept {
+  [[nodiscard]] virtual bool accepts_credit([[maybe_unused]] unsigned block,
+                                            [[maybe_unused]] size_t link) const noexcept {
     return false;
   }
-  virtual void on_grant([[maybe_unused]] unsigned block, [[maybe_unused]] size_t elements) noexcept {}
+  virtual void on_credit([[maybe_unused]] unsigned block, [[maybe_unused]] size_t elements) noexcept {}
 
   // ---- Runs that leave. A poll calls each of these functions for all operations before it calls the next function.
-  virtual void send_grants([[maybe_unused]] Nanos now) noexcept {}
+  virtual void send_credits([[maybe_unused]] Nanos now) noexcept {}
   // Sends runs for other ranks that could not be sent when they arrived, and this rank's own elements as far as other
   // ranks have sent theirs. Returns whether runs for other ranks are left.
   virtual bool send_passing([[maybe_unused]] Nanos now) noexcept { return false; }

@@ -36,7 +36,7 @@ std::optional<Counter> Control::check(const Run& run, size_t link) noexcept {
   if (ahead >= most || ahead <= -kFarBack) return Counter::kNotStarted;
   if (header.phase != Phase::kCredit) return std::nullopt;
   const OperationState* const it = table_.running(header.operation);
-  const bool taken = it == nullptr || (it->prepared.ready && it->algorithm->accepts_grant(header.block, link));
+  const bool taken = it == nullptr || (it->prepared.ready && it->algorithm->accepts_credit(header.block, link));
   return taken ? std::nullopt : std::optional(Counter::kBadRoute);
 }
 
@@ -46,7 +46,7 @@ void Control::on_run(const Run& run, size_t link) noexcept {
   } else if (run.header.phase == Phase::kAbort) {
     take_abort(run);
   } else if (OperationState* const it = table_.running(run.header.operation)) {
-    it->algorithm->on_grant(run.header.block, run.header.first * it->coder.granule());
+    it->algorithm->on_credit(run.header.block, run.header.first * it->coder.granule());
   }
 }
 

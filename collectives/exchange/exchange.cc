@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kSmall = size_t{64} << 10;  // bytes; tensors up to this size send first
 
-constexpr Nanos kLookAgain = 10 * kMicrosecond;  // time to the next poll while other exchanges scan the same tensor
+constexpr Nanos kScanAgain = 10 * kMicrosecond;  // time to the next poll while other exchanges scan the same tensor
 
 void check_range(const char* what, uint64_t value, uint64_t least, uint64_t most) {
   if (value >= least && value <= most) return;
@@ -182,7 +182,7 @@ void ExchangeState::pump(Nanos now) noexcept {
       if (it.prepared.ready) visit(it, *it.algorithm);
     });
   };
-  for_ready([&](OperationState&, Algorithm& algorithm) { algorithm.send_grants(now); });
+  for_ready([&](OperationState&, Algorithm& algorithm) { algorithm.send_credits(now); });
   control_.send(now);
   bool more = false;  // elements are left to send
   for_ready([&](OperationState& it, Algorithm& algorithm) {
@@ -204,7 +204,7 @@ Nanos ExchangeState::deadline() const noexcept {
   const bool startable = membership_.ready() && table_.any_waiting();
   if (budget_.more() || startable) return polled_at_;
   Nanos next = std::min({membership_.deadline(), lifecycle_.deadline(), egress_.deadline(polled_at_)});
-  if (preparation_.waits_for_others()) next = std::min(next, polled_at_ + kLookAgain);
+  if (preparation_.waits_for_others()) next = std::min(next, polled_at_ + kScanAgain);
   return next;
 }
 
@@ -241,7 +241,7 @@ void ExchangeState::trace_wait(OperationState& it) noexcept {
   if (it.state == OperationState::State::kWaiting) return waits(TraceCause::kRing, membership_.missing());
   if (!it.prepared.ready) {
     const size_t link = it.prepared.local_offer ? peers_.unheard(it) : topology_.links();
-    if (link == topology_.links()) return waits(TraceCause::kLook, config_.rank);
+    if (link == topology_.links()) return waits(TraceCause::kScan, config_.rank);
     return waits(TraceCause::kStart, topology_.rank_at(link));
   }
   if (topology_.links() == 0) return waits(TraceCause::kWork, config_.rank);

@@ -54,7 +54,7 @@ Membership::Membership(const ExchangeConfig& config, size_t ring_links, std::spa
   self_.arguments = more_arguments(config.codec.arguments());
   self_.settings = config.settings;
   self_.strategies = pack_strategies(config.strategies);
-  self_.auto_scope = left_open_value(config.auto_scope);
+  self_.auto_scope = auto_scope_value(config.auto_scope);
   (void)enter(kFirstGeneration | (random_.next() >> 32), {});
 }
 
@@ -87,7 +87,7 @@ void Membership::compare(Peer& peer, unsigned peer_rank, const Hello& hello) con
       {Field::kMtu, self_.mtu + around_, hello.mtu + around_, false},
       {Field::kCodec, value(self_), value(hello), false},
       {Field::kStrategies, self_.strategies, hello.strategies, false},
-      {Field::kLeftOpen, self_.auto_scope, hello.auto_scope, false},
+      {Field::kAutoScope, self_.auto_scope, hello.auto_scope, false},
   };
   const bool told = ours.nodes != 0 && theirs.nodes != 0;
   peer.refused = {};

@@ -81,11 +81,11 @@ void OwnerAlgorithm::on_run(const Run& run, size_t link, bool, Nanos) noexcept {
   it_.complete(run.header.block, begin, run.header.count);
 }
 
-bool OwnerAlgorithm::accepts_grant(unsigned block, size_t link) const noexcept {
+bool OwnerAlgorithm::accepts_credit(unsigned block, size_t link) const noexcept {
   return block < it_.blocks.blocks() && it_.strategy->owner(it_.route, block) == parts_.topology.rank_at(link);
 }
 
-void OwnerAlgorithm::on_grant(unsigned block, size_t elements) noexcept {
+void OwnerAlgorithm::on_credit(unsigned block, size_t elements) noexcept {
   const size_t count = it_.blocks.count(block);
   sender_.raise(block, elements >= count ? count : elements - elements % it_.coder.cut());
 }
@@ -135,7 +135,7 @@ void OwnerAlgorithm::add_own(size_t first, size_t count, uint8_t* sums, bool beg
   }
 }
 
-void OwnerAlgorithm::send_grants(Nanos now) noexcept {
+void OwnerAlgorithm::send_credits(Nanos now) noexcept {
   OrderedReducer& turns = it_.memory->turns;
   if (!owns() || !adds(it_.route.kind) || !turns.moved()) return;
   const unsigned world = parts_.config.world;

@@ -24,9 +24,9 @@ class OwnerAlgorithm final : public Algorithm {
   void end() noexcept override;
   [[nodiscard]] bool accepts(const Run& run, size_t link, std::span<const Run> before) const noexcept override;
   void on_run(const Run& run, size_t link, bool forwarded, Nanos now) noexcept override;
-  [[nodiscard]] bool accepts_grant(unsigned block, size_t link) const noexcept override;
-  void on_grant(unsigned block, size_t elements) noexcept override;
-  void send_grants(Nanos now) noexcept override;
+  [[nodiscard]] bool accepts_credit(unsigned block, size_t link) const noexcept override;
+  void on_credit(unsigned block, size_t elements) noexcept override;
+  void send_credits(Nanos now) noexcept override;
   bool send_own(Nanos now) noexcept override;
   [[nodiscard]] bool done() const noexcept override;
   [[nodiscard]] unsigned awaited() const noexcept override;

@@ -64,10 +64,10 @@ void Preparation::sample_loss_of(OperationState& it) noexcept {
 
 void Preparation::poll() noexcept {
   others_scan_ = false;
-  size_t floats = kLookSlice;  // budget of a poll: 20 us where memory is slow
+  size_t floats = kScanSlice;  // budget of a poll: 20 us where memory is slow
   for (const bool small : {true, false}) {
     table_.for_running([&](OperationState& it) {
-      if (it.prepared.ready || small != (it.operation.count <= kLookSlice / 2)) return;
+      if (it.prepared.ready || small != (it.operation.count <= kScanSlice / 2)) return;
       scan_on(it, floats);
       go_on(it);
     });
@@ -89,7 +89,7 @@ void Preparation::scan_on(OperationState& it, size_t& floats) noexcept {
       continue;
     }
     const size_t first = scan.values % whole.length;
-    const size_t count = std::min(kLookSlice - first % kLookSlice, whole.length - first);
+    const size_t count = std::min(kScanSlice - first % kScanSlice, whole.length - first);
     if (count > floats) break;
     const auto place = static_cast<ptrdiff_t>(scan.values / whole.length * whole.pitch + first);
     const ptrdiff_t at = place - static_cast<ptrdiff_t>(op.offset);

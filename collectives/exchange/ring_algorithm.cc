@@ -199,7 +199,7 @@ bool RingAlgorithm::send_passing(Nanos now) noexcept {
   while (own_sent_ < others_sent_ && !all_sent() && send_next(now)) {
   }
   for (const Phase phase : {Phase::kReduce, Phase::kGather}) {
-    while (!pending(phase).empty() && send_deferred(phase, now)) {
+    while (!pending(phase).empty() && send_pending(phase, now)) {
     }
   }
   return !it_.memory->partial.empty() || !it_.memory->result.empty();
@@ -212,7 +212,7 @@ bool RingAlgorithm::send_own(Nanos now) noexcept {
 }
 
 // Sends one run that waits in the tensor. Returns false if nothing can be sent now.
-bool RingAlgorithm::send_deferred(Phase phase, Nanos now) noexcept {
+bool RingAlgorithm::send_pending(Phase phase, Nanos now) noexcept {
   const size_t granule = it_.coder.granule();
   const PendingBitmap::Run marked = pending(phase).next(it_.offer / granule);
   const size_t first = marked.first * granule;

@@ -48,7 +48,7 @@ class RingAlgorithm final : public Algorithm {
   void take_result(const Run& run, bool forwarded, Nanos now) noexcept;
   bool copy(const Run& run, Nanos now) noexcept;
   // ---- Sending
-  bool send_deferred(Phase phase, Nanos now) noexcept;
+  bool send_pending(Phase phase, Nanos now) noexcept;
   bool send_next(Nanos now) noexcept;
   size_t send(const Step& step, const Egress::Source& from, Nanos now) noexcept;
   // ---- Results in the tensor

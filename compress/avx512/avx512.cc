@@ -17,9 +17,9 @@ constexpr CodecOps kFp16 = FlatPasses<FlatLanes, Fp16>::ops();
 constexpr CodecOps kInceptionn = TaggedPasses<Kernels, Inceptionn<false>>::ops();
 constexpr CodecOps kInceptionnTruncate = TaggedPasses<Kernels, Inceptionn<true>>::ops();
 constexpr CodecOps kFixed = PlanePasses<PlaneKernels>::ops();
-constexpr CodecOps kRelative = looked_at_by<look_at>(kFixed);
+constexpr CodecOps kRelative = with_scan<look_at>(kFixed);
 constexpr CodecOps kStochastic = SelectedPasses<PlaneKernels, select_stochastic>::ops();
-constexpr CodecOps kTernGrad = looked_at_by<look_at>(selected_by<encode_terngrad, hop_terngrad>(kFixed));
+constexpr CodecOps kTernGrad = with_scan<look_at>(selected_by<encode_terngrad, hop_terngrad>(kFixed));
 constexpr CodecOps kTbq = selected_by<encode_tbq, hop_tbq>(kFixed);
 
 }  // namespace gradlane::avx512

@@ -9,7 +9,7 @@
 #include "compress/codecs/terngrad.h"
 
 #define GRADLANE_DEFINE_SELECTIONS(Runs)                                                                               \
-  void look_at(const CodecParams&, TensorScan& scan, const ScanJob& job) noexcept { look_at_moments(scan, job); }      \
+  void look_at(const CodecParams&, TensorScan& scan, const ScanJob& job) noexcept { scan_moments(scan, job); }         \
   void select_stochastic(const CodecParams& params, const SelectJob& job) noexcept { Stochastic(params).select(job); } \
   EncodeResult encode_terngrad(const CodecParams& params, const EncodeJob& job) noexcept {                             \
     return TernaryPasses<TernGrad, Runs>::encode(params, job);                                                         \

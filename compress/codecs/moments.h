@@ -11,7 +11,7 @@ namespace {
 
 // Adds to the sums and the maximum in `scan`. Sums have sixteen lanes in every instruction set, so that all instruction
 // sets get the same bits.
-inline void look_at_moments(TensorScan& scan, const ScanJob& job) {
+inline void scan_moments(TensorScan& scan, const ScanJob& job) {
   Floats largest = all(scan.largest);
   double magnitude[kLanes] = {}, square[kLanes] = {};
   uint64_t finite = 0;

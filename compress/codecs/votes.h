@@ -107,7 +107,7 @@ struct VotePasses {
     if constexpr (VoteRule::kMajorityResult) {
       ops.finish = finish;
     } else {
-      ops.scan = [](const CodecParams&, TensorScan& scan, const ScanJob& job) noexcept { look_at_moments(scan, job); };
+      ops.scan = [](const CodecParams&, TensorScan& scan, const ScanJob& job) noexcept { scan_moments(scan, job); };
     }
     return ops;
   }

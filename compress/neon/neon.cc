@@ -12,9 +12,9 @@ constexpr CodecOps kRaw = FlatPasses<FlatLanes, Raw>::ops();
 constexpr CodecOps kBf16 = FlatPasses<FlatLanes, Bf16>::ops();
 constexpr CodecOps kFp16 = FlatPasses<FlatLanes, Fp16>::ops();
 constexpr CodecOps kFixed = PlanePasses<PlaneKernels>::ops();
-constexpr CodecOps kRelative = looked_at_by<look_at>(kFixed);
+constexpr CodecOps kRelative = with_scan<look_at>(kFixed);
 constexpr CodecOps kStochastic = SelectedPasses<PlaneKernels, select_stochastic>::ops();
-constexpr CodecOps kTernGrad = looked_at_by<look_at>(selected_by<encode_terngrad, hop_terngrad>(kFixed));
+constexpr CodecOps kTernGrad = with_scan<look_at>(selected_by<encode_terngrad, hop_terngrad>(kFixed));
 constexpr CodecOps kTbq = selected_by<encode_tbq, hop_tbq>(kFixed);
 
 }  // namespace gradlane::neon

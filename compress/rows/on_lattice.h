@@ -81,7 +81,7 @@ inline CodecError stochastic_error(const CodecArguments& arguments) {
 
 // ---- fixed:rel=B: the step is that for a largest magnitude of 1, until the largest is known
 
-inline void settle_relative(CodecParams& params, TensorScan&, float agreed) {
+inline void finish_scan_relative(CodecParams& params, TensorScan&, float agreed) {
   set_step(params, exponent_below(agreed) + 1 - static_cast<int>(params.bits));
 }
 
@@ -171,7 +171,7 @@ constexpr CodecRow kLatticeRows[] = {
                  .passes = 1,
                  .agreement = Agreement::kGreatest,
                  .offer = offer_largest,
-                 .finish_scan = settle_relative,
+                 .finish_scan = finish_scan_relative,
                  .error = relative_error,
                  .feedback = true}),
     lattice_row({.id = CodecId::kTernGrad,

@@ -41,7 +41,7 @@ inline void find_threshold(CodecParams& params, TensorScan& scan, unsigned first
   scan.next = kNothing;
 }
 
-inline void settle_threshold(CodecParams& params, TensorScan& scan, float) { find_threshold(params, scan, 0); }
+inline void finish_scan_threshold(CodecParams& params, TensorScan& scan, float) { find_threshold(params, scan, 0); }
 
 // Finds the bin of the cut. If only some of its elements are to be sent, [from, until) becomes a run of their numbers
 // in the bin. This rank's seed decides where the run begins.
@@ -62,7 +62,7 @@ inline void find_run(CodecParams& params, TensorScan& scan) {
 
 // Runs after each pass. After the third pass, it replaces the element numbers `from` and `until` by positions in the
 // tensor.
-inline void settle_exactly(CodecParams& params, TensorScan& scan, float) {
+inline void finish_scan_exactly(CodecParams& params, TensorScan& scan, float) {
   if (scan.pass < 2) {
     find_run(params, scan);
     if (scan.pass == 0) return;
@@ -86,7 +86,7 @@ inline CodecParams dgc_params(const CodecArguments& arguments) {
   return params;
 }
 
-inline void settle_clipped(CodecParams& params, TensorScan& scan, float) {
+inline void finish_scan_clipped(CodecParams& params, TensorScan& scan, float) {
   if (scan.pass != 0) return find_threshold(params, scan, 1);
   const double norm = std::sqrt(scan.square), most = static_cast<double>(params.arguments.bits) / kClipPerOne;
   params.gain = params.arguments.bits != 0 && norm > most ? static_cast<float>(most / norm) : 1.0F;
@@ -114,7 +114,7 @@ constexpr CodecRow kSparseRows[] = {
                 .kernels = GRADLANE_KERNELS(kTopK),
                 .params = sparse_params,
                 .passes = 2,
-                .finish_scan = settle_threshold,
+                .finish_scan = finish_scan_threshold,
                 .source = "Stich et al., NeurIPS 2018"}),
     sparse_row({.id = CodecId::kMsTopK,
                 .word = "mstopk",
@@ -124,7 +124,7 @@ constexpr CodecRow kSparseRows[] = {
                 .kernels = GRADLANE_KERNELS(kMsTopK),
                 .params = sparse_params,
                 .passes = 3,
-                .finish_scan = settle_exactly,
+                .finish_scan = finish_scan_exactly,
                 .source = "Agarwal et al., MLSys 2022"}),
     sparse_row({.id = CodecId::kDgc,
                 .word = "dgc",
@@ -136,7 +136,7 @@ constexpr CodecRow kSparseRows[] = {
                 .extra = {.place = "m", .least = 0, .most = 999, .usual = 900, .per_one = kMomentumPerOne},
                 .second_extra = {.place = "clip", .least = 0, .most = 255, .usual = 0, .per_one = kClipPerOne},
                 .passes = 3,
-                .finish_scan = settle_clipped,
+                .finish_scan = finish_scan_clipped,
                 .states = 2,
                 .source = "Lin et al., ICLR 2018"}),
     sparse_row({.id = CodecId::kGradDrop,
@@ -147,7 +147,7 @@ constexpr CodecRow kSparseRows[] = {
                 .kernels = GRADLANE_KERNELS(kTopK),
                 .params = sparse_params,
                 .passes = 2,
-                .finish_scan = settle_threshold,
+                .finish_scan = finish_scan_threshold,
                 .source = "Aji and Heafield, EMNLP 2017"}),
 };
 

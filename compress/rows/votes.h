@@ -21,7 +21,7 @@ inline float offer_mean(const CodecParams&, const TensorScan& scan) {
 
 // Sets the scale to the power of two whose ratio to `agreed` is nearest to 1. Its limits keep kMostVotes times the
 // scale finite.
-inline void settle_scale(CodecParams& params, TensorScan&, float agreed) {
+inline void finish_scan_scale(CodecParams& params, TensorScan&, float agreed) {
   constexpr int kLeast = -126, kMost = 119;
   int exponent = kLeast;
   if (agreed > 0) exponent = std::isinf(agreed) ? kMost : std::ilogb(agreed * 1.41421356F);
@@ -66,7 +66,7 @@ constexpr CodecRow kVoteRows[] = {
               .passes = 1,
               .agreement = Agreement::kMean,
               .offer = offer_mean,
-              .finish_scan = settle_scale,
+              .finish_scan = finish_scan_scale,
               .feedback = true,
               .source = "EF-SignSGD: Karimireddy et al., ICML 2019"}),
 };

@@ -28,9 +28,9 @@ struct PlaneKernels {
 }  // namespace
 
 constexpr CodecOps kFixed = PlanePasses<PlaneKernels>::ops();
-constexpr CodecOps kRelative = looked_at_by<look_at>(kFixed);
+constexpr CodecOps kRelative = with_scan<look_at>(kFixed);
 constexpr CodecOps kStochastic = SelectedPasses<PlaneKernels, select_stochastic>::ops();
-constexpr CodecOps kTernGrad = looked_at_by<look_at>(selected_by<encode_terngrad, hop_terngrad>(kFixed));
+constexpr CodecOps kTernGrad = with_scan<look_at>(selected_by<encode_terngrad, hop_terngrad>(kFixed));
 constexpr CodecOps kTbq = selected_by<encode_tbq, hop_tbq>(kFixed);
 
 }  // namespace gradlane::scalar

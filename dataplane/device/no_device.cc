@@ -25,7 +25,7 @@ std::string lock_advice() {
 std::string why_no_card(const PortConfig& config, int result) {
   const PciDevice card = look_at_card(device_key(config));
   const std::string what = "PCI device " + card.address;
-  if (const auto trouble = trouble_with(card)) return fmt::format("{}: {}; {}", what, trouble->what, trouble->advice);
+  if (const auto trouble = problem_with(card)) return fmt::format("{}: {}; {}", what, trouble->what, trouble->advice);
   if (!driver_loaded("bus_pci")) return fmt::format("{}: {}", what, missing_driver("bus_pci"));
   const std::string driver = driver_of_card(card.ids);
   if (!driver.empty() && !driver_loaded(driver)) {

@@ -163,7 +163,7 @@ bool card_there(const std::string& address, const KernelFolders& folders) noexce
   return access(device_folder(address, folders).c_str(), F_OK) == 0;
 }
 
-std::optional<NicProblem> trouble_with(const PciDevice& card, const KernelFolders& folders) {
+std::optional<NicProblem> problem_with(const PciDevice& card, const KernelFolders& folders) {
   if (card.ids.empty()) return NicProblem{"there is no such PCI device", "`lspci -D` lists all devices"};
   if (card.driver.starts_with("mlx") || card.driver.starts_with("uio") || card.driver == "igb_uio") return std::nullopt;
   if (card.driver != "vfio-pci") return not_bound(card, folders);

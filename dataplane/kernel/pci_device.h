@@ -30,7 +30,7 @@ struct NicProblem {
   std::string advice;
 };
 // Returns why DPDK cannot use the card, or nothing if the kernel does not prevent it.
-[[nodiscard]] std::optional<NicProblem> trouble_with(const PciDevice& card, const KernelFolders& folders = {});
+[[nodiscard]] std::optional<NicProblem> problem_with(const PciDevice& card, const KernelFolders& folders = {});
 
 // Returns another process that has this file open: "gradlaned, pid 123". Empty if no such process is visible.
 [[nodiscard]] std::string who_has(const std::string& file, const KernelFolders& folders = {});

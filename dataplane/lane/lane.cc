@@ -16,12 +16,12 @@ rte_mbuf* mbuf_of(const Packet& packet) noexcept { return static_cast<rte_mbuf*>
 
 }  // namespace
 
-Lane::Lane(const ExchangeConfig& config, const TrainerOpsSetup& setup, PacketPool& pool, ControlChannel& desk)
+Lane::Lane(const ExchangeConfig& config, const TrainerOpsSetup& setup, PacketPool& pool, ControlChannel& channel)
     : rank_(config.rank),
       pool_(pool),
-      desk_(desk),
+      channel_(channel),
       exchange_(config, *this),
-      ops_(setup, exchange_, desk),
+      ops_(setup, exchange_, channel),
       links_(exchange_.neighbours().size()) {
   routes_.resize(links_.size());
   link_of_.fill(kNoLink);
@@ -64,7 +64,7 @@ void Lane::refuse_doubled(Nanos now) noexcept {
 }
 
 bool Lane::poll(Nanos now) noexcept {
-  if (TraceLog* const log = desk_.trace.load(std::memory_order_acquire)) {
+  if (TraceLog* const log = channel_.trace.load(std::memory_order_acquire)) {
     trace_ = exchange_.trace(*log, now) ? log : nullptr;
   }
   refuse_doubled(now);

@@ -52,7 +52,7 @@ struct LinkSnapshot : LinkStatus {
 // Worker thread only, except for construction and connect().
 class Lane final : public PacketIo {
  public:
-  Lane(const ExchangeConfig& config, const TrainerOpsSetup& setup, PacketPool& pool, ControlChannel& desk);
+  Lane(const ExchangeConfig& config, const TrainerOpsSetup& setup, PacketPool& pool, ControlChannel& channel);
   // Frees all buffers.
   ~Lane() override;
 
@@ -131,7 +131,7 @@ class Lane final : public PacketIo {
 
   const unsigned rank_;
   PacketPool& pool_;
-  const ControlChannel& desk_;
+  const ControlChannel& channel_;
   TraceLog* trace_ = nullptr;               // log of the trace that is being taken; else null
   std::vector<Route> routes_;               // routes in the order of exchange_.neighbours()
   std::array<uint8_t, kMaxWorld> link_of_;  // number of the route by rank

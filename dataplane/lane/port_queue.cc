@@ -86,8 +86,8 @@ PortQueue::PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classif
                                                        : Checksum::kSoftware) {
   if (setup.faults.any()) injector_ = std::make_unique<FaultInjector>(setup.faults, setup.fault_stream);
   if (key == nullptr) return;
-  sealer_.emplace(*key, setup.local.ip);
-  for (const Neighbour* const neighbour : neighbours_) openers_.emplace_back(*key, neighbour->ip);
+  signer_.emplace(*key, setup.local.ip);
+  for (const Neighbour* const neighbour : neighbours_) verifiers_.emplace_back(*key, neighbour->ip);
 }
 
 void PortQueue::connect(unsigned index, Lane& lane) { lanes_[index] = &lane; }
@@ -173,14 +173,14 @@ void PortQueue::handle(rte_mbuf* mbuf, Nanos now) noexcept {
 
 // Checks the tag and cuts it off. It must run before all other code that uses the packet's content.
 bool PortQueue::authenticate(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept {
-  if (openers_.empty()) return !sealer_;
+  if (verifiers_.empty()) return !signer_;
   const size_t number = numbers_.find(parsed.source_ip);
   if (number == AddressTable::kNone) {
     counters_.add(QueueCounter::kNotNeighbour);
     note_stranger(mbuf, parsed, now);
     return false;
   }
-  const size_t bytes = openers_[number].open(frame_of(mbuf), parsed.bytes);
+  const size_t bytes = verifiers_[number].open(frame_of(mbuf), parsed.bytes);
   if (bytes == PacketVerifier::kForged) {
     counters_.add(QueueCounter::kForged);
     note_forged(mbuf, parsed, *neighbours_[number]);
@@ -287,10 +287,10 @@ bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neigh
 // Writes everything around a packet of `bytes` bytes: headers, tag, checksum.
 void PortQueue::finish(rte_mbuf* mbuf, size_t bytes, const Flow& flow, uint8_t tos) noexcept {
   uint8_t* const frame = frame_of(mbuf);
-  const size_t payload = bytes + (sealer_ ? kAuthBytes : 0);
+  const size_t payload = bytes + (signer_ ? kAuthBytes : 0);
   write_headers(frame, flow, tos, payload);
   // The bytes after the packet are free: no other packet is in its buffer.
-  if (sealer_) sealer_->seal(frame, bytes);
+  if (signer_) signer_->seal(frame, bytes);
   set_length(mbuf, kFrameBytes + payload);
   if (checksum_ == Checksum::kSoftware) seal_udp(frame, payload);
   if (checksum_ != Checksum::kDevice) return;

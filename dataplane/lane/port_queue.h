@@ -208,8 +208,8 @@ class PortQueue {
   enum class Checksum : uint8_t { kNone, kSoftware, kDevice };
   const Checksum checksum_;
   std::unique_ptr<FaultInjector> injector_;
-  std::optional<PacketSigner> sealer_;
-  std::vector<PacketVerifier> openers_;  // one for each neighbour; empty without authentication
+  std::optional<PacketSigner> signer_;
+  std::vector<PacketVerifier> verifiers_;  // one for each neighbour; empty without authentication
   std::array<rte_mbuf*, kQueued> queued_{};
   size_t queued_count_ = 0;
   Nanos quiet_until_ = 0;

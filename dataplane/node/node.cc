@@ -171,13 +171,13 @@ void Node::make_lanes() {
       setup.first_trainer = local;
       setup.first_rank = config_.rank * config_.trainers + local;
       setup.looks = looks_.empty() ? nullptr : looks_[local].get();
-      ControlChannel& desk = *desks_[lanes_.size()];
+      ControlChannel& channel = *desks_[lanes_.size()];
       ExchangeConfig exchange = exchange_config(config_, config_.rank * ranks + local, incarnation_);
       // Several ranks send to this node at a time unless the ring is the only strategy.
       const unsigned senders = config_.strategies == std::vector{StrategyId{}} ? 1 : 2;
       for (const NodePort& it : ports_) exchange.window = std::min(exchange.window, it.port->most_waiting() / senders);
-      lanes_.push_back(std::make_unique<Lane>(exchange, setup, *pools_.front(), desk));
-      trace_.add(*lanes_.back(), setup.lane, desk);
+      lanes_.push_back(std::make_unique<Lane>(exchange, setup, *pools_.front(), channel));
+      trace_.add(*lanes_.back(), setup.lane, channel);
       worker_of(setup.lane).add(*lanes_.back());
     }
   }
@@ -216,12 +216,13 @@ void Node::step_probing(Nanos now) {
 
 void Node::make_server() {
   const ExchangeConfig exchange = exchange_config(config_, 0, 1);
-  ServerLanes lanes{.lanes = config_.lanes, .doorbells = {}, .desks = {}, .packets = {exchange.mtu, exchange.around}};
+  ServerLanes lanes{
+      .lanes = config_.lanes, .doorbells = {}, .channels = {}, .packets = {exchange.mtu, exchange.around}};
   const unsigned ranks = ranks_per_node(config_);
   for (unsigned number = 0; number < config_.lanes; ++number) {
     lanes.doorbells.push_back(worker_of(number).doorbell());
     for (unsigned trainer = 0; trainer < config_.trainers; ++trainer) {
-      lanes.desks.push_back(desks_[number * ranks + trainer % ranks].get());
+      lanes.channels.push_back(desks_[number * ranks + trainer % ranks].get());
     }
   }
   lanes.mbps = [this] {
@@ -301,13 +302,13 @@ std::optional<double> Node::failed_ago(Nanos now) const noexcept {
 
 uint32_t Node::in_flight() const noexcept {
   uint32_t sum = 0;
-  for (const auto& desk : desks_) sum += desk->in_flight.load(std::memory_order_relaxed);
+  for (const auto& channel : desks_) sum += channel->in_flight.load(std::memory_order_relaxed);
   return sum;
 }
 
 Nanos Node::awaited(unsigned trainer) const noexcept {
   Nanos sum = 0;
-  for (const auto& desk : desks_) sum += desk->awaited_ns[trainer].load(std::memory_order_relaxed);
+  for (const auto& channel : desks_) sum += channel->awaited_ns[trainer].load(std::memory_order_relaxed);
   return sum / desks_.size();
 }
 

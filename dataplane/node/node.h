@@ -94,10 +94,10 @@ class Node {
   void set_metrics(std::unique_ptr<MetricsServer> metrics) noexcept { metrics_ = std::move(metrics); }
   [[nodiscard]] MetricsServer* metrics() const noexcept { return metrics_.get(); }
 
-  // workers() is for callers that run the rounds of workers themselves instead of calling start(). desk() is the
+  // workers() is for callers that run the rounds of workers themselves instead of calling start(). channel() is the
   // control channel that takes commands for a lane.
   [[nodiscard]] std::span<const std::unique_ptr<Worker>> workers() const noexcept { return workers_; }
-  [[nodiscard]] ControlChannel& desk(unsigned number, unsigned local) noexcept {
+  [[nodiscard]] ControlChannel& channel(unsigned number, unsigned local) noexcept {
     return *desks_[number * ranks_per_node(config_) + local];
   }
 

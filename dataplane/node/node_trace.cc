@@ -13,7 +13,7 @@ uint64_t NodeTrace::start(Nanos now) {
   for (Log& it : logs_) {
     if (it.log == nullptr) it.log = it.lane->make_trace(words);
     it.log->start();
-    it.desk->trace.store(it.log.get(), std::memory_order_release);
+    it.channel->trace.store(it.log.get(), std::memory_order_release);
   }
   on_ = true;
   began_at_ = asked_at_ = now;

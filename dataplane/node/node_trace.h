@@ -28,7 +28,9 @@ class NodeTrace {
 
   // Adds a lane while the node is made. The lane and its control channel must exist whenever another function is
   // called.
-  void add(Lane& lane, unsigned number, ControlChannel& desk) { logs_.push_back({&lane, &desk, number, nullptr}); }
+  void add(Lane& lane, unsigned number, ControlChannel& channel) {
+    logs_.push_back({&lane, &channel, number, nullptr});
+  }
 
   // Starts a trace and returns its number. Returns 0 if a trace is being taken. Also returns 0 while the client of the
   // latest trace has not fetched all of it, but still asks.
@@ -58,7 +60,7 @@ class NodeTrace {
 
   struct Log {
     Lane* lane;
-    ControlChannel* desk;
+    ControlChannel* channel;
     unsigned number;
     std::unique_ptr<TraceLog> log;
   };

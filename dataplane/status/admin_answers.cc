@@ -36,7 +36,7 @@ nlohmann::json document_of(const Node& node, const JobWatch& job, const ProcessF
 }
 
 // Answers "worth" and "worth 1500", in words. The number is the hidden time that a trainer has measured.
-std::optional<std::string> worth_answer(const Node& node, const JobWatch& job, std::string_view request, Nanos now) {
+std::optional<std::string> savings_answer(const Node& node, const JobWatch& job, std::string_view request, Nanos now) {
   static constexpr std::string_view kWorth = "worth";
   if (!request.starts_with(kWorth)) return std::nullopt;
   std::optional<double> hidden;
@@ -57,7 +57,7 @@ std::string stats_text(const Node& node, const JobWatch& job, const ProcessFacts
 AdminAnswer answer_admin(Node& node, const JobWatch& job, const ProcessFacts& process, const std::string& request,
                          Nanos (*clock)() noexcept) {
   if (request == "stats") return {stats_text(node, job, process, clock()), {}};
-  if (const auto words = worth_answer(node, job, request, clock())) return {*words, {}};
+  if (const auto words = savings_answer(node, job, request, clock())) return {*words, {}};
   if (request.starts_with("trace")) return answer_trace(node, request, clock());
   const std::optional<Nanos> most = probe_time(request);
   if (!most)

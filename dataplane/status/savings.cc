@@ -281,7 +281,7 @@ nlohmann::json savings_json(const Savings& savings) {
           {"codecs", savings.codecs},       {"chosen", savings.chosen}};
 }
 
-Savings worth_from(const nlohmann::json& document) {
+Savings savings_from(const nlohmann::json& document) {
   Savings savings;
   if (!document.is_object()) return savings;
   const auto number = [&document](const char* name) {

@@ -53,6 +53,6 @@ struct Savings {
 
 // These two convert to and from the daemon's documents. Missing fields become 0.
 [[nodiscard]] nlohmann::json savings_json(const Savings& savings);
-[[nodiscard]] Savings worth_from(const nlohmann::json& document);
+[[nodiscard]] Savings savings_from(const nlohmann::json& document);
 
 }  // namespace gradlane

@@ -19,7 +19,7 @@ namespace gradlane {
 class ScanBarrier {
  public:
   struct Entry {
-    std::atomic<uint32_t> to_look{0};
+    std::atomic<uint32_t> scans_left{0};
     std::atomic<uint32_t> to_sum{0};
     std::atomic<uint32_t> over{0};
   };
@@ -43,7 +43,7 @@ class ScanBarrier {
   void make_new(Entry& it) noexcept {
     it.over.store(0, std::memory_order_relaxed);
     it.to_sum.store(lanes_, std::memory_order_relaxed);
-    it.to_look.store(lanes_, std::memory_order_release);
+    it.scans_left.store(lanes_, std::memory_order_release);
   }
 
   const uint32_t lanes_;

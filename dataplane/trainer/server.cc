@@ -92,7 +92,7 @@ ServerState::ServerState(const NodeConfig& config, const ServerLanes& lanes)
       listener_(config.socket),
       epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll instance")),
       again_(checked(eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd")),
-      slots_(config_, lanes.desks, lanes.doorbells),
+      slots_(config_, lanes.channels, lanes.doorbells),
       planning_(config_, lanes.mbps),
       packets_(lanes.packets) {
   watch(EPOLL_CTL_ADD, again_.get(), 0, &again_);

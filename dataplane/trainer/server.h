@@ -21,9 +21,9 @@ namespace gradlane {
 struct ServerLanes {
   unsigned lanes = 1;
   std::vector<int> doorbells;  // trainers' end of the bell of each lane's worker
-  // Channels for commands: desks[lane * trainers + trainer] is for this trainer. With local_reduce, all trainers share
-  // one channel on each lane.
-  std::vector<ControlChannel*> desks;
+  // Channels for commands: channels[lane * trainers + trainer] is for this trainer. With local_reduce, all trainers
+  // share one channel on each lane.
+  std::vector<ControlChannel*> channels;
   PacketRoom packets = {};
   std::function<unsigned()> mbps = {};  // rate of the slowest port in Mb/s; 0: not known
 };

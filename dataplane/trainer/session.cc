@@ -179,7 +179,7 @@ void Session::fill(size_t at_most) {
 void Session::look_for_faults() {
   const std::vector<LaneAddress>& lanes = slots_[*slot_].lanes;
   for (size_t lane = 0; lane < lanes.size(); ++lane) {
-    const FaultReport& report = lanes[lane].desk->faults[*slot_];
+    const FaultReport& report = lanes[lane].channel->faults[*slot_];
     const TrainerFault fault = report.fault.load(std::memory_order_acquire);
     if (fault != TrainerFault::kNone) return cut_off(fault_text(report, fault, static_cast<unsigned>(lane)));
   }
@@ -216,7 +216,7 @@ void Session::detach() { begin(State::kDetaching, Command::Kind::kDetach); }
 
 void Session::release() {
   for (const LaneAddress& lane : slots_[*slot_].lanes) {
-    FaultReport& report = lane.desk->faults[*slot_];
+    FaultReport& report = lane.channel->faults[*slot_];
     report.a = report.b = report.c = 0;
     report.fault.store(TrainerFault::kNone, std::memory_order_release);
   }
@@ -242,7 +242,7 @@ std::string Session::unfinished() const {
   if (!slot_) return {};
   uint32_t most = 0;  // each operation is in flight on several lanes
   for (const LaneAddress& lane : slots_[*slot_].lanes) {
-    most = std::max(most, lane.desk->in_flight.load(std::memory_order_relaxed));
+    most = std::max(most, lane.channel->in_flight.load(std::memory_order_relaxed));
   }
   if (most == 0) return {};
   return " with " + std::to_string(most) + (most == 1 ? " operation in flight" : " operations in flight");

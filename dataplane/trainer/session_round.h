@@ -15,7 +15,7 @@ namespace gradlane {
 
 // The control channel and the doorbell of one lane, for commands about one trainer.
 struct LaneAddress {
-  ControlChannel* desk = nullptr;
+  ControlChannel* channel = nullptr;
   int doorbell = -1;
 };
 
@@ -45,7 +45,7 @@ class LaneRound {
   // commands of this lane and the following ones.
   [[nodiscard]] bool step() noexcept {
     for (; posted_ < lanes_.size(); ++posted_) {
-      if (!lanes_[posted_].desk->mailbox.post(&commands_[posted_])) return false;
+      if (!lanes_[posted_].channel->mailbox.post(&commands_[posted_])) return false;
       gl_ring(lanes_[posted_].doorbell);
     }
     for (const Command& command : commands_) {

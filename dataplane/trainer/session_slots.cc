@@ -6,15 +6,15 @@
 
 namespace gradlane {
 
-Slots::Slots(const NodeConfig& config, const std::vector<ControlChannel*>& desks, const std::vector<int>& doorbells)
+Slots::Slots(const NodeConfig& config, const std::vector<ControlChannel*>& channels, const std::vector<int>& doorbells)
     : node_(config.rank),
       first_rank_(config.rank * config.trainers),
       world_(config.nodes.size() * config.trainers),
       slots_(config.trainers) {
-  assert(desks.size() == doorbells.size() * config.trainers);
+  assert(channels.size() == doorbells.size() * config.trainers);
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     for (size_t lane = 0; lane < doorbells.size(); ++lane) {
-      slots_[slot].lanes.push_back({desks[lane * slots_.size() + slot], doorbells[lane]});
+      slots_[slot].lanes.push_back({channels[lane * slots_.size() + slot], doorbells[lane]});
     }
   }
 }

@@ -36,9 +36,9 @@ class Slots {
     uint32_t world = 0;  // number of ranks if kRefused because the rank is on another node, else 0
   };
 
-  // `desks` has the channel of each lane and trainer at [lane * trainers + trainer]. `doorbells` has one entry per
+  // `channels` has the channel of each lane and trainer at [lane * trainers + trainer]. `doorbells` has one entry per
   // lane.
-  Slots(const NodeConfig& config, const std::vector<ControlChannel*>& desks, const std::vector<int>& doorbells);
+  Slots(const NodeConfig& config, const std::vector<ControlChannel*>& channels, const std::vector<int>& doorbells);
 
   // Returns the slot for a trainer that wants to be `rank`, or any rank if that is -1.
   [[nodiscard]] Answer ask(int rank) const;

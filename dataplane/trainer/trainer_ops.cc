@@ -12,8 +12,8 @@ constexpr Nanos kPublish = 100 * kMillisecond;
 
 }  // namespace
 
-TrainerOps::TrainerOps(const TrainerOpsSetup& setup, Exchange& exchange, ControlChannel& desk)
-    : setup_(setup), exchange_(exchange), desk_(desk), local_(setup_), jobs_(kJobs) {
+TrainerOps::TrainerOps(const TrainerOpsSetup& setup, Exchange& exchange, ControlChannel& channel)
+    : setup_(setup), exchange_(exchange), channel_(channel), local_(setup_), jobs_(kJobs) {
   for (Job& job : jobs_) job.parts.resize(setup.trainers);
   waiting_.reserve(kMaxTrainers + GL_MAX_SEGMENTS);
 }
@@ -21,7 +21,7 @@ TrainerOps::TrainerOps(const TrainerOpsSetup& setup, Exchange& exchange, Control
 bool TrainerOps::submit(Nanos now) noexcept {
   bool moved = generation_has_ended() && read_completions();
   follow_generation();
-  while (Command* const command = desk_.mailbox.take()) moved |= execute(*command);
+  while (Command* const command = channel_.mailbox.take()) moved |= execute(*command);
   for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) {
     // A flood of cancels must not keep others waiting.
     for (unsigned i = 0; i < GL_SLOTS && read_submission(trainer, now); ++i) moved = true;
@@ -166,7 +166,7 @@ void TrainerOps::finish_commands() noexcept {
 bool TrainerOps::read_submission(unsigned trainer, Nanos now) noexcept {
   const uint64_t number = next_job_[trainer];
   if (leaving_[trainer] || number >= jobs_over_ + jobs_.size()) return false;
-  const auto submission = rings_[trainer].next(setup_.limits, desk_.faults[setup_.first_trainer + trainer]);
+  const auto submission = rings_[trainer].next(setup_.limits, channel_.faults[setup_.first_trainer + trainer]);
   if (!submission) return false;
   if (submission->cancel) {
     cancel(trainer, submission->cookie);
@@ -242,7 +242,7 @@ TrainerOps::Job* TrainerOps::begin(uint64_t number, Nanos now) noexcept {
   it.alone = false;
   it.summed = it.given = false;
   for (Part& part : it.parts) part.submitted = false;
-  desk_.in_flight.fetch_add(1, std::memory_order_relaxed);
+  channel_.in_flight.fetch_add(1, std::memory_order_relaxed);
   return &it;
 }
 
@@ -302,7 +302,7 @@ void TrainerOps::count_awaited(Nanos now) noexcept {
   const Nanos waited = now - std::max(since, oldest.begun_at);
   for (unsigned i = 0; i < setup_.trainers; ++i) {
     if (oldest.parts[i].submitted) continue;
-    std::atomic<uint64_t>& sum = desk_.awaited_ns[setup_.first_trainer + i];
+    std::atomic<uint64_t>& sum = channel_.awaited_ns[setup_.first_trainer + i];
     sum.store(sum.load(std::memory_order_relaxed) + waited, std::memory_order_relaxed);
   }
 }
@@ -338,7 +338,7 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
     operation.whole = local_.length_of(operation);
     if (shares_buffer() && has_shares(operation.kind)) operation.pitch = operation.whole;
     operation.offset = it.share.first;
-    operation.scans_left = it.looks != nullptr ? &it.looks->to_look : nullptr;
+    operation.scans_left = it.looks != nullptr ? &it.looks->scans_left : nullptr;
     operation.count = it.share.count;
     if (operation.data != nullptr) operation.data = static_cast<uint8_t*>(operation.data) + it.share.first * width;
     if (operation.out != nullptr) operation.out = static_cast<uint8_t*>(operation.out) + it.share.first * width;
@@ -414,7 +414,7 @@ void TrainerOps::finish(Job& it, const FailureCause& failure) noexcept {
   failed_ = !failure.empty();
   it.state = Job::State::kFree;
   it.completion = {};
-  desk_.in_flight.fetch_sub(1, std::memory_order_relaxed);
+  channel_.in_flight.fetch_sub(1, std::memory_order_relaxed);
   while (jobs_over_ != jobs_begun_ && job(jobs_over_).state == Job::State::kFree) ++jobs_over_;
 }
 

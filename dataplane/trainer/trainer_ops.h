@@ -38,7 +38,7 @@ namespace gradlane {
 // nothing in flight may learn of the end only by such a failure.
 class TrainerOps {
  public:
-  TrainerOps(const TrainerOpsSetup& setup, Exchange& exchange, ControlChannel& desk);
+  TrainerOps(const TrainerOpsSetup& setup, Exchange& exchange, ControlChannel& channel);
   TrainerOps(const TrainerOps&) = delete;
   TrainerOps& operator=(const TrainerOps&) = delete;
 
@@ -113,7 +113,7 @@ class TrainerOps {
 
   const TrainerOpsSetup setup_;
   Exchange& exchange_;
-  ControlChannel& desk_;
+  ControlChannel& channel_;
   LocalReduction local_;
   std::array<TrainerRings, kMaxTrainers> rings_;
   std::array<uint64_t, kMaxTrainers> next_job_{};  // number of each trainer's next job

@@ -18,7 +18,7 @@ ScanBarrier::Entry* TrainerOps::looks_of(unsigned trainer, const Submission& sub
 void TrainerOps::leave(ScanBarrier::Entry* looks, bool summed, bool given) noexcept {
   if (looks == nullptr) return;
   if (!summed) looks->to_sum.fetch_sub(1, std::memory_order_acq_rel);
-  if (!given) looks->to_look.fetch_sub(1, std::memory_order_acq_rel);
+  if (!given) looks->scans_left.fetch_sub(1, std::memory_order_acq_rel);
   setup_.looks->leave(*looks);
 }
 

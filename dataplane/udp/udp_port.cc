@@ -93,11 +93,11 @@ void UdpPort::maintain() {
     if (logged_[i] || std::ranges::all_of(queue_, [&](const auto& it) { return it->times(trouble) == 0; })) continue;
     logged_[i] = true;
     spdlog::log(trouble == UdpQueue::Problem::kTooLong ? spdlog::level::err : spdlog::level::warn, "port {}: {}", name_,
-                trouble_text(trouble));
+                problem_text(trouble));
   }
 }
 
-std::string UdpPort::trouble_text(UdpQueue::Problem trouble) const {
+std::string UdpPort::problem_text(UdpQueue::Problem trouble) const {
   using Problem = UdpQueue::Problem;
   switch (trouble) {
     case Problem::kSingly:

@@ -27,7 +27,7 @@ class UdpPort final : public Port {
 
  private:
   [[nodiscard]] std::string refusal_text() const;
-  [[nodiscard]] std::string trouble_text(UdpQueue::Problem trouble) const;
+  [[nodiscard]] std::string problem_text(UdpQueue::Problem trouble) const;
 
   std::vector<std::unique_ptr<UdpQueue>> queue_;
   const size_t mtu_;

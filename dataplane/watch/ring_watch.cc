@@ -50,7 +50,7 @@ std::string key_text(const NeighbourFacts& facts, const std::string& name) {
 
 }  // namespace
 
-std::string trouble_text(const NeighbourFacts& facts) {
+std::string problem_text(const NeighbourFacts& facts) {
   if (facts.wrong_tos != 0) {
     return fmt::format(
         "{} packets of {} were dropped, because their ToS is not in `tos` (last: 0x{:02x}): a switch on the path "
@@ -95,7 +95,7 @@ std::string missing_text(const NeighbourFacts& facts, uint16_t udp_port, Nanos m
                        facts.arp_tries, facts.arp_tries == 1 ? "try" : "tries");
   }
   if (const std::string text = key_text(facts, name); !text.empty()) return text;
-  if (const std::string text = trouble_text(facts); !text.empty()) return text;
+  if (const std::string text = problem_text(facts); !text.empty()) return text;
   if (facts.heard) {
     return fmt::format(
         "packets of {} arrive, but it has not received any from this node{}: check UDP port {} there, and its log",
@@ -141,7 +141,7 @@ void RingWatch::look_at_neighbours(const RingFacts& facts, Nanos now) {
     }
     since.forged -= seen.forged_before;
     seen.why = missing_text(since, facts.udp_port, now - seen.missing_since);
-    seen.trouble = trouble_text(since);
+    seen.trouble = problem_text(since);
     if (seen.trouble.empty()) seen.trouble = path_text(since, facts.mtu);
   }
 }

@@ -53,7 +53,7 @@ struct RingFacts {
 };
 
 // Returns a problem with packets of a neighbour, which may be up nevertheless; "": there is none.
-[[nodiscard]] std::string trouble_text(const NeighbourFacts& facts);
+[[nodiscard]] std::string problem_text(const NeighbourFacts& facts);
 
 // Returns a text that says that the path to a neighbour takes less than `mtu`; "": nothing of the kind is known.
 [[nodiscard]] std::string path_text(const NeighbourFacts& facts, size_t mtu);

@@ -168,7 +168,7 @@ TEST_F(Arguments, SmallSumsAreExact) {
 }
 
 // A small sum is exact, so the call adds the residual to the data.
-TEST_F(Arguments, SmallSumsPayWhatIsOwed) {
+TEST_F(Arguments, SmallSumsAddTheResidual) {
   uint8_t* const bytes = reinterpret_cast<uint8_t*>(data_) + 1;  // data may lie at any address
   const float value = 1.0F;
   std::memcpy(bytes + 8, &value, sizeof(value));
@@ -191,7 +191,7 @@ TEST_F(Arguments, SmallSumsPayWhatIsOwed) {
 
 // With local_reduce, the residual of an average belongs to the mean of the node's trainers. Only one trainer adds it to
 // its data, so that trainer adds the residual times the number of trainers.
-TEST_F(Arguments, MeansPayWhatIsOwed) {
+TEST_F(Arguments, MeansAddTheResidual) {
   open({.lanes = 2, .world = 4, .flags = GL_WELCOME_LOCAL_REDUCE, .trainers = 2});
   for (const int average : {0, 1}) {
     how_ = {};

@@ -44,7 +44,7 @@ class Choices : public testing::Test {
     how_ = GRADLANE_HOW_INIT;
     how_.codec = "auto:2^-8";
   }
-  void SetUp() override { open({.world = 2, .codec = "raw", .ways = fake_ways(), .worked = fast_fixed}); }
+  void SetUp() override { open({.world = 2, .codec = "raw", .ways = fake_candidates(), .worked = fast_fixed}); }
 
   void reduce(unsigned times = 1, size_t count = kCount, gradlane_type type = GRADLANE_FLOAT32) {
     for (unsigned i = 0; i < times; ++i) {

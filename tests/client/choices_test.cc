@@ -50,7 +50,7 @@ TEST_F(Choices, WhatWinsIsChosenWithTheBoundThatIsAskedFor) {
 }
 
 TEST_F(Choices, WhatLosesIsBackWithinTwenty) {
-  open({.world = 2, .codec = "raw", .ways = fake_ways(), .worked = slow_fixed, .sent_bytes = 100});
+  open({.world = 2, .codec = "raw", .ways = fake_candidates(), .worked = slow_fixed, .sent_bytes = 100});
   reduce(40);
   const auto seen = own();
   EXPECT_EQ(seen[1].codec, kFixed) << "it is predicted to win";
@@ -74,7 +74,7 @@ TEST_F(Choices, AutoAloneIsExact) {
 }
 
 TEST_F(Choices, OfTheConfiguration) {
-  open({.world = 2, .codec = "auto:2^-8", .ways = fake_ways(), .worked = fast_fixed});
+  open({.world = 2, .codec = "auto:2^-8", .ways = fake_candidates(), .worked = fast_fixed});
   how_ = GRADLANE_HOW_INIT;
   reduce(20);
   EXPECT_EQ(own().back().codec, kFixed);
@@ -82,7 +82,7 @@ TEST_F(Choices, OfTheConfiguration) {
   open({.world = 2,
         .flags = GL_WELCOME_AUTO_STRATEGY,
         .codec = "raw",
-        .ways = fake_ways(),
+        .ways = fake_candidates(),
         .worked = [](const auto& it) { return uint64_t{it.strategy == kDirect ? 10U : 100U}; }});
   how_ = GRADLANE_HOW_INIT;
   reduce(20);
@@ -92,7 +92,7 @@ TEST_F(Choices, OfTheConfiguration) {
 TEST_F(Choices, StrategyAlone) {
   how_.codec = "fixed:7";
   how_.strategy = "auto";
-  open({.world = 2, .codec = "raw", .ways = fake_ways(), .worked = [](const auto& it) {
+  open({.world = 2, .codec = "raw", .ways = fake_candidates(), .worked = [](const auto& it) {
           return uint64_t{it.strategy == kDirect ? 10U : 100U};
         }});
   how_.codec = "fixed:7";
@@ -122,7 +122,7 @@ TEST_F(Choices, NothingIsTriedWhereNothingCanBeChosen) {
   how_.codec = "auto:2^-8";
   ASSERT_EQ(gradlane_broadcast(gl_.get(), data_, kCount, GRADLANE_FLOAT32, 0, &how_, nullptr), GRADLANE_OK);
   EXPECT_EQ(internals(), 0U);
-  open({.world = 1, .codec = "raw", .ways = fake_ways()});
+  open({.world = 1, .codec = "raw", .ways = fake_candidates()});
   reduce(3);
   EXPECT_EQ(internals(), 0U);
 }
@@ -206,7 +206,7 @@ TEST_F(Choices, CallsDoNotWait) {
   std::atomic<bool> hold = true;
   open({.world = 2,
         .codec = "raw",
-        .ways = fake_ways(),
+        .ways = fake_candidates(),
         .on_submission = [&hold](unsigned, const auto&) { return !hold; },
         .worked = fast_fixed});
   std::vector<gradlane_request> requests(4);
@@ -228,7 +228,7 @@ TEST_F(Choices, TrialsAreAlone) {
   std::atomic<bool> alone = true;
   open({.world = 2,
         .codec = "raw",
-        .ways = fake_ways(),
+        .ways = fake_candidates(),
         .on_submission =
             [&](unsigned, const auto& it) {
               if (!internal(it) && ++under_way > 1) alone = false;
@@ -255,7 +255,7 @@ TEST_F(Choices, TrialsAreAlone) {
   EXPECT_FALSE(alone) << "once it has settled, operations overlap";
 }
 
-TEST_F(Choices, BeginsAfreshWithResume) {
+TEST_F(Choices, ResetsChoicesOnResume) {
   reduce(20);
   EXPECT_EQ(own().back().codec, kFixed);
   ASSERT_EQ(gradlane_resume(gl_.get(), 1000), GRADLANE_OK);
@@ -269,11 +269,11 @@ TEST_F(Choices, BeginsAfreshWithResume) {
 
 // gradlane_resume() may end a generation, and the rank that calls it gets no report of that. The other ranks get one.
 // All ranks discard their choices once. A failure that ends no generation discards no choices, on any rank.
-TEST_F(Choices, BeginsAfreshByWhatItIsTold) {
+TEST_F(Choices, ResetsChoicesOnReportedEnd) {
   std::atomic<bool> hold = false;
   open({.world = 2,
         .codec = "raw",
-        .ways = fake_ways(),
+        .ways = fake_candidates(),
         .on_submission = [&hold](unsigned, const gl_submission& it) { return !hold || it.kind == GL_RESUME; },
         .worked = fast_fixed});
   reduce(14);
@@ -311,7 +311,7 @@ TEST_F(Choices, AFailedAgreement) {
   std::atomic<bool> fail = true;
   open({.world = 2,
         .codec = "raw",
-        .ways = fake_ways(),
+        .ways = fake_candidates(),
         .on_submission = [&fail](unsigned, const gl_submission& it) { return !fail || !internal(it); },
         .worked = fast_fixed});
   gradlane_request first = 0;
@@ -337,7 +337,7 @@ TEST_F(Choices, AFailedAgreement) {
 TEST_F(Choices, CancelsWhatItWaitsFor) {
   open({.world = 2,
         .codec = "raw",
-        .ways = fake_ways(),
+        .ways = fake_candidates(),
         .on_submission = [](unsigned, const gl_submission& it) { return it.kind != GL_CANCEL && !internal(it); },
         .worked = fast_fixed});
   gradlane_request requests[2] = {};
@@ -358,7 +358,7 @@ TEST_F(Choices, CancelsWhatItWaitsFor) {
 }
 
 TEST_F(Choices, ClassesOfSizesChooseByThemselves) {
-  open({.world = 2, .codec = "raw", .ways = fake_ways(), .worked = [](const gl_submission& it) {
+  open({.world = 2, .codec = "raw", .ways = fake_candidates(), .worked = [](const gl_submission& it) {
           return it.count > 10000 ? fast_fixed(it) : slow_fixed(it);
         }});
   for (int i = 0; i < 20; ++i) {
@@ -389,7 +389,7 @@ TEST_F(Choices, GarbageIsRefused) {
       [](gl_control& it) { it.plan_rows = 1000; }, [](gl_control& it) { it.reports = GL_MAX_REPORTS + 1; }};
   for (const auto& garbage : all) {
     daemon_ = std::make_unique<FakeDaemon>(
-        FakeDaemon::Settings{.world = 2, .codec = "raw", .ways = fake_ways(), .control = garbage});
+        FakeDaemon::Settings{.world = 2, .codec = "raw", .ways = fake_candidates(), .control = garbage});
     const gradlane_options options = options_for(daemon_->path());
     gradlane_context* gl = nullptr;
     EXPECT_EQ(gradlane_open(&gl, &options), GRADLANE_VERSION);

@@ -50,7 +50,7 @@ inline std::vector<gl_strategy_row> fake_strategies() {
 
 // Candidates for these codecs and strategies: raw and fixed with each of the first two strategies. The daemon predicts
 // that fixed with the ring is the fastest.
-inline std::vector<gl_way_row> fake_ways() {
+inline std::vector<gl_way_row> fake_candidates() {
   std::vector<gl_way_row> rows;
   for (const uint32_t strategy : {257U, 258U}) {
     for (const bool exact : {true, false}) {

@@ -28,7 +28,7 @@ constexpr uint64_t kAnySize = uint64_t{1} << 40;
 // The plan also chooses for the very first operation.
 TEST_F(Plans, APlanChoosesInPlaceOfTrials) {
   const gl_plan_row row = plan_row(0, kAnySize, kDirect, 8);
-  open({.world = 2, .codec = "raw", .ways = fake_ways(), .plan = {row}, .worked = fast_fixed});
+  open({.world = 2, .codec = "raw", .ways = fake_candidates(), .plan = {row}, .worked = fast_fixed});
   reduce(10);
   for (size_t i = 0; i < 10; ++i) {
     EXPECT_EQ(own()[i].codec, kFixed);
@@ -46,7 +46,7 @@ TEST_F(Plans, APlanChoosesInPlaceOfTrials) {
 // Rows of a plan may also begin and end inside a size class.
 TEST_F(Plans, APlanGoesByTheSizeOfEachOperation) {
   const std::vector<gl_plan_row> plan = {plan_row(0, 100'000, kDirect, 0), plan_row(100'000, 130'000, kRing, 8)};
-  open({.world = 2, .codec = "raw", .ways = fake_ways(), .plan = plan, .worked = fast_fixed});
+  open({.world = 2, .codec = "raw", .ways = fake_candidates(), .plan = plan, .worked = fast_fixed});
   for (int i = 0; i < 4; ++i) {
     reduce(1, 20'000);
     reduce(1, 30'000);
@@ -67,7 +67,7 @@ TEST_F(Plans, APlanGoesByTheSizeOfEachOperation) {
 // The plan's codec is used for every bound that it keeps. For any other bound, only its strategy is used.
 TEST_F(Plans, APlanKeepsTheBound) {
   const gl_plan_row row = plan_row(0, kAnySize, kDirect, 10);
-  open({.world = 2, .codec = "raw", .ways = fake_ways(), .plan = {row}, .worked = fast_fixed});
+  open({.world = 2, .codec = "raw", .ways = fake_candidates(), .plan = {row}, .worked = fast_fixed});
   reduce();
   EXPECT_EQ(own().back().codec_arguments, 10U) << "2^-8 was asked for";
   for (const char* const name : {"auto:2^-11", "auto:rel=8"}) {

@@ -124,7 +124,7 @@ TEST_F(States, ZerosAfterAFailure) {
 }
 
 // A small sum adds the residuals of contributors and owners to the data. Other states are not added.
-TEST_F(States, PaidBySmallSums) {
+TEST_F(States, AddedBySmallSums) {
   for (const bool average : {false, true}) {
     for (const std::string codec : {"bits", "few:1"}) {
       data_[3] = 1.0F;

@@ -16,7 +16,7 @@ inline constexpr int kNeverSleeps = 5'000'000;
 
 struct Mode {
   uint32_t lanes;
-  int spin_us;  // µs for which a wait polls before it sleeps: 0, or a time so long that it never sleeps
+  int spin_us;  // time (us) for which a wait polls before it sleeps: 0, or a time so long that it never sleeps
 };
 
 class Wait : public testing::TestWithParam<Mode> {

@@ -95,11 +95,11 @@ TEST(Operation, FailuresInWords) {
        "rank 1 is configured differently: addresses or order of `nodes` (digest): 0x000012ab here, "
        "0xffeeddcc there"},
 
-      {{kRefused, 1, Field::kLeftOpen, 0x10a02, 0},
+      {{kRefused, 1, Field::kAutoScope, 0x10a02, 0},
        "rank 1 is configured differently: codec and strategy: auto:2^-10 and strategy auto here, no auto there"},
-      {{kRefused, 1, Field::kLeftOpen, 0x703, 0xff},
+      {{kRefused, 1, Field::kAutoScope, 0x703, 0xff},
        "rank 1 is configured differently: codec and strategy: auto:rel=7 here, no auto there"},
-      {{kRefused, 1, Field::kLeftOpen, 1, 0x10000},
+      {{kRefused, 1, Field::kAutoScope, 1, 0x10000},
        "rank 1 is configured differently: codec and strategy: auto here, strategy auto there"},
       {{kMismatch, 1, Field::kCount, 100, 200},
        "rank 1 runs another operation: count: 100 on the rank that found this, 200 on rank 1"},

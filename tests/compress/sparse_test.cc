@@ -389,7 +389,7 @@ TEST_P(Sparse, WidthsOnTheLattice) {
                                                                                     {kNan, 32}}) {
     std::vector<float> sums(40);
     sums[7] = value * step;
-    const std::vector<uint8_t> block = represent_all(mine, sums);
+    const std::vector<uint8_t> block = encode_all_sums(mine, sums);
     ASSERT_EQ(block[2], width) << value;
     ASSERT_EQ(block.size(), 3 + (width + 7) / 8) << value;
     ASSERT_EQ(bits_of(decode_all(mine, block, 40)), bits_of(sums)) << value;

@@ -260,7 +260,7 @@ std::vector<uint8_t> encode_all(const Codec& codec, std::span<const float> in) {
   return block;
 }
 
-std::vector<uint8_t> represent_all(const Codec& codec, std::span<const float> sums) {
+std::vector<uint8_t> encode_all_sums(const Codec& codec, std::span<const float> sums) {
   std::vector<uint8_t> block(codec.max_bytes(sums.size()));
   const EncodeResult result = codec.encode_sum(
       {.in = sums.data(), .residual = nullptr, .floats = sums.size(), .out = block.data(), .room = block.size()});

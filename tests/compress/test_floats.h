@@ -80,7 +80,7 @@ std::vector<uint8_t> make_block(Rng& rng, const Codec& codec, const FloatSource&
 // Returns the block that encode() makes of all of `in`.
 std::vector<uint8_t> encode_all(const Codec& codec, std::span<const float> in);
 // Returns the block that encode_sum() makes of all of `sums`.
-std::vector<uint8_t> represent_all(const Codec& codec, std::span<const float> sums);
+std::vector<uint8_t> encode_all_sums(const Codec& codec, std::span<const float> sums);
 // Returns the floats of a block, which must be valid; aborts if it is not.
 std::vector<float> decode_all(const Codec& codec, std::span<const uint8_t> block, size_t floats);
 

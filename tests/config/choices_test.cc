@@ -115,9 +115,9 @@ TEST(Choices, OfAConfiguration) {
   EXPECT_EQ(config.codec.name(), "raw");
   EXPECT_TRUE(config.auto_strategy);
   const auto value = [](const std::string& text) {
-    return left_open_value(auto_scope(parse_config(kRing + text, "f")));
+    return auto_scope_value(auto_scope(parse_config(kRing + text, "f")));
   };
-  EXPECT_EQ(left_open_value(auto_scope(config)), 0x10a02U);
+  EXPECT_EQ(auto_scope_value(auto_scope(config)), 0x10a02U);
   EXPECT_EQ(value("codec: auto:rel=7\n"), 0x703U);
   EXPECT_EQ(value("codec: auto\n"), 1U);
   EXPECT_EQ(value("codec: fixed:10\n"), 0U);

@@ -41,7 +41,7 @@ struct Machine {
   std::vector<std::string> open;  // folders where this user can have sockets
   std::vector<std::pair<std::string, size_t>> ips = {{"127.0.0.1", 65536}, {"10.0.0.1", 1400}, {"fd00::2", 9000}};
 
-  [[nodiscard]] HostQueries surroundings() const {
+  [[nodiscard]] HostQueries queries() const {
     const auto find = [this](const std::vector<Host>& hosts) {
       std::vector<FoundHost> found;
       for (const Host& host : hosts) {
@@ -69,7 +69,7 @@ struct Machine {
 
 std::string tree(const NodeWords& words, const Machine& machine = {}) {
   try {
-    return flow(tree_of(words, machine.surroundings()).tree.root);
+    return flow(tree_of(words, machine.queries()).tree.root);
   } catch (const SetupError& error) {
     return error.what();
   }
@@ -157,9 +157,9 @@ TEST(NodeWords, Launchers) {
   machine.variables = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}};
   EXPECT_NE(nodes("127.0.0.1,127.0.0.2", machine).find("rank: 0, "), std::string::npos);
   // The log names the launcher that gave the rank.
-  EXPECT_EQ(tree_of({"127.0.0.1,127.0.0.2", {}, {}, {}}, machine.surroundings()).launcher, "0 of 2 (SLURM_PROCID)");
-  EXPECT_EQ(tree_of({"alpha,beta", {}, {}, {}}, machine.surroundings()).launcher, "");
-  EXPECT_EQ(tree_of({"127.0.0.1,127.0.0.2", {}, {}, 1}, machine.surroundings()).launcher, "");
+  EXPECT_EQ(tree_of({"127.0.0.1,127.0.0.2", {}, {}, {}}, machine.queries()).launcher, "0 of 2 (SLURM_PROCID)");
+  EXPECT_EQ(tree_of({"alpha,beta", {}, {}, {}}, machine.queries()).launcher, "");
+  EXPECT_EQ(tree_of({"127.0.0.1,127.0.0.2", {}, {}, 1}, machine.queries()).launcher, "");
 }
 
 TEST(NodeWords, Sources) {
@@ -173,8 +173,8 @@ TEST(NodeWords, Sources) {
   machine.names["n3"] = {"10.0.0.3"};
   machine.names["n4"] = {"10.0.0.4"};
   EXPECT_NE(nodes("@slurm", machine).find("{rank: 2, ip: 10.0.0.4}], rank: 0"), std::string::npos);
-  EXPECT_NE(ways_to_start(machine.surroundings().environment).find("--nodes @slurm"), std::string::npos);
-  EXPECT_EQ(ways_to_start(Machine().surroundings().environment).find("@slurm"), std::string::npos);
+  EXPECT_NE(ways_to_start(machine.queries().environment).find("--nodes @slurm"), std::string::npos);
+  EXPECT_EQ(ways_to_start(Machine().queries().environment).find("@slurm"), std::string::npos);
   EXPECT_EQ(
       nodes("@mpi"),
       "--nodes @mpi: mpirun does not tell its processes the hosts: name them as for mpirun, --nodes HOST,HOST,... or "
@@ -237,7 +237,7 @@ TEST(NodeWords, Ports) {
 TEST(NodeWords, FaultsNameWords) {
   const auto fault = [](const NodeWords& words) -> std::string {
     try {
-      (void)read_any_config(tree_of(words, Machine().surroundings()).tree, {.rank = words.rank, .hosts = {}});
+      (void)read_any_config(tree_of(words, Machine().queries()).tree, {.rank = words.rank, .hosts = {}});
     } catch (const SetupError& error) {
       return error.what();
     }

@@ -207,7 +207,7 @@ uint64_t Cluster::counted(unsigned node, unsigned queue, const std::string& name
 }
 
 ControlChannel& Cluster::desk_of(unsigned node, unsigned trainer, unsigned lane) {
-  return nodes_[node]->desk(lane, trainer % ranks_per_node(nodes_[node]->config()));
+  return nodes_[node]->channel(lane, trainer % ranks_per_node(nodes_[node]->config()));
 }
 
 }  // namespace gradlane::test

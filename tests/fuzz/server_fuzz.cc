@@ -55,12 +55,12 @@ class InlineLanes {
   }
 
   ServerLanes interface() {
-    ServerLanes lanes{.lanes = kLanes, .doorbells = {}, .desks = {}};
+    ServerLanes lanes{.lanes = kLanes, .doorbells = {}, .channels = {}};
     for (const FileDescriptor& doorbell : doorbells_) lanes.doorbells.push_back(doorbell.get());
-    for (ControlChannel& desk : desks_) lanes.desks.push_back(&desk);
+    for (ControlChannel& channel : desks_) lanes.channels.push_back(&channel);
     return lanes;
   }
-  ControlChannel& desk(size_t index) { return desks_[index]; }
+  ControlChannel& channel(size_t index) { return desks_[index]; }
 
   void carry_out_all() {
     for (size_t i = 0; i < desks_.size(); ++i) {
@@ -224,7 +224,7 @@ void run(Input input) {
         if ((what & 4) != 0) lanes.carry_out_all();
         // Only an attached trainer can be at fault.
         if ((what & 8) != 0 && server.attached() == kTrainers) {
-          lanes.desk(0).faults[0].fault.store(static_cast<TrainerFault>(input.byte()), std::memory_order_release);
+          lanes.channel(0).faults[0].fault.store(static_cast<TrainerFault>(input.byte()), std::memory_order_release);
         }
     }
     server.step(now += kMillisecond);

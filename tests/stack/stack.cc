@@ -23,7 +23,7 @@ namespace gradlane::test {
 namespace {
 
 constexpr Nanos kTick = kMicrosecond;
-constexpr Nanos kLook = 5 * kMillisecond;      // longest time between two rounds of a worker
+constexpr Nanos kScan = 5 * kMillisecond;      // longest time between two rounds of a worker
 constexpr Nanos kControl = 20 * kMicrosecond;  // time from a readable file descriptor to the control thread's round
 constexpr Nanos kClaim = 2 * kSecond;          // time to find out whether addresses are free, like kClaim of daemon.cc
 constexpr Nanos kLongest = 24 * 3600 * kSecond;  // virtual time of a test
@@ -206,7 +206,7 @@ bool Stack::worker_round(Daemon& daemon) {
 }
 
 Nanos Stack::next_deadline(const Daemon& daemon) const {
-  Nanos at = now_ + kLook;
+  Nanos at = now_ + kScan;
   const Node& node = *daemon.nodes.front();
   node.for_each_lane([&at](const Lane& lane, unsigned) { at = std::min(at, lane.deadline()); });
   node.for_each_queue([&at](const PortQueue& queue, unsigned) { at = std::min(at, queue.deadline()); });
@@ -258,8 +258,8 @@ void Stack::step(Nanos limit) {
     if (it.round_at <= now_ || has_frames(it)) it.round_at = worker_round(it) ? now_ + kTick : next_deadline(it);
     if (it.control_at <= now_) control_round(i);
   }
-  // Trainers have timers of their own, so a step is at most kLook.
-  Nanos next = network_.step(now_) ? now_ : std::min({limit, network_.next(), now_ + kLook});
+  // Trainers have timers of their own, so a step is at most kScan.
+  Nanos next = network_.step(now_) ? now_ : std::min({limit, network_.next(), now_ + kScan});
   for (unsigned i = 0; i < daemons_.size(); ++i) {
     const Daemon& it = daemons_[i];
     if (!is_running(i) || it.stopped) continue;

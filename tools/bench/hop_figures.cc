@@ -188,7 +188,7 @@ bool ExchangeBench::round() {
   }
   ring_.finish(first_);
   ring_.finish(burst_);
-  ring_.finish_scan();
+  ring_.deliver();
   return !burst_.empty();
 }
 

@@ -139,7 +139,7 @@ void BenchRing::serve(unsigned rank) {
     node.exchange_.poll(now_);
     more = received == burst_ || node.exchange_.deadline() <= now_;
   }
-  finish_scan(node);
+  deliver(node);
 }
 
 void BenchRing::serve_others() {
@@ -172,7 +172,7 @@ void BenchRing::finish(std::span<const Arrival> burst) noexcept {
 }
 
 // Copies the packets that were sent, as a network does. Only then can the released buffers be used again.
-void BenchRing::finish_scan(RingNode& node) {
+void BenchRing::deliver(RingNode& node) {
   const unsigned rank =
       static_cast<unsigned>(std::ranges::find(nodes_, &node, &std::unique_ptr<RingNode>::get) - nodes_.begin());
   for (const RingNode::Sent& sent : node.sent_) {

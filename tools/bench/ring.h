@@ -40,7 +40,7 @@ struct Arrival {
 };
 
 // One rank. Its PacketIo functions only record the packets that are sent, and the buffers that are released.
-// BenchRing::finish_scan() later copies the packets to their receivers, and makes the buffers available again.
+// BenchRing::deliver() later copies the packets to their receivers, and makes the buffers available again.
 class RingNode final : public PacketIo {
  public:
   RingNode(const ExchangeConfig& config, BufferPool& pool);
@@ -90,7 +90,7 @@ class BenchRing {
   [[nodiscard]] BufferPool& pool() noexcept { return pool_; }
   [[nodiscard]] size_t burst() const noexcept { return burst_; }
 
-  // Takes a trace of kTimed from now on. finish_scan() reads its records, while nothing is timed.
+  // Takes a trace of kTimed from now on. deliver() reads its records, while nothing is timed.
   void trace();
 
   void submit(unsigned rank, const Operation& operation);
@@ -113,8 +113,8 @@ class BenchRing {
   // Gives back the buffers that receive() did not keep.
   void finish(std::span<const Arrival> burst) noexcept;
   // Delivers the packets that kTimed has sent.
-  void finish_scan() {
-    finish_scan(node(kTimed));
+  void deliver() {
+    deliver(node(kTimed));
     records_.clear();
     if (log_ != nullptr) log_->take(records_, ~size_t{0});
   }
@@ -123,7 +123,7 @@ class BenchRing {
   void run_dry();
 
  private:
-  void finish_scan(RingNode& node);
+  void deliver(RingNode& node);
 
   BufferPool pool_;
   size_t burst_;

@@ -284,7 +284,7 @@ void RingSpeed::measure_packets(Calibration& calibration, const Progress& progre
                                {kSmallBytes / sizeof(float), trainer_.world(), candidate(), 0}, seconds);
 }
 
-std::string RingSpeed::way_of(const std::string& codec) const {
+std::string RingSpeed::strategy_for(const std::string& codec) const {
   const CodecRow& row = find_codec(codec).row();
   const unsigned world = trainer_.world();
   std::vector<StrategyId> allowed;
@@ -301,7 +301,7 @@ void RingSpeed::measure_codecs(Calibration& calibration, const Progress& progres
   const std::string usual = strategy_;
   for (CodecCost& each : calibration.codecs) {
     if (each.name == kDefaultCodec) continue;  // its cost is part of the packets' cost
-    strategy_ = way_of(each.name);
+    strategy_ = strategy_for(each.name);
     if (strategy_.empty()) {
       strategy_ = usual;
       continue;

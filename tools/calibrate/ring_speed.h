@@ -47,7 +47,7 @@ class RingSpeed {
   [[nodiscard]] bool by_ring() const noexcept { return strategy_ == "ring"; }
   [[nodiscard]] StrategyId candidate() const { return find_strategy(strategy_); }
   // Returns the strategy for measuring this codec; "" if no allowed strategy carries it.
-  [[nodiscard]] std::string way_of(const std::string& codec) const;
+  [[nodiscard]] std::string strategy_for(const std::string& codec) const;
   // Runs one operation after a barrier, and returns its time on this rank in s.
   double time_one(PerfOp op, size_t bytes, const std::string& codec, unsigned root = 0);
   // Runs one operation on the present values of the tensor, without a barrier.

@@ -53,7 +53,7 @@ void check_pci_port(const PortConfig& port, CheckReport& report) {
   const std::string address = pci_address(port);
   const std::string what = fmt::format("PCI device {} of port {}", address, port.name);
   const PciDevice card = look_at_card(address);
-  if (const auto trouble = trouble_with(card)) return report.fail(what, trouble->what, trouble->advice);
+  if (const auto trouble = problem_with(card)) return report.fail(what, trouble->what, trouble->advice);
   report.ok(fmt::format("{}, driver {}", what, card.driver));
 }
 

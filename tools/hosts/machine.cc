@@ -159,7 +159,7 @@ Environment environment() {
   };
 }
 
-HostQueries surroundings() {
+HostQueries queries() {
   const auto find = [](const std::vector<Host>& hosts) { return look_up(hosts, "--nodes"); };
   return {find, local_ips, environment(), geteuid(), can_hold_sockets};
 }

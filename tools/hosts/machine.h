@@ -19,6 +19,6 @@ namespace gradlane {
 [[nodiscard]] Environment environment();
 
 // Returns all of these functions, and the user of this process.
-[[nodiscard]] HostQueries surroundings();
+[[nodiscard]] HostQueries queries();
 
 }  // namespace gradlane

@@ -296,7 +296,7 @@ class Perf {
 }  // namespace
 
 int run_perf(const PerfOptions& options) {
-  const PerfSettings plan = make_perf_plan(options);
+  const PerfSettings plan = make_perf_settings(options);
   try {
     return Perf(plan).run();
   } catch (const PerfError& error) {

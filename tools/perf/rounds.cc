@@ -17,7 +17,7 @@ class Rounds {
   Rounds(Trainer& trainer, const PerfSettings& plan, const PerfCandidate& candidate, const PerfTensors& tensors)
       : trainer_(trainer),
         plan_(plan),
-        way_(candidate),
+        candidate_(candidate),
         tensors_(tensors),
         strategy_(candidate.strategy.name()),
         codec_(candidate.codec.name()),
@@ -33,7 +33,7 @@ class Rounds {
     if (before) before(number);
     const PerfClock::time_point start = PerfClock::now();
     if (tensors_.together == 1) {
-      trainer_.run(way_.op, tensors_.tensors.front(), tensors_.count, plan_.type.type, named_, codec_, reduction_,
+      trainer_.run(candidate_.op, tensors_.tensors.front(), tensors_.count, plan_.type.type, named_, codec_, reduction_,
                    tensors_.states);
     } else {
       trainer_.run_together(tensors_.together, tensors_.tensors.front(), tensors_.count, plan_.type, named_, codec_,
@@ -54,7 +54,7 @@ class Rounds {
     for (unsigned i = 0; i < operations + flights.size(); ++i) {
       Flight& flight = flights[i % flights.size()];
       if (flight.request != 0) {
-        trainer_.wait(way_.op, flight.request);
+        trainer_.wait(candidate_.op, flight.request);
         times.each.push_back(nanos_since(flight.start));
         flight.request = 0;
       }
@@ -63,7 +63,8 @@ class Rounds {
       std::memcpy(tensor, tensors_.input, tensors_.bytes);
       if (before) before(i);
       flight.start = PerfClock::now();
-      flight.request = trainer_.start(way_.op, tensor, tensors_.count, plan_.type.type, named_, codec_, reduction_);
+      flight.request =
+          trainer_.start(candidate_.op, tensor, tensors_.count, plan_.type.type, named_, codec_, reduction_);
     }
     times.all = nanos_since(begin);
     return times;
@@ -72,7 +73,7 @@ class Rounds {
  private:
   Trainer& trainer_;
   const PerfSettings& plan_;
-  const PerfCandidate& way_;
+  const PerfCandidate& candidate_;
   const PerfTensors& tensors_;
   const StrategyName strategy_;
   const std::string codec_;

@@ -261,7 +261,7 @@ PerfCandidates perf_candidates(const PerfSettings& plan, PerfOp op, const std::v
 
 OpKind perf_kind(PerfOp op) noexcept { return std::ranges::find(kOps, op, &OpRow::op)->kind; }
 
-PerfSettings make_perf_plan(const PerfOptions& options) {
+PerfSettings make_perf_settings(const PerfOptions& options) {
   PerfSettings plan;
   plan.sizes = parse_sizes(options);
   const std::string counts = fmt::format("a whole number from 1 to {}", kMaxIterations);

@@ -56,7 +56,7 @@ struct PerfSettings {
 };
 
 // Checks the options and returns the settings. Throws SetupError if an option cannot be used.
-[[nodiscard]] PerfSettings make_perf_plan(const PerfOptions& options);
+[[nodiscard]] PerfSettings make_perf_settings(const PerfOptions& options);
 
 // Returns the element where operation `part` begins if a tensor of `count` elements is divided among `together`
 // operations.

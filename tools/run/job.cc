@@ -97,12 +97,12 @@ void RunJob::start_daemons() {
 
 // Reports the gain by compression. Prints nothing if lines have no prefix, because they must be the trainers' own, or
 // if the job was too short. For accelerators, users call `gradlane stats`.
-void RunJob::say_worth() {
+void RunJob::report_savings() {
   if (Clock::now() - running_since_ < kLongEnough || !plan_.prefix || !plan_.has_daemons() || plan_.has_accelerators())
     return;
   std::vector<std::string> admins;
   for (unsigned node = 0; node < plan_.nodes; ++node) admins.push_back(files_.admin(node));
-  for (const std::string& line : job_worth(admins)) say(line);
+  for (const std::string& line : job_savings(admins)) say(line);
 }
 
 std::string RunJob::socket_path(unsigned node) const {
@@ -273,7 +273,7 @@ void RunJob::advance() {
       break;
     case Phase::kRunning:
       if (!plan_.command.empty() && !alive(true)) {
-        say_worth();
+        report_savings();
         stop(0, SIGTERM);
       }
       break;

@@ -62,7 +62,7 @@ class RunJob {
   void start_trainers();
   void start(const ChildSpec& spec, const std::string& name, const std::string& prefix, bool trainer);
   void print_how_to_attach();
-  void say_worth();
+  void report_savings();
   // trainers' socket of the node's daemon, or admin socket of its accelerator
   [[nodiscard]] std::string socket_path(unsigned node) const;
   [[nodiscard]] std::vector<std::string> variables(unsigned rank) const;

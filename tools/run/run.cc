@@ -12,7 +12,7 @@
 namespace gradlane {
 
 int run_nodes(const RunOptions& options) {
-  const RunSettings plan = make_run_plan(options);
+  const RunSettings plan = make_run_settings(options);
   if (!plan.command.empty()) {
     const int fault = command_fault(plan.command.front());
     if (fault != 0) {

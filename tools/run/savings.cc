@@ -23,13 +23,13 @@ constexpr double kMinReported = 1e6;     // bytes; for less, nothing is reported
 Savings ask_all(const std::vector<std::string>& admins) {
   std::vector<Savings> nodes;
   for (const std::string& path : admins)
-    nodes.push_back(worth_from(at(ask_admin(path, "stats", kAnswerTime), "worth_total")));
+    nodes.push_back(savings_from(at(ask_admin(path, "stats", kAnswerTime), "worth_total")));
   return savings_of_all(nodes);
 }
 
 }  // namespace
 
-std::vector<std::string> job_worth(const std::vector<std::string>& admins) {
+std::vector<std::string> job_savings(const std::vector<std::string>& admins) {
   const char* const wanted = std::getenv("GRADLANE_SUMMARY");
   if (wanted != nullptr && std::string_view(wanted) == "0") return {};
   try {

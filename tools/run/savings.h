@@ -8,6 +8,6 @@ namespace gradlane {
 
 // Returns lines for the user, from the admin sockets of all nodes. Returns none if less than a megabyte was sent, if a
 // daemon does not answer at once, or if GRADLANE_SUMMARY is 0.
-[[nodiscard]] std::vector<std::string> job_worth(const std::vector<std::string>& admins);
+[[nodiscard]] std::vector<std::string> job_savings(const std::vector<std::string>& admins);
 
 }  // namespace gradlane

@@ -257,7 +257,7 @@ void draw_job(RunSettings& plan) {
 
 }  // namespace
 
-RunSettings make_run_plan(const RunOptions& options) {
+RunSettings make_run_settings(const RunOptions& options) {
   RunSettings plan;
   if (options.nodes.empty()) throw SetupError("-n is missing: the number of nodes\nsee 'gradlane run --help'");
   plan.nodes = parse_number("-n", options.nodes, 1, 1, kMaxRunNodes);

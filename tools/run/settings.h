@@ -68,7 +68,7 @@ struct RunSettings {
 };
 
 // Checks the options and returns the settings. Throws SetupError.
-[[nodiscard]] RunSettings make_run_plan(const RunOptions& options);
+[[nodiscard]] RunSettings make_run_settings(const RunOptions& options);
 
 // Returns the IPv4 address of a node: "10.77.0.1" for node 0.
 [[nodiscard]] std::string node_address(unsigned node);

@@ -225,9 +225,9 @@ Lines loss_lines(const StatsLooks& looks) {
 }
 
 // Returns the lines on the benefit of compression for the latest job. They are totals, even if other lines are rates.
-Lines lines_of_worth(const json& now) {
+Lines savings_lines_of(const json& now) {
   Lines lines;
-  for (const std::string& line : savings_lines(worth_from(at(now, "worth")))) {
+  for (const std::string& line : savings_lines(savings_from(at(now, "worth")))) {
     lines.push_back((lines.empty() ? "this job   " : "           ") + line);
   }
   return lines;
@@ -273,7 +273,7 @@ std::vector<std::string> stats_lines(const json& now, const json* before, double
   if (at(now, "mode") == "accelerator") return accelerator_lines(looks, all);
   Lines lines = node_lines(now);
   for (const Lines& part : {lines_of_ports(looks), neighbour_lines(now, all), rank_lines(looks), loss_lines(looks),
-                            lines_of_worth(now), all ? all_counters(looks) : Lines()}) {
+                            savings_lines_of(now), all ? all_counters(looks) : Lines()}) {
     if (part.empty()) continue;
     lines.emplace_back();
     append(lines, part);

@@ -31,7 +31,7 @@ Lines node_table(const TraceSummary& summary) {
     rows.push_back({fmt::format("{}", it.node), count_text(static_cast<double>(it.operations)), millis(it.took),
                     millis(it.late), percent(it.queued + it.waited[index(TraceCause::kRing)]),
                     whom(it, TraceCause::kStart), whom(it, TraceCause::kLink), whom(it, TraceCause::kPackets),
-                    percent(work), percent(it.waited[index(TraceCause::kLook)]), percent(it.cpu), percent(it.idle)});
+                    percent(work), percent(it.waited[index(TraceCause::kScan)]), percent(it.cpu), percent(it.idle)});
   }
   return table(rows);
 }

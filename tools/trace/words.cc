@@ -42,7 +42,7 @@ const char* cause_name(TraceCause cause) {
   switch (cause) {
     case TraceCause::kRing:
       return "ring";
-    case TraceCause::kLook:
+    case TraceCause::kScan:
       return "look";
     case TraceCause::kStart:
       return "start";
@@ -62,7 +62,7 @@ std::string cause_text(TraceCause cause, const std::string& whom) {
   switch (cause) {
     case TraceCause::kRing:
       return "the ring is not ready: " + whom;
-    case TraceCause::kLook:
+    case TraceCause::kScan:
       return "the codec scans the tensor";
     case TraceCause::kStart:
       return whom + " has not started it";

@@ -42,7 +42,7 @@ void VnetPort::maintain() {
   }
   // Each trouble is logged only once, because it may happen thousands of times.
   for (size_t i = 0; i < logged_.size(); ++i) {
-    const char* const text = trouble_text(static_cast<Event>(i));
+    const char* const text = problem_text(static_cast<Event>(i));
     if (text == nullptr || logged_[i] || queue_->times(static_cast<Event>(i)) == 0) continue;
     logged_[i] = true;
     spdlog::warn("port {}: {}", name_, text);
@@ -50,7 +50,7 @@ void VnetPort::maintain() {
 }
 
 // Returns the warning for an event, or null if the event needs none.
-const char* VnetPort::trouble_text(Event event) const noexcept {
+const char* VnetPort::problem_text(Event event) const noexcept {
   switch (event) {
     case Event::kUnfit:
       return "dropped superpackets that are not TCP: switch them off with gradlane accelerator up";

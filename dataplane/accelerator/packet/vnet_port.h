@@ -35,7 +35,7 @@ class VnetPort final : public Port {
 
  private:
   using Event = VnetQueue::Event;
-  [[nodiscard]] const char* trouble_text(Event event) const noexcept;
+  [[nodiscard]] const char* problem_text(Event event) const noexcept;
 
   unsigned interface_ = 0;  // the kernel's index of the interface
   std::optional<HostClaim> claim_;

@@ -44,7 +44,7 @@ SimConfig config_of(const char* strategies) {
 class Sum {
  public:
   explicit Sum(const Codec& codec, size_t slices = 8)
-      : codec_(codec), count_(slices * kLookSlice), data_(kWorld, std::vector<float>(count_, 0.5F)) {
+      : codec_(codec), count_(slices * kScanSlice), data_(kWorld, std::vector<float>(count_, 0.5F)) {
     owed_.assign(kWorld, std::vector<float>(codec.states() * count_, kOwed));
   }
   Operation of(unsigned rank) {

@@ -61,7 +61,7 @@ struct CoderCase {
         sum[i] += sparse ? second[i] : contribution(codec, second[i]);
         if (std::isnan(sum[i])) sum[i] = float_of(0x7fc00000);
       }
-      return represent_all(codec, sum);
+      return encode_all_sums(codec, sum);
     }
     Bytes sums(elements.size());
     for (size_t i = 0; i < sums.size() / width(); ++i) {

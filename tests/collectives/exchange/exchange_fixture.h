@@ -30,8 +30,8 @@ namespace gradlane::test {
 // Returns whether all submitted operations have ended without a failure.
 [[nodiscard]] testing::AssertionResult all_succeeded(const SimNet& net);
 
-// Runs the network until each exchange holds at most one buffer per neighbour, and no buffer is in flight. That is the
-// case between two keep-alives, after late acknowledgements have arrived.
+// Runs the network until each exchange holds at most one buffer per neighbour, and no buffer is in flight. A
+// network is in this state between two keep-alives, after late acknowledgements have arrived.
 [[nodiscard]] testing::AssertionResult all_given_back(SimNet& net);
 
 [[nodiscard]] uint64_t retransmits(const SimNet& net);

@@ -48,7 +48,7 @@ class PciCardTest : public testing::Test {
 
   // Returns "what; advice"; "" if there is no trouble.
   std::string trouble() const {
-    const auto it = trouble_with(look_at_card(kCard, folders_), folders_);
+    const auto it = problem_with(look_at_card(kCard, folders_), folders_);
     return it ? it->what + "; " + it->advice : "";
   }
   static void expect(const std::string& text, std::initializer_list<const char*> parts) {

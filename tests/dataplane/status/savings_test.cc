@@ -129,9 +129,9 @@ TEST(WorthTest, OfAllNodesTheSlowestCounts) {
 
 TEST(WorthTest, ComesThroughADocument) {
   const Savings worth = savings_of(figures_of({}), nullptr, kUsual);
-  EXPECT_EQ(savings_lines(worth_from(savings_json(worth))), savings_lines(worth));
+  EXPECT_EQ(savings_lines(savings_from(savings_json(worth))), savings_lines(worth));
   for (const char* const text : {"null", "[]", "{}", R"({"raw_bytes": "x", "codecs": 3})"}) {
-    EXPECT_TRUE(savings_lines(worth_from(nlohmann::json::parse(text))).empty()) << text;
+    EXPECT_TRUE(savings_lines(savings_from(nlohmann::json::parse(text))).empty()) << text;
   }
 }
 

@@ -15,7 +15,7 @@
 namespace gradlane::test::lane_looks_test {
 namespace {
 
-constexpr size_t kCount = 16 * kLookSlice;  // elements of each lane
+constexpr size_t kCount = 16 * kScanSlice;  // elements of each lane
 constexpr float kOwed = 0.25F;
 
 // A rank that is alone sends nothing.
@@ -41,7 +41,7 @@ Operation part_of(Tensor& tensor, const Codec& codec, unsigned lane) {
   part.data = tensor.data.data() + part.offset;
   part.residual = tensor.owed.data() + part.offset;
   part.state_pitch = part.whole;
-  part.scans_left = &tensor.looks.of(0).to_look;
+  part.scans_left = &tensor.looks.of(0).scans_left;
   return part;
 }
 

@@ -98,12 +98,12 @@ TEST_F(ServerEndTest, WhenReady) {
 
 TEST_F(ServerEndTest, WithOperationsInFlight) {
   RawClient client = welcomed(4);
-  lanes_->desk(0, 1).in_flight = 2;
-  lanes_->desk(1, 1).in_flight = 3;
+  lanes_->channel(0, 1).in_flight = 2;
+  lanes_->channel(1, 1).in_flight = 3;
   client.close();
   expect_free(4);
   EXPECT_THAT(log(), HasSubstr("has left with 3 operations in flight\n"));
-  lanes_->desk(0, 1).in_flight = lanes_->desk(1, 1).in_flight = 0;
+  lanes_->channel(0, 1).in_flight = lanes_->channel(1, 1).in_flight = 0;
 }
 
 TEST_F(ServerEndTest, WhileMemoryIsBeingGot) {
@@ -313,8 +313,8 @@ TEST_F(ServerEndTest, Faults) {
   for (const auto& each : faults) {
     const RawClient client = welcomed(4);
     const RawClient neighbour = welcomed(3);
-    lanes_->desk(1, 1).in_flight = 1;
-    FaultReport& report = lanes_->desk(1, 1).faults[1];
+    lanes_->channel(1, 1).in_flight = 1;
+    FaultReport& report = lanes_->channel(1, 1).faults[1];
     report.a = 1;
     report.b = 2;
     report.c = 3;
@@ -324,7 +324,7 @@ TEST_F(ServerEndTest, Faults) {
     EXPECT_TRUE(until([&] { return !server_->busy(); }));
     EXPECT_EQ(report.fault.load(), TrainerFault::kNone);
     EXPECT_EQ(report.a, 0U);
-    lanes_->desk(1, 1).in_flight = 0;
+    lanes_->channel(1, 1).in_flight = 0;
     expect_free(4);
     EXPECT_EQ(ask(neighbour, find_message("raw")).type(), GL_MSG_CODEC);
   }

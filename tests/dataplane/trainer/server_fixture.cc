@@ -115,12 +115,14 @@ FakeLanes::~FakeLanes() {
 }
 
 ServerLanes FakeLanes::interface() const {
-  ServerLanes lanes{.lanes = lanes_, .doorbells = {}, .desks = desks_};
+  ServerLanes lanes{.lanes = lanes_, .doorbells = {}, .channels = desks_};
   for (const FileDescriptor& doorbell : doorbells_) lanes.doorbells.push_back(doorbell.get());
   return lanes;
 }
 
-ControlChannel& FakeLanes::desk(unsigned lane, unsigned trainer) const { return *desks_[lane * trainers_ + trainer]; }
+ControlChannel& FakeLanes::channel(unsigned lane, unsigned trainer) const {
+  return *desks_[lane * trainers_ + trainer];
+}
 
 void FakeLanes::stall(bool on) {
   stall_ = on;
@@ -150,11 +152,11 @@ void FakeLanes::run() {
   }
 }
 
-void FakeLanes::take(unsigned lane, ControlChannel& desk) {
+void FakeLanes::take(unsigned lane, ControlChannel& channel) {
   std::array<char, 64> rings;
   const ssize_t count = recv(bells_[lane].get(), rings.data(), rings.size(), MSG_DONTWAIT);
   if (count > 0) rings_ += static_cast<unsigned>(count);
-  while (Command* const command = desk.mailbox.take()) held_.emplace_back(lane, command);
+  while (Command* const command = channel.mailbox.take()) held_.emplace_back(lane, command);
 }
 
 void FakeLanes::carry_out(unsigned lane, Command& command) {

@@ -92,7 +92,7 @@ class FakeLanes {
   FakeLanes& operator=(const FakeLanes&) = delete;
 
   [[nodiscard]] ServerLanes interface() const;
-  [[nodiscard]] ControlChannel& desk(unsigned lane, unsigned trainer) const;
+  [[nodiscard]] ControlChannel& channel(unsigned lane, unsigned trainer) const;
   // Sets whether lanes take commands, but execute none until this is off again.
   void hold(bool on) { hold_ = on; }
   // Sets the lanes (bit i: lane i) on which a generation ends when a trainer detaches.
@@ -106,7 +106,7 @@ class FakeLanes {
  private:
   struct Known;
   void run();
-  void take(unsigned lane, ControlChannel& desk);
+  void take(unsigned lane, ControlChannel& channel);
   void carry_out(unsigned lane, Command& command);
 
   unsigned lanes_;

@@ -243,7 +243,7 @@ TEST_F(ServerTest, FullMailboxesAreTriedAgain) {
     command->segment = 63;
     command->base = &byte;
     command->bytes = 1;
-    if (!lanes_->desk(1, 0).mailbox.post(command.get())) break;
+    if (!lanes_->channel(1, 0).mailbox.post(command.get())) break;
     others.push_back(std::move(command));
   }
   ASSERT_TRUE(client.send(allocate_message(4096)));

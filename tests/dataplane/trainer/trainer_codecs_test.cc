@@ -157,13 +157,13 @@ TEST(ScanBarrier, LastLaneMakesRoom) {
   ScanBarrier looks(2);
   ScanBarrier::Entry& entry = looks.of(GL_SLOTS + 5);
   EXPECT_EQ(&entry, &looks.of(5));
-  EXPECT_EQ(entry.to_look.load(), 2U);
-  entry.to_look.fetch_sub(2);
+  EXPECT_EQ(entry.scans_left.load(), 2U);
+  entry.scans_left.fetch_sub(2);
   entry.to_sum.fetch_sub(1);
   looks.leave(entry);
-  EXPECT_EQ(entry.to_look.load(), 0U);
+  EXPECT_EQ(entry.scans_left.load(), 0U);
   looks.leave(entry);
-  EXPECT_EQ(entry.to_look.load(), 2U);
+  EXPECT_EQ(entry.scans_left.load(), 2U);
   EXPECT_EQ(entry.to_sum.load(), 2U);
 }
 

@@ -50,7 +50,7 @@ class TrainerWorld::Place final : public PacketIo {
         rank_(config.rank),
         mtu_(config.mtu),
         exchange(std::make_unique<Exchange>(config, *this)),
-        ops(std::make_unique<TrainerOps>(setup, *exchange, desk)) {}
+        ops(std::make_unique<TrainerOps>(setup, *exchange, channel)) {}
   ~Place() override {
     ops.reset();
     exchange.reset();
@@ -92,7 +92,7 @@ class TrainerWorld::Place final : public PacketIo {
   size_t held_ = 0;
 
  public:
-  ControlChannel desk;
+  ControlChannel channel;
   std::unique_ptr<Exchange> exchange;
   std::unique_ptr<TrainerOps> ops;
 };
@@ -135,7 +135,7 @@ TrainerWorld::TrainerWorld(const TrainerConfig& config) : config_(config) {
 
 TrainerWorld::~TrainerWorld() = default;
 
-ControlChannel& TrainerWorld::desk(unsigned node, unsigned lane) { return place(node, lane).desk; }
+ControlChannel& TrainerWorld::channel(unsigned node, unsigned lane) { return place(node, lane).channel; }
 TrainerOps& TrainerWorld::ops(unsigned node, unsigned lane) { return *place(node, lane).ops; }
 Exchange& TrainerWorld::exchange(unsigned node, unsigned lane) { return *place(node, lane).exchange; }
 
@@ -164,7 +164,7 @@ bool TrainerWorld::run_until(const std::function<bool()>& is_so, Nanos time) {
 }
 
 bool TrainerWorld::idle() const {
-  return std::ranges::none_of(places_, [](const auto& it) { return it->desk.in_flight.load() != 0; });
+  return std::ranges::none_of(places_, [](const auto& it) { return it->channel.in_flight.load() != 0; });
 }
 
 // ---- The control thread's part

@@ -72,8 +72,8 @@ class TrainerWorld final : public TrainerHost {
   [[nodiscard]] Nanos now() const { return now_; }
   [[nodiscard]] unsigned lanes() const override { return config_.lanes; }
   [[nodiscard]] unsigned trainers() const override { return config_.trainers; }
-  [[nodiscard]] ControlChannel& desk(unsigned node, unsigned lane);
-  [[nodiscard]] ControlChannel& desk_of(unsigned node, unsigned, unsigned lane) override { return desk(node, lane); }
+  [[nodiscard]] ControlChannel& channel(unsigned node, unsigned lane);
+  [[nodiscard]] ControlChannel& desk_of(unsigned node, unsigned, unsigned lane) override { return channel(node, lane); }
   [[nodiscard]] TrainerOps& ops(unsigned node, unsigned lane);
   [[nodiscard]] Exchange& exchange(unsigned node, unsigned lane);
 

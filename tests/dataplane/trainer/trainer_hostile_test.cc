@@ -323,7 +323,7 @@ TEST(Hostile, SubmissionsWithoutEndAreDoneOrWait) {
     while (lane.submit_tail - lane.submit_head < GL_SLOTS) trainers[0].put(0, submission_of(OpKind::kBarrier, {}, 0));
     const size_t before = trainers[0].completions();
     for (int i = 0; i < 8; ++i) trainers.world.step();
-    EXPECT_LE(trainers.world.desk(0, 0).in_flight.load(), GL_SLOTS);
+    EXPECT_LE(trainers.world.channel(0, 0).in_flight.load(), GL_SLOTS);
     trainers[0].read();
     ASSERT_GT(trainers[0].completions(), before);
   }

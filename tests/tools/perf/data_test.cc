@@ -25,7 +25,7 @@ PerfSettings plan_of(const std::string& type, const std::string& data) {
   PerfOptions options;
   options.type = type;
   options.data = data;
-  return make_perf_plan(options);
+  return make_perf_settings(options);
 }
 
 std::vector<std::vector<float>> inputs_of(const PerfSettings& plan) {
@@ -164,7 +164,7 @@ TEST(PerfData, StatesAreCounted) {
 TEST(PerfSettings, Ways) {
   PerfOptions options;
   options.codecs = {"all"};
-  const PerfSettings all = make_perf_plan(options);
+  const PerfSettings all = make_perf_settings(options);
   const auto both = find_strategies("ring,direct");
   const PerfCandidates candidates = perf_candidates(all, PerfOp::kAllReduce, both, 4);
   EXPECT_EQ(candidates.candidates.size(), codec_table().size());
@@ -191,14 +191,14 @@ TEST(PerfSettings, Ways) {
   EXPECT_FALSE(gather.candidates[0].named);
 
   options.strategies = {"ring,direct"};
-  const PerfCandidates named = perf_candidates(make_perf_plan(options), PerfOp::kAllReduce, both, 4);
+  const PerfCandidates named = perf_candidates(make_perf_settings(options), PerfOp::kAllReduce, both, 4);
   EXPECT_EQ(named.candidates.size() + named.skipped.size(), 2 * codec_table().size());
   options.codecs = {"fixed:10/raw"};
   options.strategies = {};
-  EXPECT_THROW((void)perf_candidates(make_perf_plan(options), PerfOp::kAllReduce, both, 4), SetupError)
+  EXPECT_THROW((void)perf_candidates(make_perf_settings(options), PerfOp::kAllReduce, both, 4), SetupError)
       << "no aggregator";
   const PerfCandidates pair =
-      perf_candidates(make_perf_plan(options), PerfOp::kAllReduce, find_strategies("ring,aggregator:1"), 4);
+      perf_candidates(make_perf_settings(options), PerfOp::kAllReduce, find_strategies("ring,aggregator:1"), 4);
   ASSERT_EQ(pair.candidates.size(), 1u);
   EXPECT_EQ(pair.candidates[0].strategy, find_strategy("aggregator:1"));
 }
@@ -247,7 +247,7 @@ void check_picked(const char* type, const char* reduction, T (*pick)(T, T)) {
   PerfOptions options;
   options.type = type;
   options.reduction = reduction;
-  const PerfSettings plan = make_perf_plan(options);
+  const PerfSettings plan = make_perf_settings(options);
   ASSERT_EQ(plan.codecs.size(), 1u);
   std::vector<T> best(kCount);
   std::vector<T> input(kCount);
@@ -322,7 +322,7 @@ TEST(PerfSettings, Sizes) {
     options.begin = begin;
     options.end = end;
     options.factor = factor;
-    return make_perf_plan(options).sizes;
+    return make_perf_settings(options).sizes;
   };
   EXPECT_EQ(sizes("64K", "256K", ""), (std::vector<size_t>{65536, 131072, 262144}));
   EXPECT_EQ(sizes("1000", "1M", "1000"), (std::vector<size_t>{1000, 1000000}));
@@ -340,63 +340,63 @@ TEST(PerfSettings, Lists) {
   PerfOptions options;
   options.ops = {"allreduce,all-gather", "reduce_scatter"};
   options.codecs = {"raw,inceptionn:10,truncate,fixed:7"};
-  const PerfSettings plan = make_perf_plan(options);
+  const PerfSettings plan = make_perf_settings(options);
   EXPECT_EQ(plan.ops, (std::vector<PerfOp>{PerfOp::kAllReduce, PerfOp::kAllGather, PerfOp::kReduceScatter}));
   ASSERT_EQ(plan.codecs.size(), 3u);
   EXPECT_EQ(plan.codecs[1].name(), "inceptionn:10,truncate");
   for (const char* bad : {"", "raw,", "truncate", "raw,truncate,raw"}) {
     options.codecs = {bad};
-    EXPECT_THROW((void)make_perf_plan(options), SetupError) << bad;
+    EXPECT_THROW((void)make_perf_settings(options), SetupError) << bad;
   }
   options.codecs = {"fixed:10"};
   options.type = "int32";
-  EXPECT_THROW((void)make_perf_plan(options), SetupError);
+  EXPECT_THROW((void)make_perf_settings(options), SetupError);
 }
 
 TEST(PerfSettings, Strategies) {
   PerfOptions options;
-  EXPECT_TRUE(make_perf_plan(options).strategies.empty());
+  EXPECT_TRUE(make_perf_settings(options).strategies.empty());
   options.strategies = {"ring,direct", "rings:2,aggregator:1,stream"};
-  const PerfSettings plan = make_perf_plan(options);
+  const PerfSettings plan = make_perf_settings(options);
   EXPECT_EQ(plan.strategies, find_strategies("ring,direct,rings:2,aggregator:1,stream"));
   options.codecs = {"raw,fixed:10/raw"};
-  EXPECT_THROW((void)make_perf_plan(options), SetupError) << "a ring has one codec";
+  EXPECT_THROW((void)make_perf_settings(options), SetupError) << "a ring has one codec";
   options.strategies = {"aggregator:1"};
-  const PerfSettings pair = make_perf_plan(options);
+  const PerfSettings pair = make_perf_settings(options);
   ASSERT_EQ(pair.codecs.size(), 2u);
   EXPECT_EQ(pair.codecs[1].name(), "fixed:10/raw");
   EXPECT_FALSE(pair.codecs[0].back);
   options.codecs = {"inceptionn:10,truncate/raw,raw/inceptionn:9,truncate,bf16"};
-  ASSERT_EQ(make_perf_plan(options).codecs.size(), 3u);
-  EXPECT_EQ(make_perf_plan(options).codecs[0].name(), "inceptionn:10,truncate/raw");
-  EXPECT_EQ(make_perf_plan(options).codecs[1].name(), "raw/inceptionn:9,truncate");
+  ASSERT_EQ(make_perf_settings(options).codecs.size(), 3u);
+  EXPECT_EQ(make_perf_settings(options).codecs[0].name(), "inceptionn:10,truncate/raw");
+  EXPECT_EQ(make_perf_settings(options).codecs[1].name(), "raw/inceptionn:9,truncate");
   options.ops = {"allreduce,allgather"};
-  EXPECT_THROW((void)make_perf_plan(options), SetupError) << "an aggregator does not gather";
+  EXPECT_THROW((void)make_perf_settings(options), SetupError) << "an aggregator does not gather";
   options.ops = {};
   for (const char* bad : {"", "fixed:10/", "/raw", "fixed:10/raw/raw"}) {
     options.codecs = {bad};
-    EXPECT_THROW((void)make_perf_plan(options), SetupError) << bad;
+    EXPECT_THROW((void)make_perf_settings(options), SetupError) << bad;
   }
   options.codecs = {};
   for (const char* bad : {"", "rings", "star", "ring,"}) {
     options.strategies = {bad};
-    EXPECT_THROW((void)make_perf_plan(options), SetupError) << bad;
+    EXPECT_THROW((void)make_perf_settings(options), SetupError) << bad;
   }
 }
 
 TEST(PerfSettings, Reductions) {
   PerfOptions options;
   options.reduction = "max";
-  EXPECT_EQ(make_perf_plan(options).codecs.size(), 1u);
+  EXPECT_EQ(make_perf_settings(options).codecs.size(), 1u);
   options.codecs = {"fixed:10"};
-  EXPECT_THROW((void)make_perf_plan(options), SetupError) << "maxima are exact";
+  EXPECT_THROW((void)make_perf_settings(options), SetupError) << "maxima are exact";
   options.codecs = {};
   options.ops = {"broadcast"};
-  EXPECT_THROW((void)make_perf_plan(options), SetupError) << "nothing is reduced";
+  EXPECT_THROW((void)make_perf_settings(options), SetupError) << "nothing is reduced";
   options.ops = {};
   for (const char* bad : {"maximum", "mean", "Sum"}) {
     options.reduction = bad;
-    EXPECT_THROW((void)make_perf_plan(options), SetupError) << bad;
+    EXPECT_THROW((void)make_perf_settings(options), SetupError) << bad;
   }
 }
 

@@ -57,7 +57,7 @@ PerfSettings plan_of(const char* format, bool percentiles) {
   PerfOptions options;
   options.format = format;
   options.percentiles = percentiles;
-  return make_perf_plan(options);
+  return make_perf_settings(options);
 }
 
 TEST(PerfFormatsTest, OsuHasATableForEachCodec) {
@@ -87,7 +87,7 @@ TEST(PerfPlanTest, RefusesWhatDoesNotGoTogether) {
   const auto refused = [](auto change) {
     PerfOptions options;
     change(options);
-    EXPECT_THROW((void)make_perf_plan(options), SetupError);
+    EXPECT_THROW((void)make_perf_settings(options), SetupError);
   };
   refused([](PerfOptions& it) { it.format = "csv"; });
   refused([](PerfOptions& it) { it.format = "osu", it.json = true; });

@@ -58,7 +58,7 @@ template <class Source>
 [[gnu::noinline]] EncodeResult write_rest(Source source, size_t floats, size_t done, Sink sink, uint8_t* out,
                                           size_t room) noexcept {
   const size_t groups = groups_of(floats);
-  size_t direct = 0;  // bytes of payload after the full set of tags
+  size_t direct = 0;  // bytes of payload that already lie in `out`, after the space for the tags of all groups
   if (groups * kTagBytes <= room) {
     done = write_groups(source, done, groups, sink, out);
     direct = static_cast<size_t>(sink.at - out) - groups * kTagBytes;

@@ -1,4 +1,5 @@
-// addresses.cc - addresses of nodes as text, and the addresses that frames carry instead (set-up and control threads)
+// addresses.cc - nodes' addresses (IPv4, IPv6) as text, and the IPv4 addresses that stand for them in frames (set-up
+// and control threads)
 #include "config/addresses.h"
 
 #include <arpa/inet.h>

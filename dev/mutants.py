@@ -44,7 +44,7 @@ FOLDERS = {"build": "configure_native", "build-sanitize": "configure_sanitize", 
 # The build folder and the suite of each stage, in the order in which stages run.
 STAGES = [("build-sanitize", "unit"), ("build-sanitize", "sim"), ("build-sanitize", "threads"),
           ("build-thread", "threads"), ("build", "system")]
-SLOW = 5  # a test counts as hanging after this many times its usual run time
+SLOW = 5  # a test counts as hanging after this many times its usual run time, but not before 60 s
 LONGEST = 300  # s; time limit of a test that has not run before
 
 

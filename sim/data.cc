@@ -1,4 +1,5 @@
-// data.cc - random floats like those that codecs get in practice, by name and seed (set-up of benchmarks only)
+// data.cc - random floats like those that codecs get in practice, by name and seed (set-up of benchmarks, calibrations
+// and simulations)
 #include "sim/data.h"
 
 #include <cmath>

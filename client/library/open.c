@@ -217,10 +217,10 @@ static gradlane_code attach(gradlane_context* gl, struct gl_fds* fds) {
                    gl->address.sun_path, gl->control->strategies, gl->control->strategy_row_bytes);
   }
   if (!gl_read_candidates(gl, bytes)) {
-    return gl_fail(
-        NULL, GRADLANE_VERSION,
-        "the daemon at %s has an invalid table of ways: %u of %u bytes; install daemon and library of one version",
-        gl->address.sun_path, gl->control->ways, gl->control->way_row_bytes);
+    return gl_fail(NULL, GRADLANE_VERSION,
+                   "the daemon at %s has an invalid table of candidates: %u of %u bytes; install daemon and library of "
+                   "one version",
+                   gl->address.sun_path, gl->control->ways, gl->control->way_row_bytes);
   }
   for (uint32_t i = 0; i < lanes; ++i) {
     gl->rings[i].submit_tail = __atomic_load_n(&gl->lanes[i].submit_tail, __ATOMIC_ACQUIRE);

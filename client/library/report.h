@@ -5,7 +5,7 @@
 
 // Returns the row of the class with this number; NULL: there is none.
 struct gl_report_row* gl_report_of(gradlane_context* gl, unsigned number);
-// Updates the row of a class, if more than its counts may have changed.
+// Updates the whole row of a class. Call it when more than the counts may have changed.
 void gl_report(const struct gl_choice_class* it);
 // Updates the counts in the row of a class.
 void gl_count_report(const struct gl_choice_class* it);

@@ -8,9 +8,9 @@
 struct gl_request* gl_new_request(gradlane_context* gl, const struct gl_operation* operation);
 void gl_release_request(gradlane_context* gl, struct gl_request* request);
 void gl_free_requests(gradlane_context* gl);
-// Returns the unfinished request of this number, or NULL.
+// Returns the request of this number whose end the caller does not know yet, or NULL. It may have ended (GL_OVER).
 struct gl_request* gl_find_request(gradlane_context* gl, gradlane_request number);
-// Returns an unfinished request that uses any of these bytes, or NULL.
+// Returns a request that uses any of these bytes and whose end the caller does not know yet, or NULL.
 const struct gl_request* gl_find_user(const gradlane_context* gl, const void* base, size_t bytes);
 // Makes the residual of the operation zero.
 void gl_clear_states(const struct gl_operation* operation);

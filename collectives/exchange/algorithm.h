@@ -64,9 +64,9 @@ class Algorithm {
   virtual void end() noexcept {}
 
   // ---- Runs that arrive. First all runs of a packet are checked: `before` has the runs before this one in the packet.
-  // Then each run is taken. `forwarded`: the packet was sent on unchanged, in its own buffer.
+  // Then each run is taken. `relayed`: the packet was sent on unchanged, in its own buffer.
   [[nodiscard]] virtual bool accepts(const Run& run, size_t link, std::span<const Run> before) const noexcept = 0;
-  virtual void on_run(const Run& run, size_t link, bool forwarded, Nanos now) noexcept = 0;
+  virtual void on_run(const Run& run, size_t link, bool relayed, Nanos now) noexcept = 0;
   // Returns whether a credit (Phase::kCredit) is valid. It says how many elements of a block its owner accepts from
   // this rank.
   [[nodiscard]] virtual bool accepts_credit([[maybe_unused]] unsigned block,

@@ -27,6 +27,14 @@ struct ElementOps;
 using ElementCombine = void (*)(const Codec& codec, const uint8_t* a, const uint8_t* b, uint8_t* out,
                                 size_t count) noexcept;
 
+// An ElementContext describes the first of the elements that are passed with it. Its two state pointers are for error
+// feedback. They may be null, and their arrays are not touched if the codec has no feedback.
+struct ElementContext {
+  float* residual = nullptr;
+  float* second = nullptr;
+  uint64_t position = 0;  // position of the first element in the whole tensor
+};
+
 // A Coder is made once, when an operation starts. It is a small value: copy it.
 //
 // It writes and reads the payload of runs, which is called a block like that of a Codec. Elements of fp32 go through
@@ -43,15 +51,6 @@ using ElementCombine = void (*)(const Codec& codec, const uint8_t* a, const uint
 //
 // Minima and maxima are those of IEEE 754-2019 (minimum, maximum): NaN where either is NaN, and -0 < +0. They are
 // exact, and do not depend on the order of the ranks.
-//
-// An ElementContext describes the first of the elements that are passed with it. Its two state pointers are for error
-// feedback. They may be null, and their arrays are not touched if the codec has no feedback.
-struct ElementContext {
-  float* residual = nullptr;
-  float* second = nullptr;
-  uint64_t position = 0;  // position of the first element in the whole tensor
-};
-
 class Coder {
  public:
   // `codec` is the codec of fp32. Other types use its instruction set.

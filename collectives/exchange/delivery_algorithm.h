@@ -19,7 +19,7 @@ class DeliveryAlgorithm final : public Algorithm {
 
   void begin() noexcept override;
   [[nodiscard]] bool accepts(const Run& run, size_t link, std::span<const Run> before) const noexcept override;
-  void on_run(const Run& run, size_t link, bool forwarded, Nanos now) noexcept override;
+  void on_run(const Run& run, size_t link, bool relayed, Nanos now) noexcept override;
   bool send_own(Nanos now) noexcept override;
   [[nodiscard]] bool done() const noexcept override { return results_left_ == 0 && sender_.all_sent(); }
   [[nodiscard]] unsigned awaited() const noexcept override;

@@ -67,9 +67,9 @@ using AllCodecTotals = std::array<CodecTotals, kCodecIds>;  // indexed by CodecI
 // Durations of the operations that succeeded, from submission to completion, indexed by StrategyId::Kind.
 using OperationTimes = std::array<OperationHistogram, kStrategyKinds>;
 
-// The exchange of one rank on one lane. docs/exchange.md explains it. The owner gives it packets and the time. It calls
-// poll() when packets have arrived, when operations were submitted, or when deadline() has passed. No call blocks, and
-// nothing is allocated after construction.
+// The exchange of one rank on one lane. docs/exchange.md explains it. The caller gives it packets and the time, and
+// calls poll() when packets have arrived, when operations were submitted, or when deadline() has passed. No call
+// blocks, and nothing is allocated after construction.
 //
 // Times must never go backwards. Read `now` after packets were taken from a port. If `now` is earlier than an arrival,
 // the path looks shorter than it is, and later packets seem to wait in queues. Not thread-safe: one thread calls all
@@ -78,8 +78,8 @@ using OperationTimes = std::array<OperationHistogram, kStrategyKinds>;
 // The constructor allocates all memory. Each neighbour takes 17 KiB, and 40 bytes for each packet in flight (`window`;
 // fewer on links outside the ring). Each operation in flight takes 84 KiB, 2 bits per 128 bytes of max_bytes, and 4
 // bits per rank. With 3 or more ranks it takes 4 bytes more per 128 bytes of max_bytes; pages of these are touched only
-// when results wait there. If blocks may have owners, it takes 1.7 MiB more. Packet buffers belong to the owner of the
-// exchange; buffers() returns their number.
+// when results wait there. If blocks may have owners, it takes 1.7 MiB more. Packet buffers belong to the caller;
+// buffers() returns their number.
 class Exchange {
  public:
   // Returns the largest number of packet buffers that an exchange holds at a time, including those that receive()
@@ -100,7 +100,7 @@ class Exchange {
     kStrategy,  // the strategy is not allowed, or cannot do this operation, or has no owners for a codec whose
                 // blocks cannot be added; the codec needs links between all ranks, and they do not exist; `back_codec`
                 // without aggregator
-    kPacket,    // a granule of the codec does not fit into a packet
+    kPacket,    // the shortest run of the codec does not fit into a packet
     kBad,       // an argument is wrong: kind, type, reduction, root or pitch; a residual for a codec or kind without
                 // feedback; no data; an `out` that is missing, not asked for, or overlaps the data. Or `back_codec`
                 // differs from `codec`, and finishes sums or needs an agreement of the ranks.
@@ -120,13 +120,13 @@ class Exchange {
   void abort(uint64_t id) noexcept;
 
   // Fails all operations on all ranks. The other ranks learn of it through the polls of the next milliseconds. If the
-  // owner goes on polling after that, this exchange takes part in the next generation.
+  // caller goes on polling after that, this exchange takes part in the next generation.
   void close() noexcept;
 
-  // Excludes the neighbour of rank why.rank, because the owner has found that it must not take part. Ends the
+  // Excludes the neighbour of rank why.rank, because the caller has found that it must not take part. Ends the
   // generation, and operations that are submitted from now on fail. Does nothing if the same refusal is already known.
-  // The refusal lasts for one session, so the owner must repeat the call. Meanwhile the owner must withhold that
-  // neighbour's packets.
+  // While it is excluded, the caller must withhold all its packets. A new session ends the exclusion: the caller must
+  // then call this again.
   void refuse(const Failure& why) noexcept;
 
   // Returns whether no operation was submitted in this generation of the ring, so that the next one gets number 0. If

@@ -1,4 +1,4 @@
-// loss_sample.cc - estimate of what rounding takes from this rank's contribution to a sum, by a sample (lane's thread)
+// loss_sample.cc - estimate of what the codec takes from this rank's contribution to a sum, by a sample (lane's thread)
 #include "collectives/exchange/loss_sample.h"
 
 #include <algorithm>

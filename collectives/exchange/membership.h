@@ -57,8 +57,9 @@ class Membership {
                               Nanos now) noexcept;
   // Handles an undamaged packet of another protocol version.
   void refuse_version(size_t link, uint8_t version) noexcept;
-  // Excludes a neighbour for a reason that only the owner of this object knows. The next session forgets the refusal,
-  // so the owner must then repeat the call. Meanwhile the owner must withhold the neighbour's packets.
+  // Excludes a neighbour for a reason that only the owner of this object knows. While the neighbour is excluded, the
+  // owner must withhold all its packets, because its next hello would end the exclusion. A new session ends it, too:
+  // the owner must then call this again.
   [[nodiscard]] Event refuse(size_t link, const Failure& why) noexcept;
   // Returns whether the neighbour has met this life of this node in this session. Then its packets are for this life.
   [[nodiscard]] bool knows_us(size_t link) const noexcept { return peers_[link].knows_us; }

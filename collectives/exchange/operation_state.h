@@ -21,13 +21,13 @@ namespace gradlane {
 
 // The memory of an operation that grows with its tensor.
 struct OperationMemory {
-  // Allocates memory for tensors of at most `granules` granules. `forwarded`: number of granules that may hold results
+  // Allocates memory for tensors of at most `granules` granules. `relayed`: number of granules that may hold results
   // of other ranks which are sent on from the tensor. `owners`: number of ranks if blocks may have owners, else 0.
   // `small`: see OrderedReducer.
-  OperationMemory(size_t granules, size_t forwarded, unsigned owners, bool small)
+  OperationMemory(size_t granules, size_t relayed, unsigned owners, bool small)
       : partial(granules),
         result(granules),
-        digests(std::make_unique_for_overwrite<uint32_t[]>(forwarded)),
+        digests(std::make_unique_for_overwrite<uint32_t[]>(relayed)),
         turns(owners, small) {}
 
   PendingBitmap partial;  // partial sums in the tensor that wait to be sent

@@ -23,7 +23,7 @@ class OwnerAlgorithm final : public Algorithm {
   void on_scan_agreed() noexcept override;
   void end() noexcept override;
   [[nodiscard]] bool accepts(const Run& run, size_t link, std::span<const Run> before) const noexcept override;
-  void on_run(const Run& run, size_t link, bool forwarded, Nanos now) noexcept override;
+  void on_run(const Run& run, size_t link, bool relayed, Nanos now) noexcept override;
   [[nodiscard]] bool accepts_credit(unsigned block, size_t link) const noexcept override;
   void on_credit(unsigned block, size_t elements) noexcept override;
   void send_credits(Nanos now) noexcept override;

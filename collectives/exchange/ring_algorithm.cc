@@ -51,10 +51,10 @@ bool RingAlgorithm::accepts(const Run& run, size_t, std::span<const Run> before)
   return fits(run, before, run.header.phase == Phase::kReduce ? sums_left_ : results_left_);
 }
 
-void RingAlgorithm::on_run(const Run& run, size_t, bool forwarded, Nanos now) noexcept {
+void RingAlgorithm::on_run(const Run& run, size_t, bool relayed, Nanos now) noexcept {
   if (!run.step.merge) {
     results_left_ -= run.header.count;
-    take_result(run, forwarded, now);
+    take_result(run, relayed, now);
     return;
   }
   sums_left_ -= run.header.count;
@@ -157,12 +157,12 @@ void RingAlgorithm::add_sum(const Run& run) noexcept {
   }
 }
 
-void RingAlgorithm::take_result(const Run& run, bool forwarded, Nanos now) noexcept {
+void RingAlgorithm::take_result(const Run& run, bool relayed, Nanos now) noexcept {
   const unsigned block = run.header.block;
   const size_t granule = it_.coder.granule();
   const size_t begin = run.header.first * granule;
   const size_t count = run.header.count;
-  if (run.step.send && !forwarded && !copy(run, now)) {  // it will be sent from the tensor later
+  if (run.step.send && !relayed && !copy(run, now)) {  // it will be sent from the tensor later
     parts_.counters.add(Counter::kRunsAbsorbed);
     store_with_digests(it_.result_coder, block, begin, run.payload, count);
     it_.memory->result.mark(block, run.header.first, (count + granule - 1) / granule);

@@ -29,7 +29,7 @@ class RingAlgorithm final : public Algorithm {
   void begin() noexcept override;
   void end() noexcept override;
   [[nodiscard]] bool accepts(const Run& run, size_t link, std::span<const Run> before) const noexcept override;
-  void on_run(const Run& run, size_t link, bool forwarded, Nanos now) noexcept override;
+  void on_run(const Run& run, size_t link, bool relayed, Nanos now) noexcept override;
   bool send_passing(Nanos now) noexcept override;
   bool send_own(Nanos now) noexcept override;
   [[nodiscard]] bool done() const noexcept override;
@@ -45,7 +45,7 @@ class RingAlgorithm final : public Algorithm {
   size_t pass_on(const Run& run, Nanos now) noexcept;
   void absorb(const Run& run, size_t done) noexcept;
   void add_sum(const Run& run) noexcept;
-  void take_result(const Run& run, bool forwarded, Nanos now) noexcept;
+  void take_result(const Run& run, bool relayed, Nanos now) noexcept;
   bool copy(const Run& run, Nanos now) noexcept;
   // ---- Sending
   bool send_pending(Phase phase, Nanos now) noexcept;

@@ -57,7 +57,8 @@ class Link final : public PacketSink {
   }
   // Returns when the oldest packet became the oldest, if it has been sent again kStuck times since then; else kNever.
   [[nodiscard]] Nanos stuck_since() const noexcept;
-  // Return the length of the oldest packet, and of the longest one acknowledged since it became the oldest.
+  // Return the length of the oldest unacknowledged packet, and of the longest packet acknowledged while it has been the
+  // oldest.
   [[nodiscard]] size_t stuck_bytes() const noexcept { return table_[unacked_ & (table_.size() - 1)].bytes; }
   [[nodiscard]] size_t acked_bytes() const noexcept { return acked_bytes_; }
   // Returns the length of the longest IP packet that reaches the neighbour, in bytes: PacketIo::path_bytes().
@@ -77,8 +78,8 @@ class Link final : public PacketSink {
   [[nodiscard]] size_t window() const noexcept { return congestion_.packets(); }
   // Sets how many ranks send, or may send, to the neighbour at a time, for the congestion window. They share one queue.
   void share(unsigned senders) noexcept { congestion_.share(senders); }
-  // Counts a stall. Call it if data waits and can_send() is false, because a window is full or the neighbour's credit
-  // is used up.
+  // Counts a stall. Call it if data waits and can_send() is false, because a window is full or the neighbour accepts no
+  // more packets.
   void count_stall() noexcept;
 
   // Sends a data packet now, or when the window allows. Its bytes after the link header are complete, and its CRC state

@@ -7,7 +7,8 @@
 namespace gradlane {
 namespace {
 
-// The functions of AnyGroup (compress/plane_group.h), 16 floats at a time. CodedGroup::q has all 16 planes here.
+// The functions of AnyGroup (compress/plane_group.h), 16 floats at a time. Here CodedGroup::q has the group's 16 bit
+// planes, not one number for each float.
 struct PlaneGroup {
   static GRADLANE_INLINE void round(const CodecParams& p, const float* x, float* out) {
     store_floats(out, rounded(p, load_floats(x)));

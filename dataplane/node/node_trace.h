@@ -24,7 +24,7 @@ class NodeTrace {
   static constexpr size_t kMostBytes = size_t{64} << 20;
   static constexpr size_t kMostWords = size_t{1} << 19;  // words of one log
   static constexpr size_t kLeastWords = size_t{1} << 12;
-  static constexpr size_t kTakenAtOnce = size_t{1} << 16;  // number of words that take() returns, roughly
+  static constexpr size_t kTakenAtOnce = size_t{1} << 16;  // most words that take() returns, roughly
 
   // Adds a lane while the node is made. The lane and its control channel must exist whenever another function is
   // called.
@@ -52,7 +52,8 @@ class NodeTrace {
     uint64_t skipped = 0;  // operations that were not recorded
     std::vector<uint64_t> words;
   };
-  // Takes records of all lanes, kTakenAtOnce words or somewhat more. `more`: there are further records.
+  // Takes records of all lanes: at most about kTakenAtOnce words, an equal share from each lane. Sets `more` if records
+  // are left.
   [[nodiscard]] std::vector<Part> take(bool& more);
 
  private:

@@ -33,7 +33,7 @@ struct NeighbourFacts {
   uint8_t last_tos = 0;     // ToS byte of the latest of these
   uint16_t other_port = 0;  // UDP port that it sends to and that is none of ours; 0: it does not
   uint32_t asks_for = 0;    // address that it asks for and that no node has here; 0: it does not
-  std::string speaks_from;  // other address than its own from which hellos of this node come; "": they do not
+  std::string speaks_from;  // another address than its own, from which its hellos come; "": none
   bool heard = false;       // whether authentic packets of it have come to a rank here in the last 2 s
   size_t path_bytes = 0;    // longest IP packets that get there and back, if that is less than the MTU; otherwise 0
   Nanos waiting_since = 0;  // time since which no packet in flight to it was acknowledged; 0: nothing is in flight

@@ -35,7 +35,9 @@ class Reference:
             return rounding
         if name == "bf16":
             return rounding + hops * 2.0**-8 * self.magnitude
-        if name == "fp16":  # values below 2^-14 have an absolute error in the mean, and `ranks` times that in the sum
+        # ranks encode terms of the mean; below 2^-14 a term has an error of 2^-25 at most, and the sum `ranks` times
+        # that
+        if name == "fp16":
             return rounding + hops * (2.0**-11 * self.magnitude + self.ranks * 2.0**-25)
         if name in ("fixed", "inceptionn"):
             return rounding + self.ranks * 2.0 ** -int(bits)

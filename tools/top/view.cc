@@ -226,7 +226,7 @@ void add_others(TopView& view, std::span<const TopOther> others) {
   }
 }
 
-// Returns one line for all nodes that have no figures for the same reason.
+// Returns a line for each reason, with all nodes that have no figures for that reason.
 std::vector<std::string> others_lines(std::span<const TopOther> others) {
   std::vector<std::string> lines;
   std::vector<bool> told(others.size());

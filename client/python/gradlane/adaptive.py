@@ -179,7 +179,8 @@ class AdaptiveBound:
         """Makes this the bound of a tensor that joins the tensors of `others`. It becomes as fine as the finest of
         their bounds.
 
-        The next operation is raw if it would be raw for one of them.
+        The next operation is raw if the results of one of them do not predict its next one, or if the finest bound
+        would be too fine.
         """
         squares: tuple[float, ...] = ()
         if others and all(other._state[1] for other in others):

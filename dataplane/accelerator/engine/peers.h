@@ -48,8 +48,8 @@ class Peers {
   // Counts a marked packet to that address as compressed or uncompressed.
   void count(uint32_t ip, bool compressed) noexcept;
 
-  // Handles an answer from that address. Returns false if it does not answer a recent question. The quick questions
-  // have the same nonce, so the round trip may be longer than kQuick.
+  // Handles an answer from that address. Returns false if it does not answer the latest nonce. All quick questions have
+  // one nonce, so an answer still counts if it arrives after the next quick question.
   [[nodiscard]] bool answered(uint32_t ip, uint64_t nonce, Nanos now) noexcept;
   // Handles a question from that address, which shows that an accelerator is there.
   void asks(uint32_t ip, Nanos now) noexcept;

@@ -86,7 +86,7 @@ inline Bytes ipv4(uint8_t tos, uint8_t protocol, const Bytes& content, size_t op
   return frame;
 }
 
-// Returns bytes whose pattern never repeats, so that a shifted copy differs.
+// Returns bytes whose pattern repeats only after 768 bytes, so that a copy that is shifted by less differs.
 inline Bytes some_bytes(size_t count) {
   Bytes bytes(count);
   for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<uint8_t>(i * i / 3 + 7 * i + 1);

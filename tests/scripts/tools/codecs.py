@@ -37,7 +37,7 @@ def run(gradlane, *arguments, status=0):
 
 
 def check_json(gradlane):
-    """Checks every codec, and properties that exclude each other. Returns the usages of codecs."""
+    """Checks that the JSON of each codec is consistent. Returns the usage texts of all codecs."""
     result = json.loads(run(gradlane, "--json", "--data", str(RECORDING), "gauss-0.01").stdout)
     codecs = result["codecs"]
     for codec in codecs:

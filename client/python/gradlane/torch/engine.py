@@ -316,7 +316,8 @@ class Engine:
         codec = self._codec(codec, operand, tensor)
         owed, pitch = (None, 0) if residual is None else self._residual(residual, tensor, codec)
         summed = self._local_reduce and operand.nbytes > _PART
-        operation = operations.Scatter(operand, address, self.rank, self.world, output, codec, average, owed, summed)
+        operation = operations.SharedReduceScatter(operand, address, self.rank, self.world, output, codec, average,
+                                                   owed, summed)
         operation.state_pitch = pitch
         operation.strategy = self.find_strategy(strategy)
         operation.keep = residual

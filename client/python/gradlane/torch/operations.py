@@ -252,7 +252,7 @@ class Blocks(Operation):
             operand.finish()
 
 
-class Scatter(Operation):
+class SharedReduceScatter(Operation):
     """Reduce-scatter of a tensor in shared memory, whose blocks lie one after the other.
 
     If `summed`, it runs as an all-reduce, because it is too long for daemons with local_reduce.

@@ -42,7 +42,7 @@ struct PacketPath {
 [[nodiscard]] constexpr uint64_t pack(const PacketPath& way) noexcept {
   return uint64_t{way.bytes} << 32 | uint64_t{way.from} << 16 | way.to;
 }
-[[nodiscard]] constexpr PacketPath way_of(uint64_t packed) noexcept {
+[[nodiscard]] constexpr PacketPath path_of(uint64_t packed) noexcept {
   return {static_cast<uint16_t>(packed >> 16), static_cast<uint16_t>(packed), static_cast<uint32_t>(packed >> 32)};
 }
 

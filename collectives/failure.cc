@@ -89,7 +89,7 @@ void add_codec(FailureText& text, uint64_t value) noexcept {
   text.add(")");
 }
 
-void add_left_open(FailureText& text, uint64_t value) noexcept {
+void add_auto_scope(FailureText& text, uint64_t value) noexcept {
   const AutoScope it = auto_scope_of(value);
   constexpr const char* kCodecs[] = {"auto", "auto:2^-", "auto:rel="};
   if (it.codec) text.add(kCodecs[it.codec->bound]);
@@ -103,7 +103,7 @@ void add_tos(FailureText& text, uint64_t value) noexcept { text.add("0x").add(va
 // Appends why a neighbour does not answer, and what to do about it.
 void add_silence(FailureText& text, const Failure& failure) noexcept {
   constexpr const char* kCheck = "; run gradlane check on both";
-  const PacketPath path = way_of(failure.ours);
+  const PacketPath path = path_of(failure.ours);
   switch (failure.field) {
     case Field::kArrivedTos:
       text.add("packets of rank ").add(path.from).add(" arrive at rank ").add(path.to).add(" with ToS ");
@@ -171,7 +171,7 @@ void add_value(FailureText& text, Field field, uint64_t value) noexcept {
     case Field::kTosControl:
       return add_tos(text, value);
     case Field::kAutoScope:
-      return add_left_open(text, value);
+      return add_auto_scope(text, value);
     case Field::kChoice:
       text.add(value != 0 ? "gradlane (auto)" : "the caller");
       return;
@@ -209,7 +209,7 @@ void add_difference(FailureText& text, const Failure& failure, std::string_view 
   text.add(" ").add(here).add(", ");
   add_value(text, failure.field, failure.theirs);
   text.add(" ").add(there);
-  if (failure.field == Field::kChoice) text.add("; all ranks must use auto the same way and resume together");
+  if (failure.field == Field::kChoice) text.add("; all ranks must use auto alike and resume together");
 }
 
 std::string difference_text(const Failure& failure, const std::string& here, const std::string& there) {

@@ -105,7 +105,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
 SOURCES = (".h", ".cc", ".c")
 
 
-def room(path):
+def subfolder(path):
     """Returns the sub-folder of a file: "lane" for dataplane/lane/worker.h, "" for collectives/wire.h."""
     return "/".join(path.parts[1:-1])
 
@@ -125,9 +125,9 @@ def check_own(path, own):
     order = IN_ORDER.get(str(path.parent))
     if order and target.parent == path.parent and order.index(target.stem) > order.index(path.stem):
         return f"{path.name} comes before {target.name} in {path.parent} (IN_ORDER), so it must not include it"
-    rooms = MAY_INCLUDE_WITHIN.get(folder, {})
-    here, there = room(path), room(target)
-    if there and here and there != here and there not in rooms[here]:
+    subfolders = MAY_INCLUDE_WITHIN.get(folder, {})
+    here, there = subfolder(path), subfolder(target)
+    if there and here and there != here and there not in subfolders[here]:
         return f"{folder}/{here} must not include from {folder}/{there}"
     return None
 
@@ -142,7 +142,7 @@ def check_system(path, system):
 
 
 def check_includes(path, lines):
-    if path.parts[0] in MAY_INCLUDE_WITHIN and room(path) not in {"", *MAY_INCLUDE_WITHIN[path.parts[0]]}:
+    if path.parts[0] in MAY_INCLUDE_WITHIN and subfolder(path) not in {"", *MAY_INCLUDE_WITHIN[path.parts[0]]}:
         yield f"{path}: unknown folder {path.parent}; add it to MAY_INCLUDE_WITHIN in dev/check_layers.py"
         return
     if path.stem not in IN_ORDER.get(str(path.parent), (path.stem,)):

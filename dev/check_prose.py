@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+from list_messages import ROOT, TOKEN
 
 # The number of findings that pages may have. It must only ever become smaller.
 ALLOWED = 512
@@ -39,15 +39,11 @@ ODD = {
 ODD_WORD = re.compile(rf"\b(?:{'|'.join(sorted(ODD, key=len, reverse=True))})\b", re.IGNORECASE)
 
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"(])")
-MARKS = {".cc": "//", ".h": "//", ".c": "//", ".py": "#", ".sh": "#", ".build": "#", ".lua": "--", ".yaml": "#"}
+MARKS = {".cc": "//", ".h": "//", ".c": "//", ".py": "#", ".sh": "#", ".build": "#", ".lua": "--", ".yaml": "#", ".yml": "#",
+         ".toml": "#"}
 TRAILING = {"//": re.compile(r"[;{},)]\s+//\s?(\w.*)$"), "#": re.compile(r"[^\s#'\"]\s{2}# (\w.*)$"),
             "--": re.compile(r"[^\s-]\s+-- (\w.*)$")}
 HEADER = re.compile(r"^\S+\.\w+ - ")  # the beginning of a file: "name.h - "
-
-# Strings and comments, in which names are not identifiers.
-NOT_CODE = {".py": re.compile(r'"""(?:.|\n)*?"""|#[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''),
-            ".c": re.compile(r'//[^\n]*|/\*(?:.|\n)*?\*/|"(?:\\.|[^"\\\n])*"')}
-NOT_CODE[".cc"] = NOT_CODE[".h"] = NOT_CODE[".c"]
 
 
 def paragraphs(text):
@@ -129,10 +125,24 @@ def replaced_names():
             yield old, new, tuple(paths)
 
 
+def identifiers(path, text):
+    """Returns the names that are identifiers of a file in C, C++ or Python."""
+    if path.suffix != ".py":
+        return {token["word"] for token in TOKEN.finditer(text) if token["word"]}
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        for field in ("id", "attr", "arg", "name", "asname", "module"):
+            found |= set(str(getattr(node, field, None)).split("."))
+    return found
+
+
 def old_names(path, text, names):
-    """Yields a line for each replaced name that is an identifier of a file."""
-    code = NOT_CODE[path.suffix].sub(" ", text)
-    words = set(re.findall(r"[A-Za-z_]\w*", code))
+    """Yields a line for each replaced name that is an identifier of a file, or code in a page."""
+    if path.suffix == ".md":
+        words = {word for code in re.findall(r"`([^`\n]*)`", text) for word in re.findall(r"[A-Za-z_]\w*", code)}
+        names = [each for each in names if not each[2] and re.search(r"_|[a-z][A-Z]", each[0])]
+    else:
+        words = identifiers(path, text)
     for old, new, paths in names:
         if old in words and (not paths or str(path).startswith(paths)):
             yield f"{path}: '{old}' is called '{new}' (dev/names.txt)"
@@ -152,7 +162,7 @@ def main():
             continue
         text = (ROOT / path).read_text(errors="replace")
         (of_pages if path.suffix == ".md" else wrong).extend(findings(path, text))
-        if path.suffix in NOT_CODE:
+        if path.suffix in (".c", ".cc", ".h", ".py", ".md"):
             wrong += old_names(path, text, names)
     if args.list:
         wrong += of_pages

@@ -16,7 +16,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TOKEN = re.compile(r'(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<raw>R"\((?P<body>.*?)\)")|(?P<string>"(?:\\.|[^"\\\n])*")'
-                   r"|(?P<char>'(?:\\.|[^'\\\n])+')|(?P<space>\s+)|(?P<other>.)", re.DOTALL)
+                   r"|(?P<word>\d[\w.']*|[A-Za-z_]\w*)|(?P<char>'(?:\\.|[^'\\\n])+')|(?P<space>\s+)|(?P<other>.)", re.DOTALL)
 
 
 def compiled(text):

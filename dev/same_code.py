@@ -6,9 +6,9 @@
     dev/same_code.py COMMIT COMMIT    # two commits
     dev/same_code.py --messages ...   # strings may differ, too
 
-C and C++ are compared as the tokens that the compiler sees, Python as syntax trees without docstrings, shell scripts,
-Meson, Lua and YAML files as lines without comments. Markdown is not compared. Prints each file whose code differs; the
-exit status is 1 if there is one.
+C and C++ are compared as tokens, Python as syntax trees without docstrings, shell scripts, Meson, Lua and YAML files as
+lines without comments. Markdown is not compared. Prints each file whose code differs; the exit status is 1 if there is
+one. It does not see files that git does not track.
 """
 
 import argparse
@@ -18,42 +18,59 @@ import re
 import subprocess
 import sys
 
-COMPILED = {".cc": "c++", ".h": "c++", ".c": "c"}
+from list_messages import ROOT, TOKEN
+
+COMPILED = (".cc", ".h", ".c")
 # The beginning of a comment. In a shell script and in YAML it follows a space or begins the line.
 COMMENT = {".sh": r"(?:^|(?<=\s))#(?!!)", ".yaml": r"(?:^|(?<=\s))#", ".yml": r"(?:^|(?<=\s))#", ".toml": r"^\s*#",
            ".build": r"#", ".lua": r"--", ".options": r"#", ".txt": r"^\s*#"}
+QUOTED = r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\''
 
 
-def tokens(text, language, strings):
-    """Returns C or C++ without comments and with single spaces, with or without the contents of strings. Raises
-    CalledProcessError."""
-    text = subprocess.run(["gcc", "-fpreprocessed", "-dD", "-E", "-P", "-w", "-x", language, "-"], input=text,
-                          capture_output=True, text=True, check=True).stdout
-    text = " ".join(text.split())
-    return text if strings else re.sub(r'"(?:\\.|[^"\\])*"(?: "(?:\\.|[^"\\])*")*', '""', text)
+def tokens(text, strings):
+    """Returns C or C++ without comments and white space. If `strings` is false, strings are all the same, and strings
+    side by side are one. Ends of lines count in preprocessor directives."""
+    found, in_directive = [], False
+    for token in TOKEN.finditer(text):
+        if token["space"] and "\n" in token[0]:
+            if in_directive and not (found and found[-1] == "\\"):
+                found.append("\n")
+                in_directive = False
+        elif token["string"] or token["raw"]:
+            if strings:
+                found.append(token[0])
+            elif found[-1:] != ['""']:
+                found.append('""')
+        elif not token["space"] and not token["comment"]:
+            in_directive |= token[0] == "#"
+            found.append(token[0])
+    return found
 
 
 def tree(text, strings):
-    """Returns the syntax tree of a Python file without docstrings, with or without the contents of strings. Raises
+    """Returns the syntax tree of a Python file without docstrings, with or without what is in strings. Raises
     SyntaxError."""
     parsed = ast.parse(text)
     for node in ast.walk(parsed):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and not strings:
-            node.value = ""
-        elif isinstance(node, ast.JoinedStr) and not strings:
-            node.values = [each for each in node.values if not isinstance(each, ast.Constant)]
-    for node in ast.walk(parsed):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             if ast.get_docstring(node) is not None:
-                node.body = node.body[1:]
-                # A class or function may consist of its docstring alone, or of it and `pass` or `...`.
-                node.body = [each for each in node.body if not isinstance(each, ast.Pass)]
+                # A class or function may consist of its docstring alone, or of it and `pass`.
+                node.body = [each for each in node.body[1:] if not isinstance(each, ast.Pass)]
+    if not strings:
+        formats = {id(node.format_spec) for node in ast.walk(parsed) if isinstance(node, ast.FormattedValue)}
+        kept = {id(part) for node in ast.walk(parsed) if id(node) in formats for part in ast.walk(node)}
+        for node in ast.walk(parsed):
+            if isinstance(node, ast.JoinedStr) and id(node) not in formats:
+                node.values = [each for each in node.values if not isinstance(each, ast.Constant)]
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in kept:
+                node.value = ""
     return ast.dump(parsed)
 
 
 def lines(text, comment):
-    """Returns the lines without comments, which `comment` opens, and without empty lines."""
-    kept = [re.sub(r"\s*" + comment + r".*", "", line).rstrip() for line in text.splitlines()]
+    """Returns the lines without comments, which `comment` opens outside quotes, and without empty lines."""
+    part = re.compile(rf"({QUOTED})|\s*(?:{comment}).*")
+    kept = [part.sub(lambda match: match[1] or "", line).rstrip() for line in text.splitlines()]
     return [line for line in kept if line]
 
 
@@ -64,7 +81,7 @@ def code_of(name, text, strings=True):
     if kind == ".md":
         return None
     if kind in COMPILED:
-        return tokens(text, COMPILED[kind], strings)
+        return tokens(text, strings)
     if kind == ".py" or first.startswith("#!") and "python" in first:
         return tree(text, strings)
     if kind in COMMENT:
@@ -73,12 +90,12 @@ def code_of(name, text, strings=True):
 
 
 def git(*words):
-    return subprocess.run(["git", *words], capture_output=True, text=True, check=True, errors="replace").stdout
+    return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=True, errors="replace").stdout
 
 
 def version(commit, name):
     """Returns a file of a commit, or of the working tree if `commit` is empty."""
-    return git("show", f"{commit}:{name}") if commit else pathlib.Path(name).read_text(errors="replace")
+    return git("show", f"{commit}:{name}") if commit else (ROOT / name).read_text(errors="replace")
 
 
 def main():
@@ -87,7 +104,7 @@ def main():
     parser.add_argument("new", nargs="?", default="", metavar="COMMIT")
     parser.add_argument("--messages", action="store_true", help="strings of C, C++ and Python may differ")
     args = parser.parse_args()
-    names = git("diff", "--no-renames", "--name-only", args.old, *([args.new] if args.new else [])).split()
+    names = git("diff", "-z", "--no-renames", "--name-only", args.old, *filter(None, [args.new])).split("\0")[:-1]
     differing = []
     for name in names:
         try:

@@ -42,9 +42,9 @@ PlanPort kind_of(const NodeConfig& config) {
   return packets ? PlanPort::kPackets : PlanPort::kCard;
 }
 
-class WayTable {
+class CandidateTable {
  public:
-  WayTable(const NodeConfig& config, const Calibration& figures)
+  CandidateTable(const NodeConfig& config, const Calibration& figures)
       : config_(config), figures_(figures), links_(links_all(config.strategies, world_of(config))) {
     strategies_ = config.strategies;
     if (std::ranges::find(strategies_, StrategyId{}) == strategies_.end()) strategies_.emplace_back();
@@ -121,16 +121,18 @@ Calibration figures_of(const NodeConfig& config) {
   return usual;
 }
 
-std::vector<gl_way_row> ways_of(const NodeConfig& config, const Calibration& figures, unsigned mbps) {
+std::vector<gl_way_row> candidates_of(const NodeConfig& config, const Calibration& figures, unsigned mbps) {
   Calibration here = figures;
   if (here.link.bandwidth <= 0) here.link.bandwidth = mbps > 0 ? mbps * 1e6 / 8 : kUsualLink;
-  return WayTable(config, here).rows();
+  return CandidateTable(config, here).rows();
 }
 
 CandidatePredictor::CandidatePredictor(const NodeConfig& config, std::function<unsigned()> mbps)
     : config_(config), figures_(figures_of(config)), mbps_(std::move(mbps)) {}
 
-std::vector<gl_way_row> CandidatePredictor::ways() const { return ways_of(config_, figures_, mbps_ ? mbps_() : 0); }
+std::vector<gl_way_row> CandidatePredictor::ways() const {
+  return candidates_of(config_, figures_, mbps_ ? mbps_() : 0);
+}
 
 std::vector<gl_plan_row> plan_rows_of(const NodeConfig& config) {
   std::vector<gl_plan_row> rows;

@@ -19,7 +19,8 @@ namespace gradlane {
 // Returns one row for each allowed strategy and each codec whose error bound is known in advance, raw included.
 // Strategies are in the order of the configuration. `mbps` is the rate of the slowest port in Mb/s, 0 if not known. It
 // is used only if the calibration has no measured link.
-[[nodiscard]] std::vector<gl_way_row> ways_of(const NodeConfig& config, const Calibration& figures, unsigned mbps);
+[[nodiscard]] std::vector<gl_way_row> candidates_of(const NodeConfig& config, const Calibration& figures,
+                                                    unsigned mbps);
 
 // Returns the rows of the configuration's plan, as trainers read them.
 [[nodiscard]] std::vector<gl_plan_row> plan_rows_of(const NodeConfig& config);

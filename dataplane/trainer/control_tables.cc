@@ -68,8 +68,8 @@ ControlTables::ControlTables(const NodeConfig& config, uint32_t lanes, std::vect
   for (const StrategyId& each : strategies) strategies_.push_back(told(each, world_of(config), links));
   codecs_at_ = gl_control_bytes(lanes);
   strategies_at_ = codecs_at_ + codecs_.size() * sizeof(gl_codec_row);
-  ways_at_ = strategies_at_ + strategies_.size() * sizeof(gl_strategy_row);
-  plan_at_ = ways_at_ + ways_.size() * sizeof(gl_way_row);
+  candidates_at_ = strategies_at_ + strategies_.size() * sizeof(gl_strategy_row);
+  plan_at_ = candidates_at_ + ways_.size() * sizeof(gl_way_row);
   reports_at_ = plan_at_ + plan_.size() * sizeof(gl_plan_row);
 }
 
@@ -90,7 +90,7 @@ void ControlTables::write(uint8_t* base) const {
   control->report_row_bytes = sizeof(gl_report_row);
   put(base + codecs_at_, codecs_);
   put(base + strategies_at_, strategies_);
-  put(base + ways_at_, ways_);
+  put(base + candidates_at_, ways_);
   put(base + plan_at_, plan_);
 }
 

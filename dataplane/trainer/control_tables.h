@@ -29,7 +29,7 @@ class ControlTables {
   std::vector<gl_plan_row> plan_;
   size_t codecs_at_ = 0;
   size_t strategies_at_ = 0;
-  size_t ways_at_ = 0;
+  size_t candidates_at_ = 0;
   size_t plan_at_ = 0;
   size_t reports_at_ = 0;
 };

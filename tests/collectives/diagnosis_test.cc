@@ -88,7 +88,7 @@ TEST(Diagnosis, FromFactsToText) {
 }
 
 TEST(Diagnosis, WaysAreKeptWhole) {
-  const PacketPath way = way_of(pack({.from = 255, .to = 3, .bytes = 9244}));
+  const PacketPath way = path_of(pack({.from = 255, .to = 3, .bytes = 9244}));
   EXPECT_EQ(way.from, 255);
   EXPECT_EQ(way.to, 3);
   EXPECT_EQ(way.bytes, 9244U);
@@ -114,7 +114,7 @@ TEST(Diagnosis, LongPacketsGetLost) {
           ASSERT_NE(end, nullptr);
           if (!end->failure) continue;
           EXPECT_EQ(end->failure.field, Field::kPacketSize) << failure_text(end->failure);
-          const PacketPath way = way_of(end->failure.ours);
+          const PacketPath way = path_of(end->failure.ours);
           EXPECT_EQ(way.from, 0U);
           EXPECT_EQ(way.to, 1U);
           EXPECT_GE(way.bytes, 1000U);

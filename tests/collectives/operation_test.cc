@@ -113,7 +113,7 @@ TEST(Operation, FailuresInWords) {
        "rank 1 runs another operation: type: bfloat16 on the rank that found this, unknown (1000) on rank 1"},
       {{kMismatch, 1, Field::kChoice, 0, 1},
        "rank 1 runs another operation: who chooses codec and strategy: the caller on the rank that found this, "
-       "gradlane (auto) on rank 1; all ranks must use auto the same way and resume together"},
+       "gradlane (auto) on rank 1; all ranks must use auto alike and resume together"},
       {{kMismatch, 1, static_cast<Field>(77), 3, 4},
        "rank 1 runs another operation: ?: 3 on the rank that found this, 4 on rank 1"},
   };

@@ -27,7 +27,7 @@ NodeConfig config_of(const std::string& strategies, unsigned nodes = 4) {
 }
 
 std::vector<gl_way_row> rows_of(const NodeConfig& config, unsigned mbps = 1000) {
-  return ways_of(config, figures_of(config), mbps);
+  return candidates_of(config, figures_of(config), mbps);
 }
 
 const gl_way_row* find(const std::vector<gl_way_row>& rows, const std::string& name, uint32_t strategy) {

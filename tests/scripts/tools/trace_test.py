@@ -213,7 +213,7 @@ class TraceTest(unittest.TestCase):
             self.assertFalse(answer["on"])
         other = self.admin("trace start")["trace"]
         self.assertEqual(other, one + 1)
-        self.assertIn("is over", self.admin(f"trace fetch {one}")["error"])
+        self.assertIn("has ended", self.admin(f"trace fetch {one}")["error"])
         self.admin(f"trace stop {other}")
 
     def test_6_a_client_that_stood_still(self):

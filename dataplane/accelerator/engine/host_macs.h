@@ -26,7 +26,6 @@ class HostMacs {
     const uint64_t key = key_of(mac);
     // Most frames have the same source address as the frame before, which is stored again only once a second. Multicast
     // addresses are not learned.
-    // Multicast addresses are not learned.
     if ((key == last_ && now - last_at_ < kSecond) || (mac[0] & 1) != 0) return;
     last_ = key;
     last_at_ = now;

@@ -32,7 +32,8 @@ double packets_of(const Calibration& calibration, double bytes) {
   return std::max(1.0, std::ceil(bytes / calibration.packets.payload));
 }
 
-// Length of blocks, which is at least a granule, and the number of blocks that are not empty.
+// Average length of the blocks that are not empty, in elements, and their number. A tensor of fewer granules than ranks
+// has one granule per block.
 struct PlanBlocks {
   double elements;
   double count;

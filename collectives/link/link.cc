@@ -13,7 +13,8 @@ namespace {
 constexpr uint64_t kReordering = 3;
 constexpr Nanos kMaxAckDelay = 25 * kMicrosecond;
 constexpr unsigned kMaxBackoff = 10;
-constexpr Nanos kRetry = 10 * kMicrosecond;  // time to the next try after the owner could not send
+// time to the next try after a packet could not be sent, or no buffer was free
+constexpr Nanos kRetry = 10 * kMicrosecond;
 // Retransmissions after which a packet counts as stuck. At any usual loss rate, one of them arrives.
 constexpr unsigned kStuck = 8;
 

@@ -33,7 +33,7 @@ GRADLANE_INLINE void store_split(float* p, Floats x) {
   both(12, x.high.high);
 }
 
-// 32 words of 16 bits, split.
+// 32 words of 16 bits, 16 in each vector, in the order that load_split() makes.
 struct PlaneWords {
   __m256i low, high;
 };

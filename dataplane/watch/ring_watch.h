@@ -45,9 +45,10 @@ struct RingFacts {
   uint16_t udp_port = 0;
   unsigned ranks_per_node = 1;
   size_t mtu = 0;
-  bool known = false;               // whether all ranks of this node have published a state of the ring
-  bool ready = false;               // whether the ring is ready for all ranks of this node
-  std::optional<unsigned> missing;  // rank of which the ranks of this node know nothing, if there is one
+  bool known = false;  // whether all ranks of this node have published a state of the ring
+  bool ready = false;  // whether the ring is ready for all ranks of this node
+  // rank that the ring waits for, if any; a rank of this node if its neighbours do not answer
+  std::optional<unsigned> missing;
   std::string rival;  // MAC address of another machine that has this node's address; empty: none was seen lately
   std::vector<NeighbourFacts> neighbours;
 };

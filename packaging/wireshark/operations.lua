@@ -1,5 +1,5 @@
--- operations.lua - facts about operations from hellos and starts: types, codecs, values that ranks agree on
--- (exchange.lua)
+-- operations.lua - for exchange.lua: what hellos and starts say about operations: types, codecs, and the values that
+-- ranks agree on
 --
 -- The facts are kept until a capture is read again. Codecs are {id, param, plus, number, rate}: arguments as in a
 -- descriptor.

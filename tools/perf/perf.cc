@@ -124,7 +124,7 @@ class Perf {
     tensors_.states = states.floats();
     std::vector<double> copies;
     time_memcpy(copies);
-    // If the library chooses, it has chosen by the end of the warm-up.
+    // If the library chooses, it has usually chosen by the end of the warm-up: a first round has at most 20 trials.
     (void)run_rounds(trainer_, plan_, candidate, tensors_, std::max(plan_.warmup, chooses(candidate) ? 16U : 0U), {});
     load_.tune([&](unsigned operations, const PerfStart& before) {
       return slowest_of(run_rounds(trainer_, plan_, candidate, tensors_, operations, before).each);

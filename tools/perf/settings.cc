@@ -36,7 +36,7 @@ constexpr PerfType kTypes[] = {{"float32", GRADLANE_FLOAT32, 4},
                                {"bytes", GRADLANE_BYTES, 1}};
 constexpr uint64_t kMaxSize = uint64_t{64} << 30;
 constexpr uint64_t kMaxIterations = 1000000;
-constexpr uint64_t kMaxConcurrent = 64;  // number of operations that a daemon works on at a time
+constexpr uint64_t kMaxConcurrent = 64;  // GL_SLOTS: operations that one trainer can have in flight
 constexpr double kLeastAim = 1.1;
 constexpr double kMostAim = 10;
 constexpr const char* kSizeText = "a size from 8 to 64G bytes, as in 64K, 16M or 1G";

@@ -115,7 +115,7 @@ class Spans:
     def _drop(self) -> None:
         file, self._file = self._file, None
         if file is not None:
-            with contextlib.suppress(OSError):  # close() tries again what could not be written
+            with contextlib.suppress(OSError):  # file.close() writes what is left in its buffer, which may fail again
                 file.close()
 
     def __enter__(self) -> Spans:

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -60,9 +61,11 @@ Peers::Peer* Peers::find(uint32_t ip) noexcept {
 
 Peers::Peer* Peers::make(uint32_t ip, Nanos now) noexcept {
   Peer* const bucket = bucket_of(ip);
-  Peer& peer = *std::min_element(bucket, bucket + kWays, [](const Peer& a, const Peer& b) {
-    return a.used_at.load(kRelaxed) < b.used_at.load(kRelaxed);
-  });
+  // Free entries come first, then the address that has only asked us and did so longest ago, then the one that we have
+  // used longest ago.
+  const auto use_of = [](const Peer& it) { return std::pair(it.used_at.load(kRelaxed), it.asked_us_at); };
+  Peer& peer = *std::min_element(bucket, bucket + kWays,
+                                 [use_of](const Peer& a, const Peer& b) { return use_of(a) < use_of(b); });
   const Nanos used_at = peer.used_at.load(kRelaxed);
   if (used_at != 0 && now - used_at < kAgain) return nullptr;
   peer.used_at.store(0, kRelaxed);

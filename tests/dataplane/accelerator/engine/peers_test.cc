@@ -163,6 +163,13 @@ TEST_F(PeersTest, WhoAsksIsAnAccelerator) {
   EXPECT_FALSE(peers_->is_accelerator(kIp + 1, kStart));
 }
 
+// An address that asks must not replace another one that has asked while its bucket has free entries.
+TEST_F(PeersTest, AllWhoAskAreAccelerators) {
+  constexpr uint32_t kCount = 100;  // of 1024 entries in 128 buckets
+  for (uint32_t i = 0; i < kCount; ++i) peers_->asks(kIp + i, kStart + i);
+  for (uint32_t i = 0; i < kCount; ++i) EXPECT_TRUE(peers_->is_accelerator(kIp + i, kStart + kSecond)) << i;
+}
+
 // With thousands of addresses at once, not every packet leads to a question.
 TEST_F(PeersTest, QuestionsAreNotMoreThanOneAMillisecond) {
   size_t asked = 0;

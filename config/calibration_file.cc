@@ -18,16 +18,19 @@
 namespace gradlane {
 namespace {
 
-constexpr const char* kCalibrationKeys[] = {
-    "calibration", "made",     "host",   "cpu",        "isa",       "program",
-    "port",        "start_us", "lanes",  "contention", "lambda",    "memory_gbytes_per_s",
-    "packets",     "links",    "codecs", "checks",     "strategies"};
+constexpr const char* kCalibrationKeys[] = {"calibration", "made",       "host",     "cpu",
+                                            "isa",         "program",    "port",     "start_us",
+                                            "lanes",       "contention", "lambda",   "memory_gbytes_per_s",
+                                            "packets",     "links",      "codecs",   "checks",
+                                            "strategies",  "cores",      "exchanges"};
 constexpr const char* kCheckKeys[] = {"times_as_long", "speedup"};
 constexpr const char* kPacketKeys[] = {"send_ns",   "receive_ns", "call_ns", "per_call",
                                        "reduce_ns", "gather_ns",  "payload", "overhead"};
 constexpr const char* kLinkKeys[] = {"from", "to", "latency_us", "gbps", "at_least"};
 constexpr const char* kCodecCostKeys[] = {"codec", "encode_ns", "merge_ns", "decode_ns", "look_ns", "packet_ns",
                                           "bytes", "doubling",  "density",  "results",   "place_ns"};
+constexpr const char* kExchangeKeys[] = {"library", "codec", "points"};
+constexpr const char* kPointKeys[] = {"bytes", "us", "busy_us"};
 constexpr size_t kLongestWords = 128;
 constexpr double kMostNs = 1e9;
 constexpr double kMicro = 1e-6;
@@ -107,6 +110,34 @@ void read_strategies(const Section& root, std::vector<std::string>& strategies) 
   }
 }
 
+// Reads all-reduces that were measured through PyTorch. Files that were made without it do not have them.
+void read_exchanges(const Section& root, std::vector<MeasuredExchange>& exchanges) {
+  const auto value = root.find("exchanges");
+  const auto list = value ? value->list("exchanges") : std::nullopt;
+  if (!list) return;
+  for (const Value& each : *list) {
+    const Section section(each, kExchangeKeys);
+    MeasuredExchange& exchange = exchanges.emplace_back();
+    read_words(section, "library", exchange.library);
+    read_words(section, "codec", exchange.codec);
+    const auto points_value = section.need("points");
+    const auto points = points_value ? points_value->list("points") : std::nullopt;
+    if (!points) continue;
+    for (const Value& one : *points) {
+      const Section fields(one, kPointKeys);
+      ExchangePoint point;
+      read_real(fields, "bytes", point.bytes, 4, 1e15);
+      read_real(fields, "us", point.seconds, 1e-3, 1e12, kMicro);
+      read_real(fields, "busy_us", point.busy, 0, 1e12, kMicro);
+      if (!exchange.points.empty() && point.bytes <= exchange.points.back().bytes) {
+        one.fault("bytes must be more than those of the point before");
+      }
+      exchange.points.push_back(point);
+    }
+    if (exchange.points.empty()) points_value->fault("there is no point, needed: at least one");
+  }
+}
+
 // Reads the name of a codec. The table of codecs gives the costs that follow from it.
 void read_codec_name(const Section& section, CodecCost& cost) {
   const auto value = section.need("codec");
@@ -153,6 +184,23 @@ std::string quote(const std::string& text) {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? "''" : std::string(1, c);
   return result + "'";
+}
+
+std::string exchanges_text(const Calibration& calibration) {
+  std::string text;
+  if (calibration.cores > 0) text += fmt::format("cores: {:.9g}\n", calibration.cores);
+  if (calibration.exchanges.empty()) return text;
+  text += "# all-reduces through PyTorch: time, and core-seconds of one node\nexchanges:\n";
+  for (const MeasuredExchange& each : calibration.exchanges) {
+    std::vector<std::string> points;
+    for (const ExchangePoint& point : each.points) {
+      points.push_back(fmt::format("{{bytes: {:.9g}, us: {:.9g}, busy_us: {:.9g}}}", point.bytes,
+                                   point.seconds / kMicro, point.busy / kMicro));
+    }
+    text += fmt::format("  - library: {}\n    codec: {}\n    points:\n      - {}\n", quote(each.library),
+                        quote(each.codec), fmt::join(points, "\n      - "));
+  }
+  return text;
 }
 
 }  // namespace
@@ -217,6 +265,8 @@ Calibration parse_calibration(std::string_view text, const std::string& file) {
   read_codecs(root, calibration);
   read_checks(root, calibration.checks);
   read_strategies(root, calibration.strategies);
+  if (root.find("cores")) read_real(root, "cores", calibration.cores, 0, 65536);
+  read_exchanges(root, calibration.exchanges);
   faults.throw_first();
   return calibration;
 }
@@ -268,7 +318,7 @@ std::string calibration_text(const Calibration& calibration) {
         each.name, each.encode_ns, each.merge_ns, each.decode_ns, each.look_ns, each.packet_ns, each.bytes,
         each.doubling, each.density, each.results, each.place_ns);
   }
-  return text;
+  return text + exchanges_text(calibration);
 }
 
 }  // namespace gradlane

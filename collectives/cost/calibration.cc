@@ -44,6 +44,12 @@ const CodecCost* Calibration::find(std::string_view codec) const noexcept {
   return found == codecs.end() ? nullptr : &*found;
 }
 
+const MeasuredExchange* Calibration::find_exchange(std::string_view library, std::string_view codec) const noexcept {
+  const auto found = std::ranges::find_if(
+      exchanges, [&](const MeasuredExchange& each) { return each.library == library && each.codec == codec; });
+  return found == exchanges.end() ? nullptr : &*found;
+}
+
 std::string misfit_text(const CalibrationChecks& checks) {
   constexpr double kFits = 2;
   if (checks.times_as_long <= 0) return {};

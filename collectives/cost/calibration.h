@@ -84,6 +84,22 @@ struct PacketCost {
   [[nodiscard]] double mtu() const noexcept;
 };
 
+// One size of an all-reduce, measured as a training sees it: through PyTorch, on all ranks at once.
+struct ExchangePoint {
+  double bytes = 0;    // of the tensor of float32 elements
+  double seconds = 0;  // median time on the slowest rank
+  double busy = 0;     // core-seconds that this took on one node: kernel, daemon and trainer
+};
+
+// All-reduces of one library with one codec, by ascending bytes.
+struct MeasuredExchange {
+  std::string library;  // "gloo", "nccl" or "gradlane"
+  // A codec of gradlane, or "fixed:adaptive" with error feedback, which PyTorch's hook offers. Of other libraries: the
+  // type on the wire, "fp32" or "bf16".
+  std::string codec;
+  std::vector<ExchangePoint> points;
+};
+
 inline constexpr unsigned kCalibrationVersion = 1;
 
 struct Calibration {
@@ -114,7 +130,11 @@ struct Calibration {
   CalibrationChecks checks;
   std::vector<std::string> strategies;  // strategies that the measured ring allows; empty: unknown
 
+  double cores = 0;                         // cores of this host for each of its nodes; 0: unknown, enough for all
+  std::vector<MeasuredExchange> exchanges;  // empty: PyTorch was not found
+
   [[nodiscard]] const CodecCost* find(std::string_view codec) const noexcept;
+  [[nodiscard]] const MeasuredExchange* find_exchange(std::string_view library, std::string_view codec) const noexcept;
 };
 
 // Returns "these figures do not fit this ring: ..." if the checks are off by a factor of more than 2. Returns an empty

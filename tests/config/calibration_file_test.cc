@@ -19,6 +19,9 @@ Calibration measured() {
   calibration.contention = 1.25;
   calibration.checks = {2.5, 0.8};
   calibration.strategies = {"ring", "aggregator:0,stream"};
+  calibration.cores = 0.5;
+  calibration.exchanges = {{"gloo", "fp32", {{65536, 812e-6, 400e-6}, {4194304, 0.02, 0.01}}},
+                           {"gradlane", "fixed:adaptive", {{65536, 300e-6, 0}}}};
   calibration.links = {{0, 1, 30e-6, 1.25e9}, {1, 0, 45e-6, 1.2e9, true}};
   return calibration;
 }
@@ -52,6 +55,15 @@ TEST(CalibrationFile, ReadsWhatIsWritten) {
   EXPECT_DOUBLE_EQ(read.checks.times_as_long, 2.5);
   EXPECT_DOUBLE_EQ(read.checks.speedup, 0.8);
   EXPECT_EQ(read.strategies, measured().strategies);
+  EXPECT_EQ(read.cores, 0.5);
+  ASSERT_EQ(read.exchanges.size(), 2u);
+  EXPECT_EQ(read.find_exchange("gradlane", "fp32"), nullptr);
+  const MeasuredExchange* const gloo = read.find_exchange("gloo", "fp32");
+  ASSERT_NE(gloo, nullptr);
+  ASSERT_EQ(gloo->points.size(), 2u);
+  EXPECT_EQ(gloo->points[1].bytes, 4194304);
+  EXPECT_DOUBLE_EQ(gloo->points[1].seconds, 0.02);
+  EXPECT_DOUBLE_EQ(gloo->points[0].busy, 400e-6);
 }
 
 // Older files have neither checks nor strategies. The spread of lambda's repetitions is written as a YAML comment,
@@ -60,6 +72,8 @@ TEST(CalibrationFile, OptionalKeys) {
   Calibration older = measured();
   older.checks = {};
   older.strategies.clear();
+  older.exchanges.clear();
+  older.cores = 0;
   older.lambda_least = 1;
   older.lambda_most = 1.25;
   const std::string text = calibration_text(older);
@@ -84,6 +98,7 @@ TEST(CalibrationFile, SaysWhatIsWrong) {
   EXPECT_NE(fault_of(text, "codec: 'raw'", "codec: 'tbq:6'").find("codec raw is missing"), std::string::npos);
   EXPECT_NE(fault_of(text, "gbps: 10}", "gbps: 0}").find("links[0].gbps"), std::string::npos);
   EXPECT_NE(fault_of(text, "'aggregator:0,stream'", "square").find("strategies[1]"), std::string::npos);
+  EXPECT_NE(fault_of(text, "bytes: 4194304", "bytes: 65536").find("bytes must be more"), std::string::npos);
   EXPECT_NE(fault_of(text, "speedup: 0.8", "speedup: 0").find("checks.speedup"), std::string::npos);
   EXPECT_THROW((void)parse_calibration("", "file"), SetupError);
   EXPECT_THROW((void)parse_calibration("[1]", "file"), SetupError);

@@ -94,8 +94,8 @@ struct ExchangePoint {
 // All-reduces of one library with one codec, by ascending bytes.
 struct MeasuredExchange {
   std::string library;  // "gloo", "nccl" or "gradlane"
-  // A codec of gradlane, or "fixed:adaptive" with error feedback, which PyTorch's hook offers. Of other libraries: the
-  // type on the wire, "fp32" or "bf16".
+  // A codec of gradlane, or "fixed:adaptive" of PyTorch's hook, with error feedback. Other libraries have the type on
+  // the wire here, "fp32" or "bf16".
   std::string codec;
   std::vector<ExchangePoint> points;
 };

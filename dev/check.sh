@@ -11,6 +11,8 @@ dev/check_layers.py || failed=1
 dev/check_docs.py || failed=1
 dev/mutants.py --check || failed=1
 dev/check_prose.py || failed=1
+# Results on pages are those of the samples in docs/results/data.
+PYTHONPATH=$PWD PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -P -m lab.results.pages || failed=1
 # codespell takes these for misspelt: names in the code, and words that tests misspell on purpose.
 ignored=kinf,kno,inflight,keep-alives,ect,nin,fixe,fxed,lamda,nd
 git ls-files -z -- ':!tests/fuzz/corpus' ':!tests/compress/golden' ':!docs/results' ':!*.abi' ':!*.npy' ':!*.png' |

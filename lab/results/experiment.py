@@ -1,0 +1,60 @@
+"""experiment.py - what an experiment is, and the list of all experiments (needs no PyTorch and no matplotlib)"""
+
+import dataclasses
+import importlib
+import pathlib
+from typing import Any, Callable
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# Modules of the experiments, in the order in which lab/reproduce.sh runs them. Each has an EXPERIMENT.
+MODULES = ("lab.steps.calibrations", "lab.steps.experiment")
+
+# Sources that several experiments list.
+CODECS = ("compress/**",)
+EXCHANGE = (*CODECS, "base/**", "collectives/**", "dataplane/**", "client/library/**", "client/tuner/**",
+            "client/python/gradlane/torch/**")
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """Samples that are measured together, by one job."""
+
+    keys: tuple  # of the samples, which are texts
+    seconds: float  # estimate
+    argument: Any = None  # for Experiment.measure
+
+
+@dataclasses.dataclass(frozen=True)
+class Plot:
+    """A PNG file. `data(samples)` returns what is drawn, as JSON; `draw(data, path, metadata)` writes the file by
+    matplotlib. The file has a hash of the data, so that a plot that is out of date is found without drawing it."""
+
+    data: Callable
+    draw: Callable
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """`samples`, in all functions: {key: [values, ...]}, the values of each run in the order of the runs."""
+
+    name: str
+    title: str
+    # Patterns of files relative to the root. When their code changes, samples are stale.
+    sources: tuple
+    # batches(samples) returns the batches that are still to be measured. `samples` has only those that are not stale.
+    batches: Callable
+    # measure(batch, context) yields (key, values, command). `context` is a reproduce.Context.
+    measure: Callable
+    # figures[name](samples) returns Markdown for a span. It does not depend on anything but the samples.
+    figures: dict = dataclasses.field(default_factory=dict)
+    # plots[path](...): paths are relative to the root
+    plots: dict = dataclasses.field(default_factory=dict)
+    # Whether a busy machine changes the samples. If so, samples that were measured under load are discarded.
+    timed: bool = True
+
+
+def experiments():
+    """Returns all experiments by name."""
+    found = [importlib.import_module(module).EXPERIMENT for module in MODULES]
+    return {each.name: each for each in found}

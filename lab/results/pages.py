@@ -1,0 +1,178 @@
+#!/usr/bin/python3
+"""pages.py - fills the marked spans of README.md and docs/ with results, and draws plots
+
+    python3 -m lab.results.pages            # checks that all spans and plots are up to date; needs no matplotlib
+    python3 -m lab.results.pages --write    # writes them
+
+A span is `<!-- result EXPERIMENT.FIGURE -->text<!-- end -->`. Each experiment has the figure `about`: where its samples
+come from. A short figure from stale samples has "(stale)" behind it. The check also fails when a page has a measured
+number outside a span: see MEASURED.
+"""
+
+import argparse
+import hashlib
+import json
+import re
+import struct
+import sys
+import zlib
+
+from lab.results.experiment import ROOT, experiments
+from lab.results.store import Store
+
+SPAN = re.compile(r"<!-- result ([\w.-]+) -->(.*?)<!-- end -->", re.DOTALL)
+KEYWORD = b"gradlane-data"
+
+# A number that somebody has measured. Time limits and sizes of links look different, or stand in another context.
+MEASURED = re.compile(
+    r"\b\d[\d.,]*(?: to \d[\d.,]*)? ?(?:"
+    r"x\b(?! \d)|times (?:as|faster|slower|fewer|smaller|less|Gloo|longer)|GB/s|ns (?:a|an|per) |"
+    r"(?:ms|us|ns|s|%) (?:beside|against|instead of|less|more|longer|faster|slower|in the median))")
+# Pages without any such number outside spans.
+CLEAN = ()
+# Numbers that all other pages together may have. It must only ever become smaller.
+ALLOWED = 905
+
+
+def figure_text(store, name):
+    """Returns the text of a span. Raises KeyError for unknown figures."""
+    if name == "about":
+        return store.about()
+    text = store.experiment.figures[name](store.values())
+    if "\n" in text:
+        return f"\n{text.strip()}\n"
+    return text + " (stale)" if store.stale() else text
+
+
+def filled(text, stores):
+    """Returns a page with all spans filled. Raises KeyError: "page names an unknown result"."""
+    def fill(match):
+        experiment, _, figure = match[1].partition(".")
+        if experiment not in stores or (figure != "about" and figure not in stores[experiment].experiment.figures):
+            raise KeyError(match[1])
+        return f"<!-- result {match[1]} -->{figure_text(stores[experiment], figure)}<!-- end -->"
+
+    return SPAN.sub(fill, text)
+
+
+# ---- Plots
+
+
+def data_hash(data):
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def png_texts(content):
+    """Returns the tEXt chunks of a PNG file."""
+    texts, at = {}, 8
+    while at + 8 <= len(content):
+        length, kind = struct.unpack(">I4s", content[at : at + 8])
+        if kind == b"tEXt":
+            keyword, _, text = content[at + 8 : at + 8 + length].partition(b"\0")
+            texts[keyword] = text.decode("latin-1")
+        at += 12 + length
+    return texts
+
+
+def with_text(content, keyword, text):
+    """Returns a PNG file with another tEXt chunk, behind its header."""
+    body = b"tEXt" + keyword + b"\0" + text.encode()
+    chunk = struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body))
+    return content[:33] + chunk + content[33:]
+
+
+def stale_plots(stores):
+    """Yields (path, plot, data) of plots that are not there, or were drawn from other data. Plots without samples are
+    left out."""
+    for store in stores.values():
+        for name, plot in store.experiment.plots.items():
+            if not store.samples:
+                continue
+            path = ROOT / name
+            data = plot.data(store.values())
+            there = png_texts(path.read_bytes()).get(KEYWORD) if path.exists() else None
+            if there != data_hash(data):
+                yield path, plot, data
+
+
+def draw(path, plot, data):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    plot.draw(data, path)
+    path.write_bytes(with_text(path.read_bytes(), KEYWORD, data_hash(data)))
+
+
+# ---- Pages
+
+
+def pages():
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def loose_numbers(text):
+    """Yields (line number, number) of measured numbers outside spans and outside code."""
+    blank = SPAN.sub(lambda match: "\n" * match[0].count("\n"), text)
+    blank = re.sub(r"^```.*?^```", lambda match: "\n" * match[0].count("\n"), blank, flags=re.DOTALL | re.MULTILINE)
+    for number, line in enumerate(blank.splitlines(), 1):
+        if line.startswith("    "):
+            continue
+        for match in MEASURED.finditer(line):
+            yield number, match[0].strip()
+
+
+def check_numbers():
+    """Returns faults: measured numbers outside spans."""
+    clean = {path for pattern in CLEAN for path in ROOT.glob(pattern)}
+    faults, others = [], 0
+    for page in pages():
+        for number, found in loose_numbers(page.read_text()):
+            if page in clean:
+                faults.append(f"{page.relative_to(ROOT)}:{number}: '{found}' is a measured number outside a span")
+            else:
+                others += 1
+    if others > ALLOWED:
+        faults.append(f"{others} measured numbers stand outside spans on other pages; {ALLOWED} are allowed")
+    return faults
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python3 -m lab.results.pages", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write pages and plots")
+    parser.add_argument("--list", action="store_true", help="print measured numbers outside spans on all pages")
+    args = parser.parse_args()
+    if args.list:
+        for page in pages():
+            for number, found in loose_numbers(page.read_text()):
+                print(f"{page.relative_to(ROOT)}:{number}: {found}")
+        return 0
+    stores = {name: Store(experiment) for name, experiment in experiments().items()}
+    faults = []
+    for page in pages():
+        text = page.read_text()
+        name = page.relative_to(ROOT)
+        try:
+            fresh = filled(text, stores)
+        except KeyError as error:
+            faults.append(f"{name}: {error.args[0]} is not a result; lab/results/experiment.py lists experiments")
+            continue
+        if fresh == text:
+            continue
+        if args.write:
+            page.write_text(fresh)
+            print(f"wrote {name}")
+        else:
+            faults.append(f"{name}: results are not up to date; run python3 -m lab.results.pages --write")
+    for path, plot, data in stale_plots(stores):
+        if args.write:
+            draw(path, plot, data)
+            print(f"drew {path.relative_to(ROOT)}")
+        else:
+            faults.append(f"{path.relative_to(ROOT)} was drawn from other data; run python3 -m lab.results.pages --write")
+    faults += check_numbers()
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Steps of trainings: predicted by `gradlane plan`, then measured, with gradlane's codecs and with rivals."""

@@ -1,0 +1,42 @@
+"""calibrations.py - experiment `calibrations`: what `gradlane plan --calibrate` finds on the rings of `steps`
+
+The planner predicts with them, and its figures without a calibration are made of them (lab/plan/usual_figures.py).
+"""
+
+import json
+import pathlib
+import subprocess
+import tempfile
+
+from lab.results.experiment import EXCHANGE, Batch, Experiment
+from lab.steps import setups
+
+SECONDS = 75
+
+
+def batches(samples):
+    return [Batch((ring,), SECONDS, ring) for ring in setups.RINGS if ring not in samples]
+
+
+def measure(batch, context):
+    nodes, _, rate = batch.argument.partition(" nodes, ")
+    with tempfile.TemporaryDirectory(prefix="gradlane-lab-") as folder:
+        file = pathlib.Path(folder, "calibration.yaml")
+        command = [context.gradlane, "run", "-n", nodes, "--link", "udp", "--inside", "--rate", rate, "--no-prefix", "--",
+                   context.gradlane, "plan", "--calibrate", "--python", context.python, "--json", "-o", file]
+        said = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=400, check=False,
+                              env=context.environment())
+        if said.returncode != 0:
+            raise RuntimeError(f"calibration: {said.stderr}")
+        lines = [line for line in said.stdout.splitlines() if line.startswith("{")]
+        yield (batch.argument, {"yaml": file.read_text(), "json": json.loads(lines[-1])},
+               f"gradlane run -n {nodes} --link udp --inside --rate {rate} -- gradlane plan --calibrate")
+
+
+EXPERIMENT = Experiment(
+    name="calibrations",
+    title="calibrations of rings on this machine",
+    sources=(*EXCHANGE, "tools/calibrate/**", "lab/steps/calibrations.py"),
+    batches=batches,
+    measure=measure,
+)

@@ -1,0 +1,214 @@
+#!/usr/bin/python3
+"""Tests lab/results: spans of pages, measured numbers outside spans, stale samples, noisy samples, plots and the runner."""
+
+import argparse
+import contextlib
+import dataclasses
+import io
+import pathlib
+import tempfile
+import types
+import unittest
+import unittest.mock
+
+from lab.results import experiment, machine, pages, reproduce, store
+from lab.results.store import Sample, Store, sources_hash
+from lab.steps import setups, tables
+
+MACHINE = {"cpu": "CPU", "cores": 2, "kernel": "6", "torch": "2", "python": "3"}
+QUIET = {"before": 0.0, "steal": 0.0, "load": 0.0}
+
+
+def an_experiment(**more):
+    fields = {"name": "trial", "title": "a trial", "sources": ("lab/results/store.py",),
+              "batches": lambda samples: [experiment.Batch((key,), 1, key) for key in "ab" if key not in samples],
+              "measure": lambda batch, context: iter([(batch.argument, 7, "true")]),
+              "figures": {"sum": lambda samples: str(sum(sum(runs) for runs in samples.values())),
+                          "table": lambda samples: "| a |\n|---|\n| 1 |"}}
+    return experiment.Experiment(**{**fields, **more})
+
+
+def a_sample(trial, key="a", values=1, **more):
+    fields = {"key": key, "values": values, "when": "2026-11-27T12:00:00", "commit": "c", "hash": trial.hash,
+              "machine": MACHINE, "command": "true", "load": QUIET}
+    return Sample(**{**fields, **more})
+
+
+class Stores(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def store(self, **more):
+        return Store(an_experiment(**more), self.folder)
+
+    def test_samples_are_read_as_written(self):
+        trial = self.store()
+        for key in "ba":
+            trial.add(a_sample(trial, key))
+        again = self.store()
+        self.assertEqual([each.key for each in again.samples], ["a", "b"])
+        self.assertEqual(again.samples[0].machine, MACHINE)
+        self.assertEqual(again.values(), {"a": [1], "b": [1]})
+
+    def test_other_code_makes_samples_stale(self):
+        trial = self.store()
+        trial.add(a_sample(trial, hash="before"))
+        self.assertEqual(len(trial.stale()), 1)
+        self.assertEqual(trial.values(fresh=True), {})
+        self.assertIn("Stale: 1 of 1", trial.about())
+        self.assertEqual(pages.figure_text(trial, "sum"), "1 (stale)")
+        trial.add(a_sample(trial, values=2))
+        self.assertEqual(trial.values(), {"a": [2]}, "the stale sample is dropped")
+        self.assertNotIn("Stale", trial.about())
+
+    def test_hash_is_of_code_without_comments(self):
+        root = self.folder / "root"
+        root.mkdir()
+        file = root / "a.py"
+        hashes = []
+        for text in ("x = 1\n", "x = 1  # a comment\n", "x = 2\n"):
+            file.write_text(text)
+            store.sources_hash.cache_clear()
+            store.digest.cache_clear()
+            with unittest.mock.patch.object(store, "ROOT", root):
+                hashes.append(sources_hash(("*.py",)))
+        store.sources_hash.cache_clear()
+        self.assertEqual(hashes[0], hashes[1])
+        self.assertNotEqual(hashes[0], hashes[2])
+        with self.assertRaisesRegex(ValueError, "no file matches"):
+            sources_hash(("there-is-no-such-file",))
+
+    def test_runner_measures_what_is_missing_and_discards_noise(self):
+        loads = [{**QUIET, "steal": 0.5}, QUIET, QUIET]
+        watch = types.SimpleNamespace(before=0, load=lambda: loads.pop(0))
+        trial = self.store()
+        trial.add(a_sample(trial, "b"))
+        args = argparse.Namespace(minutes=None, keep_stale=False, again=False)
+        context = types.SimpleNamespace(python=None)
+        with unittest.mock.patch.object(reproduce, "wait_until_quiet", lambda end: watch), \
+                contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertEqual(reproduce.run(args, [trial], context), 0)
+        self.assertIn("discarded", said.getvalue())
+        self.assertEqual(trial.values(), {"a": [7], "b": [1]})
+        self.assertEqual(loads, [QUIET], "a was measured twice, b not at all")
+
+    def test_runner_gives_up_a_batch_that_fails(self):
+        def measure(batch, context):
+            yield from ()
+            raise RuntimeError("it failed")
+
+        trial = self.store(measure=measure)
+        args = argparse.Namespace(minutes=None, keep_stale=False, again=False)
+        watch = types.SimpleNamespace(before=0, load=lambda: QUIET)
+        with unittest.mock.patch.object(reproduce, "wait_until_quiet", lambda end: watch), \
+                contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertEqual(reproduce.run(args, [trial], types.SimpleNamespace(python=None)), 2)
+        self.assertEqual(said.getvalue().count("it failed"), 2 * reproduce.MOST_TRIES)
+
+    def test_spans_are_filled(self):
+        trial = self.store()
+        trial.add(a_sample(trial))
+        text = "It is <!-- result trial.sum -->old<!-- end --> and\n<!-- result trial.table -->\n<!-- end -->\n"
+        fresh = pages.filled(text, {"trial": trial})
+        self.assertEqual(fresh, "It is <!-- result trial.sum -->1<!-- end --> and\n<!-- result trial.table -->\n| a |\n|---|\n"
+                                "| 1 |\n<!-- end -->\n")
+        self.assertEqual(pages.filled(fresh, {"trial": trial}), fresh)
+        with self.assertRaises(KeyError):
+            pages.filled("<!-- result trial.mean --><!-- end -->", {"trial": trial})
+
+    def test_plots_that_are_out_of_date_are_found(self):
+        # the smallest PNG: a header, and the end
+        png = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR" + 17 * b"\0" + b"\0\0\0\0IEND\xaeB`\x82"
+        name = "plot.png"
+        plot = experiment.Plot(lambda samples: samples["a"], lambda data, path: path.write_bytes(png))
+        trial = self.store(plots={name: plot})
+        trial.add(a_sample(trial))
+        with unittest.mock.patch.object(pages, "ROOT", self.folder):
+            (path, _, data), = pages.stale_plots({"trial": trial})
+            pages.draw(path, plot, data)
+            self.assertEqual(list(pages.stale_plots({"trial": trial})), [])
+            trial.add(a_sample(trial, values=3))
+            self.assertEqual(len(list(pages.stale_plots({"trial": trial}))), 1)
+
+
+class Numbers(unittest.TestCase):
+    def test_measured_numbers_are_found_outside_spans_and_code(self):
+        text = ("It is 2.5 times as fast, 1.8x, <!-- result a.b -->3.0x<!-- end -->, at 14 GB/s.\n"
+                "    a command prints 2.0x\n```\n4 times faster\n```\nA limit of 10 s and a link of 1 Gb/s are none.\n"
+                "It takes 20 ms instead of 40.\n")
+        self.assertEqual([found for _, found in pages.loose_numbers(text)],
+                         ["2.5 times as", "1.8x", "14 GB/s", "20 ms instead of"])
+
+
+class Machines(unittest.TestCase):
+    def test_noise_is_refused(self):
+        self.assertTrue(machine.is_quiet(QUIET))
+        self.assertFalse(machine.is_quiet({**QUIET, "before": machine.QUIET + 0.1}))
+        self.assertFalse(machine.is_quiet({**QUIET, "steal": machine.MOST_STEAL + 0.01}))
+
+
+class Steps(unittest.TestCase):
+    """Tests the tables of steps with two cells: in the first one each codec is twice as fast as Gloo, and the predictions
+    are right; in the other one each is 5 % slower, and the predictions say half of that time."""
+
+    @staticmethod
+    def samples():
+        names = [method.name for method in setups.METHODS]
+        fast = {name: [50.0, 50.0] for name in names} | {setups.GLOO: [100.0, 100.0]}
+        slow = {name: [105.0, 105.0] for name in names} | {setups.GLOO: [100.0, 100.0]}
+        held = [cell for cell in setups.CELLS if cell.held_out and cell.nodes == 2][:2]
+        return {held[0].key: [run_of(fast, 1)], held[1].key: [run_of(slow, 0.5)]}
+
+    def test_errors(self):
+        table = tables.error_table(self.samples()).splitlines()
+        count = sum(method.predicted for method in setups.METHODS)
+        self.assertEqual(table[2], f"| with a calibration, a core per node, held out | {2 * count} | 25 % | 50 % | 0.75 |")
+
+    def test_verdicts_count_clear_differences_only(self):
+        found = list(tables.verdicts(self.samples()))
+        self.assertEqual({right for *_, right in found}, {True})
+        self.assertEqual(len(found), sum(method.predicted and method.name in setups.CODECS for method in setups.METHODS))
+        low, high = tables.wilson(19, 20)
+        self.assertAlmostEqual(low, 0.764, 3)
+        self.assertAlmostEqual(high, 0.991, 3)
+
+    def test_wins(self):
+        rows = tables.win_table(self.samples()).splitlines()
+        self.assertEqual(rows[-1], "| `topk:1%+fixed:10` | 2 | 1 | 1 | 0 | 0 | 2 | 0 |")
+        self.assertEqual(tables.set_ups(self.samples()), str(2 * len(setups.COMPARED)))
+        for name, figure in tables.FIGURES.items():
+            self.assertTrue(figure(self.samples()), name)
+
+    def test_halves_are_balanced(self):
+        self.assertEqual(sum(cell.held_out for cell in setups.CELLS), len(setups.CELLS) // 2)
+        self.assertGreaterEqual(len(setups.CELLS) * len(setups.COMPARED), 200)
+
+    def test_close_cells_run_three_times(self):
+        from lab.steps import experiment as steps
+
+        fast, slow = self.samples().items()
+        cell = setups.BY_KEY[fast[0]]
+        self.assertEqual(steps.wanted(cell, fast[1]), [])
+        self.assertEqual(steps.wanted(cell, []), [method.name for method in setups.METHODS])
+        self.assertEqual(steps.wanted(cell, slow[1]), [setups.GLOO, *setups.COMPARED])
+        self.assertEqual(steps.wanted(cell, 3 * slow[1]), [])
+
+
+def run_of(ms, factor):
+    guesses = {name: factor * each[0] for name, each in ms.items() if setups.BY_NAME[name].predicted}
+    return {"ms": ms, "profile": {"forward_ms": 10, "backward_ms": 20}, "predicted": {"calibrated": guesses, "usual": guesses}}
+
+
+class Everything(unittest.TestCase):
+    def test_experiments_agree_with_their_files(self):
+        for name, each in experiment.experiments().items():
+            self.assertEqual(name, each.name)
+            self.assertTrue(dataclasses.is_dataclass(each))
+            self.assertTrue(sources_hash(each.sources))
+            Store(each).values()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -47,6 +47,8 @@ def figure_text(store, name):
 def filled(text, stores):
     """Returns a page with all spans filled. Raises KeyError: "page names an unknown result"."""
     def fill(match):
+        if text[text.rfind("\n", 0, match.start()) + 1 :].startswith("    "):
+            return match[0]  # an example in a block of code
         experiment, _, figure = match[1].partition(".")
         if experiment not in stores or (figure != "about" and figure not in stores[experiment].experiment.figures):
             raise KeyError(match[1])

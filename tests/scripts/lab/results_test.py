@@ -115,6 +115,8 @@ class Stores(unittest.TestCase):
         self.assertEqual(fresh, "It is <!-- result trial.sum -->1<!-- end --> and\n<!-- result trial.table -->\n| a |\n|---|\n"
                                 "| 1 |\n<!-- end -->\n")
         self.assertEqual(pages.filled(fresh, {"trial": trial}), fresh)
+        example = "    an example: <!-- result trial.sum -->old<!-- end -->\n"
+        self.assertEqual(pages.filled(example, {"trial": trial}), example)
         with self.assertRaises(KeyError):
             pages.filled("<!-- result trial.mean --><!-- end -->", {"trial": trial})
 

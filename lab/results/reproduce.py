@@ -25,7 +25,7 @@ MOST_TRIES = 3  # of a batch that failed or was disturbed
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What measuring functions need."""
+    """The programs that measuring functions run."""
 
     gradlane: pathlib.Path
     python: str  # interpreter with PyTorch

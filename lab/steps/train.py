@@ -21,7 +21,7 @@ from lab.steps import setups
 from lab.study import gpt
 from tools.demo import digits
 
-WARM_UPS = 4  # DDP makes its buckets anew after the first step, and fixed:adaptive follows the step before
+WARM_UPS = 4  # DDP rebuilds its buckets after the first step, and fixed:adaptive follows the step before
 LEAST_STEPS, MOST_STEPS = 5, 400
 PATIENCE = 60
 

@@ -50,6 +50,7 @@ using CodecName = FixedText<kLongestCodecName + 1>;
 //                            range; below it |v - f| <= 2^-134 (bf16), 2^-25 (fp16); what rounds past the largest
 //                            number becomes Inf
 //   inceptionn:b[,truncate]  |v - f| < 2^-b, 2 <= b <= 14; v = f where |f| >= 1
+//   inceptionn:b,literal     |v - f| < 2^-min(b, 7), so not 2^-b from b = 8 on; v = f where |f| >= 1
 //   fixed:b                  |v - f| <= 2^-b, 1 <= b <= 30; v = f where |f| >= 2^(24-b)
 // A sum of p contributions through hop() is within p 2^-b of the exact sum. This holds while every partial sum is below
 // 2^(25-b) (2^24 steps) for `fixed`, and below 2^(24-b) for `inceptionn`. The bytes of a `fixed` sum then do not depend
@@ -186,8 +187,8 @@ class Codec {
   }
 
   // Does one reduce hop in one pass: decodes `block` (of local.size() values), adds `local` and encodes the sum into
-  // `out`. `fixed` rounds `local` to its lattice and adds exactly. `inceptionn` without truncate rounds `local` to
-  // multiples of its finest step, 2^-15, and rounds the sum again.
+  // `out`. `fixed` rounds `local` to its lattice and adds exactly. `inceptionn` without an option
+  // rounds `local` to multiples of its finest step, 2^-15, and rounds the sum again.
   //
   // The hop starts at float `first` (a multiple of granule(), at most local.size()), and stops as encode() does when
   // `out` is full. Call it again with `first` advanced by the result's floats: the rest becomes a block of its own. A

@@ -38,8 +38,10 @@ enum class CodecId : uint8_t {
   // ---- Retired: no row has them (docs/codec-format.md, "Retired codecs")
   kTrunc = 20,
   kDeflate = 21,
+  // ---- Tagged, as kInceptionn
+  kInceptionnLiteral = 22,
 };
-inline constexpr size_t kCodecIds = static_cast<size_t>(CodecId::kDeflate) + 1;
+inline constexpr size_t kCodecIds = static_cast<size_t>(CodecId::kInceptionnLiteral) + 1;
 
 // Id in packet headers of data that are not encoded: bytes of any type.
 inline constexpr CodecId kNoCodec = CodecId::kRaw;

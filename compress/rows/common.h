@@ -58,6 +58,7 @@ constexpr unsigned bits_of(const CodecArguments& arguments) { return arguments.b
 inline CodecError bound_error(const CodecArguments& arguments) {
   return {.absolute = std::ldexp(1.0, -static_cast<int>(bits_of(arguments)))};
 }
+inline CodecError unbounded(const CodecArguments&) { return {.bounded = false}; }
 
 }  // namespace
 }  // namespace gradlane

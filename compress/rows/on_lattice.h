@@ -71,8 +71,6 @@ inline int exponent_above(float agreed) {
   return std::ldexp(1.0F, below) < agreed ? below + 1 : below;
 }
 
-inline CodecError unbounded(const CodecArguments&) { return {.bounded = false}; }
-
 // ---- fixed:b,stochastic
 
 inline CodecError stochastic_error(const CodecArguments& arguments) {

@@ -75,6 +75,23 @@ constexpr CodecRow kPlainRows[] = {
      .layout = Form::kTagged,
      .accelerator = true,
      .engine = true},
+    {.id = CodecId::kInceptionnLiteral,
+     .word = "inceptionn",
+     .usage = "inceptionn:B,literal",
+     .example = "inceptionn:10,literal",
+     .promise = "the paper's code to the letter, no bound, B = 2..14",
+     .kernels = {&scalar::kInceptionnLiteral},
+     .params = inceptionn_params,
+     .min_bits = 2,
+     .max_bits = 14,
+     .variant = "literal",
+     .granule = kGroupFloats,
+     .max_bytes = bytes_of<tagged_max_bytes>,
+     .least_bytes = bytes_of<tagged_least_bytes>,
+     .join = join_tagged,
+     .error = unbounded,
+     .layout = Form::kTagged,
+     .source = "INCEPTIONN: Li et al., MICRO 2018"},
 };
 
 }  // namespace

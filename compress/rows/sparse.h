@@ -19,9 +19,6 @@ inline CodecParams sparse_params(const CodecArguments& arguments) {
   return params;
 }
 
-// Elements that are not sent stay in the residual, and may be of any size.
-inline CodecError unbounded_error(const CodecArguments&) { return {.bounded = false}; }
-
 // Returns whether the counts of pass `first` suffice. If not, it clears them, and the next pass must count all values.
 inline bool counted(const CodecParams& params, TensorScan& scan, unsigned first) {
   if (scan.pass != first || cut_at(scan.counts, wanted_of(params, scan), scan.largest).bin >= scan.chosen) return true;
@@ -99,7 +96,7 @@ constexpr CodecRow sparse_row(CodecRow row) {
   row.granule = kRecordFloats;
   row.max_bytes = sparse_max_bytes;
   row.least_bytes = sparse_least_bytes;
-  row.error = unbounded_error;
+  row.error = unbounded;  // elements that are not sent may be of any size
   row.layout = Form::kSparse;
   row.feedback = true;
   return row;

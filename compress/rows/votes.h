@@ -11,8 +11,6 @@ namespace {
 // Votes are +1 or -1: the step is 1.
 inline CodecParams votes_params(const CodecArguments&) { return lattice(0, 0); }
 
-inline CodecError votes_error(const CodecArguments&) { return {.bounded = false}; }
-
 // ---- signsgd,ef
 
 inline float offer_mean(const CodecParams&, const TensorScan& scan) {
@@ -34,7 +32,7 @@ constexpr CodecRow vote_row(CodecRow row) {
   row.granule = kVoteFloats;
   row.max_bytes = bytes_of<votes_max_bytes>;
   row.least_bytes = bytes_of<votes_least_bytes>;
-  row.error = votes_error;
+  row.error = unbounded;
   row.layout = Form::kVotes;
   row.exact_sums = true;
   return row;

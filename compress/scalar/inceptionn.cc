@@ -52,9 +52,48 @@ struct Inceptionn {
   }
 };
 
+// The code as the paper has it: the class is that of the float, and payloads have the 7 or 15 bits behind the binary
+// point. Below 2^-7 the 7 bits are 0.
+struct Literal {
+  static float contribution(const CodecParams&, float f) { return f; }
+
+  static Tagged encode(const CodecParams& p, float f) {
+    const uint32_t bits = to_bits(f);
+    const float magnitude = to_float(bits & kMagnitude);
+    if (!(magnitude < 1.0F)) return {3, bits};
+    const uint32_t negative = bits >> 31;
+    const auto q = static_cast<uint32_t>(magnitude * 0x1p15F);
+    if (q < 1U << (15 - p.bits)) return {0, 0};
+    if (q < 1U << (15 - p.split)) return {1, negative << 7 | q >> 8};
+    return {2, negative << 15 | q};
+  }
+
+  static float decode(const CodecParams&, Tagged t) {
+    switch (t.tag) {
+      case 0:
+        return 0.0F;
+      case 1:
+        return signed_value(t.payload, 7);
+      case 2:
+        return signed_value(t.payload, 15);
+      default:
+        return to_float(t.payload);
+    }
+  }
+
+ private:
+  // Returns the value of `width` bits behind the binary point, with the sign in the bit above them. 0 has no sign.
+  static float signed_value(uint32_t payload, unsigned width) {
+    const uint32_t one = 1U << width;
+    const float value = static_cast<float>(payload & (one - 1)) / static_cast<float>(one);
+    return payload > one ? -value : value;
+  }
+};
+
 }  // namespace
 
 constexpr CodecOps kInceptionn = TaggedPasses<Kernels, Inceptionn<false>>::ops();
 constexpr CodecOps kInceptionnTruncate = TaggedPasses<Kernels, Inceptionn<true>>::ops();
+constexpr CodecOps kInceptionnLiteral = TaggedPasses<Kernels, Literal>::ops();
 
 }  // namespace gradlane::scalar

@@ -6,9 +6,9 @@ import pydoc_data.topics
 import numpy
 import torch
 
-from lab.study.plan import GPT_BATCH, GPT_CONTEXT as CONTEXT, GPT_STEPS
+from lab.study.plan import GPT_BATCH, GPT_CONTEXT as CONTEXT
 
-WIDTH, BLOCKS, HEADS = 256, 2, 4
+BLOCKS, HEADS = 2, 4
 FIRST, LAST = 32, 126  # printable ASCII; all other characters count as the end of a line
 CHARACTERS = LAST - FIRST + 2
 TEST_SHARE = 10  # the last 1 / TEST_SHARE of the text is for tests
@@ -18,22 +18,22 @@ TEST_WINDOWS = 32  # windows of each rank
 class Block(torch.nn.Module):
     """Attention to earlier characters, and two dense layers. Each is added to its input (Radford et al., 2019)."""
 
-    def __init__(self):
+    def __init__(self, width):
         super().__init__()
-        self.before_attention, self.before_dense = torch.nn.LayerNorm(WIDTH), torch.nn.LayerNorm(WIDTH)
-        self.query_key_value, self.project = torch.nn.Linear(WIDTH, 3 * WIDTH), torch.nn.Linear(WIDTH, WIDTH)
-        self.dense = torch.nn.Sequential(torch.nn.Linear(WIDTH, 4 * WIDTH), torch.nn.GELU(),
-                                         torch.nn.Linear(4 * WIDTH, WIDTH))
+        self.before_attention, self.before_dense = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
+        self.query_key_value, self.project = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+        self.dense = torch.nn.Sequential(torch.nn.Linear(width, 4 * width), torch.nn.GELU(),
+                                         torch.nn.Linear(4 * width, width))
         # This is no buffer, because DDP would broadcast it in each step.
         self.future = torch.ones(CONTEXT, CONTEXT, dtype=torch.bool).triu(1)
 
     def forward(self, values):
-        count, length, _ = values.shape
-        parts = self.query_key_value(self.before_attention(values)).view(count, length, 3, HEADS, WIDTH // HEADS)
+        count, length, width = values.shape
+        parts = self.query_key_value(self.before_attention(values)).view(count, length, 3, HEADS, width // HEADS)
         query, key, value = parts.permute(2, 0, 3, 1, 4)
-        weights = query @ key.transpose(-2, -1) / math.sqrt(WIDTH // HEADS)
+        weights = query @ key.transpose(-2, -1) / math.sqrt(width // HEADS)
         weights = weights.masked_fill(self.future[:length, :length], -math.inf)
-        seen = (weights.softmax(-1) @ value).transpose(1, 2).reshape(count, length, WIDTH)
+        seen = (weights.softmax(-1) @ value).transpose(1, 2).reshape(count, length, width)
         values = values + self.project(seen)
         return values + self.dense(self.before_dense(values))
 
@@ -41,12 +41,12 @@ class Block(torch.nn.Module):
 class Gpt(torch.nn.Module):
     """Maps characters (windows, CONTEXT) to scores of the next ones (windows, CONTEXT, CHARACTERS)."""
 
-    def __init__(self):
+    def __init__(self, width):
         super().__init__()
-        self.characters, self.places = torch.nn.Embedding(CHARACTERS, WIDTH), torch.nn.Embedding(CONTEXT, WIDTH)
-        self.blocks = torch.nn.ModuleList(Block() for _ in range(BLOCKS))
-        self.last = torch.nn.LayerNorm(WIDTH)
-        self.next = torch.nn.Linear(WIDTH, CHARACTERS)
+        self.characters, self.places = torch.nn.Embedding(CHARACTERS, width), torch.nn.Embedding(CONTEXT, width)
+        self.blocks = torch.nn.ModuleList(Block(width) for _ in range(BLOCKS))
+        self.last = torch.nn.LayerNorm(width)
+        self.next = torch.nn.Linear(width, CHARACTERS)
 
     def forward(self, text):
         values = self.characters(text) + self.places(torch.arange(text.shape[1]))
@@ -81,11 +81,11 @@ def text():
 class Share:
     """The windows of the text that this rank trains on and is tested with; the same for all methods."""
 
-    def __init__(self, rank, world):
+    def __init__(self, rank, world, steps):
         whole = text()
         tests = len(whole) // TEST_SHARE
         self.train, self.test_text = whole[:-tests], whole[-tests:]
-        self.rank, self.world, self.steps = rank, world, GPT_STEPS
+        self.rank, self.world, self.steps = rank, world, steps
         self.tests = world * TEST_WINDOWS * CONTEXT
 
     def _windows(self, source, starts):

@@ -106,7 +106,7 @@ def parse_arguments():
     parser.add_argument("--seeds", type=whole(1, 99), help=f"number of seeds: trainings of each kind ({plan.SEEDS})")
     parser.add_argument("--epochs", type=whole(1, 1000), help=f"epochs of each training ({plan.EPOCHS})")
     parser.add_argument("--models", type=lambda text: text.split(","), metavar="MODEL,...",
-                        help=" or ".join(plan.MODELS) + " (all but gpt; all with --race and --record)")
+                        help=" or ".join(plan.MODELS) + " (digits,conv; digits,conv,gpt with --race and --record)")
     parser.add_argument("--only", type=methods, metavar="METHOD,...",
                         help="only these methods, the worker-aggregator and Gloo; there are: "
                         + "; ".join(plan.BY_NAME).replace("%", "%%"))
@@ -147,7 +147,7 @@ def parse_arguments():
     if len(modes) > 1:
         parser.error(f"--{modes[0]} and --{modes[1]} are different studies; choose one")
     args.mode = modes[0] if modes else None
-    args.models = args.models or (list(plan.MODELS) if args.record else plan.models_of(args.mode))
+    args.models = args.models or plan.models_of(plan.RACE_MODE if args.record else args.mode)
     for model in args.models:
         if model not in plan.MODELS:
             parser.error(f"--models: unknown model '{model}'; there are {', '.join(plan.MODELS)}")

@@ -1,5 +1,6 @@
 """models.py - networks of the study, their optimizers, and the digits (the study's trainers)"""
 
+import functools
 import math
 
 import numpy
@@ -34,22 +35,23 @@ def convolutional():
     )
 
 
-MAKE = {"digits": classifier, "conv": convolutional, "gpt": gpt.Gpt}
+MAKE = {"digits": classifier, "conv": convolutional,
+        **{name: functools.partial(gpt.Gpt, width) for name, width in plan.GPT_WIDTHS.items()}}
 
 
 def optimizer_of(name, parameters, rate, momentum):
-    """Returns SGD, as in the INCEPTIONN paper; AdamW for the GPT, because GPTs are trained with it."""
-    if name == "gpt":
+    """Returns SGD, as in the INCEPTIONN paper; AdamW for GPTs, because they are trained with it."""
+    if name in plan.GPT_WIDTHS:
         return torch.optim.AdamW(parameters, lr=rate)
     return torch.optim.SGD(parameters, lr=rate, momentum=momentum)
 
 
 def first_rate(name, rate):
-    return plan.GPT_RATE if name == "gpt" else rate
+    return plan.GPT_RATE if name in plan.GPT_WIDTHS else rate
 
 
 def share_of(name, file, rank, world, batch):
-    return gpt.Share(rank, world) if name == "gpt" else Share(file, rank, world, batch)
+    return gpt.Share(rank, world, plan.GPT_STEPS[name]) if name in plan.GPT_WIDTHS else Share(file, rank, world, batch)
 
 
 def loss_of(outputs, wanted):

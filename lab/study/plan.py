@@ -110,6 +110,9 @@ PAPERS_BESIDE = [WORKER_AGGREGATOR, GLOO, "Gloo, fp16 hook", "raw", "fixed:10", 
 OBSERVED = ["trunc:10", "trunc:16", "trunc:22", "inceptionn:10", "inceptionn:6", "fixed:10", "fixed:6"]
 OBSERVATION = [of_what(codec, what) for codec in OBSERVED for what in (GRADIENTS, WEIGHTS, BOTH)]
 
+# INCEPTIONN's bounds, with the codec that keeps them and with the code of the paper to the letter.
+BOUNDS = [_gradlane(f"inceptionn:{bits}{variant}") for bits in (6, 8, 10) for variant in ("", ",literal")]
+
 FOLLOWING = [_gradlane("fixed:adaptive", True), _gradlane("fixed:adaptive:5", True)]
 FSDP, FSDP_HALVES = "FSDP2 on Gloo", "FSDP2 on Gloo, bf16"
 SHARDED = [
@@ -119,7 +122,7 @@ SHARDED = [
 ]
 
 # A method may be in several of these lists.
-BY_NAME = {method.name: method for method in [*METHODS, *FOLLOWING, *PAPERS, *OBSERVATION, *SHARDED]}
+BY_NAME = {method.name: method for method in [*METHODS, *FOLLOWING, *PAPERS, *OBSERVATION, *BOUNDS, *SHARDED]}
 # The systems that the INCEPTIONN paper compares, by its names: a worker-aggregator, a worker-aggregator that gets
 # compressed gradients, a ring, and a ring with compression.
 SYSTEMS = {"WA": "aggregator:0 raw", "WA+C": "aggregator:0 fixed:10/raw", "ring": "raw", "ring+C": "fixed:10"}
@@ -128,10 +131,13 @@ MODELS = {
     "digits": "64-500-500-500-500-10, 789,010 parameters",
     "conv": "convolutional, 283,786 parameters",
     "gpt": "GPT of 2 blocks, 1,645,664 parameters",
+    "gpt5m": "GPT of 2 wider blocks, 5,298,976 parameters",
 }
-# Settings of the GPT: characters of a window, windows per node and step, steps of an "epoch", first rate of AdamW.
-GPT_CONTEXT, GPT_BATCH, GPT_STEPS, GPT_RATE = 64, 1, 40, 1e-3
-BY_LOSS = ("gpt",)  # models whose target is a loss; the target of others is an accuracy
+# Settings of the GPTs: characters of a window, windows per node and step, first rate of AdamW; width, and steps of an
+# "epoch".
+GPT_CONTEXT, GPT_BATCH, GPT_RATE = 64, 1, 1e-3
+GPT_WIDTHS, GPT_STEPS = {"gpt": 256, "gpt5m": 464}, {"gpt": 40, "gpt5m": 20}
+BY_LOSS = tuple(GPT_WIDTHS)  # models whose target is a loss; the target of others is an accuracy
 # The convolutional net only shows whether another kind of network behaves the same, so fewer methods are enough.
 CONV_METHODS = [
     WORKER_AGGREGATOR, GLOO, "Gloo, fp16 hook", "raw", "fixed:10", "fixed:8 + feedback", "fixed:5 + feedback",
@@ -149,7 +155,9 @@ RACE = {
     "gpt": [GLOO, BF16, "bf16", "fixed:adaptive + feedback", "fixed:adaptive:5 + feedback",
             *(method.name for method in SHARDED)],
 }
-QUICK_RACE = {"digits": [GLOO, "fixed:8 + feedback"], "conv": [GLOO, BF16], "gpt": [GLOO, "fixed:adaptive + feedback"]}
+RACE["gpt5m"] = RACE["gpt"]
+QUICK_RACE = {"digits": [GLOO, "fixed:8 + feedback"], "conv": [GLOO, BF16],
+              **dict.fromkeys(GPT_WIDTHS, [GLOO, "fixed:adaptive + feedback"])}
 QUICK_PAPERS = [GLOO, "Gloo, bf16", "direct qsgd:4 + feedback", "PowerSGD 4 on raw"]
 QUICK_OBSERVATION = [GLOO, "trunc:16", "weights: trunc:16", "both: trunc:16"]
 
@@ -160,13 +168,13 @@ QUICK_METHODS = {
 
 # Seconds that a training takes on two cores at 1 Gb/s, everything included. The first estimate of the time uses them.
 GUESS = {"aggregator": 18, "gloo": 11, "fp16": 16, "bf16": 16, "powersgd": 12, "gradlane": 7, "fsdp": 15}
-LONGER = {"gpt": 6}  # factor of GUESS for a model
+LONGER = {"gpt": 6, "gpt5m": 12}  # factors of GUESS for models
 START_UP = 15
 
 
 def models_of(mode):
-    """Returns the models of a study. Only the race has the GPT."""
-    return [model for model in MODELS if mode == RACE_MODE or model != "gpt"]
+    """Returns the models of a study. Only the race has a GPT, the smaller one."""
+    return ["digits", "conv", "gpt"] if mode == RACE_MODE else ["digits", "conv"]
 
 
 def link_of(mode):
@@ -189,7 +197,7 @@ def selected(model, quick, only, mode):
     comparison."""
     if only:
         wanted = {WORKER_AGGREGATOR, GLOO, *only}
-        return [name for name, method in BY_NAME.items() if name in wanted and (method.kind != "fsdp" or model == "gpt")]
+        return [name for name, method in BY_NAME.items() if name in wanted and (method.kind != "fsdp" or model in GPT_WIDTHS)]
     if mode == RACE_MODE:
         return (QUICK_RACE if quick else RACE)[model]
     if mode:

@@ -24,7 +24,8 @@ CURVES = {
     "fixed:adaptive": (PURPLE, ":", "X"),
 }
 TITLES = {"digits": "classifier, 789,010 parameters", "conv": "convolutional net, 283,786 parameters",
-          "gpt": "GPT of 2 blocks, 1,645,664 parameters"}
+          "gpt": "GPT of 2 blocks, 1,645,664 parameters",
+          "gpt5m": "GPT of 2 wider blocks, 5,298,976 parameters"}
 
 
 def panels(result, width, height):

@@ -28,7 +28,7 @@ RACE_TITLE = """# Seconds to the same loss: the results
 `lab/study.sh --race --write-docs` writes this page. [study.md](../study.md#seconds-to-the-same-loss) says what is
 trained and measured, and what the columns mean.
 """
-GPT = (f" The GPT: epochs of {plan.GPT_STEPS} steps, {plan.GPT_BATCH} window of {plan.GPT_CONTEXT} characters per node "
+GPT = (f" The GPT: epochs of {plan.GPT_STEPS['gpt']} steps, {plan.GPT_BATCH} window of {plan.GPT_CONTEXT} characters per node "
        f"and step, AdamW with a rate that falls from {plan.GPT_RATE} in the same way.")
 SHOWS = {
     "study-accuracy-time.png": "accuracy against seconds of training",

@@ -61,7 +61,7 @@ end
 
 local function tagged(found, bytes, n, codec)
   local groups = math.ceil(n / 32)
-  local at, half = 8 * groups, math.floor(codec.param % 128 / 2)
+  local at, half = 8 * groups, codec.id == 3 and math.floor(codec.param % 128 / 2) or 0
   if #bytes < at then return "it ends within its tags" end
   for i = n, 32 * groups - 1 do
     if numbers.bits(bytes, 2 * i, 2) ~= 0 then return "a tag behind the last float" end
@@ -100,7 +100,7 @@ end
 
 -- Least and greatest parameter of the codecs that have one; it is 0 for the others.
 local parameters = { [4] = { 1, 30 }, [5] = { 1, 30 }, [6] = { 1, 23 }, [8] = { 1, 30 }, [14] = { 0, 255 },
-  [17] = { 1, 8 }, [20] = { 10, 24 } }
+  [17] = { 1, 8 }, [20] = { 10, 24 }, [22] = { 2, 14 } }
 
 -- Returns what is wrong with the codec itself, or nil.
 local function no_codec(codec)
@@ -140,7 +140,7 @@ local decoders = {
   [9] = by_votes, [10] = by_votes, [11] = by_votes,
   [12] = by_records, [13] = by_records, [14] = by_records, [15] = by_records,
   [16] = by_chunks, [17] = by_chunks, [18] = by_chunks, [19] = by_chunks,
-  [20] = truncated, [21] = deflate.decode,
+  [20] = truncated, [21] = deflate.decode, [22] = tagged,
 }
 local types_of = { [0] = 0, [1] = 3, [2] = 2 } -- codecs whose blocks are arrays of a type
 

@@ -25,7 +25,7 @@ names.codec = {
   [0] = "raw", [1] = "bf16", [2] = "fp16", [3] = "inceptionn", [4] = "fixed", [5] = "fixed,stochastic",
   [6] = "fixed:rel", [7] = "terngrad", [8] = "tbq", [9] = "signsgd", [10] = "signsgd,ternary", [11] = "signsgd,ef",
   [12] = "topk", [13] = "mstopk", [14] = "dgc", [15] = "graddrop", [16] = "onebit", [17] = "qsgd", [18] = "int8",
-  [19] = "fp8", [20] = "trunc", [21] = "deflate",
+  [19] = "fp8", [20] = "trunc", [21] = "deflate", [22] = "inceptionn,literal",
 }
 
 names.failure = {
@@ -48,7 +48,7 @@ names.auto_scope = { [0] = "nothing", [1] = "an exact codec", [2] = "a codec of 
 
 -- Codecs whose parameter byte is the number after the colon.
 local numbered = { [4] = "fixed:%d", [5] = "fixed:%d,stochastic", [6] = "fixed:rel=%d", [8] = "tbq:%d",
-  [17] = "qsgd:%d", [20] = "trunc:%d" }
+  [17] = "qsgd:%d", [20] = "trunc:%d", [22] = "inceptionn:%d,literal" }
 
 -- Texts of the first number of a codec's arguments: the text before it, the default, which is not shown, and the
 -- divisor.

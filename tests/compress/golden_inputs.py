@@ -60,6 +60,8 @@ def boundaries(codec):
                  for n in (-2, -1, 0, 1)]
         edges += [1 + codec.step * 3 / 2, 256 - codec.step / 2, 256, codec.byte_below, codec.byte_below - codec.step,
                   codec.zero_below / 2, codec.zero_below + unit / 2, tie + unit, codec.byte_below + codec.step * 3 / 2]
+        if isinstance(codec, ref.InceptionnLiteral):
+            edges += [unit, 2 * unit, 3 * unit, 64 * unit]
         return around(edges)
     if codec.name == "raw":
         return []

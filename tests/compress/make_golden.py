@@ -33,7 +33,7 @@ import reference_sparse
 from golden_inputs import INF, NAN, NEG_INF, SIGN, SNAN, SPECIALS, boundaries, fp32, laplace, scale_of, step_mixes
 
 CODECS = ("raw", "bf16", "fp16", "inceptionn:2", "inceptionn:6", "inceptionn:10", "inceptionn:10,truncate",
-          "inceptionn:14", "fixed:1", "fixed:10", "fixed:30") + golden_sparse.CODECS
+          "inceptionn:14", "inceptionn:6,literal", "inceptionn:10,literal", "fixed:1", "fixed:10", "fixed:30") + golden_sparse.CODECS
 # These codecs have all cases. Others leave out the cases that do not depend on their parameter.
 FULL = ("inceptionn:10", "fixed:10")
 PER_LINE = 16

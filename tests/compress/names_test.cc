@@ -55,6 +55,7 @@ TEST_P(Names, WireIds) {
       {"fp16", 2, 0, 1, 66, false},
       {"inceptionn:10", 3, 10, 32, 148, false},
       {"inceptionn:10,truncate", 3, 0x8a, 32, 148, false},
+      {"inceptionn:10,literal", 22, 10, 32, 148, false},
       {"fixed:10", 4, 10, 32, 143, true},
   };
   for (const auto& row : rows) {
@@ -84,7 +85,7 @@ TEST_P(Names, NothingForBadIds) {
   const struct {
     int id, param;
   } rows[] = {{0, 1}, {1, 1},  {2, 0x80}, {3, 0},  {3, 1},   {3, 15},   {3, 0x81}, {3, 0x80}, {3, 0x8f},
-              {4, 0}, {4, 31}, {4, 0x8a}, {99, 0}, {99, 10}, {255, 10}, {0, 255},  {20, 16},  {21, 0}};
+              {4, 0}, {4, 31}, {4, 0x8a}, {99, 0}, {99, 10}, {255, 10}, {0, 255},  {20, 16},  {21, 0}, {22, 1}, {22, 0x8a}};
   for (const auto& row : rows) {
     const auto id = static_cast<CodecId>(row.id);
     EXPECT_FALSE(find_codec(id, static_cast<uint8_t>(row.param), GetParam()).has_value()) << row.id << " " << row.param;
@@ -123,6 +124,7 @@ TEST_P(Names, BadNamesAreRefusedWithWhatIsAllowed) {
                            "inceptionn:10,",
                            "inceptionn:10,truncate,truncate",
                            "inceptionn:10,nearest",
+                           "inceptionn:10,truncate,literal",
                            "inceptionn:,truncate",
                            "inceptionn,truncate",
                            "raw:1",

@@ -343,6 +343,25 @@ class Inceptionn(Lattice, TaggedCodec):
         return FP32.round(-magnitude if code >= sign else magnitude)
 
 
+class InceptionnLiteral(Inceptionn):
+    """The code of the paper to the letter: payloads have the first 7 or 15 bits behind the binary point."""
+
+    def __init__(self, b):
+        super().__init__(b, truncate=True)
+        self.name, self.wire_id, self.param = "inceptionn:%d,literal" % b, 22, b
+        self.byte_unit = Fraction(1, 2**7)
+
+    def encode_one(self, bits):
+        if not FP32.is_finite(bits) or abs(FP32.value(bits)) >= 1:
+            return bits.to_bytes(4, "little")
+        magnitude, sign = abs(FP32.value(bits)), FP32.negative(bits)
+        if magnitude < self.zero_below:
+            return b""
+        if magnitude < self.byte_below:
+            return (sign << 7 | magnitude // self.byte_unit).to_bytes(1, "little")
+        return (sign << 15 | magnitude // self.step).to_bytes(2, "little")
+
+
 def find_codec(name):
     """Returns the codec of a text name. Raises ValueError if there is none."""
     word, _, rest = name.partition(":")
@@ -355,12 +374,14 @@ def find_codec(name):
             return Fixed(b)
         if word == "inceptionn" and 2 <= b <= 14 and (not comma or option == "truncate"):
             return Inceptionn(b, option == "truncate")
+        if word == "inceptionn" and 2 <= b <= 14 and option == "literal":
+            return InceptionnLiteral(b)
     raise ValueError("no such codec: " + name)
 
 
 def main():
     parser = argparse.ArgumentParser(description="Shows the block that a codec makes of a few floats.")
-    parser.add_argument("codec", help="raw, bf16, fp16, inceptionn:B[,truncate], fixed:B")
+    parser.add_argument("codec", help="raw, bf16, fp16, inceptionn:B[,truncate or ,literal], fixed:B")
     parser.add_argument("floats", nargs="+", help="decimal numbers, inf, nan, or 0x and the bits of an fp32")
     args = parser.parse_args()
     try:

@@ -133,6 +133,8 @@ void add_examples(std::vector<std::string>& names, const CodecRow& row) {
   if (row.takes_lattice) names.push_back(names.back() + "+fixed:10");
 }
 
+std::string variant_of(const CodecRow& row) { return row.variant != nullptr ? std::string(",") + row.variant : ""; }
+
 }  // namespace
 
 // If such a codec encodes its decoded values again, the bytes differ. So selection_test.cc tests these codecs.
@@ -147,7 +149,7 @@ std::vector<std::string> all_codecs() {
     if (selects(row)) continue;
     if (row.max_bits == 0) add_examples(names, row);
     for (unsigned b = row.min_bits; b != 0 && b <= row.max_bits; ++b) {
-      names.push_back(row.word + (":" + std::to_string(b)));
+      names.push_back(row.word + (":" + std::to_string(b)) + variant_of(row));
       if (row.option != nullptr) names.push_back(names.back() + "," + row.option);
     }
   }
@@ -163,10 +165,9 @@ std::vector<std::string> some_codecs() {
       continue;
     }
     const std::string word = std::string(row.word) + ":";
-    names.push_back(word + std::to_string(row.min_bits));
-    names.push_back(word + std::to_string(row.max_bits / 2));
+    for (const unsigned b : {row.min_bits, row.max_bits / 2}) names.push_back(word + std::to_string(b) + variant_of(row));
     names.emplace_back(row.example);
-    names.push_back(word + std::to_string(row.max_bits));
+    names.push_back(word + std::to_string(row.max_bits) + variant_of(row));
     if (row.option != nullptr) names.back() += std::string(",") + row.option;
   }
   return names;

@@ -17,7 +17,7 @@ from tests.scripts.fixtures.paths import ROOT
 from tests.scripts.wireshark.captures import Tshark, crc32c, datagram, packet, probe, run, write
 
 CODECS = ("raw", "bf16", "fp16", "fixed-1", "fixed-10", "fixed-30", "inceptionn-2", "inceptionn-10",
-          "inceptionn-10-truncate", "inceptionn-14", "retired/trunc-16", "retired/trunc-22",
+          "inceptionn-10-truncate", "inceptionn-14", "inceptionn-10-literal", "retired/trunc-16", "retired/trunc-22",
           "retired/deflate")
 DATA = 3
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 namespace gradlane {
 namespace {
@@ -10,7 +11,17 @@ namespace {
 constexpr double kFp32 = 4;
 constexpr double kIndex = 4;
 constexpr double kResNet50 = 25557032;
-constexpr double kVoteWorkers = 4;
+constexpr unsigned kWorkers[] = {4, 8, 16, 32, 64, 96};
+constexpr unsigned kBatches[] = {16, 32, 64};
+constexpr unsigned kLargeBatch = 64;
+constexpr unsigned kBertBatch = 16;
+constexpr double kBertTokens = 512;
+constexpr double kTableTokens = 128;  // of find_model("bert-base")
+
+double ring(const MlsysCluster& cluster, double bytes) noexcept {
+  const double p = cluster.workers;
+  return 2 * bytes * (p - 1) / (p * cluster.bandwidth);
+}
 
 double power_bytes(const ModelTable& model, double rank) {
   double elements = 0;
@@ -21,18 +32,46 @@ double power_bytes(const ModelTable& model, double rank) {
   return kFp32 * elements;
 }
 
-}  // namespace
-
-double mlsys_ring(const MlsysCluster& cluster, double bytes) noexcept {
-  const double p = cluster.workers;
-  return 2 * cluster.alpha * (p - 1) + 2 * bytes * (p - 1) / (p * cluster.bandwidth);
+// Adds a model's set-ups with each of the codecs.
+void add_setups(std::vector<MlsysSetup>& setups, MlsysCluster cluster, const ModelTable& model, unsigned batch,
+                double sample, std::span<const MlsysCodec> codecs) {
+  const double backward = sample * batch;
+  for (const unsigned workers : kWorkers) {
+    cluster.workers = workers;
+    for (const MlsysCodec& codec : codecs) {
+      MlsysSetup setup = {.model = model.name, .workers = workers, .batch = batch, .codec = codec.name};
+      setup.published = model.name == "resnet50" && batch == kLargeBatch;
+      setup.backward = backward;
+      cluster.lambda = kMlsysLambdaLeast;
+      setup.sync_least = mlsys_sync(cluster, backward, kFp32 * model.elements());
+      cluster.lambda = kMlsysLambdaMost;
+      setup.sync_most = mlsys_sync(cluster, backward, kFp32 * model.elements());
+      setup.compressed = mlsys_compressed(cluster, codec, model, backward);
+      setups.push_back(setup);
+    }
+  }
 }
 
+// Returns the bandwidth in Gb/s up to which PowerSGD of rank 4 is faster than sync-SGD, with 96 workers.
+double highest_rate(double lambda, const ModelTable& model, double backward) {
+  double low = 1;
+  double high = 100;
+  while (high - low > 1e-3) {
+    const double rate = (low + high) / 2;
+    const MlsysCluster cluster = {.bandwidth = rate * 1e9 / 8, .lambda = lambda};
+    const bool gains = mlsys_compressed(cluster, mlsys_codecs().front(), model, backward) <
+                       mlsys_sync(cluster, backward, kFp32 * model.elements());
+    (gains ? low : high) = rate;
+  }
+  return low;
+}
+
+}  // namespace
+
 double mlsys_sync(const MlsysCluster& cluster, double backward, double bytes) noexcept {
-  const double buckets = std::max(1.0, std::ceil(bytes / cluster.bucket));
-  const double last = bytes - (buckets - 1) * cluster.bucket;
-  return std::max(cluster.lambda * backward, (buckets - 1) * mlsys_ring(cluster, cluster.bucket)) +
-         mlsys_ring(cluster, last);
+  const double buckets = std::max(1.0, std::ceil(bytes / kMlsysBucket));
+  const double last = bytes - (buckets - 1) * kMlsysBucket;
+  return std::max(cluster.lambda * backward, (buckets - 1) * ring(cluster, kMlsysBucket)) + ring(cluster, last);
 }
 
 const std::vector<MlsysCodec>& mlsys_codecs() {
@@ -47,48 +86,64 @@ const std::vector<MlsysCodec>& mlsys_codecs() {
 
 double mlsys_compressed(const MlsysCluster& cluster, const MlsysCodec& codec, const ModelTable& model,
                         double backward) noexcept {
-  const double others = cluster.workers - 1.0;
+  const double gathers = (cluster.workers - 1.0) / cluster.bandwidth;
   const double elements = model.elements();
   double communicate = 0;
-  double encdec = codec.encdec;
   switch (codec.kind) {
     case MlsysCodec::Kind::kPowerSgd:
-      communicate = 4 * cluster.alpha * others +
-                    2 * power_bytes(model, codec.parameter) * others / (cluster.workers * cluster.bandwidth);
+      communicate = ring(cluster, power_bytes(model, codec.parameter));
       break;
     case MlsysCodec::Kind::kSign:
-      encdec += cluster.vote_decode * std::max(0.0, cluster.workers - kVoteWorkers);
-      communicate = cluster.alpha * others + kFp32 * elements / 32 * others / cluster.bandwidth;
+      communicate = kFp32 * elements / 32 * gathers;
       break;
     case MlsysCodec::Kind::kTopK:
-      communicate =
-          2 * cluster.alpha * others + codec.parameter * elements * (kFp32 + kIndex) * others / cluster.bandwidth;
+      communicate = codec.parameter * elements * (kFp32 + kIndex) * gathers;
       break;
   }
-  return backward + encdec * elements / kResNet50 + communicate;
+  return backward + codec.encdec * elements / kResNet50 + communicate;
 }
 
-std::vector<MlsysSetup> mlsys_grid(double bandwidth, double vote_decode) {
+MlsysVerdict MlsysSetup::verdict() const noexcept {
+  if (compressed * (1 + kMlsysTolerance) < sync_least) return MlsysVerdict::kGains;
+  if (compressed > sync_most * (1 + kMlsysTolerance)) return MlsysVerdict::kLoses;
+  return MlsysVerdict::kUnclear;
+}
+
+std::vector<MlsysSetup> mlsys_grid(double bandwidth) {
+  constexpr size_t kPowerSgds = 3;
+  const std::span<const MlsysCodec> codecs = mlsys_codecs();
+  const MlsysCluster cluster = {.bandwidth = bandwidth};
   std::vector<MlsysSetup> setups;
-  for (const char* const name : kMlsysModels) {
+  for (const char* const name : {"resnet50", "resnet101"}) {
     const ModelTable model = find_model(name).value();
-    const double sample = v100_backward(model);
-    for (const unsigned workers : kMlsysWorkers) {
-      MlsysCluster cluster;
-      cluster.workers = workers;
-      cluster.bandwidth = bandwidth;
-      cluster.vote_decode = vote_decode;
-      for (const unsigned batch : kMlsysBatches) {
-        const double backward = sample * batch;
-        const double sync = mlsys_sync(cluster, backward, kFp32 * model.elements());
-        for (const MlsysCodec& codec : mlsys_codecs()) {
-          setups.push_back(
-              {name, workers, batch, backward, codec.name, sync, mlsys_compressed(cluster, codec, model, backward)});
-        }
-      }
+    for (const unsigned batch : kBatches) {
+      const std::span<const MlsysCodec> used = batch == kLargeBatch ? codecs : codecs.first(kPowerSgds);
+      add_setups(setups, cluster, model, batch, v100_backward(model), used);
     }
   }
+  const ModelTable bert = find_model("bert-base").value();
+  add_setups(setups, cluster, bert, kBertBatch, v100_backward(bert) * kBertTokens / kTableTokens, codecs);
   return setups;
+}
+
+double MlsysNumber::error() const noexcept {
+  return std::max(std::abs(least - published), std::abs(most - published)) / published;
+}
+
+std::vector<MlsysNumber> mlsys_published() {
+  const ModelTable small = find_model("resnet50").value();
+  const ModelTable large = find_model("resnet101").value();
+  const double small_backward = kLargeBatch * v100_backward(small);
+  const double backward = kLargeBatch * v100_backward(large);
+  const auto sync = [&](double lambda) {
+    return 1e3 * mlsys_sync({.lambda = lambda}, backward, kFp32 * large.elements());
+  };
+  const double signs = 1e3 * mlsys_compressed({}, mlsys_codecs()[3], large, backward);
+  return {
+      {"sync-SGD, ResNet-101, 96 workers", "ms", 265, sync(kMlsysLambdaLeast), sync(kMlsysLambdaMost)},
+      {"SignSGD, ResNet-101, 96 workers", "ms", 1042, signs, signs},
+      {"PowerSGD 4 pays below, ResNet-50, 96 workers", "Gb/s", 8,
+       highest_rate(kMlsysLambdaLeast, small, small_backward), highest_rate(kMlsysLambdaMost, small, small_backward)}};
 }
 
 }  // namespace gradlane

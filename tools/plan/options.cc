@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "base/parse.h"
-#include "collectives/cost/mlsys.h"
 #include "collectives/wire.h"
 #include "config/calibration_file.h"
 #include "tools/bench/codec_list.h"
@@ -155,7 +154,7 @@ std::string ways_fault(const PlanSetting& setting, const std::string& codec, uns
 
 // Removes codecs that no strategy can carry. Throws SetupError if such a codec was named.
 void leave_out_codecs(const PlanOptions& options, PlanSetting& setting) {
-  const unsigned world = options.paper || !options.what_if.empty() ? 0 : setting.nodes;
+  const unsigned world = options.what_if.empty() ? setting.nodes : 0;
   const bool named = !options.codecs.empty() && !names_all(options.codecs.front());
   std::erase_if(setting.codecs, [&](const std::string& codec) {
     const std::string fault = ways_fault(setting, codec, world);
@@ -281,11 +280,7 @@ PlanSetting make_plan_setting(const PlanOptions& options) {
     for (const StrategyId& each : find_strategies(names)) setting.strategies.push_back(each);
   }
   if (setting.strategies.empty()) read_ways(setting);
-  if (options.paper) {
-    for (const unsigned workers : kMlsysWorkers) check_strategies(setting, workers);
-  } else if (options.what_if.empty()) {
-    check_strategies(setting, setting.nodes);
-  }
+  if (options.what_if.empty()) check_strategies(setting, setting.nodes);
   leave_out_codecs(options, setting);
   return setting;
 }

@@ -6,8 +6,6 @@
 #include <cmath>
 #include <string>
 
-#include "collectives/cost/mlsys.h"
-
 namespace gradlane::test::step_test {
 namespace {
 
@@ -175,55 +173,6 @@ TEST(PlanStep, RatesThatPay) {
   const PlanRates always = rates(*setting.calibration.find("fixed:10"));
   EXPECT_EQ(always.kind, Kind::kAlways);
   EXPECT_EQ(always.limit, PlanLimit::kPackets);
-}
-
-// The published point: ResNet-101, 96 workers, about 10 Gb/s, 265 ms of sync-SGD.
-TEST(Mlsys, PublishedPoint) {
-  const ModelTable model = find_model("resnet101").value();
-  const double backward = 64 * v100_backward(model);
-  MlsysCluster cluster;
-  cluster.workers = 96;
-  EXPECT_NEAR(mlsys_sync(cluster, backward, 4 * model.elements()), 0.265, 0.04);
-}
-
-// The published formula of SignSGD, computed by hand. Backward takes 232.6 ms, encoding and decoding 27.9 ms (16 ms for
-// ResNet-50). The signs of 95 other workers have 5.57 MB each, at 1.25 GB/s, and take 95 hops.
-TEST(Mlsys, SignsByTheFormula) {
-  const ModelTable model = find_model("resnet101").value();
-  MlsysCluster cluster;
-  cluster.workers = 96;
-  EXPECT_NEAR(mlsys_compressed(cluster, mlsys_codecs()[3], model, 64 * v100_backward(model)), 0.685, 0.001);
-}
-
-// kMlsysFittedVotes was fitted to this point, so the model must reproduce it. This test therefore does not show that
-// the model is right.
-TEST(Mlsys, FittedVotesMeetTheirPoint) {
-  const ModelTable model = find_model("resnet101").value();
-  MlsysCluster cluster;
-  cluster.workers = 96;
-  cluster.vote_decode = kMlsysFittedVotes;
-  EXPECT_NEAR(mlsys_compressed(cluster, mlsys_codecs()[3], model, 64 * v100_backward(model)), 1.042, 0.01);
-}
-
-size_t gains(double gbps, unsigned batch, double vote_decode = 0) {
-  size_t count = 0;
-  for (const MlsysSetup& each : mlsys_grid(gbps * 1e9 / 8, vote_decode)) {
-    count += (batch == 0 || each.batch == batch) && each.gains() ? 1 : 0;
-  }
-  return count;
-}
-
-// In the paper, 6 of more than 200 set-ups gain in data centres, and compression pays below about 8 Gb/s. Here 111 of
-// 378 gain at 10 Gb/s, because some have small batches. With the fitted votes 104 gain, 12 of them among the 126 with
-// the largest batches.
-TEST(Mlsys, FewGainInDataCentres) {
-  EXPECT_EQ(mlsys_grid(1.25e9).size(), 378U);
-  EXPECT_EQ(gains(10, 0), 111U);
-  EXPECT_EQ(gains(10, 0, kMlsysFittedVotes), 104U);
-  EXPECT_EQ(gains(10, 64, kMlsysFittedVotes), 12U);
-  EXPECT_LE(gains(15, 64), 6U);
-  EXPECT_LE(gains(30, 0), 6U);
-  EXPECT_GT(gains(1, 0), 200U);
 }
 
 }  // namespace

@@ -90,10 +90,6 @@ TEST(PlanOptions, WaysThatCannotBe) {
   options.what_if = {"nodes=8,16"};
   EXPECT_EQ(fault_of(options), "");
   options.what_if.clear();
-  options.strategies = {"rings:8"};
-  options.paper = true;
-  EXPECT_TRUE(fault_of(options).starts_with("--strategy, 4 nodes: ")) << fault_of(options);
-  options.paper = false;
   options.strategies = {"ring"};
   EXPECT_EQ(make_plan_setting(options).codecs, (std::vector<std::string>{"bf16", "fixed:10", "signsgd", "dgc:1%"}));
   for (const char* const codec : {"terngrad", "qsgd:4"}) {

@@ -105,7 +105,7 @@ CLI::App* add_bench_ratio(CLI::App& bench, gradlane::RatioOptions& options) {
   const auto add = [ratio](const char* name, auto& value, const char* text) {
     return ratio->add_option(name, value, text)->type_name("");
   };
-  add("--codec", options.codecs, "Codecs (one of each, and those with a goal); all");
+  add("--codec", options.codecs, "Codecs (one of each kind); all");
   add("--data", options.data, "Data as in 'bench codec', also recordings (gauss-0.01)");
   add("--strategy", options.strategies, "The first of these that supports the codec (ring,direct)");
   add("--nodes", options.nodes, "Number of nodes (4)");
@@ -113,7 +113,6 @@ CLI::App* add_bench_ratio(CLI::App& bench, gradlane::RatioOptions& options) {
   add("--warmup", options.warmup, "Exchanges before the counted ones (8)");
   add("--exchanges", options.exchanges, "Exchanges that are counted (2)");
   ratio->add_flag("--json", options.json, "JSON instead of a table");
-  add("--write-docs", options.write_docs, "Rewrite this page (docs/results/ratios.md)");
   ratio->footer(
       "ratio: bytes of raw's data packets / bytes of the codec's, by the same strategy,\n"
       "headers included. States are kept from one exchange to the next, and gradients\n"

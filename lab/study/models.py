@@ -13,7 +13,7 @@ CLASSIFIER = (64, 500, 500, 500, 500, 10)
 
 
 def classifier():
-    """The network of the INCEPTIONN paper, as in tools/demo/digits.py."""
+    """The network of tools/demo/digits.py."""
     layers = []
     for inputs, outputs in zip(CLASSIFIER, CLASSIFIER[1:]):
         layers += [torch.nn.Linear(inputs, outputs), torch.nn.ReLU()]

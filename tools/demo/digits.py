@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Trains a classifier of handwritten digits, as one of the trainers of `gradlane run`.
 
-The network is that of the INCEPTIONN paper (Li et al., MICRO 2018): five layers, 64-500-500-500-500-10 neurons. The
+The network is like that of the INCEPTIONN paper (Li et al., MICRO 2018): 5 layers, 64-500-500-500-500-10 neurons. The
 data are 1797 digits from UCI (docs/demo.md), images of 8x8 pixels; 80 % of them are for training. All trainers start
 with the same weights. In each step, each trainer computes gradients of its own share of the batch. gradlane averages
 them, so that all trainers make the same update. All weights must have the same bits on all ranks at the end.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -22,16 +21,8 @@
 namespace gradlane {
 namespace {
 
-// A ratio that a codec must reach, on recorded gradients or on generated ones.
-struct Wanted {
-  const char* codec;
-  const char* data;  // name of the generated gradients; null: all recorded ones
-  double ratio;
-};
-constexpr Wanted kWanted[] = {{"signsgd", nullptr, 20},
-                              {"terngrad", "gauss-0.01", 11},
-                              {"dgc:0.1%", nullptr, 150},
-                              {"topk:1%+fixed:10", nullptr, 60}};
+// Codecs that are measured if none is named, beside an example of each row of the table.
+constexpr const char* kMoreCodecs[] = {"dgc:0.1%", "topk:1%+fixed:10"};
 constexpr size_t kOneGo = 8192;  // floats that every codec takes at once
 
 struct RatioSettings {
@@ -52,7 +43,6 @@ struct RatioRow {
   double raw_bytes = 0;  // bytes of data packets in one exchange with codec `raw`
   double bytes = 0;
   double non_zero = 0;  // share of non-zeros in the first contribution of rank 0, when it is encoded and decoded
-  std::optional<double> wanted;
   std::string failure;
 
   [[nodiscard]] double ratio() const { return bytes > 0 ? raw_bytes / bytes : 0; }
@@ -60,7 +50,7 @@ struct RatioRow {
 
 // ---- Options
 
-// Returns an example of each codec in the table, and the codecs of kWanted.
+// Returns an example of each codec in the table, and behind the first of a kind those of kMoreCodecs.
 std::vector<CodecPair> ratio_codecs() {
   std::vector<CodecPair> codecs;
   const auto add = [&codecs](const std::string& name) {
@@ -69,9 +59,8 @@ std::vector<CodecPair> ratio_codecs() {
   };
   for (const CodecRow& row : codec_table()) {
     add(row.example);
-    for (const Wanted& wanted : kWanted) {
-      const std::string_view name = wanted.codec;
-      if (name.substr(0, name.find(':')) == row.word && row.variant == nullptr) add(wanted.codec);
+    for (const std::string_view name : kMoreCodecs) {
+      if (name.substr(0, name.find(':')) == row.word && row.variant == nullptr) add(std::string(name));
     }
   }
   return codecs;
@@ -229,18 +218,11 @@ class Table {
 
  private:
   RatioRow measure(const Gradients& data, const CodecPair& codec, const StrategyId& strategy) {
-    RatioRow row{.data = data.name(),
-                 .codec = codec.name(),
-                 .strategy = std::string(strategy.name().view()),
-                 .wanted = {},
-                 .failure = {}};
+    RatioRow row{
+        .data = data.name(), .codec = codec.name(), .strategy = std::string(strategy.name().view()), .failure = {}};
     row.raw_bytes = raw_bytes(data, strategy, row.failure);
     if (row.failure.empty()) row.bytes = Exchanges(plan_, data, codec.there, strategy).run(row.failure);
     row.non_zero = non_zero_share(plan_, data, codec.there);
-    for (const Wanted& wanted : kWanted) {
-      const bool about = wanted.data == nullptr ? data.recorded() : data.name() == wanted.data;
-      if (about && codec.there.name() == wanted.codec) row.wanted = wanted.ratio;
-    }
     return row;
   }
 
@@ -266,20 +248,14 @@ std::string ratio_text(double value) {
   return value < 99.95 ? fmt::format("{:.3g}", value) : fmt::format("{:.0f}", value);
 }
 
-// Returns percent: 92, 5.6, 0.18.
-std::string share_text(double share) {
-  return share < 0.0995 ? fmt::format("{:.2g}", 100 * share) : fmt::format("{:.0f}", 100 * share);
-}
-
 std::string head_text(const RatioSettings& plan) {
   return fmt::format("{} nodes, {} floats each, MTU 1500, exchanges: {} after {}", plan.nodes, plan.floats,
                      plan.exchanges, plan.warmup);
 }
 
 void print_row(const RatioRow& row, size_t width) {
-  const std::string wanted = row.wanted ? fmt::format(">= {:g}", *row.wanted) : "";
-  fmt::print("{:<14} {:<{}} {:<8} {:>11.0f} {:>7} {:>8.2f}% {:>8}{}\n", row.data, row.codec, width, row.strategy,
-             row.bytes, ratio_text(row.ratio()), 100 * row.non_zero, wanted, row.failure.empty() ? "" : "  FAILED");
+  fmt::print("{:<14} {:<{}} {:<8} {:>11.0f} {:>7} {:>8.2f}%{}\n", row.data, row.codec, width, row.strategy, row.bytes,
+             ratio_text(row.ratio()), 100 * row.non_zero, row.failure.empty() ? "" : "  FAILED");
   std::fflush(stdout);
 }
 
@@ -297,55 +273,20 @@ std::string to_json(const RatioSettings& plan, std::span<const RatioRow> rows) {
                               {"bytes", row.bytes},
                               {"ratio", row.ratio()},
                               {"non_zero", row.non_zero},
-                              {"wanted", row.wanted ? nlohmann::json(*row.wanted) : nlohmann::json(nullptr)},
                               {"failure", row.failure}});
   }
   return result.dump(1);
-}
-
-// Returns the page. It has a line for each codec and a column for each set of data.
-std::string page_of(const RatioSettings& plan, std::span<const RatioRow> rows) {
-  std::string text =
-      "# Ratios: bytes of packets with and without a codec\n\nWritten, all of it, by\n\n"
-      "    gradlane bench ratio --data gauss-0.01 laplace-1e-3 tools/bench/recordings/*.npy --write-docs "
-      "docs/results/ratios.md\n\n" +
-      head_text(plan) +
-      ". A ratio is bytes of `raw`'s data packets / bytes of the codec's,\nheaders included, by the same strategy: the "
-      "ring, or where that cannot carry a codec `direct`. All codecs that have\nstates keep them. In brackets the "
-      "share "
-      "of non-zeros of one contribution. [codecs.md](../codecs.md#ratios) says what the\ndata is.\n\n| codec | "
-      "strategy |";
-  std::string line = "|---|---|";
-  for (const Gradients& data : plan.data) {
-    text += " " + data.name() + " |";
-    line += "---|";
-  }
-  text += "\n" + line + "\n";
-  for (const CodecPair& codec : plan.codecs) {
-    std::string cells;
-    std::string strategy;
-    for (const RatioRow& row : rows) {
-      if (row.codec != codec.name()) continue;
-      strategy = row.strategy;
-      const std::string missed = row.wanted && row.ratio() < *row.wanted ? " **below**" : "";
-      const std::string wanted = row.wanted ? fmt::format(", wanted {:g}{}", *row.wanted, missed) : "";
-      cells += fmt::format(" {} ({} %){} |", ratio_text(row.ratio()), share_text(row.non_zero), wanted);
-    }
-    if (!cells.empty()) text += fmt::format("| `{}` | {} |{}\n", codec.name(), strategy, cells);
-  }
-  return text;
 }
 
 }  // namespace
 
 int run_ratio(const RatioOptions& options) {
   const RatioSettings plan = make_ratio_plan(options);
-  const bool prints = !options.json && options.write_docs.empty();
   size_t width = 5;
   for (const CodecPair& codec : plan.codecs) width = std::max(width, codec.name().size());
-  if (prints) {
-    fmt::print("{}\n{:<14} {:<{}} {:<8} {:>11} {:>7} {:>9} {:>8}\n", head_text(plan), "data", "codec", width,
-               "strategy", "bytes", "ratio", "non-zero", "wanted");
+  if (!options.json) {
+    fmt::print("{}\n{:<14} {:<{}} {:<8} {:>11} {:>7} {:>9}\n", head_text(plan), "data", "codec", width, "strategy",
+               "bytes", "ratio", "non-zero");
   }
   Table table(plan);
   std::vector<RatioRow> rows;
@@ -355,19 +296,13 @@ int run_ratio(const RatioOptions& options) {
       const std::optional<RatioRow> row = table.measure(data, codec);
       if (!row) continue;
       rows.push_back(*row);
-      if (prints) print_row(*row, width);
+      if (!options.json) print_row(*row, width);
       if (row->failure.empty()) continue;
       fmt::print(stderr, "gradlane: {}, {}: {}\n", row->data, row->codec, row->failure);
       status = 1;
     }
   }
   if (options.json) fmt::print("{}\n", to_json(plan, rows));
-  if (!options.write_docs.empty()) {
-    std::ofstream out(options.write_docs);
-    if (!(out << page_of(plan, rows) << std::flush)) {
-      throw SetupError(fmt::format("{}: cannot be written", options.write_docs));
-    }
-  }
   return status;
 }
 

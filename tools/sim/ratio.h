@@ -16,11 +16,10 @@ struct RatioOptions {
   std::string warmup;  // exchanges before those that are counted
   std::string exchanges;
   bool json = false;
-  std::string write_docs;  // path of the page to write
 };
 
-// Runs exchanges over a simulated network (simnet.h) and counts the bytes of their packets. Prints to standard output,
-// or writes the page. Returns the exit status: 1 if an operation failed. Throws SetupError if options cannot be used.
+// Runs exchanges over a simulated network (simnet.h) and counts the bytes of their packets. Prints to standard output.
+// Returns the exit status: 1 if an operation failed. Throws SetupError if options cannot be used.
 [[nodiscard]] int run_ratio(const RatioOptions& options);
 
 }  // namespace gradlane

@@ -1,7 +1,8 @@
 // operators.h - the operators that codecs are made of: reduce, filter, select, random, concat, extract
 //
-// CompLL (HiPress, SOSP 2021) has these operators. Its sort finds the k largest values. Here, select (select.h) finds
-// them without sorting.
+// They follow those of CompLL (HiPress, SOSP 2021), and differ in these: there is no sort, because select (select.h)
+// finds the k largest values without sorting; there is no map, because codecs call vectors.h for each sixteen floats;
+// concat and extract have codes of a byte only, and codecs pack others themselves.
 //
 // The operators work on sixteen floats at a time (vectors.h). Functions over a run of floats call f(first, count) for
 // each sixteen floats, and for the rest: see each().

@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from matplotlib.colors import TwoSlopeNorm  # noqa: E402
 
-from lab.compare.style import plt  # noqa: E402
+from lab.results.style import plt  # noqa: E402
 
 
 def ticks(axis, values, which):

@@ -8,7 +8,7 @@ from typing import Any, Callable
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Modules of the experiments, in the order in which lab/reproduce.sh runs them. Each has an EXPERIMENT.
-MODULES = ("lab.steps.calibrations", "lab.steps.experiment")
+MODULES = ("lab.steps.calibrations", "lab.steps.experiment", "lab.exchanges.experiment")
 
 # Sources that several experiments list.
 CODECS = ("compress/**",)

@@ -4,6 +4,7 @@ import math
 import statistics
 
 from lab.results.experiment import Plot
+from lab.results.texts import ratio_text
 from lab.steps import setups
 
 CORES = 2  # of the machine that all nodes share
@@ -194,11 +195,7 @@ def wins_where(samples):
 
 
 def spread(runs, name):
-    """Returns "1.32" or, if runs differ by more than 15 %, "1.2 to 1.5"."""
-    found = [mean_ms(run, setups.GLOO) / mean_ms(run, name) for run in runs if name in run["ms"]]
-    if max(found) > 1.15 * min(found):
-        return f"{min(found):.2g} to {max(found):.2g}"
-    return f"{statistics.median(found):.2f}"
+    return ratio_text([mean_ms(run, setups.GLOO) / mean_ms(run, name) for run in runs if name in run["ms"]])
 
 
 def cell_table(samples):
@@ -274,7 +271,7 @@ def scatter_data(samples):
 
 
 def draw_scatter(data, path):
-    from lab.compare.style import BLUE, VERMILION, plt
+    from lab.results.style import BLUE, VERMILION, plt
 
     figure, axes = plt.subplots(figsize=(5.5, 5.2))
     for nodes, colour, words in ((2, BLUE, "2 nodes, a core each"), (4, VERMILION, "4 nodes, half a core each")):
@@ -297,7 +294,7 @@ def speed_data(samples):
 
 
 def draw_speeds(data, path):
-    from lab.compare.style import plt
+    from lab.results.style import plt
 
     figure, axes = plt.subplots(figsize=(8, 0.22 * len(data) + 1.6))
     names = list(setups.COMPARED)

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Tests lab/results: spans of pages, measured numbers outside spans, stale samples, noisy samples, plots and the runner."""
+"""Tests lab/results: spans of pages, measured numbers outside spans, stale samples, noisy samples, plots and the runner;
+and the figures of experiments, from samples that are made up."""
 
 import argparse
 import contextlib
@@ -11,7 +12,10 @@ import types
 import unittest
 import unittest.mock
 
-from lab.results import experiment, machine, pages, reproduce, store
+from lab.exchanges import experiment as exchanges
+from lab.exchanges import setups as exchange_setups
+from lab.exchanges import tables as exchange_tables
+from lab.results import experiment, machine, pages, reproduce, store, texts
 from lab.results.store import Sample, Store, sources_hash
 from lab.steps import setups, tables
 
@@ -201,6 +205,53 @@ class Steps(unittest.TestCase):
 def run_of(ms, factor):
     guesses = {name: factor * each[0] for name, each in ms.items() if setups.BY_NAME[name].predicted}
     return {"ms": ms, "profile": {"forward_ms": 10, "backward_ms": 20}, "predicted": {"calibrated": guesses, "usual": guesses}}
+
+
+class Exchanges(unittest.TestCase):
+    """Tests the tables of exchanges: with 2 ranks each method is twice as fast as Gloo; with 4 ranks, 64 MiB and `raw`
+    the runs differ, and Open MPI is the fastest."""
+
+    @staticmethod
+    def samples():
+        fast = {method: [49.0, 50.0, 90.0] for method in exchange_setups.METHODS} | {exchange_setups.GLOO: [100.0] * 3}
+        runs = [fast | {"raw": [us], exchange_setups.OPEN_MPI: [10.0]} for us in (80.0, 125.0, 160.0)]
+        return {"2 ranks, 4 KiB": [fast], "4 ranks, 64 MiB": runs}
+
+    def test_speeds(self):
+        rows = exchange_tables.FIGURES["speeds"](self.samples()).splitlines()
+        raw = rows[0].split(" | ").index("`raw`")
+        self.assertEqual(rows[2].split(" | ")[raw], "2.00 (50.0 us)")
+        self.assertEqual(rows[3].split(" | ")[raw], "**0.62 to 1.2** (125 us)")
+
+    def test_losing_cases(self):
+        table = exchange_tables.FIGURES["losing"](self.samples())
+        self.assertIn("| `raw` | 1 | 1 | 0.62 to 1.2 (4 ranks, 64 MiB) |", table)
+        self.assertIn("| `signsgd` | 2 | 0 | 2.00 (2 ranks, 4 KiB) |", table)
+
+    def test_short_figures(self):
+        for name, text in (("raw-2-ranks-4-KiB", "2.00"), ("topk-1-fixed-10-4-ranks-64-MiB", "2.00"),
+                           ("raw-beaten-by-open-mpi", "1 of 2"), ("raw-4-ranks-4-KiB", "not measured")):
+            self.assertEqual(exchange_tables.FIGURES[name](self.samples()), text)
+        for name, figure in exchange_tables.FIGURES.items():
+            self.assertIsNotNone(pages.SPAN.fullmatch(f"<!-- result exchanges.{name} --><!-- end -->"))
+            self.assertTrue(figure({}), name)
+
+    def test_each_key_is_measured_three_times(self):
+        batches = exchanges.batches(self.samples())
+        self.assertEqual(len(batches), 3 * len(exchange_setups.KEYS) - 4)
+        self.assertEqual({batch.argument[1] for batch in batches[:len(exchange_setups.KEYS) - 2]}, {0})
+
+    def test_plot(self):
+        data = exchange_tables.plot_data(self.samples())
+        self.assertEqual(data["4 ranks"]["raw"], [[1 << 26, 0.8]])
+
+
+class Texts(unittest.TestCase):
+    def test_numbers(self):
+        self.assertEqual([texts.ratio_text(each) for each in ([1.32], [1.3, 1.32, 1.4], [0.7, 1.2])],
+                         ["1.32", "1.32", "0.7 to 1.2"])
+        self.assertEqual([texts.time_text(us) for us in (4.321, 99.96, 123, 999.6, 14700, 2.5e6, 1.5e9)],
+                         ["4.32 us", "100 us", "123 us", "1.00 ms", "14.7 ms", "2.50 s", "1.50e+03 s"])
 
 
 class Everything(unittest.TestCase):

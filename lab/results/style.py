@@ -1,4 +1,5 @@
-# style.py - style of plots: colours of Okabe and Ito, which colour-blind readers can tell apart, and different markers
+"""style.py - style of plots: colours of Okabe and Ito, which colour-blind readers can tell apart, and different markers
+"""
 
 import matplotlib
 
@@ -8,6 +9,8 @@ import matplotlib.pyplot as plt
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 GREY = "#7F7F7F"
+COLOURS = (BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE, GREY, YELLOW)  # of lines, in this order
+MARKERS = "osD^v<>Ph"
 
 plt.rcParams.update({
     "figure.dpi": 110, "savefig.dpi": 110, "font.size": 10, "axes.grid": True, "axes.grid.which": "major",

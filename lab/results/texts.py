@@ -1,0 +1,20 @@
+"""texts.py - how numbers are written in tables and spans"""
+
+import statistics
+
+DIFFERS = 1.15  # runs that differ by more are given as a range
+
+
+def ratio_text(found):
+    """Returns "1.32", the median of the ratios of several runs, or, if they differ much, "1.2 to 1.5"."""
+    if max(found) > DIFFERS * min(found):
+        return f"{min(found):.2g} to {max(found):.2g}"
+    return f"{statistics.median(found):.2f}"
+
+
+def time_text(us):
+    """Returns microseconds with three digits and a unit."""
+    for unit, factor in (("us", 1), ("ms", 1e3), ("s", 1e6)):
+        if us < 999.5 * factor or unit == "s":
+            return f"{us / factor:#.3g}".removesuffix(".") + f" {unit}"
+    return ""

@@ -12,6 +12,7 @@ from lab.results.texts import ratio_text, time_text
 
 NOTHING = "not measured"
 
+
 def rings_of(samples):
     """Returns the rings of the experiment's samples, with the medians of the repetitions."""
     rings = {}
@@ -113,6 +114,7 @@ def ratio_of(method, key):
 FIGURES = {
     "speeds": lambda samples: speed_table(rings_of(samples)),
     "losing": lambda samples: losing_table(rings_of(samples)),
+    "plot": lambda samples: "![times as fast as Gloo against the size](../images/exchanges.png)" if samples else NOTHING,
     **{slug(f"{method} {key}"): ratio_of(method, key) for method in setups.METHODS for key in setups.KEYS},
     **{slug(f"{method} worst"): lambda samples, method=method: worst(rings_of(samples), method)
        for method in setups.METHODS},

@@ -44,13 +44,15 @@ def batches(samples):
 
 
 def predictions(cell, context, calibration, profile, folder):
-    """Returns {method: ms} for the step of each method, with the calibration of the ring and without."""
+    """Returns {method: ms} for the step of each method, with the calibration of the ring and without. Raises
+    RuntimeError if the calibration is of another machine: `lab/reproduce.sh --again --only calibrations` makes new ones.
+    """
     file, model = folder / "calibration.yaml", folder / "profile.json"
     file.write_text(calibration)
     model.write_text(json.dumps(profile))
     codecs = [method.codec for method in setups.METHODS if method.codec not in ("", "raw")]
     found = {}
-    for kind, options in (("calibrated", ["--calibration", file, "--any-host"]),
+    for kind, options in (("calibrated", ["--calibration", file]),
                           ("usual", ["--calibration", "none", "--gbps", cell.gbps, "--port", "udp", "--cores",
                                      2 / cell.nodes])):
         command = [context.gradlane, "plan", "--json", "--model", model, "--nodes", cell.nodes, *options, "--codecs",

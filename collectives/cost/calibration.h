@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -136,6 +137,9 @@ struct Calibration {
   [[nodiscard]] const CodecCost* find(std::string_view codec) const noexcept;
   [[nodiscard]] const MeasuredExchange* find_exchange(std::string_view library, std::string_view codec) const noexcept;
 };
+
+[[nodiscard]] const MeasuredExchange* find_exchange(std::span<const MeasuredExchange> exchanges,
+                                                    std::string_view library, std::string_view codec) noexcept;
 
 // Returns "these figures do not fit this ring: ..." if the checks are off by a factor of more than 2. Returns an empty
 // text if the figures fit or there are no checks.

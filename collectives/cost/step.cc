@@ -4,18 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace gradlane {
 namespace {
 
 constexpr double kFloatBytes = 4;
 constexpr double kMostRatio = 1000;
-
-double step_of(const Calibration& calibration, std::span<const CodecCost* const> codecs,
-               std::span<const PlanBucket> buckets, const StepCompute& compute, unsigned world,
-               std::span<const StrategyId> strategies) {
-  return plan_step(calibration, codecs, buckets, compute, world, strategies).time.step;
-}
 
 // Returns the limit of those buckets that together took longest.
 PlanLimit main_limit(std::span<const BucketChoice> choices) {
@@ -33,6 +28,23 @@ void add_to(AllReduceTime& sum, const AllReduceTime& time) {
   sum.memory += time.memory;
   sum.sent_bytes += time.sent_bytes;
   sum.sent_packets += time.sent_packets;
+}
+
+// Speeds of backward and of an exchange while both run, as shares of their speeds alone.
+struct StepSpeeds {
+  double backward = 1;
+  double exchange = 1;
+};
+
+StepSpeeds speeds_of(const ExchangeCost& exchange, const StepHost& host) {
+  if (host.cores <= 0) return {1 / host.lambda, 1};
+  const double backward = std::min(1.0, host.cores);
+  const double wanted = exchange.seconds > 0 ? exchange.busy / exchange.seconds : 0;
+  if (backward + wanted <= host.cores) return {};
+  const double less = std::min({backward, wanted, host.cores / 2});
+  const double rest = host.cores - less;
+  const auto [mine, others] = backward <= wanted ? std::pair(less, rest) : std::pair(rest, less);
+  return {std::min(1.0, mine / backward), std::min(1.0, others / wanted)};
 }
 
 }  // namespace
@@ -57,17 +69,22 @@ std::vector<PlanBucket> buckets_of(const ModelTable& model, double bytes, double
   return buckets;
 }
 
-StepTime step_time(std::span<const PlanBucket> buckets, std::span<const double> seconds, const StepCompute& compute,
-                   double lambda) {
+StepTime step_time(std::span<const PlanBucket> buckets, std::span<const ExchangeCost> exchanges,
+                   const StepCompute& compute, const StepHost& host) {
   StepTime time;
   double now = 0;   // time since backward began, in s
   double done = 0;  // part of backward that is done, in s at full speed
   for (size_t i = 0; i < buckets.size(); ++i) {
     const double alone = std::max(0.0, buckets[i].ready * compute.backward - done);  // until the bucket is ready
-    now += alone + seconds[i];
+    now += alone;
     done += alone;
-    done += std::min(compute.backward - done, seconds[i] / lambda);
-    time.exchange += seconds[i];
+    const double seconds = exchanges[i].seconds;
+    const StepSpeeds speeds = speeds_of(exchanges[i], host);
+    // Both run until the exchange or backward ends. The rest of the exchange then runs alone.
+    const double both = std::min(seconds / speeds.exchange, (compute.backward - done) / speeds.backward);
+    done = std::min(compute.backward, done + both * speeds.backward);
+    now += both + seconds - both * speeds.exchange;
+    time.exchange += seconds;
   }
   const double both = now + compute.backward - done;
   time.step = compute.forward + both;
@@ -76,35 +93,45 @@ StepTime step_time(std::span<const PlanBucket> buckets, std::span<const double> 
   return time;
 }
 
-StepPlan plan_step(const Calibration& calibration, std::span<const CodecCost* const> codecs,
-                   std::span<const PlanBucket> buckets, const StepCompute& compute, unsigned world,
-                   std::span<const StrategyId> strategies) {
+StepPlan plan_step(const StepHost& host, const BucketExchange& exchange, std::span<const PlanBucket> buckets,
+                   const StepCompute& compute) {
   StepPlan plan;
-  std::vector<double> seconds;
+  std::vector<ExchangeCost> costs;
   for (const PlanBucket& bucket : buckets) {
-    BucketChoice& best = plan.choices.emplace_back();
-    best.time.seconds = std::numeric_limits<double>::infinity();
-    for (const CodecCost* codec : codecs) {
-      const AllReduceChoice choice = fastest(calibration, *codec, bucket.elements, world, strategies);
-      if (choice.time.seconds < best.time.seconds) best = {codec, choice.strategy, choice.time};
-    }
-    seconds.push_back(best.time.seconds);
+    const BucketChoice& best = plan.choices.emplace_back(exchange(bucket.elements));
+    costs.push_back({best.time.seconds, best.busy});
     add_to(plan.sum, best.time);
+    plan.busy += best.busy;
   }
   plan.sum.limit = main_limit(plan.choices);
-  plan.time = step_time(buckets, seconds, compute, calibration.lambda);
+  plan.time = step_time(buckets, costs, compute, host);
   return plan;
 }
 
-std::optional<double> ratio_enough(const Calibration& calibration, std::span<const PlanBucket> buckets,
-                                   const StepCompute& compute, unsigned world, std::span<const StrategyId> strategies,
-                                   double slack) {
-  const auto enough = [&](double ratio) {
-    CodecCost codec;
-    codec.bytes = kFloatBytes / ratio;
-    const CodecCost* const one[] = {&codec};
-    return step_of(calibration, one, buckets, compute, world, strategies) <= compute.seconds() * (1 + slack);
+BucketChoice fastest_codec(const Calibration& calibration, std::span<const CodecCost* const> codecs, double elements,
+                           unsigned world, std::span<const StrategyId> strategies) {
+  BucketChoice best;
+  best.time.seconds = std::numeric_limits<double>::infinity();
+  for (const CodecCost* codec : codecs) {
+    const AllReduceChoice choice = fastest(calibration, *codec, elements, world, strategies);
+    if (choice.time.seconds < best.time.seconds) best = {codec, choice.strategy, choice.time, 0};
+  }
+  // The lanes share these times.
+  best.busy = (best.time.codec + best.time.packets + best.time.memory) * std::max(1U, calibration.lanes);
+  return best;
+}
+
+StepPlan plan_step(const Calibration& calibration, std::span<const CodecCost* const> codecs,
+                   std::span<const PlanBucket> buckets, const StepCompute& compute, unsigned world,
+                   std::span<const StrategyId> strategies) {
+  const auto exchange = [&](double elements) {
+    return fastest_codec(calibration, codecs, elements, world, strategies);
   };
+  return plan_step({calibration.cores, calibration.lambda}, exchange, buckets, compute);
+}
+
+std::optional<double> ratio_enough(const StepOf& step, double longest) {
+  const auto enough = [&](double ratio) { return step(ratio) <= longest; };
   if (enough(1)) return 1;
   if (!enough(kMostRatio)) return std::nullopt;
   double less = 1;
@@ -116,18 +143,9 @@ std::optional<double> ratio_enough(const Calibration& calibration, std::span<con
   return most;
 }
 
-PlanRates rates_that_pay(Calibration calibration, const CodecCost& plain, std::span<const CodecCost* const> codecs,
-                         std::span<const PlanBucket> buckets, const StepCompute& compute, unsigned world,
-                         std::span<const StrategyId> strategies, double gain, double least, double most) {
-  const CodecCost* const only[] = {&plain};
-  const auto brings = [&](double rate) {
-    calibration.link.bandwidth = rate;
-    const double raw = step_of(calibration, only, buckets, compute, world, strategies);
-    return step_of(calibration, codecs, buckets, compute, world, strategies) < raw * (1 - gain);
-  };
+PlanRates rates_that_pay(const StepOf& baseline, const StepOf& step, double gain, double least, double most) {
+  const auto brings = [&](double rate) { return step(rate) < baseline(rate) * (1 - gain); };
   PlanRates rates;
-  calibration.link.bandwidth = most;
-  rates.limit = plan_step(calibration, only, buckets, compute, world, strategies).sum.limit;
   if (brings(most)) {
     rates.kind = PlanRates::Kind::kAlways;
     rates.rate = most;

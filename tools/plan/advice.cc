@@ -57,11 +57,14 @@ std::string elsewhere_text(const PlanRows& rows) {
 }
 
 // Returns a note on fixed:B, whose bound does not depend on the size of gradients. The bound of fixed:adaptive follows
-// that size. Its predictions use the figures of a fixed:B.
-std::string fixed_text(const PlanSetting& setting, const std::string& codec) {
-  if (!codec.starts_with(kFixed)) return "";
+// that size.
+std::string fixed_text(const PlanRow& row) {
+  if (!row.codec.starts_with(kFixed)) return "";
+  const bool follows = follows_gradients(row.codec);
+  if (follows && row.measured) return "";
+  const std::string codec = follows ? kFollowedCodec : row.codec;
   const std::string bits = codec.substr(std::string_view(kFixed).size());
-  if (setting.follows) {
+  if (follows) {
     return fmt::format(
         "; fixed:adaptive, of PyTorch's hook, is predicted with the figures of {}, which rounds gradients below "
         "2^-{} to 0",
@@ -77,7 +80,7 @@ std::string fixed_text(const PlanSetting& setting, const std::string& codec) {
 // codec, and raw is slow because of packets, a core or memory.
 std::string raw_text(const PlanRows& rows, const PlanRow& chosen) {
   if (rows.rows.front().plan.time.step >= chosen.plan.time.step * (1 + kWorthIt)) return "";
-  switch (rows.rows[PlanRows::kRaw].plan.sum.limit) {
+  switch (rows.raw->plan.sum.limit) {
     case PlanLimit::kPackets:
       return "; first try an mtu of 9000, or more lanes, without compression, because packets limit raw";
     case PlanLimit::kCodec:
@@ -90,71 +93,107 @@ std::string raw_text(const PlanRows& rows, const PlanRow& chosen) {
   return "";
 }
 
-// Returns whether the user asked for fixed:adaptive, and this codec's figures stand for it.
-bool stands_in(const PlanSetting& setting, const std::string& codec) {
-  return setting.follows && codec.starts_with(kFixed);
-}
-
 std::string both_text(const std::string& one, const std::string& other) {
   return other.empty() ? one : one + " and " + other;
 }
 
-// Returns " by ring: 2.3x (what to set)".
-std::string how_text(const PlanSetting& setting, const PlanRow& row) {
-  const auto [codec, strategies] = configuration_of(row.codec, row.ways, setting.calibration.strategies);
-  std::string what = both_text(codec, strategies);
-  if (stands_in(setting, row.codec)) {
-    const std::string way = row.ways.find('+') == row.ways.npos ? row.ways : "auto";
-    const std::string state = fmt::format("gradlane.torch.State(\"fixed:adaptive\", strategy=\"{}\")", way);
-    if (strategies.empty()) {
-      return fmt::format(" by {}: {} ({})", ways_text(row.ways), times_text(row.speedup), state);
-    }
-    what = both_text(state, strategies);
+// Returns the name of a row in a sentence.
+std::string row_name(const PlanRow& row) {
+  if (row.kind == RowKind::kPlain) return "an ideal exchange without compression";
+  if (row.kind == RowKind::kRival) {
+    const std::string name = row.library == "nccl" ? "NCCL" : row.library == "gloo" ? "Gloo" : row.library;
+    return row.exact ? name : "bf16 of PyTorch with " + name;
   }
-  return fmt::format(" by {}: {} ({} in the daemons' configuration)", ways_text(row.ways), times_text(row.speedup),
-                     what);
+  return row.codec;
+}
+
+// Returns " by ring: 2.3x against Gloo (what to set)".
+std::string how_text(const PlanSetting& setting, const PlanRows& rows, const PlanRow& row) {
+  const std::string against = row_name(*rows.baseline);
+  if (row.kind == RowKind::kRival) {
+    return fmt::format(": {} against {} (model.register_comm_hook(None, default_hooks.bf16_compress_hook))",
+                       times_text(row.speedup), against);
+  }
+  const bool follows = follows_gradients(row.codec);
+  const auto [codec, strategies] =
+      configuration_of(follows ? kFollowedCodec : row.codec, row.ways, setting.calibration.strategies);
+  std::string what = both_text(codec, strategies) + " in the daemons' configuration";
+  if (follows) {
+    const std::string way = row.ways.find('+') == row.ways.npos ? row.ways : "auto";
+    what = fmt::format("gradlane.torch.State(\"fixed:adaptive\", strategy=\"{}\")", way);
+    if (!strategies.empty()) what = both_text(what, strategies) + " in the daemons' configuration";
+  }
+  return fmt::format(" by {}: {} against {} ({})", ways_text(row.ways), times_text(row.speedup), against, what);
+}
+
+// Returns "4 % slower than Gloo", "2 % faster than Gloo".
+std::string margin_text(const PlanRow& row, const PlanRows& rows) {
+  const bool faster = row.speedup >= 1;
+  const double percent = 100 * (faster ? row.speedup - 1 : 1 / row.speedup - 1);
+  return fmt::format("{:.0f} % {} than {}", percent, faster ? "faster" : "slower", row_name(*rows.baseline));
+}
+
+// Returns why nothing is faster than the baseline.
+std::string nothing_text(const PlanRows& rows) {
+  std::string text = "do not compress: ";
+  if (rows.baseline->plan.time.step <= rows.compute * (1 + kLinearSlack)) {
+    text += "the exchange is hidden behind the backward pass";
+    if (rows.fastest == nullptr) return text;
+    text += "; ";
+  }
+  if (rows.fastest == nullptr) return text + "no codec here is faster";
+  text += fmt::format("the fastest codec, {}, is {}", rows.fastest->codec, margin_text(*rows.fastest, rows));
+  if (rows.fastest->speedup > 1) text += fmt::format(", which is less than the {:.0f} % that count", kWorthIt * 100);
+  return text;
+}
+
+// Returns the decision if a row that is none of gradlane's codecs is the best.
+std::string other_text(const PlanSetting& setting, const PlanRows& rows, const PlanRow& row) {
+  std::string text;
+  if (row.exact) {
+    text = fmt::format("do not compress, but use gradlane{}", how_text(setting, rows, row));
+  } else {
+    text = fmt::format("compress with {}{}", row_name(row), how_text(setting, rows, row));
+  }
+  if (rows.fastest == nullptr) return text;
+  return text + fmt::format("; the fastest codec of gradlane, {}, is {}", rows.fastest->codec,
+                            margin_text(*rows.fastest, rows));
 }
 
 std::string decision(const PlanSetting& setting, const PlanRows& rows) {
-  const PlanRow& raw = rows.rows[PlanRows::kRaw];
   const PlanRow& least = *rows.bounded;
   const PlanRow& most = *rows.single;
   const auto never = [](const PlanBucket& each) { return each.elements < kLeastElements; };
   if (std::ranges::all_of(setting.buckets, never)) {
     return "do not compress: no bucket has 1024 elements, and sums of fewer are never compressed";
   }
-  if (most.speedup < 1 + kWorthIt) {
-    const char* const why = raw.plan.time.step <= rows.compute * (1 + kLinearSlack)
-                                ? "the exchange is hidden behind the backward pass"
-                                : "no codec here is faster";
-    return fmt::format("do not compress: {}{}", why, elsewhere_text(rows));
+  if (&most == rows.baseline) return nothing_text(rows) + elsewhere_text(rows);
+  if (&least == rows.baseline) {
+    return fmt::format("compress only with {}, which has no error bound,{}", most.codec, how_text(setting, rows, most));
   }
-  if (least.speedup < 1 + kWorthIt) {
-    return fmt::format("compress only with {}, which has no error bound,{}", most.codec, how_text(setting, most));
-  }
-  const std::string name = stands_in(setting, least.codec) ? "fixed:adaptive" : least.codec;
-  std::string text = fmt::format("compress with {}{}", name, how_text(setting, least));
+  if (least.exact || least.kind == RowKind::kRival) return other_text(setting, rows, least);
+  std::string text = fmt::format("compress with {}{}", least.codec, how_text(setting, rows, least));
   if (most.speedup > least.speedup * (1 + kWorthIt)) {
     text += fmt::format("; {}, without an error bound: {}", most.codec, times_text(most.speedup));
   }
-  return text + fixed_text(setting, least.codec) + raw_text(rows, least) + limit_text(rows.rates);
+  return text + fixed_text(least) + raw_text(rows, least) + limit_text(rows.rates);
 }
 
 // Returns a text about strategies that the ring does not allow, if the step would be shorter with them by more than
 // kWorthIt.
 std::string wider_text(const PlanSetting& setting, const PlanRows& rows) {
-  if (setting.strategies_not_allowed.empty()) return "";
+  if (setting.strategies_not_allowed.empty() || rows.raw->measured) return "";
   PlanSetting wide = setting;
   wide.strategies.insert(wide.strategies.end(), setting.strategies_not_allowed.begin(),
                          setting.strategies_not_allowed.end());
   wide.strategies_not_allowed.clear();
   const PlanRows more = plan_rows(wide);
-  const double here = std::min(rows.bounded->plan.time.step, rows.rows[PlanRows::kRaw].plan.time.step);
+  const double here = std::min(rows.bounded->plan.time.step, rows.baseline->plan.time.step);
   const double there = more.bounded->plan.time.step;
   if (there * (1 + kWorthIt) >= here) return "";
   return fmt::format("; with {} allowed on all nodes, {} by {} reaches {} ({})",
                      setting.strategies_not_allowed.front().name().view(), more.bounded->codec,
-                     ways_text(more.bounded->ways), times_text(rows.rows[PlanRows::kRaw].plan.time.step / there),
+                     ways_text(more.bounded->ways), times_text(rows.baseline->plan.time.step / there),
                      configuration_text(more.bounded->codec, more.bounded->ways, {}));
 }
 

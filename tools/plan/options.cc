@@ -23,9 +23,7 @@ namespace {
 // Codecs from the finest to the coarsest. Among codecs that are equally fast, the first one is chosen.
 constexpr const char* kUsualCodecs[] = {"bf16", "fixed:10", "int8", "qsgd:4", "signsgd", "dgc:1%"};
 constexpr PlanPort kPorts[] = {PlanPort::kUdp, PlanPort::kPackets, PlanPort::kCard};
-// Names that PyTorch's hook takes. These are no codecs: the hook uses a fixed:B whose B follows the gradients.
-constexpr std::string_view kFollows[] = {"fixed:adaptive", "fixed:auto"};  // the latter is the name in release 0.1
-constexpr const char* kFollowedCodec = "fixed:10";
+constexpr std::string_view kFollows[] = {kAdaptiveCodec, "fixed:auto"};  // the latter is the name in release 0.1
 constexpr double kMostGbps = 1e5;
 constexpr double kMostBatch = 1e6;
 constexpr double kMostFaster = 1000;
@@ -136,9 +134,13 @@ void read_costs(const PlanOptions& options, PlanSetting& setting) {
   setting.nodes_assumed = options.nodes.empty() && calibration.links.empty();
   setting.gbps_assumed = options.gbps.empty() && calibration.links.empty();
   setting.nodes = whole_number("--nodes", options.nodes, nodes, 1, kMaxWorld);
+  if (!options.cores.empty()) calibration.cores = option_number("--cores", options.cores, 0, 0.01, 65536);
+  if (setting.calibrated && !calibration.links.empty() && !calibration.exchanges.empty()) {
+    setting.rings.push_back({nodes, slowest(calibration.links, calibration.link), calibration.exchanges});
+  }
   const double known = calibration.link.bandwidth * 8e-9;
   setting.gbps = option_number("--gbps", options.gbps, known > 0 ? known : 10, 1e-3, kMostGbps);
-  calibration.link.bandwidth = setting.gbps * 1e9 / 8;
+  if (!options.gbps.empty() || known <= 0) calibration.link.bandwidth = setting.gbps * 1e9 / 8;
   if (!options.gbps.empty()) calibration.link.at_least = false;
 }
 
@@ -146,7 +148,8 @@ void read_costs(const PlanOptions& options, PlanSetting& setting) {
 std::string ways_fault(const PlanSetting& setting, const std::string& codec, unsigned world) {
   std::string fault;
   for (const StrategyId& each : setting.strategies) {
-    fault = strategy_fault(find_codec_pair(codec), each, setting.strategies, world);
+    fault = strategy_fault(find_codec_pair(follows_gradients(codec) ? kFollowedCodec : codec), each, setting.strategies,
+                           world);
     if (fault.empty()) break;
   }
   return fault;
@@ -163,27 +166,45 @@ void leave_out_codecs(const PlanOptions& options, PlanSetting& setting) {
   });
 }
 
+// Returns the names of gradlane's measured codecs.
+std::vector<std::string> measured_codecs(const PlanSetting& setting) {
+  std::vector<std::string> names;
+  const MeasuredRing* const ring = nearest_ring(setting.rings, setting.nodes, setting.calibration.link.bandwidth);
+  if (ring == nullptr) return names;
+  for (const MeasuredExchange& each : ring->exchanges) {
+    if (each.library == kOwnLibrary) names.push_back(each.codec);
+  }
+  return names;
+}
+
 void read_codecs(const PlanOptions& options, PlanSetting& setting) {
   const Calibration& calibration = setting.calibration;
+  const std::vector<std::string> measured = measured_codecs(setting);
+  const auto known = [&](const std::string& name) {
+    return std::ranges::find(measured, name) != measured.end() || setting.find_cost(name) != nullptr;
+  };
+  const auto add = [&](const std::string& name) {
+    const bool there = std::ranges::find(setting.codecs, name) != setting.codecs.end();
+    if (!there && known(name) && name != kDefaultCodec) setting.codecs.push_back(name);
+  };
   for (const std::string& each : codec_list(options.codecs)) {
-    const bool follows = std::ranges::any_of(
-        kFollows, [&](std::string_view name) { return each == name || each.starts_with(std::string(name) + ":"); });
-    setting.follows |= follows;
-    const std::string name = find_codec(follows ? kFollowedCodec : each).name();
-    if (calibration.find(name) == nullptr && !names_all(options.codecs.front())) {
-      std::vector<std::string> there;
-      for (const CodecCost& cost : calibration.codecs) there.push_back(cost.name);
+    const std::string name = follows_gradients(each) ? kAdaptiveCodec : find_codec(each).name();
+    if (!known(name) && !names_all(options.codecs.front())) {
+      std::vector<std::string> there = measured;
+      for (const CodecCost& cost : calibration.codecs) {
+        if (std::ranges::find(measured, cost.name) == measured.end()) there.push_back(cost.name);
+      }
       throw SetupError(fmt::format("--codecs '{}': there are no figures for it {}; there are figures for {}", name,
                                    setting.calibrated ? "in the calibration" : "without a calibration",
                                    fmt::join(there, ", ")));
     }
-    if (std::ranges::find(setting.codecs, name) != setting.codecs.end()) continue;
-    if (calibration.find(name) != nullptr && name != kDefaultCodec) setting.codecs.push_back(name);
+    add(name);
   }
   if (!options.codecs.empty()) return;
-  for (const char* const name : kUsualCodecs) {
-    if (calibration.find(name) != nullptr) setting.codecs.emplace_back(name);
-  }
+  for (const std::string& name : measured) add(name);
+  // Predictions from parts leave out what PyTorch costs, so they are not put next to measured ones.
+  if (!setting.codecs.empty()) return;
+  for (const char* const name : kUsualCodecs) add(name);
 }
 
 // A name of --what-if and its values: "4..96", "1,2,5".
@@ -260,6 +281,16 @@ void check_strategies(const PlanSetting& setting, unsigned nodes) {
 }
 
 }  // namespace
+
+const CodecCost* PlanSetting::find_cost(const std::string& name) const {
+  return calibration.find(follows_gradients(name) ? kFollowedCodec : name);
+}
+
+bool follows_gradients(std::string_view codec) noexcept {
+  return std::ranges::any_of(kFollows, [codec](std::string_view name) {
+    return codec.starts_with(name) && (codec.size() == name.size() || codec[name.size()] == ':');
+  });
+}
 
 PlanPort plan_port_of(const std::string& text) {
   if (text.empty()) return PlanPort::kUdp;

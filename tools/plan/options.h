@@ -2,8 +2,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "collectives/cost/measured.h"
 #include "collectives/cost/step.h"
 
 namespace gradlane {
@@ -22,6 +24,7 @@ struct PlanOptions {
   std::vector<std::string> places;
   std::string port;  // kind of port, if there is no calibration
   std::string lanes;
+  std::string cores;
   std::string mtu;
   std::string latency_us;
   std::vector<std::string> what_if;  // NAME=FROM..TO, NAME=A,B,C
@@ -54,8 +57,9 @@ struct PlanSetting {
   bool calibrated = false;
   // file of `places` that cannot be used here, and why; empty: there is none, or another can be used
   std::string ignored;
+  // Rings with measured all-reduces: that of the calibration. Empty: there are none, so all is predicted from parts.
+  std::vector<MeasuredRing> rings;
   std::vector<std::string> codecs;  // names; "raw" is not among them
-  bool follows = false;             // fixed:adaptive was asked for; it is predicted by the figures of kFollowedCodec
   std::vector<StrategyId> strategies;
   std::vector<StrategyId> strategies_not_allowed;  // usual strategies that the calibrated ring does not allow
   bool nodes_assumed = false;                      // `nodes` was neither given nor measured
@@ -66,7 +70,17 @@ struct PlanSetting {
   [[nodiscard]] bool at_least() const noexcept { return calibration.link.at_least; }
   // Returns the cost of the codec with that name, which must be in the calibration.
   [[nodiscard]] const CodecCost& cost(const std::string& name) const { return *calibration.find(name); }
+  // Returns the figures with which a codec is predicted; null if there are none.
+  [[nodiscard]] const CodecCost* find_cost(const std::string& name) const;
 };
+
+inline constexpr const char* kOwnLibrary = "gradlane";  // MeasuredExchange::library
+
+// fixed:adaptive of PyTorch's hook is no codec: the hook uses a fixed:B whose B follows the gradients. It is predicted
+// with the figures of kFollowedCodec.
+inline constexpr const char* kAdaptiveCodec = "fixed:adaptive";
+inline constexpr const char* kFollowedCodec = "fixed:10";
+[[nodiscard]] bool follows_gradients(std::string_view codec) noexcept;
 
 [[nodiscard]] PlanPort plan_port_of(const std::string& text);
 [[nodiscard]] unsigned plan_lanes_of(const std::string& text, unsigned usual = 1);

@@ -63,13 +63,15 @@ void print_head(const PlanSetting& setting) {
 }
 
 void print_rows(const PlanSetting& setting, const PlanRows& rows) {
-  fmt::print("{:<13} {:<11} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}  {}\n", "codec", "ways", "MB sent", "exchange",
+  fmt::print("{:<16} {:<11} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}  {}\n", "codec", "ways", "MB sent", "exchange",
              "hidden", "exposed", "step", "speed-up", "limit");
   for (const PlanRow& row : rows.rows) {
     const StepTime& time = row.plan.time;
-    fmt::print("{:<13} {:<11} {:>8.1f} {:>8} {:>8} {:>8} {:>8} {:>7.2f}x  {}\n", row.codec, row.ways,
-               row.plan.sum.sent_bytes * 1e-6, ms_text(time.exchange), ms_text(time.hidden), ms_text(time.exposed),
-               ms_text(time.step), row.speedup, plan_limit_name(row.plan.sum.limit));
+    const double sent = row.plan.sum.sent_bytes;
+    fmt::print("{:<16} {:<11} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7.2f}x  {}{}\n", row.codec, row.ways,
+               sent > 0 ? fmt::format("{:.1f}", sent * 1e-6) : "-", ms_text(time.exchange), ms_text(time.hidden),
+               ms_text(time.exposed), ms_text(time.step), row.speedup, row.limit.empty() ? "-" : row.limit,
+               &row == rows.baseline ? "; baseline" : "");
   }
   fmt::print("\nA step of one node alone: {} ms. ", ms_text(rows.compute));
   if (!rows.enough) {
@@ -84,6 +86,8 @@ void print_rows(const PlanSetting& setting, const PlanRows& rows) {
   print_wrapped(advice(setting, rows));
 }
 
+nlohmann::json or_null(const std::string& text) { return text.empty() ? nlohmann::json() : nlohmann::json(text); }
+
 nlohmann::json row_json(const PlanRow& row) {
   const AllReduceTime& sum = row.plan.sum;
   const StepTime& time = row.plan.time;
@@ -94,7 +98,9 @@ nlohmann::json row_json(const PlanRow& row) {
           {"exposed_ms", time.exposed * 1e3},
           {"step_ms", time.step * 1e3},
           {"speedup", row.speedup},
-          {"limit", plan_limit_name(sum.limit)},
+          {"measured", row.measured},
+          {"limit", or_null(row.limit)},
+          {"busy_ms", row.plan.busy * 1e3},
           {"sent_bytes", sum.sent_bytes},
           {"sent_packets", sum.sent_packets},
           {"link_ms", sum.link * 1e3},
@@ -113,11 +119,13 @@ std::string to_json(const PlanSetting& setting, const PlanRows& rows) {
                            {"batch", setting.batch},
                            {"port", setting.calibration.port},
                            {"calibrated", setting.calibrated},
+                           {"cores", setting.calibration.cores},
                            {"compute_ms", rows.compute * 1e3},
                            {"compute_from", setting.compute_from},
+                           {"baseline", rows.baseline->codec},
                            {"advice", advice(setting, rows)},
                            {"rows", nlohmann::json::array()}};
-  result["calibration_ignored"] = setting.ignored.empty() ? nlohmann::json() : nlohmann::json(setting.ignored);
+  result["calibration_ignored"] = or_null(setting.ignored);
   result["ratio_enough"] = rows.enough ? nlohmann::json(*rows.enough) : nlohmann::json();
   constexpr const char* kPays[] = {"never", "below", "always"};
   const bool below = rows.rates.kind == PlanRates::Kind::kBelow;
@@ -139,6 +147,7 @@ void check_kind(const PlanOptions& options) {
                                                    {"--batch", !options.batch.empty()},
                                                    {"--compute-ms", !options.compute_ms.empty()},
                                                    {"--codecs", !options.codecs.empty()},
+                                                   {"--cores", !options.cores.empty()},
                                                    {"--strategy", !options.strategies.empty()},
                                                    {"--calibration", !options.calibration.empty()},
                                                    {"--mtu", !options.mtu.empty()},

@@ -3,12 +3,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 
+#include "collectives/cost/measured.h"
 #include "compress/codec.h"
 
 namespace gradlane {
 namespace {
+
+constexpr double kFloatBytes = 4;
 
 std::string ways_of(const StepPlan& plan) {
   std::string text;
@@ -20,90 +24,267 @@ std::string ways_of(const StepPlan& plan) {
   return text;
 }
 
-PlanRow row_of(const PlanSetting& setting, const Calibration& calibration, const std::string& name,
-               std::span<const CodecCost* const> codecs) {
+PlanRow row_of(const PlanSetting& setting, RowKind kind, const std::string& name, const BucketExchange& exchange) {
+  const Calibration& calibration = setting.calibration;
+  // An ideal exchange needs no core.
+  const StepHost host = kind == RowKind::kPlain ? StepHost{} : StepHost{calibration.cores, calibration.lambda};
   PlanRow row;
+  row.kind = kind;
   row.codec = name;
-  row.plan = plan_step(calibration, codecs, setting.buckets, setting.compute(), setting.nodes, setting.strategies);
-  row.ways = ways_of(row.plan);
+  row.plan = plan_step(host, exchange, setting.buckets, setting.compute());
+  row.limit = plan_limit_name(row.plan.sum.limit);
   return row;
 }
 
-// Finds PlanRows::single or, with `bounded`, PlanRows::bounded. `rows`: raw and codecs.
-const PlanRow* finest_of_fastest(std::span<const PlanRow> rows, bool bounded) {
+BucketExchange model_of(const Calibration& calibration, std::vector<const CodecCost*> codecs, unsigned nodes,
+                        const std::vector<StrategyId>& strategies) {
+  return [&calibration, &strategies, codecs = std::move(codecs), nodes](double elements) {
+    return fastest_codec(calibration, codecs, elements, nodes, strategies);
+  };
+}
+
+// A measured exchange on a ring, and the ring of the setting.
+struct Move {
+  const MeasuredRing& ring;
+  const MeasuredExchange& measured;
+  bool same = false;  // it was measured on such a ring
+};
+
+std::optional<Move> find_move(const PlanSetting& setting, const std::string& library, const std::string& codec) {
+  const LinkCost& link = setting.calibration.link;
+  const MeasuredRing* const ring = nearest_ring(setting.rings, setting.nodes, link.bandwidth);
+  const MeasuredExchange* const measured = ring == nullptr ? nullptr : find_exchange(ring->exchanges, library, codec);
+  if (measured == nullptr) return std::nullopt;
+  const bool same =
+      ring->nodes == setting.nodes && ring->link.bandwidth == link.bandwidth && ring->link.latency == link.latency;
+  return Move{*ring, *measured, same};
+}
+
+// Puts a measured cost into a prediction. It takes at least as long as the cores need for its work.
+void apply(const PlanSetting& setting, const ExchangeCost& cost, BucketChoice& choice) {
+  const double cores = setting.calibration.cores;
+  choice.busy = cost.busy;
+  choice.time.seconds = std::max(cost.seconds, cores > 0 ? cost.busy / cores : 0);
+}
+
+PlanRow rival_row(const PlanSetting& setting, const std::string& library, const std::string& codec) {
+  const Move move = *find_move(setting, library, codec);
+  const bool exact = codec == "fp32";
+  const Calibration now = plain_calibration(setting.calibration);
+  Calibration then = now;
+  then.link = move.ring.link;
+  const CodecCost* const cost = now.find(exact ? "raw" : codec);
+  const BucketExchange exchange = [&](double elements) {
+    BucketChoice choice = fastest_codec(now, {&cost, 1}, elements, setting.nodes, setting.strategies);
+    const BucketChoice before = fastest_codec(then, {&cost, 1}, elements, move.ring.nodes, setting.strategies);
+    apply(setting, move_rival(exchange_at(move.measured, elements * kFloatBytes), before, choice), choice);
+    choice.codec = nullptr;  // it points into `now`, which ends here
+    return choice;
+  };
+  PlanRow row = row_of(setting, RowKind::kRival, exact ? library : library + " " + codec, exchange);
+  row.library = library;
+  row.exact = exact;
+  row.measured = true;
+  row.limit.clear();
+  return row;
+}
+
+PlanRow measured_row(const PlanSetting& setting, const Move& move, const std::string& codec) {
+  const Calibration& now = setting.calibration;
+  Calibration then = now;
+  then.link = move.ring.link;
+  const CodecCost* const own = setting.find_cost(codec);
+  // A codec without figures is moved as what it consists of first: topk:1%+fixed:10 as topk:1%.
+  const CodecCost* const cost = own != nullptr ? own : setting.find_cost(codec.substr(0, codec.find('+')));
+  const BucketExchange exchange = [&](double elements) {
+    const ExchangeCost measured = exchange_at(move.measured, elements * kFloatBytes);
+    BucketChoice choice;
+    if (cost != nullptr) {
+      choice = fastest_codec(now, {&cost, 1}, elements, setting.nodes, setting.strategies);
+      const BucketChoice before = fastest_codec(then, {&cost, 1}, elements, move.ring.nodes, setting.strategies);
+      const ExchangeCost moved = move_own(measured, before, choice);
+      if (own == nullptr) choice = {};
+      apply(setting, moved, choice);
+    } else if (move.same) {
+      apply(setting, measured, choice);
+    } else {
+      choice.time.seconds = std::numeric_limits<double>::infinity();
+    }
+    return choice;
+  };
+  PlanRow row = row_of(setting, RowKind::kCodec, codec, exchange);
+  row.measured = true;
+  row.ways = setting.calibration.strategies.empty() ? "ring" : setting.calibration.strategies.front();
+  if (own == nullptr) row.limit.clear();
+  return row;
+}
+
+// Returns a row in which each bucket goes by the fastest of the rows.
+PlanRow best_row(const PlanSetting& setting, std::span<const PlanRow> rows) {
+  size_t bucket = 0;
+  const BucketExchange exchange = [&](double) {
+    const size_t i = bucket++;
+    const auto seconds = [i](const PlanRow& row) { return row.plan.choices[i].time.seconds; };
+    return std::ranges::min_element(rows, {}, seconds)->plan.choices[i];
+  };
+  PlanRow row = row_of(setting, RowKind::kBest, "best", exchange);
+  row.measured = std::ranges::all_of(rows, &PlanRow::measured);
+  row.ways = row.measured ? rows.front().ways : ways_of(row.plan);
+  return row;
+}
+
+// Returns the names of measured rivals on this host, or on the hosts of the usual figures, with their codecs.
+std::vector<std::pair<std::string, std::string>> rivals_of(const PlanSetting& setting) {
+  std::vector<std::pair<std::string, std::string>> rivals;
+  const MeasuredRing* const ring = nearest_ring(setting.rings, setting.nodes, setting.calibration.link.bandwidth);
+  if (ring == nullptr) return rivals;
+  for (const MeasuredExchange& each : ring->exchanges) {
+    if (each.library != kOwnLibrary && (each.codec == "fp32" || each.codec == "bf16"))
+      rivals.emplace_back(each.library, each.codec);
+  }
+  std::ranges::stable_partition(rivals, [](const auto& each) { return each.second == "fp32"; });
+  return rivals;
+}
+
+// Finds PlanRows::single or, with `bounded`, PlanRows::bounded.
+const PlanRow* finest_of_fastest(const PlanRows& all, bool bounded) {
   double fastest = 1;
-  const auto counts = [&](const PlanRow& row) { return !bounded || states_bound(row.codec); };
-  for (const PlanRow& row : rows) {
+  const auto counts = [&](const PlanRow& row) {
+    if (row.kind == RowKind::kRival) return !row.exact;  // the fastest of those that are exact is the baseline
+    return row.kind == RowKind::kCodec && (!bounded || states_bound(row.codec));
+  };
+  for (const PlanRow& row : all.rows) {
     if (counts(row)) fastest = std::max(fastest, row.speedup);
   }
-  for (const PlanRow& row : rows) {
+  for (const PlanRow& row : all.rows) {
     if (counts(row) && row.speedup >= 1 + kWorthIt && row.speedup * (1 + kAsFast) >= fastest) return &row;
   }
-  return &rows.front();
+  return all.baseline;
 }
 
-PlanRates rates_of(const PlanSetting& setting, const std::string& codec) {
-  const CodecCost* const one = &setting.cost(codec);
-  return rates_that_pay(setting.calibration, setting.cost("raw"), {&one, 1}, setting.buckets, setting.compute(),
-                        setting.nodes, setting.strategies, kWorthIt);
+// Returns a row of plan_rows() at another rate.
+PlanRow same_row(const PlanSetting& setting, const PlanRow& row) {
+  if (row.kind == RowKind::kRival) return rival_row(setting, row.library, row.exact ? "fp32" : "bf16");
+  return codec_row(setting, row.codec);
 }
 
-void add_rates(const PlanSetting& setting, std::span<const PlanRow> codecs, PlanRows& result) {
-  result.named = (result.bounded->codec != "raw" ? result.bounded : result.single)->codec;
-  if (result.named != "raw") {
-    result.rates = rates_of(setting, result.named);
+PlanRates rates_of(const PlanSetting& setting, const PlanRow& row) {
+  const auto at = [&setting](const auto& row_at) {
+    return [&setting, row_at](double rate) { return row_at(with_gbps(setting, rate * 8e-9)).plan.time.step; };
+  };
+  return rates_that_pay(at(baseline_row), at([&row](const PlanSetting& other) { return same_row(other, row); }),
+                        kWorthIt);
+}
+
+void add_rates(const PlanSetting& setting, PlanRows& result) {
+  const PlanRow* const chosen = result.bounded != result.baseline ? result.bounded : result.single;
+  if (chosen != result.baseline) {
+    result.named = chosen->codec;
+    result.rates = rates_of(setting, *chosen);
     return;
   }
-  result.named.clear();
-  for (const PlanRow& row : codecs) {
-    if (!states_bound(row.codec)) continue;
-    const PlanRates rates = rates_of(setting, row.codec);
+  for (const PlanRow& row : result.rows) {
+    if (row.kind != RowKind::kCodec || &row == result.raw || !states_bound(row.codec)) continue;
+    const PlanRates rates = rates_of(setting, row);
     if (rates.kind == PlanRates::Kind::kNowhere || (!result.named.empty() && rates.rate <= result.rates.rate)) continue;
     result.named = row.codec;
     result.rates = rates;
   }
 }
 
+// Returns the step with the baseline if its bytes were smaller by `ratio` and that took no time.
+double smaller_step(PlanSetting setting, double ratio) {
+  for (PlanBucket& each : setting.buckets) each.elements /= ratio;
+  return baseline_row(setting).plan.time.step;
+}
+
 }  // namespace
+
+PlanSetting with_gbps(PlanSetting setting, double gbps) {
+  setting.gbps = gbps;
+  setting.calibration.link.bandwidth = gbps * 1e9 / 8;
+  return setting;
+}
 
 PlanRow plain_row(const PlanSetting& setting) {
   const Calibration plain = plain_calibration(setting.calibration);
-  const CodecCost* const raw = plain.find("raw");
-  PlanRow row = row_of(setting, plain, "plain", {&raw, 1});
+  const BucketExchange model = model_of(plain, {plain.find("raw")}, setting.nodes, setting.strategies);
+  PlanRow row = row_of(setting, RowKind::kPlain, "plain", model);
+  row.exact = true;
+  row.ways = ways_of(row.plan);
   for (BucketChoice& each : row.plan.choices) each.codec = nullptr;  // it points into `plain`, which ends here
   return row;
 }
 
 PlanRow codec_row(const PlanSetting& setting, const std::string& codec) {
-  const CodecCost* const cost = &setting.cost(codec);
-  return row_of(setting, setting.calibration, codec, {&cost, 1});
+  PlanRow row;
+  if (const auto move = find_move(setting, kOwnLibrary, codec)) {
+    row = measured_row(setting, *move, codec);
+  } else {
+    const BucketExchange model =
+        model_of(setting.calibration, {setting.find_cost(codec)}, setting.nodes, setting.strategies);
+    row = row_of(setting, RowKind::kCodec, codec, model);
+    row.ways = ways_of(row.plan);
+  }
+  row.exact = codec == kDefaultCodec;
+  return row;
+}
+
+PlanRow baseline_row(const PlanSetting& setting) {
+  std::optional<PlanRow> fastest;
+  for (const auto& [library, codec] : rivals_of(setting)) {
+    if (codec != "fp32" || !setting.calibrated) continue;
+    PlanRow row = rival_row(setting, library, codec);
+    if (!fastest || row.plan.time.step < fastest->plan.time.step) fastest = std::move(row);
+  }
+  return fastest ? *fastest : plain_row(setting);
 }
 
 PlanRows plan_rows(const PlanSetting& setting) {
   PlanRows result;
   result.compute = setting.compute().seconds();
-  const CodecCost& raw = setting.cost("raw");
-  std::vector<const CodecCost*> all = {&raw};
-  for (const std::string& name : setting.codecs) all.push_back(&setting.cost(name));
-  result.rows.push_back(plain_row(setting));
-  for (const CodecCost* const each : all) {
-    PlanRow row = codec_row(setting, each->name);
-    if (std::isfinite(row.plan.time.step)) result.rows.push_back(std::move(row));
+  std::vector<PlanRow>& rows = result.rows;
+  const std::vector<std::pair<std::string, std::string>> rivals = rivals_of(setting);
+  // raw is exact, so it comes before the rivals' bf16.
+  const auto add_rivals = [&](bool exact) {
+    for (const auto& [library, codec] : rivals) {
+      if ((codec == "fp32") == exact) rows.push_back(rival_row(setting, library, codec));
+    }
+  };
+  rows.push_back(plain_row(setting));
+  add_rivals(true);
+  std::vector<PlanRow> own = {codec_row(setting, std::string(kDefaultCodec))};
+  for (const std::string& name : setting.codecs) {
+    PlanRow row = codec_row(setting, name);
+    if (std::isfinite(row.plan.time.step)) own.push_back(std::move(row));
   }
-  result.rows.push_back(row_of(setting, setting.calibration, "best", all));
-  for (PlanRow& row : result.rows) row.speedup = result.rows[PlanRows::kRaw].plan.time.step / row.plan.time.step;
+  const size_t raw = rows.size();
+  rows.push_back(own.front());
+  add_rivals(false);
+  const size_t codecs = rows.size();
+  rows.insert(rows.end(), own.begin() + 1, own.end());
+  rows.push_back(best_row(setting, own));
 
-  const std::span<const PlanRow> single(result.rows.begin() + PlanRows::kRaw, result.rows.end() - 1);
-  result.single = finest_of_fastest(single, false);
-  result.bounded = finest_of_fastest(single, true);
-  result.enough = ratio_enough(setting.calibration, setting.buckets, setting.compute(), setting.nodes,
-                               setting.strategies, kLinearSlack);
-  add_rates(setting, single.subspan(1), result);
+  result.raw = &rows[raw];
+  const std::string baseline = baseline_row(setting).codec;
+  result.baseline = &*std::ranges::find(rows, baseline, &PlanRow::codec);
+  for (PlanRow& row : rows) row.speedup = result.baseline->plan.time.step / row.plan.time.step;
+  result.single = finest_of_fastest(result, false);
+  result.bounded = finest_of_fastest(result, true);
+  const auto step = [](const PlanRow& row) { return row.plan.time.step; };
+  if (codecs + 1 < rows.size()) {
+    result.fastest =
+        &*std::ranges::min_element(rows.begin() + static_cast<std::ptrdiff_t>(codecs), rows.end() - 1, {}, step);
+  }
+  result.enough =
+      ratio_enough([&](double ratio) { return smaller_step(setting, ratio); }, result.compute * (1 + kLinearSlack));
+  add_rates(setting, result);
   return result;
 }
 
 bool states_bound(const std::string& codec) {
   constexpr double kMostOfLargest = 0.01;
+  if (follows_gradients(codec)) return true;
   const CodecError error = find_codec(codec).error();
   return error.bounded && error.of_largest < kMostOfLargest;
 }

@@ -9,28 +9,42 @@
 
 namespace gradlane {
 
-// A training step with one codec for all buckets. "plain" is an ideal exchange without compression that no library
-// beats (plain_calibration()). "best" uses the fastest codec for each bucket.
+// The library that exchanges a row's gradients.
+enum class RowKind : uint8_t {
+  kPlain,  // an ideal exchange without compression that no library beats (plain_calibration())
+  kRival,  // another library, as measured
+  kCodec,  // a codec of gradlane, or raw
+  kBest,   // for each bucket, the fastest of gradlane's rows
+};
+
+// A training step with one codec for all buckets.
 struct PlanRow {
-  std::string codec;
-  std::string ways;  // strategies of its buckets: "ring", "ring+direct"
+  RowKind kind = RowKind::kCodec;
+  std::string codec;    // "plain", "gloo", "gloo bf16", "raw", a codec, "best"
+  std::string library;  // of rivals
+  bool exact = false;   // does not compress
+  bool measured = false;
+  std::string ways;   // strategies of its buckets: "ring", "ring+direct"; rivals have none
+  std::string limit;  // what takes most of the exchange's time; empty: unknown
   StepPlan plan;
-  double speedup = 1;  // time of raw's step / time of this one
+  double speedup = 1;  // time of the baseline's step / time of this one
 };
 
 struct PlanRows {
-  static constexpr size_t kRaw = 1;  // index of raw, after plain
-
-  std::vector<PlanRow> rows;  // plain, raw, each codec, best
-  // `single` is the row of the finest codec that is as fast as the fastest (kAsFast) and saves at least kWorthIt. If
-  // there is none, it is raw's row. `bounded` is the row that this rule finds among codecs with an error bound
-  // (states_bound()).
+  std::vector<PlanRow> rows;  // plain, rivals, raw, each codec, best
+  // The fastest exchange without compression that this host has: that of a rival, if one was measured here; else plain.
+  const PlanRow* baseline = nullptr;
+  const PlanRow* raw = nullptr;
+  // `single` is the row of the finest codec that is as fast as the fastest (kAsFast) and saves at least kWorthIt. raw,
+  // and a rival's bf16, count as codecs, before gradlane's. If there is none, it is the baseline. `bounded` is the row
+  // that this rule finds among codecs with an error bound (states_bound()).
   const PlanRow* single = nullptr;
   const PlanRow* bounded = nullptr;
-  double compute = 0;            // s of a step without an exchange
-  std::optional<double> enough;  // compression ratio that is enough for linear scaling: ratio_enough()
-  // `rates` are the rates of links at which compressing with `named` pays. `named` is the codec that advice()
-  // (advice.h) names. If no codec pays here, it is the codec with a bound that pays up to the highest rate. It is empty
+  const PlanRow* fastest = nullptr;  // of gradlane's codecs; null: there is none
+  double compute = 0;                // s of a step without an exchange
+  std::optional<double> enough;      // ratio that is enough for linear scaling: ratio_enough(), for the baseline
+  // `rates` are the rates of links at which `named` is faster than the baseline. `named` is the row that advice()
+  // (advice.h) names. If nothing pays here, it is the codec with a bound that pays up to the highest rate. It is empty
   // if no such codec pays at any rate.
   std::string named;
   PlanRates rates;
@@ -44,8 +58,14 @@ struct PlanRows {
 [[nodiscard]] bool states_bound(const std::string& codec);
 
 [[nodiscard]] PlanRow plain_row(const PlanSetting& setting);
-// Returns the row of a codec of the calibration. Its step is infinite if no strategy can carry it.
+// Returns the row of raw or of a codec. Its step is infinite if no strategy can carry it, or if it was measured on
+// another ring and there are no figures with which to predict it for this one.
 [[nodiscard]] PlanRow codec_row(const PlanSetting& setting, const std::string& codec);
+// Returns the row of PlanRows::baseline.
+[[nodiscard]] PlanRow baseline_row(const PlanSetting& setting);
+
+// Returns the setting with links of that rate, in Gb/s.
+[[nodiscard]] PlanSetting with_gbps(PlanSetting setting, double gbps);
 
 // Least gain that counts, as a share of a step. Smaller ones are not reported, because the model errs by more.
 inline constexpr double kWorthIt = 0.03;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/plan/rows.h"
@@ -27,13 +28,13 @@ struct Cell {
   double batch;
   double compute;
   double alone = 0;               // s of a step on one node
-  double plain = 0;               // s of a step without compression, by an ideal library: plain_row()
+  double baseline = 0;            // s of a step without compression: baseline_row()
   std::vector<WhatIfStep> steps;  // raw first
   std::string raw_limit;
 
   [[nodiscard]] std::span<const WhatIfStep> codecs() const { return std::span(steps).subspan(1); }
   // Returns the time that a codec must beat: that of the fastest exchange without compression.
-  [[nodiscard]] double uncompressed() const { return std::min(plain, steps.front().seconds); }
+  [[nodiscard]] double uncompressed() const { return std::min(baseline, steps.front().seconds); }
   [[nodiscard]] bool gains(const WhatIfStep& codec) const { return uncompressed() >= codec.seconds * (1 + kWorthIt); }
   [[nodiscard]] bool gains() const {
     return std::ranges::any_of(codecs(), [this](const WhatIfStep& each) { return gains(each); });
@@ -47,13 +48,12 @@ struct Cell {
     });
     return found == codecs().end() ? fastest : *found;
   }
-  [[nodiscard]] double speedup() const { return plain / winner().seconds; }
+  [[nodiscard]] double speedup() const { return baseline / winner().seconds; }
 };
 
 PlanSetting setting_of(PlanSetting setting, const Cell& cell) {
+  setting = with_gbps(std::move(setting), cell.gbps);
   setting.nodes = static_cast<unsigned>(cell.nodes);
-  setting.gbps = cell.gbps;
-  setting.calibration.link.bandwidth = cell.gbps * 1e9 / 8;
   setting.batch = static_cast<unsigned>(cell.batch);
   setting.sample.forward /= cell.compute;
   setting.sample.backward /= cell.compute;
@@ -63,10 +63,10 @@ PlanSetting setting_of(PlanSetting setting, const Cell& cell) {
 Cell predict_cell(const PlanSetting& base, Cell cell) {
   const PlanSetting setting = setting_of(base, cell);
   cell.alone = setting.compute().seconds();
-  cell.plain = plain_row(setting).plan.time.step;
+  cell.baseline = baseline_row(setting).plan.time.step;
   const PlanRow raw = codec_row(setting, "raw");
   cell.steps.push_back({"raw", raw.plan.time.step});
-  cell.raw_limit = plan_limit_name(raw.plan.sum.limit);
+  cell.raw_limit = raw.limit;
   for (const std::string& name : setting.codecs) {
     const double step = codec_row(setting, name).plan.time.step;
     if (std::isfinite(step)) cell.steps.push_back({name, step});
@@ -88,7 +88,7 @@ std::vector<Cell> cells_of(const PlanSetting& setting, const WhatIf& grid) {
   return cells;
 }
 
-// The speed-up of a step by an imaginary codec, compared with the plain exchange, at the middle point of the grid.
+// The speed-up of a step by an imaginary codec, compared with the baseline, at the middle point of the grid.
 // `ns`: time per element of encode, of merge, and of decode. `ratio`: factor by which it makes bytes smaller.
 struct Trade {
   double ns;
@@ -106,7 +106,7 @@ std::vector<Trade> trades_of(const PlanSetting& base, const Cell& middle) {
       const CodecCost* const one = &codec;
       const StepPlan plan = plan_step(setting.calibration, {&one, 1}, setting.buckets, setting.compute(), setting.nodes,
                                       setting.strategies);
-      trades.push_back({ns, ratio, middle.plain / plan.time.step});
+      trades.push_back({ns, ratio, middle.baseline / plan.time.step});
     }
   }
   return trades;
@@ -119,11 +119,12 @@ Cell middle_of(const PlanSetting& setting, const WhatIf& grid) {
 }
 
 void print_grid(const PlanSetting& setting, const WhatIf& grid, const std::vector<Cell>& cells) {
-  fmt::print(
-      "{}, port {}{}, lanes {}: fastest codec, and the speed-up of a step compared with a plain\n"
-      "exchange, which is as fast as the links and uses no core.\n",
-      setting.model.name, setting.calibration.port, setting.calibrated ? "" : " (usual figures)",
-      setting.calibration.lanes);
+  const std::string baseline = baseline_row(setting).codec;
+  fmt::print("{}, port {}{}, lanes {}: fastest codec, and the speed-up of a step compared with {}.\n",
+             setting.model.name, setting.calibration.port, setting.calibrated ? "" : " (usual figures)",
+             setting.calibration.lanes,
+             baseline == "plain" ? "a plain\nexchange, which is as fast as the links and uses no core"
+                                 : baseline + ", as measured");
   fmt::print("-: no codec is faster by {:.0f} % or more.\n", kWorthIt * 100);
   size_t begin = 0;
   for (const double compute : grid.compute) {
@@ -154,6 +155,7 @@ std::string grid_json(const PlanSetting& setting, const std::vector<Cell>& cells
                            {"calibrated", setting.calibrated},
                            {"lanes", setting.calibration.lanes},
                            {"worth_it", kWorthIt},
+                           {"baseline", baseline_row(setting).codec},
                            {"cells", nlohmann::json::array()}};
   for (const Cell& cell : cells) {
     nlohmann::json steps;
@@ -163,7 +165,7 @@ std::string grid_json(const PlanSetting& setting, const std::vector<Cell>& cells
                                {"batch", cell.batch},
                                {"compute", cell.compute},
                                {"alone_ms", cell.alone * 1e3},
-                               {"plain_ms", cell.plain * 1e3},
+                               {"baseline_ms", cell.baseline * 1e3},
                                {"step_ms", steps},
                                {"raw_limit", cell.raw_limit},
                                {"winner", cell.gains() ? cell.winner().codec : ""},
@@ -175,9 +177,10 @@ std::string grid_json(const PlanSetting& setting, const std::vector<Cell>& cells
   for (const Trade& each : trades) trade["points"].push_back({each.ns, each.ratio, each.speedup});
   trade["codecs"] = nlohmann::json::array();
   for (const std::string& name : setting.codecs) {
-    const CodecCost& cost = setting.cost(name);
-    const double width = (cost.width(middle.nodes / 2) + cost.result_width(middle.nodes)) / 2;
-    trade["codecs"].push_back({name, (cost.merge_ns + cost.decode_ns) / 2, 4 / width});
+    const CodecCost* const cost = setting.find_cost(name);
+    if (cost == nullptr) continue;
+    const double width = (cost->width(middle.nodes / 2) + cost->result_width(middle.nodes)) / 2;
+    trade["codecs"].push_back({name, (cost->merge_ns + cost->decode_ns) / 2, 4 / width});
   }
   return result.dump();
 }

@@ -42,6 +42,10 @@ codecs:
 """
 
 # Arguments, and words that the error must have.
+# The same as measured through PyTorch: for each library and codec the time of Gloo's fp32 and its share of a core.
+EXCHANGES = {("gloo", "fp32"): (1, 0.4), ("gloo", "bf16"): (0.6, 0.5), ("gradlane", "raw"): (0.9, 0.5),
+             ("gradlane", "fixed:adaptive"): (0.25, 0.8), ("gradlane", "topk:1%+fixed:10"): (0.2, 0.9)}
+
 ERRORS = [
     ([], ["--model", "resnet50", "profile"]),
     (["--model", "lenet"], ["lenet", "resnet50"]),
@@ -53,6 +57,8 @@ ERRORS = [
     (["--model", "resnet50", "--strategy", "ring", "--codecs", "terngrad"], ["terngrad", "direct"]),
     (["--model", "resnet50", "--strategy", "rings:3"], ["--strategy", "rings:3"]),
     (["--model", "resnet50", "--calibration", "/nowhere/c.yaml"], ["/nowhere/c.yaml"]),
+    (["--model", "resnet50", "--cores", "0"], ["--cores", "0", "65536"]),
+    (["--calibrate", "--cores", "2"], ["--cores", "--calibrate"]),
     (["--paper", "--model", "resnet50"], ["--paper", "--model"]),
     (["--paper", "--nodes", "8"], ["--paper", "--nodes"]),
     (["--paper", "--gbps", "8"], ["--paper", "--gbps"]),
@@ -107,7 +113,8 @@ def check_json(gradlane, folder):
     plan = json.loads(run(gradlane, "--model", str(profile), "--json").stdout)
     assert plan["elements"] == 10000000 and plan["batch"] == 8 and abs(plan["compute_ms"] - 15) < 1e-6, plan
     rows = {row["codec"]: row for row in plan["rows"]}
-    assert rows["raw"]["speedup"] == 1 and rows["best"]["speedup"] >= rows["fixed:10"]["speedup"] * 0.99, rows
+    assert plan["baseline"] == "plain" and rows["plain"]["speedup"] == 1, rows
+    assert rows["raw"]["speedup"] < 1 and not rows["raw"]["measured"] and rows["best"]["speedup"] >= rows["fixed:10"]["speedup"] * 0.99, rows
     for row in plan["rows"]:
         assert row["limit"] in ("latency", "link", "codec", "packets", "memory"), row
         assert abs(row["step_ms"] - row["exposed_ms"] - plan["compute_ms"]) < 1e-6, row
@@ -185,6 +192,32 @@ def check_calibrations(gradlane, folder):
         file.write_text(CALIBRATION.format(**{**here, **wrong}))
         error = run(gradlane, *arguments, status=2).stderr
         assert all(word in error for word in [str(file), *words]), (wrong, error)
+
+
+def check_measured(gradlane, folder):
+    """Checks a calibration with all-reduces that were measured through PyTorch: Gloo is the baseline."""
+    text = CALIBRATION.format(**this_host(gradlane)) + "cores: 1\nexchanges:\n"
+    for (library, codec), (factor, share) in EXCHANGES.items():
+        points = [f"{{bytes: {1 << 20}, us: {2e4 * factor}, busy_us: {2e4 * factor * share}}}",
+                  f"{{bytes: {1 << 26}, us: {1e6 * factor}, busy_us: {1e6 * factor * share}}}"]
+        text += f"  - {{library: {library}, codec: '{codec}', points: [{', '.join(points)}]}}\n"
+    file, profile = folder / "measured.yaml", folder / "profile.json"
+    file.write_text(text)
+    profile.write_text(json.dumps(PROFILE))
+    arguments = ("--model", str(profile), "--calibration", str(file))
+    plan = json.loads(run(gradlane, *arguments, "--json").stdout)
+    assert [row["codec"] for row in plan["rows"]] == ["plain", "gloo", "raw", "gloo bf16", "fixed:adaptive",
+                                                      "topk:1%+fixed:10", "best"], plan
+    assert plan["baseline"] == "gloo" and plan["cores"] == 1, plan
+    for row in plan["rows"]:
+        assert row["measured"] == (row["codec"] != "plain"), row
+        assert row["limit"] if row["codec"] in ("plain", "raw", "best") else row["limit"] is None, row
+        assert abs(row["step_ms"] - row["exposed_ms"] - plan["compute_ms"]) < 1e-6, row
+    table = run(gradlane, *arguments, "--codecs", "topk:1%+fixed:10").stdout
+    assert "baseline" in table and "x against Gloo (" in table and "fixed:adaptive" not in table, table
+    assert "gloo, as measured" in run(gradlane, *arguments, "--what-if", "nodes=2,4").stdout
+    grid = json.loads(run(gradlane, *arguments, "--what-if", "gbps=2,4", "--json").stdout)
+    assert grid["baseline"] == "gloo" and len(grid["cells"]) == 2, grid
 
 
 def check_default(gradlane, folder):
@@ -280,6 +313,7 @@ def check(gradlane):
         check_json(gradlane, pathlib.Path(folder))
         check_widths(gradlane, pathlib.Path(folder))
         check_calibrations(gradlane, pathlib.Path(folder))
+        check_measured(gradlane, pathlib.Path(folder))
         check_default(gradlane, pathlib.Path(folder))
         check_calibrating(gradlane, pathlib.Path(folder))
         check_daemons(gradlane, pathlib.Path(folder))

@@ -77,8 +77,8 @@ TEST(PlanOptions, FixedAuto) {
   PlanOptions options = options_of("resnet50");
   options.codecs = {"fixed:auto,fixed:10"};
   const PlanSetting setting = make_plan_setting(options);
-  EXPECT_EQ(setting.codecs, std::vector<std::string>{"fixed:10"});
-  EXPECT_TRUE(setting.follows);
+  EXPECT_EQ(setting.codecs, (std::vector<std::string>{"fixed:adaptive", "fixed:10"}));
+  EXPECT_EQ(setting.find_cost("fixed:adaptive"), &setting.cost("fixed:10"));
 }
 
 // A strategy that does not fit a number of nodes is an error, and so is a codec that none of the strategies carries.
@@ -147,6 +147,31 @@ TEST(PlanOptions, DefaultCalibrations) {
   EXPECT_NEAR(setting.gbps, 0.8, 1e-9);
   EXPECT_FALSE(setting.nodes_assumed || setting.gbps_assumed);
   EXPECT_EQ(setting.strategies.size(), 2U);
+  EXPECT_TRUE(setting.rings.empty());
+  EXPECT_EQ(setting.codecs.front(), "bf16");
+  // Exchanges that were measured are those of the calibrated ring, whatever links the user asks about.
+  calibration.exchanges = {{"gloo", "fp32", {{1e6, 0.01, 0.01}}},
+                           {"gradlane", "raw", {{1e6, 0.01, 0.01}}},
+                           {"gradlane", "fixed:adaptive", {{1e6, 0.01, 0.01}}},
+                           {"gradlane", "topk:1%+fixed:10", {{1e6, 0.01, 0.01}}}};
+  calibration.cores = 0.5;
+  options.gbps = "5";
+  options.nodes = "8";
+  setting = read();
+  ASSERT_EQ(setting.rings.size(), 1U);
+  EXPECT_EQ(setting.rings[0].nodes, 3U);
+  EXPECT_NEAR(setting.rings[0].link.bandwidth, 1e8, 1);
+  EXPECT_EQ(setting.calibration.cores, 0.5);
+  EXPECT_EQ(setting.codecs, (std::vector<std::string>{"fixed:adaptive", "topk:1%+fixed:10"}));
+  options.codecs = {"topk:1%+fixed:10,fixed:10"};
+  options.cores = "8";
+  setting = read();
+  EXPECT_EQ(setting.codecs, (std::vector<std::string>{"topk:1%+fixed:10", "fixed:10"}));
+  EXPECT_EQ(setting.calibration.cores, 8);
+  options.codecs = {"topk:2%+fixed:10"};
+  EXPECT_NE(fault_of(options).find("figures for raw, fixed:adaptive, topk:1%+fixed:10, bf16, "), std::string::npos)
+      << fault_of(options);
+  options.codecs.clear();
   calibration.strategies = {"ring"};
   setting = read();
   EXPECT_EQ(setting.strategies, find_strategies("ring"));

@@ -32,8 +32,9 @@ TEST(PlanRows, SlowLinks) {
   EXPECT_EQ(rows.rows[0].codec, "plain");
   EXPECT_EQ(rows.rows[1].codec, "raw");
   EXPECT_EQ(rows.rows.back().codec, "best");
-  EXPECT_EQ(row_of(rows, "raw").speedup, 1);
-  EXPECT_GE(row_of(rows, "plain").speedup, 1);
+  EXPECT_EQ(rows.baseline, &rows.rows[0]);
+  EXPECT_EQ(row_of(rows, "plain").speedup, 1);
+  EXPECT_LE(row_of(rows, "raw").speedup, 1);
   EXPECT_GT(row_of(rows, "fixed:10").speedup, 2);
   for (const PlanRow& row : rows.rows) EXPECT_LE(row.speedup, rows.rows.back().speedup * 1.02) << row.codec;
   EXPECT_EQ(row_of(rows, "qsgd:4").ways, "direct");
@@ -51,7 +52,10 @@ TEST(PlanRows, SlowLinks) {
 TEST(PlanRows, FastLinks) {
   const PlanSetting setting = setting_of("100");
   const std::string text = advice(setting, plan_rows(setting));
-  EXPECT_TRUE(text.starts_with("do not compress: the exchange is hidden behind the backward pass; below ")) << text;
+  EXPECT_TRUE(text.starts_with("do not compress: the exchange is hidden behind the backward pass; the fastest codec, "))
+      << text;
+  EXPECT_NE(text.find("than an ideal exchange without compression"), text.npos) << text;
+  EXPECT_NE(text.find("; below "), text.npos) << text;
 }
 
 TEST(PlanRows, WhatIsNamedBringsSomething) {
@@ -59,7 +63,7 @@ TEST(PlanRows, WhatIsNamedBringsSomething) {
   for (unsigned gbps = 2; gbps <= 60; ++gbps) {
     const PlanRows rows = plan_rows(setting_of(std::to_string(gbps).c_str()));
     for (const PlanRow* const row : {rows.single, rows.bounded}) {
-      if (row->codec == "raw") continue;
+      if (row == rows.baseline) continue;
       ++named;
       EXPECT_GE(row->speedup, 1 + kWorthIt) << gbps << " Gb/s: " << row->codec;
     }
@@ -84,7 +88,134 @@ TEST(PlanRows, NothingPaysAnywhere) {
   EXPECT_EQ(rows.rates.kind, PlanRates::Kind::kNowhere);
   EXPECT_EQ(rows.named, "");
   const std::string text = advice(setting, rows);
-  EXPECT_TRUE(text.starts_with("do not compress: no codec here is faster; no codec with an error bound pays")) << text;
+  EXPECT_TRUE(text.starts_with("do not compress: the fastest codec, int8, is ")) << text;
+  EXPECT_NE(text.find(" % slower than an ideal exchange without compression; no codec with an error bound pays"),
+            text.npos)
+      << text;
+}
+
+// Factors of times and core-seconds, beside 10 ms and 3 core-ms for a MiB of Gloo's fp32.
+struct Times {
+  const char* library;
+  const char* codec;
+  double seconds;
+  double busy = 1;
+};
+
+// Returns a setting of two nodes at 1 Gb/s where these exchanges were measured.
+PlanSetting measured(std::initializer_list<Times> all, bool calibrated = true) {
+  PlanSetting setting = setting_of("1", "2");
+  setting.calibrated = calibrated;
+  setting.calibration.cores = 1;
+  MeasuredRing& ring = setting.rings.emplace_back();
+  ring.nodes = 2;
+  ring.link = setting.calibration.link;
+  setting.codecs.clear();
+  for (const auto& [library, codec, seconds, busy] : all) {
+    const double mib = 1048576;
+    ring.exchanges.push_back(
+        {library, codec, {{mib, 0.01 * seconds, 0.003 * busy}, {100 * mib, 1 * seconds, 0.3 * busy}}});
+    if (ring.exchanges.back().library == "gradlane" && std::string(codec) != "raw") setting.codecs.emplace_back(codec);
+  }
+  return setting;
+}
+
+TEST(PlanRows, TheFastestRivalIsTheBaseline) {
+  const PlanSetting setting = measured({{"gloo", "fp32", 1},
+                                        {"gloo", "bf16", 0.7},
+                                        {"nccl", "fp32", 0.9},
+                                        {"gradlane", "raw", 1.5},
+                                        {"gradlane", "fixed:adaptive", 0.3}});
+  const PlanRows rows = plan_rows(setting);
+  std::vector<std::string> names;
+  for (const PlanRow& row : rows.rows) names.push_back(row.codec);
+  EXPECT_EQ(names, (std::vector<std::string>{"plain", "gloo", "nccl", "raw", "gloo bf16", "fixed:adaptive", "best"}));
+  EXPECT_EQ(rows.baseline->codec, "nccl");
+  EXPECT_EQ(rows.baseline->speedup, 1);
+  EXPECT_TRUE(rows.baseline->measured);
+  EXPECT_LT(rows.raw->speedup, 1);
+  EXPECT_EQ(rows.named, "fixed:adaptive");
+  EXPECT_NE(rows.rates.kind, PlanRates::Kind::kNowhere);
+  const std::string text = advice(setting, rows);
+  EXPECT_TRUE(text.starts_with("compress with fixed:adaptive by ring: ")) << text;
+  EXPECT_NE(text.find("x against NCCL (gradlane.torch.State(\"fixed:adaptive\", strategy=\"ring\"))"), text.npos)
+      << text;
+  EXPECT_EQ(text.find("is predicted with the figures of"), text.npos) << text;
+}
+
+// Rivals that were measured on another host are shown, but they are not what this host has.
+TEST(PlanRows, UsualFiguresAreNoBaseline) {
+  const PlanRows rows = plan_rows(measured({{"gloo", "fp32", 1}, {"gradlane", "raw", 1.5}}, false));
+  EXPECT_EQ(rows.baseline->codec, "plain");
+  EXPECT_LT(row_of(rows, "gloo").speedup, 1);
+}
+
+// All measured times are those of the ring that was measured: a step has them, and what backward hides of them.
+TEST(PlanRows, MeasuredTimesAreTaken) {
+  const PlanSetting setting = measured({{"gloo", "fp32", 1}, {"gradlane", "raw", 1}});
+  const PlanRows rows = plan_rows(setting);
+  const double mib = setting.model.elements() * 4 / 1048576;
+  for (const char* const codec : {"gloo", "raw"}) {
+    const StepPlan& plan = row_of(rows, codec).plan;
+    EXPECT_NEAR(plan.time.exchange, 0.01 * mib, 1e-6) << codec;
+    EXPECT_NEAR(plan.busy, 0.003 * mib, 1e-6) << codec;
+  }
+}
+
+TEST(PlanRows, OtherAnswersThanACodec) {
+  const auto text_of = [](std::initializer_list<Times> all) {
+    const PlanSetting setting = measured(all);
+    return advice(setting, plan_rows(setting));
+  };
+  std::string text = text_of({{"gloo", "fp32", 1}, {"gradlane", "raw", 1.1}, {"gradlane", "fixed:10", 1.05}});
+  EXPECT_TRUE(text.starts_with("do not compress: the fastest codec, fixed:10, is 5 % slower than Gloo")) << text;
+  text = text_of({{"gloo", "fp32", 1}, {"gradlane", "raw", 1.1}, {"gradlane", "fixed:10", 0.98}});
+  EXPECT_TRUE(
+      text.starts_with("do not compress: the fastest codec, fixed:10, is 2 % faster than Gloo, which is less "
+                       "than the 3 % that count"))
+      << text;
+  text = text_of({{"gloo", "fp32", 1}, {"gradlane", "raw", 0.8}, {"gradlane", "fixed:10", 0.79}});
+  EXPECT_TRUE(text.starts_with("do not compress, but use gradlane by ring: 1.2")) << text;
+  EXPECT_NE(text.find("x against Gloo (codec: raw in the daemons' configuration); the fastest codec of gradlane, "
+                      "fixed:10, is 2"),
+            text.npos)
+      << text;
+  text = text_of({{"gloo", "fp32", 1}, {"gloo", "bf16", 0.7}, {"gradlane", "raw", 2}, {"gradlane", "fixed:10", 0.7}});
+  EXPECT_TRUE(text.starts_with("compress with bf16 of PyTorch with Gloo: 1.")) << text;
+  EXPECT_NE(text.find("bf16_compress_hook)); the fastest codec of gradlane, fixed:10, is "), text.npos) << text;
+  text = text_of({{"gloo", "fp32", 1}, {"gradlane", "raw", 1}, {"gradlane", "signsgd", 0.5}});
+  EXPECT_TRUE(text.starts_with("compress only with signsgd, which has no error bound, by ring: ")) << text;
+}
+
+// A codec whose exchange keeps the core busy takes that from backward. One that waits for links does not.
+TEST(PlanRows, CoresAreShared) {
+  const PlanSetting setting = measured({{"gloo", "fp32", 1},
+                                        {"gradlane", "raw", 0.8, 0.1},
+                                        {"gradlane", "bf16", 0.5, 0.1},
+                                        {"gradlane", "fixed:10", 0.5, 5. / 3}});
+  const PlanRows rows = plan_rows(setting);
+  const StepPlan& waits = row_of(rows, "bf16").plan;
+  const StepPlan& works = row_of(rows, "fixed:10").plan;
+  EXPECT_DOUBLE_EQ(waits.time.exchange, works.time.exchange);
+  EXPECT_NEAR(works.time.step, rows.compute + works.busy, 1e-6);
+  EXPECT_LT(waits.time.step, works.time.step * 0.9);
+  PlanSetting many = setting;
+  many.calibration.cores = 8;
+  const PlanRows more = plan_rows(many);
+  EXPECT_DOUBLE_EQ(row_of(more, "bf16").plan.time.step, row_of(more, "fixed:10").plan.time.step);
+}
+
+// Links that are faster than the measured ones do not make work in cores faster.
+TEST(PlanRows, MeasuredWorkStays) {
+  PlanSetting setting = measured({{"gloo", "fp32", 1}, {"gradlane", "raw", 1}, {"gradlane", "topk:1%+fixed:10", 0.3}});
+  const double before = row_of(plan_rows(setting), "gloo").plan.time.exchange;
+  setting = with_gbps(setting, 100);
+  const PlanRows rows = plan_rows(setting);
+  const double mib = setting.model.elements() * 4 / 1048576;
+  for (const char* const codec : {"gloo", "raw", "topk:1%+fixed:10"}) {
+    EXPECT_GE(row_of(rows, codec).plan.time.exchange, 0.003 * mib * (1 - 1e-9)) << codec;
+  }
+  EXPECT_LT(row_of(rows, "gloo").plan.time.exchange, before);
 }
 
 TEST(PlanRows, OneNode) {
@@ -108,7 +239,7 @@ TEST(Advice, SaysWhatFixedLoses) {
   setting.codecs = {"fixed:10"};
   std::string text = advice(setting, plan_rows(setting));
   EXPECT_NE(text.find("rounds gradients below 2^-10 to 0: fixed:adaptive"), text.npos) << text;
-  setting.follows = true;
+  setting.codecs = {"fixed:adaptive"};
   text = advice(setting, plan_rows(setting));
   EXPECT_TRUE(text.starts_with("compress with fixed:adaptive by ")) << text;
   EXPECT_NE(text.find("(gradlane.torch.State(\"fixed:adaptive\", strategy=\""), text.npos) << text;

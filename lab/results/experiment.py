@@ -8,7 +8,13 @@ from typing import Any, Callable
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Modules of the experiments, in the order in which lab/reproduce.sh runs them. Each has an EXPERIMENT.
-MODULES = ("lab.steps.calibrations", "lab.steps.experiment", "lab.exchanges.experiment")
+MODULES = (
+    "lab.steps.calibrations",
+    "lab.steps.experiment",
+    "lab.exchanges.experiment",
+    "lab.inceptionn.gradients",
+    "lab.inceptionn.systems",
+)
 
 # Sources that several experiments list.
 CODECS = ("compress/**",)

@@ -6,7 +6,7 @@ import pydoc_data.topics
 import numpy
 import torch
 
-from lab.study.plan import GPT_BATCH, GPT_CONTEXT as CONTEXT
+from lab.study.plan import GPT_BATCH, GPT_CONTEXT as CONTEXT, GPT_STEPS, GPT_WIDTHS
 
 BLOCKS, HEADS = 2, 4
 FIRST, LAST = 32, 126  # printable ASCII; all other characters count as the end of a line
@@ -41,7 +41,7 @@ class Block(torch.nn.Module):
 class Gpt(torch.nn.Module):
     """Maps characters (windows, CONTEXT) to scores of the next ones (windows, CONTEXT, CHARACTERS)."""
 
-    def __init__(self, width):
+    def __init__(self, width=GPT_WIDTHS["gpt"]):
         super().__init__()
         self.characters, self.places = torch.nn.Embedding(CHARACTERS, width), torch.nn.Embedding(CONTEXT, width)
         self.blocks = torch.nn.ModuleList(Block(width) for _ in range(BLOCKS))
@@ -81,7 +81,7 @@ def text():
 class Share:
     """The windows of the text that this rank trains on and is tested with; the same for all methods."""
 
-    def __init__(self, rank, world, steps):
+    def __init__(self, rank, world, steps=GPT_STEPS["gpt"]):
         whole = text()
         tests = len(whole) // TEST_SHARE
         self.train, self.test_text = whole[:-tests], whole[-tests:]

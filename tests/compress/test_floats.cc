@@ -270,6 +270,14 @@ std::vector<uint8_t> encode_all_sums(const Codec& codec, std::span<const float> 
   return block;
 }
 
+bool comes_back(const Codec& codec, std::span<const uint8_t> block, size_t count) {
+  const std::vector<float> floats = decode_all(codec, block, count);
+  const std::vector<uint8_t> again = encode_all_sums(codec, floats);
+  if (codec.id() != CodecId::kInceptionnLiteral) return std::ranges::equal(again, block);
+  return again.size() <= block.size() && bits_of(decode_all(codec, again, count)) == bits_of(floats) &&
+         encode_all_sums(codec, decode_all(codec, again, count)) == again;
+}
+
 std::vector<float> decode_all(const Codec& codec, std::span<const uint8_t> block, size_t floats) {
   std::vector<float> out(floats);
   if (codec.decode(block, out) != Status::kOk) std::abort();

@@ -84,6 +84,10 @@ std::vector<uint8_t> encode_all_sums(const Codec& codec, std::span<const float> 
 // Returns the floats of a block, which must be valid; aborts if it is not.
 std::vector<float> decode_all(const Codec& codec, std::span<const uint8_t> block, size_t floats);
 
+// Returns whether the floats of a block have the same block when they are encoded again. `inceptionn:b,literal` makes a
+// shorter block, of the same floats: an 8-bit payload of 0 does not come back.
+bool comes_back(const Codec& codec, std::span<const uint8_t> block, size_t floats);
+
 uint32_t bits_of(float f);
 float float_of(uint32_t bits);
 std::vector<uint32_t> bits_of(std::span<const float> floats);

@@ -1,0 +1,128 @@
+"""systems.py - experiment `systems`: steps of a training with the INCEPTIONN paper's systems, split into computing, adding
+and exchanging
+
+Each sample (model/system) has times of single steps. `gradlane trace` times what the daemons do with codecs: one call of
+31, by the CPU's counter, while the ranks train.
+"""
+
+import statistics
+
+from lab.results import jobs
+from lab.results.experiment import EXCHANGE, Batch, Experiment, Plot
+
+MODELS = ("digits", "conv")
+NODES, RATE = 4, "1gbit"
+# (strategy, codec) by the paper's names: a worker-aggregator, one that gets compressed gradients, a ring, a ring with
+# compression. rings:2 is its ring of groups. The last one has the paper's classes and bound.
+SYSTEMS = {
+    "WA": ("aggregator:0", "raw"), "WA+C": ("aggregator:0", "fixed:10/raw"), "ring": ("ring", "raw"),
+    "ring+C": ("ring", "fixed:10"), "rings:2": ("rings:2", "raw"), "rings:2+C": ("rings:2", "fixed:10"),
+    "ring+C, inceptionn": ("ring", "inceptionn:10"),
+}
+RUNS = 3
+SECONDS = 15
+PICTURE = "docs/images/systems.png"
+PARTS = ("computing", "adding", "exchanging")
+
+
+def batches(samples):
+    """Returns the batches of the systems that have the fewest runs first."""
+    missing = [(len(samples.get(f"{model}/{system}", [])), model, system) for model in MODELS for system in SYSTEMS]
+    return [Batch((f"{model}/{system}",), SECONDS, (model, system))
+            for runs, model, system in sorted(missing, key=lambda each: each[0]) if runs < RUNS]
+
+
+def measure(batch, context):
+    """Yields one sample:
+
+    - computing_ms: of each step in which nothing is exchanged, on the slowest rank
+    - step_ms: of each step, on the slowest rank
+    - encode_us, add_us, decode_us: by node, its daemon's time in each traced step (docs/trace.md)
+    """
+    model, system = batch.argument
+    strategy, codec = SYSTEMS[system]
+    options = ["-n", NODES, "--link", "veth", "--inside", "--rate", RATE, "--strategies", strategy]
+    spec = {"model": model, "strategy": strategy, "codec": codec, "gradlane": str(context.gradlane)}
+    found = list(jobs.results(context, options, "lab.inceptionn.train", spec))
+    if len(found) != 1 or len(found[0]["add_us"]) != NODES:
+        raise RuntimeError(f"{model}/{system}: no result, or no whole step of some node in the trace")
+    command = " ".join(str(word) for word in ["gradlane run", *options, "-- python -m lab.inceptionn.train"])
+    yield batch.keys[0], found[0], command
+
+
+# ---- Figures
+
+
+def split(run):
+    """Returns the ms of a step of one run, and of its parts. Adding is that of the busiest node: decoding what others
+    have sent, adding it, and encoding the sum for the next node. Steps are medians, times of adding are means."""
+    step, computing = statistics.median(run["step_ms"]), statistics.median(run["computing_ms"])
+    adding = max(statistics.fmean(times) for times in run["add_us"].values()) / 1e3
+    return {"step": step, "computing": computing, "adding": adding, "exchanging": step - computing - adding}
+
+
+def parts_of(samples, model):
+    """Returns {system: split()} of a model, medians over runs, with `step_range`: the least and the greatest step."""
+    found = {}
+    for system in SYSTEMS:
+        splits = [split(run) for run in samples.get(f"{model}/{system}", [])]
+        if splits:
+            found[system] = {name: statistics.median(each[name] for each in splits) for name in splits[0]}
+            steps = [each["step"] for each in splits]
+            found[system]["step_range"] = [min(steps), max(steps)]
+    return found
+
+
+def table(model):
+    """Returns a function that makes the table of a model."""
+    def make(samples):
+        found = parts_of(samples, model)
+        head = ["system", "strategy, codec", "step (ms)", "runs", *PARTS, "less exchanging than WA", "faster than WA"]
+        lines = ["| " + " | ".join(head) + " |", "|---|---" + "|---:" * (len(head) - 2) + "|"]
+        base = found.get("WA")
+        for system, it in found.items():
+            least, most = it["step_range"]
+            less = f"{100 * (1 - it['exchanging'] / base['exchanging']):.1f} %" if base else "-"
+            faster = f"{base['step'] / it['step']:.2f}x" if base else "-"
+            row = [system, "`{}`, `{}`".format(*SYSTEMS[system]), f"{it['step']:.1f}", f"{least:.1f} to {most:.1f}",
+                   *(f"{it[part]:.2f}" for part in PARTS), less, faster]
+            lines.append("| " + " | ".join(row) + " |")
+        return "\n".join(lines)
+
+    return make
+
+
+def drawn(samples):
+    return {model: found for model in MODELS if (found := parts_of(samples, model))}
+
+
+def draw(data, path):
+    """Draws a bar for each system, with its parts."""
+    from lab.compare import style
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, len(data), figsize=(6 * len(data), 3.6), squeeze=False, layout="constrained")
+    for axis, (model, found) in zip(axes[0], data.items()):
+        below = [0.0] * len(found)
+        for part, colour in zip(PARTS, (style.BLUE, style.ORANGE, style.VERMILION)):
+            values = [it[part] for it in found.values()]
+            axis.barh(list(found), values, left=below, color=colour, label=part)
+            below = [left + value for left, value in zip(below, values)]
+        axis.invert_yaxis()
+        axis.set_title(model, fontsize=11)
+        axis.set_xlabel("ms of a step")
+    axes[0][0].legend(loc="lower right")
+    figure.savefig(path, metadata={"Software": None})
+    pyplot.close(figure)
+
+
+EXPERIMENT = Experiment(
+    name="systems",
+    title="steps with the INCEPTIONN paper's systems: computing, adding, exchanging",
+    sources=(*EXCHANGE, "lab/inceptionn/systems.py", "lab/inceptionn/train.py", "lab/inceptionn/trace.py",
+             "lab/study/models.py"),
+    batches=batches,
+    measure=measure,
+    figures={model: table(model) for model in MODELS},
+    plots={PICTURE: Plot(drawn, draw)},
+)

@@ -84,8 +84,9 @@ TEST_P(Names, Defaults) {
 TEST_P(Names, NothingForBadIds) {
   const struct {
     int id, param;
-  } rows[] = {{0, 1}, {1, 1},  {2, 0x80}, {3, 0},  {3, 1},   {3, 15},   {3, 0x81}, {3, 0x80}, {3, 0x8f},
-              {4, 0}, {4, 31}, {4, 0x8a}, {99, 0}, {99, 10}, {255, 10}, {0, 255},  {20, 16},  {21, 0}, {22, 1}, {22, 0x8a}};
+  } rows[] = {{0, 1},    {1, 1},    {2, 0x80}, {3, 0},  {3, 1},    {3, 15},   {3, 0x81},
+              {3, 0x80}, {3, 0x8f}, {4, 0},    {4, 31}, {4, 0x8a}, {99, 0},   {99, 10},
+              {255, 10}, {0, 255},  {20, 16},  {21, 0}, {22, 1},   {22, 0x8a}};
   for (const auto& row : rows) {
     const auto id = static_cast<CodecId>(row.id);
     EXPECT_FALSE(find_codec(id, static_cast<uint8_t>(row.param), GetParam()).has_value()) << row.id << " " << row.param;

@@ -165,7 +165,8 @@ std::vector<std::string> some_codecs() {
       continue;
     }
     const std::string word = std::string(row.word) + ":";
-    for (const unsigned b : {row.min_bits, row.max_bits / 2}) names.push_back(word + std::to_string(b) + variant_of(row));
+    for (const unsigned b : {row.min_bits, row.max_bits / 2})
+      names.push_back(word + std::to_string(b) + variant_of(row));
     names.emplace_back(row.example);
     names.push_back(word + std::to_string(row.max_bits) + variant_of(row));
     if (row.option != nullptr) names.back() += std::string(",") + row.option;

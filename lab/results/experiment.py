@@ -9,10 +9,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Modules of the experiments, in the order in which lab/reproduce.sh runs them. Each has an EXPERIMENT.
 MODULES = (
+    "lab.bench_ratio",
+    "lab.papers.mlsys",
+    "lab.inceptionn.gradients",
     "lab.steps.calibrations",
     "lab.steps.experiment",
     "lab.exchanges.experiment",
-    "lab.inceptionn.gradients",
     "lab.inceptionn.systems",
 )
 

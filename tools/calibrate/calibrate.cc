@@ -14,18 +14,24 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/parse.h"
 #include "base/socket_folders.h"
 #include "collectives/wire.h"
+#include "config/addresses.h"
 #include "config/calibration_file.h"
 #include "tools/calibrate/default_file.h"
+#include "tools/calibrate/exchange_times.h"
 #include "tools/calibrate/host_speed.h"
 #include "tools/calibrate/machine.h"
 #include "tools/calibrate/output.h"
+#include "tools/calibrate/own_daemon.h"
 #include "tools/calibrate/ring_speed.h"
+#include "tools/hosts/machine.h"
+#include "tools/run/ports.h"
 
 namespace gradlane {
 namespace {
@@ -33,6 +39,8 @@ namespace {
 constexpr unsigned kMostLanes = 256;
 // limit for an operation: other ranks may start later, or measure their host meanwhile
 constexpr int64_t kLimitMs = 60'000;
+constexpr double kMuch = 0.2;              // cores that others use during a measurement
+constexpr const char* kNoPython = "none";  // value of --python
 
 namespace fs = std::filesystem;
 
@@ -136,22 +144,22 @@ std::string next_text(const std::string& path, const CalibrateOptions& options) 
                      path, options.output.empty() ? "" : " --calibration " + path);
 }
 
-void finish(const Calibration& calibration, bool ring, const std::vector<CheckedTime>& checked,
-            const CalibrateOptions& options, bool prints, NewFile* file) {
-  const std::string path = file == nullptr ? "" : file->path();
-  if (file != nullptr) {
-    const std::string text = calibration_text(calibration);
-    // a file that nobody can read must be an error now, not later
-    (void)parse_calibration(text, path + ", not written");
-    file->put(text);
-  }
+void write(const Calibration& calibration, NewFile& file) {
+  const std::string text = calibration_text(calibration);
+  // a file that nobody can read must be an error now, not later
+  (void)parse_calibration(text, file.path() + ", not written");
+  file.put(text);
+}
+
+void print(const CalibrationResult& result, const CalibrateOptions& options, bool prints) {
   if (prints && options.json) {
-    fmt::print("{}\n", to_json(calibration, ring, checked, path));
+    fmt::print("{}\n", to_json(result));
   } else if (prints) {
-    print_calibration(calibration, ring, checked);
-    fmt::print("\n{}\n", next_text(path, options));
+    print_calibration(result);
+    fmt::print("\n{}\n", next_text(result.file, options));
   } else if (!options.json) {
-    fmt::print("done; rank 0 prints the results{}\n", file == nullptr ? "" : "\n" + next_text(path, options));
+    fmt::print("done; rank 0 prints the results{}\n",
+               result.file.empty() ? "" : "\n" + next_text(result.file, options));
   }
   std::fflush(stdout);
 }
@@ -186,7 +194,8 @@ int calibrate_alone(const CalibrateOptions& options, const Progress& progress) {
   measure_host(calibration, progress);
   calibration.contention = measure_contention(calibration.lanes);
   calibration.links.clear();
-  finish(calibration, false, {}, options, true, &file);
+  write(calibration, file);
+  print({.calibration = calibration, .file = file.path()}, options, true);
   return 0;
 }
 
@@ -201,54 +210,149 @@ std::string fault_of(const F& what) {
   }
 }
 
-int calibrate_ring(const CalibrateOptions& options, Trainer& trainer, const Progress& progress) {
+// Returns "ADDRESS PORT", where rank 0 can listen and other ranks reach it. Returns "" on other ranks.
+std::string master_of(const Trainer& trainer, const DaemonFacts& facts) {
+  if (trainer.rank() != 0) return "";
+  const char* const address = std::getenv("MASTER_ADDR");
+  const char* const port = std::getenv("MASTER_PORT");
+  if (address != nullptr && port != nullptr) return fmt::format("{} {}", address, port);
+  const std::string reach = facts.reach.empty() ? "" : facts.reach.front();
+  return fmt::format("{} {}", reach.empty() ? this_use().host : reach, free_port());
+}
+
+// Returns the name of the interface with the address at which other ranks reach this one. Returns "" if it is unknown.
+std::string own_interface(const DaemonFacts& facts) {
+  const auto address = facts.node < facts.reach.size() ? parse_address(facts.reach[facts.node]) : std::nullopt;
+  for (const LocalIp& each : local_ips()) {
+    if (address && each.ip == *address) return each.interface;
+  }
+  return "";
+}
+
+// Prepares the measurement through PyTorch, on all ranks. Returns why one of them cannot take part; "" if all can.
+std::string prepare_exchanges(const CalibrateOptions& options, const Trainer& trainer, RingSpeed& ring,
+                              ExchangeRun& run) {
+  // Every daemon is there already, and only the job of this command may use it.
+  run.variables = {fmt::format("RANK={}", trainer.rank()), fmt::format("WORLD_SIZE={}", trainer.world()),
+                   "GRADLANE_START=0", "GRADLANE_SUMMARY=0"};
+  if (!options.socket.empty()) run.variables.push_back("GRADLANE_SOCKET=" + options.socket);
+  const auto set_unless_set = [&run](const char* name, const std::string& value) {
+    if (std::getenv(name) == nullptr && !value.empty()) run.variables.push_back(fmt::format("{}={}", name, value));
+  };
+  set_unless_set("OMP_NUM_THREADS", "1");  // as torchrun
+  set_unless_set("GLOO_SOCKET_IFNAME", own_interface(ring.facts()));
+  const std::string master = ring.share_texts(master_of(trainer, ring.facts())).front();
+  run.variables.push_back("MASTER_ADDR=" + master.substr(0, master.find(' ')));
+  run.variables.push_back("MASTER_PORT=" + master.substr(master.find(' ') + 1));
+  const std::vector<std::string> faults = ring.share_texts(import_fault(run));
+  for (size_t rank = 0; rank < faults.size(); ++rank) {
+    if (!faults[rank].empty()) return fmt::format("rank {}: {}", rank, faults[rank]);
+  }
+  return "";
+}
+
+// Measures through PyTorch, in a process that takes the place of the trainer. A fault leaves the exchanges empty.
+void measure_exchanges(const ExchangeRun& run, unsigned rank, CalibrationResult& result) {
+  Calibration& calibration = result.calibration;
+  try {
+    const ExchangeTimes times = run_exchange_times(run);
+    calibration.exchanges = times.exchanges;
+    calibration.cores = times.cores;
+    if (times.background > kMuch) {
+      fmt::print(stderr,
+                 "gradlane plan: rank {}: {:.1f} cores were busy while all ranks slept, so times may be too long\n",
+                 rank, times.background);
+    }
+  } catch (const SetupError& error) {
+    result.exchanges_fault = fmt::format("rank {}: {}", rank, error.what());
+  }
+}
+
+int calibrate_ring(const CalibrateOptions& options, std::unique_ptr<Trainer> trainer, const Progress& progress) {
   if (options.port || options.lanes) {
     throw SetupError("--port and --lanes come from the daemon here: leave them out, or use --alone");
   }
   const DaemonView daemon(options.socket, options.admin);
-  RingSpeed ring(trainer, daemon, options.quick);
-  Calibration calibration = begin_calibration(PlanPort::kUdp);
+  std::optional<RingSpeed> ring(std::in_place, *trainer, daemon, options.quick);
+  CalibrationResult result = {.calibration = begin_calibration(PlanPort::kUdp), .ring = true};
+  Calibration& calibration = result.calibration;
   std::optional<NewFile> file;
   const std::string fault = fault_of([&] { file.emplace(target_of(options), options.output.empty()); });
   // Every rank prints this, not only rank 0, because every rank waits for others here.
-  fmt::print(stderr, "gradlane plan: rank {}, waiting for all {} ranks, {} s at most ...\n", trainer.rank(),
-             trainer.world(), kLimitMs / 1000);
-  ring.meet(machine_hash(calibration.host), fault);
-  if (!ring.lowest_on_host()) file.reset();
+  const unsigned rank = trainer->rank();
+  fmt::print(stderr, "gradlane plan: rank {}, waiting for all {} ranks, {} s at most ...\n", rank, trainer->world(),
+             kLimitMs / 1000);
+  ring->meet(machine_hash(calibration.host), fault);
+  if (!ring->lowest_on_host()) file.reset();
 
-  calibration.port = ring.facts().port;
-  calibration.lanes = ring.facts().workers;
-  calibration.packets.set_mtu(ring.facts().mtu);
+  calibration.port = ring->facts().port;
+  calibration.lanes = ring->facts().workers;
+  calibration.packets.set_mtu(ring->facts().mtu);
   // All hosts measure at the same time, but only one rank of each host does. The others only wait until it has
   // finished.
-  if (ring.lowest_on_host()) {
+  if (ring->lowest_on_host()) {
     measure_host(calibration, progress);
     calibration.contention = measure_contention(calibration.lanes);
   }
-  trainer.barrier();
-  ring.measure_links(calibration, progress);
-  ring.measure_packets(calibration, progress);
-  ring.measure_codecs(calibration, progress);
-  ring.measure_lambda(calibration, progress);
-  const std::vector<CheckedTime> checked = ring.check(calibration, progress);
-  ring.agree(
-      fault_of([&] { finish(calibration, true, checked, options, trainer.rank() == 0, file ? &*file : nullptr); }));
+  trainer->barrier();
+  ring->measure_links(calibration, progress);
+  ring->measure_packets(calibration, progress);
+  ring->measure_codecs(calibration, progress);
+  ring->measure_lambda(calibration, progress);
+  result.checked = ring->check(calibration, progress);
+  ExchangeRun run = {.python = options.python.empty() ? "python3" : options.python, .quick = options.quick};
+  const bool wants_exchanges = run.python != kNoPython;
+  if (wants_exchanges) {
+    progress("all-reduces through PyTorch");
+    result.exchanges_fault = prepare_exchanges(options, *trainer, *ring, run);
+  }
+  ring->agree(fault_of([&] {
+    if (file) write(calibration, *file);
+  }));
+  // From here on, ranks do not wait for each other through the daemon any more.
+  ring.reset();
+  trainer.reset();
+  const bool starts = wants_exchanges && result.exchanges_fault.empty();
+  if (starts) {
+    measure_exchanges(run, rank, result);
+    if (file) write(calibration, *file);
+  }
+  if (file) result.file = file->path();
+  if (!result.exchanges_fault.empty() && (starts || rank == 0)) {
+    fmt::print(stderr,
+               "gradlane plan: not measured through PyTorch: {}\n"
+               "Plans will compare with the ideal uncompressed exchange{}\n",
+               result.exchanges_fault,
+               starts ? ""
+                      : ". To compare with Gloo, install PyTorch and the package\n"
+                        "gradlane on all nodes, for python3 or for the program of --python EXE");
+  }
+  print(result, options, rank == 0);
   return 0;
 }
 
 }  // namespace
 
-int run_calibrate(const CalibrateOptions& options) {
+int run_calibrate(CalibrateOptions options) {
+  std::optional<OwnDaemon> daemon;
+  if (!options.hosts.empty()) {
+    if (options.alone || !options.socket.empty() || !options.admin.empty()) {
+      throw SetupError("--nodes starts a daemon for the measurement: leave out --alone, --socket and --admin");
+    }
+    daemon.emplace(options.hosts, options.rank);
+    options.socket = daemon->socket();
+  }
   if (options.alone && (!options.socket.empty() || !options.admin.empty() || !options.rank.empty())) {
     throw SetupError("--alone uses no daemon: leave out --socket, --admin and --rank");
   }
   try {
-    const std::unique_ptr<Trainer> trainer = open_trainer(options);
+    std::unique_ptr<Trainer> trainer = open_trainer(options);
     const bool tells = trainer == nullptr || trainer->rank() == 0;
     const Progress progress = [tells](const std::string& what) {
       if (tells) fmt::print(stderr, "gradlane plan: {} ...\n", what);
     };
-    return trainer == nullptr ? calibrate_alone(options, progress) : calibrate_ring(options, *trainer, progress);
+    return trainer == nullptr ? calibrate_alone(options, progress)
+                              : calibrate_ring(options, std::move(trainer), progress);
   } catch (const PerfError& error) {
     fmt::print(stderr, "gradlane plan: {}\n", error.what());
     return 1;

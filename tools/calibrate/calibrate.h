@@ -20,11 +20,13 @@ struct CalibrateOptions {
   bool alone = false;
   bool quick = false;
   bool json = false;
+  std::string hosts;   // list of gradlaned --nodes: starts a daemon for this measurement
+  std::string python;  // program that has PyTorch; "none": measure nothing through it
 };
 
 // Measures this host. If a daemon runs here, it also joins the ring as a trainer and measures the links, together with
 // all other ranks. Writes the file. Returns the exit status: 1 if an operation failed; the reason is on standard error
 // then. Throws SetupError if options, daemon or file cannot be used.
-[[nodiscard]] int run_calibrate(const CalibrateOptions& options);
+[[nodiscard]] int run_calibrate(CalibrateOptions options);
 
 }  // namespace gradlane

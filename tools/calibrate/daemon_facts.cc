@@ -62,6 +62,7 @@ DaemonFacts facts_of(const json& document) {
   if (std::isfinite(slowest)) facts.speed = slowest;
   const json workers = list_at(document, "workers");
   for (const json& worker : workers) facts.busy.push_back(kMicro * real_at(worker, "busy_us"));
+  for (const json& each : list_at(document, "table")) facts.reach.push_back(text_at(each, "reach"));
   facts.workers = std::max(1U, static_cast<unsigned>(workers.size()));
   return facts;
 }

@@ -17,6 +17,8 @@ struct DaemonFacts {
   std::string port;          // "udp", "packets" or "card"; for other ports the driver, as "vhost"
   double speed = 0;          // bytes per s that its slowest card reports; 0 if a port is no card, or reports none
   std::vector<double> busy;  // busy time of each worker since the start, in s
+  // address or name where TCP reaches the machine of each node; "": unknown
+  std::vector<std::string> reach;
 };
 
 // Reads the facts from the answer to "stats".

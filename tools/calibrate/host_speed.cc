@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "compress/codec.h"
+#include "config/config.h"
 #include "sim/data.h"
 #include "tools/bench/codec.h"
 #include "tools/bench/hop_figures.h"
@@ -28,7 +29,6 @@ namespace gradlane {
 namespace {
 
 constexpr const char* kData = "gauss-0.01";
-constexpr double kIpUdpBytes = 28;
 // Codecs whose sums a ring carries, and which make enough packets to time their hops. raw must be first.
 constexpr std::string_view kInRings[] = {"raw",     "bf16",          "fp16",  "fixed:10",
                                          "fixed:7", "inceptionn:10", "tbq:7", "signsgd"};
@@ -103,7 +103,7 @@ void measure_host(Calibration& calibration, const Progress& progress) {
   const auto data = make_samples({kData});
   std::vector<float> pattern(size_t{1} << 20);
   fill_data(kData, 1, pattern);
-  const auto mtu = static_cast<size_t>(calibration.packets.mtu() - kIpUdpBytes);
+  const auto mtu = static_cast<size_t>(calibration.packets.mtu()) - kIpUdpBytes;
 
   progress("codecs");
   calibration.codecs = usual_calibration(PlanPort::kUdp).codecs;

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <span>
 
 namespace gradlane {
 namespace {
@@ -60,16 +62,36 @@ void print_checks(std::span<const CheckedTime> checked) {
   }
 }
 
+// Prints a row for each library and codec, and a column for each size. Rivals come first, next to gradlane's `raw`.
+void print_exchanges(const Calibration& calibration) {
+  std::set<double> sizes;
+  for (const MeasuredExchange& each : calibration.exchanges) {
+    for (const ExchangePoint& point : each.points) sizes.insert(point.bytes);
+  }
+  fmt::print("\n{:<26}", "ms through PyTorch, KiB");
+  for (const double size : sizes) fmt::print(" {:>9.0f}", size / 1024);
+  fmt::print("\n");
+  for (const MeasuredExchange& each : calibration.exchanges) {
+    fmt::print("{:<26}", fmt::format("{} {}", each.library, each.codec));
+    for (const double size : sizes) {
+      const auto point = std::ranges::find(each.points, size, &ExchangePoint::bytes);
+      fmt::print(" {:>9}", point == each.points.end() ? "-" : fmt::format("{:.2f}", point->seconds * 1e3));
+    }
+    fmt::print("\n");
+  }
+}
+
 }  // namespace
 
-void print_calibration(const Calibration& calibration, bool ring, std::span<const CheckedTime> checked) {
+void print_calibration(const CalibrationResult& result) {
+  const Calibration& calibration = result.calibration;
   const PacketCost& packets = calibration.packets;
   fmt::print("{}: {}, {}, gradlane {}\n", calibration.host, calibration.cpu, calibration.isa, calibration.program);
   fmt::print("memory {:.1f} GB/s; {} lane{}", calibration.memory * 1e-9, calibration.lanes,
              calibration.lanes == 1 ? "" : "s");
   if (calibration.lanes > 1) fmt::print(", each takes {:.2f} times as long when all work", calibration.contention);
   fmt::print("\npacket: {:.0f} ns of the exchange (sums; results {:.0f}), ", packets.reduce_ns, packets.gather_ns);
-  if (!ring) {
+  if (!result.ring) {
     fmt::print("{:.0f} ns of the port ({}: usual figures, not measured)\n", port_ns(packets), calibration.port);
     fmt::print("not measured: links, and how much an exchange slows down computing\n");
   } else {
@@ -80,59 +102,71 @@ void print_calibration(const Calibration& calibration, bool ring, std::span<cons
     print_links(calibration);
   }
   print_codecs(calibration);
-  if (!checked.empty()) print_checks(checked);
+  if (!result.checked.empty()) print_checks(result.checked);
   if (const std::string misfit = misfit_text(calibration.checks); !misfit.empty()) fmt::print("{}\n", misfit);
+  if (!calibration.exchanges.empty()) print_exchanges(calibration);
 }
 
-std::string to_json(const Calibration& calibration, bool ring, std::span<const CheckedTime> checked,
-                    const std::string& file) {
+std::string to_json(const CalibrationResult& result) {
   using nlohmann::json;
+  const Calibration& calibration = result.calibration;
   const PacketCost& packets = calibration.packets;
-  json result = {{"host", calibration.host},
-                 {"cpu", calibration.cpu},
-                 {"isa", calibration.isa},
-                 {"program", calibration.program},
-                 {"port", calibration.port},
-                 {"file", file},
-                 {"ring", ring},
-                 {"memory_gbytes_per_s", calibration.memory * 1e-9},
-                 {"lanes", calibration.lanes},
-                 {"contention", calibration.contention},
-                 {"lambda", calibration.lambda},
-                 {"lambda_least", calibration.lambda_least},
-                 {"lambda_most", calibration.lambda_most},
-                 {"misfit", misfit_text(calibration.checks)},
-                 {"strategies", calibration.strategies},
-                 {"start_us", calibration.start / kUs},
-                 {"packet_ns", {{"port", port_ns(packets)}, {"sum", packets.reduce_ns}, {"result", packets.gather_ns}}},
-                 {"links", json::array()},
-                 {"codecs", json::array()},
-                 {"checks", json::array()}};
+  json document = {
+      {"host", calibration.host},
+      {"cpu", calibration.cpu},
+      {"isa", calibration.isa},
+      {"program", calibration.program},
+      {"port", calibration.port},
+      {"file", result.file},
+      {"ring", result.ring},
+      {"memory_gbytes_per_s", calibration.memory * 1e-9},
+      {"lanes", calibration.lanes},
+      {"contention", calibration.contention},
+      {"lambda", calibration.lambda},
+      {"lambda_least", calibration.lambda_least},
+      {"lambda_most", calibration.lambda_most},
+      {"misfit", misfit_text(calibration.checks)},
+      {"strategies", calibration.strategies},
+      {"start_us", calibration.start / kUs},
+      {"packet_ns", {{"port", port_ns(packets)}, {"sum", packets.reduce_ns}, {"result", packets.gather_ns}}},
+      {"links", json::array()},
+      {"codecs", json::array()},
+      {"checks", json::array()},
+      {"cores", calibration.cores},
+      {"exchanges", json::array()},
+      {"exchanges_fault", result.exchanges_fault}};
   for (const LinkCost& each : calibration.links) {
-    result["links"].push_back({{"from", each.from},
-                               {"to", each.to},
-                               {"latency_us", each.latency / kUs},
-                               {"gbps", gbps_of(each)},
-                               {"at_least", each.at_least},
-                               {"unsteady", each.unsteady}});
+    document["links"].push_back({{"from", each.from},
+                                 {"to", each.to},
+                                 {"latency_us", each.latency / kUs},
+                                 {"gbps", gbps_of(each)},
+                                 {"at_least", each.at_least},
+                                 {"unsteady", each.unsteady}});
   }
   for (const CodecCost& each : calibration.codecs) {
-    result["codecs"].push_back({{"codec", each.name},
-                                {"encode_ns", each.encode_ns},
-                                {"merge_ns", each.merge_ns},
-                                {"decode_ns", each.decode_ns},
-                                {"look_ns", each.look_ns},
-                                {"packet_ns", each.packet_ns},
-                                {"place_ns", each.place_ns},
-                                {"bytes", each.bytes}});
+    document["codecs"].push_back({{"codec", each.name},
+                                  {"encode_ns", each.encode_ns},
+                                  {"merge_ns", each.merge_ns},
+                                  {"decode_ns", each.decode_ns},
+                                  {"look_ns", each.look_ns},
+                                  {"packet_ns", each.packet_ns},
+                                  {"place_ns", each.place_ns},
+                                  {"bytes", each.bytes}});
   }
-  for (const CheckedTime& each : checked) {
-    result["checks"].push_back({{"codec", each.codec},
-                                {"bytes", each.bytes},
-                                {"measured_us", each.measured / kUs},
-                                {"predicted_us", each.predicted / kUs}});
+  for (const CheckedTime& each : result.checked) {
+    document["checks"].push_back({{"codec", each.codec},
+                                  {"bytes", each.bytes},
+                                  {"measured_us", each.measured / kUs},
+                                  {"predicted_us", each.predicted / kUs}});
   }
-  return result.dump();
+  for (const MeasuredExchange& each : calibration.exchanges) {
+    json points = json::array();
+    for (const ExchangePoint& point : each.points) {
+      points.push_back({{"bytes", point.bytes}, {"us", point.seconds * 1e6}, {"busy_us", point.busy * 1e6}});
+    }
+    document["exchanges"].push_back({{"library", each.library}, {"codec", each.codec}, {"points", points}});
+  }
+  return document.dump();
 }
 
 }  // namespace gradlane

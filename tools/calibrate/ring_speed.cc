@@ -94,15 +94,24 @@ RingSpeed::~RingSpeed() { trainer_.release(tensor_); }
 
 void RingSpeed::agree(const std::string& fault) {
   // The text is sent to all ranks: a launcher may end this rank before this rank can print it.
-  std::array<int64_t, 64> own{};
-  std::memcpy(own.data(), fault.data(), std::min(fault.size(), sizeof own - 1));
-  const std::vector<int64_t> all = trainer_.gather(own);
+  const std::vector<std::string> faults = share_texts(fault);
   if (!fault.empty()) throw SetupError(fault);
   for (unsigned rank = 0; rank < trainer_.world(); ++rank) {
-    std::array<char, sizeof own> text{};
-    std::memcpy(text.data(), &all[rank * own.size()], sizeof own - 1);
-    if (text.front() != 0) throw SetupError(fmt::format("rank {}: {}", rank, text.data()));
+    if (!faults[rank].empty()) throw SetupError(fmt::format("rank {}: {}", rank, faults[rank]));
   }
+}
+
+std::vector<std::string> RingSpeed::share_texts(const std::string& own) {
+  std::array<int64_t, 64> words{};
+  std::memcpy(words.data(), own.data(), std::min(own.size(), sizeof words - 1));
+  const std::vector<int64_t> all = trainer_.gather(words);
+  std::vector<std::string> texts;
+  for (unsigned rank = 0; rank < trainer_.world(); ++rank) {
+    std::array<char, sizeof words> text{};
+    std::memcpy(text.data(), &all[rank * words.size()], sizeof words - 1);
+    texts.emplace_back(text.data());
+  }
+  return texts;
 }
 
 void RingSpeed::meet(uint64_t host, const std::string& fault) {

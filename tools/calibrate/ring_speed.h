@@ -29,6 +29,8 @@ class RingSpeed {
   void meet(uint64_t host, const std::string& fault);
   // Throws SetupError on all ranks if one of them has a fault. `fault` is this rank's own; empty if it has none.
   void agree(const std::string& fault);
+  // Returns the texts of all ranks, in the order of ranks. Longer texts than 511 bytes are cut.
+  [[nodiscard]] std::vector<std::string> share_texts(const std::string& own);
   [[nodiscard]] const DaemonFacts& facts() const noexcept { return facts_; }
   // Returns whether this is the lowest rank on its host. The lowest rank measures the host, and writes its file.
   [[nodiscard]] bool lowest_on_host() const noexcept { return lowest_on_host_; }

@@ -9,7 +9,7 @@ CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
     return plan->add_option(name, value, text)->type_name("");
   };
   add("--model", options.model, "resnet50, bert-base, ..., or a profile: FILE.json");
-  add("--nodes", options.nodes, "Number of nodes (4, or as calibrated)");
+  add("--nodes", options.nodes, "Number of nodes (4, or as calibrated); --calibrate: HOST,...");
   add("--gbps", options.gbps, "Rate of each link (10, or as calibrated)");
   add("--batch", options.batch, "Samples of a node in a step");
   add("--compute-ms", options.compute_ms, "Forward and backward of a step (as a V100)");
@@ -27,6 +27,7 @@ CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
   plan->add_flag("--json", options.json, "JSON instead of tables");
   plan->add_flag("--calibrate", options.calibrate, "Measure this host; on all nodes of a ring: links, too");
   add("-o", options.output, "FILE for the calibration, instead of its usual place");
+  add("--python", options.python, "Program that has PyTorch (python3); none");
   add("--socket", options.socket, "")->group("");
   add("--admin", options.admin, "")->group("");
   add("--rank", options.rank, "")->group("");

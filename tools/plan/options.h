@@ -31,12 +31,13 @@ struct PlanOptions {
   std::vector<std::string> widths;   // files of recorded gradients
   bool paper = false;
   bool json = false;
-  // ---- Only with --calibrate, which uses none of the above but port, lanes and json
+  // ---- Only with --calibrate, which uses none of the above but nodes, port, lanes and json
   bool calibrate = false;
   std::string output;
   std::string socket;
   std::string admin;
   std::string rank;
+  std::string python;
   bool alone = false;
   bool quick = false;
 };

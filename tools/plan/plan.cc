@@ -142,7 +142,6 @@ std::string to_json(const PlanSetting& setting, const PlanRows& rows) {
 // Throws SetupError if options of plans and options of calibrations are mixed.
 void check_kind(const PlanOptions& options) {
   const std::pair<const char*, bool> of_plans[] = {{"--model", !options.model.empty()},
-                                                   {"--nodes", !options.nodes.empty()},
                                                    {"--gbps", !options.gbps.empty()},
                                                    {"--batch", !options.batch.empty()},
                                                    {"--compute-ms", !options.compute_ms.empty()},
@@ -156,9 +155,9 @@ void check_kind(const PlanOptions& options) {
                                                    {"--widths", !options.widths.empty()},
                                                    {"--paper", options.paper}};
   const std::pair<const char*, bool> of_calibrations[] = {
-      {"-o", !options.output.empty()},     {"--socket", !options.socket.empty()},
-      {"--admin", !options.admin.empty()}, {"--rank", !options.rank.empty()},
-      {"--alone", options.alone},          {"--quick", options.quick}};
+      {"-o", !options.output.empty()},   {"--socket", !options.socket.empty()}, {"--admin", !options.admin.empty()},
+      {"--rank", !options.rank.empty()}, {"--python", !options.python.empty()}, {"--alone", options.alone},
+      {"--quick", options.quick}};
   for (const auto& [name, given] : of_plans) {
     if (given && options.calibrate)
       throw SetupError(fmt::format("{} cannot be combined with --calibrate: leave one of them out", name));
@@ -178,7 +177,7 @@ int run_plan(PlanOptions options) {
     if (!options.port.empty()) port = plan_port_of(options.port);
     if (!options.lanes.empty()) lanes = plan_lanes_of(options.lanes);
     return run_calibrate({options.output, options.socket, options.admin, options.rank, port, lanes, options.alone,
-                          options.quick, options.json});
+                          options.quick, options.json, options.nodes, options.python});
   }
   // the page with the results of --paper must not depend on the host
   if (!options.paper) options.places = calibration_places();

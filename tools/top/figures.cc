@@ -16,9 +16,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kLongEnough = 0.05;  // share of the time; a link that was full for less has no `full_rate`
-constexpr double kLateShare = 0.25;   // share of the time; a trainer is late only if its node waits that long for it
-constexpr double kLateRatio = 2;      // and if the node waits this many times as long as for any other trainer
+constexpr double kOftenFull = 0.05;  // share of the time; a link that was full for less has no `full_rate`
+constexpr double kLateShare = 0.25;  // share of the time; a trainer is late only if its node waits that long for it
+constexpr double kLateRatio = 2;     // and if the node waits this many times as long as for any other trainer
 
 bool has_rates(const TopLooks& looks) { return !looks.before.is_null() && looks.seconds > 0 && looks.gone.empty(); }
 
@@ -187,7 +187,7 @@ std::vector<TopLink> links_of(const TopLooks& looks) {
   }
   std::vector<TopLink> result;
   for (auto& [to, link] : links) {
-    link.full_rate = link.full >= kLongEnough ? link.full_rate / link.full : 0;
+    link.full_rate = link.full >= kOftenFull ? link.full_rate / link.full : 0;
     result.push_back(link);
   }
   return result;

@@ -11,7 +11,7 @@ namespace gradlane {
 namespace {
 
 using Style = PageLine::Style;
-using Rows = std::vector<std::vector<std::string>>;
+using TableRows = std::vector<std::vector<std::string>>;
 
 constexpr size_t kMostEvents = 3;
 constexpr size_t kIndents = 20;   // least width at which continued lines are indented
@@ -53,7 +53,7 @@ PageLine verdict_of(const TopView& view) {
 }
 
 std::vector<PageLine> node_lines(const TopView& view, bool wide) {
-  Rows rows = {{"node", "state", "exch %", "done/s", wide ? "out Gb/s" : "Gb/s", "ratio", "saved ms", "CPU %"}};
+  TableRows rows = {{"node", "state", "exch %", "done/s", wide ? "out Gb/s" : "Gb/s", "ratio", "saved ms", "CPU %"}};
   if (wide) {
     rows[0].insert(rows[0].end(), {"in Gb/s", "in flight", "failed", "up", "address"});
   }
@@ -90,7 +90,7 @@ std::vector<PageLine> link_lines(const TopView& view, bool wide) {
     for (const TopLink& it : view.links) links.push_back(&it);
   }
   if (links.empty()) return {};
-  Rows rows = {{"link", "full %", "Mb/s", "when full", "RTT ms", "window", "again %"}};
+  TableRows rows = {{"link", "full %", "Mb/s", "when full", "RTT ms", "window", "again %"}};
   if (wide) rows[0].insert(rows[0].end(), {"in flight", "packets/s", "resent/s"});
   for (const TopLink* const it : links) {
     rows.push_back({fmt::format("{} -> {}", it->from, it->to), percent(it->full), digits(it->rate * 8 / 1e6),

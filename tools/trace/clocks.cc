@@ -9,7 +9,7 @@
 namespace gradlane {
 namespace {
 
-constexpr int64_t kLongEnough = 50'000'000;  // ns; least time between two readings that give a rate
+constexpr int64_t kLeastBetween = 50'000'000;  // ns; least time between two readings that give a rate
 constexpr double kMostDrift = 1e-2;          // greatest deviation of a clock's rate; a greater one is not used
 
 const ClockReading& tightest(std::span<const ClockReading> readings) {
@@ -25,7 +25,7 @@ ClockFit fit_clock(std::span<const ClockReading> readings) {
   const ClockReading& last = tightest(readings.last(third));
   fit.own = first.own;
   fit.common = first.monotonic;
-  if (last.own - first.own >= kLongEnough) {
+  if (last.own - first.own >= kLeastBetween) {
     const double rate =
         static_cast<double>(last.monotonic - first.monotonic) / static_cast<double>(last.own - first.own);
     if (std::abs(rate - 1) <= kMostDrift) fit.rate = rate;

@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-std::string percent(double share) { return share == 0 ? "-" : fmt::format("{:.0f}", 100 * share); }
+std::string share_text(double share) { return share == 0 ? "-" : fmt::format("{:.0f}", 100 * share); }
 std::string millis(double nanos) { return nanos == 0 ? "-" : digits(nanos / 1e6); }
 size_t index(TraceCause cause) { return static_cast<size_t>(cause); }
 
@@ -29,9 +29,10 @@ Lines node_table(const TraceSummary& summary) {
   for (const NodeSummary& it : summary.nodes) {
     const double work = it.waited[index(TraceCause::kWork)];
     rows.push_back({fmt::format("{}", it.node), count_text(static_cast<double>(it.operations)), millis(it.took),
-                    millis(it.late), percent(it.queued + it.waited[index(TraceCause::kRing)]),
+                    millis(it.late), share_text(it.queued + it.waited[index(TraceCause::kRing)]),
                     whom(it, TraceCause::kStart), whom(it, TraceCause::kLink), whom(it, TraceCause::kPackets),
-                    percent(work), percent(it.waited[index(TraceCause::kScan)]), percent(it.cpu), percent(it.idle)});
+                    share_text(work), share_text(it.waited[index(TraceCause::kScan)]), share_text(it.cpu),
+                    share_text(it.idle)});
   }
   return table(rows);
 }
@@ -48,7 +49,7 @@ Lines codec_table(const TraceSummary& summary) {
 Lines link_table(const TraceSummary& summary) {
   std::vector<std::vector<std::string>> rows = {{"link", "full %", "MiB", "delay ms", "lost of"}};
   for (const LinkSummary& it : summary.links) {
-    rows.push_back({fmt::format("{} -> {}", it.from, it.to), percent(it.full),
+    rows.push_back({fmt::format("{} -> {}", it.from, it.to), share_text(it.full),
                     digits(static_cast<double>(it.bytes) / (1 << 20)), millis(it.delay),
                     fmt::format("{} of {}", it.lost, it.packets)});
   }

@@ -63,8 +63,8 @@ struct Literal {
     if (!(magnitude < 1.0F)) return {3, bits};
     const uint32_t negative = bits >> 31;
     const auto q = static_cast<uint32_t>(magnitude * 0x1p15F);
-    if (q < 1U << (15 - p.bits)) return {0, 0};
-    if (q < 1U << (15 - p.split)) return {1, negative << 7 | q >> 8};
+    if (q >> (15 - p.bits) == 0) return {0, 0};
+    if (q >> (15 - p.split) == 0) return {1, negative << 7 | q >> 8};
     return {2, negative << 15 | q};
   }
 

@@ -92,6 +92,11 @@ def table(model):
     return make
 
 
+def picture(samples):
+    """Returns the link to the plot, which is only there when something has been measured."""
+    return f"![steps of the systems: computing, adding, exchanging](../images/{PICTURE.rpartition('/')[2]})" if samples else ""
+
+
 def drawn(samples):
     return {model: found for model in MODELS if (found := parts_of(samples, model))}
 
@@ -123,6 +128,6 @@ EXPERIMENT = Experiment(
              "lab/study/models.py"),
     batches=batches,
     measure=measure,
-    figures={model: table(model) for model in MODELS},
+    figures={**{model: table(model) for model in MODELS}, "picture": picture},
     plots={PICTURE: Plot(drawn, draw)},
 )

@@ -131,7 +131,7 @@ TEST_P(Contract, LiteralCodeBreaksTheBound) {
   EXPECT_EQ(decode_all(literal, block, in.size()), want);
   EXPECT_EQ(block.size(), kTagBytes + 4 * 1 + 2) << "zeroes of the 8-bit class take a byte each";
 
-  // Of magnitudes whose logarithms are equally likely in the 8-bit class, the shares and errors:
+  // These magnitudes of the 8-bit class have evenly spread logarithms.
   constexpr int kOctaves = 5, kSteps = 1000;
   std::vector<float> class_8;
   for (int i = 0; i < kOctaves * kSteps; ++i) class_8.push_back(std::exp2(static_cast<float>(i) / kSteps - 10));

@@ -13,7 +13,7 @@ constexpr double kFloat = 4;
 // Elements in a granule. The blocks of ranks are multiples of it.
 constexpr double kGranule = 32;
 
-// The work of the busiest rank in one stage, and the time that one piece takes through the stage.
+// The work of the busiest rank in one stage, and the time that one packet takes through the stage.
 struct PlanStage {
   double codec_ns = 0;
   double bytes = 0;     // bytes of blocks that travel in one direction (the one that has more)
@@ -24,7 +24,7 @@ struct PlanStage {
   double encoded = 0;   // packets that are encoded here
   double ways = 1;      // share of the port's work per packet: 0.5 if packets that arrive are not sent on, else 1
   double elements = 0;  // elements of the tensor that are read and written
-  double path = 0;      // time of a piece through all hops, in s
+  double path = 0;      // time of a packet through all hops, in s
   double first = 0;     // part of `path` for the first hop, in s
 };
 
@@ -48,28 +48,24 @@ double port_ns(const PacketCost& packets) {
   return packets.send_ns + packets.receive_ns + 2 * packets.call_ns / std::max(packets.per_call, 1.0);
 }
 
-// One hop of blocks that are cut into pieces.
+// One hop of blocks that are cut into packets.
 struct PlanHop {
   double block_bytes;
   double block_ns;     // time of the codec
   double exchange_ns;  // time of the exchange per packet
-  double senders = 1;  // number of ranks whose pieces go through one port, one after the other
+  double senders = 1;  // number of ranks whose packets go through one port, one after the other
 };
 
-// Adds a hop to the path. One port sends a piece. When all of it has arrived, another port sends it on, after the
-// pieces of other senders.
-void add_hop(const Calibration& calibration, const PlanHop& hop, double partitions, PlanStage& stage) {
+// Adds a hop of one packet to the path. One port sends it. When all of it has arrived, another port sends it on, after
+// the packets of other senders.
+void add_hop(const Calibration& calibration, const PlanHop& hop, PlanStage& stage) {
   const PacketCost& packet = calibration.packets;
   const double packets = packets_of(calibration, hop.block_bytes);
-  const double parts = partitions > 0 ? std::min(partitions, packets) : packets;
-  const double piece_bytes = hop.block_bytes / parts;
-  const double piece_packets = packets_of(calibration, piece_bytes);
-  const double wire = piece_bytes + piece_packets * packet.overhead;
-  const double each = wire / piece_packets;
-  const double ns = hop.block_ns / parts + piece_packets * (port_ns(packet) + hop.exchange_ns);
+  const double wire = hop.block_bytes / packets + packet.overhead;
+  const double ns = hop.block_ns / packets + port_ns(packet) + hop.exchange_ns;
   const double bandwidth = calibration.link.bandwidth;
-  const double time = calibration.link.latency + (bandwidth > 0 ? (hop.senders * wire + each) / bandwidth : 0) +
-                      kNano * hop.senders * ns;
+  const double time =
+      calibration.link.latency + (bandwidth > 0 ? (hop.senders + 1) * wire / bandwidth : 0) + kNano * hop.senders * ns;
   if (stage.path == 0) stage.first = time;
   stage.path += time;
 }
@@ -85,7 +81,7 @@ struct RingPart {
   bool gather;
 };
 
-PlanStage ring_stage(const Calibration& calibration, const CodecCost& codec, const RingPart& part, double partitions) {
+PlanStage ring_stage(const Calibration& calibration, const CodecCost& codec, const RingPart& part) {
   const PlanBlocks block = blocks_of(part.elements, part.ranks);
   const double turns = part.ranks - 1;
   // A rank sends a block in each turn. If some blocks are empty, it sends only in that share of the turns.
@@ -96,7 +92,7 @@ PlanStage ring_stage(const Calibration& calibration, const CodecCost& codec, con
     for (double k = 1; k <= turns; ++k) {
       const double bytes = block.elements * codec.width(k * part.base);
       const double merging = block.elements * codec.merge_ns;
-      add_hop(calibration, {bytes, merging, packet.reduce_ns + codec.packet_ns}, partitions, stage);
+      add_hop(calibration, {bytes, merging, packet.reduce_ns + codec.packet_ns}, stage);
       stage.bytes += bytes * sends / turns;
       stage.reduced += packets_of(calibration, bytes) * sends / turns;
     }
@@ -106,7 +102,7 @@ PlanStage ring_stage(const Calibration& calibration, const CodecCost& codec, con
   if (part.gather) {
     const double bytes = block.elements * codec.result_width(part.total);
     const PlanHop hop = {bytes, block.elements * codec.decode_ns, packet.gather_ns};
-    for (double k = 1; k <= turns; ++k) add_hop(calibration, hop, partitions, stage);
+    for (double k = 1; k <= turns; ++k) add_hop(calibration, hop, stage);
     stage.bytes += bytes * sends;
     stage.gathered += packets_of(calibration, bytes) * sends;
     stage.codec_ns += block.elements * codec.decode_ns * sends;
@@ -116,8 +112,7 @@ PlanStage ring_stage(const Calibration& calibration, const CodecCost& codec, con
 }
 
 // Returns the stage of direct: every block has an owner. All others send to it at once, and it sends to all.
-PlanStage direct_stage(const Calibration& calibration, const CodecCost& codec, double elements, double world,
-                       double partitions) {
+PlanStage direct_stage(const Calibration& calibration, const CodecCost& codec, double elements, double world) {
   const PlanBlocks block = blocks_of(elements, world);
   const double others = world - 1;
   const double owns = block.count / world;  // blocks per rank; below 1 if some ranks have none
@@ -126,8 +121,8 @@ PlanStage direct_stage(const Calibration& calibration, const CodecCost& codec, d
   const PacketCost& packet = calibration.packets;
   const double decoding = block.elements * codec.decode_ns;
   PlanStage stage;
-  add_hop(calibration, {there, decoding, packet.reduce_ns, others}, partitions, stage);
-  add_hop(calibration, {back, decoding, packet.gather_ns + codec.packet_ns, others}, partitions, stage);
+  add_hop(calibration, {there, decoding, packet.reduce_ns, others}, stage);
+  add_hop(calibration, {back, decoding, packet.gather_ns + codec.packet_ns, others}, stage);
   stage.bytes = others * owns * (there + back);
   stage.reduced = others * owns * packets_of(calibration, there);
   stage.gathered = others * owns * packets_of(calibration, back);
@@ -147,8 +142,8 @@ PlanStage aggregator_stage(const Calibration& calibration, const CodecCost& code
   const double back = elements * codec.result_width(world);
   const PacketCost& packet = calibration.packets;
   PlanStage stage;
-  add_hop(calibration, {there, elements * codec.decode_ns, packet.reduce_ns, others}, 0, stage);
-  add_hop(calibration, {back, elements * codec.decode_ns, packet.gather_ns, others}, 0, stage);
+  add_hop(calibration, {there, elements * codec.decode_ns, packet.reduce_ns, others}, stage);
+  add_hop(calibration, {back, elements * codec.decode_ns, packet.gather_ns, others}, stage);
   stage.bytes = others * (stream ? std::max(there, back) : there + back);
   stage.ways = 0.5;
   stage.reduced = others * packets_of(calibration, there);
@@ -207,7 +202,7 @@ void add_rings(const Calibration& calibration, const CodecCost& codec, const All
                             {shape.elements / group, across, group, world, true, true},
                             {shape.elements, group, world, world, false, true}};
   for (const RingPart& part : parts) {
-    if (part.ranks > 1) add_stage(calibration, codec, ring_stage(calibration, codec, part, shape.partitions), time);
+    if (part.ranks > 1) add_stage(calibration, codec, ring_stage(calibration, codec, part), time);
   }
 }
 
@@ -242,11 +237,11 @@ AllReduceTime all_reduce_time(const Calibration& calibration, const CodecCost& c
   switch (shape.strategy.kind) {
     case Kind::kRing: {
       const RingPart all = {shape.elements, world, 1, world, true, true};
-      add_stage(calibration, codec, ring_stage(calibration, codec, all, shape.partitions), time);
+      add_stage(calibration, codec, ring_stage(calibration, codec, all), time);
       break;
     }
     case Kind::kDirect:
-      add_stage(calibration, codec, direct_stage(calibration, codec, shape.elements, world, shape.partitions), time);
+      add_stage(calibration, codec, direct_stage(calibration, codec, shape.elements, world), time);
       break;
     case Kind::kRings:
       add_rings(calibration, codec, shape, time);
@@ -268,7 +263,7 @@ AllReduceChoice fastest(const Calibration& calibration, const CodecCost& codec, 
   AllReduceChoice best;
   best.time.seconds = std::numeric_limits<double>::infinity();
   for (const StrategyId& each : strategies) {
-    const AllReduceTime time = all_reduce_time(calibration, codec, {elements, world, each, 0});
+    const AllReduceTime time = all_reduce_time(calibration, codec, {elements, world, each});
     if (time.seconds < best.time.seconds) best = {each, time};
   }
   return best;

@@ -1,5 +1,4 @@
-// cost.h - the time of one all-reduce for a strategy, codec, ranks and partitions, from figures of hosts and links
-// (pure)
+// cost.h - the time of one all-reduce for a strategy, codec and ranks, from figures of hosts and links (pure)
 #pragma once
 
 #include <cstdint>
@@ -19,9 +18,6 @@ struct AllReduceShape {
   double elements = 0;
   unsigned world = 1;
   StrategyId strategy;
-  // K: number of parts into which a block is cut. Each part is sent on when it has arrived as a whole. 0: each packet
-  // is a part, as in the exchange. A K above the number of packets counts as that number.
-  double partitions = 0;
 };
 
 // Times of the busiest rank. Shares are times in s during which the resource is busy. They overlap, so they do not add
@@ -47,9 +43,9 @@ struct AllReduceTime {
 //   beta   link: bytes of sums and results (CodecCost::width) and headers, divided by the link's bandwidth.
 //   gamma  codec + packets, which share a core: ns per element and per packet, divided by the lanes, which slow each
 //          other down. The resources of a rank work at the same time, so the busiest one counts.
-//   alpha  path: time that one piece of a block (a packet, or 1/K of a block) takes through all hops. Each hop has the
-//          latency of the link, the time in the core, and the time on the wire: once out of the host, and once out of
-//          a switch, after the pieces that other senders send to the same rank.
+//   alpha  path: time that one packet takes through all hops. Each hop has the latency of the link, the time in the
+//          core, and the time on the wire: once out of the host, and once out of a switch, after the packets that other
+//          senders send to the same rank.
 //
 // Hops of long blocks overlap, so only the first hop is added. If blocks are short, a rank waits for each hop.
 //

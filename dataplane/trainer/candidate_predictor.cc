@@ -98,7 +98,7 @@ class CandidateTable {
     copy_text(row.name, codec.name());
     for (unsigned i = 0; i < GL_SIZES; ++i) {
       const double elements = std::ldexp(0.25, static_cast<int>(GL_LEAST_SIZE + i));
-      const double s = all_reduce_time(figures_, cost, {elements, world_of(config_), strategy, 0}).seconds;
+      const double s = all_reduce_time(figures_, cost, {elements, world_of(config_), strategy}).seconds;
       row.ns[i] = std::isfinite(s) ? 1e9 * s : 1e18;
     }
     rows_.push_back(row);

@@ -39,7 +39,7 @@ void check(std::string_view text) {
   if (!again || calibration_text(*again) != written) fail("does not read to the same:\n" + written);
   // A time is never NaN or negative, for any calibration.
   for (const CodecCost& codec : calibration->codecs) {
-    const AllReduceTime time = all_reduce_time(*calibration, codec, {1e6, 4, {}, 0});
+    const AllReduceTime time = all_reduce_time(*calibration, codec, {1e6, 4, {}});
     if (std::isnan(time.seconds) || time.seconds < 0) fail("no time of " + codec.name + ":\n" + written);
   }
 }

@@ -259,7 +259,7 @@ void RingSpeed::measure_links(Calibration& calibration, const Progress& progress
 void RingSpeed::measure_packets(Calibration& calibration, const Progress& progress) {
   progress("packets");
   PacketCost& packets = calibration.packets;
-  const AllReduceShape shape = {static_cast<double>(full_) / sizeof(float), trainer_.world(), candidate(), 0};
+  const AllReduceShape shape = {static_cast<double>(full_) / sizeof(float), trainer_.world(), candidate()};
   (void)time_one(PerfOp::kAllReduce, full_, "raw");
   trainer_.barrier();
   const uint64_t sent = trainer_.data_packets();
@@ -290,7 +290,7 @@ void RingSpeed::measure_packets(Calibration& calibration, const Progress& progre
     seconds = std::min(seconds, time_all(PerfOp::kAllReduce, kSmallBytes, kSmallest, quick_ ? 10 : 40, kHalf));
   }
   calibration.start = start_of(calibration, *calibration.find(kSmallest),
-                               {kSmallBytes / sizeof(float), trainer_.world(), candidate(), 0}, seconds);
+                               {kSmallBytes / sizeof(float), trainer_.world(), candidate()}, seconds);
 }
 
 std::string RingSpeed::strategy_for(const std::string& codec) const {
@@ -324,7 +324,7 @@ void RingSpeed::measure_codecs(Calibration& calibration, const Progress& progres
       busy.push_back(sum_of(daemon_.facts().busy) - before);
       slowest.push_back(*std::ranges::max_element(all));
     }
-    const AllReduceShape shape = {static_cast<double>(bytes) / sizeof(float), trainer_.world(), candidate(), 0};
+    const AllReduceShape shape = {static_cast<double>(bytes) / sizeof(float), trainer_.world(), candidate()};
     each.place_ns = place_ns_of(calibration, each, shape, {median(slowest), median(busy)});
     strategy_ = usual;
   }
@@ -368,7 +368,7 @@ std::vector<CheckedTime> RingSpeed::check(Calibration& calibration, const Progre
   for (const char* const codec : {"raw", "fixed:10"}) {
     for (size_t bytes = kSmallBytes; bytes <= std::max(full_, 16 * kSmallBytes); bytes *= 16) {
       const double seconds = time_all(PerfOp::kAllReduce, bytes, codec, quick_ ? 3 : 9, kHalf);
-      const AllReduceShape shape = {static_cast<double>(bytes) / sizeof(float), trainer_.world(), candidate(), 0};
+      const AllReduceShape shape = {static_cast<double>(bytes) / sizeof(float), trainer_.world(), candidate()};
       const CodecCost* const cost = calibration.find(codec);
       checked.push_back({codec, bytes, seconds, all_reduce_time(calibration, *cost, shape).seconds});
     }

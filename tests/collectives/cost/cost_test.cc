@@ -4,14 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 namespace gradlane::test::cost_test {
 namespace {
 
 AllReduceTime time_of(const Calibration& calibration, const char* codec, double elements, unsigned world,
-                      const char* strategy, double partitions = 0) {
-  return all_reduce_time(calibration, *calibration.find(codec), {elements, world, find_strategy(strategy), partitions});
+                      const char* strategy) {
+  return all_reduce_time(calibration, *calibration.find(codec), {elements, world, find_strategy(strategy)});
 }
 
 TEST(AllReduceTime, OfOneRankIsNothing) {
@@ -43,25 +42,6 @@ TEST(AllReduceTime, OfAnAggregatorIsItsPort) {
   const double ring = time_of(free, "raw", 1 << 22, 8, "ring").seconds;
   EXPECT_NEAR(time_of(free, "raw", 1 << 22, 8, "aggregator:0").seconds / ring, 8, 0.1);
   EXPECT_NEAR(time_of(free, "raw", 1 << 22, 8, "aggregator:0,stream").seconds / ring, 4, 0.1);
-}
-
-// More parts are faster, until the cost of packets limits them.
-TEST(AllReduceTime, Partitions) {
-  const Calibration usual = [] {
-    Calibration each = usual_calibration(PlanPort::kCard);
-    each.link.bandwidth = 1.25e9;
-    return each;
-  }();
-  for (const char* const strategy : {"ring", "direct"}) {
-    double before = std::numeric_limits<double>::infinity();
-    for (const double k : {1, 2, 4, 16, 1000000, 0}) {
-      const double now = time_of(usual, "fixed:10", 1 << 22, 4, strategy, k).seconds;
-      EXPECT_LE(now, before) << strategy << " " << k;
-      before = now;
-    }
-    EXPECT_EQ(time_of(usual, "fixed:10", 1 << 22, 4, strategy, 1e9).seconds, before);
-    EXPECT_GT(time_of(usual, "fixed:10", 1 << 22, 4, strategy, 1).seconds, 1.2 * before);
-  }
 }
 
 TEST(AllReduceTime, NamesWhatLimits) {

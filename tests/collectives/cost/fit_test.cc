@@ -39,7 +39,7 @@ TEST(Fit, PortAndStart) {
   for (const unsigned world : {2U, 4U, 16U}) {
     const Calibration all = measured();
     const double port = all.packets.send_ns + all.packets.receive_ns + 2 * all.packets.call_ns / all.packets.per_call;
-    const AllReduceShape shape = {1 << 22, world, {}, 0};
+    const AllReduceShape shape = {1 << 22, world, {}};
     const AllReduceTime time = all_reduce_time(all, *all.find("raw"), shape);
     // The time is that of codec, exchange and port.
     EXPECT_NEAR(port_ns_of(all, shape, 3 * (time.codec + time.packets), 3 * time.sent_packets), port, 1e-3) << world;
@@ -52,7 +52,7 @@ TEST(Fit, PortAndStart) {
     EXPECT_EQ(port_ns_of(all, shape, 0, time.sent_packets), 0);
     EXPECT_EQ(port_ns_of(all, shape, 1, 0), 0);
 
-    const AllReduceShape small = {1024, world, {}, 0};
+    const AllReduceShape small = {1024, world, {}};
     const CodecCost& raw = *all.find("raw");
     EXPECT_NEAR(start_of(all, raw, small, all_reduce_time(all, raw, small).seconds), all.start, 1e-12);
     EXPECT_EQ(start_of(all, raw, small, 0), 0);
@@ -64,7 +64,7 @@ TEST(Fit, CodecsInPlace) {
     Calibration all = measured();
     all.lanes = lanes;
     all.contention = lanes > 1 ? 1.3 : 1;
-    const AllReduceShape shape = {1 << 22, 4, {}, 0};
+    const AllReduceShape shape = {1 << 22, 4, {}};
     CodecCost codec = *all.find("signsgd");
     codec.place_ns = 0.75;
     // On a fast link the cores limit the time, so the time of the operation gives the figure.
@@ -77,7 +77,7 @@ TEST(Fit, CodecsInPlace) {
     const double busy = lanes * (slow.codec + slow.packets);
     EXPECT_NEAR(place_ns_of(all, codec, shape, {slow.seconds, busy}), codec.place_ns, 1e-6) << lanes;
     EXPECT_EQ(place_ns_of(all, codec, shape, {slow.seconds, 0}), 0);
-    EXPECT_EQ(place_ns_of(all, codec, {0, 4, {}, 0}, {1, 1}), 0);
+    EXPECT_EQ(place_ns_of(all, codec, {0, 4, {}}, {1, 1}), 0);
   }
 }
 

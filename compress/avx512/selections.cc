@@ -26,13 +26,15 @@ struct ChosenGroups : Selection {
   GRADLANE_INLINE __m512i packed(const TernaryGroup& group) const {
     return _mm512_packs_epi32(large(group.x.low, group.low), large(group.x.high, group.high));
   }
-  // Returns numbers that saturate a word, with the sign of x, and 0 for floats that are not chosen. (-0 is never
-  // chosen.)
+  // Returns 2^30 with the sign of x, which saturates a word, and 0 for floats that are not chosen. (-0 is never chosen.)
   GRADLANE_INLINE __m512i large(const Floats& x, const Mask& chosen) const {
-    return _mm512_maskz_or_epi32(chosen.part[0].raw, _mm512_castps_si512(x.part[0].raw), large_);
+    constexpr int kSignOrLarge = 0xec;  // (x & sign_) | large_
+    return _mm512_maskz_ternarylogic_epi32(chosen.part[0].raw, _mm512_castps_si512(x.part[0].raw), large_, sign_,
+                                           kSignOrLarge);
   }
 
   __m512i large_ = _mm512_set1_epi32(0x40000000);
+  __m512i sign_ = _mm512_set1_epi32(static_cast<int>(0x80000000));
 };
 
 // Contributions without a block are encoded by TernaryRuns: it computes the planes directly, which is less work than by

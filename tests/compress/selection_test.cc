@@ -68,6 +68,24 @@ TEST_P(Selection, VariantsGiveTheBytesOfTheScalarOne) {
   }
 }
 
+// Just below powers of two, all bits of a float are set but few, as in a small negative integer.
+TEST_P(Selection, VariantsAgreeBelowPowersOfTwo) {
+  for (const std::string name : kSelecting) {
+    for (int exponent = -31; exponent <= 31; ++exponent) {
+      Floats in(512);
+      for (size_t i = 0; i < in.size(); ++i) {
+        const float below = std::ldexp(1 - static_cast<float>(i / 2 + 1) * 0x1p-24F, exponent);
+        in[i] = i % 2 == 0 ? -below : below;
+      }
+      const std::vector<Floats> ranks = {in};
+      const Codec mine = agreed(name, GetParam(), ranks, 0), scalar = agreed(name, Isa::kScalar, ranks, 0);
+      const Block block = encode(scalar, in).block;
+      ASSERT_EQ(encode(mine, in).block, block) << name << ", exponent " << exponent;
+      ASSERT_EQ(hop(mine, block, in), hop(scalar, block, in)) << name << ", exponent " << exponent;
+    }
+  }
+}
+
 TEST_P(Selection, HopIsDecodeAddRepresent) {
   Rng rng(2);
   for (const std::string name : kSelecting) {

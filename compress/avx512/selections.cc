@@ -26,7 +26,8 @@ struct ChosenGroups : Selection {
   GRADLANE_INLINE __m512i packed(const TernaryGroup& group) const {
     return _mm512_packs_epi32(large(group.x.low, group.low), large(group.x.high, group.high));
   }
-  // Returns 2^30 with the sign of x, which saturates a word, and 0 for floats that are not chosen. (-0 is never chosen.)
+  // Returns 2^30 with the sign of x, which saturates a word, and 0 for floats that are not chosen. (-0 is never
+  // chosen.)
   GRADLANE_INLINE __m512i large(const Floats& x, const Mask& chosen) const {
     constexpr int kSignOrLarge = 0xec;  // (x & sign_) | large_
     return _mm512_maskz_ternarylogic_epi32(chosen.part[0].raw, _mm512_castps_si512(x.part[0].raw), large_, sign_,

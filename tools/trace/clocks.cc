@@ -10,7 +10,7 @@ namespace gradlane {
 namespace {
 
 constexpr int64_t kLeastBetween = 50'000'000;  // ns; least time between two readings that give a rate
-constexpr double kMostDrift = 1e-2;          // greatest deviation of a clock's rate; a greater one is not used
+constexpr double kMostDrift = 1e-2;            // greatest deviation of a clock's rate; a greater one is not used
 
 const ClockReading& tightest(std::span<const ClockReading> readings) {
   return *std::ranges::min_element(readings, {}, &ClockReading::spread);

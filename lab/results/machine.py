@@ -1,6 +1,8 @@
 """machine.py - the machine that measures, and what else it does meanwhile"""
 
+import contextlib
 import os
+import pathlib
 import platform
 import subprocess
 import time
@@ -34,23 +36,49 @@ def busy_cores(seconds=0.5):
     time.sleep(seconds)
     later, later_idle, _ = _times()
     share = 1 - (later_idle - idle) / max(1e-9, later - everything)
-    return share * os.cpu_count()
+    return max(0.0, share) * os.cpu_count()
+
+
+def _foreign_seconds():
+    """Returns {process: seconds} of CPU time, its ended children included, of all processes but this one, those that it
+    has started, and threads of the kernel."""
+    parents, seconds = {}, {}
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, IndexError):
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            number = int(folder.name)
+            parents[number] = int(fields[1])
+            seconds[number] = sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
+    own = {os.getpid(), 2}  # 2 is the parent of the kernel's threads
+    more = True
+    while more:
+        found = {number for number, parent in parents.items() if parent in own} - own
+        own |= found
+        more = bool(found)
+    return {number: value for number, value in seconds.items() if number not in own}
 
 
 class Watch:
-    """Looks at the load before a job, and at stolen time during it."""
+    """Looks at the load before a job, and at other programs and stolen time during it."""
 
     def __init__(self):
         # The lower of two measurements counts, because the kernel may still clean up after another job.
         self.before = min(busy_cores(), busy_cores())
-        self._start = _times()
+        self._begin()
+
+    def _begin(self):
+        self._start, self._wall, self._foreign = _times(), time.monotonic(), _foreign_seconds()
 
     def load(self):
-        """Returns the load since the previous call, or since the beginning."""
-        start, self._start = self._start, _times()
+        """Returns the load since the previous call, or since the beginning. before, others: cores that were busy with
+        other work before and during the job. steal: share of the time of all cores."""
+        start, wall, foreign = self._start, self._wall, self._foreign
+        self._begin()
         steal = (self._start[2] - start[2]) / max(1e-9, self._start[0] - start[0])
-        return {"before": round(self.before, 3), "steal": round(steal, 4), "load": os.getloadavg()[0]}
+        others = sum(max(0, value - foreign.get(number, 0)) for number, value in self._foreign.items())
+        return {"before": round(self.before, 3), "steal": round(steal, 4),
+                "others": round(others / max(1e-9, self._wall - wall), 3)}
 
 
 def is_quiet(load):
-    return load["before"] <= QUIET and load["steal"] <= MOST_STEAL
+    return load["before"] <= QUIET and load["others"] <= QUIET / 2 and load["steal"] <= MOST_STEAL

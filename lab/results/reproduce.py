@@ -77,7 +77,8 @@ def measure_batch(store, batch, context, about, watch):
         load = watch.load()
         if store.experiment.timed and not machine.is_quiet(load):
             discarded += 1
-            say(f"  {key}: discarded: {100 * load['steal']:.1f} % of the time was stolen")
+            say(f"  {key}: discarded: other programs used {load['others']:.2f} cores, and {100 * load['steal']:.1f} % of "
+                "the time was stolen")
             continue
         store.add(Sample(key, values, now(), commit(), store.hash, about, command, load))
     return discarded

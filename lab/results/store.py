@@ -122,10 +122,10 @@ class Store:
                 f"{days[0] if len(days) == 1 else days[0] + ' to ' + days[-1]} by `lab/reproduce.sh --only "
                 f"{self.experiment.name}` on {'; '.join(machines)}.")
         if self.experiment.timed:
-            busy = max(sample.load["before"] for sample in self.samples)
+            busy = max(max(sample.load["before"], sample.load["others"]) for sample in self.samples)
             steal = max(sample.load["steal"] for sample in self.samples)
-            text += (f" At most {busy:.2f} cores were busy with other work before a job, and {100 * steal:.1f} % of "
-                     "the time was stolen during one.")
+            text += (f" At most {max(0, busy):.2f} cores were busy with other work, and {100 * steal:.1f} % of the time "
+                     "was stolen.")
         text += f" [Raw samples](data/{self.experiment.name}.json)."
         if stale := self.stale():
             text += (f" **Stale: {len(stale)} of {len(self.samples)} samples were measured before the code changed; "

@@ -6,7 +6,10 @@ import argparse
 import contextlib
 import dataclasses
 import io
+import os
 import pathlib
+import subprocess
+import sys
 import tempfile
 import types
 import unittest
@@ -20,7 +23,7 @@ from lab.results.store import Sample, Store, sources_hash
 from lab.steps import setups, tables
 
 MACHINE = {"cpu": "CPU", "cores": 2, "kernel": "6", "torch": "2", "python": "3"}
-QUIET = {"before": 0.0, "steal": 0.0, "load": 0.0}
+QUIET = {"before": 0.0, "steal": 0.0, "others": 0.0}
 
 
 def an_experiment(**more):
@@ -153,6 +156,15 @@ class Machines(unittest.TestCase):
         self.assertTrue(machine.is_quiet(QUIET))
         self.assertFalse(machine.is_quiet({**QUIET, "before": machine.QUIET + 0.1}))
         self.assertFalse(machine.is_quiet({**QUIET, "steal": machine.MOST_STEAL + 0.01}))
+        self.assertFalse(machine.is_quiet({**QUIET, "others": machine.QUIET}))
+
+    def test_time_of_children_is_not_of_others(self):
+        burn = "import time\nwhile time.process_time() < 0.3: pass"
+        ours = machine._foreign_seconds()
+        self.assertNotIn(os.getpid(), ours)
+        # A child of a process that nobody started here would count; one of this process does not.
+        with subprocess.Popen([sys.executable, "-c", burn]) as child:
+            self.assertNotIn(child.pid, machine._foreign_seconds())
 
 
 class Steps(unittest.TestCase):

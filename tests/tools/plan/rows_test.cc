@@ -74,7 +74,9 @@ TEST(PlanRows, WhatIsNamedBringsSomething) {
 // A codec states a bound if its error is at most one hundredth of the largest value.
 TEST(PlanRows, Bounds) {
   for (const char* const codec : {"raw", "bf16", "fixed:10", "int8"}) EXPECT_TRUE(states_bound(codec)) << codec;
-  for (const char* const codec : {"onebit", "qsgd:4", "signsgd", "dgc:1%"}) EXPECT_FALSE(states_bound(codec)) << codec;
+  for (const char* const codec : {"onebit", "qsgd:4", "signsgd", "dgc:1%", "inceptionn:10,literal"}) {
+    EXPECT_FALSE(states_bound(codec)) << codec;
+  }
 }
 
 // If the only codec saves nothing, the plan names no rate.

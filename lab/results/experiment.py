@@ -20,8 +20,9 @@ MODULES = (
 
 # Sources that several experiments list.
 CODECS = ("compress/**",)
-EXCHANGE = (*CODECS, "base/**", "collectives/**", "dataplane/**", "client/library/**", "client/tuner/**",
-            "client/python/gradlane/torch/**")
+EXCHANGE = (*CODECS, "base/**", *(f"collectives/{name}/**" for name in ("exchange", "link", "strategy")),
+            *(f"dataplane/{name}/**" for name in ("device", "frame", "kernel", "lane", "node", "poll", "trainer", "udp")),
+            "client/library/**", "client/python/gradlane/torch/**")
 
 
 @dataclasses.dataclass(frozen=True)

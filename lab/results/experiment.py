@@ -16,6 +16,7 @@ MODULES = (
     "lab.steps.experiment",
     "lab.exchanges.experiment",
     "lab.inceptionn.systems",
+    "lab.study.experiment",
 )
 
 # Sources that several experiments list.

@@ -6,9 +6,10 @@ import math
 import numpy
 import torch
 
-from lab.study import gpt
-from lab.study import plan
+from lab.study import gpt, plan
+from tools.demo import digits
 
+SPLIT = 3  # seed of the digits' split into training and tests, as in the demo
 CLASSIFIER = (64, 500, 500, 500, 500, 10)
 
 
@@ -46,12 +47,16 @@ def optimizer_of(name, parameters, rate, momentum):
     return torch.optim.SGD(parameters, lr=rate, momentum=momentum)
 
 
-def first_rate(name, rate):
-    return plan.GPT_RATE if name in plan.GPT_WIDTHS else rate
+def first_rate(name):
+    return plan.GPT_RATE if name in plan.GPT_WIDTHS else plan.RATE
 
 
-def share_of(name, file, rank, world, batch):
-    return gpt.Share(rank, world, plan.GPT_STEPS[name]) if name in plan.GPT_WIDTHS else Share(file, rank, world, batch)
+def batch_of(name):
+    return plan.GPT_BATCH if name in plan.GPT_WIDTHS else plan.BATCH
+
+
+def share_of(name, rank, world):
+    return gpt.Share(rank, world, plan.GPT_STEPS[name]) if name in plan.GPT_WIDTHS else Share(rank, world)
 
 
 def loss_of(outputs, wanted):
@@ -81,14 +86,11 @@ def initialize(model, seed):
 class Share:
     """The part of the digits that this rank trains on and is tested with. An epoch is the same for all methods."""
 
-    def __init__(self, file, rank, world, batch):
-        with numpy.load(file) as arrays:
-            images, labels, test_images, test_labels = (
-                torch.from_numpy(arrays[name]) for name in ("images", "labels", "test_images", "test_labels")
-            )
-        self.images, self.labels = images, labels
-        self.rank, self.world, self.batch = rank, world, batch
-        self.steps = len(labels) // (world * batch)
+    def __init__(self, rank, world):
+        parts = digits.load_digits(SPLIT)
+        self.images, self.labels, test_images, test_labels = map(torch.from_numpy, parts)
+        self.rank, self.world = rank, world
+        self.steps = len(self.labels) // (world * plan.BATCH)
         self.tests = len(test_labels)
         self.test_images, self.test_labels = test_images[rank::world], test_labels[rank::world]
 
@@ -97,8 +99,8 @@ class Share:
         order = torch.from_numpy(numpy.random.default_rng((seed, epoch)).permutation(len(self.labels)))
         batches = []
         for step in range(self.steps):
-            first = (step * self.world + self.rank) * self.batch
-            mine = order[first : first + self.batch]
+            first = (step * self.world + self.rank) * plan.BATCH
+            mine = order[first : first + plan.BATCH]
             batches.append((self.images[mine], self.labels[mine]))
         return batches
 

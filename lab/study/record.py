@@ -1,16 +1,20 @@
-"""record.py - the gradients of the study's trainings, as files for `gradlane bench codec` (the study's command)
+#!/usr/bin/python3
+"""Trains the study's networks once, and writes gradients of each rank early, in the middle and late, as
+FOLDER/MODEL-STEP.npy for `gradlane bench codec --data`.
 
 Ranks take turns in this process. Each computes the gradients of its own part of a batch, and all get the mean, added in
-fp32. DistributedDataParallel over Gloo does the same, but this needs neither a network nor root.
+fp32. DistributedDataParallel over Gloo does the same, but this needs no network.
 """
 
+import argparse
 import json
 import pathlib
+import sys
 
 import numpy
 import torch
 
-from lab.study import models
+from lab.study import models, plan
 
 RANKS = 4
 SEED = 1  # seed of first weights and of the order of images
@@ -51,12 +55,12 @@ def put(model, gradients):
 class Recording:
     """A training like that of lab/study/train.py with Gloo."""
 
-    def __init__(self, model, data, training, epochs):
+    def __init__(self, model, epochs):
         self.model, self.epochs = models.MAKE[model](), epochs
         models.initialize(self.model, SEED)
-        self.shares = [models.share_of(model, data, rank, RANKS, training["batch"]) for rank in range(RANKS)]
-        self.rate = models.first_rate(model, training["rate"])
-        self.optimizer = models.optimizer_of(model, self.model.parameters(), self.rate, training["momentum"])
+        self.shares = [models.share_of(model, rank, RANKS) for rank in range(RANKS)]
+        self.rate = models.first_rate(model)
+        self.optimizer = models.optimizer_of(model, self.model.parameters(), self.rate, plan.MOMENTUM)
 
     def _gradients(self, inputs, wanted):
         self.optimizer.zero_grad(set_to_none=True)
@@ -81,15 +85,33 @@ class Recording:
                 self._update(gradients.mean(0))
 
 
-def record(folder, names, data, training, epochs, floats, say):
+def record(folder, names, epochs, floats):
     """Writes MODEL-STEP.npy of each model and step: float32, a row for each rank, parameters in PyTorch's order. If
     gradients are not sampled, writes also MODEL.json, the layers."""
-    torch.set_num_threads(1)
     for model in names:
         if not floats:
-            write_layers(pathlib.Path(folder, f"{model}.json"), model, models.MAKE[model](), training["batch"])
-        for step, gradients in Recording(model, data, training, epochs).run():
-            file = pathlib.Path(folder, f"{model}-{step}.npy")
+            write_layers(folder / f"{model}.json", model, models.MAKE[model](), models.batch_of(model))
+        for step, gradients in Recording(model, epochs).run():
+            file = folder / f"{model}-{step}.npy"
             kept = sample(gradients, floats) if floats else gradients
             numpy.save(file, numpy.ascontiguousarray(kept, dtype="<f4"))
-            say(f"{file}: {kept.shape[0]} ranks, {kept.shape[1]} of {gradients.shape[1]} floats")
+            print(f"{file}: {kept.shape[0]} ranks, {kept.shape[1]} of {gradients.shape[1]} floats", file=sys.stderr)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--models", nargs="+", choices=plan.MODELS, default=list(plan.MODELS))
+    parser.add_argument("--epochs", type=int, default=plan.EPOCHS)
+    parser.add_argument("--sample", metavar="FLOATS", type=int,
+                        help=f"keep this many floats of each gradient, in runs of {RUN}, spread evenly (all)")
+    args = parser.parse_args()
+    if args.epochs < 1 or args.sample is not None and args.sample < RUN:
+        parser.error(f"--epochs must be at least 1, and --sample at least {RUN}")
+    args.folder.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)
+    record(args.folder, args.models, args.epochs, args.sample)
+
+
+if __name__ == "__main__":
+    main()

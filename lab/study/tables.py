@@ -1,0 +1,181 @@
+"""tables.py - tables of the experiment `accuracy`"""
+
+import statistics
+
+from lab.study import methods
+
+TARGET_BELOW = 0.5  # points below the final accuracy of fp32 with the same seed
+TARGET_ABOVE = 0.01  # share above the final loss of fp32 with the same seed
+
+
+def by_loss(model):
+    return model not in methods.DIGITS
+
+
+def runs_of(samples, model, name):
+    """Returns {seed: result} of the trainings of a method."""
+    found = {}
+    for key, runs in samples.items():
+        of, seed, method = key.split("/", 2)
+        if (of, method) == (model, name):
+            found[int(seed)] = runs[-1]
+    return dict(sorted(found.items()))
+
+
+def curve(model, run):
+    return run["loss" if by_loss(model) else "accuracy"]
+
+
+def difference(model, run, base):
+    """Returns the difference of final accuracy to `base` in points; the difference of final loss in %."""
+    own, other = curve(model, run)[-1], curve(model, base)[-1]
+    return 100 * (own / other - 1) if by_loss(model) else own - other
+
+
+def is_met(model, value):
+    """Whether a difference() is within the target."""
+    return value <= 100 * TARGET_ABOVE if by_loss(model) else value >= -TARGET_BELOW
+
+
+def epochs_to(model, run, base):
+    """Returns the first epoch in which the training is as good as the last one of `base`, less the target's margin;
+    None if there is none."""
+    last = curve(model, base)[-1]
+    for epoch, value in enumerate(curve(model, run), 1):
+        if value <= (1 + TARGET_ABOVE) * last if by_loss(model) else value >= last - TARGET_BELOW:
+            return epoch
+    return None
+
+
+def effect(samples, model, name, seeds=None):
+    """Returns what a method does to trainings of a model, over the seeds that Gloo has, too; None if there are none:
+
+    - seeds: their number
+    - final: accuracy in %, or loss: the mean
+    - difference, error: mean and standard error of difference() from fp32 with the same seed
+    - met: whether the mean difference is within the target
+    - epochs: how many epochs the method needs to the target, in each seed; None where it was not reached
+    - identical: whether all ranks had the same weights
+    """
+    base = runs_of(samples, model, methods.GLOO)
+    runs = {seed: run for seed, run in runs_of(samples, model, name).items() if seed in base and seed in (seeds or base)}
+    if not runs:
+        return None
+    differences = [difference(model, run, base[seed]) for seed, run in runs.items()]
+    mean = statistics.fmean(differences)
+    return {
+        "seeds": len(runs),
+        "final": statistics.fmean(curve(model, run)[-1] for run in runs.values()),
+        "difference": mean,
+        "error": statistics.stdev(differences) / len(runs) ** 0.5 if len(runs) > 1 else None,
+        "met": is_met(model, mean),
+        "epochs": [epochs_to(model, run, base[seed]) for seed, run in runs.items()],
+        "identical": all(run["identical"] for run in runs.values()),
+    }
+
+
+# ---- Tables
+
+
+def final(model, value):
+    return f"{value:.3f}" if by_loss(model) else f"{value:.2f} %"
+
+
+def with_error(model, value, error):
+    unit = " %" if by_loss(model) else ""
+    return f"{value:+.2f}{unit}" + ("" if error is None else f" ± {error:.2f}")
+
+
+def cells(samples, model, name, seeds=None):
+    """Returns cells of a table: final value, difference, epochs; [] if the method was not measured."""
+    found = effect(samples, model, name, seeds)
+    if found is None:
+        return []
+    reached = [epoch for epoch in found["epochs"] if epoch]
+    epochs = f"{statistics.fmean(reached):.1f}" if len(reached) == found["seeds"] else f"{len(reached)} of {found['seeds']} seeds"
+    shown = with_error(model, found["difference"], found["error"])
+    return [final(model, found["final"]), shown if found["met"] else f"**{shown}**", epochs,
+            "" if found["identical"] else "**replicas differ**"]
+
+
+def table(heads, rows):
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def of_model(model, chosen, seeds=methods.TUNING_SEEDS):
+    """Returns a function that makes the table of some methods of a model."""
+    def make(samples):
+        rows = [[f"`{method.name}`" if method.codec else method.name, *found] for method in chosen
+                if (found := cells(samples, model, method.name, seeds))]
+        value, unit = ("final loss", "") if by_loss(model) else ("final accuracy", ", points")
+        return table(["method", value, f"minus Gloo's{unit}", "epochs to the target", ""], rows)
+
+    return make
+
+
+def agreement(samples):
+    """Returns a table of gradlane's codecs and the plain hooks of the same algorithm: final accuracies, and how far the
+    whole curves are apart."""
+    rows = []
+    for own, *plains in methods.HIPRESS.values():
+        for model in methods.DIGITS:
+            ours = runs_of(samples, model, own.name)
+            for other in plains:
+                theirs = {seed: run for seed, run in runs_of(samples, model, other.name).items() if seed in ours}
+                if len(theirs) < 2:
+                    continue
+                apart = [statistics.fmean(run["accuracy"]) - statistics.fmean(ours[seed]["accuracy"])
+                         for seed, run in theirs.items()]
+                same = sum(run["hash"] == ours[seed]["hash"] for seed, run in theirs.items())
+                rows.append([f"`{own.name}`", other.name, model,
+                             final(model, statistics.fmean(run["accuracy"][-1] for run in ours.values())),
+                             final(model, statistics.fmean(run["accuracy"][-1] for run in theirs.values())),
+                             with_error(model, statistics.fmean(apart), statistics.stdev(apart) / len(apart) ** 0.5),
+                             f"{same} of {len(theirs)}"])
+    return table(["codec", "plain hook", "model", "final: gradlane", "plain", "mean of all epochs, plain minus gradlane",
+                  "same weights, seeds"], rows)
+
+
+def trials(samples):
+    """Returns a table of all trials: difference from Gloo's final accuracy, in points."""
+    rows = []
+    for tried in methods.TRIALS.values():
+        for method in tried:
+            found = [cells(samples, model, method.name, methods.TUNING_SEEDS)[1:3] for model in methods.DIGITS]
+            if any(found):
+                rows.append([f"`{method.name}`", *(cell for pair in found for cell in (pair or ["", ""]))])
+    return table(["settings", *(f"{model}{head}" for model in methods.DIGITS for head in ("", ", epochs"))], rows)
+
+
+def chosen(samples):
+    """Returns a table of the chosen settings, with seeds that were not used to choose them."""
+    rows = []
+    for (model, algorithm), method in methods.CHOSEN.items():
+        if found := cells(samples, model, method.name, methods.FRESH_SEEDS):
+            rows.append([algorithm, model, f"`{method.name}`", *found])
+    return table(["algorithm", "model", "settings", "final accuracy", "minus Gloo's, points", "epochs to the target", ""],
+                 rows)
+
+
+def weights(samples):
+    """Returns a table of codecs on gradients and on weights: difference from Gloo's final accuracy, in points."""
+    rows = []
+    for method, on_weights in zip(methods.OBSERVED, methods.ON_WEIGHTS):
+        found = [cells(samples, model, each.name, methods.TUNING_SEEDS)[1:2] for model in methods.DIGITS
+                 for each in (method, on_weights)]
+        if any(found):
+            rows.append([f"`{method.name}`", *(cell for one in found for cell in (one or [""]))])
+    return table(["codec", *(f"{model}, {what}" for model in methods.DIGITS for what in ("gradients", "weights"))], rows)
+
+
+FIGURES = {
+    "digits": of_model("digits", methods.GENERAL),
+    "conv": of_model("conv", methods.GENERAL),
+    "gpt": of_model("gpt", methods.GPT),
+    "gpt5m": of_model("gpt5m", methods.GPT5M),
+    "agreement": agreement,
+    "trials": trials,
+    "chosen": chosen,
+    "weights": weights,
+}

@@ -47,14 +47,26 @@ def figure_text(store, name):
 def filled(text, stores):
     """Returns a page with all spans filled. Raises KeyError: "page names an unknown result"."""
     def fill(match):
-        if text[text.rfind("\n", 0, match.start()) + 1 :].startswith("    "):
+        before, after = text[: match.start()], text[match.end() :]
+        if before[before.rfind("\n") + 1 :].startswith("    "):
             return match[0]  # an example in a block of code
         experiment, _, figure = match[1].partition(".")
         if experiment not in stores or (figure != "about" and figure not in stores[experiment].experiment.figures):
             raise KeyError(match[1])
-        return f"<!-- result {match[1]} -->{figure_text(stores[experiment], figure)}<!-- end -->"
+        found = figure_text(stores[experiment], figure)
+        # Markdown shows a line that begins with a comment as it is. So a paragraph has lines of its own.
+        if "\n" not in found and before.endswith("\n") and after.startswith("\n"):
+            found = f"\n{found}\n"
+        return f"<!-- result {match[1]} -->{found}<!-- end -->"
 
     return SPAN.sub(fill, text)
+
+
+def broken_lines(text):
+    """Yields the numbers of lines that begin with a span and go on behind it."""
+    for match in SPAN.finditer(text):
+        if text[: match.start()].endswith("\n") and not text[match.end() :].startswith("\n"):
+            yield text.count("\n", 0, match.start()) + 1
 
 
 # ---- Plots
@@ -157,6 +169,8 @@ def main():
         except KeyError as error:
             faults.append(f"{name}: {error.args[0]} is not a result; lab/results/experiment.py lists experiments")
             continue
+        faults += [f"{name}:{number}: a line of prose begins with a span, so Markdown shows it as it is; put a word before it"
+                   for number in broken_lines(text)]
         if fresh == text:
             continue
         if args.write:

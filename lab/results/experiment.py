@@ -10,6 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Modules of the experiments, in the order in which lab/reproduce.sh runs them. Each has an EXPERIMENT.
 MODULES = (
     "lab.bench_ratio",
+    "lab.simulated",
     "lab.papers.mlsys",
     "lab.inceptionn.gradients",
     "lab.steps.calibrations",
@@ -17,6 +18,7 @@ MODULES = (
     "lab.exchanges.experiment",
     "lab.inceptionn.systems",
     "lab.study.experiment",
+)
 )
 
 # Sources that several experiments list.

@@ -4,7 +4,6 @@ They are written from the papers' definitions. The experiment `accuracy` compare
 same seeds, the curves must agree.
 """
 
-import dataclasses
 
 import torch
 import torch.distributed as dist

@@ -63,7 +63,7 @@ def seconds_text(seconds):
 
 
 def strategies(samples):
-    """Returns a table of times by strategy. In bold are those that take longer than the ring."""
+    """Returns a table of times by strategy. Times that are longer than the ring's are bold."""
     cells, ring = {}, {}
     for loss, row in rows_of(samples, STRATEGIES):
         firsts = (str(row["nodes"]), size_text(row["bytes"]), "" if loss == "0" else loss, f"`{row['codec']}`")

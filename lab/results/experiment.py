@@ -19,7 +19,6 @@ MODULES = (
     "lab.inceptionn.systems",
     "lab.study.experiment",
 )
-)
 
 # Sources that several experiments list.
 CODECS = ("compress/**",)

@@ -41,6 +41,21 @@ def _lines_of(process):
         yield rest
 
 
+def output(context, command, timeout):
+    """Runs a command and returns its standard output. Raises RuntimeError, with what it said, if it fails."""
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                                   stderr=said, env=context.environment(), start_new_session=True)
+        try:
+            found = process.communicate(timeout=timeout)[0]
+        finally:
+            _end(process)
+        if process.returncode != 0:
+            said.seek(0)
+            raise RuntimeError(f"{command[0]} ended with status {process.returncode}: {said.read()}")
+        return found.decode()
+
+
 def results(context, options, module, spec):
     """Runs `python -m MODULE FILE` as trainers of `gradlane run OPTIONS`, FILE having `spec` as JSON. `spec["folder"]`
     is set to a folder for files of the job. Yields what rank 0 prints behind MARK. Raises RuntimeError if the job

@@ -5,13 +5,13 @@ The planner predicts with them, and its figures without a calibration are made o
 
 import json
 import pathlib
-import subprocess
 import tempfile
 
+from lab.results import jobs
 from lab.results.experiment import EXCHANGE, Batch, Experiment
 from lab.steps import setups
 
-SECONDS = 75
+SECONDS, PATIENCE = 75, 400
 
 
 def batches(samples):
@@ -24,11 +24,7 @@ def measure(batch, context):
         file = pathlib.Path(folder, "calibration.yaml")
         command = [context.gradlane, "run", "-n", nodes, "--link", "udp", "--inside", "--rate", rate, "--no-prefix", "--",
                    context.gradlane, "plan", "--calibrate", "--python", context.python, "--json", "-o", file]
-        said = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=400, check=False,
-                              env=context.environment())
-        if said.returncode != 0:
-            raise RuntimeError(f"calibration: {said.stderr}")
-        lines = [line for line in said.stdout.splitlines() if line.startswith("{")]
+        lines = [line for line in jobs.output(context, command, PATIENCE).splitlines() if line.startswith("{")]
         yield (batch.argument, {"yaml": file.read_text(), "json": json.loads(lines[-1])},
                f"gradlane run -n {nodes} --link udp --inside --rate {rate} -- gradlane plan --calibrate")
 

@@ -10,7 +10,7 @@ namespace gradlane {
 
 inline constexpr const char* kExchangeModule = "gradlane.torch.exchange_times";
 
-// What gradlane.torch.exchange_times has measured.
+// The result of gradlane.torch.exchange_times.
 struct ExchangeTimes {
   std::vector<MeasuredExchange> exchanges;
   double cores = 0;       // cores of this machine for each of its ranks

@@ -23,7 +23,7 @@ from tests.scripts.fixtures.waiting import PATIENCE, wait_for
 
 GRADLANE = ""
 PYTORCH = pathlib.Path(os.environ.get("PYTORCH", ROOT / "build-pytorch")) / "bin" / "python3"
-# What takes the place of Python. It is told what to do as the module; it can import everything.
+# A program in place of Python. It is told what to do as the module; it can import everything.
 PYTHON = """#!/bin/sh
 case "$1" in -c) {imports}exit 0 ;; esac
 {measures}

@@ -75,7 +75,8 @@ class Watch:
         start, wall, foreign = self._start, self._wall, self._foreign
         self._begin()
         steal = (self._start[2] - start[2]) / max(1e-9, self._start[0] - start[0])
-        others = sum(max(0, value - foreign.get(number, 0)) for number, value in self._foreign.items())
+        # The time of a process that has ended meanwhile is now in that of its parent.
+        others = max(0.0, sum(self._foreign.values()) - sum(foreign.values()))
         return {"before": round(self.before, 3), "steal": round(steal, 4),
                 "others": round(others / max(1e-9, self._wall - wall), 3)}
 

@@ -14,20 +14,17 @@ from lab.results.experiment import EXCHANGE, Batch, Experiment
 from lab.results.store import Store
 from lab.steps import calibrations, setups, tables
 
-SECONDS = 10  # of each method
 START_UP = 15
-RUNS = 3  # of cells with a difference below CLOSE
-CLOSE = 0.1
 
 
 def wanted(cell, runs):
     """Returns the methods of the next run of a cell; none if it has enough."""
     if not runs:
         return [method.name for method in setups.METHODS]
-    if len(runs) >= RUNS:
+    if len(runs) >= setups.RUNS:
         return []
     base = tables.mean_ms(runs[0], setups.GLOO)
-    close = [name for name in setups.COMPARED if abs(tables.mean_ms(runs[0], name) / base - 1) < CLOSE]
+    close = [name for name in setups.COMPARED if abs(tables.mean_ms(runs[0], name) / base - 1) < setups.CLOSE]
     return [setups.GLOO, *close] if close else []
 
 
@@ -39,7 +36,7 @@ def batches(samples):
         names = wanted(cell, runs)
         at = len(runs) * 3 % max(1, len(names))  # the order of methods rotates
         if names:
-            found.append(Batch((cell.key,), START_UP + SECONDS * len(names), (cell, names[at:] + names[:at])))
+            found.append(Batch((cell.key,), START_UP + setups.SECONDS * len(names), (cell, names[at:] + names[:at])))
     return found
 
 
@@ -55,8 +52,9 @@ def predictions(cell, context, calibration, profile, folder):
     for kind, options in (("calibrated", ["--calibration", file]),
                           ("usual", ["--calibration", "none", "--gbps", cell.gbps, "--port", "udp", "--cores",
                                      2 / cell.nodes])):
-        command = [context.gradlane, "plan", "--json", "--model", model, "--nodes", cell.nodes, *options, "--codecs",
-                   *codecs]
+        # The usual figures have no codec in two steps.
+        known = [codec for codec in codecs if kind == "calibrated" or "+" not in codec]
+        command = [context.gradlane, "plan", "--json", "--model", model, "--nodes", cell.nodes, *options, "--codecs", *known]
         said = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=60, check=False)
         if said.returncode != 0:
             raise RuntimeError(f"prediction: {said.stderr}")
@@ -70,7 +68,7 @@ def measure(batch, context):
     cell, names = batch.argument
     calibration = Store(calibrations.EXPERIMENT).values()[cell.ring][-1]["yaml"]
     options = ["-n", cell.nodes, "--link", "udp", "--inside", "--rate", cell.rate]
-    spec = {"cell": cell.key, "methods": names, "seconds": SECONDS}
+    spec = {"cell": cell.key, "methods": names, "seconds": setups.SECONDS}
     values = {"held_out": cell.held_out, "ms": {}}
     for line in jobs.results(context, options, "lab.steps.train", spec):
         if "profile" in line:
@@ -89,7 +87,7 @@ def measure(batch, context):
 EXPERIMENT = Experiment(
     name="steps",
     title="steps of trainings, predicted and measured",
-    sources=(*EXCHANGE, "lab/steps/**", "lab/study/gpt.py"),
+    sources=(*EXCHANGE, "lab/steps/setups.py", "lab/steps/train.py", "lab/study/gpt.py"),
     batches=batches,
     measure=measure,
     figures=tables.FIGURES,

@@ -3,6 +3,9 @@
 import dataclasses
 import itertools
 
+SECONDS = 10  # of steps of each method
+RUNS, CLOSE = 3, 0.1  # a cell with a method whose step differs less from Gloo's has so many runs
+
 NODES = (2, 4)
 RATES = ("200mbit", "1gbit", "5gbit")
 # Two batches of each model, per node.

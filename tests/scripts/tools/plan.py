@@ -71,6 +71,8 @@ ERRORS = [
     (["--model", "resnet50", "--alone"], ["--alone", "--calibrate"]),
     (["--model", "resnet50", "-o", "x"], ["-o", "--calibrate"]),
     (["--calibrate", "--alone", "--rank", "0"], ["--alone", "--rank"]),
+    (["--calibrate", "--alone", "--nodes", "a,b"], ["--alone", "--nodes"]),
+    (["--model", "resnet50", "--python", "x"], ["--python", "--calibrate"]),
     (["--calibrate", "--alone", "--admin", "x"], ["--alone", "--admin"]),
     (["--model", "resnet50", "--admin", "x"], ["--admin", "--calibrate"]),
     (["--calibrate", "--alone", "--port", "tcp"], ["--port", "tcp", "udp"]),

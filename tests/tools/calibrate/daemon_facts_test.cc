@@ -17,6 +17,7 @@ json document() {
           {"lanes", 4},
           {"mtu", 9000},
           {"ports", {{{"driver", nullptr}}}},
+          {"table", {{{"node", 0}, {"reach", nullptr}}, {{"node", 1}, {"reach", "node1"}}}},
           {"workers", {{{"busy_us", 2e6}}, {{"busy_us", 1e6}}}}};
 }
 
@@ -29,6 +30,7 @@ TEST(DaemonFacts, OfADocument) {
   EXPECT_EQ(facts.port, "udp");
   EXPECT_EQ(facts.workers, 2U);  // four lanes on two threads
   EXPECT_EQ(facts.busy, (std::vector<double>{2, 1}));
+  EXPECT_EQ(facts.reach, (std::vector<std::string>{"", "node1"}));
   EXPECT_EQ(facts.speed, 0);
 }
 

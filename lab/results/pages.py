@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""pages.py - fills the marked spans of README.md and docs/ with results, and draws plots
+"""pages.py - fills the marked spans of README.md and docs/ with results, and makes plots and source files of them
 
-    python3 -m lab.results.pages            # checks that all spans and plots are up to date; needs no matplotlib
+    python3 -m lab.results.pages            # checks that all of them are up to date; needs no matplotlib
     python3 -m lab.results.pages --write    # writes them
 
 A span is `<!-- result EXPERIMENT.FIGURE -->text<!-- end -->`. Each experiment has the figure `about`: where its samples
@@ -17,6 +17,7 @@ import struct
 import sys
 import zlib
 
+from lab.plan import known
 from lab.results.experiment import ROOT, experiments
 from lab.results.store import Store
 
@@ -115,6 +116,17 @@ def draw(path, plot, data):
     path.write_bytes(with_text(path.read_bytes(), KEYWORD, data_hash(data)))
 
 
+# ---- Source files
+
+
+def stale_files(stores, files=known.FILES):
+    """Yields (path, text) of source files that samples would make differently."""
+    for name, (experiment, make) in files.items():
+        path, text = ROOT / name, make(stores[experiment].values())
+        if not path.exists() or path.read_text() != text:
+            yield path, text
+
+
 # ---- Pages
 
 
@@ -178,6 +190,12 @@ def main():
             print(f"wrote {name}")
         else:
             faults.append(f"{name}: results are not up to date; run python3 -m lab.results.pages --write")
+    for path, text in stale_files(stores):
+        if args.write:
+            path.write_text(text)
+            print(f"wrote {path.relative_to(ROOT)}")
+        else:
+            faults.append(f"{path.relative_to(ROOT)}: is not up to date; run python3 -m lab.results.pages --write")
     for path, plot, data in stale_plots(stores):
         if args.write:
             draw(path, plot, data)

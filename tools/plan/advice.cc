@@ -13,6 +13,9 @@ constexpr double kLeastElements = 1024;  // sums of fewer elements are never com
 constexpr const char* kFixed = "fixed:";
 
 std::string usual_text(const PlanSetting& setting) {
+  if (!setting.rings.empty()) {
+    return "by figures of another host, with " + cores_text(setting.known_cores);
+  }
   const bool card = setting.calibration.port == plan_port_name(PlanPort::kCard);
   return fmt::format("by usual figures, gradients of N(0, 0.01){}", card ? "; estimated: no card was measured" : "");
 }
@@ -133,8 +136,29 @@ std::string margin_text(const PlanRow& row, const PlanRows& rows) {
   return fmt::format("{:.0f} % {} than {}", percent, faster ? "faster" : "slower", row_name(*rows.baseline));
 }
 
+// Returns a text about what the codec did to trainings, if that makes a difference.
+std::string effect_text(const PlanSetting& setting, const PlanRow& row) {
+  constexpr double kSlower = 1.05;
+  if (row.exact || !row.effect) return "";
+  const CodecEffect& effect = *row.effect;
+  if (effect.reached < effect.seeds) {
+    return fmt::format("; but a small {} reached fp32's accuracy with it in {} of {} trainings", setting.kind,
+                       effect.reached, effect.seeds);
+  }
+  if (effect.epochs < kSlower) return "";
+  return fmt::format("; but a small {} needed {:.2f} times as many epochs with it, which leaves {}", setting.kind,
+                     effect.epochs, times_text(row.speedup / effect.epochs));
+}
+
+// Returns a text if the row is so close to the baseline that the prediction may be wrong about which one is faster.
+std::string doubt_text(const PlanSetting& setting, const PlanRows& rows, const PlanRow& row) {
+  const auto errors = errors_of(setting, rows);
+  if (!errors || std::max(row.speedup, 1 / row.speedup) - 1 >= errors->median) return "";
+  return fmt::format("; that is within the error of this prediction, {:.0f} %", 100 * errors->median);
+}
+
 // Returns why nothing is faster than the baseline.
-std::string nothing_text(const PlanRows& rows) {
+std::string nothing_text(const PlanSetting& setting, const PlanRows& rows) {
   std::string text = "do not compress: ";
   if (rows.baseline->plan.time.step <= rows.compute * (1 + kLinearSlack)) {
     text += "the exchange is hidden behind the backward pass";
@@ -144,7 +168,7 @@ std::string nothing_text(const PlanRows& rows) {
   if (rows.fastest == nullptr) return text + "no codec here is faster";
   text += fmt::format("the fastest codec, {}, is {}", rows.fastest->codec, margin_text(*rows.fastest, rows));
   if (rows.fastest->speedup > 1) text += fmt::format(", which is less than the {:.0f} % that count", kWorthIt * 100);
-  return text;
+  return text + doubt_text(setting, rows, *rows.fastest);
 }
 
 // Returns the decision if a row that is none of gradlane's codecs is the best.
@@ -155,6 +179,7 @@ std::string other_text(const PlanSetting& setting, const PlanRows& rows, const P
   } else {
     text = fmt::format("compress with {}{}", row_name(row), how_text(setting, rows, row));
   }
+  text += effect_text(setting, row) + doubt_text(setting, rows, row);
   if (rows.fastest == nullptr) return text;
   return text + fmt::format("; the fastest codec of gradlane, {}, is {}", rows.fastest->codec,
                             margin_text(*rows.fastest, rows));
@@ -167,14 +192,18 @@ std::string decision(const PlanSetting& setting, const PlanRows& rows) {
   if (std::ranges::all_of(setting.buckets, never)) {
     return "do not compress: no bucket has 1024 elements, and sums of fewer are never compressed";
   }
-  if (&most == rows.baseline) return nothing_text(rows) + elsewhere_text(rows);
+  if (&most == rows.baseline) return nothing_text(setting, rows) + elsewhere_text(rows);
   if (&least == rows.baseline) {
-    return fmt::format("compress only with {}, which has no error bound,{}", most.codec, how_text(setting, rows, most));
+    return fmt::format("compress only with {}, which has no error bound,{}", most.codec,
+                       how_text(setting, rows, most)) +
+           effect_text(setting, most) + doubt_text(setting, rows, most);
   }
   if (least.exact || least.kind == RowKind::kRival) return other_text(setting, rows, least);
   std::string text = fmt::format("compress with {}{}", least.codec, how_text(setting, rows, least));
+  text += effect_text(setting, least) + doubt_text(setting, rows, least);
   if (most.speedup > least.speedup * (1 + kWorthIt)) {
-    text += fmt::format("; {}, without an error bound: {}", most.codec, times_text(most.speedup));
+    text += fmt::format("; {}, without an error bound: {}", most.codec, times_text(most.speedup)) +
+            effect_text(setting, most);
   }
   return text + fixed_text(least) + raw_text(rows, least) + limit_text(rows.rates);
 }
@@ -210,6 +239,8 @@ std::string basis_text(const PlanSetting& setting) {
 }
 
 }  // namespace
+
+std::string cores_text(double cores) { return fmt::format("{:g} core{} per node", cores, cores == 1 ? "" : "s"); }
 
 PlanConfiguration configuration_of(const std::string& codec, const std::string& ways,
                                    const std::vector<std::string>& allowed) {
@@ -260,6 +291,23 @@ std::string assumed_text(const PlanSetting& setting) {
   }
   if (links.empty()) return "";
   return fmt::format("{} assumed: {}", fmt::join(links, " and "), fmt::join(options, ", "));
+}
+
+std::optional<StepErrors> errors_of(const PlanSetting& setting, const PlanRows& rows) {
+  if (!rows.raw->measured) return std::nullopt;
+  const StepErrors* const errors = find_errors(step_errors(), setting.calibrated, setting.calibration.cores);
+  return errors == nullptr ? std::nullopt : std::optional(*errors);
+}
+
+std::string errors_text(const PlanSetting& setting, const PlanRows& rows) {
+  const auto errors = errors_of(setting, rows);
+  if (!errors) return "";
+  return fmt::format(
+      "Predictions {} were off by {:.0f} % in the median, and by more than {:.0f} % in one of ten: {} steps of "
+      "trainings, "
+      "{}.",
+      setting.calibrated ? "with a calibration" : "without a calibration, on the host of the figures",
+      100 * errors->median, 100 * errors->most, errors->steps, cores_text(errors->cores));
 }
 
 std::string compute_note(const PlanSetting& setting) {

@@ -1,6 +1,7 @@
 // advice.h - the decision of a plan in words, and what it is based on (no I/O)
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,14 @@ namespace gradlane {
 
 // Returns "4 nodes and 10 Gb/s assumed: --nodes, --gbps", for figures that were neither given nor measured; else empty.
 [[nodiscard]] std::string assumed_text(const PlanSetting& setting);
+// Returns "1 core per node".
+[[nodiscard]] std::string cores_text(double cores);
+
+// Returns the errors to expect: those of predictions of the same kind that were compared with trainings. There are none
+// if exchanges are predicted from parts.
+[[nodiscard]] std::optional<StepErrors> errors_of(const PlanSetting& setting, const PlanRows& rows);
+// Returns a sentence about errors_of(), or an empty text.
+[[nodiscard]] std::string errors_text(const PlanSetting& setting, const PlanRows& rows);
 // Returns how to get better figures for the time of computing. It is empty if they were given or measured.
 [[nodiscard]] std::string compute_note(const PlanSetting& setting);
 

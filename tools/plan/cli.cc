@@ -19,6 +19,7 @@ CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
   add("--port", options.port, "Instead: usual figures of port udp, packets or card");
   add("--lanes", options.lanes, "Cores of a node that exchange (1)");
   add("--cores", options.cores, "Cores of a node (as calibrated; else enough for all)");
+  add("--kind", options.kind, "Of the model: mlp, conv, gpt (by its name): accuracy");
   add("--mtu", options.mtu, "")->group("");
   add("--latency-us", options.latency_us, "")->group("");
   add("--what-if", options.what_if, "Ranges: nodes=4..96 gbps=0.1..400 batch=, compute=");

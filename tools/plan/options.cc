@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 #include "base/parse.h"
@@ -113,6 +114,16 @@ void read_default(const std::vector<std::string>& places, PlanSetting& setting) 
   }
 }
 
+void read_effects(const PlanOptions& options, PlanSetting& setting) {
+  setting.kind = options.kind.empty() ? kind_of_model(setting.model.name) : options.kind;
+  if (!options.kind.empty() && std::ranges::find(kModelKinds, options.kind) == std::end(kModelKinds)) {
+    throw SetupError(fmt::format("--kind '{}': must be {}", options.kind, fmt::join(kModelKinds, ", ")));
+  }
+  for (const CodecEffect& each : codec_effects()) {
+    if (each.kind == setting.kind) setting.effects.push_back(each);
+  }
+}
+
 void read_costs(const PlanOptions& options, PlanSetting& setting) {
   setting.calibration = usual_calibration(plan_port_of(options.port));
   if (options.calibration.empty() && options.port.empty()) {
@@ -137,6 +148,12 @@ void read_costs(const PlanOptions& options, PlanSetting& setting) {
   if (!options.cores.empty()) calibration.cores = option_number("--cores", options.cores, 0, 0.01, 65536);
   if (setting.calibrated && !calibration.links.empty() && !calibration.exchanges.empty()) {
     setting.rings.push_back({nodes, slowest(calibration.links, calibration.link), calibration.exchanges});
+  }
+  if (!setting.calibrated) {
+    for (KnownRing& each : nearest_rings(known_rings(), calibration.port, calibration.cores)) {
+      setting.rings.push_back(std::move(each.ring));
+      setting.known_cores = each.cores;
+    }
   }
   const double known = calibration.link.bandwidth * 8e-9;
   setting.gbps = option_number("--gbps", options.gbps, known > 0 ? known : 10, 1e-3, kMostGbps);
@@ -201,7 +218,11 @@ void read_codecs(const PlanOptions& options, PlanSetting& setting) {
     add(name);
   }
   if (!options.codecs.empty()) return;
+  const auto place = [](const std::string& name) {
+    return std::ranges::find(kUsualCodecs, follows_gradients(name) ? kFollowedCodec : name) - std::begin(kUsualCodecs);
+  };
   for (const std::string& name : measured) add(name);
+  std::ranges::stable_sort(setting.codecs, {}, place);
   // Predictions from parts leave out what PyTorch costs, so they are not put next to measured ones.
   if (!setting.codecs.empty()) return;
   for (const char* const name : kUsualCodecs) add(name);
@@ -305,6 +326,7 @@ unsigned plan_lanes_of(const std::string& text, unsigned usual) { return whole_n
 PlanSetting make_plan_setting(const PlanOptions& options) {
   PlanSetting setting;
   read_model(options, setting);
+  read_effects(options, setting);
   read_costs(options, setting);
   read_codecs(options, setting);
   for (const std::string& names : options.strategies) {

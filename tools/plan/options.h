@@ -7,6 +7,7 @@
 
 #include "collectives/cost/measured.h"
 #include "collectives/cost/step.h"
+#include "tools/plan/known.h"
 
 namespace gradlane {
 
@@ -25,6 +26,7 @@ struct PlanOptions {
   std::string port;  // kind of port, if there is no calibration
   std::string lanes;
   std::string cores;
+  std::string kind;
   std::string mtu;
   std::string latency_us;
   std::vector<std::string> what_if;  // NAME=FROM..TO, NAME=A,B,C
@@ -58,9 +60,12 @@ struct PlanSetting {
   bool calibrated = false;
   // file of `places` that cannot be used here, and why; empty: there is none, or another can be used
   std::string ignored;
-  // Rings with measured all-reduces: that of the calibration. Empty: there are none, so all is predicted from parts.
+  // Rings with measured all-reduces: that of the calibration, or known_rings(). Empty: all is predicted from parts.
   std::vector<MeasuredRing> rings;
-  std::vector<std::string> codecs;  // names; "raw" is not among them
+  double known_cores = 0;            // cores of a node, if `rings` are known_rings()
+  std::string kind;                  // of the model: one of kModelKinds; "": unknown
+  std::vector<CodecEffect> effects;  // of codecs on trainings of that kind
+  std::vector<std::string> codecs;   // names; "raw" is not among them
   std::vector<StrategyId> strategies;
   std::vector<StrategyId> strategies_not_allowed;  // usual strategies that the calibrated ring does not allow
   bool nodes_assumed = false;                      // `nodes` was neither given nor measured

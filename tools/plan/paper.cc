@@ -108,6 +108,8 @@ void run_paper(const PlanOptions& options) {
                                                   {"--calibration", !options.calibration.empty()},
                                                   {"--port", !options.port.empty()},
                                                   {"--lanes", !options.lanes.empty()},
+                                                  {"--cores", !options.cores.empty()},
+                                                  {"--kind", !options.kind.empty()},
                                                   {"--mtu", !options.mtu.empty()},
                                                   {"--latency-us", !options.latency_us.empty()}};
   for (const auto& [name, given] : ignored) {

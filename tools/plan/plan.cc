@@ -47,7 +47,9 @@ void print_head(const PlanSetting& setting) {
   const Calibration& calibration = setting.calibration;
   const std::string assumed = assumed_text(setting);
   if (!setting.calibrated) {
-    fmt::print("port {}, usual figures: {}\n", calibration.port,
+    const std::string which =
+        setting.rings.empty() ? "usual figures" : "figures of another host, with " + cores_text(setting.known_cores);
+    fmt::print("port {}, {}: {}\n", calibration.port, which,
                setting.ignored.empty() ? "there is no calibration (gradlane plan --calibrate makes one)"
                                        : "no calibration can be used");
     if (!setting.ignored.empty()) print_wrapped(setting.ignored);
@@ -62,16 +64,22 @@ void print_head(const PlanSetting& setting) {
   fmt::print("\n");
 }
 
+// Returns a cell: the speed-up to the accuracy of fp32, or how many trainings reached it.
+std::string accuracy_text(const PlanRow& row) {
+  if (const auto speedup = row.to_accuracy()) return fmt::format("{:.2f}x", *speedup);
+  return row.effect ? fmt::format("{} of {}", row.effect->reached, row.effect->seeds) : "-";
+}
+
 void print_rows(const PlanSetting& setting, const PlanRows& rows) {
-  fmt::print("{:<16} {:<11} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}  {}\n", "codec", "ways", "MB sent", "exchange",
-             "hidden", "exposed", "step", "speed-up", "limit");
+  fmt::print("{:<16} {:<11} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>11}  {}\n", "codec", "ways", "MB sent", "exchange",
+             "hidden", "exposed", "step", "speed-up", "to accuracy", "limit");
   for (const PlanRow& row : rows.rows) {
     const StepTime& time = row.plan.time;
     const double sent = row.plan.sum.sent_bytes;
-    fmt::print("{:<16} {:<11} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7.2f}x  {}{}\n", row.codec, row.ways,
+    fmt::print("{:<16} {:<11} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7.2f}x {:>11}  {}{}\n", row.codec, row.ways,
                sent > 0 ? fmt::format("{:.1f}", sent * 1e-6) : "-", ms_text(time.exchange), ms_text(time.hidden),
-               ms_text(time.exposed), ms_text(time.step), row.speedup, row.limit.empty() ? "-" : row.limit,
-               &row == rows.baseline ? "; baseline" : "");
+               ms_text(time.exposed), ms_text(time.step), row.speedup, accuracy_text(row),
+               row.limit.empty() ? "-" : row.limit, &row == rows.baseline ? "; baseline" : "");
   }
   fmt::print("\nA step of one node alone: {} ms. ", ms_text(rows.compute));
   if (!rows.enough) {
@@ -82,11 +90,29 @@ void print_rows(const PlanSetting& setting, const PlanRows& rows) {
     fmt::print("To be within {:.0f} % of that, bytes must shrink by a factor of {:.1f}.\n", kLinearSlack * 100,
                *rows.enough);
   }
+  if (setting.effects.empty()) {
+    fmt::print("What codecs do to the accuracy of such a model was not measured{}.\n",
+               setting.kind.empty() ? "; --kind says what kind of model it is" : "");
+  } else {
+    fmt::print(
+        "To accuracy: speed-up / epochs to the accuracy of fp32, in trainings of a small {} (docs/study.md).\n"
+        "2 of 5: so many trainings reached it. -: none were made. Large models were not trained.\n",
+        setting.kind);
+  }
+  if (const std::string text = errors_text(setting, rows); !text.empty()) fmt::print("{}\n", text);
   if (const std::string note = compute_note(setting); !note.empty()) fmt::print("Predicted with {}.\n", note);
   print_wrapped(advice(setting, rows));
 }
 
 nlohmann::json or_null(const std::string& text) { return text.empty() ? nlohmann::json() : nlohmann::json(text); }
+
+nlohmann::json effect_json(const PlanRow& row) {
+  if (!row.effect) return {};
+  return {{"epochs", row.effect->epochs},
+          {"difference", row.effect->difference},
+          {"reached", row.effect->reached},
+          {"seeds", row.effect->seeds}};
+}
 
 nlohmann::json row_json(const PlanRow& row) {
   const AllReduceTime& sum = row.plan.sum;
@@ -98,6 +124,8 @@ nlohmann::json row_json(const PlanRow& row) {
           {"exposed_ms", time.exposed * 1e3},
           {"step_ms", time.step * 1e3},
           {"speedup", row.speedup},
+          {"to_accuracy", row.to_accuracy() ? nlohmann::json(*row.to_accuracy()) : nlohmann::json()},
+          {"effect", effect_json(row)},
           {"measured", row.measured},
           {"limit", or_null(row.limit)},
           {"busy_ms", row.plan.busy * 1e3},
@@ -126,6 +154,11 @@ std::string to_json(const PlanSetting& setting, const PlanRows& rows) {
                            {"advice", advice(setting, rows)},
                            {"rows", nlohmann::json::array()}};
   result["calibration_ignored"] = or_null(setting.ignored);
+  result["kind"] = or_null(setting.kind);
+  result["expected_error"] = nullptr;
+  if (const auto errors = errors_of(setting, rows)) {
+    result["expected_error"] = {{"median", errors->median}, {"most", errors->most}, {"steps", errors->steps}};
+  }
   result["ratio_enough"] = rows.enough ? nlohmann::json(*rows.enough) : nlohmann::json();
   constexpr const char* kPays[] = {"never", "below", "always"};
   const bool below = rows.rates.kind == PlanRates::Kind::kBelow;
@@ -147,6 +180,7 @@ void check_kind(const PlanOptions& options) {
                                                    {"--compute-ms", !options.compute_ms.empty()},
                                                    {"--codecs", !options.codecs.empty()},
                                                    {"--cores", !options.cores.empty()},
+                                                   {"--kind", !options.kind.empty()},
                                                    {"--strategy", !options.strategies.empty()},
                                                    {"--calibration", !options.calibration.empty()},
                                                    {"--mtu", !options.mtu.empty()},

@@ -200,6 +200,12 @@ double smaller_step(PlanSetting setting, double ratio) {
 
 }  // namespace
 
+std::optional<double> PlanRow::to_accuracy() const {
+  if (exact) return speedup;
+  if (!effect || effect->reached < effect->seeds || effect->epochs <= 0) return std::nullopt;
+  return speedup / effect->epochs;
+}
+
 PlanSetting with_gbps(PlanSetting setting, double gbps) {
   setting.gbps = gbps;
   setting.calibration.link.bandwidth = gbps * 1e9 / 8;
@@ -268,7 +274,10 @@ PlanRows plan_rows(const PlanSetting& setting) {
   result.raw = &rows[raw];
   const std::string baseline = baseline_row(setting).codec;
   result.baseline = &*std::ranges::find(rows, baseline, &PlanRow::codec);
-  for (PlanRow& row : rows) row.speedup = result.baseline->plan.time.step / row.plan.time.step;
+  for (PlanRow& row : rows) {
+    row.speedup = result.baseline->plan.time.step / row.plan.time.step;
+    if (const CodecEffect* const effect = find_effect(setting.effects, setting.kind, row.codec)) row.effect = *effect;
+  }
   result.single = finest_of_fastest(result, false);
   result.bounded = finest_of_fastest(result, true);
   const auto step = [](const PlanRow& row) { return row.plan.time.step; };

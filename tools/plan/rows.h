@@ -28,6 +28,11 @@ struct PlanRow {
   std::string limit;  // what takes most of the exchange's time; empty: unknown
   StepPlan plan;
   double speedup = 1;  // time of the baseline's step / time of this one
+  // what is known of trainings: find_effect(); empty: nothing. Exact rows need as many epochs as fp32.
+  std::optional<CodecEffect> effect;
+
+  // Returns the speed-up of a training to the accuracy of fp32; none if it is unknown, or was not reached by all seeds.
+  [[nodiscard]] std::optional<double> to_accuracy() const;
 };
 
 struct PlanRows {

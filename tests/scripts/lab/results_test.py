@@ -18,6 +18,7 @@ import unittest.mock
 from lab.exchanges import experiment as exchanges
 from lab.exchanges import setups as exchange_setups
 from lab.exchanges import tables as exchange_tables
+from lab.plan import known
 from lab.results import experiment, machine, pages, reproduce, store, texts
 from lab.results.store import Sample, Store, sources_hash
 from lab.steps import setups, tables
@@ -145,6 +146,17 @@ class Stores(unittest.TestCase):
             trial.add(a_sample(trial, values=3))
             self.assertEqual(len(list(pages.stale_plots({"trial": trial}))), 1)
 
+    def test_source_files_that_are_out_of_date_are_found(self):
+        trial = self.store()
+        files = {"table.inc": ("trial", lambda samples: f"{samples}\n")}
+        with unittest.mock.patch.object(pages, "ROOT", self.folder):
+            (path, text), = pages.stale_files({"trial": trial}, files)
+            path.write_text(text)
+            self.assertEqual((path, text), (self.folder / "table.inc", "{}\n"))
+            self.assertEqual(list(pages.stale_files({"trial": trial}, files)), [])
+            trial.add(a_sample(trial))
+            self.assertEqual(list(pages.stale_files({"trial": trial}, files)), [(path, "{'a': [1]}\n")])
+
 
 class Numbers(unittest.TestCase):
     def test_measured_numbers_are_found_outside_spans_and_code(self):
@@ -196,6 +208,11 @@ class Steps(unittest.TestCase):
         self.assertAlmostEqual(low, 0.764, 3)
         self.assertAlmostEqual(high, 0.991, 3)
 
+    def test_errors_for_the_planner(self):
+        count = 2 * sum(method.predicted for method in setups.METHODS)
+        self.assertEqual(known.errors(self.samples()),
+                         f"{{true, 1, 0.25, 0.5, {count}}},\n{{false, 1, 0.25, 0.5, {count}}},\n")
+
     def test_wins(self):
         rows = tables.win_table(self.samples()).splitlines()
         self.assertEqual(rows[-1], "| `topk:1%+fixed:10` | 2 | 1 | 1 | 0 | 0 | 2 | 0 |")
@@ -221,6 +238,30 @@ class Steps(unittest.TestCase):
 def run_of(ms, factor):
     guesses = {name: factor * each[0] for name, each in ms.items() if setups.BY_NAME[name].predicted}
     return {"ms": ms, "profile": {"forward_ms": 10, "backward_ms": 20}, "predicted": {"calibrated": guesses, "usual": guesses}}
+
+
+class Known(unittest.TestCase):
+    """Tests the tables that the planner is built with."""
+
+    def test_rings(self):
+        links = [{"from": 0, "to": 1, "latency_us": 40, "gbps": 1.2}, {"from": 1, "to": 0, "latency_us": 50, "gbps": 0.8}]
+        exchange = {"library": "gloo", "codec": "fp32", "points": [{"bytes": 65536, "us": 700, "busy_us": 300.25}]}
+        found = {"port": "udp", "cores": 1, "links": links, "exchanges": [exchange]}
+        older = {**found, "exchanges": [{**exchange, "library": "nccl"}]}
+        samples = {setups.RINGS[0]: [{"json": older}, {"json": found}], setups.RINGS[1]: [{"json": {**found, "exchanges": []}}]}
+        self.assertEqual(known.rings(samples), '{"udp", 1, {2, {0, 1, 5e-05, 1e+08}, '
+                                               '{\n {"gloo", "fp32", {{65536, 0.0007, 0.0003003}}}}}},\n')
+        self.assertEqual(known.rings({}), "")
+
+    def test_effects(self):
+        def training(*losses):
+            return [{"loss": losses, "accuracy": losses, "identical": True}]
+
+        samples = {"gpt/1/Gloo": training(3, 2, 1), "gpt/2/Gloo": training(3, 1, 1), "gpt/1/onebit": training(3, 2, 1),
+                   "gpt/2/onebit": training(3, 3, 2), "gpt/1/onebit; rate 0.5": training(1, 1, 1),
+                   "gpt/1/Gloo, bf16": training(3, 1, 1), "conv/1/onebit": training(50, 60, 70)}
+        self.assertEqual(known.accuracy_rows()["signsgd; rate 0.00390625"], "signsgd")
+        self.assertEqual(known.effects(samples), '{"gpt", "gloo bf16", 0.8, 0, 1, 1},\n{"gpt", "onebit", 1.2, 50, 1, 2},\n')
 
 
 class Exchanges(unittest.TestCase):

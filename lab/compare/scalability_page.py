@@ -2,11 +2,9 @@
 
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from lab.compare import style
-from lab.compare.plan import AGGREGATOR, DIRECT, GBPS, MIB, RING, RTT
-from lab.compare.plots import ticks_of_log
-from lab.compare.style import plt
-from lab.compare.tables import number, table
+from lab.compare.scalability import AGGREGATOR, DIRECT, GBPS, MIB, RING, RTT
+from lab.results import style
+from lab.results.style import plt
 
 HEAD = """# Scalability: aggregator, ring and direct exchange on more and more nodes
 
@@ -21,6 +19,27 @@ WAYS = (
     (RING, "fixed:10", "ring, fixed:10", style.VERMILION, "o", "-"),
     (DIRECT, "fixed:10", "direct, fixed:10", style.ORANGE, "x", "--"),
 )
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|---" + "|---:" * (len(head) - 1) + "|"]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def number(value):
+    """Formats a number with three significant digits."""
+    if value >= 100:
+        return f"{value:.0f}"
+    if value >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if value >= 1 else f"{value:.3g}"
+
+
+def ticks_of_log(axis):
+    axis.set_yscale("log")
+    axis.yaxis.set_major_locator(FixedLocator([each * 10**power for power in range(-5, 5) for each in (1, 2, 5)]))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_minor_locator(NullLocator())
 
 
 def best(rows, strategy, codec):

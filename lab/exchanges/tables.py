@@ -3,12 +3,11 @@
 They are made of rings: {ring: {size: [{method: us}, ...]}}, with a dict for each run.
 """
 
-import re
 import statistics
 
 from lab.exchanges import setups
 from lab.results.experiment import Plot
-from lab.results.texts import ratio_text, time_text
+from lab.results.texts import ratio_text, slug, time_text
 
 NOTHING = "not measured"
 
@@ -92,12 +91,7 @@ def beaten(rings, method, rival):
     """Returns "7 of 10": in how many rings and sizes the rival is faster than the method."""
     found = [statistics.median(ratios(runs, method, rival)) for sizes in rings.values() for runs in sizes.values()
              if ratios(runs, method, rival)]
-    return f"{sum(each < 1 for each in found)} of {len(found)}"
-
-
-def slug(text):
-    """Returns a name for a span."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", text)
+    return f"{sum(each < 1 for each in found)} of {len(found)}" if found else NOTHING
 
 
 def ratio_of(method, key):

@@ -81,7 +81,7 @@ def drawn(samples):
 
 def draw(data, path):
     """Draws the distribution of magnitudes, and below it the shares of tags: a panel of each for each model."""
-    from lab.compare import style
+    from lab.results import style
     from matplotlib import pyplot
 
     colours = (style.BLUE, style.ORANGE, style.VERMILION, style.BLACK)

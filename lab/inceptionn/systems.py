@@ -103,7 +103,7 @@ def drawn(samples):
 
 def draw(data, path):
     """Draws a bar for each system, with its parts."""
-    from lab.compare import style
+    from lab.results import style
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(1, len(data), figsize=(6 * len(data), 3.6), squeeze=False, layout="constrained")

@@ -1,5 +1,6 @@
 """texts.py - how numbers are written in tables and spans"""
 
+import re
 import statistics
 
 DIFFERS = 1.15  # runs that differ by more are given as a range
@@ -18,3 +19,8 @@ def time_text(us):
         if us < 999.5 * factor or unit == "s":
             return f"{us / factor:#.3g}".removesuffix(".") + f" {unit}"
     return ""
+
+
+def slug(text):
+    """Returns a text as a name of a figure."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", text)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """The fault matrix: breaks rings of real daemons while operations are in flight, and checks what trainers see of it.
 
-  reliability GRADLANED [--links veth,udp,vhost] [--rows kill,stop,...] [--repeat N] [--short] [--json] [--write-docs]
+  reliability GRADLANED [--links veth,udp,vhost] [--rows kill,stop,...] [--repeat N] [--short] [--json]
 
 Exit status 0 if every promise of docs/reliability.md was kept, 1 if not, 77 if it cannot run here (needs root).
 """
@@ -41,7 +41,6 @@ def arguments():
                         help="how much later than that an error may come (%(default)s)")
     parser.add_argument("--seed", type=int, default=None, help="of victims and moments")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write-docs", action="store_true", help="writes docs/results/reliability.md")
     parser.add_argument("--verbose", action="store_true", help="daemons log at debug")
     args = parser.parse_args()
     unbounded = args.short or args.unbounded
@@ -120,9 +119,7 @@ def main():
     failed = [result for result in results if result.problem]
     if args.json:
         print(json.dumps([result.fields() for result in results], indent=1))
-    if args.write_docs:
-        table.write_docs(results)
-    if not args.json:
+    else:
         print(table.table(results))
     print(f"reliability: {len(results)} faults, {len(results) - len(failed)} as promised, {len(failed)} not",
           file=sys.stderr if args.json else sys.stdout)

@@ -3,16 +3,8 @@
 import dataclasses
 import re
 
-from tests.scripts.fixtures.paths import ROOT
 from tests.scripts.reliability.rows import HANG_BOUND_S
 from tests.scripts.reliability.stage import Limits
-
-DOCS = ROOT / "docs" / "results" / "reliability.md"
-HEAD = """# The fault matrix: what was played and what came of it
-
-Written by `python3 -m tests.scripts.reliability --write-docs`, all of it.
-[reliability.md](../reliability.md#the-fault-matrix) says what the columns mean and when a row is as promised.
-"""
 
 
 @dataclasses.dataclass
@@ -87,7 +79,3 @@ def table(results):
     for (name, link), group in sorted(rows.items(), key=lambda item: (order.index(item[0][0]), item[0][1])):
         lines.append(table_row(group[0].row, link, group))
     return "\n".join(lines)
-
-
-def write_docs(results):
-    DOCS.write_text(f"{HEAD}\n{table(results)}\n")

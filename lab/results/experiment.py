@@ -18,6 +18,7 @@ MODULES = (
     "lab.exchanges.experiment",
     "lab.inceptionn.systems",
     "lab.study.experiment",
+    "lab.accelerator",
 )
 
 # Sources that several experiments list.

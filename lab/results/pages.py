@@ -26,13 +26,10 @@ KEYWORD = b"gradlane-data"
 
 # A number that somebody has measured. Time limits and sizes of links look different, or stand in another context.
 MEASURED = re.compile(
-    r"\b\d[\d.,]*(?: to \d[\d.,]*)? ?(?:"
+    r"\b(?!0x\b)\d[\d.,]*(?: to \d[\d.,]*)? ?(?:"
     r"x\b(?! \d)|times (?:as|faster|slower|fewer|smaller|less|Gloo|longer)|GB/s|ns (?:a|an|per) |"
     r"(?:ms|us|ns|s|%) (?:beside|against|instead of|less|more|longer|faster|slower|in the median))")
-# Pages without any such number outside spans.
-CLEAN = ()
-# Numbers that all other pages together may have. It must only ever become smaller.
-ALLOWED = 905
+UNFINISHED = ("docs/results/scalability.md",)  # pages that still have such numbers; none may be added
 
 
 def figure_text(store, name):
@@ -147,17 +144,9 @@ def loose_numbers(text):
 
 def check_numbers():
     """Returns faults: measured numbers outside spans."""
-    clean = {path for pattern in CLEAN for path in ROOT.glob(pattern)}
-    faults, others = [], 0
-    for page in pages():
-        for number, found in loose_numbers(page.read_text()):
-            if page in clean:
-                faults.append(f"{page.relative_to(ROOT)}:{number}: '{found}' is a measured number outside a span")
-            else:
-                others += 1
-    if others > ALLOWED:
-        faults.append(f"{others} measured numbers stand outside spans on other pages; {ALLOWED} are allowed")
-    return faults
+    return [f"{page.relative_to(ROOT)}:{number}: '{found}' is a measured number outside a span"
+            for page in pages() if str(page.relative_to(ROOT)) not in UNFINISHED
+            for number, found in loose_numbers(page.read_text())]
 
 
 def main():

@@ -167,6 +167,16 @@ class Numbers(unittest.TestCase):
                          ["2.5 times as", "1.8x", "14 GB/s", "20 ms instead of"])
 
 
+    def test_a_page_with_such_a_number_is_a_fault(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "docs").mkdir()
+            (root / "README.md").write_text("It is <!-- result a.b -->3.0x<!-- end --> as fast.\n\nOr 4 times as fast.\n")
+            (root / "docs" / "a.md").write_text("Write `0x10`.\n")
+            with unittest.mock.patch.object(pages, "ROOT", root):
+                self.assertEqual(pages.check_numbers(), ["README.md:3: '4 times as' is a measured number outside a span"])
+
+
 class Machines(unittest.TestCase):
     def test_noise_is_refused(self):
         self.assertTrue(machine.is_quiet(QUIET))

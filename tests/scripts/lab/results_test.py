@@ -166,7 +166,6 @@ class Numbers(unittest.TestCase):
         self.assertEqual([found for _, found in pages.loose_numbers(text)],
                          ["2.5 times as", "1.8x", "14 GB/s", "20 ms instead of"])
 
-
     def test_a_page_with_such_a_number_is_a_fault(self):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)

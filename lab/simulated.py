@@ -6,7 +6,7 @@ import re
 import subprocess
 
 from lab.results.experiment import Batch, Experiment
-from lab.results.texts import time_text
+from lab.results.texts import size_text, time_text
 
 BOTH = "--codec raw fixed:10"
 STRATEGIES = (f"--nodes 4,16,64 --size 4K {BOTH} --strategy ring,direct",
@@ -52,10 +52,6 @@ def table(heads, cells):
     for firsts, row in cells.items():
         lines.append("| " + " | ".join([*firsts, *(row.get(column, "") for column in columns)]) + " |")
     return "\n".join(lines)
-
-
-def size_text(count):
-    return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count >> 10} KiB"
 
 
 def seconds_text(seconds):

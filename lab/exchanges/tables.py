@@ -7,7 +7,9 @@ import statistics
 
 from lab.exchanges import setups
 from lab.results.experiment import Plot
-from lab.results.texts import ratio_text, slug, time_text
+from lab.results.store import Store
+from lab.results.texts import ratio_text, size_text, slug, time_text
+from lab.steps import calibrations
 
 NOTHING = "not measured"
 
@@ -20,6 +22,21 @@ def rings_of(samples):
             ring, size = key.split(", ")
             rings.setdefault(ring, {})[size] = [{method: statistics.median(us) for method, us in run.items()}
                                                 for run in samples[key]]
+    return rings
+
+
+def rings_of_calibrations(samples):
+    """Returns the rings of experiment `calibrations`, whose exchanges are medians already."""
+    rings = {}
+    for ring, runs in samples.items():
+        for run in runs:
+            found = {}
+            for each in run["json"]["exchanges"]:
+                method = each["codec"] if each["library"] == "gradlane" else f"{each['library']} {each['codec']}"
+                for point in each["points"]:
+                    found.setdefault(size_text(point["bytes"]), {})[method.removesuffix(" fp32")] = point["us"]
+            for size, times in found.items():
+                rings.setdefault(ring, {}).setdefault(size, []).append(times)
     return rings
 
 
@@ -108,6 +125,9 @@ def ratio_of(method, key):
 FIGURES = {
     "speeds": lambda samples: speed_table(rings_of(samples)),
     "losing": lambda samples: losing_table(rings_of(samples)),
+    # These two are made of the samples of `calibrations`, whose sources their tables are not.
+    "speeds-on-links": lambda _: speed_table(rings_of_calibrations(Store(calibrations.EXPERIMENT).values())),
+    "losing-on-links": lambda _: losing_table(rings_of_calibrations(Store(calibrations.EXPERIMENT).values())),
     "plot": lambda samples: "![times as fast as Gloo against the size](../images/exchanges.png)" if samples else NOTHING,
     **{slug(f"{method} {key}"): ratio_of(method, key) for method in setups.METHODS for key in setups.KEYS},
     **{slug(f"{method} worst"): lambda samples, method=method: worst(rings_of(samples), method)

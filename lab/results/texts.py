@@ -21,6 +21,12 @@ def time_text(us):
     return ""
 
 
+def size_text(count):
+    """Returns a number of bytes, which is whole KiB, with a unit."""
+    kib = int(count) >> 10
+    return f"{kib >> 10} MiB" if kib >= 1024 else f"{kib} KiB"
+
+
 def slug(text):
     """Returns a text as a name of a figure."""
     return re.sub(r"[^A-Za-z0-9]+", "-", text)

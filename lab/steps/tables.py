@@ -4,7 +4,7 @@ import math
 import statistics
 
 from lab.results.experiment import Plot
-from lab.results.texts import ratio_text
+from lab.results.texts import ratio_text, slug
 from lab.steps import setups
 
 CORES = 2  # of the machine that all nodes share
@@ -177,6 +177,15 @@ def win_table(samples):
     return "\n".join(rows)
 
 
+def wins_of(name):
+    """Returns a figure: in how many cells a method is faster than Gloo, and slower."""
+    def text(samples):
+        found = counts([speed_up(runs, name) for _, runs in cells(samples)])
+        return f"{found[0]} of {sum(found)} (slower in {found[2]})" if sum(found) else "not measured"
+
+    return text
+
+
 def set_ups(samples):
     """Returns the number of set-ups: cells times methods that are compared with Gloo."""
     return str(len(cells(samples)) * len(setups.COMPARED))
@@ -255,6 +264,7 @@ FIGURES = {
     "cells": cell_table,
     "predictions": prediction_table,
     "set-ups": set_ups,
+    **{slug(f"wins {name}"): wins_of(name) for name in setups.COMPARED},
     "median-error": of_errors(statistics.median, "calibrated", alone),
     "p90-error": of_errors(lambda off: quantile(off, 0.9), "calibrated", alone),
     "median-error-shared": of_errors(statistics.median, "calibrated", lambda cell: not alone(cell)),

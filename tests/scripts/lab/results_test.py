@@ -225,6 +225,8 @@ class Steps(unittest.TestCase):
     def test_wins(self):
         rows = tables.win_table(self.samples()).splitlines()
         self.assertEqual(rows[-1], "| `topk:1%+fixed:10` | 2 | 1 | 1 | 0 | 0 | 2 | 0 |")
+        self.assertEqual(tables.FIGURES["wins-fixed-adaptive"](self.samples()), "1 of 2 (slower in 0)")
+        self.assertEqual(tables.FIGURES["wins-fixed-adaptive"]({}), "not measured")
         self.assertEqual(tables.set_ups(self.samples()), str(2 * len(setups.COMPARED)))
         for name, figure in tables.FIGURES.items():
             self.assertTrue(figure(self.samples()), name)
@@ -306,6 +308,15 @@ class Exchanges(unittest.TestCase):
         batches = exchanges.batches(self.samples())
         self.assertEqual(len(batches), 3 * len(exchange_setups.KEYS) - 4)
         self.assertEqual({batch.argument[1] for batch in batches[:len(exchange_setups.KEYS) - 2]}, {0})
+
+    def test_exchanges_of_calibrations(self):
+        points = [{"bytes": 65536.0, "us": 300.0, "busy_us": 1.0}, {"bytes": 1048576.0, "us": 1000.0, "busy_us": 1.0}]
+        exchanges = [{"library": library, "codec": codec, "points": [each | {"us": each["us"] * factor} for each in points]}
+                     for library, codec, factor in (("gloo", "fp32", 1), ("gloo", "bf16", 2), ("gradlane", "raw", 0.5))]
+        rings = exchange_tables.rings_of_calibrations({"2 nodes, 1gbit": [{"json": {"exchanges": exchanges}}]})
+        self.assertIn("| 2 nodes, 1gbit | 1 MiB | 1.00 ms | **0.50** (2.00 ms) | 2.00 (500 us) |",
+                      exchange_tables.speed_table(rings))
+        self.assertIn("| `gloo bf16` | 0 | 2 | 0.50 (2 nodes, 1gbit, 64 KiB) |", exchange_tables.losing_table(rings))
 
     def test_plot(self):
         data = exchange_tables.plot_data(self.samples())

@@ -317,6 +317,8 @@ class Exchanges(unittest.TestCase):
         self.assertIn("| 2 nodes, 1gbit | 1 MiB | 1.00 ms | **0.50** (2.00 ms) | 2.00 (500 us) |",
                       exchange_tables.speed_table(rings))
         self.assertIn("| `gloo bf16` | 0 | 2 | 0.50 (2 nodes, 1gbit, 64 KiB) |", exchange_tables.losing_table(rings))
+        self.assertEqual(exchange_tables.record(rings, "raw"), "2 of 2, at worst 2.00 (2 nodes, 1gbit, 64 KiB)")
+        self.assertEqual(exchange_tables.record(rings, "int8"), "not measured")
 
     def test_plot(self):
         data = exchange_tables.plot_data(self.samples())

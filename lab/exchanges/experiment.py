@@ -4,7 +4,6 @@ Each sample is one run of a number of ranks and a size: the microseconds of each
 """
 
 import json
-import subprocess
 
 from lab.exchanges import setups, tables
 from lab.results import jobs
@@ -12,6 +11,7 @@ from lab.results.experiment import EXCHANGE, Batch, Experiment
 
 SECONDS = 1.2  # for each method
 START_UP = 8
+PATIENCE = 60  # seconds, for Open MPI
 RUNS = 3  # of each key, so that figures that differ from run to run are given as ranges
 PYTHON = "/usr/bin/python3"  # has Debian's mpi4py
 
@@ -31,21 +31,13 @@ def mpirun(ranks, size):
             str(size), str(SECONDS)]
 
 
-def by_open_mpi(ranks, size, context):
-    command = mpirun(ranks, size)
-    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=context.environment())
-    if said.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)}: {said.stderr[-2000:]}")
-    return json.loads(said.stdout)
-
-
 def measure(batch, context):
     key, run = batch.argument
     ranks, size = setups.KEYS[key]
     methods = [method for method in setups.METHODS if method != setups.OPEN_MPI]
     at = 3 * run % len(methods)  # the order of methods rotates
     methods = methods[at:] + methods[:at]
-    values = {setups.OPEN_MPI: by_open_mpi(ranks, size, context)}
+    values = {setups.OPEN_MPI: json.loads(jobs.output(context, mpirun(ranks, size), PATIENCE))}
     spec = {"bytes": size, "seconds": SECONDS, "methods": methods}
     for line in jobs.results(context, ["-n", ranks], "lab.exchanges.torch_rank", spec):
         values[line["method"]] = line["us"]

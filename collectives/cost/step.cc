@@ -93,6 +93,15 @@ StepTime step_time(std::span<const PlanBucket> buckets, std::span<const Exchange
   return time;
 }
 
+double step_overhead(std::span<const PlanBucket> buckets, const StepCompute& compute, const StepHost& host) noexcept {
+  constexpr double kOfCompute = 0.15;
+  constexpr double kCopySeconds = 0.3e-9;  // per byte of gradients, on a core of its own
+  if (host.cores <= 0) return 0;
+  double bytes = 0;
+  for (const PlanBucket& each : buckets) bytes += kFloatBytes * each.elements;
+  return (host.cores < 2 ? kOfCompute * compute.seconds() : 0) + kCopySeconds * bytes / std::min(1.0, host.cores);
+}
+
 StepPlan plan_step(const StepHost& host, const BucketExchange& exchange, std::span<const PlanBucket> buckets,
                    const StepCompute& compute) {
   StepPlan plan;
@@ -105,6 +114,7 @@ StepPlan plan_step(const StepHost& host, const BucketExchange& exchange, std::sp
   }
   plan.sum.limit = main_limit(plan.choices);
   plan.time = step_time(buckets, costs, compute, host);
+  plan.time.step += step_overhead(buckets, compute, host);
   return plan;
 }
 

@@ -83,6 +83,14 @@ struct StepPlan {
   double busy = 0;                    // sum over the buckets
 };
 
+// Returns the time in s that a training takes for a step beyond computing and exchanging, on a host whose cores are
+// known: DistributedDataParallel copies gradients to buckets and results back, ranks wait for the slowest one, and
+// computing and exchanging share caches. The two constants were chosen by the half of the set-ups of
+// docs/results/steps.md that is not held out. The share of computing is for nodes with less than two cores each; others
+// were not measured.
+[[nodiscard]] double step_overhead(std::span<const PlanBucket> buckets, const StepCompute& compute,
+                                   const StepHost& host) noexcept;
+
 // Returns the exchange of a bucket of N elements.
 using BucketExchange = std::function<BucketChoice(double elements)>;
 [[nodiscard]] StepPlan plan_step(const StepHost& host, const BucketExchange& exchange,

@@ -26,8 +26,8 @@ std::string ways_of(const StepPlan& plan) {
 
 PlanRow row_of(const PlanSetting& setting, RowKind kind, const std::string& name, const BucketExchange& exchange) {
   const Calibration& calibration = setting.calibration;
-  // An ideal exchange needs no core.
-  const StepHost host = kind == RowKind::kPlain ? StepHost{} : StepHost{calibration.cores, calibration.lambda};
+  // An ideal exchange does not slow down backward.
+  const StepHost host = {calibration.cores, kind == RowKind::kPlain ? 1 : calibration.lambda};
   PlanRow row;
   row.kind = kind;
   row.codec = name;
@@ -214,7 +214,12 @@ PlanSetting with_gbps(PlanSetting setting, double gbps) {
 
 PlanRow plain_row(const PlanSetting& setting) {
   const Calibration plain = plain_calibration(setting.calibration);
-  const BucketExchange model = model_of(plain, {plain.find("raw")}, setting.nodes, setting.strategies);
+  const CodecCost* const raw = plain.find("raw");
+  const BucketExchange model = [&](double elements) {
+    BucketChoice choice = fastest_codec(plain, {&raw, 1}, elements, setting.nodes, setting.strategies);
+    choice.busy = 0;  // an ideal exchange needs no core
+    return choice;
+  };
   PlanRow row = row_of(setting, RowKind::kPlain, "plain", model);
   row.exact = true;
   row.ways = ways_of(row.plan);

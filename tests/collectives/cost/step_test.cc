@@ -162,6 +162,18 @@ TEST(StepTime, SharesFairly) {
 }
 
 // Work is neither lost nor done twice: as long as both want the core, it is busy.
+TEST(StepOverhead, GrowsWithComputingAndBytesWhereCoresAreShared) {
+  const std::vector<PlanBucket> buckets = {{1e6, 0.5}, {1e6, 1}};  // 8 MB
+  const StepCompute compute = {1, 3};
+  EXPECT_EQ(step_overhead(buckets, compute, {0, 1.2}), 0) << "nothing is known of the cores";
+  const double copies = step_overhead(buckets, compute, {2, 1});
+  EXPECT_GT(copies, 0);
+  EXPECT_EQ(step_overhead(buckets, {0, 0}, {1, 1}), copies) << "a core is enough for a trainer";
+  EXPECT_DOUBLE_EQ(step_overhead(buckets, {0, 0}, {0.5, 1}), 2 * copies);
+  const double more = step_overhead(buckets, {2, 6}, {1, 1}) - copies;
+  EXPECT_DOUBLE_EQ(more, 2 * (step_overhead(buckets, compute, {1, 1}) - copies));
+}
+
 TEST(StepTime, KeepsTheCoreBusy) {
   const PlanBucket buckets[] = {{1, 0}, {1, 0.1}, {1, 0.2}, {1, 1}};
   for (const double share : {0.1, 0.4, 0.6, 1.0}) {

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 
 SECONDS = 10  # of steps of each method
-RUNS, CLOSE = 3, 0.1  # a cell with a method whose step differs less from Gloo's has so many runs
+RUNS, CLOSE = 3, 0.1  # number of runs of cells that have a method whose step differs less from Gloo's
 
 NODES = (2, 4)
 RATES = ("200mbit", "1gbit", "5gbit")

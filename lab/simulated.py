@@ -5,7 +5,7 @@ import json
 import re
 import subprocess
 
-from lab.results.experiment import Batch, Experiment
+from lab.results.experiment import CODECS, Batch, Experiment
 from lab.results.texts import size_text, time_text
 
 BOTH = "--codec raw fixed:10"
@@ -103,7 +103,8 @@ def time_of(nodes, size, codec, strategy):
 EXPERIMENT = Experiment(
     name="simulated",
     title="all-reduces on simulated networks",
-    sources=("compress/**", "collectives/**", "sim/**", "tools/sim/**", "lab/simulated.py"),
+    sources=(*CODECS, *(f"collectives/{name}/**" for name in ("exchange", "link", "strategy")), "sim/**", "tools/sim/**",
+             "lab/simulated.py"),
     batches=batches,
     measure=measure,
     figures={"strategies": strategies, "losses": losses, "paper": paper,

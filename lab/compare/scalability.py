@@ -12,11 +12,10 @@ import sys
 import time
 
 from lab.compare.busy import busy_cores
+from lab.compare.ways import AGGREGATOR, DIRECT, GBPS, MIB, RING, RTT
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-AGGREGATOR, RING, DIRECT = "aggregator:0", "ring", "direct"
-GBPS, RTT = 10, "50us"  # of simulated ports
-MIB, MTU = 1024 * 1024, 1500
+MTU = 1500
 STRATEGIES, CODECS = (AGGREGATOR, RING, DIRECT), ("raw", "fixed:10")
 DATA = "gauss-0.01"
 REAL_NODES, SIMULATED_NODES = (4, 6, 8), (4, 6, 8, 16, 32, 64)

@@ -2,7 +2,7 @@
 
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from lab.compare.scalability import AGGREGATOR, DIRECT, GBPS, MIB, RING, RTT
+from lab.compare.ways import AGGREGATOR, DIRECT, GBPS, MIB, RING, RTT
 from lab.results import style
 from lab.results.style import plt
 

@@ -60,11 +60,15 @@ def filled(text, stores):
     return SPAN.sub(fill, text)
 
 
-def broken_lines(text):
-    """Yields the numbers of lines that begin with a span and go on behind it."""
+def broken_marks(text):
+    """Yields (line number, fault) of marks that do not work."""
     for match in SPAN.finditer(text):
         if text[: match.start()].endswith("\n") and not text[match.end() :].startswith("\n"):
-            yield text.count("\n", 0, match.start()) + 1
+            yield (text.count("\n", 0, match.start()) + 1,
+                   "a line of prose begins with a span, so Markdown shows it as it is; put a word before it")
+    blank = SPAN.sub(lambda match: "\n" * match[0].count("\n"), text)
+    for match in re.finditer(r"<!--\s*(?:result|end)\b", blank):
+        yield blank.count("\n", 0, match.start()) + 1, "a mark of a span stands alone, or is not on one line"
 
 
 # ---- Plots
@@ -170,8 +174,7 @@ def main():
         except KeyError as error:
             faults.append(f"{name}: {error.args[0]} is not a result; lab/results/experiment.py lists experiments")
             continue
-        faults += [f"{name}:{number}: a line of prose begins with a span, so Markdown shows it as it is; put a word before it"
-                   for number in broken_lines(text)]
+        faults += [f"{name}:{number}: {fault}" for number, fault in broken_marks(text)]
         if fresh == text:
             continue
         if args.write:

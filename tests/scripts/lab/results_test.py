@@ -127,8 +127,10 @@ class Stores(unittest.TestCase):
         self.assertEqual(pages.filled(example, {"trial": trial}), example)
         alone = "\n<!-- result trial.sum -->old<!-- end -->\n"
         self.assertEqual(pages.filled(alone, {"trial": trial}), "\n<!-- result trial.sum -->\n1\n<!-- end -->\n")
-        self.assertEqual(list(pages.broken_lines(alone)), [])
-        self.assertEqual(list(pages.broken_lines("a\n<!-- result trial.sum -->1<!-- end --> is it\n")), [2])
+        self.assertEqual(list(pages.broken_marks(alone)), [])
+        for broken in ("a\n<!-- result trial.sum -->1<!-- end --> is it\n", "\nIt is <!-- result\ntrial.sum -->1<!-- end -->.\n",
+                       "a <!-- result trial.sum -->1<!-- end --> b\nand <!-- end -->\n"):
+            self.assertEqual([number for number, _ in pages.broken_marks(broken)][:1], [2])
         with self.assertRaises(KeyError):
             pages.filled("<!-- result trial.mean --><!-- end -->", {"trial": trial})
 

@@ -96,7 +96,7 @@ class Arguments(unittest.TestCase):
         gl.broadcast(floats(), codec="raw")
         for value, text in () if FAKE else (
             ("fixd:10", r"unknown codec \(did you mean fixed:10\?\); there are raw, bf16, fp16, inceptionn, fixed, terngrad,"),
-            ("inceptionn:123456789", r"B must be 2 to 14, not '123456789'; usage: inceptionn:B\[,truncate\]$"),
+            ("inceptionn:123456789", r"B must be 2 to 14, not '123456789'; usage: inceptionn:B\[,truncate\] or inceptionn:B,literal$"),
             ("raw:5", "takes no parameter; usage: raw$"),
             ("fixed:rel", "write fixed:rel=B, as in .*; usage: fixed:B or fixed:B,stochastic or fixed:rel=B$"),
             ("dgc:0.1%,m=2", r"m must be 0 to 0.999, .*; usage: dgc:RATE\[,m=M\]\[,clip=C\]\[\+fixed:B\]$"),

@@ -17,18 +17,18 @@ CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
   add("--strategy", options.strategies, "The fastest of these is used (ring,direct)");
   add("--calibration", options.calibration, "FILE; none (the file that --calibrate writes)");
   add("--port", options.port, "Instead: usual figures of port udp, packets or card");
-  add("--lanes", options.lanes, "Cores of a node that exchange (1)");
+  add("--lanes", options.lanes, "")->group("");
   add("--cores", options.cores, "Cores of a node (as calibrated; else enough for all)");
   add("--kind", options.kind, "Of the model: mlp, conv, gpt (by its name): accuracy");
   add("--mtu", options.mtu, "")->group("");
   add("--latency-us", options.latency_us, "")->group("");
   add("--what-if", options.what_if, "Ranges: nodes=4..96 gbps=0.1..400 batch=, compute=");
-  add("--widths", options.widths, "FILE.npy...: the best width for each layer of gradients");
+  add("--widths", options.widths, "")->group("");
   plan->add_flag("--paper", options.paper, "")->group("");
   plan->add_flag("--json", options.json, "JSON instead of tables");
   plan->add_flag("--calibrate", options.calibrate, "Measure this host; on all nodes of a ring: links, too");
   add("-o", options.output, "FILE for the calibration, instead of its usual place");
-  add("--python", options.python, "Program that has PyTorch (python3); none");
+  add("--python", options.python, "")->group("");
   add("--socket", options.socket, "")->group("");
   add("--admin", options.admin, "")->group("");
   add("--rank", options.rank, "")->group("");
@@ -36,7 +36,7 @@ CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
   plan->add_flag("--quick", options.quick, "")->group("");
   plan->footer(
       "hidden: exchange during backward; exposed: what the exchange adds to a step;\n"
-      "limit: the slowest part. docs/plan.md: --mtu, --latency-us, --alone, --paper...");
+      "limit: the slowest part. docs/plan.md: --lanes, --mtu, --widths, --python, --paper...");
   return plan;
 }
 

@@ -54,15 +54,19 @@ class Bucket:
         self._buffer = torch.zeros(numel, device=device)
 
     def buffer(self) -> torch.Tensor:
+        """Returns the gradients, shape (numel,), float32."""
         return self._buffer
 
     def parameters(self) -> list[torch.Tensor]:
+        """Returns the one parameter."""
         return self._parameters
 
     def index(self) -> int:
+        """Returns the position among the buckets of a step."""
         return 0
 
     def is_last(self) -> bool:
+        """Returns whether the step has no bucket after this one."""
         return True
 
 

@@ -217,16 +217,15 @@ class Trial:
 
 
 def _affordable(methods: list[Method], size: int, seconds: float) -> list[Method]:
-    """Returns the first ones of the methods, for which there is time, without those that would take too long each."""
+    """Returns the methods for which there is time, without those that would take too long each. The first ones come
+    first."""
     found = []
     for method in methods:
         estimate = method.pace * size
-        if estimate > _LONGEST_S:
-            continue
-        seconds -= estimate * (_ROUNDS + 1)
-        if seconds < 0:
-            break
-        found.append(method)
+        needed = estimate * (_ROUNDS + 1)
+        if estimate <= _LONGEST_S and needed <= seconds:
+            seconds -= needed
+            found.append(method)
     return found
 
 

@@ -25,6 +25,7 @@ def _become(name: str) -> NoReturn:
     if package is None or package.origin is None:
         sys.exit(f"{name}: the package gradlane is not installed")
     program = pathlib.Path(package.origin).parent / "bin" / name
+    os.environ.setdefault("GRADLANE_PYTHON", sys.executable)  # for plan --calibrate: it need not be in PATH
     try:
         os.execv(program, [name, *sys.argv[1:]])
     except OSError as reason:

@@ -229,6 +229,13 @@ std::string own_interface(const DaemonFacts& facts) {
   return "";
 }
 
+// Returns the Python of the options, of the wheel that this program is part of, or of PATH.
+std::string python_of(const CalibrateOptions& options) {
+  if (!options.python.empty()) return options.python;
+  const char* const of_wheel = std::getenv("GRADLANE_PYTHON");
+  return of_wheel != nullptr && *of_wheel != 0 ? of_wheel : "python3";
+}
+
 // Prepares the measurement through PyTorch, on all ranks. Returns why one of them cannot take part; "" if all can.
 std::string prepare_exchanges(const CalibrateOptions& options, const Trainer& trainer, RingSpeed& ring,
                               ExchangeRun& run) {
@@ -300,7 +307,7 @@ int calibrate_ring(const CalibrateOptions& options, std::unique_ptr<Trainer> tra
   ring->measure_codecs(calibration, progress);
   ring->measure_lambda(calibration, progress);
   result.checked = ring->check(calibration, progress);
-  ExchangeRun run = {.python = options.python.empty() ? "python3" : options.python, .quick = options.quick};
+  ExchangeRun run = {.python = python_of(options), .quick = options.quick};
   const bool wants_exchanges = run.python != kNoPython;
   if (wants_exchanges) {
     progress("all-reduces through PyTorch");

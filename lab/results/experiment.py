@@ -25,7 +25,9 @@ MODULES = (
 CODECS = ("compress/**",)
 EXCHANGE = (*CODECS, "base/**", *(f"collectives/{name}/**" for name in ("exchange", "link", "strategy")),
             *(f"dataplane/{name}/**" for name in ("device", "frame", "kernel", "lane", "node", "poll", "trainer", "udp")),
-            "client/library/**", "client/python/gradlane/torch/**")
+            "client/library/**", "client/python/gradlane/torch/native/**",
+            *(f"client/python/gradlane/torch/{name}.py" for name in ("backend", "bucket_state", "codec", "engine", "hook",
+                                                                     "staging", "tasks", "work")))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -140,7 +140,7 @@ class Ring:
             found.append(Method(library, "fp32", functools.partial(_sum, group)))
         for codec in _CODECS:
             try:
-                State(codec)
+                _state_of(codec)
             except errors.BadArgument:
                 continue
             found.append(Method("gradlane", codec, hook))
@@ -155,6 +155,11 @@ class Ring:
         except RuntimeError:  # older versions of Gloo
             return False
         return True
+
+
+def _state_of(codec: str) -> State:
+    """Returns the state with which trainings use the codec: sparse codecs have error feedback, as fixed:adaptive."""
+    return State(codec, error_feedback=True) if codec.startswith(("topk", "dgc")) else State(codec)
 
 
 def _sum(group: Any, bucket: Any) -> Future[Any]:
@@ -176,7 +181,7 @@ class Trial:
     def __init__(self, ring: Ring, method: Method, gradients: torch.Tensor) -> None:
         self.method = method
         self._ring, self._gradients, self._bucket = ring, gradients, Bucket(gradients.numel(), ring.device)
-        self._state = [State(method.codec)] if method.library == "gradlane" else []
+        self._state = [_state_of(method.codec)] if method.library == "gradlane" else []
         self._times: list[float] = []  # s of each exchange on this rank
         self._busy = self._wall = 0.0  # s of all exchanges: cores of the machine, and time with barriers
 

@@ -114,7 +114,9 @@ StepPlan plan_step(const StepHost& host, const BucketExchange& exchange, std::sp
   }
   plan.sum.limit = main_limit(plan.choices);
   plan.time = step_time(buckets, costs, compute, host);
-  plan.time.step += step_overhead(buckets, compute, host);
+  const double around = step_overhead(buckets, compute, host);
+  plan.time.step += around;
+  plan.time.exposed += around;
   return plan;
 }
 

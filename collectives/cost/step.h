@@ -35,7 +35,7 @@ struct StepCompute {
 struct StepTime {
   double step = 0;
   double exchange = 0;  // time of all buckets, if nothing else used the cores
-  double exposed = 0;   // time by which it makes the step longer
+  double exposed = 0;   // time by which it, and step_overhead(), make the step longer
   double hidden = 0;    // part of `exchange` during which backward runs
 };
 

@@ -65,9 +65,11 @@ TEST(PlanOptions, SayWhatIsWrong) {
   EXPECT_NE(with([](PlanOptions& o) { o.what_if = {"rtt=1..2"}; }).find("must be nodes=, gbps="), std::string::npos);
   EXPECT_EQ(with([](PlanOptions& o) { o.what_if = {"nodes=8..4"}; }),
             "--what-if 'nodes=8..4': the lower end comes first, nodes=4..8");
-  EXPECT_NE(
-      with([](PlanOptions& o) { o.codecs = {"fixed:8"}; }).find("there are figures for raw, bf16, fp16, fixed:10, "),
-      std::string::npos);
+  const auto card = [](PlanOptions& o) {
+    o.codecs = {"fixed:8"};
+    o.port = "card";
+  };
+  EXPECT_NE(with(card).find("there are figures for raw, bf16, fp16, fixed:10, "), std::string::npos);
   EXPECT_NE(with([](PlanOptions& o) { o.what_if = {"nodes=2.5"}; }), "");
   EXPECT_NE(with([](PlanOptions& o) { o.what_if = {"gbps=1,,2"}; }), "");
   EXPECT_NE(with([](PlanOptions& o) { o.model = std::string(5000, 'x'); }).find("neither a file"), std::string::npos);
@@ -91,6 +93,7 @@ TEST(PlanOptions, WaysThatCannotBe) {
   EXPECT_EQ(fault_of(options), "");
   options.what_if.clear();
   options.strategies = {"ring"};
+  options.port = "card";
   EXPECT_EQ(make_plan_setting(options).codecs, (std::vector<std::string>{"bf16", "fixed:10", "signsgd", "dgc:1%"}));
   for (const char* const codec : {"terngrad", "qsgd:4"}) {
     options.codecs = {codec};

@@ -170,7 +170,7 @@ TEST(PlanRows, OtherAnswersThanACodec) {
     return advice(setting, plan_rows(setting));
   };
   std::string text = text_of({{"gloo", "fp32", 1}, {"gradlane", "raw", 1.1}, {"gradlane", "fixed:10", 1.05}});
-  EXPECT_TRUE(text.starts_with("do not compress: the fastest codec, fixed:10, is 5 % slower than Gloo")) << text;
+  EXPECT_TRUE(text.starts_with("do not compress: the fastest codec, fixed:10, is 4 % slower than Gloo")) << text;
   text = text_of({{"gloo", "fp32", 1}, {"gradlane", "raw", 1.1}, {"gradlane", "fixed:10", 0.98}});
   EXPECT_TRUE(
       text.starts_with("do not compress: the fastest codec, fixed:10, is 2 % faster than Gloo, which is less "
@@ -199,7 +199,8 @@ TEST(PlanRows, CoresAreShared) {
   const StepPlan& waits = row_of(rows, "bf16").plan;
   const StepPlan& works = row_of(rows, "fixed:10").plan;
   EXPECT_DOUBLE_EQ(waits.time.exchange, works.time.exchange);
-  EXPECT_NEAR(works.time.step, rows.compute + works.busy, 1e-6);
+  const double around = step_overhead(setting.buckets, setting.compute(), {1, 1});
+  EXPECT_NEAR(works.time.step, rows.compute + works.busy + around, 1e-6);
   EXPECT_LT(waits.time.step, works.time.step * 0.9);
   PlanSetting many = setting;
   many.calibration.cores = 8;

@@ -36,7 +36,7 @@ CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
   plan->add_flag("--quick", options.quick, "")->group("");
   plan->footer(
       "hidden: exchange during backward; exposed: what the exchange adds to a step;\n"
-      "limit: the slowest part. docs/plan.md: --lanes, --mtu, --widths, --python, --paper...");
+      "limit: the slowest part. docs/plan.md: --lanes, --mtu, --widths...");
   return plan;
 }
 

@@ -80,6 +80,7 @@ class Method:
         self.pace = 0.0  # s per byte of the latest size, with the barrier; 0: nothing was measured yet
 
     def document(self) -> dict[str, Any]:
+        """Returns library, codec and points, as they are printed."""
         return {"library": self.library, "codec": self.codec, "points": self.points}
 
 
@@ -112,6 +113,7 @@ class Ring:
         return list(every.tolist())
 
     def mean(self, value: float) -> float:
+        """Returns the mean over the ranks."""
         every = torch.tensor([value], dtype=torch.float64)
         dist.all_reduce(every)
         mean: float = every.item() / self.world
@@ -127,6 +129,7 @@ class Ring:
         return background
 
     def synchronize(self) -> None:
+        """Waits for this rank's GPU, if it has one."""
         if self.on_gpus:
             torch.cuda.synchronize()
 
@@ -196,6 +199,7 @@ class Trial:
         return self._ring.slowest([took])[0]
 
     def run(self, repetitions: int) -> None:
+        """Runs exchanges one after the other, between two barriers."""
         dist.barrier()
         busy, began = busy_seconds(), time.monotonic()
         self._times += [self._exchange() for _ in range(repetitions)]
@@ -273,6 +277,7 @@ def _text(found: dict[str, Any]) -> str:
 
 
 def main() -> int:
+    """Runs the command line on one rank. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python3 -m gradlane.torch.exchange_times",
                                      description="Times all-reduces of PyTorch by gradlane, Gloo and NCCL.")
     parser.add_argument("--json", action="store_true", help="print one line of JSON, on each rank")

@@ -32,7 +32,7 @@ def measure(batch, context):
 EXPERIMENT = Experiment(
     name="calibrations",
     title="calibrations of rings on this machine",
-    sources=(*EXCHANGE, "tools/calibrate/**", "lab/steps/calibrations.py"),
+    sources=(*EXCHANGE, "client/python/gradlane/torch/exchange_times.py", "tools/calibrate/**", "lab/steps/calibrations.py"),
     batches=batches,
     measure=measure,
 )

@@ -35,46 +35,58 @@ class Curve:
         return self.overhead if elements < threshold else self.slope * elements + self.constant
 
 
-ENCODE = Curve(1.4133e-8, 5.8938e-2, 0.05408)
-DECODE = Curve(6.2041e-9, 0.13956, 0.07287)
-SEND = Curve(8.5005e-7, 0.20337, 0.09766)
-GATHER = {4: Curve(2.7156e-6, 0.4193, 0.15573), 8: Curve(6.1167e-6, 0.80768, 0.28778),
-          16: Curve(1.2937e-5, 1.4406, 0.59503)}
-BROADCAST = {4: Curve(2.7157e-6, 0.22156, 0.1482), 8: Curve(6.1172e-6, 0.27285, 0.29666),
-             16: Curve(1.2915e-5, 0.45538, 0.58353)}
-RATIO = 1 / 16
+@dataclasses.dataclass(frozen=True)
+class Costs:
+    """The costs of a cluster. Curves take uncompressed elements, and those of transfers and `decode` the elements that
+    the bytes would hold uncompressed. In a ring, `send` is between two nodes. With parameter servers, all nodes send to
+    one (gather), and one sends to all (broadcast)."""
+
+    encode: Curve
+    decode: Curve
+    send: Curve
+    gather: Curve
+    broadcast: Curve
+    ratio: float = 1 / 16
 
 
-def cost(way, nodes, elements, compress, partitions):
+HIPRESS = {nodes: Costs(Curve(1.4133e-8, 5.8938e-2, 0.05408), Curve(6.2041e-9, 0.13956, 0.07287),
+                        Curve(8.5005e-7, 0.20337, 0.09766), gather, broadcast)
+           for nodes, gather, broadcast in (
+               (4, Curve(2.7156e-6, 0.4193, 0.15573), Curve(2.7157e-6, 0.22156, 0.1482)),
+               (8, Curve(6.1167e-6, 0.80768, 0.28778), Curve(6.1172e-6, 0.27285, 0.29666)),
+               (16, Curve(1.2937e-5, 1.4406, 0.59503), Curve(1.2915e-5, 0.45538, 0.58353)))}
+
+
+def cost(costs, way, nodes, elements, compress, partitions):
     """Returns the ms by section 3.3 of the paper. Merging costs nothing in HiPress' code.
 
         ring     raw 2(N-1) S(m/K);     compressed 2(N-1) S(r m/K) + N E(m/K) + N D(r m/K)
         servers  raw G(m/K) + B(m/K);   compressed G(r m/K) + B(r m/K) + min(K+1, N) E(m/K) + min(N-1+K, 2(N-1)) D(r m/K)
     """
     part = elements / partitions
-    sent = part * RATIO if compress else part
+    sent = part * costs.ratio if compress else part
     if way == "ring":
-        ms = 2 * (nodes - 1) * SEND.ms(sent)
-        return ms + nodes * (ENCODE.ms(part) + DECODE.ms(sent)) if compress else ms
-    ms = GATHER[nodes].ms(sent) + BROADCAST[nodes].ms(sent)
+        ms = 2 * (nodes - 1) * costs.send.ms(sent)
+        return ms + nodes * (costs.encode.ms(part) + costs.decode.ms(sent)) if compress else ms
+    ms = costs.gather.ms(sent) + costs.broadcast.ms(sent)
     if not compress:
         return ms
-    return (ms + min(partitions + 1, nodes) * ENCODE.ms(part)
-            + min(nodes - 1 + partitions, 2 * (nodes - 1)) * DECODE.ms(sent))
+    return (ms + min(partitions + 1, nodes) * costs.encode.ms(part)
+            + min(nodes - 1 + partitions, 2 * (nodes - 1)) * costs.decode.ms(sent))
 
 
-def plan(way, nodes, elements):
+def plan(costs, way, nodes, elements, choices=(False, True)):
     """Returns (whether to compress, K) of the fastest plan: if plans are equal, uncompressed, with the smaller K."""
-    return min(((compress, k) for compress in (False, True) for k in range(1, nodes + 1)),
-               key=lambda each: cost(way, nodes, elements, *each))
+    return min(((compress, k) for compress in choices for k in range(1, nodes + 1)),
+               key=lambda each: cost(costs, way, nodes, elements, *each))
 
 
-def threshold(way, nodes):
+def threshold(costs, way, nodes):
     """Returns the number of elements from which on compression is faster, up to 1e9; by bisection."""
     less, most = 0, 1e9
     while most - less > 1:
         middle = (less + most) / 2
-        if plan(way, nodes, middle)[0]:
+        if plan(costs, way, nodes, middle)[0]:
             most = middle
         else:
             less = middle
@@ -106,7 +118,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gradlane", default=ROOT / "build" / "tools" / "gradlane", help="build/tools/gradlane")
     parser.add_argument("--model", default="vgg19", help="model of gradlane plan (vgg19)")
-    parser.add_argument("--nodes", type=int, default=4, choices=sorted(GATHER), help="number of nodes (4)")
+    parser.add_argument("--nodes", type=int, default=4, choices=sorted(HIPRESS), help="number of nodes (4)")
     parser.add_argument("--way", default="servers", choices=WAYS, help="HiPress' exchange (servers)")
     parser.add_argument("--codec", default="fixed:10", help="codec of gradlane (fixed:10)")
     args = parser.parse_args()
@@ -114,11 +126,12 @@ def main():
     counts = {}
     for layer in layers:
         counts[int(layer["elements"])] = counts.get(int(layer["elements"]), 0) + 1
+    costs = HIPRESS[args.nodes]
     print(f"{args.model}, {args.nodes} nodes, {args.way}; SeCoPa compresses from "
-          f"{4e-6 * threshold(args.way, args.nodes):.1f} MB on\n")
+          f"{4e-6 * threshold(costs, args.way, args.nodes):.1f} MB on\n")
     print(f"{'elements':>11} {'gradients':>9}  {'SeCoPa':<15} gradlane plan")
     for elements, count in sorted(counts.items()):
-        compress, k = plan(args.way, args.nodes, elements)
+        compress, k = plan(costs, args.way, args.nodes, elements)
         secopa = f"{'compress' if compress else 'raw'}, K = {k}"
         print(f"{elements:>11,} {count:>9}  {secopa:<15} {gradlane_choice(args.gradlane, args.nodes, elements, args.codec)}")
 

@@ -12,6 +12,8 @@ MODULES = (
     "lab.bench_ratio",
     "lab.simulated",
     "lab.papers.mlsys",
+    "lab.papers.scaling",
+    "lab.papers.ablation",
     "lab.inceptionn.gradients",
     "lab.steps.calibrations",
     "lab.steps.experiment",

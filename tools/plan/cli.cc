@@ -9,7 +9,7 @@ CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
     return plan->add_option(name, value, text)->type_name("");
   };
   add("--model", options.model, "resnet50, bert-base, ..., or a profile: FILE.json");
-  add("--nodes", options.nodes, "Number of nodes (4, or as calibrated); --calibrate: HOST,...");
+  add("--nodes", options.nodes, "Number (4, or as calibrated); --calibrate: HOST,HOST...");
   add("--gbps", options.gbps, "Rate of each link (10, or as calibrated)");
   add("--batch", options.batch, "Samples of a node in a step");
   add("--compute-ms", options.compute_ms, "Forward and backward of a step (as a V100)");

@@ -242,7 +242,7 @@ def check_default(gradlane, folder):
     left = plan()
     assert not left["calibrated"] and left["nodes"] == 4 and "elsewhere" in left["calibration_ignored"], left
     text = run(gradlane, "--model", "resnet50", XDG_CONFIG_HOME=str(folder)).stdout
-    assert "usual figures: no calibration can be used\n" in text, text
+    assert "1 core per node: no calibration can be used\n" in text, text
     assert "elsewhere" in text and "gradlane plan --calibrate" in text, text
 
 

@@ -142,7 +142,7 @@ std::vector<std::pair<std::string, std::string>> rivals_of(const PlanSetting& se
     if (each.library != kOwnLibrary && (each.codec == "fp32" || each.codec == "bf16"))
       rivals.emplace_back(each.library, each.codec);
   }
-  std::ranges::stable_partition(rivals, [](const auto& each) { return each.second == "fp32"; });
+  std::stable_partition(rivals.begin(), rivals.end(), [](const auto& each) { return each.second == "fp32"; });
   return rivals;
 }
 

@@ -149,10 +149,14 @@ def limits(samples):
     texts = []
     for model in MODELS:
         found = times_of(samples, model)
-        for way in ("codec", "bulk", PLAN):
+        for way in ("codec", "bulk", PLAN) if found else ():
             won = [ns for ns, ms in found.items() if ms[way] < 0.97 * ms[BEST_RAW]]
             texts.append(f"- {model}, {way}: " + (f"up to {max(won):g} ns per element" if won else "at no cost"))
-    return "\n".join(texts)
+    return "\n".join(texts) or "-"
+
+
+def plot(samples):
+    return "![Time to synchronise a step, by the codec's cost](../images/ablation.png)" if samples else "-"
 
 
 def drawn(samples):
@@ -184,6 +188,6 @@ EXPERIMENT = Experiment(
     sources=("lab/papers/ablation.py", "lab/papers/ablation_rank.py", "lab/papers/secopa.py", "collectives/cost/models.cc"),
     batches=batches,
     measure=measure,
-    figures={**{model: table(model) for model in MODELS}, "limits": limits},
+    figures={**{model: table(model) for model in MODELS}, "limits": limits, "plot": plot},
     plots={PICTURE: Plot(drawn, draw)},
 )

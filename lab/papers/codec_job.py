@@ -12,7 +12,7 @@ import torch
 
 from lab.papers import rivals
 
-ROUNDS = 5
+ROUNDS = 3
 # Operations of `gradlane bench codec` that encoding has. terngrad has no residual.
 ENCODING = {"onebit": ("encode_feedback",), "tbq:7": ("encode_feedback",), "terngrad": ("look", "encode"),
             "dgc:0.1%": ("look", "encode_feedback"), "graddrop:0.1%": ("look", "encode_feedback")}

@@ -11,7 +11,7 @@ Each of these was the fastest of several that we timed with 16 MiB and AVX-512:
 - In eager code, eight bools are one int64, and a multiplication collects their bits. Sums and shifts are 5 to 30 times
   slower.
 - Eager decoding looks up eight values per byte. Shifts and masks are 10 times slower, a table for 16 bits is 5 times
-  slower.
+  slower where eight values per byte are enough.
 - Random numbers are a hash of the place, compiled. torch.rand, uniform_ and NumPy's SFC64 take 4 times as long.
 - Thresholds are those of DGC's own code: the largest values of a strided sample. topk of the whole tensor takes 7 times
   as long.
@@ -199,20 +199,15 @@ class Tbq(Rival):
         return self.out
 
 
-def pairs_table(scale):
-    """Returns the values of eight codes, by 16 bits: 0, scale, and -scale for both 2 and 3, which are the bits of -1."""
-    values = torch.tensor([0, scale, -scale, -scale])[(torch.arange(256).unsqueeze(1) >> (2 * torch.arange(4))) & 3]
-    return torch.cat([values.repeat(256, 1), values.repeat_interleave(256, 0)], 1)
-
-
-def decode_pairs(codes, table, out):
-    return torch.index_select(table, 0, codes.view(torch.int16).int() & 0xffff, out=out.view(-1, 8)).view(-1)
+# The signs of four codes, by the byte that they are packed in: 0, 1, and -1 for both 2 and 3, which are the bits of -1.
+SIGNS = torch.tensor([0.0, 1, -1, -1])[(torch.arange(256).unsqueeze(1) >> (2 * torch.arange(4))) & 3]
 
 
 class TbqEager(Rival):
     def __init__(self, floats):
         super().__init__(floats)
-        self.table = pairs_table(THRESHOLD)
+        values = THRESHOLD * SIGNS
+        self.table = torch.cat([values.repeat(256, 1), values.repeat_interleave(256, 0)], 1)  # of eight codes, by 16 bits
 
     def encode(self, gradients):
         x = self.states[0].add_(gradients)
@@ -221,7 +216,8 @@ class TbqEager(Rival):
         return (packed_pairs(signs & 3),)
 
     def decode(self, encoded):
-        return decode_pairs(encoded[0], self.table, self.out)
+        codes = encoded[0].view(torch.int16).int() & 0xffff
+        return torch.index_select(self.table, 0, codes, out=self.out.view(-1, 8)).view(-1)
 
 
 class TernGrad(Rival):
@@ -254,7 +250,8 @@ class TernGradEager(Rival):
         return packed_pairs(sent.to(torch.uint8) << (gradients < 0).to(torch.uint8)), scale
 
     def decode(self, encoded):
-        return decode_pairs(encoded[0], pairs_table(encoded[1].item()), self.out)
+        codes, scale = encoded
+        return torch.index_select(scale * SIGNS, 0, codes.int(), out=self.out.view(-1, 4)).view(-1)
 
 
 class Sparse(Rival):

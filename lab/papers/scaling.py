@@ -96,9 +96,9 @@ def digits(number):
 
 
 def span(ms):
-    """Returns "12.3", or "12.3 to 15.2" if runs differ by more than 5 %."""
+    """Returns "12.3", or "12.3 to 15.2" if runs differ by more than 15 %."""
     low, high = min(ms), max(ms)
-    return digits(sorted(ms)[len(ms) // 2]) if high <= 1.05 * low else f"{digits(low)} to {digits(high)}"
+    return digits(sorted(ms)[len(ms) // 2]) if high <= DIFFERS * low else f"{digits(low)} to {digits(high)}"
 
 
 def table(nodes, found):

@@ -29,7 +29,7 @@ NOTHING = "not measured"
 
 def batches(samples):
     waiting = [(run, key) for key in (*STREAMS, *AMOUNTS) for run in range(len(samples.get(key, [])), RUNS)]
-    return [Batch((key,), 12, key) for run, key in sorted(waiting, key=lambda each: each[0])]
+    return [Batch((key,), 12, (key, run)) for run, key in sorted(waiting, key=lambda each: each[0])]
 
 
 def stream(net, codec, tos, **amount):
@@ -41,8 +41,9 @@ def stream(net, codec, tos, **amount):
             "worst_error": found["worst_error"], **found["wire"]["to"]}
 
 
-def streams(key, context):
+def streams(key, run, context):
     """Returns the values of one run of a key."""
+    order = (("plain", 0), ("marked", MARKED))[:: 1 if run % 2 == 0 else -1]
     rate, codec, options = (RATE, *AMOUNTS[key]) if key in AMOUNTS else (STREAMS[key][0], CODEC, STREAMS[key][1])
     with tempfile.TemporaryDirectory(prefix="gradlane-lab-") as folder, bumps.Net(rate) as net, \
             bumps.Accelerators(net, context.gradlane.parent / "gradlaned", folder, codec, **options):
@@ -50,15 +51,16 @@ def streams(key, context):
         stream(net, codec, MARKED, floats=1 << 18)
         if key in AMOUNTS:
             return stream(net, codec, 0 if key == UNMARKED else MARKED, floats=FLOATS)
-        return {name: stream(net, codec, tos, seconds=SECONDS) for name, tos in (("plain", 0), ("marked", MARKED))}
+        return {name: stream(net, codec, tos, seconds=SECONDS) for name, tos in order}
 
 
 def measure(batch, context):
+    key, run = batch.argument
     try:
-        values = streams(batch.argument, context)
+        values = streams(key, run, context)
     except bumps.Failed as error:
-        raise RuntimeError(f"{batch.argument}: {error}") from error
-    yield batch.argument, values, f"float_stream.py send: {batch.argument}"
+        raise RuntimeError(f"{key}: {error}") from error
+    yield key, values, f"float_stream.py send: {key}"
 
 
 def median(runs, *path):

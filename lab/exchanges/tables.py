@@ -8,7 +8,7 @@ import statistics
 from lab.exchanges import setups
 from lab.results.experiment import Plot
 from lab.results.store import Store
-from lab.results.texts import ratio_text, size_text, slug, time_text
+from lab.results.texts import counts, ratio_text, size_text, slug, time_text
 from lab.steps import calibrations
 
 NOTHING = "not measured"
@@ -86,24 +86,23 @@ def losing_table(rings):
     """Returns a table with a row for each method: in how many rings and sizes it is faster than Gloo, and its worst."""
     if not rings:
         return NOTHING
-    rows = ["| method | faster than Gloo | slower | its worst case |", "|---|---:|---:|---|"]
+    rows = ["| method | faster than Gloo by more than 10 % | within 10 % | slower by more than 10 % | its worst case |",
+            "|---|---:|---:|---:|---|"]
     for method in methods_of(rings):
-        faster, slower = wins(rings, method)
-        rows.append(f"| `{method}` | {faster} | {slower} | {worst(rings, method)} |")
+        faster, same, slower = wins(rings, method)
+        rows.append(f"| `{method}` | {faster} | {same} | {slower} | {worst(rings, method)} |")
     return "\n".join(rows)
 
 
 def wins(rings, method):
-    """Returns in how many rings and sizes a method is faster than Gloo, and in how many it is slower."""
-    found = [statistics.median(each) for each in all_ratios(rings, method).values()]
-    faster = sum(each >= 1 for each in found)
-    return faster, len(found) - faster
+    """Returns in how many rings and sizes a method is (faster than Gloo, about as fast, slower). See counts()."""
+    return counts([statistics.median(each) for each in all_ratios(rings, method).values()])
 
 
 def record(rings, method):
     """Returns "22 of 23, at worst 0.93 (2 nodes, 1gbit, 64 KiB)"."""
-    faster, slower = wins(rings, method)
-    return f"{faster} of {faster + slower}, at worst {worst(rings, method)}" if faster + slower else NOTHING
+    found = wins(rings, method)
+    return f"{found[0]} of {sum(found)}, at worst {worst(rings, method)}" if sum(found) else NOTHING
 
 
 def all_ratios(rings, method):

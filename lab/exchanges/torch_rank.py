@@ -26,7 +26,9 @@ def exchange_of(method):
         return lambda bucket: dist.all_reduce(bucket.buffer(), async_op=True).get_future()
     if method == setups.GLOO_BF16:
         return functools.partial(default_hooks.bf16_compress_hook, dist.group.WORLD)
-    return functools.partial(gradlane.torch.hook, gradlane.torch.State(method))
+    # Sparse codecs have error feedback, as in trainings; fixed:adaptive has it anyway.
+    feedback = {"error_feedback": True} if method.startswith(("topk", "dgc")) else {}
+    return functools.partial(gradlane.torch.hook, gradlane.torch.State(method, **feedback))
 
 
 class Trial:

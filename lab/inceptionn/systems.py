@@ -1,5 +1,5 @@
-"""systems.py - experiment `systems`: steps of a training with the INCEPTIONN paper's systems, split into computing, adding
-and exchanging
+"""systems.py - experiment `systems`: steps of a training with the INCEPTIONN paper's systems, split into computing and
+exchanging, with the time of adding
 
 Each sample (model/system) has times of single steps. `gradlane trace` times what the daemons do with codecs: one call of
 31, by the CPU's counter, while the ranks train.
@@ -9,6 +9,7 @@ import statistics
 
 from lab.results import jobs
 from lab.results.experiment import EXCHANGE, Batch, Experiment, Plot
+from lab.results.texts import range_text, ratio_text
 
 MODELS = ("digits", "conv")
 NODES, RATE = 4, "1gbit"
@@ -22,7 +23,7 @@ SYSTEMS = {
 RUNS = 3
 SECONDS = 15
 PICTURE = "docs/images/systems.png"
-PARTS = ("computing", "adding", "exchanging")
+PARTS = ("computing", "adding", "the rest of exchanging")  # of the bars
 
 
 def batches(samples):
@@ -54,38 +55,42 @@ def measure(batch, context):
 
 
 def split(run):
-    """Returns the ms of a step of one run, and of its parts. Adding is that of the busiest node: decoding what others
-    have sent, adding it, and encoding the sum for the next node. Steps are medians, times of adding are means."""
+    """Returns the ms of a step of one run, of its parts, and of adding, which happens while packets travel. Adding is that
+    of the busiest node: decoding what others have sent, adding it, and encoding the sum for the next node. Steps are
+    medians, times of adding are means."""
     step, computing = statistics.median(run["step_ms"]), statistics.median(run["computing_ms"])
     adding = max(statistics.fmean(times) for times in run["add_us"].values()) / 1e3
-    return {"step": step, "computing": computing, "adding": adding, "exchanging": step - computing - adding}
+    return {"step": step, "computing": computing, "exchanging": step - computing, "adding": adding}
 
 
 def parts_of(samples, model):
-    """Returns {system: split()} of a model, medians over runs, with `step_range`: the least and the greatest step."""
+    """Returns {system: {part: [ms of each run]}} of a model."""
     found = {}
     for system in SYSTEMS:
         splits = [split(run) for run in samples.get(f"{model}/{system}", [])]
         if splits:
-            found[system] = {name: statistics.median(each[name] for each in splits) for name in splits[0]}
-            steps = [each["step"] for each in splits]
-            found[system]["step_range"] = [min(steps), max(steps)]
+            found[system] = {name: [each[name] for each in splits] for name in splits[0]}
     return found
+
+
+def ratios(base, found, part):
+    """Returns how many times as long a part takes with `base`, by run."""
+    return [theirs / ours for theirs, ours in zip(base[part], found[part])]
 
 
 def table(model):
     """Returns a function that makes the table of a model."""
     def make(samples):
         found = parts_of(samples, model)
-        head = ["system", "strategy, codec", "step (ms)", "runs", *PARTS, "less exchanging than WA", "faster than WA"]
+        head = ["system", "strategy, codec", "step (ms)", "computing", "exchanging", "adding", "WA's exchanging / this",
+                "WA's step / this"]
         lines = ["| " + " | ".join(head) + " |", "|---|---" + "|---:" * (len(head) - 2) + "|"]
         base = found.get("WA")
-        for system, it in found.items():
-            least, most = it["step_range"]
-            less = f"{100 * (1 - it['exchanging'] / base['exchanging']):.1f} %" if base else "-"
-            faster = f"{base['step'] / it['step']:.2f}x" if base else "-"
-            row = [system, "`{}`, `{}`".format(*SYSTEMS[system]), f"{it['step']:.1f}", f"{least:.1f} to {most:.1f}",
-                   *(f"{it[part]:.2f}" for part in PARTS), less, faster]
+        for system, parts in found.items():
+            row = [system, "`{}`, `{}`".format(*SYSTEMS[system]),
+                   *(range_text(parts[part], digits) for part, digits in (("step", 1), ("computing", 2), ("exchanging", 2),
+                                                                          ("adding", 2))),
+                   *(ratio_text(ratios(base, parts, part)) if base else "-" for part in ("exchanging", "step"))]
             lines.append("| " + " | ".join(row) + " |")
         return "\n".join(lines)
 
@@ -98,7 +103,13 @@ def picture(samples):
 
 
 def drawn(samples):
-    return {model: found for model in MODELS if (found := parts_of(samples, model))}
+    """Returns {model: {system: {part: ms}}}, medians over runs, with the parts of PARTS."""
+    drawn_parts = {}
+    for model in MODELS:
+        for system, found in parts_of(samples, model).items():
+            ms = {name: statistics.median(values) for name, values in found.items()}
+            drawn_parts.setdefault(model, {})[system] = ms | {"the rest of exchanging": ms["exchanging"] - ms["adding"]}
+    return drawn_parts
 
 
 def draw(data, path):

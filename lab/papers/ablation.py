@@ -11,17 +11,19 @@ it and one thing more, as in HiPress (SOSP 2021):
   plan        SeCoPa decides for each batch whether to compress, and into how many parts K
 
 `raw, co-designed` has pipelining, bulk and SeCoPa's K, but no codec. Nodes, links and codec are those of
-ablation_rank.py.
+ablation_rank.py. Samples of key `MODEL/gradlane` are gradlane's own steps on the same links.
 """
 
 import dataclasses
+import itertools
 import json
 import math
+import statistics
 import subprocess
 
 from lab.papers import secopa
 from lab.results import jobs
-from lab.results.experiment import Batch, Experiment, Plot
+from lab.results.experiment import EXCHANGE, Batch, Experiment, Plot
 
 NODES, GBPS = 4, 1
 MODELS = {"resnet50": 2, "vgg19": 16}  # layers have that many times fewer elements, so that a step takes a second
@@ -40,6 +42,14 @@ WAYS = (
     {"name": "bulk", "choices": [True], "plans": False, "one_by_one": False, "bulk": True},
     {"name": PLAN, "choices": [False, True], "plans": True, "one_by_one": False, "bulk": True},
 )
+GRADLANE = "gradlane"
+GRADLANE_WAYS = (
+    {"name": "raw", "codec": "raw", "one_by_one": True, "bulk": False},
+    {"name": "codec", "codec": "fixed:10", "one_by_one": True, "bulk": False},
+    {"name": "pipelining", "codec": "fixed:10", "one_by_one": False, "bulk": False},
+    {"name": "bulk", "codec": "fixed:10", "one_by_one": False, "bulk": True},
+)
+GRADLANE_ROUNDS = 4
 PICTURE = "docs/images/ablation.png"
 
 
@@ -92,11 +102,11 @@ def parts_of(way, layers, ns, gbps):
 
 
 def key_of(model, ns):
-    return f"{model}/{ns:g}"
+    return f"{model}/{GRADLANE if ns is None else format(ns, 'g')}"
 
 
 def batches(samples):
-    missing = [(len(samples.get(key_of(model, ns), [])), model, ns) for model in MODELS for ns in COSTS]
+    missing = [(len(samples.get(key_of(model, ns), [])), model, ns) for model in MODELS for ns in (None, *COSTS)]
     return [Batch((key_of(model, ns),), SECONDS, (model, ns, runs))
             for runs, model, ns in sorted(missing, key=lambda each: each[0]) if runs < RUNS]
 
@@ -109,11 +119,12 @@ def layers_of(context, model):
 
 def measure(batch, context):
     model, ns, run = batch.argument
-    at = 2 * run % len(WAYS)  # the order of ways rotates
+    ways, rounds = (GRADLANE_WAYS, GRADLANE_ROUNDS) if ns is None else (WAYS, ROUNDS)
+    at = 2 * run % len(ways)  # the order of ways rotates
     options = ["-n", NODES, "--link", "udp", "--inside", "--rate", f"{GBPS}gbit"]
-    spec = {"layers": layers_of(context, model), "ns": ns, "gbps": GBPS, "rounds": ROUNDS, "ways": WAYS[at:] + WAYS[:at]}
+    spec = {"layers": layers_of(context, model), "ns": ns, "gbps": GBPS, "rounds": rounds, "ways": ways[at:] + ways[:at]}
     found = {line["way"]: line["ms"] for line in jobs.results(context, options, "lab.papers.ablation_rank", spec)}
-    if len(found) != len(WAYS):
+    if len(found) != len(ways):
         raise RuntimeError(f"{batch.keys[0]}: not all ways have a result")
     command = " ".join(str(word) for word in ["gradlane run", *options, "-- python -m lab.papers.ablation_rank"])
     yield batch.keys[0], found, command
@@ -123,13 +134,23 @@ def measure(batch, context):
 
 
 def times_of(samples, model):
-    """Returns {ns: {way: ms}}, the least of each run and the median of the runs."""
-    found = {}
-    for ns in COSTS:
-        runs = samples.get(key_of(model, ns), [])
-        if runs:
-            found[ns] = {way["name"]: sorted(min(run[way["name"]]) for run in runs)[len(runs) // 2] for way in WAYS}
-    return found
+    """Returns {ns: {way: ms}}."""
+    return {ns: medians(samples[key_of(model, ns)], WAYS) for ns in COSTS if key_of(model, ns) in samples}
+
+
+def medians(runs, ways):
+    """Returns {way: ms}: of each run the least, and of the runs the median."""
+    return {way["name"]: statistics.median(min(run[way["name"]]) for run in runs) for way in ways}
+
+
+def gradlane_table(samples):
+    names = [way["name"] for way in GRADLANE_WAYS]
+    lines = ["| gradlane, `fixed:10` | " + " | ".join(names) + " | co-design |", "|---|" + "---:|" * (len(names) + 1)]
+    for model in MODELS:
+        if key_of(model, None) in samples:
+            ms = medians(samples[key_of(model, None)], GRADLANE_WAYS)
+            lines.append("| " + " | ".join([model, *(f"{ms[name]:.0f}" for name in names), f"{ms['codec'] / ms['bulk']:.2f}x"]) + " |")
+    return "\n".join(lines)
 
 
 def table(model):
@@ -145,14 +166,18 @@ def table(model):
 
 
 def limits(samples):
-    """Returns up to which cost the codec alone, and with co-design, is faster than the best uncompressed way."""
+    """Returns up to which cost the codec alone, and with co-design, is faster than the best uncompressed way, by 3 %."""
     texts = []
     for model in MODELS:
         found = times_of(samples, model)
-        for way in ("codec", "bulk", PLAN):
-            won = [ns for ns, ms in found.items() if ms[way] < 0.97 * ms[BEST_RAW]]
+        for way in ("codec", "bulk", PLAN) if found else ():
+            won = list(itertools.takewhile(lambda ns, way=way: found[ns][way] < 0.97 * found[ns][BEST_RAW], found))
             texts.append(f"- {model}, {way}: " + (f"up to {max(won):g} ns per element" if won else "at no cost"))
-    return "\n".join(texts)
+    return "\n".join(texts) or "-"
+
+
+def plot(samples):
+    return "![Time to synchronise a step, by the codec's cost](../images/ablation.png)" if samples else "-"
 
 
 def drawn(samples):
@@ -181,9 +206,9 @@ def draw(data, path):
 EXPERIMENT = Experiment(
     name="ablation",
     title="HiPress' ablation with codecs of growing cost",
-    sources=("lab/papers/ablation.py", "lab/papers/ablation_rank.py", "lab/papers/secopa.py", "collectives/cost/models.cc"),
+    sources=(*EXCHANGE, "lab/papers/ablation.py", "lab/papers/ablation_rank.py", "lab/papers/secopa.py", "collectives/cost/models.cc"),
     batches=batches,
     measure=measure,
-    figures={**{model: table(model) for model in MODELS}, "limits": limits},
+    figures={**{model: table(model) for model in MODELS}, "limits": limits, "plot": plot, "gradlane": gradlane_table},
     plots={PICTURE: Plot(drawn, draw)},
 )

@@ -14,10 +14,12 @@ import sys
 import threading
 import time
 
+import numpy
 import torch
 import torch.distributed as dist
 
-from lab.papers.ablation import parts_of
+import gradlane
+from lab.papers.ablation import BULK, batches_of, parts_of
 
 SLEEP = 3e-4  # s; shorter waits are made up for by the next one
 
@@ -139,16 +141,52 @@ class Step:
             self.begin(following)
 
 
+def say(way, seconds):
+    if dist.get_rank() == 0:
+        print("result: " + json.dumps({"way": way["name"], "ms": [round(1e3 * each, 2) for each in seconds]}), flush=True)
+
+
+def by_gradlane(spec):
+    """Times gradlane's own ways, one step of each in turn."""
+    with gradlane.open(timeout=60) as gl:
+        data, slowest = gl.zeros(sum(spec["layers"])), gl.zeros(1)
+        noise = numpy.random.default_rng(gl.rank).standard_normal(data.size, dtype=numpy.float32) * numpy.float32(0.01)
+        times = {way["name"]: [] for way in spec["ways"]}
+        for number in range(spec["rounds"] + 1):  # the first one does not count
+            for way in spec["ways"]:
+                tensors, at = [], 0
+                for size in batches_of(spec["layers"], BULK if way["bulk"] else 0):
+                    tensors.append(data[at:at + size])
+                    at += size
+                data[:] = noise
+                gl.barrier()
+                began = time.perf_counter()
+                requests = []
+                for tensor in tensors:
+                    requests.append(gl.all_reduce(tensor, codec=way["codec"], async_=True))
+                    if way["one_by_one"]:
+                        requests.pop().wait()
+                for request in requests:
+                    request.wait()
+                slowest[0] = time.perf_counter() - began
+                gl.all_reduce(slowest, reduction="max")
+                if number > 0:
+                    times[way["name"]].append(float(slowest[0]))
+    for way in spec["ways"]:
+        say(way, times[way["name"]])
+
+
 def main():
     spec = json.loads(pathlib.Path(sys.argv[1]).read_text())
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    codec = Codec()
-    for way in spec["ways"]:
-        units = parts_of(way, spec["layers"], spec["ns"], spec["gbps"])
-        seconds = [Step(codec, units, way["one_by_one"]).run() for _ in range(spec["rounds"])]
-        if dist.get_rank() == 0:
-            print("result: " + json.dumps({"way": way["name"], "ms": [round(1e3 * each, 2) for each in seconds]}), flush=True)
+    if spec["ns"] is None:
+        by_gradlane(spec)
+    else:
+        codec = Codec()
+        for way in spec["ways"]:
+            units = parts_of(way, spec["layers"], spec["ns"], spec["gbps"])
+            say(way, [Step(codec, units, way["one_by_one"]).run() for _ in range(spec["rounds"])])
     dist.barrier()
     dist.destroy_process_group()
 

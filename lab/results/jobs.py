@@ -70,6 +70,7 @@ def results(context, options, module, spec):
         try:
             for line in _lines_of(process):
                 if line.startswith(MARK):
+                    context.note()
                     yield json.loads(line.removeprefix(MARK))
                 elif line.strip():
                     print(line.decode(errors="replace"), file=sys.stderr, flush=True)

@@ -58,27 +58,45 @@ def _foreign_seconds():
     return {number: value for number, value in seconds.items() if number not in own}
 
 
+SHORTEST = 5  # seconds of a window
+
+
 class Watch:
-    """Looks at the load before a job, and at other programs and stolen time during it."""
+    """Looks at the load before a job, and at other programs and stolen time during it, in windows that end with note().
+    """
 
     def __init__(self):
         # The lower of two measurements counts, because the kernel may still clean up after another job.
         self.before = min(busy_cores(), busy_cores())
         self._begin()
 
+        self._windows = []
+
     def _begin(self):
         self._start, self._wall, self._foreign = _times(), time.monotonic(), _foreign_seconds()
 
-    def load(self):
-        """Returns the load since the previous call, or since the beginning. before, others: cores that were busy with
-        other work before and during the job. steal: share of the time of all cores."""
+    def _end(self):
+        """Ends a window, and begins the next one."""
         start, wall, foreign = self._start, self._wall, self._foreign
         self._begin()
         steal = (self._start[2] - start[2]) / max(1e-9, self._start[0] - start[0])
         # The time of a process that has ended meanwhile is now in that of its parent.
         others = max(0.0, sum(self._foreign.values()) - sum(foreign.values()))
-        return {"before": round(self.before, 3), "steal": round(steal, 4),
-                "others": round(others / max(1e-9, self._wall - wall), 3)}
+        self._windows.append((steal, others / max(1e-9, self._wall - wall)))
+
+    def note(self):
+        """Ends a window, unless it has just begun."""
+        if time.monotonic() - self._wall >= SHORTEST:
+            self._end()
+
+    def load(self):
+        """Returns the load of the worst window since the previous call, or since the beginning. before, others: cores
+        that were busy with other work before and during the job. steal: share of the time of all cores."""
+        if not self._windows or time.monotonic() - self._wall >= SHORTEST:
+            self._end()
+        steal, others = (max(each) for each in zip(*self._windows))
+        self._windows = []
+        return {"before": round(self.before, 3), "steal": round(steal, 4), "others": round(others, 3)}
 
 
 def is_quiet(load):

@@ -14,6 +14,7 @@ import pathlib
 import subprocess
 import sys
 import time
+from typing import Callable
 
 from lab.results import machine, pages
 from lab.results.experiment import ROOT, experiments
@@ -29,6 +30,8 @@ class Context:
 
     gradlane: pathlib.Path
     python: str  # interpreter with PyTorch
+    # Called between the parts of a job, so that each is quiet by itself. See machine.Watch.
+    note: Callable = lambda: None
 
     def environment(self):
         """Returns the environment of trainers: their PYTHONPATH, and no settings of other libraries."""
@@ -46,8 +49,12 @@ def say(text):
 
 
 def commit():
-    said = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
-    return said.stdout.strip()
+    """Returns the present commit, "-dirty" if anything but pages and samples differs from it."""
+    def git(*words):
+        return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=False).stdout.strip()
+
+    changed = git("status", "--porcelain", "--", ".", ":!docs", ":!README.md")
+    return git("describe", "--always") + ("-dirty" if changed else "")
 
 
 def now():
@@ -71,17 +78,15 @@ def wait_until_quiet(end):
 
 
 def measure_batch(store, batch, context, about, watch):
-    """Measures a batch. Returns how many samples were discarded because the machine was not quiet."""
-    discarded = 0
-    for key, values, command in store.experiment.measure(batch, context):
+    """Measures a batch, and ends it if the machine was not quiet. Returns whether all samples are stored."""
+    for key, values, command in store.experiment.measure(batch, dataclasses.replace(context, note=watch.note)):
         load = watch.load()
         if store.experiment.timed and not machine.is_quiet(load):
-            discarded += 1
             say(f"  {key}: discarded: other programs used {load['others']:.2f} cores, and {100 * load['steal']:.1f} % of "
                 "the time was stolen")
-            continue
+            return False
         store.add(Sample(key, values, now(), commit(), store.hash, about, command, load))
-    return discarded
+    return True
 
 
 def samples_of(store, args, begin):
@@ -116,13 +121,15 @@ def run(args, chosen, context):
             watch = wait_until_quiet(end) if store.experiment.timed else machine.Watch()
             if watch is None:
                 say("the machine is not quiet, and noisy samples would be of no use; continue later with the same command")
-                return failed + 1
+                failed += 1
+                break
             tries[batch.keys] = tries.get(batch.keys, 0) + 1
             try:
-                measure_batch(store, batch, context, about, watch)
+                if measure_batch(store, batch, context, about, watch):
+                    tries[batch.keys] = 0
             except (RuntimeError, subprocess.SubprocessError, OSError) as error:
                 say(f"{store.experiment.name}: {', '.join(batch.keys)}: {error}")
-                failed += tries[batch.keys] == MOST_TRIES
+            failed += tries[batch.keys] == MOST_TRIES
     return failed
 
 

@@ -4,6 +4,7 @@ import re
 import statistics
 
 DIFFERS = 1.15  # runs that differ by more are given as a range
+COUNTS = 1.1  # a difference of speed that counts
 
 
 def ratio_text(found):
@@ -11,6 +12,19 @@ def ratio_text(found):
     if max(found) > DIFFERS * min(found):
         return f"{min(found):.2g} to {max(found):.2g}"
     return f"{statistics.median(found):.2f}"
+
+
+def counts(ratios):
+    """Returns how many ratios of speed are (faster, about the same, slower), by more than 10 % or less."""
+    faster, slower = sum(each > COUNTS for each in ratios), sum(each < 1 / COUNTS for each in ratios)
+    return faster, len(ratios) - faster - slower, slower
+
+
+def range_text(values, digits):
+    """Returns the median of several runs, or, if they differ much, "1.2 to 1.5"."""
+    if max(values) > DIFFERS * min(values):
+        return f"{min(values):.{digits}f} to {max(values):.{digits}f}"
+    return f"{statistics.median(values):.{digits}f}"
 
 
 def time_text(us):

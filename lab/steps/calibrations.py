@@ -1,6 +1,6 @@
 """calibrations.py - experiment `calibrations`: what `gradlane plan --calibrate` finds on the rings of `steps`
 
-The planner predicts with them, and its figures without a calibration are made of them (lab/plan/usual_figures.py).
+The planner predicts with them, and its figures without a calibration are made of them (lab/plan/known.py).
 """
 
 import json

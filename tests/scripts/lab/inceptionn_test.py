@@ -83,12 +83,12 @@ class Systems(unittest.TestCase):
 
     def test_split(self):
         run = {"step_ms": [20, 10, 30], "computing_ms": [5, 6, 7], "add_us": {"0": [1000, 3000], "1": [500]}}
-        self.assertEqual(systems.split(run), {"step": 20, "computing": 6, "adding": 2, "exchanging": 12})
+        self.assertEqual(systems.split(run), {"step": 20, "computing": 6, "exchanging": 14, "adding": 2})
         slow = {**run, "step_ms": [41]}
         samples = {"conv/WA": [slow], "conv/ring+C": [run, run]}
         row = systems.table("conv")(samples).splitlines()[-1]
         self.assertIn("| ring+C | `ring`, `fixed:10` | 20.0 |", row)
-        self.assertTrue(row.endswith("| 12.00 | 63.6 % | 2.05x |"), row)
+        self.assertTrue(row.endswith("| 6.00 | 14.00 | 2.00 | 2.50 | 2.05 |"), row)
         self.assertEqual(list(systems.drawn(samples)), ["conv"])
 
     def test_batches(self):

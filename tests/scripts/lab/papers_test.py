@@ -8,7 +8,7 @@ import subprocess
 import sys
 import unittest
 
-from lab.papers import ablation, scaling, secopa
+from lab.papers import ablation, scaling, scaling_simulated, secopa
 from tests.scripts.fixtures.paths import ROOT
 from tests.scripts.fixtures.waiting import PATIENCE
 
@@ -84,10 +84,12 @@ class ScalingTest(unittest.TestCase):
         self.assertEqual(scaling.size_of(signs, 8), 8 * scaling.FLOATS // 8)
 
     def test_figures(self):
-        samples = {f"simulated/{nodes}": [{way.name: {"ms": nodes * (2 if way.gathered else 1), "bytes": 1000 * nodes}
-                                           for way in scaling.WAYS}] for nodes in scaling.SIMULATED}
-        self.assertEqual(scaling.EXPERIMENT.figures["signs"](samples), "2")
-        self.assertIn("| adds: signsgd | 2 | 4 | 8 | 16 | 32 | 64 | 16.00x |", scaling.EXPERIMENT.figures["bytes"](samples))
+        figures, nodes = scaling_simulated.EXPERIMENT.figures, scaling_simulated.NODES
+        samples = {str(each): [{way.name: {"ms": each * each if way.gathered else 3 * each, "bytes": 1000 * each}
+                                for way in scaling.WAYS}] for each in nodes}
+        self.assertEqual(figures["signs"](samples), "4")
+        self.assertIn("| adds: signsgd | 2 | 4 | 8 | 16 | 32 | 64 | 16.00x |", figures["bytes"](samples))
+        self.assertIn("| adds: signsgd | - |", figures["bytes"]({}))
 
 
 if __name__ == "__main__":

@@ -44,10 +44,6 @@ const CodecCost* Calibration::find(std::string_view codec) const noexcept {
   return found == codecs.end() ? nullptr : &*found;
 }
 
-const MeasuredExchange* Calibration::find_exchange(std::string_view library, std::string_view codec) const noexcept {
-  return gradlane::find_exchange(exchanges, library, codec);
-}
-
 const MeasuredExchange* find_exchange(std::span<const MeasuredExchange> exchanges, std::string_view library,
                                       std::string_view codec) noexcept {
   const auto found = std::ranges::find_if(

@@ -135,7 +135,6 @@ struct Calibration {
   std::vector<MeasuredExchange> exchanges;  // empty: PyTorch was not found
 
   [[nodiscard]] const CodecCost* find(std::string_view codec) const noexcept;
-  [[nodiscard]] const MeasuredExchange* find_exchange(std::string_view library, std::string_view codec) const noexcept;
 };
 
 [[nodiscard]] const MeasuredExchange* find_exchange(std::span<const MeasuredExchange> exchanges,
@@ -168,7 +167,7 @@ struct CalibrationUse {
 enum class PlanPort : uint8_t { kUdp, kPackets, kCard };
 [[nodiscard]] const char* plan_port_name(PlanPort port) noexcept;
 
-// Returns the figures for use without a calibration, from docs/figures.md. The figures of codecs are those of a Xeon
+// Returns the figures for use without a calibration. The figures of codecs are those of a Xeon
 // with AVX-512 and 42 GB/s of memcpy. The figures of packets and ports are those of an EPYC with two busy cores. The
 // figures of cards are an estimate, because no card was measured. Links have a usual latency; the caller must set their
 // bandwidth.

@@ -1,4 +1,4 @@
-// defaults.cc - what an exchange costs if nothing was calibrated: the figures of docs/figures.md
+// defaults.cc - what an exchange costs if nothing was calibrated
 #include <iterator>
 
 #include "collectives/cost/calibration.h"
@@ -7,12 +7,13 @@ namespace gradlane {
 namespace {
 
 // Times are ns per element from `gradlane codecs --measure --data gauss-0.01`. It gives shares of memcpy's speed, which
-// are converted at 42 GB/s (docs/figures.md, Codecs: a Xeon with AVX-512 and GFNI). Bytes are those of one contribution
+// are converted at 42 GB/s, that of a Xeon with AVX-512 and GFNI. Bytes are those of one contribution
 // of such floats, which do not depend on the machine.
 //
 // A sum of k independent contributions is sqrt(k) times as large: half a bit more for each doubling, if the codec adds
 // integers. The figures are slightly more, because the largest of a group counts (from simulations with 4 to 64 ranks).
-// Counts of votes grow by less than a bit. The cost of a packet for a codec is `cutting` in docs/figures.md.
+// Counts of votes grow by less than a bit. The cost of a packet for a codec is that of cutting its
+// encoded elements to the length of a packet.
 constexpr double kHalfBit = 0.072;
 constexpr double kVote = 0.105;
 
@@ -63,9 +64,9 @@ std::vector<CodecCost> usual_codecs() {
   return codecs;
 }
 
-// Source: docs/figures.md, Sockets (four nodes, 16 MiB, `raw`, 1 Gb/s). One GB of tensor takes 21 s (UDP) or 34 s
+// Measured with four nodes, 16 MiB, `raw` and 1 Gb/s: one GB of tensor takes 21 s (UDP) or 34 s
 // (AF_PACKET) of CPU time. So it takes 4.9 or 8.0 us to receive and to send a packet of 1408 bytes. The exchange takes
-// 0.5 us of it (Packets: 243 and 183 ns, and 178 and 94 ns of checksums). One call for UDP carries 21 packets.
+// 0.5 us of it (243 and 183 ns, and 178 and 94 ns of checksums). One call for UDP carries 21 packets.
 PacketCost usual_packets(PlanPort port) {
   PacketCost packets;
   packets.reduce_ns = 243 + 178;

@@ -19,7 +19,7 @@ double line_at(const ExchangePoint& from, const ExchangePoint& to, double Exchan
   return near.*value * std::pow(bytes / near.bytes, slope);
 }
 
-double factor(double now, double then) { return then > 0 ? now / then : 1; }
+double factor(double now, double then) { return then > 0 && std::isfinite(then) ? now / then : 1; }
 
 }  // namespace
 
@@ -51,8 +51,9 @@ ExchangeCost move_own(const ExchangeCost& measured, const BucketChoice& then, co
 
 ExchangeCost move_rival(const ExchangeCost& measured, const BucketChoice& then, const BucketChoice& now) {
   if (then.time.seconds == now.time.seconds) return measured;
-  return {std::max(measured.seconds + now.time.seconds - then.time.seconds, now.time.seconds),
-          measured.busy * factor(now.time.sent_bytes, then.time.sent_bytes)};
+  const double bytes = factor(now.time.sent_bytes, then.time.sent_bytes);
+  const double longer = std::max(0.0, measured.seconds - then.time.seconds);
+  return {now.time.seconds + longer * bytes, measured.busy * bytes};
 }
 
 }  // namespace gradlane

@@ -156,7 +156,7 @@ std::optional<double> ratio_enough(const StepOf& step, double longest) {
 }
 
 PlanRates rates_that_pay(const StepOf& baseline, const StepOf& step, double gain, double least, double most) {
-  const auto brings = [&](double rate) { return step(rate) < baseline(rate) * (1 - gain); };
+  const auto brings = [&](double rate) { return step(rate) * (1 + gain) <= baseline(rate); };
   PlanRates rates;
   if (brings(most)) {
     rates.kind = PlanRates::Kind::kAlways;

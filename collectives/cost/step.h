@@ -120,8 +120,8 @@ struct PlanRates {
   Kind kind = Kind::kNowhere;
   double rate = 0;  // bytes per s: a codec saves time below it; kAlways: the highest rate
 };
-// Returns the highest rate from `least` to `most` at which a step saves `gain` or more of the step of `baseline`. Both
-// are functions of the rate. It is found in octaves from above, and then by bisection.
+// Returns the highest rate from `least` to `most` at which a step is faster than that of `baseline` by `gain` or more.
+// Both are functions of the rate. It is found in octaves from above, and then by bisection.
 [[nodiscard]] PlanRates rates_that_pay(const StepOf& baseline, const StepOf& step, double gain = 0.03,
                                        double least = 1e6, double most = 125e9);
 

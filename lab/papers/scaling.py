@@ -12,6 +12,7 @@ import math
 import subprocess
 
 from lab.results.experiment import EXCHANGE, Batch, Experiment, Plot
+from lab.results.texts import DIFFERS
 
 FLOATS = 1 << 19
 RATE, MTU, DATA = "100mbit", 1500, "gauss-0.01"
@@ -38,7 +39,8 @@ WAYS = (
     Way("adds: topk:1%", RING, "topk:1%"),
     Way("owners: onebit", "direct", "onebit"),
     Way("all-gather: signs", RING, gathered=FLOATS // 8),
-    Way("all-gather: top 1 %", RING, gathered=8 * (FLOATS // 100)),  # an index and a value each
+    Way("all-gather: top 1 %", RING, gathered=8 * (FLOATS // 100)),  # an index and a value of 4 bytes each
+    Way("all-gather: topk:1%", RING, gathered=5 * (FLOATS // 100) + FLOATS // 256),  # as that codec encodes them
 )
 
 
@@ -149,7 +151,7 @@ def draw(data, path):
 EXPERIMENT = Experiment(
     name="scaling",
     title="codecs that add, all-gathers and an aggregator on more and more nodes",
-    sources=(*EXCHANGE, "lab/papers/scaling.py"),
+    sources=(*EXCHANGE, "tools/perf/**", "lab/papers/scaling.py"),
     batches=batches,
     measure=measure,
     figures={"times": lambda samples: table(NODES, times(samples)),

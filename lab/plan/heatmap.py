@@ -33,7 +33,7 @@ def times(speedup):
 
 def draw_cells(axis, cells, title):
     """Draws cells with the name of the fastest codec. The colour is its speed-up. The lightest colour means that no
-    codec is faster than plain, the exchange without a codec."""
+    codec is faster than the baseline."""
     rates = sorted({each["gbps"] for each in cells})
     nodes = sorted({each["nodes"] for each in cells})
     found = {(each["nodes"], each["gbps"]): each for each in cells}
@@ -42,7 +42,7 @@ def draw_cells(axis, cells, title):
     for row, node in enumerate(nodes):
         for column, rate in enumerate(rates):
             cell = found[node, rate]
-            text = f"{cell['winner'] or 'plain'}\n{times(cell['speedup'])}"
+            text = f"{cell['winner'] or '-'}\n{times(cell['speedup'])}"
             axis.text(column, row, text, ha="center", va="center", fontsize=5.5,
                       color="white" if gains[row][column] > 2.2 else "black")
     ticks(axis, rates, "x")
@@ -53,7 +53,7 @@ def draw_cells(axis, cells, title):
 
 
 def draw_trade(axis, trade):
-    """Draws the speed-up over plain by a codec's time per element and by its ratio, and marks the real codecs."""
+    """Draws the speed-up over the baseline by a codec's time per element and by its ratio, and marks the real codecs."""
     times = sorted({point[0] for point in trade["points"]})
     ratios = sorted({point[1] for point in trade["points"]})
     found = {(point[0], point[1]): point[2] for point in trade["points"]}
@@ -70,7 +70,7 @@ def draw_trade(axis, trade):
     axis.set_xlabel("encoding, adding, decoding: ns per element each")
     axis.set_ylabel("ratio")
     axis.set_title(f"{trade['nodes']:g} nodes, {trade['gbps']:g} Gb/s, batch {trade['batch']:g}; black line: as fast as "
-                   "plain", fontsize=9)
+                   "the baseline", fontsize=9)
     return image
 
 
@@ -91,9 +91,9 @@ def draw(grid):
     bar = figure.colorbar(image, ax=axes[:rows, :], shrink=0.6, extend="max")
     bar.set_ticks(range(5), labels=[f"{2**each}x" for each in range(5)])
     axes[rows, 0].set_visible(True)
-    figure.colorbar(draw_trade(axes[rows, 0], grid["trade"]), ax=axes[rows, 0], label="speed-up over plain")
+    figure.colorbar(draw_trade(axes[rows, 0], grid["trade"]), ax=axes[rows, 0], label=f"speed-up over {grid['baseline']}")
     origin = "calibrated" if grid["calibrated"] else "usual figures"
-    figure.suptitle(f"{grid['model']}: fastest codec, and a step's speed-up over plain (port {grid['port']}, {origin}, lanes "
+    figure.suptitle(f"{grid['model']}: fastest codec, and a step's speed-up over {grid['baseline']} (port {grid['port']}, {origin}, lanes "
                     f"{grid['lanes']})", fontsize=11)
     return figure
 

@@ -85,10 +85,12 @@ def alone(cell):
 def error_table(samples):
     """Returns a table of the errors of predictions, of both halves, with and without a calibration."""
     rows = [HEADS]
-    for kind, words in KINDS.items():
-        for held_out, half in ((True, "held out"), (False, "used to choose constants")):
-            for chosen, where in ((alone, "a core per node"), (lambda cell: not alone(cell), "half a core per node")):
-                rows += error_row(f"{words}, {where}, {half}", points(samples, kind, held_out, chosen))
+    # Before the constants were chosen, `gradlane plan` had no tables of other rings yet.
+    for kind, held_out, words in (("calibrated", True, "with a calibration, {}, held out"),
+                                  ("calibrated", False, "the same before the constants were chosen, {}, by the other half"),
+                                  ("usual", True, "without a calibration, {}, held out")):
+        for chosen, where in ((alone, "a core per node"), (lambda cell: not alone(cell), "half a core per node")):
+            rows += error_row(words.format(where), points(samples, kind, held_out, chosen))
     return "\n".join(rows)
 
 
@@ -109,43 +111,55 @@ def wilson(right, count):
     return middle - half, middle + half
 
 
-def verdicts(samples, kind="calibrated"):
-    """Yields (cell, method, right) for each method that is faster or slower than Gloo by more than 10 %: whether the
-    prediction says so, too. All cells count."""
+def verdicts(samples, kind="calibrated", held_out=True):
+    """Yields (faster, right) for each method that compresses and is faster or slower than Gloo fp32 by more than 10 %:
+    whether it is, and whether the prediction says so, too."""
     for cell, runs in cells(samples):
         base = predicted(runs, kind, setups.GLOO)
         for name in setups.CODECS:
             guess = predicted(runs, kind, name)
             real = speed_up(runs, name)
-            if base and guess and max(real, 1 / real) > COUNTS:
-                yield cell, name, (base / guess > 1) == (real > 1)
+            if cell.held_out == held_out and base and guess and max(real, 1 / real) > COUNTS:
+                yield real > 1, (base / guess > 1) == (real > 1)
 
 
-def cell_verdicts(samples, kind="calibrated"):
-    """Yields (cell, right): whether the fastest method is predicted to be faster than Gloo if it is, by more than 10 %.
-    """
+def choices(samples, kind="calibrated", held_out=True):
+    """Yields (faster, right) for each cell: whether the fastest method that compresses is faster than the fastest that
+    does not, Gloo fp32 or `raw`, by more than 10 %; and whether the prediction says so of the fastest ones, too. Cells
+    with a smaller difference have no answer."""
+    def fastest(ms_of, names):
+        return min(ms_of(name) for name in names)
+
+    exact = (setups.GLOO, "raw")
     for cell, runs in cells(samples):
-        base = predicted(runs, kind, setups.GLOO)
         names = [name for name in setups.CODECS if predicted(runs, kind, name)]
-        if not base or not names:
+        if cell.held_out != held_out or not names or not all(predicted(runs, kind, name) for name in exact):
             continue
-        real = max(speed_up(runs, name) for name in names)
+        real = max(speed_up(runs, name) for name in names) / max(1, speed_up(runs, "raw"))
+        guess = (fastest(lambda name, runs=runs: predicted(runs, kind, name), exact)
+                 / fastest(lambda name, runs=runs: predicted(runs, kind, name), names))
         if max(real, 1 / real) > COUNTS:
-            yield cell, (base / min(predicted(runs, kind, name) for name in names) > 1) == (real > 1)
+            yield real > 1, (guess > 1) == (real > 1)
+
+
+def verdict_row(name, found):
+    """Returns a row of verdict_table() from the booleans of all cases."""
+    if not found:
+        return []
+    low, high = wilson(sum(found), len(found))
+    return [f"| {name} | {len(found)} | {100 * sum(found) / len(found):.0f} % | {100 * low:.0f} to {100 * high:.0f} % |"]
 
 
 def verdict_table(samples):
-    """Returns a table of how often the verdict is right."""
+    """Returns a table of how often the verdict is right in held-out cells."""
     rows = ["| verdict | cases | right | 95 % interval |", "|---|---:|---:|---:|"]
     for kind, words in KINDS.items():
-        for name, found in (("each method", [each[-1] for each in verdicts(samples, kind)]),
-                            ("compress or not", [each[-1] for each in cell_verdicts(samples, kind)]),
-                            ("each method, held out", [right for cell, _, right in verdicts(samples, kind)
-                                                      if cell.held_out])):
-            if found:
-                low, high = wilson(sum(found), len(found))
-                rows.append(f"| {name}, {words} | {len(found)} | {100 * sum(found) / len(found):.0f} % | "
-                            f"{100 * low:.0f} to {100 * high:.0f} % |")
+        found = list(verdicts(samples, kind))
+        rows += verdict_row(f"each method, {words}", [right for _, right in found])
+        rows += verdict_row(f"of these, those that are faster, {words}", [right for faster, right in found if faster])
+        rows += verdict_row(f"of these, those that are slower, {words}", [right for faster, right in found if not faster])
+        rows += verdict_row(f"compress or not, {words}", [right for _, right in choices(samples, kind)])
+    rows += verdict_row("\"faster\" said of each method, without predicting", [faster for faster, _ in verdicts(samples)])
     return "\n".join(rows)
 
 
@@ -252,7 +266,7 @@ def of_errors(function, kind, chosen):
 
 
 def share_right(samples):
-    found = [right for *_, right in verdicts(samples)]
+    found = [right for _, right in verdicts(samples)]
     return percent(sum(found) / len(found)) if found else "not measured"
 
 

@@ -57,8 +57,8 @@ TEST(CalibrationFile, ReadsWhatIsWritten) {
   EXPECT_EQ(read.strategies, measured().strategies);
   EXPECT_EQ(read.cores, 0.5);
   ASSERT_EQ(read.exchanges.size(), 2u);
-  EXPECT_EQ(read.find_exchange("gradlane", "fp32"), nullptr);
-  const MeasuredExchange* const gloo = read.find_exchange("gloo", "fp32");
+  EXPECT_EQ(find_exchange(read.exchanges, "gradlane", "fp32"), nullptr);
+  const MeasuredExchange* const gloo = find_exchange(read.exchanges, "gloo", "fp32");
   ASSERT_NE(gloo, nullptr);
   ASSERT_EQ(gloo->points.size(), 2u);
   EXPECT_EQ(gloo->points[1].bytes, 4194304);

@@ -108,7 +108,8 @@ void keep_links(const std::string& path) {
   if (there.links.empty() || !calibration_fault(there, this_use()).empty()) return;
   throw SetupError(
       fmt::format("{} has links, which cannot be measured now because no daemon runs here.\n"
-                  "Start the daemon and this command on all nodes, or measure only this host with --alone",
+                  "Start the daemon and this command on all nodes, or name them: --nodes HOST,HOST. For this host only,\n"
+                  "use --alone",
                   path));
 }
 
@@ -187,7 +188,8 @@ int calibrate_alone(const CalibrateOptions& options, const Progress& progress) {
     keep_links(target);
     fmt::print(stderr,
                "no gradlane daemon runs here (there is no socket in {}), so links are not measured.\n"
-               "To measure links, start the daemon and this command on all nodes; for this host only, use --alone\n",
+               "To measure links, start the daemon and this command on all nodes, or name them: --nodes HOST,HOST. For this\n"
+               "host only, use --alone\n",
                fmt::join(folders_of_sockets(), ", "));
   }
   NewFile file(target, options.output.empty());
@@ -251,7 +253,8 @@ std::string prepare_exchanges(const CalibrateOptions& options, const Trainer& tr
   const std::string master = ring.share_texts(master_of(trainer, ring.facts())).front();
   run.variables.push_back("MASTER_ADDR=" + master.substr(0, master.find(' ')));
   run.variables.push_back("MASTER_PORT=" + master.substr(master.find(' ') + 1));
-  const std::vector<std::string> faults = ring.share_texts(import_fault(run));
+  const bool wanted = run.python != kNoPython;
+  const std::vector<std::string> faults = ring.share_texts(wanted ? import_fault(run) : "has --python none");
   for (size_t rank = 0; rank < faults.size(); ++rank) {
     if (!faults[rank].empty()) return fmt::format("rank {}: {}", rank, faults[rank]);
   }
@@ -309,10 +312,8 @@ int calibrate_ring(const CalibrateOptions& options, std::unique_ptr<Trainer> tra
   result.checked = ring->check(calibration, progress);
   ExchangeRun run = {.python = python_of(options), .quick = options.quick};
   const bool wants_exchanges = run.python != kNoPython;
-  if (wants_exchanges) {
-    progress("all-reduces through PyTorch");
-    result.exchanges_fault = prepare_exchanges(options, *trainer, *ring, run);
-  }
+  if (wants_exchanges) progress("all-reduces through PyTorch");
+  result.exchanges_fault = prepare_exchanges(options, *trainer, *ring, run);
   ring->agree(fault_of([&] {
     if (file) write(calibration, *file);
   }));
@@ -325,7 +326,7 @@ int calibrate_ring(const CalibrateOptions& options, std::unique_ptr<Trainer> tra
     if (file) write(calibration, *file);
   }
   if (file) result.file = file->path();
-  if (!result.exchanges_fault.empty() && (starts || rank == 0)) {
+  if (wants_exchanges && !result.exchanges_fault.empty() && (starts || rank == 0)) {
     fmt::print(stderr,
                "gradlane plan: not measured through PyTorch: {}\n"
                "Plans will compare with the ideal uncompressed exchange{}\n",

@@ -166,7 +166,7 @@ std::string to_json(const CalibrationResult& result) {
     }
     document["exchanges"].push_back({{"library", each.library}, {"codec", each.codec}, {"points", points}});
   }
-  return document.dump();
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);  // texts of other programs are in it
 }
 
 }  // namespace gradlane

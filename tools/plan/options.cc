@@ -136,6 +136,8 @@ void read_costs(const PlanOptions& options, PlanSetting& setting) {
     setting.calibrated = true;
   }
   Calibration& calibration = setting.calibration;
+  setting.measured_packets = calibration.packets;
+  setting.measured_lanes = calibration.lanes;
   calibration.lanes = plan_lanes_of(options.lanes, calibration.lanes);
   if (!options.mtu.empty()) calibration.packets.set_mtu(option_number("--mtu", options.mtu, 1500, 576, 65535));
   if (!options.latency_us.empty())
@@ -158,7 +160,12 @@ void read_costs(const PlanOptions& options, PlanSetting& setting) {
   const double known = calibration.link.bandwidth * 8e-9;
   setting.gbps = option_number("--gbps", options.gbps, known > 0 ? known : 10, 1e-3, kMostGbps);
   if (!options.gbps.empty() || known <= 0) calibration.link.bandwidth = setting.gbps * 1e9 / 8;
-  if (!options.gbps.empty()) calibration.link.at_least = false;
+  if (options.gbps.empty()) return;
+  calibration.link.at_least = false;
+  // The user knows the rate of links that the cores were too slow to measure. The all-reduces were measured on these.
+  for (MeasuredRing& each : setting.rings) {
+    if (each.link.at_least) each.link.bandwidth = std::max(each.link.bandwidth, calibration.link.bandwidth);
+  }
 }
 
 // Returns why no strategy can carry the codec's sums among `world` nodes (0: several worlds), or "" if one can.

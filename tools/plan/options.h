@@ -63,6 +63,8 @@ struct PlanSetting {
   // Rings with measured all-reduces: that of the calibration, or known_rings(). Empty: all is predicted from parts.
   std::vector<MeasuredRing> rings;
   double known_cores = 0;            // cores of a node, if `rings` are known_rings()
+  PacketCost measured_packets;       // of `rings`: without --mtu
+  unsigned measured_lanes = 1;       // of `rings`: without --lanes
   std::string kind;                  // of the model: one of kModelKinds; "": unknown
   std::vector<CodecEffect> effects;  // of codecs on trainings of that kind
   std::vector<std::string> codecs;   // names; "raw" is not among them

@@ -70,6 +70,9 @@ std::string accuracy_text(const PlanRow& row) {
   return row.effect ? fmt::format("{} of {}", row.effect->reached, row.effect->seeds) : "-";
 }
 
+// Returns whether a codec's row was predicted from the costs of packets and codecs.
+bool from_parts(const PlanRow& row) { return row.kind == RowKind::kCodec && !row.measured; }
+
 void print_rows(const PlanSetting& setting, const PlanRows& rows) {
   fmt::print("{:<16} {:<11} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>11}  {}\n", "codec", "ways", "MB sent", "exchange",
              "hidden", "exposed", "step", "speed-up", "to accuracy", "limit");
@@ -79,9 +82,13 @@ void print_rows(const PlanSetting& setting, const PlanRows& rows) {
     fmt::print("{:<16} {:<11} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7.2f}x {:>11}  {}{}\n", row.codec, row.ways,
                sent > 0 ? fmt::format("{:.1f}", sent * 1e-6) : "-", ms_text(time.exchange), ms_text(time.hidden),
                ms_text(time.exposed), ms_text(time.step), row.speedup, accuracy_text(row),
-               row.limit.empty() ? "-" : row.limit, &row == rows.baseline ? "; baseline" : "");
+               row.limit.empty() ? "-" : row.limit,
+               &row == rows.baseline                      ? "; baseline"
+               : rows.raw->measured && from_parts(row)    ? "; from parts"
+                                                          : "");
   }
-  fmt::print("\nA step of one node alone: {} ms. ", ms_text(rows.compute));
+  fmt::print("\nA step of one node alone: {} ms; if exchanges took no time: {} ms. ", ms_text(rows.compute),
+             ms_text(rows.without));
   if (!rows.enough) {
     fmt::print("No compression ratio brings steps within {:.0f} % of that.\n", kLinearSlack * 100);
   } else if (*rows.enough <= 1) {
@@ -95,8 +102,9 @@ void print_rows(const PlanSetting& setting, const PlanRows& rows) {
                setting.kind.empty() ? "; --kind says what kind of model it is" : "");
   } else {
     fmt::print(
-        "To accuracy: speed-up / epochs to the accuracy of fp32, in trainings of a small {} (docs/study.md).\n"
-        "2 of 5: so many trainings reached it. -: none were made. Large models were not trained.\n",
+        "To accuracy: speed-up / epochs that the codec needs compared with fp32, in trainings of a small {}\n"
+        "(docs/study.md). 2 of 5: so many trainings reached the accuracy of fp32. -: none were made with this codec.\n"
+        "Large models were not trained.\n",
         setting.kind);
   }
   if (const std::string text = errors_text(setting, rows); !text.empty()) fmt::print("{}\n", text);
@@ -219,7 +227,7 @@ int run_plan(PlanOptions options) {
     throw SetupError("--widths analyses recordings: leave out --paper and --what-if");
   }
   if (options.paper && !options.what_if.empty())
-    throw SetupError("--paper uses the grid of the paper: leave out --what-if");
+    throw SetupError("--paper has a fixed grid: leave out --what-if");
   if (!options.widths.empty()) {
     run_widths(options);
   } else if (options.paper) {

@@ -60,6 +60,28 @@ std::optional<Move> find_move(const PlanSetting& setting, const std::string& lib
   return Move{*ring, *measured, same};
 }
 
+// Returns the strategies of an ideal exchange, whatever the user's are.
+const std::vector<StrategyId>& ideal_strategies() {
+  static const std::vector<StrategyId> strategies = find_strategies("ring,direct");
+  return strategies;
+}
+
+// Returns the exchange of a row that cannot be.
+BucketChoice no_exchange() {
+  BucketChoice choice;
+  choice.time.seconds = std::numeric_limits<double>::infinity();
+  return choice;
+}
+
+// Returns the figures of the ring on which an exchange was measured.
+Calibration calibration_then(const PlanSetting& setting, const MeasuredRing& ring) {
+  Calibration then = setting.calibration;
+  then.link = ring.link;
+  then.packets = setting.measured_packets;
+  then.lanes = setting.measured_lanes;
+  return then;
+}
+
 // Puts a measured cost into a prediction. It takes at least as long as the cores need for its work.
 void apply(const PlanSetting& setting, const ExchangeCost& cost, BucketChoice& choice) {
   const double cores = setting.calibration.cores;
@@ -67,17 +89,18 @@ void apply(const PlanSetting& setting, const ExchangeCost& cost, BucketChoice& c
   choice.time.seconds = std::max(cost.seconds, cores > 0 ? cost.busy / cores : 0);
 }
 
+// Returns the row of another library, whose step is infinite if nothing was measured of it on the nearest ring.
 PlanRow rival_row(const PlanSetting& setting, const std::string& library, const std::string& codec) {
-  const Move move = *find_move(setting, library, codec);
+  const auto move = find_move(setting, library, codec);
   const bool exact = codec == "fp32";
   const Calibration now = plain_calibration(setting.calibration);
-  Calibration then = now;
-  then.link = move.ring.link;
+  const Calibration then = move ? plain_calibration(calibration_then(setting, move->ring)) : now;
   const CodecCost* const cost = now.find(exact ? "raw" : codec);
   const BucketExchange exchange = [&](double elements) {
-    BucketChoice choice = fastest_codec(now, {&cost, 1}, elements, setting.nodes, setting.strategies);
-    const BucketChoice before = fastest_codec(then, {&cost, 1}, elements, move.ring.nodes, setting.strategies);
-    apply(setting, move_rival(exchange_at(move.measured, elements * kFloatBytes), before, choice), choice);
+    if (!move) return no_exchange();
+    BucketChoice choice = fastest_codec(now, {&cost, 1}, elements, setting.nodes, ideal_strategies());
+    const BucketChoice before = fastest_codec(then, {&cost, 1}, elements, move->ring.nodes, ideal_strategies());
+    apply(setting, move_rival(exchange_at(move->measured, elements * kFloatBytes), before, choice), choice);
     choice.codec = nullptr;  // it points into `now`, which ends here
     return choice;
   };
@@ -91,30 +114,33 @@ PlanRow rival_row(const PlanSetting& setting, const std::string& library, const 
 
 PlanRow measured_row(const PlanSetting& setting, const Move& move, const std::string& codec) {
   const Calibration& now = setting.calibration;
-  Calibration then = now;
-  then.link = move.ring.link;
+  const Calibration then = calibration_then(setting, move.ring);
   const CodecCost* const own = setting.find_cost(codec);
   // A codec without figures is moved as what it consists of first: topk:1%+fixed:10 as topk:1%.
   const CodecCost* const cost = own != nullptr ? own : setting.find_cost(codec.substr(0, codec.find('+')));
+  // All-reduces were measured by the first strategy that the ring allows, or by owners where a ring cannot carry sums.
+  const std::vector<std::string>& allowed = now.strategies;
+  const std::string way = cost != nullptr && cost->owners ? "direct" : allowed.empty() ? "ring" : allowed.front();
+  const std::vector<StrategyId> strategies = find_strategies(way);
   const BucketExchange exchange = [&](double elements) {
     const ExchangeCost measured = exchange_at(move.measured, elements * kFloatBytes);
     BucketChoice choice;
     if (cost != nullptr) {
-      choice = fastest_codec(now, {&cost, 1}, elements, setting.nodes, setting.strategies);
-      const BucketChoice before = fastest_codec(then, {&cost, 1}, elements, move.ring.nodes, setting.strategies);
+      choice = fastest_codec(now, {&cost, 1}, elements, setting.nodes, strategies);
+      const BucketChoice before = fastest_codec(then, {&cost, 1}, elements, move.ring.nodes, strategies);
       const ExchangeCost moved = move_own(measured, before, choice);
       if (own == nullptr) choice = {};
       apply(setting, moved, choice);
     } else if (move.same) {
       apply(setting, measured, choice);
     } else {
-      choice.time.seconds = std::numeric_limits<double>::infinity();
+      return no_exchange();
     }
     return choice;
   };
   PlanRow row = row_of(setting, RowKind::kCodec, codec, exchange);
   row.measured = true;
-  row.ways = setting.calibration.strategies.empty() ? "ring" : setting.calibration.strategies.front();
+  row.ways = way;
   if (own == nullptr) row.limit.clear();
   return row;
 }
@@ -149,9 +175,13 @@ std::vector<std::pair<std::string, std::string>> rivals_of(const PlanSetting& se
 // Finds PlanRows::single or, with `bounded`, PlanRows::bounded.
 const PlanRow* finest_of_fastest(const PlanRows& all, bool bounded) {
   double fastest = 1;
+  // Predictions from parts leave out what PyTorch costs, so they do not compete with measured codecs.
+  const bool measured = std::ranges::any_of(
+      all.rows, [&](const PlanRow& row) { return row.kind == RowKind::kCodec && !row.exact && row.measured; });
   const auto counts = [&](const PlanRow& row) {
+    if (row.later_to_accuracy()) return false;
     if (row.kind == RowKind::kRival) return !row.exact;  // the fastest of those that are exact is the baseline
-    return row.kind == RowKind::kCodec && (!bounded || states_bound(row.codec));
+    return row.kind == RowKind::kCodec && (row.measured || !measured) && (!bounded || states_bound(row.codec));
   };
   for (const PlanRow& row : all.rows) {
     if (counts(row)) fastest = std::max(fastest, row.speedup);
@@ -206,6 +236,12 @@ std::optional<double> PlanRow::to_accuracy() const {
   return speedup / effect->epochs;
 }
 
+bool PlanRow::later_to_accuracy() const {
+  if (exact || !effect) return false;
+  if (2 * effect->reached < effect->seeds) return true;
+  return effect->epochs > 0 && speedup / effect->epochs < 1 + kWorthIt;
+}
+
 PlanSetting with_gbps(PlanSetting setting, double gbps) {
   setting.gbps = gbps;
   setting.calibration.link.bandwidth = gbps * 1e9 / 8;
@@ -216,7 +252,7 @@ PlanRow plain_row(const PlanSetting& setting) {
   const Calibration plain = plain_calibration(setting.calibration);
   const CodecCost* const raw = plain.find("raw");
   const BucketExchange model = [&](double elements) {
-    BucketChoice choice = fastest_codec(plain, {&raw, 1}, elements, setting.nodes, setting.strategies);
+    BucketChoice choice = fastest_codec(plain, {&raw, 1}, elements, setting.nodes, ideal_strategies());
     choice.busy = 0;  // an ideal exchange needs no core
     return choice;
   };
@@ -232,8 +268,10 @@ PlanRow codec_row(const PlanSetting& setting, const std::string& codec) {
   if (const auto move = find_move(setting, kOwnLibrary, codec)) {
     row = measured_row(setting, *move, codec);
   } else {
-    const BucketExchange model =
-        model_of(setting.calibration, {setting.find_cost(codec)}, setting.nodes, setting.strategies);
+    const CodecCost* const cost = setting.find_cost(codec);
+    const BucketExchange model = cost == nullptr
+                                     ? [](double) { return no_exchange(); }
+                                     : model_of(setting.calibration, {cost}, setting.nodes, setting.strategies);
     row = row_of(setting, RowKind::kCodec, codec, model);
     row.ways = ways_of(row.plan);
   }
@@ -254,6 +292,8 @@ PlanRow baseline_row(const PlanSetting& setting) {
 PlanRows plan_rows(const PlanSetting& setting) {
   PlanRows result;
   result.compute = setting.compute().seconds();
+  const StepHost host = {setting.calibration.cores, 1};
+  result.without = result.compute + step_overhead(setting.buckets, setting.compute(), host);
   std::vector<PlanRow>& rows = result.rows;
   const std::vector<std::pair<std::string, std::string>> rivals = rivals_of(setting);
   // raw is exact, so it comes before the rivals' bf16.
@@ -281,7 +321,9 @@ PlanRows plan_rows(const PlanSetting& setting) {
   result.baseline = &*std::ranges::find(rows, baseline, &PlanRow::codec);
   for (PlanRow& row : rows) {
     row.speedup = result.baseline->plan.time.step / row.plan.time.step;
-    if (const CodecEffect* const effect = find_effect(setting.effects, setting.kind, row.codec)) row.effect = *effect;
+    // The bf16 hook computes the same over each library.
+    const std::string name = row.kind == RowKind::kRival && !row.exact ? "gloo bf16" : row.codec;
+    if (const CodecEffect* const effect = find_effect(setting.effects, setting.kind, name)) row.effect = *effect;
   }
   result.single = finest_of_fastest(result, false);
   result.bounded = finest_of_fastest(result, true);
@@ -291,7 +333,7 @@ PlanRows plan_rows(const PlanSetting& setting) {
         &*std::ranges::min_element(rows.begin() + static_cast<std::ptrdiff_t>(codecs), rows.end() - 1, {}, step);
   }
   result.enough =
-      ratio_enough([&](double ratio) { return smaller_step(setting, ratio); }, result.compute * (1 + kLinearSlack));
+      ratio_enough([&](double ratio) { return smaller_step(setting, ratio); }, result.without * (1 + kLinearSlack));
   add_rates(setting, result);
   return result;
 }

@@ -33,6 +33,9 @@ struct PlanRow {
 
   // Returns the speed-up of a training to the accuracy of fp32; none if it is unknown, or was not reached by all seeds.
   [[nodiscard]] std::optional<double> to_accuracy() const;
+  // Returns whether trainings with this codec are known to be no faster than without: less than half of them reached
+  // the accuracy of fp32, or they needed so many more epochs that less than kWorthIt is left.
+  [[nodiscard]] bool later_to_accuracy() const;
 };
 
 struct PlanRows {
@@ -41,12 +44,14 @@ struct PlanRows {
   const PlanRow* baseline = nullptr;
   const PlanRow* raw = nullptr;
   // `single` is the row of the finest codec that is as fast as the fastest (kAsFast) and saves at least kWorthIt. raw,
-  // and a rival's bf16, count as codecs, before gradlane's. If there is none, it is the baseline. `bounded` is the row
+  // and a rival's bf16, count as codecs, before gradlane's. Rows with later_to_accuracy() do not count, nor do those
+  // predicted from parts if codecs were measured. If there is none, it is the baseline. `bounded` is the row
   // that this rule finds among codecs with an error bound (states_bound()).
   const PlanRow* single = nullptr;
   const PlanRow* bounded = nullptr;
   const PlanRow* fastest = nullptr;  // of gradlane's codecs; null: there is none
-  double compute = 0;                // s of a step without an exchange
+  double compute = 0;                // s of a step of one node alone
+  double without = 0;                // s of a step whose exchanges take no time: compute and step_overhead()
   std::optional<double> enough;      // ratio that is enough for linear scaling: ratio_enough(), for the baseline
   // `rates` are the rates of links at which `named` is faster than the baseline. `named` is the row that advice()
   // (advice.h) names. If nothing pays here, it is the codec with a bound that pays up to the highest rate. It is empty

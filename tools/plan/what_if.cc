@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tools/plan/advice.h"
 #include "tools/plan/rows.h"
 
 namespace gradlane {
@@ -120,9 +121,8 @@ Cell middle_of(const PlanSetting& setting, const WhatIf& grid) {
 
 void print_grid(const PlanSetting& setting, const WhatIf& grid, const std::vector<Cell>& cells) {
   const std::string baseline = baseline_row(setting).codec;
-  fmt::print("{}, port {}{}, lanes {}: fastest codec, and the speed-up of a step compared with {}.\n",
-             setting.model.name, setting.calibration.port, setting.calibrated ? "" : " (usual figures)",
-             setting.calibration.lanes,
+  fmt::print("{}, port {}{}, lanes {}: gradlane's fastest codec, and the speed-up of a step compared with {}.\n",
+             setting.model.name, setting.calibration.port, origin_text(setting), setting.calibration.lanes,
              baseline == "plain" ? "a plain\nexchange, which is as fast as the links and uses no core"
                                  : baseline + ", as measured");
   fmt::print("-: no codec is faster by {:.0f} % or more.\n", kWorthIt * 100);

@@ -50,7 +50,7 @@ TEST(MeasuredExchange, MovesToAnotherRing) {
   EXPECT_EQ(own.seconds, 2);
   EXPECT_EQ(own.busy, 6);
   const ExchangeCost rival = move_rival(measured, predicted(8, 0, 10), predicted(3, 0, 15));
-  EXPECT_EQ(rival.seconds, 5);
+  EXPECT_EQ(rival.seconds, 6);
   EXPECT_EQ(rival.busy, 6);
   // Something let the measured exchange be faster than links are. It is not faster than others.
   EXPECT_EQ(move_rival(measured, predicted(12, 0, 10), predicted(20, 0, 10)).seconds, 20);

@@ -84,6 +84,8 @@ TRIALS = {
         gradlane("onebit", rate=0.5),
         gradlane("onebit", warmup=1, rate=0.5),
         gradlane("onebit", rate=4, momentum=0),
+        gradlane("onebit", warmup=1, exact="*bias"),
+        gradlane("onebit", rate=4, momentum=0, exact="*bias"),
     ],
     "tbq": [
         gradlane("tbq:7"),
@@ -92,6 +94,10 @@ TRIALS = {
         gradlane("tbq:4"),
         gradlane("tbq:5", warmup=1),
         gradlane("tbq:7", warmup=4),
+        gradlane("tbq:7", rate=4, momentum=0),
+        gradlane("tbq:6", rate=4, momentum=0),
+        gradlane("tbq:5", rate=4, momentum=0),
+        gradlane("tbq:4", rate=4, momentum=0),
     ],
     "terngrad": [
         gradlane("terngrad"),
@@ -105,6 +111,13 @@ TRIALS = {
         gradlane("dgc:1%", momentum=0, ramp=sparse_ramp("dgc", ("25%", 1), ("6.25%", 1))),
         gradlane("dgc:0.1%", momentum=0, ramp=sparse_ramp("dgc", ("25%", 2), ("6.25%", 2), ("1.5625%", 2), ("0.4%", 2))),
         gradlane("dgc:1%", momentum=0, ramp=sparse_ramp("dgc", ("25%", 2), ("6.25%", 4))),
+        gradlane("dgc:1%", rate=0.5, momentum=0),
+        gradlane("dgc:1%,m=0.5", rate=2, momentum=0),
+        gradlane("dgc:1%,m=0", rate=4, momentum=0),
+        gradlane("dgc:4%", momentum=0),
+        gradlane("dgc:1%,clip=0.5", momentum=0),
+        gradlane("dgc:1%,m=0.5", rate=4, momentum=0),
+        gradlane("dgc:4%,m=0.5", rate=2, momentum=0),
     ],
     "graddrop": [
         gradlane("graddrop:0.1%"),
@@ -113,10 +126,19 @@ TRIALS = {
         gradlane("graddrop:0.1%", ramp=sparse_ramp("graddrop", ("25%", 1), ("6.25%", 1), ("1.5625%", 1), ("0.4%", 1))),
         gradlane("graddrop:1%", ramp=sparse_ramp("graddrop", ("25%", 2), ("6.25%", 4))),
         gradlane("graddrop:1%", rate=4, momentum=0),
+        gradlane("graddrop:0.1%", rate=4, momentum=0),
+        gradlane("graddrop:1%", rate=4, momentum=0, ramp=sparse_ramp("graddrop", ("25%", 1), ("6.25%", 1))),
     ],
 }
-# The trial that was chosen for each model.
-CHOSEN = {}
+# The trials that were chosen, and fp32 with their settings.
+CHOSEN = {
+    "onebit": gradlane("onebit", rate=4, momentum=0),
+    "tbq": gradlane("tbq:7", rate=4, momentum=0),
+    "terngrad": gradlane("terngrad"),
+    "dgc": gradlane("dgc:1%,m=0.5", rate=4, momentum=0),
+    "graddrop": gradlane("graddrop:1%", rate=4, momentum=0),
+}
+CONTROL = Method(f"{GLOO}; rate 4; momentum 0", "gloo", rate=4, momentum=0)
 # INCEPTIONN's bounds, by a code that keeps them and by the paper's code to the letter.
 INCEPTIONN = [gradlane(f"inceptionn:{bits}{code}") for code in ("", ",literal") for bits in (10, 8, 6)]
 GENERAL = [
@@ -172,7 +194,7 @@ GPT = [
     gradlane("dgc:1%", ramp=sparse_ramp("dgc", ("25%", 2), ("6.25%", 4))),
 ]
 BY_NAME = {method.name: method
-           for methods in (GENERAL, *HIPRESS.values(), *TRIALS.values(), OBSERVED, ON_WEIGHTS, GPT) for method in methods}
+           for methods in (GENERAL, *HIPRESS.values(), *TRIALS.values(), [CONTROL], OBSERVED, ON_WEIGHTS, GPT) for method in methods}
 
 
 def key(model, seed, method):
@@ -182,15 +204,15 @@ def key(model, seed, method):
 def trainings():
     """Returns (model, seed, name of the method) of all trainings, the most important ones first."""
     found = []
-    for names, models, seeds in (
-        ([method.name for methods in HIPRESS.values() for method in (FP32, *methods)], DIGITS, TUNING_SEEDS),
-        ([method.name for methods in TRIALS.values() for method in methods], DIGITS, TUNING_SEEDS),
-        ([method.name for method in GENERAL], DIGITS, TUNING_SEEDS),
-        ([method.name for method in GPT], ("gpt",), TUNING_SEEDS),
-        ([method.name for method in GPT5M], ("gpt5m",), TUNING_SEEDS[:2]),
-        ([method.name for method in (*OBSERVED, *ON_WEIGHTS)], DIGITS, TUNING_SEEDS),
+    for chosen, models, seeds in (
+        ([method for methods in HIPRESS.values() for method in (FP32, *methods)], DIGITS, TUNING_SEEDS),
+        ([method for methods in TRIALS.values() for method in methods] + [CONTROL], DIGITS, TUNING_SEEDS[:2]),
+        ([FP32, CONTROL, *CHOSEN.values()], DIGITS, FRESH_SEEDS),
+        (GPT, ("gpt",), TUNING_SEEDS[:1]),
+        (GENERAL, DIGITS, TUNING_SEEDS[:2]),
+        ([method for method in GPT if method.codec.startswith(("topk:1%", "dgc"))] + GPT[:1], ("gpt",), TUNING_SEEDS),
+        ([*OBSERVED, *ON_WEIGHTS], DIGITS, TUNING_SEEDS[:2]),
+        (GPT5M, ("gpt5m",), TUNING_SEEDS[:2]),
     ):
-        found += [(model, seed, name) for seed in seeds for model in models for name in names]
-    for (model, _), method in CHOSEN.items():
-        found += [(model, seed, name) for seed in FRESH_SEEDS for name in (GLOO, method.name)]
+        found += [(model, seed, method.name) for seed in seeds for model in models for method in chosen]
     return list(dict.fromkeys(found))

@@ -140,7 +140,7 @@ def agreement(samples):
 def trials(samples):
     """Returns a table of all trials: difference from Gloo's final accuracy, in points."""
     rows = []
-    for tried in methods.TRIALS.values():
+    for tried in (*methods.TRIALS.values(), [methods.CONTROL]):
         for method in tried:
             found = [cells(samples, model, method.name, methods.TUNING_SEEDS)[1:3] for model in methods.DIGITS]
             if any(found):
@@ -151,10 +151,11 @@ def trials(samples):
 def chosen(samples):
     """Returns a table of the chosen settings, with seeds that were not used to choose them."""
     rows = []
-    for (model, algorithm), method in methods.CHOSEN.items():
-        if found := cells(samples, model, method.name, methods.FRESH_SEEDS):
-            rows.append([algorithm, model, f"`{method.name}`", *found])
-    return table(["algorithm", "model", "settings", "final accuracy", "minus Gloo's, points", "epochs to the target", ""],
+    for algorithm, method in {**methods.CHOSEN, "fp32": methods.CONTROL}.items():
+        for model in methods.DIGITS:
+            if found := cells(samples, model, method.name, methods.FRESH_SEEDS):
+                rows.append([algorithm, f"`{method.name}`", model, *found])
+    return table(["algorithm", "settings", "model", "final accuracy", "minus Gloo's, points", "epochs to the target", ""],
                  rows)
 
 

@@ -1,6 +1,7 @@
 """methods.py - methods of the experiment `accuracy`, and the seeds of each (needs no PyTorch)"""
 
 import dataclasses
+import re
 
 from lab.study import plan
 
@@ -25,6 +26,14 @@ class Method:
     ramp: tuple = ()  # (codec, epochs) that are used before `codec`
     exact: str = ""  # pattern of the names of parameters that travel exactly
     cut: int = 0
+
+    @property
+    def small_momentum(self):
+        """The momentum of SGD for parameters that are not compressed. DGC has one of its own for those that are."""
+        if self.kind != "gradlane" or not self.codec.startswith("dgc"):
+            return self.momentum
+        own = re.search(r",m=([0-9.]+)", self.codec)
+        return float(own.group(1)) if own else plan.MOMENTUM
 
 
 def _named(codec, feedback=None, **more):
@@ -86,6 +95,7 @@ TRIALS = {
         gradlane("onebit", rate=4, momentum=0),
         gradlane("onebit", warmup=1, exact="*bias"),
         gradlane("onebit", rate=4, momentum=0, exact="*bias"),
+        gradlane("onebit", rate=10, momentum=0),
     ],
     "tbq": [
         gradlane("tbq:7"),
@@ -128,9 +138,10 @@ TRIALS = {
         gradlane("graddrop:1%", rate=4, momentum=0),
         gradlane("graddrop:0.1%", rate=4, momentum=0),
         gradlane("graddrop:1%", rate=4, momentum=0, ramp=sparse_ramp("graddrop", ("25%", 1), ("6.25%", 1))),
+        gradlane("graddrop:1%", rate=10, momentum=0),
     ],
 }
-# The trials that were chosen, and fp32 with their settings.
+# The trials that were chosen by TUNING_SEEDS, by the rule of tables.best_trial(), and fp32 with their settings.
 CHOSEN = {
     "onebit": gradlane("onebit", rate=4, momentum=0),
     "tbq": gradlane("tbq:7", rate=4, momentum=0),
@@ -138,7 +149,7 @@ CHOSEN = {
     "dgc": gradlane("dgc:1%,m=0.5", rate=4, momentum=0),
     "graddrop": gradlane("graddrop:1%", rate=4, momentum=0),
 }
-CONTROL = Method(f"{GLOO}; rate 4; momentum 0", "gloo", rate=4, momentum=0)
+CONTROLS = [Method(f"{GLOO}; rate {rate}; momentum 0", "gloo", rate=rate, momentum=0) for rate in (4, 10)]
 # INCEPTIONN's bounds, by a code that keeps them and by the paper's code to the letter.
 INCEPTIONN = [gradlane(f"inceptionn:{bits}{code}") for code in ("", ",literal") for bits in (10, 8, 6)]
 GENERAL = [
@@ -189,12 +200,16 @@ GPT = [
     gradlane("topk:1%"),
     gradlane("topk:1%", ramp=sparse_ramp("topk", ("25%", 1), ("6.25%", 1))),
     gradlane("topk:1%", ramp=sparse_ramp("topk", ("25%", 2), ("6.25%", 4))),
+    gradlane("topk:1%", warmup=1),
+    gradlane("topk:1%", warmup=4),
+    gradlane("onebit", warmup=4),
     gradlane("dgc:1%"),
     gradlane("dgc:1%", ramp=sparse_ramp("dgc", ("25%", 1), ("6.25%", 1))),
     gradlane("dgc:1%", ramp=sparse_ramp("dgc", ("25%", 2), ("6.25%", 4))),
 ]
 BY_NAME = {method.name: method
-           for methods in (GENERAL, *HIPRESS.values(), *TRIALS.values(), [CONTROL], OBSERVED, ON_WEIGHTS, GPT) for method in methods}
+           for methods in (GENERAL, *HIPRESS.values(), *TRIALS.values(), CONTROLS, OBSERVED, ON_WEIGHTS, GPT)
+           for method in methods}
 
 
 def key(model, seed, method):
@@ -206,12 +221,15 @@ def trainings():
     found = []
     for chosen, models, seeds in (
         ([method for methods in HIPRESS.values() for method in (FP32, *methods)], DIGITS, TUNING_SEEDS),
-        ([method for methods in TRIALS.values() for method in methods] + [CONTROL], DIGITS, TUNING_SEEDS[:2]),
-        ([FP32, CONTROL, *CHOSEN.values()], DIGITS, FRESH_SEEDS),
         (GPT, ("gpt",), TUNING_SEEDS[:1]),
+        (GPT5M, ("gpt5m",), TUNING_SEEDS[:1]),
+        (INCEPTIONN, DIGITS, TUNING_SEEDS),
         (GENERAL, DIGITS, TUNING_SEEDS[:2]),
-        ([method for method in GPT if method.codec.startswith(("topk:1%", "dgc"))] + GPT[:1], ("gpt",), TUNING_SEEDS),
+        ([method for methods in TRIALS.values() for method in methods] + CONTROLS, DIGITS, TUNING_SEEDS),
+        ([FP32, *CONTROLS, *CHOSEN.values()], DIGITS, FRESH_SEEDS),
         ([*OBSERVED, *ON_WEIGHTS], DIGITS, TUNING_SEEDS[:2]),
+        ([FP32, *(method for method in GPT if method.codec.startswith(("topk:1%", "dgc")))], ("gpt",), TUNING_SEEDS),
+        ([method for methods in HIPRESS.values() for method in methods[:2]], DIGITS, FRESH_SEEDS),
         (GPT5M, ("gpt5m",), TUNING_SEEDS[:2]),
     ):
         found += [(model, seed, method.name) for seed in seeds for model in models for method in chosen]

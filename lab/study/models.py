@@ -40,11 +40,15 @@ MAKE = {"digits": classifier, "conv": convolutional,
         **{name: functools.partial(gpt.Gpt, width) for name, width in plan.GPT_WIDTHS.items()}}
 
 
-def optimizer_of(name, parameters, rate, momentum):
-    """Returns SGD, as in the INCEPTIONN paper; AdamW for GPTs, because they are trained with it."""
+def optimizer_of(name, parameters, rate, momentum, small_momentum):
+    """Returns SGD, as in the INCEPTIONN paper; AdamW for GPTs, because they are trained with it. `small_momentum` is for
+    parameters that a codec leaves as they are, because they are small."""
     if name in plan.GPT_WIDTHS:
         return torch.optim.AdamW(parameters, lr=rate)
-    return torch.optim.SGD(parameters, lr=rate, momentum=momentum)
+    groups = {momentum: [], small_momentum: []}
+    for parameter in parameters:
+        groups[small_momentum if parameter.numel() < plan.SMALL else momentum].append(parameter)
+    return torch.optim.SGD([{"params": group, "momentum": value} for value, group in groups.items() if group], lr=rate)
 
 
 def first_rate(name):

@@ -8,11 +8,13 @@ same seeds, the curves must agree.
 import torch
 import torch.distributed as dist
 
+from lab.study.plan import SMALL
+
 
 class PlainHook:
     """Averages contributions: encode() replaces each parameter's gradient, all ranks add the results, and decode()
-    replaces the sum. With `whole_bucket`, these see the bucket as one parameter. States are kept by parameter, as DDP
-    forms its buckets again after the first step."""
+    replaces the sum. With `whole_bucket`, these see the parameters of a bucket at once. States are kept by parameter, as
+    DDP forms its buckets again after the first step."""
 
     whole_bucket = False
 
@@ -20,28 +22,30 @@ class PlainHook:
         self.__dict__.update(settings)
         self.step = 0
         self._states = {}
-        self.random = torch.Generator().manual_seed(dist.get_rank())
+        # Each training has draws of its own: train.py seeds PyTorch.
+        self.random = torch.Generator().manual_seed(1000 * (torch.initial_seed() % 2**32) + dist.get_rank())
 
-    def state(self, name, parameter, size):
-        return self._states.setdefault((name, parameter, size), torch.zeros(size))
+    def state(self, name, parameter):
+        return self._states.setdefault((name, parameter), torch.zeros(parameter.numel()))
 
-    def decode(self, total, parameter):
+    def decode(self, total, parameters):
         return total
 
     def hook(self, _, bucket):
         flat, parameters = bucket.buffer(), bucket.parameters()
         if self.whole_bucket:
-            parameters, views = parameters[:1], [flat]
+            groups, views = [parameters], [flat]
         else:
+            groups = [[parameter] for parameter in parameters]
             views = flat.split([parameter.numel() for parameter in parameters])
-        for view, parameter in zip(views, parameters):
-            view.copy_(self.encode(view, parameter))
+        for view, group in zip(views, groups):
+            view.copy_(self.encode(view, group))
         if bucket.is_last():
             self.step += 1
 
         def ended(_):
-            for view, parameter in zip(views, parameters):
-                view.copy_(self.decode(view, parameter) / dist.get_world_size())
+            for view, group in zip(views, groups):
+                view.copy_(self.decode(view, group) / dist.get_world_size())
             return flat
 
         return dist.all_reduce(flat, async_op=True).get_future().then(ended)
@@ -61,25 +65,26 @@ class OneBit(PlainHook):
         high = (rows * positive).sum(1) / positive.sum(1).clamp(min=1)
         return torch.where(negative, low[:, None], high[:, None]).view(-1)[: len(x)]
 
-    def _feed(self, name, x, parameter):
-        residual = self.state(name, parameter, len(x))
-        residual += x
+    def _feed(self, name, x, parameters):
+        states = [self.state(name, parameter) for parameter in parameters]
+        residual = torch.cat(states) + x
         sent = self._quantize(residual)
-        residual -= sent
+        for state, left in zip(states, (residual - sent).split([len(state) for state in states])):
+            state.copy_(left)
         return sent
 
-    def encode(self, gradient, parameter):
-        return self._feed("own", gradient, parameter)
+    def encode(self, gradient, parameters):
+        return self._feed("own", gradient, parameters)
 
-    def decode(self, total, parameter):
-        return self._feed("sum", total, parameter)
+    def decode(self, total, parameters):
+        return self._feed("sum", total, parameters)
 
 
 class Tbq(PlainHook):
     """Strom, Interspeech 2015: where the residual has reached +-threshold, this much is sent and taken from it."""
 
-    def encode(self, gradient, parameter):
-        residual = self.state("own", parameter, len(gradient))
+    def encode(self, gradient, parameters):
+        residual = self.state("own", *parameters)
         residual += gradient
         sent = self.threshold * residual.sign() * (residual.abs() >= self.threshold)
         residual -= sent
@@ -88,9 +93,12 @@ class Tbq(PlainHook):
 
 class TernGrad(PlainHook):
     """Wen et al., NeurIPS 2017: -s, 0 or s at random, unbiased. Gradients are clipped to 2.5 standard deviations, and s
-    is the largest magnitude of all ranks in the tensor; with `powers`, the next power of two, as gradlane has it."""
+    is the largest magnitude of all ranks in the tensor; with `powers`, the next power of two, as gradlane has it. Tensors
+    of fewer than `dense_below` elements are exact."""
 
-    def encode(self, gradient, parameter):
+    def encode(self, gradient, parameters):
+        if len(gradient) < self.dense_below:
+            return gradient
         limit = 2.5 * gradient.std(correction=0)
         clipped = gradient.clamp(-limit, limit)
         scale = clipped.abs().max().view(1)
@@ -108,9 +116,9 @@ class Sparse(PlainHook):
     momentum it is DGC (Lin et al., ICLR 2018: momentum correction, and momentum factor masking), without one GradDrop
     (Aji and Heafield, EMNLP 2017). Tensors of fewer than `dense_below` elements are sent whole."""
 
-    def encode(self, gradient, parameter):
+    def encode(self, gradient, parameters):
         rate = next((rate for rate, end in self.ramp if self.step < end), self.rate)
-        residual, velocity = (self.state(name, parameter, len(gradient)) for name in ("own", "velocity"))
+        residual, velocity = (self.state(name, *parameters) for name in ("own", "velocity"))
         velocity.mul_(self.momentum).add_(gradient)
         residual += velocity
         if len(residual) < self.dense_below:
@@ -135,5 +143,5 @@ def hook_of(words, ramp):
     if name == "tbq":
         return Tbq(threshold=2.0 ** -int(argument)).hook
     if name == "terngrad":
-        return TernGrad(powers="2^n" in more).hook
-    return Sparse(rate=share(argument), ramp=ramp, momentum=0.9 * (name == "dgc"), dense_below=1024).hook
+        return TernGrad(powers="2^n" in more, dense_below=SMALL).hook
+    return Sparse(rate=share(argument), ramp=ramp, momentum=0.9 * (name == "dgc"), dense_below=SMALL).hook

@@ -14,4 +14,5 @@ MODELS = {
 # "epoch".
 GPT_CONTEXT, GPT_BATCH, GPT_RATE = 64, 1, 1e-3
 GPT_WIDTHS, GPT_STEPS = {"gpt": 256, "gpt5m": 464}, {"gpt": 40, "gpt5m": 20}
+SMALL = 1024  # elements of a parameter; smaller ones are not compressed
 BATCH, RATE, MOMENTUM = 32, 0.05, 0.9  # of the digits: images per node and step, first rate, momentum of SGD

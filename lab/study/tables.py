@@ -1,5 +1,6 @@
 """tables.py - tables of the experiment `accuracy`"""
 
+import math
 import statistics
 
 from lab.study import methods
@@ -108,50 +109,73 @@ def of_model(model, chosen, seeds=methods.TUNING_SEEDS):
     def make(samples):
         rows = [[f"`{method.name}`" if method.codec else method.name, *found] for method in chosen
                 if (found := cells(samples, model, method.name, seeds))]
-        value, unit = ("final loss", "") if by_loss(model) else ("final accuracy", ", points")
-        return table(["method", value, f"minus Gloo's{unit}", "epochs to the target", ""], rows)
+        value, more = (("final loss", "compared with Gloo's (less is better)") if by_loss(model)
+                       else ("final accuracy", "minus Gloo's, points"))
+        return table(["method", value, more, "epochs to the target", ""], rows)
 
     return make
 
 
+# Two-sided 99 % quantiles of Student's t distribution, by degrees of freedom.
+T99 = {1: 63.66, 2: 9.92, 3: 5.84, 4: 4.60, 5: 4.03, 6: 3.71, 7: 3.50}
+
+
+def interval(values):
+    """Returns (mean, half of the 99 % confidence interval) of values that differ by chance."""
+    return statistics.fmean(values), T99[len(values) - 1] * statistics.stdev(values) / len(values) ** 0.5
+
+
 def agreement(samples):
-    """Returns a table of gradlane's codecs and the plain hooks of the same algorithm: final accuracies, and how far the
-    whole curves are apart."""
+    """Returns a table of gradlane's codecs and the plain hooks of the same algorithm: final accuracies, how far the
+    whole curves and the losses after the first epoch are apart, and whether these differences can be chance."""
     rows = []
     for own, *plains in methods.HIPRESS.values():
         for model in methods.DIGITS:
             ours = runs_of(samples, model, own.name)
             for other in plains:
-                theirs = {seed: run for seed, run in runs_of(samples, model, other.name).items() if seed in ours}
-                if len(theirs) < 2:
+                pairs = [(run, ours[seed]) for seed, run in runs_of(samples, model, other.name).items() if seed in ours]
+                if len(pairs) < 2:
                     continue
-                apart = [statistics.fmean(run["accuracy"]) - statistics.fmean(ours[seed]["accuracy"])
-                         for seed, run in theirs.items()]
-                same = sum(run["hash"] == ours[seed]["hash"] for seed, run in theirs.items())
-                rows.append([f"`{own.name}`", other.name, model,
-                             final(model, statistics.fmean(run["accuracy"][-1] for run in ours.values())),
-                             final(model, statistics.fmean(run["accuracy"][-1] for run in theirs.values())),
-                             with_error(model, statistics.fmean(apart), statistics.stdev(apart) / len(apart) ** 0.5),
-                             f"{same} of {len(theirs)}"])
-    return table(["codec", "plain hook", "model", "final: gradlane", "plain", "mean of all epochs, plain minus gradlane",
-                  "same weights, seeds"], rows)
+                apart = interval([statistics.fmean(run["accuracy"]) - statistics.fmean(mine["accuracy"]) for run, mine in pairs])
+                first = interval([100 * math.log(run["loss"][0] / mine["loss"][0]) for run, mine in pairs])
+                same = sum(run["hash"] == mine["hash"] for run, mine in pairs)
+                agree = "same bits" if same == len(pairs) else "yes" if all(abs(mean) <= half for mean, half in (apart, first)) else "**no**"
+                rows.append([f"`{own.name}`", other.name, model, str(len(pairs)),
+                             final(model, statistics.fmean(mine["accuracy"][-1] for _, mine in pairs)),
+                             final(model, statistics.fmean(run["accuracy"][-1] for run, _ in pairs)),
+                             "{:+.2f} ± {:.2f}".format(*apart), "{:+.1f} ± {:.1f} %".format(*first), agree])
+    return table(["codec", "plain hook", "model", "seeds", "final: gradlane", "final: plain", "mean of all epochs, points",
+                  "loss after the first epoch", "agree"], rows)
 
 
 def trials(samples):
     """Returns a table of all trials: difference from Gloo's final accuracy, in points."""
     rows = []
-    for tried in (*methods.TRIALS.values(), [methods.CONTROL]):
+    for tried in (*methods.TRIALS.values(), methods.CONTROLS):
         for method in tried:
-            found = [cells(samples, model, method.name, methods.TUNING_SEEDS)[1:3] for model in methods.DIGITS]
-            if any(found):
-                rows.append([f"`{method.name}`", *(cell for pair in found for cell in (pair or ["", ""]))])
-    return table(["settings", *(f"{model}{head}" for model in methods.DIGITS for head in ("", ", epochs"))], rows)
+            found = {model: effect(samples, model, method.name, methods.TUNING_SEEDS) for model in methods.DIGITS}
+            if any(found.values()):
+                shown = [cells(samples, model, method.name, methods.TUNING_SEEDS)[1:3] or ["", ""] for model in methods.DIGITS]
+                seeds = ", ".join(dict.fromkeys(str(each["seeds"]) for each in found.values() if each))
+                rows.append([f"`{method.name}`", seeds, *(cell for pair in shown for cell in pair)])
+    return table(["settings", "seeds", *(f"{model}{head}" for model in methods.DIGITS for head in ("", ", epochs"))], rows)
+
+
+def best_trial(samples, algorithm):
+    """Returns the trial that is chosen for an algorithm: the one whose difference from Gloo, on the model on which it does
+    worse, is the best; of equal ones the first. It must have all TUNING_SEEDS, and `dgc` a momentum, because it is
+    GradDrop without. None if a trial is not complete."""
+    tried = [method for method in methods.TRIALS[algorithm] if ",m=0" not in method.codec.replace(",m=0.", "")]
+    found = {method: [effect(samples, model, method.name, methods.TUNING_SEEDS) for model in methods.DIGITS] for method in tried}
+    if any(each is None or each["seeds"] < len(methods.TUNING_SEEDS) for both in found.values() for each in both):
+        return None
+    return max(tried, key=lambda method: min(each["difference"] for each in found[method]))
 
 
 def chosen(samples):
     """Returns a table of the chosen settings, with seeds that were not used to choose them."""
     rows = []
-    for algorithm, method in {**methods.CHOSEN, "fp32": methods.CONTROL}.items():
+    for algorithm, method in [*methods.CHOSEN.items(), *(("fp32", control) for control in methods.CONTROLS)]:
         for model in methods.DIGITS:
             if found := cells(samples, model, method.name, methods.FRESH_SEEDS):
                 rows.append([algorithm, f"`{method.name}`", model, *found])

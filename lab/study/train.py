@@ -43,6 +43,7 @@ class Training:
 
     def __init__(self, share, model, seed, method, epochs):
         self.share, self.seed, self.method, self.epochs = share, seed, method, epochs
+        torch.manual_seed(seed)
         self.model = models.MAKE[model]()
         models.initialize(self.model, seed)
         self.ddp = DistributedDataParallel(self.model)
@@ -51,7 +52,8 @@ class Training:
             self.ddp.register_comm_hook(state, hook)
         self.weights = hooks.Weights(method, self.model) if method.what == methods.WEIGHTS else None
         self.rate = models.first_rate(model) * method.rate
-        self.optimizer = models.optimizer_of(model, self.model.parameters(), self.rate, method.momentum)
+        self.optimizer = models.optimizer_of(model, self.model.parameters(), self.rate, method.momentum,
+                                             method.small_momentum)
 
     def _epoch(self, epoch):
         for group in self.optimizer.param_groups:

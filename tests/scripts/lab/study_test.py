@@ -12,6 +12,7 @@ import sys
 import tempfile
 
 from tests.scripts.fixtures.paths import ROOT
+from lab.results.store import Store
 from lab.study import experiment, methods, plan, tables
 
 
@@ -23,6 +24,10 @@ def check_plan():
     for algorithm, tried in methods.TRIALS.items():
         assert tried[0] == methods.HIPRESS[algorithm][0] and len(tried) <= 12, algorithm
     assert all(method in methods.TRIALS[algorithm] for algorithm, method in methods.CHOSEN.items())
+    samples = Store(experiment.EXPERIMENT).values()
+    assert {key.split("/", 2)[2] for key in samples} <= set(methods.BY_NAME), "samples of methods that no table shows"
+    for algorithm, method in methods.CHOSEN.items():
+        assert tables.best_trial(samples, algorithm) in (None, method), algorithm
     batches = experiment.batches({})
     assert sorted(key for batch in batches for key in batch.keys) == sorted(methods.key(*each) for each in trainings)
     done = batches[0].keys
@@ -72,7 +77,12 @@ def check_tables():
     own, other = methods.HIPRESS["tbq"]
     samples = {key("conv", seed, method.name): run(98.0 + seed * (method == other), hash=str(seed * (method == other)))
                for seed in (0, 1) for method in (own, other)}
-    assert "| 98.00 % | 98.50 % | +0.25 ± 0.25 | 1 of 2 |" in tables.agreement(samples), tables.agreement(samples)
+    text = tables.agreement(samples)
+    assert "| 2 | 98.00 % | 98.50 % | +0.25 ± 15.91 | +0.0 ± 0.0 % | yes |" in text, text
+    for seed in (0, 1):
+        samples[key("conv", seed, other.name)] = run(98.0, hash="b", loss=1.0)
+        samples[key("conv", seed, other.name)][0]["loss"][0] = 9.9
+    assert tables.agreement(samples).endswith("| **no** |"), tables.agreement(samples)
 
 
 def record(*options, status=0):

@@ -45,6 +45,11 @@ def rings_on_links():
     return rings_of_calibrations(Store(calibrations.EXPERIMENT).values())
 
 
+def links_are_stale():
+    """Returns " (stale)" if samples of `calibrations` are. Those of this experiment have nothing to do with it."""
+    return " (stale)" if Store(calibrations.EXPERIMENT).stale() else ""
+
+
 def ratios(runs, method, base=setups.GLOO):
     """Returns how many times as fast a method is as `base`, in each run that has both."""
     return [run[base] / run[method] for run in runs if base in run and method in run]
@@ -143,7 +148,7 @@ FIGURES = {
     "losing": lambda samples: losing_table(rings_of(samples)),
     "speeds-on-links": lambda _: speed_table(rings_on_links()),
     "losing-on-links": lambda _: losing_table(rings_on_links()),
-    **{slug(f"{method} on links"): lambda _, method=method: record(rings_on_links(), method)
+    **{slug(f"{method} on links"): lambda _, method=method: record(rings_on_links(), method) + links_are_stale()
        for method in setups.METHODS},
     "plot": lambda samples: "![times as fast as Gloo against the size](../images/exchanges.png)" if samples else NOTHING,
     **{slug(f"{method} {key}"): ratio_of(method, key) for method in setups.METHODS for key in setups.KEYS},

@@ -118,14 +118,14 @@ class Store:
             if text not in machines:
                 machines.append(text)
         days = sorted({sample.when[:10] for sample in self.samples})
-        text = (f"{len(self.samples)} samples of {len({sample.key for sample in self.samples})} kinds, measured "
+        text = (f"{len(self.samples)} samples, measured "
                 f"{days[0] if len(days) == 1 else days[0] + ' to ' + days[-1]} by `lab/reproduce.sh --only "
                 f"{self.experiment.name}` on {'; '.join(machines)}.")
         if self.experiment.timed:
             busy = max(max(sample.load["before"], sample.load["others"]) for sample in self.samples)
             steal = max(sample.load["steal"] for sample in self.samples)
             text += (f" At most {max(0, busy):.2f} cores were busy with other work, and {100 * steal:.1f} % of the time "
-                     "was stolen.")
+                     "was stolen by the hypervisor.")
         text += f" [Raw samples](data/{self.experiment.name}.json)."
         if stale := self.stale():
             text += (f" **Stale: {len(stale)} of {len(self.samples)} samples were measured before the code changed; "

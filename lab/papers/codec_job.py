@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import statistics
 import subprocess
 import sys
@@ -15,14 +16,14 @@ from lab.papers import rivals
 ROUNDS = 3
 # Operations of `gradlane bench codec` that encoding has. terngrad has no residual.
 ENCODING = {"onebit": ("encode_feedback",), "tbq:7": ("encode_feedback",), "terngrad": ("look", "encode"),
-            "dgc:0.1%": ("look", "encode_feedback"), "graddrop:0.1%": ("look", "encode_feedback")}
+            "dgc:0.1%": ("look_feedback", "encode_feedback"), "graddrop:0.1%": ("look_feedback", "encode_feedback")}
 SECONDS = 0.15  # of each PyTorch sample
 
 
 def gradients_of(data, floats):
-    """Returns gradients of the kind that `gradlane bench codec` has for this data."""
+    """Returns gradients of the kind that `gradlane bench codec` has for this data: of recordings one rank's."""
     if data.endswith(".npy"):
-        recorded = numpy.load(data).reshape(-1).astype(numpy.float32)
+        recorded = numpy.load(data)[0].astype(numpy.float32)
         return torch.from_numpy(numpy.resize(recorded, floats))
     return torch.from_numpy(numpy.random.default_rng(1).standard_normal(floats, dtype=numpy.float32)) * 0.01
 
@@ -47,7 +48,9 @@ def gradlane_speed(spec, isa):
     passes = ENCODING[spec["codec"]]
     rows = gradlane_json(spec, "bench", "codec", "--json", "--codec", spec["codec"], "--isa", isa, "--block", str(spec["bytes"]),
                          "--data", spec["data"], "--op", *passes, "decode")["rows"]
-    found = {row["op"]: row["gb_per_s"] for row in rows}
+    # Of a recording there are also rows with the sum of all ranks.
+    name = pathlib.Path(spec["data"]).stem if spec["data"].endswith(".npy") else spec["data"]
+    found = {row["op"]: row["gb_per_s"] for row in rows if row["data"] == name}
     return {"encode": 1 / sum(1 / found[each] for each in passes), "decode": found["decode"]}
 
 

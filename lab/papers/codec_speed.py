@@ -13,9 +13,11 @@ from lab.results.experiment import CODECS as SOURCES
 from lab.results.experiment import ROOT, Batch, Experiment
 
 CODECS = ("onebit", "tbq:7", "terngrad", "dgc:0.1%", "graddrop:0.1%")
-SIZES = {"1 MiB": 1 << 20, "16 MiB": 16 << 20}
+SIZES = {"1 MiB": 1 << 20, "16 MiB": 16 << 20, "64 MiB": 64 << 20}
 DATA = {"gauss-0.01": "gauss-0.01", "gpt-middle": "tools/bench/recordings/gpt-middle.npy"}
 RUNS = 3
+# PyTorch's arrays are in huge pages, as gradlane's are, and stay mapped.
+HUGE_PAGES = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=1073741824"
 OPERATIONS = ("encode", "decode")
 
 
@@ -30,7 +32,8 @@ def measure(batch, context):
     codec, size, data = batch.argument.split("/")
     spec = {"codec": codec, "bytes": SIZES[size], "data": DATA[data], "gradlane": str(context.gradlane)}
     command = [context.python, "-m", "lab.papers.codec_job", json.dumps(spec)]
-    said = subprocess.run(command, cwd=ROOT, env=context.environment(), capture_output=True, text=True, timeout=300, check=False)
+    environment = context.environment() | {"GLIBC_TUNABLES": HUGE_PAGES}
+    said = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
     if said.returncode != 0:
         raise RuntimeError(f"{batch.argument}: {said.stderr[-2000:]}")
     yield batch.argument, json.loads(said.stdout), f"python -m lab.papers.codec_job '{json.dumps(spec | {'gradlane': 'gradlane'})}'"
@@ -68,7 +71,7 @@ def table(samples):
 EXPERIMENT = Experiment(
     name="codec-speed",
     title="HiPress' codecs by gradlane and by PyTorch",
-    sources=(*SOURCES, "tools/bench/*.cc", "lab/papers/codec_speed.py", "lab/papers/codec_job.py", "lab/papers/rivals.py"),
+    sources=(*SOURCES, "tools/bench/*.cc", "tools/bench/*.h", "sim/data.*", "lab/papers/codec_speed.py", "lab/papers/codec_job.py", "lab/papers/rivals.py"),
     batches=batches,
     measure=measure,
     figures={"table": table},

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "base/error.h"
@@ -109,9 +110,31 @@ void scan(const Codec& codec, BenchPool& pool) {
   asm volatile("" : : "r"(&settled) : "memory");  // keeps the compiler from leaving the scan out
 }
 
+// Scans all blocks with their states, as the exchange does before an operation with feedback.
+void scan_states(const Codec& codec, BenchPool& pool) {
+  constexpr size_t kSlice = 32768;
+  const size_t all = pool.total_bytes() / sizeof(float);
+  const float* const residual = pool.residual(0, codec);
+  const float* const second = pool.second(0, codec);
+  Codec own = codec;
+  const auto look = std::make_unique<TensorScan>();
+  while (look->pass < own.passes()) {
+    // later passes leave out values that do not matter
+    while ((look->values = std::clamp<uint64_t>(look->next, look->values, all)) < all) {
+      const size_t first = look->values;
+      own.scan(*look, {pool.in(0).data() + first, residual == nullptr ? nullptr : residual + first,
+                       second == nullptr ? nullptr : second + first, std::min(kSlice, all - first), first});
+    }
+    own.end_pass(*look);
+  }
+  own.finish_scan(*look, 0);
+  asm volatile("" : : "r"(&own) : "memory");  // keeps the compiler from leaving the scan out
+}
+
 bool always(const Codec&) { return true; }
 bool adds(const Codec& codec) { return codec.row().is_additive; }
 bool looks(const Codec& codec) { return codec.passes() > 0; }
+bool looks_back(const Codec& codec) { return codec.passes() > 0 && codec.has_feedback(); }
 bool feeds_back(const Codec& codec) { return codec.has_feedback(); }
 bool adds_back(const Codec& codec) { return codec.has_feedback() && codec.row().is_additive; }
 
@@ -125,6 +148,7 @@ constexpr BenchOp kOps[] = {
     {"hop_feedback", "hop+fb", adds_back, true, hop<false, true>},
     {"encode_feedback", "encode+fb", feeds_back, true, encode<true>},
     {"look", "look", looks, false, scan},
+    {"look_feedback", "look+fb", looks_back, true, scan_states},
 };
 
 }  // namespace

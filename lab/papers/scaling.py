@@ -120,7 +120,7 @@ def by_way(samples, nodes, value):
     found = {way.name: {} for way in WAYS}
     for each in nodes:
         for values in samples.get(str(each), []):
-            for name in found:
+            for name in found.keys() & values.keys():
                 found[name].setdefault(each, []).append(value(values[name]))
     return found
 

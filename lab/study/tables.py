@@ -3,6 +3,7 @@
 import math
 import statistics
 
+from lab.results.texts import slug
 from lab.study import methods
 
 TARGET_BELOW = 0.5  # points below the final accuracy of fp32 with the same seed
@@ -183,6 +184,57 @@ def chosen(samples):
                  rows)
 
 
+# What docs/codecs.md shows of warm-ups, and words for it.
+ADVICE = [
+    ("`onebit`", "onebit"),
+    ("the same after 1 of 15 epochs without a codec", "onebit; 1 exact epochs"),
+    ("the same after 4 of 15 epochs without a codec", "onebit; 4 exact epochs"),
+    ("`onebit`, half the rate", "onebit; rate 0.5"),
+    ("`onebit`, no momentum, 4 times the rate", "onebit; rate 4; momentum 0"),
+    ("`tbq:7`", "tbq:7"),
+    ("`tbq:7`, no momentum, 4 times the rate", "tbq:7; rate 4; momentum 0"),
+    ("`graddrop:1%`", "graddrop:1%"),
+    ("the same after 2 epochs of 25 % and 4 of 6.25 %", "graddrop:1%; ramp 25% x2, 6.25% x4"),
+    ("`graddrop:1%`, no momentum, 4 times the rate", "graddrop:1%; rate 4; momentum 0"),
+    ("`dgc:0.1%` after the paper's warm-up of 4 epochs",
+     "dgc:0.1%; ramp 25% x1, 6.25% x1, 1.5625% x1, 0.4% x1; momentum 0"),
+    ("`dgc:1%`", "dgc:1%; momentum 0"),
+    ("`dgc:1%` after 2 epochs of 25 % and 4 of 6.25 %", "dgc:1%; ramp 25% x2, 6.25% x4; momentum 0"),
+    ("`dgc:1%,m=0.5`, 4 times the rate", "dgc:1%,m=0.5; rate 4; momentum 0"),
+    ("`terngrad`", "terngrad"),
+    ("fp32, no momentum, 4 times the rate", f"{methods.GLOO}; rate 4; momentum 0"),
+]
+GPT_ADVICE = [
+    ("`topk:1%`", "topk:1%"),
+    ("the same after 1 epoch of 25 % and 1 of 6.25 %", "topk:1%; ramp 25% x1, 6.25% x1"),
+    ("the same after 2 epochs of 25 % and 4 of 6.25 %", "topk:1%; ramp 25% x2, 6.25% x4"),
+    ("the same after 1 epoch without a codec", "topk:1%; 1 exact epochs"),
+    ("the same after 4 epochs without a codec", "topk:1%; 4 exact epochs"),
+    ("`dgc:1%`", "dgc:1%"),
+    ("the same after 2 epochs of 25 % and 4 of 6.25 %", "dgc:1%; ramp 25% x2, 6.25% x4"),
+    ("`onebit`", "onebit"),
+    ("the same after 4 epochs without a codec", "onebit; 4 exact epochs"),
+]
+
+
+def advice(models, rows):
+    """Returns a function that makes a table of differences from Gloo."""
+    def make(samples):
+        found = [[words, *((cells(samples, model, name, methods.TUNING_SEEDS) or ["", "not measured"])[1] for model in models)]
+                 for words, name in rows]
+        return table(["settings", *models], found)
+
+    return make
+
+
+def difference_of(model, name):
+    """Returns a figure: the difference of a method from Gloo."""
+    def text(samples):
+        return (cells(samples, model, name, methods.TUNING_SEEDS) or ["", "not measured"])[1]
+
+    return text
+
+
 def weights(samples):
     """Returns a table of codecs on gradients and on weights: difference from Gloo's final accuracy, in points."""
     rows = []
@@ -203,4 +255,7 @@ FIGURES = {
     "trials": trials,
     "chosen": chosen,
     "weights": weights,
+    "advice": advice(methods.DIGITS, ADVICE),
+    "advice-gpt": advice(("gpt",), GPT_ADVICE),
+    **{slug(f"{model} {name}"): difference_of(model, name) for model in methods.DIGITS for name in methods.BY_NAME},
 }

@@ -25,6 +25,7 @@ def check_plan():
         assert tried[0] == methods.HIPRESS[algorithm][0] and len(tried) <= 12, algorithm
     assert all(method in methods.TRIALS[algorithm] for algorithm, method in methods.CHOSEN.items())
     samples = Store(experiment.EXPERIMENT).values()
+    assert {name for _, name in (*tables.ADVICE, *tables.GPT_ADVICE)} <= set(methods.BY_NAME)
     assert {key.split("/", 2)[2] for key in samples} <= set(methods.BY_NAME), "samples of methods that no table shows"
     for algorithm, method in methods.CHOSEN.items():
         assert tables.best_trial(samples, algorithm) in (None, method), algorithm

@@ -179,6 +179,6 @@ enum class PlanPort : uint8_t { kUdp, kPackets, kCard };
 
 // Returns the figures of an ideal that no library beats without compression: TCP segments of the same MTU on the same
 // links. They cost no core, so backward is not slower during an exchange. Use them with the codec `raw`.
-[[nodiscard]] Calibration plain_calibration(const Calibration& calibration);
+[[nodiscard]] Calibration ideal_calibration(const Calibration& calibration);
 
 }  // namespace gradlane

@@ -127,13 +127,13 @@ Calibration free_calibration(double latency, double bandwidth) {
   return free;
 }
 
-Calibration plain_calibration(const Calibration& calibration) {
+Calibration ideal_calibration(const Calibration& calibration) {
   constexpr double kHeaders = 52;   // IP and TCP, with time stamps
   constexpr double kEthernet = 38;  // from the preamble to the gap
-  Calibration plain = free_calibration(calibration.link.latency, calibration.link.bandwidth);
-  plain.packets.payload = calibration.packets.mtu() - kHeaders;
-  plain.packets.overhead = kHeaders + kEthernet;
-  return plain;
+  Calibration ideal = free_calibration(calibration.link.latency, calibration.link.bandwidth);
+  ideal.packets.payload = calibration.packets.mtu() - kHeaders;
+  ideal.packets.overhead = kHeaders + kEthernet;
+  return ideal;
 }
 
 }  // namespace gradlane

@@ -79,7 +79,7 @@ std::string fixed_text(const PlanRow& row) {
       bits);
 }
 
-// Returns advice to try before compressing, or an empty text. There is advice if `plain` is as fast as the chosen
+// Returns advice to try before compressing, or an empty text. There is advice if `ideal` is as fast as the chosen
 // codec, and raw is slow because of packets, a core or memory.
 std::string raw_text(const PlanRows& rows, const PlanRow& chosen) {
   if (rows.rows.front().plan.time.step >= chosen.plan.time.step * (1 + kWorthIt)) return "";
@@ -102,7 +102,7 @@ std::string both_text(const std::string& one, const std::string& other) {
 
 // Returns the name of a row in a sentence.
 std::string row_name(const PlanRow& row) {
-  if (row.kind == RowKind::kPlain) return "an ideal exchange without compression";
+  if (row.kind == RowKind::kIdeal) return "an ideal exchange without compression";
   if (row.kind == RowKind::kRival) {
     const std::string name = row.library == "nccl" ? "NCCL" : row.library == "gloo" ? "Gloo" : row.library;
     return row.exact ? name : "bf16 of PyTorch with " + name;

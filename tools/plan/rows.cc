@@ -27,7 +27,7 @@ std::string ways_of(const StepPlan& plan) {
 PlanRow row_of(const PlanSetting& setting, RowKind kind, const std::string& name, const BucketExchange& exchange) {
   const Calibration& calibration = setting.calibration;
   // An ideal exchange does not slow down backward.
-  const StepHost host = {calibration.cores, kind == RowKind::kPlain ? 1 : calibration.lambda};
+  const StepHost host = {calibration.cores, kind == RowKind::kIdeal ? 1 : calibration.lambda};
   PlanRow row;
   row.kind = kind;
   row.codec = name;
@@ -93,8 +93,8 @@ void apply(const PlanSetting& setting, const ExchangeCost& cost, BucketChoice& c
 PlanRow rival_row(const PlanSetting& setting, const std::string& library, const std::string& codec) {
   const auto move = find_move(setting, library, codec);
   const bool exact = codec == "fp32";
-  const Calibration now = plain_calibration(setting.calibration);
-  const Calibration then = move ? plain_calibration(calibration_then(setting, move->ring)) : now;
+  const Calibration now = ideal_calibration(setting.calibration);
+  const Calibration then = move ? ideal_calibration(calibration_then(setting, move->ring)) : now;
   const CodecCost* const cost = now.find(exact ? "raw" : codec);
   const BucketExchange exchange = [&](double elements) {
     if (!move) return no_exchange();
@@ -248,18 +248,18 @@ PlanSetting with_gbps(PlanSetting setting, double gbps) {
   return setting;
 }
 
-PlanRow plain_row(const PlanSetting& setting) {
-  const Calibration plain = plain_calibration(setting.calibration);
-  const CodecCost* const raw = plain.find("raw");
+PlanRow ideal_row(const PlanSetting& setting) {
+  const Calibration ideal = ideal_calibration(setting.calibration);
+  const CodecCost* const raw = ideal.find("raw");
   const BucketExchange model = [&](double elements) {
-    BucketChoice choice = fastest_codec(plain, {&raw, 1}, elements, setting.nodes, ideal_strategies());
+    BucketChoice choice = fastest_codec(ideal, {&raw, 1}, elements, setting.nodes, ideal_strategies());
     choice.busy = 0;  // an ideal exchange needs no core
     return choice;
   };
-  PlanRow row = row_of(setting, RowKind::kPlain, "plain", model);
+  PlanRow row = row_of(setting, RowKind::kIdeal, "ideal", model);
   row.exact = true;
   row.ways = ways_of(row.plan);
-  for (BucketChoice& each : row.plan.choices) each.codec = nullptr;  // it points into `plain`, which ends here
+  for (BucketChoice& each : row.plan.choices) each.codec = nullptr;  // it points into `ideal`, which ends here
   return row;
 }
 
@@ -286,7 +286,7 @@ PlanRow baseline_row(const PlanSetting& setting) {
     PlanRow row = rival_row(setting, library, codec);
     if (!fastest || row.plan.time.step < fastest->plan.time.step) fastest = std::move(row);
   }
-  return fastest ? *fastest : plain_row(setting);
+  return fastest ? *fastest : ideal_row(setting);
 }
 
 PlanRows plan_rows(const PlanSetting& setting) {
@@ -302,7 +302,7 @@ PlanRows plan_rows(const PlanSetting& setting) {
       if ((codec == "fp32") == exact) rows.push_back(rival_row(setting, library, codec));
     }
   };
-  rows.push_back(plain_row(setting));
+  rows.push_back(ideal_row(setting));
   add_rivals(true);
   std::vector<PlanRow> own = {codec_row(setting, std::string(kDefaultCodec))};
   for (const std::string& name : setting.codecs) {

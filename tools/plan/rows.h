@@ -11,7 +11,7 @@ namespace gradlane {
 
 // The library that exchanges a row's gradients.
 enum class RowKind : uint8_t {
-  kPlain,  // an ideal exchange without compression that no library beats (plain_calibration())
+  kIdeal,  // an ideal exchange without compression that no library beats (ideal_calibration())
   kRival,  // another library, as measured
   kCodec,  // a codec of gradlane, or raw
   kBest,   // for each bucket, the fastest of gradlane's rows
@@ -20,7 +20,7 @@ enum class RowKind : uint8_t {
 // A training step with one codec for all buckets.
 struct PlanRow {
   RowKind kind = RowKind::kCodec;
-  std::string codec;    // "plain", "gloo", "gloo bf16", "raw", a codec, "best"
+  std::string codec;    // "ideal", "gloo", "gloo bf16", "raw", a codec, "best"
   std::string library;  // of rivals
   bool exact = false;   // does not compress
   bool measured = false;
@@ -39,8 +39,8 @@ struct PlanRow {
 };
 
 struct PlanRows {
-  std::vector<PlanRow> rows;  // plain, rivals, raw, each codec, best
-  // The fastest exchange without compression that this host has: that of a rival, if one was measured here; else plain.
+  std::vector<PlanRow> rows;  // ideal, rivals, raw, each codec, best
+  // The fastest exchange without compression that this host has: that of a rival, if one was measured here; else ideal.
   const PlanRow* baseline = nullptr;
   const PlanRow* raw = nullptr;
   // `single` is the row of the finest codec that is as fast as the fastest (kAsFast) and saves at least kWorthIt. raw,
@@ -67,7 +67,7 @@ struct PlanRows {
 // largest value) and of qsgd:4 (a fifteenth of it) are too large to count.
 [[nodiscard]] bool states_bound(const std::string& codec);
 
-[[nodiscard]] PlanRow plain_row(const PlanSetting& setting);
+[[nodiscard]] PlanRow ideal_row(const PlanSetting& setting);
 // Returns the row of raw or of a codec. Its step is infinite if no strategy can carry it, or if it was measured on
 // another ring and there are no figures with which to predict it for this one.
 [[nodiscard]] PlanRow codec_row(const PlanSetting& setting, const std::string& codec);

@@ -123,7 +123,7 @@ void print_grid(const PlanSetting& setting, const WhatIf& grid, const std::vecto
   const std::string baseline = baseline_row(setting).codec;
   fmt::print("{}, port {}{}, lanes {}: gradlane's fastest codec, and the speed-up of a step compared with {}.\n",
              setting.model.name, setting.calibration.port, origin_text(setting), setting.calibration.lanes,
-             baseline == "plain" ? "a plain\nexchange, which is as fast as the links and uses no core"
+             baseline == "ideal" ? "an ideal\nexchange, which is as fast as the links and uses no core"
                                  : baseline + ", as measured");
   fmt::print("-: no codec is faster by {:.0f} % or more.\n", kWorthIt * 100);
   size_t begin = 0;

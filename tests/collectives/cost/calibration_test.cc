@@ -46,11 +46,11 @@ TEST(Calibration, FullPackets) {
 // A plan without compression uses packets of the same size.
 TEST(Calibration, PlainHasTheSameMtu) {
   Calibration usual = usual_calibration(PlanPort::kUdp);
-  EXPECT_EQ(plain_calibration(usual).packets.payload, 1448);
-  EXPECT_EQ(plain_calibration(usual).packets.overhead, 90);
+  EXPECT_EQ(ideal_calibration(usual).packets.payload, 1448);
+  EXPECT_EQ(ideal_calibration(usual).packets.overhead, 90);
   usual.packets.set_mtu(9000);
-  EXPECT_EQ(plain_calibration(usual).packets.payload, 8948);
-  EXPECT_EQ(plain_calibration(usual).packets.overhead, 90);
+  EXPECT_EQ(ideal_calibration(usual).packets.payload, 8948);
+  EXPECT_EQ(ideal_calibration(usual).packets.overhead, 90);
 }
 
 TEST(Calibration, SlowestLink) {

@@ -226,7 +226,7 @@ TEST(PlanStep, ChoosesTheBestForEachBucket) {
 TEST(PlanStep, PlainPaysNoLambda) {
   DefaultOptions setting(1);
   setting.calibration.lambda = 30;
-  setting.calibration = plain_calibration(setting.calibration);
+  setting.calibration = ideal_calibration(setting.calibration);
   const StepPlan plan = setting.plan({"raw"});
   setting.calibration.lambda = 1;
   EXPECT_DOUBLE_EQ(plan.time.step, setting.plan({"raw"}).time.step);

@@ -98,7 +98,7 @@ def run(gradlane, *arguments, status=0, **variables):
 
 def check_tables(gradlane):
     text = run(gradlane, "--model", "resnet50", "--gbps", "1", "--calibration", "none").stdout
-    for word in ("plain", "raw", "fixed:10", "best", "bytes must shrink", "compress with", "link"):
+    for word in ("ideal", "raw", "fixed:10", "best", "bytes must shrink", "compress with", "link"):
         assert word in text, (word, text)
     assert "profile your model with gradlane.torch.profile" in text and "assumed: --nodes" in text, text
     assert "(codec: auto:2^-10" in run(gradlane, "--model", "RESNET50", "--gbps", "1", "--codecs", "fixed:10").stdout
@@ -115,7 +115,7 @@ def check_json(gradlane, folder):
     plan = json.loads(run(gradlane, "--model", str(profile), "--json").stdout)
     assert plan["elements"] == 10000000 and plan["batch"] == 8 and abs(plan["compute_ms"] - 15) < 1e-6, plan
     rows = {row["codec"]: row for row in plan["rows"]}
-    assert plan["baseline"] == "plain" and rows["plain"]["speedup"] == 1, rows
+    assert plan["baseline"] == "ideal" and rows["ideal"]["speedup"] == 1, rows
     assert rows["raw"]["speedup"] < 1 and rows["best"]["speedup"] >= rows["fixed:10"]["speedup"] * 0.99, rows
     for row in plan["rows"]:
         assert row["limit"] in ("latency", "link", "codec", "packets", "memory") or row["measured"], row
@@ -187,7 +187,7 @@ def check_calibrations(gradlane, folder):
     assert "links may be faster" in run(gradlane, *arguments).stdout
     assert "links may be faster" not in run(gradlane, *arguments, "--gbps", "2").stdout
     file.write_text(CALIBRATION.format(**here))
-    assert [row["codec"] for row in plan["rows"]][:2] == ["plain", "raw"], plan
+    assert [row["codec"] for row in plan["rows"]][:2] == ["ideal", "raw"], plan
     assert "fixed:12" in run(gradlane, *arguments, "--codecs", "fixed:12").stdout
     for wrong, words in (({"host": "elsewhere"}, ["elsewhere", "--calibrate"]),
                          ({"isa": "abacus"}, ["abacus"]), ({"program": "0"}, ["gradlane '0'"]),
@@ -210,12 +210,12 @@ def check_measured(gradlane, folder):
     profile.write_text(json.dumps(PROFILE))
     arguments = ("--model", str(profile), "--calibration", str(file))
     plan = json.loads(run(gradlane, *arguments, "--json").stdout)
-    assert [row["codec"] for row in plan["rows"]] == ["plain", "gloo", "raw", "gloo bf16", "fixed:adaptive",
+    assert [row["codec"] for row in plan["rows"]] == ["ideal", "gloo", "raw", "gloo bf16", "fixed:adaptive",
                                                       "topk:1%+fixed:10", "best"], plan
     assert plan["baseline"] == "gloo" and plan["cores"] == 1, plan
     for row in plan["rows"]:
-        assert row["measured"] == (row["codec"] != "plain"), row
-        assert row["limit"] if row["codec"] in ("plain", "raw", "best") else row["limit"] is None, row
+        assert row["measured"] == (row["codec"] != "ideal"), row
+        assert row["limit"] if row["codec"] in ("ideal", "raw", "best") else row["limit"] is None, row
         assert abs(row["step_ms"] - row["exposed_ms"] - plan["compute_ms"]) < 1e-6, row
     table = run(gradlane, *arguments, "--codecs", "topk:1%+fixed:10").stdout
     assert "baseline" in table and "x as fast as with Gloo (" in table and "fixed:adaptive" not in table, table

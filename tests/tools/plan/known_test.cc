@@ -78,7 +78,7 @@ TEST(Known, TimeToAccuracy) {
   EXPECT_DOUBLE_EQ(fixed.to_accuracy().value(), fixed.speedup / 1.25);
   EXPECT_FALSE(row_of(rows, "signsgd").to_accuracy());
   EXPECT_EQ(row_of(rows, "raw").to_accuracy(), row_of(rows, "raw").speedup);
-  EXPECT_EQ(row_of(rows, "plain").to_accuracy(), 1);
+  EXPECT_EQ(row_of(rows, "ideal").to_accuracy(), 1);
   const std::string text = advice(setting, rows);
   EXPECT_NE(text.find("; but a small gpt needed 1.25 times as many epochs with it, which leaves "), text.npos) << text;
 }

@@ -29,11 +29,11 @@ const PlanRow& row_of(const PlanRows& rows, const std::string& codec) {
 TEST(PlanRows, SlowLinks) {
   const PlanSetting setting = setting_of("1");
   const PlanRows rows = plan_rows(setting);
-  EXPECT_EQ(rows.rows[0].codec, "plain");
+  EXPECT_EQ(rows.rows[0].codec, "ideal");
   EXPECT_EQ(rows.rows[1].codec, "raw");
   EXPECT_EQ(rows.rows.back().codec, "best");
   EXPECT_EQ(rows.baseline, &rows.rows[0]);
-  EXPECT_EQ(row_of(rows, "plain").speedup, 1);
+  EXPECT_EQ(row_of(rows, "ideal").speedup, 1);
   EXPECT_LE(row_of(rows, "raw").speedup, 1);
   EXPECT_GT(row_of(rows, "fixed:10").speedup, 2);
   for (const PlanRow& row : rows.rows) EXPECT_LE(row.speedup, rows.rows.back().speedup * 1.02) << row.codec;
@@ -133,7 +133,7 @@ TEST(PlanRows, TheFastestRivalIsTheBaseline) {
   const PlanRows rows = plan_rows(setting);
   std::vector<std::string> names;
   for (const PlanRow& row : rows.rows) names.push_back(row.codec);
-  EXPECT_EQ(names, (std::vector<std::string>{"plain", "gloo", "nccl", "raw", "gloo bf16", "fixed:adaptive", "best"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"ideal", "gloo", "nccl", "raw", "gloo bf16", "fixed:adaptive", "best"}));
   EXPECT_EQ(rows.baseline->codec, "nccl");
   EXPECT_EQ(rows.baseline->speedup, 1);
   EXPECT_TRUE(rows.baseline->measured);
@@ -150,7 +150,7 @@ TEST(PlanRows, TheFastestRivalIsTheBaseline) {
 // Rivals that were measured on another host are shown, but they are not what this host has.
 TEST(PlanRows, UsualFiguresAreNoBaseline) {
   const PlanRows rows = plan_rows(measured({{"gloo", "fp32", 1}, {"gradlane", "raw", 1.5}}, false));
-  EXPECT_EQ(rows.baseline->codec, "plain");
+  EXPECT_EQ(rows.baseline->codec, "ideal");
   EXPECT_LT(row_of(rows, "gloo").speedup, 1);
 }
 
@@ -230,7 +230,7 @@ TEST(PlanRows, OtherStrategiesDoNotMoveWhatWasMeasured) {
   const PlanRows usual = plan_rows(setting);
   setting.strategies = find_strategies("rings:4");
   const PlanRows rows = plan_rows(setting);
-  for (const char* const codec : {"plain", "gloo", "raw", "fixed:10"}) {
+  for (const char* const codec : {"ideal", "gloo", "raw", "fixed:10"}) {
     EXPECT_GT(row_of(rows, codec).plan.time.exchange, 0) << codec;
     EXPECT_EQ(row_of(rows, codec).plan.time.exchange, row_of(usual, codec).plan.time.exchange) << codec;
   }
@@ -326,8 +326,8 @@ TEST(Advice, WhatIsAssumed) {
   text = advice(make_plan_setting(options), plan_rows(make_plan_setting(options)));
   EXPECT_TRUE(text.ends_with("; 10 Gb/s assumed: --gbps)")) << text;
   EXPECT_EQ(compute_note(make_plan_setting(options)), "");
-  // "plain" is not a strategy that a user can choose.
-  EXPECT_EQ(text.find("plain"), text.npos) << text;
+  // "ideal" is not a strategy that a user can choose.
+  EXPECT_EQ(text.find("by ideal"), text.npos) << text;
 }
 
 }  // namespace

@@ -72,14 +72,12 @@ def effects(samples):
     """Returns CodecEffects from the experiment `accuracy`."""
     lines = []
     for model, kind in KINDS.items():
-        base = study_tables.effect(samples, model, methods.GLOO)
-        needed = [epochs for epochs in base["epochs"] if epochs] if base else []
         for name, row in accuracy_rows().items():
             found = study_tables.effect(samples, model, name)
-            if found is None or not needed:
+            if found is None:
                 continue
-            reached = [epochs for epochs in found["epochs"] if epochs]
-            relative = statistics.fmean(reached) / statistics.fmean(needed) if reached else 0.0
+            reached = [epochs / base for epochs, base in zip(found["epochs"], found["base_epochs"]) if epochs]
+            relative = statistics.fmean(reached) if reached else 0.0
             lines.append(line(kind, row, relative, found["difference"], len(reached), found["seeds"]))
     return "".join(lines)
 

@@ -57,6 +57,7 @@ def effect(samples, model, name, seeds=None):
     - difference, error: mean and standard error of difference() from fp32 with the same seed
     - met: whether the mean difference is within the target
     - epochs: how many epochs the method needs to the target, in each seed; None where it was not reached
+    - base_epochs: the same of fp32
     - identical: whether all ranks had the same weights
     """
     base = runs_of(samples, model, methods.GLOO)
@@ -72,6 +73,7 @@ def effect(samples, model, name, seeds=None):
         "error": statistics.stdev(differences) / len(runs) ** 0.5 if len(runs) > 1 else None,
         "met": is_met(model, mean),
         "epochs": [epochs_to(model, run, base[seed]) for seed, run in runs.items()],
+        "base_epochs": [epochs_to(model, base[seed], base[seed]) for seed in runs],
         "identical": all(run["identical"] for run in runs.values()),
     }
 

@@ -25,6 +25,7 @@ from lab.steps import setups, tables
 
 MACHINE = {"cpu": "CPU", "cores": 2, "kernel": "6", "torch": "2", "python": "3"}
 QUIET = {"before": 0.0, "steal": 0.0, "others": 0.0}
+CONTEXT = reproduce.Context(pathlib.Path("/bin/false"), None)
 
 
 def an_experiment(**more):
@@ -90,14 +91,13 @@ class Stores(unittest.TestCase):
 
     def test_runner_measures_what_is_missing_and_discards_noise(self):
         loads = [{**QUIET, "steal": 0.5}, QUIET, QUIET]
-        watch = types.SimpleNamespace(before=0, load=lambda: loads.pop(0))
+        watch = types.SimpleNamespace(before=0, load=lambda: loads.pop(0), note=None)
         trial = self.store()
         trial.add(a_sample(trial, "b"))
         args = argparse.Namespace(minutes=None, keep_stale=False, again=False)
-        context = types.SimpleNamespace(python=None)
         with unittest.mock.patch.object(reproduce, "wait_until_quiet", lambda end: watch), \
                 contextlib.redirect_stderr(io.StringIO()) as said:
-            self.assertEqual(reproduce.run(args, [trial], context), 0)
+            self.assertEqual(reproduce.run(args, [trial], CONTEXT), 0)
         self.assertIn("discarded", said.getvalue())
         self.assertEqual(trial.values(), {"a": [7], "b": [1]})
         self.assertEqual(loads, [QUIET], "a was measured twice, b not at all")
@@ -109,10 +109,10 @@ class Stores(unittest.TestCase):
 
         trial = self.store(measure=measure)
         args = argparse.Namespace(minutes=None, keep_stale=False, again=False)
-        watch = types.SimpleNamespace(before=0, load=lambda: QUIET)
+        watch = types.SimpleNamespace(before=0, load=lambda: QUIET, note=None)
         with unittest.mock.patch.object(reproduce, "wait_until_quiet", lambda end: watch), \
                 contextlib.redirect_stderr(io.StringIO()) as said:
-            self.assertEqual(reproduce.run(args, [trial], types.SimpleNamespace(python=None)), 2)
+            self.assertEqual(reproduce.run(args, [trial], CONTEXT), 2)
         self.assertEqual(said.getvalue().count("it failed"), 2 * reproduce.MOST_TRIES)
 
     def test_spans_are_filled(self):
@@ -184,6 +184,21 @@ class Machines(unittest.TestCase):
         self.assertFalse(machine.is_quiet({**QUIET, "before": machine.QUIET + 0.1}))
         self.assertFalse(machine.is_quiet({**QUIET, "steal": machine.MOST_STEAL + 0.01}))
         self.assertFalse(machine.is_quiet({**QUIET, "others": machine.QUIET}))
+
+    def test_the_worst_window_counts(self):
+        """10 s of which another program uses 1 s, 2 s that are too short for a window, and 3 s without anything."""
+        clock, foreign = [0.0], [0.0]
+        with unittest.mock.patch.multiple(machine, busy_cores=lambda: 0.1, _times=lambda: (2 * clock[0], 0.0, 0.0),
+                                          _foreign_seconds=lambda: {1: foreign[0]}), \
+                unittest.mock.patch.object(machine.time, "monotonic", lambda: clock[0]):
+            watch = machine.Watch()
+            for seconds, used in ((10, 1), (2, 2)):
+                clock[0], foreign[0] = clock[0] + seconds, foreign[0] + used
+                watch.note()
+            clock[0] += 3
+            self.assertEqual(watch.load(), {"before": 0.1, "steal": 0.0, "others": 0.4})
+            clock[0] += 1
+            self.assertEqual(watch.load()["others"], 0.0)
 
     def test_time_of_children_is_not_of_others(self):
         burn = "import time\nwhile time.process_time() < 0.3: pass"
@@ -274,7 +289,7 @@ class Known(unittest.TestCase):
                    "gpt/2/onebit": training(3, 3, 2), "gpt/1/onebit; rate 0.5": training(1, 1, 1),
                    "gpt/1/Gloo, bf16": training(3, 1, 1), "conv/1/onebit": training(50, 60, 70)}
         self.assertEqual(known.accuracy_rows()["signsgd; rate 0.00390625"], "signsgd")
-        self.assertEqual(known.effects(samples), '{"gpt", "gloo bf16", 0.8, 0, 1, 1},\n{"gpt", "onebit", 1.2, 50, 1, 2},\n')
+        self.assertEqual(known.effects(samples), '{"gpt", "gloo bf16", 0.6667, 0, 1, 1},\n{"gpt", "onebit", 1, 50, 1, 2},\n')
 
 
 class Exchanges(unittest.TestCase):
@@ -295,8 +310,8 @@ class Exchanges(unittest.TestCase):
 
     def test_losing_cases(self):
         table = exchange_tables.FIGURES["losing"](self.samples())
-        self.assertIn("| `raw` | 1 | 1 | 0.62 to 1.2 (4 ranks, 64 MiB) |", table)
-        self.assertIn("| `signsgd` | 2 | 0 | 2.00 (2 ranks, 4 KiB) |", table)
+        self.assertIn("| `raw` | 1 | 0 | 1 | 0.62 to 1.2 (4 ranks, 64 MiB) |", table)
+        self.assertIn("| `signsgd` | 2 | 0 | 0 | 2.00 (2 ranks, 4 KiB) |", table)
 
     def test_short_figures(self):
         for name, text in (("raw-2-ranks-4-KiB", "2.00"), ("topk-1-fixed-10-4-ranks-64-MiB", "2.00"),
@@ -318,7 +333,7 @@ class Exchanges(unittest.TestCase):
         rings = exchange_tables.rings_of_calibrations({"2 nodes, 1gbit": [{"json": {"exchanges": exchanges}}]})
         self.assertIn("| 2 nodes, 1gbit | 1 MiB | 1.00 ms | **0.50** (2.00 ms) | 2.00 (500 us) |",
                       exchange_tables.speed_table(rings))
-        self.assertIn("| `gloo bf16` | 0 | 2 | 0.50 (2 nodes, 1gbit, 64 KiB) |", exchange_tables.losing_table(rings))
+        self.assertIn("| `gloo bf16` | 0 | 0 | 2 | 0.50 (2 nodes, 1gbit, 64 KiB) |", exchange_tables.losing_table(rings))
         self.assertEqual(exchange_tables.record(rings, "raw"), "2 of 2, at worst 2.00 (2 nodes, 1gbit, 64 KiB)")
         self.assertEqual(exchange_tables.record(rings, "int8"), "not measured")
 

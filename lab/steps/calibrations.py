@@ -12,10 +12,13 @@ from lab.results.experiment import EXCHANGE, Batch, Experiment
 from lab.steps import setups
 
 SECONDS, PATIENCE = 75, 400
+RUNS = 2  # of each ring, so that figures that differ from run to run are given as ranges
 
 
 def batches(samples):
-    return [Batch((ring,), SECONDS, ring) for ring in setups.RINGS if ring not in samples]
+    """Returns a batch for each run that is missing, the first runs of all rings first."""
+    waiting = [(run, ring) for ring in setups.RINGS for run in range(len(samples.get(ring, [])), RUNS)]
+    return [Batch((ring,), SECONDS, ring) for _, ring in sorted(waiting, key=lambda each: each[0])]
 
 
 def measure(batch, context):

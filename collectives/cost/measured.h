@@ -25,8 +25,8 @@ struct MeasuredRing {
 //
 // gradlane's: predictions are of its own codec, and the measured cost changes in proportion.
 [[nodiscard]] ExchangeCost move_own(const ExchangeCost& measured, const BucketChoice& then, const BucketChoice& now);
-// A rival's: predictions are of an ideal exchange (ideal_calibration()). The time that the rival takes longer than that,
-// and its work, change in proportion to the bytes that a node sends.
+// A rival's: predictions are of an ideal exchange (ideal_calibration()). The time that the rival takes longer than
+// that, and its work, change in proportion to the bytes that a node sends.
 [[nodiscard]] ExchangeCost move_rival(const ExchangeCost& measured, const BucketChoice& then, const BucketChoice& now);
 
 }  // namespace gradlane

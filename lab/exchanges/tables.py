@@ -46,7 +46,7 @@ def rings_on_links():
 
 
 def links_are_stale():
-    """Returns " (stale)" if samples of `calibrations` are. Those of this experiment have nothing to do with it."""
+    """Returns " (stale)" if samples of `calibrations` are: pages ask only about those of `exchanges`."""
     return " (stale)" if Store(calibrations.EXPERIMENT).stale() else ""
 
 

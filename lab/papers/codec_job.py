@@ -48,7 +48,7 @@ def gradlane_speed(spec, isa):
     passes = ENCODING[spec["codec"]]
     rows = gradlane_json(spec, "bench", "codec", "--json", "--codec", spec["codec"], "--isa", isa, "--block", str(spec["bytes"]),
                          "--data", spec["data"], "--op", *passes, "decode")["rows"]
-    # Of a recording there are also rows with the sum of all ranks.
+    # A recording also has rows with the sum of all ranks.
     name = pathlib.Path(spec["data"]).stem if spec["data"].endswith(".npy") else spec["data"]
     found = {row["op"]: row["gb_per_s"] for row in rows if row["data"] == name}
     return {"encode": 1 / sum(1 / found[each] for each in passes), "decode": found["decode"]}

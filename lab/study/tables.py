@@ -124,7 +124,7 @@ T99 = {1: 63.66, 2: 9.92, 3: 5.84, 4: 4.60, 5: 4.03, 6: 3.71, 7: 3.50}
 
 
 def interval(values):
-    """Returns (mean, half of the 99 % confidence interval) of values that differ by chance."""
+    """Returns (mean, half of the 99 % confidence interval) of values that differ at random."""
     return statistics.fmean(values), T99[len(values) - 1] * statistics.stdev(values) / len(values) ** 0.5
 
 
@@ -186,7 +186,7 @@ def chosen(samples):
                  rows)
 
 
-# What docs/codecs.md shows of warm-ups, and words for it.
+# docs/codecs.md shows these methods, under these words.
 ADVICE = [
     ("`onebit`", "onebit"),
     ("the same after 1 of 15 epochs without a codec", "onebit; 1 exact epochs"),

@@ -117,17 +117,17 @@ void scan_states(const Codec& codec, BenchPool& pool) {
   const float* const residual = pool.residual(0, codec);
   const float* const second = pool.second(0, codec);
   Codec own = codec;
-  const auto look = std::make_unique<TensorScan>();
-  while (look->pass < own.passes()) {
+  const auto scan = std::make_unique<TensorScan>();
+  while (scan->pass < own.passes()) {
     // later passes leave out values that do not matter
-    while ((look->values = std::clamp<uint64_t>(look->next, look->values, all)) < all) {
-      const size_t first = look->values;
-      own.scan(*look, {pool.in(0).data() + first, residual == nullptr ? nullptr : residual + first,
+    while ((scan->values = std::clamp<uint64_t>(scan->next, scan->values, all)) < all) {
+      const size_t first = scan->values;
+      own.scan(*scan, {pool.in(0).data() + first, residual == nullptr ? nullptr : residual + first,
                        second == nullptr ? nullptr : second + first, std::min(kSlice, all - first), first});
     }
-    own.end_pass(*look);
+    own.end_pass(*scan);
   }
-  own.finish_scan(*look, 0);
+  own.finish_scan(*scan, 0);
   asm volatile("" : : "r"(&own) : "memory");  // keeps the compiler from leaving the scan out
 }
 

@@ -106,11 +106,11 @@ void keep_links(const std::string& path) {
     return;
   }
   if (there.links.empty() || !calibration_fault(there, this_use()).empty()) return;
-  throw SetupError(
-      fmt::format("{} has links, which cannot be measured now because no daemon runs here.\n"
-                  "Start the daemon and this command on all nodes, or name them: --nodes HOST,HOST. For this host only,\n"
-                  "use --alone",
-                  path));
+  throw SetupError(fmt::format(
+      "{} has links, which cannot be measured now because no daemon runs here.\n"
+      "Start the daemon and this command on all nodes, or name them: --nodes HOST,HOST. For this host only,\n"
+      "use --alone",
+      path));
 }
 
 uint64_t hash_of(const std::string& text) {
@@ -186,11 +186,12 @@ int calibrate_alone(const CalibrateOptions& options, const Progress& progress) {
   const std::string target = target_of(options);
   if (!options.alone) {
     keep_links(target);
-    fmt::print(stderr,
-               "no gradlane daemon runs here (there is no socket in {}), so links are not measured.\n"
-               "To measure links, start the daemon and this command on all nodes, or name them: --nodes HOST,HOST. For this\n"
-               "host only, use --alone\n",
-               fmt::join(folders_of_sockets(), ", "));
+    fmt::print(
+        stderr,
+        "no gradlane daemon runs here (there is no socket in {}), so links are not measured.\n"
+        "To measure links, start the daemon and this command on all nodes, or name them: --nodes HOST,HOST. For this\n"
+        "host only, use --alone\n",
+        fmt::join(folders_of_sockets(), ", "));
   }
   NewFile file(target, options.output.empty());
   measure_host(calibration, progress);

@@ -114,8 +114,9 @@ std::string row_name(const PlanRow& row) {
 std::string how_text(const PlanSetting& setting, const PlanRows& rows, const PlanRow& row) {
   const std::string against = row_name(*rows.baseline);
   if (row.kind == RowKind::kRival) {
-    return fmt::format(": a step is {} as fast as with {} (model.register_comm_hook(None, default_hooks.bf16_compress_hook))",
-                       times_text(row.speedup), against);
+    return fmt::format(
+        ": steps are {} as fast as with {} (model.register_comm_hook(None, default_hooks.bf16_compress_hook))",
+        times_text(row.speedup), against);
   }
   const bool follows = follows_gradients(row.codec);
   const auto [codec, strategies] =
@@ -126,7 +127,8 @@ std::string how_text(const PlanSetting& setting, const PlanRows& rows, const Pla
     what = fmt::format("gradlane.torch.State(\"fixed:adaptive\", strategy=\"{}\")", way);
     if (!strategies.empty()) what = both_text(what, strategies) + " in the daemons' configuration";
   }
-  return fmt::format(" by {}: a step is {} as fast as with {} ({})", ways_text(row.ways), times_text(row.speedup), against, what);
+  return fmt::format(" by {}: steps are {} as fast as with {} ({})", ways_text(row.ways), times_text(row.speedup),
+                     against, what);
 }
 
 // Returns "4 % slower than Gloo", "2 % faster than Gloo".

@@ -83,9 +83,9 @@ void print_rows(const PlanSetting& setting, const PlanRows& rows) {
                sent > 0 ? fmt::format("{:.1f}", sent * 1e-6) : "-", ms_text(time.exchange), ms_text(time.hidden),
                ms_text(time.exposed), ms_text(time.step), row.speedup, accuracy_text(row),
                row.limit.empty() ? "-" : row.limit,
-               &row == rows.baseline                      ? "; baseline"
-               : rows.raw->measured && from_parts(row)    ? "; from parts"
-                                                          : "");
+               &row == rows.baseline                   ? "; baseline"
+               : rows.raw->measured && from_parts(row) ? "; from parts"
+                                                       : "");
   }
   fmt::print("\nA step of one node alone: {} ms; if exchanges took no time: {} ms. ", ms_text(rows.compute),
              ms_text(rows.without));
@@ -226,8 +226,7 @@ int run_plan(PlanOptions options) {
   if (!options.widths.empty() && (options.paper || !options.what_if.empty())) {
     throw SetupError("--widths analyses recordings: leave out --paper and --what-if");
   }
-  if (options.paper && !options.what_if.empty())
-    throw SetupError("--paper has a fixed grid: leave out --what-if");
+  if (options.paper && !options.what_if.empty()) throw SetupError("--paper has a fixed grid: leave out --what-if");
   if (!options.widths.empty()) {
     run_widths(options);
   } else if (options.paper) {

@@ -34,7 +34,7 @@ struct PlanRow {
   // Returns the speed-up of a training to the accuracy of fp32; none if it is unknown, or was not reached by all seeds.
   [[nodiscard]] std::optional<double> to_accuracy() const;
   // Returns whether trainings with this codec are known to be no faster than without: less than half of them reached
-  // the accuracy of fp32, or they needed so many more epochs that less than kWorthIt is left.
+  // the accuracy of fp32, or they needed more epochs than faster steps make up for.
   [[nodiscard]] bool later_to_accuracy() const;
 };
 

@@ -315,6 +315,7 @@ int calibrate_ring(const CalibrateOptions& options, std::unique_ptr<Trainer> tra
   const bool wants_exchanges = run.python != kNoPython;
   if (wants_exchanges) progress("all-reduces through PyTorch");
   result.exchanges_fault = prepare_exchanges(options, *trainer, *ring, run);
+  if (!wants_exchanges) result.exchanges_fault.clear();  // this rank did not ask for them
   ring->agree(fault_of([&] {
     if (file) write(calibration, *file);
   }));
@@ -327,7 +328,7 @@ int calibrate_ring(const CalibrateOptions& options, std::unique_ptr<Trainer> tra
     if (file) write(calibration, *file);
   }
   if (file) result.file = file->path();
-  if (wants_exchanges && !result.exchanges_fault.empty() && (starts || rank == 0)) {
+  if (!result.exchanges_fault.empty() && (starts || rank == 0)) {
     fmt::print(stderr,
                "gradlane plan: not measured through PyTorch: {}\n"
                "Plans will compare with the ideal uncompressed exchange{}\n",

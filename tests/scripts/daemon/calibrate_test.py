@@ -139,6 +139,13 @@ class CalibrateTest(unittest.TestCase):
         nowhere = self.calibrate("--link", "ring", python="/nowhere/python3")
         self.assertIn("cannot execute /nowhere/python3", nowhere["exchanges_fault"])
 
+    def test_one_rank_that_does_not_want_pytorch(self):
+        script = 'python=$0; [ "$RANK" = 0 ] || python=none; exec "$@" --python "$python"'
+        result = run(GRADLANE, "run", "-n", 2, "--link", "ring", "--no-prefix", "--", "sh", "-c", script, self.python(),
+                     GRADLANE, "plan", "--calibrate", "--quick", "-o", self.file, "--json")
+        self.assertEqual(result.returncode, 0, result)
+        self.assertEqual(json.loads(result.stdout)["exchanges_fault"], "rank 1: has --python none", result)
+
     def test_failing_measurement(self):
         for measures, cause in (("echo here >&2; echo lost rank 1 >&2; exit 3", "lost rank 1"), ("kill -9 $$", "SIGKILL")):
             made = self.calibrate("--link", "ring", python=self.python(measures))

@@ -38,7 +38,7 @@ def figure_text(store, name):
     text = store.experiment.figures[name](store.values())
     if "\n" in text:
         return f"\n{text.strip()}\n"
-    return text + " (stale)" if store.stale() else text
+    return text + " (stale)" if store.stale() and text != "not measured" else text
 
 
 def filled(text, stores):

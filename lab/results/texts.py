@@ -10,7 +10,7 @@ COUNTS = 1.1  # a difference of speed that counts
 def ratio_text(found):
     """Returns "1.32", the median of the ratios of several runs, or, if they differ much, "1.2 to 1.5"."""
     if max(found) > DIFFERS * min(found):
-        return f"{min(found):.2g} to {max(found):.2g}"
+        return " to ".join(f"{each:.2g}" if each < 99.5 else f"{each:.0f}" for each in (min(found), max(found)))
     return f"{statistics.median(found):.2f}"
 
 

@@ -27,11 +27,14 @@ MODULES = (
 
 # Sources that several experiments list.
 CODECS = ("compress/**",)
-EXCHANGE = (*CODECS, "base/**", *(f"collectives/{name}/**" for name in ("exchange", "link", "strategy")),
+EXCHANGE = (*CODECS, "base/**", "collectives/*.h", "collectives/*.cc",
+            *(f"collectives/{name}/**" for name in ("exchange", "link", "strategy")),
             *(f"dataplane/{name}/**" for name in ("device", "frame", "kernel", "lane", "node", "poll", "trainer", "udp")),
-            "client/library/**", "client/python/gradlane/torch/native/**",
-            *(f"client/python/gradlane/torch/{name}.py" for name in ("backend", "bucket_state", "codec", "engine", "hook",
-                                                                     "staging", "tasks", "work")))
+            "client/library/**", "client/python/gradlane/torch/native/**", "client/python/gradlane/adaptive.py",
+            *(f"client/python/gradlane/torch/{name}.py" for name in ("backend", "bucket_state", "codec", "codec_schedule",
+                                                                     "engine", "hook", "operations", "staging", "tasks",
+                                                                     "work")),
+            "tools/run/net.cc")  # the links of `gradlane run`
 
 
 @dataclasses.dataclass(frozen=True)

@@ -101,7 +101,8 @@ def measure(batch, context):
 EXPERIMENT = Experiment(
     name="steps",
     title="steps of trainings, predicted and measured",
-    sources=(*EXCHANGE, "lab/steps/setups.py", "lab/steps/train.py", "lab/study/gpt.py"),
+    sources=(*EXCHANGE, "lab/steps/setups.py", "lab/steps/train.py", "lab/study/gpt.py",
+             "client/python/gradlane/torch/profiling.py"),
     batches=batches,
     measure=measure,
     figures=tables.FIGURES,

@@ -102,7 +102,7 @@ def gradlane_plan(program, *words):
 
 
 def gradlane_choice(program, nodes, elements, codec):
-    """Returns what `gradlane plan` has as the fastest exchange of a gradient alone, such as "fixed:10, direct". "plain" is
+    """Returns what `gradlane plan` has as the fastest exchange of a gradient alone, such as "fixed:10, direct". "ideal" is
     an ideal uncompressed exchange."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump({"name": "gradient", "batch": 1, "forward_ms": 0, "backward_ms": 1e-6,

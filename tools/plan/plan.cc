@@ -87,7 +87,7 @@ void print_rows(const PlanSetting& setting, const PlanRows& rows) {
                : rows.raw->measured && from_parts(row) ? "; from parts"
                                                        : "");
   }
-  fmt::print("\nA step of one node alone: {} ms; if exchanges took no time: {} ms. ", ms_text(rows.compute),
+  fmt::print("\nA step of one node alone: {} ms; if exchanges took no time: {} ms.\n", ms_text(rows.compute),
              ms_text(rows.without));
   if (!rows.enough) {
     fmt::print("No compression ratio brings steps within {:.0f} % of that.\n", kLinearSlack * 100);

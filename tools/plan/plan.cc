@@ -107,7 +107,7 @@ void print_rows(const PlanSetting& setting, const PlanRows& rows) {
         "Large models were not trained.\n",
         setting.kind);
   }
-  if (const std::string text = errors_text(setting, rows); !text.empty()) fmt::print("{}\n", text);
+  if (const std::string text = errors_text(setting, rows); !text.empty()) print_wrapped(text);
   if (const std::string note = compute_note(setting); !note.empty()) fmt::print("Predicted with {}.\n", note);
   print_wrapped(advice(setting, rows));
 }

@@ -121,9 +121,9 @@ Cell middle_of(const PlanSetting& setting, const WhatIf& grid) {
 
 void print_grid(const PlanSetting& setting, const WhatIf& grid, const std::vector<Cell>& cells) {
   const std::string baseline = baseline_row(setting).codec;
-  fmt::print("{}, port {}{}, lanes {}: gradlane's fastest codec, and the speed-up of a step compared with {}.\n",
+  fmt::print("{}, port {}{}, lanes {}:\ngradlane's fastest codec, and the speed-up of a step compared with {}.\n",
              setting.model.name, setting.calibration.port, origin_text(setting), setting.calibration.lanes,
-             baseline == "ideal" ? "an ideal\nexchange, which is as fast as the links and uses no core"
+             baseline == "ideal" ? "an ideal exchange, which is as fast\nas the links and uses no core"
                                  : baseline + ", as measured");
   fmt::print("-: no codec is faster by {:.0f} % or more.\n", kWorthIt * 100);
   size_t begin = 0;

@@ -90,8 +90,8 @@ class Study(unittest.TestCase):
     def test_terngrad_of_the_paper(self):
         """The mean of many results is the mean of the clipped gradients, and each result is -s, 0 or s per rank."""
         hook = plain_hooks.hook_of("terngrad tensor", [])
-        gradient = torch.linspace(-1, 1, 1000)
-        total, count = torch.zeros(1000), 400
+        gradient = torch.linspace(-1, 1, 2000)
+        total, count = torch.zeros(2000), 400
         for _ in range(count):
             result = hook(None, Bucket([gradient], gradient.clone())).wait()
             world = dist.get_world_size()

@@ -13,6 +13,7 @@ for argument in "$@"; do
   esac
 done
 if [ -n "$build" ]; then
+  /usr/bin/python3 -P -m lab.results.reproduce "$@" --list > /dev/null  # before minutes of building, says what is wrong
   demo_build tools/gradlane tools/gradlaned client/all_reduce_example >&2  # with libgradlane
 fi
 cd "$caller"  # paths on the command line are the caller's

@@ -21,7 +21,7 @@ from lab.plan import known
 from lab.results.experiment import ROOT, experiments
 from lab.results.store import Store
 
-SPAN = re.compile(r"<!-- result ([\w.-]+) -->(.*?)<!-- end -->", re.DOTALL)
+SPAN = re.compile(r"<!-- result ([\w.-]+) -->((?:(?!<!-- result ).)*?)<!-- end -->", re.DOTALL)
 KEYWORD = b"gradlane-data"
 
 # A number that somebody has measured. Time limits and sizes of links look different, or stand in another context.
@@ -59,6 +59,14 @@ def filled(text, stores):
     return SPAN.sub(fill, text)
 
 
+def changed_span(text, fresh):
+    """Returns the line and the mark of the first span that differs."""
+    for old, new in zip(SPAN.finditer(text), SPAN.finditer(fresh)):
+        if old[2] != new[2]:
+            return text.count("\n", 0, old.start()) + 1, old[1]
+    return 1, "a span"
+
+
 def broken_marks(text):
     """Yields (line number, fault) of marks that do not work."""
     for match in SPAN.finditer(text):
@@ -67,7 +75,7 @@ def broken_marks(text):
                    "a line of prose begins with a span, so Markdown shows it as it is; put a word before it")
     blank = SPAN.sub(lambda match: "\n" * match[0].count("\n"), text)
     for match in re.finditer(r"<!--\s*(?:result|end)\b", blank):
-        yield blank.count("\n", 0, match.start()) + 1, "a mark of a span stands alone, or is not on one line"
+        yield blank.count("\n", 0, match.start()) + 1, "a mark of a span stands alone, is misspelt, or is not on one line"
 
 
 # ---- Plots
@@ -172,14 +180,16 @@ def main():
         except KeyError as error:
             faults.append(f"{name}: {error.args[0]} is not a result; lab/results/experiment.py lists experiments")
             continue
-        faults += [f"{name}:{number}: {fault}" for number, fault in broken_marks(text)]
+        broken = [f"{name}:{number}: {fault}" for number, fault in broken_marks(text)]
+        faults += broken
         if fresh == text:
             continue
-        if args.write:
+        if args.write and not broken:
             page.write_text(fresh)
             print(f"wrote {name}")
         else:
-            faults.append(f"{name}: results are not up to date; run python3 -m lab.results.pages --write")
+            number, mark = changed_span(text, fresh)
+            faults.append(f"{name}:{number}: {mark} is not up to date; run python3 -m lab.results.pages --write")
     for path, text in stale_files(stores):
         if args.write:
             path.write_text(text)

@@ -161,6 +161,7 @@ def verdict_table(samples):
         rows += verdict_row(f"of these, those that are slower, {words}", [right for faster, right in found if not faster])
         rows += verdict_row(f"compress or not, {words}", [right for _, right in choices(samples, kind)])
     rows += verdict_row("\"faster\" said of each method, without predicting", [faster for faster, _ in verdicts(samples)])
+    rows += verdict_row("\"compress\" said of each set-up, without predicting", [faster for faster, _ in choices(samples)])
     return "\n".join(rows)
 
 

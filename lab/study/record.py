@@ -60,7 +60,7 @@ class Recording:
         models.initialize(self.model, SEED)
         self.shares = [models.share_of(model, rank, RANKS) for rank in range(RANKS)]
         self.rate = models.first_rate(model)
-        self.optimizer = models.optimizer_of(model, self.model.parameters(), self.rate, plan.MOMENTUM)
+        self.optimizer = models.optimizer_of(model, self.model.parameters(), self.rate, plan.MOMENTUM, plan.MOMENTUM)
 
     def _gradients(self, inputs, wanted):
         self.optimizer.zero_grad(set_to_none=True)

@@ -74,9 +74,8 @@ std::string fixed_text(const PlanRow& row) {
         codec, bits);
   }
   return fmt::format(
-      "; it rounds gradients below 2^-{} to 0: fixed:adaptive, the default of PyTorch's hook, follows their size "
-      "and sends as many bytes",
-      bits);
+      "; {} rounds gradients below 2^-{} to 0: fixed:adaptive, the default of PyTorch's hook, follows their size",
+      codec, bits);
 }
 
 // Returns advice to try before compressing, or an empty text. There is advice if `ideal` is as fast as the chosen
@@ -163,7 +162,8 @@ std::string doubt_text(const PlanSetting& setting, const PlanRows& rows, const P
 std::string nothing_text(const PlanSetting& setting, const PlanRows& rows) {
   std::string text = "do not compress: ";
   if (rows.baseline->plan.time.step <= rows.without * (1 + kLinearSlack)) {
-    text += "the exchange is hidden behind the backward pass";
+    const bool ideal = rows.baseline->kind == RowKind::kIdeal;
+    text += std::string(ideal ? "an ideal" : "the") + " exchange is hidden behind the backward pass";
     if (rows.fastest == nullptr) return text;
     text += "; ";
   }

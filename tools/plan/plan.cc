@@ -94,8 +94,8 @@ void print_rows(const PlanSetting& setting, const PlanRows& rows) {
   } else if (*rows.enough <= 1) {
     fmt::print("Without compression, steps are within {:.0f} % of that.\n", kLinearSlack * 100);
   } else {
-    fmt::print("To be within {:.0f} % of that, bytes must shrink by a factor of {:.1f}.\n", kLinearSlack * 100,
-               *rows.enough);
+    fmt::print("To be within {:.0f} % of that, bytes must shrink by a factor of {:.1f}, in no time.\n",
+               kLinearSlack * 100, *rows.enough);
   }
   if (setting.effects.empty()) {
     fmt::print("What codecs do to the accuracy of such a model was not measured{}.\n",

@@ -54,7 +54,8 @@ std::optional<Move> find_move(const PlanSetting& setting, const std::string& lib
   const LinkCost& link = setting.calibration.link;
   const MeasuredRing* const ring = nearest_ring(setting.rings, setting.nodes, link.bandwidth);
   const MeasuredExchange* const measured = ring == nullptr ? nullptr : find_exchange(ring->exchanges, library, codec);
-  if (measured == nullptr) return std::nullopt;
+  // One size says nothing of larger buckets.
+  if (measured == nullptr || measured->points.size() < 2) return std::nullopt;
   const bool same =
       ring->nodes == setting.nodes && ring->link.bandwidth == link.bandwidth && ring->link.latency == link.latency;
   return Move{*ring, *measured, same};
@@ -128,7 +129,9 @@ PlanRow measured_row(const PlanSetting& setting, const Move& move, const std::st
     if (cost != nullptr) {
       choice = fastest_codec(now, {&cost, 1}, elements, setting.nodes, strategies);
       const BucketChoice before = fastest_codec(then, {&cost, 1}, elements, move.ring.nodes, strategies);
-      const ExchangeCost moved = move_own(measured, before, choice);
+      ExchangeCost moved = move_own(measured, before, choice);
+      // On other links it takes at least as long as these need for the bytes.
+      if (!move.same) moved.seconds = std::max(moved.seconds, choice.time.link);
       if (own == nullptr) choice = {};
       apply(setting, moved, choice);
     } else if (move.same) {
@@ -165,7 +168,7 @@ std::vector<std::pair<std::string, std::string>> rivals_of(const PlanSetting& se
   const MeasuredRing* const ring = nearest_ring(setting.rings, setting.nodes, setting.calibration.link.bandwidth);
   if (ring == nullptr) return rivals;
   for (const MeasuredExchange& each : ring->exchanges) {
-    if (each.library != kOwnLibrary && (each.codec == "fp32" || each.codec == "bf16"))
+    if (each.library != kOwnLibrary && each.points.size() > 1 && (each.codec == "fp32" || each.codec == "bf16"))
       rivals.emplace_back(each.library, each.codec);
   }
   std::stable_partition(rivals.begin(), rivals.end(), [](const auto& each) { return each.second == "fp32"; });
@@ -177,7 +180,7 @@ const PlanRow* finest_of_fastest(const PlanRows& all, bool bounded) {
   double fastest = 1;
   // Predictions from parts leave out what PyTorch costs, so they do not compete with measured codecs.
   const bool measured = std::ranges::any_of(
-      all.rows, [&](const PlanRow& row) { return row.kind == RowKind::kCodec && !row.exact && row.measured; });
+      all.rows, [](const PlanRow& row) { return row.kind != RowKind::kBest && !row.exact && row.measured; });
   const auto counts = [&](const PlanRow& row) {
     if (row.later_to_accuracy()) return false;
     if (row.kind == RowKind::kRival) return !row.exact;  // the fastest of those that are exact is the baseline

@@ -52,7 +52,8 @@ TEST(PlanRows, SlowLinks) {
 TEST(PlanRows, FastLinks) {
   const PlanSetting setting = setting_of("100");
   const std::string text = advice(setting, plan_rows(setting));
-  EXPECT_TRUE(text.starts_with("do not compress: the exchange is hidden behind the backward pass; the fastest codec, "))
+  EXPECT_TRUE(
+      text.starts_with("do not compress: an ideal exchange is hidden behind the backward pass; the fastest codec, "))
       << text;
   EXPECT_NE(text.find("than an ideal exchange without compression"), text.npos) << text;
   EXPECT_NE(text.find("; below "), text.npos) << text;
@@ -248,6 +249,25 @@ TEST(PlanRows, LongerPackets) {
   EXPECT_LT(row_of(plan_rows(setting), "raw").plan.time.exchange, before * 0.9);
 }
 
+// Nothing sends its bytes faster than links carry them, whatever was measured.
+TEST(PlanRows, LinksAreALimit) {
+  PlanSetting setting = measured({{"gloo", "fp32", 1}, {"gradlane", "raw", 1}});
+  setting.calibration.lanes = 256;
+  setting.calibration.packets.set_mtu(9000);
+  setting = with_gbps(setting, 5);
+  const StepPlan& plan = row_of(plan_rows(setting), "raw").plan;
+  EXPECT_GE(plan.time.exchange, plan.sum.sent_bytes * 8 / 5e9 * 0.999);
+}
+
+// All-reduces of one size only are not taken.
+TEST(PlanRows, OneSizeIsNotEnough) {
+  PlanSetting setting = measured({{"gloo", "fp32", 1}, {"gradlane", "raw", 1}});
+  for (MeasuredExchange& each : setting.rings.front().exchanges) each.points.resize(1);
+  const PlanRows rows = plan_rows(setting);
+  EXPECT_EQ(rows.baseline->codec, "ideal");
+  EXPECT_FALSE(rows.raw->measured);
+}
+
 // A codec that was predicted from parts does not compete with those that were measured.
 TEST(PlanRows, PartsDoNotCompete) {
   PlanSetting setting = measured({{"gloo", "fp32", 1}, {"gradlane", "raw", 1}, {"gradlane", "bf16", 0.6}});
@@ -277,7 +297,7 @@ TEST(Advice, SaysWhatFixedLoses) {
   PlanSetting setting = setting_of("1");
   setting.codecs = {"fixed:10"};
   std::string text = advice(setting, plan_rows(setting));
-  EXPECT_NE(text.find("rounds gradients below 2^-10 to 0: fixed:adaptive"), text.npos) << text;
+  EXPECT_NE(text.find("fixed:10 rounds gradients below 2^-10 to 0: fixed:adaptive"), text.npos) << text;
   setting.codecs = {"fixed:adaptive"};
   text = advice(setting, plan_rows(setting));
   EXPECT_TRUE(text.starts_with("compress with fixed:adaptive by ")) << text;

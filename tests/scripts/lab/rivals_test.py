@@ -34,7 +34,10 @@ class RivalsTest(unittest.TestCase):
                 expected = torch.where(x >= 0, x[x >= 0].mean(), x[x < 0].mean())
                 torch.testing.assert_close(decoded, expected, rtol=1e-4, atol=1e-7)
                 x -= decoded
-                torch.testing.assert_close(rival.states[0], x, rtol=1e-4, atol=1e-6)
+                kept = rival.states[0]
+                if isinstance(rival, rivals.OneBit):  # it subtracts the means at the next encode
+                    kept = kept - torch.where(kept >= 0, rival.high, rival.low)
+                torch.testing.assert_close(kept, x, rtol=1e-4, atol=1e-6)
 
     def test_tbq(self):
         for rival in self.each("tbq:7"):
@@ -52,7 +55,7 @@ class RivalsTest(unittest.TestCase):
         trials = 300
         for rival in self.each("terngrad"):
             x, total = gradients(1), torch.zeros(FLOATS)
-            scale = min(x.abs().max().item(), rivals.CLIP * x.std().item())
+            scale = min(x.abs().max().item(), rivals.CLIP * x.square().mean().sqrt().item())
             for _ in range(trials):
                 decoded = rival.decode(rival.encode(x))
                 torch.testing.assert_close(decoded.abs().unique(), torch.tensor([0, scale]), rtol=1e-4, atol=0)

@@ -255,7 +255,8 @@ TEST(PlanRows, LinksAreALimit) {
   setting.calibration.lanes = 256;
   setting.calibration.packets.set_mtu(9000);
   setting = with_gbps(setting, 5);
-  const StepPlan& plan = row_of(plan_rows(setting), "raw").plan;
+  const PlanRows rows = plan_rows(setting);
+  const StepPlan& plan = row_of(rows, "raw").plan;
   EXPECT_GE(plan.time.exchange, plan.sum.sent_bytes * 8 / 5e9 * 0.999);
 }
 

@@ -64,20 +64,19 @@ def main():
     torch.set_grad_enabled(False)
     floats = spec["bytes"] // 4
     gradients = gradients_of(spec["data"], floats)
-    forms = {name: rival(floats) for name, rival in rivals.RIVALS[spec["codec"]].items()}
-    found = {"gradlane": {"encode": [], "decode": []}, "torch": {name: {"encode": [], "decode": []} for name in forms}}
+    rival = rivals.RIVALS[spec["codec"]](floats)
+    found = {"gradlane": {"encode": [], "decode": []}, "torch": {"encode": [], "decode": []}}
     isa = gradlane_json(spec, "codecs", "--no-measure", "--json")["isa"]
     for _ in range(ROUNDS):
         for operation, value in gradlane_speed(spec, isa).items():
             found["gradlane"][operation].append(round(value, 3))
-        for name, rival in forms.items():
-            rival.forget()
-            encoded = rival.encode(gradients)
-            rival.decode(encoded)
-            found["torch"][name]["encode"].append(speed(floats, lambda: rival.encode(gradients), rival.forget))
-            found["torch"][name]["decode"].append(speed(floats, lambda: rival.decode(encoded)))
-            if isinstance(rival, rivals.Sparse):
-                found["torch"][name]["sent"] = encoded[0].numel() / floats
+        rival.forget()
+        encoded = rival.encode(gradients)
+        rival.decode(encoded)
+        found["torch"]["encode"].append(speed(floats, lambda: rival.encode(gradients), rival.forget))
+        found["torch"]["decode"].append(speed(floats, lambda: rival.decode(encoded)))
+        if isinstance(rival, rivals.Sparse):
+            found["torch"]["sent"] = encoded[0].numel() / floats
     print(json.dumps(found))
 
 

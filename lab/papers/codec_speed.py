@@ -1,6 +1,6 @@
 """codec_speed.py - experiment `codec-speed`: HiPress' five codecs by gradlane and by PyTorch, on the same core
 
-Each sample is a codec, a tensor's size and data: GB/s of fp32 by gradlane and by each form of PyTorch, in turns. The
+Each sample is a codec, a tensor's size and data: GB/s of fp32 by gradlane and by PyTorch, in turns. The
 work is the same: encoding adds the residual, finds thresholds or scales, packs codes to bytes and keeps what is left;
 decoding writes all elements. rivals.py has PyTorch's side.
 """
@@ -43,9 +43,8 @@ def measure(batch, context):
 
 
 def speeds(run, operation):
-    """Returns the GB/s of (gradlane, PyTorch) in a run. PyTorch's faster form counts."""
-    ours = statistics.median(run["gradlane"][operation])
-    return ours, max(statistics.median(form[operation]) for form in run["torch"].values())
+    """Returns the GB/s of (gradlane, PyTorch) in a run."""
+    return tuple(statistics.median(run[side][operation]) for side in ("gradlane", "torch"))
 
 
 def span(numbers, form):

@@ -154,6 +154,8 @@ def main():
     parser.add_argument("--gradlane", metavar="EXE", type=pathlib.Path, default=ROOT / "build" / "tools" / "gradlane",
                         help="the program gradlane (build/tools/gradlane)")
     args = parser.parse_args()
+    if args.minutes is not None and args.minutes <= 0:
+        parser.error(f"--minutes {args.minutes:g}: must be above 0")
     names = args.only.split(",") if args.only else list(known)
     for name in names:
         if name not in known:
@@ -161,7 +163,7 @@ def main():
     chosen = [Store(known[name]) for name in names]
     if args.list:
         for store in chosen:
-            waiting = store.experiment.batches(store.values(fresh=not args.keep_stale))
+            waiting = store.experiment.batches(samples_of(store, args, now()))
             print(f"{store.experiment.name:<12} {store.experiment.title}: {len(store.samples)} samples, "
                   f"{len(store.stale())} stale; {len(waiting)} batches to measure, about "
                   f"{sum(each.seconds for each in waiting) / 60:.0f} min")

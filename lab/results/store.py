@@ -61,16 +61,19 @@ class Sample:
 
 
 class Store:
-    """The samples of one experiment, in its file."""
+    """The samples of one experiment, in its file. Raises SystemExit if the file is damaged."""
 
     def __init__(self, experiment, folder=DATA):
         self.experiment = experiment
         self.path = folder / f"{experiment.name}.json"
         self.samples = []
         if self.path.exists():
-            document = json.loads(self.path.read_text())
-            machines = document["machines"]
-            self.samples = [Sample(**{**each, "machine": machines[each["machine"]]}) for each in document["samples"]]
+            try:
+                document = json.loads(self.path.read_text())
+                machines = document["machines"]
+                self.samples = [Sample(**{**each, "machine": machines[each["machine"]]}) for each in document["samples"]]
+            except (ValueError, KeyError, IndexError, TypeError) as error:
+                raise SystemExit(f"{self.path}: is damaged: {error!r}; `git checkout` restores it") from error
 
     @property
     def hash(self):

@@ -10,7 +10,7 @@ from lab.study import methods, plan, tables
 
 START_UP = 10
 SECONDS = {"digits": 6, "conv": 6, "gpt": 30, "gpt5m": 40}  # of a training on two cores
-MOST_IN_JOB = 12  # trainings
+MOST_IN_JOB = 40  # trainings
 OPTIONS = ["-n", plan.NODES, "--strategies", "ring,direct"]
 
 

@@ -302,7 +302,8 @@ std::optional<StepErrors> errors_of(const PlanSetting& setting, const PlanRows& 
   constexpr double kSameRate = 1.5;
   const double bandwidth = setting.calibration.link.bandwidth;
   const MeasuredRing* const ring = nearest_ring(setting.rings, setting.nodes, bandwidth);
-  if (!rows.raw->measured || setting.calibration.cores <= 0 || ring->nodes != setting.nodes) return std::nullopt;
+  if (!rows.raw->measured || setting.strategies_given || setting.calibration.cores <= 0 || ring->nodes != setting.nodes)
+    return std::nullopt;
   const double rates = ring->link.bandwidth / bandwidth;
   if (std::max(rates, 1 / rates) > kSameRate) return std::nullopt;
   const StepErrors* const errors = find_errors(step_errors(), setting.calibrated, setting.calibration.cores);

@@ -339,7 +339,8 @@ PlanSetting make_plan_setting(const PlanOptions& options) {
   for (const std::string& names : options.strategies) {
     for (const StrategyId& each : find_strategies(names)) setting.strategies.push_back(each);
   }
-  if (setting.strategies.empty()) read_ways(setting);
+  setting.strategies_given = !setting.strategies.empty();
+  if (!setting.strategies_given) read_ways(setting);
   if (options.what_if.empty()) check_strategies(setting, setting.nodes);
   leave_out_codecs(options, setting);
   return setting;

@@ -69,6 +69,7 @@ struct PlanSetting {
   std::vector<CodecEffect> effects;  // of codecs on trainings of that kind
   std::vector<std::string> codecs;   // names; "raw" is not among them
   std::vector<StrategyId> strategies;
+  bool strategies_given = false;                   // by the user
   std::vector<StrategyId> strategies_not_allowed;  // usual strategies that the calibrated ring does not allow
   bool nodes_assumed = false;                      // `nodes` was neither given nor measured
   bool gbps_assumed = false;

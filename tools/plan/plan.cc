@@ -37,6 +37,18 @@ void print_wrapped(std::string text) {
   fmt::print("{}\n", text);
 }
 
+// Prints advice(): the decision, and what "; " separates outside of parentheses in lines of its own below.
+void print_advice(const std::string& text) {
+  int depth = 0;
+  size_t begin = 0;
+  for (size_t i = 0; i <= text.size(); ++i) {
+    if (i < text.size()) depth += (text[i] == '(') - (text[i] == ')');
+    if (i < text.size() && (depth > 0 || text.compare(i, 2, "; ") != 0)) continue;
+    print_wrapped((begin == 0 ? "" : "- ") + text.substr(begin, i - begin));
+    begin = i + 2;
+  }
+}
+
 void print_head(const PlanSetting& setting) {
   const StepCompute compute = setting.compute();
   fmt::print("{}: {:.1f} M parameters, {:.0f} MB of gradients in {} buckets\n", setting.model.name,
@@ -109,7 +121,7 @@ void print_rows(const PlanSetting& setting, const PlanRows& rows) {
   }
   if (const std::string text = errors_text(setting, rows); !text.empty()) print_wrapped(text);
   if (const std::string note = compute_note(setting); !note.empty()) fmt::print("Predicted with {}.\n", note);
-  print_wrapped(advice(setting, rows));
+  print_advice(advice(setting, rows));
 }
 
 nlohmann::json or_null(const std::string& text) { return text.empty() ? nlohmann::json() : nlohmann::json(text); }
@@ -241,7 +253,7 @@ int run_plan(PlanOptions options) {
     } else {
       print_head(setting);
       if (setting.nodes > 1) print_rows(setting, rows);
-      if (setting.nodes == 1) print_wrapped(advice(setting, rows));
+      if (setting.nodes == 1) print_advice(advice(setting, rows));
     }
   }
   std::fflush(stdout);

@@ -122,13 +122,14 @@ PlanRow measured_row(const PlanSetting& setting, const Move& move, const std::st
   // All-reduces were measured by the first strategy that the ring allows, or by owners where a ring cannot carry sums.
   const std::vector<std::string>& allowed = now.strategies;
   const std::string way = cost != nullptr && cost->owners ? "direct" : allowed.empty() ? "ring" : allowed.front();
-  const std::vector<StrategyId> strategies = find_strategies(way);
+  const std::vector<StrategyId> measured_ways = find_strategies(way);
+  const std::vector<StrategyId>& ways = setting.strategies_given ? setting.strategies : measured_ways;
   const BucketExchange exchange = [&](double elements) {
     const ExchangeCost measured = exchange_at(move.measured, elements * kFloatBytes);
     BucketChoice choice;
     if (cost != nullptr) {
-      choice = fastest_codec(now, {&cost, 1}, elements, setting.nodes, strategies);
-      const BucketChoice before = fastest_codec(then, {&cost, 1}, elements, move.ring.nodes, strategies);
+      choice = fastest_codec(now, {&cost, 1}, elements, setting.nodes, ways);
+      const BucketChoice before = fastest_codec(then, {&cost, 1}, elements, move.ring.nodes, measured_ways);
       ExchangeCost moved = move_own(measured, before, choice);
       // On other links it takes at least as long as these need for the bytes.
       if (!move.same) moved.seconds = std::max(moved.seconds, choice.time.link);
@@ -143,7 +144,7 @@ PlanRow measured_row(const PlanSetting& setting, const Move& move, const std::st
   };
   PlanRow row = row_of(setting, RowKind::kCodec, codec, exchange);
   row.measured = true;
-  row.ways = way;
+  row.ways = own == nullptr ? way : ways_of(row.plan);
   if (own == nullptr) row.limit.clear();
   return row;
 }
@@ -162,17 +163,16 @@ PlanRow best_row(const PlanSetting& setting, std::span<const PlanRow> rows) {
   return row;
 }
 
-// Returns the names of measured rivals on this host, or on the hosts of the usual figures, with their codecs.
-std::vector<std::pair<std::string, std::string>> rivals_of(const PlanSetting& setting) {
-  std::vector<std::pair<std::string, std::string>> rivals;
+// Returns the rows of rivals that were measured with this codec on this host, or on the hosts of the usual figures.
+std::vector<PlanRow> rival_rows(const PlanSetting& setting, const std::string& codec) {
+  std::vector<PlanRow> rows;
   const MeasuredRing* const ring = nearest_ring(setting.rings, setting.nodes, setting.calibration.link.bandwidth);
-  if (ring == nullptr) return rivals;
+  if (ring == nullptr) return rows;
   for (const MeasuredExchange& each : ring->exchanges) {
-    if (each.library != kOwnLibrary && each.points.size() > 1 && (each.codec == "fp32" || each.codec == "bf16"))
-      rivals.emplace_back(each.library, each.codec);
+    if (each.library != kOwnLibrary && each.points.size() > 1 && each.codec == codec)
+      rows.push_back(rival_row(setting, each.library, codec));
   }
-  std::stable_partition(rivals.begin(), rivals.end(), [](const auto& each) { return each.second == "fp32"; });
-  return rivals;
+  return rows;
 }
 
 // Finds PlanRows::single or, with `bounded`, PlanRows::bounded.
@@ -282,14 +282,13 @@ PlanRow codec_row(const PlanSetting& setting, const std::string& codec) {
   return row;
 }
 
+std::vector<PlanRow> rival_bf16_rows(const PlanSetting& setting) { return rival_rows(setting, "bf16"); }
+
 PlanRow baseline_row(const PlanSetting& setting) {
-  std::optional<PlanRow> fastest;
-  for (const auto& [library, codec] : rivals_of(setting)) {
-    if (codec != "fp32" || !setting.calibrated) continue;
-    PlanRow row = rival_row(setting, library, codec);
-    if (!fastest || row.plan.time.step < fastest->plan.time.step) fastest = std::move(row);
-  }
-  return fastest ? *fastest : ideal_row(setting);
+  if (!setting.calibrated) return ideal_row(setting);
+  const std::vector<PlanRow> rows = rival_rows(setting, "fp32");
+  const auto fastest = std::ranges::min_element(rows, {}, [](const PlanRow& row) { return row.plan.time.step; });
+  return fastest == rows.end() ? ideal_row(setting) : *fastest;
 }
 
 PlanRows plan_rows(const PlanSetting& setting) {
@@ -298,23 +297,17 @@ PlanRows plan_rows(const PlanSetting& setting) {
   const StepHost host = {setting.calibration.cores, 1};
   result.without = result.compute + step_overhead(setting.buckets, setting.compute(), host);
   std::vector<PlanRow>& rows = result.rows;
-  const std::vector<std::pair<std::string, std::string>> rivals = rivals_of(setting);
-  // raw is exact, so it comes before the rivals' bf16.
-  const auto add_rivals = [&](bool exact) {
-    for (const auto& [library, codec] : rivals) {
-      if ((codec == "fp32") == exact) rows.push_back(rival_row(setting, library, codec));
-    }
-  };
+  const auto add = [&rows](const std::vector<PlanRow>& more) { rows.insert(rows.end(), more.begin(), more.end()); };
   rows.push_back(ideal_row(setting));
-  add_rivals(true);
+  add(rival_rows(setting, "fp32"));
   std::vector<PlanRow> own = {codec_row(setting, std::string(kDefaultCodec))};
   for (const std::string& name : setting.codecs) {
     PlanRow row = codec_row(setting, name);
     if (std::isfinite(row.plan.time.step)) own.push_back(std::move(row));
   }
   const size_t raw = rows.size();
-  rows.push_back(own.front());
-  add_rivals(false);
+  rows.push_back(own.front());  // raw is exact, so it comes before the rivals' bf16
+  add(rival_bf16_rows(setting));
   const size_t codecs = rows.size();
   rows.insert(rows.end(), own.begin() + 1, own.end());
   rows.push_back(best_row(setting, own));

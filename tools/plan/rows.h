@@ -71,6 +71,8 @@ struct PlanRows {
 // Returns the row of raw or of a codec. Its step is infinite if no strategy can carry it, or if it was measured on
 // another ring and there are no figures with which to predict it for this one.
 [[nodiscard]] PlanRow codec_row(const PlanSetting& setting, const std::string& codec);
+// Returns the rows of rivals' bf16 that were measured on the nearest ring.
+[[nodiscard]] std::vector<PlanRow> rival_bf16_rows(const PlanSetting& setting);
 // Returns the row of PlanRows::baseline.
 [[nodiscard]] PlanRow baseline_row(const PlanSetting& setting);
 

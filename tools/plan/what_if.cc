@@ -20,6 +20,7 @@ namespace {
 struct WhatIfStep {
   std::string codec;
   double seconds;
+  bool bounded = true;  // states_bound()
 };
 
 // One point of the grid.
@@ -30,7 +31,7 @@ struct Cell {
   double compute;
   double alone = 0;               // s of a step on one node
   double baseline = 0;            // s of a step without compression: baseline_row()
-  std::vector<WhatIfStep> steps;  // raw first
+  std::vector<WhatIfStep> steps;  // raw first, then bf16 of rivals, then codecs
   std::string raw_limit;
 
   [[nodiscard]] std::span<const WhatIfStep> codecs() const { return std::span(steps).subspan(1); }
@@ -68,9 +69,10 @@ Cell predict_cell(const PlanSetting& base, Cell cell) {
   const PlanRow raw = codec_row(setting, "raw");
   cell.steps.push_back({"raw", raw.plan.time.step});
   cell.raw_limit = raw.limit;
+  for (const PlanRow& row : rival_bf16_rows(setting)) cell.steps.push_back({row.codec, row.plan.time.step});
   for (const std::string& name : setting.codecs) {
     const double step = codec_row(setting, name).plan.time.step;
-    if (std::isfinite(step)) cell.steps.push_back({name, step});
+    if (std::isfinite(step)) cell.steps.push_back({name, step, states_bound(name)});
   }
   return cell;
 }
@@ -121,11 +123,12 @@ Cell middle_of(const PlanSetting& setting, const WhatIf& grid) {
 
 void print_grid(const PlanSetting& setting, const WhatIf& grid, const std::vector<Cell>& cells) {
   const std::string baseline = baseline_row(setting).codec;
-  fmt::print("{}, port {}{}, lanes {}:\ngradlane's fastest codec, and the speed-up of a step compared with {}.\n",
+  fmt::print("{}, port {}{}, lanes {}:\nThe fastest codec, and the speed-up of a step compared with {}.\n",
              setting.model.name, setting.calibration.port, origin_text(setting), setting.calibration.lanes,
              baseline == "ideal" ? "an ideal exchange, which is as fast\nas the links and uses no core"
                                  : baseline + ", as measured");
-  fmt::print("-: no codec is faster by {:.0f} % or more.\n", kWorthIt * 100);
+  fmt::print("-: no codec is faster by {:.0f} % or more. *: without an error bound; --codecs chooses others.\n",
+             kWorthIt * 100);
   size_t begin = 0;
   for (const double compute : grid.compute) {
     for (const double batch : grid.batch) {
@@ -137,7 +140,10 @@ void print_grid(const PlanSetting& setting, const WhatIf& grid, const std::vecto
         fmt::print("{:>8g}", grid.gbps[rate]);
         for (size_t i = 0; i < grid.nodes.size(); ++i) {
           const Cell& cell = cells[begin + i * grid.gbps.size() + rate];
-          fmt::print(" {:>15}", cell.gains() ? fmt::format("{} {:.2f}", cell.winner().codec, cell.speedup()) : "-");
+          const WhatIfStep& winner = cell.winner();
+          fmt::print(" {:>15}", !cell.gains() ? "-"
+                                              : fmt::format("{}{} {:.2f}", winner.codec, winner.bounded ? "" : "*",
+                                                            cell.speedup()));
         }
         fmt::print("\n");
       }
@@ -169,6 +175,7 @@ std::string grid_json(const PlanSetting& setting, const std::vector<Cell>& cells
                                {"step_ms", steps},
                                {"raw_limit", cell.raw_limit},
                                {"winner", cell.gains() ? cell.winner().codec : ""},
+                               {"winner_has_bound", cell.winner().bounded},
                                {"speedup", cell.speedup()}});
   }
   nlohmann::json& trade = result["trade"];

@@ -239,6 +239,22 @@ TEST(PlanRows, OtherStrategiesDoNotMoveWhatWasMeasured) {
   }
 }
 
+// With --strategy, a measured time changes as predictions for this strategy and for the measured one differ.
+TEST(PlanRows, StrategiesOfTheUser) {
+  PlanSetting setting = measured({{"gloo", "fp32", 1}, {"gradlane", "raw", 1}});
+  setting.nodes = 8;
+  setting.calibration.link.latency = 0.01;
+  const PlanRow usual = codec_row(setting, "raw");
+  EXPECT_EQ(usual.ways, "ring");
+  setting.strategies_given = true;
+  setting.strategies = find_strategies("direct");
+  const PlanRow direct = codec_row(setting, "raw");
+  EXPECT_TRUE(direct.measured);
+  EXPECT_EQ(direct.ways, "direct");
+  EXPECT_LT(direct.plan.time.exchange, usual.plan.time.exchange);
+  EXPECT_GT(direct.plan.time.exchange, 0);
+}
+
 // Longer packets than those that were measured make exchanges faster.
 TEST(PlanRows, LongerPackets) {
   PlanSetting setting = measured({{"gloo", "fp32", 1}, {"gradlane", "raw", 1}});

@@ -68,7 +68,7 @@ EXPERIMENT = Experiment(
              "tools/bench/recordings/*.npy", "lab/bench_ratio.py"),
     batches=batches,
     measure=measure,
-    figures={"table": table, "settings": settings_text, "signsgd": range_of("signsgd"),
-             "topk": range_of("topk:1%+fixed:10"), "dgc": range_of("dgc:0.1%")},
+    figures={"table": table, "settings": settings_text, "bf16": range_of("bf16"), "fixed": range_of("fixed:10"),
+             "signsgd": range_of("signsgd"), "topk": range_of("topk:1%+fixed:10"), "dgc": range_of("dgc:0.1%")},
     timed=False,
 )

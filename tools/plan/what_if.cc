@@ -190,7 +190,7 @@ std::string grid_json(const PlanSetting& setting, const std::vector<Cell>& cells
 
 void run_what_if(const PlanOptions& options) {
   PlanSetting setting = make_plan_setting(options);
-  // As in advice(), codecs with an error bound come first; the user may name others.
+  // Like advice(), this prefers codecs with an error bound. The user may name others.
   if (options.codecs.empty())
     std::erase_if(setting.codecs, [](const std::string& each) { return !states_bound(each); });
   const WhatIf grid = parse_what_if(options.what_if, setting);

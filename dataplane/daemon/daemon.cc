@@ -17,6 +17,7 @@
 #include "config/calibration_use.h"
 #include "config/choices.h"
 #include "config/devargs.h"
+#include "dataplane/daemon/device_list.h"
 #include "dataplane/daemon/housekeeping.h"
 #include "dataplane/daemon/privileges.h"
 #include "dataplane/daemon/processes.h"
@@ -52,6 +53,15 @@ void start_dpdk(const std::vector<NodeConfig>& nodes) {
   }
   options.pci = pci;
   start_eal(options);
+}
+
+// Devices that block are made by threads of their own, several at a time, so they are in DPDK's list before.
+void list_devices_that_block(const std::vector<NodeConfig>& nodes) {
+  for (const NodeConfig& node : nodes) {
+    for (const PortConfig& port : node.ports) {
+      if (traits_of(port).blocks) list_device(port.device);
+    }
+  }
 }
 
 // Returns the user that all nodes of this process ask for. Throws SetupError if they differ.
@@ -236,6 +246,7 @@ int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> se
   }
   for (const NodeConfig& config : configs) check_calibration(config, version);
   start_dpdk(configs);
+  list_devices_that_block(configs);
   RingLinks links;
   Jobs jobs;  // one for each node
   Nodes nodes;

@@ -10,7 +10,7 @@ from lab.study import methods, plan, tables
 
 START_UP = 10
 SECONDS = {"digits": 6, "conv": 6, "gpt": 30, "gpt5m": 40}  # of a training on two cores
-MOST_IN_JOB = 40  # trainings
+LONGEST_JOB = 300  # seconds
 OPTIONS = ["-n", plan.NODES, "--strategies", "ring,direct"]
 
 
@@ -20,7 +20,7 @@ def batches(samples):
     for model, seed, method in methods.trainings():
         if methods.key(model, seed, method) in samples:
             continue
-        if last != (model, seed) or len(jobs_of[-1][2]) == MOST_IN_JOB:
+        if last != (model, seed) or len(jobs_of[-1][2]) * SECONDS[model] >= LONGEST_JOB:
             jobs_of.append((model, seed, []))
         last = model, seed
         jobs_of[-1][2].append(method)

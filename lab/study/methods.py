@@ -227,9 +227,9 @@ def trainings():
         (GENERAL, DIGITS, TUNING_SEEDS[:2]),
         ([method for methods in TRIALS.values() for method in methods] + CONTROLS, DIGITS, TUNING_SEEDS),
         ([FP32, *CONTROLS, *CHOSEN.values()], DIGITS, FRESH_SEEDS),
+        ([method for methods in HIPRESS.values() for method in methods[:2]], DIGITS, FRESH_SEEDS),
         ([*OBSERVED, *ON_WEIGHTS], DIGITS, TUNING_SEEDS[:2]),
         ([FP32, *(method for method in GPT if method.codec.startswith(("topk:1%", "dgc")))], ("gpt",), TUNING_SEEDS),
-        ([method for methods in HIPRESS.values() for method in methods[:2]], DIGITS, FRESH_SEEDS),
         (GPT5M, ("gpt5m",), TUNING_SEEDS[:2]),
     ):
         found += [(model, seed, method.name) for seed in seeds for model in models for method in chosen]

@@ -133,7 +133,7 @@ PlanRow measured_row(const PlanSetting& setting, const Move& move, const std::st
       ExchangeCost moved = move_own(measured, before, choice);
       // On other links it takes at least as long as these need for the bytes.
       if (!move.same) moved.seconds = std::max(moved.seconds, choice.time.link);
-      if (own == nullptr) choice = {};
+      if (own == nullptr) choice.time = {};
       apply(setting, moved, choice);
     } else if (move.same) {
       apply(setting, measured, choice);
@@ -144,7 +144,7 @@ PlanRow measured_row(const PlanSetting& setting, const Move& move, const std::st
   };
   PlanRow row = row_of(setting, RowKind::kCodec, codec, exchange);
   row.measured = true;
-  row.ways = own == nullptr ? way : ways_of(row.plan);
+  row.ways = cost == nullptr ? way : ways_of(row.plan);
   if (own == nullptr) row.limit.clear();
   return row;
 }

@@ -20,7 +20,6 @@ namespace {
 struct WhatIfStep {
   std::string codec;
   double seconds;
-  bool bounded = true;  // states_bound()
 };
 
 // One point of the grid.
@@ -72,7 +71,7 @@ Cell predict_cell(const PlanSetting& base, Cell cell) {
   for (const PlanRow& row : rival_bf16_rows(setting)) cell.steps.push_back({row.codec, row.plan.time.step});
   for (const std::string& name : setting.codecs) {
     const double step = codec_row(setting, name).plan.time.step;
-    if (std::isfinite(step)) cell.steps.push_back({name, step, states_bound(name)});
+    if (std::isfinite(step)) cell.steps.push_back({name, step});
   }
   return cell;
 }
@@ -127,8 +126,7 @@ void print_grid(const PlanSetting& setting, const WhatIf& grid, const std::vecto
              setting.model.name, setting.calibration.port, origin_text(setting), setting.calibration.lanes,
              baseline == "ideal" ? "an ideal exchange, which is as fast\nas the links and uses no core"
                                  : baseline + ", as measured");
-  fmt::print("-: no codec is faster by {:.0f} % or more. *: without an error bound; --codecs chooses others.\n",
-             kWorthIt * 100);
+  fmt::print("-: no codec is faster by {:.0f} % or more.\n", kWorthIt * 100);
   size_t begin = 0;
   for (const double compute : grid.compute) {
     for (const double batch : grid.batch) {
@@ -140,10 +138,7 @@ void print_grid(const PlanSetting& setting, const WhatIf& grid, const std::vecto
         fmt::print("{:>8g}", grid.gbps[rate]);
         for (size_t i = 0; i < grid.nodes.size(); ++i) {
           const Cell& cell = cells[begin + i * grid.gbps.size() + rate];
-          const WhatIfStep& winner = cell.winner();
-          fmt::print(" {:>15}", !cell.gains() ? "-"
-                                              : fmt::format("{}{} {:.2f}", winner.codec, winner.bounded ? "" : "*",
-                                                            cell.speedup()));
+          fmt::print(" {:>15}", cell.gains() ? fmt::format("{} {:.2f}", cell.winner().codec, cell.speedup()) : "-");
         }
         fmt::print("\n");
       }
@@ -175,7 +170,6 @@ std::string grid_json(const PlanSetting& setting, const std::vector<Cell>& cells
                                {"step_ms", steps},
                                {"raw_limit", cell.raw_limit},
                                {"winner", cell.gains() ? cell.winner().codec : ""},
-                               {"winner_has_bound", cell.winner().bounded},
                                {"speedup", cell.speedup()}});
   }
   nlohmann::json& trade = result["trade"];
@@ -195,7 +189,10 @@ std::string grid_json(const PlanSetting& setting, const std::vector<Cell>& cells
 }  // namespace
 
 void run_what_if(const PlanOptions& options) {
-  const PlanSetting setting = make_plan_setting(options);
+  PlanSetting setting = make_plan_setting(options);
+  // Like advice(), this prefers codecs with an error bound. The user may name others.
+  if (options.codecs.empty())
+    std::erase_if(setting.codecs, [](const std::string& each) { return !states_bound(each); });
   const WhatIf grid = parse_what_if(options.what_if, setting);
   const std::vector<Cell> cells = cells_of(setting, grid);
   if (options.json) {

@@ -38,7 +38,7 @@ def stream(net, codec, tos, **amount):
     if not found["right"]:
         raise RuntimeError(f"{codec}: the receiver got wrong floats: {found}")
     return {"mbps": round(found["goodput"] * 8e-6, 1), "seconds": round(found["seconds"], 4), "floats": found["floats"],
-            "worst_error": found["worst_error"], **found["wire"]["to"]}
+            "worst_error": found["worst_error"], "non_zero": found["non_zero"], **found["wire"]["to"]}
 
 
 def streams(key, run, context):
@@ -92,7 +92,8 @@ def stream_table(samples):
 
 
 def bound_table(samples):
-    lines = ["| | MB on the wire | packets | seconds | less time | largest error |", "|---|---:|---:|---:|---:|---:|"]
+    lines = ["| | MB on the wire | packets | seconds | less time | largest error | floats that are not 0 |",
+             "|---|---:|---:|---:|---:|---:|---:|"]
     for key in AMOUNTS:
         if key not in samples or UNMARKED not in samples:
             continue
@@ -100,8 +101,18 @@ def bound_table(samples):
         less = "" if key == UNMARKED else f"{100 * (1 - median(runs, 'seconds') / plain):.0f} %"
         lines.append(f"| {key if key == UNMARKED else f'`{key}`'.replace(', repacked`', '`, repacked')} | "
                      f"{median(runs, 'bytes') / 1e6:.1f} | {median(runs, 'packets'):.0f} | {median(runs, 'seconds'):.2f} | "
-                     f"{less} | {max(run['worst_error'] for run in runs):.2g} |")
+                     f"{less} | {max(run['worst_error'] for run in runs):.2g} | {non_zero(runs)} |")
     return "\n".join(lines)
+
+
+def non_zero(runs):
+    return f"{100 * median(runs, 'non_zero'):.2g} %"
+
+
+def non_zero_of(samples):
+    """Returns a figure: how many floats of a marked stream are not 0 at the receiver."""
+    key = next(iter(STREAMS))
+    return f"{100 * median(samples[key], 'marked', 'non_zero'):.0f} %" if key in samples else NOTHING
 
 
 def gain_of(key):
@@ -115,5 +126,5 @@ EXPERIMENT = Experiment(
              "lab/accelerator.py"),
     batches=batches,
     measure=measure,
-    figures={"streams": stream_table, "bounds": bound_table, **{slug(f"gain {key}"): gain_of(key) for key in STREAMS}},
+    figures={"streams": stream_table, "bounds": bound_table, "non-zero": non_zero_of, **{slug(f"gain {key}"): gain_of(key) for key in STREAMS}},
 )

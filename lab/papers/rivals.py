@@ -16,17 +16,19 @@ Each of these was the fastest of several that we timed with 1, 16 and 64 MiB and
 - Integers compare, clamp and select in one instruction where fp32 takes four, because NaN is kept or masks are
   converted: magnitudes, signs and codes are int32. torch.copysign is a call per 16 elements. Maxima over neighbours are
   fast for fp32 only.
-- Partial sums and maxima come from views too; one running maximum waits for itself. Random numbers are a hash of the
-  place, whose lanes are an argument: torch.arange by elements is not vectorised.
+- Partial sums and maxima come from views, too: a single running maximum waits for its last result. Random numbers are a
+  hash of the place. The places within a row of W are the tensor LANES, because torch.arange is not vectorised.
 - torch.compile without fullgraph, dynamic or options: they cost up to 6 microseconds per call. Neither the C++ wrapper
   nor calls without guards save as much as 10 % with 1 MiB; arrays at different offsets in pages save nothing.
 - Sums of sparse codecs are updated by eager PyTorch, and maxima of 64 neighbours taken in a second pass. A loop that
   does both needs maxima of elements that are not neighbours; it takes as long with 16 MiB and up to 1.2 times as long
   with others, because reading these groups again costs more.
-- Thresholds are the largest values of sampled groups. With sampled elements encoding takes up to 1.2 times as long;
-  with sampled maxima alone it takes 1.5 times as long where large values are neighbours.
-- Eager forms of the dense codecs encode at 0.6 to 2.8 GB/s and decode at 4 to 12, though they pack eight bools by one
-  multiplication and look up eight values per byte; those of sparse codecs take 1.5 to 2.5 times as long.
+- A threshold is the k-th largest element of all sampled groups, where k is RATE times their elements. With sampled
+  elements encoding takes up to 1.2 times as long; with sampled maxima alone it takes 1.5 times as long where large
+  values are neighbours.
+- Eager forms of the dense codecs encoded at 0.6 to 2.8 GB/s and decoded at 4 to 12, though they packed eight bools by
+  one multiplication and looked up eight values per byte. Eager sparse codecs took 1.5 to 2.5 times as long. They are
+  gone.
 """
 
 import torch
@@ -34,7 +36,7 @@ import torch
 THRESHOLD = 2.0 ** -7  # of tbq:7
 CLIP = 2.5  # standard deviations, of terngrad
 SEED = -0x61c88465  # what each encode of terngrad adds to its seed
-RATE, SAMPLES = 0.001, 4096  # of sparse codecs: share of elements; most groups that a threshold comes from
+RATE, SAMPLES = 0.001, 4096  # of sparse codecs: share of elements; about how many groups a threshold comes from
 MOMENTUM = 0.9  # of dgc
 MOST, LEAST = 1.3, 0.8  # bounds of DGC's code for what a sampled threshold selects, times RATE
 GROUP = 64  # elements of which one maximum is kept

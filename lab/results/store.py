@@ -73,7 +73,8 @@ class Store:
                 machines = document["machines"]
                 self.samples = [Sample(**{**each, "machine": machines[each["machine"]]}) for each in document["samples"]]
             except (ValueError, KeyError, IndexError, TypeError) as error:
-                raise SystemExit(f"{self.path}: is damaged: {error!r}; `git checkout` restores it") from error
+                raise SystemExit(f"{self.path}: is damaged: {error!r}; repair it, or restore what was committed "
+                                 f"by git checkout -- {self.path}") from error
 
     @property
     def hash(self):

@@ -56,6 +56,7 @@ class Checker:
     def __init__(self, sent):
         self.sent = sent
         self.count = 0
+        self.non_zero = 0
         self.worst = 0.0
         self.difference = np.empty(PIECE, "<f4")
 
@@ -69,6 +70,7 @@ class Checker:
             worst = max(-float(difference.min()), float(difference.max()))
             # NaN compares as false with everything, so it has a test of its own.
             self.worst = worst if worst > self.worst or worst != worst else self.worst
+            self.non_zero += int(np.count_nonzero(got[done:done + take]))
             self.count += take
             done += take
 
@@ -101,6 +103,7 @@ def receive_one(connection, args, sent):
     checker.check(buffer[:filled // 4])
     whole, middle = goodput(samples) if samples else (0.0, 0.0)
     result = {"floats": checker.count, "bytes": total, "worst_error": checker.worst, "bound": args.bound,
+              "non_zero": checker.non_zero / max(1, checker.count),
               "right": bool(checker.worst <= args.bound and total == checker.count * 4),
               "seconds": samples[-1][0] - samples[0][0] if samples else 0.0, "goodput": whole,
               "goodput_middle": middle, "cpu_seconds": cpu_seconds() - cpu}
@@ -155,7 +158,8 @@ def show(result, args):
         print(json.dumps(result), flush=True)
         return
     print(f"{result['floats']} floats in {result['seconds']:.2f} s: {result['goodput'] * 8e-6:.1f} Mb/s, "
-          f"{result['goodput_middle'] * 8e-6:.1f} Mb/s in the middle; worst error {result['worst_error']:.3g}"
+          f"{result['goodput_middle'] * 8e-6:.1f} Mb/s in the middle; worst error {result['worst_error']:.3g}, "
+          f"{100 * result['non_zero']:.0f} % are not 0"
           f"{'' if result['right'] else ' - NOT RIGHT'}", flush=True)
 
 

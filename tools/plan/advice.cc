@@ -12,6 +12,8 @@ namespace {
 constexpr double kLeastElements = 1024;  // sums of fewer elements are never compressed
 constexpr const char* kFixed = "fixed:";
 
+using Clauses = std::vector<std::string>;
+
 std::string usual_text(const PlanSetting& setting) {
   if (!setting.rings.empty()) {
     return "by figures of another host, with " + cores_text(setting.known_cores);
@@ -34,12 +36,12 @@ std::string ways_text(const std::string& ways) {
 }
 
 // Returns a text about the rate up to which compressing pays.
-std::string limit_text(const PlanRates& rates) {
-  switch (rates.kind) {
+std::string limit_text(const PlanRows& rows) {
+  switch (rows.rates.kind) {
     case PlanRates::Kind::kBelow:
-      return fmt::format("; from {} on it gains less than 3 %", gbps_text(rates.rate * 8e-9));
+      return fmt::format("from {} on, {} gains less than 3 %", gbps_text(rows.rates.rate * 8e-9), rows.named);
     case PlanRates::Kind::kAlways:
-      return "; it also pays on faster links";
+      return fmt::format("{} also pays on faster links", rows.named);
     case PlanRates::Kind::kNowhere:
       break;
   }
@@ -50,9 +52,9 @@ std::string limit_text(const PlanRates& rates) {
 std::string elsewhere_text(const PlanRows& rows) {
   switch (rows.rates.kind) {
     case PlanRates::Kind::kNowhere:
-      return "; no codec with an error bound pays at any other rate";
+      return "no codec with an error bound pays at any other rate";
     case PlanRates::Kind::kBelow:
-      return fmt::format("; below {}, {} is faster by 3 % or more", gbps_text(rows.rates.rate * 8e-9), rows.named);
+      return fmt::format("below {}, {} is faster by 3 % or more", gbps_text(rows.rates.rate * 8e-9), rows.named);
     case PlanRates::Kind::kAlways:
       break;
   }
@@ -69,13 +71,13 @@ std::string fixed_text(const PlanRow& row) {
   const std::string bits = codec.substr(std::string_view(kFixed).size());
   if (follows) {
     return fmt::format(
-        "; fixed:adaptive, of PyTorch's hook, is predicted with the figures of {}, which rounds gradients below "
+        "fixed:adaptive, of PyTorch's hook, is predicted with the figures of {}, which rounds gradients below "
         "2^-{} to 0",
         codec, bits);
   }
   return fmt::format(
-      "; {} rounds gradients below 2^-{} to 0: fixed:adaptive, the default of PyTorch's hook, follows their size",
-      codec, bits);
+      "{} rounds gradients below 2^-{} to 0: fixed:adaptive, the default of PyTorch's hook, follows their size", codec,
+      bits);
 }
 
 // Returns advice to try before compressing, or an empty text. There is advice if `ideal` is as fast as the chosen
@@ -84,10 +86,10 @@ std::string raw_text(const PlanRows& rows, const PlanRow& chosen) {
   if (rows.rows.front().plan.time.step >= chosen.plan.time.step * (1 + kWorthIt)) return "";
   switch (rows.raw->plan.sum.limit) {
     case PlanLimit::kPackets:
-      return "; first try an mtu of 9000, or more lanes, without compression, because packets limit raw";
+      return "first try an mtu of 9000, or more lanes, without compression, because packets limit raw";
     case PlanLimit::kCodec:
     case PlanLimit::kMemory:
-      return "; first try more lanes without compression, because a core limits raw";
+      return "first try more lanes without compression, because a core limits raw";
     case PlanLimit::kLatency:
     case PlanLimit::kLink:
       break;
@@ -171,45 +173,48 @@ std::string nothing_text(const PlanSetting& setting, const PlanRows& rows) {
   text += fmt::format("the fastest codec, {}, is {}", rows.fastest->codec, margin_text(*rows.fastest, rows));
   if (rows.fastest->speedup > 1 && rows.fastest->speedup < 1 + kWorthIt)
     text += fmt::format(", which is less than the {:.0f} % that count", kWorthIt * 100);
-  return text + effect_text(setting, *rows.fastest) + doubt_text(setting, rows, *rows.fastest);
+  if (rows.fastest->speedup > 1) text += effect_text(setting, *rows.fastest);
+  return text + doubt_text(setting, rows, *rows.fastest);
 }
 
 // Returns the decision if a row that is none of gradlane's codecs is the best.
-std::string other_text(const PlanSetting& setting, const PlanRows& rows, const PlanRow& row) {
+Clauses other_decision(const PlanSetting& setting, const PlanRows& rows, const PlanRow& row) {
   std::string text;
   if (row.exact) {
     text = fmt::format("do not compress, but use gradlane{}", how_text(setting, rows, row));
   } else {
     text = fmt::format("compress with {}{}", row_name(row), how_text(setting, rows, row));
   }
-  text += effect_text(setting, row) + doubt_text(setting, rows, row);
-  if (rows.fastest == nullptr) return text;
-  return text + fmt::format("; the fastest codec of gradlane, {},{} is {}", rows.fastest->codec,
-                            states_bound(rows.fastest->codec) ? "" : " without an error bound,",
-                            margin_text(*rows.fastest, rows));
+  Clauses clauses = {text + effect_text(setting, row) + doubt_text(setting, rows, row)};
+  if (rows.fastest == nullptr) return clauses;
+  clauses.push_back(fmt::format("the fastest codec of gradlane, {},{} is {}", rows.fastest->codec,
+                                states_bound(rows.fastest->codec) ? "" : " without an error bound,",
+                                margin_text(*rows.fastest, rows)));
+  return clauses;
 }
 
-std::string decision(const PlanSetting& setting, const PlanRows& rows) {
+Clauses decision(const PlanSetting& setting, const PlanRows& rows) {
   const PlanRow& least = *rows.bounded;
   const PlanRow& most = *rows.single;
   const auto never = [](const PlanBucket& each) { return each.elements < kLeastElements; };
   if (std::ranges::all_of(setting.buckets, never)) {
-    return "do not compress: no bucket has 1024 elements, and sums of fewer are never compressed";
+    return {"do not compress: no bucket has 1024 elements, and sums of fewer are never compressed"};
   }
-  if (&most == rows.baseline) return nothing_text(setting, rows) + elsewhere_text(rows);
+  if (&most == rows.baseline) return {nothing_text(setting, rows), elsewhere_text(rows)};
   if (&least == rows.baseline) {
-    return fmt::format("compress only with {}, which has no error bound,{}", most.codec,
-                       how_text(setting, rows, most)) +
-           effect_text(setting, most) + doubt_text(setting, rows, most);
+    return {
+        fmt::format("compress only with {}, which has no error bound,{}", most.codec, how_text(setting, rows, most)) +
+        effect_text(setting, most) + doubt_text(setting, rows, most)};
   }
-  if (least.exact || least.kind == RowKind::kRival) return other_text(setting, rows, least);
-  std::string text = fmt::format("compress with {}{}", least.codec, how_text(setting, rows, least));
-  text += effect_text(setting, least) + doubt_text(setting, rows, least);
+  if (least.exact || least.kind == RowKind::kRival) return other_decision(setting, rows, least);
+  Clauses clauses = {fmt::format("compress with {}{}", least.codec, how_text(setting, rows, least)) +
+                     effect_text(setting, least) + doubt_text(setting, rows, least)};
   if (most.speedup > least.speedup * (1 + kWorthIt)) {
-    text += fmt::format("; {}, without an error bound: {}", most.codec, times_text(most.speedup)) +
-            effect_text(setting, most);
+    clauses.push_back(fmt::format("{}, without an error bound: {}", most.codec, times_text(most.speedup)) +
+                      effect_text(setting, most));
   }
-  return text + fixed_text(least) + raw_text(rows, least) + limit_text(rows.rates);
+  clauses.insert(clauses.end(), {fixed_text(least), raw_text(rows, least), limit_text(rows)});
+  return clauses;
 }
 
 // Returns a text about strategies that the ring does not allow, if the step would be shorter with them by more than
@@ -224,22 +229,25 @@ std::string wider_text(const PlanSetting& setting, const PlanRows& rows) {
   const double here = std::min(rows.bounded->plan.time.step, rows.baseline->plan.time.step);
   const double there = more.bounded->plan.time.step;
   if (there * (1 + kWorthIt) >= here) return "";
-  return fmt::format("; with {} allowed on all nodes, {} by {} reaches {} ({})",
+  return fmt::format("with {} allowed on all nodes, {} by {} reaches {} ({})",
                      setting.strategies_not_allowed.front().name().view(), more.bounded->codec,
                      ways_text(more.bounded->ways), times_text(rows.baseline->plan.time.step / there),
                      configuration_text(more.bounded->codec, more.bounded->ways, {}));
 }
 
-// Returns the basis of the figures, and the links that were neither given nor measured: " (by usual figures; 4 nodes
-// assumed)".
+// Returns the basis of the figures if it is not a calibration of this ring.
 std::string basis_text(const PlanSetting& setting) {
-  std::vector<std::string> parts;
-  if (!setting.calibrated) parts.push_back(usual_text(setting));
-  if (setting.calibrated && setting.calibration.links.empty()) {
-    parts.emplace_back("packets and latency by usual figures");
-  }
-  if (const std::string assumed = assumed_text(setting); !assumed.empty()) parts.push_back(assumed);
-  return parts.empty() ? "" : fmt::format(" ({})", fmt::join(parts, "; "));
+  if (!setting.calibrated) return "predicted " + usual_text(setting);
+  return setting.calibration.links.empty() ? "packets and latency are predicted by usual figures" : "";
+}
+
+// Returns what to set if the calibration's own checks found large errors.
+std::string misfit_clause(const PlanSetting& setting, const PlanRows& rows) {
+  // The checks are of predictions from parts, which measured all-reduces replace.
+  const std::string misfit = rows.raw->measured ? "" : misfit_text(setting.calibration.checks);
+  if (misfit.empty()) return "";
+  return "but " + misfit +
+         ", so set codec: auto:2^-10 in the daemons' configuration, which compares both during the training";
 }
 
 }  // namespace
@@ -302,7 +310,7 @@ std::optional<StepErrors> errors_of(const PlanSetting& setting, const PlanRows& 
   constexpr double kSameRate = 1.5;
   const double bandwidth = setting.calibration.link.bandwidth;
   const MeasuredRing* const ring = nearest_ring(setting.rings, setting.nodes, bandwidth);
-  if (!rows.raw->measured || setting.strategies_given || setting.calibration.cores <= 0 || ring->nodes != setting.nodes)
+  if (!rows.raw->measured || rows.raw->moved || setting.calibration.cores <= 0 || ring->nodes != setting.nodes)
     return std::nullopt;
   const double rates = ring->link.bandwidth / bandwidth;
   if (std::max(rates, 1 / rates) > kSameRate) return std::nullopt;
@@ -326,14 +334,17 @@ std::string compute_note(const PlanSetting& setting) {
   return "computing as on a V100: profile your model with gradlane.torch.profile";
 }
 
+std::vector<std::string> advice_clauses(const PlanSetting& setting, const PlanRows& rows) {
+  if (setting.nodes < 2) return {"one node: there is nothing to send, and nothing to compress"};
+  Clauses clauses = decision(setting, rows);
+  clauses.insert(clauses.end(),
+                 {wider_text(setting, rows), basis_text(setting), assumed_text(setting), misfit_clause(setting, rows)});
+  std::erase(clauses, "");
+  return clauses;
+}
+
 std::string advice(const PlanSetting& setting, const PlanRows& rows) {
-  if (setting.nodes < 2) return "one node: there is nothing to send, and nothing to compress";
-  // The checks are of predictions from parts, which measured all-reduces replace.
-  const std::string misfit = rows.raw->measured ? "" : misfit_text(setting.calibration.checks);
-  const std::string text = decision(setting, rows) + wider_text(setting, rows) + basis_text(setting);
-  if (misfit.empty()) return text;
-  return text + ". But " + misfit +
-         "; set codec: auto:2^-10 in the daemons' configuration, which compares both during the training";
+  return fmt::format("{}", fmt::join(advice_clauses(setting, rows), "; "));
 }
 
 }  // namespace gradlane

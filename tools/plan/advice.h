@@ -26,8 +26,10 @@ namespace gradlane {
 // Returns how to get better figures for the time of computing. It is empty if they were given or measured.
 [[nodiscard]] std::string compute_note(const PlanSetting& setting);
 
-// Returns the decision, which is the last line of a plan: what to do, what to set, and what that is based on. If the
-// calibration's own checks found large errors, it also says what to set then.
+// Returns the decision, which ends a plan: first what to do and what to set, then clauses about that, and what it is
+// based on. If the calibration's own checks found large errors, the last clause says what to set then.
+[[nodiscard]] std::vector<std::string> advice_clauses(const PlanSetting& setting, const PlanRows& rows);
+// Returns advice_clauses(), joined by "; ".
 [[nodiscard]] std::string advice(const PlanSetting& setting, const PlanRows& rows);
 
 // The keys to set in the daemons' configuration.

@@ -18,7 +18,7 @@ CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
   add("--calibration", options.calibration, "FILE; none (the file that --calibrate writes)");
   add("--port", options.port, "Instead: usual figures of port udp, packets or card");
   add("--lanes", options.lanes, "")->group("");
-  add("--cores", options.cores, "That a node computes on (as calibrated; else a GPU does)");
+  add("--cores", options.cores, "Cores of a node (as calibrated; else a GPU computes)");
   add("--kind", options.kind, "Of the model: mlp, conv, gpt (by its name): accuracy");
   add("--mtu", options.mtu, "")->group("");
   add("--latency-us", options.latency_us, "")->group("");

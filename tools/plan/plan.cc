@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "tools/calibrate/calibrate.h"
@@ -26,27 +27,22 @@ std::string ms_text(double seconds) {
   return ms < 99.95 ? fmt::format("{:.1f}", ms) : fmt::format("{:.0f}", ms);
 }
 
-void print_wrapped(std::string text) {
+// Prints a text in lines of at most 120 columns. All but the first line begin with `indent`.
+void print_wrapped(std::string text, const std::string& indent = "") {
   constexpr size_t kColumns = 120;
   while (text.size() > kColumns) {
     const size_t blank = text.rfind(' ', kColumns);
-    if (blank == text.npos) break;
+    if (blank == text.npos || blank <= indent.size()) break;
     fmt::print("{}\n", text.substr(0, blank));
-    text.erase(0, blank + 1);
+    text = indent + text.substr(blank + 1);
   }
   fmt::print("{}\n", text);
 }
 
-// Prints advice(): the decision, and what "; " separates outside of parentheses in lines of its own below.
-void print_advice(const std::string& text) {
-  int depth = 0;
-  size_t begin = 0;
-  for (size_t i = 0; i <= text.size(); ++i) {
-    if (i < text.size()) depth += (text[i] == '(') - (text[i] == ')');
-    if (i < text.size() && (depth > 0 || text.compare(i, 2, "; ") != 0)) continue;
-    print_wrapped((begin == 0 ? "" : "- ") + text.substr(begin, i - begin));
-    begin = i + 2;
-  }
+// Prints the decision, and each further clause as an item of a list.
+void print_advice(const PlanSetting& setting, const PlanRows& rows) {
+  const std::vector<std::string> clauses = advice_clauses(setting, rows);
+  for (size_t i = 0; i < clauses.size(); ++i) print_wrapped((i == 0 ? "" : "- ") + clauses[i], i == 0 ? "" : "  ");
 }
 
 void print_head(const PlanSetting& setting) {
@@ -97,6 +93,7 @@ void print_rows(const PlanSetting& setting, const PlanRows& rows) {
                row.limit.empty() ? "-" : row.limit,
                &row == rows.baseline                   ? "; baseline"
                : rows.raw->measured && from_parts(row) ? "; from parts"
+               : row.moved                             ? "; moved"
                                                        : "");
   }
   fmt::print("\nA step of one node alone: {} ms; if exchanges took no time: {} ms.\n", ms_text(rows.compute),
@@ -121,7 +118,7 @@ void print_rows(const PlanSetting& setting, const PlanRows& rows) {
   }
   if (const std::string text = errors_text(setting, rows); !text.empty()) print_wrapped(text);
   if (const std::string note = compute_note(setting); !note.empty()) fmt::print("Predicted with {}.\n", note);
-  print_advice(advice(setting, rows));
+  print_advice(setting, rows);
 }
 
 nlohmann::json or_null(const std::string& text) { return text.empty() ? nlohmann::json() : nlohmann::json(text); }
@@ -147,6 +144,7 @@ nlohmann::json row_json(const PlanRow& row) {
           {"to_accuracy", row.to_accuracy() ? nlohmann::json(*row.to_accuracy()) : nlohmann::json()},
           {"effect", effect_json(row)},
           {"measured", row.measured},
+          {"moved", row.moved},
           {"limit", or_null(row.limit)},
           {"busy_ms", row.plan.busy * 1e3},
           {"sent_bytes", sum.sent_bytes},
@@ -253,7 +251,7 @@ int run_plan(PlanOptions options) {
     } else {
       print_head(setting);
       if (setting.nodes > 1) print_rows(setting, rows);
-      if (setting.nodes == 1) print_advice(advice(setting, rows));
+      if (setting.nodes == 1) print_advice(setting, rows);
     }
   }
   std::fflush(stdout);

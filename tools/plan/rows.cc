@@ -132,10 +132,11 @@ PlanRow measured_row(const PlanSetting& setting, const Move& move, const std::st
       const BucketChoice before = fastest_codec(then, {&cost, 1}, elements, move.ring.nodes, measured_ways);
       ExchangeCost moved = move_own(measured, before, choice);
       // On other links it takes at least as long as these need for the bytes.
-      if (!move.same) moved.seconds = std::max(moved.seconds, choice.time.link);
+      if (!move.same || choice.strategy != before.strategy) moved.seconds = std::max(moved.seconds, choice.time.link);
       if (own == nullptr) choice.time = {};
       apply(setting, moved, choice);
     } else if (move.same) {
+      choice.strategy = measured_ways.front();
       apply(setting, measured, choice);
     } else {
       return no_exchange();
@@ -145,6 +146,7 @@ PlanRow measured_row(const PlanSetting& setting, const Move& move, const std::st
   PlanRow row = row_of(setting, RowKind::kCodec, codec, exchange);
   row.measured = true;
   row.ways = cost == nullptr ? way : ways_of(row.plan);
+  row.moved = row.ways != way;
   if (own == nullptr) row.limit.clear();
   return row;
 }
@@ -159,7 +161,8 @@ PlanRow best_row(const PlanSetting& setting, std::span<const PlanRow> rows) {
   };
   PlanRow row = row_of(setting, RowKind::kBest, "best", exchange);
   row.measured = std::ranges::all_of(rows, &PlanRow::measured);
-  row.ways = row.measured ? rows.front().ways : ways_of(row.plan);
+  row.moved = std::ranges::any_of(rows, &PlanRow::moved);
+  row.ways = ways_of(row.plan);
   return row;
 }
 

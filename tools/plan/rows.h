@@ -24,8 +24,9 @@ struct PlanRow {
   std::string library;  // of rivals
   bool exact = false;   // does not compress
   bool measured = false;
-  std::string ways;   // strategies of its buckets: "ring", "ring+direct"; rivals have none
-  std::string limit;  // what takes most of the exchange's time; empty: unknown
+  bool moved = false;  // measured by another strategy than `ways`, and changed in proportion to predictions
+  std::string ways;    // strategies of its buckets: "ring", "ring+direct"; rivals have none
+  std::string limit;   // what takes most of the exchange's time; empty: unknown
   StepPlan plan;
   double speedup = 1;  // time of the baseline's step / time of this one
   // what is known of trainings: find_effect(); empty: nothing. Exact rows need as many epochs as fp32.

@@ -72,6 +72,17 @@ class RivalsTest(unittest.TestCase):
             state[sent] = 0
         torch.testing.assert_close(rival.states[-1], sums, rtol=1e-5, atol=1e-8)
 
+    def test_places_of_long_masks(self):
+        mask = torch.rand(1 << 18, generator=torch.Generator().manual_seed(1)) < 0.001
+        self.assertTrue(torch.equal(rivals.places_of(mask), mask.nonzero().view(-1)))
+
+    def test_forget(self):
+        rival = rivals.RIVALS["dgc:0.1%"](FLOATS)
+        first = rival.encode(gradients(1))
+        rival.forget()
+        for one, other in zip(first, rival.encode(gradients(1))):
+            self.assertTrue(torch.equal(one, other))
+
     def test_dgc(self):
         rival = rivals.RIVALS["dgc:0.1%"](FLOATS)
         velocity, sums = torch.zeros(FLOATS), torch.zeros(FLOATS)

@@ -98,7 +98,7 @@ def run(gradlane, *arguments, status=0, **variables):
 
 def check_tables(gradlane):
     text = run(gradlane, "--model", "resnet50", "--gbps", "1", "--calibration", "none").stdout
-    for word in ("ideal", "raw", "fixed:10", "best", "bytes must shrink", "compress with", "link"):
+    for word in ("ideal", "raw", "fixed:10", "best", "bytes must shrink", "compress with", "link", "\n- predicted by"):
         assert word in text, (word, text)
     assert "profile your model with gradlane.torch.profile" in text and "assumed: --nodes" in text, text
     assert "(codec: auto:2^-10" in run(gradlane, "--model", "RESNET50", "--gbps", "1", "--codecs", "fixed:10").stdout

@@ -49,9 +49,9 @@ class EthdevPort final : public Port {
   [[nodiscard]] static bool may_need_power_of_two_buffers(const PortConfig& config);
   [[nodiscard]] bool program_stays() const noexcept override;
 
-  // Does the regular work of the port, see Port::maintain(). DPDK makes one device at a time, so the first call starts
-  // the thread of a device that blocks. Such a device becomes started() when its neighbour has connected. Each call
-  // checks the link.
+  // Does the regular work of the port, see Port::maintain(). The first call starts the thread of a device that blocks.
+  // Several such threads may run at once (dataplane/daemon/device_list.h). The device becomes started() when its
+  // neighbour has connected. Each call checks the link.
   //
   // A memif client cannot start before its server listens, and a server that has not started rejects the client. A
   // client does not reconnect to a server that has restarted. So maintain() stops and starts the client again until its

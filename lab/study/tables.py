@@ -107,7 +107,7 @@ def table(heads, rows):
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
-def of_model(model, chosen, seeds=methods.TUNING_SEEDS):
+def of_model(model, chosen, seeds=methods.SEEDS):
     """Returns a function that makes the table of some methods of a model."""
     def make(samples):
         rows = [[f"`{method.name}`" if method.codec else method.name, *found] for method in chosen
@@ -226,7 +226,7 @@ GPT_ADVICE = [
 def advice(models, rows):
     """Returns a function that makes a table of differences from Gloo."""
     def make(samples):
-        found = [[words, *((cells(samples, model, name, methods.TUNING_SEEDS) or ["", "not measured"])[1] for model in models)]
+        found = [[words, *((cells(samples, model, name, methods.SEEDS) or ["", "not measured"])[1] for model in models)]
                  for words, name in rows]
         return table(["settings", *models], found)
 
@@ -236,7 +236,7 @@ def advice(models, rows):
 def difference_of(model, name):
     """Returns a figure: the difference of a method from Gloo."""
     def text(samples):
-        return (cells(samples, model, name, methods.TUNING_SEEDS) or ["", "not measured"])[1]
+        return (cells(samples, model, name, methods.SEEDS) or ["", "not measured"])[1]
 
     return text
 
@@ -245,7 +245,7 @@ def weights(samples):
     """Returns a table of codecs on gradients and on weights: difference from Gloo's final accuracy, in points."""
     rows = []
     for method, on_weights in zip(methods.OBSERVED, methods.ON_WEIGHTS):
-        found = [cells(samples, model, each.name, methods.TUNING_SEEDS)[1:2] for model in methods.DIGITS
+        found = [cells(samples, model, each.name, methods.SEEDS)[1:2] for model in methods.DIGITS
                  for each in (method, on_weights)]
         if any(found):
             rows.append([f"`{method.name}`", *(cell for one in found for cell in (one or [""]))])

@@ -146,9 +146,9 @@ TRIALS = {
 CHOSEN = {
     "onebit": gradlane("onebit", rate=4, momentum=0),
     "tbq": gradlane("tbq:7", rate=4, momentum=0),
-    "terngrad": gradlane("terngrad"),
-    "dgc": gradlane("dgc:1%,m=0.5", rate=4, momentum=0),
-    "graddrop": gradlane("graddrop:1%", rate=4, momentum=0),
+    "terngrad": gradlane("terngrad", warmup=1),
+    "dgc": gradlane("dgc:1%", momentum=0, ramp=sparse_ramp("dgc", ("25%", 1), ("6.25%", 1))),
+    "graddrop": gradlane("graddrop:1%", ramp=sparse_ramp("graddrop", ("25%", 2), ("6.25%", 4))),
 }
 CONTROLS = [Method(f"{GLOO}; rate {rate}; momentum 0", "gloo", rate=rate, momentum=0) for rate in (4, 10)]
 # INCEPTIONN's bounds, by a code that keeps them and by the paper's code to the letter.

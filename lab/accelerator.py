@@ -106,7 +106,8 @@ def bound_table(samples):
 
 
 def non_zero(runs):
-    return f"{100 * median(runs, 'non_zero'):.2g} %"
+    share = 100 * median(runs, "non_zero")
+    return f"{share:.0f} %" if share >= 10 else f"{share:.2g} %"
 
 
 def non_zero_of(samples):

@@ -48,7 +48,7 @@ sys.stdout.buffer.write(b"up\\n")
 sys.stdout.buffer.flush()
 while True:
     ready = select.select([raw, sys.stdin], [], [])[0]
-    if sys.stdin in ready:
+    if raw not in ready:  # the input has ended, and no frame is left
         break
     frame, address = raw.recvfrom(65535)
     if address[2] != socket.PACKET_OUTGOING and len(kept) < int(sys.argv[1]):

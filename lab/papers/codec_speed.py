@@ -1,8 +1,8 @@
 """codec_speed.py - experiment `codec-speed`: HiPress' five codecs by gradlane and by PyTorch, on the same core
 
-Each sample is a codec, a tensor's size and data: GB/s of fp32 by gradlane and by PyTorch, in turns. The
-work is the same: encoding adds the residual, finds thresholds or scales, packs codes to bytes and keeps what is left;
-decoding writes all elements. rivals.py has PyTorch's side.
+Each sample is a codec, a tensor's size and data: GB/s of fp32 by gradlane and by PyTorch, in turns. Encoding adds the
+residual (terngrad has none), finds thresholds or scales, packs codes to bytes and keeps what is left; decoding writes
+all elements. rivals.py has PyTorch's side, and docs/results/hipress.md says how the two differ.
 """
 
 import json

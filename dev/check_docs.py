@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 
-FOLDERS = ("base", "client", "collectives", "compress", "config", "dataplane", "dev", "docs", "lab", "packaging", "sim", "tests",
+FOLDERS = ("base", "client", "collectives", "compress", "config", "dataplane", "dev", "docs", "examples", "lab", "packaging", "sim", "tests",
            "tools")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 # A path of a file, with or without its ending, or of a folder. BUILT matches those that need not exist: programs that
@@ -21,7 +21,7 @@ PATH = re.compile(rf"(?<![\w/.-])((?:{'|'.join(FOLDERS)})/[\w/.-]*\w)/?")
 BUILT = re.compile(r"tests/\w+_test$|.*[A-Z]{4}")
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 COMMENT = re.compile(r"<!--.*?-->")  # marks of results
-MAX_LENGTH = 120
+MAX_LENGTH = 150
 
 
 def anchors(text):

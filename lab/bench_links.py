@@ -3,7 +3,7 @@
 
 Four nodes are in network namespaces on a bridge. Each link has tbf shapers of 1 Gb/s both ways and MTU 1500: `gradlane
 run --link veth --rate 1gbit -n 4 -- gradlane perf`. iperf3 runs over links of the same shape. For loss, nftables drops
-packets at random in the bridge. docs/perf.md explains the figures.
+packets at random in the bridge. docs/measuring.md explains the figures.
 """
 
 import argparse

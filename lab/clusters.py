@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Runs the recipes of docs/clusters.md on two hosts in network namespaces, as far as one machine can be a cluster.
+"""Runs the recipes of docs/launchers.md on two hosts in network namespaces, as far as one machine can be a cluster.
 
 Each recipe ends with a training of two or four ranks, which must print the same sum of parameters. Needs root and the
 programs of the recipe; missing packages are named. All processes that it starts end with it.
@@ -26,7 +26,7 @@ HOSTS = ("node-a", "node-b")
 NAMES = "127.0.0.1 localhost\n" + "".join(f"10.77.0.{i + 1} {name}\n" for i, name in enumerate(HOSTS))
 VENV = ROOT / "build-pytorch"  # made by tools/setup.sh --test
 PYTHON = str(VENV / "bin/python")
-TRAIN = ROOT / "docs/clusters/train.py"
+TRAIN = ROOT / "examples/kubernetes/train.py"
 SKIPPED = 77  # exit status
 PATIENCE = 120  # s; time limit of a command
 PACKAGES = {"sshd": "openssh-server", "mpirun": "openmpi-bin", "slurmctld": "slurmctld", "slurmd": "slurmd",

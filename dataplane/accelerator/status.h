@@ -7,7 +7,7 @@
 
 namespace gradlane {
 
-// Returns the document that docs/stats.md describes.
+// Returns the document that docs/monitoring.md describes.
 [[nodiscard]] nlohmann::json accelerator_json(const AcceleratorFigures& figures);
 
 }  // namespace gradlane

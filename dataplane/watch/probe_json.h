@@ -8,7 +8,8 @@
 
 namespace gradlane {
 
-// Returns an array with an object per neighbour; docs/check.md has its keys. `ours` is the identity of this node.
+// Returns an array with an object per neighbour; docs/troubleshooting.md has its keys. `ours` is the identity of this
+// node.
 [[nodiscard]] nlohmann::json probes_json(std::span<const ProbeResult> results, const ProbeIdentity& ours);
 
 }  // namespace gradlane

@@ -21,7 +21,7 @@ struct NeighbourFacts {
   std::string port;
   PortState port_state = PortState::kUp;
   bool local = false;  // whether the port is a link inside this machine, which is up only while the other daemon runs
-  // whether the port may send nothing more after a frame that is too long for its link (docs/traps.md)
+  // whether the port may send nothing more after a frame that is too long for its link (docs/pitfalls.md)
   bool stalls_on_long_frame = false;
   bool up = false;  // whether all links of the exchange to it are up
   bool mac_known = false;

@@ -38,7 +38,7 @@ def measure(batch, context):
 
     - computing_ms: of each step in which nothing is exchanged, on the slowest rank
     - step_ms: of each step, on the slowest rank
-    - encode_us, add_us, decode_us: by node, its daemon's time in each traced step (docs/trace.md)
+    - encode_us, add_us, decode_us: by node, its daemon's time in each traced step (docs/monitoring.md)
     """
     model, system = batch.argument
     strategy, codec = SYSTEMS[system]

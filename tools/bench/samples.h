@@ -47,9 +47,9 @@ class Samples {
 };
 
 // Makes the sets for `names`: names from data_names(), and paths of recordings, which end in ".npy". A recording has
-// one contribution in each row (docs/study.md). NAME.npy becomes the set "NAME" of its single contributions. If it has
-// several rows, R of them, it also becomes "NAME xR", the sums of these rows. Throws SetupError for unknown names, for
-// files that are no recordings, and for names that occur twice.
+// one contribution in each row (docs/accuracy.md). NAME.npy becomes the set "NAME" of its single contributions. If it
+// has several rows, R of them, it also becomes "NAME xR", the sums of these rows. Throws SetupError for unknown names,
+// for files that are no recordings, and for names that occur twice.
 [[nodiscard]] std::vector<Samples> make_samples(const std::vector<std::string>& names);
 
 }  // namespace gradlane

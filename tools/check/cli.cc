@@ -16,7 +16,7 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
       "Exit status 0 if nothing fails, 1 if something does, 2 for wrong options. Asks\n"
       "the running daemon of this file. If none runs, starts gradlaned for the check; a\n"
       "missing accelerator is a FAIL. Run it on all nodes at the same time, so that the\n"
-      "checks can answer each other. docs/check.md has all items.");
+      "checks can answer each other. docs/troubleshooting.md has all items.");
   return check;
 }
 

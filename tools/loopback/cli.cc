@@ -30,7 +30,7 @@ CLI::App* add_loopback(CLI::App& app, LoopbackOptions& options) {
   loopback->footer(
       "io: forward as is; classify: parse every frame, count by ToS class, drop broken\n"
       "ones; codec: also decode and encode payloads of class compressed; ring:\n"
-      "all-reduces between two ranks, one on each port. See docs/loopback.md.");
+      "all-reduces between two ranks, one on each port. See docs/measuring.md.");
   return loopback;
 }
 

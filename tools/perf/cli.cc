@@ -35,7 +35,7 @@ CLI::App* add_perf(CLI::App& app, PerfOptions& options) {
   perf->footer(
       "Runs as a trainer: gradlane run -n 2 -- gradlane perf -b 64K -e 64M\n"
       "time: median over iterations of the slowest rank; busbw: as in nccl-tests;\n"
-      "wire ratio: bytes to send without a codec / bytes sent. See docs/perf.md.");
+      "wire ratio: bytes to send without a codec / bytes sent. See docs/measuring.md.");
   return perf;
 }
 

@@ -40,8 +40,8 @@ struct PerfRow {
 // printed at the end.
 void print_perf_head(const PerfSettings& plan, unsigned world);
 void print_perf_row(const PerfSettings& plan, const PerfRow& row);
-// `skipped`: texts that name what is left out, and why. JSON (docs/perf.md has the fields) is one line, so a program
-// that prefixes lines does not break it.
+// `skipped`: texts that name what is left out, and why. JSON (docs/measuring.md has the fields) is one line, so a
+// program that prefixes lines does not break it.
 void print_perf_end(const PerfSettings& plan, unsigned world, std::span<const PerfRow> rows,
                     std::span<const std::string> skipped);
 

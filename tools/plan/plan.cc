@@ -112,7 +112,8 @@ void print_rows(const PlanSetting& setting, const PlanRows& rows) {
   } else {
     fmt::print(
         "To accuracy: speed-up / epochs that the codec needs compared with fp32, in trainings of a small {}\n"
-        "(docs/study.md). 2 of 5: so many trainings reached the accuracy of fp32. -: none were made with this codec.\n"
+        "(docs/accuracy.md). 2 of 5: so many trainings reached the accuracy of fp32. -: none were made with this "
+        "codec.\n"
         "Large models were not trained.\n",
         setting.kind);
   }

@@ -26,7 +26,7 @@ CLI::App* add_stats(CLI::App& app, StatsOptions& options) {
       ->excludes(json)
       ->excludes(watch);
   stats->footer(
-      "Ctrl-C ends --watch. docs/stats.md explains the columns, and the document.\n"
+      "Ctrl-C ends --watch. docs/monitoring.md explains the columns, and the document.\n"
       "'gradlane check' finds out why a ring does not become ready.\n"
       "Exit status: 0 all is well, 2 wrong options, 3 no daemon answers, 4 the ring\n"
       "is not ready, 5 operations have failed in the last minute, 6 the kernel also\n"

@@ -18,7 +18,7 @@ CLI::App* add_trace(CLI::App& app, TraceOptions& options) {
       "Prints what slows the ring down, and where each node's time went. Open the file\n"
       "in ui.perfetto.dev or chrome://tracing. Finds daemons like 'gradlane top': one,\n"
       "and those with sockets in the same folder. Ctrl-C ends it early.\n"
-      "docs/trace.md explains it. Exit status: 0, 2 wrong options or no file, 3 no\n"
+      "docs/monitoring.md explains it. Exit status: 0, 2 wrong options or no file, 3 no\n"
       "daemon answers or another trace is running, 4 a daemon stopped answering.");
   return trace;
 }

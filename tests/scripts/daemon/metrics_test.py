@@ -152,15 +152,15 @@ class ScrapedRing(unittest.TestCase):
         self.assertTrue(open_metrics.endswith("\n# EOF\n"))
         self.assertEqual(families(open_metrics), there)
 
-        table = set(re.findall(r"^\| `(gradlane_[a-z_]+)`", (DOCS / "metrics.md").read_text(), re.MULTILINE))
+        table = set(re.findall(r"^\| `(gradlane_[a-z_]+)`", (DOCS / "monitoring.md").read_text(), re.MULTILINE))
         plain = {re.sub("_(bucket|sum|count)$", "", name) for name in there}
         self.assertEqual(table - {"gradlane_neighbour_path_mtu_bytes", "gradlane_port_speed_bytes"}, plain - {
-            "gradlane_port_speed_bytes"}, "the table of docs/metrics.md")
+            "gradlane_port_speed_bytes"}, "the table of docs/monitoring.md")
         dashboard = json.loads((DOCS / "metrics" / "dashboard.json").read_text())
         queries = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
         queries.append(dashboard["templating"]["list"][-1]["query"]["query"])
         self.assertGreater(len(queries), 8)
-        for source in [*queries, RULES.read_text(), *re.findall(r"```promql\n(.*?)```", (DOCS / "metrics.md").read_text(),
+        for source in [*queries, RULES.read_text(), *re.findall(r"```promql\n(.*?)```", (DOCS / "monitoring.md").read_text(),
                                                                  re.DOTALL)]:
             self.assertLessEqual(set(NAME.findall(source)), there, source)
 

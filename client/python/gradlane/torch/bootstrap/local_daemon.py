@@ -19,7 +19,7 @@ _SLICE_S = 0.003
 _ENDING_S = 5.0
 _MOST_PATH = 107  # longest path of a Unix socket, in bytes
 _LINES = 12
-_PORT_IN_USE = 4  # exit status of gradlaned: another process has its UDP port (docs/daemon.md)
+_PORT_IN_USE = 4  # exit status of gradlaned: another process has its UDP port (docs/service.md)
 
 
 class CannotStart(Exception):

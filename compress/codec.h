@@ -55,7 +55,7 @@ using CodecName = FixedText<kLongestCodecName + 1>;
 // A sum of p contributions through hop() is within p 2^-b of the exact sum. This holds while every partial sum is below
 // 2^(25-b) (2^24 steps) for `fixed`, and below 2^(24-b) for `inceptionn`. The bytes of a `fixed` sum then do not depend
 // on the order of the ranks. `inceptionn` rounds again in every hop, so its sum depends on that order. (INCEPTIONN: Li
-// et al., MICRO 2018. `fixed`: docs/design.md.)
+// et al., MICRO 2018. `fixed`: docs/design.md, "The lattice of `fixed`".)
 class Codec {
  public:
   // The codec's row in the table of codecs: names, layout, capabilities.

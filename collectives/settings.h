@@ -29,7 +29,7 @@ inline constexpr SettingRange<size_t> kQueueTarget = {16, 1, kMaxWindow};
 inline constexpr SettingRange<Nanos> kPeerTimeout = {2 * kSecond, 10 * kMillisecond, 3600 * kSecond};
 inline constexpr SettingRange<Nanos> kStartTimeout = {10 * kSecond, kMillisecond, 36000 * kSecond};
 inline constexpr SettingRange<Nanos> kOperationTimeout = {60 * kSecond, kMillisecond, 36000 * kSecond};
-// Shortest retransmission timeout. docs/exchange.md, "Tuning", has the measurements for its default.
+// Shortest retransmission timeout. docs/exchange.md, "Tuning", says when to change it.
 inline constexpr SettingRange<Nanos> kMinRto = {5 * kMillisecond, 10 * kMicrosecond, kSecond};
 
 }  // namespace settings

@@ -16,7 +16,7 @@ namespace gradlane {
 
 using StrategyName = FixedText<32>;
 
-// docs/exchange.md has a picture of each strategy.
+// docs/exchange.md explains each strategy.
 //
 //   ring          Every block travels through all ranks. (INCEPTIONN, MICRO 2018)
 //   direct        Every block has an owner. All other ranks send to it, and it sends to all of them.

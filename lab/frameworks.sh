@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs ordinary training scripts (tests/scripts/torch/ordinary/) with Gloo and with gradlane: plain PyTorch, Lightning,
-# accelerate, DeepSpeed. Only the word for the backend differs. torchrun starts the scripts; no daemon is started by
-# hand. The losses must agree. Usage: lab/frameworks.sh [FOLDER]. FOLDER is for the virtual environment that it makes
-# (build/frameworks).
+# usage: lab/frameworks.sh [FOLDER]. FOLDER is for the virtual environment that it makes (build/frameworks). Runs ordinary
+# training scripts (tests/scripts/torch/ordinary/) with Gloo and with gradlane: plain PyTorch, Lightning, accelerate,
+# DeepSpeed. Only the word for the backend differs. torchrun starts the scripts; no daemon is started by hand. The losses
+# must agree. Then it runs the examples that need Lightning and accelerate.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source dev/build.sh
@@ -71,4 +71,6 @@ compare 2 with_lightning
 compare 2 with_accelerate
 compare 2 with_deepspeed 1
 compare 2 with_deepspeed 2
+PATH=$PWD/$venv/bin:$PATH PYTHONPATH=$PWD "$venv/bin/python3" -m tests.scripts.torch.examples_test build/tools/gradlane \
+  with_lightning.py with_accelerate.py || failed=1
 [ "$failed" -eq 0 ] || { echo "lab/frameworks.sh: losses differ, or a training failed; see above" >&2; exit 1; }

@@ -71,5 +71,5 @@ done
 inside 'cd /tmp && cc -Wall -Werror /usr/share/doc/libgradlane-dev/examples/all_reduce.c \
   $(pkg-config --cflags --libs gradlane) -lm -o all_reduce && gradlane run -n 2 -- ./all_reduce'
 grep -h 'wrong' "$scratch/log"
-inside 'USE_LIBUV=0 gradlane run -n 2 -- python3 /usr/share/doc/python3-gradlane/examples/train.py'
+inside 'USE_LIBUV=0 gradlane run -n 2 -- python3 /usr/share/doc/python3-gradlane/examples/ddp.py'
 grep -h 'weights' "$scratch/log"

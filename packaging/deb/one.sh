@@ -24,7 +24,7 @@ floats[:] = ring.rank + 1
 ring.all_reduce(floats)
 print(\"the sum:\", floats[0])"'
   wanted='weights [0-9a-f]{16}' says on_one \
-    'gradlane run -n 2 -- python3 /usr/share/doc/python3-gradlane/examples/train.py'
+    'gradlane run -n 2 -- python3 /usr/share/doc/python3-gradlane/examples/ddp.py'
 }
 
 read_pages() {

@@ -1,7 +1,10 @@
-// all_reduce.c - an example: each rank brings a million floats and gets their sum (one process per rank, under
-// `gradlane run`)
+// all_reduce.c - sums a million floats of each rank, and checks the result
 //
-//   cc all_reduce.c $(pkg-config --cflags --libs gradlane) -o all_reduce && gradlane run -n 4 -- ./all_reduce
+// Build:          cc all_reduce.c $(pkg-config --cflags --libs gradlane) -o all_reduce
+// One machine:    gradlane run -n 4 -- ./all_reduce
+// Four machines:  gradlaned --nodes HOST0,HOST1,HOST2,HOST3
+//                 ./all_reduce
+//                 (both on each machine, in two terminals; HOST0 to HOST3 are their names or addresses)
 #include <gradlane.h>
 #include <math.h>
 #include <stdio.h>

@@ -26,14 +26,13 @@
 #include "dataplane/accelerator/daemon.h"
 #include "dataplane/daemon/daemon.h"
 #include "dataplane/daemon/log_file.h"
+#include "tools/exit_status.h"
 #include "tools/hosts/machine.h"
 #include "tools/unknown_option.h"
 #include "tools/version.h"
 
 namespace {
 
-constexpr int kBadInput = 2;
-constexpr int kPortInUse = 4;
 constexpr size_t kHelpIndent = 24;    // column of the descriptions
 constexpr int kLargestPid = 1 << 22;  // the kernel's PID_MAX_LIMIT
 
@@ -202,6 +201,7 @@ int main(int argc, char** argv) {
     std::fputs(text.c_str(), stderr);
     gradlane::write_to_original_stderr(text);
     const auto* const setup = dynamic_cast<const gradlane::SetupError*>(&error);
-    return setup != nullptr && setup->fault() == gradlane::SetupFault::kPortInUse ? kPortInUse : kBadInput;
+    return setup != nullptr && setup->fault() == gradlane::SetupFault::kPortInUse ? gradlane::kExitPortInUse
+                                                                                  : gradlane::kExitBadInput;
   }
 }

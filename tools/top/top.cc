@@ -11,6 +11,7 @@
 #include <ctime>
 
 #include "base/error.h"
+#include "tools/exit_status.h"
 #include "tools/top/askers.h"
 #include "tools/top/table.h"
 #include "tools/top/terminal.h"
@@ -25,7 +26,6 @@ constexpr double kLeastInterval = 0.1;
 constexpr double kMostInterval = 3600;
 constexpr milliseconds kLookEvery{200};  // longest time between two checks whether operations are in flight
 constexpr size_t kKeptEvents = 8;
-constexpr int kNoDaemon = 3;
 constexpr milliseconds kPatience{3000};     // longest wait for remote nodes if there is only one view
 constexpr milliseconds kLivePatience{500};  // longest wait for remote nodes at the start of a live view
 
@@ -116,7 +116,7 @@ int run_top(const TopOptions& options) {
     return show_live(askers, signals, interval);
   } catch (const SetupError& error) {
     std::fprintf(stderr, "gradlane: %s\n", error.what());
-    return kNoDaemon;
+    return kExitNoDaemon;
   }
 }
 

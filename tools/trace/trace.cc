@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "tools/admin/json_fields.h"
+#include "tools/exit_status.h"
 #include "tools/trace/events.h"
 #include "tools/trace/recorder.h"
 #include "tools/trace/spans.h"
@@ -34,8 +35,6 @@ using nlohmann::json;
 constexpr double kLeastSeconds = 0.1;
 constexpr double kMostSeconds = 600;
 constexpr std::chrono::milliseconds kStatsTime{2500};
-constexpr int kNoDaemon = 3;
-constexpr int kBrokeOff = 4;
 
 using Recorders = std::vector<std::unique_ptr<Recorder>>;
 
@@ -176,7 +175,7 @@ int report(const std::vector<NodeRecording>& nodes, int64_t begin, const TraceOp
     fmt::print(options.json ? stderr : stdout, "{}: open it in ui.perfetto.dev or chrome://tracing\n", options.output);
   }
   for (const NodeRecording& node : nodes) {
-    if (!node.missing.empty()) return kBrokeOff;
+    if (!node.missing.empty()) return kExitBrokenOff;
   }
   return 0;
 }
@@ -201,7 +200,7 @@ int run_trace(const TraceOptions& given) {
     for (const auto& it : recorders) nodes.push_back(it->finish());
   } catch (const SetupError& error) {
     std::fprintf(stderr, "gradlane: %s\n", error.what());
-    return kNoDaemon;
+    return kExitNoDaemon;
   }
   std::ranges::sort(nodes, {}, &NodeRecording::node);
   for (const NodeRecording& node : nodes) {

@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -16,6 +18,7 @@
 #include "tools/bench/exchange.h"
 #include "tools/check/cli.h"
 #include "tools/codecs/cli.h"
+#include "tools/exit_status.h"
 #include "tools/loopback/cli.h"
 #include "tools/perf/cli.h"
 #include "tools/plan/cli.h"
@@ -30,8 +33,7 @@
 
 namespace {
 
-constexpr int kBadInput = 2;
-constexpr size_t kHelpIndent = 22;  // column of the descriptions
+constexpr size_t kHelpIndent = 23;  // column of the descriptions
 constexpr size_t kHelpColumns = 80;
 
 // Returns "first, second, ..." in lines that fit beside an option's name.
@@ -46,6 +48,20 @@ std::string wrapped(std::string text, const std::vector<std::string>& names) {
   }
   return text;
 }
+
+// The formatter of all helps. It adds "[-- COMMAND]" to the usage of `gradlane run`, which CLI11 does not see because
+// cut_run_command() takes it away. It leaves one empty line between groups, where CLI11 leaves two.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    std::string usage = CLI::Formatter::make_usage(app, std::move(name));
+    if (app->get_name() == "run") usage.insert(usage.find_last_not_of('\n') + 1, " [-- COMMAND [ARGUMENT...]]");
+    return usage;
+  }
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+    return CLI::detail::find_and_replace(CLI::Formatter::make_help(app, std::move(name), mode), "\n\n\n", "\n\n");
+  }
+};
 
 CLI::App* add_bench(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measure parts of gradlane on this machine");
@@ -102,16 +118,16 @@ CLI::App* add_bench_auth(CLI::App& bench, gradlane::AuthBenchOptions& options) {
 
 CLI::App* add_bench_ratio(CLI::App& bench, gradlane::RatioOptions& options) {
   CLI::App* ratio = bench.add_subcommand("ratio", "Bytes of packets that codecs save, simulated");
-  const auto add = [ratio](const char* name, auto& value, const char* text) {
-    return ratio->add_option(name, value, text)->type_name("");
+  const auto add = [ratio](const char* name, const char* value_name, auto& value, const char* text) {
+    return ratio->add_option(name, value, text)->type_name(value_name);
   };
-  add("--codec", options.codecs, "Codecs (one of each kind); all");
-  add("--data", options.data, "Data as in 'bench codec', also recordings (gauss-0.01)");
-  add("--strategy", options.strategies, "The first of these that supports the codec (ring,direct)");
-  add("--nodes", options.nodes, "Number of nodes (4)");
-  add("--size", options.size, "fp32 tensor of each rank, bytes (4M)");
-  add("--warmup", options.warmup, "Exchanges before the counted ones (8)");
-  add("--exchanges", options.exchanges, "Exchanges that are counted (2)");
+  add("--codec", "CODEC", options.codecs, "Codecs (one of each kind); all");
+  add("--data", "NAME", options.data, "Data as in 'bench codec', also recordings (gauss-0.01)");
+  add("--strategy", "NAME", options.strategies, "The first of these that supports the codec (ring,direct)");
+  add("--nodes", "N", options.nodes, "Number of nodes (4)");
+  add("--size", "BYTES", options.size, "fp32 tensor of each rank, bytes (4M)");
+  add("--warmup", "N", options.warmup, "Exchanges before the counted ones (8)");
+  add("--exchanges", "N", options.exchanges, "Exchanges that are counted (2)");
   ratio->add_flag("--json", options.json, "JSON instead of a table");
   ratio->footer(
       "ratio: bytes of raw's data packets / bytes of the codec's, by the same strategy,\n"
@@ -122,34 +138,39 @@ CLI::App* add_bench_ratio(CLI::App& bench, gradlane::RatioOptions& options) {
 
 CLI::App* add_sim(CLI::App& app, gradlane::SimOptions& options) {
   CLI::App* sim = app.add_subcommand("sim", "Time and traffic of an exchange on a simulated network");
-  const auto add = [sim](const char* name, auto& value, const char* text) {
-    return sim->add_option(name, value, text)->type_name("");
+  const auto add = [sim](const char* group, const char* name, const char* value_name, auto& value, const char* text) {
+    return sim->add_option(name, value, text)->type_name(value_name)->group(group);
   };
-  // The help must fit on a screen of 24 lines. A rarely needed option has no line, but a related option's line names
-  // it.
-  const auto add_beside = [&add](const char* name, auto& value) { add(name, value, "")->group(""); };
-  add("--nodes", options.nodes, "Numbers of nodes (2,4,8,16)")->delimiter(',');
-  add("--codec", options.codecs, "Codec, or all (fixed:10); with aggregators: there/back");
-  add("--strategy", options.strategies, "ring, direct, rings:G, aggregator:R[,stream] (ring)");
-  add("--play", options.plays, "* aggregators:G, rings-aggregator:G, doubling, halving");
-  sim->add_flag("--switch", options.around_switch, "A switch in place of cables; implied except for ring");
-  add("--op", options.ops, "all-reduce, reduce-scatter, all-gather, broadcast, barrier");
-  add("--size", options.size, "Bytes of a rank (16M), in --together operations (1)");
-  add("--together", options.together, "")->delimiter(',')->group("");
-  add_beside("--operations", options.operations);
-  add("--gbps", options.gbps, "Rate of each cable or port, each way (10)");
-  add("--rtt", options.rtt, "Round-trip time between two nodes (50us)");
-  add("--mtu", options.mtu, "MTU of IP (1500); also --queue BYTES, --window PACKETS");
-  add_beside("--queue", options.queue);
-  add_beside("--window", options.window);
-  add("--loss", options.loss, "Share of lost packets (0); --dup, --reorder, --corrupt");
-  add_beside("--dup", options.duplicate);
-  add_beside("--reorder", options.reorder);
-  add_beside("--corrupt", options.corrupt);
-  add("--data", options.data, "Data as in 'bench codec' (laplace-1e-3)");
-  add("--seed", options.seed, "Seed of data and faults (1)");
   sim->add_flag("--json", options.json, "JSON instead of tables");
-  add_beside("--gamma", options.gamma);
+
+  const char* const operation = "Operations";
+  add(operation, "--op", "NAME", options.ops,
+      "all-reduce, reduce-scatter, all-gather, broadcast,\nbarrier (all-reduce)");
+  add(operation, "--codec", "CODEC", options.codecs, "Codec, or all (fixed:10); with aggregators: there/back");
+  add(operation, "--strategy", "NAME", options.strategies, "ring, direct, rings:G, aggregator:R[,stream] (ring)");
+  add(operation, "--play", "FLOWS", options.plays, "* aggregators:G, rings-aggregator:G, doubling, halving");
+  add(operation, "--size", "BYTES", options.size, "Bytes of a rank (16M)");
+  add(operation, "--together", "N", options.together, "Divide the tensor into N operations (1)")->delimiter(',');
+  add(operation, "--operations", "N", options.operations, "Operations of a rank in flight (16)");
+  add(operation, "--data", "NAME", options.data, "Data as in 'bench codec' (laplace-1e-3)");
+  add(operation, "--seed", "N", options.seed, "Seed of data and faults (1)");
+  add(operation, "--gamma", "TIME", options.gamma, "Time for each byte that an aggregator adds (0)");
+
+  const char* const network = "Network";
+  add(network, "--nodes", "N", options.nodes, "Numbers of nodes (2,4,8,16)")->delimiter(',');
+  sim->add_flag("--switch", options.around_switch, "A switch in place of cables; implied except for ring")
+      ->group(network);
+  add(network, "--gbps", "GBPS", options.gbps, "Rate of each cable or port, each way (10)");
+  add(network, "--rtt", "TIME", options.rtt, "Round-trip time between two nodes (50us)");
+  add(network, "--queue", "BYTES", options.queue, "Queue in front of each cable or port (512K)");
+  add(network, "--mtu", "BYTES", options.mtu, "MTU of IP (1500)");
+  add(network, "--window", "PACKETS", options.window, "Packets in flight to a neighbour (256)");
+
+  const char* const faults = "Faults";
+  add(faults, "--loss", "SHARE", options.loss, "Share of packets that are lost (0)");
+  add(faults, "--dup", "SHARE", options.duplicate, "Share of packets that arrive twice (0)");
+  add(faults, "--reorder", "SHARE", options.reorder, "Share of packets that arrive after later ones (0)");
+  add(faults, "--corrupt", "SHARE", options.corrupt, "Share of packets with a changed bit (0)");
   sim->footer(
       "goodput: size / time in Gb/s; busbw: nccl-tests'; WA: INCEPTIONN's aggregator,\n"
       "(p + log p) n beta, --gamma per byte added; star: 2(p-1) n beta, with headers.\n"
@@ -189,6 +210,7 @@ int run(int argc, char** argv) {
   CLI::App app{"gradlane: gradient exchange with compression in the packet path", "gradlane"};
   app.set_version_flag("--version", std::string("gradlane ") + GRADLANE_RELEASE);
   app.require_subcommand(1);
+  app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->column_width(kHelpIndent);
 
   CLI::App* bench = add_bench(app);
@@ -267,9 +289,9 @@ int main(int argc, char** argv) {
     const int status = run(argc, argv);
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
     std::fprintf(stderr, "gradlane: standard output cannot be written: %s\n", std::strerror(errno));
-    return status != 0 ? status : kBadInput;
+    return status != 0 ? status : gradlane::kExitBadInput;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gradlane: %s\n", error.what());
-    return kBadInput;
+    return gradlane::kExitBadInput;
   }
 }

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 
+HEADING = re.compile(r"^[A-Z][\w ]*:$")
 ENTRY = re.compile(r"^  (?=\S)")
 NAME = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 # Matches words to choose from, such as "vhost, memif, ring (vhost)".
@@ -29,11 +30,11 @@ class Help:
         title, usage, *lines = text.splitlines()
         self.title = title.removeprefix(f"{program.name}: ")
         self.usage = usage.removeprefix("Usage: ")
-        self.options, self.subcommands, self.remarks = [], [], []
+        self.groups, self.subcommands, self.remarks = {}, [], []
         target = None
-        for line in lines:
-            if line in ("Options:", "Subcommands:"):
-                target = self.options if line == "Options:" else self.subcommands
+        for line, following in zip(lines, [*lines[1:], ""]):
+            if HEADING.match(line) and ENTRY.match(following):
+                target = self.subcommands if line == "Subcommands:" else self.groups.setdefault(line[:-1], [])
             elif target is not None and ENTRY.match(line):
                 names, _, about = line.strip().partition("  ")
                 target.append([names, [about.strip()] if about.strip() else []])
@@ -43,6 +44,7 @@ class Help:
                 if line:
                     target = None
                 self.remarks.append(line)
+        self.options = [entry for group in self.groups.values() for entry in group]
         self.below = [Help(program, (*words, name)) for name, _ in self.subcommands]
 
     def pages(self):
@@ -77,8 +79,11 @@ def section(title):
 
 def body(it):
     """Yields the lines on options, subcommands and remarks."""
-    for entry in it.options:
-        yield from (".TP", f".B {roff(names_of(entry))}", roff(about(entry)) or "\\&")
+    for title, entries in it.groups.items():
+        if len(it.groups) > 1:
+            yield f".SS \"{roff(title)}\""
+        for entry in entries:
+            yield from (".TP", f".B {roff(names_of(entry))}", roff(about(entry)) or "\\&")
     for name, text in it.subcommands:
         page = "-".join([*it.words, name]) if len(it.words) == 1 else None
         yield from (".TP", f".BR {roff(page)} (1)" if page else f".B {roff(name)}", roff(" ".join(text)))

@@ -9,7 +9,7 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
       ->type_name("FILE")
       ->required();
   check->add_option("--rank", options.rank, "Rank of this node; overrides the rank in the file")->type_name("N");
-  check->add_option("--time", options.time, "Longest wait for answers of neighbours (5s)")->type_name("");
+  check->add_option("--time", options.time, "Longest wait for answers of neighbours (5s)")->type_name("TIME");
   check->add_flag("--json", options.json, "JSON instead of lines");
   check->footer(
       "Prints a line for each item: ok, note, or FAIL with the reason and what to do.\n"

@@ -15,7 +15,7 @@ CLI::App* add_top(CLI::App& app, TopOptions& options) {
   top->footer(
       "q or Ctrl-C ends it. Finds a daemon like 'gradlane stats'. Also shows daemons\n"
       "with sockets in the same folder, and those on other machines, if all nodes set\n"
-      "'metrics: node:9400' or similar. docs/monitoring.md explains that, and the columns.\n"
+      "'metrics: node:9400' or similar. docs/monitoring.md explains the columns.\n"
       "Respects NO_COLOR. Exit status: 0, 2 wrong options, 3 no daemon answers.");
   return top;
 }

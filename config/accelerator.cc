@@ -44,64 +44,66 @@ std::vector<ConfigKey<AcceleratorConfig>> make_accelerator_keys() {
   constexpr uint64_t kMostMemory = uint64_t{16} << 30;
   std::vector<ConfigKey<C>> keys = {
       other_key<C>(
-          "", "mode", [](const C&) { return std::string("accelerator"); }, "none, must be given", "`accelerator`", "",
-          ""),
-      other_key<C>("", "host", host_text, "none, must be given",
-                   "`{device: ...}` or `{pci: ...}`, as in [ports](#ports)", kAnyNode,
-                   "port to the programs of this machine: `net_af_packet` on one end of a veth pair, whose other end "
-                   "has the IP address; or `net_tap`, whose interface has the IP address"),
-      other_key<C>("host", "interface", nullptr, "`gl0`", "name of an interface, up to 15 bytes", kAnyNode,
+          "word", "", "mode", [](const C&) { return std::string("accelerator"); }, "none, must be given",
+          "`accelerator`", kAnyNode, "says that this file configures an accelerator"),
+      other_key<C>(
+          "port", "", "host", host_text, "none, must be given",
+          "`{device: ...}` or `{pci: ...}`, as in [ports](#ports)", kAnyNode,
+          "port to the programs of this machine: `net_af_packet` on one end of a veth pair, whose other end has the "
+          "IP address; or `net_tap`, whose interface has the IP address"),
+      other_key<C>("name", "host", "interface", nullptr, "`gl0`", "name of an interface, up to 15 bytes", kAnyNode,
                    "the other end of that veth pair, which programs use and `gradlane accelerator up` makes"),
-      other_key<C>("host", "superpackets", nullptr, "`false`",
+      other_key<C>("flag", "host", "superpackets", nullptr, "`false`",
                    "`true`, `false`; `true` only with `net_af_packet`, of which only `iface` is then used", kAnyNode,
-                   "the kernel leaves segmentation of TCP to gradlaned, and gets superpackets: "
-                   "[accelerator.md](accelerator.md#superpackets)"),
+                   "exchanges superpackets with the kernel, which leaves segmentation of TCP to gradlaned "
+                   "([accelerator.md](accelerator.md))"),
       other_key<C>(
-          "", "wire", [](const C& of) { return fmt::format("{{{}}}", device_text(of.wire)); }, "none, must be given",
-          "as for `host`, but another device and interface", kAnyNode, "port to the network"),
+          "port", "", "wire", [](const C& of) { return fmt::format("{{{}}}", device_text(of.wire)); },
+          "none, must be given", "as for `host`, but another device and interface", kAnyNode, "port to the network"),
       other_key<C>(
-          "", "codec", [](const C& of) { return of.codec.name(); }, "`fixed:10`",
+          "word", "", "codec", [](const C& of) { return of.codec.name(); }, "`fixed:10`",
           "`fixed:B`, `inceptionn:B`; [codecs.md](codecs.md)", kAnyNode, "codec for what this machine sends"),
       whole_key<C, kMinIpMtu, kMaxIpMtu, &C::mtu>("", "mtu", kSame, "longest IP packet in bytes, on both sides"),
       tos_key<C, &C::tos_compressed>("compressed", kSame, "multiples of 4 from 4 to `0xfc`, both different",
                                      "ToS byte by which programs ask for compression"),
       tos_key<C, &C::tos_wire>("wire", kSame, "", "ToS byte of compressed packets on the network"),
-      whole_key<C, 1, kMaxUdpPort, &C::udp_port>("", "udp_port", kAnyNode,
-                                                 "UDP port at which accelerators ask each other whether they are "
-                                                 "there; firewalls must let it pass in both directions"),
+      whole_key<C, 1, kMaxUdpPort, &C::udp_port>(
+          "", "udp_port", kAnyNode,
+          "UDP port at which accelerators find each other; firewalls must let it pass in both "
+          "directions"),
       flag_key<C, &C::repack>("repack", "enabled", kAnyNode,
-                              "puts several compressed packets into one packet on the network"),
+                              "combines several compressed packets into one packet on the network"),
       duration_key<C, 0, kMillisecond, &C::repack_hold>(
           "repack", "hold", kAnyNode,
           "longest time that a packet waits for others; `0s` is the same as `enabled: false`"),
       whole_key<C, 16, kMostConnections, &C::connections>(
           "", "connections", kAnyNode,
-          "most TCP connections that are tracked at the same time; further ones pass uncompressed"),
+          "limit of TCP connections that are tracked at a time; further ones pass uncompressed"),
       size_key<C, kMiB, kMostMemory, &C::memory>("memory", "records", kAnyNode,
-                                                 "memory for data that was sent compressed over TCP and is not "
-                                                 "acknowledged yet; data that does not fit is sent uncompressed"),
-      flag_key<C, &C::hugepages>("memory", "hugepages", kAnyNode, "packet buffers in hugepages"),
+                                                 "limit of memory for data that was sent compressed over TCP and is "
+                                                 "not acknowledged yet; further data is sent uncompressed"),
+      flag_key<C, &C::hugepages>("memory", "hugepages", kAnyNode, "takes memory of packet buffers from hugepages"),
       other_key<C>(
-          "worker", "core", [](const C& of) { return of.core ? fmt::format("{}", *of.core) : ""; },
+          "number", "worker", "core", [](const C& of) { return of.core ? fmt::format("{}", *of.core) : ""; },
           "none: the scheduler chooses", "a CPU, 0 to 1023", kAnyNode, "pins the thread"),
       other_key<C>(
-          "worker", "idle", [](const C& of) { return std::string(kIdleWords[static_cast<size_t>(of.idle)]); },
+          "word", "worker", "idle", [](const C& of) { return std::string(kIdleWords[static_cast<size_t>(of.idle)]); },
           "`adaptive`", "`spin`, `yield`, `adaptive`", kAnyNode, "as `workers.idle` in a node's file"),
   };
   std::ranges::move(fault_keys<C>(), std::back_inserter(keys));
   std::vector<ConfigKey<C>> rest = {
       other_key<C>(
-          "", "user", [](const C& of) { return path_text(of.user); }, "none: its user stays the same", "name of a user",
-          kAnyNode, "user that the daemon changes to when it has opened its devices"),
+          "name", "", "user", [](const C& of) { return path_text(of.user); }, "none: the user stays the same",
+          "name of a user", kAnyNode, "user that the daemon changes to after it has opened its devices"),
       other_key<C>(
-          "", "admin", [](const C& of) { return in_quotes(of.admin); }, "`/run/gradlane/accelerator.admin`",
-          "up to 107 bytes", kAnyNode, "Unix socket for `gradlane stats` and `gradlane check`"),
+          "path", "", "admin", [](const C& of) { return in_quotes(of.admin); }, "`/run/gradlane/accelerator.admin`",
+          "up to 107 bytes", kAnyNode, "Unix socket that the daemon makes for `gradlane stats` and `gradlane check`"),
       other_key<C>(
-          "", "log", [](const C& of) { return of.log; }, "`info`", "as in a node's file", kAnyNode,
-          "which messages are logged"),
+          "word", "", "log", [](const C& of) { return of.log; }, "`info`", "as in a node's file", kAnyNode,
+          "least severe level of messages that are logged"),
       other_key<C>(
-          "", "log_file", [](const C& of) { return path_text(of.log_file); }, "none: standard error", "path", kAnyNode,
-          "as in a node's file"),
+          "path", "", "log_file", [](const C& of) { return path_text(of.log_file); }, "none: standard error", "path",
+          kAnyNode, "as in a node's file"),
   };
   std::ranges::move(rest, std::back_inserter(keys));
   return keys;

@@ -1,4 +1,4 @@
-// key_types.h - rows of configuration keys, which serve the reader, config_text() and the page of settings (set-up
+// key_types.h - rows of configuration keys, which serve the reader, config_text() and docs/configuration.md (set-up
 // only)
 #pragma once
 
@@ -32,10 +32,11 @@ struct ConfigKey {
   void (*read)(const Section&, const char* name, Config&) = nullptr;  // null: other code reads it
   // text of the value as in a file, "" to leave the key out; null if the text of another key includes it
   std::string (*text)(const Config&) = nullptr;
-  std::string allowed{};   // this and the next fields are for the page of settings, in Markdown
+  std::string allowed{};   // this and the next fields are for docs/configuration.md, in Markdown
   std::string standard{};  // default
   const char* same;
   const char* meaning;
+  const char* type;  // kind of value: "number", "size", "list", ..., as docs/configuration.md explains them
 
   // ---- Changes to keys for which the functions below do not derive the right texts from the type.
   [[nodiscard]] ConfigKey with_default(const char* what) && {
@@ -72,7 +73,8 @@ template <class Config, uint64_t kLeast, uint64_t kMost, auto... kPath>
           fmt::format("{} to {}", kLeast, kMost),
           text(Config{}),
           same,
-          meaning};
+          meaning,
+          "number"};
 }
 
 template <class Config, uint64_t kLeast, uint64_t kMost, auto... kPath>
@@ -85,7 +87,8 @@ template <class Config, uint64_t kLeast, uint64_t kMost, auto... kPath>
           fmt::format("{} to {}", size_text(kLeast), size_text(kMost)),
           fmt::format("`{}`", text(Config{})),
           same,
-          meaning};
+          meaning,
+          "size"};
 }
 
 template <class Config, Nanos kLeast, Nanos kMost, auto... kPath>
@@ -99,7 +102,8 @@ template <class Config, Nanos kLeast, Nanos kMost, auto... kPath>
           fmt::format("{} to {}", duration_text(kLeast), duration_text(kMost)),
           fmt::format("`{}`", text(Config{})),
           same,
-          meaning};
+          meaning,
+          "duration"};
 }
 
 template <class Config, auto... kPath>
@@ -113,7 +117,8 @@ template <class Config, auto... kPath>
           "0 to 1, or 0% to 100%",
           text(Config{}),
           same,
-          meaning};
+          meaning,
+          "probability"};
 }
 
 template <class Config, auto... kPath>
@@ -126,22 +131,23 @@ template <class Config, auto... kPath>
           "`true`, `false`",
           fmt::format("`{}`", text(Config{})),
           same,
-          meaning};
+          meaning,
+          "flag"};
 }
 
 // Makes a key that other code reads.
 template <class Config>
-[[nodiscard]] ConfigKey<Config> other_key(const char* section, const char* name, std::string (*text)(const Config&),
-                                          const char* standard, const char* allowed, const char* same,
-                                          const char* meaning) {
-  return {section, name, nullptr, text, allowed, standard, same, meaning};
+[[nodiscard]] ConfigKey<Config> other_key(const char* type, const char* section, const char* name,
+                                          std::string (*text)(const Config&), const char* standard, const char* allowed,
+                                          const char* same, const char* meaning) {
+  return {section, name, nullptr, text, allowed, standard, same, meaning, type};
 }
 
 // Makes the key of a ToS class, in the section `tos`.
 template <class Config, auto... kPath>
 [[nodiscard]] ConfigKey<Config> tos_key(const char* name, const char* same, const char* allowed, const char* meaning) {
   const auto text = [](const Config& of) { return fmt::format("{:#04x}", member<kPath...>(of)); };
-  return {"tos", name, nullptr, text, allowed, fmt::format("`{}`", text(Config{})), same, meaning};
+  return {"tos", name, nullptr, text, allowed, fmt::format("`{}`", text(Config{})), same, meaning, "number"};
 }
 
 // Makes the keys of the section `faults`.
@@ -152,7 +158,7 @@ template <class Config>
   const char* const in = "faults";
   return {
       probability_key<Config, kFaults, &Faults::drop>(
-          in, "drop", kAnyNode, "share of received frames that are dropped, see [below](#faults)"),
+          in, "drop", kAnyNode, "share of received frames that are dropped, see [Faults](#faults)"),
       probability_key<Config, kFaults, &Faults::duplicate>(in, "duplicate", kAnyNode,
                                                            "share of received frames that arrive twice"),
       probability_key<Config, kFaults, &Faults::reorder>(
@@ -226,18 +232,7 @@ template <class Config>
   return text;
 }
 
-// Returns the table of the page of settings, in Markdown.
-template <class Config>
-[[nodiscard]] std::string page_of(std::span<const ConfigKey<Config>> keys) {
-  std::string page = "| key | default | allowed | same | what it is |\n|---|---|---|---|---|\n";
-  for (const ConfigKey<Config>& key : keys) {
-    page += fmt::format("| `{}{}{}` | {} | {} | {} | {} |\n", key.section, *key.section == 0 ? "" : ".", key.name,
-                        key.standard, key.allowed, key.same, key.meaning);
-  }
-  return page;
-}
-
-// Return the keys of a node's file and of an accelerator's, in the order of the page of settings.
+// Return the keys of a node's file and of an accelerator's, in the order of docs/configuration.md.
 [[nodiscard]] std::span<const ConfigKey<NodeConfig>> node_keys();
 [[nodiscard]] std::span<const ConfigKey<AcceleratorConfig>> accelerator_keys();
 

@@ -40,35 +40,35 @@ extern "C" {
 typedef struct gradlane_context gradlane_context;  // a connection to the daemon of this node, as one rank
 
 typedef enum gradlane_code {
-  GRADLANE_OK = 0,
+  GRADLANE_OK = 0,             // success
   GRADLANE_PENDING = 1,        // the request is not over yet; in gradlane_wait(): not within the given time
-  GRADLANE_BAD_ARGUMENT = -1,  // an argument is wrong, and the call has done nothing
-  GRADLANE_NO_DAEMON = -2,     // the library cannot connect, or the daemon refused
-  GRADLANE_DAEMON_GONE = -3,   // the daemon ended or cut the connection: all requests fail; open a new context.
+  GRADLANE_BAD_ARGUMENT = -1,  // an argument is wrong, and the call has done nothing -> correct the call
+  GRADLANE_NO_DAEMON = -2,     // the library cannot connect, or the daemon refused -> start it, or see the text
+  GRADLANE_DAEMON_GONE = -3,   // the daemon ended or cut the connection: all requests fail -> open a new context.
                                // Buffers are unusable, as the daemon may still write to them for a moment.
-  GRADLANE_FAILED = -4,        // the operation failed, here and on all ranks that had not finished it (docs/client.md)
-  GRADLANE_NO_MEMORY = -5,
+  GRADLANE_FAILED = -4,        // the operation failed, here and on all ranks that had not finished it -> see its cause
+  GRADLANE_NO_MEMORY = -5,     // memory is used up -> free buffers, or raise memory.per_trainer
   // not returned since version 3: operations for which the daemon has no space wait in the library
   GRADLANE_TOO_MANY = -6,
-  GRADLANE_VERSION = -7  // daemon and library speak different versions
+  GRADLANE_VERSION = -7  // daemon and library speak different versions -> install the same version of both
 } gradlane_code;
 
-// The reason why an operation failed (GRADLANE_FAILED). Later versions may have more of them.
+// The cause of a failed operation (GRADLANE_FAILED), -> and what to do. Later versions may have more causes.
 typedef enum gradlane_cause {
-  GRADLANE_CAUSE_NONE = 0,           // the operation has not failed, or the daemon is of release 0.1
-  GRADLANE_CAUSE_SILENT = 1,         // a node has not answered for timeouts.peer
-  GRADLANE_CAUSE_RESTARTED = 2,      // a node has restarted, and knows nothing of the operation
-  GRADLANE_CAUSE_CONFIGURED = 3,     // a node is configured differently
-  GRADLANE_CAUSE_MISMATCH = 4,       // ranks have called different operations
-  GRADLANE_CAUSE_TAG = 5,            // ranks have called operations with different tags
-  GRADLANE_CAUSE_CANCELLED = 6,      // a rank has cancelled it, or trainers of a node waited too long for each other
-  GRADLANE_CAUSE_NO_RING = 7,        // the nodes did not find each other within timeouts.start
-  GRADLANE_CAUSE_TIMEOUT = 8,        // it took longer than its time limit
-  GRADLANE_CAUSE_NODE_LEFT = 9,      // a rank has left: its daemon was shut down, or its trainer has gone
-  GRADLANE_CAUSE_DUPLICATE = 10,     // two machines claim to be the same rank
-  GRADLANE_CAUSE_TRAINER_GONE = 11,  // a trainer of this node has ended, or closed its context
-  GRADLANE_CAUSE_RESUMED = 12,       // a trainer of this node has called gradlane_resume()
-  GRADLANE_CAUSE_OTHER = 13          // any other reason, which gradlane_error() says
+  GRADLANE_CAUSE_NONE = 0,        // the operation has not failed, or the daemon is of release 0.1
+  GRADLANE_CAUSE_SILENT = 1,      // a node has not answered for timeouts.peer -> see its log, and the network
+  GRADLANE_CAUSE_RESTARTED = 2,   // a node has restarted, and knows nothing of the operation -> call it again
+  GRADLANE_CAUSE_CONFIGURED = 3,  // a node is configured differently -> see the log for the key that differs
+  GRADLANE_CAUSE_MISMATCH = 4,    // ranks have called different operations -> see the text, correct the program
+  GRADLANE_CAUSE_TAG = 5,  // ranks have called operations with different tags -> see the text, correct the program
+  GRADLANE_CAUSE_CANCELLED = 6,      // a rank has cancelled it, or a trainer of its node was too late -> see its output
+  GRADLANE_CAUSE_NO_RING = 7,        // the nodes did not find each other within timeouts.start -> gradlane check
+  GRADLANE_CAUSE_TIMEOUT = 8,        // it took longer than its time limit -> raise the limit, or see gradlane top
+  GRADLANE_CAUSE_NODE_LEFT = 9,      // a rank has left: its daemon was shut down, or its trainer has gone -> restart it
+  GRADLANE_CAUSE_DUPLICATE = 10,     // two machines claim to be the same rank -> give each node its own rank
+  GRADLANE_CAUSE_TRAINER_GONE = 11,  // a trainer of this node has ended, or closed its context -> restart it
+  GRADLANE_CAUSE_RESUMED = 12,       // a trainer of this node has called gradlane_resume() -> resume, and try again
+  GRADLANE_CAUSE_OTHER = 13          // any other reason -> see gradlane_error()
 } gradlane_cause;
 
 typedef enum gradlane_type {

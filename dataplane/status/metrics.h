@@ -14,7 +14,7 @@ namespace gradlane {
 // with more of them would have megabytes.
 inline constexpr size_t kMostRttHistograms = 512;
 
-// Returns the document that a scrape gets. docs/monitoring.md lists its contents. `savings` must count from the start
+// Returns the document that a scrape gets. docs/counters.md lists its contents. `savings` must count from the start
 // of the daemon.
 [[nodiscard]] std::string metrics_document(const NodeFigures& node, const ProcessFigures& process,
                                            const Savings& savings, MetricsFormat format);

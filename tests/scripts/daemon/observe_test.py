@@ -235,7 +235,7 @@ class ObserveTest(unittest.TestCase):
             return answer.read().decode()
 
     def test_7_metrics(self):
-        table = set(re.findall(r"^\| `(gradlane_[a-z_]+)`", (ROOT / "docs/monitoring.md").read_text(), re.MULTILINE))
+        table = set(re.findall(r"^\| ?`(gradlane_[a-z_]+)`", (ROOT / "docs/counters.md").read_text(), re.MULTILINE))
         self.assertGreater(len(table), 40)
         for node in range(NODES):
             text = self.scrape(node)

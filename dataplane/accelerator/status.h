@@ -7,7 +7,7 @@
 
 namespace gradlane {
 
-// Returns the document that docs/monitoring.md describes.
+// Returns the document of `gradlane stats --json` for an accelerator.
 [[nodiscard]] nlohmann::json accelerator_json(const AcceleratorFigures& figures);
 
 }  // namespace gradlane

@@ -12,7 +12,7 @@ namespace gradlane {
 class JobWatch;
 class Node;
 
-// Returns the document that docs/monitoring.md describes, in one line.
+// Returns the document of `gradlane stats --json`, in one line.
 [[nodiscard]] std::string stats_text(const Node& node, const JobWatch& job, const ProcessFacts& process, Nanos now);
 
 // Answers a line from the admin socket: "stats", "probe", "probe MILLISECONDS", "worth", "worth HIDDEN", or a request

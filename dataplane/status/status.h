@@ -10,7 +10,7 @@
 
 namespace gradlane {
 
-// Returns the document that docs/monitoring.md describes.
+// Returns the document of `gradlane stats --json`: figures by their names, null if not known.
 [[nodiscard]] nlohmann::json status_json(const NodeFigures& node, const ProcessFigures& process);
 
 // Returns a line for each queue and each rank, with the counters that are not 0.

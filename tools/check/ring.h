@@ -8,7 +8,7 @@
 
 namespace gradlane {
 
-// Check parts of `document`, the daemon's answer to "probe" (docs/monitoring.md, docs/troubleshooting.md).
+// Check parts of `document`, the daemon's answer to "probe" (dataplane/watch/probe_json.h).
 void check_ports(const NodeConfig& config, const nlohmann::json& document, CheckReport& report);
 void check_neighbours(const NodeConfig& config, const nlohmann::json& document, CheckReport& report);
 void check_ring(const nlohmann::json& document, CheckReport& report);

@@ -133,7 +133,7 @@ void check_damage(const json& document, CheckReport& report) {
                                                    dropped, reasons.empty() ? "" : ": ", fmt::join(reasons, ", ")));
 }
 
-// `document` is the daemon's answer to "stats" (docs/monitoring.md).
+// `document` is the daemon's answer to "stats" (status.h).
 void check_answer(const AcceleratorConfig& config, const json& document, CheckReport& report) {
   if (text_at(document, "mode") != "accelerator") {
     return report.fail("daemon", fmt::format("the daemon on {} is not an accelerator", config.admin),

@@ -12,7 +12,7 @@ namespace gradlane {
 
 // Checks an accelerator: first the machine, then the running daemon. Calls `print` after the verdicts on the machine,
 // because the daemon may need time to answer. Waits up to `time` for the daemon to learn whether its peers answer.
-// `document` gets the daemon's answer to "stats" (docs/monitoring.md), if a daemon runs. A build without accelerator
+// `document` gets the daemon's answer to "stats" (status.h), if a daemon runs. A build without accelerator
 // mode gives only the verdict that it lacks that mode.
 void check_accelerator(const AcceleratorConfig& config, std::chrono::milliseconds time, CheckReport& report,
                        const std::function<void()>& print, nlohmann::json& document);

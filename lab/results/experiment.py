@@ -75,6 +75,16 @@ class Experiment:
     timed: bool = True
 
 
+@dataclasses.dataclass(frozen=True)
+class Combination:
+    """Figures and plots that need the samples of several experiments. Their functions get {experiment: samples}."""
+
+    name: str
+    of: tuple  # names of experiments
+    figures: dict = dataclasses.field(default_factory=dict)
+    plots: dict = dataclasses.field(default_factory=dict)
+
+
 def experiments():
     """Returns all experiments by name."""
     found = [importlib.import_module(module).EXPERIMENT for module in MODULES]

@@ -114,24 +114,49 @@ class Store:
 
     def about(self):
         """Returns one paragraph about the origin of the samples, for pages."""
-        if not self.samples:
-            return f"Nothing has been measured yet. `lab/reproduce.sh --only {self.experiment.name}` does it."
-        machines = []
-        for sample in self.samples:
-            text = "{cpu}, {cores} cores, Linux {kernel}, PyTorch {torch}".format(**sample.machine)
-            if text not in machines:
-                machines.append(text)
-        days = sorted({sample.when[:10] for sample in self.samples})
-        text = (f"{len(self.samples)} samples, measured "
-                f"{days[0] if len(days) == 1 else days[0] + ' to ' + days[-1]} by `lab/reproduce.sh --only "
-                f"{self.experiment.name}` on {'; '.join(machines)}.")
-        if self.experiment.timed:
-            busy = max(max(sample.load["before"], sample.load["others"]) for sample in self.samples)
-            steal = max(sample.load["steal"] for sample in self.samples)
-            text += (f" At most {max(0, busy):.2f} cores were busy with other work, and {100 * steal:.1f} % of the time "
-                     "was stolen by the hypervisor.")
-        text += f" [Raw samples](data/{self.experiment.name}.json)."
-        if stale := self.stale():
-            text += (f" **Stale: {len(stale)} of {len(self.samples)} samples were measured before the code changed; "
-                     "newer code may give other figures.**")
-        return text
+        return _origin([self])
+
+
+class Combined:
+    """The samples of the experiments of a Combination, for pages."""
+
+    def __init__(self, combination, stores):
+        self.experiment = combination
+        self.stores = [stores[name] for name in combination.of]
+
+    @property
+    def samples(self):
+        """All samples; none if an experiment has none."""
+        found = [store.samples for store in self.stores]
+        return [sample for samples in found for sample in samples] if all(found) else []
+
+    def stale(self):
+        return [sample for store in self.stores for sample in store.stale()]
+
+    def values(self):
+        return {store.experiment.name: store.values() for store in self.stores}
+
+    def about(self):
+        return _origin(self.stores)
+
+
+def _origin(stores):
+    """Returns the command, days, commits and machines of the samples of experiments."""
+    names = ",".join(store.experiment.name for store in stores)
+    samples = [sample for store in stores for sample in store.samples]
+    if not samples:
+        return f"Nothing has been measured yet. `lab/reproduce.sh --only {names}` does it."
+    days = sorted(sample.when[:10] for sample in samples)
+    commits = sorted({sample.commit.removesuffix("-dirty") for sample in samples})
+    dirty = sum(sample.commit.endswith("-dirty") for sample in samples)
+    machines = sorted({"{cpu}, {cores} cores, Linux {kernel}, PyTorch {torch}".format(**each.machine) for each in samples})
+    text = (f"{len(samples)} samples by `lab/reproduce.sh --only {names}`, "
+            f"{' to '.join(dict.fromkeys((days[0], days[-1])))}, at {'commit' if len(commits) == 1 else 'commits'} "
+            f"{', '.join(commits)}{f' ({dirty} samples with uncommitted changes)' if dirty else ''}, on "
+            f"{'; '.join(machines)}. Raw samples: "
+            + ", ".join(f"`docs/results/data/{store.experiment.name}.json`" for store in stores) + ".")
+    stale = sum(len(store.stale()) for store in stores)
+    if stale:
+        text += (f" **Stale: {stale} of {len(samples)} samples were measured before the code changed; newer code may give "
+                 "other figures.**")
+    return text

@@ -19,7 +19,7 @@ from lab.exchanges import experiment as exchanges
 from lab.exchanges import setups as exchange_setups
 from lab.exchanges import tables as exchange_tables
 from lab.plan import known
-from lab.results import experiment, machine, pages, reproduce, store, texts
+from lab.results import experiment, front, machine, pages, reproduce, store, texts
 from lab.results.store import Sample, Store, sources_hash
 from lab.steps import setups, tables
 
@@ -340,6 +340,25 @@ class Exchanges(unittest.TestCase):
     def test_plot(self):
         data = exchange_tables.plot_data(self.samples())
         self.assertEqual(data["4 ranks"]["raw"], [[1 << 26, 0.8]])
+
+
+class Front(unittest.TestCase):
+    def combined(self, loss):
+        cell = next(cell for cell in setups.CELLS if (cell.nodes, cell.model, cell.batch) == (4, "gpt", 1))
+        run = {"ms": {method.name: [100.0] for method in setups.METHODS} | {"fixed:adaptive": [50.0]}}
+        return {"steps": {cell.key: [run]},
+                "accuracy": {"gpt/1/Gloo": [{"loss": [3.0, 2.5, 2.0, 1.0], "identical": True}],
+                             "gpt/1/fixed:adaptive": [{"loss": loss, "identical": True}]}}
+
+    def test_time_to_the_same_loss(self):
+        self.assertEqual(front.speed_ups(self.combined([2.0, 1.0, 1.0, 1.0]), "fixed:adaptive", 4), [(0.2, [4.0])])
+        self.assertEqual(front.reached(self.combined([2.0, 1.0, 1.0, 1.0])), ["raw", "fixed:adaptive"])
+
+    def test_a_loss_that_is_not_reached_has_no_speed_up(self):
+        samples = self.combined([3.0, 2.5, 2.0, 1.5])
+        self.assertEqual(front.speed_ups(samples, "fixed:adaptive", 4), [])
+        self.assertEqual(front.row_of("fixed:adaptive", 4)(samples), "not reached")
+        self.assertIn("`fixed:adaptive`", front.not_reached(samples))
 
 
 class Texts(unittest.TestCase):

@@ -1,0 +1,142 @@
+"""front.py - what the first page shows: time to the same accuracy, from the experiments `steps` and `accuracy`
+
+Both experiments train the same GPT, with one window per node. `steps` has the time of a step for each link, `accuracy`
+the epochs on four nodes until the loss is that of Gloo's fp32. A method's speed-up in time to the same accuracy is
+(Gloo's step / its step) x (Gloo's epochs / its epochs). A method that did not reach the loss has none.
+"""
+
+import statistics
+
+from lab.results.experiment import Combination, Plot
+from lab.results.texts import ratio_text, slug
+from lab.steps import setups
+from lab.steps import tables as steps
+from lab.study import tables as study
+
+MODEL, BATCH = "gpt", 1
+# Methods of `steps`, and their names in `accuracy`. The sums of `raw` are exact, so that it needs Gloo's epochs.
+EPOCHS = {
+    setups.GLOO_BF16: "Gloo, bf16",
+    "raw": "Gloo",
+    "fixed:adaptive": "fixed:adaptive",
+    "signsgd": "signsgd",
+    "topk:1%+fixed:10": "topk:1%+fixed:10",
+}
+WORDS = {
+    setups.GLOO_BF16: "Gloo, PyTorch's bf16 hook",
+    "raw": "gradlane raw (exact)",
+    "fixed:adaptive": "gradlane fixed:adaptive",
+    "signsgd": "gradlane signsgd",
+    "topk:1%+fixed:10": "gradlane topk:1%+fixed:10",
+}
+
+
+def epochs_saved(samples, name):
+    """Returns Gloo's epochs / the method's to the same loss; None where a training did not reach it."""
+    found = study.effect(samples["accuracy"], MODEL, EPOCHS[name])
+    if found is None or not all(found["epochs"]):
+        return None
+    return statistics.fmean(found["base_epochs"]) / statistics.fmean(found["epochs"])
+
+
+def speed_ups(samples, name, nodes):
+    """Returns [(Gb/s, [speed-up of each run])] in time to the same accuracy; [] where it was not reached."""
+    saved = epochs_saved(samples, name)
+    if saved is None:
+        return []
+    found = []
+    for cell, runs in steps.cells(samples["steps"]):
+        if (cell.nodes, cell.model, cell.batch) == (nodes, MODEL, BATCH):
+            found.append((cell.gbps, [saved * steps.mean_ms(run, setups.GLOO) / steps.mean_ms(run, name)
+                                      for run in runs if name in run["ms"]]))
+    return found
+
+
+def reached(samples):
+    return [name for name in EPOCHS if epochs_saved(samples, name)]
+
+
+def row_of(name, nodes):
+    """Returns a figure: "3.31 at 0.2 Gb/s, 1.70 at 1 Gb/s and 0.84 at 5 Gb/s"."""
+    def text(samples):
+        words = [f"{ratio_text(values)} at {gbps:g} Gb/s" for gbps, values in speed_ups(samples, name, nodes)]
+        return " and ".join([", ".join(words[:-1]), *words[-1:]]) if len(words) > 1 else "not reached"
+
+    return text
+
+
+def table(samples):
+    """Returns a table: links against methods. **Bold** is slower than Gloo's fp32."""
+    names = reached(samples)
+    rows = ["| nodes, link | " + " | ".join(WORDS[name] for name in names) + " |", "|---|" + "---:|" * len(names)]
+    for nodes in setups.NODES:
+        columns = [speed_ups(samples, name, nodes) for name in names]
+        for each in zip(*columns):
+            texts = [f"**{ratio_text(values)}**" if statistics.median(values) < 1 else ratio_text(values)
+                     for _, values in each]
+            rows.append(f"| {nodes} nodes, {each[0][0]:g} Gb/s | " + " | ".join(texts) + " |")
+    return "\n".join(rows)
+
+
+def not_reached(samples):
+    """Returns a figure: the methods whose training did not reach the loss."""
+    return " and ".join(f"`{name}`" for name in EPOCHS if name not in reached(samples)) or "none"
+
+
+def plot_data(samples):
+    """Returns {nodes: {method: [[Gb/s, slowest run, median, fastest run], ...]}}."""
+    return {str(nodes): {name: [[gbps, *(round(each, 3) for each in (min(values), statistics.median(values), max(values)))]
+                                for gbps, values in speed_ups(samples, name, nodes)] for name in reached(samples)}
+            for nodes in reversed(setups.NODES)}
+
+
+def draw(data, path):
+    from lab.results.style import BLACK, BLUE, GREY, ORANGE, VERMILION, plt
+
+    looks = {setups.GLOO_BF16: (ORANGE, "s"), "raw": (GREY, "D"), "fixed:adaptive": (BLUE, "o"),
+             "signsgd": (VERMILION, "^"), "topk:1%+fixed:10": (VERMILION, "v")}
+    every = [value for methods in data.values() for points in methods.values() for point in points for value in point[1:]]
+    figure, panels = plt.subplots(1, len(data), figsize=(8.6, 3.7), sharey=True)
+    for axes, (nodes, methods) in zip(panels, data.items()):
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.axhspan(0.01, 1, color="#F2DEDE", zorder=0)
+        axes.axhline(1, color=BLACK, linewidth=1.2)
+        for name, points in methods.items():
+            colour, marker = looks[name]
+            rates, lowest, middle, highest = zip(*points)
+            spread = [[mid - low for low, mid in zip(lowest, middle)], [high - mid for mid, high in zip(middle, highest)]]
+            axes.errorbar(rates, middle, yerr=spread, color=colour, marker=marker, label=WORDS[name], capsize=2)
+            if name == "fixed:adaptive":
+                for rate, value in zip(rates, middle):
+                    clear = value > 1.2  # of other lines, and of 1
+                    axes.annotate(f"{value:.{1 if clear else 2}f}x", (rate, value), textcoords="offset points",
+                                  xytext=(7, 5) if clear else (8, -13), color=colour, fontsize=9, fontweight="bold")
+        axes.set_xlim(min(rates) / 1.25, 1.7 * max(rates))
+        axes.set_ylim(0.9 * min(every), 1.35 * max(every))
+        axes.set_xticks(rates, [f"{rate:g} Gb/s" for rate in rates])
+        axes.set_yticks([0.5, 1, 2, 4], ["0.5", "1", "2", "4"])
+        axes.minorticks_off()
+        axes.set_title(f"{nodes} nodes, {'half a core' if int(nodes) > steps.CORES else 'a core'} each", fontsize=10)
+        axes.set_xlabel("rate of each link")
+        axes.text(min(rates) / 1.18, 0.53, "slower than Gloo fp32", fontsize=9, color="#A04040", va="bottom")
+        axes.text(1.5 * min(rates), 1.02, "Gloo fp32 = 1", fontsize=9, va="bottom")
+    panels[0].set_ylabel("times as fast as Gloo fp32\nto the same loss")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles[::-1], labels[::-1], loc="lower center", ncols=len(labels), fontsize=9)
+    figure.suptitle("GPT of 1.6 million parameters: time to the same loss", fontsize=11, y=0.98)
+    figure.tight_layout(rect=(0, 0.07, 1, 1))
+    figure.savefig(path)
+    plt.close(figure)
+
+
+FRONT = Combination(
+    name="front",
+    of=("steps", "accuracy"),
+    figures={
+        "table": table,
+        "not-reached": not_reached,
+        **{slug(f"{name} {nodes} nodes"): row_of(name, nodes) for name in EPOCHS for nodes in setups.NODES},
+    },
+    plots={"docs/images/front.png": Plot(plot_data, draw)},
+)

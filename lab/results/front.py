@@ -1,14 +1,15 @@
-"""front.py - what the first page shows: time to the same accuracy, from the experiments `steps` and `accuracy`
+"""front.py - figures that need the samples of several experiments: time to the same accuracy, and codecs at a glance
 
-Both experiments train the same GPT, with one window per node. `steps` has the time of a step for each link, `accuracy`
+The first is of `steps` and `accuracy`. Both experiments train the same GPT, with one window per node. `steps` has the time of a step for each link, `accuracy`
 the epochs on four nodes until the loss is that of Gloo's fp32. A method's speed-up in time to the same accuracy is
 (Gloo's step / its step) x (Gloo's epochs / its epochs). A method that did not reach the loss has none.
 """
 
 import statistics
 
+from lab import bench_ratio
 from lab.results.experiment import Combination, Plot
-from lab.results.texts import ratio_text, slug
+from lab.results.texts import counts, ratio_text, slug
 from lab.steps import setups
 from lab.steps import tables as steps
 from lab.study import tables as study
@@ -130,6 +131,43 @@ def draw(data, path):
     plt.close(figure)
 
 
+# ---- Codecs at a glance
+
+
+# Rows of the table: the codec's name in `ratios` and in `steps` ("" if it was not measured), and in `accuracy`.
+CODECS = (
+    (setups.GLOO_BF16, "", setups.GLOO_BF16, "Gloo, bf16"),
+    ("bf16", "bf16", "bf16", "bf16"),
+    ("fixed:adaptive", "", "fixed:adaptive", "fixed:adaptive"),
+    ("fixed:10", "fixed:10", "", "fixed:10"),
+    ("int8", "int8", "", "int8"),
+    ("qsgd:4", "qsgd:4", "", "qsgd:4"),
+    ("terngrad", "terngrad", "", "terngrad"),
+    ("signsgd", "signsgd", "signsgd", "signsgd; rate 0.00390625"),
+    ("onebit", "onebit", "", "onebit"),
+    ("topk:1%+fixed:10", "topk:1%+fixed:10", "topk:1%+fixed:10", "topk:1%+fixed:10"),
+)
+
+
+def glance(samples):
+    """Returns a table: how many times fewer bytes, faster steps, and what is lost, by codec."""
+    rows = ["| codec | bytes of `raw` / its | faster, slower of "
+            f"{len(steps.cells(samples['steps']))} set-ups | digits, points | conv, points | GPT, loss |",
+            "|---|---:|---:|---:|---:|---:|"]
+    for name, in_ratios, in_steps, in_accuracy in CODECS:
+        speed = "-"
+        if in_steps:
+            found = counts([steps.speed_up(runs, in_steps) for _, runs in steps.cells(samples["steps"])])
+            speed = f"{found[0]}, {found[2]}"
+        own = "signsgd" if name == "signsgd" else in_accuracy
+        losses = [study.difference_of(model, method)(samples["accuracy"]).replace("not measured", "-")
+                  for model, method in (("digits", in_accuracy), ("conv", in_accuracy), ("gpt", own))]
+        rows.append(f"| `{name}` | {bench_ratio.range_of(in_ratios)(samples['ratios'])} | {speed} | {' | '.join(losses)} |")
+    return "\n".join(rows)
+
+
+GLANCE = Combination(name="glance", of=("ratios", "steps", "accuracy"), figures={"codecs": glance})
+
 FRONT = Combination(
     name="front",
     of=("steps", "accuracy"),
@@ -140,3 +178,4 @@ FRONT = Combination(
     },
     plots={"docs/images/front.png": Plot(plot_data, draw)},
 )
+COMBINATIONS = (FRONT, GLANCE)

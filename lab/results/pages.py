@@ -19,7 +19,7 @@ import zlib
 
 from lab.plan import known
 from lab.results.experiment import ROOT, experiments
-from lab.results.front import FRONT
+from lab.results.front import COMBINATIONS
 from lab.results.store import Combined, Store
 
 SPAN = re.compile(r"<!-- result ([\w.-]+) -->((?:(?!<!-- result ).)*?)<!-- end -->", re.DOTALL)
@@ -172,7 +172,7 @@ def main():
                 print(f"{page.relative_to(ROOT)}:{number}: {found}")
         return 0
     stores = {name: Store(experiment) for name, experiment in experiments().items()}
-    stores[FRONT.name] = Combined(FRONT, stores)
+    stores |= {each.name: Combined(each, stores) for each in COMBINATIONS}
     faults = []
     for page in pages():
         text = page.read_text()

@@ -12,7 +12,7 @@ namespace gradlane {
 
 std::string page_table(std::span<const CodecFact> facts) {
   std::string text =
-      "| name | what it promises | error of the example | states | ways | same bytes | source |\n"
+      "| name | what it promises | error of the example | residuals | algorithms | same bytes | source |\n"
       "|---|---|---|---|---|---|---|\n";
   for (const CodecFact& fact : facts) {
     const CodecRow& row = fact.codec.row();

@@ -15,6 +15,7 @@ import json
 import re
 import struct
 import sys
+import textwrap
 import zlib
 
 from lab.plan import known
@@ -35,7 +36,8 @@ MEASURED = re.compile(
 def figure_text(store, name):
     """Returns the text of a span. Raises KeyError for unknown figures."""
     if name == "about":
-        return store.about()
+        about = textwrap.fill(store.about(), 120, break_long_words=False, break_on_hyphens=False)
+        return f"\n{about}\n"
     text = store.experiment.figures[name](store.values())
     if "\n" in text:
         return f"\n{text.strip()}\n"

@@ -150,7 +150,7 @@ def _origin(stores):
     commits = sorted({sample.commit.removesuffix("-dirty") for sample in samples})
     dirty = sum(sample.commit.endswith("-dirty") for sample in samples)
     machines = sorted({"{cpu}, {cores} cores, Linux {kernel}, PyTorch {torch}".format(**each.machine) for each in samples})
-    text = (f"{len(samples)} samples by `lab/reproduce.sh --only {names}`, "
+    text = (f"{len(samples)} {'sample' if len(samples) == 1 else 'samples'} by `lab/reproduce.sh --only {names}`, "
             f"{' to '.join(dict.fromkeys((days[0], days[-1])))}, at {'commit' if len(commits) == 1 else 'commits'} "
             f"{', '.join(commits)}{f' ({dirty} samples with uncommitted changes)' if dirty else ''}, on "
             f"{'; '.join(machines)}. Raw samples: "

@@ -3,7 +3,7 @@
 
 It makes a ring in network namespaces for each number of nodes and rate. Links have tbf both ways and MTU 1500, as with
 `gradlane run --link udp --rate`. `gradlane plan --calibrate` measures the ring. Then all-reduces of all sizes,
-strategies and codecs are timed, and each is compared with the model. docs/plan.md has the results.
+strategies and codecs are timed, and each is compared with the model.
 """
 
 import argparse

@@ -45,6 +45,10 @@ def rings_on_links():
     return rings_of_calibrations(Store(calibrations.EXPERIMENT).values())
 
 
+def of_size(rings, size):
+    return {ring: {size: sizes[size]} for ring, sizes in rings.items() if size in sizes}
+
+
 def links_are_stale():
     """Returns " (stale)" if samples of `calibrations` are: pages ask only about those of `exchanges`."""
     return " (stale)" if Store(calibrations.EXPERIMENT).stale() else ""
@@ -63,14 +67,13 @@ def methods_of(rings):
 
 
 def cell(runs, method):
-    """Returns the ratio to Gloo, in bold if the method is slower, or is in one end of a range; and the time in brackets.
-    """
+    """Returns the ratio to Gloo, in bold if the method is slower, or is in one end of a range."""
     found = ratios(runs, method)
     if not found:
         return ""
     text = ratio_text(found)
     bold = "**" if (min(found) if " to " in text else statistics.median(found)) < 1 else ""
-    return f"{bold}{text}{bold} ({time_text(statistics.median(run[method] for run in runs if method in run))})"
+    return f"{bold}{text}{bold}"
 
 
 def speed_table(rings):
@@ -146,7 +149,7 @@ def ratio_of(method, key):
 FIGURES = {
     "speeds": lambda samples: speed_table(rings_of(samples)),
     "losing": lambda samples: losing_table(rings_of(samples)),
-    "speeds-on-links": lambda _: speed_table(rings_on_links()),
+    "speeds-on-links": lambda _: speed_table(of_size(rings_on_links(), "16 MiB")),
     "losing-on-links": lambda _: losing_table(rings_on_links()),
     **{slug(f"{method} on links"): lambda _, method=method: record(rings_on_links(), method) + links_are_stale()
        for method in setups.METHODS},

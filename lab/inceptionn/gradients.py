@@ -62,17 +62,27 @@ def sizes(samples):
 
 
 def errors(samples):
-    """Returns the table of errors, and of values that become 0."""
+    """Returns the table of errors, and of values that become 0: of magnitudes that are spread evenly, and the ranges of
+    all recordings."""
     head = ["values", "B", *(f"{what}, {code}" for what in ("largest error / bound", "zeroed of the 8-bit class",
                                                           "zeroed of all") for code in ("ours", "literal"))]
     rows = []
-    for name in (UNIFORM, *NAMES):
-        for bits, found in samples[name][-1]["loss"].items() if name in samples else ():
-            codes = [found[code] for code in CODES]
-            rows.append([name, bits, *(f"{math.floor(1e3 * code['error']) / 1e3:.3f}" for code in codes),
-                         *(percent(code["zeroed_of_class"]) for code in codes),
-                         *(percent(code["zeroed"]) for code in codes)])
+    for words, names in (("log-uniform", [UNIFORM]), ("recorded", NAMES)):
+        losses = [samples[name][-1]["loss"] for name in names if name in samples]
+        for bits in losses[0] if losses else ():
+            found = {code: [loss[bits][code] for loss in losses] for code in CODES}
+            rows.append([words, bits, *(f"{max(math.floor(1e3 * each['error']) / 1e3 for each in found[code]):.3f}"
+                                        for code in CODES),
+                         *(span([each[key] for each in found[code]]) for key in ("zeroed_of_class", "zeroed")
+                           for code in CODES)])
     return table(head, rows)
+
+
+def span(shares):
+    """Returns the range of shares; those that are None are left out."""
+    known = [share for share in shares if share is not None]
+    ends = dict.fromkeys(percent(end) for end in (min(known), max(known))) if known else ["-"]
+    return " to ".join(ends)
 
 
 def drawn(samples):

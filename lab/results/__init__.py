@@ -5,6 +5,9 @@ has its samples with the commit, machine and load of each (store.py). Pages have
 
     <!-- result steps.wins -->...<!-- end -->
 
+A Combination (front.py, summaries.py) makes them from the samples of several experiments, or of one whose own tables are
+among its sources.
+
 lab/reproduce.sh (reproduce.py) measures what is missing or stale. A sample is stale when the code of the files that its
 experiment names has changed since; changes of comments do not count. docs/hacking.md, "Results", has the rules.
 """

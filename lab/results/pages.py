@@ -20,9 +20,11 @@ import zlib
 
 from lab.plan import known
 from lab.results.experiment import ROOT, experiments
-from lab.results.front import COMBINATIONS
+from lab.results.front import FRONT, GLANCE
 from lab.results.store import Combined, Store
+from lab.results.summaries import CODEC_SPEEDS, RATIOS
 
+COMBINATIONS = (FRONT, GLANCE, RATIOS, CODEC_SPEEDS)
 SPAN = re.compile(r"<!-- result ([\w.-]+) -->((?:(?!<!-- result ).)*?)<!-- end -->", re.DOTALL)
 KEYWORD = b"gradlane-data"
 

@@ -4,7 +4,7 @@ import math
 import statistics
 
 from lab.results.experiment import Plot
-from lab.results.texts import COUNTS, counts, ratio_text, slug
+from lab.results.texts import COUNTS, counts, slug
 from lab.steps import setups
 
 CORES = 2  # of the machine that all nodes share
@@ -84,14 +84,11 @@ def alone(cell):
 
 
 def error_table(samples):
-    """Returns a table of the errors of predictions, of both halves, with and without a calibration."""
+    """Returns a table of the errors of predictions of held-out cells, with and without a calibration."""
     rows = [HEADS]
-    # Before the constants were chosen, `gradlane plan` had no tables of other rings yet.
-    for kind, held_out, words in (("calibrated", True, "with a calibration, {}, held out"),
-                                  ("calibrated", False, "the same before the constants were chosen, {}, by the other half"),
-                                  ("usual", True, "without a calibration, {}, held out")):
+    for kind, words in KINDS.items():
         for chosen, where in ((alone, "a core per node"), (lambda cell: not alone(cell), "half a core per node")):
-            rows += error_row(words.format(where), points(samples, kind, held_out, chosen))
+            rows += error_row(f"{words}, {where}", points(samples, kind, True, chosen))
     return "\n".join(rows)
 
 
@@ -152,16 +149,14 @@ def verdict_row(name, found):
 
 
 def verdict_table(samples):
-    """Returns a table of how often the verdict is right in held-out cells."""
+    """Returns a table of how often the verdict is right in held-out cells, with a calibration."""
     rows = ["| verdict | cases | right | 95 % interval |", "|---|---:|---:|---:|"]
-    for kind, words in KINDS.items():
-        found = list(verdicts(samples, kind))
-        rows += verdict_row(f"each method, {words}", [right for _, right in found])
-        rows += verdict_row(f"of these, those that are faster, {words}", [right for faster, right in found if faster])
-        rows += verdict_row(f"of these, those that are slower, {words}", [right for faster, right in found if not faster])
-        rows += verdict_row(f"compress or not, {words}", [right for _, right in choices(samples, kind)])
-    rows += verdict_row("\"faster\" said of each method, without predicting", [faster for faster, _ in verdicts(samples)])
-    rows += verdict_row("\"compress\" said of each set-up, without predicting", [faster for faster, _ in choices(samples)])
+    found = list(verdicts(samples))
+    rows += verdict_row("each method", [right for _, right in found])
+    rows += verdict_row("those that are faster", [right for faster, right in found if faster])
+    rows += verdict_row("those that are slower", [right for faster, right in found if not faster])
+    rows += verdict_row("always \"faster\", without a prediction", [faster for faster, _ in found])
+    rows += verdict_row("compress or not", [right for _, right in choices(samples)])
     return "\n".join(rows)
 
 
@@ -221,40 +216,6 @@ def wins_where(samples):
     return "\n".join(rows)
 
 
-def spread(runs, name):
-    return ratio_text([mean_ms(run, setups.GLOO) / mean_ms(run, name) for run in runs if name in run["ms"]])
-
-
-def cell_table(samples):
-    """Returns a table with a row for each cell: Gloo's step, and how many times as fast each method is."""
-    rows = ["| nodes, link, model, batch | computing (ms) | Gloo fp32 (ms) | "
-            + " | ".join(f"`{name}`" for name in setups.COMPARED) + " |",
-            "|---|---:|---:|" + "---:|" * len(setups.COMPARED)]
-    for cell, runs in cells(samples):
-        profile = runs[0]["profile"]
-        texts = []
-        for name in setups.COMPARED:
-            text = spread(runs, name)
-            texts.append(f"**{text}**" if speed_up(runs, name) < 1 else text)
-        rows.append(f"| {cell.key} | {profile['forward_ms'] + profile['backward_ms']:.1f} | "
-                    f"{measured_ms(runs, setups.GLOO):.1f} | " + " | ".join(texts) + " |")
-    return "\n".join(rows)
-
-
-def prediction_table(samples):
-    """Returns a table with a row for each cell: predicted and measured ms."""
-    names = [method.name for method in setups.METHODS if method.predicted]
-    rows = ["| nodes, link, model, batch | " + " | ".join(f"`{name}`" for name in names) + " |",
-            "|---|" + "---:|" * len(names)]
-    for cell, runs in cells(samples):
-        texts = []
-        for name in names:
-            guess = predicted(runs, "calibrated", name)
-            texts.append(("-" if guess is None else f"{guess:.1f}") + f" / {measured_ms(runs, name):.1f}")
-        rows.append(f"| {cell.key}{' (held out)' if cell.held_out else ''} | " + " | ".join(texts) + " |")
-    return "\n".join(rows)
-
-
 def percent(value):
     return f"{100 * value:.0f} %"
 
@@ -279,8 +240,6 @@ FIGURES = {
     "verdict-share": share_right,
     "wins": win_table,
     "where": wins_where,
-    "cells": cell_table,
-    "predictions": prediction_table,
     "set-ups": set_ups,
     **{slug(f"wins {name}"): wins_of(name) for name in setups.COMPARED},
     **{slug(f"slower {name}"): losses_of(name) for name in setups.COMPARED},

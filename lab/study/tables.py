@@ -107,14 +107,20 @@ def table(heads, rows):
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
-def of_model(model, chosen, seeds=methods.SEEDS):
-    """Returns a function that makes the table of some methods of a model."""
+def effect_cell(found):
+    """Returns "-0.42 ± 0.14 (11.5)" from cells(): the difference from Gloo, and the epochs to the target."""
+    if not found:
+        return ""
+    return f"{found[1]} ({found[2]})" + (f" {found[3]}" if found[3] else "")
+
+
+def effects_table(names, models, seeds=methods.SEEDS):
+    """Returns a function that makes a table of methods: the difference from Gloo for each model, and in brackets the mean
+    number of epochs to the target, or with how many seeds it was reached."""
     def make(samples):
-        rows = [[f"`{method.name}`" if method.codec else method.name, *found] for method in chosen
-                if (found := cells(samples, model, method.name, seeds))]
-        value, more = (("final loss", "compared with Gloo's (less is better)") if by_loss(model)
-                       else ("final accuracy", "minus Gloo's, points"))
-        return table(["method", value, more, "epochs to the target", ""], rows)
+        found = {name: [cells(samples, model, name, seeds) for model in models] for name in names}
+        heads = [f"{model}, {'loss' if by_loss(model) else 'points'} (epochs)" for model in models]
+        return table(["method", *heads], [[f"`{name}`", *map(effect_cell, each)] for name, each in found.items() if any(each)])
 
     return make
 
@@ -131,41 +137,27 @@ def interval(values):
 
 
 def agreement(samples):
-    """Returns a table of gradlane's codecs and the plain hooks of the same algorithm: final accuracies, how far the
-    whole curves and the losses after the first epoch are apart, and whether these differences can be chance."""
+    """Returns a table of gradlane's codecs and the plain hooks of the same algorithm and scope: final accuracies, how far
+    the whole curves and the losses after the first epoch are apart, and whether these differences can be random."""
     rows = []
-    for own, *plains in methods.HIPRESS.values():
+    for own, other, *_ in methods.HIPRESS.values():
         for model in methods.DIGITS:
             ours = runs_of(samples, model, own.name)
-            for other in plains:
-                pairs = [(run, ours[seed]) for seed, run in runs_of(samples, model, other.name).items() if seed in ours]
-                if len(pairs) < 2:
-                    continue
-                apart = interval([statistics.fmean(run["accuracy"]) - statistics.fmean(mine["accuracy"]) for run, mine in pairs])
-                first = interval([100 * math.log(run["loss"][0] / mine["loss"][0]) for run, mine in pairs])
-                same = sum(run["hash"] == mine["hash"] for run, mine in pairs)
-                differs = any(abs(mean) > half for mean, half in (apart, first))
-                agree = ("same bits" if same == len(pairs) else "**no**" if differs
-                         else "yes" if apart[1] <= SEEN[0] and first[1] <= SEEN[1] else "cannot say")
-                rows.append([f"`{own.name}`", other.name, model, str(len(pairs)),
-                             final(model, statistics.fmean(mine["accuracy"][-1] for _, mine in pairs)),
-                             final(model, statistics.fmean(run["accuracy"][-1] for run, _ in pairs)),
-                             "{:+.2f} ± {:.2f}".format(*apart), "{:+.1f} ± {:.1f} %".format(*first), agree])
-    return table(["codec", "plain hook", "model", "seeds", "final: gradlane", "final: plain", "mean of all epochs, points",
+            pairs = [(run, ours[seed]) for seed, run in runs_of(samples, model, other.name).items() if seed in ours]
+            if len(pairs) < 2:
+                continue
+            apart = interval([statistics.fmean(run["accuracy"]) - statistics.fmean(mine["accuracy"]) for run, mine in pairs])
+            first = interval([100 * math.log(run["loss"][0] / mine["loss"][0]) for run, mine in pairs])
+            same = sum(run["hash"] == mine["hash"] for run, mine in pairs)
+            differs = any(abs(mean) > half for mean, half in (apart, first))
+            agree = ("same bits" if same == len(pairs) else "**no**" if differs
+                     else "yes" if apart[1] <= SEEN[0] and first[1] <= SEEN[1] else "cannot say")
+            rows.append([f"`{own.codec}`", model, str(len(pairs)),
+                         final(model, statistics.fmean(mine["accuracy"][-1] for _, mine in pairs)),
+                         final(model, statistics.fmean(run["accuracy"][-1] for run, _ in pairs)),
+                         "{:+.2f} ± {:.2f}".format(*apart), "{:+.1f} ± {:.1f} %".format(*first), agree])
+    return table(["codec", "model", "seeds", "final: gradlane", "final: plain", "mean of all epochs, points",
                   "loss after the first epoch", "agree"], rows)
-
-
-def trials(samples):
-    """Returns a table of all trials: difference from Gloo's final accuracy, in points."""
-    rows = []
-    for tried in (*methods.TRIALS.values(), methods.CONTROLS):
-        for method in tried:
-            found = {model: effect(samples, model, method.name, methods.TUNING_SEEDS) for model in methods.DIGITS}
-            if any(found.values()):
-                shown = [cells(samples, model, method.name, methods.TUNING_SEEDS)[1:3] or ["", ""] for model in methods.DIGITS]
-                seeds = ", ".join(dict.fromkeys(str(each["seeds"]) for each in found.values() if each))
-                rows.append([f"`{method.name}`", seeds, *(cell for pair in shown for cell in pair)])
-    return table(["settings", "seeds", *(f"{model}{head}" for model in methods.DIGITS for head in ("", ", epochs"))], rows)
 
 
 def best_trial(samples, algorithm):
@@ -179,18 +171,7 @@ def best_trial(samples, algorithm):
     return max(tried, key=lambda method: min(each["difference"] for each in found[method]))
 
 
-def chosen(samples):
-    """Returns a table of the chosen settings, with seeds that were not used to choose them."""
-    rows = []
-    for algorithm, method in [*methods.CHOSEN.items(), *(("fp32", control) for control in methods.CONTROLS)]:
-        for model in methods.DIGITS:
-            if found := cells(samples, model, method.name, methods.FRESH_SEEDS):
-                rows.append([algorithm, f"`{method.name}`", model, *found])
-    return table(["algorithm", "settings", "model", "final accuracy", "minus Gloo's, points", "epochs to the target", ""],
-                 rows)
-
-
-# docs/codecs.md shows these methods, under these words.
+# docs/accuracy.md shows these methods, under these words.
 ADVICE = [
     ("`onebit`", "onebit"),
     ("the same after 1 of 15 epochs without a codec", "onebit; 1 exact epochs"),
@@ -252,14 +233,15 @@ def weights(samples):
     return table(["codec", *(f"{model}, {what}" for model in methods.DIGITS for what in ("gradients", "weights"))], rows)
 
 
+# Methods with their usual settings, in one table.
+METHODS = [method.name for method in dict.fromkeys((*methods.GENERAL, *methods.GPT))
+           if method not in methods.INCEPTIONN and not (method.warmup or method.ramp)]
 FIGURES = {
-    "digits": of_model("digits", methods.GENERAL),
-    "conv": of_model("conv", methods.GENERAL),
-    "gpt": of_model("gpt", methods.GPT),
-    "gpt5m": of_model("gpt5m", methods.GPT5M),
+    "methods": effects_table(METHODS, ("digits", "conv", "gpt")),
+    "inceptionn": effects_table([method.name for method in methods.INCEPTIONN], ("digits", "conv", "gpt5m")),
     "agreement": agreement,
-    "trials": trials,
-    "chosen": chosen,
+    "chosen": effects_table([method.name for method in (*methods.CHOSEN.values(), *methods.CONTROLS)], methods.DIGITS,
+                            methods.FRESH_SEEDS),
     "weights": weights,
     "advice": advice(methods.DIGITS, ADVICE),
     "advice-gpt": advice(("gpt",), GPT_ADVICE),

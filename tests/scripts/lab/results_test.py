@@ -224,7 +224,7 @@ class Steps(unittest.TestCase):
     def test_errors(self):
         table = tables.error_table(self.samples()).splitlines()
         count = sum(method.predicted for method in setups.METHODS)
-        self.assertEqual(table[2], f"| with a calibration, a core per node, held out | {2 * count} | 25 % | 50 % | 0.75 |")
+        self.assertEqual(table[2], f"| with a calibration, a core per node | {2 * count} | 25 % | 50 % | 0.75 |")
 
     def test_verdicts_count_clear_differences_only(self):
         found = list(tables.verdicts(self.samples()))
@@ -305,8 +305,8 @@ class Exchanges(unittest.TestCase):
     def test_speeds(self):
         rows = exchange_tables.FIGURES["speeds"](self.samples()).splitlines()
         raw = rows[0].split(" | ").index("`raw`")
-        self.assertEqual(rows[2].split(" | ")[raw], "2.00 (50.0 us)")
-        self.assertEqual(rows[3].split(" | ")[raw], "**0.62 to 1.2** (125 us)")
+        self.assertEqual(rows[2].split(" | ")[raw], "2.00")
+        self.assertEqual(rows[3].split(" | ")[raw], "**0.62 to 1.2**")
 
     def test_losing_cases(self):
         table = exchange_tables.FIGURES["losing"](self.samples())
@@ -331,7 +331,7 @@ class Exchanges(unittest.TestCase):
         exchanges = [{"library": library, "codec": codec, "points": [each | {"us": each["us"] * factor} for each in points]}
                      for library, codec, factor in (("gloo", "fp32", 1), ("gloo", "bf16", 2), ("gradlane", "raw", 0.5))]
         rings = exchange_tables.rings_of_calibrations({"2 nodes, 1gbit": [{"json": {"exchanges": exchanges}}]})
-        self.assertIn("| 2 nodes, 1gbit | 1 MiB | 1.00 ms | **0.50** (2.00 ms) | 2.00 (500 us) |",
+        self.assertIn("| 2 nodes, 1gbit | 1 MiB | 1.00 ms | **0.50** | 2.00 |",
                       exchange_tables.speed_table(rings))
         self.assertIn("| `gloo bf16` | 0 | 0 | 2 | 0.50 (2 nodes, 1gbit, 64 KiB) |", exchange_tables.losing_table(rings))
         self.assertEqual(exchange_tables.record(rings, "raw"), "2 of 2, at worst 2.00 (2 nodes, 1gbit, 64 KiB)")

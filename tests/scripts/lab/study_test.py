@@ -62,13 +62,13 @@ def check_tables():
     assert found["seeds"] == 2 and abs(found["difference"] + 0.5) < 1e-9 and found["met"], found
     assert abs(found["error"] - 0.1) < 1e-9 and found["epochs"] == [2, 1], found
     assert tables.effect(samples, "digits", "raw") is None
-    text = tables.FIGURES["digits"](samples)
-    assert "| `fixed:10` | 97.50 % | -0.50 ± 0.10 | 1.5 |" in text and "| Gloo | 97.67 % |" in text, text
+    text = tables.FIGURES["methods"](samples)
+    assert "| `fixed:10` | -0.50 ± 0.10 (1.5) |  |  |" in text, text
     samples[key("digits", 2, "fixed:10")] = run(97.2)
-    text = tables.FIGURES["digits"](samples)
-    assert "| **-0.60 ± 0.20** | 1 of 2 seeds |" in text, text
+    text = tables.FIGURES["methods"](samples)
+    assert "| **-0.60 ± 0.20** (1 of 2 seeds) |" in text, text
     samples[key("digits", 2, "fixed:10")][0]["identical"] = False
-    assert "replicas differ" in tables.FIGURES["digits"](samples)
+    assert "replicas differ" in tables.FIGURES["methods"](samples)
     # Losses fall. Each seed has a target of its own.
     samples = {key("gpt", 1, "Gloo"): run(0, loss=2.0), key("gpt", 2, "Gloo"): run(0, loss=4.0),
                key("gpt", 1, "bf16"): run(0, loss=2.01), key("gpt", 2, "bf16"): run(0, loss=4.06)}

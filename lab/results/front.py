@@ -59,9 +59,10 @@ def reached(samples):
 
 
 def row_of(name, nodes):
-    """Returns a figure: "3.31 at 0.2 Gb/s, 1.70 at 1 Gb/s and 0.84 at 5 Gb/s"."""
+    """Returns a figure: "3.31 times as fast at 0.2 Gb/s, 1.70 at 1 Gb/s and 0.84 at 5 Gb/s"."""
     def text(samples):
         words = [f"{ratio_text(values)} at {gbps:g} Gb/s" for gbps, values in speed_ups(samples, name, nodes)]
+        words[:1] = [words[0].replace(" at", " times as fast at")] if words else []
         return " and ".join([", ".join(words[:-1]), *words[-1:]]) if len(words) > 1 else "not reached"
 
     return text

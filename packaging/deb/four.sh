@@ -19,7 +19,7 @@ each() {
 # the one between them. Packages are in /srv, where root works. The script is in alice's home, where she works.
 ten_commands() {
   local command commands number trainers=()
-  mapfile -t commands < <(sed -n '/^```sh ten-commands/,/^```$/p' docs/install.md | grep -vE '^(```|#|$)')
+  mapfile -t commands < <(sed -n '/^```sh.* ten-commands$/,/^```$/p' docs/install.md | grep -vE '^(```|#|$)')
   [ ${#commands[@]} -ge 6 ] && [ ${#commands[@]} -le 10 ] || fail "docs/install.md has ${#commands[@]} commands"
   for command in "${commands[@]}"; do
     echo "# $command"

@@ -253,7 +253,7 @@ def kubernetes(_):
     import kubernetes_validate
     import yaml
     said = []
-    for path in sorted((ROOT / "docs/clusters").glob("*.yaml")):
+    for path in sorted((ROOT / "examples/kubernetes").glob("*.yaml")):
         for document in yaml.safe_load_all(path.read_text()):
             try:
                 kubernetes_validate.validate(document, "1.29", strict=True)
@@ -261,7 +261,7 @@ def kubernetes(_):
                 raise Broken(f"{path.name}: {document['kind']}: {str(error).splitlines()[0]}") from error
             said.append(f"{document['kind']} {document['metadata']['name']}")
     if not said:
-        raise Broken("docs/clusters has no manifests (*.yaml)")
+        raise Broken("examples/kubernetes has no manifests (*.yaml)")
     return "valid for 1.29: " + ", ".join(said)
 
 

@@ -68,6 +68,25 @@ def row_of(name, nodes):
     return text
 
 
+def number_of(name, nodes, gbps):
+    """Returns a figure: "3.31", the speed-up at one rate."""
+    def text(samples):
+        return next((ratio_text(values) for rate, values in speed_ups(samples, name, nodes) if rate == gbps), "not reached")
+
+    return text
+
+
+def headline(samples):
+    """Returns a figure: the speed-ups of all methods that reached the loss, on four nodes."""
+    nodes = max(setups.NODES)
+    rates, words = [], []
+    for name in reversed(reached(samples)):
+        found = speed_ups(samples, name, nodes)
+        rates = [f"{gbps:g}" for gbps, _ in found]
+        words.append(f"{WORDS[name]} {', '.join(ratio_text(values) for _, values in found)}")
+    return f"{'; '.join(words)} (at {', '.join(rates)} Gb/s)" if words else "not measured"
+
+
 def table(samples):
     """Returns a table: links against methods. **Bold** is slower than Gloo's fp32."""
     names = reached(samples)
@@ -176,7 +195,10 @@ FRONT = Combination(
     figures={
         "table": table,
         "not-reached": not_reached,
+        "headline": headline,
         **{slug(f"{name} {nodes} nodes"): row_of(name, nodes) for name in EPOCHS for nodes in setups.NODES},
+        **{slug(f"{name} {cell.nodes} nodes {cell.gbps:g}"): number_of(name, cell.nodes, cell.gbps)
+           for name in EPOCHS for cell in setups.CELLS},
     },
     plots={"docs/images/front.png": Plot(plot_data, draw)},
 )

@@ -352,6 +352,8 @@ class Front(unittest.TestCase):
 
     def test_time_to_the_same_loss(self):
         self.assertEqual(front.speed_ups(self.combined([2.0, 1.0, 1.0, 1.0]), "fixed:adaptive", 4), [(0.2, [4.0])])
+        self.assertEqual(front.headline(self.combined([2.0, 1.0, 1.0, 1.0])),
+                         "gradlane fixed:adaptive 4.00; gradlane raw (exact) 1.00 (at 0.2 Gb/s)")
         self.assertEqual(front.reached(self.combined([2.0, 1.0, 1.0, 1.0])), ["raw", "fixed:adaptive"])
 
     def test_a_loss_that_is_not_reached_has_no_speed_up(self):

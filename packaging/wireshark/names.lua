@@ -6,7 +6,7 @@ names.probe_kind = { [1] = "request", [2] = "reply" }
 names.bundle_kind = { [1] = "records", [2] = "hello", [3] = "answer" }
 
 names.phase = {
-  [0] = "reduce", [1] = "gather", [2] = "start", [3] = "abort", [4] = "grant", [5] = "padding",
+  [0] = "reduce", [1] = "gather", [2] = "start", [3] = "abort", [4] = "credit", [5] = "padding",
 }
 
 names.operation = {
@@ -39,8 +39,8 @@ names.field = {
   [14] = "trainers", [15] = "local_reduce", [16] = "lanes", [17] = "udp_port", [18] = "tos compressed",
   [19] = "tos raw", [20] = "tos control", [21] = "addresses", [22] = "packets arrive with another ToS",
   [23] = "long packets do not arrive", [24] = "packets do not arrive", [25] = "strategy", [26] = "strategies",
-  [27] = "codec of the way back", [28] = "long packets do not arrive, and probes know how long they may be",
-  [29] = "what the libraries choose",
+  [27] = "codec of results", [28] = "long packets do not arrive, and probes know how long they may be",
+  [29] = "scope of auto", [30] = "what the libraries choose", [31] = "a trainer wrote to a tensor in use",
 }
 
 names.auto_scope = { [0] = "nothing", [1] = "an exact codec", [2] = "a codec of an error up to 2^-B",

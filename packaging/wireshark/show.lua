@@ -36,7 +36,7 @@ add("superpacket", ProtoField.uint16("gradlane.superpacket", "Packets of a super
 add("crc.status", ProtoField.string("gradlane.crc.status", "CRC"))
 add("crc.computed", ProtoField.uint32("gradlane.crc.computed", "Expected CRC32C", base.HEX))
 add("codec", ProtoField.string("gradlane.codec", "Codec"))
-add("codec.back", ProtoField.string("gradlane.codec.back", "Codec of the way back"))
+add("codec.back", ProtoField.string("gradlane.codec.back", "Codec of results"))
 add("strategy", ProtoField.string("gradlane.strategy", "Strategy"))
 add("run", ProtoField.none("gradlane.run", "Run"))
 add("run.type", ProtoField.uint8("gradlane.run.type", "Type", base.DEC, names.type))

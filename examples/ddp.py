@@ -3,7 +3,7 @@ for gradlane by two lines: the import, and the name of the backend.
 
 One machine:    torchrun --nproc_per_node 4 ddp.py
 Four machines:  torchrun --nnodes 4 --nproc_per_node 1 --rdzv_backend c10d --rdzv_endpoint HOST:29400 ddp.py
-                (the same command on each; HOST is one of the four)
+                (the same command on each; HOST is the name of one of the four)
 """
 
 import hashlib

@@ -5,7 +5,7 @@ step's gradient (error feedback). The first step is exact, because the step size
 
 One machine:    torchrun --nproc_per_node 4 ddp_hook.py
 Four machines:  torchrun --nnodes 4 --nproc_per_node 1 --rdzv_backend c10d --rdzv_endpoint HOST:29400 ddp_hook.py
-                (the same command on each; HOST is one of the four)
+                (the same command on each; HOST is the name of one of the four)
 """
 
 import hashlib

@@ -2,7 +2,7 @@
 
 One machine:    torchrun --nproc_per_node 4 fsdp2.py
 Four machines:  torchrun --nnodes 4 --nproc_per_node 1 --rdzv_backend c10d --rdzv_endpoint HOST:29400 fsdp2.py
-                (the same command on each; HOST is one of the four)
+                (the same command on each; HOST is the name of one of the four)
 """
 
 import torch

@@ -4,7 +4,7 @@ accelerate has a fixed list of backends, so the script makes the process group b
 
 One machine:    torchrun --nproc_per_node 4 with_accelerate.py
 Four machines:  torchrun --nnodes 4 --nproc_per_node 1 --rdzv_backend c10d --rdzv_endpoint HOST:29400 with_accelerate.py
-                (the same command on each; HOST is one of the four)
+                (the same command on each; HOST is the name of one of the four)
 """
 
 import torch

@@ -24,11 +24,15 @@ COMMENT = re.compile(r"<!--.*?-->")  # marks of results
 MAX_LENGTH = 150
 
 
+def anchor(heading):
+    """Returns the anchor of a heading without markup."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
 def anchors(text):
     """Yields the anchors of a page, which follow the # of a link, as GitHub makes them from headings."""
     for heading in re.findall(r"^#+ (.*)", FENCED.sub("", text), re.MULTILINE):
-        plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading.replace("`", "").replace("*", ""))
-        yield re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+        yield anchor(re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading.replace("`", "").replace("*", "")))
 
 
 def check_links(page, text):

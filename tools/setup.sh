@@ -44,6 +44,8 @@ all_packages=(
   iperf3 qemu-user
   # Open MPI, for comparisons; plots
   openmpi-bin python3-mpi4py python3-matplotlib
+  # the test of the documentation site
+  chromium
   # packaging/package.sh, packaging/package-test.sh
   abigail-tools debhelper debootstrap devscripts dh-python lintian man-db
 )

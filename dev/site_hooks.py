@@ -21,8 +21,29 @@ LINK = re.compile(r"(!?)\[([^]]*)\]\(([^)\s]+)\)")
 CATEGORY = re.compile(r"(?:\| *)?\*\*([^*]+)\*\*(?: *\||$)")
 CODE = re.compile(r"(^ *```.*?^ *```|``.+?``|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
 BLOCK = re.compile(r"^( *```\w+) .*", re.MULTILINE)
+ITEM = re.compile(r"( *)((?:[-*+]|\d+[.)]) +)\S")
+FENCE = re.compile(r" *```")
 COMMENT_LINE = re.compile(r"^ *<!--.*?--> *$", re.DOTALL | re.MULTILINE)
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+
+
+def indented(markdown):
+    """Returns a page with four spaces for each level of lists. MkDocs' Markdown needs them, CommonMark only as many as
+    the mark of the item is wide."""
+    found, widths, fenced = [], [], False  # widths[i] is the indentation of the text of level i
+    for line in markdown.splitlines():
+        width = len(line) - len(line.lstrip())
+        item = ITEM.match(line) if not fenced else None
+        if line.strip() and not fenced:
+            while widths and width < widths[-1] and (item or not found[-1].strip() or FENCE.match(line)):
+                widths.pop()
+        deeper = max(0, width - (widths[-1] if widths else 0))  # lines of a paragraph may have less than the first one
+        found.append(" " * (4 * len(widths) + deeper) + line.lstrip())
+        if item and deeper < 4:  # four and more are a block of code
+            widths.append(len(item[1] + item[2]))
+        if FENCE.match(line):
+            fenced = not fenced
+    return "\n".join(found) + "\n"
 
 
 def resolved(folder, target):
@@ -84,7 +105,7 @@ def linked(match, page, files):
 
 
 def on_page_markdown(markdown, page, config, files):
-    parts = CODE.split(COMMENT_LINE.sub("", markdown))
+    parts = CODE.split(indented(COMMENT_LINE.sub("", markdown)))
     for i, part in enumerate(parts):
         if i % 2:
             parts[i] = BLOCK.sub(r"\1", part)

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""Checks README.md and docs/: links and their anchors, files and folders that are named, length of lines.
+"""Checks README.md and docs/: links and their anchors, files and folders that are named, length of lines and of pages.
 
-Also checks that the tables of docs/nic.md have all rows of lab/vm-test.sh and no others.
+Also checks that blocks of commands that are skipped say why (dev/run_pages.py), and that the tables of docs/nic.md have
+all rows of lab/vm-test.sh and no others. --words prints the length of each page.
 """
 
 import argparse
@@ -11,6 +12,8 @@ import pathlib
 import re
 import subprocess
 import sys
+
+import run_pages
 
 FOLDERS = ("base", "client", "collectives", "compress", "config", "dataplane", "dev", "docs", "examples", "lab", "packaging", "sim", "tests",
            "tools")
@@ -22,6 +25,12 @@ BUILT = re.compile(r"tests/\w+_test$|.*[A-Z]{4}")
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 COMMENT = re.compile(r"<!--.*?-->")  # marks of results
 MAX_LENGTH = 150
+
+# Words between these marks are generated. The marks count for nothing.
+GENERATED = re.compile(r"<!-- (?:result [\w.-]+|generated (?!end)[^>]*|gradlane codecs [^>]*: begin) -->.*?"
+                       r"<!-- (?:end|generated end|gradlane codecs [^>]*: end) -->", re.DOTALL)
+README_WORDS, WRITTEN_WORDS, GENERATED_WORDS = 600, 50_000, 15_000  # limits: of README.md, and of all pages
+WORDS_ARE_LIMITED = False
 
 
 def anchor(heading):
@@ -59,6 +68,31 @@ def check_lengths(text):
             yield f"a line has {len(line)} characters, which is too long: {line[:40]}..."
 
 
+def count_words(text):
+    """Returns the numbers of written and of generated words of a page, as `wc -w` counts."""
+    generated = sum(len(COMMENT.sub("", part).split()) for part in GENERATED.findall(text))
+    return len(COMMENT.sub("", text).split()) - generated, generated
+
+
+def check_words(words):
+    """Yields pages, or groups of pages, with too many words. `words` has the result of count_words() for each page."""
+    for name, count, limit in (
+        ("README.md", words["README.md"][0], README_WORDS),
+        ("README.md and docs", sum(written for written, _ in words.values()), WRITTEN_WORDS),
+        ("generated parts of README.md and docs", sum(generated for _, generated in words.values()), GENERATED_WORDS),
+    ):
+        if count > limit:
+            yield f"{name}: {count} words, and at most {limit} are allowed; dev/check_docs.py --words lists all pages"
+
+
+def print_words(words):
+    print(f"{'written':>8} {'generated':>9}  page")
+    for name, (written, generated) in sorted(words.items(), key=lambda row: -row[1][0]):
+        print(f"{written:8} {generated:9}  {name}")
+    print(f"{sum(row[0] for row in words.values()):8} {sum(row[1] for row in words.values()):9}  all")
+    print(f"{WRITTEN_WORDS:8} {GENERATED_WORDS:9}  limit of all ({README_WORDS} of README.md)")
+
+
 def check_rows(root):
     """Yields differences between the rows of lab/vm-test.sh and the tables of docs/nic.md whose last column is called
     `row`."""
@@ -81,13 +115,21 @@ def check_rows(root):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--root", default=pathlib.Path(__file__).resolve().parent.parent, type=pathlib.Path)
-    root = parser.parse_args().root
-    faults = []
-    for page in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
+    parser.add_argument("--words", action="store_true", help="print the number of words of each page")
+    args = parser.parse_args()
+    root = args.root
+    pages = {str(page.relative_to(root)): page for page in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]}
+    words = {name: count_words(page.read_text()) for name, page in pages.items()}
+    if args.words:
+        print_words(words)
+        return 0
+    faults = list(check_words(words)) if WORDS_ARE_LIMITED else []
+    for name, page in pages.items():
         text = page.read_text()
         written = page.parent.name == "results"  # scripts write it, with lines of any length
         found = [*check_links(page, text), *check_paths(root, text), *([] if written else check_lengths(text))]
-        faults += [f"{page.relative_to(root)}: {fault}" for fault in found]
+        found += [f"line {block.line}: {block.fault}" for block in run_pages.blocks(text) if block.fault]
+        faults += [f"{name}: {fault}" for fault in found]
     faults += [f"docs/nic.md: {fault}" for fault in check_rows(root)]
     for fault in faults:
         print(fault, file=sys.stderr)

@@ -98,6 +98,7 @@ def environment(folder, build, pytorch):
     return {
         "PATH": f"{build}/tools:{pytorch}/bin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "PYTHONPATH": f"{ROOT}/client/python", "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPYCACHEPREFIX": f"{pytorch}/pycache",
         "TORCH_EXTENSIONS_DIR": os.environ.get("TORCH_EXTENSIONS_DIR", f"{pytorch}/extensions"),
         "HOME": str(places["home"]), "TMPDIR": str(places["tmp"]), "XDG_RUNTIME_DIR": str(places["run"]),
         "LANG": "C.UTF-8", "TERM": "dumb", "OMP_NUM_THREADS": "1",

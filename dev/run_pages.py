@@ -147,7 +147,7 @@ def main():
     parser.add_argument("--verbose", action="store_true", help="show what commands print")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--pytorch", type=pathlib.Path, default=ROOT / "build-pytorch")
-    parser.add_argument("--seconds", type=float, default=300, help="time limit of a page")
+    parser.add_argument("--seconds", type=float, default=600, help="time limit of a page")
     args = parser.parse_args()
     needed = [args.build / "tools/gradlane", args.build / "tools/gradlaned", args.pytorch / "bin/python"]
     lacking = [str(path) for path in needed if not path.exists()]

@@ -83,6 +83,7 @@ def on_files(files, config):
     files.get_file_from_path(ALL_PAGES).dest_uri = "pages.html"
     for name, path in OTHER_PAGES.items():
         files.append(File.generated(config, name, content=(ROOT / path).read_text()))
+    files.append(File.generated(config, "assets/iframe-worker.js", abs_src_path=str(ROOT / "dev/iframe-worker.js")))
     return files
 
 

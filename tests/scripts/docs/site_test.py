@@ -4,7 +4,8 @@
 usage: python3 -m tests.scripts.docs.site_test [FOLDER]    after dev/site.sh, which makes build-site/html/
 
 Follows the navigation from the front page to every page. Each page must have the title of its Markdown page, all of its
-images, no error in the console and no request to another host. Then the search must find pages.
+images, no error in the console and no request to another host. Then the search must find pages, from a web server and
+from files.
 """
 
 import functools
@@ -116,6 +117,8 @@ def main():
     with browser.Browser() as chromium:
         faults, count = visit_pages(chromium, base)
         faults += filter(None, (search(chromium, base, word) for word in SEARCHES))
+        faults += filter(None, [search(chromium, f"{pathlib.Path(folder).resolve().as_uri()}/", SEARCHES[0])])
+        faults += chromium.errors
     for fault in faults:
         print(fault, file=sys.stderr)
     print(f"{count} pages, {len(faults)} faults")

@@ -20,6 +20,7 @@
 #include "tools/codecs/cli.h"
 #include "tools/exit_status.h"
 #include "tools/loopback/cli.h"
+#include "tools/nic/cli.h"
 #include "tools/perf/cli.h"
 #include "tools/plan/cli.h"
 #include "tools/run/cli.h"
@@ -239,6 +240,8 @@ int run(int argc, char** argv) {
   const CLI::App* trace = gradlane::add_trace(app, trace_options);
   gradlane::CheckOptions check_options;
   const CLI::App* check = gradlane::add_check(app, check_options);
+  gradlane::NicOptions nic_options;
+  gradlane::add_nic(app, nic_options);
   gradlane::AcceleratorSetupOptions accelerator_options;
   gradlane::add_accelerator(app, accelerator_options);
   gradlane::CodecsOptions codecs_options;
@@ -265,6 +268,7 @@ int run(int argc, char** argv) {
   if (stats->parsed()) return gradlane::run_stats(stats_options);
   if (top->parsed()) return gradlane::run_top(top_options);
   if (trace->parsed()) return gradlane::run_trace(trace_options);
+  if (nic_options.command != gradlane::NicOptions::Command::kNone) return gradlane::run_nic(nic_options);
   if (accelerator_options.command != gradlane::AcceleratorSetupOptions::Command::kNone) {
     return gradlane::run_accelerator_setup(accelerator_options);
   }

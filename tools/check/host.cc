@@ -24,8 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kEalBytes = size_t{16} << 20;  // hugepage bytes that DPDK itself needs
-
 bool has_capability(unsigned number) {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {

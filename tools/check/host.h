@@ -11,6 +11,8 @@
 
 namespace gradlane {
 
+inline constexpr size_t kEalBytes = size_t{16} << 20;  // bytes of hugepages that DPDK itself needs
+
 // Check the files that the configuration names, and the user.
 void check_files(const NodeConfig& config, CheckReport& report);
 void check_user(const std::string& user, CheckReport& report);

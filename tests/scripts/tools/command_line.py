@@ -16,7 +16,8 @@ MAX_TABLE_COLUMNS = 124
 HELPS = [["--help"], ["bench", "--help"], ["bench", "codec", "--help"], ["bench", "exchange", "--help"],
          ["bench", "ratio", "--help"], ["bench", "auth", "--help"], ["stats", "--help"],
          ["accelerator", "--help"], ["accelerator", "up", "--help"], ["accelerator", "down", "--help"],
-         ["check", "--help"], ["codecs", "--help"], ["loopback", "--help"], ["perf", "--help"], ["plan", "--help"], ["run", "--help"], ["sim", "--help"], ["top", "--help"], ["trace", "--help"]]
+         ["check", "--help"], ["codecs", "--help"], ["loopback", "--help"], ["nic", "--help"], ["nic", "list", "--help"], ["nic", "setup", "--help"], ["nic", "undo", "--help"],
+         ["perf", "--help"], ["plan", "--help"], ["run", "--help"], ["sim", "--help"], ["top", "--help"], ["trace", "--help"]]
 
 BLOCKS = "must be a multiple of 4 from 4 to 1073741824 bytes"
 

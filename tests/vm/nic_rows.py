@@ -1,9 +1,11 @@
 """Rows of `gradlane nic`: setup gives NICs of the kernel to daemons of another user, and undo gives them back."""
 
+import copy
 import json
+import pathlib
 import re
 
-from tests.vm import node_files
+from tests.vm import image, node_files, systemd
 from tests.vm.driver_rows import CARDS
 from tests.vm.guest import Card
 from tests.vm.ring import check_perf, expect
@@ -109,6 +111,42 @@ def play(stage, name, module):
     return f"{rows} sizes and codecs as user gradlane, wrong 0; set up again as after a reboot; given back; refused: {said}"
 
 
+def at_boot(stage):
+    """Boots a machine with systemd and udev that has the files of a set-up. Services of gradlaned sum on the NICs."""
+    ring, modules = CARDS["e1000e"], (*image.MODULES, "e1000e")
+    first = Machine(stage, ring, "e1000e")
+    for rank in range(2):
+        first.setup(rank)
+    files = {path: first.guest.read(path) for path in first.guest.run(
+        "find /etc/systemd /etc/udev /var/lib/gradlane /etc/passwd -type f").output.split()}
+    links = first.guest.run("cd /etc/systemd/system; for f in */*.service; do echo $f $(readlink $f); done").output.split()
+    files |= {f"etc/systemd/system/{path}": pathlib.Path(target) for path, target in zip(links[::2], links[1::2])}
+    first.guest.end()
+    files["etc/group"] = "root:x:0:\ngradlane:x:900:\n"
+    for rank, nic in enumerate(first.nics):
+        text = node_files.node(rank, [f"{{name: e0, pci: '{nic}'}}"], hugepages=True)
+        files[f"etc/gradlane/n{rank}.yaml"] = text.replace("/tmp/", "/run/gradlane/")
+    made = systemd.image(stage.image, stage.folder, stage.kernel, modules, files)
+    guest = stage.prepare([Card(ring.card, end, ring.options) for end in stage.cable().ends], image=made,
+                          arguments=systemd.ARGUMENTS)
+    stage.boot(guest)
+    units = " ".join(f"gradlane-nic@{nic}" for nic in first.nics)
+    guest.run(f"await 120 systemctl -q is-active {units} || {{ systemctl status --no-pager {units}; false; }}")
+    machine = copy.copy(first)
+    machine.guest = guest
+    machine.check_bound()
+    guest.run("cd /tmp; ln -s /etc/gradlane/*.yaml /run/gradlane/n0.sock /run/gradlane/n1.sock .; "
+              "systemctl start gradlaned@n0 gradlaned@n1 || { timeout 20 journalctl --no-pager -b -o cat -u 'gradlaned@*' -u 'gradlane-nic@*' | tail -n 40; exit 1; }; whole 0 && whole 1")
+    rows = check_perf(guest.run(f"perf 2 {PERF}", timeout=200).output)
+    owner = guest.run("ps -o user,comm | grep gradlaned | sort -u").output.split()
+    assert owner == ["gradlane", "gradlaned"], owner
+    guest.run(f"systemctl stop gradlaned@n0 gradlaned@n1; gradlane nic undo {' '.join(first.nics)}")
+    for nic, now in machine.list().items():
+        assert now["driver"] == "e1000e" and now["interfaces"] and not now["instance"], (nic, now)
+    assert machine.hugepages() == 0 and not guest.run("ls /etc/udev/rules.d; ls -d /etc/systemd/system/*nic*", check=False).output.split(), "left over"
+    return f"systemd binds both NICs at the boot; {rows} sizes and codecs by gradlaned@.service, wrong 0; given back"
+
+
 def no_iommu(stage):
     """Without an IOMMU, setup says what to add to the kernel's arguments, and undoes what it did."""
     machine = Machine(stage, CARDS["e1000e"], "e1000e", arguments="intel_iommu=off", cpu="Skylake-Client")
@@ -128,5 +166,6 @@ ROWS = [
     Row("nic-setup", lambda stage: play(stage, "e1000e", "e1000e"), limit=600),
     Row("nic-setup-virtio", lambda stage: play(stage, "virtio", "virtio_pci; modprobe virtio_net"), limit=600),
     Row("nic-setup-vmxnet3", lambda stage: play(stage, "vmxnet3", "vmxnet3"), limit=600),
+    Row("nic-setup-boot", at_boot, limit=600),
     Row("nic-setup-no-iommu", no_iommu),
 ]

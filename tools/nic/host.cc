@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <pwd.h>
 #include <spawn.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,7 +19,6 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/file_descriptor.h"
 #include "base/parse.h"
 
 namespace gradlane {
@@ -145,6 +145,15 @@ bool Host::remove(const std::string& path) const {
   return false;
 }
 
+FileDescriptor Host::lock(const std::string& path) const {
+  FileDescriptor file(open((root_ + path).c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file) fail(root_ + path, "opened", errno);
+  while (flock(file.get(), LOCK_EX) != 0) {
+    if (errno != EINTR) fail(root_ + path, "locked", errno);
+  }
+  return file;
+}
+
 void Host::give_to(const std::string& path, uint32_t user) const {
   const std::string full = root_ + path;
   if (chown(full.c_str(), user, static_cast<gid_t>(-1)) != 0) fail(full, "given to the user", errno);
@@ -172,7 +181,7 @@ std::string Host::run(const std::vector<std::string>& words) const {
 }
 
 bool wait_until(const std::function<bool()>& done) {
-  constexpr std::chrono::seconds kPatience{2};
+  constexpr std::chrono::seconds kPatience{5};
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (!done()) {
     if (std::chrono::steady_clock::now() > end) return false;

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file_descriptor.h"
+
 namespace gradlane {
 
 // Returns the text with '?' for each byte that is not printable ASCII.
@@ -47,6 +49,8 @@ class Host {
   void make_link(const std::string& path, const std::string& target) const;
   // Returns false if there is no such file.
   bool remove(const std::string& path) const;
+  // Waits until no other process has this lock, and takes it until the descriptor is closed.
+  [[nodiscard]] FileDescriptor lock(const std::string& path) const;
   void give_to(const std::string& path, uint32_t user) const;  // owner `user`, mode 0600
 
   // Runs a program of /usr/sbin, /usr/bin, /sbin or /bin. Returns "", or why it failed.
@@ -56,7 +60,7 @@ class Host {
   std::string root_;
 };
 
-// Waits until the kernel has done something, for 2 s at most. Returns whether it has.
+// Waits until the kernel has done something, for 5 s at most. Returns whether it has.
 [[nodiscard]] bool wait_until(const std::function<bool()>& done);
 
 }  // namespace gradlane

@@ -90,8 +90,9 @@ class NicCommand {
       }
       addresses_.insert(full_pci_address(word));
     }
-    if (geteuid() != 0 && host_.is_real() && !options.dry_run)
-      throw SetupError("only root can do this; --dry-run shows what it is");
+    if (options.dry_run) return;
+    if (geteuid() != 0 && host_.is_real()) throw SetupError("only root can do this; --dry-run shows the steps");
+    lock_ = host_.lock("/run/gradlane-nic.lock");  // units of several NICs start at the same time
   }
 
   void setup() {
@@ -264,6 +265,7 @@ class NicCommand {
   Host host_;
   NicSteps steps_;
   std::set<std::string> addresses_;
+  FileDescriptor lock_;
 };
 
 }  // namespace

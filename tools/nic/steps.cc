@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "tools/nic/service_files.h"
@@ -132,21 +133,25 @@ void NicSteps::bind(const Nic& nic, const NicState& state) const {
 }
 
 void NicSteps::bind_to_vfio(const std::string& address) const {
+  constexpr int kMostTries = 3;
   const std::string folder = device_folder(address);
   host_.write_attribute(folder + "/driver_override", kVfio);
-  // The kernel's driver may be taking the device at this moment: its module is being loaded.
   std::string fault = "it has no driver";
-  for (int round = 0; round < 3 && driver_of(host_, address) != kVfio; ++round) {
+  int tries = 0;
+  const bool is_bound = wait_until([&] {
+    const std::string driver = driver_of(host_, address);
+    // Another driver can take the NIC once more, if its module is being loaded at this moment.
+    if (driver == kVfio || tries == kMostTries || (tries > 0 && driver.empty())) return driver == kVfio;
+    ++tries;
     try {
-      if (host_.has(folder + "/driver")) host_.write_attribute(folder + "/driver/unbind", address);
+      if (!driver.empty()) host_.write_attribute(folder + "/driver/unbind", address);
       host_.write_attribute(std::string(kPciBus) + "/drivers_probe", address);
     } catch (const SetupError& error) {
       fault = error.what();
-      continue;
     }
-    (void)wait_until([&] { return driver_of(host_, address) == kVfio; });
-  }
-  if (driver_of(host_, address) == kVfio) return;
+    return driver_of(host_, address) == kVfio;
+  });
+  if (is_bound) return;
   throw SetupError(fmt::format("{} cannot be bound to {}: {}; the last lines of dmesg say why", address, kVfio, fault));
 }
 
@@ -164,45 +169,56 @@ void NicSteps::give_to_user(const Nic& nic, const NicState& state) const {
 }
 
 std::string NicSteps::undo(const NicState& state) const {
-  std::string fault = give_back(state);
-  remove_files(state);
-  remove_hugepages(state);
-  if (!is_dry_run_) host_.remove(state_file(state.pci));
-  return fault;
+  std::string faults;
+  const auto attempt = [&](const auto& step) {
+    try {
+      step();
+    } catch (const SetupError& error) {
+      faults += (faults.empty() ? "" : "; ") + std::string(error.what());
+    }
+  };
+  attempt([&] { give_back(state); });
+  attempt([&] { remove_files(state); });
+  attempt([&] { remove_hugepages(state); });
+  attempt([&] { forbid_no_iommu(state); });
+  if (!is_dry_run_) attempt([&] { host_.remove(state_file(state.pci)); });
+  return faults;
 }
 
-std::string NicSteps::give_back(const NicState& state) const {
+void NicSteps::forbid_no_iommu(const NicState& state) const {
+  const std::vector<std::string> groups = host_.names("/dev/vfio");
+  const auto is_used = [](const std::string& name) { return name.starts_with("noiommu-"); };
+  if (!state.no_iommu || host_.line(kNoIommuMode) != "Y" || std::ranges::any_of(groups, is_used)) return;
+  if (only_says("forbid", "NICs without an IOMMU")) return;
+  host_.write_attribute(kNoIommuMode, "N");
+  say("forbade", "NICs without an IOMMU");
+}
+
+void NicSteps::give_back(const NicState& state) const {
   const std::string folder = device_folder(state.pci);
   const auto nic = read_nic(host_, state.pci);
   if (!nic || nic->ids != state.ids) {
     fmt::print("note: {} is not in the machine any more\n", state.pci);
-    return "";
+    return;
   }
-  try {
-    if (only_says("give", fmt::format("{} to the kernel's driver {}", state.pci, state.driver))) return "";
-    host_.write_attribute(folder + "/driver_override", "");
-    if (nic->driver == kVfio) host_.write_attribute(folder + "/driver/unbind", state.pci);
-    if (nic->driver == kVfio || nic->driver.empty()) {
-      // A reboot may have left the module out.
-      if (!state.driver.empty() && !host_.has(fmt::format("{}/drivers/{}", kPciBus, state.driver))) {
-        (void)host_.run({"modprobe", state.driver});
-      }
-      host_.write_attribute(std::string(kPciBus) + "/drivers_probe", state.pci);
+  if (only_says("give", fmt::format("{} to the kernel's driver {}", state.pci, state.driver))) return;
+  host_.write_attribute(folder + "/driver_override", "");
+  if (nic->driver == kVfio) host_.write_attribute(folder + "/driver/unbind", state.pci);
+  if (nic->driver == kVfio || nic->driver.empty()) {
+    // The module is missing if it was not loaded since a reboot.
+    if (!state.driver.empty() && !host_.has(fmt::format("{}/drivers/{}", kPciBus, state.driver))) {
+      (void)host_.run({"modprobe", state.driver});
     }
-    const auto is_back = [&] { return state.driver.empty() || host_.has(folder + "/driver"); };
-    if (!wait_until(is_back)) {
-      return fmt::format("no driver of the kernel has taken {}: modprobe {}, then echo {} > {}/drivers_probe",
-                         state.pci, state.driver, state.pci, kPciBus);
-    }
-  } catch (const SetupError& error) {
-    return error.what();
+    host_.write_attribute(std::string(kPciBus) + "/drivers_probe", state.pci);
+  }
+  if (!wait_until([&] { return state.driver.empty() || host_.has(folder + "/driver"); })) {
+    throw SetupError(fmt::format("no driver of the kernel has taken {}: modprobe {}, then echo {} > {}/drivers_probe",
+                                 state.pci, state.driver, state.pci, kPciBus));
   }
   const auto now = read_nic(host_, state.pci);
-  if (now && !now->driver.empty()) {
-    say("gave", fmt::format("{} to the kernel's driver {}{}", state.pci, printable(now->driver),
-                            now->interfaces.empty() ? "" : ": " + interfaces_text(now->interfaces)));
-  }
-  return "";
+  if (!now || now->driver.empty()) return;
+  say("gave", fmt::format("{} to the kernel's driver {}{}", state.pci, printable(now->driver),
+                          now->interfaces.empty() ? "" : ": " + interfaces_text(now->interfaces)));
 }
 
 void NicSteps::remove_files(const NicState& state) const {

@@ -21,8 +21,7 @@ class NicSteps {
   void write_files(const NicState& state) const;
   void bind(const Nic& nic, const NicState& state) const;
 
-  // Undoes all steps, also after only some were done. Returns why the kernel's driver does not have the NIC again; ""
-  // if it does. All other steps are undone then.
+  // Undoes all steps, also after only some were done. Returns what cannot be undone, or "".
   [[nodiscard]] std::string undo(const NicState& state) const;
 
  private:
@@ -32,7 +31,8 @@ class NicSteps {
   void allow_no_iommu() const;
   void bind_to_vfio(const std::string& address) const;
   void give_to_user(const Nic& nic, const NicState& state) const;
-  [[nodiscard]] std::string give_back(const NicState& state) const;
+  void forbid_no_iommu(const NicState& state) const;
+  void give_back(const NicState& state) const;
   void remove_hugepages(const NicState& state) const;
   void remove_files(const NicState& state) const;
   void tell_systemd() const;

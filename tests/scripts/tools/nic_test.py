@@ -125,7 +125,7 @@ class Machine:
         found = {}
         for path in sorted(self.root.rglob("*")):
             name = str(path.relative_to(self.root))
-            if name == "ran" or name.startswith(("sys/module", "sys/bus/pci/drivers", "var", "etc/systemd", "etc/udev",
+            if name in ("ran", "run/gradlane-nic.lock") or name.startswith(("sys/module", "sys/bus/pci/drivers", "var", "etc/systemd", "etc/udev",
                                                  "dev/vfio")) and path.is_dir():
                 continue
             if path.is_symlink():
@@ -162,13 +162,15 @@ class Machine:
                 if self._pipes[path] in ready or path == probe:
                     with contextlib.suppress(BlockingIOError):
                         for address in os.read(self._pipes[path], 4096).decode().split():
-                            self._probe(address) if path == probe else self._unbind(address)
+                            self._probe(address) if path == probe else self._unbind(address, path.parent.name)
 
     def _group(self, address):
         link = self.root / f"sys/bus/pci/devices/{address}/iommu_group"
         return os.path.basename(os.readlink(link)) if link.is_symlink() else "noiommu-0"
 
-    def _unbind(self, address):
+    def _unbind(self, address, driver):
+        if self.driver(address) != driver:
+            return
         folder = self.root / f"sys/bus/pci/devices/{address}"
         (folder / "driver").unlink()
         for interface in list((folder / "net").glob("*")):
@@ -305,7 +307,7 @@ class Nic(unittest.TestCase):
         self.assertFalse(self.machine.has("etc/systemd/system/gradlaned@node.service.d"))
         self.assertNotIn("bound", self.machine.nic("setup", NIC))
         self.machine.nic("undo", NIC)
-        self.assertEqual(self.machine.driver(NIC), "e1000e")
+        self.assertEqual((self.machine.driver(NIC), self.machine.read(mode)), ("e1000e", "N\n"))
         self.assertIn("--no-iommu has no effect", self.machine.nic("setup", OTHER, "--no-iommu"))
 
     def test_needed(self):

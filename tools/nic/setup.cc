@@ -161,14 +161,15 @@ class NicCommand {
 
   // vfio gives a group to a process only if no driver of the kernel has a device in it. Bridges may stay.
   void check_group(const Nic& nic) const {
-    for (const std::string& other : nic.companions) {
-      const std::string driver = host_.link(device_folder(other) + "/driver");
-      if (driver.empty() || driver == kVfio || driver == "pcieport" || driver == "pci-stub") continue;
-      if (addresses_.contains(other)) continue;
+    for (const std::string& address : nic.companions) {
+      const auto other = read_nic(host_, address);
+      if (!other || other->driver.empty() || addresses_.contains(address)) continue;
+      if (other->driver == kVfio || other->driver == "pcieport" || other->driver == "pci-stub") continue;
+      const std::string both = fmt::format("set up both, gradlane nic setup {} {}, or ", nic.address, address);
       throw SetupError(
-          fmt::format("IOMMU group {} also has {} (driver {}), and goes to DPDK as a whole: set up both, gradlane "
-                      "nic setup {} {}, or put the NIC into another slot",
-                      nic.group, other, printable(driver), nic.address, other));
+          fmt::format("IOMMU group {} also has {} (driver {}), and goes to DPDK as a whole: {}put the NIC into "
+                      "another slot",
+                      nic.group, address, printable(other->driver), other->is_network ? both : ""));
     }
   }
 

@@ -211,7 +211,11 @@ void NicSteps::give_back(const NicState& state) const {
     }
     host_.write_attribute(std::string(kPciBus) + "/drivers_probe", state.pci);
   }
-  if (!wait_until([&] { return state.driver.empty() || host_.has(folder + "/driver"); })) {
+  const auto is_back = [&] {
+    const std::string driver = driver_of(host_, state.pci);
+    return state.driver.empty() || (!driver.empty() && driver != kVfio);
+  };
+  if (!wait_until(is_back)) {
     throw SetupError(fmt::format("no driver of the kernel has taken {}: modprobe {}, then echo {} > {}/drivers_probe",
                                  state.pci, state.driver, state.pci, kPciBus));
   }

@@ -339,6 +339,8 @@ class Nic(unittest.TestCase):
         self.assertEqual((self.machine.driver(NIC), self.machine.driver(OTHER)), ("vfio-pci", "vfio-pci"))
         self.machine.nic("undo", NIC, OTHER)
         self.assertEqual(self.machine.hugepages(), 7)
+        self.machine.set_group(DISK, "7")
+        self.refused(["setup", NIC, OTHER], f"also has {DISK} (driver nvme)", "as a whole: put the NIC into another slot")
         self.machine.device("0000:02:00.0", "0x060400", "8086:1234", "pcieport", "", "8")
         self.machine.set_group(OTHER, "8")
         self.machine.nic("setup", OTHER)  # a bridge may stay

@@ -26,6 +26,6 @@ if ! clang-format --dry-run -Werror "${sources[@]}"; then
 fi
 # flake8 checks the style of all Python files (.flake8), mypy the types of the package.
 /usr/bin/python3 -m flake8 -j1 client dev examples lab packaging tests tools || failed=1
-/usr/bin/python3 -m mypy --no-error-summary --config-file client/python/pyproject.toml client/python/gradlane || failed=1
+/usr/bin/python3 -m mypy --no-error-summary --config-file pyproject.toml client/python/gradlane || failed=1
 [ "$failed" -eq 0 ] && echo "layers, types, style, format, pages and prose are in order"
 exit "$failed"

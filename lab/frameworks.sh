@@ -10,10 +10,6 @@ help_if_asked "$@"
 venv=${1:-build/frameworks}
 packages=(torch==2.13.0 numpy==2.4.6 lightning==2.6.6 accelerate==1.15.0 deepspeed==0.19.8)
 
-if [ ! -x build/tools/gradlaned ]; then
-  echo "lab/frameworks.sh: build/tools/gradlaned is missing; run 'meson setup build && ninja -C build'" >&2
-  exit 2
-fi
 if [ ! -e "$venv/installed" ] || [ "$(cat "$venv/installed")" != "${packages[*]}" ]; then
   python3 -m venv "$venv" && "$venv/bin/pip" install --quiet -c dev/pip_versions.txt "${packages[@]}" ||
     { echo "lab/frameworks.sh: pip cannot install ${packages[*]}" >&2; exit 2; }
@@ -21,11 +17,9 @@ if [ ! -e "$venv/installed" ] || [ "$(cat "$venv/installed")" != "${packages[*]}
 fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-cp -rL client/python "$scratch/package"  # pip builds in the source folder
-"$venv/bin/pip" install --quiet --force-reinstall --no-deps "$scratch/package"
+"$venv/bin/pip" install --quiet --force-reinstall --no-deps .
 
 export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
-export GRADLANED=$PWD/build/tools/gradlaned GRADLANE_LIBRARY=$PWD/build/client/libgradlane.so.0
 failed=0
 
 # trained WORD RANKS SCRIPT ARGUMENTS... trains with WORD as the backend. The output is in $scratch/out and

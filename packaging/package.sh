@@ -42,7 +42,6 @@ build() {
   mkdir -p "$1"
   cp -R --no-dereference "$out/tree" "$tree"
   sed -i "s/version: '$version'/version: '$as'/" "$tree/meson.build"
-  sed -i "s/^version = \"$version\"/version = \"$as\"/" "$tree/client/python/pyproject.toml"
   if [ "$as" != "$version" ]; then
     sed -i "1s/($version)/($as)/; s/^\( -- .*>  \).*/\1Thu, 01 Jan 2026 12:00:00 +0000/" "$tree/debian/changelog"
   fi
@@ -54,8 +53,6 @@ build() {
 }
 
 grep -q "version: '$version'" meson.build || fail "debian/changelog has another version than meson.build"
-grep -q "^version = \"$version\"" client/python/pyproject.toml ||
-  fail "debian/changelog has another version than client/python/pyproject.toml"
 grep -q "^## $version" CHANGELOG.md || fail "CHANGELOG.md does not have version $version"
 
 step "build"

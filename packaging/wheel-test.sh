@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # usage: packaging/wheel-test.sh [WHEEL]. Installs the wheel as users do, and runs it: with PyTorch in a fresh virtual
 # environment, and on a bare Debian 12. This Debian has none of the packages that the wheel was built with. The wheel
-# runs there alone and beside a DPDK of Debian, for a user without rights. Needs root, debootstrap, and the registries
-# of pip and apt.
+# runs there alone and beside a DPDK of Debian, for a user without rights. On a second bare Debian, `pip install .` first
+# says which packages are missing, then tools/setup.sh installs them, and it builds the same. Needs root, debootstrap,
+# and the registries of pip and apt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source dev/build.sh
 help_if_asked "$@"
+source packaging/deb/machines.sh
 
 wheel=$(realpath "${1:-$(ls -t build-static/wheel/*.whl | head -n 1)}")
 scratch=$(mktemp -d /tmp/gradlane-wheel-XXXXXX)
@@ -18,6 +20,8 @@ fail() {
   echo "packaging/wheel-test.sh: $*" >&2
   exit 1
 }
+
+/usr/bin/python3 -m zipfile -l "$wheel" | grep -q 'sboms/gradlane.spdx.json' || fail "the wheel has no bill of materials"
 
 step "a fresh virtual environment"
 /usr/bin/python3 -m venv "$scratch/venv"
@@ -43,6 +47,9 @@ step "a Debian 12 with none of gradlane's packages"
 root=$scratch/debian
 debootstrap --variant=minbase --include=python3-numpy,python3-venv bookworm "$root" >"$scratch/debootstrap.log" ||
   { tail "$scratch/debootstrap.log"; fail "debootstrap has failed"; }
+chroot "$root" python3 -m venv --system-site-packages /opt/venv
+from_source=$scratch/source
+cp -a "$root" "$from_source"
 cp "$wheel" "$root/srv/"
 
 # inside COMMAND runs COMMAND as user nobody, in namespaces of its own: no network but lo, 64 MiB of /dev/shm, no
@@ -54,7 +61,6 @@ inside() {
     exec chroot "$1" setpriv --reuid=nobody --regid=nogroup --clear-groups --no-new-privs --bounding-set=-all \
       --inh-caps=-all env -i HOME=/tmp PATH=/opt/venv/bin:/usr/bin:/bin sh -c "$2"' inside "$root" "$1"
 }
-chroot "$root" python3 -m venv --system-site-packages /opt/venv
 chroot "$root" sh -c '/opt/venv/bin/pip install --quiet --no-index --no-deps /srv/*.whl'
 
 works() {
@@ -84,6 +90,19 @@ step "beside a foreign DPDK, with all its drivers"
 chroot "$root" sh -c 'apt-get update && apt-get install -y --no-install-recommends dpdk librte-meta-net' \
   >"$scratch/apt.log" 2>&1 || { tail "$scratch/apt.log"; fail "apt-get has failed"; }
 find "$root/usr/lib" -name 'librte_net_memif.so*' -o -name 'librte_eal.so*' | sed "s|$root||"
+works
+
+step "pip install . on a Debian 12 without the packages of tools/setup.sh"
+root=$from_source
+copy_tree "$root/srv/gradlane"
+"$scratch/venv/bin/pip" download --quiet --dest "$root/srv/packages" meson-python ninja
+install='PIP_NO_INDEX=1 PIP_FIND_LINKS=/srv/packages /opt/venv/bin/pip install --no-deps /srv/gradlane'
+! in_root "$root" "$install" >"$scratch/pip.txt" 2>&1 || fail "pip has built gradlane without a compiler"
+grep 'gradlane cannot be built' "$scratch/pip.txt" || { cat "$scratch/pip.txt"; fail "pip does not say what is missing"; }
+
+step "pip install . with the packages of tools/setup.sh"
+in_root "$root" /srv/gradlane/tools/setup.sh || fail "tools/setup.sh has failed"
+in_root "$root" "$install" >"$scratch/pip.txt" 2>&1 || { tail -n 40 "$scratch/pip.txt"; fail "pip install . has failed"; }
 works
 
 echo "the wheel works: $(basename "$wheel")"

@@ -5,6 +5,7 @@
 #     tools/setup.sh --test      also packages for tools/test.sh, and PyTorch from pip in build-pytorch/
 #     tools/setup.sh --all       also packages for nightly tests, comparisons and packaging
 #     tools/setup.sh --pytorch   only PyTorch; the packages of --test must be installed
+#     tools/setup.sh --missing   installs nothing; says which packages for the build are missing, if any
 #
 # --no-pytorch, after --test or --all: does not install PyTorch.
 set -euo pipefail
@@ -13,12 +14,16 @@ source dev/build.sh
 help_if_asked "$@"
 
 # At most 20 packages, because a new user waits until they are installed.
-packages=(
-  # build
+build_packages=(
   gcc g++ meson ninja-build pkg-config
   # libraries; libdpdk-dev depends on the drivers
   libcli11-dev libdpdk-dev libfmt-dev libhwy-dev libisal-dev libnuma-dev libspdlog-dev libssl-dev libyaml-cpp-dev
   nlohmann-json3-dev
+)
+packages=(
+  "${build_packages[@]}"
+  # `pip install .`, and the part in C++ for PyTorch
+  python3-dev python3-venv
   # the demo's trainers, in Python
   python3-numpy libopenblas0-serial
 )
@@ -32,8 +37,6 @@ test_packages=(
   tmux systemd tshark binutils
   # format, types, style and spelling
   clang-format mypy python3-flake8 codespell
-  # PyTorch by pip
-  python3-dev python3-venv
 )
 all_packages=(
   # metrics: promtool and the Prometheus server
@@ -75,11 +78,25 @@ apt() {
   done && echo "[100%]"
 }
 
-install_packages() {
-  local missing=() package
-  for package in "${packages[@]}"; do
+# find_missing PACKAGE... sets `missing` to those that are not installed.
+find_missing() {
+  local package
+  missing=()
+  for package; do
     dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
   done
+}
+
+# packaging/wheel/backend.py prints this line if a build fails.
+say_missing() {
+  find_missing "${build_packages[@]}"
+  [ ${#missing[@]} -gt 0 ] || return 0
+  echo "these packages are missing: ${missing[*]}; 'sudo tools/setup.sh' installs them on Debian 12"
+  exit 1
+}
+
+install_packages() {
+  find_missing "${packages[@]}"
   [ ${#missing[@]} -eq 0 ] && return
 
   if [ "$(id -u)" -ne 0 ]; then
@@ -114,6 +131,7 @@ for option in "$@"; do
     --all) packages+=("${test_packages[@]}" "${all_packages[@]}") pytorch=true ;;
     --pytorch) packages=() pytorch=true ;;
     --no-pytorch) pytorch=false ;;
+    --missing) say_missing && exit ;;
     *)
       echo "tools/setup.sh: unknown argument '$option'; see tools/setup.sh --help" >&2
       exit 2

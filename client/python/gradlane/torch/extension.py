@@ -1,9 +1,10 @@
 """Builds and loads gradlane's C++ extension (native/), with the c10d::Backend that PyTorch calls.
 
-An extension fits one version of PyTorch and of Python. A wheel has it for one version of each, in native/built/. For
-all other versions, the installed compiler builds it once, on the machine that uses it. It is kept where PyTorch keeps
-its own builds: in TORCH_EXTENSIONS_DIR, or in torch_extensions in XDG_CACHE_HOME or ~/.cache. Unlike
-torch.utils.cpp_extension, this module needs neither ninja nor setuptools.
+An extension fits one version of PyTorch and of Python, as PyTorch's stable ABI lacks the classes of torch.distributed.
+A wheel has it for those that it was built with (packaging/wheel.sh --torch), in native/built/. For all other versions,
+the installed compiler builds it once, on the machine that uses it. It is kept where PyTorch keeps its own builds: in
+TORCH_EXTENSIONS_DIR, or in torch_extensions in XDG_CACHE_HOME or ~/.cache. Unlike torch.utils.cpp_extension, this
+module needs neither ninja nor setuptools.
 """
 
 from __future__ import annotations
@@ -90,9 +91,10 @@ def _outcome() -> Any:
     except (CannotBuild, OSError, ImportError, ValueError) as reason:
         gap = "\n" if "\n" in str(reason) else ". "
         return CannotBuild(
-            f"gradlane: no backend for PyTorch {torch.__version__}: {reason}{gap}Its C++ part is compiled once, in "
-            f"{folder()}, with g++ and the headers of Python: apt install g++ python3-dev, and for Debian's own "
-            "PyTorch libtorch-dev pybind11-dev")
+            f"gradlane: no backend for PyTorch {torch.__version__}: {reason}{gap}"
+            'init_process_group("gradlane") needs a C++ extension, which is compiled once, in about 30 s, in '
+            f"{folder()}. Without it, gradlane.open() works, and the hooks for DDP and FSDP2 over another backend. "
+            "To compile it: apt install g++ python3-dev, and for Debian's own PyTorch libtorch-dev pybind11-dev")
 
 
 def _load() -> Any:
@@ -131,7 +133,7 @@ def _locked(path: pathlib.Path) -> Iterator[None]:
 
 
 def _flags() -> list[str]:
-    return ["-shared", "-fPIC", "-std=c++20", "-O2", "-fvisibility=hidden"]
+    return ["-shared", "-fPIC", "-std=c++20", "-O2", "-fvisibility=hidden", "-s"]
 
 
 def _compiler() -> list[str]:
@@ -152,7 +154,7 @@ def _compile(library: pathlib.Path) -> None:
     if not (own / "torch" / "csrc").exists():
         raise CannotBuild(f"there are no headers of PyTorch in {own}")
     headers = [own, own / "torch" / "csrc" / "api" / "include", sysconfig.get_paths()["include"]]
-    _say(f"compiling the extension for PyTorch {torch.__version__} (once, about 30 s): {library}")
+    _say(f"compiling the backend's C++ extension for PyTorch {torch.__version__} (once, about 30 s): {library}")
     with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
         made = os.path.join(scratch, library.name)
         command = [*compiler, *_flags(), f"-D_GLIBCXX_USE_CXX11_ABI={torch.compiled_with_cxx11_abi():d}"]

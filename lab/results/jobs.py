@@ -41,10 +41,19 @@ def _lines_of(process):
         yield rest
 
 
+def _with_strategies(command):
+    """Returns the words of a command. A `gradlane run` that names no strategies gets the ring alone: the default allows
+    direct, too, whose links daemons would poll."""
+    words = [str(word) for word in command]
+    if words[1:2] == ["run"] and "--strategies" not in words[:words.index("--")]:
+        words[2:2] = ["--strategies", "ring"]
+    return words
+
+
 def output(context, command, timeout):
     """Runs a command and returns its standard output. Raises RuntimeError, with what it said, if it fails."""
     with tempfile.TemporaryFile("w+") as said:
-        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
+        process = subprocess.Popen(_with_strategies(command), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
                                    stderr=said, env=context.environment(), start_new_session=True)
         try:
             found = process.communicate(timeout=timeout)[0]
@@ -65,7 +74,7 @@ def results(context, options, module, spec):
         file.write_text(json.dumps(spec | {"folder": folder}))
         command = [context.gradlane, "run", *options, "--no-prefix", "--", context.python, "-u", "-m", module, file]
         # The process has a session of its own: Ctrl-C reaches only this program, which then ends it in order.
-        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
+        process = subprocess.Popen(_with_strategies(command), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
                                    env=context.environment(), bufsize=0, start_new_session=True)
         try:
             for line in _lines_of(process):

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "tools/run/links.h"
 #include "tools/run/namespaces.h"
 #include "tools/run/ports.h"
 #include "tools/run/savings.h"
@@ -24,12 +25,21 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds kStartTime{30};
-constexpr seconds kLastWords{2};   // time for trainers to end after a daemon has died
-constexpr seconds kLongEnough{1};  // shortest job whose gain by compression is reported
-constexpr seconds kGrace{5};       // time between SIGTERM and SIGKILL
+constexpr size_t kLinksPerSecond = 4;  // more of kStartTime for jobs that make many links on a machine with few cores
+constexpr seconds kLastWords{2};       // time for trainers to end after a daemon has died
+constexpr seconds kLongEnough{1};      // shortest job whose gain by compression is reported
+constexpr seconds kGrace{5};           // time between SIGTERM and SIGKILL
 constexpr milliseconds kTick{20};
 constexpr milliseconds kLongTick{500};
 constexpr int kBrokenPipe = 128 + SIGPIPE;
+
+// Returns the time limit for all daemons to be ready.
+seconds start_time(const RunSettings& plan) {
+  const bool one_port = plan.has_namespaces() || plan.link == RunSettings::Link::kUdp;
+  size_t ends = 0;
+  for (unsigned node = 0; !one_port && node < plan.nodes; ++node) ends += links_of(plan, node).size();
+  return kStartTime + seconds(ends / 2 / kLinksPerSecond);
+}
 
 }  // namespace
 
@@ -55,7 +65,7 @@ RunJob::~RunJob() {
 
 int RunJob::run() {
   start_daemons();
-  enter(Phase::kStarting, kStartTime);
+  enter(Phase::kStarting, start_time(plan_));
   while (phase_ != Phase::kOver) {
     wait_for_events();
     collect_endings();
@@ -267,7 +277,8 @@ void RunJob::advance() {
         running_since_ = Clock::now();
         plan_.command.empty() ? print_how_to_attach() : start_trainers();
       } else if (late()) {
-        say(fmt::format("node {} does not answer on {} after {} s", ready_, socket_path(ready_), kStartTime.count()));
+        say(fmt::format("node {} does not answer on {} after {} s", ready_, socket_path(ready_),
+                        start_time(plan_).count()));
         stop(1, SIGTERM);
       }
       break;

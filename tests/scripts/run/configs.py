@@ -142,8 +142,23 @@ class ConfigsTest(RunCase):
         # With --link ring, one process has the links of all nodes. Six nodes have as many links as a process may have.
         self.assertEqual(len(self.reached(self.kept_configs("-n", "6", "--link", "ring", "--strategies", "direct")[5])), 5)
 
+    def test_default_strategies(self):
+        """Checks that direct is allowed without being named, up to 16 nodes and as far as links allow, and that the ring
+        stays the first strategy, which operations use by default."""
+        for link in ("vhost", "ring", "udp"):
+            texts = self.kept_configs("-n", "4", "--link", link)
+            for text in texts:
+                self.assertIn("strategies: ['ring', 'direct']", text.splitlines())
+            if link != "udp":
+                self.assertEqual(self.reached(texts[0]), [[1], [3], [2]])
+        self.assertNotIn("strategies", self.kept_configs("-n", "7", "--link", "ring")[0])
+        self.assertNotIn("strategies", self.kept_configs("-n", "4", "--strategies", "ring")[0])
+
     @needs_fake
     def test_links_of_many_nodes(self):
+        self.assertTrue(all(len(self.reached(text)) == 15 for text in self.kept_configs("-n", "16")))
+        for nodes, options in (("17", ()), ("64", ("--link", "udp"))):
+            self.assertNotIn("strategies", self.kept_configs("-n", nodes, *options)[0])
         self.assertTrue(all(len(self.reached(text)) == 15 for text in self.kept_configs("-n", "16", "--strategies", "direct")))
         texts = {int(re.search("rank: ([0-9]*)", text)[1]): text for text in self.kept_configs("-n", "24", "--strategies", "rings:8")}
         self.assertEqual(self.reached(texts[9]), [[10], [8], [1], [17]])

@@ -14,6 +14,7 @@ import os
 import pathlib
 import sys
 import time
+import warnings
 
 # There are at least as many trainers as cores, so each uses one thread.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -135,6 +136,16 @@ class Replica:
         return 100 * int(correct[0]) / len(labels)
 
 
+def print_report(state):
+    """Prints a report as a line for people."""
+    print(
+        f"epoch {state['epoch']:3} of {state['epochs']}: loss {state['loss']:.4f}, "
+        f"test accuracy {state['test_accuracy']:5.2f} %, sent {state['bytes'] / 1e6:6.1f} MB "
+        f"(ratio {state['ratio']:4.1f}), exchange {state['exchange_ms']:.1f} ms per step",
+        flush=True,
+    )
+
+
 def all_gathered(gl, values):
     """Returns the values of all ranks, one row for each rank."""
     rows = gl.zeros((gl.world, len(values)), values.dtype)
@@ -156,6 +167,7 @@ def train(gl, args):
     gl.barrier()
     sent_before = gl.figures().data_bytes
     start = time.perf_counter()
+    testing, history = 0.0, []
     for epoch in range(args.epochs):
         order = np.random.default_rng((args.seed, epoch)).permutation(len(labels))
         rate = args.rate * (1 + np.cos(np.pi * epoch / args.epochs)) / 2
@@ -165,19 +177,28 @@ def train(gl, args):
             mine = order[first : first + args.batch]
             losses.append(replica.step(images[mine], labels[mine], rate))
         if (epoch + 1) % args.report == 0 or epoch + 1 == args.epochs:
+            trained = time.perf_counter()
             accuracy = replica.test_accuracy(test_images, test_labels)
             sent = gl.figures().data_bytes - sent_before
-            ratio = plain_bytes * (epoch + 1) * steps_per_epoch / sent if sent else 0
+            state = {
+                "epoch": epoch + 1,
+                "epochs": args.epochs,
+                "loss": float(np.mean(losses)),
+                "test_accuracy": accuracy,
+                "bytes": sent,
+                "ratio": plain_bytes * (epoch + 1) * steps_per_epoch / sent if sent else 0,
+                "exchange_ms": 1e3 * float(np.median(replica.exchange_seconds)),
+                "seconds": trained - start - testing,
+            }
+            history.append(state)
             if gl.rank == 0:
-                print(
-                    f"epoch {epoch + 1:3} of {args.epochs}: loss {np.mean(losses):.4f}, "
-                    f"test accuracy {accuracy:5.2f} %, sent {sent / 1e6:6.1f} MB (ratio {ratio:4.1f}), "
-                    f"exchange {1e3 * np.median(replica.exchange_seconds):.1f} ms per step",
-                    flush=True,
-                )
-    seconds = time.perf_counter() - start
+                print(json.dumps(state), flush=True) if args.lines else print_report(state)
+            testing += time.perf_counter() - trained
+    seconds = time.perf_counter() - start - testing
     gl.barrier()
-    sent = all_gathered(gl, np.array([gl.figures().data_bytes - sent_before], np.int64))
+    figures = gl.figures()
+    sent = all_gathered(gl, np.array([figures.data_bytes - sent_before], np.int64))
+    dropped = all_gathered(gl, np.array([figures.lossy_share]))
     return replica, {
         "test_accuracy": accuracy,
         "train_loss": float(np.mean(losses)),
@@ -187,6 +208,8 @@ def train(gl, args):
         "exchange_ms_median": 1e3 * float(np.median(replica.exchange_seconds)),
         "exchange_ms_mean": 1e3 * float(np.mean(replica.exchange_seconds)),
         "seconds": seconds,
+        "norm_dropped": float(dropped.mean()),
+        "history": history,
     }
 
 
@@ -212,6 +235,7 @@ def parse_arguments():
     parser.add_argument("--seed", type=number(int, 0), default=1, help="seed of weights and batches (%(default)s)")
     parser.add_argument("--split-seed", type=number(int, 0), default=3, help="seed that chooses the test images (%(default)s)")
     parser.add_argument("--report", type=number(int, 1), default=5, help="epochs between printed lines (%(default)s)")
+    parser.add_argument("--lines", action="store_true", help="rank 0 prints reports as lines of JSON")
     parser.add_argument("--json", metavar="FILE", help="file that rank 0 writes the results to")
     return parser.parse_args()
 
@@ -219,6 +243,8 @@ def parse_arguments():
 def main():
     args = parse_arguments()
     gl = gradlane.open()
+    if gl.rank > 0 or args.lines:  # one rank warns for all; with --lines, norm_dropped of the results says it
+        warnings.simplefilter("ignore", gradlane.LossWarning)
     replica, result = train(gl, args)
 
     own = hashlib.sha256(replica.weights.tobytes()).digest()
@@ -226,7 +252,8 @@ def main():
     identical = len(set(hashes)) == 1
     if gl.rank == 0:
         same = "the same on all ranks" if identical else "DIFFERENT: " + " ".join(text[:16] for text in hashes)
-        print(f"trained for {result['seconds']:.1f} s; SHA-256 of the weights {hashes[0][:16]}..., {same}", flush=True)
+        if not args.lines:
+            print(f"trained for {result['seconds']:.1f} s; SHA-256 of the weights {hashes[0][:16]}..., {same}", flush=True)
         if args.json:
             about = {"codec": args.codec, "feedback": args.feedback, "world": gl.world, "parameters": PARAMETERS}
             about |= {"epochs": args.epochs, "batch": args.batch, "seed": args.seed}

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Trains for one epoch on two nodes, as the demo does. Checks the report, and that replicas are identical."""
+"""Trains for one epoch on two nodes, as the demo does. Checks the report, and that replicas are identical. Then runs all
+trainings of the demo, with its table and plot."""
 
 import argparse
 import importlib.util
@@ -25,6 +26,7 @@ def train(gradlane, folder, name, *options):
     result = subprocess.run(command, capture_output=True, text=True, timeout=150, env=env)
     assert result.returncode == 0, (command, result)
     assert "epoch   1 of 1" in result.stdout and "the same on all ranks" in result.stdout, result.stdout
+    assert "Warning" not in result.stderr, result.stderr
     return file
 
 
@@ -36,6 +38,10 @@ def check(run, codec, feedback, least_ratio, most_ratio):
     assert run["plain_bytes"] == PARAMETERS * 4 * STEPS, run
     assert least_ratio < run["plain_bytes"] / run["gradient_bytes"] < most_ratio, run
     assert run["exchange_ms_median"] > 0 and run["exchange_ms_mean"] > 0, run
+    assert run["norm_dropped"] == 0, run  # raw is exact, and error feedback keeps all
+    (state,) = run["history"]
+    assert state["epoch"] == 1 and state["test_accuracy"] == run["test_accuracy"] and state["seconds"] <= run["seconds"], run
+    assert 0 < state["bytes"] <= 1.1 * run["gradient_bytes"], run
 
 
 def table(files, json_file):
@@ -58,6 +64,33 @@ def check_table(files, folder):
     assert result.returncode == 1 and "bit-identical: NO" in result.stdout, result
 
 
+def check_demo(gradlane, folder):
+    """Runs what tools/demo.sh runs after the build."""
+    demo = ROOT / "tools" / "demo"
+    rows = subprocess.run([sys.executable, "-B", str(demo / "rows.py"), "--gradlane", gradlane, "--nodes", "2", "--epochs", "1",
+                           "--quick", str(folder)], capture_output=True, text=True, timeout=300)
+    assert rows.returncode == 0 and rows.stderr == "", rows
+    lines = rows.stdout.splitlines()  # no terminal: plain lines
+    assert len(lines) == 4 and lines[1].startswith("row 2 of 4, fixed:adaptive + error feedback: epoch 1 of 1, test accuracy"), rows
+    files = [folder / f"{number}.json" for number in range(4)]
+    result = table(files, folder / "table.json")
+    assert result.returncode == 0, result
+    notes = [line for line in result.stdout.splitlines() if line.startswith("note: ")]
+    assert len(notes) == 1 and notes[0].startswith("note: fixed:10 dropped ") and "Warning" not in result.stdout, result
+    written = json.loads((folder / "table.json").read_text())["rows"]
+    assert [row["norm_dropped"] > 0 for row in written] == [False, False, False, True], written
+
+    plot = folder / "demo.png"
+    drawn = subprocess.run([sys.executable, str(demo / "plot.py"), str(plot), *map(str, files)], capture_output=True, text=True,
+                           timeout=120)
+    assert drawn.returncode == 0 and len(drawn.stdout.splitlines()) == 1, drawn
+    assert plot.exists() == (drawn.stdout == f"plot: {plot}\n"), drawn
+
+    failed = subprocess.run([sys.executable, str(demo / "rows.py"), "--gradlane", gradlane, "--nodes", "65", str(folder)],
+                            capture_output=True, text=True, timeout=60)
+    assert failed.returncode == 1 and "-n '65': must be 1 to 64" in failed.stdout and "with raw ended" in failed.stderr, failed
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gradlane")
@@ -77,7 +110,8 @@ def main():
         auto = train(gradlane, folder, "auto", "--codec", "fixed:adaptive:2", "--feedback")
         check(json.loads(auto.read_text()), "fixed:adaptive:2", True, 4, 12)
         check_table([raw, feedback, narrow, auto], folder)
-    print("four trainings in order")
+        check_demo(gradlane, folder)
+    print("all trainings in order")
     return 0
 
 

@@ -176,7 +176,10 @@ void read_codecs(const Section& root, Calibration& calibration) {
     if (calibration.find(cost.name) != nullptr) each.fault(cost.name + " is given twice");
     calibration.codecs.push_back(std::move(cost));
   }
-  if (calibration.find(kDefaultCodec) == nullptr) value->fault("codec raw is missing; all others are compared with it");
+  if (calibration.find(kDefaultCodec) == nullptr)
+    value->fault(
+        "codec raw is missing, which all others are compared with, allowed: a list with raw; make the file again "
+        "by `gradlane plan --calibrate`");
 }
 
 // Returns a text between single quotes, as YAML writes it.

@@ -96,7 +96,14 @@ YamlNode port_node(const std::string& spec, Place place, const std::string& word
   if (spec.empty())
     refuse_word(word, "no port, allowed: udp, af_packet:INTERFACE, af_xdp:INTERFACE, DEVICE, a PCI address");
   if (spec == "udp") return port_of(place, "udp", "auto");
-  if (const auto name = behind("af_packet:")) return port_of(place, "device", af_packet(*name, number, mtu));
+  if (const auto name = behind("af_packet:")) {
+    if (*name == "lo") {
+      refuse_word(word,
+                  "lo is the loopback interface, which is no Ethernet, allowed: an Ethernet interface; for nodes on "
+                  "one machine leave --port out: they use UDP sockets");
+    }
+    return port_of(place, "device", af_packet(*name, number, mtu));
+  }
   if (const auto name = behind("af_xdp:")) {
     return port_of(place, "device", fmt::format("net_af_xdp{},iface={},start_queue=0,queue_count=1", number, *name));
   }

@@ -94,7 +94,8 @@ std::optional<uint64_t> Value::size(uint64_t least, uint64_t most) const {
 }
 
 std::optional<Nanos> Value::duration(Nanos least, Nanos most) const {
-  const std::string allowed = fmt::format("{} to {}, as in 10us, 500ms, 2s", duration_text(least), duration_text(most));
+  const std::string allowed =
+      fmt::format("{} to {}, with a unit: us, ms, s, min, h", duration_text(least), duration_text(most));
   const std::string* const text = scalar("a duration", allowed);
   if (text == nullptr) return std::nullopt;
   const auto time = parse_duration(*text);

@@ -4,7 +4,9 @@
 All ranks run the same tests in the same order, so that their collectives match.
 """
 
+import contextlib
 import gc
+import io
 import os
 import select
 import signal
@@ -57,6 +59,12 @@ class Connection(unittest.TestCase):
             gradlane.open(socket="/tmp/gradlane-nobody", timeout=0.3)
         with self.assertRaisesRegex(gradlane.BadArgument, "the limit is 107"):
             gradlane.open(socket="/tmp/" + "x" * 200)
+
+    def test_long_wait_is_reported(self):
+        text = io.StringIO()
+        with contextlib.redirect_stderr(text), self.assertRaises(gradlane.NoDaemon):
+            gradlane.open(socket="/tmp/gradlane-nobody", timeout=1.3)
+        self.assertRegex(text.getvalue(), "^gradlane: waiting up to 1.3 s: no daemon at /tmp/gradlane-nobody: [^\n]*\n$")
 
     def test_rank_of_another_node(self):
         with self.assertRaises(gradlane.NoDaemon) as caught:

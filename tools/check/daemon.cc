@@ -101,7 +101,9 @@ void CheckDaemon::tell_failure(CheckReport& report) {
       ended_ ? ending_text(status_) : fmt::format("is not ready after {} s", kStartTime.count() / 1000);
   std::vector<std::string> lines = last_lines(log_, kLogLines);
   const std::string last = lines.empty() ? "it printed nothing" : lines.back();
-  report.fail("daemon", fmt::format("gradlaned {}: {}", how, last), "the neighbours were not checked");
+  const bool known = report.has_failed_like(last);
+  report.fail("daemon", fmt::format("gradlaned {}: {}", how, known ? "for the reason above" : last),
+              "the neighbours were not checked");
   if (!lines.empty()) lines.pop_back();
   for (const std::string& line : lines) report.note("log of gradlaned", line);
 }

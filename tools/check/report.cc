@@ -12,6 +12,15 @@ bool CheckReport::good() const noexcept {
   return std::ranges::none_of(items_, [](const Item& item) { return item.verdict == std::string_view("FAIL"); });
 }
 
+bool CheckReport::has_failed_like(std::string_view text) const noexcept {
+  constexpr size_t kAlike = 40;  // characters that texts about different faults do not share
+  return std::ranges::any_of(items_, [&](const Item& item) {
+    const std::string_view why = item.why;
+    return item.verdict == std::string_view("FAIL") && why.size() >= kAlike &&
+           text.ends_with(why.substr(why.size() - kAlike));
+  });
+}
+
 std::string CheckReport::news() {
   std::string text;
   for (; told_ < items_.size(); ++told_) {

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gradlane {
@@ -19,6 +20,8 @@ class CheckReport {
   }
 
   [[nodiscard]] bool good() const noexcept;
+  // Returns whether an earlier FAIL ends like this text of another program, so that both are about the same fault.
+  [[nodiscard]] bool has_failed_like(std::string_view text) const noexcept;
   // Returns a line for each item that was added since the last call, each with its newline.
   [[nodiscard]] std::string news();
   [[nodiscard]] nlohmann::json json() const;

@@ -55,7 +55,7 @@ class Progress:
             self.show(0, "starting")
 
     def show(self, epoch, what):
-        """Shows that so many epochs of the row are done."""
+        """Shows that the row's epochs up to this one are done."""
         head = f"row {self.number + 1} of {len(self.rows)}, {self.rows[self.number].name}: "
         text = f"{head}epoch {epoch} of {self.epochs}, {what}"
         if not self.terminal:

@@ -6,6 +6,7 @@ import builtins
 import ctypes
 import math
 import os
+import sys
 import time
 import weakref
 from types import TracebackType
@@ -27,6 +28,7 @@ _DType = Union[builtins.type[_Scalar], "numpy.dtype[_Scalar]"]
 
 _SLICE_S = 0.1  # seconds of one wait for a daemon; Ctrl-C works between two waits
 _TIMEOUT_S = 10.0
+_SILENT_S = 1.0  # seconds of a wait for a daemon, after which it is reported
 
 
 class Figures(NamedTuple):
@@ -74,7 +76,9 @@ def open(socket: str | bytes | os.PathLike[str] | None = None, *, rank: int | No
     )
     lib = _library.load()
     connection = _buffers.Connection(lib)
-    end = time.monotonic() + patience
+    begin = time.monotonic()
+    end = begin + patience
+    told = False
     try:
         while True:
             start = time.monotonic()
@@ -90,6 +94,10 @@ def open(socket: str | bytes | os.PathLike[str] | None = None, *, rank: int | No
                 if isinstance(error, errors.NoDaemon):
                     error.refused_by = _refused_by(lib)
                 raise error
+            if now - begin >= _SILENT_S and not told:
+                told = True
+                reason = lib.gradlane_error(None).decode(errors="replace")
+                print(f"gradlane: waiting up to {patience:g} s: {reason}", file=sys.stderr, flush=True)
     except BaseException:
         connection.disconnect()
         raise

@@ -321,8 +321,8 @@ class Found(Case):
         job = self.job()
         self.assertEqual(job.ask("init()"), ["ok None"] * 2)
         self.assertEqual(len(job.daemons()), 1)
-        self.assertRegex(job.ranks[0].end(), "^gradlane: rank 0: the daemon at .*/n.sock has 3 ranks; starting new "
-                                             "daemons for the job of 2 ranks\n$")
+        self.assertRegex(job.ranks[0].end(), "^gradlane: rank 0: ignoring the daemon at .*/n.sock, which has 3 ranks; starting new "
+                                             "daemons for this job of 2 ranks .GRADLANE_SOCKET names a daemon to use.\n$")
 
     @unittest.skipIf(os.path.exists("/run/gradlane"), "this machine has daemons")
     def test_that_fits_and_is_busy(self):

@@ -3,9 +3,11 @@
 machines.
 """
 
+import contextlib
 import os
 import socket
 import unittest
+import unittest.mock
 
 from gradlane.torch.bootstrap import host_info, placement
 from gradlane.torch.bootstrap.placement import Endpoint, HostInfo, Host, PlacementError
@@ -114,6 +116,17 @@ class Hosts(unittest.TestCase):
             with self.subTest(text), self.assertRaisesRegex(PlacementError, text):
                 placement.check(plan, [Endpoint(address, 1) for address in ends])
         self.assertEqual(str(Endpoint("fd00::1", 7)), "[fd00::1]:7")
+        self.assertEqual(placement.listed([Endpoint("10.0.0.1", 18400)] * 9), ", ".join(["10.0.0.1:18400"] * 8) + ", ...")
+
+    def test_same_address_of_two_machines(self):
+        """A bridge for containers has the same address on every machine. Containers that share the network of their host
+        have one address, too, and reach each other. A NAT may have one address for all machines."""
+        two = placement.plan(facts("ab"))
+        ends = [Endpoint("172.17.0.1", 18400), Endpoint("172.17.0.1", 18401)]
+        with self.assertRaisesRegex(PlacementError, "ranks 0 and 1 both have the address 172.17.0.1, .*: set GRADLANE_INTERFACE"):
+            placement.check(two, ends, ["x", "y"])
+        placement.check(two, ends, ["x", "x"])
+        placement.check(two, ends, ["x", "y"], named=True)
 
 
 class Addresses(unittest.TestCase):
@@ -123,9 +136,20 @@ class Addresses(unittest.TestCase):
         self.assertEqual(host_info.local_address_for("127.0.0.1"), "127.0.0.1")
         self.assertTrue(host_info.is_here("127.0.0.1"))
         self.assertFalse(host_info.is_here("192.0.2.77"))
-        self.assertEqual(host_info.mtu_of("127.0.0.1"), 1500)
+        self.assertEqual(host_info.mtu_for("127.0.0.1"), 1500)
+        self.assertEqual(host_info.network(), host_info.network())
+        for text, wrong in (("9000", ""), ("1300", ""), ("9001", "this is no MTU, allowed: 576 to 9000"), ("big", "no MTU")):
+            with unittest.mock.patch.dict(os.environ, GRADLANE_MTU=text):
+                if not wrong:
+                    self.assertEqual(host_info.mtu_for("127.0.0.1"), int(text))
+                    continue
+                with self.assertRaisesRegex(ValueError, f"GRADLANE_MTU={text}: .*{wrong}"):
+                    host_info.mtu_for("127.0.0.1")
         with self.assertRaisesRegex(OSError, "GRADLANE_INTERFACE=none0: there is no such interface .*allowed: .*lo"):
             host_info.of_interface("none0")
+        for names in ("", "lo", "none0,lo"):
+            with unittest.mock.patch.dict(os.environ, GLOO_SOCKET_IFNAME=names):
+                self.assertEqual(host_info.of_gloo(), "")
 
     def test_ports(self):
         first = host_info.free_ports("127.0.0.1", 4)
@@ -136,6 +160,20 @@ class Addresses(unittest.TestCase):
         host_info.bind("127.0.0.1", [numbers[3] + 1])[0].close()  # the failed bind() has released this port
         for it in first:
             it.close()
+
+    def test_usual_ports(self):
+        """Ports that firewalls let in come first."""
+        with contextlib.ExitStack() as stack:
+            numbers = []
+            for _ in range(3):
+                found = [stack.enter_context(it) for it in host_info.free_ports("127.0.0.77", 2, usual=True)]
+                numbers.append([it.getsockname()[1] for it in found])
+            self.assertEqual(numbers, [[18400, 18401], [18402, 18403], [18404, 18405]])
+            rest = [stack.enter_context(it) for _ in range(29)
+                    for it in host_info.free_ports("127.0.0.77", 2, usual=True)]
+            self.assertEqual(rest[-1].getsockname()[1], 18463)
+            other = [stack.enter_context(it) for it in host_info.free_ports("127.0.0.77", 2, usual=True)]
+            self.assertGreaterEqual(other[0].getsockname()[1], 20000)
 
     def test_place(self):
         self.assertEqual(host_info.place(), host_info.place())

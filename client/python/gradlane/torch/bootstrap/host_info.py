@@ -12,10 +12,14 @@ from typing import Any, Iterator, Sequence
 
 _ELSEWHERE = "192.0.2.1"  # any address that only the default route leads to: one for documentation (RFC 5737)
 _SIOCGIFADDR, _SIOCGIFMTU = 0x8915, 0x8921
-# range of UDP ports for daemons: below those that kernels assign by themselves, by default 32768 to 60999
+# UDP ports that the daemons of a job on several machines take first, so that a firewall can let them in. They begin
+# with the default of gradlaned, and are enough for the jobs of a few users.
+USUAL_PORTS = range(18400, 18464)
+# range of other UDP ports for daemons: below those that kernels assign by themselves, by default 32768 to 60999
 _FIRST, _LAST = 20000, 32000
 _TRIES = 200
-_MOST_MTU = 1500  # largest MTU for daemons, which most networks can carry
+_MOST_MTU = 1500  # largest MTU for daemons without GRADLANE_MTU, which most networks can carry
+_LEAST_MTU, LOCAL_MTU = 576, 9000  # range of `mtu` in a daemon's configuration
 
 
 def local_address_for(host: str = "") -> str:
@@ -43,6 +47,17 @@ def of_interface(name: str) -> str:
     raise OSError(f"GRADLANE_INTERFACE={name}: there is no such interface with an address, allowed: {there}")
 
 
+def of_gloo() -> str:
+    """Returns the address of the first interface that GLOO_SOCKET_IFNAME names; "" if it has none that other machines
+    reach."""
+    name = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
+    if not name or name == "lo":
+        return ""
+    with contextlib.suppress(OSError):
+        return of_interface(name)
+    return ""
+
+
 def is_here(address: str) -> bool:
     """Returns whether sockets can be bound to the address."""
     try:
@@ -52,14 +67,19 @@ def is_here(address: str) -> bool:
     return True
 
 
-def mtu_of(address: str) -> int:
-    """Returns the MTU of the interface with this address, but 1500 at most."""
-    for owner, other in _all():
-        if other == address:
-            with _asking() as asker:
-                mtu: int = struct.unpack("16xi", fcntl.ioctl(asker, _SIOCGIFMTU, _request(owner))[:20])[0]
-            return min(mtu, _MOST_MTU)
-    return _MOST_MTU
+def mtu_for(address: str) -> int:
+    """Returns the MTU for packets of a daemon at this address: GRADLANE_MTU, else that of the interface, but 1500 at
+    most. Raises ValueError if GRADLANE_MTU is no MTU, or more than that of the interface."""
+    interface, has = _interface_mtu(address)
+    text = os.environ.get("GRADLANE_MTU", "")
+    if not text:
+        return min(has, _MOST_MTU)
+    if not text.isdecimal() or not _LEAST_MTU <= int(text) <= LOCAL_MTU:
+        raise ValueError(f"GRADLANE_MTU={text}: this is no MTU, allowed: {_LEAST_MTU} to {LOCAL_MTU}")
+    if interface and int(text) > has:
+        raise ValueError(f"GRADLANE_MTU={text}: interface {interface} has MTU {has}: set at most {has}, or ip link set "
+                         f"{interface} mtu {text}")
+    return int(text)
 
 
 def bind(address: str, ports: Sequence[int]) -> list[socket.socket]:
@@ -73,9 +93,12 @@ def bind(address: str, ports: Sequence[int]) -> list[socket.socket]:
     return bound
 
 
-def free_ports(address: str, count: int) -> list[socket.socket]:
-    """Returns sockets at `count` consecutive UDP ports that are free. The first port is random, so that jobs differ.
-    Raises OSError."""
+def free_ports(address: str, count: int, usual: bool = False) -> list[socket.socket]:
+    """Returns sockets at `count` consecutive UDP ports that are free: with `usual` the first ones of USUAL_PORTS, if
+    there are any. Otherwise the first port is random, so that jobs differ. Raises OSError."""
+    for first in USUAL_PORTS[:len(USUAL_PORTS) - count + 1:count] if usual and count <= len(USUAL_PORTS) else ():
+        with contextlib.suppress(OSError):
+            return bind(address, range(first, first + count))
     for attempt in range(_TRIES):
         first = random.SystemRandom().randrange(_FIRST, _LAST - count)
         try:
@@ -84,6 +107,16 @@ def free_ports(address: str, count: int) -> list[socket.socket]:
             if attempt == _TRIES - 1:
                 raise
     raise AssertionError
+
+
+def network() -> str:
+    """Returns a text that is the same for processes with the same network interfaces."""
+    words = []
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
+        words.append(file.read().strip())
+    with contextlib.suppress(OSError):
+        words.append(os.readlink("/proc/self/ns/net"))
+    return " ".join(words)
 
 
 # ---- Private
@@ -98,6 +131,15 @@ def _look_up(host: str) -> Sequence[Any]:
 
 def _asking() -> socket.socket:
     return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+
+def _interface_mtu(address: str) -> tuple[str, int]:
+    """Returns the interface with this address, and its MTU; ("", 1500) if there is none."""
+    for owner, other in _all():
+        if other == address:
+            with _asking() as asker:
+                return owner, struct.unpack("16xi", fcntl.ioctl(asker, _SIOCGIFMTU, _request(owner))[:20])[0]
+    return "", _MOST_MTU
 
 
 def _request(name: str) -> bytes:

@@ -32,12 +32,13 @@ _FAULTS = (errors.Error, ImportError, OSError, ValueError, placement.PlacementEr
 class JobDaemons:
     """The job's own daemons, as this process knows them.
 
-    `mark`: word that identifies the job. `daemons`: number of daemons. `socket`: socket of this rank's daemon. `ours`:
-    the daemon that this process has started, or None.
+    `mark`: word that identifies the job. `ends`: addresses of all daemons. `socket`: socket of this rank's daemon.
+    `ours`: the daemon that this process has started, or None.
     """
 
-    def __init__(self, mark: str, daemons: int, socket: str, ours: local_daemon.Started | None) -> None:
-        self.mark, self.daemons, self.ours = mark, daemons, ours
+    def __init__(self, mark: str, ends: list[placement.Endpoint], socket: str,
+                 ours: local_daemon.Started | None) -> None:
+        self.mark, self.ends, self.ours = mark, ends, ours
         self.socket = socket
         self.told = False
 
@@ -108,10 +109,12 @@ def verify(engine: Engine | None, timeout: datetime.timedelta, held: JobDaemons 
     with contextlib.suppress(RuntimeError):
         engine.barrier(timeout=min(timeout.total_seconds(), _READY_S), on_error=failed.append).wait()
     if failed:
-        error = failed[0]
-        advice = " (does a firewall block UDP? GRADLANE_NODES=HOST:PORT,HOST:PORT sets the UDP ports of the daemons)"
-        text = f"{error}{advice if held.daemons > 1 else ''}{local_daemon.last_words(held.socket)}"
-        raise errors.error(errors.Code.FAILED, text)
+        advice = ""
+        if len(held.ends) > 1:
+            advice = (f"; the daemons are at UDP {placement.listed(held.ends)}: let these ports through the firewalls, "
+                      "or set others by GRADLANE_NODES=HOST:PORT,... on all ranks; if a machine has its address on the "
+                      "wrong network, set GRADLANE_INTERFACE there")
+        raise errors.error(errors.Code.FAILED, f"{failed[0]}{advice}{local_daemon.last_words(held.socket)}")
 
 
 def tell() -> None:
@@ -155,7 +158,7 @@ def _facts(rank: int, size: int) -> placement.HostInfo:
     else:
         daemon, passed = _find(rank, size)
     return placement.HostInfo(host_info.place(), os.getpid(), held, daemon, passed, _route(),
-                              os.environ.get("GRADLANE_NODES", ""), secrets.token_hex(8))
+                              os.environ.get("GRADLANE_NODES", ""), secrets.token_hex(8), host_info.network())
 
 
 def _facts_of_ring(known: JobDaemons | None) -> placement.HostInfo:
@@ -167,14 +170,15 @@ def _facts_of_ring(known: JobDaemons | None) -> placement.HostInfo:
     held = known.mark if known is not None and known.lives() else ""
     named = (host_info.of_host(host.name) for host in placement.named_hosts(os.environ.get("GRADLANE_NODES", "")))
     here = next((address for address in named if host_info.is_here(address)), "")
-    return placement.HostInfo(host_info.place(), os.getpid(), held, route=here or _route(), mark=secrets.token_hex(8))
+    return placement.HostInfo(host_info.place(), os.getpid(), held, route=here or _route(), mark=secrets.token_hex(8),
+                              network=host_info.network())
 
 
 def _route() -> str:
     interface = os.environ.get("GRADLANE_INTERFACE", "")
     if interface:
         return host_info.of_interface(interface)
-    return host_info.local_address_for(os.environ.get("MASTER_ADDR", ""))
+    return host_info.of_gloo() or host_info.local_address_for(os.environ.get("MASTER_ADDR", ""))
 
 
 def _find(rank: int, size: int) -> tuple[str, str]:
@@ -194,7 +198,7 @@ def _find(rank: int, size: int) -> tuple[str, str]:
         return "", ""
     socket, ranks = daemon
     if ranks != size:
-        return "", f"the daemon at {socket} has {ranks} ranks"
+        return "", f"ignoring the daemon at {socket}, which has {ranks} ranks"
     try:
         Engine.connect(rank, _FIND_S)
     except errors.Error as error:
@@ -207,9 +211,10 @@ def _warn_of_skipped(facts: list[placement.HostInfo], rank: int) -> None:
     if passed is None and any(fact.daemon for fact in facts):
         passed = next(number for number, fact in enumerate(facts) if not fact.daemon)
     if passed == rank:
-        text = facts[passed].passed or "this rank found no daemon, but other ranks did"
-        print(f"gradlane: rank {passed}: {text}; starting new daemons for the job of {len(facts)} ranks",
-              file=sys.stderr, flush=True)
+        found = next((fact.daemon for fact in facts if fact.daemon), "")
+        text = facts[passed].passed or f"ignoring the daemon at {found}, because this rank has found none"
+        print(f"gradlane: rank {passed}: {text}; starting new daemons for this job of {len(facts)} ranks "
+              "(GRADLANE_SOCKET names a daemon to use)", file=sys.stderr, flush=True)
 
 
 def _launch(group: StoreGroup, facts: list[placement.HostInfo], rank: int) -> JobDaemons:
@@ -222,52 +227,59 @@ def _launch(group: StoreGroup, facts: list[placement.HostInfo], rank: int) -> Jo
     for attempt in range(_ATTEMPTS):
         ours: list[local_daemon.Started] = []  # one daemon, or none
         sockets: list[str] = []
+        ends: list[placement.Endpoint] = []
         try:
-            sockets = _attempt(group, facts, plan, rank, f"{attempt}", ours)
+            sockets, ends = _attempt(group, facts, plan, rank, attempt, ours)
         finally:
             if not sockets or not all(sockets):
                 for daemon in ours:
                     daemon.end()
         if all(sockets):
-            return JobDaemons(facts[0].mark, len(starters), sockets[mine], ours[0] if ours else None)
-    unlucky = starters[sockets.index("")]
-    raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemon for rank {unlucky}: its UDP ports were in use "
-                       f"in {_ATTEMPTS} attempts; set GRADLANE_NODES=HOST:PORT,... to choose others")
+            return JobDaemons(facts[0].mark, ends, sockets[mine], ours[0] if ours else None)
+    unlucky = sockets.index("")
+    raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemon for rank {starters[unlucky]}: UDP "
+                       f"{_ports_text(ends[unlucky], plan)} in use by another process, in {_ATTEMPTS} attempts; set "
+                       "GRADLANE_NODES=HOST:PORT,... on all ranks to choose other ports")
 
 
-def _attempt(group: StoreGroup, facts: list[placement.HostInfo], plan: placement.DaemonPlacement, rank: int, attempt:
-             str, ours: list[local_daemon.Started]) -> list[str]:
-    """Returns the daemons' sockets; "" for a daemon whose ports another process has taken meanwhile. ours: list to
-    which this rank's daemon is added, if it starts one."""
+def _ports_text(end: placement.Endpoint, plan: placement.DaemonPlacement) -> str:
+    more = placement.ports(plan.trainers) - 1
+    return f"ports {end} to {end.port + more} are" if more else f"port {end} is"
+
+
+def _attempt(group: StoreGroup, facts: list[placement.HostInfo], plan: placement.DaemonPlacement, rank: int,
+             attempt: int, ours: list[local_daemon.Started]) -> tuple[list[str], list[placement.Endpoint]]:
+    """Returns the daemons' sockets and addresses; a socket is "" if another process has taken the daemon's ports
+    meanwhile. ours: list to which this rank's daemon is added, if it starts one."""
     starters = range(0, len(facts), plan.trainers)
     mine = rank // plan.trainers
     reserved: list[Any] = []
     try:
-        ends = [placement.Endpoint("127.0.0.1", 0, placement.LOCAL_MTU)]
+        ends = [placement.Endpoint("127.0.0.1", 0, host_info.LOCAL_MTU)]
         if len(plan.machines) > 1:
-            said = group.ask("endpoint " + attempt, starters, lambda: _endpoint(facts, plan, mine, reserved).text(),
-                             _FAULTS)
+            said = group.ask(f"endpoint {attempt}", starters,
+                             lambda: _endpoint(facts, plan, mine, reserved, attempt == 0).text(), _FAULTS)
             ends = [placement.Endpoint.read(text) for text in said]
             try:
-                placement.check(plan, ends)
+                placement.check(plan, ends, [facts[rank].network for rank in starters], facts[0].nodes != "")
             except placement.PlacementError as error:  # raised on all ranks
                 raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemons for the job: {error}") from None
-        sockets: list[str] = group.ask("socket " + attempt, starters,
-                                       lambda: _start(facts, plan, mine, ends, reserved, group.limit, ours), _FAULTS)
-        return sockets
+        return group.ask(f"socket {attempt}", starters,
+                         lambda: _start(facts, plan, mine, ends, reserved, group.limit, ours), _FAULTS), ends
     finally:
         for it in reserved:
             it.close()
 
 
-def _endpoint(facts: list[placement.HostInfo], plan: placement.DaemonPlacement, mine: int,
-              reserved: list[Any]) -> placement.Endpoint:
-    """Returns the endpoint of this rank's daemon. Sockets reserve its ports until the daemon is started."""
+def _endpoint(facts: list[placement.HostInfo], plan: placement.DaemonPlacement, mine: int, reserved: list[Any],
+              usual: bool) -> placement.Endpoint:
+    """Returns the endpoint of this rank's daemon. Sockets reserve its ports until the daemon is started. usual: prefer
+    the ports that firewalls let in. Jobs on one machine do not need them, and random ports clash less."""
     address, port = ("127.0.0.1", 0) if plan.alone else _address(facts, plan, mine)
     if port == 0:
-        reserved += host_info.free_ports(address, placement.ports(plan.trainers))
+        reserved += host_info.free_ports(address, placement.ports(plan.trainers), usual and not plan.alone)
         port = reserved[0].getsockname()[1]
-    return placement.Endpoint(address, port, placement.LOCAL_MTU if plan.alone else host_info.mtu_of(address))
+    return placement.Endpoint(address, port, host_info.LOCAL_MTU if plan.alone else host_info.mtu_for(address))
 
 
 def _address(facts: list[placement.HostInfo], plan: placement.DaemonPlacement, mine: int) -> tuple[str, int]:

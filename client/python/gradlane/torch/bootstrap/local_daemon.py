@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -129,14 +130,19 @@ class Started:
 
 
 def tail(log: str, levels: Sequence[str] = ()) -> str:
-    """Return ":" and the last lines of a daemon's log, only those of `levels` if given; "" if there are none."""
-    lines: list[str] = []
+    """Return ":" and the last lines of a daemon's log, only those of `levels` if given; "" if there are none. If lines
+    differ only in times, such as "for 5 s" and "for 10 s", only the last of them is kept."""
+    lines: dict[str, str] = {}
     with contextlib.suppress(OSError), open(log, errors="replace") as file:
         for line in file:
-            level = line.split(maxsplit=3)[2:3]  # the third word, after date and time
-            if line.strip() and line not in lines[-1:] and (not levels or set(level) & set(levels)):
-                lines.append(line)
-    return "".join([":", *(f"\n    {line.rstrip()}" for line in lines[-_LINES:])]) if lines else ""
+            words = line.split(maxsplit=3)
+            level = words[2:3]  # the third word, after date and time
+            if line.strip() and (not levels or set(level) & set(levels)):
+                text = re.sub(r"\b\d+ s\b", "", " ".join(words[2:]) or line)
+                lines.pop(text, None)
+                lines[text] = line
+    last = list(lines.values())[-_LINES:]
+    return "".join([":", *(f"\n    {line.rstrip()}" for line in last)]) if last else ""
 
 
 def log_beside(socket_path: str) -> str:

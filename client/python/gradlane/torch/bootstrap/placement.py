@@ -14,7 +14,6 @@ MOST_TRAINERS = 16  # trainers of a daemon: kMaxTrainers of config.h
 MOST_RANKS = 256  # ranks of a job: kMaxNodes of config.h
 NAMED = "named"  # a value of HostInfo.daemon: the environment names the socket, or has the rank wait for a daemon
 _REDUCE = True  # whether a daemon reduces its trainers locally, as one rank of the ring: fewer bytes on the links
-LOCAL_MTU = 9000  # MTU of daemons on one machine
 _MOST_LINKED = 64  # largest number of daemons with links from each to all others; a job of more has only the ring
 # A hostname or IPv4 address, or an IPv6 address in brackets, each with an optional port; or a bare IPv6 address.
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:,\[\]]+))(?::([0-9]{1,5}))?|[0-9A-Fa-f:.]+")
@@ -26,7 +25,8 @@ class HostInfo(NamedTuple):
     `place`: equal for ranks that can share a daemon. `pid`: that of its process. `held`: mark of the job's own daemons
     from an earlier group, if they still run; else "". `daemon`: NAMED, or socket of a daemon that the rank has found
     and that fits the job; else "". `passed`: description of what the rank has found and does not use. `route`: own
-    address on the route to MASTER_ADDR. `nodes`: GRADLANE_NODES. `mark`: a word that no other job has.
+    address on the route to MASTER_ADDR. `nodes`: GRADLANE_NODES. `mark`: a word that no other job has. `network`: equal
+    for ranks with the same network interfaces.
     """
 
     place: str
@@ -37,6 +37,7 @@ class HostInfo(NamedTuple):
     route: str = ""
     nodes: str = ""
     mark: str = ""
+    network: str = ""
 
     def text(self) -> str:
         """Returns the facts as a text for the store."""
@@ -185,9 +186,11 @@ def is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address).is_loopback
 
 
-def check(plan: DaemonPlacement, endpoints: Sequence[Endpoint]) -> None:
-    """Raises PlacementError if these daemons cannot find each other."""
-    advice = "set GRADLANE_NODES or GRADLANE_INTERFACE"
+def check(plan: DaemonPlacement, endpoints: Sequence[Endpoint], networks: Sequence[str] = (),
+          named: bool = False) -> None:
+    """Raises PlacementError if these daemons cannot find each other. networks: HostInfo.network of each daemon's
+    machine. named: GRADLANE_NODES gives the addresses, which may be those of a NAT."""
+    advice = "set GRADLANE_INTERFACE to the interface of the network that all machines share, or GRADLANE_NODES"
     first = [rank * plan.trainers for rank in range(len(endpoints))]
     if not plan.alone:
         for rank, end in zip(first, endpoints):
@@ -199,8 +202,21 @@ def check(plan: DaemonPlacement, endpoints: Sequence[Endpoint]) -> None:
             (one, address), (other, another) = families[False], families[True]
             raise PlacementError(f"the machine of rank {one} has the IPv4 address {address}, but that of rank {other} "
                                  f"has the IPv6 address {another}: {advice}")
+    owners: dict[str, int] = {}
+    for number, (end, network) in enumerate(zip(endpoints, () if named else networks)):
+        other = owners.setdefault(end.address, number)
+        if networks[other] != network:
+            raise PlacementError(f"the machines of ranks {first[other]} and {first[number]} both have the address "
+                                 f"{end.address}, as of a bridge for containers, so they cannot reach each other: "
+                                 f"{advice}")
     for number, end in enumerate(endpoints):
         same = endpoints.index(end)
         if same != number:
             raise PlacementError(f"ranks {first[same]} and {first[number]} would both have their daemon at {end}: "
                                  f"{advice}")
+
+
+def listed(endpoints: Sequence[Endpoint]) -> str:
+    """Returns the first endpoints as a text for people."""
+    most = 8
+    return ", ".join(map(str, endpoints[:most])) + (", ..." if len(endpoints) > most else "")

@@ -34,7 +34,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
       ->each([](const std::string& name) {
         if (name.empty()) throw SetupError("--codec '': name one that 'gradlane codecs' lists, or leave it out");
       });
-  add(ring, "--strategies", "NAMES", options.strategies, "Allowed: ring,direct,rings:2,... (ring; up to 16 nodes ring,direct)");
+  add(ring, "--strategies", "NAMES", options.strategies, "Allowed: ring,direct,rings:2,... (ring,direct)");
   add(ring, "--lanes", "N", options.lanes, "Worker threads of each node (1)");
   add(ring, "--timeout", "TIME", options.timeout, "Default limit of operations: 90 (s), 30min (60s)");
   add(ring, "--idle", "POLICY", options.idle, "How workers wait: spin, yield, adaptive (adaptive)");

@@ -80,7 +80,8 @@ void add_bench_codec(CLI::App& bench, gradlane::CodecBenchOptions& options) {
   data.emplace_back("or recorded gradients: FILE.npy");
   codec->add_option("--data", options.data, wrapped("Data:", data));
   codec->add_option("--op", options.ops, wrapped("Operations:", gradlane::bench_op_names()));
-  codec->add_flag("--quick", options.quick, "Fewer blocks and data, shorter samples: below 20 s");
+  codec->add_flag("--quick", options.quick, "All ISAs, short samples: a rough picture");
+  codec->add_flag("--full", options.full, "All blocks, data and ISAs: over ten minutes");
   codec->add_flag("--json", options.json, "JSON instead of tables");
   codec->footer(
       "Ratio is fp32 bytes per encoded byte, vNMSE the mean squared error of ranks'\n"

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/parse.h"
+#include "config/values.h"
 #include "sim/data.h"
 #include "tools/bench/codec_list.h"
 #include "tools/bench/engine_model.h"
@@ -27,16 +28,18 @@ using Clock = std::chrono::steady_clock;
 using Names = std::vector<std::string>;
 
 const Names kQuickData = {"laplace-1e-3", "denormals-10%", "outliers-0.1%"};
+const Names kUsualData = {"laplace-1e-3"};
 const std::vector<size_t> kAllBlocks = {1408, 8 << 10, 1 << 20, 64 << 20};
 const std::vector<size_t> kQuickBlocks = {1408, 8 << 10};
+const std::vector<size_t> kUsualBlocks = {1408, 1 << 20};
 
 constexpr size_t kMaxBlock = size_t{1} << 30;
 
-// Returns an example of each codec. Unless `quick` is set, adds an example with the codec's option, if it has one.
-Names default_codecs(bool quick) {
+// Returns an example of each codec. If `full` is set, adds an example with the codec's option, if it has one.
+Names default_codecs(bool full) {
   Names names = all_codecs();
   for (const CodecRow& row : codec_table()) {
-    if (quick || row.option == nullptr) continue;
+    if (!full || row.option == nullptr) continue;
     names.insert(std::ranges::find(names, row.example) + 1, std::string(row.example) + "," + row.option);
   }
   return names;
@@ -130,13 +133,14 @@ void require_known(const std::string& what, const Names& chosen, const Names& kn
   }
 }
 
-std::vector<Isa> chosen_isas(const Names& names) {
+// Without names, returns all ISAs of this CPU or, if `best` is set, the one that gradlane uses.
+std::vector<Isa> chosen_isas(const Names& names, bool best) {
   std::vector<Isa> isas;
   Names known;
   for (const Isa isa : kIsas) known.emplace_back(isa_name(isa));
   require_known("ISA", names, known);
   const Isa pinned = select_isa();  // throws for an unusable GRADLANE_ISA, whatever `names` says
-  if (names.empty() && std::getenv("GRADLANE_ISA") != nullptr) return {pinned};
+  if (names.empty() && (best || std::getenv("GRADLANE_ISA") != nullptr)) return {pinned};
   for (const Isa isa : kIsas) {
     const bool named = std::ranges::find(names, isa_name(isa)) != names.end();
     if (named && !isa_supported(isa)) throw SetupError(fmt::format("this CPU does not support {}", isa_name(isa)));
@@ -161,7 +165,7 @@ std::vector<BenchOp> chosen_ops(const Names& chosen, const Names& codecs) {
     const bool possible = std::ranges::any_of(codecs, can);
     if (named && !possible) {
       Names able;
-      std::ranges::copy_if(default_codecs(false), std::back_inserter(able), can);
+      std::ranges::copy_if(default_codecs(true), std::back_inserter(able), can);
       throw SetupError(fmt::format("operation '{}': none of the chosen codecs supports it: {}; codecs that do: {}",
                                    op.name, fmt::join(codecs, ", "), fmt::join(able, ", ")));
     }
@@ -183,12 +187,14 @@ struct Plan {
 
 Plan make_plan(const CodecBenchOptions& options) {
   Plan plan;
-  plan.codecs = or_default(codec_list(options.codecs), default_codecs(options.quick));
+  if (options.quick && options.full) throw SetupError("--quick and --full: name one of them");
+  const bool usual = !options.quick && !options.full;
+  plan.codecs = or_default(codec_list(options.codecs), default_codecs(options.full));
   for (const std::string& name : plan.codecs) (void)find_codec(name, Isa::kScalar);
-  plan.isas = chosen_isas(options.isas);
+  plan.isas = chosen_isas(options.isas, usual);
   for (const std::string& text : options.blocks) plan.blocks.push_back(parse_block(text));
-  if (plan.blocks.empty()) plan.blocks = options.quick ? kQuickBlocks : kAllBlocks;
-  plan.data = make_samples(or_default(options.data, options.quick ? kQuickData : data_names()));
+  if (plan.blocks.empty()) plan.blocks = usual ? kUsualBlocks : options.quick ? kQuickBlocks : kAllBlocks;
+  plan.data = make_samples(or_default(options.data, usual ? kUsualData : options.quick ? kQuickData : data_names()));
   require_known("operation", options.ops, bench_op_names());
   plan.ops = chosen_ops(options.ops, plan.codecs);
   plan.effort = options.quick ? kQuick : kFull;
@@ -197,21 +203,39 @@ Plan make_plan(const CodecBenchOptions& options) {
 
 // ---- Running it
 
+// Shows on standard error how many rows are done: on a terminal one line that changes, elsewhere a line now and then.
 class Progress {
  public:
-  explicit Progress(size_t total) : total_(total), shown_(isatty(STDERR_FILENO) != 0) {}
-  void step() {
+  explicit Progress(size_t total) : total_(total), terminal_(isatty(STDERR_FILENO) != 0) {}
+
+  // Counts a row, which is measured next.
+  void step(std::string_view codec, size_t block_bytes) {
+    const auto now = Clock::now();
+    if (now - told_ >= (terminal_ ? kOften : kSeldom)) {
+      told_ = now;
+      const double since = std::chrono::duration<double>(now - start_).count();
+      const std::string line =
+          fmt::format("{} of {} rows, {:.0f} s: {}, blocks of {}", done_, total_, since, codec, size_text(block_bytes));
+      terminal_ ? fmt::print(stderr, "\r{:<{}}", line, shown_) : fmt::print(stderr, "{}\n", line);
+      shown_ = line.size();
+    }
     ++done_;
-    if (shown_ && done_ % 8 == 0) fmt::print(stderr, "\r{} of {} ", done_, total_);
   }
-  void clear() const {
-    if (shown_) fmt::print(stderr, "\r{:24}\r", "");
+  void clear() {
+    if (terminal_ && shown_ != 0) fmt::print(stderr, "\r{:{}}\r", "", shown_);
+    shown_ = 0;
   }
 
  private:
+  static constexpr std::chrono::milliseconds kOften{200};
+  static constexpr std::chrono::milliseconds kSeldom{5000};
+
   size_t total_;
   size_t done_ = 0;
-  bool shown_;
+  bool terminal_;
+  size_t shown_ = 0;  // characters on the terminal's line
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point told_ = start_;
 };
 
 std::vector<EngineRow> engine_rows(const Plan& plan) {
@@ -243,7 +267,7 @@ std::vector<BenchRow> measure_line(const Plan& plan, const Codec& codec, BenchPo
   const Codec settled = pool.prepared_for(codec);
   pool.encode_with(settled);
   for (const BenchOp& op : plan.ops) {
-    progress.step();
+    progress.step(codec.name(), pool.block_bytes());
     if (!op.possible(codec)) continue;
     pool.clear_states();
     BenchRow& row = line.emplace_back(measure(op, settled, pool, plan.effort));

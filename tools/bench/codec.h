@@ -9,8 +9,7 @@
 
 namespace gradlane {
 
-// The options as the user wrote them. An empty list stands for all its values or, with `quick`, for the most important
-// ones.
+// The options as the user wrote them. An empty list stands for the most important values, with `full` for all.
 struct CodecBenchOptions {
   std::vector<std::string> codecs;
   std::vector<std::string> isas;
@@ -18,6 +17,7 @@ struct CodecBenchOptions {
   std::vector<std::string> data;    // as make_samples() takes them
   std::vector<std::string> ops;     // names from bench_op_names()
   bool quick = false;
+  bool full = false;
   bool json = false;
 };
 

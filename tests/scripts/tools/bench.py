@@ -40,7 +40,18 @@ def check_recording(gradlane):
         assert 1 > found["fixed:10"]["vnmse"] > found["fixed:14"]["vnmse"] > 0, found
 
 
+def check_default(gradlane):
+    """Checks what is measured without --quick and --full, and that wrong options are refused."""
+    command = [gradlane, "bench", "codec", "--json", "--codec", "raw", "--op", "decode"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    rows = json.loads(done.stdout)["rows"]
+    assert [(row["block_bytes"], row["data"]) for row in rows] == [(1408, "laplace-1e-3"), (1 << 20, "laplace-1e-3")], rows
+    both = subprocess.run([*command, "--quick", "--full"], capture_output=True, text=True, check=False)
+    assert both.returncode == 2 and "--quick and --full: name one of them" in both.stderr, both
+
+
 def check(gradlane):
+    check_default(gradlane)
     result = bench(gradlane, "--data", "laplace-1e-3")
 
     rows = result["rows"]

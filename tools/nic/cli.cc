@@ -6,7 +6,7 @@ namespace {
 
 CLI::App* add(CLI::App& nic, const char* name, const char* what, NicOptions& options, NicOptions::Command command) {
   CLI::App* const added = nic.add_subcommand(name, what);
-  added->add_option("--root", options.root, "")->group("");  // for tests: this folder stands for /
+  added->add_option("--root", options.root, "Folder that stands for /, for tests")->type_name("DIR");
   added->callback([&options, command] { options.command = command; });
   return added;
 }

@@ -175,14 +175,11 @@ class NicCommand {
 
   void check_same_options(const NicState& before) const {
     const bool same = options_.instance.value_or(before.instance) == before.instance &&
-                      options_.user.value_or(before.user) == before.user &&
-                      options_.hugepages.value_or(before.hugepages) == before.hugepages &&
-                      (!options_.no_iommu || before.no_iommu);
+                      options_.user.value_or(before.user) == before.user && (!options_.no_iommu || before.no_iommu);
     if (same) return;
     throw SetupError(
-        fmt::format("{0} is set up with other options (--instance {1} --user {2} --hugepages {3}{4}): gradlane nic "
-                    "undo {0}, then set it up again",
-                    before.pci, before.instance, before.user, before.hugepages, before.no_iommu ? " --no-iommu" : ""));
+        fmt::format("{0} is set up with --instance {1} --user {2}{3}: gradlane nic undo {0}, then set it up again",
+                    before.pci, before.instance, before.user, before.no_iommu ? " --no-iommu" : ""));
   }
 
   void check_unused(const std::string& address) const {
@@ -231,6 +228,11 @@ class NicCommand {
                  nic.address);
     }
     try {
+      if (before && options_.hugepages.value_or(before->hugepages) != before->hugepages) {
+        steps_.remove_hugepages(*before);
+        state.hugepages = *options_.hugepages;
+        state.boot.clear();
+      }
       steps_.save(state);
       steps_.load_modules(state);
       steps_.add_hugepages(state);

@@ -18,6 +18,7 @@ class NicSteps {
   void save(const NicState& state) const;
   void load_modules(const NicState& state) const;
   void add_hugepages(NicState& state) const;
+  void remove_hugepages(const NicState& state) const;
   void write_files(const NicState& state) const;
   void bind(const Nic& nic, const NicState& state) const;
 
@@ -33,7 +34,6 @@ class NicSteps {
   void give_to_user(const Nic& nic, const NicState& state) const;
   void forbid_no_iommu(const NicState& state) const;
   void give_back(const NicState& state) const;
-  void remove_hugepages(const NicState& state) const;
   void remove_files(const NicState& state) const;
   void tell_systemd() const;
 

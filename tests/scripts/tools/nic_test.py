@@ -241,7 +241,10 @@ class Nic(unittest.TestCase):
         again, now = self.machine.nic("setup", NIC), self.machine.snapshot()
         for word in ("loaded", "added", "wrote", "bound"):
             self.assertNotIn(word, again)
-        self.refused(["setup", NIC, "--instance", "other"], "with other options (--instance ring --user gradlane --hugepages 48)")
+        self.refused(["setup", NIC, "--instance", "other"], "is set up with --instance ring --user gradlane: gradlane nic undo")
+        for pages in (50, 48):
+            self.assertIn(f"added {pages} hugepages of 2 MiB: 7 -> {7 + pages}", self.machine.nic("setup", NIC, "--hugepages", str(pages)))
+        self.assertEqual(self.machine.snapshot(), now)
         # A second NIC of the same daemon shares its hugepages.
         self.machine.nic("setup", OTHER, "--instance", "ring")
         self.assertEqual(self.machine.hugepages(), 55)

@@ -133,8 +133,9 @@ def at_boot(stage):
     guest = stage.prepare([Card(ring.card, end, ring.options) for end in stage.cable().ends], image=made,
                           arguments=systemd.ARGUMENTS)
     stage.boot(guest)
-    units = " ".join(f"gradlane-nic@{nic}" for nic in first.nics)
-    guest.run(f"await 120 systemctl -q is-active {units} || {{ systemctl status --no-pager {units}; false; }}")
+    for nic in first.nics:
+        unit = f"gradlane-nic@{nic}"
+        guest.run(f"await 120 systemctl -q is-active {unit} || {{ systemctl status --no-pager {unit}; false; }}", timeout=150)
     machine = copy.copy(first)
     machine.guest = guest
     machine.check_bound()

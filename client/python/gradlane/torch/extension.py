@@ -157,7 +157,8 @@ def _compile(library: pathlib.Path) -> None:
     _say(f"compiling the backend's C++ extension for PyTorch {torch.__version__} (once, about 30 s): {library}")
     with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
         made = os.path.join(scratch, library.name)
-        command = [*compiler, *_flags(), f"-D_GLIBCXX_USE_CXX11_ABI={torch.compiled_with_cxx11_abi():d}"]
+        command = [*compiler, *_flags(), f"-D_GLIBCXX_USE_CXX11_ABI={torch.compiled_with_cxx11_abi():d}",
+                   f"-fmacro-prefix-map={there}/="]
         for header in headers:
             command += ["-isystem", str(header)]
         command += [str(_SOURCES / "extension.cc"), "-o", made, f"-L{there / 'lib'}", "-ltorch_python", "-ltorch",

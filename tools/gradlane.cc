@@ -73,8 +73,7 @@ CLI::App* add_bench(CLI::App& app) {
 void add_bench_codec(CLI::App& bench, gradlane::CodecBenchOptions& options) {
   CLI::App* codec = bench.add_subcommand("codec", "Speed (compared with memcpy), ratio and error of codecs");
   codec->add_option("--codec", options.codecs, "Codecs to measure, or all; see 'gradlane codecs'");
-  codec->add_option("--isa", options.isas,
-                    "scalar, avx2, avx512; default: what GRADLANE_ISA names,\nor all this CPU has");
+  codec->add_option("--isa", options.isas, "scalar, avx2, avx512; default: what GRADLANE_ISA names,\nor the best one");
   codec->add_option("--block", options.blocks, "Block sizes in bytes of fp32")->type_name("BYTES");
   std::vector<std::string> data = gradlane::data_names();
   data.emplace_back("or recorded gradients: FILE.npy");

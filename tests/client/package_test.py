@@ -146,10 +146,6 @@ class Sources(unittest.TestCase):
         there = [str(path.relative_to(PACKAGE)) for path in [*self.modules(), *native]] + ["py.typed"]
         self.assertEqual(sorted(listed), sorted(there))
 
-    def test_one_version(self):
-        meson = re.search(r"version: '([\d.]+)'", (ROOT / "meson.build").read_text())[1]
-        self.assertIn(f'\nversion = "{meson}"', (PACKAGE.parent / "pyproject.toml").read_text())
-
     def test_docstrings(self):
         for path in self.modules():
             tree = ast.parse(path.read_text())

@@ -1,8 +1,8 @@
 """Build backend of pip (PEP 517): meson-python builds and packs, and this module does what it cannot.
 
-It names the wheel after the glibc that its files need, and after no version of Python, as Python imports none of them. It
-adds a bill of materials, licences, and the part in C++ for PyTorch. The bytes depend on the input alone. If a build
-fails, the last line says which packages are missing.
+It names the wheel after the glibc that its files need, and after no version of Python, as Python imports none of them.
+It adds a bill of materials, licences, and the part in C++ for PyTorch. It writes the same bytes for the same input. If a
+build fails, the last line says which packages are missing.
 
 Settings (--config-settings=KEY=VALUE): `torch` names Pythons, separated by ":". The wheel gets the part in C++ for the
 PyTorch of each. All others are meson-python's.

@@ -11,6 +11,7 @@ import unittest.mock
 
 from gradlane.torch.bootstrap import host_info, placement
 from gradlane.torch.bootstrap.placement import Endpoint, HostInfo, Host, PlacementError
+from tests.scripts.fixtures.ports import loopback_network
 
 
 def facts(places_, **each):
@@ -163,17 +164,14 @@ class Addresses(unittest.TestCase):
 
     def test_usual_ports(self):
         """Ports that firewalls let in come first."""
+        address = f"{loopback_network()}.1"
         with contextlib.ExitStack() as stack:
-            numbers = []
-            for _ in range(3):
-                found = [stack.enter_context(it) for it in host_info.free_ports("127.0.0.77", 2, usual=True)]
-                numbers.append([it.getsockname()[1] for it in found])
-            self.assertEqual(numbers, [[18400, 18401], [18402, 18403], [18404, 18405]])
-            rest = [stack.enter_context(it) for _ in range(29)
-                    for it in host_info.free_ports("127.0.0.77", 2, usual=True)]
-            self.assertEqual(rest[-1].getsockname()[1], 18463)
-            other = [stack.enter_context(it) for it in host_info.free_ports("127.0.0.77", 2, usual=True)]
-            self.assertGreaterEqual(other[0].getsockname()[1], 20000)
+            def ports():
+                found = [stack.enter_context(it) for it in host_info.free_ports(address, 2, usual=True)]
+                return [it.getsockname()[1] for it in found]
+
+            self.assertEqual([ports() for _ in range(24)], [[first, first + 1] for first in range(18416, 18464, 2)])
+            self.assertGreaterEqual(ports()[0], 20000)
 
     def test_place(self):
         self.assertEqual(host_info.place(), host_info.place())

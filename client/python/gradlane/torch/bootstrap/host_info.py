@@ -12,9 +12,9 @@ from typing import Any, Iterator, Sequence
 
 _ELSEWHERE = "192.0.2.1"  # any address that only the default route leads to: one for documentation (RFC 5737)
 _SIOCGIFADDR, _SIOCGIFMTU = 0x8915, 0x8921
-# UDP ports that the daemons of a job on several machines take first, so that a firewall can let them in. They begin
-# with the default of gradlaned, and are enough for the jobs of a few users.
-USUAL_PORTS = range(18400, 18464)
+# UDP ports that the daemons of a job on several machines take first, so that a firewall can let them in. They are
+# enough for the jobs of a few users. The 16 ports before them, from gradlaned's default on, are left for a service.
+USUAL_PORTS = range(18416, 18464)
 # range of other UDP ports for daemons: below those that kernels assign by themselves, by default 32768 to 60999
 _FIRST, _LAST = 20000, 32000
 _TRIES = 200

@@ -123,11 +123,9 @@ def run_page(name, text, args):
             except subprocess.TimeoutExpired:
                 status = None
             finally:
-                try:
+                if process.poll() is None:  # otherwise its namespace has ended, too
                     os.killpg(process.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-                process.wait()
+                    process.wait()
         commands = re.findall(r"^(\d+) (.*)", trace.read_text(), re.MULTILINE) if trace.exists() else []
         count = len({line for line, _ in commands})
         if args.verbose:

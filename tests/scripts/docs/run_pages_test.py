@@ -79,8 +79,8 @@ class Pages(unittest.TestCase):
 
     def test_hanging(self):
         need_root(self)
-        fault, _ = self.run_page("# A page\n\n```sh\nsleep 1000\n```\n", 1.0)
-        self.assertEqual(fault, "page.md:4: still runs after 1 s: sleep 1000")
+        fault, _ = self.run_page("# A page\n\n```sh\nsleep 1000\n```\n", 5.0)
+        self.assertEqual(fault, "page.md:4: still runs after 5 s: sleep 1000")
 
 
 if __name__ == "__main__":

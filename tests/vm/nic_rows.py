@@ -95,6 +95,7 @@ def play(stage, name, module):
         expect(r"(?s)bound.*gave /dev/vfio/\d+ to user gradlane.*lines for /etc/gradlane", machine.setup(rank))
     machine.check_bound()
     before = machine.hugepages()
+    machine.refused(f"gradlane nic setup {nic} --hugepages 100000", r"only \d+ of 100000 hugepages")  # the old ones stay
     again = machine.setup(0)  # a second call changes nothing
     assert machine.hugepages() == before and not re.search("loaded|added|wrote|bound", again), again
     guest.run(AS_USER)

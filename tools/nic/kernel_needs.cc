@@ -167,6 +167,11 @@ std::string kernel_need(const Host& host, const std::vector<std::string>& interf
                                          connection.port == 22 ? " (SSH)" : "", address_text(connection.peer));
     if (const std::string need = text(best->interface, what); !need.empty()) return need;
   }
+  for (const std::string& interface : interfaces) {
+    for (const std::string& name : host.names("/sys/class/net/" + interface)) {
+      if (name.starts_with("upper_")) return printable(fmt::format("{} is a part of {}", interface, name.substr(6)));
+    }
+  }
   return "";
 }
 

@@ -1,6 +1,8 @@
 // nic.cc - network devices on the PCI bus, as sysfs shows them (main thread only)
 #include "tools/nic/nic.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -20,6 +22,24 @@ std::string id_in_file(const Host& host, const std::string& path) {
   const std::string text = host.line(path);
   return text.size() == 6 && text.starts_with("0x") && parse_hex(std::string_view(text).substr(2)) ? text.substr(2)
                                                                                                    : "????";
+}
+
+// Returns the PCI Express capability "device serial number", which most NICs make of their MAC address.
+std::string serial_of(const Host& host, const std::string& folder) {
+  constexpr size_t kFirst = 0x100;
+  constexpr uint32_t kSerialNumber = 3;
+  const std::string config = host.text(folder + "/config", 4096);
+  const auto word = [&](size_t at) {
+    uint32_t value = 0;
+    for (size_t i = 4; i-- > 0;) value = value << 8 | static_cast<uint8_t>(config[at + i]);
+    return value;
+  };
+  size_t at = kFirst;
+  for (size_t tries = 0; at >= kFirst && at + 12 <= config.size() && tries < config.size() / 4; ++tries) {
+    if ((word(at) & 0xffff) == kSerialNumber) return fmt::format("{:08x}{:08x}", word(at + 8), word(at + 4));
+    at = word(at) >> 20;
+  }
+  return "";
 }
 
 std::vector<std::string> interfaces_of(const Host& host, const std::string& folder) {
@@ -64,6 +84,7 @@ std::optional<Nic> read_nic(const Host& host, const std::string& address) {
   Nic nic;
   nic.address = address;
   nic.ids = id_in_file(host, folder + "/vendor") + ":" + id_in_file(host, folder + "/device");
+  nic.serial = serial_of(host, folder);
   nic.is_network = host.line(folder + "/class").starts_with("0x02");
   nic.driver = host.link(folder + "/driver");
   nic.interfaces = interfaces_of(host, folder);

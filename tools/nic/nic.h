@@ -15,6 +15,7 @@ inline constexpr const char* kVfio = "vfio-pci";
 struct Nic {
   std::string address;                  // 0000:03:00.0
   std::string ids;                      // 8086:10d3, vendor and device
+  std::string serial;                   // PCI serial number in hexadecimal; empty: none, or the user is not root
   bool is_network = false;              // PCI class 02, a network controller
   std::string driver;                   // kernel driver; empty: none
   std::vector<std::string> interfaces;  // names of the kernel's interfaces on it

@@ -19,7 +19,8 @@ std::string quoted(const std::string& path) {
   return text + "\"";
 }
 
-// The unit runs before any network manager can configure the interface of the kernel's driver.
+// The unit runs before any network manager can configure the interface of the kernel's driver. It has a timeout,
+// because the network of the machine waits for it.
 std::string unit_text(const NicState& state, const std::string& program) {
   return fmt::format(
       "# Made by 'gradlane nic setup {0}'; 'gradlane nic undo {0}' removes it.\n"
@@ -35,6 +36,7 @@ std::string unit_text(const NicState& state, const std::string& program) {
       "[Service]\n"
       "Type=oneshot\n"
       "RemainAfterExit=yes\n"
+      "TimeoutStartSec=2min\n"
       "ExecStart={2} nic setup {0}\n",
       state.pci, state.instance, quoted(program));
 }

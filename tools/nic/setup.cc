@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 #include <variant>
 
 #include "base/error.h"
@@ -25,6 +26,7 @@ namespace gradlane {
 namespace {
 
 constexpr size_t kPageBytes = size_t{2} << 20;
+constexpr uint64_t kMostPages = uint64_t{1} << 20;  // 2 TiB
 constexpr const char* kInstance = "node";
 constexpr const char* kUser = "gradlane";
 // A node with the sizes that docs/nic.md recommends; its hugepages are for nodes whose file is not written yet.
@@ -79,6 +81,8 @@ std::string iommu_advice(const Host& host, const std::string& address) {
       address, advice);
 }
 
+std::string serial_text(const std::string& serial) { return serial.empty() ? "" : " (" + serial + ")"; }
+
 class NicCommand {
  public:
   explicit NicCommand(const NicOptions& options)
@@ -90,6 +94,7 @@ class NicCommand {
       }
       addresses_.insert(full_pci_address(word));
     }
+    if (options.hugepages > kMostPages) throw SetupError(fmt::format("--hugepages: at most {}", kMostPages));
     if (options.dry_run) return;
     if (geteuid() != 0 && host_.is_real()) throw SetupError("only root can do this; --dry-run shows the steps");
     lock_ = host_.lock("/run/gradlane-nic.lock");  // units of several NICs start at the same time
@@ -97,24 +102,29 @@ class NicCommand {
 
   void setup() {
     for (const std::string& address : addresses_) check(found(address), load_state(host_, address));
-    std::vector<std::string> ready;
-    for (const std::string& address : addresses_) {
-      const Nic nic = found(address);
-      nic.is_bifurcated() ? say_bifurcated(nic) : set_up(nic);
-      ready.push_back(address);
+    std::vector<NicState> added;
+    try {
+      for (const std::string& address : addresses_) {
+        const Nic nic = found(address);
+        nic.is_bifurcated() ? say_bifurcated(nic) : set_up(nic, added);
+      }
+    } catch (const SetupError& error) {
+      if (added.empty()) throw;
+      throw SetupError(fmt::format("{}. All steps before it are undone{}", error.what(), undo_all(added)));
     }
-    print_ports(ready);
+    print_ports({addresses_.begin(), addresses_.end()});
   }
 
   void undo() {
     std::string faults;
     for (const std::string& address : addresses_) {
-      const auto state = load_state(host_, address);
+      auto state = load_state(host_, address);
       if (!state) {
         fmt::print("{} was not set up; nothing to undo\n", address);
         continue;
       }
       check_unused(address);
+      hand_over_hugepages(*state);
       const std::string fault = steps_.undo(*state);
       if (!fault.empty()) faults += (faults.empty() ? "" : "; ") + fault;
     }
@@ -132,14 +142,15 @@ class NicCommand {
     const std::string& address = nic.address;
     if (!nic.is_network)
       throw SetupError(fmt::format("{} ({}) is no network device; see 'gradlane nic list'", address, nic.ids));
-    if (before && before->ids != nic.ids) {
+    if (before && !is_same(*before, nic)) {
       throw SetupError(
-          fmt::format("{} is {} now, but was {} when it was set up: NICs have changed their places; gradlane "
+          fmt::format("{} is {}{} now, but was {}{} when it was set up: NICs have changed their places; gradlane "
                       "nic undo {}, then set up the address that 'gradlane nic list' shows",
-                      address, nic.ids, before->ids, address));
+                      address, nic.ids, serial_text(nic.serial), before->ids, serial_text(before->serial), address));
     }
     if (before) check_same_options(*before);
     if (nic.is_bifurcated()) return;
+    if (!before) check_unused(address);  // a virtual machine may have it
     if (nic.functions > 0) {
       throw SetupError(
           fmt::format("{} has {} virtual functions, which would go away with its driver: set one of them up, or "
@@ -173,6 +184,11 @@ class NicCommand {
     }
   }
 
+  static bool is_same(const NicState& before, const Nic& nic) {
+    const bool both = !before.serial.empty() && !nic.serial.empty();  // only root can read the serial number
+    return before.ids == nic.ids && (!both || before.serial == nic.serial);
+  }
+
   void check_same_options(const NicState& before) const {
     const bool same = options_.instance.value_or(before.instance) == before.instance &&
                       options_.user.value_or(before.user) == before.user && (!options_.no_iommu || before.no_iommu);
@@ -199,6 +215,7 @@ class NicCommand {
     NicState state;
     state.pci = nic.address;
     state.ids = nic.ids;
+    state.serial = nic.serial;
     state.driver = nic.driver == kVfio || !is_plain_name(nic.driver) ? "" : nic.driver;
     state.node = nic.node;
     state.instance = options_.instance.value_or(kInstance);
@@ -218,32 +235,66 @@ class NicCommand {
     return state;
   }
 
-  void set_up(const Nic& nic) const {
+  // Appends the NIC's state to `added`, unless an earlier call has set the NIC up.
+  void set_up(const Nic& nic, std::vector<NicState>& added) const {
     const auto before = load_state(host_, nic.address);
-    NicState state = before ? *before : new_state(nic);
+    NicState known = before ? *before : new_state(nic);
+    NicState& state = before || options_.dry_run ? known : added.emplace_back(known);
     if (!before && options_.no_iommu && !state.no_iommu)
       fmt::print("note: the IOMMU is on, so --no-iommu has no effect\n");
     if (nic.is_virtio()) {
       fmt::print("note: {} is a virtio NIC: the hypervisor must put it behind the IOMMU (QEMU: iommu_platform=on)\n",
                  nic.address);
     }
+    if (before && options_.hugepages) change_hugepages(state, *options_.hugepages);
+    steps_.save(state);
+    steps_.load_modules(state);
+    steps_.add_hugepages(state);
+    steps_.write_files(state);
+    steps_.bind(nic, state);
+  }
+
+  // If there is no memory for the new number, the old one stays.
+  void change_hugepages(NicState& state, uint64_t pages) const {
+    const uint64_t before = state.hugepages;
+    if (pages == before) return;
+    steps_.remove_hugepages(state);
+    state.boot.clear();
     try {
-      if (before && options_.hugepages.value_or(before->hugepages) != before->hugepages) {
-        steps_.remove_hugepages(*before);
-        state.hugepages = *options_.hugepages;
-        state.boot.clear();
-      }
-      steps_.save(state);
-      steps_.load_modules(state);
+      state.hugepages = pages;
       steps_.add_hugepages(state);
-      steps_.write_files(state);
-      steps_.bind(nic, state);
-    } catch (const SetupError& error) {
-      if (before || options_.dry_run) throw;
-      const std::string fault = steps_.undo(state);
-      throw SetupError(
-          fmt::format("{}. All steps before it are undone{}{}", error.what(), fault.empty() ? "" : ", but: ", fault));
+    } catch (const SetupError&) {
+      state.hugepages = before;
+      steps_.save(state);
+      steps_.add_hugepages(state);
+      throw;
     }
+  }
+
+  // The NICs of a daemon share its hugepages: they stay if another NIC of it stays.
+  void hand_over_hugepages(NicState& state) const {
+    if (state.hugepages == 0) return;
+    for (NicState& other : all_states(host_)) {
+      if (other.instance != state.instance || other.hugepages > 0 || addresses_.contains(other.pci)) continue;
+      fmt::print("note: {} hugepages of 2 MiB stay for {}, which gradlaned@{} also uses\n", state.hugepages, other.pci,
+                 state.instance);
+      other.hugepages = std::exchange(state.hugepages, 0);
+      other.boot = state.boot;
+      other.node = state.node;
+      steps_.save(other);
+      steps_.save(state);
+      return;
+    }
+  }
+
+  // Undoes new set-ups, the last one first. Returns "", or ", but: " and what cannot be undone.
+  [[nodiscard]] std::string undo_all(const std::vector<NicState>& states) const {
+    std::string faults;
+    for (auto state = states.rbegin(); state != states.rend(); ++state) {
+      const std::string fault = steps_.undo(*state);
+      if (!fault.empty()) faults += (faults.empty() ? ", but: " : "; ") + fault;
+    }
+    return faults;
   }
 
   static void say_bifurcated(const Nic& nic) {

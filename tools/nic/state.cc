@@ -29,6 +29,7 @@ std::optional<NicState> load_state(const Host& host, const std::string& pci) {
     const nlohmann::json json = parse_bounded(host.text(path, kLargestFile));
     state.pci = pci;
     json.at("ids").get_to(state.ids);
+    json.at("serial").get_to(state.serial);
     json.at("driver").get_to(state.driver);
     json.at("numa_node").get_to(state.node);
     json.at("hugepages").get_to(state.hugepages);
@@ -37,8 +38,8 @@ std::optional<NicState> load_state(const Host& host, const std::string& pci) {
     json.at("user").get_to(state.user);
     json.at("no_iommu").get_to(state.no_iommu);
     json.at("force").get_to(state.force);
-    if (json.at("pci") == pci && is_empty_or_plain(state.driver) && is_plain_name(state.instance) &&
-        is_plain_name(state.user)) {
+    if (json.at("pci") == pci && is_empty_or_plain(state.serial) && is_empty_or_plain(state.driver) &&
+        is_plain_name(state.instance) && is_plain_name(state.user)) {
       return state;
     }
   } catch (const nlohmann::json::exception&) {
@@ -63,16 +64,11 @@ std::vector<NicState> all_states(const Host& host) {
 }
 
 void save_state(const Host& host, const NicState& state) {
-  const nlohmann::ordered_json json = {{"pci", state.pci},
-                                       {"ids", state.ids},
-                                       {"driver", state.driver},
-                                       {"numa_node", state.node},
-                                       {"hugepages", state.hugepages},
-                                       {"boot", state.boot},
-                                       {"instance", state.instance},
-                                       {"user", state.user},
-                                       {"no_iommu", state.no_iommu},
-                                       {"force", state.force}};
+  const nlohmann::ordered_json json = {
+      {"pci", state.pci},           {"ids", state.ids},           {"serial", state.serial},
+      {"driver", state.driver},     {"numa_node", state.node},    {"hugepages", state.hugepages},
+      {"boot", state.boot},         {"instance", state.instance}, {"user", state.user},
+      {"no_iommu", state.no_iommu}, {"force", state.force}};
   host.write_file(state_file(state.pci), json.dump(2) + "\n");
 }
 

@@ -13,6 +13,7 @@ namespace gradlane {
 struct NicState {
   std::string pci;
   std::string ids;         // vendor and device; another device at this address is not the same NIC
+  std::string serial;      // of the NIC, which tells it from others of its kind; empty: not known
   std::string driver;      // driver before set-up; empty: none, or vfio-pci already
   int node = -1;           // NUMA node of the hugepages
   uint64_t hugepages = 0;  // number of 2 MiB pages to add

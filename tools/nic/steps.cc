@@ -2,6 +2,7 @@
 #include "tools/nic/steps.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -42,6 +43,19 @@ std::string program_path() {
   std::error_code none;
   const std::string path = std::filesystem::read_symlink("/proc/self/exe", none).string();
   return path.empty() ? "/usr/bin/gradlane" : path;
+}
+
+// Says if another user owns the program or a folder above it, as in a virtual environment at home.
+void note_owner(const std::string& program) {
+  for (std::filesystem::path part = program; !part.empty(); part = part.parent_path()) {
+    struct stat found {};
+    if (stat(part.c_str(), &found) == 0 && found.st_uid != 0) {
+      fmt::print("note: root runs {} at each boot, and user {} can change it: better install gradlane as root\n",
+                 printable(program), found.st_uid);
+      return;
+    }
+    if (part == part.parent_path()) return;
+  }
 }
 
 }  // namespace
@@ -117,6 +131,7 @@ void NicSteps::write_files(const NicState& state) const {
     file.is_link ? host_.make_link(file.path, file.text) : host_.write_file(file.path, file.text);
     say("wrote", what);
   }
+  if (changed) note_owner(program_path());
   if (changed) tell_systemd();
 }
 

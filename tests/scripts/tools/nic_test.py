@@ -183,7 +183,8 @@ class Machine:
 
     def _bind(self, address, driver):
         folder = self.root / f"sys/bus/pci/devices/{address}"
-        if (folder / "driver").is_symlink() or not self.has(f"sys/bus/pci/drivers/{driver}") or self.has("refuse"):
+        if (folder / "driver").is_symlink() or not self.has(f"sys/bus/pci/drivers/{driver}") or self.has("refuse") or \
+                driver == "vfio-pci" and self.has(f"refuse-{address}"):
             return
         native, interface = self._native[address]
         if driver == native and interface:
@@ -245,9 +246,15 @@ class Nic(unittest.TestCase):
         for pages in (50, 48):
             self.assertIn(f"added {pages} hugepages of 2 MiB: 7 -> {7 + pages}", self.machine.nic("setup", NIC, "--hugepages", str(pages)))
         self.assertEqual(self.machine.snapshot(), now)
-        # A second NIC of the same daemon shares its hugepages.
+        # A second NIC of the same daemon shares its hugepages, which stay until both are undone.
         self.machine.nic("setup", OTHER, "--instance", "ring")
         self.assertEqual(self.machine.hugepages(), 55)
+        self.machine.nic("undo", OTHER)
+        self.assertEqual(self.machine.snapshot(), now)
+        self.machine.nic("setup", OTHER, "--instance", "ring")
+        self.assertIn(f"48 hugepages of 2 MiB stay for {OTHER}", self.machine.nic("undo", NIC))
+        self.assertEqual(self.machine.hugepages(), 55)
+        self.machine.nic("setup", NIC, "--instance", "ring")
         self.machine.nic("undo", OTHER)
         self.assertEqual(self.machine.snapshot(), now)
 
@@ -273,9 +280,17 @@ class Nic(unittest.TestCase):
         self.assertEqual(self.machine.hugepages(), 10)
 
     def test_moved(self):
+        # Two capabilities: one that links to the next, and the serial number.
+        config = f"sys/bus/pci/devices/{NIC}/config"
+        serial = bytes.fromhex("03000100" "00eeff00" "00171500")
+        self.machine.write(config, bytes(0x100) + bytes.fromhex("01000114") + bytes(60) + serial)
+        self.machine.nic("setup", NIC)
+        self.machine.write(config, bytes(0x100) + serial[:8] + b"\1" + serial[9:])
+        self.refused(["setup", NIC], "is 8086:10d3 (0015170100ffee00) now, but was 8086:10d3 (0015170000ffee00)")
+        self.machine.write(config, bytes(64))  # what a user may read, or a NIC that has none
         self.machine.nic("setup", NIC)
         self.machine.write(f"sys/bus/pci/devices/{NIC}/device", "0x1572\n")
-        self.refused(["setup", NIC], "is 8086:1572 now, but was 8086:10d3")
+        self.refused(["setup", NIC], "is 8086:1572 now, but was 8086:10d3 (0015170000ffee00)")
         self.assertIn("is not in the machine any more", self.machine.nic("undo", NIC))
         self.assertEqual(self.machine.driver(NIC), "vfio-pci")
         self.assertEqual(self.machine.hugepages(), 7)
@@ -319,7 +334,8 @@ class Nic(unittest.TestCase):
                 ("bond", {"proc/net/route": DEFAULT.format("vlan5")}, "eth0 carries the default route, as a part of vlan5"),
                 ("ipv6", {"proc/net/ipv6_route": IPV6.format("0" * 32, "eth0")}, "eth0 carries the default route"),
                 ("ssh", {"proc/net/route": DEFAULT.format("eth9") + LOCAL.format("eth0"), "proc/net/tcp": "head\n" + SSH},
-                 "eth0 carries a TCP connection of port 22 (SSH) with 10.0.0.2")):
+                 "eth0 carries a TCP connection of port 22 (SSH) with 10.0.0.2"),
+                ("switch", {"sys/class/net/eth0/upper_ovs-system": ""}, "eth0 is a part of ovs-system")):
             with self.subTest(name):
                 if name == "bond":
                     self.machine.write("sys/class/net/vlan5/lower_bond0", "")
@@ -330,7 +346,7 @@ class Nic(unittest.TestCase):
                 self.refused(["setup", NIC], "needed by this machine", part, "--force")
                 self.assertIn("would bind", self.machine.nic("setup", OTHER, "--dry-run"))
                 for path in files:
-                    self.machine.write(path, "")
+                    (self.machine.root / path).unlink()
         self.machine.write("proc/net/route", DEFAULT.format("eth0"))
         self.machine.nic("setup", NIC, "--force")
         self.machine.nic("setup", NIC)  # as at the next boot
@@ -354,6 +370,7 @@ class Nic(unittest.TestCase):
         self.refused(["setup", "eth0"], "'eth0' is no PCI address")
         self.refused(["setup", NIC, "--instance", "../x"], "--instance: must be")
         self.refused(["setup", NIC, "--user", "nobody9"], "there is no user 'nobody9'")
+        self.refused(["setup", NIC, "--hugepages", str(2**64 - 1)], "--hugepages: at most")
         self.machine.write(f"sys/bus/pci/devices/{NIC}/sriov_numvfs", "4\n")
         self.refused(["setup", NIC], "has 4 virtual functions", "sriov_numvfs")
         self.machine.device("0000:06:00.0", ids="15b3:1017", driver="mlx5_core", interface="ens1", group="11")
@@ -386,6 +403,12 @@ class Nic(unittest.TestCase):
     def test_failures(self):
         (self.machine.root / "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages").unlink()
         self.refused(["setup", NIC], "no hugepages of 2 MiB", "--hugepages 0", "All steps before it are undone")
+        # The first NIC goes back, too, if the second one of its group cannot be bound.
+        self.machine.write(f"refuse-{OTHER}", "")
+        text = self.machine.nic("setup", NIC, OTHER, "--hugepages", "0", status=2)
+        self.assertRegex(text, f"{OTHER} cannot be bound to vfio-pci.*All steps before it are undone")
+        self.assertEqual((self.machine.driver(NIC), self.machine.nic("list").count("node")), ("e1000e", 0))
+        (self.machine.root / f"refuse-{OTHER}").unlink()
         self.machine.write("refuse", "")
         text = self.machine.nic("setup", NIC, "--hugepages", "0", status=2)
         self.assertRegex(text, "cannot be bound to vfio-pci.*but: no driver of the kernel has taken")
@@ -405,6 +428,8 @@ class Nic(unittest.TestCase):
         self.machine.write("proc/4711/comm", "gradlaned\n")
         self.machine.link("proc/4711/fd/9", str(self.machine.root / "dev/vfio/7"))
         self.refused(["undo", NIC], "is in use by gradlaned, pid 4711")
+        (self.machine.root / f"var/lib/gradlane/nic/{NIC}.json").unlink()
+        self.refused(["setup", NIC], "is in use by gradlaned, pid 4711")  # another program has bound it
 
     def test_damaged_state(self):
         for text in ("", "{", "[1]", '{"pci": 7}', "[" * 5000, "x" * 200_000,
@@ -417,6 +442,9 @@ class Nic(unittest.TestCase):
     def test_hostile_files(self):
         """Attributes and links with anything in them neither crash nor reach the terminal."""
         folder = f"sys/bus/pci/devices/{NIC}"
+        for config in (b"\1\0\1\x10", os.urandom(3840), b"\xff" * 3840):  # a circle, anything, a removed card
+            self.machine.write(f"{folder}/config", bytes(0x100) + config + bytes(3840 - len(config)))
+            self.machine.nic("list")
         for name in ("vendor", "device", "numa_node"):
             self.machine.write(f"{folder}/{name}", b"\x1b[31m\xff\x00" * 100_000)
         self.machine.link(f"{folder}/iommu_group", "../../\x1b[2J")

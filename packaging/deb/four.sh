@@ -26,7 +26,7 @@ ten_commands() {
     case "$command" in
       RANK=*)
         number=${command:5:1}
-        on_machine "$number" 'cp /usr/share/doc/python3-gradlane/examples/ddp.py /home/alice/'
+        on_machine "$number" 'cp /usr/share/doc/python3-gradlane/examples/ddp.py /home/alice/train.py'
         # No daemon may be started here, so the script must find the service.
         on_machine "$number" "cd ~alice && export GRADLANE_START=0; $command" alice >"$scratch/trained$number.txt" 2>&1 &
         trainers+=($!)
@@ -109,7 +109,7 @@ four_nodes() {
     systemctl disable --now gradlaned@ring 2>/dev/null; systemctl enable --now gradlaned@four &&
     gradlane check --config /etc/gradlane/four.yaml' "${all[@]}"
   for i in "${all[@]}"; do
-    on_machine "$i" 'cp /usr/share/doc/python3-gradlane/examples/ddp.py /srv/train_until.py /home/alice/
+    on_machine "$i" 'cp /usr/share/doc/python3-gradlane/examples/ddp.py /home/alice/train.py; cp /srv/train_until.py /home/alice/
       echo "$(gradlaned --version), $(systemctl show -P StatusText gradlaned@four)"'
   done
   train train.py "${all[@]}"

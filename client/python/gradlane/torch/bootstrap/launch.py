@@ -110,7 +110,7 @@ def verify(engine: Engine | None, timeout: datetime.timedelta, held: JobDaemons 
         engine.barrier(timeout=min(timeout.total_seconds(), _READY_S), on_error=failed.append).wait()
     if failed:
         advice = ""
-        if len(held.ends) > 1:
+        if len({end.address for end in held.ends}) > 1:
             advice = (f"; the daemons are at UDP {placement.listed(held.ends)}: let these ports through the firewalls, "
                       "or set others by GRADLANE_NODES=HOST:PORT,... on all ranks; if a machine has its address on the "
                       "wrong network, set GRADLANE_INTERFACE there")

@@ -33,12 +33,25 @@ WORDS = {
 }
 
 
+def epochs_of(run, base):
+    """Returns after how many epochs the loss was that of `base` at its end, plus the target's margin, by linear
+    interpolation between epochs. Raises IndexError if there is no such epoch."""
+    losses = study.curve(MODEL, run)
+    wanted = (1 + study.TARGET_ABOVE) * study.curve(MODEL, base)[-1]
+    at = [epoch for epoch, loss in enumerate(losses) if loss <= wanted][0]
+    return at + (losses[at - 1] - wanted) / (losses[at - 1] - losses[at]) if at else 1
+
+
 def epochs_saved(samples, name):
-    """Returns Gloo's epochs / the method's to the same loss; None where a training did not reach it."""
-    found = study.effect(samples["accuracy"], MODEL, EPOCHS[name])
-    if found is None or not all(found["epochs"]):
+    """Returns Gloo's epochs / the method's to the same loss: the mean over seeds; None where a training did not reach it.
+    """
+    base = study.runs_of(samples["accuracy"], MODEL, study.methods.GLOO)
+    runs = study.runs_of(samples["accuracy"], MODEL, EPOCHS[name])
+    try:
+        return statistics.fmean(epochs_of(base[seed], base[seed]) / epochs_of(runs[seed], base[seed])
+                                for seed in runs.keys() & base.keys())
+    except (IndexError, statistics.StatisticsError):
         return None
-    return statistics.fmean(found["base_epochs"]) / statistics.fmean(found["epochs"])
 
 
 def speed_ups(samples, name, nodes):

@@ -172,6 +172,9 @@ class Wire:
 
     def __exit__(self, kind, *_):
         if kind is None:
+            # A daemon that waits for a core publishes late, and its counters rest until then.
+            rings.wait_for(lambda: self.bumps.stats(self.i)["ports"]["wire"]["sent_bytes"] > self.before["sent_bytes"],
+                           "counters of the data", rig.PATIENCE)
             after = self._read(self.bumps, self.i)
             self.grown = {name: after[name] - self.before[name] for name in after}
             self.ratio = self.grown["host_bytes"] / max(1, self.grown["sent_bytes"])

@@ -55,7 +55,7 @@ def try_all(gradlane, gradlaned):
         ring(PLAIN, gradlane, link)
     status, said = inside(PLAIN, gradlane, "run", "-n", "2", "--link", "veth", "--", "true")
     assert status == 2 and "--link veth needs root, for network namespaces" in said, said
-    status, said = inside(PLAIN, gradlaned, "--nodes", "10.77.0.1,10.77.0.2", "--rank", "0", "--port", "af_packet:lo",
+    status, said = inside(PLAIN, gradlaned, "--nodes", "10.77.0.1,10.77.0.2", "--rank", "0", "--port", "net_af_packet0,iface=lo",
                           "--set", "socket=n.sock")
     assert status == 2 and "port e0: DPDK has no device 'net_af_packet0" in said, said
 

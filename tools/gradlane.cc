@@ -21,6 +21,7 @@
 #include "tools/exit_status.h"
 #include "tools/loopback/cli.h"
 #include "tools/nic/cli.h"
+#include "tools/option_group.h"
 #include "tools/perf/cli.h"
 #include "tools/plan/cli.h"
 #include "tools/run/cli.h"
@@ -139,39 +140,35 @@ CLI::App* add_bench_ratio(CLI::App& bench, gradlane::RatioOptions& options) {
 
 CLI::App* add_sim(CLI::App& app, gradlane::SimOptions& options) {
   CLI::App* sim = app.add_subcommand("sim", "Time and traffic of an exchange on a simulated network");
-  const auto add = [sim](const char* group, const char* name, const char* value_name, auto& value, const char* text) {
-    return sim->add_option(name, value, text)->type_name(value_name)->group(group);
-  };
   sim->add_flag("--json", options.json, "JSON instead of tables");
 
-  const char* const operation = "Operations";
-  add(operation, "--op", "NAME", options.ops,
-      "all-reduce, reduce-scatter, all-gather, broadcast,\nbarrier (all-reduce)");
-  add(operation, "--codec", "CODEC", options.codecs, "Codec, or all (fixed:10); with aggregators: there/back");
-  add(operation, "--strategy", "NAME", options.strategies, "ring, direct, rings:G, aggregator:R[,stream] (ring)");
-  add(operation, "--play", "FLOWS", options.plays, "* aggregators:G, rings-aggregator:G, doubling, halving");
-  add(operation, "--size", "BYTES", options.size, "Bytes of a rank (16M)");
-  add(operation, "--together", "N", options.together, "Divide the tensor into N operations (1)")->delimiter(',');
-  add(operation, "--operations", "N", options.operations, "Operations of a rank in flight (16)");
-  add(operation, "--data", "NAME", options.data, "Data as in 'bench codec' (laplace-1e-3)");
-  add(operation, "--seed", "N", options.seed, "Seed of data and faults (1)");
-  add(operation, "--gamma", "TIME", options.gamma, "Time for each byte that an aggregator adds (0)");
+  const gradlane::OptionGroup operation(*sim, "Operations");
+  operation.add("--op", "NAME", options.ops,
+                "all-reduce, reduce-scatter, all-gather, broadcast,\nbarrier (all-reduce)");
+  operation.add("--codec", "CODEC", options.codecs, "Codec, or all (fixed:10); with aggregators: there/back");
+  operation.add("--strategy", "NAME", options.strategies, "ring, direct, rings:G, aggregator:R[,stream] (ring)");
+  operation.add("--play", "FLOWS", options.plays, "* aggregators:G, rings-aggregator:G, doubling, halving");
+  operation.add("--size", "BYTES", options.size, "Bytes of a rank (16M)");
+  operation.add("--together", "N", options.together, "Divide the tensor into N operations (1)")->delimiter(',');
+  operation.add("--operations", "N", options.operations, "Operations of a rank in flight (16)");
+  operation.add("--data", "NAME", options.data, "Data as in 'bench codec' (laplace-1e-3)");
+  operation.add("--seed", "N", options.seed, "Seed of data and faults (1)");
+  operation.add("--gamma", "TIME", options.gamma, "Time for each byte that an aggregator adds (0)");
 
-  const char* const network = "Network";
-  add(network, "--nodes", "N", options.nodes, "Numbers of nodes (2,4,8,16)")->delimiter(',');
-  sim->add_flag("--switch", options.around_switch, "A switch in place of cables; implied except for ring")
-      ->group(network);
-  add(network, "--gbps", "GBPS", options.gbps, "Rate of each cable or port, each way (10)");
-  add(network, "--rtt", "TIME", options.rtt, "Round-trip time between two nodes (50us)");
-  add(network, "--queue", "BYTES", options.queue, "Queue in front of each cable or port (512K)");
-  add(network, "--mtu", "BYTES", options.mtu, "MTU of IP (1500)");
-  add(network, "--window", "PACKETS", options.window, "Packets in flight to a neighbour (256)");
+  const gradlane::OptionGroup network(*sim, "Network");
+  network.add("--nodes", "N", options.nodes, "Numbers of nodes (2,4,8,16)")->delimiter(',');
+  network.flag("--switch", options.around_switch, "A switch in place of cables; implied except for ring");
+  network.add("--gbps", "GBPS", options.gbps, "Rate of each cable or port, each way (10)");
+  network.add("--rtt", "TIME", options.rtt, "Round-trip time between two nodes (50us)");
+  network.add("--queue", "BYTES", options.queue, "Queue in front of each cable or port (512K)");
+  network.add("--mtu", "BYTES", options.mtu, "MTU of IP (1500)");
+  network.add("--window", "PACKETS", options.window, "Packets in flight to a neighbour (256)");
 
-  const char* const faults = "Faults";
-  add(faults, "--loss", "SHARE", options.loss, "Share of packets that are lost (0)");
-  add(faults, "--dup", "SHARE", options.duplicate, "Share of packets that arrive twice (0)");
-  add(faults, "--reorder", "SHARE", options.reorder, "Share of packets that arrive after later ones (0)");
-  add(faults, "--corrupt", "SHARE", options.corrupt, "Share of packets with a changed bit (0)");
+  const gradlane::OptionGroup faults(*sim, "Faults");
+  faults.add("--loss", "SHARE", options.loss, "Share of packets that are lost (0)");
+  faults.add("--dup", "SHARE", options.duplicate, "Share of packets that arrive twice (0)");
+  faults.add("--reorder", "SHARE", options.reorder, "Share of packets that arrive after later ones (0)");
+  faults.add("--corrupt", "SHARE", options.corrupt, "Share of packets with a changed bit (0)");
   sim->footer(
       "goodput: size / time in Gb/s; busbw: nccl-tests'; WA: INCEPTIONN's aggregator,\n"
       "(p + log p) n beta, --gamma per byte added; star: 2(p-1) n beta, with headers.\n"

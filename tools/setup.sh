@@ -24,8 +24,8 @@ packages=(
   "${build_packages[@]}"
   # `pip install .`, and the part in C++ for PyTorch
   python3-dev python3-venv
-  # the demo's trainers, in Python
-  python3-numpy libopenblas0-serial
+  # the demo's trainers, in Python, and its plot
+  python3-numpy libopenblas0-serial python3-matplotlib
 )
 test_packages=(
   # unit tests; sanitizers and fuzzing; links of programs with sanitizers
@@ -45,8 +45,8 @@ all_packages=(
   dpdk dpdk-dev
   # background traffic for accelerator tests; an emulated CPU without AVX
   iperf3 qemu-user
-  # Open MPI, for comparisons; plots
-  openmpi-bin python3-mpi4py python3-matplotlib
+  # Open MPI, for comparisons
+  openmpi-bin python3-mpi4py
   # the test of the documentation site
   chromium
   # packaging/package.sh, packaging/package-test.sh

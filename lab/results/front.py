@@ -1,9 +1,10 @@
 """front.py - figures that need the samples of several experiments: time to the same accuracy, and codecs at a glance
 
-The first is of `steps` and `accuracy`. Both experiments train the same GPT, with one window per node. `steps` has the time of a step for each link, `accuracy`
-the epochs on four nodes until the loss is that of Gloo's fp32. A method's speed-up in time to the same accuracy is
-(Gloo's step / its step) x (Gloo's epochs / its epochs). A method that did not reach the loss has none. `steps` updates weights by SGD, and `accuracy` by AdamW,
-whose update takes longer: the same time for all methods.
+The first is of `steps` and `accuracy`. Both experiments train the same GPT, with one window per node. `steps` has the
+time of a step for each link, `accuracy` the epochs on four nodes until the loss is that of Gloo's fp32. A method's
+speed-up in time to the same accuracy is (Gloo's step / its step) x (Gloo's epochs / its epochs). A method that did not
+reach the loss has none. `steps` updates weights by SGD, and `accuracy` by AdamW, whose update takes longer: the same
+time for all methods.
 """
 
 import statistics

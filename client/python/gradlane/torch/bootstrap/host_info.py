@@ -109,17 +109,27 @@ def free_ports(address: str, count: int, usual: bool = False) -> list[socket.soc
     raise AssertionError
 
 
+def place() -> str:
+    """Returns a text that is the same for processes that can share a daemon. These have the same machine, user,
+    network, files and process IDs."""
+    return " ".join([socket.gethostname(), str(os.geteuid()), *_spaces("net", "pid", "mnt", "user")])
+
+
 def network() -> str:
     """Returns a text that is the same for processes with the same network interfaces."""
-    words = []
-    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
-        words.append(file.read().strip())
-    with contextlib.suppress(OSError):
-        words.append(os.readlink("/proc/self/ns/net"))
-    return " ".join(words)
+    return " ".join(_spaces("net"))
 
 
 # ---- Private
+
+
+def _spaces(*kinds: str) -> Iterator[str]:
+    """Yields words for this machine, since it was started, and for namespaces of this process."""
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
+        yield file.read().strip()
+    for kind in kinds:
+        with contextlib.suppress(OSError):
+            yield os.readlink(f"/proc/self/ns/{kind}")
 
 
 def _look_up(host: str) -> Sequence[Any]:
@@ -158,15 +168,3 @@ def _all() -> Iterator[tuple[str, str]]:
             digits, _, _, scope, _, name = line.split()
             if int(scope, 16) & 0xf0 in (0x00, 0x10):  # scopes: global, and of this host
                 yield name, socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits))
-
-
-def place() -> str:
-    """Returns a text that is the same for processes that can share a daemon. These have the same machine, user,
-    network, files and process IDs."""
-    words = [socket.gethostname(), str(os.geteuid())]
-    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
-        words.append(file.read().strip())
-    for kind in ("net", "pid", "mnt", "user"):
-        with contextlib.suppress(OSError):
-            words.append(os.readlink(f"/proc/self/ns/{kind}"))
-    return " ".join(words)

@@ -21,7 +21,10 @@ fail() {
   exit 1
 }
 
-/usr/bin/python3 -m zipfile -l "$wheel" | grep -q 'sboms/gradlane.spdx.json' || fail "the wheel has no bill of materials"
+/usr/bin/python3 -m zipfile -l "$wheel" >"$scratch/list.txt"
+grep -q 'sboms/gradlane.spdx.json' "$scratch/list.txt" || fail "the wheel has no bill of materials"
+grep -q 'gradlane_native.so' "$scratch/list.txt" ||
+  fail "the wheel has no part in C++ for PyTorch: run tools/setup.sh --test and packaging/wheel.sh"
 
 step "a fresh virtual environment"
 /usr/bin/python3 -m venv "$scratch/venv"

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "dataplane/device/drivers.h"
+#include "dataplane/device/port_kinds.h"
 
 namespace gradlane {
 namespace {
@@ -58,6 +59,16 @@ Packet packet_of(rte_mbuf* mbuf) noexcept { return {rte_pktmbuf_mtod_offset(mbuf
 
 Packet fresh_packet(rte_mbuf* mbuf) noexcept {
   return {static_cast<uint8_t*>(mbuf->buf_addr) + RTE_PKTMBUF_HEADROOM + kFrameBytes, mbuf};
+}
+
+void make_frame(rte_mbuf* mbuf, const DatagramPath& path) noexcept {
+  const Flow flow = {.source_mac = mac_of(path.source_ip),
+                     .destination_mac = mac_of(path.destination_ip),
+                     .source_ip = path.source_ip,
+                     .destination_ip = path.destination_ip,
+                     .source_port = path.source_port,
+                     .destination_port = path.destination_port};
+  write_headers(rte_pktmbuf_mtod(mbuf, uint8_t*), flow, path.tos, mbuf->data_len - kFrameBytes);
 }
 
 }  // namespace gradlane

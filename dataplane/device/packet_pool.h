@@ -46,4 +46,16 @@ class PacketPool {
 [[nodiscard]] Packet packet_of(rte_mbuf* mbuf) noexcept;  // the frame is at the start of the mbuf's data
 [[nodiscard]] Packet fresh_packet(rte_mbuf* mbuf) noexcept;
 
+// Where a packet of a socket comes from or goes to, as headers of a frame would say it, in host byte order.
+struct DatagramPath {
+  uint32_t source_ip = 0;
+  uint32_t destination_ip = 0;
+  uint16_t source_port = 0;
+  uint16_t destination_port = 0;
+  uint8_t tos = 0;
+  bool operator==(const DatagramPath&) const = default;
+};
+// Writes the headers of a frame before a packet of a socket, for what needs them.
+void make_frame(rte_mbuf* mbuf, const DatagramPath& path) noexcept;
+
 }  // namespace gradlane

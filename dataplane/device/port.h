@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "config/config.h"
+#include "dataplane/device/packet_pool.h"
 #include "dataplane/device/port_kinds.h"
 #include "dataplane/device/steering.h"
 
@@ -97,8 +98,15 @@ class Port {
   // ---- The worker of the queue.
   // Receives at most `count` frames and returns their number. The caller owns them from then on.
   [[nodiscard]] virtual uint16_t receive(uint16_t queue, rte_mbuf** burst, uint16_t count) noexcept = 0;
-  // Takes frames from the front of `burst` and returns their number. The port owns them from then on.
-  [[nodiscard]] virtual uint16_t send(uint16_t queue, rte_mbuf** burst, uint16_t count) noexcept = 0;
+  // Takes frames from the front of `burst` and returns their number. The port owns them from then on. Ports of sockets
+  // take none.
+  [[nodiscard]] virtual uint16_t send(uint16_t, rte_mbuf**, uint16_t) noexcept { return 0; }
+
+  // Only ports of sockets (of_sockets()) have these. Packets lie where they would lie in frames, with or without
+  // headers before them. All packets that one call receives have the same path. A call that sends gets the path of each
+  // packet, and moves these like the packets.
+  [[nodiscard]] virtual uint16_t receive_datagrams(uint16_t, rte_mbuf**, uint16_t, DatagramPath&) noexcept { return 0; }
+  [[nodiscard]] virtual uint16_t send_datagrams(uint16_t, rte_mbuf**, DatagramPath*, uint16_t) noexcept { return 0; }
 
  protected:
   // Sets one queue pair per lane; the device may turn out to have fewer. `node` is null for an accelerator.

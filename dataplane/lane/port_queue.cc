@@ -10,6 +10,7 @@
 #include "collectives/wire.h"
 #include "compress/codec.h"
 #include "dataplane/frame/internet.h"
+#include "dataplane/frame/probe.h"
 #include "dataplane/lane/lane.h"
 
 namespace gradlane {
@@ -83,7 +84,9 @@ PortQueue::PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classif
       lanes_(setup.local.udp_ports),
       checksum_(port.local_link() || port.of_sockets() ? Checksum::kNone
                 : port.checksum_offload()              ? Checksum::kDevice
-                                                       : Checksum::kSoftware) {
+                                                       : Checksum::kSoftware),
+      sockets_(port.of_sockets()),
+      frames_(!sockets_ || setup.faults.any() || key != nullptr) {
   if (setup.faults.any()) injector_ = std::make_unique<FaultInjector>(setup.faults, setup.fault_stream);
   if (key == nullptr) return;
   signer_.emplace(*key, setup.local.ip);
@@ -98,6 +101,7 @@ bool PortQueue::receive(Nanos now) noexcept {
   // Frames that were held back came earlier. They are handled in any case, because they would keep this thread awake.
   if (!port_.started() || now < quiet_until_) return handle_held(now);
   quiet_until_ = 0;
+  if (!frames_) return receive_datagrams(now);
   std::array<rte_mbuf*, kBurst> burst;
   const uint16_t count = port_.receive(queue_, burst.data(), kBurst);
   if (count == 0 && deadline() == kNever) return false;
@@ -105,6 +109,59 @@ bool PortQueue::receive(Nanos now) noexcept {
   for (uint16_t i = 0; i < count; ++i) arrive(burst[i], now);
   const bool late = handle_held(now);
   return count != 0 || late;
+}
+
+// Receives packets without headers. Packets of one superpacket have the same sender and receiver, so it looks for these
+// once.
+bool PortQueue::receive_datagrams(Nanos now) noexcept {
+  std::array<rte_mbuf*, kBurst> burst;
+  DatagramPath path;
+  uint16_t left = kBurst;
+  for (unsigned calls = 0; left != 0 && calls < kMostCalls; ++calls) {
+    const uint16_t count = port_.receive_datagrams(queue_, burst.data(), left, path);
+    if (count == 0) break;
+    left = static_cast<uint16_t>(left - count);
+    const Ends ends = ends_of(path.source_ip, path.source_port, path.destination_port);
+    Lane* const lane = usual_receiver(path, ends, now);
+    uint64_t taken = 0;
+    uint64_t bytes = 0;
+    for (uint16_t i = 0; i < count; ++i) {
+      const Packet packet = packet_of(burst[i]);
+      const size_t length = burst[i]->data_len - kFrameBytes;
+      if (lane == nullptr || is_probe({packet.data, length})) {
+        make_frame(burst[i], path);
+        arrive(burst[i], now);
+        continue;
+      }
+      ++taken;
+      bytes += burst[i]->data_len;
+      lane->receive(ends.rank, packet, length, now);
+    }
+    counters_.add(QueueCounter::kReceived, taken);
+    counters_.add(QueueCounter::kReceivedBytes, bytes);
+    counters_.verdicts.add(FrameVerdict::kGradlane, taken);
+    counters_.classes.add(classifier_.classify(path.tos), taken);
+  }
+  return left != kBurst;
+}
+
+PortQueue::Ends PortQueue::ends_of(uint32_t source_ip, uint16_t source_port, uint16_t destination_port) const noexcept {
+  const size_t number = numbers_.find(source_ip);
+  const unsigned to = unsigned{destination_port} - setup_.local.udp_port;
+  const unsigned from = unsigned{source_port} - setup_.local.udp_port;
+  const unsigned ranks = setup_.ranks_per_node;
+  const bool apart = from >= lanes_.size() || to >= lanes_.size() || from / ranks != to / ranks;
+  if (number == AddressTable::kNone || apart) return {};
+  return {number, neighbours_[number]->node * ranks + from % ranks, lanes_[to]};
+}
+
+// Returns the lane for packets of a socket that have nothing unusual about them; null if they must be looked at one by
+// one.
+Lane* PortQueue::usual_receiver(const DatagramPath& path, const Ends& ends, Nanos now) const noexcept {
+  if (ends.neighbour == AddressTable::kNone || ends.lane == nullptr || !ends.lane->knows(ends.rank)) return nullptr;
+  const bool refused = now < neighbours_[ends.neighbour]->doubled_until.load(std::memory_order_relaxed);
+  const bool ours = classifier_.classify(path.tos) != TrafficClass::kHost && setup_.claim->held();
+  return ours && !refused ? ends.lane : nullptr;
 }
 
 void PortQueue::arrive(rte_mbuf* mbuf, Nanos now) noexcept {
@@ -191,12 +248,8 @@ bool PortQueue::authenticate(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noe
 }
 
 void PortQueue::deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept {
-  const size_t number = numbers_.find(parsed.source_ip);
-  const unsigned to = unsigned{parsed.destination_port} - setup_.local.udp_port;
-  const unsigned from = unsigned{parsed.source_port} - setup_.local.udp_port;
-  const unsigned ranks = setup_.ranks_per_node;
-  const auto rank = [&] { return neighbours_[number]->node * ranks + from % ranks; };
-  if (number == AddressTable::kNone || from >= lanes_.size() || from / ranks != to / ranks) {
+  const Ends ends = ends_of(parsed.source_ip, parsed.source_port, parsed.destination_port);
+  if (ends.neighbour == AddressTable::kNone) {
     counters_.add(QueueCounter::kNotNeighbour);
     // With sockets, any program on this machine may have sent it.
     if (parsed.source_ip == setup_.local.ip && !port_.of_sockets()) {
@@ -204,15 +257,15 @@ void PortQueue::deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) no
     } else {
       note_stranger(mbuf, parsed, now);
     }
-  } else if (is_stranger(number, mbuf, now)) {
+  } else if (is_stranger(ends.neighbour, mbuf, now)) {
     counters_.add(QueueCounter::kStranger);
-  } else if (lanes_[to] == nullptr) {
+  } else if (ends.lane == nullptr) {
     counters_.add(QueueCounter::kWrongLane);
-  } else if (!lanes_[to]->knows(rank())) {
+  } else if (!ends.lane->knows(ends.rank)) {
     counters_.add(QueueCounter::kNotNeighbour);
     note_stranger(mbuf, parsed, now);
   } else {
-    lanes_[to]->receive(rank(), packet_of(mbuf), parsed.bytes, now);
+    ends.lane->receive(ends.rank, packet_of(mbuf), parsed.bytes, now);
     return;
   }
   rte_pktmbuf_free(mbuf);
@@ -220,7 +273,9 @@ void PortQueue::deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) no
 
 // ---- Sending
 
+// Queues a frame that is not for sockets: it has no path.
 bool PortQueue::queue(rte_mbuf* mbuf) noexcept {
+  if (sockets_) return false;
   if (queued_count_ == kQueued) flush();
   if (queued_count_ == kQueued) return false;
   queued_[queued_count_++] = mbuf;
@@ -228,7 +283,7 @@ bool PortQueue::queue(rte_mbuf* mbuf) noexcept {
 }
 
 bool PortQueue::is_read(const rte_mbuf* mbuf) const noexcept {
-  return rte_mbuf_refcnt_read(mbuf) != 1 && !is_queued(mbuf);
+  return rte_mbuf_refcnt_read(mbuf) != 1 && place_of(mbuf) == queued_count_;
 }
 
 bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour) noexcept {
@@ -245,9 +300,11 @@ bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neigh
   auto* mbuf = static_cast<rte_mbuf*>(packet.handle);
   // The packet is sent again while its earlier transmission is still queued here. The queued frame gets the new
   // headers, so tag and checksum must be made again.
-  if (rte_mbuf_refcnt_read(mbuf) != 1 && is_queued(mbuf)) {
-    finish(mbuf, bytes, flow, tos);
-    return true;
+  if (rte_mbuf_refcnt_read(mbuf) != 1) {
+    if (const size_t place = place_of(mbuf); place != queued_count_) {
+      finish(place, bytes, flow, tos);
+      return true;
+    }
   }
   if (!setup_.claim->held()) {
     counters_.add(QueueCounter::kNoAddress);
@@ -279,16 +336,25 @@ bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neigh
     mbuf->data_off = static_cast<uint16_t>(frame - static_cast<uint8_t*>(mbuf->buf_addr));
     mbuf->ol_flags = 0;
   }
-  finish(mbuf, bytes, flow, tos);
-  queued_[queued_count_++] = mbuf;
+  queued_[queued_count_] = mbuf;
+  finish(queued_count_++, bytes, flow, tos);
   return true;
 }
 
-// Writes everything around a packet of `bytes` bytes: headers, tag, checksum.
-void PortQueue::finish(rte_mbuf* mbuf, size_t bytes, const Flow& flow, uint8_t tos) noexcept {
+// Writes everything around the queued packet at `place`, which has `bytes` bytes: headers, tag, checksum, path.
+void PortQueue::finish(size_t place, size_t bytes, const Flow& flow, uint8_t tos) noexcept {
+  rte_mbuf* const mbuf = queued_[place];
   uint8_t* const frame = frame_of(mbuf);
   const size_t payload = bytes + (signer_ ? kAuthBytes : 0);
-  write_headers(frame, flow, tos, payload);
+  if (sockets_) {
+    paths_[place] = {.source_ip = flow.source_ip,
+                     .destination_ip = flow.destination_ip,
+                     .source_port = flow.source_port,
+                     .destination_port = flow.destination_port,
+                     .tos = tos};
+  }
+  // Tags cover headers, also those of sockets.
+  if (!sockets_ || signer_) write_headers(frame, flow, tos, payload);
   // The bytes after the packet are free: no other packet is in its buffer.
   if (signer_) signer_->seal(frame, bytes);
   set_length(mbuf, kFrameBytes + payload);
@@ -306,13 +372,16 @@ void PortQueue::flush() noexcept {
   // The port may send any of the frames, and moves the others to the end. So their bytes are known only after the call.
   uint64_t bytes = 0;
   for (size_t i = 0; i < queued_count_; ++i) bytes += queued_[i]->pkt_len;
-  const uint16_t sent = port_.send(queue_, queued_.data(), static_cast<uint16_t>(queued_count_));
+  const auto count = static_cast<uint16_t>(queued_count_);
+  const uint16_t sent = sockets_ ? port_.send_datagrams(queue_, queued_.data(), paths_.data(), count)
+                                 : port_.send(queue_, queued_.data(), count);
   refused_ = sent == 0;
   if (sent != 0) refused_at_ = 0;
   for (size_t i = sent; i < queued_count_; ++i) bytes -= queued_[i]->pkt_len;
   counters_.add(QueueCounter::kSent, sent);
   counters_.add(QueueCounter::kSentBytes, bytes);
-  std::copy(queued_.begin() + sent, queued_.begin() + static_cast<ptrdiff_t>(queued_count_), queued_.begin());
+  std::copy(queued_.begin() + sent, queued_.begin() + count, queued_.begin());
+  if (sockets_) std::copy(paths_.begin() + sent, paths_.begin() + count, paths_.begin());
   queued_count_ -= sent;
 }
 

@@ -161,8 +161,23 @@ class PortQueue {
  private:
   static constexpr size_t kBurst = 64;
   static constexpr size_t kQueued = 64;
-  static constexpr size_t kLeastFrame = 60;  // shortest Ethernet frame without FCS
+  static constexpr unsigned kMostCalls = 32;  // most superpackets of one burst, which may be single packets
+  static constexpr size_t kLeastFrame = 60;   // shortest Ethernet frame without FCS
 
+  // A packet's index in queued_, or queued_count_.
+  [[nodiscard]] size_t place_of(const rte_mbuf* mbuf) const noexcept {
+    const auto end = queued_.begin() + static_cast<ptrdiff_t>(queued_count_);
+    return static_cast<size_t>(std::find(queued_.begin(), end, mbuf) - queued_.begin());
+  }
+  [[nodiscard]] bool receive_datagrams(Nanos now) noexcept;
+  // The ends of a packet's path.
+  struct Ends {
+    size_t neighbour = AddressTable::kNone;  // kNone: a stranger, or ports of different lanes
+    unsigned rank = 0;                       // rank of the sender
+    Lane* lane = nullptr;                    // null: another worker has the lane
+  };
+  [[nodiscard]] Ends ends_of(uint32_t source_ip, uint16_t source_port, uint16_t destination_port) const noexcept;
+  [[nodiscard]] Lane* usual_receiver(const DatagramPath& path, const Ends& ends, Nanos now) const noexcept;
   void arrive(rte_mbuf* mbuf, Nanos now) noexcept;
   void inject(rte_mbuf* mbuf, Nanos now) noexcept;
   void duplicate(const rte_mbuf& mbuf, Nanos now) noexcept;
@@ -172,11 +187,7 @@ class PortQueue {
   [[nodiscard]] bool is_stranger(size_t neighbour, rte_mbuf* mbuf, Nanos now) noexcept;
   void mark_doubled(Neighbour& neighbour, const SourceWatch& watch, Nanos now) noexcept;
   [[nodiscard]] bool authenticate(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept;
-  void finish(rte_mbuf* mbuf, size_t bytes, const Flow& flow, uint8_t tos) noexcept;
-  [[nodiscard]] bool is_queued(const rte_mbuf* mbuf) const noexcept {
-    const auto end = queued_.begin() + static_cast<ptrdiff_t>(queued_count_);
-    return std::find(queued_.begin(), end, mbuf) != end;
-  }
+  void finish(size_t place, size_t bytes, const Flow& flow, uint8_t tos) noexcept;
   void deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;
   void handle_probe(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;
   void send_probe(const Neighbour& neighbour, const ProbeHeader& header, size_t bytes, uint16_t to) noexcept;
@@ -207,10 +218,13 @@ class PortQueue {
   // The kinds of UDP checksums in sent packets. Links inside this machine need none. For sockets, the kernel adds them.
   enum class Checksum : uint8_t { kNone, kSoftware, kDevice };
   const Checksum checksum_;
+  const bool sockets_;  // packets go to the port with their paths
+  const bool frames_;   // packets arrive with headers, because something here needs them
   std::unique_ptr<FaultInjector> injector_;
   std::optional<PacketSigner> signer_;
   std::vector<PacketVerifier> verifiers_;  // one for each neighbour; empty without authentication
   std::array<rte_mbuf*, kQueued> queued_{};
+  std::array<DatagramPath, kQueued> paths_{};  // of queued packets, with sockets_
   size_t queued_count_ = 0;
   Nanos quiet_until_ = 0;
   // `refused_`: the device took nothing of the latest burst. `refused_at_`: time since which it has taken nothing; 0:

@@ -133,8 +133,12 @@ uint16_t UdpPort::receive(uint16_t queue, rte_mbuf** burst, uint16_t count) noex
   return queue_[queue]->receive(burst, count);
 }
 
-uint16_t UdpPort::send(uint16_t queue, rte_mbuf** burst, uint16_t count) noexcept {
-  return queue_[queue]->send(burst, count);
+uint16_t UdpPort::receive_datagrams(uint16_t queue, rte_mbuf** burst, uint16_t count, DatagramPath& path) noexcept {
+  return queue_[queue]->receive_datagrams(burst, count, path);
+}
+
+uint16_t UdpPort::send_datagrams(uint16_t queue, rte_mbuf** burst, DatagramPath* paths, uint16_t count) noexcept {
+  return queue_[queue]->send_datagrams(burst, paths, count);
 }
 
 }  // namespace gradlane

@@ -23,7 +23,10 @@ class UdpPort final : public Port {
   [[nodiscard]] size_t most_waiting() const noexcept override;
   [[nodiscard]] std::vector<int> fds(unsigned queue) const override { return queue_.at(queue)->fds(); }
   [[nodiscard]] uint16_t receive(uint16_t queue, rte_mbuf** burst, uint16_t count) noexcept override;
-  [[nodiscard]] uint16_t send(uint16_t queue, rte_mbuf** burst, uint16_t count) noexcept override;
+  [[nodiscard]] uint16_t receive_datagrams(uint16_t queue, rte_mbuf** burst, uint16_t count,
+                                           DatagramPath& path) noexcept override;
+  [[nodiscard]] uint16_t send_datagrams(uint16_t queue, rte_mbuf** burst, DatagramPath* paths,
+                                        uint16_t count) noexcept override;
 
  private:
   [[nodiscard]] std::string refusal_text() const;

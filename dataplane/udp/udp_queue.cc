@@ -1,4 +1,4 @@
-// udp_queue.cc - superpackets to frames and back (worker thread only)
+// udp_queue.cc - superpackets to packets or frames, and back (worker thread only)
 #include "dataplane/udp/udp_queue.h"
 
 #include <rte_mbuf.h>
@@ -16,25 +16,11 @@ namespace {
 using namespace internet;
 
 constexpr size_t kSpillBytes = 65536;
-// most calls for one burst; without a limit, calls whose packets are all dropped could go on forever
-constexpr size_t kMostFetches = 32;
+// most calls for one superpacket; without a limit, calls whose packets are all dropped could go on forever
+constexpr size_t kMostFetches = 8;
 constexpr unsigned kInARow = 8;  // superpackets of shorter packets in a row, after which shorter packets are expected
 
 uint8_t* payload_of(rte_mbuf* mbuf) noexcept { return fresh_packet(mbuf).data; }
-
-// Packets may go together in one superpacket if these are equal: destination address and port, source port, ToS.
-struct Direction {
-  uint32_t ip;
-  uint16_t to;
-  uint16_t from;
-  uint8_t tos;
-  bool operator==(const Direction&) const = default;
-};
-Direction direction_of(const uint8_t* frame) noexcept {
-  const uint8_t* const ip = frame + kEthernetBytes;
-  const uint8_t* const udp = ip + kIpv4Bytes;
-  return {load32(ip + kIpDestination), load16(udp + kUdpDestination), load16(udp + kUdpSource), ip[kIpTos]};
-}
 
 }  // namespace
 
@@ -45,8 +31,7 @@ UdpQueue::UdpQueue(const Setup& setup, std::span<const uint16_t> ports, rte_memp
     sockets_.push_back(
         {std::make_unique<SuperpacketSocket>(own, setup.receive_bytes, setup.any_address), port, setup.payload});
   }
-  flow_.destination_mac = setup.local.mac;
-  flow_.destination_ip = setup.local.ip;
+  path_.destination_ip = setup.local.ip;
 }
 
 UdpQueue::~UdpQueue() {
@@ -69,26 +54,40 @@ UdpQueue::Socket* UdpQueue::socket_of(uint16_t port) noexcept {
 
 // ---- Receiving
 
-// Receives until the burst is full or no socket has anything left.
-uint16_t UdpQueue::receive(rte_mbuf** burst, uint16_t most) noexcept {
-  size_t given = 0;
-  for (size_t empty = 0, fetched = 0;; ++fetched) {
-    const size_t taken = std::min<size_t>(most - given, ready_count_);
-    std::copy_n(ready_.begin() + static_cast<ptrdiff_t>(ready_first_), taken, burst + given);
-    ready_first_ += taken;
-    ready_count_ -= taken;
-    given += taken;
-    if (given == most || empty == sockets_.size() || fetched == kMostFetches || !post()) break;
+// Returns packets of one superpacket, or of the rest of one. Returns 0 if no socket has anything left.
+uint16_t UdpQueue::receive_datagrams(rte_mbuf** burst, uint16_t most, DatagramPath& path) noexcept {
+  for (size_t empty = 0, fetched = 0; ready_count_ == 0; ++fetched) {
+    if (empty == sockets_.size() || fetched == kMostFetches || !post()) return 0;
     empty = fetch(sockets_[next_]) ? 0 : empty + 1;
     // the next socket, so that a busy one does not keep others waiting
     next_ = next_ + 1 == sockets_.size() ? 0 : next_ + 1;
   }
+  const size_t given = std::min<size_t>(most, ready_count_);
+  std::copy_n(ready_.begin() + static_cast<ptrdiff_t>(ready_first_), given, burst);
+  ready_first_ += given;
+  ready_count_ -= given;
+  path = path_;
   return static_cast<uint16_t>(given);
 }
 
-// Allocates buffers for the kernel to write to. Returns false if there are none.
+// Receives until the burst is full or no socket has anything left.
+uint16_t UdpQueue::receive(rte_mbuf** burst, uint16_t most) noexcept {
+  size_t given = 0;
+  DatagramPath path;
+  while (given != most) {
+    const size_t taken = receive_datagrams(burst + given, static_cast<uint16_t>(most - given), path);
+    if (taken == 0) break;
+    for (const size_t end = given + taken; given != end; ++given) make_frame(burst[given], path);
+  }
+  return static_cast<uint16_t>(given);
+}
+
+// Allocates buffers for the kernel to write to: no more than the longest superpacket fills. Returns false if there are
+// none.
 bool UdpQueue::post() noexcept {
-  while (posted_count_ < kPosted) {
+  const size_t needed =
+      std::min(kPosted, SuperpacketSocket::kMostBytes / std::max(sockets_[next_].expected, size_t{1}) + 1);
+  while (posted_count_ < needed) {
     rte_mbuf* const mbuf = rte_pktmbuf_alloc(pool_);
     if (mbuf == nullptr) break;
     posted_[posted_count_++] = mbuf;
@@ -96,7 +95,7 @@ bool UdpQueue::post() noexcept {
   return posted_count_ != 0;
 }
 
-// Receives once from a socket. All frames of earlier calls must have been handed over. Returns false if nothing has
+// Receives once from a socket. All packets of earlier calls must have been handed over. Returns false if nothing has
 // come.
 bool UdpQueue::fetch(Socket& from) noexcept {
   std::array<iovec, kPosted + 1> room;
@@ -110,11 +109,10 @@ bool UdpQueue::fetch(Socket& from) noexcept {
     return true;
   }
   const FrameEndpoint source = setup_.nodes.in_frames(arrival.from);
-  flow_.source_ip = source.ip;
-  flow_.source_mac = mac_of(source.ip);
-  flow_.source_port = source.port;
-  flow_.destination_port = from.port;
-  tos_ = arrival.tos;
+  path_.source_ip = source.ip;
+  path_.source_port = source.port;
+  path_.destination_port = from.port;
+  path_.tos = arrival.tos;
   ready_first_ = 0;
   split(arrival, part);
   if (arrival.each <= setup_.payload) expect(from, arrival);
@@ -131,7 +129,7 @@ void UdpQueue::expect(Socket& from, const SuperpacketSocket::Arrival& arrival) n
   }
 }
 
-// Makes frames of the received packets. A packet that lies in one posted buffer alone stays there; others are copied.
+// Makes packets of what was received. A packet that lies in one posted buffer alone stays there; others are copied.
 void UdpQueue::split(const SuperpacketSocket::Arrival& arrival, size_t part) noexcept {
   size_t used = 0;
   const size_t held = posted_count_;
@@ -175,9 +173,8 @@ void UdpQueue::copy_out(size_t from, size_t bytes, size_t part, uint8_t* to) con
 }
 
 void UdpQueue::add(rte_mbuf* mbuf, size_t bytes) noexcept {
-  auto* const frame = payload_of(mbuf) - kFrameBytes;
-  write_headers(frame, flow_, tos_, bytes);
-  mbuf->data_off = static_cast<uint16_t>(frame - static_cast<uint8_t*>(mbuf->buf_addr));
+  const auto* const frame = payload_of(mbuf) - kFrameBytes;
+  mbuf->data_off = static_cast<uint16_t>(frame - static_cast<const uint8_t*>(mbuf->buf_addr));
   mbuf->data_len = static_cast<uint16_t>(kFrameBytes + bytes);
   mbuf->pkt_len = mbuf->data_len;
   mbuf->ol_flags = 0;
@@ -186,7 +183,7 @@ void UdpQueue::add(rte_mbuf* mbuf, size_t bytes) noexcept {
 
 // ---- Sending
 
-uint16_t UdpQueue::send(rte_mbuf** burst, uint16_t all) noexcept {
+uint16_t UdpQueue::send_datagrams(rte_mbuf** burst, DatagramPath* paths, uint16_t all) noexcept {
   const size_t count = std::min<size_t>(all, kMostFrames);
   std::array<iovec, SuperpacketSocket::kMostPackets> packets;
   std::array<size_t, SuperpacketSocket::kMostPackets> places;
@@ -196,37 +193,36 @@ uint16_t UdpQueue::send(rte_mbuf** burst, uint16_t all) noexcept {
   for (size_t first = 0; first < count; ++first) {
     if (burst[first] == nullptr) continue;
     size_t each = 0;
-    const size_t grouped = gather(burst, count, first, packets.data(), places.data(), each);
+    const size_t grouped = gather(burst, paths, count, first, packets.data(), places.data(), each);
     size_t sent = 0;
-    const auto result = send_group(rte_pktmbuf_mtod(burst[first], const uint8_t*), packets.data(), grouped, each, sent);
+    const auto result = send_group(paths[first], packets.data(), grouped, each, sent);
     for (size_t i = 0; i < sent; ++i) done[gone++] = std::exchange(burst[places[i]], nullptr);
     if (result == SuperpacketSocket::Sent::kLater) break;
   }
   for (size_t i = 0; i < gone; ++i) rte_pktmbuf_free(done[i]);
   // The packets that were not sent move to the end, in order.
   for (size_t from = count, to = count; from-- != 0;) {
-    if (burst[from] != nullptr) burst[--to] = burst[from];
+    if (burst[from] == nullptr) continue;
+    burst[--to] = burst[from];
+    paths[to] = paths[from];
   }
   return static_cast<uint16_t>(gone);
 }
 
-// Collects the packet at `first` and later ones that may go with it. They have the same direction and length; only the
-// last one may be shorter. So packets of one direction keep their order.
-size_t UdpQueue::gather(rte_mbuf** burst, size_t count, size_t first, iovec* packets, size_t* places,
-                        size_t& each) noexcept {
-  const Direction direction = direction_of(rte_pktmbuf_mtod(burst[first], const uint8_t*));
+// Collects the packet at `first` and later ones that may go with it. They have the same path and length; only the last
+// one may be shorter. So packets of one path keep their order.
+size_t UdpQueue::gather(rte_mbuf** burst, const DatagramPath* paths, size_t count, size_t first, iovec* packets,
+                        size_t* places, size_t& each) noexcept {
   const size_t length = burst[first]->data_len - kFrameBytes;
-  const size_t most = goes_singly(direction.ip)
+  const size_t most = goes_singly(paths[first].destination_ip)
                           ? 1
                           : std::min<size_t>(setup_.group, SuperpacketSocket::kMostBytes / std::max<size_t>(length, 1));
   size_t grouped = 0;
   for (size_t i = first; i < count && grouped < most; ++i) {
-    if (burst[i] == nullptr) continue;
-    auto* const frame = rte_pktmbuf_mtod(burst[i], uint8_t*);
-    if (i != first && direction_of(frame) != direction) continue;
+    if (burst[i] == nullptr || paths[i] != paths[first]) continue;
     const size_t bytes = burst[i]->data_len - kFrameBytes;
     if (bytes > length) break;
-    packets[grouped] = {frame + kFrameBytes, bytes};
+    packets[grouped] = {rte_pktmbuf_mtod_offset(burst[i], uint8_t*, kFrameBytes), bytes};
     places[grouped++] = i;
     if (bytes < length) break;
   }
@@ -234,28 +230,27 @@ size_t UdpQueue::gather(rte_mbuf** burst, size_t count, size_t first, iovec* pac
   return grouped;
 }
 
-// Sends packets of one direction. `sent` becomes the number of packets that are done with, whether they were sent or
+// Sends packets of one path. `sent` becomes the number of packets that are done with, whether they were sent or
 // lost.
-SuperpacketSocket::Sent UdpQueue::send_group(const uint8_t* frame, iovec* packets, size_t count, size_t each,
+SuperpacketSocket::Sent UdpQueue::send_group(const DatagramPath& path, iovec* packets, size_t count, size_t each,
                                              size_t& sent) noexcept {
   using Sent = SuperpacketSocket::Sent;
-  const Direction direction = direction_of(frame);
-  Socket* const from = socket_of(direction.from);
+  Socket* const from = socket_of(path.source_port);
   sent = count;
   if (from == nullptr) return Sent::kLost;
-  const Endpoint to = setup_.nodes.endpoint_of({direction.ip, direction.to});
-  const Sent result = from->socket->send(to, direction.tos, packets, count, each);
+  const Endpoint to = setup_.nodes.endpoint_of({path.destination_ip, path.destination_port});
+  const Sent result = from->socket->send(to, path.tos, packets, count, each);
   if (each != 0 && (result == Sent::kSingly || result == Sent::kTooLong)) {
     size_t good = 0;
     for (sent = 0; sent < count; ++sent) {
-      const Sent one = from->socket->send(to, direction.tos, packets + sent, 1, 0);
+      const Sent one = from->socket->send(to, path.tos, packets + sent, 1, 0);
       if (one == Sent::kLater) break;
       note(one);
       if (one == Sent::kYes) ++good;
     }
     // All packets went one by one, so their length is not the problem. If it were, at most a last, shorter one would
     // go.
-    if (good != 0 && good == sent) send_singly(direction.ip);
+    if (good != 0 && good == sent) send_singly(path.destination_ip);
     return sent == count ? Sent::kYes : Sent::kLater;
   }
   note(result, count);

@@ -1,9 +1,8 @@
-// udp_queue.h - the sockets of one queue as bursts of frames, whose headers stay inside this machine (worker thread
-// only)
+// udp_queue.h - the sockets of one queue as bursts of packets, or of frames with headers (worker thread only)
 //
-// The kernel delivers payloads of UDP. This queue adds headers of Ethernet, IPv4 and UDP before them, which have the
-// values of the original packet as far as the kernel reports these. So tags, probes, injected faults and lanes work as
-// they do with other ports.
+// The kernel delivers payloads of UDP, and many of them have one path. So packets come without headers. Where something
+// needs headers, such as tags, probes and injected faults, this queue makes frames: it adds headers of Ethernet, IPv4
+// and UDP, which have the values of the original packet as far as the kernel reports these.
 #pragma once
 
 #include <array>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "dataplane/device/packet_pool.h"
+#include "dataplane/device/port.h"
 #include "dataplane/frame/frame.h"
 #include "dataplane/udp/node_table.h"
 #include "dataplane/udp/superpacket_socket.h"
@@ -37,9 +37,10 @@ class UdpQueue {
   UdpQueue(const UdpQueue&) = delete;
   UdpQueue& operator=(const UdpQueue&) = delete;
 
-  // These work like Port::receive() and Port::send().
+  // These work like the functions of Port with the same names.
   [[nodiscard]] uint16_t receive(rte_mbuf** burst, uint16_t count) noexcept;
-  [[nodiscard]] uint16_t send(rte_mbuf** burst, uint16_t count) noexcept;
+  [[nodiscard]] uint16_t receive_datagrams(rte_mbuf** burst, uint16_t count, DatagramPath& path) noexcept;
+  [[nodiscard]] uint16_t send_datagrams(rte_mbuf** burst, DatagramPath* paths, uint16_t count) noexcept;
 
   [[nodiscard]] std::vector<int> fds() const;
   [[nodiscard]] size_t receive_bytes() const noexcept;  // size that the kernel has granted
@@ -60,7 +61,7 @@ class UdpQueue {
 
  private:
   static constexpr size_t kPosted = SuperpacketSocket::kMostPackets;
-  static constexpr size_t kMostFrames = 128;  // most frames of one superpacket; the rest of it is dropped
+  static constexpr size_t kMostFrames = 128;  // most packets of one superpacket; the rest of it is dropped
 
   struct Socket {
     std::unique_ptr<SuperpacketSocket> socket;
@@ -75,9 +76,9 @@ class UdpQueue {
   void split(const SuperpacketSocket::Arrival& arrival, size_t part) noexcept;
   void copy_out(size_t from, size_t bytes, size_t part, uint8_t* to) const noexcept;
   void add(rte_mbuf* mbuf, size_t bytes) noexcept;
-  [[nodiscard]] size_t gather(rte_mbuf** burst, size_t count, size_t first, iovec* packets, size_t* places,
-                              size_t& each) noexcept;
-  [[nodiscard]] SuperpacketSocket::Sent send_group(const uint8_t* frame, iovec* packets, size_t count, size_t each,
+  [[nodiscard]] size_t gather(rte_mbuf** burst, const DatagramPath* paths, size_t count, size_t first, iovec* packets,
+                              size_t* places, size_t& each) noexcept;
+  [[nodiscard]] SuperpacketSocket::Sent send_group(const DatagramPath& path, iovec* packets, size_t count, size_t each,
                                                    size_t& sent) noexcept;
   void note(SuperpacketSocket::Sent result, size_t packets = 1) noexcept;
   void note(Problem trouble, size_t packets = 1) noexcept;
@@ -92,7 +93,7 @@ class UdpQueue {
   std::array<rte_mbuf*, kPosted> posted_{};
   size_t posted_count_ = 0;
   std::unique_ptr<uint8_t[]> spill_;  // space for received bytes that do not fit into the posted buffers
-  // Frames that were fetched and not handed over yet.
+  // Packets that were fetched and not handed over yet.
   std::array<rte_mbuf*, kMostFrames> ready_{};
   size_t ready_first_ = 0;
   size_t ready_count_ = 0;
@@ -104,8 +105,7 @@ class UdpQueue {
   static constexpr unsigned kSinglyPackets = 10'000;
   std::array<Singly, 8> singly_{};
   size_t next_singly_ = 0;
-  Flow flow_;  // addresses of the packets that are being fetched
-  uint8_t tos_ = 0;
+  DatagramPath path_;  // path of the frames in ready_
   // The queue's worker writes these, others read them.
   std::atomic<int> refusal_{0};
   std::array<std::atomic<uint64_t>, static_cast<size_t>(Problem::kCount)> troubles_{};

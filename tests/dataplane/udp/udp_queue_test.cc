@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -52,11 +53,17 @@ struct Frame {
 
 class UdpQueues : public testing::Test {
  protected:
-  rte_mbuf* frame(const Flow& flow, const Bytes& payload) {
-    rte_mbuf* const mbuf = pool.allocate();
+  // Makes a packet, and notes its path for send_all().
+  rte_mbuf* frame(const Flow& flow, const Bytes& payload) { return frame(pool, flow, payload); }
+  rte_mbuf* frame(PacketPool& from, const Flow& flow, const Bytes& payload) {
+    rte_mbuf* const mbuf = from.allocate();
     if (mbuf == nullptr) return nullptr;
     auto* const bytes = rte_pktmbuf_mtod(mbuf, uint8_t*);
-    write_headers(bytes, flow, kTos, payload.size());
+    path_of[mbuf] = {.source_ip = flow.source_ip,
+                     .destination_ip = flow.destination_ip,
+                     .source_port = flow.source_port,
+                     .destination_port = flow.destination_port,
+                     .tos = kTos};
     std::memcpy(bytes + kFrameBytes, payload.data(), payload.size());
     mbuf->data_len = static_cast<uint16_t>(kFrameBytes + payload.size());
     mbuf->pkt_len = mbuf->data_len;
@@ -97,7 +104,9 @@ class UdpQueues : public testing::Test {
   void send_all(UdpQueue& queue, std::vector<rte_mbuf*> burst) {
     const auto end = std::chrono::steady_clock::now() + kLong;
     while (!burst.empty() && std::chrono::steady_clock::now() < end) {
-      const uint16_t sent = queue.send(burst.data(), static_cast<uint16_t>(burst.size()));
+      std::vector<DatagramPath> to;
+      for (rte_mbuf* const it : burst) to.push_back(path_of.at(it));
+      const uint16_t sent = queue.send_datagrams(burst.data(), to.data(), static_cast<uint16_t>(burst.size()));
       burst.erase(burst.begin(), burst.begin() + sent);
     }
     EXPECT_TRUE(burst.empty());
@@ -107,6 +116,7 @@ class UdpQueues : public testing::Test {
     Eal() { start_eal_once(); }
   } eal;
   PacketPool pool{"udp_queue", 1023, 1500};
+  std::map<const rte_mbuf*, DatagramPath> path_of;
 };
 
 Bytes payload_of(size_t bytes, uint8_t first) {
@@ -183,6 +193,49 @@ TEST_F(UdpQueues, FlowsDoNotMix) {
   }
 }
 
+// Packets without headers arrive with their path: one path for each call, whatever they were sent with.
+TEST_F(UdpQueues, PacketsWithoutHeadersHaveAPath) {
+  const auto one = setup_of(16, 2);
+  const auto other = setup_of(17, 2);
+  const uint16_t ports[] = {kPort, kPort + 1};
+  UdpQueue from(one, ports, pool.mempool());
+  UdpQueue to(other, ports, pool.mempool());
+  std::vector<rte_mbuf*> burst;
+  std::vector<DatagramPath> paths;
+  for (unsigned i = 0; i < 60; ++i) {
+    const auto port = static_cast<uint16_t>(kPort + i / 3 % 2);
+    burst.push_back(frame(flow_to(0, 0, 0, 0), payload_of(kPayload, static_cast<uint8_t>(i))));
+    paths.push_back({.source_ip = ip_of(16),
+                     .destination_ip = ip_of(17),
+                     .source_port = port,
+                     .destination_port = port,
+                     .tos = static_cast<uint8_t>(i % 3 == 0 ? 0x20 : kTos)});
+  }
+  const std::vector<DatagramPath> sent_with = paths;
+  const auto end = std::chrono::steady_clock::now() + kLong;
+  for (size_t gone = 0; gone < burst.size() && std::chrono::steady_clock::now() < end;) {
+    gone += from.send_datagrams(&burst[gone], &paths[gone], static_cast<uint16_t>(burst.size() - gone));
+  }
+  size_t got = 0;
+  while (got < sent_with.size() && std::chrono::steady_clock::now() < end) {
+    rte_mbuf* arrived[32];
+    DatagramPath path;
+    const uint16_t count = to.receive_datagrams(arrived, 32, path);
+    for (uint16_t i = 0; i < count; ++i) {
+      const auto* const payload = rte_pktmbuf_mtod_offset(arrived[i], const uint8_t*, kFrameBytes);
+      EXPECT_EQ(arrived[i]->data_len, kFrameBytes + kPayload);
+      EXPECT_EQ(path, sent_with.at(*payload));
+      make_frame(arrived[i], path);
+      const ParsedFrame parsed = parse_frame({payload - kFrameBytes, arrived[i]->data_len}, other.local, kClasses);
+      EXPECT_EQ(parsed.verdict, FrameVerdict::kGradlane);
+      EXPECT_EQ(parsed.tos, path.tos);
+      rte_pktmbuf_free(arrived[i]);
+    }
+    got += count;
+  }
+  EXPECT_EQ(got, sent_with.size());
+}
+
 // A queue without free buffers fetches nothing. Packets that the kernel keeps are not lost.
 TEST_F(UdpQueues, WaitsForBuffers) {
   const auto one = setup_of(5, 1);
@@ -212,13 +265,7 @@ TEST_F(UdpQueues, TooLongForTheMtu) {
   UdpQueue from(wide, {&port, 1}, long_ones.mempool());
   UdpQueue to(other, {&port, 1}, pool.mempool());
   for (const size_t bytes : {size_t{4000}, size_t{1000}}) {
-    rte_mbuf* const mbuf = long_ones.allocate();
-    auto* const data = rte_pktmbuf_mtod(mbuf, uint8_t*);
-    write_headers(data, flow_to(7, 8, kPort, kPort), kTos, bytes);
-    std::memset(data + kFrameBytes, 5, bytes);
-    mbuf->data_len = static_cast<uint16_t>(kFrameBytes + bytes);
-    mbuf->pkt_len = mbuf->data_len;
-    send_all(from, {mbuf});
+    send_all(from, {frame(long_ones, flow_to(7, 8, kPort, kPort), Bytes(bytes, 5))});
   }
   const auto got = receive(to, other, 1);
   ASSERT_EQ(got.size(), 1U);

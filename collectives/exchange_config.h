@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/stream_copy.h"
 #include "base/time.h"
 #include "collectives/auto_scope.h"
 #include "collectives/settings.h"
@@ -41,6 +42,8 @@ struct ExchangeConfig {
   // have memory of their own: with them, there may be four times as many.
   size_t operations = settings::kOperations.standard;
   size_t max_bytes = settings::kMaxTensor.standard;  // largest tensor of an operation
+
+  size_t stream_bytes = kStreamBytes;  // tensors from here on are written past the caches
 
   unsigned ack_every = 4;  // data packets per acknowledgement; fewer if some time has passed
   // Pads data packets that are nearly full to the length of full ones. Some ports handle many packets of one length in

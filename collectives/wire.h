@@ -196,7 +196,7 @@ static_assert(offsetof(Hello, auto_scope) == 112);
 inline constexpr size_t kLeastHello = 56;
 
 inline constexpr size_t kMinPacket = 256;  // smallest MTU: control runs and one raw granule fit
-inline constexpr size_t kMaxMtu = 9216;    // longest packet, from the link header on
+inline constexpr size_t kMaxMtu = 16384;   // longest packet, from the link header on
 inline constexpr unsigned kMaxWorld = 256;
 
 template <typename T>

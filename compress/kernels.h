@@ -72,7 +72,7 @@ struct HopResult {
 inline constexpr size_t kGroupFloats = 32;
 // Bytes of the tags of one group in a tagged block: one 64-bit word. (planes.h has those of bit planes.)
 inline constexpr size_t kTagBytes = 8;
-// Longest block, in bytes, that an encoder writes when it cuts a run to fit its output (jumbo frames have 9216).
+// Longest block, in bytes, that an encoder writes when it cuts a run to fit its output (no packet is longer).
 inline constexpr size_t kMaxPacket = 16384;
 
 // Largest granule of any codec.

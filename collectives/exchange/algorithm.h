@@ -38,11 +38,9 @@ struct EngineParts {
   Tracer& tracer;
   Peers& peers;
   Egress& egress;
-  unsigned owners;             // number of ranks if blocks may have owners, else 0
-  std::span<uint8_t> scratch;  // buffer for an encoded block that is decoded at once
-  std::span<uint8_t>
-      // buffer for a copy of results that no trainer can write to; empty if the world has fewer than three ranks
-      private_copy;
+  unsigned owners;                  // number of ranks if blocks may have owners, else 0
+  std::span<uint8_t> scratch;       // buffer for an encoded block that is decoded at once
+  std::span<uint8_t> private_copy;  // buffer for decoded elements that no trainer can write to; empty if alone
 };
 
 // Moves the elements of one operation; `Strategy` says where they go. The exchange makes one object for each slot of

@@ -88,7 +88,7 @@ ExchangeState::ExchangeState(const ExchangeConfig& config, PacketIo& io)
       egress_(config_, topology_, any_owners(config_), io, counters_, peers_, budget_, tracer_),
       membership_(config_, topology_.ring_links(), egress_.links(), counters_),
       scratch_(kMaxPacket),
-      private_copy_(config_.world > 2 ? kMaxRunElements * sizeof(uint64_t) : 0),
+      private_copy_(config_.world > 1 ? kMaxRunElements * sizeof(uint64_t) : 0),
       parts_{.config = config_,
              .topology = topology_,
              .counters = counters_,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/stream_copy.h"
 #include "collectives/exchange/egress.h"
 #include "collectives/exchange/peers.h"
 #include "collectives/exchange/poll_budget.h"
@@ -73,6 +74,8 @@ void Lifecycle::begin_stage(OperationState& it) noexcept {
     it.base = shares.offset(division.share);
     it.blocks = Blocks::spread(division.blocks, shares.count(division.share), granule);
   }
+  it.final_stage = it.last_stage();
+  it.streams = it.world > 1 && it.tensor_bytes() >= parts_.config.stream_bytes;
   it.offer = std::max({16 * granule, it.coder.cut(), it.result_coder.cut()});
   it.algorithm->begin();
 }
@@ -113,6 +116,7 @@ void Lifecycle::end_if_done(OperationState& it) noexcept {
 
 void Lifecycle::end(OperationState& it, const Failure& failure) noexcept {
   const bool runs = it.state == OperationState::State::kRunning;
+  if (it.streams) stream_fence();
   // An operation that is not ready yet has not changed its residual. Other exchanges may still read that residual, on
   // threads of their own.
   it.outcome.residual_cleared = failure && runs && it.prepared.ready && it.operation.residual != nullptr;

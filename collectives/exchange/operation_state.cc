@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "base/stream_copy.h"
 #include "collectives/exchange/poll_budget.h"
 
 namespace gradlane {
@@ -32,6 +33,20 @@ size_t OperationState::copy_share(unsigned block, size_t first, PollBudget& budg
               count * coder.element_bytes());
   budget.spend(count);
   return count;
+}
+
+size_t OperationState::tensor_bytes() const noexcept {
+  const size_t elements = std::max(operation.count, operation.whole) * (has_shares(operation.kind) ? world : 1);
+  return elements * coder.element_bytes();
+}
+
+void OperationState::store_final(std::span<const uint8_t> encoded, unsigned block, size_t element, size_t count,
+                                 std::span<uint8_t> buffer) const noexcept {
+  uint8_t* const results = elements(block, element);
+  uint8_t* const decoded = streams ? buffer.data() : results;
+  (void)result_coder.decode(encoded, decoded, count);
+  if (operation.reduction == Reduction::kAverage) coder.divide(decoded, count, world);
+  if (streams) stream_copy(results, decoded, count * coder.element_bytes());
 }
 
 RunHeader OperationState::run_header(const Coder& by, Phase phase, unsigned block, size_t element) const noexcept {

@@ -102,6 +102,12 @@ struct OperationState {
     if (operation.reduction == Reduction::kAverage && last_stage())
       coder.divide(elements(block, element), count, world);
   }
+  // Returns the bytes of the tensor, also of its parts in other exchanges.
+  [[nodiscard]] size_t tensor_bytes() const noexcept;
+  // Decodes results of the last stage to their place, and completes them. `buffer` has space for kMaxRunElements
+  // elements.
+  void store_final(std::span<const uint8_t> encoded, unsigned block, size_t element, size_t count,
+                   std::span<uint8_t> buffer) const noexcept;
   // Copies elements of an all-to-all that stay on this rank, as many as a poll may. Returns their number.
   size_t copy_share(unsigned block, size_t first, PollBudget& budget) const noexcept;
 
@@ -148,7 +154,9 @@ struct OperationState {
   // The division of the tensor in the present stage, or of its part from element `base` on.
   Blocks blocks;
   size_t base = 0;
-  size_t offer = 0;  // number of elements to offer the coder: about as many as a packet takes
+  size_t offer = 0;         // number of elements to offer the coder: about as many as a packet takes
+  bool final_stage = true;  // last_stage(), for each packet
+  bool streams = false;     // results are written past the caches, as the tensor is larger than they are
 };
 
 }  // namespace gradlane

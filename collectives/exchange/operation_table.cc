@@ -17,7 +17,8 @@ OperationTable::OperationTable(const EngineParts& parts) {
   // Each rank's block may end within a granule.
   const size_t granules = config.max_bytes / kGranuleBytes + 2 * size_t{config.world};
   const size_t small = OrderedReducer::kSmallBytes / kGranuleBytes + 2 * size_t{config.world};
-  const auto relayed = [&](size_t all) { return parts.private_copy.empty() ? 0 : all; };
+  // Two ranks pass no results on.
+  const auto relayed = [&](size_t all) { return config.world > 2 ? all : 0; };
   const size_t slots = std::min(kMaxOperations, config.operations * kSlotsPerMemory);
   memories_.reserve(slots + config.operations);
   table_.reserve(slots);

@@ -77,8 +77,7 @@ void OwnerAlgorithm::on_run(const Run& run, size_t link, bool, Nanos) noexcept {
   const size_t begin = run.header.first * it_.coder.granule();
   results_left_ -= run.header.count;
   parts_.counters.add(Counter::kRunsStored);
-  (void)it_.result_coder.decode(run.payload, it_.elements(run.header.block, begin), run.header.count);
-  it_.complete(run.header.block, begin, run.header.count);
+  it_.store_final(run.payload, run.header.block, begin, run.header.count, parts_.private_copy);
 }
 
 bool OwnerAlgorithm::accepts_credit(unsigned block, size_t link) const noexcept {

@@ -169,12 +169,11 @@ void RingAlgorithm::take_result(const Run& run, bool relayed, Nanos now) noexcep
     return;
   }
   parts_.counters.add(run.step.send ? Counter::kRunsRelayed : Counter::kRunsStored);
-  if (it_.route.stage == 0) {  // a call of store_result() would cost 5 % of a packet's time
-    (void)it_.result_coder.decode(run.payload, it_.elements(block, begin), count);
+  if (it_.final_stage) {
+    it_.store_final(run.payload, block, begin, count, parts_.private_copy);
   } else {
-    store_result(it_.result_coder, block, begin, run.payload, count);
+    store_with_digests(it_.result_coder, block, begin, run.payload, count);
   }
-  it_.complete(block, begin, count);
 }
 
 // Passes a run on inside another packet, if its own packet cannot be relayed. Returns false if there is no space.

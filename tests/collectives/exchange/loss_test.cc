@@ -275,6 +275,7 @@ class Chance {
     exchange.window = size_t{2} << below(9);
     exchange.mtu = one_of({kMinPacket, kMinPacket + 1, size_t{576}, size_t{1472}, size_t{1472}, kMaxMtu});
     exchange.max_bytes = size_t{2} << 20;
+    exchange.stream_bytes = one_of({size_t{0}, size_t{4096}, kStreamBytes});
     config.adjust = [some = below(3)](unsigned node, ExchangeConfig& of_node) { of_node.pad = node % 3 < some; };
     exchange.queue_target = one_of({size_t{1}, size_t{16}, size_t{200}});
     exchange.max_hold = one_of({Nanos{0}, 10 * kMicrosecond, 100 * kMicrosecond});

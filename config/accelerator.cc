@@ -63,7 +63,7 @@ std::vector<ConfigKey<AcceleratorConfig>> make_accelerator_keys() {
       other_key<C>(
           "word", "", "codec", [](const C& of) { return of.codec.name(); }, "`fixed:10`",
           "`fixed:B`, `inceptionn:B`; [codecs.md](codecs.md)", kAnyNode, "codec for what this machine sends"),
-      whole_key<C, kMinIpMtu, kMaxIpMtu, &C::mtu>("", "mtu", kSame, "longest IP packet in bytes, on both sides"),
+      whole_key<C, kMinIpMtu, kMaxFrameMtu, &C::mtu>("", "mtu", kSame, "longest IP packet in bytes, on both sides"),
       tos_key<C, &C::tos_compressed>("compressed", kSame, "multiples of 4 from 4 to `0xfc`, both different",
                                      "ToS byte by which programs ask for compression"),
       tos_key<C, &C::tos_wire>("wire", kSame, "", "ToS byte of compressed packets on the network"),

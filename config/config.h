@@ -27,8 +27,9 @@ inline constexpr unsigned kMaxLanes = 16;       // per node; GL_MAX_LANES of cli
 inline constexpr unsigned kMaxPorts = 16;       // per node
 inline constexpr size_t kMaxProcessPorts = 32;  // for all nodes of a daemon: DPDK's RTE_MAX_ETHPORTS
 inline constexpr size_t kMinIpMtu = 576;
-inline constexpr size_t kMaxIpMtu = 9000;
-inline constexpr size_t kIpUdpBytes = 28;  // headers between the MTU of IP and that of the exchange, for IPv4
+inline constexpr size_t kMaxIpMtu = 16384;    // with sockets: on loopback, four such packets fill a superpacket
+inline constexpr size_t kMaxFrameMtu = 9000;  // with all other ports, and with accelerators
+inline constexpr size_t kIpUdpBytes = 28;     // headers between the MTU of IP and that of the exchange, for IPv4
 
 // An address and a port of TCP or UDP.
 struct IpPort {

@@ -117,6 +117,12 @@ void read_workers(const Section& root, NodeConfig& config) {
   read_idle(*section, config.idle);
 }
 
+// Only sockets have packets beyond jumbo frames.
+void check_mtu(const Section& root, const NodeConfig& config) {
+  if (config.mtu <= kMaxFrameMtu || config.ports.empty() || of_sockets(config)) return;
+  root.find("mtu")->fault(fmt::format("{} needs `udp` ports, allowed: {} to {}", config.mtu, kMinIpMtu, kMaxFrameMtu));
+}
+
 void read_exchange(const Section& root, NodeConfig& config) {
   // One call on a socket passes dozens of packets if that many wait, so more of them may wait than on other ports.
   if (of_sockets(config)) config.queue_target = kSocketQueueTarget;
@@ -219,6 +225,7 @@ NodeConfig read_config(const ConfigTree& source, const NodeChoice& choice) {
   read_udp_port(root, config);
   if (identity) read_addresses(places, config);
   read_ports(root, config, identity);
+  check_mtu(root, config);
   (void)read_section(node_keys(), root, "memory", config);
   read_exchange(root, config);
   (void)read_section(node_keys(), root, "timeouts", config);

@@ -19,7 +19,7 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kMostMtu = 1500;  // largest MTU that is chosen if none is set; most networks pass it
+constexpr size_t kMostMtu = 1500;  // largest MTU that is chosen for a network if none is set; most pass it
 constexpr const char* kSlurmNames[] = {"SLURM_JOB_NODELIST", "SLURM_NODELIST"};
 
 // ---- Hosts
@@ -154,6 +154,15 @@ bool has(const std::vector<LocalIp>& here, const IpAddress& ip) {
   return std::ranges::find(here, ip, &LocalIp::ip) != here.end();
 }
 
+// Returns the MTU for packets that stay in this machine: that of its loopback interface, or less.
+size_t mtu_inside(const std::vector<LocalIp>& here) {
+  size_t most = kMaxIpMtu;
+  for (const LocalIp& it : here) {
+    if (is_loopback(it.ip)) most = std::min(most, it.mtu);
+  }
+  return most;
+}
+
 // Returns the MTU of the interface with this address; 0 if this machine does not have the address.
 size_t mtu_at(const IpAddress& ip, const std::vector<LocalIp>& here) {
   const auto found = std::ranges::find(here, ip, &LocalIp::ip);
@@ -199,7 +208,12 @@ WordsTree tree_of(const NodeWords& words, const HostQueries& queries) {
     found.launcher = given.launcher;
     add_key(tree.root, place, "rank", scalar_at(place, fmt::format("{}", rank)));
   }
-  if (const size_t mtu = rank < ips.size() ? mtu_at(ips[rank], here) : 0;
+  // Packets between nodes of one machine may be long, but only sockets have buffers for them without being asked.
+  const bool inside = hosts.size() > 1 && words.ports.empty() && find_key(tree.root, "ports") == nullptr &&
+                      std::ranges::all_of(ips, is_loopback);
+  if (const size_t mtu = inside              ? mtu_inside(here)
+                         : rank < ips.size() ? mtu_at(ips[rank], here)
+                                             : 0;
       mtu != 0 && find_key(tree.root, "mtu") == nullptr) {
     add_key(tree.root, place, "mtu", scalar_at(place, fmt::format("{}", mtu)));
   }

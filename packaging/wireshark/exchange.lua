@@ -3,7 +3,7 @@ local show, names, crc, blocks, operations = ...
 if not show then return end -- Wireshark also loads this file alone, without arguments
 local exchange = {}
 
-local kHeader, kRunHeader, kTag, kMaxPacket = 44, 20, 28, 9216
+local kHeader, kRunHeader, kTag, kMaxPacket = 44, 20, 28, 16384
 local kMagic, kProbeMagic, kVersion = 0x4c47, 0x5047, 2
 local kinds = { hello = 1, acknowledgement = 2, data = 3 }
 local kStart, kPadding = 2, 5

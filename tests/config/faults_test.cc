@@ -148,8 +148,8 @@ TEST(Faults, Quantities) {
         "4:20: exchange.window: 12 is not a power of two, allowed: 2, 4, 8 and so on up to 4096"},
        {"exchange: {operations: 257}", "4:24: exchange.operations: '257' is out of range, allowed: 1 to 256"},
        {"exchange: {queue_target: 0}", "4:26: exchange.queue_target: '0' is out of range, allowed: 1 to 4096"},
-       {"mtu: 575", "4:6: mtu: '575' is out of range, allowed: 576 to 9000"},
-       {"mtu: 9001", "4:6: mtu: '9001' is out of range, allowed: 576 to 9000"},
+       {"mtu: 575", "4:6: mtu: '575' is out of range, allowed: 576 to 16384"},
+       {"mtu: 16385", "4:6: mtu: '16385' is out of range, allowed: 576 to 16384"},
        {"udp_port: 0", "4:11: udp_port: '0' is out of range, allowed: 1 to 65535"},
        {"udp_port: 65530\ntrainers: 4\nworkers: {lanes: 2}",
         "4:11: udp_port: 65530 is the first of 8 ports, one for each lane and trainer, allowed: 1 to 65528"}});
@@ -317,6 +317,8 @@ TEST(Faults, Devices) {
          {"ports: [{device: \"net_memif0,role=server\"}]\nmtu: 9000",
           "3:18: ports[0].device: frames of this MTU have up to 9014 bytes, but memif's buffers have 2048: they would "
           "overwrite each other; allowed: bsize=9014 and more, best bsize=9216"},
+         {"ports: [{device: \"net_memif0,bsize=16384\"}]\nmtu: 9001",
+          "4:6: mtu: 9001 needs `udp` ports, allowed: 576 to 9000"},
          {"ports: [{device: \"net_memif0,bsize=9216x\"}]\nmtu: 9000",
           "3:18: ports[0].device: bsize=9216x is not a whole number, allowed: digits only"},
          {"ports: [{device: \"net_af_packet0,iface=a,framesz=4k\"}]",
@@ -335,6 +337,7 @@ TEST(Faults, Devices) {
           "blocksz of 3072, or a multiple of it"}});
   const std::string nodes = kNodes;
   EXPECT_EQ(fault_of(nodes + "mtu: 9000\nports: [{device: \"net_memif0,bsize=9216\"}]"), "");
+  EXPECT_EQ(fault_of(nodes + "mtu: 16384\nports: [{udp: any}]"), "");
   EXPECT_EQ(fault_of(nodes + "mtu: 9000\nports: [{device: \"net_af_packet0,iface=a,framesz=16384,blocksz=65536\"}]"),
             "");
 }
@@ -364,7 +367,7 @@ TEST(Faults, Yaml) {
 }
 
 TEST(Faults, TheFirstOneIsTold) {
-  check(kNodes, {{"mtu: 1\nlog: x\nports: 3", "3:6: mtu: '1' is out of range, allowed: 576 to 9000"},
+  check(kNodes, {{"mtu: 1\nlog: x\nports: 3", "3:6: mtu: '1' is out of range, allowed: 576 to 16384"},
                  {"log: x\nmtu: 1\nports: 3", "3:6: log: 'x' is unknown, allowed: trace, debug, info, warn, error"}});
 }
 

@@ -111,9 +111,9 @@ TEST(NodeWords, Ranks) {
             "--nodes: self (127.0.1.1) is a loopback address, which other machines cannot reach; allowed: "
             "all nodes on loopback, or none: write its address instead, or change /etc/hosts");
   // If the rank is given, this machine is not searched for among the addresses. The MTU is set only if that rank's
-  // address is one of this machine.
+  // address is one of this machine, or all are loopback addresses.
   EXPECT_EQ(tree({"127.0.0.1,127.0.0.2", {}, {}, 1}),
-            "{nodes: [{rank: 0, ip: 127.0.0.1}, {rank: 1, ip: 127.0.0.2}], ports: [{udp: auto}]}");
+            "{nodes: [{rank: 0, ip: 127.0.0.1}, {rank: 1, ip: 127.0.0.2}], mtu: 16384, ports: [{udp: auto}]}");
   EXPECT_EQ(tree({"10.0.0.1,10.0.0.4", {}, {}, 1}),
             "{nodes: [{rank: 0, ip: 10.0.0.1}, {rank: 1, ip: 10.0.0.4}], ports: [{udp: auto}]}");
   // This machine has none of the addresses, for example because it is behind NAT.

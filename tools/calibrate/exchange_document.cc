@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -38,9 +39,10 @@ std::string text_field(const json& of, const std::string& where, const char* key
   return value;
 }
 
-const json& list_field(const json& of, const std::string& where, const char* key) {
-  const json& value = field(of, where, key);
-  if (!value.is_array() || value.empty()) refuse(where, fmt::format("{} is no list, or empty", key));
+// `where` is no reference: GCC 13 and later would take the result for one to a temporary text.
+const json& list_field(const json& of, std::string_view where, const char* key) {
+  const json& value = field(of, std::string(where), key);
+  if (!value.is_array() || value.empty()) refuse(std::string(where), fmt::format("{} is no list, or empty", key));
   return value;
 }
 

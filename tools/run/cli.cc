@@ -36,7 +36,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
 
   const OptionGroup links(*run, "Links");
   links.add("--link", "LINK", options.link, "vhost, memif, ring, veth, udp, accelerator (vhost)");
-  links.add("--mtu", "BYTES", options.mtu, "IP MTU (9000; veth, accelerator, udp namespaces: 1500)");
+  links.add("--mtu", "BYTES", options.mtu, "IP MTU (9000; udp: 16384; with namespaces: 1500)");
   links.add("--rate", "RATE", options.rate, "Rate of links (veth, udp, accelerator): 200mbit, 1gbit");
   links.flag("--ipv6", options.ipv6, "With udp: use IPv6 addresses");
   links.flag("--inside", options.inside, "With veth, udp: run it in the nodes' namespaces");

@@ -171,6 +171,8 @@ void plan_link(const RunOptions& options, RunSettings& plan) {
   plan.inside = options.inside;
   if (plan.has_namespaces() || (plan.link == Link::kUdp && !options.rate.empty())) {
     plan_spaces(options, plan);
+  } else if (plan.link == Link::kUdp) {
+    plan.mtu = kMaxIpMtu;
   } else if (!options.rate.empty()) {
     throw SetupError(
         fmt::format("--rate {}: only links of --link veth, udp and accelerator have a rate", options.rate));
@@ -267,7 +269,8 @@ RunSettings make_run_settings(const RunOptions& options) {
   plan.trainers = parse_number("--trainers", options.trainers, 1, 1, kMaxTrainers);
   plan.local_reduce = options.local_reduce;
   plan_ipv6(options, plan);
-  plan.mtu = parse_number("--mtu", options.mtu, plan.mtu, plan.ipv6 ? kMinIpv6Mtu : kMinIpMtu, kMaxIpMtu);
+  plan.mtu = parse_number("--mtu", options.mtu, plan.mtu, plan.ipv6 ? kMinIpv6Mtu : kMinIpMtu,
+                          plan.link == RunSettings::Link::kUdp ? kMaxIpMtu : kMaxFrameMtu);
   plan.idle = parse_name("--idle", options.idle, {"adaptive", "spin", "yield"});
   plan.timeout = parse_timeout(options.timeout);
   plan.log = parse_name("--log", options.log, {"warn", "trace", "debug", "info", "error"});

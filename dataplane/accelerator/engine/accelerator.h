@@ -13,6 +13,7 @@
 #include "base/counter_set.h"
 #include "base/time.h"
 #include "compress/codec.h"
+#include "config/config.h"
 #include "dataplane/accelerator/engine/bundle.h"
 #include "dataplane/accelerator/engine/counters.h"
 #include "dataplane/accelerator/engine/frame_io.h"
@@ -28,7 +29,7 @@ class Accelerator {
  public:
   // Packets with a shorter payload are sent uncompressed, because compression would gain nothing.
   static constexpr size_t kLeastPayload = 64;
-  static constexpr size_t kMostPayload = 9000;
+  static constexpr size_t kMostPayload = kMaxFrameMtu;
 
   struct Setup {
     Codec codec = find_codec(kDefaultLossyCodec);  // must be a codec whose CodecRow allows accelerators

@@ -13,9 +13,9 @@ size_t write_record(const Codec& codec, std::span<const uint8_t> payload, unsign
   const size_t floats = (payload.size() - lead) / sizeof(float);
   const size_t trail = (payload.size() - lead) % sizeof(float);
   const size_t header = kRecordHeaderBytes + lead + trail;
-  if (payload.size() <= header + kGroupBytes) return 0;
+  if (payload.size() <= header + kGroupBytes || out.size() <= header) return 0;
   // This is the longest block with which the packet still gets shorter. The encoder stops there.
-  const size_t room = payload.size() - header - kGroupBytes - 1;
+  const size_t room = std::min(payload.size() - kGroupBytes - 1, out.size()) - header;
   const uint8_t* const from = payload.data() + lead;
   const EncodeResult result = codec.encode({reinterpret_cast<const float*>(from), floats}, {out.data() + header, room});
   if (result.floats != floats) return 0;

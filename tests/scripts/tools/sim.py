@@ -70,7 +70,7 @@ ERRORS = [
     (["--reorder", "x"], ["--reorder", "'x'"]),
     (["--corrupt", "x"], ["--corrupt", "'x'"]),
     (["--queue", "1"], ["--queue", "'1'", "2K to 1G"]),
-    (["--mtu", "100"], ["--mtu", "'100'", "284 to 9244"]),
+    (["--mtu", "100"], ["--mtu", "'100'", "284 to 16412"]),
     (["--window", "100"], ["--window", "'100'", "power of two"]),
     (["--gamma", "1"], ["--gamma", "'1'", "0.1ns"]),
     (["--data", "noise"], ["noise", "laplace-1e-3"]),

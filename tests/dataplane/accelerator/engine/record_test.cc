@@ -51,6 +51,18 @@ size_t wanted_bytes(const Codec& codec, const Bytes& payload, size_t lead) {
   return bytes + accel::kGroupBytes < payload.size() ? bytes : 0;
 }
 
+// A record that does not fit into its buffer is not written beyond it.
+TEST(Record, FitsItsBuffer) {
+  const Codec codec = find_codec("fixed:10");
+  const Bytes original = payload(Data::kGradients, 1400, 1, 3);
+  const size_t needed = write(codec, original, 3).size();
+  ASSERT_NE(needed, 0U);
+  for (size_t room = 0; room <= needed; ++room) {
+    const Exact in(original), out(room);
+    EXPECT_EQ(accel::write_record(codec, in.span(), 3, out.span()), room == needed ? needed : 0U) << room;
+  }
+}
+
 TEST(Record, EverySizeAndKindOfData) {
   const size_t step = thorough() ? 1 : 7;
   for (const char* name : {"fixed:6", "fixed:10", "inceptionn:10"}) {

@@ -19,7 +19,7 @@ USUAL_PORTS = range(18416, 18464)
 _FIRST, _LAST = 20000, 32000
 _TRIES = 200
 _MOST_MTU = 1500  # largest MTU for daemons without GRADLANE_MTU, which most networks can carry
-_LEAST_MTU, LOCAL_MTU = 576, 9000  # range of `mtu` in a daemon's configuration
+_LEAST_MTU, _LONGEST_MTU = 576, 16384  # range of `mtu` in a daemon's configuration
 
 
 def local_address_for(host: str = "") -> str:
@@ -67,6 +67,11 @@ def is_here(address: str) -> bool:
     return True
 
 
+def mtu_inside() -> int:
+    """Returns the MTU for packets between daemons of this machine."""
+    return min(_interface_mtu("127.0.0.1")[1], _LONGEST_MTU)
+
+
 def mtu_for(address: str) -> int:
     """Returns the MTU for packets of a daemon at this address: GRADLANE_MTU, else that of the interface, but 1500 at
     most. Raises ValueError if GRADLANE_MTU is no MTU, or more than that of the interface."""
@@ -74,8 +79,8 @@ def mtu_for(address: str) -> int:
     text = os.environ.get("GRADLANE_MTU", "")
     if not text:
         return min(has, _MOST_MTU)
-    if not text.isdecimal() or not _LEAST_MTU <= int(text) <= LOCAL_MTU:
-        raise ValueError(f"GRADLANE_MTU={text}: this is no MTU, allowed: {_LEAST_MTU} to {LOCAL_MTU}")
+    if not text.isdecimal() or not _LEAST_MTU <= int(text) <= _LONGEST_MTU:
+        raise ValueError(f"GRADLANE_MTU={text}: this is no MTU, allowed: {_LEAST_MTU} to {_LONGEST_MTU}")
     if interface and int(text) > has:
         raise ValueError(f"GRADLANE_MTU={text}: interface {interface} has MTU {has}: set at most {has}, or ip link set "
                          f"{interface} mtu {text}")

@@ -155,7 +155,7 @@ bool has(const std::vector<LocalIp>& here, const IpAddress& ip) {
 }
 
 // Returns the MTU for packets that stay in this machine: that of its loopback interface, or less.
-size_t mtu_inside(const std::vector<LocalIp>& here) {
+size_t loopback_mtu(const std::vector<LocalIp>& here) {
   size_t most = kMaxIpMtu;
   for (const LocalIp& it : here) {
     if (is_loopback(it.ip)) most = std::min(most, it.mtu);
@@ -209,9 +209,9 @@ WordsTree tree_of(const NodeWords& words, const HostQueries& queries) {
     add_key(tree.root, place, "rank", scalar_at(place, fmt::format("{}", rank)));
   }
   // Packets between nodes of one machine may be long, but only sockets have buffers for them without being asked.
-  const bool inside = hosts.size() > 1 && words.ports.empty() && find_key(tree.root, "ports") == nullptr &&
-                      std::ranges::all_of(ips, is_loopback);
-  if (const size_t mtu = inside              ? mtu_inside(here)
+  const bool on_loopback = hosts.size() > 1 && words.ports.empty() && find_key(tree.root, "ports") == nullptr &&
+                           std::ranges::all_of(ips, is_loopback);
+  if (const size_t mtu = on_loopback         ? loopback_mtu(here)
                          : rank < ips.size() ? mtu_at(ips[rank], here)
                                              : 0;
       mtu != 0 && find_key(tree.root, "mtu") == nullptr) {

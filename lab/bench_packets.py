@@ -5,6 +5,8 @@ Each ring is a `gradlane run --link udp`: on loopback with long packets and with
 namespaces whose links have a rate. In each, Gloo and gradlane's codecs take turns. A row has the median time on the
 slowest rank, how many times as fast as Gloo that is, and CPU seconds per GB of tensor of a rank: of the rank and, but
 for Gloo, of its daemon. Work of the kernel for arriving packets is part of that only if it runs in one of them.
+
+Needs build/ and the PyTorch that tools/setup.sh --test installs.
 """
 
 import argparse
@@ -161,4 +163,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
+        sys.exit(f"bench_packets.py: {error}")

@@ -102,7 +102,7 @@ struct OperationState {
     if (operation.reduction == Reduction::kAverage && last_stage())
       coder.divide(elements(block, element), count, world);
   }
-  // Returns the bytes of the tensor, also of its parts in other exchanges.
+  // Returns the bytes of the whole tensor, of which this exchange may have a part.
   [[nodiscard]] size_t tensor_bytes() const noexcept;
   // Decodes results of the last stage to their place, and completes them. `buffer` has space for kMaxRunElements
   // elements.
@@ -155,7 +155,7 @@ struct OperationState {
   Blocks blocks;
   size_t base = 0;
   size_t offer = 0;         // number of elements to offer the coder: about as many as a packet takes
-  bool final_stage = true;  // last_stage(), for each packet
+  bool final_stage = true;  // last_stage(), computed once for each stage
   bool streams = false;     // results are written past the caches, as the tensor is larger than they are
 };
 

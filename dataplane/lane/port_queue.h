@@ -164,7 +164,7 @@ class PortQueue {
   static constexpr unsigned kMostCalls = 32;  // most superpackets of one burst, which may be single packets
   static constexpr size_t kLeastFrame = 60;   // shortest Ethernet frame without FCS
 
-  // A packet's index in queued_, or queued_count_.
+  // Returns a packet's index in queued_; queued_count_ if it is not there.
   [[nodiscard]] size_t place_of(const rte_mbuf* mbuf) const noexcept {
     const auto end = queued_.begin() + static_cast<ptrdiff_t>(queued_count_);
     return static_cast<size_t>(std::find(queued_.begin(), end, mbuf) - queued_.begin());

@@ -88,8 +88,8 @@ int buffers_node(const NodeConfig& config) {
 
 Nanos patience_for(const NodeConfig& config) {
   const auto in_kernel = [](const PortConfig& port) { return traits_of(port).kernel; };
-  const auto inside = [](const NodeAddress& node) { return is_loopback(address_of(node)); };
-  if (of_sockets(config) && std::ranges::all_of(config.nodes, inside)) return Idle::kLoopbackPatience;
+  const auto on_loopback = [](const NodeAddress& node) { return is_loopback(address_of(node)); };
+  if (of_sockets(config) && std::ranges::all_of(config.nodes, on_loopback)) return Idle::kLoopbackPatience;
   return std::ranges::any_of(config.ports, in_kernel) ? Idle::kKernelPatience : Idle::kMemoryPatience;
 }
 

@@ -138,7 +138,7 @@ class Addresses(unittest.TestCase):
         self.assertTrue(host_info.is_here("127.0.0.1"))
         self.assertFalse(host_info.is_here("192.0.2.77"))
         self.assertEqual(host_info.mtu_for("127.0.0.1"), 1500)
-        self.assertIn(host_info.mtu_inside(), range(576, 16385))
+        self.assertIn(host_info.loopback_mtu(), range(576, 16385))
         self.assertEqual(host_info.network(), host_info.network())
         for text, wrong in (("9000", ""), ("1300", ""), ("16385", "this is no MTU, allowed: 576 to 16384"), ("big", "no MTU")):
             with unittest.mock.patch.dict(os.environ, GRADLANE_MTU=text):

@@ -67,8 +67,8 @@ def is_here(address: str) -> bool:
     return True
 
 
-def mtu_inside() -> int:
-    """Returns the MTU for packets between daemons of this machine."""
+def loopback_mtu() -> int:
+    """Returns the MTU for packets between daemons of this machine, in bytes."""
     return min(_interface_mtu("127.0.0.1")[1], _LONGEST_MTU)
 
 

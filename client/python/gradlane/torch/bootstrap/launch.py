@@ -255,7 +255,7 @@ def _attempt(group: StoreGroup, facts: list[placement.HostInfo], plan: placement
     mine = rank // plan.trainers
     reserved: list[Any] = []
     try:
-        ends = [placement.Endpoint("127.0.0.1", 0, host_info.mtu_inside())]
+        ends = [placement.Endpoint("127.0.0.1", 0, host_info.loopback_mtu())]
         if len(plan.machines) > 1:
             said = group.ask(f"endpoint {attempt}", starters,
                              lambda: _endpoint(facts, plan, mine, reserved, attempt < _ATTEMPTS - 1).text(), _FAULTS)
@@ -279,7 +279,7 @@ def _endpoint(facts: list[placement.HostInfo], plan: placement.DaemonPlacement, 
     if port == 0:
         reserved += host_info.free_ports(address, placement.ports(plan.trainers), usual and not plan.alone)
         port = reserved[0].getsockname()[1]
-    return placement.Endpoint(address, port, host_info.mtu_inside() if plan.alone else host_info.mtu_for(address))
+    return placement.Endpoint(address, port, host_info.loopback_mtu() if plan.alone else host_info.mtu_for(address))
 
 
 def _address(facts: list[placement.HostInfo], plan: placement.DaemonPlacement, mine: int) -> tuple[str, int]:

@@ -47,6 +47,7 @@ enum class Counter : uint8_t {
   kCreditStall,
   kWindowStall,
   // runs
+  kDeferred,
   kRunsMerged,
   kRunsAbsorbed,
   kRunsRelayed,
@@ -158,6 +159,7 @@ inline constexpr CounterRow<Counter> kCounterRows[] = {
     {Counter::kCreditStall, "credit_stall", "the neighbour's credit was used up", &kSendStallsMetric, "credit"},
     {Counter::kWindowStall, "window_stall", "the congestion window or the send window was full", &kSendStallsMetric,
      "window"},
+    {Counter::kDeferred, "deferred", "data packets received that waited until the link to go on by had space"},
     {Counter::kRunsMerged, "runs_merged", "runs added to this rank's elements and passed on in one step", &kRunsMetric,
      "merged"},
     {Counter::kRunsAbsorbed, "runs_absorbed", "runs put into the tensor first and sent later", &kRunsMetric,

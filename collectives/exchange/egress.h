@@ -1,6 +1,7 @@
 // egress.h - the sending side: links, the packets that are being filled for them, and when these leave (packet path)
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -69,6 +70,10 @@ class Egress {
   void expect_results(int blocks) noexcept { owned_ += blocks; }
 
   // ---- A poll
+  // Returns whether a buffer was missing for an open packet since the last poll began.
+  [[nodiscard]] bool starved() const noexcept {
+    return fanout_.starved() || std::ranges::any_of(outboxes_, &Outbox::starved);
+  }
   void begin_poll() noexcept;
   // `more`: operations have elements left that would go into open packets.
   void end_poll(bool more, Nanos now) noexcept;

@@ -81,6 +81,7 @@ ExchangeConfig checked(const ExchangeConfig& config) {
 
 ExchangeState::ExchangeState(const ExchangeConfig& config, PacketIo& io)
     : config_(checked(config)),
+      io_(io),
       topology_(config_.strategies, config_.world, config_.rank),
       admission_(config_, topology_),
       tracer_(config_.rank, topology_.neighbours()),
@@ -102,7 +103,12 @@ ExchangeState::ExchangeState(const ExchangeConfig& config, PacketIo& io)
       table_(parts_),
       preparation_(parts_, membership_, table_),
       lifecycle_(parts_, admission_.ring(), membership_, table_, preparation_),
-      control_(parts_, table_, lifecycle_) {}
+      control_(parts_, table_, lifecycle_),
+      deferred_(DeferredPackets::most(config_.window)) {}
+
+ExchangeState::~ExchangeState() {
+  while (!deferred_.empty()) io_.release(deferred_.pop().packet);
+}
 
 // ---- Operations
 
@@ -162,6 +168,7 @@ void ExchangeState::poll(Nanos now) noexcept {
   polled_at_ = now;
   lifecycle_.handle(membership_.poll(now));
   for (Link& link : egress_.links()) link.poll(now);
+  take_deferred(egress_.starved(), now);
   lifecycle_.start_waiting(now);
   lifecycle_.check_deadlines(now);
   pump(now);
@@ -259,7 +266,8 @@ void ExchangeState::trace_wait(OperationState& it) noexcept {
 
 size_t Exchange::buffers(const ExchangeConfig& config) {
   const Topology topology(config.strategies, config.world, config.rank);
-  return Egress::buffers(config, topology, any_owners(config));
+  const size_t deferred = config.world > 1 ? DeferredPackets::most(config.window) : 0;
+  return Egress::buffers(config, topology, any_owners(config)) + deferred;
 }
 
 Exchange::Exchange(const ExchangeConfig& config, PacketIo& io) : state_(std::make_unique<ExchangeState>(config, io)) {}

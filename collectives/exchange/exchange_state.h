@@ -12,6 +12,7 @@
 #include "collectives/exchange/admission.h"
 #include "collectives/exchange/algorithm.h"
 #include "collectives/exchange/control.h"
+#include "collectives/exchange/deferred_packets.h"
 #include "collectives/exchange/egress.h"
 #include "collectives/exchange/exchange.h"
 #include "collectives/exchange/lifecycle.h"
@@ -30,6 +31,10 @@ namespace gradlane {
 class ExchangeState {
  public:
   ExchangeState(const ExchangeConfig& config, PacketIo& io);
+  // Gives back all buffers.
+  ~ExchangeState();
+  ExchangeState(const ExchangeState&) = delete;
+  ExchangeState& operator=(const ExchangeState&) = delete;
 
   // ---- Functions of Exchange that involve several parts. Exchange asks the parts directly for all others.
   Exchange::Submitted submit(const Operation& operation, Nanos now) noexcept;
@@ -51,6 +56,9 @@ class ExchangeState {
                     Nanos now) noexcept;
   std::optional<Counter> check_runs(std::span<const uint8_t> bytes, size_t link) noexcept;
   std::optional<Counter> check_run(Run& run, size_t link) noexcept;
+  [[nodiscard]] std::optional<size_t> blocked_link() noexcept;
+  void take_deferred(bool even_blocked, Nanos now) noexcept;
+  bool take_runs(size_t link, Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept;
   bool relay(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept;
   void take(const Run& run, size_t link, bool relayed, Nanos now) noexcept;
 
@@ -60,6 +68,7 @@ class ExchangeState {
   void trace_wait(OperationState& it) noexcept;
 
   const ExchangeConfig config_;
+  PacketIo& io_;
   Counters counters_;
   const Topology topology_;
   const Admission admission_;
@@ -75,6 +84,7 @@ class ExchangeState {
   Preparation preparation_;
   Lifecycle lifecycle_;
   Control control_;
+  DeferredPackets deferred_;
   Nanos polled_at_ = 0;
   bool was_active_ = false;  // an operation waited or ran at polled_at_
 

@@ -341,6 +341,32 @@ TEST(Loss, AnythingAtOnce) {
   }
 }
 
+// The link from rank 1 loses packets, so that more arrives there than goes on. Packets wait as they are until the
+// link takes their elements. An operation that ends meanwhile gives its packets back.
+TEST(Loss, PacketsWaitForTheNextLink) {
+  SimConfig config = config_for(4);
+  SimNet net(config);
+  net.set_faults(1, 2, {.loss = 0.2});
+  const std::vector<JobSpec> specs = {{.count = 200'003}, {.count = 50'001, .codec = "fixed:10"}};
+  std::vector<Job> jobs = make_jobs(specs, 4, 1);
+  EXPECT_TRUE(run(net, jobs));
+  const Counters& counters = net.node(1).exchange().counters();
+  EXPECT_GT(counters[Counter::kDeferred], 0U);
+  EXPECT_LT(counters[Counter::kRunsAbsorbed], counters[Counter::kRunsMerged]);
+  EXPECT_TRUE(all_given_back(net));
+  net.set_faults(1, 2, {.loss = 1});
+  std::vector<std::vector<float>> tensors(4, std::vector<float>(200'003));
+  for (unsigned rank = 0; rank < 4; ++rank) {
+    Operation operation;
+    operation.count = tensors[rank].size();
+    operation.data = tensors[rank].data();
+    operation.timeout = 20 * kMillisecond;
+    (void)net.submit(rank, operation);
+  }
+  (void)net.run_until_idle(10 * kSecond);
+  EXPECT_TRUE(all_given_back(net));
+}
+
 // ---- No loss
 
 TEST(Loss, NothingIsRepeatedWithoutNeed) {

@@ -25,8 +25,8 @@ struct Case {
 
 class Writes : public testing::TestWithParam<Case> {
  protected:
-  // The network of a run. run() makes the writer lose packets, so that it forwards much less than it receives, and
-  // results wait in its tensor.
+  // The network of a run. run() makes the writer lose packets, so that it forwards much less than it receives. With a
+  // small window it defers few packets, and results wait in its tensor.
   static SimConfig network(uint64_t seed) {
     SimConfig config;
     config.nodes = kWorld;
@@ -35,6 +35,7 @@ class Writes : public testing::TestWithParam<Case> {
     config.exchange.strategies = {find_strategy(GetParam().strategy)};
     config.exchange.max_bytes = kWorld * kCount * sizeof(float);
     config.exchange.operations = 1;
+    config.exchange.window = 4;
     return config;
   }
 

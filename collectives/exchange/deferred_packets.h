@@ -11,7 +11,7 @@
 namespace gradlane {
 
 // A FIFO of packets that were checked and accepted. Without it, their elements would be added to the tensor, and read
-// and encoded again later. Whoever takes a packet out owns its buffer.
+// and encoded again later. The caller of pop() owns the packet's buffer.
 class DeferredPackets {
  public:
   struct Item {

@@ -3,13 +3,14 @@
 machines.
 """
 
+import concurrent.futures
 import contextlib
 import os
 import socket
 import unittest
 import unittest.mock
 
-from gradlane.torch.bootstrap import host_info, placement
+from gradlane.torch.bootstrap import host_info, path_probe, placement
 from gradlane.torch.bootstrap.placement import Endpoint, HostInfo, Host, PlacementError
 from tests.scripts.fixtures.ports import loopback_network
 
@@ -137,7 +138,7 @@ class Addresses(unittest.TestCase):
         self.assertEqual(host_info.local_address_for("127.0.0.1"), "127.0.0.1")
         self.assertTrue(host_info.is_here("127.0.0.1"))
         self.assertFalse(host_info.is_here("192.0.2.77"))
-        self.assertEqual(host_info.mtu_for("127.0.0.1"), 1500)
+        self.assertEqual(host_info.mtu_for("127.0.0.1"), min(host_info.loopback_mtu(), 9000))
         self.assertIn(host_info.loopback_mtu(), range(576, 16385))
         self.assertEqual(host_info.network(), host_info.network())
         for text, wrong in (("9000", ""), ("1300", ""), ("16385", "this is no MTU, allowed: 576 to 16384"), ("big", "no MTU")):
@@ -152,6 +153,25 @@ class Addresses(unittest.TestCase):
         for names in ("", "lo", "none0,lo"):
             with unittest.mock.patch.dict(os.environ, GLOO_SOCKET_IFNAME=names):
                 self.assertEqual(host_info.of_gloo(), "")
+
+    def test_long_packets(self):
+        """A machine that says nothing, or packets that are too short, keep the usual length."""
+        own = host_info.free_ports("127.0.0.1", 3)
+        addresses = [it.getsockname() for it in own]
+
+        def probe(limit, *lengths):
+            def one(number):
+                return path_probe.reaches_all(own[number], number, addresses, lengths[number], f"job {lengths}")
+
+            with unittest.mock.patch.object(path_probe, "_LIMIT_S", limit), concurrent.futures.ThreadPoolExecutor() as threads:
+                return list(threads.map(one, range(len(lengths))))
+
+        with contextlib.ExitStack() as stack:
+            for it in own:
+                stack.enter_context(it)
+            self.assertEqual(probe(60, 9000, 9000, 9000), [True, True, True])
+            self.assertEqual(probe(0.2, 9000, 9000, 8000), [False, False, False])
+            self.assertEqual(probe(0.2, 9000, 9000), [False, False])
 
     def test_ports(self):
         first = host_info.free_ports("127.0.0.1", 4)

@@ -18,7 +18,8 @@ USUAL_PORTS = range(18416, 18464)
 # range of other UDP ports for daemons: below those that kernels assign by themselves, by default 32768 to 60999
 _FIRST, _LAST = 20000, 32000
 _TRIES = 200
-_MOST_MTU = 1500  # largest MTU for daemons without GRADLANE_MTU, which most networks can carry
+USUAL_MTU = 1500  # MTU that most networks can carry
+_JUMBO_MTU = 9000
 _LEAST_MTU, _LONGEST_MTU = 576, 16384  # range of `mtu` in a daemon's configuration
 
 
@@ -72,13 +73,18 @@ def loopback_mtu() -> int:
     return min(_interface_mtu("127.0.0.1")[1], _LONGEST_MTU)
 
 
+def mtu_is_given() -> bool:
+    """Returns whether GRADLANE_MTU gives the MTU, so that paths are not probed."""
+    return os.environ.get("GRADLANE_MTU", "") != ""
+
+
 def mtu_for(address: str) -> int:
-    """Returns the MTU for packets of a daemon at this address: GRADLANE_MTU, else that of the interface, but 1500 at
+    """Returns the MTU for packets of a daemon at this address: GRADLANE_MTU, else that of the interface, but 9000 at
     most. Raises ValueError if GRADLANE_MTU is no MTU, or more than that of the interface."""
     interface, has = _interface_mtu(address)
-    text = os.environ.get("GRADLANE_MTU", "")
-    if not text:
-        return min(has, _MOST_MTU)
+    if not mtu_is_given():
+        return min(has, _JUMBO_MTU)
+    text = os.environ["GRADLANE_MTU"]
     if not text.isdecimal() or not _LEAST_MTU <= int(text) <= _LONGEST_MTU:
         raise ValueError(f"GRADLANE_MTU={text}: this is no MTU, allowed: {_LEAST_MTU} to {_LONGEST_MTU}")
     if interface and int(text) > has:
@@ -149,12 +155,12 @@ def _asking() -> socket.socket:
 
 
 def _interface_mtu(address: str) -> tuple[str, int]:
-    """Returns the interface with this address, and its MTU; ("", 1500) if there is none."""
+    """Returns the interface with this address, and its MTU; ("", USUAL_MTU) if there is none."""
     for owner, other in _all():
         if other == address:
             with _asking() as asker:
                 return owner, struct.unpack("16xi", fcntl.ioctl(asker, _SIOCGIFMTU, _request(owner))[:20])[0]
-    return "", _MOST_MTU
+    return "", USUAL_MTU
 
 
 def _request(name: str) -> bytes:

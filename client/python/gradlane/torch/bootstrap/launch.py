@@ -18,7 +18,7 @@ from typing import Any, Callable
 import torch.distributed as dist
 
 from ... import _arguments, _context, errors
-from . import host_info, local_daemon, placement
+from . import host_info, local_daemon, path_probe, placement
 from .store_group import StoreGroup
 from ..engine import Engine
 
@@ -264,8 +264,9 @@ def _attempt(group: StoreGroup, facts: list[placement.HostInfo], plan: placement
                 placement.check(plan, ends, [facts[rank].network for rank in starters], facts[0].nodes != "")
             except placement.PlacementError as error:  # raised on all ranks
                 raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemons for the job: {error}") from None
+        mtu = _common_mtu(group, facts, plan, mine, ends, reserved, attempt)
         return group.ask(f"socket {attempt}", starters,
-                         lambda: _start(facts, plan, mine, ends, reserved, group.limit, ours), _FAULTS), ends
+                         lambda: _start(facts, plan, mine, ends, mtu, reserved, group.limit, ours), _FAULTS), ends
     finally:
         for it in reserved:
             it.close()
@@ -279,7 +280,9 @@ def _endpoint(facts: list[placement.HostInfo], plan: placement.DaemonPlacement, 
     if port == 0:
         reserved += host_info.free_ports(address, placement.ports(plan.trainers), usual and not plan.alone)
         port = reserved[0].getsockname()[1]
-    return placement.Endpoint(address, port, host_info.loopback_mtu() if plan.alone else host_info.mtu_for(address))
+    if plan.alone:
+        return placement.Endpoint(address, port, host_info.loopback_mtu())
+    return placement.Endpoint(address, port, host_info.mtu_for(address), host_info.mtu_is_given())
 
 
 def _address(facts: list[placement.HostInfo], plan: placement.DaemonPlacement, mine: int) -> tuple[str, int]:
@@ -299,13 +302,35 @@ def _address(facts: list[placement.HostInfo], plan: placement.DaemonPlacement, m
     return found[here], port and port + plan.before(mine) * placement.ports(plan.trainers)
 
 
+def _common_mtu(group: StoreGroup, facts: list[placement.HostInfo], plan: placement.DaemonPlacement, mine: int,
+                ends: list[placement.Endpoint], reserved: list[Any], attempt: int) -> int:
+    """Returns the MTU for all daemons. Packets longer than usual are chosen only if they reach all machines."""
+    mtu = min(end.mtu for end in ends)
+    if mtu <= host_info.USUAL_MTU or plan.alone or any(end.given for end in ends):
+        return mtu
+    starters = range(0, len(facts), plan.trainers)
+
+    def probe() -> bool:
+        try:
+            own = host_info.bind(ends[mine].address, [ends[mine].port]) if not reserved else reserved[:1]
+        except OSError:  # the port is in use, which the daemon will say, or the address is that of a NAT
+            return False
+        try:
+            return path_probe.reaches_all(own[0], mine, [(end.address, end.port) for end in ends], mtu, facts[0].mark)
+        finally:
+            if not reserved:
+                own[0].close()
+
+    return mtu if all(group.ask(f"long packets {attempt}", starters, probe, _FAULTS)) else host_info.USUAL_MTU
+
+
 def _start(facts: list[placement.HostInfo], plan: placement.DaemonPlacement, mine: int, ends: list[placement.Endpoint],
-           reserved: list[Any], limit: datetime.timedelta, ours: list[local_daemon.Started]) -> str:
+           mtu: int, reserved: list[Any], limit: datetime.timedelta, ours: list[local_daemon.Started]) -> str:
     """Starts this rank's daemon. Returns its socket, or "" if another process has its ports."""
     first = mine * plan.trainers
     nodes = "127.0.0.1" if len(ends) == 1 else ",".join(map(str, ends))
     words = ["--nodes", nodes, "--rank", str(mine)]
-    for setting in placement.settings(plan, min(end.mtu for end in ends)):
+    for setting in placement.settings(plan, mtu):
         words += ["--set", setting]
     while reserved:
         reserved.pop().close()

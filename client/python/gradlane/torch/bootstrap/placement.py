@@ -162,11 +162,12 @@ def _is_ipv6(text: str) -> bool:
 
 
 class Endpoint(NamedTuple):
-    """Address and first UDP port of a daemon. mtu: that of the interface."""
+    """Address and first UDP port of a daemon. mtu: most that its machine can send. given: the user chose it."""
 
     address: str
     port: int
     mtu: int = 1500
+    given: bool = False
 
     def __str__(self) -> str:
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"

@@ -236,7 +236,9 @@ void add_failure(FailureText& text, const Failure& failure) noexcept {
       rank().add(" runs another operation");
       FixedText<32> there = "on rank ";
       there.add(failure.rank);
-      return add_difference(text, failure, "on the rank that found this", there.view());
+      add_difference(text, failure, "on the rank that found this", there.view());
+      if (failure.field != Field::kChoice) text.add("; all ranks must call the same operations in the same order");
+      return;
     }
     case FailureCode::kAborted:
       text.add(failure.field == Field::kTensor ? "stopped on " : "cancelled on ");

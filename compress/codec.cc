@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <numeric>
 
 #include "base/error.h"
 #include "compress/codec_name.h"
@@ -44,30 +43,19 @@ constexpr Retired kRetired[] = {
     {"deflate", "retired: use raw, which is also exact and 200 times as fast"},
 };
 
-// Returns the number of letters to change, to insert and to remove (Levenshtein's distance).
-size_t distance(std::string_view one, std::string_view other) {
-  std::vector<size_t> row(other.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < one.size(); ++i) {
-    size_t before = row[0]++;
-    for (size_t k = 0; k < other.size(); ++k) {
-      const size_t changed = before + (one[i] != other[k] ? 1 : 0);
-      before = row[k + 1];
-      row[k + 1] = std::min({changed, before + 1, row[k] + 1});
-    }
-  }
-  return row.back();
-}
-
 // Returns " (did you mean ...?)" if a codec's name resembles this one, else "".
 std::string guess(std::string name, size_t word_length) {
   constexpr size_t kMost = 2;
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   const std::string_view word = std::string_view(name).substr(0, word_length);
-  const auto far = [word](const CodecRow& row) { return distance(word, row.word); };
+  const auto far = [word](const CodecRow& row) { return edits_between(word, row.word); };
   const CodecRow& nearest = *std::ranges::min_element(codec_table(), {}, far);
   if (far(nearest) > std::min(kMost, word.size() / 2)) return "";
-  const std::string meant = nearest.word + name.substr(word_length);
+  const std::string rest = name.substr(word_length);
+  if (nearest.adaptive && rest.starts_with(':') && means_adaptive(std::string_view(rest).substr(1))) {
+    return " (did you mean " + adaptive_name(nearest) + "?)";
+  }
+  const std::string meant = nearest.word + rest;
   try {
     return " (did you mean " + find_codec(meant, Isa::kScalar).name() + "?)";
   } catch (const SetupError&) {

@@ -6,6 +6,7 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 #include <optional>
 
 #include "compress/codec.h"
@@ -14,6 +15,7 @@ namespace gradlane {
 namespace {
 
 constexpr std::string_view kValuesOnLattice = "fixed:";
+constexpr std::string_view kAdaptive = "adaptive";
 constexpr double kPercent = 100;
 constexpr unsigned kLeastValueBits = 1;
 constexpr unsigned kMostValueBits = 30;
@@ -132,14 +134,15 @@ class Parser {
     if (row_.max_bits == 0) return text_.has_value ? word() + " takes no parameter" : "";
     if (row_.adaptive && (!text_.has_value || text.starts_with("adaptive") || text.starts_with("auto"))) {
       return "give its B, as in " + std::string(row_.example) +
-             "; only the trainer can choose a bound that follows the gradients: " + word() +
-             ":adaptive in PyTorch, gradlane.AdaptiveBound with NumPy";
+             "; only the trainer can choose a bound that follows the gradients: " + adaptive_name(row_) +
+             " in PyTorch, gradlane.AdaptiveBound with NumPy";
     }
     if (!text_.has_value) return word() + " needs its parameter B";
     const auto bits = number_of<unsigned>(text);
     if (!bits || *bits < row_.min_bits || *bits > row_.max_bits) {
       return "B must be " + std::to_string(row_.min_bits) + " to " + std::to_string(row_.max_bits) + ", not '" +
-             std::string(text) + "'";
+             std::string(text) + "'" +
+             (row_.adaptive && means_adaptive(text) ? " (did you mean " + adaptive_name(row_) + "?)" : "");
     }
     arguments_.bits = static_cast<uint8_t>(*bits);
     return "";
@@ -242,6 +245,27 @@ CodecText split_name(std::string_view name) {
   text.word = name;
   return text;
 }
+
+size_t edits_between(std::string_view one, std::string_view other) {
+  std::vector<size_t> row(other.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < one.size(); ++i) {
+    size_t before = row[0]++;
+    for (size_t k = 0; k < other.size(); ++k) {
+      const size_t changed = before + (one[i] != other[k] ? 1 : 0);
+      before = row[k + 1];
+      row[k + 1] = std::min({changed, before + 1, row[k] + 1});
+    }
+  }
+  return row.back();
+}
+
+bool means_adaptive(std::string_view value) {
+  const std::string_view kind = value.substr(0, value.find(':'));
+  return kind == "auto" || edits_between(kind, kAdaptive) <= 2;
+}
+
+std::string adaptive_name(const CodecRow& row) { return row.word + (":" + std::string(kAdaptive)); }
 
 NameFault parse_arguments(const CodecRow& row, const CodecText& text, CodecArguments& arguments) {
   return Parser(row, text).parse(arguments);

@@ -33,6 +33,14 @@ struct NameFault {
 // Parses the arguments of `text`, whose word must be the row's.
 [[nodiscard]] NameFault parse_arguments(const CodecRow& row, const CodecText& text, CodecArguments& arguments);
 
+// Returns the number of letters to change, to insert and to remove (Levenshtein's distance).
+[[nodiscard]] size_t edits_between(std::string_view one, std::string_view other);
+// Returns whether a value is "adaptive" or "adaptive:6", with up to two wrong letters, or an old name of it. Only
+// trainers know these names (AdaptiveBound).
+[[nodiscard]] bool means_adaptive(std::string_view value);
+// Returns "fixed:adaptive" for the row of `fixed`, which must be adaptive.
+[[nodiscard]] std::string adaptive_name(const CodecRow& row);
+
 // Returns whether a name of this row can have these arguments.
 [[nodiscard]] bool allowed(const CodecRow& row, const CodecArguments& arguments) noexcept;
 

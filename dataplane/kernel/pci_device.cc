@@ -75,10 +75,6 @@ std::string own_name() {
   return entry != nullptr ? entry->pw_name : std::to_string(geteuid());
 }
 
-std::string bind_advice(const std::string& address) {
-  return fmt::format("bind it: dpdk-devbind.py --bind=vfio-pci {}", address);
-}
-
 // Returns whether VFIO is configured to work without an IOMMU. Then cards have no group before they are bound.
 bool without_iommu(const KernelFolders& folders) {
   return first_line_of(folders.sys + "/module/vfio/parameters/enable_unsafe_noiommu_mode") == "Y";
@@ -86,13 +82,14 @@ bool without_iommu(const KernelFolders& folders) {
 
 NicProblem not_bound(const PciDevice& card, const KernelFolders& folders) {
   std::string what = "it has no driver";
-  std::string advice = bind_advice(card.address);
+  const bool no_iommu = card.group.empty() && without_iommu(folders);
+  std::string advice = fmt::format("as root: gradlane nic setup {}{}", card.address, no_iommu ? " --no-iommu" : "");
   if (!card.driver.empty()) what = fmt::format("the kernel uses it with driver {}", card.driver);
   if (!card.interface.empty()) {
     what += ", as interface " + card.interface;
     advice += "; this removes the interface: do not use the one that your login session needs";
   }
-  if (card.group.empty() && !without_iommu(folders)) {
+  if (card.group.empty() && !no_iommu) {
     what += ", and it is in no IOMMU group, which vfio-pci needs";
     advice = std::string(kIommuAdvice) + "; then " + advice;
   }
@@ -173,8 +170,8 @@ std::optional<NicProblem> problem_with(const PciDevice& card, const KernelFolder
     return NicProblem{
         fmt::format("IOMMU group {} also has {}, which the kernel uses", card.group, other),
         fmt::format(
-            "bind all devices of the group: dpdk-devbind.py --bind=vfio-pci {}, or put the card into another slot",
-            other.substr(0, other.find(' ')))};
+            "set up all devices of the group, as root: gradlane nic setup {} {}, or put the card into another slot",
+            card.address, other.substr(0, other.find(' ')))};
   }
   return group_trouble(card, folders);
 }

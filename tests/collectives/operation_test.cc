@@ -38,11 +38,12 @@ TEST(Operation, TagsOfAgreements) {
 
 struct Case {
   Failure failure;
-  const char* text;
+  std::string text;
 };
 
 TEST(Operation, FailuresInWords) {
   using enum FailureCode;
+  const std::string kSameCalls = "; all ranks must call the same operations in the same order";
   const Case cases[] = {
       {{}, "no failure"},
       {{kSilent, 3}, "rank 3 has been silent for too long: it has died, hangs, or cannot be reached"},
@@ -102,20 +103,22 @@ TEST(Operation, FailuresInWords) {
       {{kRefused, 1, Field::kAutoScope, 1, 0x10000},
        "rank 1 is configured differently: codec and strategy: auto here, strategy auto there"},
       {{kMismatch, 1, Field::kCount, 100, 200},
-       "rank 1 runs another operation: count: 100 on the rank that found this, 200 on rank 1"},
+       "rank 1 runs another operation: count: 100 on the rank that found this, 200 on rank 1" + kSameCalls},
       {{kMismatch, 1, Field::kRoot, 0, 1},
-       "rank 1 runs another operation: root: 0 on the rank that found this, 1 on rank 1"},
+       "rank 1 runs another operation: root: 0 on the rank that found this, 1 on rank 1" + kSameCalls},
       {{kMismatch, 1, Field::kReduction, 0, 1},
-       "rank 1 runs another operation: reduction: sum on the rank that found this, average on rank 1"},
+       "rank 1 runs another operation: reduction: sum on the rank that found this, average on rank 1" + kSameCalls},
       {{kMismatch, 1, Field::kKind, 0, 99},
-       "rank 1 runs another operation: kind: all-reduce on the rank that found this, unknown (99) on rank 1"},
+       "rank 1 runs another operation: kind: all-reduce on the rank that found this, unknown (99) on rank 1" +
+           kSameCalls},
       {{kMismatch, 1, Field::kType, 3, 1000},
-       "rank 1 runs another operation: type: bfloat16 on the rank that found this, unknown (1000) on rank 1"},
+       "rank 1 runs another operation: type: bfloat16 on the rank that found this, unknown (1000) on rank 1" +
+           kSameCalls},
       {{kMismatch, 1, Field::kChoice, 0, 1},
        "rank 1 runs another operation: who chooses codec and strategy: the caller on the rank that found this, "
        "gradlane (auto) on rank 1; all ranks must use auto alike and resume together"},
       {{kMismatch, 1, static_cast<Field>(77), 3, 4},
-       "rank 1 runs another operation: ?: 3 on the rank that found this, 4 on rank 1"},
+       "rank 1 runs another operation: ?: 3 on the rank that found this, 4 on rank 1" + kSameCalls},
   };
   for (const Case& c : cases) EXPECT_EQ(failure_text(c.failure), c.text);
 }

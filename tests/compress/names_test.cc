@@ -194,6 +194,12 @@ TEST_P(Names, WhatMayBeMeant) {
   EXPECT_TRUE(says("fixd:10", "'fixd:10': unknown codec (did you mean fixed:10?)\n"));
   EXPECT_TRUE(says("fixed10", "(did you mean fixed:10?)"));
   EXPECT_TRUE(says("fxed:99", "(did you mean fixed:10?)"));
+  EXPECT_TRUE(says("fixd:adaptive", "(did you mean fixed:adaptive?)"));
+  EXPECT_TRUE(says("fixd:adaptve:6", "(did you mean fixed:adaptive?)"));
+  EXPECT_TRUE(says("fixed:adaptve", "not 'adaptve' (did you mean fixed:adaptive?)\n"));
+  EXPECT_TRUE(says("fixed:adoptive:6", "not 'adoptive:6' (did you mean fixed:adaptive?)\n"));
+  EXPECT_TRUE(says("fixed:ten", "not 'ten'\n"));
+  EXPECT_TRUE(says("terngard:adaptive", "(did you mean terngrad?)"));
   EXPECT_TRUE(says("inception:4,truncate", "(did you mean inceptionn:4,truncate?)"));
   EXPECT_TRUE(says("deflate", "retired: use raw"));
   EXPECT_TRUE(says("trunc:16", "retired: use bf16"));

@@ -8,7 +8,7 @@ from tests.vm.ring import Ring, expect
 from tests.vm.row import Row
 
 DRIVERS = "/usr/lib/x86_64-linux-gnu"
-BIND = r"bind it: dpdk-devbind\.py --bind=vfio-pci 0000:01:00\.0"
+SETUP = r"as root: gradlane nic setup 0000:01:00\.0"
 
 
 class Machine:
@@ -64,9 +64,9 @@ def refused(stage):
     machine.file("huge", hugepages=True)
     machine.file("second", address="10.78.0.{}")
     machine.refused("absent", r"port e0: PCI device 0000:fe:1e\.6: there is no such PCI device", "no such PCI device")
-    machine.refused("n0", rf"PCI device {card}: it has no driver; {BIND}", BIND)
+    machine.refused("n0", rf"PCI device {card}: it has no driver; {SETUP}", SETUP)
     guest.run("modprobe e1000e")
-    machine.refused("n0", rf"PCI device {card}: the kernel uses it with driver e1000e, as interface \w+; {BIND}", BIND)
+    machine.refused("n0", rf"PCI device {card}: the kernel uses it with driver e1000e, as interface \w+; {SETUP}", SETUP)
     for rank in range(2):
         guest.run(f"bind {guest.address(rank)}")
     machine.refused("huge", r"too few hugepages: 0 MiB free, \d+ MiB needed; as root: echo \d+ > /sys/")

@@ -53,7 +53,7 @@ def loopback(stage, card):
     devices = " ".join(f"--device {guest.address(rank)}" for rank in range(2))
     refused = guest.run(f"gradlane loopback {devices} --seconds 1", check=False)
     assert refused.status == 2, refused
-    expect(rf"PCI device {guest.address(0)}: it has no driver; bind it: dpdk-devbind\.py --bind=vfio-pci", refused.output)
+    expect(rf"PCI device {guest.address(0)}: it has no driver; as root: gradlane nic setup ", refused.output)
     for rank in range(2):
         guest.run(f"bind {guest.address(rank)}")
     said = []

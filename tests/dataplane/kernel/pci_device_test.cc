@@ -71,8 +71,8 @@ TEST_F(PciCardTest, IsThereAtAll) {
 
 TEST_F(PciCardTest, IsTheKernels) {
   add_card("e1000e", "7");
-  expect(trouble(), {"the kernel uses it with driver e1000e; bind it: "
-                     "dpdk-devbind.py --bind=vfio-pci 0000:03:00.0"});
+  expect(trouble(), {"the kernel uses it with driver e1000e; "
+                     "as root: gradlane nic setup 0000:03:00.0"});
   fs::create_directories(folder(kCard) + "/net/eth3");
   expect(trouble(), {"driver e1000e, as interface eth3", "your login session needs"});
 }
@@ -85,13 +85,14 @@ TEST_F(PciCardTest, OfVirtioIsTheKernels) {
 
 TEST_F(PciCardTest, IsNobodys) {
   add_card("", "7");
-  expect(trouble(), {"it has no driver; bind it: dpdk-devbind.py"});
+  expect(trouble(), {"it has no driver; as root: gradlane nic setup "});
   EXPECT_EQ(trouble().find("IOMMU"), std::string::npos);
 }
 
 TEST_F(PciCardTest, HasNoIommu) {
   add_card("e1000e", "");
-  expect(trouble(), {"driver e1000e, and it is in no IOMMU group", "intel_iommu=on iommu=pt", "; then bind it: "});
+  expect(trouble(), {"driver e1000e, and it is in no IOMMU group", "intel_iommu=on iommu=pt",
+                     "; then as root: gradlane nic setup "});
   fs::remove(folder(kCard) + "/driver");
   fs::create_symlink("../drivers/vfio-pci", folder(kCard) + "/driver");
   expect(trouble(), {"it is in no IOMMU group; switch the IOMMU on"});
@@ -115,7 +116,7 @@ TEST_F(PciCardTest, HasNoIommuAndVfioDoesWithout) {
   add_card("", "");
   expect(trouble(), {"it is in no IOMMU group"});
   write(root_ + "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode", "Y");
-  EXPECT_EQ(trouble(), "it has no driver; bind it: dpdk-devbind.py --bind=vfio-pci 0000:03:00.0");
+  EXPECT_EQ(trouble(), "it has no driver; as root: gradlane nic setup 0000:03:00.0 --no-iommu");
 }
 
 TEST_F(PciCardTest, MayNotBeOpenedWithoutIommu) {
@@ -144,7 +145,8 @@ TEST_F(PciCardTest, OfAGroupThatTheKernelUsesToo) {
   add_card("", "7", "0000:03:00.2");
   EXPECT_EQ(trouble(), "");
   add_card("e1000e", "7", "0000:03:00.1");
-  expect(trouble(), {"IOMMU group 7 also has 0000:03:00.1 (driver e1000e), which", "--bind=vfio-pci 0000:03:00.1"});
+  expect(trouble(), {"IOMMU group 7 also has 0000:03:00.1 (driver e1000e), which",
+                     "gradlane nic setup 0000:03:00.0 0000:03:00.1"});
 }
 
 TEST_F(PciCardTest, MayNotBeOpened) {
@@ -182,7 +184,8 @@ TEST_F(PciCardTest, HugepagesThatAreFree) {
   EXPECT_FALSE(enough(small, (size_t{8} << 20) + 1));
   // The advice leaves the pages that other processes use.
   expect(hugepages_advice(small, size_t{41} << 20),
-         {"echo 27 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "memory: {hugepages: false}"});
+         {"gradlane nic setup --hugepages 21 PCI; ", "echo 27 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
+          "memory: {hugepages: false}"});
   write(folders.all + "/hugepages-1048576kB/free_hugepages", "1");
   EXPECT_TRUE(enough(look(), size_t{1} << 30));
 }

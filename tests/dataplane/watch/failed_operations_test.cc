@@ -42,9 +42,11 @@ TEST_F(FailureLogTest, ALineForEachCause) {
             (std::vector<std::string>{std::string("node 0: 3 operations failed: ") + kSilentText}));
   EXPECT_EQ(log_.failed_at(), now_);
   EXPECT_TRUE(look({{0, 3, kSilent}}).empty());
-  EXPECT_EQ(look({{0, 4, kMismatch}}),
-            (std::vector<std::string>{"node 0: 1 operation failed: rank 2 runs another operation: count: 1 on the rank "
-                                      "that found this, 2 on rank 2"}));
+  EXPECT_EQ(
+      look({{0, 4, kMismatch}}),
+      (std::vector<std::string>{"node 0: 1 operation failed: rank 2 runs another operation: count: 1 on the rank "
+                                "that found this, 2 on rank 2; all ranks must call the same operations in the same "
+                                "order"}));
 }
 
 // Several causes occur between two looks.

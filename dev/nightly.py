@@ -42,18 +42,18 @@ def reason_to_skip(need):
 
 
 def items():
-    """Yields test, minutes and needs of each item."""
+    """Yields test, minutes, needs and report of each item."""
     for item in tomllib.loads((pathlib.Path(__file__).parent / "nightly.toml").read_text())["item"]:
         minutes, needs = item["minutes"], item.get("needs", [])
         if "tests" in item:
             for test in suites.load(item["tests"], item["suites"]):
                 more = {**test.environment, **item.get("environment", {})}
-                yield dataclasses.replace(test, environment=more), minutes, needs
+                yield dataclasses.replace(test, environment=more), minutes, needs, False
             continue
         for each in item.get("each", [""]):
             yield suites.Test(".", item["name"].replace("{}", each), "nightly",
                               ("bash", "-ec", item["command"].replace("{}", each)),
-                              timeout=LATE * 60 * minutes), minutes, needs
+                              timeout=LATE * 60 * minutes), minutes, needs, item.get("report", False)
 
 
 class Nightly:
@@ -75,11 +75,11 @@ class Nightly:
         new.replace(STATE)
 
     def run(self):
-        todo = [(f"{test.folder}/{test.name}", test, minutes, needs) for test, minutes, needs in items()]
+        todo = [(f"{test.folder}/{test.name}", test, *rest) for test, *rest in items()]
         if all(key in self.state for key, *_ in todo):
             print("all items have run; starting again with the first")
             self.state = {"seconds": self.seconds}
-        for number, (key, test, minutes, needs) in enumerate(todo, 1):
+        for number, (key, test, minutes, needs, report) in enumerate(todo, 1):
             if key in self.state or self.ended:
                 continue
             lacking = next(filter(None, map(reason_to_skip, needs)), None)
@@ -97,6 +97,8 @@ class Nightly:
                 self.keep(key, result)
                 print(f"{time.strftime('%H:%M:%S')} {number}/{len(todo)} {key}: {result.verdict}, {result.seconds:.0f} s, "
                       f"{result.cpu:.0f} s of CPU", flush=True)
+                if report and result.passed:
+                    print(test.log_path().read_text(), end="", flush=True)
         results = [{name: value for name, value in self.state[key].items() if name not in ("commit", "date")}
                    for key, *_ in todo if key in self.state]
         commits = sorted({self.state[key]["commit"] for key, *_ in todo if key in self.state})

@@ -41,8 +41,8 @@ test_packages=(
 all_packages=(
   # metrics: promtool and the Prometheus server
   prometheus
-  # dpdk-devbind.py; testpmd, for comparisons
-  dpdk dpdk-dev
+  # testpmd, for comparisons; dev/instructions.py
+  dpdk dpdk-dev valgrind
   # background traffic for accelerator tests; an emulated CPU without AVX
   iperf3 qemu-user
   # Open MPI, for comparisons

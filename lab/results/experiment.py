@@ -19,6 +19,7 @@ MODULES = (
     "lab.inceptionn.gradients",
     "lab.steps.calibrations",
     "lab.steps.experiment",
+    "lab.packets",
     "lab.exchanges.experiment",
     "lab.inceptionn.systems",
     "lab.study.experiment",

@@ -40,7 +40,8 @@ class Core:
         self._lib = connection.lib
         self._codecs = _codecs.of(connection)
         # Operations that are not over. This keeps arrays alive that the daemon uses.
-        self._pending: dict[Operation, bool] = {}
+        # Operations in flight, with the addresses of their arrays: the first byte of each, and the byte after its last.
+        self._pending: dict[Operation, list[tuple[int, int]]] = {}
         # Holders of operations whose Requests are gone; see _operations.py.
         self._dropped: collections.deque[Any] = collections.deque()
         # Operations whose calls were interrupted by an exception that is not their own error, such as
@@ -200,7 +201,7 @@ class Core:
         operation.holder = Holder(request, self._dropped.append)
         operation.holder.operation = operation
         try:
-            self._pending[operation] = True
+            self._pending[operation] = operation.spans()
             if operation.bound is not None:
                 operation.bound._lend(operation)
             code = function(handle, *arguments, ctypes.byref(how), ctypes.byref(operation.number))
@@ -220,8 +221,9 @@ class Core:
             if array is None:
                 continue
             low, high = bounds(array)
-            for other in list(self._pending):
-                if not other.uses(array, low, high):
+            near = {it for it, spans in self._pending.items() for first, end in spans if low < end and first < high}
+            for other in near:
+                if not other.uses(array):
                     continue
                 if not other.dropped:
                     raise errors.bad_argument(

@@ -58,7 +58,6 @@ class Operand:
 
     def __init__(self, context: Memory, array: NDArray[Any], form: Form, copy: bool = False) -> None:
         dtype, self.array = array.dtype, array
-        self._bounds: tuple[int, int] | None = None
         self._view = array.view(form.dtype) if form.raw and dtype.itemsize > 0 else array
         self._block: _buffers.Block | None = None
         block = _buffers.block_of(array)
@@ -71,12 +70,6 @@ class Operand:
         self.work = _buffers.array_over(self._block, array.shape, form.dtype)
         self.work[...] = self._view
         self.address = self._block.address
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        if self._bounds is None:
-            self._bounds = bounds(self.array)
-        return self._bounds
 
     def results(self) -> list[tuple[NDArray[Any], Any]]:
         """Returns the copies to make when the operation has ended, as a list of (target, source)."""

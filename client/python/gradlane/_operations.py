@@ -17,7 +17,7 @@ import numpy
 from numpy.typing import NDArray
 
 from . import errors
-from ._operands import Operand, overlap
+from ._operands import Operand, bounds, overlap
 
 if TYPE_CHECKING:
     from ._protocols import Operations
@@ -73,15 +73,17 @@ class Operation:
         """Whether nobody can wait for the operation any more, because its Request is gone."""
         return self.holder is not None and self.holder() is None
 
-    def uses(self, array: NDArray[Any], low: int, high: int) -> bool:
-        """Returns whether the operation uses elements of this array, which lies between the addresses low and high."""
-        for operand in (self.data, self.source, self.residual):
-            if operand is None:
-                continue
-            other_low, other_high = operand.bounds
-            if low < other_high and other_low < high and overlap(array, operand.array):
-                return True
-        return False
+    @property
+    def _operands(self) -> list[Operand]:
+        return [operand for operand in (self.data, self.source, self.residual) if operand is not None]
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Returns the addresses between which the operation's arrays lie."""
+        return [bounds(operand.array) for operand in self._operands]
+
+    def uses(self, array: NDArray[Any]) -> bool:
+        """Returns whether the operation uses elements of this array."""
+        return any(overlap(array, operand.array) for operand in self._operands)
 
     def ask(self, lib: ctypes.CDLL, handle: int | None, timeout_ms: int) -> bool:
         """Waits for the operation's end, for `timeout_ms` at most. Returns whether it has ended."""

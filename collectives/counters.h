@@ -46,7 +46,7 @@ enum class Counter : uint8_t {
   kNoBuffer,
   kCreditStall,
   kWindowStall,
-  // runs
+  // received packets and runs
   kDeferred,
   kRunsMerged,
   kRunsAbsorbed,
@@ -91,7 +91,7 @@ inline constexpr MetricFamily kPacketsSentBytesMetric = {
 inline constexpr MetricFamily kSendStallsMetric = {
     "gradlane_send_stalls_total", "cause",
     "events that kept packets from being sent: the port was busy, no buffer was free, the neighbour's credit was used "
-    "up, the window was full"};
+    "up, the window was full; and packets received that had to wait for that"};
 inline constexpr MetricFamily kRunsMetric = {"gradlane_runs_total", "fate",
                                              "runs of elements received, by what was done with them"};
 inline constexpr MetricFamily kPhasePacketsMetric = {"gradlane_phase_packets_total", "phase",
@@ -159,7 +159,8 @@ inline constexpr CounterRow<Counter> kCounterRows[] = {
     {Counter::kCreditStall, "credit_stall", "the neighbour's credit was used up", &kSendStallsMetric, "credit"},
     {Counter::kWindowStall, "window_stall", "the congestion window or the send window was full", &kSendStallsMetric,
      "window"},
-    {Counter::kDeferred, "deferred", "data packets received that waited until the link to go on by had space"},
+    {Counter::kDeferred, "deferred", "received data packets that were deferred, because the next link was full",
+     &kSendStallsMetric},
     {Counter::kRunsMerged, "runs_merged", "runs added to this rank's elements and passed on in one step", &kRunsMetric,
      "merged"},
     {Counter::kRunsAbsorbed, "runs_absorbed", "runs put into the tensor first and sent later", &kRunsMetric,

@@ -5,7 +5,7 @@ Counts come from valgrind (callgrind), so they depend on the code and the compil
 Valgrind has no AVX-512: kernels are those of AVX2, or of NEON on ARM. dev/instructions.jsonl has a line for each commit
 that was recorded. New counts are compared with its last line of the same compiler.
 
-Builds nothing; build/ needs: ninja -C build tools/gradlane tests/compress/repeat_op
+It builds nothing. Before it, run: ninja -C build tools/gradlane tests/compress/repeat_op
 """
 
 import argparse
@@ -24,10 +24,10 @@ HOPS = {"reduce": 1, "gather": 2}  # values of the enum Hop (tools/bench/hop.h)
 EXCHANGE_CODECS = ("raw", "fixed:10")
 CODECS = {
     ("raw", "bf16", "fp16", "fixed:10", "inceptionn:10", "terngrad", "signsgd", "topk:1%"): ("encode", "decode", "hop"),
-    ("int8", "qsgd:4"): ("encode", "decode", "decode_add"),  # codecs that cannot add have no hop
+    ("int8", "qsgd:4"): ("encode", "decode", "decode_add"),  # encoded blocks of these cannot be added, so they have no hop
 }
 FLOATS = 4096
-GREW = 1.02
+GROWTH_LIMIT = 1.02
 
 
 def git(*words):
@@ -53,7 +53,7 @@ def per_packet(build, hop, codec):
 
 
 def per_float(build, operation, codec):
-    """Returns the instructions of an operation for each float: two repetitions are what three have more than one."""
+    """Returns the instructions of an operation for each float: half of what three repetitions have more than one."""
     once, thrice = (count([], build / "tests/compress/repeat_op", ISA, codec, operation, FLOATS, times)[0]
                     for times in (1, 3))
     return (thrice - once) / 2 / FLOATS
@@ -83,8 +83,8 @@ def report(counts, before):
     for name, now in counts.items():
         then = old.get(name)
         print(f"{name:40} {now:9g} " + (f"{then:9g} {100 * (now / then - 1):+6.1f}%" if then else f"{'new':>9}"))
-    grown = [name for name, now in counts.items() if now > GREW * old.get(name, now)]
-    print(f"grown by more than {100 * (GREW - 1):.0f} % since {before['commit']}: {'; '.join(grown) or 'nothing'}"
+    grown = [name for name, now in counts.items() if now > GROWTH_LIMIT * old.get(name, now)]
+    print(f"grown by more than {100 * (GROWTH_LIMIT - 1):.0f} % since {before['commit']}: {'; '.join(grown) or 'nothing'}"
           if before else "dev/instructions.jsonl has no record of this compiler")
 
 

@@ -1,7 +1,8 @@
-"""packets.py - experiment `packets`: the time that a worker has for a packet, by kind of port
+"""packets.py - experiment `packets`: the time that a worker needs for a packet, by kind of port
 
-Two nodes on one machine all-reduce tensors of 64 MiB by `raw`. Each sample is a kind of port and an MTU. It has what node
-0 did meanwhile, and the parts of a hop without I/O: `gradlane bench exchange`. `python -m lab.packets FILE` is one rank.
+Two nodes on one machine all-reduce tensors of 64 MiB by `raw`. A sample is for one kind of port and one MTU. It has
+node 0's packets, busy time and CPU time, and the parts of a hop without I/O: `gradlane bench exchange`.
+`python -m lab.packets FILE` is one rank.
 """
 
 import contextlib
@@ -40,7 +41,8 @@ KEYS = {f"{kind}, MTU {mtu}": (kind, mtu) for mtu in MTUS for kind in KINDS if (
 def stats_of(gradlane):
     """Returns the figures of this rank's daemon when nothing moves any more. Workers publish them ten times a second."""
     before = None
-    while True:
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
         done = subprocess.run([gradlane, "stats", "--json"], capture_output=True, check=False)
         stats = json.loads(done.stdout) if done.returncode == 0 else None  # 4: the ring is not known to be ready
         sent = sum(rank["counters"]["data_sent"] for rank in stats["ranks"]) if stats else None
@@ -48,6 +50,7 @@ def stats_of(gradlane):
             return stats
         before = sent
         time.sleep(0.3)
+    raise RuntimeError("the daemon gives no figures, or its packets never stop")
 
 
 def look(gradlane):
@@ -146,7 +149,7 @@ def measure(batch, context):
 # ---- Figures
 
 
-def budget(kind, run):
+def breakdown(kind, run):
     """Returns the nanoseconds of the parts of a packet. Half of all packets have sums, and half have results."""
     parts = {name: statistics.mean(hop[f"{name}_ns"] for hop in run["hops"]) for name in ("codec", "crc", "engine")}
     total = 1e9 * run["busy"] / run["packets"]
@@ -160,7 +163,7 @@ def table(samples):
     lines = ["| port | MTU | codec | CRC | engine | kernel | port and the rest | total |", "|---|---:|" + "---:|" * 6]
     for key, (kind, mtu) in KEYS.items():
         if key in samples:
-            runs = [budget(kind, run) for run in samples[key]]
+            runs = [breakdown(kind, run) for run in samples[key]]
             cells = [range_text([run[part] for run in runs], 0) for part in runs[0]]
             lines.append(f"| {KINDS[kind]} | {mtu} | " + " | ".join(cells) + " |")
     return "\n".join(lines)

@@ -58,7 +58,7 @@ bool ExchangeState::receive_data(size_t link, const LinkHeader& header, Packet p
       counters_.add(Counter::kTooFar);
       return false;
   }
-  take_deferred(false, now);  // packets that came earlier go first
+  resume_deferred(false, now);
   if (const auto fault = check_runs({packet.data + sizeof(LinkHeader), bytes - sizeof(LinkHeader)}, link)) {
     counters_.add(*fault);
     return false;
@@ -75,7 +75,7 @@ bool ExchangeState::receive_data(size_t link, const LinkHeader& header, Packet p
 
 // ---- Packets that wait until the next link has space
 
-// Returns the link that a run of the checked packet must go on by, if it has no space now.
+// Returns the first full link that a run of the checked packet must be sent on; none if all have space.
 std::optional<size_t> ExchangeState::blocked_link() noexcept {
   for (const Run& run : std::span(runs_.data(), run_count_)) {
     if (run.operation == nullptr || !run.step.send || !peers_.takes(*run.operation, run.step)) continue;
@@ -85,22 +85,23 @@ std::optional<size_t> ExchangeState::blocked_link() noexcept {
   return std::nullopt;
 }
 
-// Takes the packets that have waited long enough: the next link has space. `even_blocked`: takes all, because buffers
-// are missing. Operations may have ended since their packets were checked, so these are checked again.
-void ExchangeState::take_deferred(bool even_blocked, Nanos now) noexcept {
+// Handles deferred packets, oldest first, until the next link of one is still full. It may be another operation's link.
+// `even_blocked`: handles all, so that their buffers become free. Packets are checked again, because their operations
+// may have ended. Packets of an earlier session are released.
+void ExchangeState::resume_deferred(bool even_blocked, Nanos now) noexcept {
   while (!deferred_.empty()) {
     const DeferredPackets::Item& first = deferred_.front();
     const bool current = load<LinkHeader>(first.packet.data).session == membership_.session();
-    if (current && !even_blocked && !egress_.link(first.next).can_pass()) return;
+    if (current && !even_blocked && !egress_.link(first.next_link).can_pass()) return;
     const DeferredPackets::Item it = deferred_.pop();
     const std::span<const uint8_t> payload{it.packet.data + sizeof(LinkHeader), it.bytes - sizeof(LinkHeader)};
-    const bool taken =
-        current && !check_runs(payload, it.from) && take_runs(it.from, it.packet, it.bytes, it.payload_crc, now);
+    const bool taken = current && !check_runs(payload, it.from_link) &&
+                       take_runs(it.from_link, it.packet, it.bytes, it.payload_crc, now);
     if (!taken) io_.release(it.packet);
   }
 }
 
-// Returns whether the link has the buffer now, because the packet was relayed.
+// Handles all runs of the checked packet. Returns whether it was relayed: then its buffer belongs to the next link.
 bool ExchangeState::take_runs(size_t link, Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept {
   const bool relayed = relay(packet, bytes, payload_crc, now);
   for (size_t i = 0; i < run_count_; ++i) take(runs_[i], link, relayed, now);

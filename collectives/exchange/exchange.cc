@@ -104,7 +104,7 @@ ExchangeState::ExchangeState(const ExchangeConfig& config, PacketIo& io)
       preparation_(parts_, membership_, table_),
       lifecycle_(parts_, admission_.ring(), membership_, table_, preparation_),
       control_(parts_, table_, lifecycle_),
-      deferred_(DeferredPackets::most(config_.window)) {}
+      deferred_(DeferredPackets::capacity_for(config_.window)) {}
 
 ExchangeState::~ExchangeState() {
   while (!deferred_.empty()) io_.release(deferred_.pop().packet);
@@ -168,7 +168,8 @@ void ExchangeState::poll(Nanos now) noexcept {
   polled_at_ = now;
   lifecycle_.handle(membership_.poll(now));
   for (Link& link : egress_.links()) link.poll(now);
-  take_deferred(egress_.starved(), now);
+  resume_deferred(egress_.starved(), now);
+  if (!deferred_.empty()) egress_.link(deferred_.front().next_link).count_stall();
   lifecycle_.start_waiting(now);
   lifecycle_.check_deadlines(now);
   pump(now);
@@ -257,6 +258,7 @@ void ExchangeState::trace_wait(OperationState& it) noexcept {
     if (!egress_.link(step->link).can_send()) return waits(TraceCause::kLink, topology_.rank_at(step->link));
     return waits(TraceCause::kWork, config_.rank);
   }
+  if (!deferred_.empty()) return waits(TraceCause::kLink, topology_.rank_at(deferred_.front().next_link));
   if (const auto sender = it.algorithm->missing_from()) return waits(TraceCause::kPackets, *sender);
   // Nothing is left to send or receive. Lifecycle::end_if_done() waits for the successor's start.
   waits(TraceCause::kStart, it.algorithm->awaited());
@@ -266,7 +268,7 @@ void ExchangeState::trace_wait(OperationState& it) noexcept {
 
 size_t Exchange::buffers(const ExchangeConfig& config) {
   const Topology topology(config.strategies, config.world, config.rank);
-  const size_t deferred = config.world > 1 ? DeferredPackets::most(config.window) : 0;
+  const size_t deferred = config.world > 1 ? DeferredPackets::capacity_for(config.window) : 0;
   return Egress::buffers(config, topology, any_owners(config)) + deferred;
 }
 

@@ -57,7 +57,7 @@ class ExchangeState {
   std::optional<Counter> check_runs(std::span<const uint8_t> bytes, size_t link) noexcept;
   std::optional<Counter> check_run(Run& run, size_t link) noexcept;
   [[nodiscard]] std::optional<size_t> blocked_link() noexcept;
-  void take_deferred(bool even_blocked, Nanos now) noexcept;
+  void resume_deferred(bool even_blocked, Nanos now) noexcept;
   bool take_runs(size_t link, Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept;
   bool relay(Packet packet, size_t bytes, uint32_t payload_crc, Nanos now) noexcept;
   void take(const Run& run, size_t link, bool relayed, Nanos now) noexcept;

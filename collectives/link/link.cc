@@ -59,7 +59,7 @@ void Link::reset(uint64_t session) noexcept {
   unacknowledged_ = 0;
   ack_now_ = false;
   ack_at_ = kNever;
-  acknowledgement_ = {};
+  latest_fields_ = {};
   stamp_ = 0;
   stuck_at_ = 0;
   acked_bytes_ = 0;
@@ -209,12 +209,12 @@ void Link::accept(const LinkHeader& header) noexcept {
 }
 
 void Link::acknowledge(const LinkHeader& header, Nanos now) noexcept {
-  static_assert(offsetof(LinkHeader, sack) + sizeof(acknowledgement_) == kCrcOffset);
-  const auto acknowledgement =
-      load<decltype(acknowledgement_)>(reinterpret_cast<const uint8_t*>(&header) + offsetof(LinkHeader, sack));
-  // Packets that were sent in one poll and arrived in one burst carry the same acknowledgement. One of them counts.
-  if (acknowledgement == acknowledgement_ && now == stamped_at_) return;
-  acknowledgement_ = acknowledgement;
+  static_assert(offsetof(LinkHeader, sack) + sizeof(latest_fields_) == kCrcOffset);
+  const auto fields =
+      load<decltype(latest_fields_)>(reinterpret_cast<const uint8_t*>(&header) + offsetof(LinkHeader, sack));
+  // Packets that were sent in one poll and arrived in one burst have the same fields. Only the first is processed.
+  if (fields == latest_fields_ && now == stamped_at_) return;
+  latest_fields_ = fields;
   heard_at_ = now;
   stamp_ = header.stamp;
   stamped_at_ = now;

@@ -197,9 +197,9 @@ class Link final : public PacketSink {
   unsigned unacknowledged_ = 0;  // data packets received after the latest acknowledgement was sent
   bool ack_now_ = false;
   Nanos ack_at_ = kNever;
-  std::array<uint64_t, 3> acknowledgement_{};  // of the latest packet: its header from `sack` to `echo`
-  uint32_t stamp_ = 0;                         // stamp of the latest packet
-  Nanos stamped_at_ = 0;                       // time when that packet arrived
+  std::array<uint64_t, 3> latest_fields_{};  // bytes of the latest header from `sack` to `echo`
+  uint32_t stamp_ = 0;                       // stamp of the latest packet
+  Nanos stamped_at_ = 0;                     // time when that packet arrived
 };
 
 }  // namespace gradlane

@@ -97,7 +97,7 @@ std::string hugepages_advice(const Hugepages& pages, size_t bytes) {
   const size_t missing = bytes - std::min(bytes, pages.free_bytes);
   const HugepageFolders folders;
   return fmt::format(
-      "as root: gradlane nic setup --hugepages {} PCI; or, for other ports: echo {} > "
+      "as root: gradlane nic setup --hugepages {} PCI, or echo {} > "
       "{}/hugepages-2048kB/nr_hugepages, or memory: {{hugepages: false}}",
       up(bytes, kSmallKib * 1024), pages.small_pages + up(missing, kSmallKib * 1024),
       pages.node < 0 ? folders.all : folder_of_node(folders.nodes, pages.node) + "/hugepages");

@@ -167,11 +167,15 @@ std::optional<NicProblem> problem_with(const PciDevice& card, const KernelFolder
   if (card.group.empty()) return NicProblem{"it is in no IOMMU group", kIommuAdvice};
   const std::string other = other_in_group(card, folders);
   if (!other.empty()) {
+    const std::string address = other.substr(0, other.find(' '));
+    const std::string kind = first_line_of(device_folder(address, folders) + "/class");
+    const bool is_nic = kind.empty() || kind.starts_with("0x02");
     return NicProblem{
         fmt::format("IOMMU group {} also has {}, which the kernel uses", card.group, other),
-        fmt::format(
-            "set up all devices of the group, as root: gradlane nic setup {} {}, or put the card into another slot",
-            card.address, other.substr(0, other.find(' ')))};
+        fmt::format("{}, or put the card into another slot",
+                    is_nic ? fmt::format("set up all devices of the group, as root: gradlane nic setup {} {}",
+                                         card.address, address)
+                           : fmt::format("bind {} to vfio-pci too", address))};
   }
   return group_trouble(card, folders);
 }

@@ -20,9 +20,11 @@
 namespace gradlane {
 namespace {
 
-// bytes of kernel memory for a packet that arrives alone, in addition to the packet
-constexpr size_t kAroundPacket = 832;
 constexpr size_t kMinWaiting = 16;
+
+// Returns the bytes of kernel memory for a packet. A packet that arrives alone takes a power of two. Longer packets
+// than frames are those of loopback, where superpackets fill whole pages.
+size_t memory_for(size_t mtu) noexcept { return mtu <= kMaxFrameMtu ? std::bit_ceil(mtu + 320) + 256 : mtu + 832; }
 
 void check_mtu(const IpAddress& ip, size_t mtu) {
   const std::string interface = owner_of(ip);
@@ -74,7 +76,7 @@ UdpPort::~UdpPort() = default;
 
 // The kernel counts the memory that holds the packets, not only the bytes of the packets.
 size_t UdpPort::most_waiting() const noexcept {
-  const size_t room = 2 * queue_.front()->receive_bytes() / (mtu_ + kAroundPacket);
+  const size_t room = 2 * queue_.front()->receive_bytes() / memory_for(mtu_);
   return std::bit_floor(std::max(room, kMinWaiting));
 }
 

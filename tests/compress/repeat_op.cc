@@ -1,4 +1,4 @@
-// repeat_op.cc - repeats one operation of a codec, so that dev/count_steps.py can count its instructions
+// repeat_op.cc - repeats one operation of a codec, for dev/count_steps.py and dev/instructions.py
 //
 // usage: repeat_op ISA CODEC OPERATION FLOATS TIMES
 #include <cstdio>

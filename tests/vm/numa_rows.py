@@ -68,7 +68,7 @@ def elsewhere(stage):
     for node in range(2):
         guest.run(f"echo {(96, 0)[node]} >{PAGES.format(node, 'nr')}")
     advice = expect(r"(?m)^FAIL hugepages: 16 MiB free on NUMA node 1, \d+ MiB needed; as root: gradlane nic setup "
-                    r"--hugepages \d+ PCI; or, for other ports: echo \d+ > "
+                    r"--hugepages \d+ PCI, or echo \d+ > "
                     "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages", asked)[0]
     asked = guest.run("gradlane check --config /tmp/n0.yaml --time 500ms", check=False).output
     expect(r"(?m)^note hugepages: 192 MiB free on NUMA node 0, .*the cards are at NUMA node 1, which has too few", asked)

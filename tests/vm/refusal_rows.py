@@ -69,7 +69,7 @@ def refused(stage):
     machine.refused("n0", rf"PCI device {card}: the kernel uses it with driver e1000e, as interface \w+; {SETUP}", SETUP)
     for rank in range(2):
         guest.run(f"bind {guest.address(rank)}")
-    machine.refused("huge", r"too few hugepages: 0 MiB free, \d+ MiB needed; as root: echo \d+ > /sys/")
+    machine.refused("huge", r"too few hugepages: 0 MiB free, \d+ MiB needed; as root: gradlane nic setup --hugepages \d+ PCI, or echo \d+ > /sys/")
     machine.refused("n0", r"DPDK's driver librte_mempool_ring\.so is not in /\S+: on Debian, apt install "
                           r"librte-mempool-ring23$", **machine.hidden("mempool_ring"))
     machine.refused("n0", rf"PCI device {card} \(8086:10d3\): DPDK's driver librte_net_e1000\.so is not in /\S+: on Debian, "

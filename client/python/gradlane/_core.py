@@ -39,8 +39,7 @@ class Core:
         self._connection = connection
         self._lib = connection.lib
         self._codecs = _codecs.of(connection)
-        # Operations that are not over. This keeps arrays alive that the daemon uses.
-        # Operations in flight, with the addresses of their arrays: the first byte of each, and the byte after its last.
+        # Operations that are not over, with the bounds() of their arrays. This keeps arrays alive that the daemon uses.
         self._pending: dict[Operation, list[tuple[int, int]]] = {}
         # Holders of operations whose Requests are gone; see _operations.py.
         self._dropped: collections.deque[Any] = collections.deque()
@@ -201,7 +200,7 @@ class Core:
         operation.holder = Holder(request, self._dropped.append)
         operation.holder.operation = operation
         try:
-            self._pending[operation] = operation.spans()
+            self._pending[operation] = operation.bounds()
             if operation.bound is not None:
                 operation.bound._lend(operation)
             code = function(handle, *arguments, ctypes.byref(how), ctypes.byref(operation.number))
@@ -221,8 +220,8 @@ class Core:
             if array is None:
                 continue
             low, high = bounds(array)
-            near = {it for it, spans in self._pending.items() for first, end in spans if low < end and first < high}
-            for other in near:
+            pending = list(self._pending.items())
+            for other in [it for it, all_ in pending if any(low < end and first < high for first, end in all_)]:
                 if not other.uses(array):
                     continue
                 if not other.dropped:

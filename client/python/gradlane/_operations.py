@@ -77,8 +77,8 @@ class Operation:
     def _operands(self) -> list[Operand]:
         return [operand for operand in (self.data, self.source, self.residual) if operand is not None]
 
-    def spans(self) -> list[tuple[int, int]]:
-        """Returns the addresses between which the operation's arrays lie."""
+    def bounds(self) -> list[tuple[int, int]]:
+        """Returns the bounds() of each of the operation's arrays."""
         return [bounds(operand.array) for operand in self._operands]
 
     def uses(self, array: NDArray[Any]) -> bool:

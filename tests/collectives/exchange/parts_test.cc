@@ -1,4 +1,4 @@
-// parts_test.cc - tests of parts of the exchange on their own: blocks, deferred elements, CRC, counters, wire layout
+// parts_test.cc - tests of parts of the exchange on their own: blocks, absorbed elements, CRC, counters, wire layout
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -68,15 +68,15 @@ TEST(Blocks, OfEqualLength) {
 // block.
 TEST(PendingBitmap, IsLikeAVectorOfBools) {
   Rng rng(2);
-  PendingBitmap deferred(5000);
+  PendingBitmap pending(5000);
   for (unsigned round = 0; round < 60; ++round) {
     const auto blocks = static_cast<unsigned>(1 + rng.below(8));
     const size_t max_block_granules = 1 + rng.below(round % 2 == 0 ? 70 : 600);
-    deferred.begin(blocks, max_block_granules);  // all earlier marks are forgotten
+    pending.begin(blocks, max_block_granules);  // all earlier marks are forgotten
     std::vector<bool> model(blocks * max_block_granules);
     size_t marked = 0;
     for (unsigned step = 0; step < 400; ++step) {
-      ASSERT_EQ(deferred.empty(), marked == 0);
+      ASSERT_EQ(pending.empty(), marked == 0);
       if (rng.one_in(2)) {
         const auto block = static_cast<unsigned>(rng.below(blocks));
         const size_t first = rng.below(max_block_granules);
@@ -86,12 +86,12 @@ TEST(PendingBitmap, IsLikeAVectorOfBools) {
           marked += *each ? 0 : 1;
           *each = true;
         }
-        deferred.mark(block, first, count);
+        pending.mark(block, first, count);
         continue;
       }
       if (marked == 0) continue;
       const size_t most = 1 + rng.below(100);
-      const PendingBitmap::Run run = deferred.next(most);
+      const PendingBitmap::Run run = pending.next(most);
       ASSERT_LT(run.block, blocks);
       ASSERT_GE(run.count, 1U);
       ASSERT_LE(run.count, most);
@@ -101,20 +101,20 @@ TEST(PendingBitmap, IsLikeAVectorOfBools) {
       const size_t sent = rng.below(run.count + 1);
       for (size_t i = 0; i < sent; ++i) model[run.block * max_block_granules + run.first + i] = false;
       marked -= sent;
-      if (sent != 0) deferred.clear(run.block, run.first, sent);
+      if (sent != 0) pending.clear(run.block, run.first, sent);
     }
   }
 }
 
 TEST(PendingBitmap, GivesEverythingOnce) {
-  PendingBitmap deferred(1000);
+  PendingBitmap pending(1000);
   for (const size_t most : {size_t{1}, size_t{3}, size_t{64}, size_t{1000}}) {
-    deferred.begin(10, 100);
-    for (unsigned block = 0; block < 10; ++block) deferred.mark(block, 0, 100);
+    pending.begin(10, 100);
+    for (unsigned block = 0; block < 10; ++block) pending.mark(block, 0, 100);
     size_t given = 0;
-    while (!deferred.empty()) {
-      const PendingBitmap::Run run = deferred.next(most);
-      deferred.clear(run.block, run.first, run.count);
+    while (!pending.empty()) {
+      const PendingBitmap::Run run = pending.next(most);
+      pending.clear(run.block, run.first, run.count);
       given += run.count;
     }
     EXPECT_EQ(given, 1000U);

@@ -67,7 +67,7 @@ class DriversTest(unittest.TestCase):
             self.skipTest("there are free hugepages")
         self.assertRegex(self.last_line("{device: net_null0}", more="memory: {hugepages: true}\n"),
                          "DPDK did not start: too few hugepages: 0 MiB free, [0-9]+ MiB needed; as root: gradlane nic setup "
-                         "--hugepages [0-9]+ PCI; or, for other ports: echo [0-9]+ > "
+                         "--hugepages [0-9]+ PCI, or echo [0-9]+ > "
                          r"/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages, or memory: \{hugepages: false\}$")
 
 

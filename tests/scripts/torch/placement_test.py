@@ -5,12 +5,13 @@ machines.
 
 import concurrent.futures
 import contextlib
+import io
 import os
 import socket
 import unittest
 import unittest.mock
 
-from gradlane.torch.bootstrap import host_info, path_probe, placement
+from gradlane.torch.bootstrap import host_info, launch, path_probe, placement
 from gradlane.torch.bootstrap.placement import Endpoint, HostInfo, Host, PlacementError
 from tests.scripts.fixtures.ports import loopback_network
 
@@ -155,13 +156,14 @@ class Addresses(unittest.TestCase):
                 self.assertEqual(host_info.of_gloo(), "")
 
     def test_long_packets(self):
-        """A machine that says nothing, or packets that are too short, keep the usual length."""
+        """No machine may use long packets if one is silent, or sends shorter probes."""
         own = host_info.free_ports("127.0.0.1", 3)
         addresses = [it.getsockname() for it in own]
 
         def probe(limit, *lengths):
             def one(number):
-                return path_probe.reaches_all(own[number], number, addresses, lengths[number], f"job {lengths}")
+                others = [other for other in range(len(own)) if other != number]
+                return path_probe.hears(own[number], number, others, addresses, lengths[number], f"job {lengths}")
 
             with unittest.mock.patch.object(path_probe, "_LIMIT_S", limit), concurrent.futures.ThreadPoolExecutor() as threads:
                 return list(threads.map(one, range(len(lengths))))
@@ -172,6 +174,37 @@ class Addresses(unittest.TestCase):
             self.assertEqual(probe(60, 9000, 9000, 9000), [True, True, True])
             self.assertEqual(probe(0.2, 9000, 9000, 8000), [False, False, False])
             self.assertEqual(probe(0.2, 9000, 9000), [False, False])
+
+    def test_common_mtu(self):
+        """More than 1500 bytes need a probe on each machine, unless all machines were given the length."""
+        plan, facts_ = placement.plan(facts("ab")), facts("ab")
+        votes = []
+
+        class Group:
+            @staticmethod
+            def ask(_what, members, _answer, _faults):
+                return [votes.pop(0) for _ in members]
+
+        def mtu(*ends):
+            there = [Endpoint(f"10.0.0.{number}", 1, *end) for number, end in enumerate(ends)]
+            with contextlib.redirect_stderr(io.StringIO()) as said:
+                return launch._common_mtu(Group, facts_, plan, 0, there, [], 0), said.getvalue()
+
+        votes[:] = [True, True, True, False, False, True, True, True]
+        self.assertEqual(mtu((9000,), (9000,)), (9000, ""))
+        for _ in range(2):
+            length, said = mtu((9000,), (8000,))
+            self.assertEqual(length, 1500)
+            self.assertIn("interfaces have MTU 8000, but packets of that length do not reach all machines", said)
+        self.assertEqual(mtu((9000,), (9000, True)), (9000, ""))  # it was given to one machine only
+        self.assertEqual(votes, [])
+        self.assertEqual(mtu((9000, True), (8000, True)), (8000, ""))
+        self.assertEqual(mtu((9000,), (1400,)), (1400, ""))
+
+    def test_linked(self):
+        self.assertEqual(placement.plan(facts("abcd")).linked(1), [2, 3, 0])
+        ring = placement.plan(facts([str(number) for number in range(65)]))
+        self.assertEqual((ring.linked(0), ring.linked(64)), ([1, 64], [0, 63]))
 
     def test_ports(self):
         first = host_info.free_ports("127.0.0.1", 4)

@@ -79,8 +79,9 @@ def mtu_is_given() -> bool:
 
 
 def mtu_for(address: str) -> int:
-    """Returns the MTU for packets of a daemon at this address: GRADLANE_MTU, else that of the interface, but 9000 at
-    most. Raises ValueError if GRADLANE_MTU is no MTU, or more than that of the interface."""
+    """Returns the largest MTU that a daemon at this address may use, before paths are probed: GRADLANE_MTU, else that
+    of the interface, but 9000 at most. Raises ValueError if GRADLANE_MTU is no MTU, or more than that of the interface.
+    """
     interface, has = _interface_mtu(address)
     if not mtu_is_given():
         return min(has, _JUMBO_MTU)

@@ -304,24 +304,28 @@ def _address(facts: list[placement.HostInfo], plan: placement.DaemonPlacement, m
 
 def _common_mtu(group: StoreGroup, facts: list[placement.HostInfo], plan: placement.DaemonPlacement, mine: int,
                 ends: list[placement.Endpoint], reserved: list[Any], attempt: int) -> int:
-    """Returns the MTU for all daemons. Packets longer than usual are chosen only if they reach all machines."""
+    """Returns the MTU for all daemons. More than USUAL_MTU needs probes that reach all machines, unless the user has
+    given it on all machines, or all daemons are on one machine."""
     mtu = min(end.mtu for end in ends)
-    if mtu <= host_info.USUAL_MTU or plan.alone or any(end.given for end in ends):
+    if mtu <= host_info.USUAL_MTU or plan.alone or all(end.mtu_given for end in ends):
         return mtu
     starters = range(0, len(facts), plan.trainers)
 
     def probe() -> bool:
-        try:
-            own = host_info.bind(ends[mine].address, [ends[mine].port]) if not reserved else reserved[:1]
-        except OSError:  # the port is in use, which the daemon will say, or the address is that of a NAT
-            return False
-        try:
-            return path_probe.reaches_all(own[0], mine, [(end.address, end.port) for end in ends], mtu, facts[0].mark)
-        finally:
-            if not reserved:
-                own[0].close()
+        addresses = [(end.address, end.port) for end in ends]
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            # OSError: the port is in use, which the daemon will report, or this machine is behind a NAT.
+            own = reserved[0] if reserved else stack.enter_context(host_info.bind(ends[mine].address,
+                                                                                  [ends[mine].port])[0])
+            return path_probe.hears(own, mine, plan.linked(mine), addresses, mtu, facts[0].mark)
+        return False
 
-    return mtu if all(group.ask(f"long packets {attempt}", starters, probe, _FAULTS)) else host_info.USUAL_MTU
+    if all(group.ask(f"long packets {attempt}", starters, probe, _FAULTS)):
+        return mtu
+    if mine == 0 and attempt == 0:
+        print(f"gradlane: the interfaces have MTU {mtu}, but packets of that length do not reach all machines. Packets "
+              f"have {host_info.USUAL_MTU} bytes; GRADLANE_MTU sets another length", file=sys.stderr, flush=True)
+    return host_info.USUAL_MTU
 
 
 def _start(facts: list[placement.HostInfo], plan: placement.DaemonPlacement, mine: int, ends: list[placement.Endpoint],

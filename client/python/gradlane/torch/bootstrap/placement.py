@@ -80,6 +80,17 @@ class DaemonPlacement(NamedTuple):
         """Whether all daemons are on one machine."""
         return len(set(self.machines)) == 1
 
+    @property
+    def all_linked(self) -> bool:
+        """Whether each daemon exchanges packets with all others, and not only with its neighbours in the ring."""
+        return len(self.machines) <= _MOST_LINKED
+
+    def linked(self, daemon: int) -> list[int]:
+        """Returns the daemons that exchange packets with this one. Daemons begin with different ones."""
+        count = len(self.machines)
+        steps = range(1, count) if self.all_linked else (1, count - 1)
+        return [(daemon + step) % count for step in steps]
+
     def before(self, daemon: int) -> int:
         """Returns how many daemons with smaller numbers are on the machine of this daemon."""
         return self.machines[:daemon].count(self.machines[daemon])
@@ -116,7 +127,7 @@ def settings(plan: DaemonPlacement, mtu: int) -> list[str]:
         "trainers": plan.trainers,
         "local_reduce": "true" if _REDUCE and plan.trainers > 1 else "false",
         "mtu": mtu,
-        "strategies": "[ring, direct]" if len(plan.machines) <= _MOST_LINKED else "[ring]",
+        "strategies": "[ring, direct]" if plan.all_linked else "[ring]",
         # Trainers may use all cores for seconds, during which a daemon may not answer. A trainer that has ended is
         # noticed at once anyway.
         "timeouts.peer": "10s",
@@ -162,12 +173,12 @@ def _is_ipv6(text: str) -> bool:
 
 
 class Endpoint(NamedTuple):
-    """Address and first UDP port of a daemon. mtu: most that its machine can send. given: the user chose it."""
+    """Address and first UDP port of a daemon. mtu: limit of its packets. mtu_given: the user has set it."""
 
     address: str
     port: int
     mtu: int = 1500
-    given: bool = False
+    mtu_given: bool = False
 
     def __str__(self) -> str:
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"

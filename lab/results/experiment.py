@@ -20,6 +20,7 @@ MODULES = (
     "lab.steps.calibrations",
     "lab.steps.experiment",
     "lab.packets",
+    "lab.shares",
     "lab.exchanges.experiment",
     "lab.inceptionn.systems",
     "lab.study.experiment",

@@ -37,12 +37,12 @@ class Kinds(unittest.TestCase):
                         self.assertGreater(values["busy"], 0)
         self.assertEqual(packets.table(samples).count("\n"), 1 + len(keys))
 
-    def test_a_budget(self):
+    def test_the_parts(self):
         hops = [{"codec_ns": 30, "crc_ns": 100, "engine_ns": 150}, {"codec_ns": 10, "crc_ns": 60, "engine_ns": 90}]
         run = {"packets": 1000, "busy": 1e-3, "user": 3.0, "system": 1.0, "hops": hops}
-        self.assertEqual(packets.budget("udp", run),
+        self.assertEqual(packets.breakdown("udp", run),
                          {"codec": 20, "crc": 80, "engine": 120, "kernel": 250, "rest": 530, "total": 1000})
-        self.assertEqual(packets.budget("memif", run)["rest"], 780)
+        self.assertEqual(packets.breakdown("memif", run)["rest"], 780)
 
 
 if __name__ == "__main__":

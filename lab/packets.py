@@ -153,7 +153,8 @@ def breakdown(kind, run):
     """Returns the nanoseconds of the parts of a packet. Half of all packets have sums, and half have results."""
     parts = {name: statistics.mean(hop[f"{name}_ns"] for hop in run["hops"]) for name in ("codec", "crc", "engine")}
     total = 1e9 * run["busy"] / run["packets"]
-    parts["kernel"] = total * run["system"] / (run["user"] + run["system"]) if kind in KERNEL else 0
+    used = run["user"] + run["system"]  # 0 if less than a tick
+    parts["kernel"] = total * run["system"] / used if kind in KERNEL and used else 0
     return {**parts, "rest": total - sum(parts.values()), "total": total}
 
 

@@ -17,7 +17,8 @@ from lab.results import jobs
 from lab.results.experiment import EXCHANGE, Batch, Experiment
 from lab.results.texts import range_text
 
-PORT = 5999  # the network namespaces have no other servers
+# Node 0 on the link of the ring (tools/run/net.cc). Its network namespace has no other servers.
+SERVER = "10.77.0.1", 5999
 RUNS, SECONDS, SETTLE = 3, 5.0, 1.0
 BYTES = 16 << 20
 KEYS = ("1gbit", "200mbit")
@@ -31,19 +32,18 @@ class Flow:
 
     def __init__(self, rank):
         self.received = 0
-        address = os.environ["MASTER_ADDR"], PORT
         if rank == 0:
-            with socket.create_server(address) as server:
+            with socket.create_server(SERVER) as server:
                 self._socket = server.accept()[0]
         else:
-            self._socket = self._connect(address)
+            self._socket = self._connect()
         threading.Thread(target=self._receive if rank == 0 else self._send, daemon=True).start()
 
     @staticmethod
-    def _connect(address):
+    def _connect():
         while True:
             try:
-                return socket.create_connection(address)
+                return socket.create_connection(SERVER)
             except ConnectionRefusedError:  # rank 0 has not started its server yet
                 time.sleep(0.01)
 
@@ -74,7 +74,7 @@ def run_rank(spec):
             context.all_reduce(over, codec="raw")
 
     def bits_per_second(work):
-        """Returns the rates of TCP and of the ring while work() runs."""
+        """Returns the rates of TCP and of the ring while work() runs. Both nodes of a ring send as much as the other."""
         work(spec["settle"])
         began, received, sent = time.monotonic(), flow.received, context.figures().data_bytes
         work(spec["seconds"])

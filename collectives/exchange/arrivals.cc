@@ -85,9 +85,9 @@ std::optional<size_t> ExchangeState::blocked_link() noexcept {
   return std::nullopt;
 }
 
-// Handles deferred packets, oldest first, until the next link of one is still full. It may be another operation's link.
-// `even_blocked`: handles all, so that their buffers become free. Packets are checked again, because their operations
-// may have ended. Packets of an earlier session are released.
+// Handles deferred packets, oldest first, until the next link of one is still full. Packets behind that one wait too,
+// even if their own next link has space. `even_blocked`: handles all, so that their buffers become free. Packets are
+// checked again, because their operations may have ended. Packets of an earlier session are released.
 void ExchangeState::resume_deferred(bool even_blocked, Nanos now) noexcept {
   while (!deferred_.empty()) {
     const DeferredPackets::Item& first = deferred_.front();

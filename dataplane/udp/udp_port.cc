@@ -22,8 +22,8 @@ namespace {
 
 constexpr size_t kMinWaiting = 16;
 
-// Returns the bytes of kernel memory for a packet. A packet that arrives alone takes a power of two. Longer packets
-// than frames are those of loopback, where superpackets fill whole pages.
+// Returns the bytes of kernel memory for a packet that arrives alone: 256 for its description, and a power of two for
+// the packet and 320 bytes around it. Packets longer than frames come on loopback, where superpackets fill whole pages.
 size_t memory_for(size_t mtu) noexcept { return mtu <= kMaxFrameMtu ? std::bit_ceil(mtu + 320) + 256 : mtu + 832; }
 
 void check_mtu(const IpAddress& ip, size_t mtu) {

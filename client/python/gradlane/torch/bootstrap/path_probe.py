@@ -1,4 +1,4 @@
-"""Finds out whether packets longer than 1500 bytes, as of jumbo frames, reach the other machines of a job."""
+"""Finds out whether packets longer than 1500 bytes, such as jumbo frames, reach the other machines of a job."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def hears(own: socket.socket, mine: int, others: Sequence[int], addresses: Seque
     def probe(number: int) -> bytes:
         return f"gradlane path {mark} {number} ".encode().ljust(mtu - _HEADER_BYTES[own.family], b".")
 
-    missing = set(map(probe, others))
+    own_probe, missing = probe(mine), set(map(probe, others))
     end, extra = time.monotonic() + _LIMIT_S, _EXTRA_ROUNDS
     while extra and time.monotonic() < end:
         before = len(missing)
         for other in others:
             with contextlib.suppress(OSError):  # the probe is longer than an interface takes
-                own.sendto(probe(mine), addresses[other])
+                own.sendto(own_probe, addresses[other])
             _receive(own, missing, 0)  # a socket of usual size has space for a dozen probes
         _receive(own, missing, _INTERVAL_S)
         if len(missing) < before:

@@ -86,7 +86,7 @@ class DaemonPlacement(NamedTuple):
         return len(self.machines) <= _MOST_LINKED
 
     def linked(self, daemon: int) -> list[int]:
-        """Returns the daemons that exchange packets with this one. Daemons begin with different ones."""
+        """Returns the daemons that exchange packets with this one, from the next one on."""
         count = len(self.machines)
         steps = range(1, count) if self.all_linked else (1, count - 1)
         return [(daemon + step) % count for step in steps]

@@ -19,6 +19,7 @@ struct ExchangeConfig {
   // ---- These must be equal on all ranks. Neighbours compare them.
   unsigned world = 1;                       // 1 to kMaxWorld
   size_t mtu = 1472;                        // longest packet in bytes, from the link header on; kMinPacket to kMaxMtu
+  size_t segments = 1;                      // datagrams in which the longest packet goes
   uint64_t rank_table = 0;                  // digest of the ranks' addresses; 0 is allowed if they cannot differ
   Codec codec = find_codec(kDefaultCodec);  // codec of fp32 operations that name no codec
   // Strategies that operations may name. The first one is the default of operations that name none. The ring may be
@@ -62,6 +63,9 @@ struct ExchangeConfig {
   // Longest time that an open packet with partial sums waits for more of them. A packet with results waits up to
   // `world` times as long. Both times are shorter if the RTT is short.
   Nanos max_hold = 10 * kMicrosecond;
+
+  // Returns the length of the longest datagram.
+  [[nodiscard]] size_t datagram() const noexcept { return segments == 1 ? mtu : mtu / segments + kSegmentHeader; }
 };
 
 }  // namespace gradlane

@@ -178,6 +178,9 @@ void add_value(FailureText& text, Field field, uint64_t value) noexcept {
     case Field::kLocalReduce:
       text.add(value != 0 ? "true" : "false");
       return;
+    case Field::kMtu:
+      text.add(value & ~uint64_t{kInSegments}).add((value & kInSegments) != 0 ? " with segments" : "");
+      return;
     default:
       text.add(value);
   }

@@ -197,6 +197,9 @@ inline constexpr size_t kLeastHello = 56;
 
 inline constexpr size_t kMinPacket = 256;  // smallest MTU: control runs and one raw granule fit
 inline constexpr size_t kMaxMtu = 16384;   // longest packet, from the link header on
+// bytes before each part of a packet that is longer than a datagram (dataplane/udp/segments.h)
+inline constexpr size_t kSegmentHeader = 8;
+inline constexpr uint16_t kInSegments = 0x8000;  // in `mtu` of a hello
 inline constexpr unsigned kMaxWorld = 256;
 
 template <typename T>

@@ -104,4 +104,13 @@ size_t ip_udp_bytes(const NodeConfig& config) noexcept {
   return kIpUdpBytes + (of_ipv4 ? 0 : kMoreOfIpv6);
 }
 
+bool all_on_loopback(const NodeConfig& config) noexcept {
+  return std::ranges::all_of(config.nodes, [](const NodeAddress& node) { return is_loopback(address_of(node)); });
+}
+
+size_t most_segments(const NodeConfig& config) noexcept {
+  if (!of_sockets(config) || !config.segments || !config.key_file.empty()) return 1;
+  return std::max<size_t>(kMaxMtu / (config.mtu - ip_udp_bytes(config) - kSegmentHeader), 1);
+}
+
 }  // namespace gradlane

@@ -48,5 +48,9 @@ inline constexpr uint32_t kStrangerIp = 0xf0fffffe;  // address in frames of a s
 [[nodiscard]] bool needs_sockets(const NodeConfig& config) noexcept;
 // Returns the bytes of headers between the MTU of IP and that of the exchange: kIpUdpBytes, or 48 for IPv6.
 [[nodiscard]] size_t ip_udp_bytes(const NodeConfig& config) noexcept;
+// Returns whether all nodes have addresses of loopback.
+[[nodiscard]] bool all_on_loopback(const NodeConfig& config) noexcept;
+// Returns the most datagrams in which a packet of the exchange goes; 1: packets are no longer than a datagram.
+[[nodiscard]] size_t most_segments(const NodeConfig& config) noexcept;
 
 }  // namespace gradlane

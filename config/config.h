@@ -87,6 +87,7 @@ struct PlanChoice {
 inline constexpr size_t kMaxPlanChoices = 64;  // GL_MAX_PLAN_ROWS of client/abi.h
 
 inline constexpr size_t kSocketQueueTarget = 64;
+inline constexpr size_t kSegmentsQueueTarget = 8;  // the same if packets go in segments through a network
 
 struct NodeConfig {
   std::string file;  // name of the file, for messages
@@ -100,6 +101,7 @@ struct NodeConfig {
   // ---- Packets.
   std::vector<PortConfig> ports;
   size_t mtu = 1500;          // MTU of IP
+  bool segments = true;       // sockets send packets that are longer than `mtu`, in several datagrams
   uint16_t udp_port = 18400;  // first of lanes * trainers UDP ports
   uint8_t tos_compressed = 0x28;
   uint8_t tos_raw = 0x20;

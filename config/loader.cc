@@ -125,7 +125,11 @@ void check_mtu(const Section& root, const NodeConfig& config) {
 
 void read_exchange(const Section& root, NodeConfig& config) {
   // One call on a socket passes dozens of packets if that many wait, so more of them may wait than on other ports.
-  if (of_sockets(config)) config.queue_target = kSocketQueueTarget;
+  // The queues of networks are short, so few of the packets that go in many segments wait there.
+  if (of_sockets(config)) {
+    const bool long_packets = most_segments(config) > 1 && !all_on_loopback(config);
+    config.queue_target = long_packets ? kSegmentsQueueTarget : kSocketQueueTarget;
+  }
   const auto section = read_section(node_keys(), root, "exchange", config);
   if (section && !std::has_single_bit(config.window)) {
     section->find("window")->fault(fmt::format("{} is not a power of two, allowed: {}, {}, {} and so on up to {}",
@@ -227,9 +231,9 @@ NodeConfig read_config(const ConfigTree& source, const NodeChoice& choice) {
   read_ports(root, config, identity);
   check_mtu(root, config);
   (void)read_section(node_keys(), root, "memory", config);
+  read_protection(root, config);
   read_exchange(root, config);
   (void)read_section(node_keys(), root, "timeouts", config);
-  read_protection(root, config);
   (void)read_section(node_keys(), root, "faults", config);
   read_sockets(root, config);
   read_metrics(root, config, identity);

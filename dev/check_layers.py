@@ -83,7 +83,7 @@ ALONE = "client/python/gradlane/torch/native"
 # System headers that only some folders may include.
 DPDK = ("device", "udp", "accelerator/packet", "poll", "lane", "node", "status", "daemon", "loopback", "accelerator")
 SYSTEM_ONLY_IN = [
-    (re.compile(r"rte_"), tuple(f"dataplane/{folder}/" for folder in DPDK) + ("tests/dataplane/cluster", "tests/dataplane/daemon/device_list", "tests/dataplane/udp/udp_queue", "tests/stack/network")),
+    (re.compile(r"rte_"), tuple(f"dataplane/{folder}/" for folder in DPDK) + ("tests/dataplane/cluster", "tests/dataplane/daemon/device_list", "tests/dataplane/udp/udp_queue", "tests/dataplane/udp/long_packets", "tests/stack/network")),
     (re.compile(r"yaml-cpp/"), ("config/",)),
     (re.compile(r"(immintrin|x86intrin)\.h"), ("compress/avx",)),
     (re.compile(r"arm_neon\.h"), ("compress/neon/", "client/library/squares")),

@@ -35,6 +35,7 @@ Membership::Membership(const ExchangeConfig& config, size_t ring_links, std::spa
     : world_(config.world),
       rank_(config.rank),
       around_(config.around),
+      datagram_(config.datagram()),
       // The last quarter of the time is for informing the other ranks.
       silence_(config.peer_timeout - config.peer_timeout / 4),
       max_interval_(std::max(config.peer_timeout / 64, kFirstInterval)),
@@ -48,7 +49,7 @@ Membership::Membership(const ExchangeConfig& config, size_t ring_links, std::spa
   self_.rank_table = config.rank_table;
   self_.world = static_cast<uint16_t>(config.world);
   self_.rank = static_cast<uint16_t>(config.rank);
-  self_.mtu = static_cast<uint16_t>(config.mtu);
+  self_.mtu = static_cast<uint16_t>(datagram_ | (config.segments > 1 ? kInSegments : 0));
   self_.codec = static_cast<uint8_t>(config.codec.id());
   self_.param = config.codec.param();
   self_.arguments = more_arguments(config.codec.arguments());

@@ -143,6 +143,7 @@ class Membership {
   const unsigned world_;
   const unsigned rank_;
   const size_t around_;
+  const size_t datagram_;
   const Nanos silence_;       // time without a sign of life until a neighbour is given up
   Nanos polled_at_ = 0;       // time of the latest poll; 0: none yet
   Nanos due_ = 0;             // time by which poll() must check all links again

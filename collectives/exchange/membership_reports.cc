@@ -26,8 +26,9 @@ Failure Membership::diagnosis(size_t link, bool heard, Nanos now) const noexcept
   if (lately(peer.complained_at, now)) facts.complained_tos = peer.complained_tos;
   if (heard) {
     facts.path_bytes = way.path_bytes();
-    facts.blocked_bytes = way.stuck_bytes() + around_;
-    facts.acked_bytes = way.acked_bytes() == 0 ? 0 : way.acked_bytes() + around_;
+    const auto ip_bytes = [this](size_t packet) { return std::min(packet, datagram_) + around_; };
+    facts.blocked_bytes = ip_bytes(way.stuck_bytes());
+    facts.acked_bytes = way.acked_bytes() == 0 ? 0 : ip_bytes(way.acked_bytes());
   }
   return diagnose(facts);
 }

@@ -19,26 +19,31 @@ namespace gradlane {
 //
 // Because own packets count, and not just the delay, links that share a queue converge to equal shares. If the delay is
 // noise of the scheduler, the window still does not shrink to nothing. At the start the window grows by half in each
-// round trip, until a queue builds up. Loss shrinks the window only in a round that lost more than a sixteenth of its
-// packets: then the queue is shorter than the target.
+// round trip, until a queue builds up. Loss shrinks the window only in a round that lost more than three packets and
+// more than a sixteenth of them, or a quarter if they go in segments. Such a loss means that a queue is shorter than
+// the target.
 class CongestionWindow {
  public:
-  // At most `limit` packets are in flight, of which about `target` wait in queues.
-  CongestionWindow(size_t limit, size_t target)
+  // At most `limit` packets are in flight, of which about `target` wait in queues. The longest packets go in
+  // `segments` datagrams.
+  CongestionWindow(size_t limit, size_t target, size_t segments = 1)
       : limit_(static_cast<double>(limit)),
         full_target_(static_cast<double>(target)),
         target_(full_target_),
-        window_(std::min(kInitial, limit_)) {}
+        segments_(static_cast<double>(segments)),
+        least_(segments == 1 ? kLeast : 1),
+        initial_(std::max(kInitial / segments_, kLeast)),
+        window_(std::min(initial_, limit_)) {}
 
   // Divides the target, and the initial window, by the number of links that end in the same queue.
   void share(unsigned links) noexcept {
     if (links == 1) {
       target_ = full_target_;
-      if (starting_) window_ = std::max(window_, std::min(kInitial, limit_));
+      if (starting_) window_ = std::max(window_, std::min(initial_, limit_));
       return;
     }
-    target_ = std::max(full_target_ / links, std::min(kLeastTarget, kMostTogether / links));
-    if (starting_) window_ = clamp(std::min(window_, kInitial / links));
+    target_ = std::max(full_target_ / links, std::min(kLeastTarget, kMostTogether / segments_ / links));
+    if (starting_) window_ = clamp(std::min(window_, initial_ / links));
   }
 
   [[nodiscard]] size_t packets() const noexcept { return static_cast<size_t>(window_); }
@@ -72,13 +77,14 @@ class CongestionWindow {
   }
 
  private:
-  static constexpr double kInitial = 16;
-  static constexpr double kLeast = 2;
-  static constexpr double kLeastTarget = 2;     // least target of one of several links that share a queue
-  static constexpr double kMostTogether = 256;  // sum of the targets of such links: a switch's queue is not much longer
+  static constexpr double kInitial = 16;     // datagrams
+  static constexpr double kLeast = 2;        // packets; if they go in segments, for the initial window only
+  static constexpr double kLeastTarget = 2;  // least target of one of several links that share a queue
+  // datagrams that such links together have in the queue of a switch, which is not much longer
+  static constexpr double kMostTogether = 256;
   static constexpr unsigned kStartSamples = 4;
 
-  double clamp(double window) const noexcept { return std::clamp(window, std::min(kLeast, limit_), limit_); }
+  double clamp(double window) const noexcept { return std::clamp(window, std::min(least_, limit_), limit_); }
 
   // Returns how many packets of this window waited in queues.
   double queued(Nanos least) const noexcept {
@@ -87,9 +93,11 @@ class CongestionWindow {
   }
 
   void end_round(Nanos least, uint32_t sent_to) noexcept {
-    if (lost_in_round_ > 3 && lost_in_round_ * 16 > acked_in_round_) {
+    // A packet counts as lost if one of its segments is lost.
+    const size_t most = segments_ == 1 ? acked_in_round_ / 16 : acked_in_round_ / 4;
+    if (lost_in_round_ > 3 && lost_in_round_ > most) {
       starting_ = false;
-      window_ = std::max(clamp(window_ * 0.8), std::min(window_, kInitial));
+      window_ = std::max(clamp(window_ * 0.8), std::min(window_, initial_));
     } else if (!starting_) {
       const double room = target_ - queued(least);
       if (room < 0) {
@@ -109,6 +117,9 @@ class CongestionWindow {
   double limit_;
   double full_target_;
   double target_;
+  double segments_;
+  double least_;
+  double initial_;
   double window_;
   bool starting_ = true;
   bool limited_ = false;

@@ -11,6 +11,7 @@ namespace {
 
 // a packet is lost if one that was transmitted this many transmissions later has arrived
 constexpr uint64_t kReordering = 3;
+constexpr uint64_t kSegmentedReordering = 1;  // the same if packets go in segments, which are many datagrams
 constexpr Nanos kMaxAckDelay = 25 * kMicrosecond;
 constexpr unsigned kMaxBackoff = 10;
 // time to the next try after a packet could not be sent, or no buffer was free
@@ -30,10 +31,12 @@ Link::Link(const ExchangeConfig& config, size_t window, unsigned peer, PacketIo&
       max_rto_(config.peer_timeout / 16),
       min_rto_(config.min_rto),
       queue_target_(config.queue_target),
+      segments_(config.segments),
+      reordering_(segments_ == 1 ? kReordering : kSegmentedReordering),
       most_ack_every_(config.ack_every),
       table_(window),
       rtt_(min_rto_, max_rto_),
-      congestion_(table_.size(), queue_target_),
+      congestion_(table_.size(), queue_target_, segments_),
       received_(window) {}
 
 void Link::reset(uint64_t session) noexcept {
@@ -51,7 +54,7 @@ void Link::reset(uint64_t session) noexcept {
   backoff_ = 0;
   expire_at_ = kNever;
   limited_ = false;
-  congestion_ = CongestionWindow(table_.size(), queue_target_);
+  congestion_ = CongestionWindow(table_.size(), queue_target_, segments_);
   return_queue_ = {};
   received_.reset();
   credit_ = 0;
@@ -297,12 +300,12 @@ void Link::lose(Slot& it, State reason) noexcept {
   ++waiting_;
 }
 
-// Marks as lost those packets before `end` that were transmitted long enough before one that has arrived (kReordering).
+// Marks as lost those packets before `end` that were transmitted long enough before one that has arrived (reordering_).
 void Link::find_lost(uint32_t end) noexcept {
   size_t lost = 0;
   for (uint32_t sequence = unacked_; sequence != end; ++sequence) {
     Slot& it = slot(sequence);
-    if (it.state != State::kInFlight || it.transmission + kReordering > newest_arrived_) continue;
+    if (it.state != State::kInFlight || it.transmission + reordering_ > newest_arrived_) continue;
     lose(it, State::kLostSack);
     ++lost;
   }

@@ -23,8 +23,8 @@ namespace gradlane {
 // Sending. Each data packet gets the next sequence number. It stays in a table, with its buffer, until the neighbour
 // acknowledges it: cumulatively (`ack`: all packets before that one) or singly (`sack`). A packet counts as lost
 //
-// - if a packet has arrived that was *transmitted* three or more transmissions later (RFC 9002, 6.1.1). Transmissions
-//   have numbers of their own for that, so a lost retransmission is found, too;
+// - if a packet has arrived that was *transmitted* three or more transmissions later (RFC 9002, 6.1.1), or one if
+//   packets go in segments. Transmissions have numbers of their own for that, so a lost retransmission is found, too;
 // - if it has been in flight for the retransmission timeout (RFC 6298), which doubles until something is acknowledged.
 //
 // Lost packets are sent first, within the congestion window. A retransmission has a new header (acknowledgement,
@@ -159,6 +159,8 @@ class Link final : public PacketSink {
   const Nanos max_rto_;
   const Nanos min_rto_;
   const size_t queue_target_;
+  const size_t segments_;
+  const uint64_t reordering_;
   const unsigned most_ack_every_;
 
   uint64_t session_ = 0;

@@ -18,6 +18,7 @@
 #include "dataplane/device/port_kinds.h"
 #include "dataplane/kernel/kernel_interface.h"
 #include "dataplane/node/ring_facts.h"
+#include "dataplane/udp/segments.h"
 
 namespace gradlane {
 namespace {
@@ -25,6 +26,7 @@ namespace {
 constexpr size_t kThreadBuffers = 512;  // buffers in the cache of a thread
 // packets per acknowledgement with sockets, which receive dozens of packets at a time
 constexpr unsigned kSocketAckEvery = 16;
+constexpr unsigned kSegmentsAckEvery = 4;        // the same if packets go in segments through a network
 constexpr Nanos kFaultsInterval = 60 * kSecond;  // time between log lines that say that faults are injected
 
 uint64_t random_bits() {
@@ -37,8 +39,10 @@ uint64_t random_bits() {
 ExchangeConfig exchange_config(const NodeConfig& from, unsigned rank, uint64_t incarnation) {
   ExchangeConfig config;
   config.world = world_of(from);
-  config.mtu = from.mtu - ip_udp_bytes(from) - (from.key_file.empty() ? 0 : kAuthBytes);
-  config.around = from.mtu - config.mtu;
+  config.around = ip_udp_bytes(from) + (from.key_file.empty() ? 0 : kAuthBytes);
+  config.segments = most_segments(from);
+  config.mtu = from.mtu - config.around;
+  if (config.segments > 1) config.mtu = config.segments * (config.mtu - kSegmentHeader);
   config.rank_table = rank_table_digest(from);
   config.settings = ring_settings(from);
   config.codec = from.codec;
@@ -51,7 +55,8 @@ ExchangeConfig exchange_config(const NodeConfig& from, unsigned rank, uint64_t i
   config.max_bytes = from.max_tensor;
   config.queue_target = from.queue_target;
   config.pad = of_sockets(from);
-  if (config.pad) config.ack_every = kSocketAckEvery;
+  if (config.pad)
+    config.ack_every = config.segments == 1 || all_on_loopback(from) ? kSocketAckEvery : kSegmentsAckEvery;
   config.peer_timeout = from.peer_timeout;
   config.start_timeout = from.start_timeout;
   config.operation_timeout = from.operation_timeout;
@@ -68,12 +73,19 @@ size_t buffers_of_rank(const NodeConfig& config, unsigned rank) {
   return Exchange::buffers(exchange) + 2 * Lane::inbox_size(static_cast<size_t>(local));
 }
 
+// Returns the length of an IP packet that would hold the longest packet whole.
+size_t buffer_mtu(const NodeConfig& config) {
+  const ExchangeConfig exchange = exchange_config(config, config.rank, 1);
+  return exchange.mtu + exchange.around;
+}
+
 size_t buffers_per_lane(const NodeConfig& config) {
   size_t buffers = kThreadBuffers;
   const unsigned ranks = ranks_per_node(config);
   for (unsigned local = 0; local < ranks; ++local) buffers += buffers_of_rank(config, config.rank * ranks + local);
   for (const PortConfig& port : config.ports) buffers += buffers_in(port);
   if (config.faults.any()) buffers += config.ports.size() * FaultInjector::kHeld;
+  if (most_segments(config) > 1) buffers += ranks * PartialPackets::kEntries;
   return buffers;
 }
 
@@ -88,8 +100,7 @@ int buffers_node(const NodeConfig& config) {
 
 Nanos patience_for(const NodeConfig& config) {
   const auto in_kernel = [](const PortConfig& port) { return traits_of(port).kernel; };
-  const auto on_loopback = [](const NodeAddress& node) { return is_loopback(address_of(node)); };
-  if (of_sockets(config) && std::ranges::all_of(config.nodes, on_loopback)) return Idle::kLoopbackPatience;
+  if (of_sockets(config) && all_on_loopback(config)) return Idle::kLoopbackPatience;
   return std::ranges::any_of(config.ports, in_kernel) ? Idle::kKernelPatience : Idle::kMemoryPatience;
 }
 
@@ -104,8 +115,9 @@ void log(const RingLine& line) {
 }  // namespace
 
 size_t Node::packet_bytes(const NodeConfig& config) {
-  return PacketPool::bytes_needed(config.lanes * buffers_per_lane(config),
-                                  longest_packet(config.ports, config.mtu, EthdevPort::may_need_power_of_two_buffers));
+  return PacketPool::bytes_needed(
+      config.lanes * buffers_per_lane(config),
+      longest_packet(config.ports, buffer_mtu(config), EthdevPort::may_need_power_of_two_buffers));
 }
 
 Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
@@ -125,7 +137,8 @@ Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
   // lanes hold some.
   pools_.push_back(std::make_unique<PacketPool>(
       "n" + std::to_string(index), config_.lanes * buffers_per_lane(config_),
-      longest_packet(config_.ports, config_.mtu, EthdevPort::needs_power_of_two_buffers), buffers_node(config_)));
+      longest_packet(config_.ports, buffer_mtu(config_), EthdevPort::needs_power_of_two_buffers),
+      buffers_node(config_)));
   make_ports(links, index);
   agree_on_workers();
   make_lanes();
@@ -197,7 +210,7 @@ void Node::make_prober() {
     setup.mac = &it->mac;
     setup.tos = {config_.tos_compressed, config_.tos_raw, config_.tos_control};
     setup.mtu = config_.mtu;
-    setup.overhead = config_.mtu - exchange_config(config_, config_.rank, incarnation_).mtu;
+    setup.overhead = exchange_config(config_, config_.rank, incarnation_).around;
     setups.push_back(setup);
     boards.push_back(&it->probes);
     lengths.push_back(&it->lengths);

@@ -145,7 +145,7 @@ SuperpacketSocket::Arrival SuperpacketSocket::receive(iovec* room, size_t parts)
   return arrival;
 }
 
-SuperpacketSocket::Sent SuperpacketSocket::send(const Endpoint& to, uint8_t tos, iovec* packets, size_t count,
+SuperpacketSocket::Sent SuperpacketSocket::send(const Endpoint& to, uint8_t tos, iovec* iovecs, size_t count,
                                                 size_t each) noexcept {
   if (each != 0 && !superpackets_) return Sent::kSingly;
   SocketAddress address;
@@ -153,7 +153,7 @@ SuperpacketSocket::Sent SuperpacketSocket::send(const Endpoint& to, uint8_t tos,
   msghdr message{};
   message.msg_name = &address;
   message.msg_namelen = write_address(to, address);
-  message.msg_iov = packets;
+  message.msg_iov = iovecs;
   message.msg_iovlen = count;
   message.msg_control = control;
   of_ipv6_ ? put(message, IPPROTO_IPV6, IPV6_TCLASS, int{tos}) : put(message, IPPROTO_IP, IP_TOS, int{tos});

@@ -54,8 +54,9 @@ class SuperpacketSocket {
     kSingly,  // the kernel does not take a superpacket here
     kTooLong  // too long for the device
   };
-  // Sends packets of `each` bytes, one iovec for each; the last one may be shorter. An `each` of 0 means one packet.
-  [[nodiscard]] Sent send(const Endpoint& to, uint8_t tos, iovec* packets, size_t count, size_t each) noexcept;
+  // Sends the bytes of `count` iovecs as packets of `each` bytes; the last one may be shorter. An `each` of 0 means one
+  // packet.
+  [[nodiscard]] Sent send(const Endpoint& to, uint8_t tos, iovec* iovecs, size_t count, size_t each) noexcept;
 
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
   // Returns the buffer size that the kernel has granted. net.core.rmem_max may allow less than was asked for.

@@ -40,7 +40,7 @@ void check_mtu(const IpAddress& ip, size_t mtu) {
 }  // namespace
 
 UdpPort::UdpPort(const PortConfig& config, const NodeConfig& node, rte_mempool* pool)
-    : Port(config, &node), mtu_(node.mtu), address_(address_of(node.nodes[node.rank])) {
+    : Port(config, &node), mtu_(node.mtu), segments_(most_segments(node)), address_(address_of(node.nodes[node.rank])) {
   const unsigned ranks = ranks_per_node(node);
   const uint32_t ip = node.nodes[node.rank].ip;
   mac_ = mac_of(ip);
@@ -49,6 +49,7 @@ UdpPort::UdpPort(const PortConfig& config, const NodeConfig& node, rte_mempool* 
   setup.nodes = NodeTable(node);
   setup.any_address = config.device == kAnyWord;
   setup.payload = node.mtu - ip_udp_bytes(node);
+  if (segments_ > 1) setup.segments = {.part = setup.payload - kSegmentHeader, .count = segments_};
   setup.receive_bytes = kSocketReceiveBytes;
   try {
     check_mtu(address_of(node.nodes[node.rank]), node.mtu);
@@ -76,7 +77,7 @@ UdpPort::~UdpPort() = default;
 
 // The kernel counts the memory that holds the packets, not only the bytes of the packets.
 size_t UdpPort::most_waiting() const noexcept {
-  const size_t room = 2 * queue_.front()->receive_bytes() / memory_for(mtu_);
+  const size_t room = 2 * queue_.front()->receive_bytes() / (segments_ * memory_for(mtu_));
   return std::bit_floor(std::max(room, kMinWaiting));
 }
 
@@ -111,7 +112,10 @@ std::string UdpPort::problem_text(UdpQueue::Problem trouble) const {
           "packets of mtu {} are too long for the interface that sends them: set a smaller mtu on all nodes", mtu_);
     case Problem::kUnfit:
       return fmt::format(
-          "received packets longer than mtu {} or empty were dropped: check that all nodes have the same mtu", mtu_);
+          "received packets longer than mtu {}, empty, or in wrong segments were dropped: check that all nodes have "
+          "the "
+          "same mtu",
+          mtu_);
     case Problem::kNoBuffer:
       return "received packets were dropped, because no buffer was free";
     case Problem::kCount:

@@ -34,6 +34,7 @@ class UdpPort final : public Port {
 
   std::vector<std::unique_ptr<UdpQueue>> queue_;
   const size_t mtu_;
+  const size_t segments_;
   const IpAddress address_;
   unsigned interface_ = 0;  // interface that has the address; 0: any, or not known
   std::array<bool, static_cast<size_t>(UdpQueue::Problem::kCount)> logged_{};

@@ -3,6 +3,10 @@
 // The kernel delivers payloads of UDP, and many of them have one path. So packets come without headers. Where something
 // needs headers, such as tags, probes and injected faults, this queue makes frames: it adds headers of Ethernet, IPv4
 // and UDP, which have the values of the original packet as far as the kernel reports these.
+//
+// A packet that is longer than a datagram goes in segments (segments.h), which usually arrive in order. So the kernel
+// is given buffers in such an order that it writes each segment to its place in the packet. Unexpected datagrams are
+// copied.
 #pragma once
 
 #include <array>
@@ -17,6 +21,7 @@
 #include "dataplane/device/port.h"
 #include "dataplane/frame/frame.h"
 #include "dataplane/udp/node_table.h"
+#include "dataplane/udp/segments.h"
 #include "dataplane/udp/superpacket_socket.h"
 
 namespace gradlane {
@@ -29,7 +34,8 @@ class UdpQueue {
     bool any_address = false;  // whether sockets are bound to all addresses instead of the node's
     size_t payload = 0;        // most bytes of UDP payload: the MTU of IP minus ip_udp_bytes()
     size_t receive_bytes = 0;  // buffer size to ask for, for packets that a socket has not handed over yet
-    unsigned group = 44;       // most packets of one call
+    unsigned group = 44;       // most datagrams of one call, unless one packet has more
+    SegmentSizes segments{};   // how packets longer than `payload` are split
   };
   // Makes a socket for each of these UDP ports, which are the ports in frames. Throws SetupError.
   UdpQueue(const Setup& setup, std::span<const uint16_t> ports, rte_mempool* pool);
@@ -46,9 +52,9 @@ class UdpQueue {
   [[nodiscard]] size_t receive_bytes() const noexcept;  // size that the kernel has granted
   enum class Problem : uint8_t {
     kSingly,    // superpackets that were refused, while their packets went one by one
-    kRefused,   // packets that the kernel refused to send: a filter, no route
-    kTooLong,   // packets that were too long for the device
-    kUnfit,     // received packets that were longer than the MTU allows, or empty
+    kRefused,   // packets, or datagrams that went one by one, that the kernel refused to send: a filter, no route
+    kTooLong,   // the same, because they were too long for the device
+    kUnfit,     // received datagrams that were too long or empty, and segments of a wrong length or index
     kNoBuffer,  // received packets for which there was no buffer
     kCount
   };
@@ -66,20 +72,55 @@ class UdpQueue {
   struct Socket {
     std::unique_ptr<SuperpacketSocket> socket;
     uint16_t port = 0;
-    size_t expected = 0;   // expected bytes of a packet
-    unsigned shorter = 0;  // number of superpackets in a row with shorter packets
+    size_t expected = 0;      // expected bytes of a datagram that is no segment
+    unsigned mismatches = 0;  // superpackets in a row of shorter packets, or of no segments where these are expected
+    // With segments:
+    std::unique_ptr<PartialPackets> partial;
+    bool expects_segments = false;
+    PartialPacket* current = nullptr;  // incomplete packet that the next datagram probably continues; null: none
+    size_t next_index = 0;             // of the next segment of `current`
+  };
+  // The memory that the kernel writes to, in this order.
+  struct ReceiveBuffers {
+    std::array<iovec, 2 * kPosted + 1> iovecs;
+    size_t count = 0;
+    void add(void* to, size_t bytes) noexcept { iovecs[count++] = {to, bytes}; }
+  };
+  // Datagrams of one path that may go in one call.
+  struct Group {
+    std::array<iovec, 2 * kPosted> iovecs;
+    std::array<uint64_t, kPosted> heads;  // headers of segments
+    size_t datagrams = 0;
+    size_t iovecs_each = 1;  // iovecs of a datagram
+    size_t each = 0;         // bytes of a datagram; 0: there is only one
+    bool singly = false;
+    // The packets in it: their indices in the burst, and how many datagrams there are up to the end of each.
+    std::array<size_t, kPosted> indices;
+    std::array<size_t, kPosted> ends;
+    size_t packets = 0;
   };
 
   [[nodiscard]] bool post() noexcept;
   [[nodiscard]] bool fetch(Socket& from) noexcept;
+  void lay_out(Socket& from, ReceiveBuffers& buffers) noexcept;
   static void expect(Socket& from, const SuperpacketSocket::Arrival& arrival) noexcept;
-  void split(const SuperpacketSocket::Arrival& arrival, size_t part) noexcept;
-  void copy_out(size_t from, size_t bytes, size_t part, uint8_t* to) const noexcept;
+  void split(Socket& from, const SuperpacketSocket::Arrival& arrival, const ReceiveBuffers& buffers) noexcept;
+  void reassemble(Socket& from, const SuperpacketSocket::Arrival& arrival, const ReceiveBuffers& buffers) noexcept;
+  [[nodiscard]] size_t copy_rest(const SuperpacketSocket::Arrival& arrival, const ReceiveBuffers& buffers,
+                                 size_t at) noexcept;
+  void take_copies(Socket& from, const SuperpacketSocket::Arrival& arrival, size_t bytes) noexcept;
+  void take_segment(Socket& from, const SuperpacketSocket::Arrival& arrival, const uint8_t* datagram,
+                    size_t bytes) noexcept;
+  static PartialPacket& begin(Socket& from, const PartialPacket& packet) noexcept;
+  void report_before(Socket& from, const SuperpacketSocket::Arrival& arrival, const SegmentHeader& name) noexcept;
+  void remove_posted(size_t count) noexcept;
+  [[nodiscard]] uint64_t sender() const noexcept;
   void add(rte_mbuf* mbuf, size_t bytes) noexcept;
-  [[nodiscard]] size_t gather(rte_mbuf** burst, const DatagramPath* paths, size_t count, size_t first, iovec* packets,
-                              size_t* places, size_t& each) noexcept;
-  [[nodiscard]] SuperpacketSocket::Sent send_group(const DatagramPath& path, iovec* packets, size_t count, size_t each,
-                                                   size_t& sent) noexcept;
+  void gather(rte_mbuf** burst, const DatagramPath* paths, size_t count, size_t first, Group& group) noexcept;
+  size_t add_segments(rte_mbuf* mbuf, const DatagramPath& path, size_t bytes, Group& group) noexcept;
+  [[nodiscard]] SuperpacketSocket::Sent send_group(const DatagramPath& path, Group& group, size_t& sent) noexcept;
+  [[nodiscard]] SuperpacketSocket::Sent send_each(Socket& from, const Endpoint& to, uint8_t tos, Group& group,
+                                                  size_t& sent) noexcept;
   void note(SuperpacketSocket::Sent result, size_t packets = 1) noexcept;
   void note(Problem trouble, size_t packets = 1) noexcept;
   void send_singly(uint32_t ip) noexcept;
@@ -92,7 +133,10 @@ class UdpQueue {
   size_t next_ = 0;  // socket to ask first
   std::array<rte_mbuf*, kPosted> posted_{};
   size_t posted_count_ = 0;
-  std::unique_ptr<uint8_t[]> spill_;  // space for received bytes that do not fit into the posted buffers
+  std::array<uint64_t, kPosted> heads_{};  // headers of the next segments
+  std::unique_ptr<uint8_t[]> spill_;       // space for received bytes that do not fit into the posted buffers
+  std::unique_ptr<uint8_t[]> unexpected_;  // copies of unexpected datagrams
+  SegmentReports reports_;
   // Packets that were fetched and not handed over yet.
   std::array<rte_mbuf*, kMostFrames> ready_{};
   size_t ready_first_ = 0;

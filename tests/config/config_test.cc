@@ -28,6 +28,7 @@ admin: /tmp/other.sock
 codec: inceptionn:10,truncate
 strategies: [direct, "aggregator:3,stream", rings:2, aggregator:0,stream, aggregator:0]
 mtu: 9000
+segments: false
 udp_port: 0x4000
 tos: {compressed: 0x48, raw: 68, control: 0}
 ports:
@@ -66,6 +67,20 @@ TEST(Config, DefaultsAreThoseOfTheStruct) {
   const NodeConfig config = parse_config(two_nodes(), "a.yaml");
   EXPECT_TRUE(same(config, want)) << config_text(config);
   EXPECT_EQ(config.file, "a.yaml");
+}
+
+// Packets that go in segments through a network are long, so fewer of them may wait in its queues.
+TEST(Config, QueueTargetOfSockets) {
+  const auto target = [](const std::string& ip, const std::string& more) {
+    const std::string nodes = "rank: 0\nnodes: [{rank: 0, ip: " + ip + "1}, {rank: 1, ip: " + ip + "2}]\n";
+    return parse_config(nodes + "ports: [{udp: auto}]\n" + more, "").queue_target;
+  };
+  EXPECT_EQ(target("10.0.0.", ""), kSegmentsQueueTarget);
+  EXPECT_EQ(target("10.0.0.", "exchange: {queue_target: 5}"), 5U);
+  EXPECT_EQ(target("127.0.0.", ""), kSocketQueueTarget);
+  for (const char* const whole : {"segments: false", "mtu: 9000", "auth: {key_file: /etc/a.key}"}) {
+    EXPECT_EQ(target("10.0.0.", whole), kSocketQueueTarget) << whole;
+  }
 }
 
 TEST(Config, SocketIsNamedAfterTheNode) {
@@ -150,6 +165,7 @@ TEST(Config, EveryKeyIsRead) {
   EXPECT_EQ(config.operations, 7u);
   EXPECT_EQ(config.max_tensor, 1000u);
   EXPECT_EQ(config.queue_target, 33u);
+  EXPECT_FALSE(config.segments);
   EXPECT_EQ(config.peer_timeout, 1500 * kMillisecond);
   EXPECT_EQ(config.start_timeout, 120 * kSecond);
   EXPECT_EQ(config.operation_timeout, 10800 * kSecond);

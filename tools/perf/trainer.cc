@@ -135,8 +135,6 @@ gradlane_figures Trainer::figures() {
 
 uint64_t Trainer::data_bytes() { return figures().data_bytes; }
 
-uint64_t Trainer::data_packets() { return figures().data_packets; }
-
 void Trainer::require(gradlane_code code, const char* what) const {
   if (code != GRADLANE_OK) throw PerfError(fmt::format("{}: {}", what, gradlane_error(gl_)));
 }

@@ -72,10 +72,8 @@ class Trainer {
   // kMaxGathered.
   [[nodiscard]] std::vector<int64_t> gather(std::span<const int64_t> numbers);
 
-  // Return the number of bytes that this rank has sent in data packets since it connected, and the number of these
-  // packets.
+  // Returns the number of bytes that this rank has sent in data packets since it connected.
   [[nodiscard]] uint64_t data_bytes();
-  [[nodiscard]] uint64_t data_packets();
 
  private:
   [[nodiscard]] gradlane_figures figures();

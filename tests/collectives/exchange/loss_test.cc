@@ -274,6 +274,7 @@ class Chance {
     ExchangeConfig& exchange = config.exchange;
     exchange.window = size_t{2} << below(9);
     exchange.mtu = one_of({kMinPacket, kMinPacket + 1, size_t{576}, size_t{1472}, size_t{1472}, kMaxMtu});
+    exchange.segments = one_of({size_t{1}, size_t{1}, size_t{5}});
     exchange.max_bytes = size_t{2} << 20;
     exchange.stream_bytes = one_of({size_t{0}, size_t{4096}, kStreamBytes});
     config.adjust = [some = below(3)](unsigned node, ExchangeConfig& of_node) { of_node.pad = node % 3 < some; };

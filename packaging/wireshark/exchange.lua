@@ -1,5 +1,5 @@
 -- exchange.lua - packets of the exchange and probes, docs/wire-format.md (called by gradlane.lua)
-local show, names, crc, blocks, operations = ...
+local show, names, crc, blocks, operations, segments = ...
 if not show then return end -- Wireshark also loads this file alone, without arguments
 local exchange = {}
 
@@ -7,41 +7,66 @@ local kHeader, kRunHeader, kTag, kMaxPacket = 44, 20, 28, 16384
 local kMagic, kProbeMagic, kVersion = 0x4c47, 0x5047, 2
 local kinds = { hello = 1, acknowledgement = 2, data = 3 }
 local kStart, kPadding = 2, 5
+local kNear = 1024 -- sequences in a superpacket are closer to each other
 
 -- ---- Which packets these are
 
 local function magic_at(tvb, at) return tvb(at, 2):le_uint() end
 
+-- Returns whether a payload begins with a packet, or with the first segment of one.
 function exchange.is_ours(tvb)
-  if tvb:len() < kHeader then return false end
-  local magic, kind = magic_at(tvb, 0), tvb(3, 1):uint()
-  return magic == kMagic and kind >= 1 and kind <= 3 or magic == kProbeMagic and (kind == 1 or kind == 2)
+  local at = exchange.is_segment(tvb) and segments.kHeader or 0
+  if tvb:len() < at + kHeader then return false end
+  local magic, kind = magic_at(tvb, at), tvb(at + 3, 1):uint()
+  return magic == kMagic and kind >= 1 and kind <= 3 or at == 0 and magic == kProbeMagic and (kind == 1 or kind == 2)
 end
 
--- Returns possible lengths of the first packet, in ascending order, if other packets of the same length follow it. The
--- kernel sends and receives superpackets. All their packets have one length, only the last may be shorter. Some packets
--- may be probes.
-local function lengths(bytes)
-  local found, last = {}, #bytes - kHeader
-  local head = "^G[LP].[\1-\3]"
-  local next = bytes:find(head:sub(2), kHeader + 1)
+-- Returns whether a payload may begin with a segment or a report.
+function exchange.is_segment(tvb)
+  return tvb:len() > segments.kHeader and segments.read(tvb:raw(0, math.min(tvb:len(), segments.kReport)), 0) ~= nil
+end
+
+-- Returns whether a packet begins at offset `at`, or a segment or report that may follow one named `first`.
+local function begins(bytes, at, first)
+  if bytes:find("^G[LP].[\1-\3]", at + 1) then return true end
+  local it = segments.read(bytes, at)
+  return it ~= nil and it.session == first.session and math.abs(it.sequence - first.sequence) < kNear
+end
+
+-- Returns possible lengths of the first datagram, at least `least`, in ascending order, if others of the same length
+-- follow it. The kernel sends and receives superpackets. All their datagrams have one length, only the last may be
+-- shorter. Some may be probes. first: {session, sequence} of the first one
+local function lengths(bytes, least, first)
+  local found, last = {}, #bytes - segments.kHeader - 1
+  local next = bytes:find("G[LPS]", least + 1)
   while next and next - 1 <= last and next - 1 <= kMaxPacket + kTag do
     local whole = true
-    for begin = next - 1, last, next - 1 do whole = whole and bytes:find(head, begin + 1) ~= nil end
+    for begin = next - 1, last, next - 1 do whole = whole and begins(bytes, begin, first) end
     if whole then found[#found + 1] = next - 1 end
-    next = bytes:find(head:sub(2), next + 1)
+    next = bytes:find("G[LPS]", next + 1)
   end
   return found
 end
 
--- Returns the length of the packets in a superpacket. If the payload is one packet, it is the payload's length.
-local function packet_length(tvb, bytes)
-  local length = tvb:len()
+-- Returns the length of the datagrams in a superpacket that begins with a segment. A segment has no CRC. Therefore the
+-- second datagram must have the same session.
+local function segment_length(bytes, first)
+  for _, candidate in ipairs(lengths(bytes, segments.kHeader + 1, first)) do
+    if segments.read(bytes, candidate) or bytes:byte(candidate + 9) == first.session then return candidate end
+  end
+  return #bytes
+end
+
+-- Returns the length of the datagrams in a superpacket. If the payload is one datagram, it is the payload's length.
+local function datagram_length(tvb, bytes)
+  local length, segment = tvb:len(), segments.read(bytes, 0)
+  if segment then return segment_length(bytes, segment) end
   local function right(wanted) return crc.length(bytes, 1, wanted) ~= nil end
   if length <= kMaxPacket + kTag and right(length >= kHeader + kTag and { length - kTag, length } or { length }) then
     return length
   end
-  local candidates = lengths(bytes)
+  local first = { session = tvb(8, 1):uint(), sequence = tvb(4, 4):le_uint() }
+  local candidates = lengths(bytes, kHeader, first)
   for _, candidate in ipairs(candidates) do
     if right(candidate >= kHeader + kTag and { candidate - kTag, candidate } or { candidate }) then return candidate end
   end
@@ -257,28 +282,66 @@ local function show_packet(tree, range, bytes, at, sender, cut)
   return text
 end
 
--- Dissects a UDP payload. Returns its text for the list of packets.
+-- Shows a segment or report. Returns its text, and whether its packet is shown, too. pinfo: of the frame; offset: in
+-- the frame; cut: the capture lacks a part of it.
+local function show_segment(tree, range, it, sender, pinfo, offset, cut)
+  show.layout(tree, "segment", range(0, it.report and segments.kReport or segments.kHeader))
+  if it.report then
+    local arrived = 0
+    for i = 0, 63 do arrived = arrived + range(8 + math.floor(i / 8), 1):bitfield(i % 8, 1) end
+    return string.format("report: packet %d, %d of its segments have arrived", it.sequence, arrived), false
+  end
+  local text = string.format("segment %d of packet %d%s", it.number, it.sequence, it.last and ", the last" or "")
+  if cut then
+    show.expert(tree, "cut")
+    return text, false
+  end
+  local flow = string.format("%s to %s port %d", sender, tostring(pinfo.dst), pinfo.dst_port)
+  local part, here = range(segments.kHeader):raw(), string.format("%d at %d", pinfo.number, offset)
+  local bytes = segments.join(flow, it, part, here, pinfo.visited)
+  if not bytes then return text, false end
+  local whole = ByteArray.new(bytes, true):tvb("Packet of segments")
+  if #bytes > kMaxPacket or not exchange.is_ours(whole) or exchange.is_segment(whole) then
+    show.expert(tree, "bad_segment")
+    return text, false
+  end
+  local item = show.add(tree, "packet", whole())
+  show.generated(item, "packet.length", whole(0, 0), #bytes)
+  return text .. ": " .. show_packet(item, whole(), bytes, 0, sender, false), true
+end
+
+-- Dissects a UDP payload. Returns its text for the list of packets. The text names only the last one of a packet's
+-- segments in a row.
 function exchange.dissect(tvb, pinfo, tree)
   local bytes, sender = tvb:raw(), string.format("%s port %d", tostring(pinfo.src), pinfo.src_port)
   local cut = tvb:reported_len() > tvb:len()
-  local length = packet_length(tvb, bytes)
+  local length = datagram_length(tvb, bytes)
   local number = math.ceil(tvb:len() / length)
   local top = tree:add(show.proto, tvb())
   if number > 1 then show.generated(top, "superpacket", tvb(0, 0), number) end
-  local texts = {}
+  local texts, before, noun = {}, nil, "packets"
   for i = 1, number do
     local at = (i - 1) * length
     local range = tvb(at, math.min(length, tvb:len() - at))
-    local item = top
+    local segment, item, text, whole = segments.read(range:raw(), 0), top, nil, true
     if number > 1 then
-      item = show.add(top, "packet", range)
+      item = show.add(top, segment and "datagram" or "packet", range)
       show.generated(item, "packet.number", range(0, 0), i)
     end
-    show.generated(item, "packet.length", range(0, 0), range:len())
-    texts[i] = show_packet(item, range, bytes, at, sender, cut and i == number)
-    if number > 1 then item:append_text(string.format(" %d: %s", i, texts[i])) end
+    if segment then
+      noun = "datagrams"
+      text, whole = show_segment(item, range, segment, sender, pinfo, tvb:offset() + at, cut and i == number)
+    else
+      show.generated(item, "packet.length", range(0, 0), range:len())
+      text = show_packet(item, range, bytes, at, sender, cut and i == number)
+    end
+    if number > 1 then item:append_text(string.format(" %d: %s", i, text)) end
+    local part = segment and not segment.report
+    if part and before and segments.same_packet(segment, before) then texts[#texts] = nil end
+    texts[#texts + 1] = text
+    before = part and not whole and segment or nil
   end
-  local text = number > 1 and string.format("%d packets: ", number) or ""
+  local text = number > 1 and string.format("%d %s: ", number, noun) or ""
   return text .. table.concat(texts, " | ")
 end
 

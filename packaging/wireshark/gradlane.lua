@@ -16,7 +16,8 @@ local layouts = load("layouts", names)
 local gradlane = Proto("gradlane", "gradlane: gradients between nodes")
 local show = load("show", gradlane, layouts, names)
 local operations = load("operations", numbers)
-local exchange = load("exchange", show, names, crc, blocks, operations)
+local segments = load("segments", numbers)
+local exchange = load("exchange", show, names, crc, blocks, operations, segments)
 local accelerator = load("accelerator", show, names, blocks)
 
 gradlane.prefs.tos_wire = Pref.string("ToS of accelerators' packets", "0x30", "tos.wire of the configuration")
@@ -32,12 +33,17 @@ local function from_accelerator()
   return tos[#tos].value - tos[#tos].value % 4 == wanted and not escaped
 end
 
-function gradlane.init() operations.forget() end
+function gradlane.init()
+  operations.forget()
+  segments.forget()
+end
 
 -- Returns the number of dissected bytes. It is 0 for a packet that is not gradlane's. Wireshark then shows its bytes.
 function gradlane.dissector(tvb, pinfo, tree)
   local dissect = exchange.dissect
-  if not exchange.is_ours(tvb) then
+  if exchange.is_ours(tvb) then
+    pinfo.conversation = gradlane -- because two bytes alone do not tell whose a later segment is
+  elseif not exchange.is_segment(tvb) then
     if not (accelerator.is_ours(tvb, true) and from_accelerator()) then return 0 end
     dissect = accelerator.dissect
   end

@@ -1,7 +1,8 @@
--- layouts.lua - tables of every field of every header in docs/wire-format.md and docs/accelerator.md (no side effects)
+-- layouts.lua - tables of every field of every header in docs/wire-format.md, docs/accelerator.md and
+-- dataplane/udp/segments.h (no side effects)
 --
--- A row is {offset, bytes, name, label, how to show it, names of its values}. Bytes are little-endian. A header that
--- ends before a field does not have this field.
+-- A row is {offset, bytes, name, label, how to show it, names of its values, mask of its bits}. Bytes are
+-- little-endian. A header that ends before a field does not have this field.
 local names = ...
 if not names then return end -- Wireshark also loads this file alone, without arguments
 local layouts = {}
@@ -30,7 +31,8 @@ layouts.hello = {
   { 32, 2, "world", "World" },
   { 34, 2, "rank", "Rank" },
   { 36, 2, "target", "Target" },
-  { 38, 2, "mtu", "MTU" },
+  { 38, 2, "mtu", "MTU", "dec", nil, 0x7fff },
+  { 38, 2, "in_segments", "Longer packets go in segments", "dec", names.yes, 0x8000 },
   { 40, 1, "codec", "Codec", "dec", names.codec },
   { 41, 1, "param", "Parameter" },
   { 42, 2, "reach", "Reach" },
@@ -60,6 +62,16 @@ layouts.hello = {
   { 112, 1, "auto_scope", "Left open: codec", "dec", names.auto_scope },
   { 113, 1, "left_open_bits", "Left open: B" },
   { 114, 1, "left_open_strategy", "Left open: strategy" },
+}
+
+layouts.segment = {
+  { 0, 2, "magic", "Magic", "hex" },
+  { 2, 1, "number", "Number", "dec", nil, 0x3f },
+  { 2, 1, "last", "Last", "dec", names.yes, 0x40 },
+  { 2, 1, "report", "Report", "dec", names.yes, 0x80 },
+  { 3, 1, "session", "Session: low byte", "hex" },
+  { 4, 4, "sequence", "Sequence" },
+  { 8, 8, "arrived", "Arrived", "hex" },
 }
 
 layouts.run = {

@@ -1,6 +1,8 @@
 -- names.lua - names of numbers in docs/wire-format.md and docs/codec-format.md (no side effects)
 local names = {}
 
+names.yes = { [0] = "no", [1] = "yes" }
+
 names.kind = { [1] = "hello", [2] = "acknowledgement", [3] = "data" }
 names.probe_kind = { [1] = "request", [2] = "reply" }
 names.bundle_kind = { [1] = "records", [2] = "hello", [3] = "answer" }

@@ -15,7 +15,7 @@ local makers = { [1] = ProtoField.uint8, [2] = ProtoField.uint16, [3] = ProtoFie
 
 for section, rows in pairs(layouts) do
   for _, row in ipairs(section == "words" and {} or rows) do
-    local _, bytes, name, label, style, values = (table.unpack or unpack)(row)
+    local _, bytes, name, label, style, values, mask = (table.unpack or unpack)(row, 1, 7)
     local path = (section == "link" and "" or section .. ".") .. name
     local filter = "gradlane." .. path
     if style == "float" then
@@ -23,16 +23,17 @@ for section, rows in pairs(layouts) do
     elseif style == "bytes" then
       add(path, ProtoField.bytes(filter, label))
     else
-      add(path, makers[bytes](filter, label, style == "hex" and base.HEX or base.DEC, values))
+      add(path, makers[bytes](filter, label, style == "hex" and base.HEX or base.DEC, values, mask))
     end
   end
 end
 
 -- Fields for values that follow from bytes but are not in a header.
 add("packet", ProtoField.none("gradlane.packet", "Packet"))
+add("datagram", ProtoField.none("gradlane.datagram", "Datagram"))
 add("packet.number", ProtoField.uint16("gradlane.packet.number", "Number in its superpacket"))
 add("packet.length", ProtoField.uint16("gradlane.packet.length", "Bytes"))
-add("superpacket", ProtoField.uint16("gradlane.superpacket", "Packets of a superpacket"))
+add("superpacket", ProtoField.uint16("gradlane.superpacket", "Datagrams of a superpacket"))
 add("crc.status", ProtoField.string("gradlane.crc.status", "CRC"))
 add("crc.computed", ProtoField.uint32("gradlane.crc.computed", "Expected CRC32C", base.HEX))
 add("codec", ProtoField.string("gradlane.codec", "Codec"))
@@ -87,6 +88,7 @@ for name, row in pairs({
   bad_run = { "A run that does not fit its packet", group.PROTOCOL, level.ERROR },
   bad_digest = { "The digest is not that of the descriptor", group.PROTOCOL, level.ERROR },
   bad_block = { "The payload is no block of this codec", group.PROTOCOL, level.ERROR },
+  bad_segment = { "The segments are no packet", group.PROTOCOL, level.ERROR },
   bad_record = { "A record that does not fit its bundle", group.PROTOCOL, level.ERROR },
   cut = { "The capture has less of this packet than was sent", group.UNDECODED, level.NOTE },
   failed = { "An operation has failed", group.SEQUENCE, level.WARN },

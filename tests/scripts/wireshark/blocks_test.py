@@ -14,12 +14,13 @@ import tempfile
 import unittest
 
 from tests.scripts.fixtures.paths import ROOT
-from tests.scripts.wireshark.captures import Tshark, crc32c, datagram, packet, probe, run, write
+from tests.scripts.wireshark.captures import (Tshark, crc32c, datagram, hello, packet, probe, report, run, segments,
+                                              write)
 
 CODECS = ("raw", "bf16", "fp16", "fixed-1", "fixed-10", "fixed-30", "inceptionn-2", "inceptionn-10",
           "inceptionn-10-truncate", "inceptionn-14", "inceptionn-10-literal", "retired/trunc-16", "retired/trunc-22",
           "retired/deflate")
-DATA = 3
+HELLO, ACK, DATA = 1, 2, 3
 
 
 def golden(name):
@@ -123,6 +124,120 @@ class BlocksTest(unittest.TestCase):
             self.assertEqual(len(tags), len(parts) if parts is tagged else 0)
             self.assertEqual(len(sequences), sum(part[:2] == b"GL" for part in parts))
 
+    def check_in_both_passes(self, wanted, *fields):
+        """Asserts that these are the rows of fields, also if Wireshark dissects the frames a second time."""
+        for passes in ((), ("-2",)):
+            self.assertEqual(self.tshark.rows(self.file, *fields, between=";", options=passes), wanted, passes)
+
+    def test_segments(self):
+        """Checks that a packet is shown where the last of its segments is, in any order, and that nothing else is
+        joined: segments of others, of another sequence, or of a packet that lost its place."""
+        block = struct.pack("<100f", *range(100))
+        first, second, later = (packet(DATA, run(block, 100, 0, 0), sequence) for sequence in (17, 18, 17 + 128))
+        again = packet(DATA, run(block, 100, 0, 0), 17)  # the same packet with another acknowledgement
+        again = again[:24] + b"\7" + again[25:40]
+        again += struct.pack("<I", crc32c(first[44:], again)) + first[44:]
+        a, b, c, d = (segments(it, 120) for it in (first, second, again, later))
+        self.assertEqual(len(a), 4)
+        whole = "data seq {} ack {}: reduce op 5 block 1 granule 0, 100 by raw"
+        cases = [
+            (a[0], 18400, "segment 0 of packet 17"),
+            (b[0], 18400, "segment 0 of packet 18"),
+            (a[3], 18400, "segment 3 of packet 17, the last"),
+            (a[1], 18401, "segment 1 of packet 17"),
+            (a[2], 18400, "segment 2 of packet 17"),
+            (report(first, (0, 2, 3)), 18400, "report: packet 17, 3 of its segments have arrived"),
+            (c[0], 18400, "segment 0 of packet 17"),
+            (c[1], 18400, "segment 1 of packet 17: " + whole.format(17, 7)),
+            (b[2], 18400, "segment 2 of packet 18"),
+            (b[1], 18400, "segment 1 of packet 18"),
+            (b[3], 18400, "segment 3 of packet 18, the last: " + whole.format(18, 0)),
+            (b[3], 18400, "segment 3 of packet 18, the last"),
+            (a[0], 18400, "segment 0 of packet 17"),
+            (d[1], 18400, "segment 1 of packet 145"),
+            (a[1], 18400, "segment 1 of packet 17"),
+            (a[2], 18400, "segment 2 of packet 17"),
+            (a[3], 18400, "segment 3 of packet 17, the last"),
+            (a[0], 18400, "segment 0 of packet 17: " + whole.format(17, 0)),
+        ]
+        write(self.file, [datagram(payload, source=source) for payload, source, _ in cases])
+        values = [str(value) for value in range(32)]
+        self.check_in_both_passes(
+            [[[text], ["good"] if "data" in text else [], values if "data" in text else [], []] for *_, text in cases],
+            "_ws.col.Info", "gradlane.crc.status", "gradlane.block.value", "_ws.expert.message")
+        fields = ("magic", "number", "last", "report", "session", "sequence", "arrived")
+        rows = self.tshark.rows(self.file, *(f"gradlane.segment.{name}" for name in fields))
+        self.assertEqual(rows[2], [["0x5347"], ["3"], ["1"], ["0"], ["0xee"], ["17"], []])
+        self.assertEqual(rows[5], [["0x5347"], ["0"], ["0"], ["1"], ["0xee"], ["17"], ["0x000000000000000d"]])
+
+    def test_superpackets_of_segments(self):
+        """Checks superpackets: segments of several packets, data that looks like a header, a packet as long as a
+        segment, and last datagrams that are shorter."""
+        ack = packet(ACK, b"", 9)
+        bait = ack[:8] + b"\1" + ack[9:] + b"GS\1\1" + bytes(24)  # of another session
+
+        def cut(sequence, elements=bait * 4 + bytes(56), padding=b""):
+            return segments(packet(DATA, run(elements, len(elements) // 4, 0, 0) + padding, sequence), 136)
+
+        a, b, c, d, e, f = *map(cut, range(1, 5)), cut(5, bytes(200)), cut(6, bytes(208), b"\0")
+        single = packet(DATA, run(bytes(80), 20, 0, 0), 8)
+        reports = [report(packet(DATA, b"", sequence), (0, 63)) for sequence in (3, 4, 7)]
+        self.assertEqual({len(it) for it in (*a, *b, *c, *d, single)}, {144})
+        self.assertEqual(([len(it) for it in e], [len(it) for it in f]), ([144, 136], [144, 144, 9]))
+        data = "data seq {} ack 0: reduce op 5 block 1 granule 0, {} by raw"
+        end = "segment {} of packet {}, the last: " + data
+        cases = [
+            ([a[0]], "segment 0 of packet 1"),
+            ([*a[1:], *b], "5 datagrams: " + end.format(2, 1, 1, 86) + " | " + end.format(2, 2, 2, 86)),
+            ([*c[:2], reports[0]], "3 datagrams: segment 1 of packet 3 | "
+                                   "report: packet 3, 2 of its segments have arrived"),
+            ([c[2], ack], "2 datagrams: " + end.format(2, 3, 3, 86) + " | acknowledgement seq 9 ack 0"),
+            ([single, *d], "4 datagrams: " + data.format(8, 20) + " | " + end.format(2, 4, 4, 86)),
+            (reports, "3 datagrams: " + " | ".join(
+                f"report: packet {sequence}, 2 of its segments have arrived" for sequence in (3, 4, 7))),
+            (e, "2 datagrams: " + end.format(1, 5, 5, 50)),
+            (f, "3 datagrams: " + end.format(2, 6, 6, 52)),
+        ]
+        self.capture(*(b"".join(datagrams) for datagrams, _ in cases))
+        self.check_in_both_passes(
+            [[[text], [str(len(datagrams))] if len(datagrams) > 1 else [], ["good"] * text.count(" seq "), []]
+             for datagrams, text in cases],
+            "_ws.col.Info", "gradlane.superpacket", "gradlane.crc.status", "_ws.expert.message")
+
+    def test_segments_that_are_no_packet(self):
+        """Checks segments of which a part is not captured, and segments that cannot be a packet."""
+        whole = packet(DATA, run(bytes(400), 100, 0, 0), 1)
+        first, last = segments(whole, 300)
+        no_packet = bytes(4) + whole[4:]
+        long = packet(DATA, bytes(16384 - 43), 2)
+        frames = [datagram(first), datagram(last, snap=42 + 60),
+                  *map(datagram, segments(no_packet, 300)), *map(datagram, segments(long, 8200)),
+                  datagram(b"GS\x40" + bytes(6)), datagram(segments(first, 300)[0])]
+        write(self.file, frames)
+        rows = self.verdicts()
+        self.assertEqual(self.tshark.count(self.file, "gradlane"), len(frames))
+        remarks = [[], ["The capture has less of this packet than was sent"], [], ["The segments are no packet"]]
+        self.assertEqual(rows, [[it, []] for it in (*remarks, *remarks[2:], *remarks[3:], *remarks[:1])])
+        self.assertEqual(self.tshark.count(self.file, "_ws.malformed || _ws.lua.error"), 0)
+
+    def test_segments_of_other_ports(self):
+        """Checks that segments between any ports are shown if a packet or a first segment comes before them. The second
+        pass shows those before it, too."""
+        first, second, last = segments(packet(DATA, run(bytes(200), 50, 0, 0)), 100)
+        frames = [(second, 30001), (packet(ACK, b""), 30000), (last, 30000), (first, 30001), (second, 30001),
+                  (last, 30001)]
+        write(self.file, [datagram(payload, source=port, target=port) for payload, port in frames])
+        wanted = [[["1"], []], [["2"], ["2"]], [["3"], []], [["4"], []], [["5"], []], [["6"], ["3"]]]
+        for passes, rows in (((), wanted[1:]), (("-2",), wanted)):
+            self.assertEqual(self.tshark.rows(self.file, "frame.number", "gradlane.kind", options=passes), rows)
+
+    def test_mtu_of_a_hello(self):
+        for bits, wanted in ((0, [["1472"], ["0"]]), (0x8000, [["1472"], ["1"]])):
+            text = bytearray(hello(0, 2))
+            text[38:40] = struct.pack("<H", bits | 1472)
+            self.capture(packet(HELLO, bytes(text)))
+            self.assertEqual(self.tshark.rows(self.file, "gradlane.hello.mtu", "gradlane.hello.in_segments"), [wanted])
+
     def test_what_is_wrong(self):
         good = packet(DATA, run(bytes(8), 2, 0, 0))
         start = struct.pack("<QQHBBBBBB", 7, 3, 0, 0, 0, 0, 0, 0, 0)
@@ -183,11 +298,12 @@ class BlocksTest(unittest.TestCase):
 
     def test_coloring_rules(self):
         good = packet(DATA, run(bytes(8), 2, 0, 0))
-        self.capture(good, good[:-1] + b"\1", packet(2, b""), packet(1, bytes(56)))
+        self.capture(good, good[:-1] + b"\1", packet(2, b""), packet(1, bytes(56)), *segments(good, 50))
         self.tshark.color()
         rows = self.tshark.rows(self.file, "frame.coloring_rule.name", options=("--color",))
         plain = [text.split("gradlane: ", 1)[1].split("\x1b")[0] for ((text, *_),) in rows]
-        self.assertEqual(plain, ["sums on their way (reduce)", "a wrong CRC", "acknowledgements", "hellos and probes"])
+        self.assertEqual(plain, ["sums on their way (reduce)", "a wrong CRC", "acknowledgements", "hellos and probes",
+                                 "segments and reports", "sums on their way (reduce)"])
 
 
 if __name__ == "__main__":

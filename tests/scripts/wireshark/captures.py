@@ -124,6 +124,18 @@ def hello(rank, world):
     return struct.pack("<QQQQHHHHBBHBBHQ", 1, 2, 3, 4, world, rank, 0, 1472, 0, 0, world, 0, 0, 0, 5)
 
 
+def segments(whole, part):
+    """Returns the segments of a packet, with `part` bytes of it in each but the last, which may have fewer."""
+    parts = [whole[at : at + part] for at in range(0, len(whole), part)]
+    return [b"GS" + bytes([number | (number + 1 == len(parts)) << 6, whole[8]]) + whole[4:8] + it
+            for number, it in enumerate(parts)]
+
+
+def report(whole, arrived):
+    """Returns the report that these segments of a packet have arrived."""
+    return b"GS\x80" + whole[8:9] + whole[4:8] + struct.pack("<Q", sum(1 << number for number in arrived))
+
+
 def run(block, count, codec, param, phase=0, digest=0x1234, operation=5):
     return struct.pack("<IIIHHBBBB", operation, digest, 0, count, len(block), 1, phase, codec, param) + block
 
@@ -137,11 +149,11 @@ def descriptor(codec, arguments, back=(0, bytes(8)), strategy=0):
     return text, crc32c(text[:digested])
 
 
-def datagram(payload, tos=0xC0, snap=None, source=18400):
+def datagram(payload, tos=0xC0, snap=None, source=18400, target=18400):
     """Returns a frame for a capture, as (captured bytes, original length). With `snap`, only that number of bytes is
     captured."""
     ip = struct.pack("!BBHHHBBH4s4s", 0x45, tos, 28 + len(payload), 0, 0x4000, 64, 17, 0, b"\x0a\x4d\0\1", b"\x0a\x4d\0\2")
-    frame = bytes(12) + b"\x08\0" + ip + struct.pack("!HHHH", source, 18400, 8 + len(payload), 0) + payload
+    frame = bytes(12) + b"\x08\0" + ip + struct.pack("!HHHH", source, target, 8 + len(payload), 0) + payload
     return frame[:snap], len(frame)
 
 

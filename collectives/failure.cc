@@ -212,6 +212,9 @@ void add_difference(FailureText& text, const Failure& failure, std::string_view 
   text.add(" ").add(here).add(", ");
   add_value(text, failure.field, failure.theirs);
   text.add(" ").add(there);
+  if (failure.field == Field::kMtu && ((failure.ours ^ failure.theirs) & kInSegments) != 0) {
+    text.add("; set `segments` alike on all nodes");
+  }
   if (failure.field == Field::kChoice) text.add("; all ranks must use auto alike and resume together");
 }
 

@@ -14,6 +14,11 @@ bool ExchangeState::receive(unsigned from, Packet packet, size_t bytes, Nanos no
     return false;
   };
   if (!place) return drop(Counter::kUnknownPeer);
+  if (bytes >= kSegmentHeader && (load<uint32_t>(packet.data) & 0xffffff) == kMissingSegments) {
+    const bool current = packet.data[3] == (membership_.session() & 0xff);
+    if (current) egress_.link(*place).send_missing(load<uint32_t>(packet.data + 4), now);
+    return false;
+  }
   if (bytes < sizeof(LinkHeader) || bytes > config_.mtu) return drop(Counter::kTooShort);
   const auto header = load<LinkHeader>(packet.data);
   if (header.magic != kMagic) return drop(Counter::kBadMagic);

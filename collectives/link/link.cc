@@ -11,7 +11,6 @@ namespace {
 
 // a packet is lost if one that was transmitted this many transmissions later has arrived
 constexpr uint64_t kReordering = 3;
-constexpr uint64_t kSegmentedReordering = 1;  // the same if packets go in segments, which are many datagrams
 constexpr Nanos kMaxAckDelay = 25 * kMicrosecond;
 constexpr unsigned kMaxBackoff = 10;
 // time to the next try after a packet could not be sent, or no buffer was free
@@ -32,7 +31,6 @@ Link::Link(const ExchangeConfig& config, size_t window, unsigned peer, PacketIo&
       min_rto_(config.min_rto),
       queue_target_(config.queue_target),
       segments_(config.segments),
-      reordering_(segments_ == 1 ? kReordering : kSegmentedReordering),
       most_ack_every_(config.ack_every),
       table_(window),
       rtt_(min_rto_, max_rto_),
@@ -211,16 +209,28 @@ void Link::accept(const LinkHeader& header) noexcept {
   }
 }
 
+void Link::send_missing(uint32_t sequence, Nanos now) noexcept {
+  if (sequence - unacked_ >= next_ - unacked_) return;
+  Slot& it = slot(sequence);
+  // A report that came sooner is about an earlier transmission.
+  if (it.state != State::kInFlight || now - it.sent_at < rtt_.least()) return;
+  lose(it, State::kLostSack);
+  congestion_.lost(1);
+}
+
 void Link::acknowledge(const LinkHeader& header, Nanos now) noexcept {
   static_assert(offsetof(LinkHeader, sack) + sizeof(latest_fields_) == kCrcOffset);
   const auto fields =
       load<decltype(latest_fields_)>(reinterpret_cast<const uint8_t*>(&header) + offsetof(LinkHeader, sack));
   // Packets that were sent in one poll and arrived in one burst have the same fields. Only the first is processed.
-  if (fields == latest_fields_ && now == stamped_at_) return;
+  if (fields == latest_fields_ && now == heard_at_) return;
   latest_fields_ = fields;
   heard_at_ = now;
-  stamp_ = header.stamp;
-  stamped_at_ = now;
+  // A packet that comes late, or was completed by a retransmission, has an earlier stamp than others before it.
+  if (stamp_ == 0 || static_cast<int32_t>(header.stamp - stamp_) >= 0) {
+    stamp_ = header.stamp;
+    stamped_at_ = now;
+  }
 
   const uint32_t sent = next_ - unacked_;
   const uint32_t acked = header.ack - unacked_;
@@ -300,12 +310,12 @@ void Link::lose(Slot& it, State reason) noexcept {
   ++waiting_;
 }
 
-// Marks as lost those packets before `end` that were transmitted long enough before one that has arrived (reordering_).
+// Marks as lost those packets before `end` that were transmitted long enough before one that has arrived (kReordering).
 void Link::find_lost(uint32_t end) noexcept {
   size_t lost = 0;
   for (uint32_t sequence = unacked_; sequence != end; ++sequence) {
     Slot& it = slot(sequence);
-    if (it.state != State::kInFlight || it.transmission + reordering_ > newest_arrived_) continue;
+    if (it.state != State::kInFlight || it.transmission + kReordering > newest_arrived_) continue;
     lose(it, State::kLostSack);
     ++lost;
   }

@@ -23,8 +23,9 @@ namespace gradlane {
 // Sending. Each data packet gets the next sequence number. It stays in a table, with its buffer, until the neighbour
 // acknowledges it: cumulatively (`ack`: all packets before that one) or singly (`sack`). A packet counts as lost
 //
-// - if a packet has arrived that was *transmitted* three or more transmissions later (RFC 9002, 6.1.1), or one if
-//   packets go in segments. Transmissions have numbers of their own for that, so a lost retransmission is found, too;
+// - if a packet has arrived that was *transmitted* three or more transmissions later (RFC 9002, 6.1.1). Transmissions
+//   have numbers of their own for that, so a lost retransmission is found, too;
+// - if the neighbour reports that segments of it are missing;
 // - if it has been in flight for the retransmission timeout (RFC 6298), which doubles until something is acknowledged.
 //
 // Lost packets are sent first, within the congestion window. A retransmission has a new header (acknowledgement,
@@ -104,6 +105,8 @@ class Link final : public PacketSink {
     received_.repeat(sequence);
     ack_now_ = true;
   }
+  // Processes a report that segments of a packet are missing although a later packet has arrived.
+  void send_missing(uint32_t sequence, Nanos now) noexcept;
   // Processes the acknowledgement in any packet, and notes that the neighbour is alive.
   void acknowledge(const LinkHeader& header, Nanos now) noexcept;
 
@@ -160,7 +163,6 @@ class Link final : public PacketSink {
   const Nanos min_rto_;
   const size_t queue_target_;
   const size_t segments_;
-  const uint64_t reordering_;
   const unsigned most_ack_every_;
 
   uint64_t session_ = 0;

@@ -5,7 +5,7 @@
 //
 //   0-1  magic     0x5347: the bytes 47 53, "GS"
 //    2   bits 0-5  index of the segment in its packet
-//        bit 6     it is the last one
+//        bit 6     it is the last one; in a report: the missing segments are to be sent now
 //        bit 7     this is a report, see below
 //    3   session   low byte of the packet's session
 //   4-7  sequence  of the packet
@@ -13,9 +13,10 @@
 // Session and sequence name the packet in all of its transmissions. So a receiver can combine segments of different
 // transmissions.
 //
-// When a later packet begins, the receiver *reports* which segments of an incomplete packet have arrived. A report is a
-// header (byte 2 is 0x80), and 64 bits: bit i stands for segment i. A retransmission omits the segments that have
-// arrived, except segment 0, which has the new link header.
+// The receiver *reports* which segments of an incomplete packet have arrived: a header, and 64 bits, of which bit i
+// stands for segment i. When a later packet begins, bit 6 asks for the missing segments. When segment 0 comes again,
+// the report only prepares the next retransmission. A retransmission omits the segments that have arrived, except
+// segment 0, which has the new link header.
 #pragma once
 
 #include <array>
@@ -29,7 +30,6 @@
 
 namespace gradlane {
 
-inline constexpr uint16_t kSegmentMagic = 0x5347;
 inline constexpr size_t kMostSegments = 64;  // that a header can tell apart
 inline constexpr size_t kReportBytes = kSegmentHeader + sizeof(uint64_t);
 

@@ -285,14 +285,20 @@ void UdpQueue::take_copies(Socket& from, const SuperpacketSocket::Arrival& arriv
       take_segment(from, arrival, datagram, length);
       continue;
     }
-    rte_mbuf* const copy = length > setup_.payload ? nullptr : rte_pktmbuf_alloc(pool_);
-    if (copy == nullptr) {
-      note(length > setup_.payload ? Problem::kUnfit : Problem::kNoBuffer);
-      continue;
+    if (length > setup_.payload) {
+      note(Problem::kUnfit);
+    } else {
+      hand_over(datagram, length);
     }
-    std::memcpy(payload_of(copy), datagram, length);
-    add(copy, length);
   }
+}
+
+// Hands over a copy of a datagram as a packet.
+void UdpQueue::hand_over(const uint8_t* datagram, size_t bytes) noexcept {
+  rte_mbuf* const copy = rte_pktmbuf_alloc(pool_);
+  if (copy == nullptr) return note(Problem::kNoBuffer);
+  std::memcpy(payload_of(copy), datagram, bytes);
+  add(copy, bytes);
 }
 
 void UdpQueue::take_segment(Socket& from, const SuperpacketSocket::Arrival& arrival, const uint8_t* datagram,
@@ -301,7 +307,9 @@ void UdpQueue::take_segment(Socket& from, const SuperpacketSocket::Arrival& arri
   const SegmentHeader it = unpack_segment(load<uint64_t>(datagram));
   const size_t part = bytes - kSegmentHeader;
   if (it.report) {
-    if (bytes >= kReportBytes) reports_.add(sender(), it, load<uint64_t>(datagram + kSegmentHeader));
+    if (bytes != kReportBytes) return;
+    reports_.add(sender(), it, load<uint64_t>(datagram + kSegmentHeader));
+    if (it.last) hand_over(datagram, bytes);  // the link sends the packet again
     return;
   }
   if (!sizes.is_valid(it, part)) return note(Problem::kUnfit);
@@ -313,6 +321,9 @@ void UdpQueue::take_segment(Socket& from, const SuperpacketSocket::Arrival& arri
     if (mbuf == nullptr) return note(Problem::kNoBuffer);
     packet = &begin(from, {.from = sender(), .name = it, .buffer = mbuf, .data = payload_of(mbuf)});
   }
+  // A first segment that comes again begins a retransmission. If this one, too, does not complete the packet, then the
+  // next one is to omit what has arrived by now.
+  if (it.index == 0 && (packet->arrived & 1) != 0) report(from, arrival, *packet, false);
   packet->add(it, {datagram + kSegmentHeader, part}, sizes);
   // The kernel may write to the rest of the buffer only if no later segment has arrived.
   from.next_index = it.index + 1U;
@@ -335,13 +346,19 @@ PartialPacket& UdpQueue::begin(Socket& from, const PartialPacket& packet) noexce
 // Reports incomplete packets of this sender that have slightly lower sequence numbers.
 void UdpQueue::report_before(Socket& from, const SuperpacketSocket::Arrival& arrival,
                              const SegmentHeader& name) noexcept {
-  while (PartialPacket* const it = from.partial->unreported_before(sender(), name)) {
-    it->reported = it->arrived;
-    std::array<uint64_t, 2> report = {
-        pack({.sequence = it->name.sequence, .session = it->name.session, .report = true}), it->arrived};
-    iovec part = {report.data(), sizeof(report)};
-    (void)from.socket->send(arrival.from, path_.tos, &part, 1, 0);  // a report that gets lost costs some bytes only
-  }
+  while (PartialPacket* const it = from.partial->unreported_before(sender(), name)) report(from, arrival, *it, true);
+}
+
+// `missing`: whether the missing segments are to be sent now. If not, the next report asks for them, even if nothing
+// more has arrived.
+void UdpQueue::report(Socket& from, const SuperpacketSocket::Arrival& arrival, PartialPacket& packet,
+                      bool missing) noexcept {
+  packet.reported = missing ? packet.arrived : 0;
+  std::array<uint64_t, 2> words = {
+      pack({.sequence = packet.name.sequence, .session = packet.name.session, .last = missing, .report = true}),
+      packet.arrived};
+  iovec part = {words.data(), sizeof(words)};
+  (void)from.socket->send(arrival.from, path_.tos, &part, 1, 0);  // a report that gets lost costs some bytes only
 }
 
 // The sender of what was received, and the own port, as one key.

@@ -113,6 +113,8 @@ class UdpQueue {
                     size_t bytes) noexcept;
   static PartialPacket& begin(Socket& from, const PartialPacket& packet) noexcept;
   void report_before(Socket& from, const SuperpacketSocket::Arrival& arrival, const SegmentHeader& name) noexcept;
+  void hand_over(const uint8_t* datagram, size_t bytes) noexcept;
+  void report(Socket& from, const SuperpacketSocket::Arrival& arrival, PartialPacket& packet, bool missing) noexcept;
   void remove_posted(size_t count) noexcept;
   [[nodiscard]] uint64_t sender() const noexcept;
   void add(rte_mbuf* mbuf, size_t bytes) noexcept;

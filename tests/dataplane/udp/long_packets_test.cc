@@ -241,6 +241,22 @@ TEST_F(LongPackets, LostSegmentsComeAlone) {
   EXPECT_EQ(receive_all(to, from, 5), std::vector<Bytes>{again});
 }
 
+// A queue that is too short for a whole packet drops the same segments each time. The second transmission is reported,
+// although no later packet begins.
+TEST_F(LongPackets, FirstSegmentsThatComeAgainAreReported) {
+  UdpQueue to(setup_of(19), {&port, 1}, pool.mempool());
+  SuperpacketSocket from(endpoint(18), 1 << 20);
+  const Bytes sent = packet(3);
+  const Datagrams all = segments_of(sent);
+  for (unsigned time = 0; time < 2; ++time) {
+    send(Datagrams{all.begin(), all.begin() + 7}, from, 19);
+    EXPECT_TRUE(receive_all(to, from, 19).empty());
+  }
+  const Datagrams reports = receive(from, 1);
+  ASSERT_EQ(reports.size(), 1U);
+  EXPECT_EQ(load<uint64_t>(reports[0].data() + kSegmentHeader), 0b111'1111U);
+}
+
 // A retransmission omits the segments that have arrived, except the first one. This is so for two retransmissions.
 TEST_F(LongPackets, ReportsSpareSegments) {
   UdpQueue from(setup_of(6), {&port, 1}, pool.mempool());

@@ -200,9 +200,11 @@ inline constexpr size_t kMaxMtu = 16384;   // longest packet, from the link head
 // Bytes before each part of a packet that is longer than a datagram (dataplane/udp/segments.h).
 inline constexpr size_t kSegmentHeader = 8;
 inline constexpr uint16_t kSegmentMagic = 0x5347;
-// The first bytes of a datagram that reports missing segments of a packet: the sender is to send them now. Byte 3 is
-// the low byte of the session, bytes 4 to 7 are the packet's sequence number.
+inline constexpr size_t kReportBytes = kSegmentHeader + sizeof(uint64_t);
+// The first three bytes of a report that asks for the missing segments of a packet. Byte 3 is the low byte of the
+// session. The sequence number of the packet follows.
 inline constexpr uint32_t kMissingSegments = kSegmentMagic | 0xc0U << 16;
+inline constexpr size_t kReportSequence = 4;     // offset of that number
 inline constexpr uint16_t kInSegments = 0x8000;  // in `mtu` of a hello
 inline constexpr unsigned kMaxWorld = 256;
 

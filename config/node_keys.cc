@@ -115,8 +115,8 @@ std::vector<ConfigKey<NodeConfig>> make_node_keys() {
           "longest IP packet in bytes, with its headers; IP and UDP headers take 28 bytes of it, with IPv6 48"),
       flag_key<C, &C::segments>("", "segments", kSameOnAll,
                                 "ports of kind `udp` split packets of up to 16 KiB into datagrams that fit `mtu`; set "
-                                "it to `false` on all nodes "
-                                "if one has a port of another kind. It has no effect with `auth.key_file`"),
+                                "it to `false` on all nodes if one has a port of another kind. It has no effect with "
+                                "`auth.key_file`"),
       whole_key<C, 1, kMaxUdpPort, &C::udp_port>("", "udp_port", kSameOnAll,
                                                  "first of `workers.lanes` * `trainers` UDP ports"),
       tos_key<C, &C::tos_compressed>("compressed", kSameOnAll, "multiples of 4 up to `0xfc`, all three different",

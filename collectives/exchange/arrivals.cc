@@ -14,12 +14,14 @@ bool ExchangeState::receive(unsigned from, Packet packet, size_t bytes, Nanos no
     return false;
   };
   if (!place) return drop(Counter::kUnknownPeer);
-  if (bytes >= kSegmentHeader && (load<uint32_t>(packet.data) & 0xffffff) == kMissingSegments) {
-    const bool current = packet.data[3] == (membership_.session() & 0xff);
-    if (current) egress_.link(*place).send_missing(load<uint32_t>(packet.data + 4), now);
+  if (bytes < sizeof(LinkHeader) || bytes > config_.mtu) {
+    if (bytes != kReportBytes || (load<uint32_t>(packet.data) & 0xffffff) != kMissingSegments) {
+      return drop(Counter::kTooShort);
+    }
+    if (packet.data[3] != (membership_.session() & 0xff)) return drop(Counter::kStaleSession);
+    egress_.link(*place).send_missing(load<uint32_t>(packet.data + kReportSequence), now);
     return false;
   }
-  if (bytes < sizeof(LinkHeader) || bytes > config_.mtu) return drop(Counter::kTooShort);
   const auto header = load<LinkHeader>(packet.data);
   if (header.magic != kMagic) return drop(Counter::kBadMagic);
   // The CRC covers the payload first. So its part is computed once, and is used again if the packet is relayed.

@@ -85,7 +85,7 @@ size_t buffers_per_lane(const NodeConfig& config) {
   for (unsigned local = 0; local < ranks; ++local) buffers += buffers_of_rank(config, config.rank * ranks + local);
   for (const PortConfig& port : config.ports) buffers += buffers_in(port);
   if (config.faults.any()) buffers += config.ports.size() * FaultInjector::kHeld;
-  if (most_segments(config) > 1) buffers += ranks * PartialPackets::kEntries;
+  if (most_segments(config) > 1) buffers += ranks * kSegmentEntries;
   return buffers;
 }
 

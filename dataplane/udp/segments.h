@@ -30,9 +30,6 @@
 
 namespace gradlane {
 
-inline constexpr size_t kMostSegments = 64;  // that a header can tell apart
-inline constexpr size_t kReportBytes = kSegmentHeader + sizeof(uint64_t);
-
 // The header of a segment or report.
 struct SegmentHeader {
   uint32_t sequence = 0;
@@ -115,21 +112,25 @@ struct PartialPacket {
   }
 };
 
+// Entries of the tables below. Packets of a sender that follow one another have different entries.
+inline constexpr size_t kSegmentEntries = 128;
+[[nodiscard]] constexpr size_t segment_entry(uint64_t sender, uint32_t sequence) noexcept {
+  return (static_cast<uint32_t>(sender * 0x9e3779b97f4a7c15U >> 32) + sequence) % kSegmentEntries;
+}
+
 // The incomplete packets of one socket, in a fixed table. A new packet replaces the one in its entry. The replaced
 // packet arrives only when the link sends all of it again.
 class PartialPackets {
  public:
-  static constexpr size_t kEntries = 128;
-
   // Returns the packet with this name; null if no segment of it is here.
   [[nodiscard]] PartialPacket* find(uint64_t from, const SegmentHeader& name) noexcept {
-    PartialPacket& it = entry_of(from, name.sequence);
+    PartialPacket& it = entries_[segment_entry(from, name.sequence)];
     return it.buffer != nullptr && it.from == from && it.name.same_packet(name) ? &it : nullptr;
   }
   // Adds a packet that find() does not find. `replaced` becomes the buffer of the packet that was in its entry, or
   // null.
   [[nodiscard]] PartialPacket& begin(const PartialPacket& packet, void*& replaced) noexcept {
-    PartialPacket& it = entry_of(packet.from, packet.name.sequence);
+    PartialPacket& it = entries_[segment_entry(packet.from, packet.name.sequence)];
     replaced = it.buffer;
     if (replaced == nullptr) ++open_;
     it = packet;
@@ -157,12 +158,7 @@ class PartialPackets {
  private:
   static constexpr unsigned kBack = 8;
 
-  // Packets that follow one another have different entries.
-  PartialPacket& entry_of(uint64_t from, uint32_t sequence) noexcept {
-    return entries_[(static_cast<uint32_t>(from * 0x9e3779b97f4a7c15U >> 32) + sequence) % kEntries];
-  }
-
-  std::array<PartialPacket, kEntries> entries_{};
+  std::array<PartialPacket, kSegmentEntries> entries_{};
   size_t open_ = 0;
 };
 
@@ -172,13 +168,13 @@ class SegmentReports {
  public:
   void add(uint64_t neighbour, const SegmentHeader& name, uint64_t arrived) noexcept {
     any_ = true;
-    entry_of(neighbour, name.sequence) = {neighbour, name, arrived, 0};
+    entries_[segment_entry(neighbour, name.sequence)] = {neighbour, name, arrived, 0};
   }
   // Returns which segments of a packet the neighbour has reported, as bits. A report is good for kMostUses calls, so a
   // wrong one does not delay its packet for long.
   [[nodiscard]] uint64_t take_arrived(uint64_t neighbour, const SegmentHeader& name) noexcept {
     if (!any_) return 0;
-    Report& it = entry_of(neighbour, name.sequence);
+    Report& it = entries_[segment_entry(neighbour, name.sequence)];
     const bool found = it.neighbour == neighbour && it.name.same_packet(name) && it.uses < kMostUses;
     if (!found) return 0;
     ++it.uses;
@@ -186,7 +182,6 @@ class SegmentReports {
   }
 
  private:
-  static constexpr size_t kEntries = 128;
   static constexpr unsigned kMostUses = 2;
 
   struct Report {
@@ -196,11 +191,7 @@ class SegmentReports {
     unsigned uses = kMostUses;
   };
 
-  Report& entry_of(uint64_t neighbour, uint32_t sequence) noexcept {
-    return entries_[(static_cast<uint32_t>(neighbour * 0x9e3779b97f4a7c15U >> 32) + sequence) % kEntries];
-  }
-
-  std::array<Report, kEntries> entries_{};
+  std::array<Report, kSegmentEntries> entries_{};
   bool any_ = false;
 };
 

@@ -112,9 +112,8 @@ std::string UdpPort::problem_text(UdpQueue::Problem trouble) const {
           "packets of mtu {} are too long for the interface that sends them: set a smaller mtu on all nodes", mtu_);
     case Problem::kUnfit:
       return fmt::format(
-          "received packets longer than mtu {}, empty, or in wrong segments were dropped: check that all nodes have "
-          "the "
-          "same mtu",
+          "received packets longer than mtu {}, empty, or in wrong segments were dropped: set the same mtu on all "
+          "nodes",
           mtu_);
     case Problem::kNoBuffer:
       return "received packets were dropped, because no buffer was free";

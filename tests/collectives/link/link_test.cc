@@ -130,6 +130,41 @@ TEST(Link, TheLastPacketIsSentAgainAfterTheTimeout) {
   EXPECT_LE(pair.now, begin + 2 * kMillisecond);
 }
 
+// A report of missing segments is enough: neither later packets nor the timeout are needed. Reports of packets that are
+// not in flight have no effect, nor have those that come sooner than a round trip.
+TEST(Link, APacketWithMissingSegmentsIsSentAgainAtOnce) {
+  Pair pair(128, 128);
+  ASSERT_TRUE(pair.run(100, 0, kSecond));
+  pair.fate_ab = lose_once({149});
+  EXPECT_FALSE(pair.run(150, 0, kRtt / 2));
+  pair.a.link.send_missing(149, pair.now);
+  EXPECT_FALSE(pair.run(150, 0, 3 * kRtt));
+  for (const uint32_t other : {0U, 148U, 150U, 1U << 31}) pair.a.link.send_missing(other, pair.now);
+  EXPECT_EQ(pair.count(Counter::kRetransmitSack), 0U);
+  pair.a.link.send_missing(149, pair.now);
+  EXPECT_TRUE(pair.run(150, 0, 2 * kRtt));
+  EXPECT_EQ(pair.count(Counter::kRetransmitSack), 1U);
+  EXPECT_EQ(pair.count(Counter::kRetransmitTimeout), 0U);
+}
+
+// A packet with an old stamp, which a retransmission has completed, does not change the stamp that is echoed.
+TEST(Link, StampsOnlyAdvance) {
+  End end(with_window(8), 1);
+  Bytes sent;
+  end.send = [&sent](Bytes packet) { sent = std::move(packet); };
+  end.link.reset(7);
+  end.link.set_up(kSecond);
+  const auto hear = [&end](uint32_t stamp, Nanos now) {
+    LinkHeader header{};
+    header.stamp = stamp;
+    end.link.acknowledge(header, now);
+  };
+  hear(1001, kSecond);
+  hear(901, kSecond + 64);
+  ASSERT_TRUE(end.link.send_bare(PacketKind::kAck, {}, kSecond + 640));
+  EXPECT_EQ(load<LinkHeader>(sent.data()).echo, 1011U);  // the later stamp, and 10 units of 64 ns
+}
+
 // Hardware that still has the first transmission must not see its bytes change.
 TEST(Link, WhatIsStillReadIsSentAgainFromAnotherBuffer) {
   for (const bool is_read : {false, true}) {

@@ -92,12 +92,12 @@ TEST_F(Partial, SegmentsInAnyOrder) {
 TEST_F(Partial, EntriesAreLimited) {
   void* replaced = nullptr;
   std::vector<void*> first;
-  for (uint32_t i = 0; i < PartialPackets::kEntries; ++i) {
+  for (uint32_t i = 0; i < kSegmentEntries; ++i) {
     first.push_back(begin(segment(i, 0), replaced).buffer);
     EXPECT_EQ(replaced, nullptr) << i;
   }
-  for (uint32_t i = 0; i < PartialPackets::kEntries; ++i) {
-    (void)begin(segment(PartialPackets::kEntries + i, 0), replaced);
+  for (uint32_t i = 0; i < kSegmentEntries; ++i) {
+    (void)begin(segment(kSegmentEntries + i, 0), replaced);
     EXPECT_EQ(replaced, first[i]) << i;
     EXPECT_EQ(packets.find(kFrom, segment(i, 0)), nullptr);
   }

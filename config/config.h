@@ -87,7 +87,7 @@ struct PlanChoice {
 inline constexpr size_t kMaxPlanChoices = 64;  // GL_MAX_PLAN_ROWS of client/abi.h
 
 inline constexpr size_t kSocketQueueTarget = 64;
-inline constexpr size_t kSegmentsQueueTarget = 8;  // the same if packets go in segments through a network
+inline constexpr size_t kSegmentsQueueTarget = 5;  // the same if packets go in segments through a network
 
 struct NodeConfig {
   std::string file;  // name of the file, for messages

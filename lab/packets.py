@@ -35,6 +35,16 @@ KINDS = {"udp": "UDP sockets, loopback", "AF_PACKET": "AF_PACKET, veth", "AF_XDP
 KEYS = {f"{kind}, MTU {mtu}": (kind, mtu) for mtu in MTUS for kind in KINDS if (kind, mtu) != ("AF_XDP", 9000)}
 
 
+HEADERS, SEGMENT_HEADER, MOST_BYTES = 28, 8, 16384  # of IP and UDP; of a segment; of a packet
+
+
+def packet_bytes(kind, mtu):
+    """Returns the length of the longest packet, from its link header on. Sockets split it into segments."""
+    datagram = mtu - HEADERS
+    segments = MOST_BYTES // (datagram - SEGMENT_HEADER) if kind == "udp" else 1
+    return segments * (datagram - SEGMENT_HEADER) if segments > 1 else datagram
+
+
 # ---- One rank
 
 
@@ -141,7 +151,7 @@ def measure(batch, context):
         options = ["-n", 2, "--link", kind, "--mtu", mtu]
         found, = jobs.results(context, options, "lab.packets", spec_of(context))
         command = f"gradlane run {' '.join(map(str, options))} -- python -m lab.packets"
-    bench = [context.gradlane, "bench", "exchange", "--codec", "raw", "--mtu", mtu, "--json"]
+    bench = [context.gradlane, "bench", "exchange", "--codec", "raw", "--mtu", packet_bytes(kind, mtu) + HEADERS, "--json"]
     found["hops"] = json.loads(jobs.output(context, bench, PATIENCE))["rows"]
     yield batch.argument, found, command
 
@@ -161,12 +171,12 @@ def breakdown(kind, run):
 def table(samples):
     if not samples:
         return "not measured"
-    lines = ["| port | MTU | codec | CRC | engine | kernel | port and the rest | total |", "|---|---:|" + "---:|" * 6]
+    lines = ["| port | MTU | bytes | codec | CRC | engine | kernel | port and the rest | total |", "|---|" + "---:|" * 8]
     for key, (kind, mtu) in KEYS.items():
         if key in samples:
             runs = [breakdown(kind, run) for run in samples[key]]
             cells = [range_text([run[part] for run in runs], 0) for part in runs[0]]
-            lines.append(f"| {KINDS[kind]} | {mtu} | " + " | ".join(cells) + " |")
+            lines.append(f"| {KINDS[kind]} | {mtu} | {packet_bytes(kind, mtu)} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

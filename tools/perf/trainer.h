@@ -47,7 +47,7 @@ class Trainer {
   void release(void* buffer) noexcept { (void)gradlane_free(gl_, buffer); }
 
   // Returns whether the trainers of a node form one rank: their inputs are added up before any of them is encoded.
-  [[nodiscard]] bool adds_locally() const noexcept { return gradlane_local_reduce(gl_) == 1; }
+  [[nodiscard]] bool adds_locally() const noexcept { return gradlane_local_reduce(gl_) > 1; }
 
   // Returns the strategies that the daemon allows, its default first.
   [[nodiscard]] std::vector<std::string> strategies() const;

@@ -27,9 +27,9 @@ OPS = ["allreduce", "reducescatter", "allgather", "broadcast"]
 CODECS = ["raw", "bf16", "fp16", "inceptionn:10", "inceptionn:10,truncate", "fixed:10"]
 
 
-def run(gradlane, *options, ranks=2, strategies="ring", mtu=9000, iterations=2, form="json"):
+def run(gradlane, *options, ranks=2, strategies="ring", mtu=9000, iterations=2, form="json", nodes=()):
     command = [gradlane, "run", "-n", str(ranks), "--link", "ring", "--strategies", strategies, "--mtu", str(mtu),
-               "--no-prefix", "--", gradlane, "perf", "--format", form, "-n", str(iterations), "-w", "1", *options]
+               *nodes, "--no-prefix", "--", gradlane, "perf", "--format", form, "-n", str(iterations), "-w", "1", *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
 
 
@@ -73,6 +73,12 @@ def check(gradlane):
     assert found == {(op, codec, size) for op in OPS for codec in (CODECS if "reduce" in op else ["raw"])
                      for size in sizes}, found
     assert result["world"] == 2 and result["checked"], result
+
+
+def check_local_reduce(gradlane):
+    """Sums are right if the trainers of a node are added up before their sum is rounded."""
+    nodes = ("--trainers", "2", "--local-reduce")
+    check_rows(perf(gradlane, "-b", "64K", "-e", "64K", "--codec", "raw,fixed:10", nodes=nodes), ranks=4)
 
 
 def check_choices(gradlane):
@@ -200,6 +206,7 @@ def check_more(gradlane):
         assert {(row["codec"], row["strategy"]) for row in picked["rows"]} == {("raw", "ring")}, picked
         assert picked["reduction"] == ("minimum" if kind == "int64" else "maximum"), picked
     check_strategies(gradlane)
+    check_local_reduce(gradlane)
     check_choices(gradlane)
     check_together(gradlane)
     check_concurrent(gradlane)

@@ -201,10 +201,11 @@ inline constexpr size_t kMaxMtu = 16384;   // longest packet, from the link head
 inline constexpr size_t kSegmentHeader = 8;
 inline constexpr uint16_t kSegmentMagic = 0x5347;
 inline constexpr size_t kReportBytes = kSegmentHeader + sizeof(uint64_t);
-// The first three bytes of a report that asks for the missing segments of a packet. Byte 3 is the low byte of the
-// session. The sequence number of the packet follows.
-inline constexpr uint32_t kMissingSegments = kSegmentMagic | 0xc0U << 16;
-inline constexpr size_t kReportSequence = 4;     // offset of that number
+// The first three bytes of a report that segments of a packet are missing, and the bit that is set if the packet is
+// overdue. Byte 3 is the low byte of the session.
+inline constexpr uint32_t kMissingSegments = kSegmentMagic | 0x80U << 16;
+inline constexpr uint32_t kSegmentsOverdue = 0x40U << 16;
+inline constexpr size_t kReportSequence = 4;     // offset of the sequence number of the packet
 inline constexpr uint16_t kInSegments = 0x8000;  // in `mtu` of a hello
 inline constexpr unsigned kMaxWorld = 256;
 

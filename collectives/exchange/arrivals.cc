@@ -15,11 +15,13 @@ bool ExchangeState::receive(unsigned from, Packet packet, size_t bytes, Nanos no
   };
   if (!place) return drop(Counter::kUnknownPeer);
   if (bytes < sizeof(LinkHeader) || bytes > config_.mtu) {
-    if (bytes != kReportBytes || (load<uint32_t>(packet.data) & 0xffffff) != kMissingSegments) {
-      return drop(Counter::kTooShort);
-    }
+    const uint32_t first = bytes == kReportBytes ? load<uint32_t>(packet.data) : 0;
+    if ((first & 0xffffff & ~kSegmentsOverdue) != kMissingSegments) return drop(Counter::kTooShort);
     if (packet.data[3] != (membership_.session() & 0xff)) return drop(Counter::kStaleSession);
-    egress_.link(*place).send_missing(load<uint32_t>(packet.data + kReportSequence), now);
+    egress_.link(*place).send_missing({.sequence = load<uint32_t>(packet.data + kReportSequence),
+                                       .arrived = load<uint64_t>(packet.data + kSegmentHeader),
+                                       .overdue = (first & kSegmentsOverdue) != 0},
+                                      now);
     return false;
   }
   const auto header = load<LinkHeader>(packet.data);

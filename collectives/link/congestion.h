@@ -20,8 +20,8 @@ namespace gradlane {
 // Because own packets count, and not just the delay, links that share a queue converge to equal shares. If the delay is
 // noise of the scheduler, the window still does not shrink to nothing. At the start the window grows by half in each
 // round trip, until a queue builds up. Loss shrinks the window only in a round that lost more than three packets and
-// more than a sixteenth of them, or a quarter if they go in segments. Such a loss means that a queue is shorter than
-// the target.
+// more than a sixteenth of them. Packets in segments are counted by segments. Such a loss means that a queue is shorter
+// than the target.
 class CongestionWindow {
  public:
   // At most `limit` packets are in flight, of which about `target` wait in queues. The longest packets go in
@@ -67,7 +67,7 @@ class CongestionWindow {
     if (static_cast<int32_t>(acked_to - round_end_) >= 0) end_round(least, sent_to);
   }
 
-  void lost(size_t packets) noexcept { lost_in_round_ += packets; }
+  void lost(size_t datagrams) noexcept { lost_in_round_ += datagrams; }
 
   // Processes a timeout. `times`: number of timeouts before it without an acknowledgement in between. The first timeout
   // does not shrink the window: it may just be the loss of the last packet, which no later packet shows.
@@ -93,9 +93,8 @@ class CongestionWindow {
   }
 
   void end_round(Nanos least, uint32_t sent_to) noexcept {
-    // A packet counts as lost if one of its segments is lost.
-    const size_t most = segments_ == 1 ? acked_in_round_ / 16 : acked_in_round_ / 4;
-    if (lost_in_round_ > 3 && lost_in_round_ > most) {
+    const double most = std::max(3.0, static_cast<double>(acked_in_round_) * segments_ / 16);
+    if (static_cast<double>(lost_in_round_) > most) {
       starting_ = false;
       window_ = std::max(clamp(window_ * 0.8), std::min(window_, initial_));
     } else if (!starting_) {

@@ -31,6 +31,7 @@ Link::Link(const ExchangeConfig& config, size_t window, unsigned peer, PacketIo&
       min_rto_(config.min_rto),
       queue_target_(config.queue_target),
       segments_(config.segments),
+      part_(std::max<size_t>(config.mtu / config.segments, 1)),
       most_ack_every_(config.ack_every),
       table_(window),
       rtt_(min_rto_, max_rto_),
@@ -50,7 +51,8 @@ void Link::reset(uint64_t session) noexcept {
   in_flight_ = waiting_ = 0;
   transmissions_ = newest_arrived_ = 0;
   backoff_ = 0;
-  expire_at_ = kNever;
+  expire_at_ = probe_at_ = kNever;
+  probed_ = false;
   limited_ = false;
   congestion_ = CongestionWindow(table_.size(), queue_target_, segments_);
   return_queue_ = {};
@@ -128,6 +130,7 @@ void Link::transmit(uint32_t sequence, Nanos now) noexcept {
   --waiting_;
   ++in_flight_;
   if (expire_at_ == kNever) expire_at_ = now + rtt_.timeout(backoff_);
+  if (!probed_) probe_at_ = now + rtt_.probe_timeout();
 }
 
 // Moves a packet that is sent again to another buffer, if hardware still reads its present one. Returns false if no
@@ -209,13 +212,15 @@ void Link::accept(const LinkHeader& header) noexcept {
   }
 }
 
-void Link::send_missing(uint32_t sequence, Nanos now) noexcept {
-  if (sequence - unacked_ >= next_ - unacked_) return;
-  Slot& it = slot(sequence);
-  // A report that came sooner is about an earlier transmission.
-  if (it.state != State::kInFlight || now - it.sent_at < rtt_.least()) return;
+void Link::send_missing(const MissingSegments& report, Nanos now) noexcept {
+  if (report.sequence - unacked_ >= next_ - unacked_) return;
+  Slot& it = slot(report.sequence);
+  // A report that came sooner is about an earlier transmission, or about segments that are still on a slow path.
+  const Nanos soonest = report.overdue ? rtt_.smoothed() : rtt_.least();
+  if (it.state != State::kInFlight || now - it.sent_at < soonest) return;
   lose(it, State::kLostSack);
-  congestion_.lost(1);
+  const size_t segments = (it.bytes + part_ - 1) / part_;
+  congestion_.lost(segments - std::min<size_t>(segments, static_cast<size_t>(std::popcount(report.arrived))));
 }
 
 void Link::acknowledge(const LinkHeader& header, Nanos now) noexcept {
@@ -263,7 +268,11 @@ void Link::acknowledge(const LinkHeader& header, Nanos now) noexcept {
   if (header.credit != credit_) set_credit(header.credit);
 
   const size_t news = before - in_flight_ - waiting_;
-  if (news != 0) backoff_ = 0;
+  if (news != 0) {
+    backoff_ = 0;
+    probed_ = false;
+    probe_at_ = in_flight_ == 0 ? kNever : now + rtt_.probe_timeout();
+  }
   if (sack != 0 && news != 0) find_lost(end);
   if (in_flight_ == 0) expire_at_ = kNever;
   limited_ = limited;
@@ -319,7 +328,7 @@ void Link::find_lost(uint32_t end) noexcept {
     lose(it, State::kLostSack);
     ++lost;
   }
-  congestion_.lost(lost);
+  congestion_.lost(lost * segments_);
 }
 
 // ---- Time.
@@ -331,6 +340,7 @@ Nanos Link::stuck_since() const noexcept {
 
 void Link::poll(Nanos now) noexcept {
   if (now >= expire_at_) expire(now);
+  if (now >= probe_at_) probe(now);
   if (waiting_ == 0) return;
   const size_t window = congestion_.packets();
   size_t budget = window > in_flight_ ? window - in_flight_ : 0;
@@ -370,6 +380,18 @@ void Link::expire(Nanos now) noexcept {
   expire_at_ = oldest == kNever ? kNever : oldest + rtt_.timeout(backoff_);
 }
 
+void Link::probe(Nanos now) noexcept {
+  probed_ = true;
+  probe_at_ = kNever;
+  for (uint32_t sequence = next_; sequence-- != unacked_;) {
+    Slot& it = slot(sequence);
+    if (it.state != State::kInFlight) continue;
+    lose(it, State::kLostTimeout);
+    transmit(sequence, now);
+    return;
+  }
+}
+
 // Counts the time after the previous call as full if the link was full at that call.
 void Link::count_full(Nanos now) noexcept {
   if (full_) {
@@ -394,7 +416,7 @@ Nanos Link::deadline() const noexcept {
   const bool resend = oldest != State::kInFlight && oldest != State::kArrived;
   const bool unsent = waiting_ != 0 && (resend || in_flight_ < congestion_.packets());
   if (unsent || ack_now_ || unacknowledged_ >= ack_every_) return retry_at_;
-  return std::max(std::min({expire_at_, ack_at_, sent_at_ + keep_alive_}), retry_at_);
+  return std::max(std::min({expire_at_, probe_at_, ack_at_, sent_at_ + keep_alive_}), retry_at_);
 }
 
 }  // namespace gradlane

@@ -28,6 +28,9 @@ namespace gradlane {
 // - if the neighbour reports that segments of it are missing;
 // - if it has been in flight for the retransmission timeout (RFC 6298), which doubles until something is acknowledged.
 //
+// If no acknowledgement comes for some time, the latest packet is sent again, once, as a probe (RFC 8985, 7). Its
+// acknowledgement shows what else has arrived.
+//
 // Lost packets are sent first, within the congestion window. A retransmission has a new header (acknowledgement,
 // stamp). Its payload, and the payload's part of the CRC, stay the same.
 //
@@ -105,8 +108,14 @@ class Link final : public PacketSink {
     received_.repeat(sequence);
     ack_now_ = true;
   }
-  // Processes a report that segments of a packet are missing although a later packet has arrived.
-  void send_missing(uint32_t sequence, Nanos now) noexcept;
+  // A report that segments of a packet are missing, although a later packet has begun to arrive or, if `overdue`, none
+  // of them has come for a while. Bit i of `arrived` stands for segment i.
+  struct MissingSegments {
+    uint32_t sequence = 0;
+    uint64_t arrived = 0;
+    bool overdue = false;
+  };
+  void send_missing(const MissingSegments& report, Nanos now) noexcept;
   // Processes the acknowledgement in any packet, and notes that the neighbour is alive.
   void acknowledge(const LinkHeader& header, Nanos now) noexcept;
 
@@ -151,6 +160,7 @@ class Link final : public PacketSink {
   void lose(Slot& slot, State reason) noexcept;
   void find_lost(uint32_t end) noexcept;
   void expire(Nanos now) noexcept;
+  void probe(Nanos now) noexcept;
   void count_full(Nanos now) noexcept;
   void set_credit(uint16_t credit) noexcept;
   void sample_rtt(const LinkHeader& header, size_t acked, Nanos now) noexcept;
@@ -163,6 +173,7 @@ class Link final : public PacketSink {
   const Nanos min_rto_;
   const size_t queue_target_;
   const size_t segments_;
+  const size_t part_;  // bytes of a packet in each of its segments but the last
   const unsigned most_ack_every_;
 
   uint64_t session_ = 0;
@@ -185,6 +196,8 @@ class Link final : public PacketSink {
   uint64_t newest_arrived_ = 0;  // highest transmission number known to have arrived
   unsigned backoff_ = 0;
   Nanos expire_at_ = kNever;
+  Nanos probe_at_ = kNever;
+  bool probed_ = false;  // a probe was sent, and nothing has been acknowledged since then
   bool limited_ = false;
   bool full_ = false;  // the link was full at `looked_at_`
   Nanos looked_at_ = 0;

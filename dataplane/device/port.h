@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/time.h"
 #include "config/config.h"
 #include "dataplane/device/packet_pool.h"
 #include "dataplane/device/port_kinds.h"
@@ -107,6 +108,8 @@ class Port {
   // packet, and moves these like the packets.
   [[nodiscard]] virtual uint16_t receive_datagrams(uint16_t, rte_mbuf**, uint16_t, DatagramPath&) noexcept { return 0; }
   [[nodiscard]] virtual uint16_t send_datagrams(uint16_t, rte_mbuf**, DatagramPath*, uint16_t) noexcept { return 0; }
+  // Asks senders for the rest of packets that have not come completely. Returns when to call it again.
+  [[nodiscard]] virtual Nanos report_overdue(uint16_t, Nanos) noexcept { return kNever; }
 
  protected:
   // Sets one queue pair per lane; the device may turn out to have fewer. `node` is null for an accelerator.

@@ -115,10 +115,12 @@ class PortQueue {
   // Returns whether there is something to send that the port has not taken yet.
   [[nodiscard]] bool waits() const noexcept { return queued_count_ != 0; }
 
-  // Returns the time at which the next frame that was held back on purpose is due.
-  [[nodiscard]] Nanos deadline() const noexcept { return injector_ ? injector_->deadline() : kNever; }
+  // Returns the time at which the next frame that was held back on purpose is due, or poll() has something to do.
+  [[nodiscard]] Nanos deadline() const noexcept {
+    return std::min(overdue_at_, injector_ ? injector_->deadline() : kNever);
+  }
 
-  // Asks for addresses, sends probes, and deals with devices that take nothing.
+  // Asks for addresses and for missing parts of packets, sends probes, and deals with devices that take nothing.
   void poll(Nanos now) noexcept;
   // Hands what is queued to the device.
   void flush() noexcept;
@@ -221,6 +223,7 @@ class PortQueue {
   const bool sockets_;  // packets go to the port with their paths
   const bool frames_;   // packets arrive with headers, because something here needs them
   std::unique_ptr<FaultInjector> injector_;
+  Nanos overdue_at_ = kNever;  // when to look again for packets that have not come completely
   std::optional<PacketSigner> signer_;
   std::vector<PacketVerifier> verifiers_;  // one for each neighbour; empty without authentication
   std::array<rte_mbuf*, kQueued> queued_{};

@@ -5,7 +5,7 @@
 //
 //   0-1  magic     0x5347: the bytes 47 53, "GS"
 //    2   bits 0-5  index of the segment in its packet
-//        bit 6     it is the last one; in a report: the missing segments are to be sent now
+//        bit 6     it is the last one; in a report: the packet is overdue
 //        bit 7     this is a report, see below
 //    3   session   low byte of the packet's session
 //   4-7  sequence  of the packet
@@ -14,9 +14,9 @@
 // transmissions.
 //
 // The receiver *reports* which segments of an incomplete packet have arrived: a header, and 64 bits, of which bit i
-// stands for segment i. When a later packet begins, bit 6 asks for the missing segments. When segment 0 comes again,
-// the report only prepares the next retransmission. A retransmission omits the segments that have arrived, except
-// segment 0, which has the new link header.
+// stands for segment i. It does so when a later packet begins, and when the packet is *overdue*: no segment of it has
+// come for a while. The sender then sends the missing segments, and segment 0, because it has the new link header.
+// Without a new stamp in it, the time that losses take would count as round-trip time.
 #pragma once
 
 #include <array>
@@ -90,6 +90,9 @@ struct PartialPacket {
   uint8_t* data = nullptr;  // where the packet begins in the buffer, which has room for the longest packet
   uint64_t arrived = 0;
   uint64_t reported = 0;  // `arrived` as it was reported
+  uint64_t looked = 0;    // `arrived` at the latest look for overdue packets
+  uint8_t looks = 0;      // looks since it changed, up to kMostLooks
+  uint8_t tos = 0;        // of its first datagram
   uint8_t segments = 0;   // 0: the last one has not arrived
   size_t bytes = 0;       // of the packet; 0: not known
 
@@ -152,11 +155,31 @@ class PartialPackets {
     }
     return nullptr;
   }
+  [[nodiscard]] bool empty() const noexcept { return open_ == 0; }
+  // Looks for overdue packets, and calls report(PartialPacket&) for each. A packet is overdue at the first, second,
+  // fourth, ... look at which no segment has come since an earlier one, because reports and segments can get lost
+  // again. It is given up after kMostLooks. Returns whether later looks can find any.
+  template <typename Report>
+  [[nodiscard]] bool look(Report report) noexcept {
+    bool more = false;
+    for (PartialPacket& it : entries_) {
+      if (it.buffer == nullptr) continue;
+      if (it.arrived != it.looked) {
+        it.looked = it.arrived;
+        it.looks = 0;
+      } else if (it.looks != kMostLooks && std::has_single_bit(++it.looks)) {
+        report(it);
+      }
+      more |= it.looks != kMostLooks;
+    }
+    return more;
+  }
   // All entries, also free ones.
   [[nodiscard]] std::span<PartialPacket> all() noexcept { return entries_; }
 
  private:
   static constexpr unsigned kBack = 8;
+  static constexpr uint8_t kMostLooks = 128;
 
   std::array<PartialPacket, kSegmentEntries> entries_{};
   size_t open_ = 0;

@@ -27,6 +27,9 @@ class UdpPort final : public Port {
                                            DatagramPath& path) noexcept override;
   [[nodiscard]] uint16_t send_datagrams(uint16_t queue, rte_mbuf** burst, DatagramPath* paths,
                                         uint16_t count) noexcept override;
+  [[nodiscard]] Nanos report_overdue(uint16_t queue, Nanos now) noexcept override {
+    return queue_[queue]->report_overdue(now);
+  }
 
  private:
   [[nodiscard]] std::string refusal_text() const;

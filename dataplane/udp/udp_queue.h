@@ -47,6 +47,7 @@ class UdpQueue {
   [[nodiscard]] uint16_t receive(rte_mbuf** burst, uint16_t count) noexcept;
   [[nodiscard]] uint16_t receive_datagrams(rte_mbuf** burst, uint16_t count, DatagramPath& path) noexcept;
   [[nodiscard]] uint16_t send_datagrams(rte_mbuf** burst, DatagramPath* paths, uint16_t count) noexcept;
+  [[nodiscard]] Nanos report_overdue(Nanos now) noexcept;
 
   [[nodiscard]] std::vector<int> fds() const;
   [[nodiscard]] size_t receive_bytes() const noexcept;  // size that the kernel has granted
@@ -67,6 +68,7 @@ class UdpQueue {
 
  private:
   static constexpr size_t kPosted = SuperpacketSocket::kMostPackets;
+  static constexpr Nanos kSoon = 0;
   static constexpr size_t kMostFrames = 128;  // most packets of one superpacket; the rest of it is dropped
 
   struct Socket {
@@ -79,6 +81,7 @@ class UdpQueue {
     bool expects_segments = false;
     PartialPacket* current = nullptr;  // incomplete packet that the next datagram probably continues; null: none
     size_t next_index = 0;             // of the next segment of `current`
+    Nanos look_at = kNever;            // time of the next look for overdue packets; kSoon: it is not set yet
   };
   // The memory that the kernel writes to, in this order.
   struct ReceiveBuffers {
@@ -109,12 +112,12 @@ class UdpQueue {
   [[nodiscard]] size_t copy_rest(const SuperpacketSocket::Arrival& arrival, const ReceiveBuffers& buffers,
                                  size_t at) noexcept;
   void take_copies(Socket& from, const SuperpacketSocket::Arrival& arrival, size_t bytes) noexcept;
-  void take_segment(Socket& from, const SuperpacketSocket::Arrival& arrival, const uint8_t* datagram,
-                    size_t bytes) noexcept;
+  void take_segment(Socket& from, const uint8_t* datagram, size_t bytes) noexcept;
+  [[nodiscard]] PartialPacket started(const SegmentHeader& name, rte_mbuf* mbuf) const noexcept;
   static PartialPacket& begin(Socket& from, const PartialPacket& packet) noexcept;
-  void report_before(Socket& from, const SuperpacketSocket::Arrival& arrival, const SegmentHeader& name) noexcept;
+  void report_before(Socket& from, const SegmentHeader& name) noexcept;
   void hand_over(const uint8_t* datagram, size_t bytes) noexcept;
-  void report(Socket& from, const SuperpacketSocket::Arrival& arrival, PartialPacket& packet, bool missing) noexcept;
+  void report(Socket& from, PartialPacket& packet, bool overdue) noexcept;
   void remove_posted(size_t count) noexcept;
   [[nodiscard]] uint64_t sender() const noexcept;
   void add(rte_mbuf* mbuf, size_t bytes) noexcept;

@@ -289,7 +289,8 @@ local function show_segment(tree, range, it, sender, pinfo, offset, cut)
   if it.report then
     local arrived = 0
     for i = 0, 63 do arrived = arrived + range(8 + math.floor(i / 8), 1):bitfield(i % 8, 1) end
-    return string.format("report: packet %d, %d of its segments have arrived", it.sequence, arrived), false
+    local overdue = it.last and ", it is overdue" or ""
+    return string.format("report: packet %d, %d of its segments have arrived%s", it.sequence, arrived, overdue), false
   end
   local text = string.format("segment %d of packet %d%s", it.number, it.sequence, it.last and ", the last" or "")
   if cut then

@@ -48,6 +48,7 @@ class Receiver {
       packet = &begin(it);
     }
     packet->add(it, part, sizes_);
+    (void)packets_.look([](PartialPacket& overdue) { overdue.reported = overdue.arrived; });
     if (!packet->complete()) return;
     if (packet->bytes > sizes_.packet_bytes()) fail("a packet longer than the longest");
     for (size_t i = 0; i < packet->bytes; ++i) {

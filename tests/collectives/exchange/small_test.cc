@@ -84,8 +84,7 @@ void run_all_kinds(const SimConfig& config, const Shape& shape, const std::strin
   for (const Job& job : jobs) EXPECT_TRUE(job.right());
   EXPECT_TRUE(all_given_back(net));
   for (unsigned i = 0; i < shape.world; ++i) {
-    // exchange.h states this maximum.
-    EXPECT_LE(net.node(i).buffers_peak(), net.node(i).exchange().neighbours().size() * (config.exchange.window + 5));
+    EXPECT_LE(net.node(i).buffers_peak(), Exchange::buffers(net.node(i).config()));
   }
 }
 

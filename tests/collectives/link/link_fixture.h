@@ -121,7 +121,8 @@ inline ExchangeConfig with_window(size_t window) {
 // Both ends, and the time. Only deadlines and arrivals wake an end, as with real owners.
 class Pair {
  public:
-  Pair(size_t window, size_t other_window) : a(with_window(window), 1), b(with_window(other_window), 0) {
+  Pair(size_t window, size_t other_window) : Pair(with_window(window), with_window(other_window)) {}
+  Pair(const ExchangeConfig& config, const ExchangeConfig& other) : a(config, 1), b(other, 0) {
     a.send = [this](Bytes packet) { put(b, fate_ab, free_ab_, std::move(packet)); };
     b.send = [this](Bytes packet) { put(a, fate_ba, free_ba_, std::move(packet)); };
     for (End* const end : {&a, &b}) {

@@ -118,7 +118,7 @@ TEST(Link, ALostRetransmissionIsFoundTheSameWay) {
   EXPECT_EQ(pair.count(Counter::kRetransmitTimeout), 0U);
 }
 
-// No packet follows the last one, so only the timeout shows that it was lost.
+// No packet follows the last one, so only time shows that it was lost.
 TEST(Link, TheLastPacketIsSentAgainAfterTheTimeout) {
   Pair pair(128, 128);
   ASSERT_TRUE(pair.run(100, 0, kSecond));
@@ -130,18 +130,52 @@ TEST(Link, TheLastPacketIsSentAgainAfterTheTimeout) {
   EXPECT_LE(pair.now, begin + 2 * kMillisecond);
 }
 
+// All acknowledgements of a window get lost. A probe of one packet makes the neighbour acknowledge all others again,
+// sooner than the timeout. Only one probe goes.
+TEST(Link, OneProbeShowsWhatHasArrived) {
+  ExchangeConfig config = with_window(128);
+  config.min_rto = 5 * kMillisecond;
+  Pair pair(config, config);
+  ASSERT_TRUE(pair.run(100, 0, kSecond));
+  unsigned data = 0;
+  bool probed = false;
+  pair.fate_ab = [&](const LinkHeader& header) {
+    data += header.kind == PacketKind::kData ? 1 : 0;
+    probed |= data > 10;
+    return Fate{};
+  };
+  pair.fate_ba = [&](const LinkHeader&) { return Fate{probed ? 1U : 0U, 0}; };
+  const Nanos begin = pair.now;
+  EXPECT_TRUE(pair.run(110, 0, kSecond));
+  EXPECT_EQ(data, 11U);
+  EXPECT_EQ(pair.count(Counter::kRetransmitTimeout), 1U);
+  EXPECT_EQ(pair.b.duplicates, 1U);
+  EXPECT_GE(pair.now, begin + kMillisecond);
+  EXPECT_LE(pair.now, begin + 2 * kMillisecond);
+
+  data = 0;
+  pair.fate_ba = [](const LinkHeader&) { return Fate{0, 0}; };
+  EXPECT_FALSE(pair.run(120, 0, 5 * kMillisecond));
+  EXPECT_EQ(data, 11U);
+}
+
 // A report of missing segments is enough: neither later packets nor the timeout are needed. Reports of packets that are
-// not in flight have no effect, nor have those that come sooner than a round trip.
+// not in flight have no effect, nor have those that come sooner than a round trip. If a packet is only overdue, that is
+// the usual one, not the shortest.
 TEST(Link, APacketWithMissingSegmentsIsSentAgainAtOnce) {
   Pair pair(128, 128);
   ASSERT_TRUE(pair.run(100, 0, kSecond));
   pair.fate_ab = lose_once({149});
   EXPECT_FALSE(pair.run(150, 0, kRtt / 2));
-  pair.a.link.send_missing(149, pair.now);
+  const auto report = [&pair](uint32_t sequence, bool overdue) {
+    pair.a.link.send_missing({.sequence = sequence, .arrived = 1, .overdue = overdue}, pair.now);
+  };
+  report(149, false);
+  report(149, true);
   EXPECT_FALSE(pair.run(150, 0, 3 * kRtt));
-  for (const uint32_t other : {0U, 148U, 150U, 1U << 31}) pair.a.link.send_missing(other, pair.now);
+  for (const uint32_t other : {0U, 148U, 150U, 1U << 31}) report(other, false);
   EXPECT_EQ(pair.count(Counter::kRetransmitSack), 0U);
-  pair.a.link.send_missing(149, pair.now);
+  report(149, false);
   EXPECT_TRUE(pair.run(150, 0, 2 * kRtt));
   EXPECT_EQ(pair.count(Counter::kRetransmitSack), 1U);
   EXPECT_EQ(pair.count(Counter::kRetransmitTimeout), 0U);

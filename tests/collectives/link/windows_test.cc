@@ -297,6 +297,16 @@ TEST(CongestionWindow, RandomLossDoesNoHarm) {
   EXPECT_GE(window.packets(), 15U);
 }
 
+// Loss of segments counts by segments: half of the packets may lack one.
+TEST(CongestionWindow, RandomLossOfSegmentsDoesNoHarm) {
+  CongestionWindow window(64, kTarget, 12);
+  Round round(window);
+  for (unsigned i = 0; i < 50; ++i) round.trip(kLeast, window.packets() / 2);
+  EXPECT_EQ(window.packets(), 64U);
+  for (unsigned i = 0; i < 50; ++i) round.trip(kLeast, window.packets() * 12 / 5);
+  EXPECT_EQ(window.packets(), 2U);
+}
+
 TEST(CongestionWindow, SharesTheStartWithOthersForAWhile) {
   CongestionWindow window(256, 16);
   window.share(4);

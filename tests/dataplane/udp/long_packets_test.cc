@@ -224,7 +224,7 @@ TEST_F(LongPackets, LostSegmentsComeAlone) {
   ASSERT_EQ(reports.size(), 1U);
   ASSERT_EQ(reports[0].size(), kReportBytes);
   const SegmentHeader report = unpack_segment(load<uint64_t>(reports[0].data()));
-  EXPECT_TRUE(report.valid && report.report);
+  EXPECT_TRUE(report.valid && report.report && !report.last);
   EXPECT_TRUE(report.same_packet(first_segment(first.data())));
   EXPECT_EQ(load<uint64_t>(reports[0].data() + kSegmentHeader), 0b111'0111'0111U);
   // The header of the packet is that of the later transmission.
@@ -241,20 +241,40 @@ TEST_F(LongPackets, LostSegmentsComeAlone) {
   EXPECT_EQ(receive_all(to, from, 5), std::vector<Bytes>{again});
 }
 
-// A queue that is too short for a whole packet drops the same segments each time. The second transmission is reported,
-// although no later packet begins.
-TEST_F(LongPackets, FirstSegmentsThatComeAgainAreReported) {
+// No later packet begins, so time shows that segments are missing. The report is repeated, more and more seldom, as it
+// may get lost.
+TEST_F(LongPackets, OverduePacketsAreReported) {
   UdpQueue to(setup_of(19), {&port, 1}, pool.mempool());
   SuperpacketSocket from(endpoint(18), 1 << 20);
   const Bytes sent = packet(3);
   const Datagrams all = segments_of(sent);
-  for (unsigned time = 0; time < 2; ++time) {
-    send(Datagrams{all.begin(), all.begin() + 7}, from, 19);
-    EXPECT_TRUE(receive_all(to, from, 19).empty());
+  Nanos now = kSecond;
+  EXPECT_EQ(to.report_overdue(now), kNever);
+  send(Datagrams{all.begin(), all.begin() + 7}, from, 19);
+  EXPECT_TRUE(receive_all(to, from, 19).empty());
+  std::vector<Nanos> waits;
+  while ((now = to.report_overdue(now)) != kNever) waits.push_back(now);
+  EXPECT_TRUE(std::ranges::is_sorted(waits));
+  EXPECT_GT(waits.size(), 128U);
+  const Datagrams reports = receive(from, 8);
+  ASSERT_EQ(reports.size(), 8U);
+  for (const Bytes& it : reports) {
+    const SegmentHeader report = unpack_segment(load<uint64_t>(it.data()));
+    EXPECT_TRUE(report.valid && report.report && report.last);
+    EXPECT_TRUE(report.same_packet(first_segment(sent.data())));
+    EXPECT_EQ(load<uint64_t>(it.data() + kSegmentHeader), 0b111'1111U);
   }
-  const Datagrams reports = receive(from, 1);
-  ASSERT_EQ(reports.size(), 1U);
-  EXPECT_EQ(load<uint64_t>(reports[0].data() + kSegmentHeader), 0b111'1111U);
+  // Another segment makes it look again; a complete packet does not.
+  now = kSecond;
+  send(Datagrams{all[7]}, from, 19);
+  EXPECT_TRUE(receive_all(to, from, 19).empty());
+  EXPECT_NE(to.report_overdue(now), kNever);
+  send(Datagrams{all.begin() + 8, all.end()}, from, 19);
+  EXPECT_EQ(receive_all(to, from, 19), std::vector<Bytes>{sent});
+  while ((now = to.report_overdue(now)) != kNever) ASSERT_LT(now, 2 * kSecond);
+  Bytes room(64);
+  iovec part{room.data(), room.size()};
+  EXPECT_FALSE(from.receive(&part, 1).came);
 }
 
 // A retransmission omits the segments that have arrived, except the first one. This is so for two retransmissions.
@@ -269,7 +289,8 @@ TEST_F(LongPackets, ReportsSpareSegments) {
   store(report.data(), pack({.sequence = 7, .session = 0x55, .report = true}));
   store(report.data() + kSegmentHeader, uint64_t{0b111'1101'1111});
   send(Datagrams{report}, to, 6);
-  EXPECT_TRUE(receive_all(from, to, 6).empty());
+  // The link gets the report, too.
+  EXPECT_EQ(receive_all(from, to, 6), std::vector<Bytes>{report});
   for (unsigned time = 0; time < 2; ++time) {
     send({packet(6), sent, packet(8)}, 6, 7, from);
     Datagrams expected = segments_of(packet(6));

@@ -119,6 +119,31 @@ TEST_F(Partial, IncompletePacketsAreReported) {
   EXPECT_EQ(packets.unreported_before(kFrom, segment(5, 0)), &packet);
 }
 
+TEST_F(Partial, PacketsAreOverdueAfterOneTwoFourLooks) {
+  void* replaced = nullptr;
+  unsigned reports = 0;
+  const auto look = [&] { return packets.look([&](PartialPacket&) { ++reports; }); };
+  EXPECT_FALSE(look());
+  PartialPacket& packet = begin(segment(4, 0), replaced);
+  add(packet, segment(4, 0));
+  for (unsigned time = 0; time < 2; ++time) {
+    reports = 0;
+    unsigned looks = 0;
+    std::vector<unsigned> at;
+    for (bool more = true; more; ++looks) {
+      const unsigned before = reports;
+      more = look();
+      if (reports != before) at.push_back(looks);
+    }
+    EXPECT_EQ(at, (std::vector<unsigned>{1, 2, 4, 8, 16, 32, 64, 128}));
+    EXPECT_FALSE(look());
+    EXPECT_EQ(reports, at.size());
+    add(packet, segment(4, 3));
+  }
+  packets.end(packet);
+  EXPECT_FALSE(look());
+}
+
 TEST(Reports, CountForTwoTransmissions) {
   SegmentReports reports;
   const SegmentHeader name = segment(3, 0);

@@ -147,6 +147,8 @@ class BlocksTest(unittest.TestCase):
             (a[1], 18401, "segment 1 of packet 17"),
             (a[2], 18400, "segment 2 of packet 17"),
             (report(first, (0, 2, 3)), 18400, "report: packet 17, 3 of its segments have arrived"),
+            (report(first, (0, 2, 3), overdue=True), 18400,
+             "report: packet 17, 3 of its segments have arrived, it is overdue"),
             (c[0], 18400, "segment 0 of packet 17"),
             (c[1], 18400, "segment 1 of packet 17: " + whole.format(17, 7)),
             (b[2], 18400, "segment 2 of packet 18"),

@@ -131,9 +131,9 @@ def segments(whole, part):
             for number, it in enumerate(parts)]
 
 
-def report(whole, arrived):
+def report(whole, arrived, overdue=False):
     """Returns the report that these segments of a packet have arrived."""
-    return b"GS\x80" + whole[8:9] + whole[4:8] + struct.pack("<Q", sum(1 << number for number in arrived))
+    return b"GS" + bytes([0x80 | overdue << 6]) + whole[8:9] + whole[4:8] + struct.pack("<Q", sum(1 << number for number in arrived))
 
 
 def run(block, count, codec, param, phase=0, digest=0x1234, operation=5):

@@ -147,7 +147,7 @@ inline constexpr CounterRow<Counter> kCounterRows[] = {
     {Counter::kDataSent, "data_sent", "data packets sent, without retransmissions", &kPacketsSentMetric, "data"},
     {Counter::kAckSent, "ack_sent", "acknowledgements and keep-alives without data", &kPacketsSentMetric, "ack"},
     {Counter::kHelloSent, "hello_sent", "hellos sent", &kPacketsSentMetric, "hello"},
-    {Counter::kRetransmitTimeout, "retransmit_timeout", "data packets sent again after a time-out",
+    {Counter::kRetransmitTimeout, "retransmit_timeout", "data packets sent again after a time-out, also as probes",
      &kRetransmissionsMetric, "timeout"},
     {Counter::kRetransmitSack, "retransmit_sack", "data packets sent again because later ones arrived",
      &kRetransmissionsMetric, "sack"},

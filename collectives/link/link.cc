@@ -52,7 +52,7 @@ void Link::reset(uint64_t session) noexcept {
   transmissions_ = newest_arrived_ = 0;
   backoff_ = 0;
   expire_at_ = probe_at_ = kNever;
-  probed_ = false;
+  probe_ = 0;
   limited_ = false;
   congestion_ = CongestionWindow(table_.size(), queue_target_, segments_);
   return_queue_ = {};
@@ -130,7 +130,7 @@ void Link::transmit(uint32_t sequence, Nanos now) noexcept {
   --waiting_;
   ++in_flight_;
   if (expire_at_ == kNever) expire_at_ = now + rtt_.timeout(backoff_);
-  if (!probed_) probe_at_ = now + rtt_.probe_timeout();
+  if (probe_ == 0) probe_at_ = now + rtt_.probe_timeout();
 }
 
 // Moves a packet that is sent again to another buffer, if hardware still reads its present one. Returns false if no
@@ -216,10 +216,10 @@ void Link::send_missing(const MissingSegments& report, Nanos now) noexcept {
   if (report.sequence - unacked_ >= next_ - unacked_) return;
   Slot& it = slot(report.sequence);
   // A report that came sooner is about an earlier transmission, or about segments that are still on a slow path.
-  const Nanos soonest = report.overdue ? rtt_.smoothed() : rtt_.least();
+  const Nanos soonest = report.overdue ? rtt_.usual() : rtt_.least();
   if (it.state != State::kInFlight || now - it.sent_at < soonest) return;
   lose(it, State::kLostSack);
-  const size_t segments = (it.bytes + part_ - 1) / part_;
+  const size_t segments = segments_of(it);
   congestion_.lost(segments - std::min<size_t>(segments, static_cast<size_t>(std::popcount(report.arrived))));
 }
 
@@ -270,7 +270,8 @@ void Link::acknowledge(const LinkHeader& header, Nanos now) noexcept {
   const size_t news = before - in_flight_ - waiting_;
   if (news != 0) {
     backoff_ = 0;
-    probed_ = false;
+    if (probe_ != 0) newest_arrived_ = std::max(newest_arrived_, probe_ + kReordering - 1);
+    probe_ = 0;
     probe_at_ = in_flight_ == 0 ? kNever : now + rtt_.probe_timeout();
   }
   if (sack != 0 && news != 0) find_lost(end);
@@ -326,9 +327,9 @@ void Link::find_lost(uint32_t end) noexcept {
     Slot& it = slot(sequence);
     if (it.state != State::kInFlight || it.transmission + kReordering > newest_arrived_) continue;
     lose(it, State::kLostSack);
-    ++lost;
+    lost += segments_of(it);
   }
-  congestion_.lost(lost * segments_);
+  congestion_.lost(lost);
 }
 
 // ---- Time.
@@ -381,12 +382,12 @@ void Link::expire(Nanos now) noexcept {
 }
 
 void Link::probe(Nanos now) noexcept {
-  probed_ = true;
   probe_at_ = kNever;
   for (uint32_t sequence = next_; sequence-- != unacked_;) {
     Slot& it = slot(sequence);
     if (it.state != State::kInFlight) continue;
     lose(it, State::kLostTimeout);
+    probe_ = transmissions_ + 1;
     transmit(sequence, now);
     return;
   }

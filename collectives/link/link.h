@@ -28,8 +28,8 @@ namespace gradlane {
 // - if the neighbour reports that segments of it are missing;
 // - if it has been in flight for the retransmission timeout (RFC 6298), which doubles until something is acknowledged.
 //
-// If no acknowledgement comes for some time, the latest packet is sent again, once, as a probe (RFC 8985, 7). Its
-// acknowledgement shows what else has arrived.
+// If no acknowledgement comes for some time, the latest packet in flight is sent again, once, as a probe (RFC 8985, 7).
+// The next acknowledgement shows what has arrived. Packets sent before the probe that it leaves out are lost.
 //
 // Lost packets are sent first, within the congestion window. A retransmission has a new header (acknowledgement,
 // stamp). Its payload, and the payload's part of the CRC, stay the same.
@@ -159,6 +159,7 @@ class Link final : public PacketSink {
   void arrived(Slot& slot) noexcept;
   void lose(Slot& slot, State reason) noexcept;
   void find_lost(uint32_t end) noexcept;
+  [[nodiscard]] size_t segments_of(const Slot& it) const noexcept { return (it.bytes + part_ - 1) / part_; }
   void expire(Nanos now) noexcept;
   void probe(Nanos now) noexcept;
   void count_full(Nanos now) noexcept;
@@ -197,7 +198,7 @@ class Link final : public PacketSink {
   unsigned backoff_ = 0;
   Nanos expire_at_ = kNever;
   Nanos probe_at_ = kNever;
-  bool probed_ = false;  // a probe was sent, and nothing has been acknowledged since then
+  uint64_t probe_ = 0;  // transmission number of a probe; 0: none was sent since the latest acknowledgement
   bool limited_ = false;
   bool full_ = false;  // the link was full at `looked_at_`
   Nanos looked_at_ = 0;

@@ -41,17 +41,18 @@ class RttEstimator {
     const Nanos plain = known() ? smoothed_ + std::max(margin(), min_rto_) : kUnknownFactor * min_rto_;
     return std::min(plain << backoff, std::max(max_rto_, min_rto_));
   }
-  // Returns after what time without an acknowledgement a probe is sent. It is at most the retransmission timeout.
+  // Returns after what time without an acknowledgement a probe is sent. It is at most timeout(0).
   [[nodiscard]] Nanos probe_timeout() const noexcept {
-    return std::min(smoothed_ + std::max(margin(), kLeastProbeMargin), timeout(0));
+    return known() ? std::min(smoothed_ + std::max(margin(), min_rto_ / 5), timeout(0)) : timeout(0);
   }
+  // Returns the time after which most acknowledgements have come; kNever if no RTT is known.
+  [[nodiscard]] Nanos usual() const noexcept { return known() ? smoothed_ + deviation_ : kNever; }
 
  private:
   // If the RTT is steady, the deviation is 0, but a burst of others' packets may still double the RTT.
   [[nodiscard]] Nanos margin() const noexcept { return std::max(4 * deviation_, smoothed_); }
 
   static constexpr Nanos kEpoch = 10 * kSecond;
-  static constexpr Nanos kLeastProbeMargin = kMillisecond;
   // timeout in multiples of min_rto before the first measurement; the path may be slow
   static constexpr Nanos kUnknownFactor = 20;
 

@@ -394,7 +394,7 @@ void PortQueue::publish() noexcept {
 void PortQueue::poll(Nanos now) noexcept {
   if (events_.due(now)) publish();
   look_after_stall(now);
-  if (sockets_ && port_.started()) overdue_at_ = port_.report_overdue(queue_, now);
+  overdue_at_ = sockets_ && port_.started() ? port_.report_overdue(queue_, now) : kNever;
   if (!setup_.first) return;
   claim_address(now);
   if (!setup_.claim->held()) return;

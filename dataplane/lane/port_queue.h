@@ -120,7 +120,8 @@ class PortQueue {
     return std::min(overdue_at_, injector_ ? injector_->deadline() : kNever);
   }
 
-  // Asks for addresses and for missing parts of packets, sends probes, and deals with devices that take nothing.
+  // Asks for addresses and for missing parts of packets, sends probes of the path, and deals with devices that take
+  // nothing.
   void poll(Nanos now) noexcept;
   // Hands what is queued to the device.
   void flush() noexcept;

@@ -14,8 +14,8 @@
 // transmissions.
 //
 // The receiver *reports* which segments of an incomplete packet have arrived: a header, and 64 bits, of which bit i
-// stands for segment i. It does so when a later packet begins, and when the packet is *overdue*: no segment of it has
-// come for a while. The sender then sends the missing segments, and segment 0, because it has the new link header.
+// stands for segment i. It does so when a later packet begins, and when the packet is *overdue*: no new segment of it
+// has come for a while. The sender then sends the missing segments, and segment 0, because it has the new link header.
 // Without a new stamp in it, the time that losses take would count as round-trip time.
 #pragma once
 
@@ -90,8 +90,8 @@ struct PartialPacket {
   uint8_t* data = nullptr;  // where the packet begins in the buffer, which has room for the longest packet
   uint64_t arrived = 0;
   uint64_t reported = 0;  // `arrived` as it was reported
-  uint64_t looked = 0;    // `arrived` at the latest look for overdue packets
-  uint8_t looks = 0;      // looks since it changed, up to kMostLooks
+  uint64_t looked = 0;    // `arrived` when a look for overdue packets found a change
+  uint8_t looks = 0;      // looks since then, up to kMostLooks
   uint8_t tos = 0;        // of its first datagram
   uint8_t segments = 0;   // 0: the last one has not arrived
   size_t bytes = 0;       // of the packet; 0: not known
@@ -156,9 +156,10 @@ class PartialPackets {
     return nullptr;
   }
   [[nodiscard]] bool empty() const noexcept { return open_ == 0; }
-  // Looks for overdue packets, and calls report(PartialPacket&) for each. A packet is overdue at the first, second,
-  // fourth, ... look at which no segment has come since an earlier one, because reports and segments can get lost
-  // again. It is given up after kMostLooks. Returns whether later looks can find any.
+  // Looks for overdue packets, and calls report(PartialPacket&) for each. `looks` of a packet counts the looks since its
+  // latest new segment. The packet is overdue at the first of them, and again at the second, fourth, ..., because
+  // reports and segments can get lost. After kMostLooks it is not reported any more. Returns whether later looks can
+  // find any.
   template <typename Report>
   [[nodiscard]] bool look(Report report) noexcept {
     bool more = false;

@@ -20,8 +20,8 @@ constexpr size_t kSpillBytes = 65536;
 // packets are all dropped could go on forever.
 constexpr size_t kMostFetches = 8;
 constexpr unsigned kInARow = 8;  // mismatches after which other packets are expected
-// A packet is overdue if no segment of it has come for this time. The longest packet takes 130 us at 1 Gb/s. On slower
-// paths, the sender knows from the round-trip time that the rest is still on the way.
+// A packet is overdue if no new segment of it has come between two looks at this interval. The longest packet takes 130
+// us at 1 Gb/s. On slower paths, the sender knows from the round-trip time that the rest is still on the way.
 constexpr Nanos kOverdue = 200 * kMicrosecond;
 
 uint8_t* payload_of(rte_mbuf* mbuf) noexcept { return fresh_packet(mbuf).data; }
@@ -145,6 +145,7 @@ bool UdpQueue::fetch(Socket& from) noexcept {
   ReceiveBuffers buffers;
   lay_out(from, buffers);
   const SuperpacketSocket::Arrival arrival = from.socket->receive(buffers.iovecs.data(), buffers.count);
+  from.empty = !arrival.came;
   if (!arrival.came) return false;
   if (arrival.bytes == 0) {
     note(Problem::kUnfit);
@@ -162,7 +163,6 @@ bool UdpQueue::fetch(Socket& from) noexcept {
     split(from, arrival, buffers);
     if (arrival.each <= setup_.payload) expect(from, arrival);
   }
-  if (from.look_at == kNever && from.partial != nullptr && !from.partial->empty()) from.look_at = kSoon;
   return true;
 }
 
@@ -243,6 +243,7 @@ void UdpQueue::reassemble(Socket& from, const SuperpacketSocket::Arrival& arriva
   from.current = index == 0 ? nullptr : packet;
   from.next_index = index;
   if (at != 0) {
+    if (!from.partial->empty()) look_soon(from);
     from.mismatches = 0;
   } else if (arrival.bytes > arrival.each && !is_segment(unexpected_.get()) && ++from.mismatches == kInARow) {
     from.expects_segments = false;
@@ -324,7 +325,11 @@ void UdpQueue::take_segment(Socket& from, const uint8_t* datagram, size_t bytes)
     if (mbuf == nullptr) return note(Problem::kNoBuffer);
     packet = &begin(from, started(it, mbuf));
   }
+  const bool repeated = it.index == 0 && (packet->arrived & 1) != 0;
   packet->add(it, {datagram + kSegmentHeader, part}, sizes);
+  // A repeated first segment is a complete retransmission. What it does not complete is to be reported again.
+  if (repeated) packet->reported = packet->looks = 0;
+  look_soon(from);
   // The kernel may write to the rest of the buffer only if no later segment has arrived.
   from.next_index = it.index + 1U;
   from.current = !it.last && packet->arrived >> from.next_index == 0 ? packet : nullptr;
@@ -352,13 +357,18 @@ void UdpQueue::report_before(Socket& from, const SegmentHeader& name) noexcept {
   while (PartialPacket* const it = from.partial->unreported_before(sender(), name)) report(from, *it, false);
 }
 
+void UdpQueue::look_soon(Socket& from) noexcept {
+  if (from.look_at == kNever) from.look_at = kSoon;
+}
+
+// Segments may wait in a socket that is not empty.
 Nanos UdpQueue::report_overdue(Nanos now) noexcept {
   Nanos next = kNever;
   for (Socket& from : sockets_) {
     if (from.look_at == kNever) continue;
     if (from.look_at == kSoon) {
       from.look_at = now + kOverdue;
-    } else if (now >= from.look_at) {
+    } else if (now >= from.look_at && from.empty) {
       const bool more = from.partial->look([&](PartialPacket& it) { report(from, it, true); });
       from.look_at = more ? now + kOverdue : kNever;
     }

@@ -81,6 +81,7 @@ class UdpQueue {
     bool expects_segments = false;
     PartialPacket* current = nullptr;  // incomplete packet that the next datagram probably continues; null: none
     size_t next_index = 0;             // of the next segment of `current`
+    bool empty = false;                // nothing was left at the latest call
     Nanos look_at = kNever;            // time of the next look for overdue packets; kSoon: it is not set yet
   };
   // The memory that the kernel writes to, in this order.
@@ -115,6 +116,7 @@ class UdpQueue {
   void take_segment(Socket& from, const uint8_t* datagram, size_t bytes) noexcept;
   [[nodiscard]] PartialPacket started(const SegmentHeader& name, rte_mbuf* mbuf) const noexcept;
   static PartialPacket& begin(Socket& from, const PartialPacket& packet) noexcept;
+  static void look_soon(Socket& from) noexcept;
   void report_before(Socket& from, const SegmentHeader& name) noexcept;
   void hand_over(const uint8_t* datagram, size_t bytes) noexcept;
   void report(Socket& from, PartialPacket& packet, bool overdue) noexcept;

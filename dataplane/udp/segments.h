@@ -158,7 +158,7 @@ class PartialPackets {
   [[nodiscard]] bool empty() const noexcept { return open_ == 0; }
   // Looks for overdue packets, and calls report(PartialPacket&) for each. `looks` of a packet counts the looks since
   // its latest new segment. The packet is overdue at the first of them, and again at the second, fourth, ..., because
-  // reports and segments can get lost. After kMostLooks it is not reported any more. Returns whether later looks can
+  // reports and segments can get lost. It is reported no more after kMostLooks. Returns whether later looks can
   // find any.
   template <typename Report>
   [[nodiscard]] bool look(Report report) noexcept {

@@ -327,7 +327,8 @@ void UdpQueue::take_segment(Socket& from, const uint8_t* datagram, size_t bytes)
   }
   const bool repeated = it.index == 0 && (packet->arrived & 1) != 0;
   packet->add(it, {datagram + kSegmentHeader, part}, sizes);
-  // A repeated first segment is a complete retransmission. What it does not complete is to be reported again.
+  // A repeated first segment begins a complete retransmission. Reports may be needed after it as if nothing was
+  // reported before.
   if (repeated) packet->reported = packet->looks = 0;
   look_soon(from);
   // The kernel may write to the rest of the buffer only if no later segment has arrived.

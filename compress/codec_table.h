@@ -58,7 +58,7 @@ struct NumericParameter {
 enum class Agreement : uint8_t { kNone, kGreatest, kMean };
 
 // The layout of blocks.
-enum class Form : uint8_t { kArray, kTagged, kLattice, kVotes, kSparse, kChunks };
+enum class Form : uint8_t { kArray, kPacked, kTagged, kLattice, kVotes, kSparse, kChunks };
 
 struct CodecRow {
   // ---- Names

@@ -40,8 +40,10 @@ enum class CodecId : uint8_t {
   kDeflate = 21,
   // ---- Tagged, as kInceptionn
   kInceptionnLiteral = 22,
+  // ---- Lossless
+  kPack = 23,
 };
-inline constexpr size_t kCodecIds = static_cast<size_t>(CodecId::kInceptionnLiteral) + 1;
+inline constexpr size_t kCodecIds = static_cast<size_t>(CodecId::kPack) + 1;
 
 // Id in packet headers of data that are not encoded: bytes of any type.
 inline constexpr CodecId kNoCodec = CodecId::kRaw;

@@ -4,6 +4,7 @@
 
 #include "compress/avx2/flat.h"
 #include "compress/avx2/inceptionn.h"
+#include "compress/avx2/pack.h"
 #include "compress/avx2/planes.h"
 #include "compress/avx2/tagged.h"
 #include "compress/passes.h"
@@ -16,6 +17,7 @@ constexpr CodecOps kBf16 = FlatPasses<FlatLanes, Bf16>::ops();
 constexpr CodecOps kFp16 = FlatPasses<FlatLanes, Fp16>::ops();
 constexpr CodecOps kInceptionn = TaggedPasses<Kernels, Inceptionn<false>>::ops();
 constexpr CodecOps kInceptionnTruncate = TaggedPasses<Kernels, Inceptionn<true>>::ops();
+constexpr CodecOps kPack = PackPasses<PackKernels>::ops();
 constexpr CodecOps kFixed = PlanePasses<PlaneKernels>::ops();
 constexpr CodecOps kRelative = with_scan<look_at>(kFixed);
 constexpr CodecOps kStochastic = SelectedPasses<PlaneKernels, select_stochastic>::ops();

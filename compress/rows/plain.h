@@ -1,6 +1,7 @@
-// plain.h - rows of codecs that send floats unchanged or in another format, and of INCEPTIONN's codec
+// plain.h - rows of codecs that send floats unchanged, packed or in another format, and of INCEPTIONN's codec
 #pragma once
 
+#include "compress/pack_passes.h"
 #include "compress/rows/common.h"
 #include "compress/rows/kernels.h"
 
@@ -34,6 +35,16 @@ constexpr CodecRow kPlainRows[] = {
      .max_bytes = flat_bytes<4>,
      .least_bytes = flat_bytes<4>,
      .form = FloatForm::kFp32},
+    {.id = CodecId::kPack,
+     .word = "pack",
+     .usage = "pack",
+     .example = "pack",
+     .promise = "fp32, unchanged, in fewer bytes",
+     .kernels = GRADLANE_KERNELS_WITHOUT_NEON(kPack),
+     .granule = kGroupFloats,
+     .max_bytes = bytes_of<pack_max_bytes>,
+     .least_bytes = bytes_of<groups_of>,
+     .layout = Form::kPacked},
     {.id = CodecId::kBf16,
      .word = "bf16",
      .usage = "bf16",

@@ -113,7 +113,10 @@ TEST_P(Contract, MaxBytesIsReachedAndNeverExceeded) {
   for (const std::string& name : some_codecs()) {
     const Codec mine = codec(name);
     for (size_t floats = 0; floats <= 200; ++floats) {
-      const std::vector<float> worst(floats, std::numeric_limits<float>::infinity());
+      std::vector<float> worst(floats, std::numeric_limits<float>::infinity());
+      if (mine.row().layout == Form::kPacked) {  // exponents that are far apart
+        for (size_t i = 0; i < floats; i += 2) worst[i] = std::numeric_limits<float>::min();
+      }
       std::vector<uint8_t> out(mine.max_bytes(floats) + 100);
       const EncodeResult result = mine.encode(worst, out);
       EXPECT_EQ(result.floats, floats);

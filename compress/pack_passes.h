@@ -1,0 +1,190 @@
+// pack_passes.h - entry points of codec pack, around the kernels of an instruction set; included by the kernels of
+// every instruction set
+//
+// docs/codec-format.md, "Packed floats", has the format. The code is in an unnamed namespace; layout.h says why.
+#pragma once
+
+#include "compress/layout.h"
+
+namespace gradlane {
+namespace {
+
+// The head of a group: k in the lower bits, and flags, or one of the two last values alone.
+constexpr unsigned kPackBits = 0x07;
+constexpr unsigned kPackMasked = 0x08;  // only floats with a bit in a mask travel; all others are +0
+constexpr unsigned kPackEscape = 0x10;  // code 2^k - 1 is exponent 0
+constexpr unsigned kPackPlain = 0x20;
+constexpr unsigned kPackZeros = 0x40;
+
+// Space that a kernel may write to when it packs a group, and more than it reads after a group's planes.
+constexpr size_t kPackSlack = 192;
+
+constexpr size_t pack_max_bytes(size_t floats) { return groups_of(floats) + floats * sizeof(float); }
+
+// Returns the bytes of a group in which `sent` floats travel, and which is neither plain nor zero.
+constexpr size_t packed_bytes(unsigned head, size_t sent) {
+  return 2 + ((head & kPackMasked) != 0 ? 4 : 0) + (head & kPackBits) * ((sent + 7) / 8) + 3 * sent;
+}
+
+// A group of a block, as its head describes it.
+struct PackedGroup {
+  unsigned head = 0;
+  unsigned base = 0;                // largest exponent
+  uint32_t mask = 0;                // floats that travel
+  size_t sent = 0;                  // their number
+  const uint8_t* planes = nullptr;  // bytes after the head, base and mask
+  size_t plane_bytes = 0;           // of each plane
+  size_t bytes = 0;                 // of the whole group
+
+  [[nodiscard]] unsigned bits() const { return head & kPackBits; }
+  [[nodiscard]] const uint8_t* rest() const { return planes + bits() * plane_bytes; }
+};
+
+// Returns the head of a group of m floats, of which `sent` travel. `base` is their largest exponent, `least` their
+// least one above 0, and `any_zero` says whether there is an exponent 0.
+GRADLANE_INLINE unsigned pack_head(size_t m, size_t sent, unsigned base, unsigned least, bool any_zero) {
+  const bool escape = any_zero && base != 0;
+  const unsigned widest = base == 0 ? 0 : base - least + (escape ? 1 : 0);
+  const unsigned k = widest == 0 ? 0 : 32 - static_cast<unsigned>(__builtin_clz(widest));
+  const unsigned head = k | (sent == m ? 0 : kPackMasked) | (escape ? kPackEscape : 0);
+  return k > kPackBits || packed_bytes(head, sent) > m * sizeof(float) ? kPackPlain : head;
+}
+
+// Reads what precedes the planes of a group of m floats. The group must end before `end`.
+GRADLANE_INLINE Status read_group(const uint8_t* at, const uint8_t* end, size_t m, PackedGroup& it) {
+  const auto left = static_cast<size_t>(end - at);
+  if (left == 0) return Status::kShort;
+  it.head = at[0];
+  it.mask = m < kGroupFloats ? (uint32_t{1} << m) - 1 : ~uint32_t{0};
+  it.sent = m;
+  if (it.head < kPackPlain) [[likely]] {
+    if ((it.head & (kPackEscape | kPackBits)) == kPackEscape) return Status::kBadEscape;
+    const bool masked = (it.head & kPackMasked) != 0;
+    const size_t before = masked ? 6 : 2;
+    if (left < before) return Status::kShort;
+    it.base = at[1];
+    if (masked) {
+      uint32_t mask;
+      std::memcpy(&mask, at + 2, sizeof mask);
+      if ((mask & ~it.mask) != 0) return Status::kBadTail;
+      it.mask = mask;
+      it.sent = static_cast<size_t>(__builtin_popcount(mask));
+    }
+    it.planes = at + before;
+    it.plane_bytes = (it.sent + 7) / 8;
+    it.bytes = packed_bytes(it.head, it.sent);
+  } else if (it.head == kPackZeros) {
+    it.bytes = 1;
+  } else if (it.head == kPackPlain) {
+    it.planes = at + 1;
+    it.bytes = 1 + m * sizeof(float);
+  } else {
+    return Status::kBadEscape;
+  }
+  return it.bytes <= left ? Status::kOk : Status::kShort;
+}
+
+// `Kernels` has the passes of an instruction set on `Kernels::Floats`, a group of floats:
+// - load(p, m) and store(p, m, x) move the first m floats of a group. Others are loaded as +0.
+// - add(a, b) is a sum: 0x7fc00000 for every NaN (see Codec).
+// - pack(x, m, out) writes a group and returns its bytes. It may overwrite kPackSlack bytes.
+// - unpack(group, m, end) returns the floats of a group that is valid. It reads nothing from `end` on.
+template <class Kernels>
+struct PackPasses {
+  using Floats = typename Kernels::Floats;
+
+  static EncodeResult encode(const CodecParams&, const EncodeJob& job) noexcept {
+    return write(job.floats, job.out, job.room, [&](size_t at, size_t m, Floats& x) GRADLANE_INLINE_LAMBDA {
+      x = Kernels::load(job.in + at, m);
+      return true;
+    });
+  }
+
+  static Status validate(const CodecParams&, const uint8_t* block, size_t bytes, size_t floats) noexcept {
+    Reader reader{block, block + bytes};
+    if (const Status status = reader.skip(floats); status != Status::kOk) return status;
+    return reader.ends();
+  }
+
+  template <bool kAdd>
+  static Status decode(const CodecParams&, const uint8_t* block, size_t bytes, float* out, size_t floats) noexcept {
+    Reader reader{block, block + bytes};
+    for (size_t at = 0; at < floats; at += kGroupFloats) {
+      const size_t m = smaller(floats - at, kGroupFloats);
+      Floats x;
+      if (const Status status = reader.next(m, x); status != Status::kOk) return status;
+      if constexpr (kAdd) x = Kernels::add(Kernels::load(out + at, m), x);
+      Kernels::store(out + at, m, x);
+    }
+    return reader.ends();
+  }
+
+  static HopResult hop(const CodecParams&, const HopJob& job) noexcept {
+    Reader reader{job.block, job.block + job.block_bytes};
+    Status status = reader.skip(job.first);
+    if (status != Status::kOk) return {status, 0, 0};
+    const size_t floats = job.floats - job.first;
+    const float* const local = job.local + job.first;
+    const auto written = write(floats, job.out, job.room, [&](size_t at, size_t m, Floats& x) GRADLANE_INLINE_LAMBDA {
+      status = reader.next(m, x);
+      if (status != Status::kOk) return false;
+      x = Kernels::add(x, Kernels::load(local + at, m));
+      return true;
+    });
+    if (status == Status::kOk && written.floats == floats) status = reader.ends();
+    if (status != Status::kOk) return {status, 0, 0};
+    return {status, written.floats, written.bytes};
+  }
+
+  static constexpr CodecOps ops() { return {encode, validate, decode<false>, decode<true>, hop}; }
+
+ private:
+  // A place in a block that is read.
+  struct Reader {
+    const uint8_t* at;
+    const uint8_t* end;
+
+    GRADLANE_INLINE Status next(size_t m, Floats& x) {
+      PackedGroup group;
+      if (const Status status = read_group(at, end, m, group); status != Status::kOk) return status;
+      x = Kernels::unpack(group, m, end);
+      at += group.bytes;
+      return Status::kOk;
+    }
+    Status skip(size_t floats) {
+      for (size_t done = 0; done < floats; done += kGroupFloats) {
+        PackedGroup group;
+        const Status status = read_group(at, end, smaller(floats - done, kGroupFloats), group);
+        if (status != Status::kOk) return status;
+        at += group.bytes;
+      }
+      return Status::kOk;
+    }
+    [[nodiscard]] Status ends() const { return at == end ? Status::kOk : Status::kLong; }
+  };
+
+  // Packs groups that next(at, m, x) returns, until it returns false or the room is full.
+  template <class Next>
+  static GRADLANE_INLINE EncodeResult write(size_t floats, uint8_t* out, size_t room, Next next) {
+    if (room < pack_max_bytes(floats)) room = smaller(room, kMaxPacket);
+    size_t bytes = 0;
+    for (size_t at = 0; at < floats; at += kGroupFloats) {
+      const size_t m = smaller(floats - at, kGroupFloats);
+      Floats x;
+      if (!next(at, m, x)) return {at, bytes};
+      if (room - bytes >= kPackSlack) [[likely]] {
+        bytes += Kernels::pack(x, m, out + bytes);
+      } else {
+        uint8_t last[kPackSlack];
+        const size_t more = Kernels::pack(x, m, last);
+        if (more > room - bytes) return {at, bytes};
+        std::memcpy(out + bytes, last, more);
+        bytes += more;
+      }
+    }
+    return {floats, bytes};
+  }
+};
+
+}  // namespace
+}  // namespace gradlane

@@ -26,14 +26,16 @@ from fractions import Fraction
 from itertools import product
 
 import golden_chunks
+import golden_pack
 import golden_sparse
 import reference_chunks
 import reference_codec as ref
 import reference_sparse
 from golden_inputs import INF, NAN, NEG_INF, SIGN, SNAN, SPECIALS, boundaries, fp32, laplace, scale_of, step_mixes
 
-CODECS = ("raw", "bf16", "fp16", "inceptionn:2", "inceptionn:6", "inceptionn:10", "inceptionn:10,truncate",
-          "inceptionn:14", "inceptionn:6,literal", "inceptionn:10,literal", "fixed:1", "fixed:10", "fixed:30") + golden_sparse.CODECS
+CODECS = ("raw", "bf16", "fp16", "pack", "inceptionn:2", "inceptionn:6", "inceptionn:10", "inceptionn:10,truncate",
+          "inceptionn:14", "inceptionn:6,literal", "inceptionn:10,literal", "fixed:1", "fixed:10", "fixed:30",
+          *golden_sparse.CODECS)
 # These codecs have all cases. Others leave out the cases that do not depend on their parameter.
 FULL = ("inceptionn:10", "fixed:10")
 PER_LINE = 16
@@ -358,6 +360,9 @@ def golden_text(name):
     out = Writer(codec, random.Random("golden " + name))
     if isinstance(codec, reference_sparse.Sparse):
         golden_sparse.cases(out)
+        return "\n".join(out.lines) + "\n"
+    if isinstance(codec, ref.Pack):
+        golden_pack.cases(out)
         return "\n".join(out.lines) + "\n"
     full = name in FULL
     encode_cases(out, full)

@@ -362,12 +362,121 @@ class InceptionnLiteral(Inceptionn):
         return (sign << 15 | magnitude // self.step).to_bytes(2, "little")
 
 
+class Pack(Codec):
+    """Groups of 32 floats, one after the other: exponents in bit planes, then signs and mantissas."""
+
+    granule = GROUP
+    zeros, plain, masked, low = 0x40, 0x20, 8, 16  # heads of groups without a base, and flags M and D of the others
+
+    def __init__(self):
+        super().__init__("pack", 23, 0)
+
+    def max_bytes(self, floats):
+        return -(-floats // GROUP) + 4 * floats
+
+    def encode_group(self, bits):
+        if not any(bits):
+            return bytes([self.zeros])
+        plain = struct.pack("<B%dI" % len(bits), self.plain, *bits)
+        masked = bits.count(0) >= 2
+        sent = [f for f in bits if f] if masked else bits
+        exponents = [FP32.magnitude_bits(f) >> FP32.fraction_bits for f in sent]
+        base = max(exponents)
+        low = min(exponents) == 0 < base
+        # With D the highest code is that of E = 0, so it is one above all others.
+        k = (base - min(e for e in exponents if e or not low) + low).bit_length()
+        if k > 7:
+            return plain
+        codes = [(1 << k) - 1 if low and e == 0 else base - e for e in exponents]
+        group = bytes([k | self.masked * masked | self.low * low, base])
+        if masked:
+            group += struct.pack("<I", sum(1 << i for i, f in enumerate(bits) if f))
+        for j in range(k):
+            group += sum((code >> j & 1) << i for i, code in enumerate(codes)).to_bytes(-(-len(sent) // 8), "little")
+        for f in sent:
+            group += (f % (1 << 23) | FP32.negative(f) << 23).to_bytes(3, "little")
+        return group if len(group) <= 4 * len(bits) else plain
+
+    def write(self, bits, room):
+        if room < self.max_bytes(len(bits)):
+            room = min(room, MAX_PACKET)
+        block, taken = b"", 0
+        for start in range(0, len(bits), GROUP):
+            group = self.encode_group(bits[start : start + GROUP])
+            if len(block) + len(group) > room:
+                break
+            block += group
+            taken += len(bits[start : start + GROUP])
+        return taken, block
+
+    def open_group(self, block, floats):
+        """Returns (status, bytes of the group that `block` starts with, mask of the floats that travel)."""
+        if not block:
+            return SHORT, 0, 0
+        head, at, mask = block[0], 1, (1 << floats) - 1
+        if head == self.zeros:
+            return OK, 1, 0
+        if head == self.plain:
+            size = 1 + 4 * floats
+        else:
+            k = head & 7
+            if head & ~(7 | self.masked | self.low) or head & self.low and k == 0:
+                return BAD_ESCAPE, 0, 0
+            at = 2
+            if head & self.masked:
+                mask, at = int.from_bytes(block[2:6], "little"), 6
+            count = bin(mask).count("1")
+            size = at + k * -(-count // 8) + 3 * count
+        if len(block) < max(at, size):
+            return SHORT, 0, 0
+        return BAD_TAIL if mask >> floats else OK, size, mask
+
+    def validate(self, block, floats):
+        at = 0
+        for start in range(0, floats, GROUP):
+            status, size, _ = self.open_group(block[at:], min(GROUP, floats - start))
+            if status != OK:
+                return status
+            at += size
+        return OK if at == len(block) else LONG
+
+    def read_group(self, group, floats, mask):
+        head, count = group[0], bin(mask).count("1")
+        if head == self.zeros:
+            return [0] * floats
+        if head == self.plain:
+            return list(struct.unpack_from("<%dI" % floats, group, 1))
+        k, base = head & 7, group[1]
+        at, stride = 6 if head & self.masked else 2, -(-count // 8)
+        planes = [int.from_bytes(group[at + j * stride : at + (j + 1) * stride], "little") for j in range(k)]
+        at += k * stride
+        sent = []
+        for i in range(count):
+            code = sum((plane >> i & 1) << j for j, plane in enumerate(planes))
+            exponent = 0 if head & self.low and code == (1 << k) - 1 else (base - code) % 256
+            rest = int.from_bytes(group[at + 3 * i : at + 3 * i + 3], "little")
+            sent.append(rest >> 23 << 31 | exponent << 23 | rest % (1 << 23))
+        travel = iter(sent)
+        return [next(travel) if mask >> i & 1 else 0 for i in range(floats)]
+
+    def read(self, block, floats):
+        values, at = [], 0
+        for start in range(0, floats, GROUP):
+            here = min(GROUP, floats - start)
+            _, size, mask = self.open_group(block[at:], here)
+            values += self.read_group(block[at : at + size], here, mask)
+            at += size
+        return values
+
+
 def find_codec(name):
     """Returns the codec of a text name. Raises ValueError if there is none."""
     word, _, rest = name.partition(":")
     number, comma, option = rest.partition(",")
     if name in FlatCodec.ids:
         return FlatCodec(name)
+    if name == "pack":
+        return Pack()
     if number.isdecimal():
         b = int(number)
         if word == "fixed" and not comma and 1 <= b <= 30:
@@ -381,7 +490,7 @@ def find_codec(name):
 
 def main():
     parser = argparse.ArgumentParser(description="Shows the block that a codec makes of a few floats.")
-    parser.add_argument("codec", help="raw, bf16, fp16, inceptionn:B[,truncate or ,literal], fixed:B")
+    parser.add_argument("codec", help="raw, bf16, fp16, pack, inceptionn:B[,truncate or ,literal], fixed:B")
     parser.add_argument("floats", nargs="+", help="decimal numbers, inf, nan, or 0x and the bits of an fp32")
     args = parser.parse_args()
     try:

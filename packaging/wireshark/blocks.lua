@@ -6,7 +6,7 @@
 --   values: rows of {number, whether it counts steps, place or nil}, for the first floats, up to 32; in sparse blocks
 --           only floats that are there
 --   wrong:  text, if it is no block of the codec; the other two are empty then
-local numbers, planes, votes, sparse, chunks, deflate = ...
+local numbers, planes, votes, sparse, chunks, packed, deflate = ...
 if not numbers then return end -- Wireshark also loads this file alone, without arguments
 local blocks = {}
 
@@ -140,7 +140,7 @@ local decoders = {
   [9] = by_votes, [10] = by_votes, [11] = by_votes,
   [12] = by_records, [13] = by_records, [14] = by_records, [15] = by_records,
   [16] = by_chunks, [17] = by_chunks, [18] = by_chunks, [19] = by_chunks,
-  [20] = truncated, [21] = deflate.decode, [22] = tagged,
+  [20] = truncated, [21] = deflate.decode, [22] = tagged, [23] = packed.decode,
 }
 local types_of = { [0] = 0, [1] = 3, [2] = 2 } -- codecs whose blocks are arrays of a type
 

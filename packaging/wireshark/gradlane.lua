@@ -11,7 +11,7 @@ end
 
 local names, crc, numbers = load("names"), load("crc"), load("numbers")
 local blocks = load("blocks", numbers, load("planes", numbers), load("votes", numbers), load("sparse", numbers),
-  load("chunks", numbers), load("deflate", numbers, load("inflate")))
+  load("chunks", numbers), load("packed", numbers), load("deflate", numbers, load("inflate")))
 local layouts = load("layouts", names)
 local gradlane = Proto("gradlane", "gradlane: gradients between nodes")
 local show = load("show", gradlane, layouts, names)

@@ -17,16 +17,14 @@ from tests.scripts.fixtures.paths import ROOT
 from tests.scripts.wireshark.captures import (Tshark, crc32c, datagram, hello, packet, probe, report, run, segments,
                                               write)
 
-CODECS = ("raw", "bf16", "fp16", "fixed-1", "fixed-10", "fixed-30", "inceptionn-2", "inceptionn-10",
+CODECS = ("raw", "bf16", "fp16", "pack", "fixed-1", "fixed-10", "fixed-30", "inceptionn-2", "inceptionn-10",
           "inceptionn-10-truncate", "inceptionn-14", "inceptionn-10-literal", "retired/trunc-16", "retired/trunc-22",
           "retired/deflate")
 HELLO, ACK, DATA = 1, 2, 3
 
 
 def golden(name):
-    """Yields (codec, parameter, block, its floats) for a golden file's cases whose blocks fit into a packet. They are
-    the cases for encoders. For deflate, which had no single right block, they are those for decoders."""
-    wanted = "decode" if name == "retired/deflate" else "encode"
+    """Yields (codec, parameter, block, its floats) for a golden file's valid blocks that fit into a packet."""
     cases, wire, case = [], (0, 0), {}
     for line in (ROOT / "tests" / "compress" / "golden" / f"{name}.txt").read_text(encoding="ascii").splitlines():
         word, _, rest = line.partition(" ")
@@ -40,7 +38,7 @@ def golden(name):
     for case in cases:
         block = bytes.fromhex(case["block"])
         floats = [struct.unpack(">f", bytes.fromhex(text))[0] for text in case["out"].split()]
-        if case["kind"] == wanted and floats and len(block) < 9000:
+        if case["kind"] in ("encode", "decode") and floats and len(block) < 9000:
             yield *wire, block, floats
 
 
@@ -87,6 +85,20 @@ class BlocksTest(unittest.TestCase):
                 self.assertEqual(experts, [])
                 self.assertEqual(len(values), min(32, len(floats)))
                 self.assertEqual([pair for pair in zip(values, floats) if not same(*pair)], [])
+
+    def test_packed(self):
+        """Checks the parts of packed groups: one of +0, a plain one, one without and one with a mask."""
+        blocks = (("40", 2), ("20 0000803f 00000000", 2), ("02 81 06 01 000080 000080 000000", 3),
+                  ("1a 80 07000080 01 03 010000 000000 000000 000080", 32))
+        self.capture(*(packet(DATA, run(bytes.fromhex(block), count, 23, 0)) for block, count in blocks))
+        rows = self.tshark.rows(self.file, *(f"gradlane.block.{name}" for name in (
+            "head", "planes", "base", "mask", "plane", "mantissas", "value")), "_ws.expert.message")
+        self.assertEqual(rows, [
+            [["0x0040"], [], [], [], [], [], ["0", "0"], []],
+            [["0x0020"], [], [], [], [], [], ["1", "0"], []],
+            [["0x0002"], ["2"], ["129"], [], ["06", "01"], ["000080000080000000"], ["-1", "-2", "2"], []],
+            [["0x001a"], ["2"], ["128"], ["0x80000007"], ["01", "03"], ["010000000000000000000080"],
+             ["1.40129846432482e-45", "0.5", "2"] + ["0"] * 28 + ["-2"], []]])
 
     def test_types(self):
         """Checks elements without a codec. They have the type that the start of their operation names."""

@@ -53,6 +53,7 @@ TEST_P(Names, WireIds) {
       {"raw", 0, 0, 1, 132, false},
       {"bf16", 1, 0, 1, 66, false},
       {"fp16", 2, 0, 1, 66, false},
+      {"pack", 23, 0, 32, 134, false},
       {"inceptionn:10", 3, 10, 32, 148, false},
       {"inceptionn:10,truncate", 3, 0x8a, 32, 148, false},
       {"inceptionn:10,literal", 22, 10, 32, 148, false},
@@ -84,9 +85,9 @@ TEST_P(Names, Defaults) {
 TEST_P(Names, NothingForBadIds) {
   const struct {
     int id, param;
-  } rows[] = {{0, 1},    {1, 1},    {2, 0x80}, {3, 0},  {3, 1},    {3, 15},   {3, 0x81},
-              {3, 0x80}, {3, 0x8f}, {4, 0},    {4, 31}, {4, 0x8a}, {99, 0},   {99, 10},
-              {255, 10}, {0, 255},  {20, 16},  {21, 0}, {22, 1},   {22, 0x8a}};
+  } rows[] = {{0, 1},    {1, 1},    {2, 0x80}, {3, 0},  {3, 1},    {3, 15},    {3, 0x81},
+              {3, 0x80}, {3, 0x8f}, {4, 0},    {4, 31}, {4, 0x8a}, {99, 0},    {99, 10},
+              {255, 10}, {0, 255},  {20, 16},  {21, 0}, {22, 1},   {22, 0x8a}, {23, 1}};
   for (const auto& row : rows) {
     const auto id = static_cast<CodecId>(row.id);
     EXPECT_FALSE(find_codec(id, static_cast<uint8_t>(row.param), GetParam()).has_value()) << row.id << " " << row.param;
@@ -131,6 +132,7 @@ TEST_P(Names, BadNamesAreRefusedWithWhatIsAllowed) {
                            "raw:1",
                            "raw:",
                            "bf16:8",
+                           "pack:3",
                            "fp16:",
                            "auto"}) {
     const std::string text = setup_error([&] { (void)find_codec(name, GetParam()); });

@@ -96,6 +96,31 @@ std::vector<uint8_t> foreign_sparse(Rng& rng, const Codec& codec, size_t floats)
   return block;
 }
 
+// Returns packed groups with any heads that a decoder must accept, and random bytes.
+std::vector<uint8_t> foreign_packed(Rng& rng, size_t floats) {
+  constexpr unsigned kMasked = 0x08, kPlain = 0x20, kZeros = 0x40;
+  std::vector<uint8_t> block;
+  for (size_t left = floats; left != 0; left -= std::min(left, kGroupFloats)) {
+    const size_t here = std::min(left, kGroupFloats);
+    unsigned head = static_cast<unsigned>(rng.below(rng.one_in(2) ? 16 : 32));
+    if (head == 0x10 || head == 0x18) head = rng.one_in(2) ? kPlain : kZeros;
+    block.push_back(static_cast<uint8_t>(head));
+    size_t bytes = head == kPlain ? here * sizeof(float) : 0;
+    if (head < kPlain) {
+      block.push_back(rng.one_in(2) ? uint8_t{127} : static_cast<uint8_t>(rng.bits()));
+      size_t sent = here;
+      if ((head & kMasked) != 0) {
+        const uint32_t mask = (rng.one_in(2) ? rng.bits() : rng.bits() & rng.bits() & rng.bits()) >> (32 - here);
+        append_word(block, mask);
+        sent = static_cast<size_t>(std::popcount(mask));
+      }
+      bytes = (head % 8) * ((sent + 7) / 8) + 3 * sent;
+    }
+    for (; bytes != 0; --bytes) block.push_back(rng.one_in(4) ? uint8_t{0xff} : static_cast<uint8_t>(rng.bits()));
+  }
+  return block;
+}
+
 // Returns random tags, and a payload of the length that they announce. Payload bytes favour the ends of the ranges.
 std::vector<uint8_t> foreign_block(Rng& rng, const Codec& codec, size_t floats) {
   constexpr uint8_t kEnds[] = {0x00, 0x01, 0x7f, 0x80, 0x81, 0xff};
@@ -105,6 +130,7 @@ std::vector<uint8_t> foreign_block(Rng& rng, const Codec& codec, size_t floats) 
     return block;
   }
   if (codec.row().layout == Form::kSparse) return foreign_sparse(rng, codec, floats);
+  if (codec.row().layout == Form::kPacked) return foreign_packed(rng, floats);
   if (codec.id() == CodecId::kFixed) return foreign_planes(rng, floats);
   if (codec.row().layout != Form::kTagged) {
     return encode_all(codec, FloatSource(codec).make(rng, kKinds[rng.below(kKinds.size())], floats));

@@ -21,9 +21,9 @@ from tests.scripts.wireshark.captures import Capture, Tshark
 
 COUNT = 12_000  # floats of each operation
 BY_RING = ("raw", "fp16", "fixed:10", "fixed:rel=10", "topk:10%+fixed:10")
-CODECS = ("raw", "bf16", "fp16", "fixed:10", "fixed:10,stochastic", "fixed:rel=10", "inceptionn:10", "terngrad",
-          "tbq:7", "signsgd", "signsgd,ternary", "signsgd,ef", "topk:10%", "topk:10%+fixed:10", "mstopk:10%", "dgc:10%",
-          "graddrop:10%")
+CODECS = ("raw", "pack", "bf16", "fp16", "fixed:10", "fixed:10,stochastic", "fixed:rel=10", "inceptionn:10",
+          "terngrad", "tbq:7", "signsgd", "signsgd,ternary", "signsgd,ef", "topk:10%", "topk:10%+fixed:10",
+          "mstopk:10%", "dgc:10%", "graddrop:10%")
 # codecs whose blocks cannot be summed while encoded; an owner adds the decoded elements
 OWNED = ("onebit", "qsgd:4/256", "int8:512", "fp8")
 WRONG = ("_ws.malformed || _ws.lua.error || gradlane.crc.status == \"bad\" || gradlane.expert.bad_version || "

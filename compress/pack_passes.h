@@ -57,6 +57,7 @@ GRADLANE_INLINE Status read_group(const uint8_t* at, const uint8_t* end, size_t 
   it.head = at[0];
   it.mask = m < kGroupFloats ? (uint32_t{1} << m) - 1 : ~uint32_t{0};
   it.sent = m;
+  bool tail = false;
   if (it.head < kPackPlain) [[likely]] {
     if ((it.head & (kPackEscape | kPackBits)) == kPackEscape) return Status::kBadEscape;
     const bool masked = (it.head & kPackMasked) != 0;
@@ -66,7 +67,7 @@ GRADLANE_INLINE Status read_group(const uint8_t* at, const uint8_t* end, size_t 
     if (masked) {
       uint32_t mask;
       std::memcpy(&mask, at + 2, sizeof mask);
-      if ((mask & ~it.mask) != 0) return Status::kBadTail;
+      tail = (mask & ~it.mask) != 0;
       it.mask = mask;
       it.sent = static_cast<size_t>(__builtin_popcount(mask));
     }
@@ -81,7 +82,8 @@ GRADLANE_INLINE Status read_group(const uint8_t* at, const uint8_t* end, size_t 
   } else {
     return Status::kBadEscape;
   }
-  return it.bytes <= left ? Status::kOk : Status::kShort;
+  if (it.bytes > left) return Status::kShort;
+  return tail ? Status::kBadTail : Status::kOk;
 }
 
 // `Kernels` has the passes of an instruction set on `Kernels::Floats`, a group of floats:

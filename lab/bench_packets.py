@@ -58,7 +58,7 @@ def own_seconds():
     return used.ru_utime + used.ru_stime
 
 
-def run_rank(floats):
+def run_rank(args):
     import numpy
     import torch
     import torch.distributed as dist
@@ -68,9 +68,13 @@ def run_rank(floats):
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     context = gradlane.open()
-    generator = numpy.random.default_rng(context.rank)
-    gradients = generator.normal(0, STANDARD_DEVIATION, floats).astype(numpy.float32)
-    shared, plain = context.zeros(floats), torch.zeros(floats)
+    if args.data:
+        recording = numpy.load(args.data)
+        gradients = numpy.resize(recording[context.rank % len(recording)], args.floats)
+    else:
+        generator = numpy.random.default_rng(context.rank)
+        gradients = generator.normal(0, STANDARD_DEVIATION, args.floats).astype(numpy.float32)
+    shared, plain = context.zeros(args.floats), torch.zeros(args.floats)
 
     def exchange(method):
         if method == GLOO:
@@ -78,7 +82,7 @@ def run_rank(floats):
         else:
             context.all_reduce(shared, codec=method)
 
-    found = {method: {"us": [], "cpu": 0.0} for method in (GLOO, *CODECS)}
+    found = {method: {"us": [], "cpu": 0.0} for method in (GLOO, *args.codec)}
 
     def repeat(method):
         shared[:] = gradients
@@ -122,7 +126,9 @@ def run_rank(floats):
 def measure(args, name):
     nodes, mebibytes, options = RINGS[name]
     command = [args.gradlane, "run", "--link", "udp", "-n", nodes, *options, "--strategies", "ring", "--no-prefix",
-               "--", args.python, "-u", __file__, "--floats", mebibytes << 18]
+               "--", args.python, "-u", __file__, "--codec", *args.codec, "--floats", mebibytes << 18]
+    if args.data:
+        command += ["--data", args.data.resolve()]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "client" / "python"), "OMP_NUM_THREADS": "1",
                    "GRADLANE_LIBRARY": str(ROOT / "build" / "client" / "libgradlane.so.0")}
     done = subprocess.run([str(word) for word in command], env=environment, capture_output=True, text=True,
@@ -142,11 +148,14 @@ def main():
     parser.add_argument("--gradlane", default=ROOT / "build" / "tools" / "gradlane", help="build/tools/gradlane")
     parser.add_argument("--python", default=ROOT / "build-pytorch" / "bin" / "python", help="Python with PyTorch")
     parser.add_argument("--ring", action="append", choices=RINGS, help="only this ring; may be repeated")
+    parser.add_argument("--codec", nargs="+", default=CODECS, metavar="NAME", help=f"default: {' '.join(CODECS)}")
+    parser.add_argument("--data", type=pathlib.Path, metavar="FILE.npy",
+                        help="recorded gradients, a row for each rank, repeated; default: normal numbers")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--floats", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.floats:
-        return run_rank(args.floats)
+        return run_rank(args)
     rings = args.ring or [name for name in RINGS if os.geteuid() == 0 or "gbit" not in name]
     rows = []
     if not args.json:

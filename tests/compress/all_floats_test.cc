@@ -1,4 +1,4 @@
-// all_floats_test.cc - all 2^32 floats through fixed:10, fixed:4 and inceptionn:10: error bound, idempotence, and the
+// all_floats_test.cc - all 2^32 floats through fixed:10, fixed:4, inceptionn:10 and pack: error bound, idempotence, and the
 // same bytes and floats on every instruction set. It takes some minutes, so it is a program of its own.
 //
 // A chunk is the 2^16 floats that have the same upper 16 bits. The limit of a Bound is a power of two, which is the
@@ -111,10 +111,11 @@ class AllFloats : public IsaTest {
     for (Sweep& sweep : sweeps_) sweep_all(sweep);
   }
 
-  static inline std::array<Sweep, 3> sweeps_{{
+  static inline std::array<Sweep, 4> sweeps_{{
       {"fixed:10", {0x1p14F, 0x1p-10F}, {}},
       {"fixed:4", {0x1p20F, 0x1p-4F}, {}},
       {"inceptionn:10", {1.0F, kBelow}, {}},
+      {"pack", {0, 0}, {}},
   }};
 };
 
